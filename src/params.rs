@@ -1,7 +1,7 @@
 //! The parameters that a user may set in the environment: `FI_HOMESPUN_*`.
 //!
-//! Only this module reads the environment. In the plugin, libfabric reads the same variables and passes on
-//! their values. It also lists the parameters in `fi_info -e`.
+//! In this crate only this module reads the environment. In the plugin, libfabric reads the values instead,
+//! from the same variables, and lists the parameters in `fi_info -e`.
 
 mod offered_name;
 mod problem;
@@ -25,8 +25,8 @@ pub use self::problem::{ParamProblem, ParamProblemKind};
 use crate::cq::{CQ_DEPTH_DEFAULT_ENTRIES, CQ_DEPTH_MAX_ENTRIES};
 pub use crate::ports::PortRange;
 
-/// The largest value of [`EAGER_BYTES`], in bytes. A larger value would make little difference: a message
-/// that exceeds the credit of its link waits for its receiver in any case.
+/// The largest value of [`EAGER_BYTES`], in bytes. A message that exceeds a link's credit waits for its
+/// receiver, whatever this parameter is.
 pub const EAGER_BYTES_MAX: usize = 1 << 30;
 
 /// The largest value of [`TCP_ACCEPTED_LINKS`], more than the descriptors that a process may have by
@@ -38,13 +38,13 @@ pub const TCP_ACCEPTED_LINKS_MAX: usize = 1 << 20;
 pub struct Param {
     /// The name after `FI_HOMESPUN_`, in lower case, as `fi_param_define` of libfabric takes it.
     pub name: &'static str,
-    /// Its purpose, unit and default.
+    /// The purpose, unit and default of the parameter.
     pub help: &'static str,
     /// The default: a value, or a description. The help ends with it.
     pub default: &'static str,
 }
 
-/// Defines a parameter. `$help` is without the default, which the macro appends.
+/// Defines a parameter. The macro appends the default to `$help`.
 macro_rules! param {
     ($name:literal, $help:literal, default: $default:literal) => {
         Param { name: $name, help: concat!($help, " (default: ", $default, ")"), default: $default }
@@ -93,8 +93,8 @@ pub const CLOSE_LINGER_MS: Param = param!(
     default: "2000"
 );
 
-/// Whether other processes of the user may read this process's memory on a system that requires the
-/// process's consent.
+/// Whether this process lets other processes of its user read its memory, if the system asks for such
+/// consent.
 pub const SHM_ANY_TRACER: Param = param!(
     "shm_any_tracer",
     "1 to let every process of this user read this one's memory even if kernel.yama.ptrace_scope is 1, so \
@@ -228,15 +228,15 @@ impl Param {
 }
 
 impl Params {
-    /// Takes the values from the environment. Warns of each variable that is no parameter, or whose value is
-    /// not applied as it is written.
+    /// Takes the values from the environment. Warns of each variable `FI_HOMESPUN_*` that is unknown, or
+    /// whose value is malformed or out of range.
     pub fn from_env() -> Params {
         let (params, problems) = Params::check_env();
         problem::warn_once(&problems);
         params
     }
 
-    /// As [`from_env`](Self::from_env), but returns the problems in place of warnings: first those of
+    /// As [`from_env`](Self::from_env), but returns the problems instead of warning: first those of
     /// parameters, then unknown variables.
     pub fn check_env() -> (Params, Vec<ParamProblem>) {
         let lookup = |param: &Param| Some(env::var_os(param.env_variable())?.to_string_lossy().into_owned());
@@ -245,16 +245,16 @@ impl Params {
         (params, problems)
     }
 
-    /// Takes the values from `lookup`, and warns as [`from_env`](Self::from_env) does.
+    /// Takes the values from `lookup`. Warns of each value that is malformed or out of range.
     pub fn from_lookup(lookup: impl Fn(&Param) -> Option<String>) -> Params {
         let (params, problems) = Params::check_lookup(lookup);
         problem::warn_once(&problems);
         params
     }
 
-    /// As [`from_lookup`](Self::from_lookup), but returns the problems in place of warnings. A malformed
-    /// value counts as not set, since it must not keep an application from starting. A number out of range is
-    /// clamped to the range.
+    /// As [`from_lookup`](Self::from_lookup), but returns the problems instead of warning. A malformed value
+    /// counts as not set, since it must not keep an application from starting. A number out of range is
+    /// replaced by the nearest number in the range.
     ///
     /// ```
     /// use homespun::params::{CQ_SIZE, Params};
@@ -293,7 +293,8 @@ impl Params {
         (params, values.problems.into_inner())
     }
 
-    /// Returns the value of a parameter as a text; if it is not set, its [`default`](Param::default).
+    /// Returns the value of a parameter as a text. If the parameter has no value, returns the text of its
+    /// [`default`](Param::default), such as "any port".
     ///
     /// ```
     /// use homespun::params::{PARAMS, Params};
@@ -388,7 +389,7 @@ impl<L: Fn(&Param) -> Option<String>> Values<L> {
 const PREFIX: &str = "FI_HOMESPUN_";
 
 /// Warns of variables of the environment that look like parameters and are none. The plugin calls this,
-/// since it takes its values from libfabric and not from [`Params::from_env`].
+/// since it may get its values from libfabric and not from [`Params::from_env`].
 pub fn warn_of_unknown_variables() {
     problem::warn_once(&find_unknown_variables());
 }

@@ -14,10 +14,10 @@ use crate::process::{arguments, commands, raise_descriptor_limit};
 /// How many connections a storm has.
 const STORM_CONNECTIONS: usize = 10_000;
 
-/// How many connections say nothing, or only hello.
+/// How many connections each of the attacks `Silent` and `Hello` makes.
 const LINKS: usize = 2_000;
 
-/// How many links offer messages, and how many offers each makes at most.
+/// How many links offer messages, and how many messages each link offers at most.
 const OFFERING_LINKS: usize = 24;
 const OFFERS_MAX: u64 = 5_200;
 
@@ -31,17 +31,17 @@ pub(crate) enum Attack {
     /// Makes many connections: a third says nothing, a third says hello, and a third claims the peer's
     /// address.
     Storm,
-    /// Says nothing.
+    /// Makes connections that say nothing.
     Silent,
-    /// Says hello, each as another endpoint.
+    /// Makes connections that say hello, each as another endpoint.
     Hello,
     /// Claims the peer's address again and again, and hangs up.
     Held,
     /// Asks questions without an end.
     Questions,
-    /// Offers many messages on each link, the newest first, and resets the links; again and again.
+    /// Offers many messages on each link, with descending numbers, and resets the links; again and again.
     Lose,
-    /// Offers many messages on each link, and replaces the links.
+    /// Offers many messages on each link, and then makes links of new instances that replace these links.
     Former,
 }
 
@@ -140,7 +140,7 @@ impl Strangers {
         Ok(())
     }
 
-    /// Does what the attack does again and again.
+    /// Makes one round of what the attack repeats.
     fn go_on(&mut self, attack: Attack) -> Result<()> {
         match attack {
             Attack::None => {}
@@ -180,7 +180,8 @@ impl Strangers {
         Ok(HostilePeer::claim(self.victim, claimed, 1)?)
     }
 
-    /// Makes links and offers messages on them until the endpoint grants no more credit.
+    /// Makes links. Offers messages on each until it has offered [`OFFERS_MAX`], or the endpoint has granted
+    /// no more credit for a while.
     fn offer(&mut self, instance: Option<u64>) -> Result<()> {
         for number in 0..OFFERING_LINKS as u64 {
             let link = match instance {
@@ -193,7 +194,7 @@ impl Strangers {
             while left > 0 && idle_rounds < 20 {
                 self.address.confirm_claims();
                 let link = self.links.last_mut().ok_or("no link")?;
-                // The newest has the lowest number.
+                // The newest offer has the lowest number.
                 let sent = link.send_offers((1..=left).rev()) as u64;
                 left -= sent;
                 idle_rounds = if sent == 0 { idle_rounds + 1 } else { 0 };
@@ -203,7 +204,8 @@ impl Strangers {
         Ok(())
     }
 
-    /// Confirms claims until the links from this one on were answered, for at most a second.
+    /// Confirms claims until each link from index `from` on has been greeted or has ended, for about a
+    /// second at most.
     fn await_greetings(&mut self, from: usize) {
         for _ in 0..1_000 {
             self.address.confirm_claims();

@@ -9,7 +9,7 @@ use crate::Result;
 use crate::process::commands;
 use crate::victim::{ECHO, MESSAGE, REQUEST, open_endpoint, read_address};
 
-/// The round trips of some time.
+/// The median and the 99th percentile of measured round trips.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RoundTrips {
     pub(crate) median_ns: u64,
@@ -39,7 +39,7 @@ pub(crate) fn run() -> Result<()> {
         }
         match commands.try_recv().as_deref() {
             Ok("measure") => is_measuring = true,
-            // An exchange that is cut off would fail at the other side.
+            // Wait between two exchanges to be killed. An exchange that is cut off would fail at the victim.
             Ok("quit") => {
                 println!("quit");
                 loop {

@@ -5,8 +5,8 @@
 //! cargo bench --bench strangers -- storm lose   # some of them
 //! ```
 //!
-//! The endpoint, its honest peer and the strangers are processes of their own. The strangers run with the
-//! lowest priority, as they would take no processor of this host if they were on another one.
+//! The endpoint, its honest peer and the strangers are separate processes. The strangers run with the lowest
+//! priority, since strangers on another host would take no processor time of this host.
 //! docs/strangers.md explains the table.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints its result")]
@@ -28,13 +28,14 @@ use crate::victim::Report;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// For how long the round trips are measured without an attack, and at least during one.
+/// How long the round trips are measured without an attack. During an attack they are measured for at least
+/// this time.
 const MEASURED_TIME: Duration = Duration::from_secs(5);
 
 /// After this time an attack that is not ready is measured as it is.
 const PREPARATION_MAX_TIME: Duration = Duration::from_secs(60);
 
-/// Of fewer links no memory for each is shown.
+/// With fewer links than this, the table shows no memory for each link.
 const LINKS_MIN: u64 = 10;
 
 /// What one attack costs.

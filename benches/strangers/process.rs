@@ -41,7 +41,7 @@ pub(crate) fn arguments() -> Vec<String> {
     env::var(ARGUMENTS).unwrap_or_default().split(' ').map(ToOwned::to_owned).collect()
 }
 
-/// A process that takes commands and answers them, a line each. It is killed with this value.
+/// A process that takes commands and answers them, a line each. Dropping this value kills it.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
@@ -80,7 +80,7 @@ impl Process {
         self.await_answer(word, ANSWER_MAX_TIME).ok_or_else(|| format!("no answer \"{word}\"").into())
     }
 
-    /// As [`read_answer`](Self::read_answer), for at most this long.
+    /// As [`read_answer`](Self::read_answer), but returns `None` if no line has come for `max_time`.
     pub(crate) fn await_answer(&mut self, word: &str, max_time: Duration) -> Option<String> {
         loop {
             let line = match self.answers.recv_timeout(max_time) {
@@ -101,7 +101,7 @@ impl Drop for Process {
     }
 }
 
-/// The commands of the process that started this one. They end when that process does.
+/// The commands of the process that started this one. When that process ends, this one ends, too.
 pub(crate) fn commands() -> Receiver<String> {
     let (sender, commands) = mpsc::channel();
     thread::spawn(move || {

@@ -18,7 +18,7 @@ use crate::process::{commands, raise_descriptor_limit};
 pub(crate) const REQUEST: Tag = Tag(1);
 pub(crate) const ECHO: Tag = Tag(2);
 
-/// The length of the messages.
+/// The content of each message.
 pub(crate) const MESSAGE: &[u8] = &[7; 8];
 
 /// The state of the endpoint's process.
@@ -42,7 +42,7 @@ impl Report {
     }
 }
 
-/// An endpoint over TCP, and its queue.
+/// Opens an endpoint over TCP, and prints its address.
 pub(crate) fn open_endpoint() -> Result<OpenEndpoint> {
     let hints = Hints::new().caps(Caps::TAGGED).domain("tcp").node("127.0.0.1").source();
     let open = Fabric::new().open_endpoint(&hints)?;

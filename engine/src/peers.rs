@@ -15,16 +15,16 @@ use crate::peer_id::PeerId;
 
 /// The peers of an endpoint, by id and by address.
 ///
-/// A peer that the application has *named* stays for the life of the engine. A peer that only links have
-/// introduced is forgotten some time after its last link, and its id goes to a new peer. See
-/// `docs/decisions/peer-table.md`.
+/// A peer that the application has *named* stays for the life of the engine. Any other peer was *introduced*
+/// by a link or by a report of a shared receive context. It is forgotten once two sweeps in a row have found
+/// it unused, and its id may go to a new peer. See `docs/decisions/peer-table.md`.
 #[derive(Debug)]
 pub struct Peers {
-    /// Every peer that ever was, by id. Those whose ids are in `free` are forgotten.
+    /// The peers by id. Those whose ids are in `free` are forgotten.
     slots: Vec<Peer>,
     by_address: HashMap<Address, PeerId>,
     free: Vec<PeerId>,
-    /// How many peers links have introduced since the last sweep.
+    /// How many peers were introduced since the last sweep.
     introduced_since_sweep: usize,
     /// How many introductions make the next sweep due.
     sweep_after_introductions: usize,
@@ -39,8 +39,8 @@ impl Default for Peers {
 }
 
 impl Peers {
-    /// Creates an empty table. A sweep is due once links have introduced as many peers as were in use at the
-    /// last sweep, and at least `sweep_min_peers`.
+    /// Creates an empty table. A sweep is due once as many peers were introduced as were in use at the last
+    /// sweep, and at least `sweep_min_peers`.
     pub(crate) fn with_sweep_min(sweep_min_peers: usize) -> Peers {
         Peers {
             slots: Vec::new(),
@@ -52,14 +52,14 @@ impl Peers {
         }
     }
 
-    /// Returns the peer at an address that the application has named. The peer is never forgotten.
+    /// Returns the peer at an address that the application names. From now on the peer is never forgotten.
     pub(crate) fn intern_named(&mut self, address: Address) -> PeerId {
         let id = self.find(address).unwrap_or_else(|| self.add(address));
         self.peer_mut(id).mark_named();
         id
     }
 
-    /// Returns the peer at an address that a link or a report has brought.
+    /// Returns the peer at an address that a link, or a report of a shared receive context, introduces.
     pub(crate) fn intern_introduced(&mut self, address: Address) -> PeerId {
         self.find(address).unwrap_or_else(|| {
             self.introduced_since_sweep += 1;
@@ -80,7 +80,7 @@ impl Peers {
         id
     }
 
-    /// Whether links have introduced enough peers that a sweep is worth its cost.
+    /// Whether enough peers were introduced that a sweep is worth its cost.
     #[inline]
     pub(crate) fn is_sweep_due(&self) -> bool {
         self.introduced_since_sweep >= self.sweep_after_introductions
@@ -91,9 +91,9 @@ impl Peers {
         PeerMarks::for_ids_below(self.slots.len())
     }
 
-    /// Forgets the peers that were unused at the last sweep and are unused now: the application has not named
-    /// them, no link leads to them or has begun since, and they are not among the `marks`. Returns whether
-    /// there were any.
+    /// Forgets the peers that were unused at the last sweep and are unused now: the application has not
+    /// named them, no link leads to them or has begun since, and they are not among the `marks`. Returns
+    /// whether it has forgotten any.
     pub(crate) fn sweep(&mut self, marks: &PeerMarks) -> bool {
         let Peers { slots, by_address, free, .. } = self;
         let free_before = free.len();
@@ -108,7 +108,7 @@ impl Peers {
             }
             is_kept
         });
-        // A table does not shrink by itself.
+        // A hash table does not shrink by itself.
         by_address.shrink_to(2 * by_address.len());
         self.introduced_since_sweep = 0;
         self.sweep_after_introductions = self.sweep_min_peers.max(in_use);

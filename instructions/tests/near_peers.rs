@@ -7,7 +7,7 @@ use homespun_instructions::record::Record;
 /// How many more instructions an operation over `auto` may take, as a share of those over `shm`.
 const MAX_EXCESS: f64 = 0.1;
 
-/// How many more it may take in any case: a pass looks at TCP as well.
+/// How many more instructions an operation over `auto` may take in any case: its passes look at TCP as well.
 const MIN_EXCESS_INSTRUCTIONS: f64 = 80.0;
 
 #[test]

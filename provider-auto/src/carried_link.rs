@@ -22,7 +22,7 @@ impl CarriedLink {
     /// Returns the id by which the caller knows the link.
     #[inline]
     pub(crate) fn link_id(self) -> LinkId {
-        // Each link has a descriptor, and there are fewer of these than half of all numbers.
+        // No bit is lost: each link has a descriptor, and a process has fewer than 2^31 descriptors.
         match self {
             CarriedLink::Near(own) => LinkId(own.0 << 1),
             CarriedLink::Far(own) => LinkId(own.0 << 1 | 1),

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use homespun_engine::address::AddressFormat;
 use homespun_tcp::{LocalAddress, LocalInterfaces};
 
-/// A sentence for each interface with an address that peers can use.
+/// Returns a sentence for each interface with an address that peers can use, and one for all other
+/// addresses.
 pub(crate) fn interface_findings() -> Vec<String> {
     let formats = [AddressFormat::SockaddrIn, AddressFormat::SockaddrIn6];
     let addresses = LocalInterfaces::list().map(|interfaces| {

@@ -3,8 +3,8 @@
 //!
 //! [`AutoProvider`] opens an [`AutoTransport`] for each endpoint: a
 //! [`TcpTransport`](homespun_tcp::TcpTransport) that listens at the address, and a
-//! [`ShmTransport`](homespun_shm::ShmTransport) that listens at an abstract name made of the same address.
-//! Both send the same hello. So an endpoint of the domain `tcp` is a peer, too: a far one.
+//! [`ShmTransport`](homespun_shm::ShmTransport) that listens at an abstract name (`unix(7)`) made of the
+//! same address. Both send the same hello. So an endpoint of the domain `tcp` is a peer, too: a far one.
 //!
 //! ```text
 //!                              connect
@@ -17,22 +17,22 @@
 //!             shared memory           asked again later                  TCP
 //! ```
 //!
-//! The choice is made for each link, when it is connected, before its first frame. Only four answers lead to
-//! TCP: no socket has the name, a socket of another type has it, another user has it, or a security policy
-//! forbids the connect. An endpoint whose own name a policy forbids reaches all peers over TCP. A lack of
-//! descriptors is an error. While the name's backlog is full, the link waits, and takes no frames. An
-//! abstract name belongs to a network namespace, so endpoints of other namespaces are far, even if they share
-//! an address with this one.
+//! The choice is made for each link, when it is connected, before its first frame. If the address is one of
+//! this host's, only four answers lead to TCP: no socket has the name, a socket of another type has it,
+//! another user has it, or a security policy forbids the connect. An endpoint whose own name a policy
+//! forbids reaches all peers over TCP. A lack of descriptors is no reason to choose TCP: the link fails.
+//! While the name's backlog is full, the link waits, and takes no frames. An abstract name belongs to a
+//! network namespace, so endpoints of other namespaces are far, even if they have the same address.
 //!
-//! The numbers of near links are even and those of far links odd, so a frame to a near peer costs a shift
-//! more than over shared memory alone. The epoll descriptor of TCP is nested in that of shared memory. So one
-//! poll of the kernel covers both, and as long as no far peer is active, polls are as frequent as over shared
-//! memory alone.
+//! The numbers of near links are even and those of far links odd. So a frame to a near peer costs only a
+//! shift more than over shared memory alone. The epoll descriptor of TCP is nested in that of shared memory.
+//! So one poll of the kernel covers both, and as long as no far peer is active, polls are as frequent as
+//! over shared memory alone.
 //!
 //! # Memory
 //!
-//! An idle endpoint has four descriptors: an epoll instance and a listener of each transport, and 64 KiB for
-//! reads from sockets. Links cost what they cost in the transport that carries them.
+//! An idle endpoint has four descriptors: an epoll instance and a listener of each transport. It also has a
+//! buffer of 64 KiB for reads from TCP sockets. A link costs what it costs in the transport that carries it.
 
 #![forbid(unsafe_code)]
 

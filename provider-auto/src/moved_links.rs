@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use homespun_engine::transport::LinkId;
 
 /// The links that had to wait at the full backlog of a name, and then found that no near peer has the name.
-/// The caller knows each by the id that it had over shared memory. There are seldom any.
+/// The caller knows each of them by the id that the link had over shared memory. There are seldom any.
 #[derive(Debug, Default)]
 pub(crate) struct MovedLinks {
     far_by_near: HashMap<LinkId, LinkId>,
     near_by_far: HashMap<LinkId, LinkId>,
-    /// The ids over shared memory of links that have ended, and that [`pop_ended`](MovedLinks::pop_ended) has
-    /// not returned yet.
+    /// The ids over shared memory of links that have ended, and that [`pop_ended`](MovedLinks::pop_ended)
+    /// has not returned yet.
     ended: Vec<LinkId>,
 }
 

@@ -4,10 +4,11 @@ use crate::limits::{EMPTY_FAR_POLLS_MAX, PASSES_PER_FAR_POLL, PASSES_PER_NEAR_PO
 
 /// Tracks whether far peers are active, and how long ago each transport was polled.
 ///
-/// A poll of TCP costs a system call, and so does a poll of shared memory without a hot ring; a poll of hot
-/// rings costs none. So each pass polls the transport that is likely to have frames, and some passes poll the
-/// other. While no far peer is active, passes poll shared memory alone. Its polls of the kernel also report
-/// events of TCP.
+/// A ring of shared memory that carries messages is *hot*: each poll of shared memory looks into it. A poll
+/// of hot rings costs no system call. A poll of TCP costs one, and so does a poll of shared memory without a
+/// hot ring. So while far peers are active, each pass polls the transport that is likely to have frames, and
+/// only some passes poll the other one. While no far peer is active, passes poll shared memory alone, whose
+/// polls of the kernel also report events of TCP.
 #[derive(Debug, Default)]
 pub(crate) struct PollPlan {
     /// How many more polls of TCP may find nothing before far peers count as inactive.

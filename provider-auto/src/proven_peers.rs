@@ -1,8 +1,8 @@
-//! Proven peers: those at the other ends of links over shared memory. The kernel has told the user of their
-//! process.
+//! Proven peers: the peers at the other ends of links over shared memory. For such a link the kernel tells
+//! which user the peer's process belongs to.
 //!
-//! While such a link leads to a peer, TCP accepts another connection that claims the peer's address only once
-//! the endpoint at that address has confirmed it.
+//! While such a link leads to a peer, TCP holds each new connection that claims the peer's address until the
+//! endpoint at that address has confirmed it.
 
 use std::collections::HashMap;
 
@@ -28,8 +28,8 @@ pub(crate) enum ProvenChange {
 }
 
 impl ProvenPeers {
-    /// Adds a link over shared memory to this address, unless it was added before. The link may still be
-    /// connecting: the kernel has already told which user has the name there.
+    /// Adds a link over shared memory to this address, unless the link was added before. The link may still
+    /// be connecting, or wait at a full backlog.
     pub(crate) fn add_link(&mut self, near: LinkId, address: Address) {
         if self.address_by_link.insert(near, address).is_some() {
             return;

@@ -42,14 +42,14 @@ impl AutoProvider {
 
     /// Sets the neighbourhood, a name of at most 32 bytes; by default it is empty. Endpoints share memory
     /// only with endpoints of the same neighbourhood. So processes of one host can act as if they were on
-    /// several.
+    /// several hosts.
     #[must_use]
     pub fn with_neighbourhood(mut self, name: &str) -> AutoProvider {
         self.neighbourhood = name.into();
         self
     }
 
-    /// Opens an endpoint at `bind`, or at a port that the system chooses now.
+    /// Opens an endpoint at `bind`. If the port of `bind` is 0, the system chooses a port.
     fn try_open(&self, bind: Address, instance: u64) -> Result<AutoTransport, Errno> {
         // A peer that reaches the endpoint over TCP must find the name, too. So TCP listens last.
         let bound = self.far.bind(bind)?;

@@ -26,15 +26,15 @@ use crate::proven_peers::{ProvenChange, ProvenPeers};
 /// with [`Close::Drain`].
 #[derive(Debug)]
 pub struct AutoTransport {
-    /// Dropped first: a peer that then finds the name gone finds TCP closed, too.
+    /// This field is dropped first, so that a peer that finds the name gone finds TCP closed, too.
     far: TcpTransport,
     near: ShmTransport,
     moved: MovedLinks,
     proven: ProvenPeers,
     plan: PollPlan,
-    /// Whether passes leave TCP out until the kernel has an event of it or a call uses it.
+    /// Whether passes leave out TCP until the kernel reports an event of TCP or a call uses TCP.
     is_far_quiet: bool,
-    /// Whether TCP was used since it was flushed.
+    /// Whether a call has used TCP since TCP was flushed last.
     is_far_used: bool,
 }
 
@@ -63,7 +63,7 @@ impl Transport for AutoTransport {
 
     fn caps(&self, link: LinkId) -> LinkCaps {
         match CarriedLink::from_link_id(link) {
-            // Also right for a link that has moved to TCP: shared memory pulls nothing on its number.
+            // Also right for a link that has moved to TCP: nothing is pulled on its number, as over TCP.
             CarriedLink::Near(near) => self.near.caps(near),
             CarriedLink::Far(far) => self.far.caps(far),
         }
@@ -173,7 +173,7 @@ impl Transport for AutoTransport {
         }
         let mut reported = 0;
         if self.plan.count_pass_and_check_near_due(self.near.has_hot_rings()) {
-            // Active far peers get half of the frames, however many the near ones have sent.
+            // Active far peers get half of the budget, however many frames the near peers have sent.
             let for_far = if self.plan.is_far_active() { budget_frames / 2 } else { 0 };
             let handler = &mut NearHandler { receiver, proven: &mut self.proven };
             reported = self.near.receive(budget_frames - for_far, handler);

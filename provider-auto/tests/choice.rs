@@ -39,7 +39,7 @@ fn unused_address() -> Address {
     held.local_addr().expect("it is bound").into()
 }
 
-/// Whether a link shares memory: only then its peer pulls payload.
+/// Whether a link shares memory: payload is pulled only over such a link.
 fn is_near(endpoint: &Endpoint, link: LinkId) -> bool {
     endpoint.transport.caps(link).pull_min_bytes != usize::MAX
 }
@@ -115,7 +115,7 @@ fn endpoint_over_tcp_alone_is_a_far_peer() {
     let link = a.connect(b.address());
     assert!(!is_near(&a, link));
     exchange_messages(&mut a, &mut b, link, [11, 22]);
-    // It connects to the `auto` endpoint, too.
+    // The endpoint over TCP connects to the `auto` endpoint, too.
     let link = b.connect(a.address());
     b.post(link, pseudo_random_payload(100, 1));
     drive_both(&mut a, &mut b, "its message", |a, b| {
@@ -133,7 +133,7 @@ fn stranger_over_tcp_cannot_claim_the_address_of_a_near_peer() {
     let mut stranger = TcpStream::connect(b.address().socket_addr()).expect("it listens");
     stranger.set_nonblocking(true).expect("a socket");
     stranger.write_all(&Hello { address: a.address(), instance: 33 }.to_bytes()).expect("room");
-    // A link over shared memory leads to the address. So `b` asks there, and `a` denies the connection.
+    // A link over shared memory leads to the claimed address. So `b` asks there, and `a` denies the claim.
     let deadline = Deadline::new();
     let ended = loop {
         a.transmit();
@@ -323,7 +323,7 @@ fn waiting_link_moves_to_tcp_when_its_name_is_given_up() {
         b.recorder.up_events().iter().map(|(link, ..)| b.recorder.frame_count(*link)).sum()
     };
     drive_both(&mut a, &mut b, "the frames that waited", |_, b| frames(b) == 2);
-    // Large frames, which a link takes in part, and answers.
+    // Exchange large frames, of which a link takes only a part at a time.
     a.post(first, pseudo_random_payload(3 << 20, 8));
     let links = b.recorder.up_events();
     for (link, ..) in &links {
@@ -335,7 +335,7 @@ fn waiting_link_moves_to_tcp_when_its_name_is_given_up() {
     for link in [first, second] {
         assert_eq!(a.recorder.payloads_of(link), [pseudo_random_payload(1 << 20, 9)]);
     }
-    // One is closed by this side, the other by the peer. Then their numbers are free.
+    // This side closes one link, and the peer ends the other. After that their numbers are free.
     a.close(first, Close::Drain);
     drive_both(&mut a, &mut b, "the end at the peer", |_, b| {
         links.iter().filter(|(link, ..)| b.recorder.down_error(*link).is_some()).count() == 1
@@ -362,7 +362,7 @@ fn waiting_link_without_any_endpoint_ends() {
     drop(listener);
     let deadline = Deadline::new();
     while a.recorder.down_error(link).is_none() {
-        // As a caller that sleeps whenever it may.
+        // Receive only when the transport would not let its caller sleep.
         if a.transport.arm() == Armed::Ready {
             a.receive(BUDGET_FRAMES);
         }

@@ -1,6 +1,6 @@
 //! Security policies that forbid abstract names. Peers are then reached over TCP, and the log says so once.
 //!
-//! Each policy holds for a thread of its own, which the test starts.
+//! Each test starts a thread, and confines only this thread by a policy.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ fn open_endpoint(instance: u64) -> Endpoint {
     TestEndpoint::open_at(&auto, loopback.into(), instance)
 }
 
-/// Whether a link shares memory: only then its peer pulls payload.
+/// Whether a link shares memory: payload is pulled only over such a link.
 fn is_near(endpoint: &Endpoint, link: LinkId) -> bool {
     endpoint.transport.caps(link).pull_min_bytes != usize::MAX
 }
@@ -81,8 +81,9 @@ impl Log {
     }
 }
 
-/// Confines a thread, which then opens an endpoint, connects it twice to an endpoint that was opened outside,
-/// and is connected to by that one.
+/// Confines a thread, which opens an endpoint and connects it twice to an endpoint from outside the thread.
+/// Then the endpoint from outside connects to the endpoint of the thread. Asserts that all three links use
+/// TCP, and that the log has one warning.
 #[track_caller]
 fn check_peers_are_reached_over_tcp_with_one_warning(confine: impl FnOnce() + Send) {
     let outside = open_endpoint(22);
@@ -134,8 +135,8 @@ fn peer_is_far_if_connecting_to_its_name_is_forbidden() {
     }
 }
 
-/// Forbids this thread to connect to abstract names of sockets that were opened outside. Returns false if the
-/// kernel cannot.
+/// Forbids this thread to connect to abstract names of sockets that were opened outside the thread. Returns
+/// false if the kernel cannot forbid it.
 fn scope_abstract_names_of_thread() -> bool {
     let ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)

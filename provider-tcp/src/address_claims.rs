@@ -1,10 +1,11 @@
-//! The addresses that links lead to, and the checks of those that peers claim.
+//! The addresses that links lead to, and the checks of addresses that peers claim.
 //!
 //! A link that this side has connected leads to the address that it was connected to. A link that a peer has
-//! connected *claims* an address by its hello. A claim is *contested* if another link to the address lives.
-//! Then the newcomer is held: this side does not read it, and does not report it. It is admitted once its
-//! claim is proven, or once no other link contests it. A claim that is not contested counts at once, and is
-//! checked in the background.
+//! connected *claims* an address by its hello. The claim is *contested* if another link to the address lives
+//! and is not held itself, or if the caller has reserved the address. Then this side *holds* the new link:
+//! it neither reads nor reports the link. It admits the link once the claim is proven, or once nothing
+//! contests it any more. If a claim is not contested, the link is up at once, and the claim is checked in
+//! the background.
 //!
 //! This module has no sockets. The transport makes the connection for each check that
 //! [`start_next_check`](AddressClaims::start_next_check) returns, and reports the outcome. See
@@ -29,16 +30,18 @@ use crate::limits::{
     HELD_HUNG_UP_MAX_LINKS_OF_ADDRESS, PAST_TOKENS_MAX,
 };
 
-/// All links by the address that they lead to, and the checks of their claims.
+/// The links by the address that they lead to or claim, and the checks of the claims.
 #[derive(Debug)]
 pub(crate) struct AddressClaims {
     by_address: HashMap<Address, LinksToAddress>,
-    /// The addresses to which this side has connected links, by the tokens that these were given there.
+    /// The tokens that acceptors have given to links of this side, and the addresses to which this side has
+    /// connected these links.
     given_tokens: HashMap<u64, Address>,
-    /// The tokens of such links that have ended, the oldest first. What they have sent may be unread.
+    /// The tokens in `given_tokens` whose links have ended, in the order of their ends. They stay known for
+    /// a while, since the acceptor may not have read yet what the link has sent.
     past_tokens: VecDeque<u64>,
-    /// The links of this side on which its hello may have left, and that have no token yet. By the port that
-    /// they were connected to, so that a question finds those to the endpoint that asks.
+    /// The links of this side whose hello may have left, and which have no token yet. They are ordered by
+    /// the port that they were connected to, so that a question finds the links to the endpoint that asks.
     awaiting_token: BTreeMap<(u16, LinkId), Address>,
     /// Addresses with a contested claim that wait for a check.
     contested_due: DueQueue,
@@ -53,11 +56,11 @@ pub(crate) struct AddressClaims {
     background_running: usize,
     /// Held links that are to be admitted.
     admitted: VecDeque<LinkId>,
-    /// Held links whose peers have hung up, in the order in which these did, and what they claim.
+    /// Held links whose peers have hung up, in the order of the hang-ups, and the addresses that they claim.
     hung_up_held: VecDeque<(LinkId, Address)>,
     /// Held links that are to be dropped, because their peers have hung up.
     surplus: VecDeque<LinkId>,
-    /// Addresses at which the caller knows an endpoint.
+    /// Addresses of which every new claim is contested, because the caller knows an endpoint there.
     reserved: HashSet<Address>,
     hold_timeout: Duration,
     /// How many passes remain until one must read the clock.
@@ -67,7 +70,7 @@ pub(crate) struct AddressClaims {
 /// A moment, and a number that distinguishes entries of the same moment.
 pub(crate) type Timer = (Instant, u64);
 
-/// A link and its token, about which a check asks.
+/// The links about which a check asks, and their tokens.
 pub(crate) type Asked = SmallVec<[(LinkId, u64); 2]>;
 
 /// A check that is to be made.
@@ -79,7 +82,7 @@ pub(crate) struct CheckPlan {
     pub(crate) asked: Asked,
 }
 
-/// A check, by the number of checks before it, and whether a contested claim waits for it.
+/// A check, by the number of checks before it. It is in the background if no held link waits for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CheckId {
     number: u64,
@@ -100,7 +103,7 @@ pub(crate) enum CheckOutcome {
 /// How a peer has hung up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HangUp {
-    /// It has ended its stream, or closed the connection after that.
+    /// It has ended its stream in order. The connection may have been reset after that.
     EndOfStream,
     /// It has reset the connection.
     Reset,
@@ -109,7 +112,7 @@ pub(crate) enum HangUp {
 /// What the hello of an accepted link means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// The link counts at once.
+    /// The link is up at once.
     Open,
     /// The link is held.
     Held,
@@ -140,7 +143,8 @@ impl AddressClaims {
         }
     }
 
-    /// Records that the caller knows an endpoint at this address. So every claim of the address is contested.
+    /// Records that the caller knows an endpoint at this address, so that every later claim of the address
+    /// is contested.
     pub(crate) fn reserve_address(&mut self, address: Address) {
         self.reserved.insert(address);
     }
@@ -157,7 +161,7 @@ impl AddressClaims {
         self.by_address.entry(to).or_default().insert(link, 0, Standing::Connecting, now);
     }
 
-    /// Records that the connection of a link of this side was made, so that its hello may leave.
+    /// Records that the connection of a link of this side was made. From now on this side's hello may leave.
     pub(crate) fn record_connection_made(&mut self, link: LinkId, to: Address) {
         self.awaiting_token.insert((to.port(), link), to);
     }
@@ -168,7 +172,7 @@ impl AddressClaims {
         self.given_tokens.insert(token, to);
     }
 
-    /// Whether an acceptor may have the hello of a link of this side, while its token has not been read.
+    /// Whether a link of this side has no token yet, although its hello may have left.
     pub(crate) fn is_awaiting_token(&self) -> bool {
         !self.awaiting_token.is_empty()
     }
@@ -214,8 +218,10 @@ impl AddressClaims {
         admission
     }
 
-    /// Records that the peer has hung up. What is left on the link is still read, but it contests no claim.
-    /// If it is held, it is kept for what the peer has sent, as one of few. After a reset it is dropped.
+    /// Records that the peer of a link has hung up, or that this side closes the link. Such a link contests
+    /// no claim. If it is not held, it is still read to its end. A held link is kept, so that it is read if
+    /// it is admitted, but only a few such links are kept. A held link that the peer has reset is to be
+    /// dropped.
     pub(crate) fn record_hang_up(&mut self, link: LinkId, address: Address, how: HangUp) {
         let Some(links) = self.by_address.get_mut(&address) else { return };
         if links.mark_hung_up(link) {
@@ -227,8 +233,8 @@ impl AddressClaims {
         self.admit_if_uncontested(address);
     }
 
-    /// Keeps a held link whose peer has hung up. If these are too many, the one whose peer was the first is
-    /// to be dropped.
+    /// Keeps a held link whose peer has hung up. If too many such links are kept, the one whose peer was the
+    /// first to hang up is to be dropped.
     fn keep_held_link_after_hang_up(&mut self, link: LinkId, address: Address) {
         if self.hung_up_held.iter().any(|(kept, _)| *kept == link) {
             return;
@@ -262,8 +268,8 @@ impl AddressClaims {
         }
     }
 
-    /// Records that a link of this side has ended that was given this token. The token stays known for a
-    /// while: the acceptor may still read what the link has sent, and ask about it.
+    /// Records that the link of this side with this token has ended. The token stays known for a while: the
+    /// acceptor may still read what the link has sent, and ask about the link.
     pub(crate) fn retire_token(&mut self, token: u64) {
         if self.past_tokens.len() == PAST_TOKENS_MAX
             && let Some(oldest) = self.past_tokens.pop_front()
@@ -283,8 +289,8 @@ impl AddressClaims {
         self.surplus.pop_front()
     }
 
-    /// Takes the next check that is to be made now. A limited number is under way at a time, and some places
-    /// are kept for contested claims.
+    /// Takes the next check that is to be made now, unless too many are under way. Some places are kept for
+    /// contested claims.
     pub(crate) fn start_next_check(&mut self, now: Instant) -> Option<CheckPlan> {
         while let Some((timer, address)) = self.timers.first_key_value().map(|(timer, at)| (*timer, *at))
             && timer.0 <= now
@@ -332,7 +338,7 @@ impl AddressClaims {
         let mut admitted: SmallVec<[LinkId; 2]> = SmallVec::new();
         match outcome {
             CheckOutcome::Answered(answers) => {
-                // The confirmed ones come first, since beside a proven link others must prove themselves.
+                // Apply the confirmations first: an unclear answer can end a link beside a proven one.
                 let is_confirmed = |answer: &&(_, _, ClaimStatus)| answer.2 == ClaimStatus::Confirmed;
                 let others = answers.iter().filter(|answer| !is_confirmed(answer));
                 for (link, token, verdict) in answers.iter().filter(is_confirmed).chain(others) {
@@ -400,7 +406,8 @@ impl AddressClaims {
         true
     }
 
-    /// Returns when a pass must be made, because a check is due then. Lets the next pass read the clock.
+    /// Returns when the next check is due, for which a sleeping application must make a pass. Lets the next
+    /// pass read the clock.
     pub(crate) fn prepare_sleep(&mut self) -> Option<Instant> {
         self.passes_until_time_check = 0;
         self.timers.first_key_value().map(|((at, _), _)| *at)
@@ -419,7 +426,7 @@ impl AddressClaims {
             .or_else(|| if self.may_start_background_check() { self.background_due.pop() } else { None })
     }
 
-    /// Lets an address be checked as soon as there is a place.
+    /// Lets an address be checked as soon as there is a place, if a claim of it needs a check.
     fn schedule_check_now(&mut self, address: Address) {
         let Some(links) = self.by_address.get_mut(&address) else { return };
         let is_contested = links.has_held();
@@ -440,7 +447,7 @@ impl AddressClaims {
         self.unschedule_check(address, before);
     }
 
-    /// Removes an address from the queue or from the timers, where its check has waited.
+    /// Removes an address from the queue or from the timers, if its check waits there according to `check`.
     fn unschedule_check(&mut self, address: Address, check: CheckState) {
         match check {
             CheckState::Waiting(timer) => drop(self.timers.remove(&timer)),
@@ -450,7 +457,7 @@ impl AddressClaims {
         }
     }
 
-    /// Lets an address be checked again after a while, if a link still waits for its proof.
+    /// Lets an address be checked again, at once or after a delay, if a claim of it still needs a check.
     fn schedule_recheck(&mut self, address: Address, is_at_once: bool, now: Instant) {
         let Some(links) = self.by_address.get_mut(&address) else { return };
         links.check = CheckState::Idle;

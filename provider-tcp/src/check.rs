@@ -46,7 +46,8 @@ impl Check {
         }
     }
 
-    /// Goes on as far as the kernel lets it. Returns the outcome once there is one.
+    /// Connects, asks and reads answers as far as it can without waiting. Returns the outcome once there is
+    /// one.
     pub(crate) fn advance(&mut self) -> Option<CheckOutcome> {
         self.is_ready = false;
         match self.try_advance() {
@@ -158,7 +159,8 @@ mod tests {
         panic!("the check never ends");
     }
 
-    /// What comes of a check whose questions get these bytes, each as a piece of its own.
+    /// Returns the outcome of a check whose questions are answered by these pieces of bytes, after which the
+    /// connection ends.
     fn outcome_of(pieces: &[&[u8]]) -> CheckOutcome {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut check = start_check_of(listener.local_addr().unwrap());

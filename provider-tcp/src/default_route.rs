@@ -8,12 +8,12 @@ use homespun_engine::address::AddressFormat;
 const IPV4_TABLE: &str = "/proc/net/route";
 const IPV6_TABLE: &str = "/proc/net/ipv6_route";
 
-/// Flags of a route: it is usable; it refuses what takes it (`linux/route.h`).
+/// Flags of a route (`linux/route.h`): the route is usable; the route refuses all packets.
 const RTF_UP: u32 = 0x1;
 const RTF_REJECT: u32 = 0x200;
 
-/// The names of the interfaces of all default routes of this format, in the order in which the kernel prefers
-/// them. Empty if there is none, or if the table cannot be read.
+/// The names of the interfaces of all default routes of this format, in the order in which the kernel
+/// prefers them. Empty if there is none, or if the table cannot be read.
 pub(crate) fn default_route_interfaces(format: AddressFormat) -> Vec<String> {
     match format {
         AddressFormat::SockaddrIn => interfaces_by_metric(&read_table(IPV4_TABLE), parse_ipv4_line),
@@ -23,13 +23,13 @@ pub(crate) fn default_route_interfaces(format: AddressFormat) -> Vec<String> {
 
 /// A default route.
 struct DefaultRoute<'a> {
-    /// The route with the smallest metric counts.
+    /// The kernel prefers the route with the smallest metric.
     metric: u32,
     interface: &'a str,
 }
 
 fn read_table(table: &str) -> String {
-    // A host without IPv6 has no such table, and a sandbox may hide either.
+    // A host without IPv6 has no table for it, and a sandbox may hide both tables.
     fs::read_to_string(table).unwrap_or_default()
 }
 
@@ -42,8 +42,8 @@ fn interfaces_by_metric<'a>(
     routes.into_iter().map(|route| route.interface.to_owned()).collect()
 }
 
-/// Parses a line of `/proc/net/route`: interface, destination, gateway, flags, references, uses, metric, mask
-/// and others. `None` unless it is a usable default route.
+/// Parses a line of `/proc/net/route`: interface, destination, gateway, flags, references, uses, metric,
+/// mask and others. `None` unless it is a usable default route.
 fn parse_ipv4_line(line: &str) -> Option<DefaultRoute<'_>> {
     let mut words = line.split_whitespace();
     let interface = words.next()?;
@@ -117,7 +117,7 @@ ffffffff 00000001 00000000 00200200       lo
         let ipv4 = IPV4.lines().nth(3).expect("a default route");
         let ipv6 = IPV6.lines().nth(2).expect("a default route");
         assert!(parse_ipv4_line(ipv4).is_some() && parse_ipv6_line(ipv6).is_some());
-        // The columns after the mask do not matter, and after the interface there are none.
+        // In the IPv4 line the columns after the mask do not matter. In the IPv6 line the interface is last.
         let mask_end = ipv4.rfind("\t0\t0\t0").expect("its end");
         for end in 0..mask_end - "0000000".len() {
             assert!(parse_ipv4_line(&ipv4[..end]).is_none(), "{:?}", &ipv4[..end]);

@@ -26,13 +26,14 @@ impl DescriptorLimit {
         usize::try_from(share).unwrap_or(usize::MAX).clamp(1, HALF_OPEN_MAX_LINKS)
     }
 
-    /// Whether this descriptor is one of the last, which are kept for the process itself. The kernel gives
-    /// the lowest free number, so all below the number of a new descriptor are in use.
+    /// Whether this new descriptor is one of the last, which are reserved for the process itself. The kernel
+    /// gives the lowest free number, so all numbers below that of a new descriptor are in use.
     pub(crate) fn is_in_reserve(self, new: &impl AsRawFd) -> bool {
         self.is_number_in_reserve(new.as_raw_fd())
     }
 
-    /// Whether the next descriptor that is opened is not in the reserve. Opens a copy of `any` to see.
+    /// Whether the next new descriptor will be below the reserve. To find out, opens and closes a copy of
+    /// `any`.
     pub(crate) fn has_spare(self, any: impl AsFd) -> bool {
         rustix::io::fcntl_dupfd_cloexec(any, 0).is_ok_and(|next| !self.is_in_reserve(&next))
     }
@@ -45,7 +46,7 @@ impl DescriptorLimit {
 }
 
 fn percent_of(whole: u64, percent: u64) -> u64 {
-    // An unlimited number must not overflow.
+    // Divide first, so that an unlimited number does not overflow.
     whole / 100 * percent + whole % 100 * percent / 100
 }
 

@@ -1,8 +1,8 @@
-//! Connections from programs that are not over homespun.
+//! Connections from programs that use libfabric's own provider `tcp` and not homespun.
 //!
-//! Where homespun is offered in place of libfabric's provider `tcp`, a peer may still be over that provider.
-//! Its request for a connection is refused in its own protocol: the peer's application then learns that the
-//! connection was refused, and not only that a header was missing.
+//! If one process uses homespun in place of libfabric's `tcp`, another process may still use libfabric's.
+//! This side refuses the connection requests of such a process in the protocol of libfabric's `tcp`, so that
+//! its application learns that the connection was refused, and not only that a header was missing.
 
 /// The version of the header, and the type of a request.
 const REQUEST_PREFIX: [u8; 2] = [3, 0];
@@ -15,7 +15,7 @@ const REFUSAL: [u8; 32] = {
     bytes
 };
 
-/// Returns the bytes that refuse the request of a peer over libfabric's `tcp`, whose stream begins like this.
+/// If a stream begins like a connection request of libfabric's `tcp`, returns the bytes that refuse it.
 pub(crate) fn refusal_for(stream: &[u8]) -> Option<&'static [u8]> {
     stream.starts_with(&REQUEST_PREFIX).then_some(&REFUSAL)
 }

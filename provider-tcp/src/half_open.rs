@@ -10,10 +10,10 @@ use crate::limits::{HALF_OPEN_GRACE_MS, HELLO_CHECK_PASSES};
 /// The accepted links whose hello has not arrived, and how long they may still take.
 ///
 /// They are few as long as peers are honest: a peer says hello as soon as it is connected. A stranger that
-/// says nothing, or that says it slowly, costs a descriptor until its time is over.
+/// says nothing, or says hello too slowly, costs a descriptor until its time is over.
 #[derive(Debug)]
 pub(crate) struct HalfOpenLinks {
-    /// By the number of connections that the endpoint accepted before, so the oldest comes first.
+    /// By the number of connections that the endpoint accepted before each, so the oldest comes first.
     links: BTreeMap<u64, HalfOpen>,
     accepted_count: u64,
     timeout: Duration,
@@ -51,7 +51,7 @@ impl HalfOpenLinks {
         self.links.insert(serial, HalfOpen { id, accepted_at });
     }
 
-    /// Removes a link, whose hello has arrived or which has ended.
+    /// Removes a link whose hello has arrived or which has ended.
     pub(crate) fn remove(&mut self, serial: u64) {
         self.links.remove(&serial);
     }

@@ -1,4 +1,4 @@
-//! What precedes the frames of a link: the hello of each side, and the records about its claim.
+//! What precedes the frames of a link: the hello of each side, and the records about the connector's claim.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -53,7 +53,7 @@ impl OpeningReader {
         self.0.arrived()
     }
 
-    /// How many bytes complete the opening.
+    /// How many bytes of the opening are missing.
     pub(crate) fn missing_bytes(&self) -> usize {
         HELLO_BYTES - self.0.len_bytes
     }
@@ -158,16 +158,16 @@ impl GreetingReader {
 
 /// The address that the peer of an accepted connection is believed to have.
 ///
-/// The hello claims an address, which may be false. This side cannot check the port, and believes it. It
-/// believes the IP address only if the connection comes from the same host; otherwise it takes the
-/// connection's. All addresses of this host count as the same host: a peer that is bound to a wildcard claims
-/// the address of an interface and connects through loopback.
+/// The hello claims an address, which may be false. This side takes the claimed port, since the connection
+/// does not show it. It takes the claimed IP address if the connection comes from the claimed host, else
+/// that of the connection. All addresses of this host count as one host: a peer of this host that is bound
+/// to a wildcard claims the address of an interface, and may connect through loopback.
 pub(crate) fn believed_address(
     claimed: Address,
     remote: SocketAddr,
     mut is_local: impl FnMut(IpAddr) -> bool,
 ) -> Address {
-    // Only the scope id of the connection's address is valid on this host.
+    // Even if the IP addresses are equal, take the connection's: only its scope id is valid on this host.
     let observed = Address::from(remote).with_port(claimed.port());
     let same_format = claimed.format() == observed.format();
     if same_format && claimed.ip() != observed.ip() && is_local(observed.ip()) && is_local(claimed.ip()) {
@@ -249,7 +249,8 @@ mod tests {
         Hello { address: parse_address("127.0.0.1:9"), instance: 3 }
     }
 
-    /// The parts that a reader finds in these records, which arrive in two pieces, cut anywhere.
+    /// Returns the parts that a reader finds in a hello and these records. Asserts that it finds the same
+    /// parts if the bytes arrive in two pieces, wherever they are cut.
     fn read_greeting(claims: &[(ClaimStatus, u64)]) -> Result<Vec<Greeting>, WireError> {
         let mut bytes = hello().to_bytes().to_vec();
         bytes.extend(claims.iter().flat_map(|&(status, token)| ClaimRecord { status, token }.to_bytes()));

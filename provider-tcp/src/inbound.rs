@@ -21,16 +21,17 @@ const RESET: LinkError = LinkError::System(Errno::ECONNRESET);
 #[derive(Debug)]
 pub(crate) struct Inbound {
     state: StreamState,
-    /// The kernel has reported the end of the stream or an error, so even after a short read there is
-    /// something left to read.
+    /// The end of the stream, or an error, follows the bytes that can be read. So even after a short read
+    /// something is left to read.
     hung_up: bool,
-    /// The last frame that took more than one read was large, so the next frame may be large, too.
+    /// A read has left much of a frame outstanding, so the next frame may be large, too. A later read clears
+    /// this if it ends between two frames and has placed no payload.
     expects_large: bool,
 }
 
 #[derive(Debug)]
 enum StreamState {
-    /// The first bytes of a peer that has connected have not yet arrived in full.
+    /// A peer has connected. Its hello or first question has not yet arrived in full.
     Opening(OpeningReader),
     /// A peer has connected to ask questions, and this many have arrived.
     Questions(OpeningReader, usize),
@@ -77,7 +78,8 @@ impl Inbound {
         matches!(self.state, StreamState::Opening(_) | StreamState::Questions(..))
     }
 
-    /// Whether frames arrive, and nothing else.
+    /// Whether the link reads frames: the peer's hello or greeting is complete, and the link is neither held
+    /// nor being closed.
     #[inline]
     pub(crate) fn carries_frames(&self) -> bool {
         matches!(self.state, StreamState::Frames(_))
@@ -98,7 +100,7 @@ impl Inbound {
         self.hung_up
     }
 
-    /// The first bytes of the peer's stream, as long as they are no opening.
+    /// The first bytes of the peer's stream, as long as they are no valid hello or question.
     pub(crate) fn opening_bytes(&self) -> &[u8] {
         match &self.state {
             StreamState::Opening(reader) => reader.arrived(),
@@ -121,9 +123,9 @@ impl Inbound {
         self.state = StreamState::Discard;
     }
 
-    /// Reads once. Gives what precedes the frames to the `greeter`. If it refuses the peer, the stream breaks
-    /// with that error. Of a peer that has connected, reads no more than the hello at first, because the link
-    /// may be held.
+    /// Reads once. Gives what precedes the frames to the `greeter`. If the greeter refuses the peer, the
+    /// outcome is [`Broken`](ReadOutcome::Broken) with the greeter's error. If a peer has connected, reads
+    /// nothing beyond its hello until the hello is complete, because the link may have to be held.
     pub(crate) fn read<R: FrameHandler>(
         &mut self,
         id: LinkId,
@@ -185,13 +187,14 @@ impl Inbound {
             } else if left_bytes == 0 && placed_bytes == 0 {
                 self.expects_large = false;
             }
-            // Part of a payload counts as one frame, even if it completes none.
+            // Part of a payload counts as one frame, even if no frame is complete.
             reported = reported.max(1);
         }
         Ok(reported)
     }
 
-    /// Takes bytes that precede the frames. Returns how many events were reported, and the bytes that follow.
+    /// Takes bytes that precede the frames. Returns how many events were reported, and the bytes that
+    /// follow.
     fn feed_before_frames<'a, R: FrameHandler>(
         &mut self,
         mut bytes: &'a [u8],
@@ -245,7 +248,7 @@ impl Inbound {
         match &self.state {
             StreamState::Frames(decoder) if decoder.is_reading_frame() => ReadOutcome::Broken(RESET),
             StreamState::Frames(_) | StreamState::Discard => ReadOutcome::Closed,
-            // A peer that ends in order has said hello before, and has admitted the link.
+            // An orderly end comes after the hello, and from an acceptor after it has admitted the link.
             StreamState::Opening(_) | StreamState::Held | StreamState::Greeting(_) => {
                 ReadOutcome::Broken(RESET)
             }
@@ -266,7 +269,8 @@ struct Filled {
     is_short: bool,
 }
 
-/// Reads payload into the receiver's space, and the bytes that follow it into the buffer, in one system call.
+/// Reads payload into the receiver's space, and the bytes that follow it into the buffer, in one system
+/// call.
 fn read_payload(
     id: LinkId,
     stream: &TcpStream,

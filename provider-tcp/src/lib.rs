@@ -2,19 +2,24 @@
 //! IPv6.
 //!
 //! [`TcpProvider`] opens a [`TcpTransport`] for each endpoint. A transport listens at the endpoint's address
-//! and connects on demand; each connection is a link. Each side first sends a hello; the acceptor does so
-//! once it has received the connector's. Then both send frames in the layout of [`homespun_engine::wire`].
-//! The acceptor checks the address that the connector's hello claims: it connects there, and asks whether the
-//! link was made there ([`homespun_engine::wire::address_claim`]). If another link to the address exists, the
-//! accepted link waits for the answer.
+//! and connects on demand; each connection is a link. The connector sends a hello, and its frames right
+//! behind the hello. Once the acceptor has received the hello, it sends its own hello and a record about the
+//! link, and then its frames. Frames have the layout of [`homespun_engine::wire`].
 //!
-//! A link copies small frames to a staging buffer and writes them together. It writes larger payload straight
-//! from the caller's slices, and reads payload straight into the receiver's space. An idle pass costs one
-//! system call. A small message costs one write at its sender, and at most an `epoll_wait(2)` and a read at
-//! its receiver. The number of links does not matter.
+//! The connector's hello claims an address. To check the claim, the acceptor connects to the address, and
+//! asks the endpoint there whether it has made the link ([`homespun_engine::wire::address_claim`]). If the
+//! acceptor has another live link to the address, it neither reads nor reports the new link until the claim
+//! is proven or the other link has ended.
+//!
+//! A link copies small frames to a staging buffer and writes them together. It writes larger payload
+//! straight from the caller's slices. It reads payload straight into the receiver's space, except for the
+//! part that arrives in one read with the header. An idle pass costs one system call. A small message costs
+//! one write at its sender, and at most an `epoll_wait(2)` and a read at its receiver. These costs do not
+//! grow with the number of links.
 //!
 //! The transport checks everything that a peer sends, but does not authenticate peers: any process that can
-//! connect can be a peer. What strangers may take is bounded: see [`limits`].
+//! connect can be a peer. The limits in [`limits`] bound the descriptors and the memory that such a process
+//! can take.
 //!
 //! # Example
 //!
@@ -62,7 +67,7 @@
 //! let message = Message::of_len(5);
 //! let (mut inbox, mut replies) = (Inbox::default(), Inbox::default());
 //! while client.send_inline(link, &Header::Message(message), b"hello").is_err() {
-//!     // Nothing is taken until the connection is made.
+//!     // The link takes no frame until the connection is made.
 //!     client.receive(64, &mut replies);
 //! }
 //! while inbox.messages.is_empty() {

@@ -73,7 +73,8 @@ enum Closing {
     Reading,
 }
 
-/// The end of a link whose peer has said hello when the endpoint had all the links that it may have.
+/// The error of a link whose peer has said hello while the endpoint had all the accepted links that it may
+/// have.
 pub(crate) const NO_ROOM: LinkError = LinkError::System(Errno::ENOBUFS);
 
 /// The state of a link after a read.
@@ -115,23 +116,26 @@ impl Link {
         self.inbound.awaits_hello()
     }
 
-    /// Whether frames arrive, and nothing else.
+    /// Whether the link reads frames: the peer's hello or greeting is complete, and the link is neither held
+    /// nor being closed.
     #[inline]
     pub(crate) fn carries_frames(&self) -> bool {
         self.inbound.carries_frames()
     }
 
-    /// Whether this side holds the link. It was not yet reported.
+    /// Whether this side holds the link. A held link was not yet reported.
     pub(crate) fn is_held(&self) -> bool {
         self.inbound.is_held()
     }
 
-    /// Whether the caller knows the link: it has connected it, or was told of it.
+    /// Whether the caller knows the link: it has connected the link or was told that the link is up, and has
+    /// not closed it.
     pub(crate) fn is_known_to_engine(&self) -> bool {
         !self.is_closing() && !self.is_half_open() && !self.is_held()
     }
 
-    /// Whether the link takes frames. Those that were taken before the acceptor holds the link stay taken.
+    /// Whether the link takes frames. While the acceptor holds the link, it takes none. Frames that it has
+    /// taken before are still sent.
     #[inline]
     pub(crate) fn can_take_frames(&self) -> bool {
         !self.is_closing() && !self.inbound.is_held_by_acceptor()
@@ -150,14 +154,14 @@ impl Link {
         self.inbound.is_hung_up() || socket::has_hung_up(&*self.stream)
     }
 
-    /// Whether the kernel has reported that the peer has hung up.
+    /// Whether an event of the kernel or a failed write has shown that the peer has hung up.
     pub(crate) fn has_kernel_reported_hang_up(&self) -> bool {
         self.inbound.is_hung_up()
     }
 
-    /// Determines how the peer of a held link has hung up. Takes the socket's error, which would else end
-    /// the next write. A reset after the end of the peer's stream, which a write of this side can cause, is
-    /// EPIPE.
+    /// Determines how the peer has hung up. Takes the error of a held link's socket, and stores it as the
+    /// link's failure. A write of this side can cause a reset after the end of the peer's stream. The error
+    /// is then EPIPE, which counts as the end of the stream.
     pub(crate) fn determine_hang_up(&mut self) -> HangUp {
         if self.is_held()
             && self.outbound.failure().is_none()
@@ -171,7 +175,7 @@ impl Link {
         }
     }
 
-    /// The first bytes of the stream of a peer that does not speak homespun's protocol.
+    /// The first bytes of the peer's stream, as long as they are no valid hello or question.
     pub(crate) fn opening_bytes(&self) -> &[u8] {
         self.inbound.opening_bytes()
     }
@@ -189,7 +193,7 @@ impl Link {
         is_first && self.is_known_to_engine()
     }
 
-    /// Stages what the acceptor of the link says before its first frame.
+    /// Stages the acceptor's hello and the record that says whether the link is held.
     pub(crate) fn stage_greeting(&mut self, hello: &[u8], spare: &mut SpareBuffers) {
         let Some(AddressClaim { token, .. }) = self.address_claim else { return };
         let status = if self.is_held() { ClaimStatus::Held } else { ClaimStatus::Welcome };
@@ -216,8 +220,8 @@ impl Link {
         self.inbound.mark_hung_up();
     }
 
-    /// Writes the staged bytes. If the link is being closed, also writes the end of the stream once no staged
-    /// bytes are left.
+    /// Writes the staged bytes. If the link is being closed, also writes the end of the stream once no
+    /// staged bytes are left.
     pub(crate) fn flush(&mut self, spare: &mut SpareBuffers) {
         self.outbound.flush(&*self.stream, spare);
         if self.closing == Some(Closing::Writing) && !self.outbound.has_staged() {
@@ -231,8 +235,8 @@ impl Link {
         }
     }
 
-    /// Handles the kernel's report that the socket is writable or broken. Returns the address that this side
-    /// has connected the link to, if the connection is made by now and was not before.
+    /// Handles the kernel's report that the socket is writable or broken. If this report shows that a
+    /// connect of this side has succeeded, returns the address that it has connected to.
     pub(crate) fn handle_writable(&mut self) -> Option<Address> {
         match self.origin {
             Origin::Connected(to) if self.outbound.is_connecting() => {
@@ -252,8 +256,8 @@ impl Link {
         match self.stream.take_error() {
             Ok(Some(error)) | Err(error) => self.mark_failed(socket::to_errno(&error)),
             Ok(None) if self.stream.peer_addr().is_err() => return,
-            // If no socket listens at the port, the kernel may have given this socket the same port. Then it
-            // is connected to itself.
+            // If no socket listens at the port, the kernel may have given this socket the same port. Then
+            // this socket is connected to itself.
             Ok(None) if self.stream.local_addr().is_ok_and(|own| to == own.into()) => {
                 self.mark_failed(Errno::ECONNREFUSED);
             }
@@ -306,8 +310,8 @@ impl Link {
     }
 
     /// Whether the peer's kernel has acknowledged everything but the end of the stream. There is no need to
-    /// wait for the acknowledgement of the end, which the peer's kernel may delay: this side's kernel repeats
-    /// the end if necessary.
+    /// wait for the acknowledgement of the end, which the peer's kernel may delay: this side's kernel
+    /// repeats the end if necessary.
     pub(crate) fn has_peer_acknowledged_all(&self) -> bool {
         const END_BYTES: usize = 1;
         // If the kernel cannot tell, the link ends when the peer's stream ends.

@@ -27,11 +27,11 @@ pub(crate) enum Accepted {
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: CloseOnFork<TcpListener>,
-    /// Connections may be waiting. After the kernel has reported this, it reports again only once an accept
-    /// has found the queue empty.
+    /// Connections may be waiting. Once the kernel has reported one, it need not report further ones until
+    /// an accept has found the queue empty.
     is_pending: bool,
-    /// How many further passes the listener waits because descriptors or memory ran out; 0 if it is not
-    /// paused.
+    /// How many further passes the listener waits for descriptors, memory or a place for a connection
+    /// without a hello; 0 if it is not paused.
     pause_passes: u32,
 }
 
@@ -63,8 +63,8 @@ impl Listener {
         self.is_pending && self.pause_passes == 0
     }
 
-    /// Ends a pause, so that the next pass accepts again. Returns whether connections were waiting for
-    /// descriptors or memory.
+    /// If connections may be waiting, ends a pause, so that the next pass accepts again. Returns whether it
+    /// has ended a pause.
     pub(crate) fn end_pause_if_pending(&mut self) -> bool {
         self.is_pending && mem::take(&mut self.pause_passes) > 0
     }
@@ -97,7 +97,7 @@ impl Listener {
         Accepted::Nothing
     }
 
-    /// Lets the connections wait for some passes, until there may be descriptors or memory again.
+    /// Lets the connections wait in the kernel for some passes, after which there may be room for them.
     pub(crate) fn pause(&mut self) {
         self.pause_passes = ACCEPT_RETRY_PASSES;
     }

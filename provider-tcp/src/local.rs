@@ -56,15 +56,15 @@ pub struct LocalAddress {
     pub network: String,
 }
 
-/// How well an address suits an endpoint whose user allows it; the least is the best.
+/// How well an address suits an endpoint, if the user allows it. The least value is the best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Suitability {
-    /// It belongs to the interface of this default route.
+    /// It belongs to the interface of the default route with this index, where the kernel prefers index 0.
     DefaultRoute(usize),
     Physical,
     Virtual,
     Loopback,
-    /// Peers reach it at best within one network, and for IPv4 it is a stopgap.
+    /// At best the peers in one network reach it. For IPv4 it is a stopgap for lack of another address.
     LinkLocal,
 }
 
@@ -79,9 +79,10 @@ impl LocalInterfaces {
     }
 
     /// Returns the address that an endpoint bound to all interfaces gives to its peers: the best that the
-    /// selector allows. Without a selector it is the address of the interface with the default route, else of
-    /// the first interface, where those of containers, virtual machines and virtual private networks come
-    /// last, else the loopback address. `None` if the selector allows no address of this format.
+    /// selector allows. Without a selector it is the address of the interface with the default route. If
+    /// there is none, it is that of the first interface, where interfaces of containers, virtual machines
+    /// and virtual private networks come last; and if there is none of these either, the loopback address.
+    /// `None` if the selector allows no address of this format.
     pub fn reachable_ip(
         &self,
         format: AddressFormat,
@@ -114,7 +115,8 @@ impl LocalInterfaces {
         ranked.into_iter().map(|(_, interface)| local_address(interface)).collect()
     }
 
-    /// Returns the usable addresses that the selector allows, the best first. Equals keep the kernel's order.
+    /// Returns the usable addresses that the selector allows, the best first. Equally good addresses keep
+    /// the kernel's order.
     fn rank_usable(
         &self,
         format: AddressFormat,
@@ -179,8 +181,8 @@ pub(crate) fn reachable_address(
     Ok(SocketAddr::new(ip, bound.port()).into())
 }
 
-/// Whether peers can use an interface's address of this format. A link-local address of IPv6 is useless to
-/// them: its scope id is valid on this host only.
+/// Whether an interface is up and its address has this format and is of use to peers. A link-local address
+/// of IPv6 is of no use to them: its scope id is valid on this host only.
 fn is_usable(interface: &Interface, format: AddressFormat) -> bool {
     let is_of_format = match format {
         AddressFormat::SockaddrIn => interface.ip().is_ipv4(),

@@ -20,7 +20,7 @@ type Slices<'a> = SmallVec<[IoSlice<'a>; IOV_LIMIT + 3]>;
 #[derive(Debug)]
 pub(crate) struct Outbound {
     staging: Staging,
-    /// The link has taken part of a frame. Its rest must be written before any other frame.
+    /// The link has taken part of a frame. The rest of the frame must be written before any other frame.
     unfinished: bool,
     write_state: WriteState,
 }
@@ -51,7 +51,7 @@ impl Outbound {
     }
 
     /// Allows writes again. Called when the connection is made, or when the kernel has reported that the
-    /// socket is writable or broken. The next write finds out which.
+    /// socket is writable or broken. The next write finds out whether the socket is broken.
     pub(crate) fn mark_writable(&mut self) {
         if self.failure().is_none() {
             self.write_state = WriteState::Writable;
@@ -93,8 +93,8 @@ impl Outbound {
         payload: &[IoSlice<'_>],
         spare: &mut SpareBuffers,
     ) -> Result<(), Full> {
-        // Take nothing while the connection is being made: if the connect failed, the frame would be lost in
-        // silence.
+        // Take nothing while the connection is being made: if the connect failed, the frame would be lost
+        // although the link had taken it.
         if self.unfinished || self.is_connecting() || self.failure().is_some() {
             return Err(Full);
         }
@@ -141,7 +141,8 @@ impl Outbound {
             return Sent::Full;
         }
         let Some(taken) = beyond_staged.checked_sub(head_bytes) else {
-            // The kernel has taken only a part of the header, so the rest of the frame must follow.
+            // The kernel has taken only a part of the header. So the link has taken the header, and the
+            // payload must follow.
             self.staging.append(&head[beyond_staged..head_bytes], spare);
             self.unfinished = true;
             return Sent::Partial(0);

@@ -41,8 +41,9 @@ impl TcpProvider {
         TcpProvider::default()
     }
 
-    /// Sets the allowed interfaces. An endpoint that is bound to a wildcard gives its peers an address of
-    /// one of these; if none of them has an address of the right format, opening it fails with EADDRNOTAVAIL.
+    /// Sets the allowed interfaces. An endpoint that is bound to a wildcard gives its peers an address of an
+    /// allowed interface. If none of these has an address of the endpoint's format, opening the endpoint
+    /// fails with EADDRNOTAVAIL.
     #[must_use]
     pub fn with_interfaces(mut self, selector: InterfaceSelector) -> TcpProvider {
         self.interfaces = Some(selector);
@@ -65,9 +66,9 @@ impl TcpProvider {
         self
     }
 
-    /// Sets how many links an endpoint has at most that peers have connected and on which they have said
-    /// hello, by default [`ACCEPTED_DEFAULT_LINKS`]. The endpoint refuses further peers: it closes their
-    /// connection, and their sends fail with ECONNRESET.
+    /// Sets how many accepted links an endpoint has at most, by default [`ACCEPTED_DEFAULT_LINKS`]. Accepted
+    /// connections on which the peer has not said hello do not count. The endpoint refuses further peers: it
+    /// closes their connections, and their sends fail with ECONNRESET.
     #[must_use]
     pub fn with_accepted_max_links(mut self, links: usize) -> TcpProvider {
         self.accepting.max_links = links;
@@ -82,16 +83,17 @@ impl TcpProvider {
         self
     }
 
-    /// Sets how long a link may wait for the proof that it comes from the address that it claims, if another
-    /// link to that address lives; by default [`HOLD_TIMEOUT_MS`]. Then the link ends.
+    /// Sets how long an endpoint holds an accepted link at most, by default [`HOLD_TIMEOUT_MS`]. It holds a
+    /// link while another link to the claimed address lives and the claim is not proven. After this time the
+    /// held link ends.
     #[must_use]
     pub fn with_hold_timeout(mut self, timeout: Duration) -> TcpProvider {
         self.accepting.hold_timeout = timeout;
         self
     }
 
-    /// Binds an endpoint, which does not listen yet. No peer can connect to it in the meantime, and the
-    /// system gives its port to no endpoint that asks for port 0.
+    /// Binds an endpoint without listening. Until it listens, no peer can connect to it, but the system
+    /// gives its port to no other endpoint that asks for port 0.
     ///
     /// ```
     /// use homespun_engine::transport::Transport;
@@ -128,7 +130,8 @@ pub struct BoundTcp {
 }
 
 impl BoundTcp {
-    /// Returns the address to which the endpoint is bound: with a port, and perhaps with a wildcard.
+    /// Returns the address to which the endpoint is bound. Its port is not 0, but its IP address may be a
+    /// wildcard.
     pub fn bound(&self) -> Address {
         self.bound.into()
     }
@@ -139,13 +142,12 @@ impl BoundTcp {
         self.address
     }
 
-    /// Opens the transport, which listens. `instance` is that of
-    /// [`Provider::open`].
+    /// Opens the transport, which listens. `instance` means what it means for [`Provider::open`].
     ///
     /// # Errors
     ///
-    /// EADDRINUSE if another socket has begun to listen at the port since it was bound; the system's error,
-    /// such as EMFILE.
+    /// EADDRINUSE if another socket has begun to listen at the port since this endpoint was bound; or
+    /// another error of the system, such as EMFILE.
     pub fn listen(self, instance: u64) -> Result<TcpTransport, Errno> {
         TcpTransport::listen(self, instance).map_err(|error| socket::to_errno(&error))
     }

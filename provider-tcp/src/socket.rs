@@ -103,7 +103,7 @@ pub(crate) trait SendSocket {
 
 impl SendSocket for TcpStream {
     /// Uses `send` with `MSG_NOSIGNAL`: `write_vectored` is `writev(2)`, which raises SIGPIPE if the peer is
-    /// gone. A Rust program ignores that signal, but it may kill a C program that loads homespun as a plugin.
+    /// gone. A Rust program ignores SIGPIPE, but a C program that loads homespun as a plugin may die of it.
     fn send(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let flags = SendFlags::NOSIGNAL;
         let sent = match slices {

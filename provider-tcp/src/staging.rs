@@ -7,8 +7,8 @@ use crate::limits::{STAGING_MAX_BYTES, STAGING_SPARE_BUFFERS};
 
 /// Bytes that the link has taken and not yet written: hello, headers, small frames.
 ///
-/// The first byte takes a buffer from [`SpareBuffers`], and consuming the last byte returns it. So an idle
-/// link has no buffer, and a busy link does not allocate.
+/// The first byte takes a buffer from [`SpareBuffers`], if one is there, and consuming the last byte returns
+/// it. So an idle link has no buffer, and a busy link seldom allocates.
 #[derive(Debug, Default)]
 pub(crate) struct Staging {
     bytes: VecDeque<u8>,

@@ -36,7 +36,7 @@ use crate::provider::BoundTcp;
 use crate::socket::{self, KernelBuffers};
 use crate::staging::SpareBuffers;
 
-/// The token of the listener. The token of a link is its number, which is always smaller.
+/// The listener's token in the poll. A link's token there is its number, which is always smaller.
 const LISTENER: Token = Token(usize::MAX);
 
 /// One endpoint's sockets: its listener and its links. Opened by [`TcpProvider`](crate::TcpProvider).
@@ -44,8 +44,8 @@ const LISTENER: Token = Token(usize::MAX);
 /// Dropping the transport closes all its sockets at once. To end a link in order, call
 /// [`close`](Transport::close) with [`Close::Drain`].
 ///
-/// In a forked child all links of the transport have ended. The child neither uses nor changes the sockets of
-/// its parent.
+/// In a forked child all links of the transport have ended. The child neither uses nor changes the sockets
+/// of its parent.
 #[derive(Debug)]
 pub struct TcpTransport {
     poll: CloseOnFork<Poll>,
@@ -60,22 +60,22 @@ pub struct TcpTransport {
     has_new_room: bool,
     half_open: HalfOpenLinks,
     address_claims: AddressClaims,
-    /// The connections that check claims, each at the place that its token names.
+    /// The connections that check claims, each at the place that its token in the poll names.
     checks: Vec<Option<Box<Check>>>,
-    /// How many accepted links have said hello and not ended, and how many there may be.
+    /// How many accepted links there are on which the peer has said hello, and how many there may be.
     accepted_links: usize,
     accepted_max_links: usize,
-    /// A peer was refused, because the endpoint had all the links that it may have.
+    /// A peer was refused, because the endpoint had all the accepted links that it may have.
     has_refused: bool,
     /// How many accepted connections have one of the last descriptors of the process.
     reserve_links: usize,
     local_addresses: LocalAddressCache,
-    /// The endpoint has warned of a connection in another protocol. It does so once, since strangers could
-    /// else fill the log.
+    /// The endpoint has warned of a connection in another protocol. It warns only once, since otherwise
+    /// strangers could fill the log.
     has_warned_of_foreign_protocol: bool,
     /// Closed links that are still draining.
     draining: Vec<LinkId>,
-    /// How many links this pass may still end.
+    /// How many more ends of links this pass may report before it reads no further links.
     ends_left: u32,
     busy_link: BusyLink,
     spare: SpareBuffers,
@@ -90,9 +90,9 @@ pub struct TcpTransport {
 /// What an endpoint allows the peers that connect to it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AcceptLimits {
-    /// How many accepted links may have said hello.
+    /// How many accepted links there may be on which the peer has said hello.
     pub(crate) max_links: usize,
-    /// How long a connection may take until its hello has arrived.
+    /// How long an accepted connection may take until the peer's hello has arrived.
     pub(crate) hello_timeout: Duration,
     /// How long a link with a contested claim is held.
     pub(crate) hold_timeout: Duration,
@@ -197,7 +197,7 @@ impl Transport for TcpTransport {
     /// Every read counts against the budget, even if it completes no frame. A read that returns only part of
     /// a payload counts as one frame in the result. One read may return as many frames as fit into
     /// [`READ_BUFFER_BYTES`], and so exceed the budget. The first read of an accepted connection does not
-    /// count, so that many connections keep no link from its turn.
+    /// count, so that many new connections do not delay the reads of links.
     fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
         if self.links.are_inherited() {
             return self.end_inherited_links(receiver);
@@ -264,7 +264,7 @@ impl Transport for TcpTransport {
             (Close::Drain, Some(made)) if made.outbound.failure().is_none() => {
                 made.start_draining();
                 self.draining.push(link);
-                // The caller uses the link no more, so that it contests no claim.
+                // The caller no longer uses the link. So from now on the link contests no claim.
                 if let Some(address) = made.address() {
                     self.address_claims.record_hang_up(link, address, HangUp::EndOfStream);
                 }
@@ -277,7 +277,7 @@ impl Transport for TcpTransport {
         }
     }
 
-    /// Also drops half-open connections and held links, since they have not been reported.
+    /// Also drops half-open connections and held links, which have not been reported to the caller.
     fn stop_accepting(&mut self) {
         if let Some(listener) = self.listener.take()
             && !self.links.are_inherited()
@@ -296,9 +296,9 @@ impl Transport for TcpTransport {
 }
 
 impl TcpTransport {
-    /// Whether the next pass has something to do that no event of the kernel announces. This may be a link
-    /// that was not read to its end, a connection that waits to be accepted, or a claim that is to be
-    /// checked.
+    /// Whether the next pass has something to do that no event of the kernel announces: it reads a link that
+    /// was not read until its socket was empty, accepts a connection, checks a claim, or reports the end of
+    /// the links in a forked child.
     #[inline]
     pub fn has_work_now(&self) -> bool {
         let has_connections = self.listener.as_ref().is_some_and(Listener::can_accept);
@@ -312,8 +312,9 @@ impl TcpTransport {
         self.links.are_inherited()
     }
 
-    /// Whether some pass must read the clock, or whether a link has
-    /// [drained](Transport::draining_count), without an event of the kernel.
+    /// Whether later passes have something to do that no event of the kernel announces: to end a link that
+    /// has [drained](Transport::draining_count), to accept a connection after a pause, to enforce the time
+    /// for a hello, or to check claims.
     #[inline]
     pub fn has_timed_work(&self) -> bool {
         let is_paused = self.listener.as_ref().is_some_and(Listener::may_have_connections);
@@ -327,8 +328,8 @@ impl TcpTransport {
             tracing::trace!(%error, "no events in this pass");
             return;
         }
-        // This loop only marks links, and ends none. The end of a link deregisters its socket first, so no
-        // event can belong to an earlier link of the same number.
+        // This loop only marks links, and ends none. A link that ends deregisters its socket before its
+        // number is reused, so no event can belong to an earlier link of the same number.
         for event in &self.events {
             if event.token() == LISTENER {
                 if let Some(listener) = &mut self.listener {
@@ -400,7 +401,8 @@ impl TcpTransport {
         }
         enlist_dirty(&mut self.dirty, id, link);
         if link.outbound.failure().is_some() {
-            // The link first reads the frames that the peer has already sent, then ends.
+            // After a failed write the link first reads the frames that the peer has already sent, then
+            // ends.
             link.mark_hung_up();
             enlist_ready(&mut self.ready, id, link);
         }
@@ -473,7 +475,7 @@ impl TcpTransport {
         }
     }
 
-    /// Ends a link whose stream has ended. Returns how many events it has reported.
+    /// Ends a link whose stream has ended or broken. Returns how many events it has reported.
     fn end_link(&mut self, id: LinkId, error: LinkError, receiver: &mut impl FrameHandler) -> u32 {
         let Some(link) = self.links.link_mut(id) else { return 0 };
         let (origin, is_known_to_engine) = (link.origin, link.is_known_to_engine());
@@ -521,7 +523,7 @@ impl TcpTransport {
             return;
         }
         link.reset_on_close_if_incomplete();
-        // Closing the socket would not suffice, since a forked child may hold a copy.
+        // Closing the socket would not deregister it if a forked child holds a copy.
         if let Err(error) = self.poll.registry().deregister(&mut *link.stream) {
             tracing::debug!(link = id.0, %error, "the connection was not registered");
         }

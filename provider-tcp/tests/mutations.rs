@@ -1,5 +1,5 @@
-//! Peers that send a frame with a changed byte. After any change of a header's byte, the peer's link ends
-//! with a protocol error, and no other link ends.
+//! Peers that send a frame whose header has a changed byte or is cut. The peer's link ends with an error,
+//! and the link of a correct peer goes on. A connector refuses a greeting with a changed byte, too.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How many peers the test connects at a time.
 const PEERS: usize = 32;
 
-/// The instance of the peer with correct frames. Those of the others are the numbers of their cases.
+/// The instance of the peer with correct frames. The instance of any other peer is the number of its case.
 const UNAFFECTED: u64 = u64::MAX;
 
 /// The frame that each peer sends before the changed frame.
@@ -176,7 +176,7 @@ fn sample_headers() -> Vec<Header> {
         Header::Connection(Handshake { step: HandshakeStep::Request, number: NUMBER, data_bytes: 0x0100 }),
         Header::Connection(Handshake { step: HandshakeStep::Shutdown, number: NUMBER, data_bytes: 0 }),
     ];
-    // The search for a fitting end begins at end 1, whose payload is short.
+    // The search for a fitting pair of last word and length begins at pair 1, whose payload is short.
     let of_every_form = Form::all().map(|form| samples::fitting_header(form, NUMBER, 1));
     chosen.into_iter().chain(of_every_form).collect()
 }
@@ -228,8 +228,8 @@ fn assert_link_works(side: &mut Side, friend: &mut Side, link: LinkId, after: &s
     assert!(!side.logs.down.contains_key(&UNAFFECTED));
 }
 
-/// Without this test, a sample that the link refuses for another reason would make the tests of all its
-/// mutations pass.
+/// Shows that the samples are valid. If the link refused a sample without a change, the tests of its changes
+/// would show nothing.
 #[test]
 fn unchanged_header_arrives() {
     let mut side = Side::open(1);
@@ -294,8 +294,8 @@ fn changed_header_byte_ends_the_link() {
     }
 }
 
-/// A connector refuses a greeting with any changed byte: the hello of the acceptor, and the token of the
-/// link.
+/// A connector refuses a greeting with any changed byte: in the hello of the acceptor, or in the record with
+/// the token of the link.
 #[test]
 fn changed_greeting_byte_refuses_the_link() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,6 +1,6 @@
 //! Strangers that take connections do not keep a peer out, nor take the last descriptors of the process. The
-//! test limits and counts the descriptors of its process, so it is the only test in its binary. Strangers and
-//! peers are other processes.
+//! test limits and counts the descriptors of its process, so it is the only test in its binary. Strangers
+//! and peers are other processes.
 
 mod side;
 
@@ -20,7 +20,7 @@ use side::{Side, drive_until};
 /// How many descriptors this process may have.
 const LIMIT_DESCRIPTORS: usize = 120;
 
-/// How many of them strangers may never take.
+/// How many of these are in the reserve, of which strangers may take at most one.
 const RESERVE_DESCRIPTORS: usize = 14;
 
 /// How many connections without a hello the endpoint may have.
@@ -29,7 +29,7 @@ const SILENT_MAX: usize = LIMIT_DESCRIPTORS / 4;
 /// How many connections the strangers make.
 const STRANGERS: usize = 400;
 
-/// How many peers come at last, and the number of frames that each exchanges.
+/// How many peers connect beside the strangers, and how many frames each peer exchanges.
 const PEERS: usize = 3;
 const FRAMES: usize = 10;
 
@@ -50,7 +50,7 @@ impl Side {
     }
 }
 
-/// A process that connects to the endpoint. It is killed with this value.
+/// A process that connects to the endpoint. Dropping this value kills it.
 struct Visitor {
     process: Child,
     output: BufReader<ChildStdout>,
@@ -175,7 +175,8 @@ fn count_reserved_sockets() -> usize {
     list_descriptors().iter().filter(is_reserved).count()
 }
 
-/// One connection may be in the reserve: by its number the endpoint knows that there are no others.
+/// Asserts that at most one socket is in the reserve. The endpoint may have accepted one connection there,
+/// from whose descriptor it knows that no lower number is free.
 #[track_caller]
 fn assert_reserve_is_free() {
     assert!(count_reserved_sockets() <= 1, "{:?}", list_descriptors());
@@ -204,8 +205,8 @@ fn peers_get_in_beside_silent_strangers() {
     let mut peers: Vec<Visitor> = (0..PEERS).map(|_| Visitor::spawn("peer", address)).collect();
     serve(&mut server, &mut peers);
     assert_eq!(server.events.up.len(), PEERS, "a stranger was reported");
-    // The endpoint accepts all strangers. The later ones displace the earlier ones, since they hold no more
-    // than their share.
+    // The endpoint accepts all strangers. The later ones displace the earlier ones, since strangers get no
+    // more than their share of the descriptors.
     server.drive_until("all strangers but the last to be displaced", |_| {
         strangers.count_ended() >= STRANGERS - SILENT_MAX
     });
@@ -235,7 +236,8 @@ fn strangers_that_say_hello_leave_the_reserve() {
     });
     assert_eq!(own.events.up.len(), 1, "{:?}", server.events.down);
     drop(own);
-    // Once the strangers have gone, those that waited and left are gone, too.
+    // Wait until as many links have ended as were up. Some may be those of strangers that waited in the
+    // kernel.
     drop(strangers);
     let gone = server.events.up.len();
     server.drive_until("the end of the strangers' links", |server| server.events.down.len() >= gone);

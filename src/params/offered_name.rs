@@ -7,7 +7,7 @@ use crate::info::PROVIDER_NAME;
 
 /// The name under which libfabric offers homespun to C programs.
 ///
-/// As a text it may have any case:
+/// A name is parsed in upper or lower case:
 ///
 /// ```
 /// use homespun::params::OfferedName;
@@ -33,7 +33,7 @@ pub enum OfferedName {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OfferedNameError {
-    /// The name of libfabric's shared memory.
+    /// `shm`, the name of libfabric's provider for shared memory, which homespun cannot replace.
     #[error("homespun, tcp or sockets; the addresses of shm are texts, and those of homespun are not")]
     Shm,
     /// No name that homespun can take.

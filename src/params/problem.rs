@@ -6,7 +6,7 @@ use std::fmt;
 use parking_lot::Mutex;
 use tracing::{Level, warn};
 
-/// A variable that is no parameter, or whose value is not applied as it is written.
+/// A variable that homespun ignores, or whose value homespun replaces by another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParamProblem {
     /// The name of the variable.
@@ -30,7 +30,7 @@ pub enum ParamProblemKind {
     },
     /// The number is outside the range of the parameter. The nearest number of the range applies.
     OutOfRange {
-        /// That number.
+        /// The number that applies.
         taken: usize,
     },
 }

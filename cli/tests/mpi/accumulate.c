@@ -122,7 +122,7 @@ static const struct operation {
 };
 #define OPERATION_COUNT (sizeof OPERATIONS / sizeof *OPERATIONS)
 
-/* A rank's operand for one element: 0 or 1 in logical operations, small factors and summands, and else seven bits. */
+/* A rank's operand for one element: 0 or 1 in logical operations, a small factor or summand, or 7 bits. */
 static int operand(const struct operation *operation, int by, size_t i) {
     unsigned any = scramble((unsigned) i * 31u + (unsigned) by);
     if (operation->op == MPI_PROD) return 1 + (int) (any % 2);

@@ -41,15 +41,15 @@ impl ChosenLinks {
                 ends.sort_unstable();
                 links.between.entry(ends).or_default().insert(chosen);
             }
-            // A link that has waited at a full backlog.
+            // A link that waits at a full backlog may later move to TCP.
             let moved = find_values(log, " moved to TCP ", "to=");
             assert_eq!(moved.count(), 0, "a link has left shared memory");
         }
         links
     }
 
-    /// Fails the test unless each two endpoints have links, over shared memory if they have the same IP
-    /// address and else over TCP, and there are as many endpoints at each address as expected.
+    /// Fails the test unless there are as many endpoints at each address as expected, and each pair of
+    /// endpoints has links: over shared memory if both have the same IP address, else over TCP.
     #[track_caller]
     pub(crate) fn assert_near_if_same_host(&self, expected: &[(&str, usize)]) {
         let mut counts = BTreeMap::new();

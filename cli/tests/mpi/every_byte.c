@@ -88,14 +88,14 @@ static void from_any_source(void) {
         free(out[i]);
     }
     free(receives), free(sends), free(statuses), free(in), free(out), free(next);
-    /* Messages of the next test must not match these receives, which accept any. */
+    /* Messages of the next test must not match receives of late ranks, which accept any message. */
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
 /* The number of receives posted at once. */
 #define POSTED 150
 
-/* Many receives that are posted before any send, and completed in another order. */
+/* Many receives that are posted before any send. The sends follow in another order. */
 static void preposted(void) {
     MPI_Request receives[POSTED], sends[POSTED];
     unsigned char *in[POSTED], *out[POSTED];
@@ -130,7 +130,7 @@ static void preposted(void) {
     for (int i = 0; i < POSTED; i++) free(out[i]);
 }
 
-/* Messages that arrive before their receives, which are posted in reverse order. */
+/* Messages that arrive before their receives are posted. The receives are posted in reverse order. */
 static void unexpected(void) {
     MPI_Request sends[SMALL_SIZES];
     unsigned char *out[SMALL_SIZES];
@@ -150,7 +150,7 @@ static void unexpected(void) {
     for (size_t i = 0; i < SMALL_SIZES; i++) free(out[i]);
 }
 
-/* A synchronous send completes only after its receive was posted. */
+/* A synchronous send does not complete before its receive is posted. */
 static void synchronous(void) {
     const int tag = 1, go = 2;
     unsigned char *out = message(next_rank(), tag, 100), *in = room(100);
@@ -262,7 +262,7 @@ static void probed(enum probe how) {
     free(sends), free(out), free(next);
 }
 
-/* The sizes of collective operations: of the whole, or of one rank's share for another. */
+/* The sizes of collective operations: of the whole message, or of one rank's share for another rank. */
 static const size_t SHARES_BYTES[] = { 1, 8, 57, 1024, 4097, 16384, 65537, 256 * KIB, MIB };
 #define SHARES (sizeof SHARES_BYTES / sizeof *SHARES_BYTES)
 
@@ -344,7 +344,7 @@ static void deep(void) {
     }
 }
 
-/* Put into and Get from the memory of other ranks, without their help. */
+/* Puts into and Gets from the memory of the next rank, between fences. */
 static void one_sided(void) {
     const int tag = 7000;
     for (size_t i = 0; i < SHARES; i++) {

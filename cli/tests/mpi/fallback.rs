@@ -1,4 +1,5 @@
-//! MPI programs have no fallback without homespun. So in other tests all messages have come over homespun.
+//! Without homespun the MPI programs fail, since `homespun run` leaves them no fallback. So in the other
+//! tests all messages have come over homespun. Without `--domain` the programs use the domain `auto`.
 
 use std::time::Duration;
 
@@ -7,8 +8,8 @@ use crate::launch::Launch;
 use crate::mpi::Mpi;
 use crate::programs::EVERY_BYTE;
 
-/// The time limit of a run. `mpirun` itself may hang when its ranks fail early, which does not matter to this
-/// test.
+/// The time limit of a run. `mpirun` itself may hang when its ranks fail early, which does not matter to
+/// this test.
 const FAILURE_MAX: Duration = Duration::from_secs(30);
 
 #[test]

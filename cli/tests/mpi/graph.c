@@ -1,8 +1,9 @@
 /*
  * Creates a distributed graph many times, and counts how many times its neighbours are wrong.
  *
- * Each rank makes an edge to itself and several to the next rank. MPICH sends these edges as messages of two lengths,
- * to itself and to the next rank, which it probes for and receives from any source.
+ * Each rank makes an edge to itself and several to the next rank. MPICH sends the edges as two messages of
+ * different lengths, one to the rank itself and one to the next rank. Each rank probes for such messages
+ * from any source, and receives them from any source.
  */
 
 #include "checking.h"

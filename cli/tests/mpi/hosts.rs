@@ -1,4 +1,5 @@
-//! Two hosts on one: network namespaces with a host name each, joined by a pair of virtual interfaces.
+//! Two hosts that are network namespaces of this host: each has a host name of its own, and a pair of
+//! virtual interfaces joins them.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -17,18 +18,18 @@ pub(crate) const ADDRESSES: [&str; 2] = ["10.7.0.1", "10.7.0.2"];
 /// The interface of each host.
 const INTERFACE: &str = "eth0";
 
-/// The time in which an interface is up, and the interval between checks.
+/// The time limit for an interface to come up, and the interval between checks.
 const UP_MAX: Duration = Duration::from_secs(60);
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// The options of unshare(1) with which a process may make network namespaces: those of the superuser, or
-/// else those of another user, in a user namespace.
+/// The options of unshare(1) with which a process may make network namespaces. The superuser needs none.
+/// Another user makes a user namespace as well.
 const RIGHTS: [&[&str]; 2] = [&[], &["--user", "--map-root-user"]];
 
 /// Prepares a host, says so by an empty line, and then waits for the end of standard input.
 const HOLD: &str = "ip link set lo up && hostname \"$0\" && echo && exec cat";
 
-/// Two hosts. They exist as long as this value, or a process that was started on them.
+/// Two hosts. They exist as long as this value or a process that was started on them exists.
 #[derive(Debug)]
 pub(crate) struct Hosts {
     holders: [Holder; 2],
@@ -36,7 +37,7 @@ pub(crate) struct Hosts {
 }
 
 impl Hosts {
-    /// Two hosts. `None`, and the test is reported as skipped, if this process may not make them.
+    /// Makes two hosts. If this process may not make them, returns `None` and reports the test as skipped.
     pub(crate) fn make_or_skip() -> Option<Hosts> {
         Prerequisite::IP.report_skipped_if_none(search_path("ip"), "it is not in PATH")?;
         let mut refusals = Vec::new();
@@ -112,13 +113,13 @@ impl Hosts {
         let options: &[&str] = match mpi {
             Mpi::Open => &[
                 ["--mca", "plm_rsh_agent", rsh, "--host", &places].as_slice(),
-                // Open MPI passes no other variables of libfabric to other hosts.
+                // Of libfabric's variables Open MPI passes to other hosts only those that `-x` names.
                 &["-x", "FI_PROVIDER_PATH", "-x", "FI_PROVIDER", "-x", "FI_HOMESPUN_DOMAIN"],
                 &["-x", "FI_LOG_LEVEL", "-x", "FI_LOG_PROV"],
             ]
             .concat(),
             Mpi::Mpich => &["-launcher", "rsh", "-launcher-exec", rsh, "-hosts", &places],
-            // With the interface, other hosts are told its address instead of the host's name.
+            // With `-iface`, Intel MPI tells other hosts the interface's address instead of the host's name.
             Mpi::Intel => {
                 &["-launcher", "rsh", "-launcher-exec", rsh, "-hosts", &places, "-iface", INTERFACE]
             }
@@ -134,7 +135,8 @@ struct Holder {
 }
 
 impl Holder {
-    /// Starts a holder and waits until it has prepared its host. Fails with what it has said instead.
+    /// Starts a holder and waits until it has prepared its host. If the holder fails, returns what it has
+    /// written to standard error.
     fn start(command: &mut Command) -> Result<Holder, String> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().map_err(|error| format!("{:?}: {error}", command.get_program()))?;

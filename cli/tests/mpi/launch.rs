@@ -98,7 +98,7 @@ impl<'a> Launch<'a> {
         }
     }
 
-    /// Adds these options of `mpirun`.
+    /// Sets the options of `mpirun`.
     pub(crate) fn with_options(self, options: &[&str]) -> Launch<'a> {
         Launch { options: options.iter().map(|&option| option.to_owned()).collect(), ..self }
     }
@@ -108,7 +108,7 @@ impl<'a> Launch<'a> {
         Launch { run_max, ..self }
     }
 
-    /// Runs a program in each rank, to its end.
+    /// Runs a program in each rank until it ends, or kills the ranks after the time limit.
     pub(crate) fn run(&self, program: &Path, arguments: &[&str]) -> Outcome {
         // A failed test poisons the lock, which must not make the next test fail.
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -122,8 +122,8 @@ impl<'a> Launch<'a> {
         Outcome { status, stdout, stderr }
     }
 
-    /// Runs a program in each rank, to its end, with homespun's log. Returns what each rank has written to
-    /// standard error, too, which is also part of the outcome.
+    /// As [`run`](Self::run), but with homespun's log. Also returns what each rank has written to standard
+    /// error, one text for each rank. The outcome contains these texts, too.
     pub(crate) fn run_with_logs(mut self, program: &Path) -> (Outcome, Vec<String>) {
         self.variables.extend(LOGGING);
         let directory = tempfile::tempdir().expect("a temporary directory");
@@ -167,7 +167,8 @@ impl<'a> Launch<'a> {
 }
 
 impl Outcome {
-    /// Fails the test unless the run succeeded, and all ranks used this domain of homespun.
+    /// Fails the test unless the run succeeded, and the MPI reports that all ranks used this domain of
+    /// homespun.
     #[track_caller]
     pub(crate) fn assert_success_over(&self, mpi: Mpi, domain: &str, ranks: usize) {
         assert!(self.status.is_some_and(|status| status.success()), "{self}");
@@ -249,10 +250,10 @@ impl Running {
         }
     }
 
-    /// Ends `mpirun` and its ranks: by SIGTERM, and then by SIGKILL.
+    /// Ends `mpirun` and its ranks by SIGTERM, or by SIGKILL if `mpirun` has not ended in time.
     fn kill(&mut self) {
         let pid = Pid::from_child(&self.child);
-        // Each rank is in its own process group, so it would outlive `mpirun`.
+        // Each rank is in its own process group, so a signal to the group of `mpirun` does not reach it.
         let ranks = descendants(pid);
         let _ = kill_process_group(pid, Signal::TERM);
         if self.wait_at_most(END_MAX).is_none() {

@@ -1,10 +1,10 @@
 //! Open MPI, MPICH and Intel MPI over homespun, started by `homespun run`: programs of our own that check
 //! every byte, and NetPIPE.
 //!
-//! Without Open MPI (Debian: `openmpi-bin`, `libopenmpi-dev`, `netpipe-openmpi`), MPICH or Intel MPI (both in
-//! the Python package index, see `mpi.rs`) the tests print that they are skipped, and pass; in `./test`,
-//! which installs them, they fail. Without the right to make network namespaces, tests with ranks on two
-//! hosts print that they are skipped.
+//! Without Open MPI (Debian: `openmpi-bin`, `libopenmpi-dev`, `netpipe-openmpi`), MPICH or Intel MPI (both
+//! in the Python package index, see `mpi.rs`) the tests print that they are skipped, and pass. In `./test`,
+//! which installs these packages, the tests fail instead. Without the right to make network namespaces,
+//! tests with ranks on two hosts print that they are skipped.
 
 mod chosen_links;
 mod every_byte;

@@ -131,7 +131,7 @@ static void flushes(void) {
     free(out), free(in);
 }
 
-/* Accesses with requests, which are waited for in another order. */
+/* Accesses with requests. Those of the Puts are waited for in the order in which they complete. */
 static void requests(void) {
     size_t slot = 5000, bytes = TURNS * slot;
     struct window window = open_window(ALLOCATED, bytes);
@@ -233,7 +233,7 @@ static void check_laid_out(const int *memory, const struct layout *layout, size_
     free(is_one);
 }
 
-/* From one layout to another, both ways. */
+/* Puts and Gets integers between one layout at the origin and another at the target. */
 static void laid_out(enum layouts here, enum layouts there, size_t count, enum epoch how) {
     struct layout own = make_layout(here, count), other = make_layout(there, count);
     struct window window = open_window(OWN, other.span * sizeof(int));
@@ -325,7 +325,7 @@ static void critical_sections(void) {
     close_window(&window);
 }
 
-/* All ranks write to rank 0 at once, and read from it at once, while it exposes its window to their group. */
+/* All other ranks write to rank 0 at once, then read from it at once. It exposes its window to them. */
 static void all_to_one(void) {
     size_t share = 30000;
     struct window window = open_window(OWN, share * (size_t) ranks);

@@ -16,17 +16,17 @@ const WITH_LOCKS: &[&str] =
     &["--mca", "osc", "rdma", "--mca", "btl", "self,ofi", "--mca", "osc_rdma_acc_use_amo", "0"];
 
 /// Excludes a test of order. With any provider, Open MPI 4.1 does not keep the order of accumulates that its
-/// libfabric module sends as messages: the accumulates of the next message overtake a postponed one.
+/// libfabric module sends as messages: accumulates of the next message overtake a postponed accumulate.
 const WITHOUT_ORDER: &[&str] = &["order"];
 
 /// Excludes accesses of a rank to its own memory. Open MPI 4.1 crashes when a rank compares and swaps eight
-/// of its own bytes through the libfabric module, which dereferences a handle that only memory of other ranks
-/// has (`mca_btl_ofi_acswap`).
+/// of its own bytes through the libfabric module, which dereferences a handle that only memory of other
+/// ranks has (`mca_btl_ofi_acswap`).
 const WITHOUT_OWN: &[&str] = &["own"];
 
 /// Excludes operations that Open MPI 4.1 passes to its libfabric module although the module can only add and
 /// swap integers. The module ends the program ("Unknown or unsupported atomic op."), or adds complex numbers
-/// as if they were integers. "own" crashes as above.
+/// as if they were integers. Also excludes "own", for the reason of [`WITHOUT_OWN`].
 const ADDED_AND_SWAPPED: &[&str] = &[
     "MPI_MIN",
     "MPI_MAX",

@@ -81,14 +81,14 @@ impl Program {
         }
     }
 
-    /// Fails the test unless the run succeeded, and the program has checked what it should.
+    /// Fails the test unless the run succeeded, and the program has printed its line of success.
     #[track_caller]
     pub(crate) fn assert_success(self, outcome: &Outcome, ranks: usize) {
         assert!(outcome.status.is_some_and(|status| status.success()), "{outcome}");
         assert!(outcome.find_line(&format!("{}: {ranks} ranks, ", self.verdict)).is_some(), "{outcome}");
     }
 
-    /// Fails the test if the program, or even a single rank, has succeeded.
+    /// Fails the test if the run has succeeded, or if the program has printed its line of success.
     #[track_caller]
     pub(crate) fn assert_failure(self, outcome: &Outcome) {
         assert!(!outcome.status.is_some_and(|status| status.success()), "{outcome}");

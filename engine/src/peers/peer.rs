@@ -8,19 +8,20 @@ use crate::address::Address;
 use crate::limits::CONNECT_RETRIES_MAX;
 use crate::transport::LinkId;
 
-/// The state of one peer. It is told what happens to the links that lead to the peer.
+/// The state of one peer. The engine tells it what happens to the links that lead to the peer.
 #[derive(Debug)]
 pub(crate) struct Peer {
     address: Address,
-    /// The endpoint at the address, while any link to it is up.
+    /// The endpoint at the address, from the first link to it that comes up until no link is up or
+    /// connecting.
     instance: Option<Instance>,
     /// The link that carries messages to the peer: one at a time, to keep their order.
     transmit_link: Option<LinkId>,
     /// All links that are up or connecting.
     links: SmallVec<[LinkId; 2]>,
-    /// How many attempts to connect were cut short in a row.
+    /// How many attempts to connect in a row were cut short and retried.
     connect_retries: u32,
-    /// Whether the last link has ended, or could not be made, and none was up since.
+    /// Whether the last link has ended, or could not be made, and no link has come up since.
     is_lost: bool,
     /// Whether the application has named the peer, so that it is never forgotten.
     is_named: bool,
@@ -33,27 +34,28 @@ pub(crate) struct Peer {
 struct Instance {
     /// The number in its hello.
     number: u64,
-    /// How many links had been created when its first link came up.
+    /// How many links the engine had created when the endpoint's first link came up.
     since: u64,
 }
 
-/// The endpoint to which a link that came up leads.
+/// Which endpoint a link leads to, once the link has come up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PeerLinkUp {
-    /// The one that is known, or the first.
+    /// The endpoint that is known at the address, or the first one there.
     Current,
-    /// One that has taken the address over: older links lead to its predecessor.
+    /// An endpoint that has taken the address over: older links lead to its predecessor.
     Successor,
-    /// The predecessor of the one that is known: the link was begun before that one came up.
+    /// The predecessor of the endpoint that is known: when the first link to that endpoint came up, this
+    /// link had been begun, and was not the newest link.
     Predecessor,
 }
 
 /// What a link that ended meant to its peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PeerLinkEnd {
-    /// No other link leads to the peer.
+    /// No other link to the peer is up or connecting.
     pub(crate) was_last: bool,
-    /// A link to the peer was up: this one, or another meanwhile.
+    /// Since the peer last had no link, this link or another one has come up.
     pub(crate) was_met: bool,
     /// The link carried the messages to the peer. Now none does.
     pub(crate) carried_sends: bool,
@@ -92,7 +94,8 @@ impl Peer {
         self.address
     }
 
-    /// Returns the instance number of the peer, while a link to it is up.
+    /// Returns the instance number of the peer: from the first link that comes up until no link is up or
+    /// connecting.
     pub(crate) fn instance(&self) -> Option<u64> {
         self.instance.map(|instance| instance.number)
     }
@@ -109,7 +112,7 @@ impl Peer {
         &self.links
     }
 
-    /// Whether the last link has ended, or could not be made, and none was up since.
+    /// Whether the last link has ended, or could not be made, and no link has come up since.
     #[inline(always)]
     pub(crate) fn is_lost(&self) -> bool {
         self.is_lost
@@ -121,9 +124,9 @@ impl Peer {
         self.links.push(link);
     }
 
-    /// Records that a link came up, and returns which endpoint it leads to. `instance` is the number in
-    /// the hello of that endpoint. The engine has created `created_count` links so far, and this one as
-    /// the `creation_number`th.
+    /// Records that a link came up, and returns which endpoint it leads to. `instance` is the number in the
+    /// hello of that endpoint. The engine has created `created_count` links so far. This link was the
+    /// `creation_number`th of them.
     pub(crate) fn link_up(&mut self, instance: u64, creation_number: u64, created_count: u64) -> PeerLinkUp {
         (self.connect_retries, self.is_lost) = (0, false);
         match self.instance {
@@ -155,13 +158,13 @@ impl Peer {
         self.transmit_link = Some(link);
     }
 
-    /// Lets no link carry sends, until the next send chooses one. Forgets the retries.
+    /// Lets no link carry sends until a link is set again. Forgets the retries.
     pub(crate) fn clear_transmit_link(&mut self) {
         (self.transmit_link, self.connect_retries) = (None, 0);
     }
 
-    /// Counts a retry of an attempt to connect that was cut short. Returns false, and counts nothing, if
-    /// there were too many in a row.
+    /// Counts a retry of an attempt to connect that was cut short. If there were too many retries in a row,
+    /// returns false and counts nothing.
     pub(crate) fn try_count_connect_retry(&mut self) -> bool {
         let is_allowed = self.connect_retries < CONNECT_RETRIES_MAX;
         self.connect_retries += u32::from(is_allowed);
@@ -178,7 +181,7 @@ impl Peer {
 mod tests {
     use super::*;
 
-    /// The links are the first of their engine, which counts them from 1.
+    /// Makes a peer with the first links of an engine. The engine counts links from 1.
     fn make_peer_with_links(count: u32) -> Peer {
         let mut peer = Peer::at("127.0.0.1:4711".parse().unwrap());
         (1..=count).for_each(|number| peer.link_begun(LinkId(number)));

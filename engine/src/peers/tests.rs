@@ -24,7 +24,7 @@ struct Modelled {
     linked: BTreeSet<u16>,
     /// The peers that a part of the engine refers to, besides links.
     kept: BTreeSet<u16>,
-    /// How many introductions there have been, and how many there had been when each peer was last used.
+    /// How many peers were introduced so far, and how many had been when each peer was last used.
     introductions: usize,
     last_used: BTreeMap<u16, usize>,
     most_used: usize,
@@ -35,7 +35,7 @@ enum Step {
     /// A link comes up, and introduces the peer if it is not known.
     LinkUp(u16),
     LinkDown(u16),
-    /// A part of the engine keeps the id of a peer that has a link, as for a message that waits.
+    /// A part of the engine keeps the id of a peer that has a link, for example for a message that waits.
     Keep(u16),
     Drop(u16),
     Name(u16),

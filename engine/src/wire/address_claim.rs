@@ -1,22 +1,23 @@
 //! The records by which endpoints over TCP check what a hello claims. They precede the frames of a link, or
 //! travel on connections that carry no frames.
 //!
-//! A hello claims that its endpoint is the one at an address. The acceptor, the endpoint that accepts the
-//! link, gives the link a *token*, a random number. To check the claim, the acceptor connects to the claimed
-//! address, and asks there about the token: only the endpoint that has made the link knows the token.
+//! A hello claims that it comes from the endpoint at an address. The acceptor of the link gives the link a
+//! *token*, a random number. To check the claim, the acceptor connects to the claimed address, and asks the
+//! endpoint there about the token: only the endpoint that has made the link knows the token. A claim is
+//! *contested* while the acceptor has another live link to the address.
 //!
 //! ```text
 //!  connector                          acceptor
 //!    hello, frames  --------------->
-//!                   <--------------  hello, Welcome(token), frames    if no other link has this claim
+//!                   <--------------  hello, Welcome(token), frames    if the claim is not contested
 //!
 //!    hello, frames  --------------->  reads the hello only
-//!                   <--------------  hello, Held(token)               if another link has it
-//!                   <--------------  Admitted(token), frames          once the claim is proven
+//!                   <--------------  hello, Held(token)               if the claim is contested
+//!                   <--------------  Admitted(token), frames          once proven or no longer contested
 //!
 //!  claimed address                    acceptor, on a connection of its own
 //!                   <--------------  Question(token), one or more
-//!    Confirmed(token), Denied(token) or Unclear(token)  --->          for each, in their order
+//!    Confirmed(token), Denied(token) or Unclear(token)  --->          for each question, in order
 //! ```
 //!
 //! A [`Question`](super::hello::Question) has the layout of a hello. All other records have the following
@@ -62,7 +63,8 @@ pub struct ClaimRecord {
 pub enum ClaimStatus {
     /// The link is up. Follows the acceptor's hello.
     Welcome,
-    /// The acceptor does not read the link until the claim is proven. Follows the acceptor's hello.
+    /// The acceptor does not read the link until its claim is proven or no longer contested. Follows the
+    /// acceptor's hello.
     Held,
     /// A link that was held is up.
     Admitted,
@@ -76,7 +78,7 @@ pub enum ClaimStatus {
 }
 
 impl ClaimStatus {
-    /// All of them, each at the place of its number less one.
+    /// All statuses. The index of each is one less than its number.
     pub const ALL: [ClaimStatus; 6] = [
         ClaimStatus::Welcome,
         ClaimStatus::Held,

@@ -75,7 +75,7 @@ pub struct Hello {
 }
 
 /// A question about a link, from the endpoint that accepted it: "Have you made the link to me that got this
-/// [token](super::claim)?" An endpoint over TCP asks it on a connection of its own, which is no link.
+/// [token](super::address_claim)?" An endpoint over TCP asks it on a connection of its own, which is no link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Question {
     /// The address of the endpoint that asks.

@@ -5,14 +5,14 @@ use std::net::IpAddr;
 
 use homespun_engine::address::Address;
 
-/// Addresses that are to be checked. Hosts take turns, so that one host with many claims does not delay
-/// those of others.
+/// Addresses that are to be checked. Hosts take turns, so that a host with many addresses in the queue does
+/// not delay the checks of other hosts.
 #[derive(Debug, Default)]
 pub(super) struct DueQueue {
     by_host: HashMap<IpAddr, DueAddresses>,
     /// The hosts with an address in the queue, in the order of their turns.
     turns: BTreeMap<u64, IpAddr>,
-    /// How many tickets and turns were given.
+    /// The last number that was given out as a ticket or a turn.
     count: u64,
 }
 
@@ -53,7 +53,7 @@ impl DueQueue {
         Some(address)
     }
 
-    /// Removes an address that was not popped since it got the ticket.
+    /// Removes the entry of an address with this ticket, unless it was popped.
     pub(super) fn remove(&mut self, address: Address, Ticket(ticket): Ticket) {
         let host = address.ip();
         let Some(due) = self.by_host.get_mut(&host) else { return };

@@ -27,9 +27,9 @@ pub(super) struct LinksToAddress {
 pub(super) enum CheckState {
     #[default]
     Idle,
-    /// In the queue of addresses with a contested claim that are to be checked, or in the other one.
+    /// The address waits in the queue for contested claims, or else in the queue for background checks.
     Due { is_contested: bool, ticket: Ticket },
-    /// A check is under way. Another one follows at once if it was renewed.
+    /// A check is under way. If `is_renewed`, another one follows at once.
     Running { number: u64, is_renewed: bool },
     /// A check is due later.
     Waiting(Timer),
@@ -38,20 +38,20 @@ pub(super) enum CheckState {
 #[derive(Debug)]
 struct Member {
     link: LinkId,
-    /// The token that this side has given to an accepted link.
+    /// The token that this side has given to an accepted link; 0 for a link that this side connects.
     token: u64,
     standing: Standing,
-    /// The peer's end of the link, or an error, has arrived.
+    /// The end of the peer's stream or an error has arrived, or this side closes the link.
     is_hung_up: bool,
     /// How many answers were unclear, and how many checks brought no answer.
     unclear_count: u32,
     failure_count: u32,
-    /// There is no further check, unless another link to the address comes.
+    /// There is no further check, unless another link to the address is added or comes up.
     is_left_alone: bool,
     since: Instant,
 }
 
-/// What is known about the far end of a link.
+/// What is known about the address of a link's peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standing {
     /// This side is connecting the link.
@@ -60,7 +60,7 @@ pub(super) enum Standing {
     Connected,
     /// An accepted link that waits for its proof.
     Held,
-    /// An accepted link that was not contested.
+    /// An accepted link that is not held, although its claim is not proven.
     Unproven,
     /// An accepted link whose claim is proven.
     Proven,
@@ -107,7 +107,7 @@ impl LinksToAddress {
         }
     }
 
-    /// Lets claims be checked again that were left alone, since another link contests them.
+    /// Lets claims that were left alone be checked again, since another link to the address has appeared.
     fn reset_check_counts(&mut self) {
         for member in &mut self.members {
             (member.unclear_count, member.failure_count, member.is_left_alone) = (0, 0, false);
@@ -121,7 +121,7 @@ impl LinksToAddress {
         member.standing == Standing::Held
     }
 
-    /// Whether a link lives that is not held. Links that are held do not contest each other's claim.
+    /// Whether a link lives that is not held, and so contests a new claim. Held links contest no claim.
     pub(super) fn is_contested(&self) -> bool {
         self.members.iter().any(|member| member.standing != Standing::Held && !member.is_hung_up)
     }
@@ -150,7 +150,7 @@ impl LinksToAddress {
         asked.map(|member| (member.link, member.token)).collect()
     }
 
-    /// Takes an answer of the endpoint at the address.
+    /// Applies an answer of the endpoint at the address. Returns what it means for the link.
     pub(super) fn apply_verdict(&mut self, link: LinkId, token: u64, verdict: ClaimStatus) -> VerdictEffect {
         let has_proven_link = self.members.iter().any(|member| {
             member.link != link && matches!(member.standing, Standing::Connected | Standing::Proven)
@@ -177,14 +177,14 @@ impl LinksToAddress {
                     VerdictEffect::Stays
                 }
             }
-            // The endpoint that has made the link may have ended since, and been replaced. What it has sent
-            // is read to its end.
+            // A link whose peer has hung up stays, even if it is denied: the endpoint that made it may have
+            // been replaced by the one that answers. What it has sent is read to its end.
             _ => VerdictEffect::Stays,
         }
     }
 
-    /// Notes that a check brought no answer: the endpoint `is_silent`, or cannot be reached. A claim that
-    /// nothing contests is soon left alone.
+    /// Notes that a check brought no answer: the endpoint `is_silent`, or cannot be reached. If no link to
+    /// the address is held or proven, the claims are soon left alone.
     pub(super) fn record_unanswered_check(&mut self, is_silent: bool) {
         let is_rival = |member: &Member| {
             matches!(member.standing, Standing::Held | Standing::Connected | Standing::Proven)
@@ -192,7 +192,7 @@ impl LinksToAddress {
         let failures_max = match (self.members.iter().any(is_rival), is_silent) {
             (true, _) => CHECK_CONTESTED_FAILURES_MAX,
             (false, true) => {
-                // The endpoint may be computing.
+                // The endpoint may be computing, so the next check waits for the longest delay.
                 self.delay_doublings = CHECK_DELAY_DOUBLINGS;
                 CHECK_SILENT_MAX
             }
@@ -204,7 +204,8 @@ impl LinksToAddress {
         }
     }
 
-    /// Admits held links as long as no other link contests them.
+    /// If nothing contests the held links, admits them, the oldest first, until an admitted link contests
+    /// the others.
     pub(super) fn admit_uncontested(&mut self) -> SmallVec<[LinkId; 2]> {
         let mut admitted = SmallVec::new();
         while !self.is_contested()
@@ -215,7 +216,8 @@ impl LinksToAddress {
         admitted
     }
 
-    /// Admits the oldest held link if no link contests it but such as are still connecting.
+    /// Admits the oldest held link, unless another link to the address is up. Links that this side is still
+    /// connecting do not count.
     pub(super) fn admit_unless_another_is_up(&mut self) -> Option<LinkId> {
         let is_up = |member: &Member| {
             !member.is_hung_up && !matches!(member.standing, Standing::Held | Standing::Connecting)
@@ -230,7 +232,7 @@ impl LinksToAddress {
         Some(oldest.link)
     }
 
-    /// The links that are held for this long.
+    /// The links that have been held for `timeout` or longer.
     pub(super) fn links_held_too_long(&self, now: Instant, timeout: Duration) -> SmallVec<[LinkId; 2]> {
         let is_over = |member: &&Member| {
             member.standing == Standing::Held && now.saturating_duration_since(member.since) >= timeout
@@ -238,7 +240,7 @@ impl LinksToAddress {
         self.members.iter().filter(is_over).map(|member| member.link).collect()
     }
 
-    /// The delay until the next check. Each is twice as long as the one before, up to a limit.
+    /// Returns the delay until the next check. Each delay is twice as long as the one before, up to a limit.
     pub(super) fn advance_delay(&mut self) -> Duration {
         let delay = Duration::from_millis(CHECK_RETRY_MS << self.delay_doublings);
         self.delay_doublings = (self.delay_doublings + 1).min(CHECK_DELAY_DOUBLINGS);

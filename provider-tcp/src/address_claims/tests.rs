@@ -101,7 +101,7 @@ fn claim_of_an_address_that_is_being_connected_is_held() {
     let mut timed = TimedClaims::new();
     timed.claims.add_connecting(ONE, address(1), timed.now);
     assert_eq!(timed.accept(TWO, 1), Admission::Held);
-    // No endpoint can be reached there, so the connecting link is no evidence of another peer.
+    // A silent endpoint may be a rival. If none can be reached, the connecting link is no evidence of one.
     assert_eq!(timed.finish_next_check_without_answer(&CheckOutcome::Silent), []);
     assert_eq!(timed.pop_all_admitted(), []);
     timed.advance_to_timer();
@@ -150,7 +150,7 @@ fn end_of_the_contesting_link_admits_the_oldest_held_one() {
     timed.accept(THREE, 1);
     timed.claims.remove_link(ONE, address(1));
     assert_eq!(timed.pop_all_admitted(), [TWO]);
-    // A held link that ends is no longer to be admitted.
+    // When TWO ends, THREE is to be admitted. But THREE ends, too, and then is no longer to be admitted.
     timed.claims.remove_link(TWO, address(1));
     timed.claims.remove_link(THREE, address(1));
     assert_eq!(timed.pop_all_admitted(), []);

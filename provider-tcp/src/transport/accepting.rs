@@ -1,8 +1,9 @@
 //! How connections are accepted, and the limits on those that say nothing.
 //!
-//! A stranger can take a descriptor by connecting, and nothing more: the connection has a time in which the
-//! hello must arrive, connections without a hello are limited in number, and the last descriptors of the
-//! process are not for them. See docs/decisions/tcp-strangers.md.
+//! A stranger that connects and says nothing takes a descriptor only for the time in which its hello must
+//! arrive. The number of connections without a hello is limited. Once an accepted connection has one of the
+//! last descriptors of the process, the endpoint gives another of these only in exchange for a connection
+//! without a hello. See docs/decisions/tcp-strangers.md.
 
 use std::io::Write;
 use std::mem;
@@ -64,8 +65,8 @@ impl TcpTransport {
         self.half_open.len() >= limit.half_open_max_links() || self.reserve_links > 0 && is_reserve_next()
     }
 
-    /// Reads the oldest connections without a hello, until one has still not said hello after its time.
-    /// Returns whether there is one.
+    /// Reads the connections without a hello, the oldest first, until it finds one that a new connection may
+    /// displace: its grace is over and its hello has still not arrived. Returns whether there is one.
     fn read_until_oldest_is_silent(&mut self, reported: &mut u32, receiver: &mut impl FrameHandler) -> bool {
         while let Some(oldest) = self.half_open.oldest_displaceable(Instant::now()) {
             *reported += self.read_link_now(oldest, receiver);
@@ -77,7 +78,7 @@ impl TcpTransport {
     }
 
     /// Makes a link of an accepted connection, and reads it at once. Usually the peer's hello has already
-    /// arrived, so a peer that says hello at once needs no place among those that have not.
+    /// arrived, so that the link takes no place among the connections without a hello.
     fn add_accepted_connection(
         &mut self,
         stream: TcpStream,
@@ -104,8 +105,8 @@ impl TcpTransport {
         self.read_link_now(id, receiver)
     }
 
-    /// Drops the oldest connection without a hello in favour of a new one, if it has had its time. Returns
-    /// how many frames and events it has reported.
+    /// Drops the oldest connection without a hello in favour of a new one, if the grace of the oldest is
+    /// over. Returns how many frames and events it has reported.
     fn displace_oldest(&mut self, receiver: &mut impl FrameHandler) -> u32 {
         match self.half_open.pop_displaceable(Instant::now()) {
             Some(oldest) => self.drop_if_silent(oldest, "a new connection needs its place", receiver),
@@ -126,8 +127,8 @@ impl TcpTransport {
         reported
     }
 
-    /// Drops a connection without a hello, unless the hello has arrived unread: the application may have made
-    /// no pass for long.
+    /// Drops a connection without a hello, unless the hello has arrived unread: the application may have
+    /// made no pass for long.
     fn drop_if_silent(&mut self, id: LinkId, reason: &str, receiver: &mut impl FrameHandler) -> u32 {
         let reported = self.read_link_now(id, receiver);
         if self.links.link_mut(id).is_some_and(|link| link.is_half_open()) {
@@ -145,7 +146,8 @@ impl TcpTransport {
         self.read_link(id, receiver)
     }
 
-    /// As [`read_link`](Self::read_link), for a link that does not carry frames yet, or that is being closed.
+    /// As [`read_link`](Self::read_link), for a link that does not carry frames yet, or that is being
+    /// closed.
     #[cold]
     pub(super) fn read_before_frames(&mut self, id: LinkId, receiver: &mut impl FrameHandler) -> u32 {
         let Some(link) = self.links.link_mut(id).filter(|link| !link.is_held()) else { return 0 };
@@ -169,8 +171,8 @@ impl TcpTransport {
             self.half_open.remove(serial);
             self.accepted_links += 1;
             // The acceptor sends its hello only now, since a peer that has received it takes the link to be
-            // up on both sides. If this side dropped a half-open link after its hello, the peer would see a
-            // broken link and give up its other links unread.
+            // up on both sides. If this side dropped a half-open link after it had sent its hello, the peer
+            // would see a broken link, and would end its other links to this side without reading them.
             link.stage_greeting(&self.hello, &mut self.spare);
             enlist_dirty(&mut self.dirty, id, link);
             // The kernel may have reported the end of the stream before this side has read the hello.
@@ -210,8 +212,8 @@ impl TcpTransport {
         }
     }
 
-    /// Notes that a peer was refused, because the endpoint has all the links that it may have. Says so aloud
-    /// once, so that hostile peers do not fill the log.
+    /// Logs that a peer was refused, because the endpoint has all the accepted links that it may have. Only
+    /// the first refusal is a warning, so that hostile peers do not fill the log.
     pub(super) fn log_refusal(&mut self, id: LinkId, origin: Origin) {
         let limit = self.accepted_max_links;
         if mem::replace(&mut self.has_refused, true) {
@@ -232,7 +234,8 @@ impl TcpTransport {
     }
 }
 
-/// Refuses the connection of a stranger, whose stream begins like `received`.
+/// Refuses the connection of a stranger in the stranger's own protocol, if that can be seen from the
+/// beginning of its stream, `received`.
 fn send_foreign_refusal(mut stream: &TcpStream, received: &[u8]) {
     if let Some(refusal) = foreign::refusal_for(received)
         && let Err(error) = stream.write(refusal)

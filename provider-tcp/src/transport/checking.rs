@@ -1,7 +1,7 @@
-//! How this side checks who its peers are, and answers the checks of others.
+//! How this side checks the addresses that links claim, and answers the questions of other endpoints.
 //!
-//! A check is a connection of its own to the address that a link claims. It is no link, and carries no
-//! frames. See docs/decisions/tcp-claims.md.
+//! A check is a separate connection to the address that a link claims. It is no link, and carries no frames.
+//! See docs/decisions/tcp-claims.md.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -26,24 +26,24 @@ use crate::links::Slot;
 use crate::listener::is_exhaustion;
 use crate::socket;
 
-/// The token of the check at this place. It is larger than any number of a link.
+/// The token in the poll of the check at this place. It is larger than any number of a link.
 fn poll_token_of_check(place: usize) -> Token {
     Token(super::LISTENER.0 - 1 - place)
 }
 
-/// The place of the check with this token.
+/// The place of the check with this token in the poll.
 pub(super) fn check_of_poll_token(token: Token) -> Option<usize> {
     let place = super::LISTENER.0.checked_sub(1)?.checked_sub(token.0)?;
     (place < CHECKS_MAX).then_some(place)
 }
 
-/// The end of a link whose peer has not made it from the address that it claims.
+/// The error of a link that was not made by the endpoint at the address that it claims.
 const REFUTED: LinkError = LinkError::Protocol("claims the address of another endpoint");
 
 impl TcpTransport {
-    /// Holds accepted links that claim this address until the endpoint at the address confirms them, or until
-    /// the address is released. For a caller who knows by better means than a hello that an endpoint is
-    /// there. Links that are up stay.
+    /// From now on, holds a newly accepted link that claims this address until the endpoint at the address
+    /// confirms it, or until the address is released and nothing else contests the claim. A caller uses this
+    /// if it knows by better means than a hello that an endpoint is there. Links that are up stay.
     pub fn reserve_address(&mut self, address: Address) {
         self.address_claims.reserve_address(address);
     }
@@ -99,7 +99,7 @@ impl TcpTransport {
                 reported += self.postpone_check(&plan, now, receiver);
                 break;
             }
-            // The peers know the tokens before they are asked about them.
+            // Send the tokens before the check asks about them, so that the peers know them.
             plan.asked.iter().for_each(|(link, _)| self.flush_link(*link));
             match self.connect_to_claimed_address(&plan) {
                 Ok((stream, place)) => {
@@ -120,14 +120,16 @@ impl TcpTransport {
         reported
     }
 
-    /// Whether a check would take none of the descriptors that are reserved for the process.
+    /// Whether the next descriptor is none of those that are reserved for the process, so that a check may
+    /// take it.
     fn has_descriptor_for_check(&self) -> bool {
         let limit = DescriptorLimit::current();
         self.listener.as_ref().is_none_or(|own| limit.has_spare(own.socket()))
     }
 
-    /// Starts to connect to a claimed address. The connection comes from the address at which the peer has
-    /// reached this side, so that the peer recognises it. Returns the place for the check, too.
+    /// Starts to connect to a claimed address. If the address belongs to another host, the connection comes
+    /// from the IP address at which the peer has reached this side, so that the peer recognises this side.
+    /// Returns the connection, and the place for its check.
     fn connect_to_claimed_address(&mut self, plan: &CheckPlan) -> io::Result<(TcpStream, usize)> {
         let is_local = self.local_addresses.contains(plan.address.ip());
         let reached_at = plan
@@ -182,7 +184,7 @@ impl TcpTransport {
     ) -> u32 {
         tracing::debug!(address = %plan.address, ?outcome, "checked a claim");
         for (link, _) in &plan.asked {
-            // An end that the kernel has not reported yet matters, too.
+            // The peer may have hung up without this side having seen the kernel's event yet.
             if let Some(hung_up) = self.links.link_mut(*link).filter(|link| link.is_hung_up()) {
                 self.address_claims.record_hang_up(*link, plan.address, hung_up.determine_hang_up());
             }
@@ -205,7 +207,7 @@ impl TcpTransport {
         }
     }
 
-    /// Lets a check wait for a descriptor. Returns how many events it has reported.
+    /// Puts off a check that lacks a descriptor, memory or a port. Returns how many events it has reported.
     fn postpone_check(&mut self, plan: &CheckPlan, now: Instant, receiver: &mut impl FrameHandler) -> u32 {
         let overdue = self.address_claims.postpone_check(plan, now);
         self.end_refuted_links(&overdue, receiver)
@@ -270,8 +272,9 @@ impl TcpTransport {
         reported
     }
 
-    /// Reads the links to this endpoint that have no token yet: the token may have arrived, and be unread.
-    /// Reads no others, so that the questions of strangers do not cost more the more links there are.
+    /// Reads the links that this side has connected to the endpoint that asks, if they have no token yet:
+    /// the token may have arrived and be unread. Reads no other links, so that the cost of a question from a
+    /// stranger does not grow with the number of links.
     fn read_links_awaiting_token(&mut self, asker: Address, receiver: &mut impl FrameHandler) -> u32 {
         let local = &mut self.local_addresses;
         let awaiting = self.address_claims.links_awaiting_token(asker.port());
@@ -285,9 +288,10 @@ impl TcpTransport {
         let local = &mut self.local_addresses;
         match self.address_claims.address_of_token(token) {
             Some(to) if is_same_endpoint(to, asker, |ip| local.contains(ip)) => ClaimStatus::Confirmed,
-            // Another endpoint may have passed on a token that it was given.
+            // The link leads to another endpoint, which may have passed on a token that the asker gave to
+            // it.
             Some(_) => ClaimStatus::Unclear,
-            // The token may be that of a link to an address that is forwarded to the endpoint that asks.
+            // The token may be on its way to a link whose address is forwarded to the endpoint that asks.
             None if self.address_claims.is_awaiting_token() => ClaimStatus::Unclear,
             None => ClaimStatus::Denied,
         }

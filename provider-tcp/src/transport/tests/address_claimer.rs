@@ -72,7 +72,7 @@ impl AddressClaimer {
     }
 }
 
-/// An address at which no socket listens. Tests that run meanwhile use no port of this IP address.
+/// Returns an address at which no socket listens. Only tests that got an address here use its IP address.
 pub(super) fn vacant_address() -> Address {
     TcpListener::bind("127.77.0.1:0").unwrap().local_addr().unwrap().into()
 }

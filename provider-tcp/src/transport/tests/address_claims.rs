@@ -17,7 +17,7 @@ use super::hello::has_ended;
 use crate::limits::{CHECKS_MAX, HELD_MAX_LINKS};
 use crate::testing::{Pair, Side, drive_until, make_message};
 
-/// A stranger that claims the address of a peer is found out, and the peer's link goes on.
+/// Asserts that a stranger that claims the address of a peer is found out, and that the peer's link goes on.
 fn check_takeover_fails(mut pair: Pair, instance: u64) {
     let mut hostile = AddressClaimer::claim(&pair.server, pair.client.transport.address(), instance);
     pair.drive_until("the end of the stranger", |_, _| hostile.read());
@@ -132,7 +132,7 @@ fn honest_claim_is_confirmed_in_the_background_by_one_connection() {
     pair.drive_until("the end of the check", |client, _| client.transport.half_open.is_empty());
     assert_eq!((live_count(&pair.client), live_count(&pair.server)), (1, 1));
     assert!(pair.server.transport.checks.iter().all(Option::is_none));
-    // It is not asked again.
+    // The server does not ask again.
     for _ in 0..100 {
         pair.server.progress();
         pair.client.progress();
@@ -141,7 +141,8 @@ fn honest_claim_is_confirmed_in_the_background_by_one_connection() {
     exchange_frames(&mut pair);
 }
 
-/// A hostile endpoint that the victim has connected passes on the token that it got from the target.
+/// A hostile endpoint, to which the victim has connected, passes on to the victim the token that it got from
+/// the target.
 #[test]
 fn relayed_token_proves_nothing() {
     let provider = hasty_provider();
@@ -168,7 +169,8 @@ fn relayed_token_proves_nothing() {
     exchange_frames(&mut pair);
 }
 
-/// The same, before the victim has a link to the target: the claim counts until the victim connects.
+/// A relayed token as above, but the victim has no link to the target yet. The false claim counts until the
+/// victim connects to the target.
 #[test]
 fn relayed_token_gives_way_to_a_proven_link() {
     let provider = provider();
@@ -189,7 +191,7 @@ fn relayed_token_gives_way_to_a_proven_link() {
     assert_eq!(live_count(&target), 1);
 }
 
-/// Proofs of an earlier check are of no use, since each link has a token of its own.
+/// An answer to an earlier check proves nothing in a later one, since each link has a token of its own.
 #[test]
 fn answer_about_another_token_ends_the_check() {
     let mut side = Side::open(&hasty_provider(), LOOPBACK);
@@ -203,7 +205,7 @@ fn answer_about_another_token_ends_the_check() {
     asked.write_all(&old).unwrap();
     let mut second = AddressClaimer::claim(&side, address, 2);
     drive_until("the second to be held", &mut [&mut side], |_| second.has(ClaimStatus::Held));
-    // The endpoint asks until the time is over, and each time gets the old proof.
+    // The endpoint asks until the time for holding the link is over, and gets the old answer each time.
     listener.set_nonblocking(true).unwrap();
     let mut replays = Vec::new();
     drive_until("the end of the second", &mut [&mut side], |_| {
@@ -222,7 +224,7 @@ fn restarted_peer_gets_in_beside_its_old_link() {
     let provider = provider();
     let mut side = Side::open(&provider, LOOPBACK);
     let vacated = vacant_address();
-    // The old link ends only when its process does, of which this side has not heard.
+    // The old link stays open, as if this side had not heard yet that the old peer has ended.
     let _old = AddressClaimer::claim(&side, vacated, 1);
     drive_until("the old link", &mut [&mut side], |sides| {
         live_count(sides[0]) == 1 && !sides[0].transport.address_claims.is_busy()
@@ -246,7 +248,7 @@ fn link_whose_peer_has_ended_contests_no_claim() {
     // The end is unread when the successor connects.
     let mut successor = AddressClaimer::claim(&pair.server, address, 1);
     drive_until("the successor's link", &mut [&mut pair.server], |_| successor.has(ClaimStatus::Welcome));
-    // What the old one had sent is read, too.
+    // What the old peer had sent is read, too.
     drive_until("the old link's end", &mut [&mut pair.server], |sides| {
         sides[0].down_error(pair.into) == Some(&LinkError::Closed)
     });
@@ -269,7 +271,7 @@ fn simultaneous_connects_come_up_on_both_sides() {
                 .iter()
                 .all(|side| !side.transport.address_claims.is_busy() && side.transport.half_open.is_empty())
         });
-        // One connection of the peer's, and one check.
+        // Each side has accepted two connections: the peer's link, and the peer's check.
         assert!(sides.iter_mut().all(|side| side.transport.half_open.take_next_serial() == 2));
     }
 }
@@ -344,7 +346,7 @@ fn sleeping_endpoint_wakes_for_its_checks() {
     assert_eq!(pair.server.transport.arm(), Armed::Asleep { look_again_after: None });
     let mut hostile = AddressClaimer::claim(&pair.server, pair.client.transport.address(), 1);
     drive_until("the stranger to be held", &mut [&mut pair.server], |_| hostile.has(ClaimStatus::Held));
-    // The peer makes no progress, so only the time ends the stranger.
+    // The peer makes no progress, so only the timeout ends the stranger's link.
     while !hostile.read() {
         match pair.server.transport.arm() {
             Armed::Asleep { look_again_after: Some(after) } => thread::sleep(after),
@@ -390,7 +392,7 @@ fn claim_of_a_reserved_address_is_held_until_it_is_released_or_refuted() {
     let mut stranger = AddressClaimer::claim(&side, owned, 2);
     drive_until("the refutation", &mut [&mut side, &mut owner], |_| stranger.read());
     assert!(!stranger.has(ClaimStatus::Admitted) && live_count(&side) == 1);
-    // Its own link is confirmed.
+    // The owner's own link is confirmed.
     owner.transport.connect(side.transport.address());
     drive_until("the owner's link", &mut [&mut side, &mut owner], |sides| live_count(sides[0]) == 2);
 }

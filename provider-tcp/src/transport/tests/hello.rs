@@ -232,7 +232,7 @@ fn half_open_limit_drops_the_oldest() {
     assert!(!has_ended(&mut silent[0]));
     let mut speaking = Vec::new();
     for more in 0..3 {
-        // A peer that says hello at once takes no place of the silent ones.
+        // A peer that says hello at once takes no place among the silent peers.
         let mut raw = TcpStream::connect(address).unwrap();
         raw.write_all(&encode_hello(&format!("127.0.0.1:{}", 100 + more))).unwrap();
         drive_until("a connection with a hello", &mut [&mut side], |sides| {

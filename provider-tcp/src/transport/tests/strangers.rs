@@ -1,4 +1,5 @@
-//! What peers cost that connect, and then say nothing, or too slowly, or too often.
+//! The cost of peers that connect and then say nothing or say hello too slowly, and of peers that connect
+//! too often.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -40,7 +41,7 @@ fn slow_hello_is_dropped_after_its_time() {
     let mut raw = TcpStream::connect(address).unwrap();
     raw.set_nodelay(true).unwrap();
     let hello = encode_hello("127.0.0.1:100");
-    // Each byte arrives well before the time of the last one would be over.
+    // Each byte follows soon after the one before, but the whole hello takes too long.
     let mut bytes = hello[..HELLO_BYTES - 1].iter();
     drive_until("the slow peer to be dropped", &mut [&mut side], |_| {
         if let Some(byte) = bytes.next() {
