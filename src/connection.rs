@@ -120,7 +120,7 @@ impl ConnectionRequest {
     /// # Errors
     ///
     /// [`Misuse::State`] if it was rejected or accepted; [`Misuse::Invalid`] for more data than
-    /// [`CONNECTION_DATA_MAX_BYTES`](crate::limits::CONNECTION_DATA_MAX_BYTES).
+    /// [`CONNECTION_DATA_MAX_BYTES`].
     pub fn reject(&self, data: &[u8]) -> Result<(), Error> {
         check_data_len(data)?;
         let mut decision = self.shared.decision.lock();

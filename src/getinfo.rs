@@ -1,7 +1,7 @@
 //! `fi_getinfo(3)`: finds the domains, endpoint types and addresses that satisfy the hints.
 //!
 //! Two independent steps make the result. [`negotiate`] compares the capabilities and limits of a provider
-//! with the hints, and [`resolve`](crate::resolve) finds the addresses; each pair of source and destination
+//! with the hints, and [`resolve`] finds the addresses; each pair of source and destination
 //! address yields one [`Info`] for each offer whose provider supports the format and reaches the
 //! destination.
 

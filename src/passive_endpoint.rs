@@ -206,7 +206,7 @@ impl PassiveEndpoint {
     }
 
     /// Sets the number of requests that may wait for an answer (`FI_BACKLOG`), by default
-    /// [`BACKLOG_DEFAULT_REQUESTS`](crate::limits::BACKLOG_DEFAULT_REQUESTS). Further requests are
+    /// [`BACKLOG_DEFAULT_REQUESTS`]. Further requests are
     /// rejected.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 //! that. An application that polls is faster than the thread, and the two would slow each other down: a
 //! ring of shared memory that a sleeper has armed costs the peer a system call for each message. So the
 //! thread does not drive (it *mutes*) an endpoint that the application polls, and checks now and then
-//! whether the application still polls. [`WatchResult`](crate::drive::WatchResult) lists the states in
+//! whether the application still polls. [`WatchResult`] lists the states in
 //! which the thread finds an endpoint.
 //!
 //! The thread waits for no particular condition, so it has no [`Waiter`](crate::wait::Waiter). Each round

@@ -49,8 +49,8 @@ use crate::tag::TagMatch;
 /// These calls have the errors of every receive, and three more.
 /// [`Again::QueueFull`](crate::Again::QueueFull): a peek at untagged messages, while the completion queue
 /// has no room for messages that a multi-receive buffer may take.
-/// [`Misuse::Invalid`](crate::Misuse::Invalid): all three flags at once, or a claim with a context that
-/// already holds a claimed message. [`Misuse::NotFound`](crate::Misuse::NotFound): a context that holds
+/// [`Misuse::Invalid`]: all three flags at once, or a claim with a context that
+/// already holds a claimed message. [`Misuse::NotFound`]: a context that holds
 /// no claimed message.
 ///
 /// ```
@@ -119,18 +119,18 @@ use crate::tag::TagMatch;
 ///   receive, and uses the buffer up.
 ///
 /// Each message has a completion of its own, with the context of the receive. The completion's
-/// [`buffer`](crate::Completion::buffer) is [`Buffer::Received`](crate::Buffer::Received): a [`BytesMut`]
+/// [`buffer`](crate::Completion::buffer) is [`Buffer::Received`]: a [`BytesMut`]
 /// of the message, which shares the memory of the whole buffer without a copy. With the caller's memory
-/// it is [`Buffer::Within`](crate::Buffer::Within), the place of the message. If a message fails because
+/// it is [`Buffer::Within`], the place of the message. If a message fails because
 /// its sender dies half-way, an error reports it, and its room is lost; the receive still takes other
 /// messages.
 ///
 /// Once no more messages arrive in the buffer, it is released. Its release is reported exactly once,
 /// under selective completion, too, by
 /// [`CompletionFlags::MULTI_RECV`](crate::flags::CompletionFlags::MULTI_RECV). The last message to
-/// complete has this flag in its completion, with [`Buffer::ReceivedLast`](crate::Buffer::ReceivedLast).
+/// complete has this flag in its completion, with [`Buffer::ReceivedLast`].
 /// If no message is left to have it, a separate entry has this flag alone, and
-/// [`Buffer::Unused`](crate::Buffer::Unused). If the receive is cancelled, or its only sender is gone,
+/// [`Buffer::Unused`]. If the receive is cancelled, or its only sender is gone,
 /// the error entry releases the buffer. Until its release the buffer counts as one outstanding receive,
 /// and so does each message that is arriving in it.
 ///
@@ -138,9 +138,9 @@ use crate::tag::TagMatch;
 /// it wait as if no receive were posted, and no later message or receive overtakes them.
 ///
 /// Such a receive has the errors of every receive, and three more:
-/// [`Misuse::NoCapability`](crate::Misuse::NoCapability),
-/// [`Misuse::TooManySegments`](crate::Misuse::TooManySegments) for more than one buffer, and
-/// [`Misuse::Memory`](crate::Misuse::Memory) for none. Tagged receives, and those with the flags of the
+/// [`Misuse::NoCapability`],
+/// [`Misuse::TooManySegments`] for more than one buffer, and
+/// [`Misuse::Memory`] for none. Tagged receives, and those with the flags of the
 /// table above, ignore `MULTI_RECV`.
 ///
 /// ```

@@ -4,8 +4,8 @@
 //! `headers/` describes one header, with its number, flags, words and limits. [`Fields`] are a
 //! header's parts: [`frame`] lays them out on a byte stream, and shared memory in a line of its
 //! ring. Neither layout knows any single header. [`hello`] is the first data on a stream, from both
-//! sides, [`address_claim`] has the records by which endpoints over TCP check a hello, and [`stream`] parses a
-//! stream.
+//! sides, [`address_claim`] has the records by which endpoints over TCP check a hello, and [`stream`]
+//! parses a stream.
 
 pub mod address_claim;
 pub mod checksum;

@@ -1,5 +1,5 @@
-//! `fi_endpoint(3)`. Names and connections are in [`connection`](crate::connection), messages in
-//! [`message`](crate::message) and [`tagged`](crate::tagged).
+//! `fi_endpoint(3)`. Names and connections are in [`connection`], messages in
+//! [`message`] and [`tagged`].
 
 use homespun::flags::{BindFlags, CounterEvents, OpFlags};
 use homespun::info::EndpointType;

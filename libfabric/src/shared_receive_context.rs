@@ -1,5 +1,5 @@
 //! Receive contexts that endpoints share: `fi_srx_context` of `fi_endpoint(3)`. The calls that post
-//! to them are in [`shared_receives`](crate::shared_receives).
+//! to them are in [`shared_receives`].
 
 use homespun::flags::OpFlags;
 use homespun::{Errno, SharedReceiveContext};
