@@ -144,7 +144,7 @@ impl Cases {
     /// Measures the processor time that the process uses while the threads of all cases sleep and
     /// nothing happens.
     #[track_caller]
-    fn measure_idle_together(&self) -> Duration {
+    fn wait_for_all_cases_and_measure_idle(&self) -> Duration {
         self.wait_for_all_cases(|state| state.used = measure_idle_processor_time())
     }
 }
@@ -178,7 +178,10 @@ fn check_idle_readers(transports: &[TransportKind], turns: Turns) {
                 let sleeping =
                     [&alice, &bob].map(|party| scope.spawn(|| sleep_until_operation_ends(party.local_cq())));
                 bob.endpoint.recv(marked_buffer(8), ANY, 7).unwrap();
-                assert_idle(&format!("{transport:?} {wait:?} {round}"), cases.measure_idle_together());
+                assert_idle(
+                    &format!("{transport:?} {wait:?} {round}"),
+                    cases.wait_for_all_cases_and_measure_idle(),
+                );
                 post_send(&alice, 8, 8);
                 let ended = sleeping.map(|thread| thread.join().expect("no panic").expect("no error").0);
                 assert_eq!(ended.each_ref().map(|completion| completion.context), [8, 7]);
@@ -220,7 +223,10 @@ fn check_idle_counter_waiters(transports: &[TransportKind], turns: Turns) {
                 scope.spawn(move || sleeping::wait_for_threshold(counter, threshold))
             });
             bob.endpoint.recv(marked_buffer(8), ANY, 7).unwrap();
-            assert_idle(&format!("{transport:?} {wait:?} with counters"), cases.measure_idle_together());
+            assert_idle(
+                &format!("{transport:?} {wait:?} with counters"),
+                cases.wait_for_all_cases_and_measure_idle(),
+            );
             post_send(&alice, 8, 8);
             let endpoint = alice.endpoint.expect_local();
             endpoint.write(payload(1, 8), alice.peer(), region.remote(), 9).unwrap();
@@ -260,7 +266,10 @@ fn wait_set_waiter_uses_no_processor_time() {
                         deadline.yield_or_panic("the completion of a receive");
                     }
                 });
-                assert_idle(&format!("{transport:?} {object:?} in a set"), cases.measure_idle_together());
+                assert_idle(
+                    &format!("{transport:?} {object:?} in a set"),
+                    cases.wait_for_all_cases_and_measure_idle(),
+                );
                 alice.endpoint.send(payload(number, 8), alice.peer(), number).unwrap();
                 sleep_until_operation_ends(alice.local_cq()).unwrap();
                 waits.join().expect("no panic");
@@ -554,7 +563,10 @@ fn check_idle_event_waiters(transports: &[TransportKind], turns: Turns) {
         let heard = |sleeper: &Side, what: &str, other: &Side, then: &dyn Fn()| {
             thread::scope(|scope| {
                 let waits = scope.spawn(|| sleep_until_event(sleeper));
-                assert_idle(&format!("{transport:?} {wait:?} {what}"), cases.measure_idle_together());
+                assert_idle(
+                    &format!("{transport:?} {wait:?} {what}"),
+                    cases.wait_for_all_cases_and_measure_idle(),
+                );
                 then();
                 while !waits.is_finished() {
                     other.progress();

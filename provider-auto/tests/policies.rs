@@ -12,7 +12,7 @@ use homespun_conformance::transport::{TestEndpoint, drive_until, pseudo_random_p
 use homespun_engine::transport::{LinkId, Transport};
 use homespun_shm::ShmProvider;
 use homespun_suite::prerequisites::Prerequisite;
-use homespun_suite::seccomp::fail_system_calls_with_names;
+use homespun_suite::seccomp::fail_system_calls_with_long_addresses;
 use homespun_tcp::TcpProvider;
 use landlock::{CompatLevel, Compatible, Ruleset, RulesetAttr, Scope};
 use tracing_subscriber::fmt::MakeWriter;
@@ -109,7 +109,7 @@ fn check_peers_are_reached_over_tcp_with_one_warning(confine: impl FnOnce() + Se
 fn endpoint_whose_name_is_forbidden_has_far_peers_alone() {
     for errno in [libc::EACCES, libc::EPERM] {
         check_peers_are_reached_over_tcp_with_one_warning(|| {
-            fail_system_calls_with_names(&[libc::SYS_bind], errno);
+            fail_system_calls_with_long_addresses(&[libc::SYS_bind], errno);
         });
     }
 }
@@ -121,7 +121,7 @@ fn peer_is_far_if_connecting_to_its_name_is_forbidden() {
         let log = Log::default();
         let are_near = thread::scope(|scope| {
             let confined = scope.spawn(|| {
-                fail_system_calls_with_names(&[libc::SYS_connect], errno);
+                fail_system_calls_with_long_addresses(&[libc::SYS_connect], errno);
                 log.record(|| {
                     let mut endpoints = [open_endpoint(11), outside];
                     [(); 2].map(|()| send_over_new_link(&mut endpoints))

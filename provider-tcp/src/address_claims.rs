@@ -408,7 +408,7 @@ impl AddressClaims {
 
     /// Returns when the next check is due, for which a sleeping application must make a pass. Lets the next
     /// pass read the clock.
-    pub(crate) fn prepare_sleep(&mut self) -> Option<Instant> {
+    pub(crate) fn prepare_sleep_and_get_next_timer(&mut self) -> Option<Instant> {
         self.passes_until_time_check = 0;
         self.timers.first_key_value().map(|((at, _), _)| *at)
     }

@@ -98,7 +98,7 @@ impl HalfOpenLinks {
 
     /// Returns how soon a sleeping application must make a pass, because the time of a link is over then.
     /// Lets the next pass read the clock.
-    pub(crate) fn prepare_sleep(&mut self) -> Option<Duration> {
+    pub(crate) fn prepare_sleep_and_get_time_limit(&mut self) -> Option<Duration> {
         let (_, oldest) = self.links.first_key_value()?;
         self.passes_until_check = 0;
         Some(self.timeout.saturating_sub(oldest.accepted_at.elapsed()))
@@ -162,9 +162,9 @@ mod tests {
         assert_eq!(count_checks(&mut links), 10);
         assert!(links.count_pass_toward_time_check());
         assert!(!links.count_pass_toward_time_check());
-        assert!(links.prepare_sleep().unwrap() <= TIMEOUT);
+        assert!(links.prepare_sleep_and_get_time_limit().unwrap() <= TIMEOUT);
         assert!(links.count_pass_toward_time_check());
         links.pop_oldest();
-        assert_eq!(links.prepare_sleep(), None, "no reason to wake");
+        assert_eq!(links.prepare_sleep_and_get_time_limit(), None, "no reason to wake");
     }
 }

@@ -252,8 +252,9 @@ impl Transport for TcpTransport {
         let retry_ms = [(is_paused, ACCEPT_RETRY_MS), (!self.draining.is_empty(), RETRY_MS)];
         let retries = retry_ms.into_iter().filter(|(is_due, _)| *is_due);
         let retries = retries.map(|(_, ms)| Duration::from_millis(ms));
-        let times =
-            retries.chain(self.half_open.prepare_sleep()).chain(self.prepare_claim_checks_for_sleep());
+        let times = retries
+            .chain(self.half_open.prepare_sleep_and_get_time_limit())
+            .chain(self.prepare_claim_checks_for_sleep());
         Armed::Asleep { look_again_after: times.min() }
     }
 

@@ -30,7 +30,7 @@ const INTERNET_ADDRESS_MAX_BYTES: u64 = 28;
 
 /// Makes these system calls fail with an error from now on, in this thread, if their third argument says that
 /// an address is longer than those of the Internet protocols. They are `bind(2)`, `connect(2)`, or both.
-pub fn fail_system_calls_with_names(system_calls: &[i64], errno: i32) {
+pub fn fail_system_calls_with_long_addresses(system_calls: &[i64], errno: i32) {
     let (length_argument, length_limit) = (2, INTERNET_ADDRESS_MAX_BYTES);
     let is_longer =
         SeccompCondition::new(length_argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Gt, length_limit);

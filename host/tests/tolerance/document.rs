@@ -93,7 +93,10 @@ impl Row {
 }
 
 /// Describes the mismatches between the document and the outcomes, by probe.
-pub(crate) fn find_mismatches(table: &OutcomeTable, filters: &[String]) -> BTreeMap<String, String> {
+pub(crate) fn find_mismatches_with_outcomes(
+    table: &OutcomeTable,
+    filters: &[String],
+) -> BTreeMap<String, String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/tolerance.md");
     let document = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let rows: Vec<Row> = document.lines().filter(|line| line.starts_with("| `")).map(Row::parse).collect();

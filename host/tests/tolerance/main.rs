@@ -141,7 +141,8 @@ fn compare_with_document(arguments: &Arguments, mut results: Results) -> ExitCod
             &format!("this libfabric has no provider {}", missing.join(", ")),
         );
     }
-    let complaints = |results: &Results| document::find_mismatches(&results.table, &arguments.filters);
+    let complaints =
+        |results: &Results| document::find_mismatches_with_outcomes(&results.table, &arguments.filters);
     // Run again not only probes with a mismatch, but also those with a time-out, since a time-out of another
     // provider may hide a difference.
     let mut probes_to_rerun = results.timed_out.clone();

@@ -57,7 +57,7 @@ impl TimedClaims {
     /// Moves the time on to the next timer.
     #[track_caller]
     fn advance_to_timer(&mut self) -> Duration {
-        let at = self.claims.prepare_sleep().expect("a timer");
+        let at = self.claims.prepare_sleep_and_get_next_timer().expect("a timer");
         let waited = at - self.now;
         self.now = at;
         waited
@@ -321,7 +321,7 @@ fn clock_is_read_in_few_passes() {
         &CheckOutcome::Answered(vec![(ONE, 1000, ClaimStatus::Unclear)]),
         timed.now,
     );
-    timed.claims.prepare_sleep();
+    timed.claims.prepare_sleep_and_get_next_timer();
     assert!(timed.claims.count_pass_toward_time_check());
 }
 

@@ -85,7 +85,7 @@ impl TcpTransport {
     pub(super) fn prepare_claim_checks_for_sleep(&mut self) -> Option<Duration> {
         let limit = Duration::from_millis(CHECK_TIMEOUT_MS);
         let ends = self.checks.iter().flatten().map(|check| check.began_at + limit).min();
-        let at = self.address_claims.prepare_sleep().into_iter().chain(ends).min()?;
+        let at = self.address_claims.prepare_sleep_and_get_next_timer().into_iter().chain(ends).min()?;
         Some(at.saturating_duration_since(Instant::now()))
     }
 

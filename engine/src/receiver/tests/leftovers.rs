@@ -282,7 +282,7 @@ fn kept_aside_messages_are_dropped_and_the_others_still_match() {
 const PEEK: u64 = 1 << 32;
 
 /// A receive that accepts any tagged message.
-fn receive_any(context: u64) -> ReceiveRequest {
+fn receive_request_for_any(context: u64) -> ReceiveRequest {
     ReceiveRequest { tagged: true, ..receive_request(60_000, context) }
 }
 
@@ -388,7 +388,7 @@ proptest! {
                     receiver.pull_payloads(|_| true, make_pull_from(&memory), &mut asked);
                 }
                 Step::Receive => {
-                    receiver.post(receive_any(number), &mut asked).unwrap();
+                    receiver.post(receive_request_for_any(number), &mut asked).unwrap();
                     receiver.pull_payloads(|_| true, make_pull_from(&memory), &mut asked);
                     receiver.cancel(CancelKey::Context(number), &mut asked);
                 }
@@ -398,7 +398,7 @@ proptest! {
                     receiver.peek(peek, &mut asked).unwrap();
                 }
                 Step::ReceiveClaimed if receiver.has_claimed() => {
-                    receiver.receive_claimed(receive_any(number), PEEK, &mut asked).unwrap();
+                    receiver.receive_claimed(receive_request_for_any(number), PEEK, &mut asked).unwrap();
                     receiver.pull_payloads(|_| true, make_pull_from(&memory), &mut asked);
                 }
                 Step::Open { .. } | Step::Claim | Step::ReceiveClaimed => {}
@@ -406,10 +406,10 @@ proptest! {
             received.extend(asked.take_received_tags());
         }
         if receiver.has_claimed() {
-            receiver.receive_claimed(receive_any(0), PEEK, &mut asked).unwrap();
+            receiver.receive_claimed(receive_request_for_any(0), PEEK, &mut asked).unwrap();
         }
         for _ in 0..receiver.unexpected_len() {
-            receiver.post(receive_any(0), &mut asked).unwrap();
+            receiver.post(receive_request_for_any(0), &mut asked).unwrap();
             receiver.pull_payloads(|_| true, make_pull_from(&memory), &mut asked);
         }
         received.extend(asked.take_received_tags());

@@ -172,7 +172,7 @@ fn relayed_token_proves_nothing() {
 /// A relayed token as above, but the victim has no link to the target yet. The false claim counts until the
 /// victim connects to the target.
 #[test]
-fn relayed_token_gives_way_to_a_proven_link() {
+fn link_of_a_relayed_token_gives_way_to_a_proven_link() {
     let provider = provider();
     let (mut victim, mut target) = (Side::open(&provider, LOOPBACK), Side::open(&provider, LOOPBACK));
     let listener = TcpListener::bind(LOOPBACK).unwrap();
@@ -322,7 +322,7 @@ fn flood_of_claims_makes_few_checks_at_a_time() {
 }
 
 #[test]
-fn few_links_that_claim_one_address_are_held() {
+fn number_of_held_links_of_one_address_is_limited() {
     let mut pair = Pair::open_connected(&provider(), LOOPBACK);
     await_end_of_checks(&mut pair);
     let address = pair.client.transport.address();
