@@ -53,6 +53,18 @@ pub(crate) fn endpoint_needs_a_counter_or_queue_for_each_operation(net: &Net) {
         endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
         endpoint.enable().unwrap();
     }
+    // A queue for one direction serves only the operations of that direction.
+    for (events, served, missing) in
+        [(SEND, BindFlags::TRANSMIT, BindFlags::RECV), (RECV, BindFlags::RECV, BindFlags::TRANSMIT)]
+    {
+        let (endpoint, _av, _counter) = bound(&messages, events);
+        let queues =
+            [served, missing].map(|direction| (domain.open_cq(&CqAttr::default()).unwrap(), direction));
+        endpoint.bind_cq(&queues[0].0, queues[0].1).unwrap();
+        assert_eq!(expect_errno(endpoint.enable()), Errno::ENOCQ, "{served:?}");
+        endpoint.bind_cq(&queues[1].0, queues[1].1).unwrap();
+        endpoint.enable().unwrap();
+    }
     let (endpoint, av, counter) = bound(&messages, SEND | RECV);
     endpoint.enable().unwrap();
     let own = av.insert_one(endpoint.name().unwrap()).unwrap();
