@@ -5,10 +5,10 @@ use std::path::Path;
 use homespun_instructions::record::Record;
 
 /// How many more instructions an operation over `auto` may take, as a share of those over `shm`.
-const MAX_EXCESS: f64 = 0.1;
+const MAX_EXCESS: f64 = 0.05;
 
 /// How many more instructions an operation over `auto` may take in any case: its passes look at TCP as well.
-const MIN_EXCESS_INSTRUCTIONS: f64 = 80.0;
+const MIN_EXCESS_INSTRUCTIONS: f64 = 40.0;
 
 #[test]
 fn operations_on_near_peers_over_auto_cost_little_more_than_over_shm() {
