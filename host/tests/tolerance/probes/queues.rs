@@ -301,7 +301,7 @@ fn add_event_probes(probes: &mut Probes) {
             }
         });
         probes.add_object_probe(format!("fi_eq_write: flags {name}"), move |context| {
-            probe_eq_write(context, 1 << 10, 24, 1 << bit)
+            probe_eq_write(context, 1 << 9, 24, 1 << bit)
         });
     }
     probes.add_object_probe("fi_eq_readerr: empty", |context| {
