@@ -141,13 +141,6 @@ impl<O> Fetches<O> {
     pub(crate) fn reassembly_mut(&mut self, id: FetchId) -> Option<&mut Reassembly<O>> {
         self.by_id.get_mut(id).map(|fetch| &mut fetch.filling)
     }
-
-    /// Returns the reassembly of a fetch that is waiting.
-    pub(crate) fn waiting_reassembly(&self, id: FetchId) -> Option<&Reassembly<O>> {
-        let fetch = self.by_id.get(id)?;
-        matches!(fetch.stage, FetchStage::Waiting(_)).then_some(&fetch.filling)
-    }
-
     /// Returns the reassembly of a fetch whose payload this side has asked the sender for.
     pub(crate) fn cleared_reassembly(&mut self, id: FetchId) -> Option<&mut Reassembly<O>> {
         let fetch = self.by_id.get_mut(id)?;

@@ -74,6 +74,16 @@ pub const HOST_SHARE_PERCENT: u64 = 75;
 /// one such payload leaves credit for the other peers of the host.
 pub const HOST_FETCH_PERCENT: u64 = 50;
 
+/// How much a host may have left behind, so that its links are accepted although the budget is
+/// overdrawn.
+pub const HOST_RESERVE_BYTES: u64 = 1 << 20;
+
+/// How many messages of peers that have left are dropped at most in one step.
+pub const STEP_MAX_DROPS: usize = 1024;
+
+/// How many links that wait for credit try again at most in one pass.
+pub const STEP_MAX_RETRIES: usize = 64;
+
 /// The credit that a message costs its sender besides its payload, in bytes. This is the memory
 /// that the receiver needs for the message until a receive takes it. An offered message costs only
 /// this, and nothing for its payload.

@@ -89,10 +89,16 @@ pub(crate) struct Receiver {
     /// Offers that neither matched a receive nor had room in the budget when they arrived, in order
     /// of arrival. Receives may have matched some of them since.
     deferred: VecDeque<FetchId>,
+    /// How many of the deferred offers have not tried again since the budget last released memory.
+    untried_offers: usize,
+    /// What the budget had released when `untried_offers` was last counted anew.
+    tried_at_released_bytes: u64,
     /// The limit of the memory for unexpected messages, and how much of it is used.
     budget: Budget,
     /// Links that are due credit, but wait until the budget has some.
     starved: BTreeSet<LinkId>,
+    /// Starved links that are about to try again.
+    retrying: BTreeSet<LinkId>,
     /// What ended links have left behind.
     leftovers: Leftovers,
     /// How many messages were dropped to make room.
@@ -119,8 +125,11 @@ impl Receiver {
             links: ReceiverLinks::default(),
             fetches: Fetches::default(),
             deferred: VecDeque::new(),
+            untried_offers: 0,
+            tried_at_released_bytes: 0,
             budget: Budget::new(unexpected_budget_bytes),
             starved: BTreeSet::new(),
+            retrying: BTreeSet::new(),
             leftovers: Leftovers::default(),
             dropped_messages: 0,
             held: HeldReports::default(),
@@ -146,14 +155,16 @@ impl Receiver {
 
     /// Whether the budget has room for a starved link or a deferred offer.
     pub(crate) fn can_share_freed_budget(&self) -> bool {
-        (!self.starved.is_empty() && self.budget.can_grant_starved()) || self.can_fetch_deferred()
+        !self.retrying.is_empty()
+            || (!self.starved.is_empty() && self.budget.can_grant_starved())
+            || self.can_fetch_deferred()
     }
 
     /// Returns 0 if there is no rare work, that is, no offer to fetch, no payload to pull and no
     /// credit to grant. The value of any other result means nothing.
     #[inline(always)]
     pub(crate) fn rare_work_bits(&self) -> usize {
-        self.deferred.len() | self.fetches.pulling_len() | self.starved.len()
+        self.deferred.len() | self.fetches.pulling_len() | self.starved.len() | self.retrying.len()
     }
 
     /// Posts a receive. If unexpected messages match, the receive takes the earliest of them at once.
@@ -268,8 +279,9 @@ impl Receiver {
             self.abandon_partial_message(peer, &fetch.filling, member, error, effects);
         }
         self.starved.remove(&id);
+        self.retrying.remove(&id);
         if let Some(messages) = unproven_messages {
-            self.allow_drops(creation_number, *messages);
+            self.allow_drops(creation_number, host, *messages);
         }
     }
 

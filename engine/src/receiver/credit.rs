@@ -36,9 +36,12 @@ pub(super) struct Budget {
     droppable_bytes: u64,
     /// The number of links.
     links: u64,
-    /// The largest `used_bytes`, without what may be dropped, at which a link got no credit. Once
-    /// fewer bytes are in use, the link may get some.
-    starved_at_bytes: u64,
+    /// The sum of all that was ever added to `used_bytes`.
+    acquired_bytes: u64,
+    /// The sum of all that was ever added to `droppable_bytes`.
+    ever_droppable_bytes: u64,
+    /// When links that got no credit may get some.
+    retry: Retry,
     shares: Shares,
 }
 
@@ -65,6 +68,17 @@ pub(super) struct Grant {
     charged_bytes: u64,
     /// The payload of the link's messages that was fetched before a receive matched them.
     fetched_bytes: u64,
+}
+
+/// When links that got no credit try again.
+#[derive(Debug, Clone, Copy)]
+enum Retry {
+    /// There is no such link.
+    Never,
+    /// Once more than this was [released](Budget::released_bytes).
+    AfterRelease { released_bytes: u64 },
+    /// In the next pass.
+    Now,
 }
 
 /// The outcome of an attempt to grant more credit.
@@ -94,7 +108,9 @@ impl Budget {
             used_bytes: 0,
             droppable_bytes: 0,
             links: 0,
-            starved_at_bytes: 0,
+            acquired_bytes: 0,
+            ever_droppable_bytes: 0,
+            retry: Retry::Never,
             shares: Shares::new(limit_bytes),
         }
     }
@@ -115,22 +131,53 @@ impl Budget {
         of_share.min((self.limit_bytes + self.droppable_bytes).saturating_sub(self.used_bytes))
     }
 
-    /// Returns how many more bytes are used than the limit and the initial credit of the present
-    /// links allow. The part that may be dropped does not count if `without_droppable`.
-    pub(super) fn overdrawn_bytes(&self, without_droppable: bool) -> u64 {
-        let droppable_bytes = if without_droppable { self.droppable_bytes } else { 0 };
-        let allowed_bytes = self.limit_bytes + self.links * CREDIT_INITIAL_BYTES;
-        (self.used_bytes - droppable_bytes).saturating_sub(allowed_bytes)
+    /// Whether more bytes are used than the limit and the initial credit of the present links allow.
+    pub(super) fn is_overdrawn(&self) -> bool {
+        self.is_overdrawn_without(0)
     }
 
-    /// Whether fewer bytes are used than when a link got no credit.
+    /// As [`is_overdrawn`](Self::is_overdrawn), if all that may be dropped were dropped.
+    pub(super) fn is_overdrawn_after_drops(&self) -> bool {
+        self.is_overdrawn_without(self.droppable_bytes)
+    }
+
+    /// As [`is_overdrawn`](Self::is_overdrawn), if no host had left anything behind. Then peers that are
+    /// proven by credentials have left too much behind.
+    pub(super) fn is_overdrawn_without_hosts(&self) -> bool {
+        self.is_overdrawn_without(self.shares.left_behind_bytes())
+    }
+
+    fn is_overdrawn_without(&self, bytes: u64) -> bool {
+        self.used_bytes - bytes > self.limit_bytes + self.links * CREDIT_INITIAL_BYTES
+    }
+
+    /// Returns how many bytes were ever released, or became such that they may be dropped. If this
+    /// number is as it was, nothing that had no room has room now.
+    pub(super) fn released_bytes(&self) -> u64 {
+        (self.acquired_bytes - self.used_bytes) + self.ever_droppable_bytes
+    }
+
+    /// Whether a link that got no credit may get some now.
     pub(super) fn can_grant_starved(&self) -> bool {
-        self.used_bytes - self.droppable_bytes < self.starved_at_bytes
+        match self.retry {
+            Retry::Never => false,
+            Retry::AfterRelease { released_bytes } => self.released_bytes() > released_bytes,
+            Retry::Now => true,
+        }
     }
 
-    /// Clears `starved_at_bytes`, since the starved links are about to try again.
-    pub(super) fn reset_starved_at(&mut self) {
-        self.starved_at_bytes = 0;
+    /// Forgets that links got no credit, since all of them are about to try again.
+    pub(super) fn forget_starved(&mut self) {
+        self.retry = Retry::Never;
+    }
+
+    /// Records that a link got no credit. If it `needs_drops`, the next pass makes room for it.
+    fn record_starved(&mut self, needs_drops: bool) {
+        self.retry = match self.retry {
+            _ if needs_drops => Retry::Now,
+            Retry::Never => Retry::AfterRelease { released_bytes: self.released_bytes() },
+            earlier => earlier,
+        };
     }
 
     /// Whether the limits are large enough for this many bytes of payload from a host. Even if so,
@@ -158,8 +205,13 @@ impl Budget {
     #[cfg(test)]
     pub(super) fn try_reserve(&mut self, bytes: u64) -> bool {
         let is_there = self.has_room(bytes, None);
-        self.used_bytes += if is_there { bytes } else { 0 };
+        self.acquire(if is_there { bytes } else { 0 });
         is_there
+    }
+
+    fn acquire(&mut self, bytes: u64) {
+        self.used_bytes += bytes;
+        self.acquired_bytes += bytes;
     }
 
     #[inline(always)]
@@ -177,6 +229,7 @@ impl Budget {
     /// Records that the receiver may drop this many bytes more of what a host has left behind.
     pub(super) fn add_droppable(&mut self, host: SourceHost, bytes: u64) {
         self.droppable_bytes += bytes;
+        self.ever_droppable_bytes += bytes;
         self.shares.add_droppable(host, bytes);
     }
 
@@ -194,7 +247,7 @@ impl Budget {
 impl Grant {
     /// Creates the grant of a new link, with its initial credit.
     pub(super) fn initial(budget: &mut Budget) -> Grant {
-        budget.used_bytes += CREDIT_INITIAL_BYTES;
+        budget.acquire(CREDIT_INITIAL_BYTES);
         budget.links += 1;
         Grant {
             granted_bytes: CREDIT_INITIAL_BYTES,
@@ -254,9 +307,11 @@ impl Grant {
         if !may_fetch || !budget.has_room(bytes, self.host) {
             return false;
         }
-        budget.used_bytes += bytes;
+        budget.acquire(bytes);
         self.fetched_bytes += bytes;
-        self.host.into_iter().for_each(|host| budget.shares.add_fetched(host, bytes));
+        if let Some(host) = self.host {
+            budget.shares.add_fetched(host, bytes);
+        }
         true
     }
 
@@ -264,7 +319,9 @@ impl Grant {
     pub(super) fn release_payload(&mut self, bytes: u64, budget: &mut Budget) {
         budget.release(bytes);
         self.fetched_bytes -= bytes;
-        self.host.into_iter().for_each(|host| budget.shares.remove_fetched(host, bytes));
+        if let Some(host) = self.host {
+            budget.shares.remove_fetched(host, bytes);
+        }
     }
 
     /// Whether the peer may soon need more credit.
@@ -279,16 +336,13 @@ impl Grant {
         let Window { window_bytes, more_bytes, needs_room } = self.next_window(budget);
         if more_bytes < window_bytes / 4 || needs_room {
             self.is_starved = true;
-            // If messages may be dropped to make room, the next pass does so.
-            let starved_at_bytes =
-                if needs_room { u64::MAX } else { budget.used_bytes - budget.droppable_bytes };
-            budget.starved_at_bytes = budget.starved_at_bytes.max(starved_at_bytes);
+            budget.record_starved(needs_room);
             return Renewal::Starved;
         }
         self.is_starved = false;
         self.granted_bytes += more_bytes;
         self.due_at_bytes = self.granted_bytes - window_bytes / 2;
-        budget.used_bytes += more_bytes;
+        budget.acquire(more_bytes);
         self.update_charge(budget);
         Renewal::Granted
     }
@@ -490,7 +544,7 @@ mod tests {
             for step in steps {
                 let count = links.len().max(1);
                 match step {
-                    Step::Open(number) if budget.overdrawn_bytes(false) == 0 => {
+                    Step::Open(number) if !budget.is_overdrawn() => {
                         let grant = open_grant(number.map(host), &mut budget);
                         links.push(OpenLink { grant, held: Vec::new(), fetched: Vec::new() });
                     }

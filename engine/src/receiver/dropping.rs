@@ -1,6 +1,6 @@
 //! Makes room in the budget: drops messages that unproven peers have left behind.
 //!
-//! Nothing is dropped in vain: only if there is enough to drop, and only as much as is needed.
+//! No more is dropped than is needed, and for credit or a payload only if there is enough to drop.
 
 use tracing::{debug, warn};
 
@@ -8,6 +8,7 @@ use super::Receiver;
 use super::leftovers::UnprovenMessages;
 use super::unexpected::Unexpected;
 use crate::address::Address;
+use crate::limits::{HOST_RESERVE_BYTES, STEP_MAX_DROPS};
 use crate::operation::UnexpectedId;
 use crate::source_host::SourceHost;
 use crate::transport::{AddressProof, LinkId};
@@ -16,24 +17,38 @@ impl Receiver {
     /// Makes room for a new link to the peer at this address, which is known by `proof`. Returns
     /// whether the link may come up.
     ///
-    /// A link is refused if the messages that ended links have left behind overdraw the budget and
-    /// its reserve. One that this side has accepted is also refused if the peer's host has left more
-    /// behind than its share. Messages that may be dropped do not count.
+    /// A link is refused if peers that are proven by credentials have left more behind than the budget
+    /// has room for. One that this side has accepted over TCP is also refused because of what the peer's
+    /// host has left behind and this side must keep: if that is more than the host's share, or if the
+    /// budget is overdrawn and it is more than [`HOST_RESERVE_BYTES`]. So no host keeps out peers of
+    /// another that has left little behind, or peers that this side connects.
     pub(crate) fn try_admit_link(&mut self, address: Address, proof: AddressProof) -> bool {
-        let host = match proof {
-            AddressProof::Credentials | AddressProof::Reached => None,
-            AddressProof::Confirmed | AddressProof::Claimed => Some(SourceHost::of(address)),
-        };
-        let excess_of_host = |receiver: &Receiver, without_droppable| {
-            let shares = receiver.budget.shares();
-            host.map_or(0, |host| shares.excess_left_behind_bytes(host, without_droppable))
-        };
-        if self.budget.overdrawn_bytes(true) > 0 || excess_of_host(self, true) > 0 {
+        if self.budget.is_overdrawn_without_hosts() {
             return false;
         }
-        while excess_of_host(self, false) > 0 && self.drop_next(host) {}
-        while self.budget.overdrawn_bytes(false) > 0 && self.drop_next(None) {}
+        if matches!(proof, AddressProof::Confirmed | AddressProof::Claimed) {
+            let host = SourceHost::of(address);
+            let kept_bytes = self.budget.shares().kept_left_behind_bytes(host);
+            let is_overdrawn = self.budget.is_overdrawn_after_drops();
+            if kept_bytes > self.budget.shares().share_bytes()
+                || is_overdrawn && kept_bytes > HOST_RESERVE_BYTES
+            {
+                return false;
+            }
+            self.drop_excess(Some(host));
+        }
+        self.drop_excess(None);
         true
+    }
+
+    /// Drops some of what exceeds the budget, and the share of a host.
+    fn drop_excess(&mut self, host: Option<SourceHost>) {
+        for _ in 0..STEP_MAX_DROPS {
+            let of_host = host.filter(|host| self.budget.shares().has_excess_left_behind(*host));
+            if (of_host.is_none() && !self.budget.is_overdrawn()) || !self.drop_next(of_host) {
+                return;
+            }
+        }
     }
 
     /// Records that a link is up, to the peer at this address, which is known by `proof`.
@@ -54,22 +69,29 @@ impl Receiver {
         }
     }
 
-    /// Drops messages until a host has this much room. Returns whether there was enough to drop. The
-    /// caller must not be going through the unexpected messages.
+    /// Drops messages until a host has this much room, but at most [`STEP_MAX_DROPS`]. Returns whether
+    /// there is room now. The caller must not be going through the unexpected messages.
     pub(super) fn try_make_room(&mut self, bytes: u64, host: Option<SourceHost>) -> bool {
         if !self.budget.can_reclaim(bytes, host) {
             return false;
         }
-        while let Some(host) = host
-            && self.budget.shares().free_bytes(host) < bytes
-            && self.drop_next(Some(host))
-        {}
-        while self.budget.free_bytes() < bytes && self.drop_next(None) {}
+        for _ in 0..STEP_MAX_DROPS {
+            let of_host = host.filter(|host| self.budget.shares().free_bytes(*host) < bytes);
+            if (of_host.is_none() && self.budget.free_bytes() >= bytes) || !self.drop_next(of_host) {
+                break;
+            }
+        }
         self.budget.has_room(bytes, host)
     }
 
     /// Lets the messages of an ended link be dropped that no peek has claimed.
-    pub(super) fn allow_drops(&mut self, creation_number: u64, messages: UnprovenMessages) {
+    /// Drops them at once if there are too many.
+    pub(super) fn allow_drops(
+        &mut self,
+        creation_number: u64,
+        host: Option<SourceHost>,
+        messages: UnprovenMessages,
+    ) {
         let mut droppable_bytes = 0;
         let mut messages = messages.into_ids();
         messages.retain(|id| {
@@ -78,6 +100,7 @@ impl Receiver {
             unclaimed.is_some()
         });
         self.leftovers.allow_drops(creation_number, messages, droppable_bytes, &mut self.budget);
+        self.drop_excess(host);
     }
 
     /// Drops the message that goes first, of all or of one host. Returns whether there was one.

@@ -21,7 +21,6 @@ use crate::limits::{DEFERRED_STEP_MAX_FETCHES, MESSAGE_COST_BYTES, PULL_PASS_MAX
 use crate::operation::{FetchId, Receive, ReceiveId, UnexpectedId};
 use crate::peer_id::PeerId;
 use crate::reassembly::{Reassembly, clamp_to_usize};
-use crate::source_host::SourceHost;
 use crate::transport::{LinkId, Pull, RemotePayload};
 use crate::wire::{Header, Message};
 
@@ -98,8 +97,13 @@ impl Receiver {
     /// for now does not hold up the others. It waits for its next turn, or for a receive that
     /// matches it.
     pub(crate) fn begin_deferred_fetches(&mut self) {
+        if self.budget.released_bytes() != self.tried_at_released_bytes {
+            self.tried_at_released_bytes = self.budget.released_bytes();
+            self.untried_offers = self.deferred.len();
+        }
         for _ in 0..self.deferred.len().min(DEFERRED_STEP_MAX_FETCHES) {
             let Some(id) = self.deferred.pop_front() else { return };
+            self.untried_offers = self.untried_offers.saturating_sub(1);
             if let Some(Reassembly {
                 owner: Arriving { destination: PayloadDestination::Unexpected(unexpected), .. },
                 ..
@@ -113,16 +117,11 @@ impl Receiver {
         }
     }
 
-    /// Whether the budget has room for any of the unmatched offers.
+    /// Whether a deferred offer may have room, because the budget has released memory since the offer
+    /// was last tried.
     pub(super) fn can_fetch_deferred(&self) -> bool {
-        let mut waiting = self.deferred.iter().filter_map(|id| self.fetches.waiting_reassembly(*id));
-        waiting.any(|filling| self.budget.can_fetch(filling.len_bytes, self.host_of(filling)))
-    }
-
-    /// Returns the host whose share an unmatched message uses.
-    fn host_of(&self, filling: &Reassembly<Arriving>) -> Option<SourceHost> {
-        let PayloadDestination::Unexpected(id) = filling.owner.destination else { return None };
-        self.links.get(self.unexpected.get(id)?.origin.link)?.grant.host()
+        let has_released = self.budget.released_bytes() != self.tried_at_released_bytes;
+        !self.deferred.is_empty() && (has_released || self.untried_offers > 0)
     }
 
     /// Changes the destination of an offered message, and begins to fetch it if that has not begun.

@@ -5,6 +5,7 @@ use std::mem;
 use super::credit::{NOT_COVERED, Renewal};
 use super::links::MessageOrigin;
 use super::{ProtocolViolation, Receiver, ReceiverEffects};
+use crate::limits::STEP_MAX_RETRIES;
 use crate::transport::LinkId;
 
 /// The credit that a frame holds while the receiver keeps the frame and no receive can take it: a
@@ -109,18 +110,21 @@ impl Receiver {
     /// Whether links wait for credit that other links return.
     #[inline(always)]
     pub(crate) fn has_starved_links(&self) -> bool {
-        !self.starved.is_empty()
+        !self.starved.is_empty() || !self.retrying.is_empty()
     }
 
-    /// Gives credit to starved links once other links have returned some. The peers of starved
-    /// links may be unable to send, so no other event would give them credit.
+    /// Gives credit to starved links once other links have returned some: to some of them in each
+    /// pass. The peers of starved links may be unable to send, so no other event would give them
+    /// credit.
     pub(crate) fn grant_credit_to_starved_links(&mut self, effects: &mut impl ReceiverEffects) {
-        if self.budget.can_grant_starved() {
-            self.budget.reset_starved_at();
-            for link in mem::take(&mut self.starved) {
-                self.make_room_for_starved(link);
-                self.renew_credit_if_due(link, effects);
-            }
+        if self.retrying.is_empty() && self.budget.can_grant_starved() {
+            self.budget.forget_starved();
+            self.retrying = mem::take(&mut self.starved);
+        }
+        for _ in 0..STEP_MAX_RETRIES {
+            let Some(link) = self.retrying.pop_first() else { return };
+            self.make_room_for_starved(link);
+            self.renew_credit_if_due(link, effects);
         }
     }
 }

@@ -16,6 +16,8 @@ pub(super) struct Shares {
     fetch_limit_bytes: u64,
     /// Hosts that use nothing are not listed.
     hosts: HashMap<SourceHost, HostUse>,
+    /// What ended links of all hosts have left behind.
+    left_behind_bytes: u64,
 }
 
 /// What the peers of one host use of a budget.
@@ -38,6 +40,7 @@ impl Shares {
             share_bytes: percent_of(limit_bytes, HOST_SHARE_PERCENT),
             fetch_limit_bytes: percent_of(limit_bytes, HOST_FETCH_PERCENT),
             hosts: HashMap::new(),
+            left_behind_bytes: 0,
         }
     }
 
@@ -61,13 +64,24 @@ impl Shares {
         bytes <= self.fetch_limit_bytes.saturating_sub(self.look_up(host, |of| of.fetched_bytes))
     }
 
-    /// Returns how much more than its share a host has left behind. The part that may be dropped
-    /// does not count if `without_droppable`.
-    pub(super) fn excess_left_behind_bytes(&self, host: SourceHost, without_droppable: bool) -> u64 {
-        let left_behind_bytes = self.look_up(host, |of| {
-            of.left_behind_bytes - if without_droppable { of.droppable_bytes } else { 0 }
-        });
-        left_behind_bytes.saturating_sub(self.share_bytes)
+    /// Whether a host has left more behind than its share.
+    pub(super) fn has_excess_left_behind(&self, host: SourceHost) -> bool {
+        self.look_up(host, |of| of.left_behind_bytes) > self.share_bytes
+    }
+
+    /// Returns how much of what a host has left behind must be kept.
+    pub(super) fn kept_left_behind_bytes(&self, host: SourceHost) -> u64 {
+        self.look_up(host, |of| of.left_behind_bytes - of.droppable_bytes)
+    }
+
+    /// Returns what ended links of all hosts have left behind.
+    pub(super) fn left_behind_bytes(&self) -> u64 {
+        self.left_behind_bytes
+    }
+
+    /// Returns how much the peers of one host may use together.
+    pub(super) fn share_bytes(&self) -> u64 {
+        self.share_bytes
     }
 
     pub(super) fn change_charge(&mut self, host: SourceHost, from_bytes: u64, to_bytes: u64) {
@@ -90,6 +104,7 @@ impl Shares {
 
     /// Records that a link has ended, whose messages still use this much.
     pub(super) fn link_ended(&mut self, host: SourceHost, held_bytes: u64, fetched_bytes: u64) {
+        self.left_behind_bytes += held_bytes + fetched_bytes;
         self.change(host, |of| {
             of.fetched_bytes -= fetched_bytes;
             of.left_behind_bytes += held_bytes + fetched_bytes;
@@ -97,6 +112,7 @@ impl Shares {
     }
 
     pub(super) fn release_left_behind(&mut self, host: SourceHost, bytes: u64) {
+        self.left_behind_bytes -= bytes;
         self.change(host, |of| {
             of.used_bytes -= bytes;
             of.left_behind_bytes -= bytes;
