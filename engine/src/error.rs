@@ -37,7 +37,8 @@ use crate::wire::Refusal;
 
 // Every call that posts returns this type.
 const _: () = assert!(size_of::<Result<(), Error>>() <= 32);
-// Each failure contains this type, and a sink without room hands failures back by value.
+// Must be small: each failure contains this type, and a sink without room hands failures back by
+// value.
 const _: () = assert!(size_of::<OperationError>() <= 24);
 
 /// Why a call failed. A call that returns one of these has changed nothing.
@@ -254,12 +255,13 @@ pub enum OperationError {
     /// write. If a receive has matched the message, the receive gets this error too.
     #[error("the sender's memory could not be read")]
     Fault,
-    /// The target has refused the access to its memory. Nothing was read or written, except when
-    /// the region was closed in the middle of the access: then a part may have been.
+    /// The target has refused the access to its memory. Normally nothing was read or written. If
+    /// the region was closed in the middle of the access, a part of the data may have been.
     #[error("refused by the target: {0}")]
     Refused(Refusal),
-    /// The target could not make the data durable, or could not make earlier writes durable, as a
-    /// fence demands. A loss of power may lose the data. In the second case it was not written.
+    /// The target has written the data but could not make it durable, so a loss of power may lose
+    /// the data. Or a fence demanded that earlier writes be durable first, and the target could not
+    /// make them durable. In this case the data was not written.
     #[error("the peer could not make it durable, and may not have written it")]
     NotDurable,
     /// The deferred operation was refused when it was due, with the error that a direct call would

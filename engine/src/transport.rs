@@ -93,7 +93,7 @@ pub enum Pull {
     /// This process may not or cannot access the peer's memory, now or later. The peer has to send
     /// the payload that it has exposed.
     Refused,
-    /// Some of the memory that the peer named is not the peer's own. The link is sound.
+    /// Some of the memory that the peer named is not the peer's own. The link stays usable.
     Fault,
     /// The peer is gone, or no longer exposes anything. Bytes that were already put in place are
     /// not valid. A later call of [`receive`](Transport::receive) reports the link as down.
@@ -132,9 +132,9 @@ impl Armed {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkEvent {
     /// The peer's hello has arrived. This event comes once, before the first frame of the link, for
-    /// links that this side accepted as well as for links that it connected. A transport that checks
-    /// who its peers are may report it later. If an accepted link ends before, the transport never
-    /// reports it.
+    /// links that this side accepted as well as for links that it connected. A transport that
+    /// checks who its peers are may report it later. If an accepted link ends before this event,
+    /// the transport never reports the link.
     Up {
         /// The address of the peer's endpoint. If this side connected the link, this is the address
         /// that it connected to.
@@ -185,15 +185,16 @@ pub enum AddressProof {
 /// Why a link ended.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
-    /// The peer closed its endpoint in order. All that it had sent has arrived.
+    /// The peer has closed the link or its endpoint in an orderly way ([`Close::Drain`]). All that
+    /// it had sent has arrived.
     #[error("the peer closed the connection")]
     Closed,
-    /// The system reported an error, such as refused, reset, timed out, unreachable, or no more
-    /// descriptors.
+    /// The system reported an error: for example that the connection was refused, reset or timed
+    /// out, that the host is unreachable, or that there are no more descriptors.
     #[error("{0}")]
     System(Errno),
-    /// This process may not communicate with the endpoint at this address, or that endpoint not
-    /// with this process.
+    /// This process may not communicate with the endpoint at this address, or that endpoint may not
+    /// communicate with this process.
     #[error("refused: {0}")]
     Denied(Denial),
     /// The peer sent bytes that no correct peer sends.
@@ -236,8 +237,8 @@ pub trait SharedMemory: fmt::Debug + Send + Sync {
     /// `None` for memory that a peer has allocated.
     fn describe(&self) -> Option<RemotePayload>;
 
-    /// Tells every process that has mapped the memory that it has ended. What peers write later is
-    /// lost.
+    /// Tells every process that has mapped the memory that the memory has ended. What peers write
+    /// to it later is lost.
     fn retire(&self);
 
     /// Whether the memory has ended.
@@ -274,9 +275,8 @@ pub type Space<'a> = SmallVec<[IoSliceMut<'a>; IOV_LIMIT + 1]>;
 /// Every transport must have the methods without a default, and these will not change. A new method
 /// gets a default that means "this transport does not do that", and the engine works without it.
 pub trait Transport: Send + 'static {
-    /// Returns the address under which peers reach this endpoint, and which they may be given
-    /// (`fi_getname`). If the endpoint was bound to a wildcard, the address names an interface of
-    /// this host. It never changes.
+    /// Returns the address under which peers reach this endpoint (`fi_getname`). If the endpoint
+    /// was bound to a wildcard, the address names an interface of this host. It never changes.
     fn address(&self) -> Address;
 
     /// Returns what this link can do. A link may lose capabilities while it lives, but never gains
@@ -302,15 +302,16 @@ pub trait Transport: Send + 'static {
     fn send(&mut self, link: LinkId, header: &Header, payload: &[IoSlice<'_>]) -> Sent;
 
     /// Continues the frame of which [`send`](Self::send) took a part. `rest` is the payload that
-    /// was not taken yet, at least one byte. [`Sent::Partial`] counts from its start.
+    /// was not taken yet, at least one byte. The number in a resulting [`Sent::Partial`] counts
+    /// from the start of `rest`.
     fn resume(&mut self, link: LinkId, rest: &[IoSlice<'_>]) -> Sent;
 
     /// Makes payload readable to the peer of this link. Returns its description, or `None` if the
     /// peer cannot access the payload.
     ///
-    /// The caller must leave the memory as it is until the peer reports that it no longer needs it,
-    /// or until the link is reported down or [`close`](Self::close) is called for it. After that no
-    /// [`pull`](Self::pull) of the peer succeeds. The caller need not undo anything.
+    /// The caller must leave the memory as it is until the peer reports that it no longer needs the
+    /// payload, or until the link is reported down or [`close`](Self::close) is called for it.
+    /// After that no [`pull`](Self::pull) of the peer succeeds. The caller need not undo anything.
     fn expose(&mut self, link: LinkId, payload: &[IoSlice<'_>]) -> Option<RemotePayload> {
         let _ = (link, payload);
         None
@@ -360,17 +361,17 @@ pub trait Transport: Send + 'static {
 
     /// Asks the peers and the kernel to wake this transport, and then checks once more for events.
     /// The caller arms the transport before it sleeps on [`wake_fd`](Self::wake_fd). The transport
-    /// stays armed until the next call of a method that takes `&mut self`. Events are frames and
-    /// links that arrive or end, and room on a link whose last answer was [`Sent::Full`] or
-    /// [`Sent::Partial`].
+    /// stays armed until the next call of a method that takes `&mut self`. An event is a frame that
+    /// arrives, a link that comes up or ends, or new room on a link on which the last frame got
+    /// [`Sent::Full`] or [`Sent::Partial`].
     ///
     /// A frame or an event of a link keeps the transport [`Ready`](Armed::Ready) until `receive`
-    /// has reported it, however often the caller arms the transport. This also holds for an event that
-    /// another call has found, such as a connect that is refused at once. Room on a link makes the
-    /// transport ready only once, since the caller then sends again. An event that makes no
-    /// descriptor readable needs
-    /// [`look_again_after`](Armed::Asleep::look_again_after): a retry of a connect, or the progress
-    /// of a link that is [draining](Self::draining_count).
+    /// has reported it, however often the caller arms the transport. This also holds if another
+    /// method has found the event; for example, `connect` may find that the connection is refused.
+    /// Room on a link makes the transport ready only once, since the caller then sends again. For
+    /// an event that makes no descriptor readable, the transport sets
+    /// [`look_again_after`](Armed::Asleep::look_again_after). Such events are a retry of a connect,
+    /// and the progress of a link that is [draining](Self::draining_count).
     fn arm(&mut self) -> Armed {
         Armed::Ready
     }

@@ -97,8 +97,8 @@ impl Engine {
         self.connection.mark_request_being_accepted(request);
     }
 
-    /// Ends the requester's link to this endpoint: another endpoint has accepted the request, or
-    /// its attempt to accept has failed.
+    /// Ends the requester's link to this endpoint. Call this when another endpoint has accepted the
+    /// request, or when its attempt to accept the request has failed.
     pub fn end_accepted_request(
         &mut self,
         request: RequestId,
@@ -119,10 +119,10 @@ impl Engine {
         self.connection.peer()
     }
 
-    /// Shuts the connection down. Frames that the link has taken still reach the peer, and answers
-    /// to the peer's operations too. This call cancels all operations that have not ended, and
-    /// reports them before it returns. [`ConnectionReport::Shutdown`] follows when the peer has
-    /// confirmed the shutdown, or has shut down too. A second call does nothing.
+    /// Shuts the connection down. Frames that the link has taken still reach the peer. So do this
+    /// side's answers to the peer's operations. This call cancels all operations that have not
+    /// ended, and reports them before it returns. [`ConnectionReport::Shutdown`] follows when the
+    /// peer has confirmed the shutdown, or has shut down too. A second call does nothing.
     ///
     /// If the link has taken a part of a long payload, or if the peer may still read exposed
     /// payload, this call closes the link and reports [`ConnectionReport::Shutdown`] itself.

@@ -1,5 +1,5 @@
-//! The frame that is being read from a link: one that the engine collects, or read data. Other frames
-//! with payload go to the receiver or the target piece by piece.
+//! The frame that is arriving on a link, if the engine collects it, or if it carries the data of a
+//! read. Other frames with payload go to the receiver or the target piece by piece.
 
 use smallvec::SmallVec;
 

@@ -19,7 +19,7 @@ use crate::wire::hello::{HELLO_BYTES, Hello};
 use crate::wire::stream::Decoder;
 use crate::wire::{Header, WireError};
 
-/// The most bytes that are read from one link before another link has its turn.
+/// The most bytes that are read from one link before the transport goes on to another link.
 const READ_MAX_BYTES: usize = 64 * 1024;
 
 /// An endpoint's transport on a [`Network`], made by [`Provider::open`](crate::transport::Provider::open).

@@ -135,8 +135,8 @@ fn each_message_in_multi_receive_buffer_is_counted() {
             engine.arrivals(&mut sink).frame(LINK, &untagged_header(8), message);
             assert_eq!(take_counted(&mut sink), [RECEIVED]);
         }
-        // The buffer's release is reported with the last message or by itself, and is not counted
-        // as a message.
+        // If messages are signalled, the last of them also reports the release of the buffer. If
+        // not, the release has a report of its own. Neither counts as a further message.
         assert_eq!(sink.ended.len(), if signalled == Signalled::Yes { 2 } else { 1 });
         engine.post_multi_receive(receive_request(16, 2), 1, None, &mut sink).unwrap();
         engine.cancel(2, &mut sink).unwrap();

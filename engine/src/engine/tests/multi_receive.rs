@@ -13,7 +13,8 @@ const RELEASED: CompletionFlags = CompletionFlags::MULTI_RECV;
 /// The context of most buffers in these tests.
 const BUFFER: u64 = 100;
 
-/// Posts a buffer of this length, which is released with less than `min_free_bytes` of room.
+/// Posts a buffer of this length. The engine releases the buffer when less than `min_free_bytes`
+/// are free.
 fn post_buffer(engine: &mut Engine, sink: &mut Recorder, len_bytes: usize, min_free_bytes: usize) {
     engine.post_multi_receive(receive_request(len_bytes, BUFFER), min_free_bytes, None, sink).unwrap();
 }

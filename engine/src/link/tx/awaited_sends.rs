@@ -98,8 +98,8 @@ impl LinkTx {
     ///
     /// A [`ProtocolViolation`] if no send waits for this match.
     pub(crate) fn take_matched_send(&mut self, number: u64) -> Result<SendId, ProtocolViolation> {
-        // While a message is being written, it is not in the map yet, so its match is a violation,
-        // too.
+        // A message that is still being written is not in the map yet. So a match of this message
+        // is a violation, too.
         self.awaited_sends
             .awaiting_match
             .remove(&number)

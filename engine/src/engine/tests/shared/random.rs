@@ -102,7 +102,8 @@ impl Run {
         }
     }
 
-    /// Reads one entry of a member. A message must be the next one that was sent to this member.
+    /// Reads the first entry in a member's queue. If it is a message, it must be the next one that
+    /// was sent to this member.
     fn read_entry(&mut self, at: usize) {
         let Observed { member: Some(member), due } = &mut self.observed[at] else { return };
         if member.sink.ended.is_empty() {
