@@ -295,8 +295,9 @@ impl Engine {
     /// cancelled or its only source was lost. While completions of receives wait for room in their
     /// queue, the buffer takes no messages.
     ///
-    /// If the call is deferred work, `work` is its number. The work ends when the engine releases the
-    /// buffer. The flag of such a buffer is always on a completion without a message.
+    /// If the call is deferred work, `work` is its number. The work ends when the engine releases
+    /// the buffer. If the buffer is deferred work, the flag is always on a completion without a
+    /// message.
     ///
     /// # Errors
     ///
@@ -417,8 +418,8 @@ impl Engine {
         Err(Misuse::NotFound(Missing::Operation).into())
     }
 
-    /// Reports the failure of an operation that the caller accepted before the engine could take
-    /// it, and that the engine has refused since. The caller counts the failure.
+    /// Reports the failure of an operation. The caller had accepted the operation from the
+    /// application, but the engine has refused it. The caller counts the failure.
     #[cold]
     pub fn report_refused_operation(&mut self, failure: FailedOperation, sink: &mut impl Sink) {
         if failure.completion.flags.intersects(CompletionFlags::TRANSMITTED) {

@@ -152,7 +152,7 @@ impl Initiator {
         self.queues.active_len()
     }
 
-    /// Takes the next active peer. The caller then calls
+    /// Removes the next peer from the list of active ones, and returns it. The caller then calls
     /// [`requeue_or_deactivate`](Self::requeue_or_deactivate).
     #[inline]
     pub(crate) fn pop_active(&mut self) -> Option<PeerId> {

@@ -46,8 +46,8 @@ pub enum Attempt {
     Done,
     /// The access cannot be made directly: it must go to the peer by frames.
     Declined,
-    /// No attempt was made: earlier completions wait, completions keep the order of posting, the
-    /// access is too long, or too many operations are outstanding.
+    /// No attempt was made, for one of these reasons: earlier completions wait, completions keep
+    /// the order of posting, the access is too long, or too many operations are outstanding.
     NotMade,
 }
 

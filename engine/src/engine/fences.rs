@@ -27,8 +27,8 @@ use crate::wire::Header;
 
 /// Advances a fenced send that is first in the queue of a link's peer. Asks the peer, if necessary,
 /// whether earlier messages have reached the level of the send. Returns whether the send may go
-/// now. Sends on the peer's other links, which may lead to a former instance, must have completed
-/// too.
+/// now. It may not go before the sends on the peer's other links have completed, too. Such a link
+/// may lead to a former instance of the peer.
 #[cold]
 pub(super) fn try_pass_fence(
     links: &mut Links,

@@ -15,7 +15,8 @@ use crate::flags::CounterEvents;
 use crate::operation::Signalled;
 use crate::peer_id::PeerId;
 
-/// The turn of an operation. Small enough for the padding of [`Send`](crate::operation::Send).
+/// The turn of an operation. Small enough to fit into the padding of
+/// [`Send`](crate::operation::Send).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Turn(NonZeroU32);
 
@@ -88,7 +89,8 @@ impl Turns {
         entry.peer
     }
 
-    /// Takes the end of the operation on this peer whose turn is first, if it has ended.
+    /// Removes the first turn of this peer, and returns the end of its operation, if the operation
+    /// has ended.
     pub(super) fn take_first_if_ended(&mut self, peer: PeerId) -> Option<Ending> {
         let turns = self.by_peer.get_mut(&peer)?;
         let number = turns.front()?.0;
