@@ -70,8 +70,8 @@ pub struct Config {
     /// Whether this endpoint counts the accesses that peers make through it (`FI_RMA_EVENT`).
     pub rma_events: bool,
     /// Which pairs of operations, such as a read after a write, a peer must carry out in the order
-    /// in which this endpoint has posted them. Messages always keep their order among themselves,
-    /// and so do reads.
+    /// in which this endpoint has posted them. Messages never overtake other messages, and reads
+    /// never overtake other reads.
     pub transmit_order: Order,
     /// Whether the completions of sends and accesses to one peer keep the order of posting.
     pub completes_in_order: bool,

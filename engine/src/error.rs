@@ -251,8 +251,9 @@ pub enum OperationError {
     /// No message has arrived that the peek could find.
     #[error("no such message has arrived")]
     NoMessage,
-    /// A peer could not read the memory from which it had to fetch the payload of a message or a
-    /// write. If a receive has matched the message, the receive gets this error too.
+    /// A peer could not read the sender's memory, from which it had to fetch the payload of a
+    /// message or a write. If a receive has matched the message, the receive ends with this error
+    /// too.
     #[error("the sender's memory could not be read")]
     Fault,
     /// The target has refused the access to its memory. Normally nothing was read or written. If

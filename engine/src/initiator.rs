@@ -159,7 +159,7 @@ impl Initiator {
         self.queues.pop_active()
     }
 
-    /// Lists a peer as active again after its turn in a pass, if `is_active`.
+    /// Ends a peer's part of a pass. Lists the peer as active again if `is_active`.
     #[inline]
     pub(crate) fn requeue_or_deactivate(&mut self, peer: PeerId, is_active: bool) {
         self.queues.requeue_or_deactivate(peer, is_active);

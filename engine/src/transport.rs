@@ -73,7 +73,7 @@ pub struct LinkCaps {
 pub struct RemotePayload(SmallVec<[u8; REMOTE_MAX_BYTES]>);
 
 impl RemotePayload {
-    /// Creates a description of `bytes`, or returns `None` if these are more than
+    /// Creates a description of `bytes`, or returns `None` if `bytes` is longer than
     /// [`REMOTE_MAX_BYTES`].
     pub fn new(bytes: &[u8]) -> Option<RemotePayload> {
         (bytes.len() <= REMOTE_MAX_BYTES).then(|| RemotePayload(SmallVec::from_slice(bytes)))
@@ -178,7 +178,7 @@ pub enum AddressProof {
     Reached,
     /// The endpoint at the address has confirmed that it made the link.
     Confirmed,
-    /// The peer says so, and nothing has proven it yet.
+    /// The peer claims to be at the address, and nothing has proven this claim yet.
     Claimed,
 }
 
@@ -289,8 +289,8 @@ pub trait Transport: Send + 'static {
     /// may be lost with the link.
     fn connect(&mut self, to: Address) -> LinkId;
 
-    /// Takes a small frame whole, by a copy, or takes nothing of it. `payload` has the length that
-    /// the header says, at most [`LinkCaps::inline_max_bytes`].
+    /// Sends a small frame: copies the whole frame, or takes nothing of it. `payload` has the
+    /// length that the header says, at most [`LinkCaps::inline_max_bytes`].
     ///
     /// # Errors
     ///
@@ -394,16 +394,16 @@ pub trait Transport: Send + 'static {
     fn draining_count(&self) -> usize;
 }
 
-/// Takes the reports of a transport. The engine implements this trait.
+/// Handles what a transport reports. The engine implements this trait.
 ///
 /// A frame arrives either whole, by [`frame`](Self::frame), or by [`frame_begun`](Self::frame_begun) and then
 /// its payload, in order. The transport reports each piece of payload by [`bytes_placed`](Self::bytes_placed)
 /// or by [`payload_arrived`](Self::payload_arrived), as it chooses. The frame ends with its last byte.
 pub trait FrameHandler {
-    /// Takes a whole frame. `payload` has the length that the header says.
+    /// Handles a whole frame. `payload` has the length that the header says.
     fn frame(&mut self, link: LinkId, header: &Header, payload: &[u8]);
 
-    /// Takes the header of a frame. At least one byte of payload follows.
+    /// Handles the header of a frame. At least one byte of payload follows.
     fn frame_begun(&mut self, link: LinkId, header: &Header);
 
     /// Returns the space for the next payload bytes of the link's unfinished frame, into which the
@@ -415,10 +415,10 @@ pub trait FrameHandler {
     /// [`payload_space`](Self::payload_space).
     fn bytes_placed(&mut self, link: LinkId, count_bytes: usize);
 
-    /// Takes the next bytes of the payload.
+    /// Handles the next bytes of the payload.
     fn payload_arrived(&mut self, link: LinkId, bytes: &[u8]);
 
-    /// Takes an event of a link.
+    /// Handles an event of a link.
     fn link_event(&mut self, link: LinkId, event: LinkEvent);
 }
 

@@ -166,9 +166,9 @@ impl Engine {
     }
 
     /// Copies the rest of the frame that a link has taken in part, since the frame's operation ends
-    /// before the link does. Returns `None` if there is no such frame, or if the payload is that of
-    /// a `Data` frame or an access, and more than [`EAGER_MAX_BYTES`] of it are left. Eager
-    /// messages and pieces of reads are always short enough.
+    /// before the link does. Returns `None` if there is no such frame, or if more than
+    /// [`EAGER_MAX_BYTES`] of its payload are left. Only the payload of a `Data` frame or an access
+    /// can be that long. Eager messages and pieces of reads are always short enough.
     fn copy_rest_of_frame(&mut self, id: LinkId) -> Option<Box<[u8]>> {
         let PartialFrame { kind, send, taken_bytes } = self.links.get(id)?.tx.partial_frame()?;
         let slices = match kind {

@@ -2,8 +2,8 @@
 //!
 //! Messages to a peer travel on one link only, to keep their order: on a link that the peer has
 //! opened if there is one, else on a new link. If two endpoints connect to each other at the same
-//! moment, both links stay, and each side sends on its own. When a link ends, so do the operations
-//! that it has taken.
+//! moment, both links stay, and each side sends on its own. When a link ends, the operations that
+//! it has taken end, too.
 
 use std::mem;
 
@@ -43,7 +43,7 @@ impl ClosingLink {
         self.unended.peer
     }
 
-    /// Creates the entry of a link without such sends.
+    /// Creates the entry of a link without exposed sends.
     pub(super) fn without_sends(link: LinkId, how: Close) -> ClosingLink {
         let error = OperationError::Link(LinkError::Closed);
         ClosingLink { link, how, error, unended: ExposedSends::default() }

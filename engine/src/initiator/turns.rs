@@ -115,7 +115,7 @@ mod tests {
 
     const PEERS: [PeerId; 2] = [PeerId(0), PeerId(1)];
 
-    /// Takes the ends that are due, and returns how many there were.
+    /// Removes the ends that are due, and returns how many there were.
     fn take_and_count_due(turns: &mut Turns, peer: PeerId) -> usize {
         std::iter::from_fn(|| turns.take_first_if_ended(peer)).count()
     }

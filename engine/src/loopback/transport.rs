@@ -322,8 +322,8 @@ impl std::fmt::Debug for LoopbackTransport {
 }
 
 impl Stream {
-    /// Returns how many bytes of a link one turn reads: one frame, or as much of it as has arrived.
-    /// If the network cuts the read, returns an arbitrary number instead.
+    /// Chooses how many bytes to read from a link now: those of one frame, or as many of them as
+    /// have arrived. If the network cuts the read, the number is random instead.
     fn bytes_to_read(&self, state: &mut State, ready: &Ready, budget_frames: u32) -> usize {
         let available_bytes = ready.available_bytes.min(READ_MAX_BYTES);
         let (payload_left, mid_header) = match self {
@@ -361,7 +361,7 @@ impl Stream {
                 .map_or(available_bytes, |len_bytes| {
                     available_bytes.min(header_bytes.saturating_add(len_bytes))
                 }),
-            // The decoder finds the same, and reports it.
+            // The decoder finds the same incomplete or invalid header, and handles it.
             Ok(None) | Err(_) => available_bytes,
         }
     }

@@ -28,7 +28,7 @@ fn offer_header(op: u64, len_bytes: u64, remote: &[u8]) -> Header {
     Header::Request { message, op, remote_bytes: remote.len() as u8 }
 }
 
-/// Describes a completion: its context, its flags other than those of every receive, and its
+/// Describes a completion: its context, its flags without those that every receive has, and its
 /// memory.
 fn describe_ended(ended: &Result<EndedOperation, FailedOperation>) -> (u64, CompletionFlags, &[u8]) {
     let completion = match ended {

@@ -93,7 +93,7 @@ impl Node {
     }
 }
 
-/// Makes passes over all nodes in turn until `done` returns true.
+/// Makes passes over all nodes, one after the other, until `done` returns true.
 fn progress_until(nodes: &mut [&mut Node], mut done: impl FnMut(&[&mut Node]) -> bool) {
     for _ in 0..PASSES_MAX {
         if done(nodes) {

@@ -79,7 +79,7 @@ impl LinkTx {
         Ok(())
     }
 
-    /// Takes the next send that the peer has acknowledged.
+    /// Removes and returns the next send that the peer has acknowledged.
     #[inline]
     pub(crate) fn pop_acknowledged(&mut self) -> Option<SendId> {
         let awaited_sends = &mut self.awaited_sends;
