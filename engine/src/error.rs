@@ -123,7 +123,8 @@ pub enum Misuse {
     /// The endpoint was opened without the capability that the call needs.
     #[error("the endpoint lacks {}", FiCaps(*.0))]
     NoCapability(Caps),
-    /// An atomic operation that homespun does not offer for this datatype, or not by this call.
+    /// An atomic operation that homespun does not offer for this datatype, or does not offer by
+    /// this call.
     #[error("{op} of {datatype} is not offered as a {kind} atomic operation")]
     NoAtomic {
         /// The set of calls.
@@ -257,7 +258,8 @@ pub enum OperationError {
     #[error("the sender's memory could not be read")]
     Fault,
     /// The target has refused the access to its memory. Normally nothing was read or written. If
-    /// the region was closed in the middle of the access, a part of the data may have been.
+    /// the region was closed in the middle of the access, a part of the data may have been read or
+    /// written.
     #[error("refused by the target: {0}")]
     Refused(Refusal),
     /// The target has written the data but could not make it durable, so a loss of power may lose
@@ -273,8 +275,9 @@ pub enum OperationError {
     #[error(transparent)]
     Link(#[from] LinkError),
     /// The receive has succeeded, but the sender is not in the address vector, and the application
-    /// asked for the addresses of such senders (`FI_SOURCE_ERR`). The failure's peer has the
-    /// address. The endpoint reports this error, since the engine knows no address vector.
+    /// asked for the addresses of such senders (`FI_SOURCE_ERR`). The [peer of the
+    /// failure](crate::completion::FailedOperation::peer) is the sender. The endpoint reports this
+    /// error, since the engine knows no address vector.
     #[error("the sender is not in the address vector")]
     UnknownSource,
 }

@@ -234,7 +234,7 @@ impl Initiator {
     }
 
     /// Cancels the first queued operation that matches `key`. No link has taken a byte of a queued
-    /// operation. Returns whether there was one.
+    /// operation. Returns whether there was such an operation.
     pub(crate) fn cancel(&mut self, key: CancelKey, effects: &mut impl InitiatorEffects) -> bool {
         let sends = &self.sends;
         let matches = |id: SendId| {
@@ -252,8 +252,8 @@ impl Initiator {
         reports.mark_peers(marks);
     }
 
-    /// Whether an operation that ends when it is posted can be reported at once, since no
-    /// completion waits and completions keep no order.
+    /// Whether an operation that ends when it is posted can be reported at once: no completion
+    /// waits, and completions keep no order.
     #[inline(always)]
     pub(crate) fn can_report_at_once(&self) -> bool {
         self.reports.can_report_at_once()

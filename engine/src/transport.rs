@@ -30,8 +30,8 @@ pub struct LinkId(pub u32);
 /// How much of a frame the transport has taken in [`Transport::send`] or [`Transport::resume`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
-    /// The transport has taken nothing. The caller may repeat the call later. This is also the
-    /// answer on a link that has broken, until the transport reports its end.
+    /// The transport has taken nothing. The caller may repeat the call later. The result is also
+    /// `Full` on a link that has broken, until the transport reports the end of the link.
     Full,
     /// The transport has taken the header and this many bytes of the payload, but not all. The
     /// caller must give the link nothing else until [`Transport::resume`] has delivered the rest.
@@ -62,8 +62,8 @@ pub enum Close {
 pub struct LinkCaps {
     /// The largest payload, in bytes, that [`Transport::send_inline`] takes.
     pub inline_max_bytes: usize,
-    /// The smallest payload, in bytes, that is better [pulled](Transport::pull) by the peer than
-    /// sent. `usize::MAX` on a link that cannot pull.
+    /// From this many bytes of payload on, a [pull](Transport::pull) by the peer is better than
+    /// sending. `usize::MAX` on a link that cannot pull.
     pub pull_min_bytes: usize,
 }
 
@@ -90,8 +90,8 @@ impl RemotePayload {
 pub enum Pull {
     /// The bytes are in place.
     Done,
-    /// This process may not or cannot access the peer's memory, now or later. The peer has to send
-    /// the payload that it has exposed.
+    /// This process cannot access the peer's memory, or may not, and this will not change. The peer
+    /// has to send the payload that it has exposed.
     Refused,
     /// Some of the memory that the peer named is not the peer's own. The link stays usable.
     Fault,
@@ -166,8 +166,9 @@ impl LinkEvent {
 
 /// Why the peer of a link is believed to be the endpoint at the link's address.
 ///
-/// The receiver never drops a message of a proven peer. A backend whose peers cannot lie about their
-/// address reports [`Credentials`](AddressProof::Credentials).
+/// The receiver never drops a message of a peer whose proof is more than
+/// [`Claimed`](AddressProof::Claimed). A backend whose peers cannot lie about their address reports
+/// [`Credentials`](AddressProof::Credentials).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressProof {
     /// The kernel or this process vouches for the peer, for example by the credentials of its
@@ -276,7 +277,8 @@ pub type Space<'a> = SmallVec<[IoSliceMut<'a>; IOV_LIMIT + 1]>;
 /// gets a default that means "this transport does not do that", and the engine works without it.
 pub trait Transport: Send + 'static {
     /// Returns the address under which peers reach this endpoint (`fi_getname`). If the endpoint
-    /// was bound to a wildcard, the address names an interface of this host. It never changes.
+    /// was bound to a wildcard, the address names an interface of this host. The address never
+    /// changes.
     fn address(&self) -> Address;
 
     /// Returns what this link can do. A link may lose capabilities while it lives, but never gains
@@ -306,8 +308,8 @@ pub trait Transport: Send + 'static {
     /// from the start of `rest`.
     fn resume(&mut self, link: LinkId, rest: &[IoSlice<'_>]) -> Sent;
 
-    /// Makes payload readable to the peer of this link. Returns its description, or `None` if the
-    /// peer cannot access the payload.
+    /// Makes payload readable to the peer of this link. Returns the payload's description, or
+    /// `None` if the peer cannot access the payload.
     ///
     /// The caller must leave the memory as it is until the peer reports that it no longer needs the
     /// payload, or until the link is reported down or [`close`](Self::close) is called for it.

@@ -113,8 +113,8 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// [`Misuse::State`] if the endpoint has asked or accepted before, or has another role;
-    /// [`Misuse::Invalid`] for too much data.
+    /// [`Misuse::State`] if the endpoint has asked for a connection or accepted one before, or has
+    /// another role; [`Misuse::Invalid`] for too much data.
     pub(crate) fn connect(
         &mut self,
         random_number: u64,
@@ -348,7 +348,8 @@ impl Connection {
         effects: &mut impl ConnectionEffects,
     ) {
         let Some((address, instance)) = self.handshakes.peer(link) else { return };
-        // The application has asked for this connection, or has accepted it, so it trusts the peer.
+        // The application has asked for this connection, or has accepted it. So the application
+        // trusts the peer.
         let proof = match self.handshakes.proof(link) {
             None | Some(AddressProof::Claimed) => AddressProof::Confirmed,
             Some(proof) => proof,

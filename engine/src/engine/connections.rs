@@ -23,9 +23,9 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`Misuse::State`] if the endpoint has asked or accepted before, or does not have the role
-    /// [`EndpointRole::Connected`](crate::connection::EndpointRole::Connected); [`Misuse::Invalid`]
-    /// for more data than
+    /// [`Misuse::State`] if the endpoint has asked for a connection or accepted one before, or does
+    /// not have the role [`EndpointRole::Connected`](crate::connection::EndpointRole::Connected);
+    /// [`Misuse::Invalid`] for more data than
     /// [`CONNECTION_DATA_MAX_BYTES`](crate::limits::CONNECTION_DATA_MAX_BYTES).
     ///
     /// [`Misuse::State`]: crate::error::Misuse::State

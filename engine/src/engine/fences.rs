@@ -13,8 +13,8 @@
 //!    the fenced message     ----->
 //! ```
 //!
-//! If the fenced send is cancelled, the sender may send other messages after the fence and before
-//! its answer. The answer does not cover these messages. So both sides remember which messages came
+//! If the fenced send is cancelled, the sender may send other messages before the peer has answered
+//! the fence. The answer does not cover these messages. So both sides remember which messages came
 //! before the fence. A link has at most one unanswered fence.
 
 use super::Engine;
@@ -59,8 +59,8 @@ pub(super) fn try_pass_fence(
 
 impl Engine {
     /// Handles a fence of the peer. A fence asks whether the peer's earlier messages have arrived.
-    /// They always have, since a link keeps the order. With `asks_match` the fence also asks whether
-    /// receives have matched these messages.
+    /// They always have arrived, since a link keeps the order. With `asks_match` the fence also
+    /// asks whether receives have matched these messages.
     pub(super) fn fence_arrived(&mut self, id: LinkId, asks_match: bool, sink: &mut impl Sink) {
         let is_fenced = |header: &Header| *header == Header::Fenced;
         let is_unanswered =

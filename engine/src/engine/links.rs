@@ -50,8 +50,8 @@ impl ClosingLink {
     }
 }
 
-/// Whether the peer has ended a connection before its hello, for example by closing its endpoint before it
-/// accepted the connection.
+/// Whether the peer has ended a link before its hello arrived, for example by closing its endpoint
+/// before it accepted the link.
 fn is_cut_short(link: &Link, error: &OperationError) -> bool {
     let is_ended_by_peer =
         matches!(error, OperationError::Link(LinkError::Closed | LinkError::System(Errno::ECONNRESET)));

@@ -26,7 +26,7 @@ pub(super) struct Reports {
 
 impl Reports {
     /// Creates empty reports. Operations complete in the order of posting if `are_in_order`, else
-    /// as they end.
+    /// in the order in which they end.
     pub(super) fn new(are_in_order: bool) -> Reports {
         Reports { turns: are_in_order.then(Box::default), ..Reports::default() }
     }
@@ -111,8 +111,8 @@ impl Reports {
         }
     }
 
-    /// Whether a send or an access that ends when it is posted can be reported at once, since no
-    /// completion waits and completions keep no order.
+    /// Whether a send or an access that ends when it is posted can be reported at once: no
+    /// completion waits, and completions keep no order.
     #[inline(always)]
     pub(super) fn can_report_at_once(&self) -> bool {
         self.held.is_empty() && self.turns.is_none()

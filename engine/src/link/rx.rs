@@ -101,7 +101,8 @@ impl LinkRx {
         }
     }
 
-    /// Counts bytes of read data that are in place. Returns the piece when it is whole.
+    /// Counts bytes of read data that are in place. If the piece is now whole, removes and returns
+    /// it.
     pub(crate) fn count_read_bytes(&mut self, count_bytes: usize) -> Option<Reassembly<SendId>> {
         let Some(Incoming::Read(filling)) = &mut self.incoming else { return None };
         let ended = (filling.advance(count_bytes) == Arrived::Whole).then_some(*filling);

@@ -186,8 +186,8 @@ impl State {
         }
     }
 
-    /// Sends the hello of the acceptor, once it has read the connector's hello. The connector takes
-    /// this answer as proof that the link is up on both sides, so the acceptor must not send it sooner.
+    /// Sends the acceptor's hello. The acceptor must have read the connector's hello: to the
+    /// connector, this answer proves that the link is up on both sides.
     pub(super) fn answer_hello(&mut self, key: EndpointKey, end: EndKey) {
         if let Some(endpoint) = self.endpoints.get(key)
             && self.connections.contains_key(end.connection)

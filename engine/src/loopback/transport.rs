@@ -121,7 +121,7 @@ impl LoopbackTransport {
         }
     }
 
-    /// Finds the next report. Moves bytes to the scratch buffer.
+    /// Finds the next report. If it is of bytes, moves these bytes to the scratch buffer.
     fn take_next_report(&mut self, budget_frames: u32) -> Option<PendingReport> {
         let network = self.network.clone();
         let mut state = network.lock();

@@ -136,7 +136,7 @@ fn each_message_in_multi_receive_buffer_is_counted() {
             assert_eq!(take_counted(&mut sink), [RECEIVED]);
         }
         // If messages are signalled, the last of them also reports the release of the buffer. If
-        // not, the release has a report of its own. Neither counts as a further message.
+        // not, the release has a report of its own. The release never counts as a message.
         assert_eq!(sink.ended.len(), if signalled == Signalled::Yes { 2 } else { 1 });
         engine.post_multi_receive(receive_request(16, 2), 1, None, &mut sink).unwrap();
         engine.cancel(2, &mut sink).unwrap();

@@ -334,8 +334,8 @@ fn buffer_takes_no_message_while_completions_are_held() {
 #[test]
 fn later_messages_do_not_overtake_held_ones() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_held_completion();
-    // The first message is for the buffer, the second for a later receive since it does not fit,
-    // the third for the next buffer.
+    // The first message goes to the buffer. The second does not fit, so it goes to a later receive.
+    // The third goes to the next buffer.
     deliver_message(&mut engine, &mut sink, b"first");
     deliver_message(&mut engine, &mut sink, &[2; 60]);
     deliver_message(&mut engine, &mut sink, b"third");

@@ -237,8 +237,8 @@ struct Run {
     accepted: usize,
     /// The memory of regions that were closed.
     closed: Vec<Vec<u8>>,
-    /// The regions that are open. Each is with a vector, which is the memory of a raw region, and
-    /// unused for other regions.
+    /// The regions that are open. Each comes with a vector: the memory of a raw region. Other
+    /// regions do not use their vector.
     regions: VecDeque<(Arc<Region>, Vec<u8>)>,
 }
 

@@ -67,7 +67,8 @@ impl LinkTx {
     ///
     /// # Errors
     ///
-    /// A [`ProtocolViolation`] if this is more than were sent, or less than before.
+    /// A [`ProtocolViolation`] if this is more than were sent, or less than the peer has
+    /// acknowledged before.
     pub(crate) fn record_ack(&mut self, received_count: u64) -> Result<(), ProtocolViolation> {
         // A message that is still being written cannot have arrived.
         let is_mid_message = self.writing.is_some_and(|writing| writing.kind == FrameKind::Message);

@@ -34,7 +34,7 @@ pub(super) struct Requests {
     /// to take these payloads.
     cleared: VecDeque<SendId>,
     /// The description of the exposed memory of the send that is first in the peer's queue, if the
-    /// link had no room for its offer.
+    /// link had no room for the send's offer.
     next: Option<(SendId, RemotePayload)>,
     /// Whether the peer has said that it cannot pull. If so, this side exposes nothing more to it.
     peer_cannot_pull: bool,

@@ -188,8 +188,8 @@ impl World {
             Step::Send { sender, len, begun } => self.deliver_message(sender, len, begun),
             Step::Offer { sender, len, is_pulled } => self.deliver_offer(sender, len, is_pulled),
             Step::GoOn { sender, count } => self.continue_frame(sender, count),
-            // While messages are kept aside, the model cannot tell whether they or this step comes
-            // first, so the step is skipped.
+            // While messages are kept aside, the model cannot tell which comes first, these
+            // messages or this step. So the step is skipped.
             Step::Break { .. } | Step::Cancel { .. } if self.engine.receive_side.keeps_untagged_aside() => {}
             Step::Break { sender } => self.break_link(sender),
             Step::Cancel { place } => self.cancel_posted(place),

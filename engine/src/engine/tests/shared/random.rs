@@ -133,9 +133,9 @@ impl Run {
 }
 
 proptest! {
-    /// Each message to a member that stays is read once, there and in order, even if queues get full.
-    /// Each cancelled receive is reported once, even if members leave. At the end the whole budget is
-    /// free again.
+    /// Each message to a member that stays is read once, at this member and in order, even if
+    /// queues get full. Each cancelled receive is reported once, even if members leave. At the end
+    /// the whole budget is free again.
     #[test]
     fn random_messages_complete_once_at_their_member(steps in prop::collection::vec(any_step(), 1..120)) {
         let mut run = Run::new();
