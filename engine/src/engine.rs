@@ -296,7 +296,7 @@ impl Engine {
     /// queue, the buffer takes no messages.
     ///
     /// If the call is deferred work, `work` is its number. The work ends when the engine releases
-    /// the buffer, and the flag is then always on a completion without a message.
+    /// the buffer. For deferred work, the flag is always on a completion without a message.
     ///
     /// # Errors
     ///

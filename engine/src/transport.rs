@@ -389,10 +389,10 @@ pub trait Transport: Send + 'static {
     /// than [`LinkError::Closed`]. An endpoint that is being closed is dropped once this is 0, or
     /// when its time limit has passed.
     ///
-    /// The number falls inside [`receive`](Self::receive) and [`flush`](Self::flush). It falls to 0
-    /// without any call of the peer, since it counts neither frames that wait to be read at the
-    /// peer nor the peer's answer. There is one exception: if there was no room for all frames that
-    /// were taken, the peer must first read some of them, or end.
+    /// The number falls during calls of [`receive`](Self::receive) and [`flush`](Self::flush). It
+    /// falls to 0 without any call of the peer, since it counts neither frames that wait to be read
+    /// at the peer nor the peer's answer. There is one exception: if there was no room for all
+    /// frames that were taken, the peer must first read some of them, or end.
     fn draining_count(&self) -> usize;
 }
 

@@ -177,9 +177,9 @@ impl Sink for CachingSink {
 enum Step {
     Up(u16),
     Down(u16),
-    /// A message with remote data, which names its sender.
+    /// The peer at this port sends an empty message. Its remote data is the port.
     Message(u16),
-    /// The same, with a payload that is fetched later.
+    /// The peer at this port makes an empty write. Its remote data is the port.
     Write(u16),
     Receive,
     Room(usize),
