@@ -398,9 +398,10 @@ pub trait Transport: Send + 'static {
 
 /// Handles what a transport reports. The engine implements this trait.
 ///
-/// A frame arrives either whole, by [`frame`](Self::frame), or by [`frame_begun`](Self::frame_begun) and then
-/// its payload, in order. The transport reports each piece of payload by [`bytes_placed`](Self::bytes_placed)
-/// or by [`payload_arrived`](Self::payload_arrived), as it chooses. The frame ends with its last byte.
+/// A frame arrives either whole, by [`frame`](Self::frame), or by
+/// [`frame_begun`](Self::frame_begun) and then its payload, in order. The transport reports each
+/// piece of payload by [`bytes_placed`](Self::bytes_placed) or by
+/// [`payload_arrived`](Self::payload_arrived), as it chooses. The frame ends with its last byte.
 pub trait FrameHandler {
     /// Handles a whole frame. `payload` has the length that the header says.
     fn frame(&mut self, link: LinkId, header: &Header, payload: &[u8]);

@@ -98,7 +98,7 @@ impl Engine {
     }
 
     /// Ends the requester's link to this endpoint. Call this when another endpoint has accepted the
-    /// request, or when its attempt to accept the request has failed.
+    /// request, or has failed to accept it.
     pub fn end_accepted_request(
         &mut self,
         request: RequestId,

@@ -50,8 +50,8 @@ impl ClosingLink {
     }
 }
 
-/// Whether the peer has ended a link before its hello arrived, for example by closing its endpoint
-/// before it accepted the link.
+/// Whether the peer has ended a link before the link came up, for example by closing its endpoint
+/// instead of accepting the link.
 fn is_cut_short(link: &Link, error: &OperationError) -> bool {
     let is_ended_by_peer =
         matches!(error, OperationError::Link(LinkError::Closed | LinkError::System(Errno::ECONNRESET)));

@@ -89,8 +89,8 @@ impl Turns {
         entry.peer
     }
 
-    /// Removes the first turn of this peer, and returns the end of its operation, if the operation
-    /// has ended.
+    /// If the operation with this peer's first turn has ended, removes the turn, and returns how
+    /// the operation has ended.
     pub(super) fn take_first_if_ended(&mut self, peer: PeerId) -> Option<Ending> {
         let turns = self.by_peer.get_mut(&peer)?;
         let number = turns.front()?.0;
