@@ -103,8 +103,8 @@ impl Connection {
     }
 
     /// Sends the frames that wait for handshake links. `send` gives a link a frame; without a
-    /// header, it gives the link the rest of a frame. Returns the links that are no longer needed,
-    /// which the caller closes.
+    /// header, it gives the link the rest of a frame. Removes the links that are no longer needed,
+    /// and returns them for the caller to close.
     pub(crate) fn transmit_and_take_links_to_close(
         &mut self,
         mut send: impl FnMut(LinkId, Option<&Header>, &[u8]) -> Sent,
@@ -165,7 +165,8 @@ impl Connection {
         true
     }
 
-    /// Records that a link that carries messages has ended. Returns whether it was the connection.
+    /// Records that a link that carries messages has ended. Returns whether the link was the
+    /// connection.
     pub(crate) fn end_connection_if_on_link(&mut self, id: LinkId) -> bool {
         match &mut self.role {
             RoleState::Connected(connected) => connected.end_if_connection_link(id),
@@ -252,8 +253,8 @@ impl Connection {
         let Handshake { step, number, .. } = handshake;
         match (&self.role, step) {
             (RoleState::Unconnected, HandshakeStep::Request) => {
-                // A peer that asks repeatedly but reads no answers must not make this side keep any
-                // number of answers.
+                // A peer that asks repeatedly but reads no answers must not make this side keep an
+                // unlimited number of answers.
                 if is_answer_pending {
                     return Err(ProtocolViolation("asks for a connection again before it was answered"));
                 }

@@ -31,7 +31,8 @@ pub struct Request {
     pub data: Box<[u8]>,
 }
 
-/// An endpoint that has asked for a connection, with all that `accept` needs to know of it.
+/// An endpoint that has asked for a connection, with all that
+/// [`Engine::accept`](crate::Engine::accept) needs to know of this endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Requester {
     /// The requester's address.
@@ -51,7 +52,7 @@ pub enum ConnectionReport {
     /// application has not read the request yet, it never will.
     Withdrawn(RequestId),
     /// The endpoint is connected (`FI_CONNECTED`). At the requester, the event carries the
-    /// acceptor's data. The acceptor always gets its event before the requester.
+    /// acceptor's data. The acceptor always gets its event before the requester gets one.
     Connected {
         /// The data that the acceptor passed to [`Engine::accept`](crate::Engine::accept).
         data: Box<[u8]>,

@@ -70,8 +70,8 @@ pub struct Config {
     /// Whether this endpoint counts the accesses that peers make through it (`FI_RMA_EVENT`).
     pub rma_events: bool,
     /// Which pairs of operations, such as a read after a write, a peer must carry out in the order
-    /// in which this endpoint has posted them. Messages always keep their order among themselves,
-    /// and so do reads.
+    /// in which this endpoint has posted them. Messages never overtake other messages, and reads
+    /// never overtake other reads.
     pub transmit_order: Order,
     /// Whether the completions of sends and accesses to one peer keep the order of posting.
     pub completes_in_order: bool,
@@ -295,8 +295,8 @@ impl Engine {
     /// cancelled or its only source was lost. While completions of receives wait for room in their
     /// queue, the buffer takes no messages.
     ///
-    /// If the call is deferred work, `work` is its number. The work ends when the engine releases the
-    /// buffer. The flag of such a buffer is always on a completion without a message.
+    /// If the call is deferred work, `work` is its number. The work ends when the engine releases
+    /// the buffer. For deferred work, the flag is always on a completion without a message.
     ///
     /// # Errors
     ///
@@ -417,8 +417,8 @@ impl Engine {
         Err(Misuse::NotFound(Missing::Operation).into())
     }
 
-    /// Reports the failure of an operation that the caller accepted before the engine could take
-    /// it, and that the engine has refused since. The caller counts the failure.
+    /// Reports the failure of an operation. The caller had accepted the operation from the
+    /// application, but the engine has refused it. The caller counts the failure.
     #[cold]
     pub fn report_refused_operation(&mut self, failure: FailedOperation, sink: &mut impl Sink) {
         if failure.completion.flags.intersects(CompletionFlags::TRANSMITTED) {

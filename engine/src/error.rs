@@ -37,7 +37,8 @@ use crate::wire::Refusal;
 
 // Every call that posts returns this type.
 const _: () = assert!(size_of::<Result<(), Error>>() <= 32);
-// Each failure contains this type, and a sink without room hands failures back by value.
+// Must be small: each failure contains this type, and a sink without room hands failures back by
+// value.
 const _: () = assert!(size_of::<OperationError>() <= 24);
 
 /// Why a call failed. A call that returns one of these has changed nothing.
@@ -122,7 +123,8 @@ pub enum Misuse {
     /// The endpoint was opened without the capability that the call needs.
     #[error("the endpoint lacks {}", FiCaps(*.0))]
     NoCapability(Caps),
-    /// An atomic operation that homespun does not offer for this datatype, or not by this call.
+    /// An atomic operation that homespun does not offer for this datatype, or does not offer by
+    /// this call.
     #[error("{op} of {datatype} is not offered as a {kind} atomic operation")]
     NoAtomic {
         /// The set of calls.
@@ -250,16 +252,19 @@ pub enum OperationError {
     /// No message has arrived that the peek could find.
     #[error("no such message has arrived")]
     NoMessage,
-    /// A peer could not read the memory from which it had to fetch the payload of a message or a
-    /// write. If a receive has matched the message, the receive gets this error too.
+    /// A peer could not read the sender's memory, from which it had to fetch the payload of a
+    /// message or a write. If a receive has matched the message, the receive ends with this error
+    /// too.
     #[error("the sender's memory could not be read")]
     Fault,
-    /// The target has refused the access to its memory. Nothing was read or written, except when
-    /// the region was closed in the middle of the access: then a part may have been.
+    /// The target has refused the access to its memory. Normally nothing was read or written. If
+    /// the region was closed in the middle of the access, a part of the data may have been read or
+    /// written.
     #[error("refused by the target: {0}")]
     Refused(Refusal),
-    /// The target could not make the data durable, or could not make earlier writes durable, as a
-    /// fence demands. A loss of power may lose the data. In the second case it was not written.
+    /// The target has written the data but could not make it durable, so a loss of power may lose
+    /// the data. Or a fence demanded that earlier writes be durable first, and the target could not
+    /// make them durable. In this case the data was not written.
     #[error("the peer could not make it durable, and may not have written it")]
     NotDurable,
     /// The deferred operation was refused when it was due, with the error that a direct call would
@@ -270,8 +275,9 @@ pub enum OperationError {
     #[error(transparent)]
     Link(#[from] LinkError),
     /// The receive has succeeded, but the sender is not in the address vector, and the application
-    /// asked for the addresses of such senders (`FI_SOURCE_ERR`). The failure's peer has the
-    /// address. The endpoint reports this error, since the engine knows no address vector.
+    /// asked for the addresses of such senders (`FI_SOURCE_ERR`). The [peer of the
+    /// failure](crate::completion::FailedOperation::peer) is the sender. The endpoint reports this
+    /// error, since the engine knows no address vector.
     #[error("the sender is not in the address vector")]
     UnknownSource,
 }

@@ -152,14 +152,14 @@ impl Initiator {
         self.queues.active_len()
     }
 
-    /// Takes the next active peer. The caller then calls
+    /// Removes the next peer from the list of active ones, and returns it. The caller then calls
     /// [`requeue_or_deactivate`](Self::requeue_or_deactivate).
     #[inline]
     pub(crate) fn pop_active(&mut self) -> Option<PeerId> {
         self.queues.pop_active()
     }
 
-    /// Lists a peer as active again after its turn in a pass, if `is_active`.
+    /// Ends a peer's part of a pass. Lists the peer as active again if `is_active`.
     #[inline]
     pub(crate) fn requeue_or_deactivate(&mut self, peer: PeerId, is_active: bool) {
         self.queues.requeue_or_deactivate(peer, is_active);
@@ -234,7 +234,7 @@ impl Initiator {
     }
 
     /// Cancels the first queued operation that matches `key`. No link has taken a byte of a queued
-    /// operation. Returns whether there was one.
+    /// operation. Returns whether there was such an operation.
     pub(crate) fn cancel(&mut self, key: CancelKey, effects: &mut impl InitiatorEffects) -> bool {
         let sends = &self.sends;
         let matches = |id: SendId| {
@@ -252,8 +252,8 @@ impl Initiator {
         reports.mark_peers(marks);
     }
 
-    /// Whether an operation that ends when it is posted can be reported at once, since no
-    /// completion waits and completions keep no order.
+    /// Whether an operation that ends when it is posted can be reported at once: no completion
+    /// waits, and completions keep no order.
     #[inline(always)]
     pub(crate) fn can_report_at_once(&self) -> bool {
         self.reports.can_report_at_once()

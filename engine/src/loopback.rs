@@ -128,7 +128,8 @@ impl Network {
 
     /// Breaks all links between two endpoints, whichever of them made the connection. Both first
     /// get the bytes in flight, or a part of them ([`Faults::lose_per_mille`]). Then their links go
-    /// down with ECONNRESET. Returns how many links there were. A link counts once.
+    /// down with ECONNRESET. Returns how many links there were. A link counts once, although both
+    /// endpoints have it.
     pub fn break_links_between(&self, a: Address, b: Address) -> usize {
         let mut state = self.lock();
         match (state.endpoint_at(a), state.endpoint_at(b)) {

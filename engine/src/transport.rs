@@ -30,8 +30,8 @@ pub struct LinkId(pub u32);
 /// How much of a frame the transport has taken in [`Transport::send`] or [`Transport::resume`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
-    /// The transport has taken nothing. The caller may repeat the call later. This is also the
-    /// answer on a link that has broken, until the transport reports its end.
+    /// The transport has taken nothing. The caller may repeat the call later. The result is also
+    /// `Full` on a link that has broken, until the transport reports the end of the link.
     Full,
     /// The transport has taken the header and this many bytes of the payload, but not all. The
     /// caller must give the link nothing else until [`Transport::resume`] has delivered the rest.
@@ -62,8 +62,8 @@ pub enum Close {
 pub struct LinkCaps {
     /// The largest payload, in bytes, that [`Transport::send_inline`] takes.
     pub inline_max_bytes: usize,
-    /// The smallest payload, in bytes, that is better [pulled](Transport::pull) by the peer than
-    /// sent. `usize::MAX` on a link that cannot pull.
+    /// From this many bytes of payload on, a [pull](Transport::pull) by the peer is better than
+    /// sending. `usize::MAX` on a link that cannot pull.
     pub pull_min_bytes: usize,
 }
 
@@ -73,7 +73,7 @@ pub struct LinkCaps {
 pub struct RemotePayload(SmallVec<[u8; REMOTE_MAX_BYTES]>);
 
 impl RemotePayload {
-    /// Creates a description of `bytes`, or returns `None` if these are more than
+    /// Creates a description of `bytes`, or returns `None` if `bytes` is longer than
     /// [`REMOTE_MAX_BYTES`].
     pub fn new(bytes: &[u8]) -> Option<RemotePayload> {
         (bytes.len() <= REMOTE_MAX_BYTES).then(|| RemotePayload(SmallVec::from_slice(bytes)))
@@ -90,10 +90,10 @@ impl RemotePayload {
 pub enum Pull {
     /// The bytes are in place.
     Done,
-    /// This process may not or cannot access the peer's memory, now or later. The peer has to send
-    /// the payload that it has exposed.
+    /// This process cannot access the peer's memory, or may not, and this will not change. The peer
+    /// has to send the payload that it has exposed.
     Refused,
-    /// Some of the memory that the peer named is not the peer's own. The link is sound.
+    /// Some of the memory that the peer named is not the peer's own. The link stays usable.
     Fault,
     /// The peer is gone, or no longer exposes anything. Bytes that were already put in place are
     /// not valid. A later call of [`receive`](Transport::receive) reports the link as down.
@@ -132,9 +132,9 @@ impl Armed {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkEvent {
     /// The peer's hello has arrived. This event comes once, before the first frame of the link, for
-    /// links that this side accepted as well as for links that it connected. A transport that checks
-    /// who its peers are may report it later. If an accepted link ends before, the transport never
-    /// reports it.
+    /// links that this side accepted as well as for links that it connected. A transport that
+    /// checks who its peers are may report it later. If an accepted link ends before this event,
+    /// the transport never reports the link.
     Up {
         /// The address of the peer's endpoint. If this side connected the link, this is the address
         /// that it connected to.
@@ -166,8 +166,9 @@ impl LinkEvent {
 
 /// Why the peer of a link is believed to be the endpoint at the link's address.
 ///
-/// The receiver never drops a message of a proven peer. A backend whose peers cannot lie about their
-/// address reports [`Credentials`](AddressProof::Credentials).
+/// The receiver never drops a message of a peer whose proof is more than
+/// [`Claimed`](AddressProof::Claimed). A backend whose peers cannot lie about their address reports
+/// [`Credentials`](AddressProof::Credentials).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressProof {
     /// The kernel or this process vouches for the peer, for example by the credentials of its
@@ -178,22 +179,23 @@ pub enum AddressProof {
     Reached,
     /// The endpoint at the address has confirmed that it made the link.
     Confirmed,
-    /// The peer says so, and nothing has proven it yet.
+    /// The peer claims to be at the address, and nothing has proven this claim yet.
     Claimed,
 }
 
 /// Why a link ended.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
-    /// The peer closed its endpoint in order. All that it had sent has arrived.
+    /// The peer has closed the link or its endpoint in an orderly way ([`Close::Drain`]). All that
+    /// it had sent has arrived.
     #[error("the peer closed the connection")]
     Closed,
-    /// The system reported an error, such as refused, reset, timed out, unreachable, or no more
-    /// descriptors.
+    /// The system reported an error: for example that the connection was refused, reset or timed
+    /// out, that the host is unreachable, or that there are no more descriptors.
     #[error("{0}")]
     System(Errno),
-    /// This process may not communicate with the endpoint at this address, or that endpoint not
-    /// with this process.
+    /// This process may not communicate with the endpoint at this address, or that endpoint may not
+    /// communicate with this process.
     #[error("refused: {0}")]
     Denied(Denial),
     /// The peer sent bytes that no correct peer sends.
@@ -236,8 +238,8 @@ pub trait SharedMemory: fmt::Debug + Send + Sync {
     /// `None` for memory that a peer has allocated.
     fn describe(&self) -> Option<RemotePayload>;
 
-    /// Tells every process that has mapped the memory that it has ended. What peers write later is
-    /// lost.
+    /// Tells every process that has mapped the memory that the memory has ended. What peers write
+    /// to it later is lost.
     fn retire(&self);
 
     /// Whether the memory has ended.
@@ -274,9 +276,9 @@ pub type Space<'a> = SmallVec<[IoSliceMut<'a>; IOV_LIMIT + 1]>;
 /// Every transport must have the methods without a default, and these will not change. A new method
 /// gets a default that means "this transport does not do that", and the engine works without it.
 pub trait Transport: Send + 'static {
-    /// Returns the address under which peers reach this endpoint, and which they may be given
-    /// (`fi_getname`). If the endpoint was bound to a wildcard, the address names an interface of
-    /// this host. It never changes.
+    /// Returns the address under which peers reach this endpoint (`fi_getname`). If the endpoint
+    /// was bound to a wildcard, the address names an interface of this host. The address never
+    /// changes.
     fn address(&self) -> Address;
 
     /// Returns what this link can do. A link may lose capabilities while it lives, but never gains
@@ -289,8 +291,8 @@ pub trait Transport: Send + 'static {
     /// may be lost with the link.
     fn connect(&mut self, to: Address) -> LinkId;
 
-    /// Takes a small frame whole, by a copy, or takes nothing of it. `payload` has the length that
-    /// the header says, at most [`LinkCaps::inline_max_bytes`].
+    /// Sends a small frame: copies the whole frame, or takes nothing of it. `payload` has the
+    /// length that the header says, at most [`LinkCaps::inline_max_bytes`].
     ///
     /// # Errors
     ///
@@ -302,15 +304,16 @@ pub trait Transport: Send + 'static {
     fn send(&mut self, link: LinkId, header: &Header, payload: &[IoSlice<'_>]) -> Sent;
 
     /// Continues the frame of which [`send`](Self::send) took a part. `rest` is the payload that
-    /// was not taken yet, at least one byte. [`Sent::Partial`] counts from its start.
+    /// was not taken yet, at least one byte. The number in a resulting [`Sent::Partial`] counts
+    /// from the start of `rest`.
     fn resume(&mut self, link: LinkId, rest: &[IoSlice<'_>]) -> Sent;
 
-    /// Makes payload readable to the peer of this link. Returns its description, or `None` if the
-    /// peer cannot access the payload.
+    /// Makes payload readable to the peer of this link. Returns the payload's description, or
+    /// `None` if the peer cannot access the payload.
     ///
-    /// The caller must leave the memory as it is until the peer reports that it no longer needs it,
-    /// or until the link is reported down or [`close`](Self::close) is called for it. After that no
-    /// [`pull`](Self::pull) of the peer succeeds. The caller need not undo anything.
+    /// The caller must leave the memory as it is until the peer reports that it no longer needs the
+    /// payload, or until the link is reported down or [`close`](Self::close) is called for it.
+    /// After that no [`pull`](Self::pull) of the peer succeeds. The caller need not undo anything.
     fn expose(&mut self, link: LinkId, payload: &[IoSlice<'_>]) -> Option<RemotePayload> {
         let _ = (link, payload);
         None
@@ -360,17 +363,17 @@ pub trait Transport: Send + 'static {
 
     /// Asks the peers and the kernel to wake this transport, and then checks once more for events.
     /// The caller arms the transport before it sleeps on [`wake_fd`](Self::wake_fd). The transport
-    /// stays armed until the next call of a method that takes `&mut self`. Events are frames and
-    /// links that arrive or end, and room on a link whose last answer was [`Sent::Full`] or
-    /// [`Sent::Partial`].
+    /// stays armed until the next call of a method that takes `&mut self`. An event is a frame that
+    /// arrives, a link that comes up or ends, or new room on a link on which the last frame got
+    /// [`Sent::Full`] or [`Sent::Partial`].
     ///
     /// A frame or an event of a link keeps the transport [`Ready`](Armed::Ready) until `receive`
-    /// has reported it, however often the caller arms the transport. This also holds for an event that
-    /// another call has found, such as a connect that is refused at once. Room on a link makes the
-    /// transport ready only once, since the caller then sends again. An event that makes no
-    /// descriptor readable needs
-    /// [`look_again_after`](Armed::Asleep::look_again_after): a retry of a connect, or the progress
-    /// of a link that is [draining](Self::draining_count).
+    /// has reported it, however often the caller arms the transport. This also holds if another
+    /// method has found the event; for example, `connect` may find that the connection is refused.
+    /// Room on a link makes the transport ready only once, since the caller then sends again. For
+    /// an event that makes no descriptor readable, the transport sets
+    /// [`look_again_after`](Armed::Asleep::look_again_after). Such events are a retry of a connect,
+    /// and the progress of a link that is [draining](Self::draining_count).
     fn arm(&mut self) -> Armed {
         Armed::Ready
     }
@@ -386,23 +389,24 @@ pub trait Transport: Send + 'static {
     /// than [`LinkError::Closed`]. An endpoint that is being closed is dropped once this is 0, or
     /// when its time limit has passed.
     ///
-    /// The number falls inside [`receive`](Self::receive) and [`flush`](Self::flush). It falls to 0
-    /// without any call of the peer, since it counts neither frames that wait to be read at the
-    /// peer nor the peer's answer. There is one exception: if there was no room for all frames that
-    /// were taken, the peer must first read some of them, or end.
+    /// The number falls during calls of [`receive`](Self::receive) and [`flush`](Self::flush). It
+    /// falls to 0 without any call of the peer, since it counts neither frames that wait to be read
+    /// at the peer nor the peer's answer. There is one exception: if there was no room for all
+    /// frames that were taken, the peer must first read some of them, or end.
     fn draining_count(&self) -> usize;
 }
 
-/// Takes the reports of a transport. The engine implements this trait.
+/// Handles what a transport reports. The engine implements this trait.
 ///
-/// A frame arrives either whole, by [`frame`](Self::frame), or by [`frame_begun`](Self::frame_begun) and then
-/// its payload, in order. The transport reports each piece of payload by [`bytes_placed`](Self::bytes_placed)
-/// or by [`payload_arrived`](Self::payload_arrived), as it chooses. The frame ends with its last byte.
+/// A frame arrives either whole, by [`frame`](Self::frame), or by
+/// [`frame_begun`](Self::frame_begun) and then its payload, in order. The transport reports each
+/// piece of payload by [`bytes_placed`](Self::bytes_placed) or by
+/// [`payload_arrived`](Self::payload_arrived), as it chooses. The frame ends with its last byte.
 pub trait FrameHandler {
-    /// Takes a whole frame. `payload` has the length that the header says.
+    /// Handles a whole frame. `payload` has the length that the header says.
     fn frame(&mut self, link: LinkId, header: &Header, payload: &[u8]);
 
-    /// Takes the header of a frame. At least one byte of payload follows.
+    /// Handles the header of a frame. At least one byte of payload follows.
     fn frame_begun(&mut self, link: LinkId, header: &Header);
 
     /// Returns the space for the next payload bytes of the link's unfinished frame, into which the
@@ -414,10 +418,10 @@ pub trait FrameHandler {
     /// [`payload_space`](Self::payload_space).
     fn bytes_placed(&mut self, link: LinkId, count_bytes: usize);
 
-    /// Takes the next bytes of the payload.
+    /// Handles the next bytes of the payload.
     fn payload_arrived(&mut self, link: LinkId, bytes: &[u8]);
 
-    /// Takes an event of a link.
+    /// Handles an event of a link.
     fn link_event(&mut self, link: LinkId, event: LinkEvent);
 }
 

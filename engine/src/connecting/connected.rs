@@ -91,12 +91,13 @@ impl Connected {
         matches!(self.stage, ConnectStage::Asked { .. })
     }
 
-    /// Whether this side has shut down on this link, and waits for the peer to end it.
+    /// Whether this side has shut down on this link, and waits for the peer to end the link.
     pub(super) fn is_leaving(&self, id: LinkId) -> bool {
         matches!(self.stage, ConnectStage::Leaving { link } if link == id)
     }
 
-    /// Ends the connection if this link is the connection. Returns whether it was.
+    /// Ends the connection if this link is the connection. Returns whether the link was the
+    /// connection.
     pub(super) fn end_if_connection_link(&mut self, id: LinkId) -> bool {
         let is_it = matches!(self.stage, ConnectStage::Up { link, .. } if link == id);
         if is_it {
@@ -112,8 +113,8 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// [`Misuse::State`] if the endpoint has asked or accepted before, or has another role;
-    /// [`Misuse::Invalid`] for too much data.
+    /// [`Misuse::State`] if the endpoint has asked for a connection or accepted one before, or has
+    /// another role; [`Misuse::Invalid`] for too much data.
     pub(crate) fn connect(
         &mut self,
         random_number: u64,
@@ -171,9 +172,9 @@ impl Connection {
         }
     }
 
-    /// Queues the shutdown of a connection for `peer`, an address and an instance. The
-    /// operations of the connection have ended. The shutdown follows the `rest` of a frame that the
-    /// link had taken in part, and the answers to the peer's operations.
+    /// Queues what a connection still sends when it is shut down: the `rest` of a frame that the
+    /// link had taken in part, then the answers to the peer's operations, then the shutdown. `peer`
+    /// is the peer's address and instance. The caller has ended the operations of the connection.
     pub(crate) fn queue_shutdown(
         &mut self,
         connection: Established,
@@ -182,8 +183,8 @@ impl Connection {
         answers: Vec<Header>,
     ) {
         let Established { link, number, .. } = connection;
-        // The link counts as up, so that closing the endpoint waits until the link has taken these
-        // frames.
+        // The link is marked as up, so that an endpoint that closes waits until the link has taken
+        // these frames.
         self.handshakes.mark_up(link, peer.0, peer.1);
         if let Some(rest) = rest {
             self.handshakes.queue_rest_of_frame(link, rest);
@@ -227,7 +228,8 @@ impl Connection {
         }
     }
 
-    /// Returns the stage, to be replaced, if the endpoint has neither asked nor accepted.
+    /// Returns the stage for the caller to replace, if the endpoint has neither asked for a
+    /// connection nor accepted one.
     fn stage_if_fresh(&mut self) -> Result<&mut ConnectStage, Error> {
         match &mut self.role {
             RoleState::Connected(connected) if matches!(connected.stage, ConnectStage::Fresh) => {
@@ -346,7 +348,8 @@ impl Connection {
         effects: &mut impl ConnectionEffects,
     ) {
         let Some((address, instance)) = self.handshakes.peer(link) else { return };
-        // The application has asked for this connection, or has accepted it, so it trusts the peer.
+        // The application has asked for this connection, or has accepted it. So the application
+        // trusts the peer.
         let proof = match self.handshakes.proof(link) {
             None | Some(AddressProof::Claimed) => AddressProof::Confirmed,
             Some(proof) => proof,

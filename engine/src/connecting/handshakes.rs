@@ -20,7 +20,8 @@ pub(super) struct Handshakes {
 struct HandshakeLink {
     /// The peer's address and instance, once the link is up.
     peer: Option<(Address, u64)>,
-    /// Why the peer is believed to be at its address, once a link without messages is up.
+    /// Why the peer is believed to be at its address, once the link is up. `None` also for a link
+    /// that has carried messages.
     proof: Option<AddressProof>,
     /// A handshake step that has arrived in part.
     incoming: Option<(Handshake, Vec<u8>)>,
@@ -154,8 +155,8 @@ impl Handshakes {
         }
     }
 
-    /// Adds the next bytes of the step that is arriving. Returns the step with its data when it is
-    /// complete.
+    /// Adds the next bytes of the handshake step that is arriving. If the step is now complete,
+    /// removes it and returns it with its data.
     pub(super) fn append_incoming(&mut self, id: LinkId, bytes: &[u8]) -> Option<(Handshake, Vec<u8>)> {
         let incoming = &mut self.by_id.get_mut(&id)?.incoming;
         let (handshake, data) = incoming.as_mut()?;

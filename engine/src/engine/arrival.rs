@@ -10,7 +10,8 @@ use crate::reassembly::Reassembly;
 use crate::transport::{FrameHandler, LinkEvent, LinkId, Space};
 use crate::wire::{Atomic, Header, Message, Rma, RmaKind};
 
-/// An engine that takes a transport's reports, with the sink for the resulting completions.
+/// The [`FrameHandler`] of an engine: handles what a transport reports, and puts the resulting
+/// completions into a [`Sink`].
 #[derive(Debug)]
 pub struct Arrivals<'a, S> {
     engine: &'a mut Engine,

@@ -6,10 +6,10 @@
 //!                                         +--ReadData--> ended
 //! ```
 //!
-//! Atomic operations are queued and sent like other [accesses](super::rma) to regions, and are
-//! counted with them. Operands travel with the operation. Fetched elements come back in one frame,
-//! which is also the answer. An operation on no elements travels too, to keep its place in the
-//! order of operations, and an answer ends it.
+//! Atomic operations are queued and sent like other [accesses](super::rma) to regions, and count
+//! toward the same limit of unanswered accesses. Operands travel with the operation. Fetched
+//! elements come back in one frame, which is also the answer. An operation on no elements travels
+//! too, to keep its place in the order of operations, and an answer ends it.
 
 use smallvec::SmallVec;
 

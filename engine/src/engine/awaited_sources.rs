@@ -31,7 +31,7 @@ impl Engine {
     }
 
     /// Connects to the awaited sources that posted receives still name. If an attempt fails, the
-    /// receives fail when its link ends.
+    /// transport reports its link as ended, and then the receives from this source fail.
     pub(super) fn connect_to_awaited_sources(&mut self, transport: &mut impl Transport) {
         for source in mem::take(&mut self.awaited_sources) {
             let is_unlinked = self.peers.peer(source).links().is_empty();

@@ -23,9 +23,9 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`Misuse::State`] if the endpoint has asked or accepted before, or does not have the role
-    /// [`EndpointRole::Connected`](crate::connection::EndpointRole::Connected); [`Misuse::Invalid`]
-    /// for more data than
+    /// [`Misuse::State`] if the endpoint has asked for a connection or accepted one before, or does
+    /// not have the role [`EndpointRole::Connected`](crate::connection::EndpointRole::Connected);
+    /// [`Misuse::Invalid`] for more data than
     /// [`CONNECTION_DATA_MAX_BYTES`](crate::limits::CONNECTION_DATA_MAX_BYTES).
     ///
     /// [`Misuse::State`]: crate::error::Misuse::State
@@ -97,8 +97,8 @@ impl Engine {
         self.connection.mark_request_being_accepted(request);
     }
 
-    /// Ends the requester's link to this endpoint: another endpoint has accepted the request, or
-    /// its attempt to accept has failed.
+    /// Ends the requester's link to this endpoint. Call this when another endpoint has accepted the
+    /// request, or has failed to accept it.
     pub fn end_accepted_request(
         &mut self,
         request: RequestId,
@@ -119,10 +119,10 @@ impl Engine {
         self.connection.peer()
     }
 
-    /// Shuts the connection down. Frames that the link has taken still reach the peer, and answers
-    /// to the peer's operations too. This call cancels all operations that have not ended, and
-    /// reports them before it returns. [`ConnectionReport::Shutdown`] follows when the peer has
-    /// confirmed the shutdown, or has shut down too. A second call does nothing.
+    /// Shuts the connection down. Frames that the link has taken still reach the peer. So do this
+    /// side's answers to the peer's operations. This call cancels all operations that have not
+    /// ended, and reports them before it returns. [`ConnectionReport::Shutdown`] follows when the
+    /// peer has confirmed the shutdown, or has shut down too. A second call does nothing.
     ///
     /// If the link has taken a part of a long payload, or if the peer may still read exposed
     /// payload, this call closes the link and reports [`ConnectionReport::Shutdown`] itself.
@@ -166,9 +166,9 @@ impl Engine {
     }
 
     /// Copies the rest of the frame that a link has taken in part, since the frame's operation ends
-    /// before the link does. Returns `None` if there is no such frame, or if the payload is that of
-    /// a `Data` frame or an access, and more than [`EAGER_MAX_BYTES`] of it are left. Eager
-    /// messages and pieces of reads are always short enough.
+    /// before the link does. Returns `None` if there is no such frame, or if more than
+    /// [`EAGER_MAX_BYTES`] of its payload are left. Only the payload of a `Data` frame or an access
+    /// can be that long. Eager messages and pieces of reads are always short enough.
     fn copy_rest_of_frame(&mut self, id: LinkId) -> Option<Box<[u8]>> {
         let PartialFrame { kind, send, taken_bytes } = self.links.get(id)?.tx.partial_frame()?;
         let slices = match kind {

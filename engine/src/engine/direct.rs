@@ -3,7 +3,8 @@
 //! When an initiator accesses a mappable region by frames, the target offers the region for
 //! mapping. The initiator maps the region when it next transmits. From then on the initiator copies
 //! to and from the region when it posts an access. It still sends frames for an access that the
-//! target must see, for an access that must wait, and once the region has ended.
+//! target must see, and for an access that must wait. Once the region has ended, it sends frames
+//! for every access.
 //!
 //! ```text
 //!  initiator                          target
@@ -19,7 +20,7 @@
 //! If a region ends while the initiator copies, the copy may still go to the region's pages. No
 //! region uses these pages by then.
 //!
-//! A write ends when its bytes are stored, in their order. But the processor may let later reads
+//! A write stores its bytes in their order, and then ends. But the processor may let later reads
 //! overtake the stores. If two peers each write and then read, both could miss the other's write.
 //! This is impossible with frames, since the target answers the writes. So a read that follows a
 //! write first executes a memory fence, after which all processors see the write. A write whose
@@ -46,8 +47,8 @@ pub enum Attempt {
     Done,
     /// The access cannot be made directly: it must go to the peer by frames.
     Declined,
-    /// No attempt was made: earlier completions wait, completions keep the order of posting, the
-    /// access is too long, or too many operations are outstanding.
+    /// No attempt was made, for one of these reasons: earlier completions wait, completions keep
+    /// the order of posting, the access is too long, or too many operations are outstanding.
     NotMade,
 }
 

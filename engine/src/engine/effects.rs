@@ -34,7 +34,8 @@ impl Engine {
         (&mut self.receive_side, LinksAndSink { links: &mut self.links, peers: &self.peers, sink })
     }
 
-    /// Ends a link if its peer has broken the protocol. Returns true if the peer has not.
+    /// If `outcome` is a violation of the protocol by the peer, ends the link and returns false.
+    /// Otherwise returns true.
     #[inline(always)]
     pub(super) fn abort_link_if_violated(
         &mut self,

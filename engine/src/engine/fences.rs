@@ -13,8 +13,8 @@
 //!    the fenced message     ----->
 //! ```
 //!
-//! If the fenced send is cancelled, the sender may send other messages after the fence and before
-//! its answer. The answer does not cover these messages. So both sides remember which messages came
+//! If the fenced send is cancelled, the sender may send other messages before the peer has answered
+//! the fence. The answer does not cover these messages. So both sides remember which messages came
 //! before the fence. A link has at most one unanswered fence.
 
 use super::Engine;
@@ -27,8 +27,8 @@ use crate::wire::Header;
 
 /// Advances a fenced send that is first in the queue of a link's peer. Asks the peer, if necessary,
 /// whether earlier messages have reached the level of the send. Returns whether the send may go
-/// now. Sends on the peer's other links, which may lead to a former instance, must have completed
-/// too.
+/// now. It may not go before the sends on the peer's other links have completed, too. Such a link
+/// may lead to a former instance of the peer.
 #[cold]
 pub(super) fn try_pass_fence(
     links: &mut Links,
@@ -59,8 +59,8 @@ pub(super) fn try_pass_fence(
 
 impl Engine {
     /// Handles a fence of the peer. A fence asks whether the peer's earlier messages have arrived.
-    /// They always have, since a link keeps the order. With `asks_match` the fence also asks whether
-    /// receives have matched these messages.
+    /// They always have arrived, since a link keeps the order. With `asks_match` the fence also
+    /// asks whether receives have matched these messages.
     pub(super) fn fence_arrived(&mut self, id: LinkId, asks_match: bool, sink: &mut impl Sink) {
         let is_fenced = |header: &Header| *header == Header::Fenced;
         let is_unanswered =

@@ -2,8 +2,8 @@
 //!
 //! Messages to a peer travel on one link only, to keep their order: on a link that the peer has
 //! opened if there is one, else on a new link. If two endpoints connect to each other at the same
-//! moment, both links stay, and each side sends on its own. When a link ends, so do the operations
-//! that it has taken.
+//! moment, both links stay, and each side sends on its own. When a link ends, the operations that
+//! it has taken end, too.
 
 use std::mem;
 
@@ -29,7 +29,8 @@ pub(super) struct ClosingLink {
     unended: ExposedSends,
 }
 
-/// Sends whose memory one peer can still read. They must not end before their link.
+/// Sends whose memory one peer can still read. They must not end before the link to this peer is
+/// closed.
 #[derive(Debug, Default)]
 pub(super) struct ExposedSends {
     peer: Option<PeerId>,
@@ -42,15 +43,15 @@ impl ClosingLink {
         self.unended.peer
     }
 
-    /// Creates the entry of a link without such sends.
+    /// Creates the entry of a link without exposed sends.
     pub(super) fn without_sends(link: LinkId, how: Close) -> ClosingLink {
         let error = OperationError::Link(LinkError::Closed);
         ClosingLink { link, how, error, unended: ExposedSends::default() }
     }
 }
 
-/// Whether the peer has ended a connection before its hello, for example by closing its endpoint before it
-/// accepted the connection.
+/// Whether the peer has ended a link before the link came up, for example by closing its endpoint
+/// instead of accepting the link.
 fn is_cut_short(link: &Link, error: &OperationError) -> bool {
     let is_ended_by_peer =
         matches!(error, OperationError::Link(LinkError::Closed | LinkError::System(Errno::ECONNRESET)));
@@ -123,7 +124,8 @@ impl Engine {
                 self.retire_links_to_former_instance(peer, id, sink);
             }
         }
-        // A link that is still connecting may take long, or fail; this one is up.
+        // This link is up. It replaces a link that is still connecting, since that one may take
+        // long, or fail.
         let current = self.peers.peer(peer).transmit_link();
         if current
             .and_then(|current| self.links.get_mut(current))
@@ -133,9 +135,9 @@ impl Engine {
         }
     }
 
-    /// Handles a link that has ended by itself. Unless the peer closed it in order, the other link
-    /// to the peer ends too: messages on the lost link are missing, and later messages must not
-    /// arrive as if none were.
+    /// Handles a link that has ended by itself. Unless the error is [`LinkError::Closed`], the
+    /// peer's other current links end too: messages of the lost link may be missing, and later
+    /// messages must not arrive as if none were missing.
     pub(super) fn link_lost(&mut self, id: LinkId, error: &LinkError, sink: &mut impl Sink) {
         // Forget a link that was to be closed: the transport may give its number to a new link,
         // which would then be closed.
@@ -190,8 +192,8 @@ impl Engine {
             self.drop_transmit_link_and_fail_queued(peer, error, sink);
         }
         if was_last && is_retried {
-            // If sends wait for the peer, they connect to it again. But they may be cancelled
-            // before.
+            // Queued operations would open the next link, but they may be cancelled before. So the
+            // peer is also awaited as the source of receives.
             self.add_awaited_source(peer);
         }
         self.target.link_ended(id);
@@ -214,14 +216,16 @@ impl Engine {
         ExposedSends { peer: Some(peer), exposed }
     }
 
-    /// Whether sends to the peer wait for a link, or receives that accept messages from this lost peer alone.
+    /// Whether operations wait for a link to the peer: queued sends and accesses, or, if the peer is
+    /// lost, receives whose only source it is.
     fn has_operations_waiting_for(&self, peer: PeerId) -> bool {
         let is_lost = self.peers.peer(peer).is_lost();
         !self.initiator.has_none_queued(peer)
             || is_lost && self.receive_side.has_receive_only_from(peer, self.peers.address_of(peer))
     }
 
-    /// Stops using the link that carries a peer's sends. Sends that wait for it fail.
+    /// Stops using the link on which this side sends to a peer. All operations that are queued for
+    /// the peer fail.
     pub(super) fn drop_transmit_link_and_fail_queued(
         &mut self,
         peer: PeerId,

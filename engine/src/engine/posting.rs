@@ -25,8 +25,8 @@ impl Engine {
     /// are outstanding; [`Misuse::TooLong`] for more than
     /// [`Config::message_max_bytes`](super::Config::message_max_bytes), or for more elements than
     /// [`count_max`](crate::atomic::AtomicKind::count_max). An atomic operation also fails with
-    /// [`Misuse::NoAtomic`], and with [`Misuse::Memory`] for a part of an element or for lengths
-    /// that differ.
+    /// [`Misuse::NoAtomic`], and with [`Misuse::Memory`] if a length is not a whole number of
+    /// elements, or if the lengths of operands, comparands and results differ.
     #[inline]
     pub fn post(
         &mut self,

@@ -210,8 +210,8 @@ impl ReceiveSide {
         }
     }
 
-    /// Reports the failure of a receive that the caller accepted before the engine could take it,
-    /// and that the engine has refused since.
+    /// Reports the failure of a receive. The caller had accepted the receive from the application,
+    /// but the engine has refused it.
     #[cold]
     pub(super) fn report_failure(&mut self, failure: FailedOperation, effects: &mut impl ReceiverEffects) {
         if let ReceiveSide::Own(receiver) = self {
@@ -296,8 +296,8 @@ impl ReceiveSide {
         }
     }
 
-    /// Marks the peers that the receiver refers to. A shared receiver refers to a peer by an id of its own,
-    /// or while a link leads to it.
+    /// Marks the peers that the receiver refers to. For a shared receiver this marks none: it has
+    /// ids of its own for peers, and uses the engine's ids only while a link leads to the peer.
     pub(super) fn mark_peers(&self, marks: &mut PeerMarks) {
         match self {
             ReceiveSide::Own(receiver) => receiver.mark_peers(marks),
@@ -305,7 +305,8 @@ impl ReceiveSide {
         }
     }
 
-    /// Whether reports of receives wait for room in their queue, or mail waits for this engine.
+    /// Whether reports of receives wait for room in their queue, or the shared receiver has mail
+    /// for this engine.
     #[inline(always)]
     pub(super) fn has_held_reports(&self) -> bool {
         if let ReceiveSide::Own(receiver) = self { receiver.has_held_reports() } else { self.has_mail() }
@@ -368,8 +369,9 @@ impl Engine {
         }
     }
 
-    /// Carries out the effects for this engine that calls of other members, or posts of the
-    /// application, have left as mail. The caller then makes a pass, in which links transmit.
+    /// Removes and carries out this engine's mail in its shared receiver: effects that calls of
+    /// other members, or posts of the application, have left for this engine. The caller then makes
+    /// a pass, in which links transmit.
     pub fn fetch_mail(&mut self, sink: &mut impl Sink) {
         let ReceiveSide::Shared(membership) = &mut self.receive_side else { return };
         let Mail { replies, counts, sources } = membership.take_mail_except_reports();
@@ -415,8 +417,8 @@ impl Engine {
         }
     }
 
-    /// Delivers the reports that an own receiver holds, or the mail of a shared receiver for this
-    /// engine.
+    /// Delivers the reports that the engine's own receiver holds, or the mail of a shared receiver
+    /// for this engine.
     pub(super) fn deliver_held_receives(&mut self, sink: &mut impl Sink) {
         let (receive_side, mut effects) = self.receive_side_and_effects(sink);
         match receive_side {

@@ -114,7 +114,8 @@ impl Engine {
         true
     }
 
-    /// Records that the link took all of a payload that the peer has asked for.
+    /// Records that the link took all of a payload that the peer has asked for. Ends the send,
+    /// unless it needs the peer's answer.
     pub(super) fn record_requested_payload_sent(
         &mut self,
         id: LinkId,

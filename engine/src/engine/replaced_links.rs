@@ -27,7 +27,8 @@ use crate::transport::{LinkError, LinkId};
 #[derive(Debug, Default)]
 pub(super) struct ReplacedLinks {
     by_id: BTreeMap<LinkId, ReplacedLink>,
-    /// When the next check is due, even if no link times out before; `None` before the first check.
+    /// When the next check is due, even if no link times out before that; `None` until the first
+    /// check.
     next_check: Option<Moment>,
     /// When the first link times out, as of the last check.
     deadline: Option<Moment>,

@@ -120,8 +120,9 @@ impl ReplySources<'_> {
     }
 
     /// Sends data of the peer's reads, and answers the reads that end. Sends at most as much as the
-    /// largest piece, so that other frames have their turn. If the link has taken a piece in part,
-    /// sends only the rest of this piece. The link must not be in the middle of another frame.
+    /// largest piece, so that other frames can go in between. If the link has taken a piece in
+    /// part, sends only the rest of this piece. The link must not be in the middle of another
+    /// frame.
     fn send_read_data(
         &mut self,
         id: LinkId,

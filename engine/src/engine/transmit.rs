@@ -138,8 +138,9 @@ impl Engine {
         }
     }
 
-    /// Gives the link to a peer the frames of operations on this peer, as many as the link takes.
-    /// Returns whether any are left.
+    /// Sends frames to a peer until its link is full, or nothing is left: the rest of a partly
+    /// written frame, payload that the peer has asked for, and queued operations. Returns whether
+    /// any of these are left.
     pub(super) fn transmit_until_full(
         &mut self,
         peer: PeerId,
@@ -255,8 +256,8 @@ impl Engine {
             FrameKind::Data => self.record_requested_payload_sent(id, send_id, sink),
             FrameKind::ReadData => {}
         }
-        // The link may take the next frames in parts too. So answers go here, between two frames:
-        // the peer must not have to wait for all these frames.
+        // The link may take the next frames in parts too. So the replies are sent here, between two
+        // frames: the peer must not have to wait for all these frames.
         self.try_send_pending_replies_of(id, transport, sink)
     }
 
@@ -275,8 +276,8 @@ impl Engine {
         }
     }
 
-    /// Handles a message that the link has taken whole and that is not in the operation table. If the
-    /// message awaits a reply, enters it into the table.
+    /// Handles a message that the link has taken whole, and that is not in the operation table. If
+    /// the message awaits a reply, enters it into the table. If not, reports its success.
     pub(super) fn await_reply_or_complete_unqueued(
         &mut self,
         link: LinkId,
@@ -293,7 +294,8 @@ impl Engine {
         }
     }
 
-    /// Handles a message in the operation table that the link has taken whole.
+    /// Handles a message that is in the operation table, and that the link has taken whole. Ends
+    /// the message's send, unless the message awaits a reply.
     fn await_reply_or_complete_queued(&mut self, link: LinkId, id: SendId, sink: &mut impl Sink) {
         let awaits = self.initiator.awaited_reply(id);
         if awaits.wants_answer() {

@@ -12,7 +12,8 @@ pub enum Unmet {
     /// Capabilities that no domain has.
     #[error("{}", FiCaps(*.0))]
     Caps(Caps),
-    /// Sources over a connection, whose endpoint has only one source.
+    /// Capabilities that concern sources, over a connection. A connected endpoint has only one
+    /// source.
     #[error("FI_SOURCE, FI_SOURCE_ERR or FI_DIRECTED_RECV over a connection")]
     ConnectionSource,
     /// Reports of unknown sources, without completions that name their sources.
@@ -21,10 +22,11 @@ pub enum Unmet {
     /// Multi-receive buffers, without untagged receives.
     #[error("FI_MULTI_RECV without receiving messages (FI_MSG and FI_RECV)")]
     MultiReceiveAlone,
-    /// Events of accesses, without being the target of accesses.
+    /// Events of peers' accesses, at an endpoint that is no target of accesses.
     #[error("FI_RMA_EVENT without being the target of accesses")]
     RmaEventAlone,
-    /// Completion when the data is durable, without writes to persistent memory.
+    /// Completion once the data is durable (`FI_COMMIT_COMPLETE`), without the capability to write
+    /// to persistent memory.
     #[error("FI_COMMIT_COMPLETE without FI_RMA_PMEM")]
     CommitAlone,
     /// Transmit attributes with more capabilities than the endpoint.
@@ -48,7 +50,7 @@ pub enum Unmet {
     /// An order of transmit completions other than the order of posting.
     #[error("an order of transmit completions other than FI_ORDER_STRICT")]
     TransmitCompletionOrder,
-    /// Ordered receive completions. Receives complete as they end.
+    /// Ordered receive completions. Receives complete in the order in which they end.
     #[error("ordered receive completions")]
     ReceiveCompletionOrder,
     /// An inject size above the limit.
@@ -66,7 +68,7 @@ pub enum Unmet {
     /// More remote completion data than a message can carry.
     #[error("more than {max_bytes} bytes of remote completion data")]
     CompletionDataSize {
-        /// The length of the remote completion data.
+        /// The most bytes of remote completion data that a message carries.
         max_bytes: usize,
     },
     /// More error data than the limit.

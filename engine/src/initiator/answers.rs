@@ -24,7 +24,7 @@ impl Initiator {
     }
 
     /// Returns where the next piece of read data goes. Returns `None` if this operation may get no
-    /// piece, or none of this length.
+    /// piece, or no piece of this length.
     pub(crate) fn next_read_piece(&self, id: SendId, len_bytes: u64) -> Option<Reassembly<SendId>> {
         let send = self.sends.get(id)?;
         let one_sided = send.one_sided.as_ref()?;
@@ -52,8 +52,8 @@ impl Initiator {
         }
     }
 
-    /// Records that a piece is whole. Returns whether the operation is atomic: then the piece is its
-    /// answer.
+    /// Records that a piece is whole. Returns whether the operation is atomic. If so, this piece is
+    /// also the answer that ends the operation.
     pub(crate) fn finish_read_piece(&mut self, piece: &Reassembly<SendId>) -> bool {
         if let Some((_, read_bytes)) = self.read_buffer_of(piece.owner) {
             *read_bytes = piece.arrived_bytes;

@@ -17,7 +17,7 @@ pub(super) struct PeerQueues {
 #[derive(Debug, Default)]
 struct PeerQueue {
     sends: VecDeque<SendId>,
-    /// Whether the peer is listed, or its turn in the present pass is not over.
+    /// Whether the peer is listed as active, or the present pass is working on it.
     is_active: bool,
 }
 
@@ -44,7 +44,8 @@ impl PeerQueues {
         }
     }
 
-    /// Takes a peer's whole queue. Its memory goes too, since the peer may never be used again.
+    /// Removes and returns a peer's whole queue, together with its memory, since the peer may never
+    /// be used again.
     pub(super) fn take_all(&mut self, peer: PeerId) -> VecDeque<SendId> {
         self.by_peer
             .get_mut(peer.index())

@@ -26,7 +26,7 @@ pub(super) struct Reports {
 
 impl Reports {
     /// Creates empty reports. Operations complete in the order of posting if `are_in_order`, else
-    /// as they end.
+    /// in the order in which they end.
     pub(super) fn new(are_in_order: bool) -> Reports {
         Reports { turns: are_in_order.then(Box::default), ..Reports::default() }
     }
@@ -52,8 +52,8 @@ impl Reports {
     }
 
     /// As [`count`](Self::count), for a send or an access to a peer's region.
-    // This method takes the send: a count between building and reporting the completion would move
-    // the completion once more.
+    // Takes the send rather than its completion, since it runs before the completion is built. A
+    // call between building and reporting the completion would copy the completion once more.
     #[inline(always)]
     pub(super) fn count_send(&self, send: &Send, effects: &mut impl InitiatorEffects) {
         if effects.has_counters() {
@@ -62,7 +62,7 @@ impl Reports {
     }
 
     /// Counts a send or an access that has succeeded, and reports it if it is signalled. If the
-    /// operation has a turn, both wait for the turn.
+    /// operation has a turn, the count and the report wait for this turn.
     #[inline(always)]
     pub(super) fn report_success_in_turn(&mut self, send: Send, effects: &mut impl InitiatorEffects) {
         if let Some(turn) = send.turn {
@@ -111,8 +111,8 @@ impl Reports {
         }
     }
 
-    /// Whether a send or an access that ends when it is posted can be reported at once, since no
-    /// completion waits and completions keep no order.
+    /// Whether a send or an access that ends when it is posted can be reported at once: no
+    /// completion waits, and completions keep no order.
     #[inline(always)]
     pub(super) fn can_report_at_once(&self) -> bool {
         self.held.is_empty() && self.turns.is_none()
@@ -185,8 +185,8 @@ impl Reports {
         }
     }
 
-    /// Records the end of a send or an access. Reports it once all earlier operations on its peer
-    /// have ended.
+    /// Records the end of a send or an access. Then counts and reports, in order, the ended
+    /// operations on this peer that no earlier unended operation holds back.
     #[cold]
     fn end_turn(&mut self, turn: Turn, ending: Ending, effects: &mut impl InitiatorEffects) {
         let Some(turns) = &mut self.turns else { return };

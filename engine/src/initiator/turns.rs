@@ -15,7 +15,8 @@ use crate::flags::CounterEvents;
 use crate::operation::Signalled;
 use crate::peer_id::PeerId;
 
-/// The turn of an operation. Small enough for the padding of [`Send`](crate::operation::Send).
+/// The turn of an operation. Small enough to fit into the padding of
+/// [`Send`](crate::operation::Send).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Turn(NonZeroU32);
 
@@ -88,7 +89,8 @@ impl Turns {
         entry.peer
     }
 
-    /// Takes the end of the operation on this peer whose turn is first, if it has ended.
+    /// If the operation with this peer's first turn has ended, removes the turn, and returns how
+    /// the operation has ended.
     pub(super) fn take_first_if_ended(&mut self, peer: PeerId) -> Option<Ending> {
         let turns = self.by_peer.get_mut(&peer)?;
         let number = turns.front()?.0;
@@ -113,7 +115,7 @@ mod tests {
 
     const PEERS: [PeerId; 2] = [PeerId(0), PeerId(1)];
 
-    /// Takes the ends that are due, and returns how many there were.
+    /// Removes the ends that are due, and returns how many there were.
     fn take_and_count_due(turns: &mut Turns, peer: PeerId) -> usize {
         std::iter::from_fn(|| turns.take_first_if_ended(peer)).count()
     }

@@ -62,7 +62,8 @@ impl Link {
     }
 }
 
-/// All links, by the numbers that the transport gives them. These are small, so a vector serves.
+/// All links, by the numbers that the transport gives them. The numbers are small, so a vector
+/// serves.
 #[derive(Debug, Default)]
 pub(crate) struct Links {
     by_id: Vec<Option<Link>>,

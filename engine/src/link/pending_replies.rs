@@ -16,8 +16,7 @@ pub(crate) struct PendingReplies {
     credit: bool,
     /// Whether the peer waits for the data of its reads.
     reads: bool,
-    /// Whether read data was held back so that other frames have their turn, rather than for lack
-    /// of room.
+    /// Whether read data was held back so that other frames go first, rather than for lack of room.
     has_paused: bool,
     /// Answers to the peer, and requests and reports to it that belong to no operation of this
     /// side.
@@ -103,7 +102,7 @@ impl PendingReplies {
         self.has_paused = false;
     }
 
-    /// Pauses read data for which the link may have room, so that other frames have their turn.
+    /// Pauses read data for which the link may have room, so that other frames go first.
     pub(crate) fn pause_reads(&mut self) {
         self.has_paused = true;
     }

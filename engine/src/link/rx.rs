@@ -1,5 +1,5 @@
-//! The frame that is being read from a link: one that the engine collects, or read data. Other frames
-//! with payload go to the receiver or the target piece by piece.
+//! The frame that is arriving on a link, if the engine collects it, or if it carries the data of a
+//! read. Other frames with payload go to the receiver or the target piece by piece.
 
 use smallvec::SmallVec;
 
@@ -101,7 +101,8 @@ impl LinkRx {
         }
     }
 
-    /// Counts bytes of read data that are in place. Returns the piece when it is whole.
+    /// Counts bytes of read data that are in place. If the piece is now whole, removes and returns
+    /// it.
     pub(crate) fn count_read_bytes(&mut self, count_bytes: usize) -> Option<Reassembly<SendId>> {
         let Some(Incoming::Read(filling)) = &mut self.incoming else { return None };
         let ended = (filling.advance(count_bytes) == Arrived::Whole).then_some(*filling);

@@ -36,7 +36,7 @@ pub(crate) struct LinkTx {
     credit: SendCredit,
     /// The eager messages, and which of them the peer has acknowledged or matched.
     awaited_sends: AwaitedSends,
-    /// How many requested payloads the link has taken, without those that the peer answers.
+    /// How many requested payloads the link has taken. Payloads that the peer answers do not count.
     unanswered_payloads: u64,
     /// The messages that the peer must have, since it has answered accesses that were sent after
     /// them.
@@ -128,7 +128,7 @@ impl LinkTx {
         self.writing = None;
     }
 
-    /// Whether the link has begun to take a message or an access, or an offer of one.
+    /// Whether the link has begun to take any message, access or offer.
     pub(crate) fn has_taken_frames(&self) -> bool {
         self.taken_frames > 0
     }

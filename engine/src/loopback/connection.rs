@@ -55,8 +55,8 @@ pub(super) struct End {
     pub(super) is_ready: bool,
 }
 
-/// Copies of the payload that one end has exposed to the other. The number in its description is
-/// the key.
+/// Copies of the payload that one end has exposed to the other. The key of a copy is the number in
+/// the payload's description.
 #[derive(Default)]
 pub(super) struct Exposed {
     payloads: BTreeMap<u64, Vec<u8>>,
@@ -69,7 +69,8 @@ impl Exposed {
         self.payloads.insert(number, payload);
     }
 
-    /// Records that an operation offered to the other end has the payload with this number.
+    /// Records that the exposed payload with this number belongs to the operation `op`, which was
+    /// offered to the other end.
     pub(super) fn attach_to_op(&mut self, op: u64, number: u64) {
         self.of_ops.insert(op, number);
     }
@@ -101,12 +102,12 @@ impl Exposed {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum EndState {
     Open,
-    /// The owner has closed this end in order, and has not called
-    /// [`flush`](crate::transport::Transport::flush) or
+    /// The owner has closed this end by [`Close::Drain`](crate::transport::Close::Drain), and has
+    /// not called [`flush`](crate::transport::Transport::flush) or
     /// [`receive`](crate::transport::Transport::receive) since.
     Draining,
-    /// The owner has closed this end in order. The network has all bytes for the other end, so it
-    /// no longer needs the owner.
+    /// The owner has closed this end by [`Close::Drain`](crate::transport::Close::Drain). The
+    /// network has all bytes for the other end, so it no longer needs the owner.
     Delivered,
     Gone,
 }

@@ -14,9 +14,9 @@ pub struct Faults {
     /// The probability that a read is cut at an arbitrary byte, even inside a header, so that the
     /// rest comes with a later read.
     pub split_per_mille: u16,
-    /// The probability of a delay. Flushed bytes then stay invisible for some calls of `receive` by
-    /// the reader, or a connection comes up some calls of `receive` by the connector later. Bytes
-    /// keep their order.
+    /// The probability of a delay. Delayed bytes arrive only after the reader has made some more
+    /// calls of `receive`. A delayed connection comes up only after the connector has made some
+    /// more of these calls. Bytes keep their order.
     pub delay_per_mille: u16,
     /// The longest delay in calls of `receive`; at least 1.
     pub delay_max_calls: u16,

@@ -7,12 +7,13 @@ use crate::transport::LinkError;
 /// A bounded queue of bytes between a writer and a reader.
 ///
 /// A byte is first *written*, until the writer flushes; then *under way*, until the reader makes
-/// the call at which the flush arrives; then *arrived*, until it is read.
+/// the call of `receive` at which the flush is due; then *arrived*, until it is read.
 pub(super) struct Pipe {
     bytes: VecDeque<u8>,
     capacity_bytes: usize,
     arrived_bytes: usize,
-    /// The bytes under way: how many, and at which call of the reader they arrive.
+    /// The bytes under way. Each entry has the number of bytes of a flush, and the number of the
+    /// reader's call of `receive` at which they arrive.
     under_way: VecDeque<(usize, u64)>,
     written_bytes: usize,
     /// Why the pipe ended, if no more bytes follow those in the queue.
@@ -66,7 +67,8 @@ impl Pipe {
         }
     }
 
-    /// Puts the written bytes under way. They arrive at the reader's call number `arrival_call`.
+    /// Puts the written bytes under way. They arrive when the reader makes its call of `receive`
+    /// with the number `arrival_call`.
     pub(super) fn flush(&mut self, arrival_call: u64) {
         if self.written_bytes > 0 {
             self.under_way.push_back((self.written_bytes, arrival_call));
@@ -74,8 +76,8 @@ impl Pipe {
         }
     }
 
-    /// Lets the bytes arrive that are due at the reader's call number `call`. Bytes never overtake
-    /// others. Returns how many bytes can be read.
+    /// Marks bytes as arrived if they are due at the reader's call of `receive` with the number
+    /// `call`. Bytes never overtake others. Returns how many bytes can be read.
     pub(super) fn deliver_due_bytes(&mut self, call: u64) -> usize {
         while let Some(&(count_bytes, arrival_call)) = self.under_way.front()
             && arrival_call <= call

@@ -34,7 +34,8 @@ pub(super) struct State {
     by_address: BTreeMap<Address, EndpointKey>,
     connections: SlotMap<ConnectionKey, LoopbackConnection>,
     next_port: u16,
-    /// How many payloads were exposed. Each has a number that is unique on this network.
+    /// How many payloads were exposed. The count gives each payload a number that is unique on this
+    /// network.
     exposures: u64,
 }
 
@@ -53,8 +54,8 @@ struct Endpoint {
     ready: VecDeque<EndKey>,
     /// Ends of this endpoint with unflushed bytes. The connections of some may be gone by now.
     unflushed: Vec<EndKey>,
-    /// Ends of this endpoint that it has closed in order since its last call of `flush` or
-    /// `receive`.
+    /// Ends of this endpoint that it has closed by [`Close::Drain`](crate::transport::Close::Drain)
+    /// since its last call of `flush` or `receive`.
     draining: Vec<EndKey>,
 }
 
@@ -185,8 +186,8 @@ impl State {
         }
     }
 
-    /// Sends the hello of the acceptor, once it has read the connector's hello. The connector takes
-    /// this answer as proof that the link is up on both sides, so the acceptor must not send it sooner.
+    /// Sends the acceptor's hello. The acceptor must have read the connector's hello: to the
+    /// connector, this answer proves that the link is up on both sides.
     pub(super) fn answer_hello(&mut self, key: EndpointKey, end: EndKey) {
         if let Some(endpoint) = self.endpoints.get(key)
             && self.connections.contains_key(end.connection)
@@ -367,8 +368,8 @@ impl State {
         self.finish_draining(key);
     }
 
-    /// Marks the ends that an endpoint has closed as delivered, since the network has all their
-    /// bytes.
+    /// Marks the draining ends of an endpoint as [delivered](EndState::Delivered), since the
+    /// network has all their bytes.
     fn finish_draining(&mut self, key: EndpointKey) {
         let Some(endpoint) = self.endpoints.get_mut(key) else { return };
         for end in std::mem::take(&mut endpoint.draining) {
@@ -395,9 +396,9 @@ impl State {
         self.schedule_if_ready(peer);
     }
 
-    /// Takes the next end that has bytes, or the end of its link, to report.
-    /// [`schedule_if_ready`](Self::schedule_if_ready) queues it again. Ends whose bytes are still under way
-    /// keep their order. At random, breaks links.
+    /// Removes and returns the next end that has something to report: bytes, or the end of its
+    /// link. The caller queues it again by [`schedule_if_ready`](Self::schedule_if_ready). Ends
+    /// whose bytes are still under way stay queued. At random, breaks links.
     pub(super) fn take_next_ready(&mut self, key: EndpointKey) -> Option<Ready> {
         let (calls, count) =
             self.endpoints.get(key).map(|endpoint| (endpoint.calls, endpoint.ready.len()))?;

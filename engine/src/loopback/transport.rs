@@ -19,7 +19,7 @@ use crate::wire::hello::{HELLO_BYTES, Hello};
 use crate::wire::stream::Decoder;
 use crate::wire::{Header, WireError};
 
-/// The most bytes that are read from one link before another link has its turn.
+/// The most bytes that are read from one link before the transport goes on to another link.
 const READ_MAX_BYTES: usize = 64 * 1024;
 
 /// An endpoint's transport on a [`Network`], made by [`Provider::open`](crate::transport::Provider::open).
@@ -121,7 +121,7 @@ impl LoopbackTransport {
         }
     }
 
-    /// Finds the next report. Moves bytes to the scratch buffer.
+    /// Finds the next report. If it is of bytes, moves these bytes to the scratch buffer.
     fn take_next_report(&mut self, budget_frames: u32) -> Option<PendingReport> {
         let network = self.network.clone();
         let mut state = network.lock();
@@ -322,8 +322,8 @@ impl std::fmt::Debug for LoopbackTransport {
 }
 
 impl Stream {
-    /// Returns how many bytes of a link one turn reads: one frame, or as much of it as has arrived.
-    /// If the network cuts the read, returns an arbitrary number instead.
+    /// Chooses how many bytes to read from a link now: those of one frame, or as many of them as
+    /// have arrived. If the network cuts the read, the number is random instead.
     fn bytes_to_read(&self, state: &mut State, ready: &Ready, budget_frames: u32) -> usize {
         let available_bytes = ready.available_bytes.min(READ_MAX_BYTES);
         let (payload_left, mid_header) = match self {
@@ -361,7 +361,7 @@ impl Stream {
                 .map_or(available_bytes, |len_bytes| {
                     available_bytes.min(header_bytes.saturating_add(len_bytes))
                 }),
-            // The decoder finds the same, and reports it.
+            // The decoder finds the same incomplete or invalid header, and handles it.
             Ok(None) | Err(_) => available_bytes,
         }
     }

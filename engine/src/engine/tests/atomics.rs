@@ -278,7 +278,7 @@ fn peer_that_leaves_fetched_values_unread_is_disconnected() {
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.closed, [(LINK, Close::Abort)]);
 
-    // Operations that fetch nothing, or are refused, count as unanswered too.
+    // The limit of unanswered operations also counts operations that fetch nothing or are refused.
     let (mut engine, _, mut transport, mut sink) = engine_with_region(8, ANYTHING);
     let kinds = [atomic_form(AtomicKind::Base, AtomicOp::Sum, Datatype::Uint8, 1)];
     for op in 0..=RMA_LINK_MAX_OPS as u64 {

@@ -37,8 +37,8 @@ fn receive_frame(engine: &mut Engine, sink: &mut Recorder, id: LinkId, header: H
     engine.arrivals(sink).frame(id, &header, data);
 }
 
-/// Returns an endpoint that has asked the passive endpoint at port 2. The link has taken the
-/// request.
+/// Returns an endpoint that has asked the passive endpoint at port 2 for a connection. The link has
+/// taken the request.
 fn asking_engine() -> (Engine, Scripted, Recorder) {
     let (mut engine, mut transport, mut sink) = engine_with_role(EndpointRole::Connected);
     engine.connect(address(2), NUMBER, b"please", &mut transport, &mut sink).unwrap();

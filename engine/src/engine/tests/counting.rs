@@ -17,7 +17,7 @@ const SENT: (CounterEvents, bool) = (CounterEvents::SEND, true);
 const RECEIVED: (CounterEvents, bool) = (CounterEvents::RECV, true);
 const NOT_RECEIVED: (CounterEvents, bool) = (CounterEvents::RECV, false);
 
-/// Takes the events that were counted since the last call.
+/// Removes and returns the events that were counted since the last call.
 fn take_counted(sink: &mut Recorder) -> Vec<(CounterEvents, bool)> {
     std::mem::take(&mut sink.counted)
 }
@@ -108,7 +108,7 @@ fn receive_counts_success_and_failure_counts_error() {
         assert_eq!(take_counted(&mut sink), [NOT_RECEIVED]);
     }
     assert_eq!(sink.ended.len(), 2 + 2 + 2);
-    // A peek is not counted. The receive that takes the message later is.
+    // A peek is not counted. The receive that later takes the message is counted.
     let peek = |then| PeekRequest { tagged: false, criteria: Criteria::any(), context: 5, work: None, then };
     for then in [PeekAction::Keep, PeekAction::Claim, PeekAction::Discard] {
         engine.arrivals(&mut sink).frame(LINK, &untagged_header(1), b"x");
@@ -135,8 +135,8 @@ fn each_message_in_multi_receive_buffer_is_counted() {
             engine.arrivals(&mut sink).frame(LINK, &untagged_header(8), message);
             assert_eq!(take_counted(&mut sink), [RECEIVED]);
         }
-        // The buffer's release is reported with the last message or by itself, and is not counted
-        // as a message.
+        // If messages are signalled, the last of them also reports the release of the buffer. If
+        // not, the release has a report of its own. The release never counts as a message.
         assert_eq!(sink.ended.len(), if signalled == Signalled::Yes { 2 } else { 1 });
         engine.post_multi_receive(receive_request(16, 2), 1, None, &mut sink).unwrap();
         engine.cancel(2, &mut sink).unwrap();

@@ -182,7 +182,8 @@ fn leftovers_of_ended_links_stay_within_the_budget() {
     assert_eq!((engine.receive_side.unexpected_len(), transport.closed.len()), (before.0 + 1, before.1));
 }
 
-/// Brings a link up on which messages arrive, and ends it. Returns whether it was admitted.
+/// Brings up a link, lets messages arrive on it, and ends it. Returns whether the engine had kept
+/// the link until then.
 fn visit(engine: &mut Engine, instance: u64, events: &[LinkEvent], transport: &mut Scripted) -> bool {
     let (link, mut sink) = (LinkId(20), Recorder::default());
     let mut arrivals = engine.arrivals(&mut sink);

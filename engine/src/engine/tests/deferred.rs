@@ -1,4 +1,4 @@
-//! Tests of deferred work: the sink gets the end of each operation by the number of its work.
+//! Tests of deferred work: when such an operation ends, the sink gets the number of its work.
 
 use super::ordering::engine_with_config;
 use super::*;

@@ -265,7 +265,8 @@ fn engine_with_access_order() -> (Engine, PeerId, Scripted, Recorder) {
     (engine, peer, transport, sink)
 }
 
-/// Posts a write. Returns true if the engine made it directly. If not, delivers the answer to it.
+/// Posts a write. Returns true if the engine made the write directly. If the write went as a frame,
+/// delivers the peer's answer to it, and returns false.
 fn post_write_returning_if_direct(
     engine: &mut Engine,
     peer: PeerId,

@@ -123,7 +123,7 @@ fn fenced_commit_flushes_all_earlier_writes_of_its_peer() {
     assert!(sent_answers(&transport).iter().all(|(_, outcome)| *outcome == Outcome::Done));
 }
 
-/// A device that records, at each flush, the bytes with which a region begins.
+/// A device that records the first bytes of a region at each flush.
 #[derive(Default)]
 struct Observer {
     region: Mutex<Weak<Region>>,
@@ -240,7 +240,7 @@ fn closing_a_region_answers_its_unflushed_write_once_as_not_durable() {
     engine.target.regions().close(&closed);
     engine.arrivals(&mut sink).frame(LINK, &write_header(6, KEY, 0, 0, Durable::Everything), b"");
     engine.arrivals(&mut sink).frame(LINK, &write_header(7, KEY, 0, 0, Durable::Everything), b"");
-    // The fence fails once too if the closed region was also freed before the fence.
+    // If the closed region was also freed before the fence, the fence still fails, and fails once.
     let (dropped, _device) = add_persistent_region(&engine, 3);
     let (_other, _device) = add_persistent_region(&engine, 4);
     engine.arrivals(&mut sink).frame(LINK, &write_header(8, 3, 0, 1, Durable::Nothing), b"a");

@@ -17,7 +17,8 @@ fn offer_header(op: u64, len_bytes: u64) -> Header {
     Header::Request { message, op, remote_bytes: REMOTE.len() as u8 }
 }
 
-/// Returns an offer whose payload can only be requested. The sender waits for an acknowledgement.
+/// Returns an offer whose payload cannot be pulled, only requested. The sender waits for an
+/// acknowledgement.
 fn unpullable_offer(op: u64, len_bytes: u64) -> Header {
     let message = Message { awaits: AwaitedReply::Arrival, ..Message::of_len(len_bytes) };
     Header::Request { message, op, remote_bytes: 0 }

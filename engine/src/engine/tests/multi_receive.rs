@@ -13,7 +13,8 @@ const RELEASED: CompletionFlags = CompletionFlags::MULTI_RECV;
 /// The context of most buffers in these tests.
 const BUFFER: u64 = 100;
 
-/// Posts a buffer of this length, which is released with less than `min_free_bytes` of room.
+/// Posts a buffer of this length. The engine releases the buffer when less than `min_free_bytes`
+/// are free.
 fn post_buffer(engine: &mut Engine, sink: &mut Recorder, len_bytes: usize, min_free_bytes: usize) {
     engine.post_multi_receive(receive_request(len_bytes, BUFFER), min_free_bytes, None, sink).unwrap();
 }
@@ -27,7 +28,7 @@ fn offer_header(op: u64, len_bytes: u64, remote: &[u8]) -> Header {
     Header::Request { message, op, remote_bytes: remote.len() as u8 }
 }
 
-/// Describes a completion: its context, its flags other than those of every receive, and its
+/// Describes a completion: its context, its flags without those that every receive has, and its
 /// memory.
 fn describe_ended(ended: &Result<EndedOperation, FailedOperation>) -> (u64, CompletionFlags, &[u8]) {
     let completion = match ended {
@@ -333,8 +334,8 @@ fn buffer_takes_no_message_while_completions_are_held() {
 #[test]
 fn later_messages_do_not_overtake_held_ones() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_held_completion();
-    // The first message is for the buffer, the second for a later receive since it does not fit,
-    // the third for the next buffer.
+    // The first message goes to the buffer. The second does not fit, so it goes to a later receive.
+    // The third goes to the next buffer.
     deliver_message(&mut engine, &mut sink, b"first");
     deliver_message(&mut engine, &mut sink, &[2; 60]);
     deliver_message(&mut engine, &mut sink, b"third");

@@ -181,8 +181,8 @@ fn link_down_releases_held_operations() {
     assert_eq!(sink.take_ended().len(), 1);
 }
 
-/// Lets a peer read a region. The peer's next frame overwrites the start of the region. Returns the
-/// bytes that were read, and the bytes in the region afterwards.
+/// Lets a peer read a region, and overwrite the start of the region with its next frame. Returns
+/// the bytes that the peer has read, and the bytes in the region afterwards.
 fn read_then_overwrite(order: Order, len_bytes: usize) -> (Vec<u8>, Vec<u8>) {
     let (mut engine, _, mut transport, mut sink) =
         engine_with_config(Config { receive_order: order, ..Config::default() });

@@ -93,7 +93,7 @@ impl Node {
     }
 }
 
-/// Makes passes over all nodes in turn until `done` returns true.
+/// Makes passes over all nodes, one after the other, until `done` returns true.
 fn progress_until(nodes: &mut [&mut Node], mut done: impl FnMut(&[&mut Node]) -> bool) {
     for _ in 0..PASSES_MAX {
         if done(nodes) {
@@ -278,8 +278,8 @@ fn every_operation_ends_once_when_links_break_at_random() {
     }
 }
 
-/// Messages carry their number in their pattern. Those that arrived whole must have taken receives
-/// in the order of sending, although they may complete in another order.
+/// Checks that the messages that arrived whole were matched in the order of sending, although they
+/// may have completed in another order. The pattern of a message tells its number.
 fn assert_no_message_overtook_another(node: &Node, seed: u64) {
     let mut completions: Vec<_> = node.sink.ended.iter().flatten().collect();
     completions.sort_unstable_by_key(|completion| completion.context);

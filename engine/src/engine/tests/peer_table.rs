@@ -1,4 +1,5 @@
-//! Tests that the engine forgets peers that links have introduced, and none that a part of it refers to.
+//! Tests that the engine forgets peers that only links have introduced, but keeps each peer to
+//! which a part of the engine refers.
 
 use std::collections::HashMap;
 
@@ -17,8 +18,8 @@ const LINK: LinkId = LinkId(7);
 /// The link of peers that come and go.
 const PASSING_LINK: LinkId = LinkId(9);
 
-/// Has this many peers connect, send a message, and leave, one after the other. Each message is received.
-/// Returns the greatest index of their ids.
+/// Lets a peer at each of these ports connect and leave, one after the other. Returns the greatest
+/// index of the peers' ids.
 fn let_peers_pass(engine: &mut Engine, sink: &mut Recorder, ports: impl Iterator<Item = u16>) -> usize {
     let mut greatest = 0;
     let room = std::mem::replace(&mut sink.room, usize::MAX);
@@ -32,7 +33,7 @@ fn let_peers_pass(engine: &mut Engine, sink: &mut Recorder, ports: impl Iterator
     greatest
 }
 
-/// Enough peers that two sweeps happen, and the ids of forgotten peers are used again.
+/// Returns the ports of so many peers that two sweeps happen, and ids of forgotten peers are used again.
 fn many_ports() -> impl Iterator<Item = u16> {
     10_000..10_000 + 3 * PEER_SWEEP_MIN_PEERS as u16
 }
@@ -53,7 +54,8 @@ fn named_peer_keeps_its_id_without_a_link() {
     assert_eq!((engine.peers().find(address(2)), engine.peers().address_of(peer)), (Some(peer), address(2)));
 }
 
-/// Has a peer connect, send a frame, and leave. Then has others pass. Returns whether the peer keeps its id.
+/// Lets a peer connect, send a frame, and leave. Then lets others come and go. Returns whether the
+/// peer keeps its id.
 fn keeps_id_after_frame(
     prepare: impl FnOnce(&mut Engine, &mut Recorder),
     header: &Header,
@@ -89,7 +91,8 @@ fn peer_is_kept_while_a_part_of_the_engine_refers_to_it() {
     assert!(!keeps_id_after_frame(received, &untagged_header(1), b"a"), "the message was reported");
     assert!(keeps_id_after_frame(nothing, &untagged_header(1), b"a"), "the message is unexpected");
     assert!(keeps_id_after_frame(posted_without_room, &untagged_header(1), b"a"), "the report is held");
-    // Persistent memory keeps the peer of a write that is not durable, so these writes are without bytes.
+    // The state of persistent memory refers to the peers whose writes are not durable yet. So these
+    // writes are empty.
     let empty = |data| match write_with_data(data) {
         Header::Rma(rma) => Header::Rma(Rma { len_bytes: 0, ..rma }),
         other => other,
@@ -113,8 +116,8 @@ fn write_of_a_returning_peer_is_made_durable_by_its_fence() {
     assert_eq!(device.take_persisted(), [(20, 4), (50, 1)]);
 }
 
-/// Has a peer connect and vanish, then others pass. Returns whether a directed receive that the application
-/// posts after that makes the endpoint connect to the first.
+/// Lets a peer connect and vanish. Then lets `passing` other peers come and go, and posts a
+/// directed receive from the first peer. Returns whether the endpoint connects to this peer.
 fn connects_for_receive_from_lost_peer(passing: u16) -> bool {
     let (mut engine, mut sink, mut transport) =
         (Engine::new(Config::default()), Recorder::default(), Scripted::default());
@@ -143,7 +146,7 @@ fn loss_of_a_peer_is_remembered_while_few_others_come() {
 struct CachingSink {
     room: usize,
     addresses: HashMap<PeerId, Address>,
-    /// The source of each report that was made, and the port that its message or write named.
+    /// For each report: the address of its source, and the source's port as the message or write names it.
     reported: Vec<(Address, u64)>,
     clears: usize,
 }
@@ -174,9 +177,9 @@ impl Sink for CachingSink {
 enum Step {
     Up(u16),
     Down(u16),
-    /// A message with remote data, which names its sender.
+    /// The peer at this port sends an empty message. Its remote data is the port.
     Message(u16),
-    /// The same, with a payload that is fetched later.
+    /// The peer at this port makes an empty write. Its remote data is the port.
     Write(u16),
     Receive,
     Room(usize),

@@ -237,7 +237,8 @@ struct Run {
     accepted: usize,
     /// The memory of regions that were closed.
     closed: Vec<Vec<u8>>,
-    /// Regions of both tiers, and the memory of those that have none of their own.
+    /// The regions that are open. Each comes with a vector: the memory of a raw region. Other
+    /// regions do not use their vector.
     regions: VecDeque<(Arc<Region>, Vec<u8>)>,
 }
 

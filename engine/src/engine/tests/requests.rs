@@ -216,8 +216,8 @@ fn connecting_link_that_took_an_offer_stays_in_use() {
     assert!(transport.sent.iter().all(|(link, ..)| *link == LinkId(0)));
 }
 
-/// Returns an engine with sends in every state of a rendezvous. Their contexts, from 1 on: offered,
-/// requested, sent, and sent in part.
+/// Returns an engine with four sends, each in another state of a rendezvous. The send with the
+/// context 1 is offered. The payload of the others is requested (2), sent (3), or sent in part (4).
 fn engine_with_sends_in_every_state() -> (Engine, PeerId, Scripted, Recorder) {
     let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
     for context in 1..=4 {
@@ -306,8 +306,8 @@ fn exposed_memory_is_returned_only_after_link_close() {
 
 #[test]
 fn invalid_answer_to_an_offered_message_ends_the_link() {
-    // Makes frames from the numbers of the sends of `engine_with_sends_in_every_state`, in the
-    // order of their contexts.
+    // Makes the headers of a case. The argument holds the operation numbers of the sends of
+    // `engine_with_sends_in_every_state`, in the order of their contexts.
     type Headers = fn(&[u64]) -> Vec<Header>;
     let cases: [(&str, Headers); 11] = [
         ("asks for what does not exist", |_| vec![clear_header(77)]),

@@ -187,7 +187,7 @@ fn cancel_that_a_leaving_member_was_to_report_is_reported_by_another() {
     second.receive_frame(&untagged_header(3), b"two");
     first.receive_frame(&untagged_header(3), b"one");
     // The first cancelled receive was counted, but its report found no room. The member does not
-    // know of the second one yet.
+    // know of the second cancelled receive yet.
     for context in [3, 4] {
         shared.post_receive(None, receive_request(8, context + 1)).unwrap();
         assert!(shared.cancel(context));
@@ -296,7 +296,8 @@ fn members_receive_while_one_transport_reads_into_lent_memory() {
     let mut arrivals = second.engine.arrivals(&mut second.sink);
     let mut space = arrivals.payload_space(LINK);
     assert_eq!(space[0].len(), 4);
-    // While the transport reads into the lent memory, other members use the receiver.
+    // The second member's transport now reads into memory of a receive. Meanwhile the other member
+    // can use the receiver.
     first.receive_frame(&untagged_header(1), b"a");
     assert_eq!(first.take_ended(), [(2, Ok(b"a".to_vec()))]);
     space[0].copy_from_slice(b"lent");
@@ -450,7 +451,7 @@ fn messages_kept_aside_for_a_full_member_match_in_order_of_arrival() {
     // The buffer takes no message while the queue is full. All later messages wait, too.
     second.receive_frame(&untagged_header(3), b"for");
     from_other(&mut second, b"new");
-    // This buffer also accepts the message "old", which arrived before those that wait.
+    // This buffer also accepts the message "old", which arrived before the messages that wait.
     shared.post_multi_receive(None, receive_request(64, 6), 1, None).unwrap();
     second.sink.room = usize::MAX;
     second.progress();

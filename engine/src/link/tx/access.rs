@@ -11,8 +11,8 @@ use crate::operation::{Send, SendId};
 pub(crate) struct LinkAccess {
     class: OpClass,
     len_bytes: u64,
-    /// The credit that the access spends: only a write with remote data spends any, since it
-    /// completes at the target too.
+    /// The credit that the access spends. Only a write with remote data spends any, since only such
+    /// a write has a completion at the target.
     cost_bytes: u64,
     /// How many bytes the access fetches, if it is atomic.
     fetched_bytes: usize,

@@ -67,7 +67,8 @@ impl LinkTx {
     ///
     /// # Errors
     ///
-    /// A [`ProtocolViolation`] if this is more than were sent, or less than before.
+    /// A [`ProtocolViolation`] if this is more than were sent, or less than the peer has
+    /// acknowledged before.
     pub(crate) fn record_ack(&mut self, received_count: u64) -> Result<(), ProtocolViolation> {
         // A message that is still being written cannot have arrived.
         let is_mid_message = self.writing.is_some_and(|writing| writing.kind == FrameKind::Message);
@@ -79,7 +80,7 @@ impl LinkTx {
         Ok(())
     }
 
-    /// Takes the next send that the peer has acknowledged.
+    /// Removes and returns the next send that the peer has acknowledged.
     #[inline]
     pub(crate) fn pop_acknowledged(&mut self) -> Option<SendId> {
         let awaited_sends = &mut self.awaited_sends;
@@ -98,8 +99,8 @@ impl LinkTx {
     ///
     /// A [`ProtocolViolation`] if no send waits for this match.
     pub(crate) fn take_matched_send(&mut self, number: u64) -> Result<SendId, ProtocolViolation> {
-        // While a message is being written, it is not in the map yet, so its match is a violation,
-        // too.
+        // A message that is still being written is not in the map yet. So a match of this message
+        // is a violation, too.
         self.awaited_sends
             .awaiting_match
             .remove(&number)

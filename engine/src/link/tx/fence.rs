@@ -23,8 +23,8 @@ impl LinkTx {
         self.writing.is_none() && self.requests.is_empty() && self.awaited_sends.has_no_waiting_sends()
     }
 
-    /// Whether all operations that the link has taken are known to have reached the completion level
-    /// of a fenced send that awaits this reply.
+    /// Whether all operations that the link has taken are known to have reached the completion
+    /// level of a fenced send. `awaits` is the reply that this level requires.
     pub(crate) fn all_operations_have_reached_level(&self, awaits: AwaitedReply) -> bool {
         match self.fence {
             _ if !awaits.wants_answer() => true,

@@ -52,9 +52,9 @@ impl MappedRegions {
     pub(crate) fn add_offered_region(&mut self, shown: MappableRegion, remote: RemotePayload) {
         self.mapped.retain(|mapped| mapped.key != shown.key && !mapped.memory.is_retired());
         self.to_map.retain(|(waiting, _)| waiting.key != shown.key);
-        // The peer's offers have this limit, too. But a region that the peer has ended counts here
-        // until this side maps it and sees its end, so further offers are no violation. Accesses to
-        // regions that are dropped here go by frames.
+        // The peer keeps this limit too, but does not count regions that it has ended. This side counts
+        // such a region until it maps the region and sees its end, so an offer beyond the limit is no
+        // violation. Accesses to a region that is dropped here go by frames.
         if self.mapped.len() + self.to_map.len() >= MAPPED_LINK_MAX_REGIONS {
             if self.to_map.is_empty() {
                 return;

@@ -5,7 +5,7 @@
 pub(crate) struct MessageMark {
     /// How many eager messages.
     pub(super) messages: u64,
-    /// How many requested payloads, without those that the peer answers.
+    /// How many requested payloads. Payloads that the peer answers do not count.
     pub(super) payloads: u64,
 }
 

@@ -12,7 +12,8 @@
 //! An access without a frame (`engine/direct.rs`) overtakes messages that are under way. If the
 //! order forbids that, this side makes such an access only when the peer is known to have all
 //! messages, since it has acknowledged them or has answered an access that was sent after them. So
-//! the first access after a message travels as a frame. Accesses after its answer do not.
+//! the first access after a message travels as a frame. Once the peer has answered this access,
+//! later ones need no frame.
 //!
 //! A short read need not be postponed. A target that has agreed on an order copies the data of a
 //! short read when the request arrives, unless a postponed read is ahead of it. The initiator

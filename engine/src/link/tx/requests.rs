@@ -27,13 +27,14 @@ use crate::wire::Message;
 /// The offers and accesses that this side has begun on a link and the peer has not answered.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
-    /// In the order in which they began, which is about the order in which they end.
+    /// The offers and accesses in the order in which they began. They end in about the same order,
+    /// so a search from the front is short.
     begun: VecDeque<Request>,
-    /// Sends whose payload the peer has asked for, and that the link has not begun to take, in the
-    /// order of asking.
+    /// Sends whose payload the peer has asked for, in the order of asking. The link has not begun
+    /// to take these payloads.
     cleared: VecDeque<SendId>,
     /// The description of the exposed memory of the send that is first in the peer's queue, if the
-    /// link had no room for its offer.
+    /// link had no room for the send's offer.
     next: Option<(SendId, RemotePayload)>,
     /// Whether the peer has said that it cannot pull. If so, this side exposes nothing more to it.
     peer_cannot_pull: bool,
@@ -162,7 +163,8 @@ impl LinkTx {
         !self.requests.peer_cannot_pull
     }
 
-    /// Takes the description of a send's exposed memory, if an earlier attempt has exposed it.
+    /// Removes the kept description of exposed memory. Returns it if it describes the memory of
+    /// this send, which an earlier attempt to offer the send has exposed.
     pub(crate) fn take_exposed_description(&mut self, send: SendId) -> Option<RemotePayload> {
         self.requests.next.take().filter(|(exposed, _)| *exposed == send).map(|(_, remote)| remote)
     }

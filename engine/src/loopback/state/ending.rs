@@ -40,7 +40,7 @@ impl State {
         self.remove_if_unused(end.connection);
     }
 
-    /// Detaches an owner from its end, since it was told that the link is down.
+    /// Detaches an owner from its end of a connection. The owner was told that its link is down.
     pub(in crate::loopback) fn detach_owner_after_down(&mut self, end: EndKey) {
         self.end_mut(end).detach_owner(EndState::Gone);
         self.remove_if_unused(end.connection);

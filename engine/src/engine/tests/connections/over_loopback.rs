@@ -59,13 +59,13 @@ impl Node {
         transport.flush();
     }
 
-    /// Takes the oldest event of the connection, which must exist.
+    /// Removes and returns the oldest event of the connection. There must be one.
     fn take_event(&mut self) -> ConnectionReport {
         self.sink.events.remove(0)
     }
 }
 
-/// Makes passes over all nodes in turn until `done` returns true.
+/// Makes passes over all nodes, one after the other, until `done` returns true.
 fn progress_until(nodes: &mut [&mut Node], mut done: impl FnMut(&[&mut Node]) -> bool) {
     for _ in 0..PASSES_MAX {
         if done(nodes) {

@@ -16,7 +16,7 @@ enum Step {
     Connect,
     Accept,
     Listen(Option<usize>),
-    /// Rejects one of the requests that were reported. The oldest comes first.
+    /// Rejects the request at this index of the reported ones. The oldest has the index 0.
     Reject(usize),
     Settle(usize),
     Shutdown,

@@ -26,7 +26,8 @@ enum Step {
         len: usize,
         begun: Option<usize>,
     },
-    /// Delivers the offer of a message, which the engine can pull or must request.
+    /// Delivers the offer of a message. If `is_pulled`, the engine can pull the message, else it
+    /// must request the payload.
     Offer {
         sender: usize,
         len: usize,
@@ -86,15 +87,17 @@ struct Sent {
 struct Posted {
     context: u64,
     from: Option<usize>,
-    /// For a buffer: where its free room begins, and how much room must be free for it to go on.
+    /// For a multi-receive buffer: the offset at which its free room begins, and the number of free
+    /// bytes below which it ends.
     buffer: Option<(usize, usize)>,
     is_used: bool,
     len: usize,
 }
 
 impl Posted {
-    /// Returns where a message goes in this receive, or `None` if it goes elsewhere, and whether
-    /// the receive ends.
+    /// Places a message in this receive. Returns the offset and length of the message in the
+    /// receive's memory, or `None` if another receive must get the message. Also returns whether
+    /// this receive ends.
     fn place_message(&mut self, base: usize, len: usize) -> (Option<(usize, usize)>, bool) {
         let Some((begin, min_free)) = self.buffer else { return (Some((0, len.min(self.len))), true) };
         let aligned = (base + begin).next_multiple_of(MULTI_RECV_ALIGN_BYTES) - base;
@@ -185,8 +188,8 @@ impl World {
             Step::Send { sender, len, begun } => self.deliver_message(sender, len, begun),
             Step::Offer { sender, len, is_pulled } => self.deliver_offer(sender, len, is_pulled),
             Step::GoOn { sender, count } => self.continue_frame(sender, count),
-            // While messages are kept aside, the model cannot tell whether they or this step comes
-            // first, so the step is skipped.
+            // While messages are kept aside, the model cannot tell which comes first, these
+            // messages or this step. So the step is skipped.
             Step::Break { .. } | Step::Cancel { .. } if self.engine.receive_side.keeps_untagged_aside() => {}
             Step::Break { sender } => self.break_link(sender),
             Step::Cancel { place } => self.cancel_posted(place),
@@ -246,7 +249,7 @@ impl World {
             if self.offer_to_receive(at, message) {
                 return message;
             }
-            // If the receive has ended without taking the message, the next one is at the same
+            // If the receive has ended without taking the message, the next receive is now at this
             // place.
             at += usize::from(self.posted.len() == before);
         }
@@ -329,7 +332,7 @@ impl World {
         };
         let len = self.messages[message].len;
         let to = len.min(from + count);
-        // Half of the messages go by the space that the engine gives, as far as there is any.
+        // If `count` is even, the bytes go to the engine's payload space, as far as it has room.
         let bytes = &message_payload(message, len)[from..to];
         let mut placed = 0;
         if count.is_multiple_of(2) {

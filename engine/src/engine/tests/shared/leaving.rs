@@ -89,7 +89,7 @@ fn engine_that_has_left_shared_receiver_discards_messages_and_keeps_link() {
     assert!(sent_headers_from(&second.transport, 0).contains(&Header::Clear { op: 3, cannot_pull: true }));
     second.receive_frame(&message_header(1, AwaitedReply::Arrival), b"y");
     second.engine.leave_shared_receiver(&mut second.sink);
-    // The requested data still arrives, and messages that the engine will not acknowledge.
+    // The requested data still arrives. So does a message, but the engine will not acknowledge it.
     second.receive_frame(&Header::Data { op: 3, len_bytes: 10 }, b"0123456789");
     second.receive_frame(&message_header(1, AwaitedReply::Arrival), b"z");
     second.progress();
@@ -149,8 +149,8 @@ fn budget_of_leaving_member_goes_to_other_members() {
     const LARGE_BYTES: u64 = BUDGET_BYTES as u64 - 4 * CREDIT_INITIAL_BYTES;
     let (shared, mut first, mut second) = two_members();
     first.receive_offer(3, LARGE_BYTES);
-    // The budget has no room for the payload of this offer. When the link is due a grant of
-    // credit, the budget has no room for this either.
+    // The budget has no room for the payload of this offer. When the link is due a grant of credit,
+    // the budget has no room for the grant either.
     second.receive_offer(3, 4 * CREDIT_INITIAL_BYTES);
     let half = vec![0; CREDIT_INITIAL_BYTES as usize / 2];
     second.receive_frame(&untagged_header(half.len() as u64), &half);
@@ -230,8 +230,8 @@ fn peers_without_links_are_forgotten_while_their_member_stays() {
     const PEERS_MAX: usize = 128;
     let shared = SharedReceiver::new(64, BUDGET_BYTES);
     let (mut first, mut second) = (Member::join(&shared), Member::join(&shared));
-    // The second member keeps a report that has no room, the first one a message that no receive
-    // has taken.
+    // The second member keeps a report for which its queue has no room. The first member keeps a
+    // message that no receive has taken.
     second.sink.room = 0;
     shared.post_receive(None, receive_request(8, 1)).unwrap();
     second.receive_frame(&untagged_header(3), b"two");

@@ -102,7 +102,8 @@ impl Run {
         }
     }
 
-    /// Reads one entry of a member. A message must be the next one that was sent to this member.
+    /// Reads the first entry in a member's queue. If it is a message, it must be the next one that
+    /// was sent to this member.
     fn read_entry(&mut self, at: usize) {
         let Observed { member: Some(member), due } = &mut self.observed[at] else { return };
         if member.sink.ended.is_empty() {
@@ -132,9 +133,9 @@ impl Run {
 }
 
 proptest! {
-    /// Each message to a member that stays is read once, there and in order, even if queues get full.
-    /// Each cancelled receive is reported once, even if members leave. At the end the whole budget is
-    /// free again.
+    /// Each message to a member that stays is read once, at this member and in order, even if
+    /// queues get full. Each cancelled receive is reported once, even if members leave. At the end
+    /// the whole budget is free again.
     #[test]
     fn random_messages_complete_once_at_their_member(steps in prop::collection::vec(any_step(), 1..120)) {
         let mut run = Run::new();
