@@ -105,14 +105,15 @@ pub trait Sink {
         WorkEnd { context: number, is_reported: true }
     }
 
-    /// Drops whatever the sink has kept for each [`PeerId`]. The engine has forgotten some peers, and gives
-    /// their ids to others from now on. Until this call, the id in a report stands for the same peer.
+    /// Drops whatever the sink has kept for each [`PeerId`]. The engine has forgotten some peers, and
+    /// may give their ids to other peers from now on. Between two such calls, an id always stands for
+    /// the same peer.
     fn clear_peer_cache(&mut self) {}
 
     /// Takes an event of a connection. The sink must always have room for it. A connected endpoint has
     /// few such events in its life. At a passive endpoint, the sink holds at most one event for each
-    /// request that the backlog has room for, if it forgets withdrawn requests. An unconnected endpoint
-    /// has no such events.
+    /// request that the backlog has room for, if the sink forgets withdrawn requests. An unconnected
+    /// endpoint has no such events.
     fn report_connection_event(&mut self, event: ConnectionReport) {
         let _ = event;
     }

@@ -110,7 +110,8 @@ pub enum AtomicLocal {
         /// The memory for the previous elements.
         result: Destination,
     },
-    /// The target compares the elements with others, and the previous elements come back.
+    /// The target compares each element with a value of the initiator, and returns the previous
+    /// elements.
     Compare {
         /// The operands.
         operand: Source,
@@ -295,8 +296,8 @@ pub(crate) enum ReceiveRole {
     /// place in the buffer. The buffer decides whether the message is reported, so the receive's
     /// own [`signalled`](Receive::signalled) is [`Signalled::No`].
     Part,
-    /// The receive is a single receive or a part, and has a turn. The turn keeps the receive's
-    /// original role, and whether it is signalled.
+    /// The receive is a single receive or a part of a buffer, and has a turn in completion order.
+    /// The turn keeps the receive's original role, and whether it is signalled.
     InTurn,
 }
 

@@ -81,8 +81,8 @@ pub(crate) struct Receiver {
     has_special_cases: bool,
     // Boxed, since a table never shrinks, and this one may once have held very many messages.
     unexpected: SlotMap<UnexpectedId, Box<Unexpected>>,
-    /// Messages that peeks have claimed. The key says whether the message is tagged, and has the
-    /// peek's context.
+    /// Messages that peeks have claimed. The key is whether the message is tagged, and the context
+    /// of the peek.
     claimed: HashMap<(bool, u64), Claimed>,
     links: ReceiverLinks,
     fetches: Fetches<Arriving>,

@@ -177,9 +177,9 @@ impl SharedReceiver {
         self.lock().act_for_application(|receiver, effects| receiver.cancel(key, effects), self)
     }
 
-    /// Makes the oldest member report a receive or a peek that the caller accepted before it could
-    /// be posted, and that was refused or cancelled since. `is_work` says whether it is deferred work.
-    /// `is_counted` says whether the member counts it; a peek is not counted.
+    /// Makes the oldest member report the failure of a receive or a peek that the caller had accepted,
+    /// but that was refused or cancelled before it was posted. `is_work` says whether it is deferred
+    /// work. `is_counted` says whether the member counts it; a peek is not counted.
     pub fn report_refused_receive(&self, failure: FailedOperation, is_work: bool, is_counted: bool) {
         let mut state = self.lock();
         state.act_for_application(
@@ -333,8 +333,8 @@ impl State {
         result
     }
 
-    /// Asks every member to connect to this peer if it has lost the peer. Does so only if a receive
-    /// names the peer as its only source and no member has a link to it.
+    /// If a receive names this peer as its only source and no member has a link to the peer, asks
+    /// the members that have lost the peer to connect to it.
     fn ask_members_to_connect_if_awaited(&mut self, source: PeerId) {
         if !self.receiver.has_link_to(source)
             && self.receiver.has_receive_only_from(source)

@@ -171,7 +171,8 @@ impl Source {
         }
     }
 
-    /// Takes the application's memory, to hand it back. The source of owned memory is then empty.
+    /// Returns the application's memory, to hand it back. If the memory is owned, the source gives
+    /// it up and is then empty.
     #[inline]
     pub(crate) fn take_buffer(&mut self) -> Buffer {
         if let SourceMemory::Raw(_) = &self.memory {

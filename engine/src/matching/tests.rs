@@ -112,7 +112,8 @@ struct OperationMix {
     arrive_weight: u32,
     post_weight: u32,
     remove_weight: u32,
-    /// How often messages are kept aside, and receives are posted behind them.
+    /// How often a message is kept aside, and how often a receive is posted that such messages do
+    /// not match.
     aside_weight: u32,
 }
 

@@ -43,10 +43,10 @@ struct Instance {
 pub(crate) enum PeerLinkUp {
     /// The endpoint that is known at the address, or the first one there.
     Current,
-    /// An endpoint that has taken the address over: older links lead to its predecessor.
+    /// A new endpoint at the address. Older links to the peer lead to the endpoint before it.
     Successor,
-    /// The predecessor of the endpoint that is known: when the first link to that endpoint came up, this
-    /// link had been begun, and was not the newest link.
+    /// The endpoint that had the address before the known one. The engine had created this link, and at
+    /// least one more after it, when the first link to the known endpoint came up.
     Predecessor,
 }
 
@@ -94,8 +94,8 @@ impl Peer {
         self.address
     }
 
-    /// Returns the instance number of the peer: from the first link that comes up until no link is up or
-    /// connecting.
+    /// Returns the instance number of the peer. It is known from the moment a first link comes up until
+    /// no link is up or connecting.
     pub(crate) fn instance(&self) -> Option<u64> {
         self.instance.map(|instance| instance.number)
     }
@@ -158,7 +158,8 @@ impl Peer {
         self.transmit_link = Some(link);
     }
 
-    /// Lets no link carry sends until a link is set again. Forgets the retries.
+    /// Forgets which link carries the messages, and how many retries there were. No link carries
+    /// messages until one is set again.
     pub(crate) fn clear_transmit_link(&mut self) {
         (self.transmit_link, self.connect_retries) = (None, 0);
     }

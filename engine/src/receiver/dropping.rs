@@ -36,7 +36,8 @@ impl Receiver {
         true
     }
 
-    /// Records that a link is up, to the peer at this address, which is known by `proof`.
+    /// Records that a link to the peer at this address has come up. `proof` says how far the
+    /// address is proven.
     pub(crate) fn link_up(&mut self, id: LinkId, address: Address, proof: AddressProof) {
         let Some(link) = self.links.get_mut(id) else { return };
         if proof != AddressProof::Credentials {
@@ -68,7 +69,8 @@ impl Receiver {
         self.budget.has_room(bytes, host)
     }
 
-    /// Lets the messages of an ended link be dropped that no peek has claimed.
+    /// Allows the receiver to drop the messages of an ended link, except those that peeks have
+    /// claimed.
     pub(super) fn allow_drops(&mut self, creation_number: u64, messages: UnprovenMessages) {
         let mut droppable_bytes = 0;
         let mut messages = messages.into_ids();

@@ -5,8 +5,8 @@
 //! sender need not wait. But if the sender awaits the match, it waits in any case, and the receiver
 //! does not fetch early.
 //!
-//! An offer is only recorded when it arrives. [`pull_payloads`](Receiver::pull_payloads) follows in the part
-//! of a pass that may call the transport.
+//! When an offer arrives, the receiver only records it. The engine calls
+//! [`pull_payloads`](Receiver::pull_payloads) later, in the part of a pass that may call the transport.
 
 use std::io::IoSliceMut;
 

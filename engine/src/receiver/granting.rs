@@ -7,8 +7,7 @@ use super::links::MessageOrigin;
 use super::{ProtocolViolation, Receiver, ReceiverEffects};
 use crate::transport::LinkId;
 
-/// The credit that a frame holds while the receiver keeps the frame and no receive can take it: a
-/// write with remote data.
+/// The credit that a write with remote data holds while its completion waits for room in the queue.
 #[derive(Debug)]
 pub(crate) struct HeldCredit {
     origin: MessageOrigin,
@@ -78,7 +77,7 @@ impl Receiver {
         }
     }
 
-    /// Gives a link's peer more credit, if more is due and the budget has some.
+    /// Gives a link's peer more credit, if more is due and the budget has room.
     #[cold]
     pub(super) fn renew_credit_if_due(&mut self, id: LinkId, effects: &mut impl ReceiverEffects) {
         let Some(link) = self.links.get_mut(id) else { return };

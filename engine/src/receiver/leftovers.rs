@@ -38,7 +38,8 @@ impl UnprovenMessages {
 pub(super) struct Leftovers {
     /// By the creation number of the link. A link that has left nothing is not listed.
     by_link: HashMap<u64, LinkLeftovers>,
-    /// The links with messages that may be dropped, in the order in which they ended.
+    /// The creation numbers of the ended links whose messages may be dropped, in the order in which
+    /// the links ended: by `end_number`.
     droppable: BTreeMap<u64, u64>,
     /// As `droppable`, for each host.
     droppable_of_host: BTreeMap<(SourceHost, u64), u64>,
@@ -73,7 +74,8 @@ impl Leftovers {
         }
     }
 
-    /// Records that these messages of an ended link may be dropped, which take this much.
+    /// Records that these messages of an ended link may be dropped. Together they use `bytes` of
+    /// the budget.
     pub(super) fn allow_drops(
         &mut self,
         creation_number: u64,
@@ -88,7 +90,8 @@ impl Leftovers {
         self.droppable_of_host.insert((left.host, left.end_number), creation_number);
     }
 
-    /// Records that a message is no longer among those that may be dropped, if it was.
+    /// Records that a message of an ended link, which uses `bytes`, must no longer be dropped. Does
+    /// nothing if none of the link's messages may be dropped.
     pub(super) fn forbid_drop(&mut self, creation_number: u64, bytes: u64, budget: &mut Budget) {
         let Some(left) = self.by_link.get_mut(&creation_number).filter(|left| left.droppable_bytes > 0)
         else {
@@ -113,8 +116,8 @@ impl Leftovers {
         }
     }
 
-    /// Takes the message that is to be dropped first, of all or of one host. It may no longer exist,
-    /// or may have been claimed; the caller then takes the next.
+    /// Removes and returns the message that is to be dropped first, of all hosts or of one. The message
+    /// may no longer exist, or a peek may have claimed it. The caller then calls again for the next.
     pub(super) fn take_next_droppable(&mut self, host: Option<SourceHost>) -> Option<UnexpectedId> {
         let first = match host {
             None => self.droppable.first_key_value().map(|(_, link)| *link),

@@ -33,7 +33,7 @@ impl LentBuffer {
 }
 
 impl Receiver {
-    /// Takes an eager message that has arrived whole.
+    /// Handles an eager message that has arrived whole.
     ///
     /// # Errors
     ///
@@ -107,9 +107,9 @@ impl Receiver {
         Ok(())
     }
 
-    /// Takes the earliest posted receive that matches a message from `source`. The receive is then
-    /// no longer posted. A multi-receive buffer stays posted, and gives a part of itself to the
-    /// message.
+    /// Removes and returns the earliest posted receive that matches a message from `source`. If
+    /// that is a multi-receive buffer, the buffer stays posted, and the function returns a new
+    /// receive into a part of it.
     #[inline(always)]
     pub(super) fn take_match(
         &mut self,

@@ -66,7 +66,8 @@ pub(super) struct MultiReceives {
     /// Untagged messages of members whose reports wait for room, or that have too many receives
     /// with turns.
     pub(super) kept_aside: KeptAside,
-    /// Receives whose only source is gone. They fail once its earlier messages were matched.
+    /// Receives whose only source is gone. They fail once the earlier messages of that source were
+    /// matched.
     orphans: SecondaryMap<ReceiveId, (Option<PeerId>, OperationError)>,
 }
 
@@ -111,8 +112,8 @@ impl MultiReceives {
 
 impl Receiver {
     /// Posts a receive that takes many messages into one buffer, until less than `min_free_bytes`
-    /// of it are free or a message does not fit. `work` is the number of the deferred work that the
-    /// buffer is, if it is one. This work ends with the release of the buffer.
+    /// of it are free or a message does not fit. If the buffer is posted as deferred work, `work`
+    /// is the number of that work. The work ends with the release of the buffer.
     ///
     /// # Errors
     ///
@@ -179,7 +180,7 @@ impl Receiver {
         self.is_kind_kept_aside(false) || self.has_kept_aside()
     }
 
-    /// Posts a receive that matches none of the messages that have already arrived.
+    /// Posts a receive without matching it with the messages that have already arrived.
     #[cold]
     pub(super) fn post_without_matching(&mut self, criteria: Criteria, receive: Receive) -> ReceiveId {
         let matching = if receive.tagged { &mut self.tagged } else { &mut self.untagged };
@@ -217,15 +218,15 @@ impl Receiver {
         None
     }
 
-    /// Matches the untagged messages that were kept aside, if the queue has room again.
+    /// Matches the untagged messages that were kept aside, if the completion queue has room again.
     #[cold]
     pub(super) fn match_kept_untagged(&mut self, effects: &mut impl ReceiverEffects) {
         if !self.multi_receives.keeps_untagged || !self.held.is_empty() {
             return;
         }
         self.set_keeps_untagged_aside(false);
-        // No receive is posted meanwhile. So if one message of a source finds no receive, its later
-        // messages find none either. A message that is taken is therefore the earliest of its
+        // No receive is posted meanwhile. So if a message finds no receive, later messages of the
+        // same source find none either. A message that finds one is therefore the earliest of its
         // source.
         let mut unwanted = HashSet::new();
         let (mut passed_over, mut step) = (0, KEPT_STEP_MIN_MESSAGES);
@@ -374,7 +375,8 @@ impl Receiver {
         self.end_part(id, member, effects);
     }
 
-    /// Ends a part. Releases the buffer if it takes no more messages and this was its last part.
+    /// Ends a part of a buffer, that is, the receive of one message. Releases the buffer if the
+    /// buffer takes no more messages and none of its other parts is still arriving.
     fn end_part(&mut self, id: ReceiveId, member: MemberId, effects: &mut impl ReceiverEffects) {
         let Some(buffer_id) = self.multi_receives.parts.remove(id) else { return };
         let Some(buffer) = self.multi_receives.buffers.get_mut(buffer_id) else { return };
@@ -384,8 +386,8 @@ impl Receiver {
         }
     }
 
-    /// Begins to keep untagged messages aside if completions wait for room. Returns whether they
-    /// do. If so, no buffer takes a message for now.
+    /// Begins to keep untagged messages aside if completions wait for room. Returns whether
+    /// completions wait. If so, no buffer takes a message for now.
     fn keep_untagged_aside_if_full(&mut self) -> bool {
         let is_full = !self.held.is_empty();
         if is_full {

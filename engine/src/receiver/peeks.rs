@@ -18,7 +18,7 @@ const NOT_CLAIMED: Error = Error::Misuse(Misuse::NotFound(Missing::ClaimedMessag
 impl Receiver {
     /// Looks for an unexpected message, and reports the result at once. A peek cannot look at
     /// untagged messages that are kept aside for a multi-receive buffer. The buffer may still take
-    /// them once the queue has room.
+    /// these messages once the completion queue has room.
     ///
     /// # Errors
     ///

@@ -24,7 +24,8 @@ struct HostUse {
     /// All of it: the outstanding credit of links, the fetched payload, and what ended links have
     /// left behind.
     used_bytes: u64,
-    /// Payload of links that are there, fetched before a receive matched its message.
+    /// Payload that was fetched over links that are still there, before a receive matched its
+    /// message.
     fetched_bytes: u64,
     /// What ended links have left behind.
     left_behind_bytes: u64,
@@ -134,7 +135,7 @@ impl Shares {
     }
 }
 
-/// Returns a part of a number. The number may be so large that its product would overflow.
+/// Returns `percent` percent of a number, even if their product would overflow.
 fn percent_of(number: u64, percent: u64) -> u64 {
     number / 100 * percent + number % 100 * percent / 100
 }

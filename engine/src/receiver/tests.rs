@@ -150,7 +150,8 @@ impl ReceiverEffects for EffectsRecorder {
 }
 
 impl EffectsRecorder {
-    /// Takes the ended operations: their contexts, each with the bytes in its buffer or its error.
+    /// Removes and returns the recorded ended operations: their contexts, each with the bytes in
+    /// its buffer or its error.
     fn take_ended(&mut self) -> Vec<(u64, Result<Vec<u8>, OperationError>)> {
         let bytes = |buffer: Buffer| match buffer {
             Buffer::Received(bytes) => bytes.to_vec(),

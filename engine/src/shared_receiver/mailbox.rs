@@ -25,8 +25,8 @@ pub(super) struct Mailbox {
     /// The reports that wait, in order. Their sources are the receiver's ids.
     reports: VecDeque<Report>,
     mail: Mail,
-    /// For each peer that the member has links to, by the receiver's id: the member's id of the
-    /// peer.
+    /// The peers that the member has links to, by the receiver's ids. Each entry has the id of the
+    /// peer in the member's own engine.
     names: HashMap<PeerId, Name>,
 }
 
@@ -88,8 +88,8 @@ impl Mailbox {
         self.reports.len()
     }
 
-    /// Records that the member has one more link to a peer, and that `members_id` is the member's id of
-    /// the peer.
+    /// Records that the member has one more link to a peer. `members_id` is the id of the peer in the
+    /// member's own engine.
     pub(super) fn add_link_to(&mut self, peer: PeerId, members_id: PeerId) {
         self.names.entry(peer).or_insert(Name { peer: members_id, links: 0 }).links += 1;
     }
@@ -104,7 +104,7 @@ impl Mailbox {
         }
     }
 
-    /// Returns the member's id of a peer, if the member has a link to the peer.
+    /// Returns the id of a peer in the member's own engine, if the member has a link to the peer.
     pub(super) fn members_id_of_peer(&self, peer: PeerId) -> Option<PeerId> {
         self.names.get(&peer).map(|name| name.peer)
     }

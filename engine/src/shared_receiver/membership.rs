@@ -19,8 +19,8 @@ use crate::receiver::{
 use crate::transport::{AddressProof, LinkId, Pull, RemotePayload, Space};
 use crate::wire::Message;
 
-/// Translates between a member and the receiver that it shares. The methods are those of
-/// [`Receiver`].
+/// A member's access to the receiver that it shares: translates the ids of links and peers. A
+/// method does what the method of [`Receiver`] with the same name does.
 #[derive(Debug)]
 pub(crate) struct Membership {
     shared: Arc<SharedReceiver>,
@@ -285,7 +285,8 @@ impl Membership {
         self.act_for_member(effects, |receiver, effects| receiver.grant_credit_to_starved_links(effects));
     }
 
-    /// Matches the member's messages that were kept aside, if its reports no longer wait.
+    /// Matches the messages of the member that were kept aside, if the member's reports no longer
+    /// wait for room.
     pub(crate) fn match_kept_aside(&mut self, effects: &mut impl ReceiverEffects) {
         let id = self.id;
         self.act_for_member(effects, |receiver, effects| receiver.match_kept_aside(id, effects));
@@ -329,13 +330,14 @@ impl Membership {
         self.shared.has_mail_for_members()
     }
 
-    /// Takes the member's mail, except reports, which [`take_report`](Self::take_report) takes one
-    /// by one.
+    /// Removes and returns the member's mail, except reports: [`take_report`](Self::take_report)
+    /// removes these one by one.
     pub(crate) fn take_mail_except_reports(&mut self) -> Mail {
         self.shared.lock().mailboxes.take_mail_except_reports(self.id)
     }
 
-    /// Records and counts the ends of deferred work. Their reports stay among the others.
+    /// Records and counts the ends of deferred work that the mail contains. If such an end must
+    /// also be reported, its report stays in its place among the others.
     pub(crate) fn record_work_ends(&mut self, effects: &mut impl ReceiverEffects) {
         let id = self.id;
         self.shared.lock().mailboxes.record_work_ends(id, |mut report| {
@@ -378,9 +380,10 @@ impl Membership {
 }
 
 impl Drop for Membership {
-    /// Leaves the receiver. Receives that messages of this member were filling fail at the oldest
-    /// other member, which also takes over mail that concerns no particular endpoint. The room that
-    /// it leaves in the budget goes to the others.
+    /// Leaves the receiver. If a message on a link of this member was filling a receive, the
+    /// receive fails at the oldest other member. The oldest other member also takes over mail that
+    /// concerns no particular endpoint. The room in the budget that becomes free goes to the other
+    /// members.
     fn drop(&mut self) {
         let mut guard = lock_and_return_buffer(&self.shared, &mut self.lent);
         let state = &mut *guard;

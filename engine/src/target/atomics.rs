@@ -18,7 +18,7 @@ use crate::transport::LinkId;
 use crate::wire::{Atomic, AtomicForm, Durable, Outcome, Refusal};
 
 impl Target {
-    /// Carries out an atomic operation whose frame is whole.
+    /// Carries out an atomic operation whose frame has arrived whole.
     ///
     /// # Errors
     ///

@@ -31,7 +31,7 @@ pub(crate) struct OutgoingRead {
 }
 
 impl Target {
-    /// Takes a peer's request to read.
+    /// Handles a peer's request to read.
     ///
     /// # Errors
     ///

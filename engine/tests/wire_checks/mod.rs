@@ -113,7 +113,8 @@ fn check_one_hello(bytes: &[u8]) -> bool {
     true
 }
 
-/// Checks that a record about a claim has one encoding only. Returns whether the parser accepts `bytes`.
+/// Checks that a record about an address claim has one encoding only. Returns whether the parser accepts
+/// `bytes`.
 pub(crate) fn check_claim_record(bytes: &[u8]) -> bool {
     let Some(whole) = bytes.first_chunk::<CLAIM_RECORD_BYTES>() else { return false };
     let parsed = ClaimRecord::parse(whole);
@@ -149,7 +150,8 @@ struct Outcome {
     payload_left: u64,
 }
 
-/// Decodes a stream that comes in these arrivals, and then its rest in one piece.
+/// Decodes a stream. Its bytes arrive in pieces as `arrivals` says, then the rest arrives in one
+/// piece.
 fn decode_stream(stream: &[u8], arrivals: &[u8]) -> Outcome {
     let mut recorder = Recorder::default();
     let mut decoder = Decoder::new();

@@ -156,7 +156,7 @@ fn leftovers_of_one_host_are_not_dropped_for_the_share_of_another() {
 #[test]
 fn full_budget_of_proven_leftovers_refuses_new_links() {
     let (mut receiver, mut asked) = (Receiver::new(64, BUDGET_BYTES), EffectsRecorder::default());
-    // Peers that are proven by credentials have no share, so that they can fill all of it.
+    // No share limits peers that are proven by credentials, so they can fill the whole budget.
     let visits = visit_many(&mut receiver, 1, AddressProof::Credentials, &mut asked);
     assert!(visits < 2 * BUDGET_BYTES as u64 / CREDIT_INITIAL_BYTES);
     assert!(!try_open(&mut receiver, OTHER, 2, AddressProof::Reached));
@@ -287,7 +287,7 @@ fn receive_request_for_any(context: u64) -> ReceiveRequest {
 }
 
 impl EffectsRecorder {
-    /// Takes the ended operations. Returns the tags of the messages that receives have taken.
+    /// Removes the recorded ended operations. Returns the tags of the messages that receives got.
     fn take_received_tags(&mut self) -> Vec<u64> {
         let ended = self.ended.drain(..).filter_map(Result::ok);
         ended.filter(|ended| ended.context != PEEK).map(|ended| ended.tag).collect()
@@ -336,8 +336,9 @@ struct Visitor {
 }
 
 proptest! {
-    /// Whatever links come, send and go: messages of proven peers, and claimed ones, are all received. What
-    /// is dropped was left behind by an unproven peer. At the end the budget is free.
+    /// Links come up, carry messages and end at random. All messages of proven peers and all claimed
+    /// messages are received. The receiver drops only messages that an unproven peer has left behind. At
+    /// the end the budget is free.
     #[test]
     fn only_leftovers_of_unproven_peers_are_dropped(steps in prop::collection::vec(any_step(), 1..200)) {
         let budget_bytes = 4 * CREDIT_INITIAL_BYTES as usize;
