@@ -283,8 +283,8 @@ impl<O> Fetches<O> {
         Some(fetch)
     }
 
-    /// Ends the fetch of a link whose offer has the lowest number, and returns it. The caller repeats
-    /// this until it returns `None`.
+    /// Removes and returns one fetch of a link that has ended: the one whose offer has the lowest
+    /// number. The caller repeats the call until the result is `None`.
     pub(crate) fn remove_next_of_link(&mut self, link: LinkId) -> Option<Box<Fetch<O>>> {
         self.unpullable.remove(&link);
         let (_, id) = self.by_offer.range((link, 0)..=(link, u64::MAX)).next()?;

@@ -56,7 +56,8 @@ pub struct CloseOnFork<T: AsRawFd> {
 }
 
 impl<T: AsRawFd> CloseOnFork<T> {
-    /// Takes an owner whose descriptor this process has opened. It must own the descriptor, not borrow it.
+    /// Wraps an owner whose descriptor this process has opened, and registers the descriptor. `owner`
+    /// must own the descriptor, not borrow it.
     pub fn new(owner: T) -> CloseOnFork<T> {
         let generation = ForkGeneration::current();
         let fd = owner.as_raw_fd();

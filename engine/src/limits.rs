@@ -147,8 +147,8 @@ pub const REQUESTER_MAX_LINKS: usize = 64;
 /// cut short too, the operations that wait for the link fail.
 pub const CONNECT_RETRIES_MAX: u32 = 3;
 
-/// The engine looks for unused peers to forget once links have introduced at least this many peers since
-/// the last such search. It forgets only peers that two searches in a row have found unused.
+/// The least number of new peers, introduced by links, after which the engine looks for unused peers to
+/// forget. It forgets only peers that two such searches in a row have found unused.
 pub const PEER_SWEEP_MIN_PEERS: usize = 1024;
 
 /// How long a link to a replaced endpoint may be silent, in milliseconds, before the engine ends

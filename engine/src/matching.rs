@@ -46,7 +46,7 @@ impl Criteria {
     }
 }
 
-/// The place of an unexpected message among those that wait. No later message gets the same one.
+/// The place of an unexpected message among those that wait. No later message gets the same place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place(Sequence);
 

@@ -70,7 +70,8 @@ impl RmaLocal {
         mem::replace(self, RmaLocal::Write { source: Source::default(), data: None })
     }
 
-    /// Takes the application's memory from an access that has ended, to hand it back.
+    /// Removes the application's memory from an access that has ended, and returns it, to be handed
+    /// back.
     #[inline]
     pub fn take_buffer(&mut self) -> Buffer {
         match self {

@@ -273,9 +273,9 @@ impl Receiver {
         }
     }
 
-    /// Prepares for a member that leaves. Its links end next. Its unexpected messages are dropped
-    /// now, so that the end of a link gives none of them to a receive. Its receives that wait for
-    /// their turn fail as the links end.
+    /// Prepares for a member that leaves. The links of the member end next. The unexpected messages
+    /// of the member are dropped now, so that the end of a link gives none of them to a receive.
+    /// The member's receives that wait for their turn fail as the links end.
     pub(crate) fn drop_messages_of_leaving_member(
         &mut self,
         member: MemberId,

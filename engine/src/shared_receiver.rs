@@ -194,8 +194,9 @@ impl SharedReceiver {
         self.has_unnotified_mail.load(Ordering::Acquire)
     }
 
-    /// Returns the members with new mail. The caller then makes them fetch it, while it holds no
-    /// member's lock.
+    /// Returns the members with mail that were not notified of it yet. They count as notified from
+    /// now on. The caller must make each of them [fetch its mail](crate::Engine::fetch_mail), while
+    /// the caller holds no member's lock.
     pub fn take_members_with_mail(&self) -> Vec<MemberId> {
         let mut state = self.lock();
         self.has_unnotified_mail.store(false, Ordering::Release);
@@ -207,7 +208,8 @@ impl SharedReceiver {
         self.lock().mailboxes.set_selective(member, is_selective);
     }
 
-    /// Posts a receive with `post`. If `from` is given, it becomes the only source of the receive.
+    /// Posts a receive with `post`. If `from` is given, the peer at this address becomes the only
+    /// source of the receive.
     fn intern_source_and_post(
         &self,
         from: Option<Address>,

@@ -163,7 +163,7 @@ impl Target {
     }
 
     /// Returns the part of a region that a peer wants to access, if this endpoint allows the
-    /// access.
+    /// access. Then also offers the region for mapping, unless it was offered before.
     fn check_window_and_offer_mapping(
         &mut self,
         id: LinkId,

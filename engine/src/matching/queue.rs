@@ -85,8 +85,8 @@ impl<X: Index, N: Copy + Eq> IndexedQueue<X, N> {
         self.slots[at].entry.map(|(_, name)| name)
     }
 
-    /// Removes the entry with this name, after a search from the front. Returns whether there was
-    /// one.
+    /// Searches from the front for the entry with this name, and removes it. Returns whether there
+    /// was one.
     pub(super) fn remove(&mut self, name: N) -> bool {
         let at = self.slots.iter().position(|slot| slot.entry.is_some_and(|(_, found)| found == name));
         at.is_some_and(|at| self.take_at(at).is_some())

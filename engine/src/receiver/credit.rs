@@ -296,7 +296,8 @@ impl Grant {
         Renewal::Granted
     }
 
-    /// Returns how much room the next grant to a starved link needs that only drops can make.
+    /// Returns how much room the next grant needs, if the link is starved and only drops can make
+    /// this room; else 0.
     pub(super) fn needed_room_bytes(&self, budget: &Budget) -> u64 {
         let Window { more_bytes, needs_room, .. } = self.next_window(budget);
         if self.is_starved && needs_room { more_bytes } else { 0 }
@@ -327,8 +328,8 @@ impl Grant {
     }
 
     /// Ends the grant when its link ends. Credit that no message holds returns to the budget. Held
-    /// credit and fetched payload stay used until receives take the messages. Returns how much that
-    /// is.
+    /// credit and fetched payload stay used until receives take the messages. Returns how many
+    /// bytes stay used.
     pub(super) fn end(mut self, budget: &mut Budget) -> u64 {
         budget.links -= 1;
         budget.release(self.outstanding_bytes() - self.held_bytes);

@@ -13,11 +13,11 @@ use crate::source_host::SourceHost;
 use crate::transport::{AddressProof, LinkId};
 
 impl Receiver {
-    /// Makes room for a new link to the peer at this address, which is known by `proof`. Returns
-    /// whether the link may come up.
+    /// Makes room for a new link to the peer at this address. `proof` says how far the address is
+    /// proven. Returns whether the link may come up.
     ///
-    /// A link is refused if the messages that ended links have left behind overdraw the budget and
-    /// its reserve. One that this side has accepted is also refused if the peer's host has left more
+    /// A link is refused if the messages that ended links have left behind overdraw the budget and its
+    /// reserve. A link that this side has accepted is also refused if the peer's host has left more
     /// behind than its share. Messages that may be dropped do not count.
     pub(crate) fn try_admit_link(&mut self, address: Address, proof: AddressProof) -> bool {
         let host = match proof {
@@ -56,7 +56,7 @@ impl Receiver {
     }
 
     /// Drops messages until a host has this much room. Returns whether there was enough to drop. The
-    /// caller must not be going through the unexpected messages.
+    /// caller must not be iterating over the unexpected messages.
     pub(super) fn try_make_room(&mut self, bytes: u64, host: Option<SourceHost>) -> bool {
         if !self.budget.can_reclaim(bytes, host) {
             return false;
@@ -108,7 +108,7 @@ impl Receiver {
         self.leftovers.release(origin.creation_number, used_bytes, &mut self.budget);
         self.dropped_messages += 1;
         let (source, dropped) = (unexpected.source, self.dropped_messages);
-        // Peers decide how many there are, so the log must not grow with their number.
+        // Peers decide how many messages are dropped, so the log must not grow with this number.
         if dropped.is_power_of_two() {
             warn!(
                 ?source,

@@ -63,7 +63,7 @@ pub(crate) trait ReceiverEffects {
 pub(crate) struct UnrecordedEnd {
     /// Its outcome. The context is the number of the work.
     pub(crate) outcome: ReportOutcome,
-    /// Whether an endpoint that reports the end also counts it, as that of a receive.
+    /// Whether an endpoint that reports the end also counts it as the end of a receive.
     pub(crate) counts_as_receive: bool,
 }
 

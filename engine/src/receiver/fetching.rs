@@ -31,12 +31,12 @@ impl Receiver {
         self.fetches.has_offer(id, op)
     }
 
-    /// Takes a peer's offer of a message. `remote` describes where its payload is.
+    /// Handles a peer's offer of a message. `remote` describes where the payload is.
     ///
     /// # Errors
     ///
-    /// A [`ProtocolViolation`] if the number is taken, if the description of the payload is too
-    /// long, or if the peer has no credit for the offer.
+    /// A [`ProtocolViolation`] if another offer of the peer has the number `op`, if the description
+    /// of the payload is too long, or if the peer has no credit for the offer.
     pub(crate) fn message_offered(
         &mut self,
         id: LinkId,
@@ -88,7 +88,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Whether offers wait for room in the budget, or until the next pass looks at them.
+    /// Whether offers wait for room in the budget, or for the next pass to look at them.
     #[inline(always)]
     pub(crate) fn has_deferred_fetches(&self) -> bool {
         !self.deferred.is_empty()
@@ -125,7 +125,8 @@ impl Receiver {
         self.links.get(self.unexpected.get(id)?.origin.link)?.grant.host()
     }
 
-    /// Changes the destination of an offered message, and begins to fetch it if that has not begun.
+    /// Changes the destination of an offered message, and begins to fetch the message if the fetch
+    /// has not begun.
     pub(super) fn redirect_and_begin_fetch(&mut self, id: FetchId, destination: PayloadDestination) {
         if let Some(filling) = self.fetches.reassembly_mut(id) {
             filling.owner.destination = destination;
@@ -134,7 +135,7 @@ impl Receiver {
     }
 
     /// Makes a discarded message hold its credit until its payload arrives, if the payload was
-    /// requested. Returns whether it was.
+    /// requested. Returns whether the payload was requested.
     pub(super) fn hold_credit_if_payload_requested(&mut self, id: FetchId, cost_bytes: u64) -> bool {
         let Some(filling) = self.fetches.cleared_reassembly(id) else { return false };
         filling.owner.held_bytes = cost_bytes;
@@ -195,7 +196,8 @@ impl Receiver {
         self.fetches.pulling_len() > 0
     }
 
-    /// Begins to read a payload. Returns whether the link's peer was asked for it.
+    /// Begins to read the payload of an offered message, if this side has asked the link's peer for
+    /// a payload with this number and length. Otherwise returns false and changes nothing.
     pub(crate) fn begin_data_if_requested(&mut self, id: LinkId, op: u64, len_bytes: u64) -> bool {
         match (self.fetches.cleared_fetch(id, op, len_bytes), self.links.get_mut(id)) {
             (Some(fetch), Some(link)) => {
@@ -229,7 +231,7 @@ impl Receiver {
         self.links.get(id).map(|link| (link.peer, link.member))
     }
 
-    /// Returns the credit that a discarded message has held.
+    /// Gives the peer back the credit that a discarded message has held.
     fn return_fetch_credit(&mut self, fetch: &Fetch<Arriving>, effects: &mut impl ReceiverEffects) {
         let held_bytes = fetch.filling.owner.held_bytes;
         if held_bytes > 0

@@ -94,8 +94,8 @@ impl Receiver {
         }
     }
 
-    /// Makes room for the credit of a starved link by drops, if it needs that. The caller must not be
-    /// going through the unexpected messages.
+    /// Drops messages to make room for the credit of a starved link, if the link needs room. The caller
+    /// must not be iterating over the unexpected messages.
     fn make_room_for_starved(&mut self, id: LinkId) {
         if let Some(link) = self.links.get(id).filter(|link| !link.is_grant_queued) {
             let (needed_bytes, host) = (link.grant.needed_room_bytes(&self.budget), link.grant.host());

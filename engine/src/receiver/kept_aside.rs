@@ -73,8 +73,8 @@ impl Receiver {
         }
     }
 
-    /// Matches the messages of a member that were kept aside, once its queue has room or fewer of
-    /// its receives wait.
+    /// Matches the messages of a member that were kept aside. The caller has found that the
+    /// member's queue has room again, or that fewer of its receives wait for their turn.
     pub(crate) fn match_kept_aside(&mut self, member: MemberId, effects: &mut impl ReceiverEffects) {
         let Some(mut aside) = self.multi_receives.kept_aside.remove(&member) else { return };
         while let Some(id) = aside.ids.pop_front() {

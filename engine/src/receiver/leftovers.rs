@@ -9,7 +9,8 @@ use super::credit::Budget;
 use crate::operation::UnexpectedId;
 use crate::source_host::SourceHost;
 
-/// A link's list of messages may name this many that no longer exist, besides as many as do.
+/// A link's list of messages may name as many messages that no longer exist as messages that do,
+/// and this many more.
 const GONE_MAX_MESSAGES: usize = 16;
 
 /// The messages of an unproven peer that were kept because no receive took them, the oldest first. Some
@@ -18,10 +19,11 @@ const GONE_MAX_MESSAGES: usize = 16;
 pub(super) struct UnprovenMessages(VecDeque<UnexpectedId>);
 
 impl UnprovenMessages {
-    /// Adds a message, of now `kept_len` that exist.
+    /// Adds a message. With this one, `kept_len` messages of the link still exist.
     pub(super) fn push(&mut self, id: UnexpectedId, kept_len: u64, exists: impl Fn(UnexpectedId) -> bool) {
         self.0.push_back(id);
-        // So often that the list stays short, and so rarely that each message is looked at a few times.
+        // Often enough to keep the list short, and so rarely that each message is looked at only a few
+        // times.
         if self.0.len() as u64 > 2 * kept_len + GONE_MAX_MESSAGES as u64 {
             self.0.retain(|id| exists(*id));
         }

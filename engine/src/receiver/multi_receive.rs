@@ -424,8 +424,9 @@ impl Receiver {
         }
     }
 
-    /// Gives a message its part of a buffer. If the message does not fit, ends the buffer and
-    /// returns `None`.
+    /// Cuts the part for a message off a buffer, and returns the part. Ends the buffer if it has
+    /// too little room left for another message. If the message itself does not fit, also ends the
+    /// buffer, and returns `None`.
     fn cut_part_or_end_buffer(
         &mut self,
         id: ReceiveId,

@@ -79,8 +79,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// Discards the message that a peek with this context has claimed. Completes as a peek does. `work`
-    /// is the number of the deferred work that this is, if it is one.
+    /// Discards the message that a peek with this context has claimed. The call completes like a peek.
+    /// If the call is deferred work, `work` is the number of that work.
     ///
     /// # Errors
     ///

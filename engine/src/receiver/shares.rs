@@ -52,7 +52,7 @@ impl Shares {
         self.share_bytes.saturating_sub(self.look_up(host, |of| of.used_bytes))
     }
 
-    /// As [`free_bytes`](Self::free_bytes), if all that may be dropped were dropped.
+    /// As [`free_bytes`](Self::free_bytes), but counts what the receiver may drop as free.
     pub(super) fn reclaimable_bytes(&self, host: SourceHost) -> u64 {
         self.share_bytes.saturating_sub(self.look_up(host, |of| of.used_bytes - of.droppable_bytes))
     }

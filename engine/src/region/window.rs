@@ -64,8 +64,8 @@ impl Window {
         is_open
     }
 
-    /// Copies from an offset into all of `into`, if the region is still open. Returns whether it
-    /// is.
+    /// Copies from an offset into all of `into`, if the region is still open. Returns whether the
+    /// region is open.
     pub(crate) fn copy_out_if_open(&self, at_bytes: usize, into: &mut [u8]) -> bool {
         let is_open = self.is_open();
         if is_open {

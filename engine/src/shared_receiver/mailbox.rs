@@ -153,8 +153,8 @@ impl Mailbox {
         taken
     }
 
-    /// Calls `record` for each report, and keeps the report that it returns, if any. Does nothing
-    /// if no report ends deferred work.
+    /// Passes each report to `record`, and puts the report that `record` returns in its place. If
+    /// `record` returns none, drops the report. Does nothing if no report ends deferred work.
     pub(super) fn record_work_ends(&mut self, record: impl FnMut(Report) -> Option<Report>) {
         if self.reports.iter().any(|report| report.ends_work.is_some()) {
             self.reports = mem::take(&mut self.reports).into_iter().filter_map(record).collect();

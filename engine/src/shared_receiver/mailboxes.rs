@@ -52,7 +52,8 @@ impl Mailboxes {
         counts.for_each(|count| self.add_count(heir, count));
     }
 
-    /// Returns `member`. If `member` has left or is `None`, returns the oldest member.
+    /// Returns `member`. If that member has left, or `member` is `None`, returns the oldest member
+    /// instead.
     pub(super) fn recipient_or_oldest(&self, member: Option<MemberId>) -> Option<MemberId> {
         let member = member.filter(|member| self.by_member.contains_key(member));
         member.or_else(|| self.by_member.keys().next().copied())

@@ -110,7 +110,7 @@ impl Membership {
     }
 
     /// Records that this member has lost a peer. Other members may still have links to the peer.
-    /// When the last of these ends, the receives fail whose only source is the peer.
+    /// When the last of these links ends, the receives whose only source is the peer fail.
     pub(crate) fn peer_lost(
         &mut self,
         address: Address,
@@ -357,7 +357,8 @@ impl Membership {
         });
     }
 
-    /// Takes the next report. If the member has no id of its source yet, `intern` gives it one.
+    /// Removes and returns the next report. If the member's engine has no id for the source of the
+    /// report yet, `intern` makes one.
     pub(crate) fn take_report(&mut self, intern: impl FnOnce(Address) -> PeerId) -> Option<Report> {
         let mut guard = self.shared.lock();
         let State { mailboxes, peers, .. } = &mut *guard;
@@ -369,7 +370,7 @@ impl Membership {
     }
 
     /// Puts back the report that was taken last, since the queue has no room for it. `source` is
-    /// the address of its source.
+    /// the address of the report's source.
     pub(crate) fn put_back_report(&mut self, report: Report, source: Option<Address>) {
         let mut state = self.shared.lock();
         let source = source.map(|source| state.intern_peer(source));

@@ -137,8 +137,8 @@ impl OutgoingRead {
         }
     }
 
-    /// Copies the next piece, if it cannot be sent from the region's memory. A piece that the link
-    /// had no room for was copied already.
+    /// Copies the next piece of a read, if it cannot be sent from the region's memory. Does not
+    /// copy it again if the link had no room for it before.
     pub(crate) fn copy_piece_if_needed(&mut self) {
         if let Some(Ok(window)) = &self.window
             && self.copy.is_empty()

@@ -84,7 +84,7 @@ impl Target {
     }
 
     /// Returns the part of a region that a peer writes to, or the answer if the write must be
-    /// refused.
+    /// refused. If the write asks for that, also makes the peer's earlier writes durable.
     fn check_write_and_persist_earlier(
         &mut self,
         id: LinkId,
@@ -176,8 +176,8 @@ impl Target {
         }
     }
 
-    /// Begins to read the payload of an offered write, if this side has asked the link's peer for
-    /// it. Otherwise returns false and changes nothing.
+    /// Begins to read the payload of an offered write, if this side has asked the link's peer for a
+    /// payload with this number and length. Otherwise returns false and changes nothing.
     pub(crate) fn begin_data_if_requested(&mut self, id: LinkId, op: u64, len_bytes: u64) -> bool {
         match (self.fetches.cleared_fetch(id, op, len_bytes), self.links.get_mut(id)) {
             (Some(fetch), Some(link)) => {
@@ -215,8 +215,8 @@ impl Target {
         }
     }
 
-    /// Counts bytes in place of the write that is being read on a link. The last of its bytes ends
-    /// the write.
+    /// Records that the next bytes of the write that is being read on a link are in place. The last
+    /// byte of the write ends it.
     pub(crate) fn bytes_placed(&mut self, id: LinkId, count_bytes: usize, effects: &mut impl TargetEffects) {
         let Some(filling) = self.reassembly_mut(id) else { return };
         if filling.advance(count_bytes) == Arrived::Partly {

@@ -19,7 +19,7 @@
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Checksum(u64);
 
-/// A constant part of every check, so that a header of zero bytes fails the check.
+/// A constant part of every check, so that the check of zero bytes is not zero.
 const SALT: u8 = 0x5a;
 
 /// The rotation of each word against the next, in bits. It is no divisor of a byte's length.

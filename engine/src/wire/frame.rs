@@ -115,7 +115,7 @@ fn form_checksum(kind: u8, flags: u8) -> u8 {
     FORM_CHECK_SALT ^ kind ^ flags.rotate_left(4)
 }
 
-/// A constant part of the check, so that a header of zero bytes fails the check.
+/// A constant part of the check, so that the check of zero bytes is not zero.
 const FORM_CHECK_SALT: u8 = 0xa5;
 
 #[cfg(test)]

@@ -71,8 +71,9 @@ use super::rule::{FLAGS_BITS, Fields, Form, Rule};
 pub enum Header {
     /// An eager message; its payload follows.
     Message(Message),
-    /// Acknowledges the eager messages that have arrived whole on this link. The acknowledgement travels on
-    /// the same link as the messages, in the other direction. So if the link ends, both end. Has no payload.
+    /// Acknowledges the eager messages that have arrived whole on this link. The acknowledgement travels
+    /// on the same link as the messages, in the other direction. So if the link ends, no acknowledgement
+    /// of its messages can arrive later. Has no payload.
     Ack {
         /// The cumulative count since the link came up.
         received: u64,

@@ -124,7 +124,8 @@ impl Decoder {
         }
     }
 
-    /// Subtracts reported payload. Returns whether these bytes complete the frame.
+    /// Subtracts payload bytes that have arrived from those that the frame still lacks. Returns
+    /// whether these bytes complete the frame.
     fn advance_payload_and_check_end(&mut self, count_bytes: usize) -> bool {
         let count_bytes = count_bytes as u64;
         debug_assert!(count_bytes <= self.payload_left(), "more bytes than the frame has left");

@@ -385,7 +385,8 @@ proptest! {
                 Step::Pass => {
                     receiver.share_freed_budget(&mut asked);
                     (0..6).for_each(|link| receiver.credit_sent(LinkId(link)));
-                    // Offers that are fetched only now may be lost with their link: none counts as sent.
+                    // Offers that are fetched only now may be lost with their link, so the test counts
+                    // none of them as sent.
                     receiver.pull_payloads(|_| true, make_pull_from(&memory), &mut asked);
                 }
                 Step::Receive => {
