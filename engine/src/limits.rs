@@ -1,4 +1,4 @@
-//! The limits of the engine, each with its unit last.
+//! The limits of the engine. The name of each ends with its unit.
 
 /// How many segments one operation may gather from or scatter to (`iov_limit`).
 pub const IOV_LIMIT: usize = 4;

@@ -183,12 +183,12 @@ impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
         self.unexpected.len()
     }
 
-    /// Takes all posted receives, the earliest first.
+    /// Removes and returns all posted receives, the earliest first.
     pub fn drain_posted(&mut self) -> impl Iterator<Item = R> {
         self.posted.drain()
     }
 
-    /// Takes all unexpected messages, the earliest first.
+    /// Removes and returns all unexpected messages, the earliest first.
     pub fn drain_unexpected(&mut self) -> impl Iterator<Item = U> {
         self.unexpected.drain()
     }

@@ -65,7 +65,7 @@ impl RmaLocal {
         }
     }
 
-    /// Takes the memory. What stays is an empty write.
+    /// Removes and returns the memory. Leaves an empty write in its place.
     pub fn take(&mut self) -> RmaLocal {
         mem::replace(self, RmaLocal::Write { source: Source::default(), data: None })
     }
@@ -133,7 +133,7 @@ impl AtomicLocal {
         }
     }
 
-    /// Takes the memory. What stays is an operation without elements.
+    /// Removes and returns the memory. Leaves an operation without elements in its place.
     pub fn take(&mut self) -> AtomicLocal {
         mem::replace(self, AtomicLocal::Base { operand: Source::default() })
     }
@@ -291,7 +291,8 @@ pub(crate) struct Receive {
 pub(crate) enum ReceiveRole {
     /// None: the receive is an ordinary one.
     Single,
-    /// The receive is the buffer. Its destination is the room that is left.
+    /// The receive stands for a multi-receive buffer. Its destination is the room that is left in
+    /// the buffer.
     Buffer,
     /// The receive is for a message that the buffer has taken. Its destination is the message's
     /// place in the buffer. The buffer decides whether the message is reported, so the receive's

@@ -91,7 +91,7 @@ pub(crate) struct Receiver {
     deferred: VecDeque<FetchId>,
     /// The limit of the memory for unexpected messages, and how much of it is used.
     budget: Budget,
-    /// Links that are due credit, but wait until the budget has some.
+    /// Links on which more credit is due, but that wait until the budget has room for it.
     starved: BTreeSet<LinkId>,
     /// What ended links have left behind.
     leftovers: Leftovers,

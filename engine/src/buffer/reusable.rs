@@ -47,7 +47,7 @@ impl ReusableBuffer {
         self.0.capacity()
     }
 
-    /// Forgets the message. Posting the buffer does so too.
+    /// Forgets the message. Posting the buffer also forgets the message.
     pub fn clear(&mut self) {
         self.0.clear();
     }

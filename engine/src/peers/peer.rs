@@ -50,7 +50,7 @@ pub(crate) enum PeerLinkUp {
     Predecessor,
 }
 
-/// What a link that ended meant to its peer.
+/// What the end of a link means for the peer that the link led to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PeerLinkEnd {
     /// No other link to the peer is up or connecting.
@@ -139,7 +139,7 @@ impl Peer {
         }
     }
 
-    /// Records that a link has ended, or could not be made. Returns what it meant to the peer.
+    /// Records that a link has ended, or could not be made. Returns what this means for the peer.
     pub(crate) fn link_ended(&mut self, link: LinkId) -> PeerLinkEnd {
         self.links.retain(|other| *other != link);
         let end = PeerLinkEnd {

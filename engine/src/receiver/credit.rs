@@ -183,7 +183,7 @@ impl Budget {
         self.shares.add_droppable(host, bytes);
     }
 
-    /// Records that the receiver may drop this many bytes less.
+    /// Records that the receiver may drop this many bytes less of what a host has left behind.
     pub(super) fn remove_droppable(&mut self, host: SourceHost, bytes: u64) {
         self.droppable_bytes -= bytes;
         self.shares.remove_droppable(host, bytes);

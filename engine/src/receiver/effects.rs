@@ -61,7 +61,7 @@ pub(crate) trait ReceiverEffects {
 /// The end of deferred work that is not recorded yet.
 #[derive(Debug)]
 pub(crate) struct UnrecordedEnd {
-    /// Its outcome. The context is the number of the work.
+    /// How the operation has ended. Its context is the number of the work.
     pub(crate) outcome: ReportOutcome,
     /// Whether an endpoint that reports the end also counts it as the end of a receive.
     pub(crate) counts_as_receive: bool,
@@ -70,11 +70,11 @@ pub(crate) struct UnrecordedEnd {
 /// A receive or a peek that was deferred work and whose end was recorded.
 #[derive(Debug)]
 pub(crate) struct EndedWork {
-    /// Its outcome, with the application's context.
+    /// How the operation has ended, with the application's context.
     pub(crate) outcome: ReportOutcome,
-    /// Whether the endpoint reports its success.
+    /// Whether the endpoint reports the operation if it has succeeded.
     pub(crate) is_reported: bool,
-    /// Whether the endpoint counts it.
+    /// Whether the endpoint counts the operation.
     pub(crate) is_counted: bool,
 }
 

@@ -43,9 +43,9 @@ pub(super) struct Leftovers {
     /// The creation numbers of the ended links whose messages may be dropped, in the order in which
     /// the links ended: by `end_number`.
     droppable: BTreeMap<u64, u64>,
-    /// As `droppable`, for each host.
+    /// The same links, with the host of each link at the front of the key.
     droppable_of_host: BTreeMap<(SourceHost, u64), u64>,
-    /// How many links had ended before the next one.
+    /// How many links were added so far: the `end_number` of the next one.
     ended_count: u64,
 }
 
@@ -65,7 +65,7 @@ struct LinkLeftovers {
 }
 
 impl Leftovers {
-    /// Adds a link that has ended, and that has left this much behind.
+    /// Adds a link that has ended. `bytes` says how much of the budget its messages still use.
     pub(super) fn add_link(&mut self, creation_number: u64, host: SourceHost, bytes: u64) {
         let end_number = self.ended_count;
         self.ended_count += 1;

@@ -45,7 +45,7 @@ pub(super) type KeptAside = BTreeMap<MemberId, MemberMessages>;
 /// The messages of one member that are kept aside, in order.
 #[derive(Debug, Default)]
 pub(super) struct MemberMessages {
-    /// Some of them may no longer exist.
+    /// Messages, the oldest first. Some of them may no longer exist.
     pub(super) ids: VecDeque<UnexpectedId>,
     /// How many of `ids` no longer exist, at least.
     pub(super) gone: usize,

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use crate::limits::{HOST_FETCH_PERCENT, HOST_SHARE_PERCENT};
 use crate::source_host::SourceHost;
 
-/// What each host uses of a budget, and how much that may be.
+/// How much of a budget each host uses, and how much a host may use.
 #[derive(Debug)]
 pub(super) struct Shares {
     share_bytes: u64,
@@ -89,7 +89,7 @@ impl Shares {
         });
     }
 
-    /// Records that a link has ended, whose messages still use this much.
+    /// Records that a link has ended. Its messages still hold this credit and this fetched payload.
     pub(super) fn link_ended(&mut self, host: SourceHost, held_bytes: u64, fetched_bytes: u64) {
         self.change(host, |of| {
             of.fetched_bytes -= fetched_bytes;

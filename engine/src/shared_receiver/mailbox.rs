@@ -1,4 +1,4 @@
-//! The effects at one member that it has not carried out yet.
+//! The effects at one member that this member has not carried out yet.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -146,7 +146,7 @@ impl Mailbox {
         report
     }
 
-    /// Takes all mail but the reports.
+    /// Removes and returns all mail except the reports.
     pub(super) fn take_mail_except_reports(&mut self) -> Mail {
         let taken = mem::take(&mut self.mail);
         self.update_has_mail();

@@ -204,7 +204,8 @@ impl Mailboxes {
         !self.unnotified.is_empty()
     }
 
-    /// Returns the members with new mail. The caller notifies them.
+    /// Returns the members that were not notified of their mail yet, and counts them as notified.
+    /// The caller notifies them.
     pub(super) fn take_unnotified_members(&mut self) -> Vec<MemberId> {
         mem::take(&mut self.unnotified).into_iter().collect()
     }

@@ -62,7 +62,7 @@ impl Target {
         Ok(())
     }
 
-    /// Updates the elements, if the peer may access them so.
+    /// Updates the elements, if the peer has the rights that the operation needs.
     fn apply_atomic(
         &self,
         atomic: &Atomic,

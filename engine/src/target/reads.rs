@@ -128,7 +128,7 @@ impl OutgoingRead {
         }
     }
 
-    /// Copies the whole read. It must be no longer than a piece.
+    /// Copies the data of the whole read, which must be no longer than a piece.
     fn copy_whole_read(&mut self) {
         self.is_copied = true;
         if let Some(Ok(window)) = &self.window {

@@ -110,7 +110,7 @@ fn check_partial_form(bytes: &[u8]) -> Result<Option<(Header, usize)>, WireError
     Ok(None)
 }
 
-/// Returns the check of kind and flags. A change of either changes it.
+/// Returns the check of kind and flags. A change of one of the two changes the check.
 fn form_checksum(kind: u8, flags: u8) -> u8 {
     FORM_CHECK_SALT ^ kind ^ flags.rotate_left(4)
 }

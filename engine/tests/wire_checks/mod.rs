@@ -84,7 +84,7 @@ fn check_one_hello(bytes: &[u8]) -> bool {
     let plausible = hello::check_prefix(bytes);
     for end in 0..bytes.len().min(HELLO_BYTES) {
         if let Err(reason) = hello::check_prefix(&bytes[..end]) {
-            // What follows can show another wrong field, but cannot mend this one.
+            // The bytes that follow can show another wrong field, but cannot make this field right.
             assert!(plausible.is_err(), "{reason} was taken back");
         }
     }

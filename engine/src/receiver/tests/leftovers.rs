@@ -130,7 +130,8 @@ fn proven_leftovers_are_kept_and_fill_only_the_share_of_their_host() {
         assert_eq!(receiver.dropped_messages(), 0);
         let left_bytes = receiver.unexpected_len() as u64 * MESSAGE_COST_BYTES;
         assert!((SHARE_BYTES..=SHARE_BYTES + CREDIT_INITIAL_BYTES).contains(&left_bytes), "{left_bytes}");
-        // Other hosts get in, and so do peers that this side connects.
+        // Links of other hosts still come up. So do links of the same host that this side has
+        // begun.
         open(&mut receiver, OTHER, 2, AddressProof::Claimed);
         open(&mut receiver, LINK, 1, AddressProof::Reached);
         close(&mut receiver, LINK, &mut asked);
@@ -331,7 +332,7 @@ fn any_step() -> impl Strategy<Value = Step> {
 #[derive(Debug, Default)]
 struct Visitor {
     is_proven: bool,
-    /// The tags of its whole messages.
+    /// The tags of the messages that arrived whole over the link.
     sent: Vec<u64>,
 }
 
