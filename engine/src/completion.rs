@@ -47,8 +47,9 @@ pub struct FailedOperation {
 }
 
 impl FailedOperation {
-    /// Returns the operation's peer, if it is known: the target of a send or an access; of a receive,
-    /// the sender of its message, or the only source that the receive names.
+    /// Returns the operation's peer, if it is known. For a send or an access, this is the target. For a
+    /// receive, this is the sender of its message or, without a message, the only source that the
+    /// receive names.
     pub fn peer(&self) -> Option<PeerId> {
         self.target.or(self.completion.source)
     }
@@ -91,8 +92,8 @@ pub trait Sink {
     }
 
     /// Counts an operation that has succeeded. The engine calls this once, even if the operation is
-    /// not reported or its completion has to wait for room. If completions keep an order, the call
-    /// waits for the turn of the operation.
+    /// not reported or its completion has to wait for room. If completions keep an order, the
+    /// engine makes the call when it is the operation's turn.
     fn count(&mut self, _events: CounterEvents) {}
 
     /// As [`count`](Self::count), for an operation that has failed.

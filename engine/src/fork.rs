@@ -5,9 +5,9 @@
 //! one list of watched descriptors. So the child closes its copies at once, in a handler that `fork(2)`
 //! calls. Each object of an endpoint knows whether this process created or inherited it.
 //!
-//! A transport keeps its descriptors in [`CloseOnFork`], and remembers the [`ForkGeneration`] that opened it.
-//! In a forked child it touches none of them, and every link is down with
-//! [`Denial::ForkedChild`](crate::transport::Denial::ForkedChild).
+//! A transport keeps its descriptors in [`CloseOnFork`], and remembers the [`ForkGeneration`] in which
+//! it was opened. In a forked child the transport touches none of its descriptors, and every link is
+//! down with [`Denial::ForkedChild`](crate::transport::Denial::ForkedChild).
 
 use std::cell::UnsafeCell;
 use std::collections::BTreeMap;

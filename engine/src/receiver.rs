@@ -75,9 +75,9 @@ pub(crate) struct Receiver {
     multi_receives: MultiReceives,
     /// The receives whose completion waits for earlier ones.
     turns: ReceiveTurns,
-    /// Whether there are [buffers](MultiReceives::may_claim_untagged) or
-    /// [turns](ReceiveTurns::has_turns). For an ordinary message, the receiver checks only this
-    /// flag.
+    /// Whether messages may be for [multi-receive buffers](MultiReceives::may_claim_untagged), or
+    /// receives have [turns](ReceiveTurns::has_turns). For an ordinary message, the receiver checks
+    /// only this flag.
     has_special_cases: bool,
     // Boxed, since a table never shrinks, and this one may once have held very many messages.
     unexpected: SlotMap<UnexpectedId, Box<Unexpected>>,
@@ -336,9 +336,9 @@ impl Receiver {
         self.links.linked_peers().chain(posted).chain(waiting).chain(ended)
     }
 
-    /// Returns the progress of a link as three counts: messages that have arrived, changes of
-    /// offers, and bytes that have arrived of the message being read. Every byte of a message changes
-    /// one of them.
+    /// Returns the progress of a link as three counts: messages that have arrived, changes of offers,
+    /// and bytes that have arrived of the message being read. Every byte of a message changes one of the
+    /// counts.
     pub(crate) fn progress_counts(&self, id: LinkId) -> (u64, u64, u64) {
         let Some(link) = self.links.get(id) else { return (0, 0, 0) };
         let reading_bytes = match &link.reading {

@@ -3,9 +3,9 @@
 //! A [`Region`] is memory with a key and access rights. [`Regions`] is the table in which the
 //! endpoints of a domain look up keys. There are two tiers. Memory that a region owns, shares or
 //! borrows consists of atomic words, so that the application may copy to and from it while peers
-//! do. Peers that can map shared memory access it without an engine. Raw memory belongs to the
-//! application, which promises to keep it. The engine reads frames straight into raw memory, and
-//! writes frames straight from it.
+//! access it. Peers that can map shared memory access it without an engine. Raw memory belongs to
+//! the application, which promises to keep it until the region has ended. The engine reads frames
+//! straight into raw memory, and writes frames straight from it.
 //!
 //! # How a region ends
 //!

@@ -43,8 +43,8 @@ use crate::transport::LinkId;
 /// The receives and the unexpected messages of several endpoints, the members.
 ///
 /// Any thread may use the receiver. A thread that holds the lock of a member's engine may take the
-/// receiver's lock, but not the other way round. While a thread holds a member's lock, it must not
-/// take the lock of another member.
+/// receiver's lock. A thread that holds the receiver's lock must not take the lock of a member's
+/// engine. While a thread holds a member's lock, it must not take the lock of another member.
 #[derive(Debug)]
 pub struct SharedReceiver {
     state: Mutex<State>,
@@ -163,7 +163,7 @@ impl SharedReceiver {
     }
 
     /// Cancels the oldest receive with this context that no message has matched. The oldest member
-    /// reports the receive. Returns whether there was one.
+    /// reports the receive. Returns whether there was such a receive.
     pub fn cancel(&self, context: u64) -> bool {
         self.cancel_receive(CancelKey::Context(context))
     }
@@ -282,7 +282,7 @@ impl State {
     }
 
     /// Whether no more receives may be posted. The receiver counts the receives that have not
-    /// ended, and the mailboxes those that were not reported.
+    /// ended. The mailboxes count the ended receives that were not reported yet.
     fn is_queue_full(&self) -> bool {
         self.receiver.outstanding_receives() + self.mailboxes.unreported_count() >= self.depth_ops
     }

@@ -69,8 +69,8 @@ pub(crate) struct Target {
     atomics: MrAccess,
     /// Whether accesses of peers are counted.
     counts_accesses: bool,
-    /// Whether a short read is copied when it arrives, since later operations must not change its
-    /// data.
+    /// Whether the data of a short read is copied when the request arrives, since later operations
+    /// must not change the data.
     copies_reads: bool,
     /// Whether peers must access regions by frames only.
     forbids_mapping: bool,

@@ -12,8 +12,8 @@ use crate::transport::LinkId;
 #[derive(Debug)]
 pub(crate) struct Peer {
     address: Address,
-    /// The endpoint at the address, from the first link to it that comes up until no link is up or
-    /// connecting.
+    /// The endpoint at the address. It is known from the moment a first link comes up until no link
+    /// is up or connecting.
     instance: Option<Instance>,
     /// The link that carries messages to the peer: one at a time, to keep their order.
     transmit_link: Option<LinkId>,

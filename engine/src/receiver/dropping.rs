@@ -1,6 +1,7 @@
 //! Makes room in the budget: drops messages that unproven peers have left behind.
 //!
-//! Nothing is dropped in vain: only if there is enough to drop, and only as much as is needed.
+//! The receiver drops messages only if they are enough to make the needed room, and no more than
+//! needed.
 
 use tracing::{debug, warn};
 
@@ -82,7 +83,8 @@ impl Receiver {
         self.leftovers.allow_drops(creation_number, messages, droppable_bytes, &mut self.budget);
     }
 
-    /// Drops the message that goes first, of all or of one host. Returns whether there was one.
+    /// Drops the message that is to be dropped first, of all hosts or of one. Returns whether there
+    /// was a message to drop.
     fn drop_next(&mut self, host: Option<SourceHost>) -> bool {
         while let Some(id) = self.leftovers.take_next_droppable(host) {
             let unclaimed = self.unexpected.get(id).filter(|unexpected| unexpected.claim.is_none());

@@ -31,8 +31,9 @@ pub(crate) trait ReceiverEffects {
     /// Counts a receive that has failed.
     fn count_error(&mut self, events: CounterEvents, to: Option<MemberId>);
 
-    /// Records the end of deferred work, at the member where it ended, if there is one. Returns the
-    /// report that the receiver then makes, or `None` if another member makes the report.
+    /// Records the end of deferred work. `at` is the member where the work ended, if a member was
+    /// concerned. Returns the report that the receiver then makes, or `None` if another member
+    /// makes the report.
     fn record_work_end(&mut self, end: UnrecordedEnd, at: Option<MemberId>) -> Option<EndedWork>;
 
     /// Queues a header for the peer of a link, after earlier headers.
@@ -79,8 +80,8 @@ pub(crate) struct EndedWork {
 }
 
 impl EndedWork {
-    /// Records the end of deferred work. `record` takes the number of the work and whether it has
-    /// succeeded.
+    /// Records the end of deferred work. `record` gets the number of the work and whether the work
+    /// has succeeded, and returns how to report the end.
     pub(crate) fn record(end: UnrecordedEnd, record: impl FnOnce(u64, bool) -> WorkEnd) -> EndedWork {
         let UnrecordedEnd { mut outcome, counts_as_receive } = end;
         let has_succeeded = outcome.is_ok();

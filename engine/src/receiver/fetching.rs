@@ -76,8 +76,8 @@ impl Receiver {
         }
         let host = self.links.get(id).and_then(|link| link.grant.host());
         if !message.awaits.wants_match() && self.budget.can_ever_hold(message.len_bytes, host) {
-            // Offers that receives have matched meanwhile stay listed until their turn, but not
-            // without bound.
+            // Offers that receives have matched meanwhile stay in the list until their turn. But
+            // they must not make the list grow without bound.
             if self.deferred.len() > 2 * self.fetches.len() {
                 let fetches = &self.fetches;
                 self.deferred.retain(|fetch| fetches.contains(*fetch));

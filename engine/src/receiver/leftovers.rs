@@ -59,8 +59,8 @@ struct LinkLeftovers {
     end_number: u64,
     /// The part of `bytes` that may be dropped.
     droppable_bytes: u64,
-    /// The messages that may be dropped, the oldest first. Receives may have taken some of them, or
-    /// peeks claimed them.
+    /// The messages that may be dropped, the oldest first. Some of them may have gone to receives
+    /// since, or may have been claimed by peeks.
     messages: VecDeque<UnexpectedId>,
 }
 

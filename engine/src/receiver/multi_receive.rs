@@ -54,8 +54,8 @@ pub(super) struct MemberMessages {
 /// The multi-receive buffers that are not released yet.
 #[derive(Debug, Default)]
 pub(super) struct MultiReceives {
-    /// Buffers, by the receives that they were posted as. Boxed, since the map has a slot for each
-    /// receive.
+    /// The buffers, each under the id of the receive that stands for it among the posted receives.
+    /// Boxed, since the map has a slot for each receive.
     buffers: SecondaryMap<ReceiveId, Box<MultiBuffer>>,
     /// The buffer of each part.
     parts: SecondaryMap<ReceiveId, ReceiveId>,
@@ -66,8 +66,8 @@ pub(super) struct MultiReceives {
     /// Untagged messages of members whose reports wait for room, or that have too many receives
     /// with turns.
     pub(super) kept_aside: KeptAside,
-    /// Receives whose only source is gone. They fail once the earlier messages of that source were
-    /// matched.
+    /// Receives that get no more messages, since their only source is gone or the connection has
+    /// ended. They fail once the messages kept aside were matched.
     orphans: SecondaryMap<ReceiveId, (Option<PeerId>, OperationError)>,
 }
 
@@ -266,7 +266,8 @@ impl Receiver {
         self.fail_orphaned_receives(effects);
     }
 
-    /// Fails receives whose only source is gone, once all messages of this source were matched.
+    /// Fails the receives in `orphans`. Does nothing while messages are kept aside, since these may
+    /// still match such a receive.
     pub(super) fn fail_orphaned_receives(&mut self, effects: &mut impl ReceiverEffects) {
         if self.has_unmatched_untagged() {
             return;
@@ -533,8 +534,8 @@ impl Receiver {
 
 /// Returns where a message goes in the rest of a buffer: how many bytes to skip, and how many bytes
 /// the message gets. The message begins at an aligned address if it fits there, else at the front.
-/// Returns `None` if the message does not fit. Only the first message of a buffer is truncated
-/// instead.
+/// Returns `None` if the message does not fit. But the first message of a buffer gets all of the
+/// buffer if it is too long, and is truncated.
 fn padding_and_length_in_rest(
     rest: &Destination,
     len_bytes: u64,

@@ -21,8 +21,8 @@ pub(super) struct Shares {
 /// What the peers of one host use of a budget.
 #[derive(Debug, Default)]
 struct HostUse {
-    /// All of it: the outstanding credit of links, the fetched payload, and what ended links have
-    /// left behind.
+    /// All that the peers of the host use: the outstanding credit of links, the fetched payload,
+    /// and what ended links have left behind.
     used_bytes: u64,
     /// Payload that was fetched over links that are still there, before a receive matched its
     /// message.

@@ -151,9 +151,9 @@ impl Receiver {
         self.receives.get(id).is_some_and(|receive| receive.role == ReceiveRole::InTurn)
     }
 
-    /// Whether as many receives of a member have turns as may be outstanding. If so, a
-    /// multi-receive buffer takes no message, since it could make the number of turns grow without
-    /// bound.
+    /// Whether the number of receives of a member that have turns has reached the number that may
+    /// be outstanding. If so, a multi-receive buffer takes no message, since it could make the
+    /// number of turns grow without bound.
     pub(super) fn has_max_turns(&self, member: MemberId) -> bool {
         self.turns.turn_count(member) >= self.depth_ops
     }

@@ -180,7 +180,7 @@ fn update_in_word(
 }
 
 /// Updates an element of raw memory with the processor's instructions, if there are any for its
-/// size and alignment. Returns whether there are.
+/// size and alignment. Returns whether there are such instructions.
 fn try_update_natively(element: SegmentMut, before: &mut [u8], combine: impl Fn(&mut [u8]) -> bool) -> bool {
     macro_rules! update {
         ($atomic:ty, $number:ty) => {{

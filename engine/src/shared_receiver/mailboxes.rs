@@ -40,8 +40,8 @@ impl Mailboxes {
         (id, has_mail)
     }
 
-    /// Removes a member. Its mail that concerns no particular endpoint goes to another member, or
-    /// waits for the next.
+    /// Removes a member. Its mail that concerns no particular endpoint goes to another member. If
+    /// there is none, the mail waits for the next member.
     pub(super) fn remove_member(&mut self, member: MemberId) {
         let Some(mailbox) = self.by_member.remove(&member) else { return };
         self.unnotified.remove(&member);

@@ -14,7 +14,8 @@ use crate::region::Window;
 use crate::transport::LinkId;
 use crate::wire::{Header, Outcome, Refusal, Rma};
 
-/// A peer's read of a region whose data is being sent, or results of an atomic operation.
+/// A read of a region by a peer, whose data is being sent. Or the results of an atomic operation of
+/// a peer.
 #[derive(Debug)]
 pub(crate) struct OutgoingRead {
     op: u64,

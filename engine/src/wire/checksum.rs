@@ -22,7 +22,7 @@ pub struct Checksum(u64);
 /// A constant part of every check, so that the check of zero bytes is not zero.
 const SALT: u8 = 0x5a;
 
-/// The rotation of each word against the next, in bits. It is no divisor of a byte's length.
+/// The rotation of each word against the next, in bits. It does not divide the length of a byte.
 const ROTATION_BITS: u32 = 3;
 
 impl Checksum {

@@ -10,7 +10,7 @@ use crate::wire::header::Header;
 ///
 /// The caller passes bytes to [`feed`](Self::feed), in pieces of any size. While
 /// [`payload_left`](Self::payload_left) is not zero, the caller may instead read the next bytes of
-/// the stream straight into [`FrameHandler::payload_space`]. It then reports these bytes by
+/// the stream straight into [`FrameHandler::payload_space`]. The caller then reports these bytes by
 /// [`report_placed_bytes`](Self::report_placed_bytes).
 ///
 /// The decoder keeps the start of an incomplete header, at most [`HEADER_MAX_BYTES`], and never any payload.
