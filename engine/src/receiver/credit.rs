@@ -359,8 +359,8 @@ mod tests {
         SourceHost::V4(Ipv4Addr::new(192, 0, 2, number))
     }
 
-    /// Returns the grant of a new link that uses the share of `host`; `None` for a peer that is
-    /// proven by credentials.
+    /// Returns the grant of a new link. The link uses the share of `host`, if there is one. A peer
+    /// that is proven by credentials has no share.
     fn open_grant(host: Option<SourceHost>, budget: &mut Budget) -> Grant {
         let mut grant = Grant::initial(budget);
         host.into_iter().for_each(|host| grant.charge_to(host, budget));

@@ -64,7 +64,7 @@ impl Target {
         !self.events.is_empty()
     }
 
-    /// Gives the credit that the waiting completions hold back to the peers. The completions stay,
+    /// Returns to the peers all credit that waiting completions hold. The completions still wait,
     /// but hold no credit any more.
     pub(crate) fn return_all_held_credit(&mut self, effects: &mut impl TargetEffects) {
         for credit in self.events.iter_mut().filter_map(|held| held.credit.take()) {
