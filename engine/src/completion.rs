@@ -47,8 +47,9 @@ pub struct FailedOperation {
 }
 
 impl FailedOperation {
-    /// Returns the operation's peer, if it is known: the target of a send or an access; of a receive,
-    /// the sender of its message, or the only source that the receive names.
+    /// Returns the operation's peer, if it is known. For a send or an access, this is the target. For a
+    /// receive, this is the sender of its message or, without a message, the only source that the
+    /// receive names.
     pub fn peer(&self) -> Option<PeerId> {
         self.target.or(self.completion.source)
     }
@@ -91,8 +92,8 @@ pub trait Sink {
     }
 
     /// Counts an operation that has succeeded. The engine calls this once, even if the operation is
-    /// not reported or its completion has to wait for room. If completions keep an order, the call
-    /// waits for the turn of the operation.
+    /// not reported or its completion has to wait for room. If completions keep an order, the
+    /// engine makes the call when it is the operation's turn.
     fn count(&mut self, _events: CounterEvents) {}
 
     /// As [`count`](Self::count), for an operation that has failed.
@@ -105,14 +106,15 @@ pub trait Sink {
         WorkEnd { context: number, is_reported: true }
     }
 
-    /// Drops whatever the sink has kept for each [`PeerId`]. The engine has forgotten some peers, and gives
-    /// their ids to others from now on. Until this call, the id in a report stands for the same peer.
+    /// Drops whatever the sink has kept for each [`PeerId`]. The engine has forgotten some peers, and
+    /// may give their ids to other peers from now on. Between two such calls, an id always stands for
+    /// the same peer.
     fn clear_peer_cache(&mut self) {}
 
     /// Takes an event of a connection. The sink must always have room for it. A connected endpoint has
     /// few such events in its life. At a passive endpoint, the sink holds at most one event for each
-    /// request that the backlog has room for, if it forgets withdrawn requests. An unconnected endpoint
-    /// has no such events.
+    /// request that the backlog has room for, if the sink forgets withdrawn requests. An unconnected
+    /// endpoint has no such events.
     fn report_connection_event(&mut self, event: ConnectionReport) {
         let _ = event;
     }

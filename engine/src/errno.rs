@@ -139,7 +139,8 @@ impl From<io::Error> for Errno {
     }
 }
 
-/// A number of the system keeps its meaning; one of libfabric's own becomes the error's source.
+/// A number of the operating system becomes the system's error. A number that only libfabric has
+/// becomes the source of an error of kind `Other`.
 impl From<Errno> for io::Error {
     fn from(errno: Errno) -> io::Error {
         if errno.0 < FIRST_FABRIC_ERRNO {

@@ -127,7 +127,7 @@ impl<O> Fetches<O> {
         self.by_id.len()
     }
 
-    /// Whether a link's peer has made an offer with this number that has not ended.
+    /// Whether an offer with this number by a link's peer has not ended yet.
     pub(crate) fn has_offer(&self, link: LinkId, op: u64) -> bool {
         self.by_offer.contains_key(&(link, op))
     }
@@ -182,8 +182,8 @@ impl<O> Fetches<O> {
         self.pulling.iter().filter_map(|id| self.by_id.get(*id)).map(|fetch| fetch.link)
     }
 
-    /// Moves the next fetch whose link `matches` to the front. Returns whether there is such a
-    /// fetch.
+    /// Moves the next fetch that has ended, or whose link `matches` accepts, to the front. Returns
+    /// whether there is such a fetch.
     pub(crate) fn bring_next_to_front(&mut self, matches: impl Fn(LinkId) -> bool) -> bool {
         let is_next = |id: &FetchId| self.by_id.get(*id).is_none_or(|fetch| matches(fetch.link));
         let Some(at) = self.pulling.iter().position(is_next) else { return false };
@@ -276,8 +276,8 @@ impl<O> Fetches<O> {
         Some(fetch)
     }
 
-    /// Ends the fetch of a link whose offer has the lowest number, and returns it. The caller repeats
-    /// this until it returns `None`.
+    /// Removes and returns one fetch of a link that has ended: the one whose offer has the lowest
+    /// number. The caller repeats the call until the result is `None`.
     pub(crate) fn remove_next_of_link(&mut self, link: LinkId) -> Option<Box<Fetch<O>>> {
         self.unpullable.remove(&link);
         let (_, id) = self.by_offer.range((link, 0)..=(link, u64::MAX)).next()?;

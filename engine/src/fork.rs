@@ -5,9 +5,9 @@
 //! one list of watched descriptors. So the child closes its copies at once, in a handler that `fork(2)`
 //! calls. Each object of an endpoint knows whether this process created or inherited it.
 //!
-//! A transport keeps its descriptors in [`CloseOnFork`], and remembers the [`ForkGeneration`] that opened it.
-//! In a forked child it touches none of them, and every link is down with
-//! [`Denial::ForkedChild`](crate::transport::Denial::ForkedChild).
+//! A transport keeps its descriptors in [`CloseOnFork`], and remembers the [`ForkGeneration`] in which
+//! it was opened. In a forked child the transport touches none of its descriptors, and every link is
+//! down with [`Denial::ForkedChild`](crate::transport::Denial::ForkedChild).
 
 use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
@@ -56,7 +56,8 @@ pub struct CloseOnFork<T: AsRawFd> {
 }
 
 impl<T: AsRawFd> CloseOnFork<T> {
-    /// Takes an owner whose descriptor this process has opened. It must own the descriptor, not borrow it.
+    /// Wraps an owner whose descriptor this process has opened, and registers the descriptor. `owner`
+    /// must own the descriptor, not borrow it.
     pub fn new(owner: T) -> CloseOnFork<T> {
         let generation = ForkGeneration::current();
         let fd = owner.as_raw_fd();

@@ -1,4 +1,4 @@
-//! The limits of the engine, each with its unit last.
+//! The limits of the engine. The name of each ends with its unit.
 
 /// How many segments one operation may gather from or scatter to (`iov_limit`).
 pub const IOV_LIMIT: usize = 4;
@@ -62,16 +62,17 @@ pub const UNEXPECTED_BUDGET_MIN_BYTES: usize = CREDIT_INITIAL_BYTES as usize;
 pub const UNEXPECTED_BUDGET_MAX_BYTES: usize = usize::MAX / 4;
 
 /// How much of the budget for unexpected messages the peers of one host may use together, in percent.
-/// The initial credit of their links counts, but every link gets it, even beyond the share. Peers that
-/// are proven by [credentials](crate::transport::AddressProof::Credentials) have no such limit.
+/// The initial credit of their links counts toward this share, but every link gets it, even beyond the
+/// share. Peers that are proven by [credentials](crate::transport::AddressProof::Credentials) have no
+/// such limit.
 ///
-/// Of the default budget this is 48 MiB, the initial credit of 1536 links. One host has fewer ranks. All
-/// ranks of a laptop that meet over TCP are peers of one host.
+/// Of the default budget this is 48 MiB, the initial credit of 1536 links. One host runs fewer MPI ranks
+/// than that. If all ranks of a laptop use TCP, they are peers of one host.
 pub const HOST_SHARE_PERCENT: u64 = 75;
 
-/// How much of the budget payload may take that the peers of one host have offered and that is
-/// fetched before a receive matches it, in percent. It is less than [`HOST_SHARE_PERCENT`], so that
-/// one such payload leaves credit for the other peers of the host.
+/// The most part of the budget, in percent, for payload that the peers of one host have offered and
+/// that the receiver fetches before a receive matches it. It is less than [`HOST_SHARE_PERCENT`],
+/// so that one such payload leaves credit for the other peers of the host.
 pub const HOST_FETCH_PERCENT: u64 = 50;
 
 /// How much a host may have left behind, so that its links are accepted although the budget is
@@ -110,8 +111,9 @@ pub const READ_PIECE_MAX_BYTES: usize = 1 << 20;
 /// its length, and its memory stays allocated until it is unmapped.
 pub const MAPPED_LINK_MAX_REGIONS: usize = 64;
 
-/// After how many passes an endpoint looks for mapped regions of peers that have ended, and unmaps
-/// them. Until then the memory of these regions stays allocated, however rarely passes happen.
+/// After this many passes an endpoint looks for regions that have ended among the mapped regions of
+/// its peers, and unmaps them. Until then the memory of these regions stays allocated, even if
+/// passes are rare.
 pub const MAPPED_SWEEP_PASSES: u32 = 4096;
 
 /// The most bytes of a region that one atomic operation covers. [`fi_atomicvalid`](crate::atomic)
@@ -155,8 +157,8 @@ pub const REQUESTER_MAX_LINKS: usize = 64;
 /// cut short too, the operations that wait for the link fail.
 pub const CONNECT_RETRIES_MAX: u32 = 3;
 
-/// How many peers links introduce at least before the engine looks for unused ones to forget. It then still
-/// keeps a peer that has become unused since it last looked.
+/// The least number of new peers, introduced by links, after which the engine looks for unused peers to
+/// forget. It forgets only peers that two such searches in a row have found unused.
 pub const PEER_SWEEP_MIN_PEERS: usize = 1024;
 
 /// How long a link to a replaced endpoint may be silent, in milliseconds, before the engine ends

@@ -46,7 +46,7 @@ impl Criteria {
     }
 }
 
-/// The place of an unexpected message among those that wait. No later message gets the same one.
+/// The place of an unexpected message among those that wait. No later message gets the same place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place(Sequence);
 
@@ -91,7 +91,8 @@ impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
         Matching { posted: IndexedQueue::new(), unexpected: IndexedQueue::new() }
     }
 
-    /// Takes the earliest posted receive that accepts a message with this sender and tag.
+    /// Removes and returns the earliest posted receive that accepts a message with this sender and
+    /// tag.
     #[inline]
     pub fn take_posted(&mut self, source: PeerId, tag: u64) -> Option<R> {
         self.posted.take_earliest(&Envelope { source, tag })
@@ -104,13 +105,13 @@ impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
         self.posted.peek_earliest(&Envelope { source, tag })
     }
 
-    /// Adds a message behind all others, and returns its place. No posted receive accepts the
-    /// message, or the message is kept aside.
+    /// Adds a message behind all others, and returns its place. The caller has found no posted
+    /// receive that accepts the message, or has kept the message aside.
     pub fn add_unexpected(&mut self, source: PeerId, tag: u64, message: U) -> Place {
         Place(self.unexpected.push(Envelope { source, tag }, message))
     }
 
-    /// Takes the earliest unexpected message that the criteria accept.
+    /// Removes and returns the earliest unexpected message that the criteria accept.
     #[inline]
     pub fn take_unexpected(&mut self, criteria: &Criteria) -> Option<U> {
         self.unexpected.take_earliest(criteria)
@@ -134,7 +135,7 @@ impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
         self.posted.remove(receive)
     }
 
-    /// Takes all posted receives whose only source is this peer, the earliest first.
+    /// Removes and returns all posted receives whose only source is this peer, the earliest first.
     pub fn take_all_directed_posted(&mut self, source: PeerId) -> Vec<R> {
         self.posted.take_all_where(|criteria, _| criteria.source == Some(source))
     }
@@ -182,12 +183,12 @@ impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
         self.unexpected.len()
     }
 
-    /// Takes all posted receives, the earliest first.
+    /// Removes and returns all posted receives, the earliest first.
     pub fn drain_posted(&mut self) -> impl Iterator<Item = R> {
         self.posted.drain()
     }
 
-    /// Takes all unexpected messages, the earliest first.
+    /// Removes and returns all unexpected messages, the earliest first.
     pub fn drain_unexpected(&mut self) -> impl Iterator<Item = U> {
         self.unexpected.drain()
     }

@@ -65,12 +65,13 @@ impl RmaLocal {
         }
     }
 
-    /// Takes the memory. What stays is an empty write.
+    /// Removes and returns the memory. Leaves an empty write in its place.
     pub fn take(&mut self) -> RmaLocal {
         mem::replace(self, RmaLocal::Write { source: Source::default(), data: None })
     }
 
-    /// Takes the application's memory from an access that has ended, to hand it back.
+    /// Removes the application's memory from an access that has ended, and returns it, to be handed
+    /// back.
     #[inline]
     pub fn take_buffer(&mut self) -> Buffer {
         match self {
@@ -110,7 +111,8 @@ pub enum AtomicLocal {
         /// The memory for the previous elements.
         result: Destination,
     },
-    /// The target compares the elements with others, and the previous elements come back.
+    /// The target compares each element with a value of the initiator, and returns the previous
+    /// elements.
     Compare {
         /// The operands.
         operand: Source,
@@ -131,7 +133,7 @@ impl AtomicLocal {
         }
     }
 
-    /// Takes the memory. What stays is an operation without elements.
+    /// Removes and returns the memory. Leaves an operation without elements in its place.
     pub fn take(&mut self) -> AtomicLocal {
         mem::replace(self, AtomicLocal::Base { operand: Source::default() })
     }
@@ -289,14 +291,15 @@ pub(crate) struct Receive {
 pub(crate) enum ReceiveRole {
     /// None: the receive is an ordinary one.
     Single,
-    /// The receive is the buffer. Its destination is the room that is left.
+    /// The receive stands for a multi-receive buffer. Its destination is the room that is left in
+    /// the buffer.
     Buffer,
     /// The receive is for a message that the buffer has taken. Its destination is the message's
     /// place in the buffer. The buffer decides whether the message is reported, so the receive's
     /// own [`signalled`](Receive::signalled) is [`Signalled::No`].
     Part,
-    /// The receive is a single receive or a part, and has a turn. The turn keeps the receive's
-    /// original role, and whether it is signalled.
+    /// The receive is a single receive or a part of a buffer, and has a turn in completion order.
+    /// The turn keeps the receive's original role, and whether it is signalled.
     InTurn,
 }
 

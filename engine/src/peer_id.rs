@@ -1,7 +1,7 @@
 //! The engine's ids of other endpoints.
 
-/// The id of another endpoint that this endpoint knows. The engine numbers them, and gives the number of a
-/// peer that it has forgotten to another.
+/// The id of another endpoint that this endpoint knows. The engine numbers its peers. Once it has
+/// forgotten a peer, it may give the peer's number to a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PeerId(pub(crate) u32);
 

@@ -75,14 +75,14 @@ pub(crate) struct Receiver {
     multi_receives: MultiReceives,
     /// The receives whose completion waits for earlier ones.
     turns: ReceiveTurns,
-    /// Whether there are [buffers](MultiReceives::may_claim_untagged) or
-    /// [turns](ReceiveTurns::has_turns). For an ordinary message, the receiver checks only this
-    /// flag.
+    /// Whether messages may be for [multi-receive buffers](MultiReceives::may_claim_untagged), or
+    /// receives have [turns](ReceiveTurns::has_turns). For an ordinary message, the receiver checks
+    /// only this flag.
     has_special_cases: bool,
     // Boxed, since a table never shrinks, and this one may once have held very many messages.
     unexpected: SlotMap<UnexpectedId, Box<Unexpected>>,
-    /// Messages that peeks have claimed. The key says whether the message is tagged, and has the
-    /// peek's context.
+    /// Messages that peeks have claimed. The key is whether the message is tagged, and the context
+    /// of the peek.
     claimed: HashMap<(bool, u64), Claimed>,
     links: ReceiverLinks,
     fetches: Fetches<Arriving>,
@@ -95,7 +95,7 @@ pub(crate) struct Receiver {
     tried_at_released_bytes: u64,
     /// The limit of the memory for unexpected messages, and how much of it is used.
     budget: Budget,
-    /// Links that are due credit, but wait until the budget has some.
+    /// Links on which more credit is due, but that wait until the budget has room for it.
     starved: BTreeSet<LinkId>,
     /// Starved links that are about to try again.
     retrying: BTreeSet<LinkId>,
@@ -285,9 +285,9 @@ impl Receiver {
         }
     }
 
-    /// Prepares for a member that leaves. Its links end next. Its unexpected messages are dropped
-    /// now, so that the end of a link gives none of them to a receive. Its receives that wait for
-    /// their turn fail as the links end.
+    /// Prepares for a member that leaves. The links of the member end next. The unexpected messages
+    /// of the member are dropped now, so that the end of a link gives none of them to a receive.
+    /// The member's receives that wait for their turn fail as the links end.
     pub(crate) fn drop_messages_of_leaving_member(
         &mut self,
         member: MemberId,
@@ -348,9 +348,9 @@ impl Receiver {
         self.links.linked_peers().chain(posted).chain(waiting).chain(ended)
     }
 
-    /// Returns the progress of a link as three counts: messages that have arrived, changes of
-    /// offers, and bytes that have arrived of the message being read. Every byte of a message changes
-    /// one of them.
+    /// Returns the progress of a link as three counts: messages that have arrived, changes of offers,
+    /// and bytes that have arrived of the message being read. Every byte of a message changes one of the
+    /// counts.
     pub(crate) fn progress_counts(&self, id: LinkId) -> (u64, u64, u64) {
         let Some(link) = self.links.get(id) else { return (0, 0, 0) };
         let reading_bytes = match &link.reading {

@@ -3,9 +3,9 @@
 //! A [`Region`] is memory with a key and access rights. [`Regions`] is the table in which the
 //! endpoints of a domain look up keys. There are two tiers. Memory that a region owns, shares or
 //! borrows consists of atomic words, so that the application may copy to and from it while peers
-//! do. Peers that can map shared memory access it without an engine. Raw memory belongs to the
-//! application, which promises to keep it. The engine reads frames straight into raw memory, and
-//! writes frames straight from it.
+//! access it. Peers that can map shared memory access it without an engine. Raw memory belongs to
+//! the application, which promises to keep it until the region has ended. The engine reads frames
+//! straight into raw memory, and writes frames straight from it.
 //!
 //! # How a region ends
 //!
@@ -54,8 +54,8 @@ pub struct Region {
     has_failed: AtomicBool,
 }
 
-/// Makes writes to persistent memory durable: `FI_RMA_PMEM`, `fi_mr(3)`. The way depends on the
-/// memory.
+/// Makes writes to persistent memory durable: `FI_RMA_PMEM`, `fi_mr(3)`. How this is done depends
+/// on the memory.
 pub trait Persist: Send + Sync {
     /// Makes a range of the region durable, whichever way it was written. Returns when the range is
     /// durable. Engines call this only while the memory of the region may be touched.
@@ -345,7 +345,7 @@ impl Region {
     }
 
     /// Copies from the region into all of `into`. If a peer writes meanwhile, the copy may contain
-    /// only a part of what it writes.
+    /// only a part of what the peer writes.
     ///
     /// # Errors
     ///
@@ -456,7 +456,8 @@ impl Region {
     }
 }
 
-/// Returns the pieces of segments that make up a range of bytes, as far as the range exists.
+/// Returns the pieces of segments that make up a range of bytes. Bytes of the range beyond the last
+/// segment are left out.
 fn segments_in_range(
     segments: &[SegmentMut],
     offset_bytes: usize,

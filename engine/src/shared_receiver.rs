@@ -43,8 +43,8 @@ use crate::transport::LinkId;
 /// The receives and the unexpected messages of several endpoints, the members.
 ///
 /// Any thread may use the receiver. A thread that holds the lock of a member's engine may take the
-/// receiver's lock, but not the other way round. While a thread holds a member's lock, it must not
-/// take the lock of another member.
+/// receiver's lock. A thread that holds the receiver's lock must not take the lock of a member's
+/// engine. While a thread holds a member's lock, it must not take the lock of another member.
 #[derive(Debug)]
 pub struct SharedReceiver {
     state: Mutex<State>,
@@ -163,7 +163,7 @@ impl SharedReceiver {
     }
 
     /// Cancels the oldest receive with this context that no message has matched. The oldest member
-    /// reports the receive. Returns whether there was one.
+    /// reports the receive. Returns whether there was such a receive.
     pub fn cancel(&self, context: u64) -> bool {
         self.cancel_receive(CancelKey::Context(context))
     }
@@ -177,9 +177,9 @@ impl SharedReceiver {
         self.lock().act_for_application(|receiver, effects| receiver.cancel(key, effects), self)
     }
 
-    /// Makes the oldest member report a receive or a peek that the caller accepted before it could
-    /// be posted, and that was refused or cancelled since. `is_work` says whether it is deferred work.
-    /// `is_counted` says whether the member counts it; a peek is not counted.
+    /// Makes the oldest member report the failure of a receive or a peek that the caller had accepted,
+    /// but that was refused or cancelled before it was posted. `is_work` says whether it is deferred
+    /// work. `is_counted` says whether the member counts it; a peek is not counted.
     pub fn report_refused_receive(&self, failure: FailedOperation, is_work: bool, is_counted: bool) {
         let mut state = self.lock();
         state.act_for_application(
@@ -194,8 +194,9 @@ impl SharedReceiver {
         self.has_unnotified_mail.load(Ordering::Acquire)
     }
 
-    /// Returns the members with new mail. The caller then makes them fetch it, while it holds no
-    /// member's lock.
+    /// Returns the members with mail that were not notified of it yet. They count as notified from
+    /// now on. The caller must make each of them [fetch its mail](crate::Engine::fetch_mail), while
+    /// the caller holds no member's lock.
     pub fn take_members_with_mail(&self) -> Vec<MemberId> {
         let mut state = self.lock();
         self.has_unnotified_mail.store(false, Ordering::Release);
@@ -207,7 +208,8 @@ impl SharedReceiver {
         self.lock().mailboxes.set_selective(member, is_selective);
     }
 
-    /// Posts a receive with `post`. If `from` is given, it becomes the only source of the receive.
+    /// Posts a receive with `post`. If `from` is given, the peer at this address becomes the only
+    /// source of the receive.
     fn intern_source_and_post(
         &self,
         from: Option<Address>,
@@ -280,7 +282,7 @@ impl State {
     }
 
     /// Whether no more receives may be posted. The receiver counts the receives that have not
-    /// ended, and the mailboxes those that were not reported.
+    /// ended. The mailboxes count the ended receives that were not reported yet.
     fn is_queue_full(&self) -> bool {
         self.receiver.outstanding_receives() + self.mailboxes.unreported_count() >= self.depth_ops
     }
@@ -333,8 +335,8 @@ impl State {
         result
     }
 
-    /// Asks every member to connect to this peer if it has lost the peer. Does so only if a receive
-    /// names the peer as its only source and no member has a link to it.
+    /// If a receive names this peer as its only source and no member has a link to the peer, asks
+    /// the members that have lost the peer to connect to it.
     fn ask_members_to_connect_if_awaited(&mut self, source: PeerId) {
         if !self.receiver.has_link_to(source)
             && self.receiver.has_receive_only_from(source)

@@ -69,8 +69,8 @@ pub(crate) struct Target {
     atomics: MrAccess,
     /// Whether accesses of peers are counted.
     counts_accesses: bool,
-    /// Whether a short read is copied when it arrives, since later operations must not change its
-    /// data.
+    /// Whether the data of a short read is copied when the request arrives, since later operations
+    /// must not change the data.
     copies_reads: bool,
     /// Whether peers must access regions by frames only.
     forbids_mapping: bool,
@@ -163,7 +163,7 @@ impl Target {
     }
 
     /// Returns the part of a region that a peer wants to access, if this endpoint allows the
-    /// access.
+    /// access. Then also offers the region for mapping, unless it was offered before.
     fn check_window_and_offer_mapping(
         &mut self,
         id: LinkId,

@@ -25,7 +25,8 @@ fn replay_corpus(target: &str, check: impl Fn(&str, &[u8]) -> bool) {
     assert!(verdicts.iter().all(|&count| count > 0), "{target}: refused and accepted: {verdicts:?}");
 }
 
-/// Returns the bytes of a hello with the current version. If the check was valid, it is valid again.
+/// Returns the bytes of a hello with the current version. If the hello had a valid check, the result has
+/// one too.
 fn with_current_version(hello: &[u8]) -> Vec<u8> {
     const VERSION_AT: Range<usize> = 8..10;
     let mut current = hello.to_vec();

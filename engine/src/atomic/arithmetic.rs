@@ -8,9 +8,10 @@ use std::ops::{BitAnd, BitOr, BitXor, Not};
 use super::long_double::LongDouble;
 use super::{AtomicOp, Datatype};
 
-/// Updates `element`, which is a copy of the element in memory: it has the old value, and gets the new one,
-/// computed with the operand and the compare operand. Returns whether the caller must store the copy. Each
-/// slice has the length of the datatype. The operation does not read a slice whose operand it does not have.
+/// Updates `element`, which is a copy of the element in memory: it has the old value, and gets the new
+/// one, computed with the operand and the compare operand. Returns whether the caller must store the
+/// copy. Each slice has the length of the datatype. An operation that has no operand, or no compare
+/// operand, does not read that slice.
 pub(crate) type Combine = fn(element: &mut [u8], operand: &[u8], compare: &[u8]) -> bool;
 
 impl AtomicOp {

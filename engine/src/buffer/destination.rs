@@ -254,7 +254,7 @@ impl Destination {
         self.take_buffer(self.len_bytes)
     }
 
-    /// Takes the application's memory, cut to `received_bytes`, to hand it back.
+    /// Removes and returns the application's memory, cut to `received_bytes`, to be handed back.
     #[inline]
     pub(crate) fn take_buffer(&mut self, received_bytes: usize) -> Buffer {
         if let DestinationMemory::Raw(_) | DestinationMemory::RawVector(_) = &self.memory {

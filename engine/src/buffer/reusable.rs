@@ -47,7 +47,7 @@ impl ReusableBuffer {
         self.0.capacity()
     }
 
-    /// Forgets the message. Posting the buffer does so too.
+    /// Forgets the message. Posting the buffer also forgets the message.
     pub fn clear(&mut self) {
         self.0.clear();
     }
@@ -76,7 +76,8 @@ impl ReusableBuffer {
     }
 }
 
-/// Makes an empty buffer whose room is these bytes. Capacity behind the bytes is given up.
+/// Makes an empty buffer whose room is these bytes. Capacity of the `BytesMut` beyond its length is
+/// given up.
 impl From<BytesMut> for ReusableBuffer {
     fn from(mut bytes: BytesMut) -> ReusableBuffer {
         if bytes.capacity() > bytes.len() {

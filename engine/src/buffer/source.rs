@@ -80,8 +80,9 @@ impl Source {
         Ok(Source { len_bytes, memory: SourceMemory::RawVector(segments.into()) })
     }
 
-    /// Gathers from `first`, then from `second`. To get the buffers of a pair back, split it by
-    /// [`into_pair`](Self::into_pair): its [`into_buffer`](Self::into_buffer) returns neither.
+    /// Gathers from `first`, then from `second`. To get the buffers of a pair back, split the pair
+    /// by [`into_pair`](Self::into_pair): [`into_buffer`](Self::into_buffer) of the pair returns
+    /// neither buffer.
     pub(crate) fn pair(first: Source, second: Source) -> Source {
         let len_bytes = first.len_bytes.saturating_add(second.len_bytes);
         Source { len_bytes, memory: SourceMemory::Pair(Box::new((first, second))) }
@@ -171,7 +172,8 @@ impl Source {
         }
     }
 
-    /// Takes the application's memory, to hand it back. The source of owned memory is then empty.
+    /// Returns the application's memory, to hand it back. If the memory is owned, the source gives
+    /// it up and is then empty.
     #[inline]
     pub(crate) fn take_buffer(&mut self) -> Buffer {
         if let SourceMemory::Raw(_) = &self.memory {

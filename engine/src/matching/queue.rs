@@ -72,7 +72,7 @@ impl<X: Index, N: Copy + Eq> IndexedQueue<X, N> {
         sequence
     }
 
-    /// Takes the earliest entry that matches.
+    /// Removes and returns the earliest entry that matches.
     #[inline]
     pub(super) fn take_earliest(&mut self, query: &X::Query) -> Option<N> {
         let at = self.find_earliest(query)?;
@@ -85,8 +85,8 @@ impl<X: Index, N: Copy + Eq> IndexedQueue<X, N> {
         self.slots[at].entry.map(|(_, name)| name)
     }
 
-    /// Removes the entry with this name, after a search from the front. Returns whether there was
-    /// one.
+    /// Searches from the front for the entry with this name, and removes it. Returns whether there
+    /// was one.
     pub(super) fn remove(&mut self, name: N) -> bool {
         let at = self.slots.iter().position(|slot| slot.entry.is_some_and(|(_, found)| found == name));
         at.is_some_and(|at| self.take_at(at).is_some())
@@ -99,7 +99,7 @@ impl<X: Index, N: Copy + Eq> IndexedQueue<X, N> {
         is_there && self.take_at(at).is_some()
     }
 
-    /// Takes all entries whose key and name `matches` selects, in one pass.
+    /// Removes and returns all entries whose key and name `matches` selects, in one pass.
     pub(super) fn take_all_where(&mut self, matches: impl Fn(&X::Key, N) -> bool) -> Vec<N> {
         let mut taken = Vec::new();
         for slot in &mut self.slots {

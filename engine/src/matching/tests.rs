@@ -112,7 +112,8 @@ struct OperationMix {
     arrive_weight: u32,
     post_weight: u32,
     remove_weight: u32,
-    /// How often messages are kept aside, and receives are posted behind them.
+    /// How often a message is kept aside, and how often a receive is posted that such messages do
+    /// not match.
     aside_weight: u32,
 }
 
@@ -160,7 +161,8 @@ fn any_operation(mix: &OperationMix) -> impl Strategy<Value = Operation> + use<>
 }
 
 fn any_program() -> impl Strategy<Value = Vec<Operation>> {
-    // The program changes its mix from time to time, so that queues get long and short again.
+    // The program changes its mix of operations from time to time, so that queues get long and
+    // short again.
     let phase = any_mix().prop_flat_map(|mix| vec(any_operation(&mix), 0..250));
     let end = select(vec![Operation::DrainPosted, Operation::DrainUnexpected, Operation::RemoveAbsent]);
     vec((phase, end), 1..4).prop_map(|phases| {

@@ -144,7 +144,7 @@ impl TransmitOp {
         }
     }
 
-    /// Takes the application's memory, to hand it back.
+    /// Removes and returns the application's memory, to be handed back.
     #[cold]
     pub fn take_buffer(&mut self) -> Buffer {
         match self {

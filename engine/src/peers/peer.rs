@@ -12,8 +12,8 @@ use crate::transport::LinkId;
 #[derive(Debug)]
 pub(crate) struct Peer {
     address: Address,
-    /// The endpoint at the address, from the first link to it that comes up until no link is up or
-    /// connecting.
+    /// The endpoint at the address. It is known from the moment a first link comes up until no link
+    /// is up or connecting.
     instance: Option<Instance>,
     /// The link that carries messages to the peer: one at a time, to keep their order.
     transmit_link: Option<LinkId>,
@@ -43,14 +43,14 @@ struct Instance {
 pub(crate) enum PeerLinkUp {
     /// The endpoint that is known at the address, or the first one there.
     Current,
-    /// An endpoint that has taken the address over: older links lead to its predecessor.
+    /// A new endpoint at the address. Older links to the peer lead to the endpoint before it.
     Successor,
-    /// The predecessor of the endpoint that is known: when the first link to that endpoint came up, this
-    /// link had been begun, and was not the newest link.
+    /// The endpoint that had the address before the known one. The engine had created this link, and at
+    /// least one more after it, when the first link to the known endpoint came up.
     Predecessor,
 }
 
-/// What a link that ended meant to its peer.
+/// What the end of a link means for the peer that the link led to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PeerLinkEnd {
     /// No other link to the peer is up or connecting.
@@ -94,8 +94,8 @@ impl Peer {
         self.address
     }
 
-    /// Returns the instance number of the peer: from the first link that comes up until no link is up or
-    /// connecting.
+    /// Returns the instance number of the peer. It is known from the moment a first link comes up until
+    /// no link is up or connecting.
     pub(crate) fn instance(&self) -> Option<u64> {
         self.instance.map(|instance| instance.number)
     }
@@ -139,7 +139,7 @@ impl Peer {
         }
     }
 
-    /// Records that a link has ended, or could not be made. Returns what it meant to the peer.
+    /// Records that a link has ended, or could not be made. Returns what this means for the peer.
     pub(crate) fn link_ended(&mut self, link: LinkId) -> PeerLinkEnd {
         self.links.retain(|other| *other != link);
         let end = PeerLinkEnd {
@@ -158,7 +158,8 @@ impl Peer {
         self.transmit_link = Some(link);
     }
 
-    /// Lets no link carry sends until a link is set again. Forgets the retries.
+    /// Forgets which link carries the messages, and how many retries there were. No link carries
+    /// messages until one is set again.
     pub(crate) fn clear_transmit_link(&mut self) {
         (self.transmit_link, self.connect_retries) = (None, 0);
     }

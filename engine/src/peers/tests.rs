@@ -24,7 +24,8 @@ struct Modelled {
     linked: BTreeSet<u16>,
     /// The peers that a part of the engine refers to, besides links.
     kept: BTreeSet<u16>,
-    /// How many peers were introduced so far, and how many had been when each peer was last used.
+    /// How many peers were introduced so far. `last_used` has this number for the moment when each
+    /// peer was last used.
     introductions: usize,
     last_used: BTreeMap<u16, usize>,
     most_used: usize,

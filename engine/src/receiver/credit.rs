@@ -16,8 +16,8 @@
 //! budget is overdrawn; then no new link comes up, but existing links lose nothing. A link in use
 //! gets a *window* of a sixteenth of the free budget, so that early links leave some for later ones.
 //!
-//! The peers of one host use at most their [share](super::shares). What the receiver may drop counts
-//! as free: it is dropped when the room is needed.
+//! The peers of one host use at most their [share](super::shares). Messages that the receiver may drop
+//! count as free: it drops them when it needs the room.
 
 use super::shares::Shares;
 use crate::limits::CREDIT_INITIAL_BYTES;
@@ -64,7 +64,7 @@ pub(super) struct Grant {
     /// The host whose share the link uses.
     host: Option<SourceHost>,
     /// What the link's host is charged for the link: its outstanding credit, counted when credit was
-    /// last granted. Messages may have returned some since.
+    /// last granted. Messages may have returned some of this credit since.
     charged_bytes: u64,
     /// The payload of the link's messages that was fetched before a receive matched them.
     fetched_bytes: u64,
@@ -125,7 +125,8 @@ impl Budget {
         host.map_or(u64::MAX, |host| self.shares.free_bytes(host)).min(self.free_bytes())
     }
 
-    /// As [`room_bytes`](Self::room_bytes), if all that may be dropped were dropped.
+    /// As [`room_bytes`](Self::room_bytes), but counts all messages that the receiver may drop as
+    /// dropped.
     fn reclaimable_bytes(&self, host: Option<SourceHost>) -> u64 {
         let of_share = host.map_or(u64::MAX, |host| self.shares.reclaimable_bytes(host));
         of_share.min((self.limit_bytes + self.droppable_bytes).saturating_sub(self.used_bytes))
@@ -186,12 +187,14 @@ impl Budget {
         bytes <= host.map_or(self.limit_bytes, |_| self.shares.fetch_limit_bytes())
     }
 
-    /// Whether this many bytes of payload from a host fit, if all that may be dropped were dropped.
+    /// Whether this many bytes of payload from a host would fit if the receiver dropped all
+    /// messages that it may drop.
     pub(super) fn can_fetch(&self, bytes: u64, host: Option<SourceHost>) -> bool {
         host.is_none_or(|host| self.shares.may_fetch(host, bytes)) && self.can_reclaim(bytes, host)
     }
 
-    /// Whether this many bytes from a host fit, if all that may be dropped were dropped.
+    /// Whether this many bytes from a host would fit if the receiver dropped all messages that it
+    /// may drop.
     pub(super) fn can_reclaim(&self, bytes: u64, host: Option<SourceHost>) -> bool {
         bytes <= self.reclaimable_bytes(host)
     }
@@ -233,7 +236,7 @@ impl Budget {
         self.shares.add_droppable(host, bytes);
     }
 
-    /// Records that the receiver may drop this many bytes less.
+    /// Records that the receiver may drop this many bytes less of what a host has left behind.
     pub(super) fn remove_droppable(&mut self, host: SourceHost, bytes: u64) {
         self.droppable_bytes -= bytes;
         self.shares.remove_droppable(host, bytes);
@@ -347,7 +350,8 @@ impl Grant {
         Renewal::Granted
     }
 
-    /// Returns how much room the next grant to a starved link needs that only drops can make.
+    /// Returns how much room the next grant needs, if the link is starved and only drops can make
+    /// this room; else 0.
     pub(super) fn needed_room_bytes(&self, budget: &Budget) -> u64 {
         let Window { more_bytes, needs_room, .. } = self.next_window(budget);
         if self.is_starved && needs_room { more_bytes } else { 0 }
@@ -378,8 +382,8 @@ impl Grant {
     }
 
     /// Ends the grant when its link ends. Credit that no message holds returns to the budget. Held
-    /// credit and fetched payload stay used until receives take the messages. Returns how much that
-    /// is.
+    /// credit and fetched payload stay used until receives take the messages. Returns how many
+    /// bytes stay used.
     pub(super) fn end(mut self, budget: &mut Budget) -> u64 {
         budget.links -= 1;
         budget.release(self.outstanding_bytes() - self.held_bytes);
@@ -409,7 +413,8 @@ mod tests {
         SourceHost::V4(Ipv4Addr::new(192, 0, 2, number))
     }
 
-    /// A grant whose link uses the share of a host, unless its peer is proven by credentials.
+    /// Returns the grant of a new link. The link uses the share of `host`, if there is one. A peer
+    /// that is proven by credentials has no share.
     fn open_grant(host: Option<SourceHost>, budget: &mut Budget) -> Grant {
         let mut grant = Grant::initial(budget);
         host.into_iter().for_each(|host| grant.charge_to(host, budget));
@@ -532,9 +537,9 @@ mod tests {
     }
 
     proptest! {
-        /// Used credit stays within the budget, except for the initial credit of every link, and that of a
-        /// host stays within its share, with the same exception. A sender whose messages were all received
-        /// can go on. Nothing stays used once all links have ended.
+        /// Used credit stays within the budget, and the used credit of a host stays within its share.
+        /// Both may exceed this by the initial credit of every link. A sender whose messages were all
+        /// received can go on. Nothing stays used once all links have ended.
         #[test]
         fn granted_credit_stays_within_budget_and_shares(steps in prop::collection::vec(any_step(), 1..300)) {
             let mut budget = Budget::new(LIMIT_BYTES);

@@ -1,6 +1,7 @@
 //! Makes room in the budget: drops messages that unproven peers have left behind.
 //!
-//! No more is dropped than is needed, and for credit or a payload only if there is enough to drop.
+//! The receiver drops messages only if they are enough to make the needed room, and no more than
+//! needed.
 
 use tracing::{debug, warn};
 
@@ -14,14 +15,12 @@ use crate::source_host::SourceHost;
 use crate::transport::{AddressProof, LinkId};
 
 impl Receiver {
-    /// Makes room for a new link to the peer at this address, which is known by `proof`. Returns
-    /// whether the link may come up.
+    /// Makes room for a new link to the peer at this address. `proof` says how far the address is
+    /// proven. Returns whether the link may come up.
     ///
-    /// A link is refused if peers that are proven by credentials have left more behind than the budget
-    /// has room for. One that this side has accepted over TCP is also refused because of what the peer's
-    /// host has left behind and this side must keep: if that is more than the host's share, or if the
-    /// budget is overdrawn and it is more than [`HOST_RESERVE_BYTES`]. So no host keeps out peers of
-    /// another that has left little behind, or peers that this side connects.
+    /// A link is refused if the messages that ended links have left behind overdraw the budget and its
+    /// reserve. A link that this side has accepted is also refused if the peer's host has left more
+    /// behind than its share. Messages that may be dropped do not count.
     pub(crate) fn try_admit_link(&mut self, address: Address, proof: AddressProof) -> bool {
         if self.budget.is_overdrawn_without_hosts() {
             return false;
@@ -69,8 +68,8 @@ impl Receiver {
         }
     }
 
-    /// Drops messages until a host has this much room, but at most [`STEP_MAX_DROPS`]. Returns whether
-    /// there is room now. The caller must not be going through the unexpected messages.
+    /// Drops messages until a host has this much room. Returns whether there was enough to drop. The
+    /// caller must not be iterating over the unexpected messages.
     pub(super) fn try_make_room(&mut self, bytes: u64, host: Option<SourceHost>) -> bool {
         if !self.budget.can_reclaim(bytes, host) {
             return false;
@@ -103,7 +102,8 @@ impl Receiver {
         self.drop_excess(host);
     }
 
-    /// Drops the message that goes first, of all or of one host. Returns whether there was one.
+    /// Drops the message that is to be dropped first, of all hosts or of one. Returns whether there
+    /// was a message to drop.
     fn drop_next(&mut self, host: Option<SourceHost>) -> bool {
         while let Some(id) = self.leftovers.take_next_droppable(host) {
             let unclaimed = self.unexpected.get(id).filter(|unexpected| unexpected.claim.is_none());
@@ -129,7 +129,7 @@ impl Receiver {
         self.leftovers.release(origin.creation_number, used_bytes, &mut self.budget);
         self.dropped_messages += 1;
         let (source, dropped) = (unexpected.source, self.dropped_messages);
-        // Peers decide how many there are, so the log must not grow with their number.
+        // Peers decide how many messages are dropped, so the log must not grow with this number.
         if dropped.is_power_of_two() {
             warn!(
                 ?source,

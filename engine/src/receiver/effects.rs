@@ -31,8 +31,9 @@ pub(crate) trait ReceiverEffects {
     /// Counts a receive that has failed.
     fn count_error(&mut self, events: CounterEvents, to: Option<MemberId>);
 
-    /// Records the end of deferred work, at the member where it ended, if there is one. Returns the
-    /// report that the receiver then makes, or `None` if another member makes the report.
+    /// Records the end of deferred work. `at` is the member where the work ended, if a member was
+    /// concerned. Returns the report that the receiver then makes, or `None` if another member
+    /// makes the report.
     fn record_work_end(&mut self, end: UnrecordedEnd, at: Option<MemberId>) -> Option<EndedWork>;
 
     /// Queues a header for the peer of a link, after earlier headers.
@@ -61,26 +62,26 @@ pub(crate) trait ReceiverEffects {
 /// The end of deferred work that is not recorded yet.
 #[derive(Debug)]
 pub(crate) struct UnrecordedEnd {
-    /// Its outcome. The context is the number of the work.
+    /// How the operation has ended. Its context is the number of the work.
     pub(crate) outcome: ReportOutcome,
-    /// Whether an endpoint that reports the end also counts it, as that of a receive.
+    /// Whether an endpoint that reports the end also counts it as the end of a receive.
     pub(crate) counts_as_receive: bool,
 }
 
 /// A receive or a peek that was deferred work and whose end was recorded.
 #[derive(Debug)]
 pub(crate) struct EndedWork {
-    /// Its outcome, with the application's context.
+    /// How the operation has ended, with the application's context.
     pub(crate) outcome: ReportOutcome,
-    /// Whether the endpoint reports its success.
+    /// Whether the endpoint reports the operation if it has succeeded.
     pub(crate) is_reported: bool,
-    /// Whether the endpoint counts it.
+    /// Whether the endpoint counts the operation.
     pub(crate) is_counted: bool,
 }
 
 impl EndedWork {
-    /// Records the end of deferred work. `record` takes the number of the work and whether it has
-    /// succeeded.
+    /// Records the end of deferred work. `record` gets the number of the work and whether the work
+    /// has succeeded, and returns how to report the end.
     pub(crate) fn record(end: UnrecordedEnd, record: impl FnOnce(u64, bool) -> WorkEnd) -> EndedWork {
         let UnrecordedEnd { mut outcome, counts_as_receive } = end;
         let has_succeeded = outcome.is_ok();

@@ -116,7 +116,8 @@ impl Receiver {
         self.end_deferred_work(UnrecordedEnd { outcome, counts_as_receive: true }, at, effects);
     }
 
-    /// Records the end of deferred work, then counts and reports it if the record says so.
+    /// Records the end of deferred work. Then counts and reports the end if
+    /// [`ReceiverEffects::record_work_end`] tells the receiver to.
     #[cold]
     pub(super) fn end_deferred_work(
         &mut self,

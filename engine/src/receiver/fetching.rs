@@ -5,8 +5,8 @@
 //! sender need not wait. But if the sender awaits the match, it waits in any case, and the receiver
 //! does not fetch early.
 //!
-//! An offer is only recorded when it arrives. [`pull_payloads`](Receiver::pull_payloads) follows in the part
-//! of a pass that may call the transport.
+//! When an offer arrives, the receiver only records it. The engine calls
+//! [`pull_payloads`](Receiver::pull_payloads) later, in the part of a pass that may call the transport.
 
 use std::io::IoSliceMut;
 
@@ -30,12 +30,12 @@ impl Receiver {
         self.fetches.has_offer(id, op)
     }
 
-    /// Takes a peer's offer of a message. `remote` describes where its payload is.
+    /// Handles a peer's offer of a message. `remote` describes where the payload is.
     ///
     /// # Errors
     ///
-    /// A [`ProtocolViolation`] if the number is taken, if the description of the payload is too
-    /// long, or if the peer has no credit for the offer.
+    /// A [`ProtocolViolation`] if another offer of the peer has the number `op`, if the description
+    /// of the payload is too long, or if the peer has no credit for the offer.
     pub(crate) fn message_offered(
         &mut self,
         id: LinkId,
@@ -75,8 +75,8 @@ impl Receiver {
         }
         let host = self.links.get(id).and_then(|link| link.grant.host());
         if !message.awaits.wants_match() && self.budget.can_ever_hold(message.len_bytes, host) {
-            // Offers that receives have matched meanwhile stay listed until their turn, but not
-            // without bound.
+            // Offers that receives have matched meanwhile stay in the list until their turn. But
+            // they must not make the list grow without bound.
             if self.deferred.len() > 2 * self.fetches.len() {
                 let fetches = &self.fetches;
                 self.deferred.retain(|fetch| fetches.contains(*fetch));
@@ -87,7 +87,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Whether offers wait for room in the budget, or until the next pass looks at them.
+    /// Whether offers wait for room in the budget, or for the next pass to look at them.
     #[inline(always)]
     pub(crate) fn has_deferred_fetches(&self) -> bool {
         !self.deferred.is_empty()
@@ -124,7 +124,8 @@ impl Receiver {
         !self.deferred.is_empty() && (has_released || self.untried_offers > 0)
     }
 
-    /// Changes the destination of an offered message, and begins to fetch it if that has not begun.
+    /// Changes the destination of an offered message, and begins to fetch the message if the fetch
+    /// has not begun.
     pub(super) fn redirect_and_begin_fetch(&mut self, id: FetchId, destination: PayloadDestination) {
         if let Some(filling) = self.fetches.reassembly_mut(id) {
             filling.owner.destination = destination;
@@ -133,7 +134,7 @@ impl Receiver {
     }
 
     /// Makes a discarded message hold its credit until its payload arrives, if the payload was
-    /// requested. Returns whether it was.
+    /// requested. Returns whether the payload was requested.
     pub(super) fn hold_credit_if_payload_requested(&mut self, id: FetchId, cost_bytes: u64) -> bool {
         let Some(filling) = self.fetches.cleared_reassembly(id) else { return false };
         filling.owner.held_bytes = cost_bytes;
@@ -194,7 +195,8 @@ impl Receiver {
         self.fetches.pulling_len() > 0
     }
 
-    /// Begins to read a payload. Returns whether the link's peer was asked for it.
+    /// Begins to read the payload of an offered message, if this side has asked the link's peer for
+    /// a payload with this number and length. Otherwise returns false and changes nothing.
     pub(crate) fn begin_data_if_requested(&mut self, id: LinkId, op: u64, len_bytes: u64) -> bool {
         match (self.fetches.cleared_fetch(id, op, len_bytes), self.links.get_mut(id)) {
             (Some(fetch), Some(link)) => {
@@ -228,7 +230,7 @@ impl Receiver {
         self.links.get(id).map(|link| (link.peer, link.member))
     }
 
-    /// Returns the credit that a discarded message has held.
+    /// Gives the peer back the credit that a discarded message has held.
     fn return_fetch_credit(&mut self, fetch: &Fetch<Arriving>, effects: &mut impl ReceiverEffects) {
         let held_bytes = fetch.filling.owner.held_bytes;
         if held_bytes > 0

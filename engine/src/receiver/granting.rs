@@ -8,8 +8,7 @@ use super::{ProtocolViolation, Receiver, ReceiverEffects};
 use crate::limits::STEP_MAX_RETRIES;
 use crate::transport::LinkId;
 
-/// The credit that a frame holds while the receiver keeps the frame and no receive can take it: a
-/// write with remote data.
+/// The credit that a write with remote data holds while its completion waits for room in the queue.
 #[derive(Debug)]
 pub(crate) struct HeldCredit {
     origin: MessageOrigin,
@@ -79,7 +78,7 @@ impl Receiver {
         }
     }
 
-    /// Gives a link's peer more credit, if more is due and the budget has some.
+    /// Gives a link's peer more credit, if more is due and the budget has room.
     #[cold]
     pub(super) fn renew_credit_if_due(&mut self, id: LinkId, effects: &mut impl ReceiverEffects) {
         let Some(link) = self.links.get_mut(id) else { return };
@@ -96,8 +95,8 @@ impl Receiver {
         }
     }
 
-    /// Makes room for the credit of a starved link by drops, if it needs that. The caller must not be
-    /// going through the unexpected messages.
+    /// Drops messages to make room for the credit of a starved link, if the link needs room. The caller
+    /// must not be iterating over the unexpected messages.
     fn make_room_for_starved(&mut self, id: LinkId) {
         if let Some(link) = self.links.get(id).filter(|link| !link.is_grant_queued) {
             let (needed_bytes, host) = (link.grant.needed_room_bytes(&self.budget), link.grant.host());

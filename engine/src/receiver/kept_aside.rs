@@ -3,9 +3,9 @@
 //!
 //! A receiver with one endpoint stops matching untagged messages while its queue is full
 //! ([`multi_receive`](super::multi_receive)). In a shared receiver, this would stop all members. So a
-//! shared receiver keeps aside only the untagged messages of the member with the full queue, in order,
-//! until this queue has room or fewer receives of the member wait. Messages of other members are matched as
-//! usual. So no message overtakes another of its sender.
+//! shared receiver keeps aside only the untagged messages of this one member, in order. It matches them
+//! once the member's queue has room and fewer of its receives wait for their turn. Messages of other
+//! members are matched as usual. So no message overtakes another of its sender.
 
 use super::{MemberId, Receiver, ReceiverEffects};
 use crate::operation::UnexpectedId;
@@ -40,13 +40,14 @@ impl Receiver {
                 self.untagged.remove_unexpected(place, *id);
             }
         }
-        // They are older than the messages of the same source that are already aside.
+        // The messages found here are older than those of the same source that were kept aside
+        // before.
         let aside = self.multi_receives.kept_aside.entry(member).or_default();
         of_member.into_iter().rev().for_each(|id| aside.ids.push_front(id));
     }
 
-    /// If messages of this member are kept aside, also keeps a message aside that has just arrived.
-    /// Returns whether it did.
+    /// Keeps aside a message that has just arrived, if it is untagged and messages of its member
+    /// are kept aside. Returns whether the message is now kept aside.
     pub(super) fn push_if_kept_aside(
         &mut self,
         member: MemberId,
@@ -60,8 +61,9 @@ impl Receiver {
         aside.map(|aside| aside.ids.push_back(id)).is_some()
     }
 
-    /// Notes that a message which is kept aside no longer exists. It stays listed until as many are
-    /// gone as are left, so that a link with many of them ends without a search for each.
+    /// Records that a message which was kept aside no longer exists. Its id stays in the list until
+    /// half of the listed messages are gone. So when a link with many such messages ends, the list
+    /// is not searched for each.
     pub(super) fn forget_kept_aside(&mut self, member: MemberId) {
         let Some(aside) = self.multi_receives.kept_aside.get_mut(&member) else { return };
         aside.gone += 1;
@@ -71,8 +73,8 @@ impl Receiver {
         }
     }
 
-    /// Matches the messages of a member that were kept aside, once its queue has room or fewer of
-    /// its receives wait.
+    /// Matches the messages of a member that were kept aside. The caller has found that the
+    /// member's queue has room again, or that fewer of its receives wait for their turn.
     pub(crate) fn match_kept_aside(&mut self, member: MemberId, effects: &mut impl ReceiverEffects) {
         let Some(mut aside) = self.multi_receives.kept_aside.remove(&member) else { return };
         while let Some(id) = aside.ids.pop_front() {

@@ -9,7 +9,8 @@ use super::credit::Budget;
 use crate::operation::UnexpectedId;
 use crate::source_host::SourceHost;
 
-/// A link's list of messages may name this many that no longer exist, besides as many as do.
+/// A link's list of messages may name as many messages that no longer exist as messages that do,
+/// and this many more.
 const GONE_MAX_MESSAGES: usize = 16;
 
 /// The messages of an unproven peer that were kept because no receive took them, the oldest first. Some
@@ -18,10 +19,11 @@ const GONE_MAX_MESSAGES: usize = 16;
 pub(super) struct UnprovenMessages(VecDeque<UnexpectedId>);
 
 impl UnprovenMessages {
-    /// Adds a message, of now `kept_len` that exist.
+    /// Adds a message. With this one, `kept_len` messages of the link still exist.
     pub(super) fn push(&mut self, id: UnexpectedId, kept_len: u64, exists: impl Fn(UnexpectedId) -> bool) {
         self.0.push_back(id);
-        // So often that the list stays short, and so rarely that each message is looked at a few times.
+        // Often enough to keep the list short, and so rarely that each message is looked at only a few
+        // times.
         if self.0.len() as u64 > 2 * kept_len + GONE_MAX_MESSAGES as u64 {
             self.0.retain(|id| exists(*id));
         }
@@ -38,11 +40,12 @@ impl UnprovenMessages {
 pub(super) struct Leftovers {
     /// By the creation number of the link. A link that has left nothing is not listed.
     by_link: HashMap<u64, LinkLeftovers>,
-    /// The links with messages that may be dropped, in the order in which they ended.
+    /// The creation numbers of the ended links whose messages may be dropped, in the order in which
+    /// the links ended: by `end_number`.
     droppable: BTreeMap<u64, u64>,
-    /// As `droppable`, for each host.
+    /// The same links, with the host of each link at the front of the key.
     droppable_of_host: BTreeMap<(SourceHost, u64), u64>,
-    /// How many links had ended before the next one.
+    /// How many links were added so far: the `end_number` of the next one.
     ended_count: u64,
 }
 
@@ -56,13 +59,13 @@ struct LinkLeftovers {
     end_number: u64,
     /// The part of `bytes` that may be dropped.
     droppable_bytes: u64,
-    /// The messages that may be dropped, the oldest first. Receives may have taken some of them, or
-    /// peeks claimed them.
+    /// The messages that may be dropped, the oldest first. Some of them may have gone to receives
+    /// since, or may have been claimed by peeks.
     messages: VecDeque<UnexpectedId>,
 }
 
 impl Leftovers {
-    /// Adds a link that has ended, and that has left this much behind.
+    /// Adds a link that has ended. `bytes` says how much of the budget its messages still use.
     pub(super) fn add_link(&mut self, creation_number: u64, host: SourceHost, bytes: u64) {
         let end_number = self.ended_count;
         self.ended_count += 1;
@@ -73,7 +76,8 @@ impl Leftovers {
         }
     }
 
-    /// Records that these messages of an ended link may be dropped, which take this much.
+    /// Records that these messages of an ended link may be dropped. Together they use `bytes` of
+    /// the budget.
     pub(super) fn allow_drops(
         &mut self,
         creation_number: u64,
@@ -88,7 +92,8 @@ impl Leftovers {
         self.droppable_of_host.insert((left.host, left.end_number), creation_number);
     }
 
-    /// Records that a message is no longer among those that may be dropped, if it was.
+    /// Records that a message of an ended link, which uses `bytes`, must no longer be dropped. Does
+    /// nothing if none of the link's messages may be dropped.
     pub(super) fn forbid_drop(&mut self, creation_number: u64, bytes: u64, budget: &mut Budget) {
         let Some(left) = self.by_link.get_mut(&creation_number).filter(|left| left.droppable_bytes > 0)
         else {
@@ -113,8 +118,8 @@ impl Leftovers {
         }
     }
 
-    /// Takes the message that is to be dropped first, of all or of one host. It may no longer exist,
-    /// or may have been claimed; the caller then takes the next.
+    /// Removes and returns the message that is to be dropped first, of all hosts or of one. The message
+    /// may no longer exist, or a peek may have claimed it. The caller then calls again for the next.
     pub(super) fn take_next_droppable(&mut self, host: Option<SourceHost>) -> Option<UnexpectedId> {
         let first = match host {
             None => self.droppable.first_key_value().map(|(_, link)| *link),

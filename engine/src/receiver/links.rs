@@ -30,10 +30,10 @@ pub(super) struct ReceiverLink {
     pub(super) unmatched_messages: u64,
     /// How many fences the peer has sent.
     pub(super) received_fences: u64,
-    /// How many kept messages came before the last fence, if the peer awaits an answer to it. The
-    /// answer is sent when none of these messages is left.
+    /// How many kept messages came before the last fence, if the peer awaits an answer to the
+    /// fence. The answer is sent when none of these messages is left.
     pub(super) fenced_messages: u64,
-    /// The kept messages of a peer that is not proven; `None` if it is.
+    /// The kept messages of a peer that is not proven; `None` if the peer is proven.
     pub(super) unproven_messages: Option<Box<UnprovenMessages>>,
 }
 

@@ -33,7 +33,7 @@ impl LentBuffer {
 }
 
 impl Receiver {
-    /// Takes an eager message that has arrived whole.
+    /// Handles an eager message that has arrived whole.
     ///
     /// # Errors
     ///
@@ -107,9 +107,9 @@ impl Receiver {
         Ok(())
     }
 
-    /// Takes the earliest posted receive that matches a message from `source`. The receive is then
-    /// no longer posted. A multi-receive buffer stays posted, and gives a part of itself to the
-    /// message.
+    /// Removes and returns the earliest posted receive that matches a message from `source`. If
+    /// that is a multi-receive buffer, the buffer stays posted, and the function returns a new
+    /// receive into a part of it.
     #[inline(always)]
     pub(super) fn take_match(
         &mut self,
@@ -203,8 +203,8 @@ impl Receiver {
         }
     }
 
-    /// Counts bytes of the message that is being read on a link. The last of its bytes completes
-    /// the message.
+    /// Records that the next bytes of the message that is being read on a link are in place. The
+    /// last byte of the message completes it.
     pub(crate) fn bytes_placed(
         &mut self,
         id: LinkId,
@@ -264,8 +264,9 @@ impl Receiver {
         }
     }
 
-    /// Handles a fence. It asks whether all earlier messages of the peer have arrived, which is
-    /// always so, and with `asks_match` also whether receives have matched them.
+    /// Handles a fence, by which the peer asks whether all its earlier messages have arrived. They
+    /// always have when a fence arrives. With `asks_match`, the peer also asks whether each of them
+    /// was matched or discarded.
     ///
     /// # Errors
     ///

@@ -45,7 +45,7 @@ pub(super) type KeptAside = BTreeMap<MemberId, MemberMessages>;
 /// The messages of one member that are kept aside, in order.
 #[derive(Debug, Default)]
 pub(super) struct MemberMessages {
-    /// Some of them may no longer exist.
+    /// Messages, the oldest first. Some of them may no longer exist.
     pub(super) ids: VecDeque<UnexpectedId>,
     /// How many of `ids` no longer exist, at least.
     pub(super) gone: usize,
@@ -54,8 +54,8 @@ pub(super) struct MemberMessages {
 /// The multi-receive buffers that are not released yet.
 #[derive(Debug, Default)]
 pub(super) struct MultiReceives {
-    /// Buffers, by the receives that they were posted as. Boxed, since the map has a slot for each
-    /// receive.
+    /// The buffers, each under the id of the receive that stands for it among the posted receives.
+    /// Boxed, since the map has a slot for each receive.
     buffers: SecondaryMap<ReceiveId, Box<MultiBuffer>>,
     /// The buffer of each part.
     parts: SecondaryMap<ReceiveId, ReceiveId>,
@@ -66,7 +66,8 @@ pub(super) struct MultiReceives {
     /// Untagged messages of members whose reports wait for room, or that have too many receives
     /// with turns.
     pub(super) kept_aside: KeptAside,
-    /// Receives whose only source is gone. They fail once its earlier messages were matched.
+    /// Receives that get no more messages, since their only source is gone or the connection has
+    /// ended. They fail once the messages kept aside were matched.
     orphans: SecondaryMap<ReceiveId, (Option<PeerId>, OperationError)>,
 }
 
@@ -111,8 +112,8 @@ impl MultiReceives {
 
 impl Receiver {
     /// Posts a receive that takes many messages into one buffer, until less than `min_free_bytes`
-    /// of it are free or a message does not fit. `work` is the number of the deferred work that the
-    /// buffer is, if it is one. This work ends with the release of the buffer.
+    /// of it are free or a message does not fit. If the buffer is posted as deferred work, `work`
+    /// is the number of that work. The work ends with the release of the buffer.
     ///
     /// # Errors
     ///
@@ -179,7 +180,7 @@ impl Receiver {
         self.is_kind_kept_aside(false) || self.has_kept_aside()
     }
 
-    /// Posts a receive that matches none of the messages that have already arrived.
+    /// Posts a receive without matching it with the messages that have already arrived.
     #[cold]
     pub(super) fn post_without_matching(&mut self, criteria: Criteria, receive: Receive) -> ReceiveId {
         let matching = if receive.tagged { &mut self.tagged } else { &mut self.untagged };
@@ -217,15 +218,15 @@ impl Receiver {
         None
     }
 
-    /// Matches the untagged messages that were kept aside, if the queue has room again.
+    /// Matches the untagged messages that were kept aside, if the completion queue has room again.
     #[cold]
     pub(super) fn match_kept_untagged(&mut self, effects: &mut impl ReceiverEffects) {
         if !self.multi_receives.keeps_untagged || !self.held.is_empty() {
             return;
         }
         self.set_keeps_untagged_aside(false);
-        // No receive is posted meanwhile. So if one message of a source finds no receive, its later
-        // messages find none either. A message that is taken is therefore the earliest of its
+        // No receive is posted meanwhile. So if a message finds no receive, later messages of the
+        // same source find none either. A message that finds one is therefore the earliest of its
         // source.
         let mut unwanted = HashSet::new();
         let (mut passed_over, mut step) = (0, KEPT_STEP_MIN_MESSAGES);
@@ -265,7 +266,8 @@ impl Receiver {
         self.fail_orphaned_receives(effects);
     }
 
-    /// Fails receives whose only source is gone, once all messages of this source were matched.
+    /// Fails the receives in `orphans`. Does nothing while messages are kept aside, since these may
+    /// still match such a receive.
     pub(super) fn fail_orphaned_receives(&mut self, effects: &mut impl ReceiverEffects) {
         if self.has_unmatched_untagged() {
             return;
@@ -374,7 +376,8 @@ impl Receiver {
         self.end_part(id, member, effects);
     }
 
-    /// Ends a part. Releases the buffer if it takes no more messages and this was its last part.
+    /// Ends a part of a buffer, that is, the receive of one message. Releases the buffer if the
+    /// buffer takes no more messages and none of its other parts is still arriving.
     fn end_part(&mut self, id: ReceiveId, member: MemberId, effects: &mut impl ReceiverEffects) {
         let Some(buffer_id) = self.multi_receives.parts.remove(id) else { return };
         let Some(buffer) = self.multi_receives.buffers.get_mut(buffer_id) else { return };
@@ -384,8 +387,8 @@ impl Receiver {
         }
     }
 
-    /// Begins to keep untagged messages aside if completions wait for room. Returns whether they
-    /// do. If so, no buffer takes a message for now.
+    /// Begins to keep untagged messages aside if completions wait for room. Returns whether
+    /// completions wait. If so, no buffer takes a message for now.
     fn keep_untagged_aside_if_full(&mut self) -> bool {
         let is_full = !self.held.is_empty();
         if is_full {
@@ -422,8 +425,9 @@ impl Receiver {
         }
     }
 
-    /// Gives a message its part of a buffer. If the message does not fit, ends the buffer and
-    /// returns `None`.
+    /// Cuts the part for a message off a buffer, and returns the part. Ends the buffer if it has
+    /// too little room left for another message. If the message itself does not fit, also ends the
+    /// buffer, and returns `None`.
     fn cut_part_or_end_buffer(
         &mut self,
         id: ReceiveId,
@@ -530,8 +534,8 @@ impl Receiver {
 
 /// Returns where a message goes in the rest of a buffer: how many bytes to skip, and how many bytes
 /// the message gets. The message begins at an aligned address if it fits there, else at the front.
-/// Returns `None` if the message does not fit. Only the first message of a buffer is truncated
-/// instead.
+/// Returns `None` if the message does not fit. But the first message of a buffer gets all of the
+/// buffer if it is too long, and is truncated.
 fn padding_and_length_in_rest(
     rest: &Destination,
     len_bytes: u64,

@@ -18,7 +18,7 @@ const NOT_CLAIMED: Error = Error::Misuse(Misuse::NotFound(Missing::ClaimedMessag
 impl Receiver {
     /// Looks for an unexpected message, and reports the result at once. A peek cannot look at
     /// untagged messages that are kept aside for a multi-receive buffer. The buffer may still take
-    /// them once the queue has room.
+    /// these messages once the completion queue has room.
     ///
     /// # Errors
     ///
@@ -79,8 +79,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// Discards the message that a peek with this context has claimed. Completes as a peek does. `work`
-    /// is the number of the deferred work that this is, if it is one.
+    /// Discards the message that a peek with this context has claimed. The call completes like a peek.
+    /// If the call is deferred work, `work` is the number of that work.
     ///
     /// # Errors
     ///

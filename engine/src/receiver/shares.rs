@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use crate::limits::{HOST_FETCH_PERCENT, HOST_SHARE_PERCENT};
 use crate::source_host::SourceHost;
 
-/// What each host uses of a budget, and how much that may be.
+/// How much of a budget each host uses, and how much a host may use.
 #[derive(Debug)]
 pub(super) struct Shares {
     share_bytes: u64,
@@ -23,10 +23,11 @@ pub(super) struct Shares {
 /// What the peers of one host use of a budget.
 #[derive(Debug, Default)]
 struct HostUse {
-    /// All of it: the outstanding credit of links, the fetched payload, and what ended links have
-    /// left behind.
+    /// All that the peers of the host use: the outstanding credit of links, the fetched payload,
+    /// and what ended links have left behind.
     used_bytes: u64,
-    /// Payload of links that are there, fetched before a receive matched its message.
+    /// Payload that was fetched over links that are still there, before a receive matched its
+    /// message.
     fetched_bytes: u64,
     /// What ended links have left behind.
     left_behind_bytes: u64,
@@ -54,7 +55,7 @@ impl Shares {
         self.share_bytes.saturating_sub(self.look_up(host, |of| of.used_bytes))
     }
 
-    /// As [`free_bytes`](Self::free_bytes), if all that may be dropped were dropped.
+    /// As [`free_bytes`](Self::free_bytes), but counts what the receiver may drop as free.
     pub(super) fn reclaimable_bytes(&self, host: SourceHost) -> u64 {
         self.share_bytes.saturating_sub(self.look_up(host, |of| of.used_bytes - of.droppable_bytes))
     }
@@ -102,7 +103,7 @@ impl Shares {
         });
     }
 
-    /// Records that a link has ended, whose messages still use this much.
+    /// Records that a link has ended. Its messages still hold this credit and this fetched payload.
     pub(super) fn link_ended(&mut self, host: SourceHost, held_bytes: u64, fetched_bytes: u64) {
         self.left_behind_bytes += held_bytes + fetched_bytes;
         self.change(host, |of| {
@@ -150,7 +151,7 @@ impl Shares {
     }
 }
 
-/// Returns a part of a number. The number may be so large that its product would overflow.
+/// Returns `percent` percent of a number, even if their product would overflow.
 fn percent_of(number: u64, percent: u64) -> u64 {
     number / 100 * percent + number % 100 * percent / 100
 }

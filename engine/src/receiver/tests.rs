@@ -150,7 +150,8 @@ impl ReceiverEffects for EffectsRecorder {
 }
 
 impl EffectsRecorder {
-    /// Takes the ended operations: their contexts, each with the bytes in its buffer or its error.
+    /// Removes and returns the recorded ended operations: their contexts, each with the bytes in
+    /// its buffer or its error.
     fn take_ended(&mut self) -> Vec<(u64, Result<Vec<u8>, OperationError>)> {
         let bytes = |buffer: Buffer| match buffer {
             Buffer::Received(bytes) => bytes.to_vec(),
@@ -327,7 +328,8 @@ fn link_end_fails_partial_messages_and_keeps_whole_ones() {
     receiver.link_ended(LINK, &RESET, &mut asked);
     assert_eq!((receiver.unexpected_len(), receiver.fetches_len()), (1, 0));
 
-    // Another link gets the number, but must not get what the first link has left behind.
+    // Another link gets the number of the first link, but must not get what the first link has left
+    // behind.
     receiver.link_added(LINK, PeerId(6), MemberId::ONLY);
     receiver.post(receive_request(5, 1), &mut asked).unwrap();
     assert_eq!(asked.take_ended(), [(1, Ok(b"whole".to_vec()))]);

@@ -76,8 +76,8 @@ impl ReceiveTurns {
         })
     }
 
-    /// Takes the first receive of a member if it has ended. Returns it with its original role and
-    /// signalling.
+    /// Removes the first turn of a member, if the receive with this turn has ended. Returns the
+    /// receive with its original role and signalling.
     fn take_first_if_ended(
         &mut self,
         member: MemberId,
@@ -93,9 +93,9 @@ impl ReceiveTurns {
         Some((id, role, signalled, ending))
     }
 
-    /// Prepares for a member that leaves. Its links end next, and its turns end with them. Receives
-    /// that have ended before their turn fail too, since no queue is left to report their success
-    /// to.
+    /// Prepares for a member that leaves. The links of the member end next, and its turns end with
+    /// them. Receives that have ended before their turn fail too, since no queue is left to which
+    /// their success could be reported.
     pub(super) fn fail_ended_receives_of_leaving_member(&mut self, member: MemberId, error: &OperationError) {
         self.ordered.remove(&member);
         for id in self.by_member.get(&member).into_iter().flatten() {
@@ -151,9 +151,9 @@ impl Receiver {
         self.receives.get(id).is_some_and(|receive| receive.role == ReceiveRole::InTurn)
     }
 
-    /// Whether as many receives of a member have turns as may be outstanding. If so, a
-    /// multi-receive buffer takes no message, since it could make the number of turns grow without
-    /// bound.
+    /// Whether the number of receives of a member that have turns has reached the number that may
+    /// be outstanding. If so, a multi-receive buffer takes no message, since it could make the
+    /// number of turns grow without bound.
     pub(super) fn has_max_turns(&self, member: MemberId) -> bool {
         self.turns.turn_count(member) >= self.depth_ops
     }

@@ -75,7 +75,8 @@ impl Receiver {
         self.keep_unexpected(link, message, bytes, number, message.eager_cost_bytes(), effects)
     }
 
-    /// Keeps the offer of a message that no posted receive accepts. Returns `None` if the link is gone.
+    /// Keeps the offer of a message that no posted receive accepts. Returns `None`, and keeps nothing,
+    /// if the link has ended.
     pub(super) fn keep_offer(
         &mut self,
         link: LinkId,

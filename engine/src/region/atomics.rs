@@ -145,7 +145,8 @@ impl Region {
 
 type Locks = SmallVec<[MutexGuard<'static, ()>; 2]>;
 
-/// Takes the locks of places, which are given by address and length. The order is always the same.
+/// Locks pieces of memory, which are given by address and length. Takes the locks in an order that
+/// is always the same, so that two threads cannot wait for each other.
 fn lock_places(places: impl IntoIterator<Item = (usize, usize)>) -> Locks {
     let ends = |(address, len_bytes): (usize, usize)| [address, address + len_bytes - 1];
     let mut numbers: SmallVec<[usize; 2]> =
@@ -179,7 +180,7 @@ fn update_in_word(
 }
 
 /// Updates an element of raw memory with the processor's instructions, if there are any for its
-/// size and alignment. Returns whether there are.
+/// size and alignment. Returns whether there are such instructions.
 fn try_update_natively(element: SegmentMut, before: &mut [u8], combine: impl Fn(&mut [u8]) -> bool) -> bool {
     macro_rules! update {
         ($atomic:ty, $number:ty) => {{

@@ -45,7 +45,8 @@ impl Regions {
         region.is_closed.store(true, Ordering::Release);
     }
 
-    /// Returns the window on the range that a peer names, if the peer may access the range so.
+    /// Returns the window on the range that a peer names, if the region allows the peer this
+    /// access.
     pub(crate) fn checked_window(
         &self,
         key: u64,

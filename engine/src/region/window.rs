@@ -54,7 +54,8 @@ impl Window {
         self.region.try_persist(self.offset_bytes, len_bytes)
     }
 
-    /// Copies `bytes` to an offset, if the region is still open. Returns whether it is.
+    /// Copies `bytes` to an offset, if the region is still open. Returns whether the region is
+    /// open.
     pub(crate) fn copy_in_if_open(&self, at_bytes: usize, bytes: &[u8]) -> bool {
         let is_open = self.is_open();
         if is_open {
@@ -63,8 +64,8 @@ impl Window {
         is_open
     }
 
-    /// Copies from an offset into all of `into`, if the region is still open. Returns whether it
-    /// is.
+    /// Copies from an offset into all of `into`, if the region is still open. Returns whether the
+    /// region is open.
     pub(crate) fn copy_out_if_open(&self, at_bytes: usize, into: &mut [u8]) -> bool {
         let is_open = self.is_open();
         if is_open {
@@ -102,9 +103,9 @@ impl Window {
             // SAFETY: the piece lies in a segment. The caller of `raw` has promised that the
             // segment is initialised, that it is writable until the region has ended, and that the
             // application has no reference to it. The slice lives no longer than the borrow of the
-            // window, which the engine gives up before its call returns. If two peers write to one
-            // place at the same time through two endpoints, system calls or plain copies do so, and
-            // the result has no particular value.
+            // window, which the engine gives up before its call returns. Two peers may write to one
+            // place at the same time through two endpoints. System calls or plain copies then carry
+            // out both writes, and the bytes have no particular value.
             IoSliceMut::new(unsafe { slice::from_raw_parts_mut(piece.address, piece.len_bytes) })
         };
         pieces.map(place).collect()

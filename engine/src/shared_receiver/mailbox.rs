@@ -1,4 +1,4 @@
-//! The effects at one member that it has not carried out yet.
+//! The effects at one member that this member has not carried out yet.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -25,8 +25,8 @@ pub(super) struct Mailbox {
     /// The reports that wait, in order. Their sources are the receiver's ids.
     reports: VecDeque<Report>,
     mail: Mail,
-    /// For each peer that the member has links to, by the receiver's id: the member's id of the
-    /// peer.
+    /// The peers that the member has links to, by the receiver's ids. Each entry has the id of the
+    /// peer in the member's own engine.
     names: HashMap<PeerId, Name>,
 }
 
@@ -88,8 +88,8 @@ impl Mailbox {
         self.reports.len()
     }
 
-    /// Records that the member has one more link to a peer, and that `members_id` is the member's id of
-    /// the peer.
+    /// Records that the member has one more link to a peer. `members_id` is the id of the peer in the
+    /// member's own engine.
     pub(super) fn add_link_to(&mut self, peer: PeerId, members_id: PeerId) {
         self.names.entry(peer).or_insert(Name { peer: members_id, links: 0 }).links += 1;
     }
@@ -104,7 +104,7 @@ impl Mailbox {
         }
     }
 
-    /// Returns the member's id of a peer, if the member has a link to the peer.
+    /// Returns the id of a peer in the member's own engine, if the member has a link to the peer.
     pub(super) fn members_id_of_peer(&self, peer: PeerId) -> Option<PeerId> {
         self.names.get(&peer).map(|name| name.peer)
     }
@@ -146,15 +146,15 @@ impl Mailbox {
         report
     }
 
-    /// Takes all mail but the reports.
+    /// Removes and returns all mail except the reports.
     pub(super) fn take_mail_except_reports(&mut self) -> Mail {
         let taken = mem::take(&mut self.mail);
         self.update_has_mail();
         taken
     }
 
-    /// Calls `record` for each report, and keeps the report that it returns, if any. Does nothing
-    /// if no report ends deferred work.
+    /// Passes each report to `record`, and puts the report that `record` returns in its place. If
+    /// `record` returns none, drops the report. Does nothing if no report ends deferred work.
     pub(super) fn record_work_ends(&mut self, record: impl FnMut(Report) -> Option<Report>) {
         if self.reports.iter().any(|report| report.ends_work.is_some()) {
             self.reports = mem::take(&mut self.reports).into_iter().filter_map(record).collect();

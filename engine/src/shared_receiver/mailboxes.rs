@@ -40,8 +40,8 @@ impl Mailboxes {
         (id, has_mail)
     }
 
-    /// Removes a member. Its mail that concerns no particular endpoint goes to another member, or
-    /// waits for the next.
+    /// Removes a member. Its mail that concerns no particular endpoint goes to another member. If
+    /// there is none, the mail waits for the next member.
     pub(super) fn remove_member(&mut self, member: MemberId) {
         let Some(mailbox) = self.by_member.remove(&member) else { return };
         self.unnotified.remove(&member);
@@ -52,7 +52,8 @@ impl Mailboxes {
         counts.for_each(|count| self.add_count(heir, count));
     }
 
-    /// Returns `member`. If `member` has left or is `None`, returns the oldest member.
+    /// Returns `member`. If that member has left, or `member` is `None`, returns the oldest member
+    /// instead.
     pub(super) fn recipient_or_oldest(&self, member: Option<MemberId>) -> Option<MemberId> {
         let member = member.filter(|member| self.by_member.contains_key(member));
         member.or_else(|| self.by_member.keys().next().copied())
@@ -91,8 +92,8 @@ impl Mailboxes {
         self.by_member.get(&member)?.members_id_of_peer(peer)
     }
 
-    /// Records that a member has one more link to a peer, and that `members_id` is the member's id of the
-    /// peer.
+    /// Records that a member has one more link to a peer. `members_id` is the id of the peer in the
+    /// member's own engine.
     pub(super) fn add_link_to(&mut self, member: MemberId, peer: PeerId, members_id: PeerId) {
         if let Some(mailbox) = self.by_member.get_mut(&member) {
             mailbox.add_link_to(peer, members_id);
@@ -135,8 +136,9 @@ impl Mailboxes {
         }
     }
 
-    /// Mails a peer to every member. A posted receive names the peer as its only source, and no
-    /// member has a link to it. Members that have lost the peer then connect to it.
+    /// Mails a peer's address to every member, so that members that have lost the peer connect to
+    /// it. A posted receive names the peer as its only source, and no member has a link to the
+    /// peer.
     pub(super) fn mail_source_to_all(&mut self, source: Address) {
         for (member, mailbox) in &mut self.by_member {
             mailbox.add_source(source);
@@ -152,8 +154,8 @@ impl Mailboxes {
         }
     }
 
-    /// Takes the next report of a member. The report counts as made, unless it is [put
-    /// back](Self::put_back_report).
+    /// Removes and returns the next report of a member. The report counts as made, unless it is
+    /// [put back](Self::put_back_report).
     pub(super) fn take_report(&mut self, member: MemberId) -> Option<Report> {
         let report = self.by_member.get_mut(&member)?.take_report()?;
         self.unreported -= 1;
@@ -168,7 +170,8 @@ impl Mailboxes {
         }
     }
 
-    /// Takes the mail of a member, except reports. The member then counts as notified.
+    /// Removes and returns the mail of a member, except reports. The member then counts as
+    /// notified.
     pub(super) fn take_mail_except_reports(&mut self, member: MemberId) -> Mail {
         self.unnotified.remove(&member);
         self.by_member.get_mut(&member).map(Mailbox::take_mail_except_reports).unwrap_or_default()
@@ -201,7 +204,8 @@ impl Mailboxes {
         !self.unnotified.is_empty()
     }
 
-    /// Returns the members with new mail. The caller notifies them.
+    /// Returns the members that were not notified of their mail yet, and counts them as notified.
+    /// The caller notifies them.
     pub(super) fn take_unnotified_members(&mut self) -> Vec<MemberId> {
         mem::take(&mut self.unnotified).into_iter().collect()
     }

@@ -19,8 +19,8 @@ use crate::receiver::{
 use crate::transport::{AddressProof, LinkId, Pull, RemotePayload, Space};
 use crate::wire::Message;
 
-/// Translates between a member and the receiver that it shares. The methods are those of
-/// [`Receiver`].
+/// A member's access to the receiver that it shares: translates the ids of links and peers. A
+/// method does what the method of [`Receiver`] with the same name does.
 #[derive(Debug)]
 pub(crate) struct Membership {
     shared: Arc<SharedReceiver>,
@@ -110,7 +110,7 @@ impl Membership {
     }
 
     /// Records that this member has lost a peer. Other members may still have links to the peer.
-    /// When the last of these ends, the receives fail whose only source is the peer.
+    /// When the last of these links ends, the receives whose only source is the peer fail.
     pub(crate) fn peer_lost(
         &mut self,
         address: Address,
@@ -285,7 +285,8 @@ impl Membership {
         self.act_for_member(effects, |receiver, effects| receiver.grant_credit_to_starved_links(effects));
     }
 
-    /// Matches the member's messages that were kept aside, if its reports no longer wait.
+    /// Matches the messages of the member that were kept aside, if the member's reports no longer
+    /// wait for room.
     pub(crate) fn match_kept_aside(&mut self, effects: &mut impl ReceiverEffects) {
         let id = self.id;
         self.act_for_member(effects, |receiver, effects| receiver.match_kept_aside(id, effects));
@@ -329,13 +330,14 @@ impl Membership {
         self.shared.has_mail_for_members()
     }
 
-    /// Takes the member's mail, except reports, which [`take_report`](Self::take_report) takes one
-    /// by one.
+    /// Removes and returns the member's mail, except reports: [`take_report`](Self::take_report)
+    /// removes these one by one.
     pub(crate) fn take_mail_except_reports(&mut self) -> Mail {
         self.shared.lock().mailboxes.take_mail_except_reports(self.id)
     }
 
-    /// Records and counts the ends of deferred work. Their reports stay among the others.
+    /// Records and counts the ends of deferred work that the mail contains. If such an end must
+    /// also be reported, its report stays in its place among the others.
     pub(crate) fn record_work_ends(&mut self, effects: &mut impl ReceiverEffects) {
         let id = self.id;
         self.shared.lock().mailboxes.record_work_ends(id, |mut report| {
@@ -355,7 +357,8 @@ impl Membership {
         });
     }
 
-    /// Takes the next report. If the member has no id of its source yet, `intern` gives it one.
+    /// Removes and returns the next report. If the member's engine has no id for the source of the
+    /// report yet, `intern` makes one.
     pub(crate) fn take_report(&mut self, intern: impl FnOnce(Address) -> PeerId) -> Option<Report> {
         let mut guard = self.shared.lock();
         let State { mailboxes, peers, .. } = &mut *guard;
@@ -367,7 +370,7 @@ impl Membership {
     }
 
     /// Puts back the report that was taken last, since the queue has no room for it. `source` is
-    /// the address of its source.
+    /// the address of the report's source.
     pub(crate) fn put_back_report(&mut self, report: Report, source: Option<Address>) {
         let mut state = self.shared.lock();
         let source = source.map(|source| state.intern_peer(source));
@@ -378,9 +381,10 @@ impl Membership {
 }
 
 impl Drop for Membership {
-    /// Leaves the receiver. Receives that messages of this member were filling fail at the oldest
-    /// other member, which also takes over mail that concerns no particular endpoint. The room that
-    /// it leaves in the budget goes to the others.
+    /// Leaves the receiver. If a message on a link of this member was filling a receive, the
+    /// receive fails at the oldest other member. The oldest other member also takes over mail that
+    /// concerns no particular endpoint. The room in the budget that becomes free goes to the other
+    /// members.
     fn drop(&mut self) {
         let mut guard = lock_and_return_buffer(&self.shared, &mut self.lent);
         let state = &mut *guard;

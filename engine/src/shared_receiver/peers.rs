@@ -91,7 +91,9 @@ impl SharedPeers {
         }
     }
 
-    /// Takes the marked peers that have no link left, with the errors of their directed receives.
+    /// Returns the peers that are [marked as lost](Self::mark_lost) and have no link left, and
+    /// removes their marks. Each comes with the error for the receives that name the peer as their
+    /// only source.
     pub(super) fn take_lost_without_links(
         &mut self,
         has_no_link: impl Fn(PeerId) -> bool,

@@ -18,7 +18,7 @@ use crate::transport::LinkId;
 use crate::wire::{Atomic, AtomicForm, Durable, Outcome, Refusal};
 
 impl Target {
-    /// Carries out an atomic operation whose frame is whole.
+    /// Carries out an atomic operation whose frame has arrived whole.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl Target {
         Ok(())
     }
 
-    /// Updates the elements, if the peer may access them so.
+    /// Updates the elements, if the peer has the rights that the operation needs.
     fn apply_atomic(
         &self,
         atomic: &Atomic,

@@ -22,8 +22,8 @@ use crate::region::{Region, Window};
 use crate::transport::LinkId;
 use crate::wire::Durable;
 
-/// A peer's writes to persistent memory that completed before they were durable. For each region,
-/// one range covers all writes to it.
+/// A peer's writes to persistent memory that completed before they were durable. For each region
+/// there is one range, which covers all writes to the region.
 #[derive(Debug, Default)]
 pub(super) struct Unpersisted {
     written: Vec<Written>,

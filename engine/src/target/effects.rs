@@ -23,7 +23,8 @@ pub(crate) trait TargetEffects {
     /// Queues a header for the peer of a link, after earlier headers.
     fn queue_header(&mut self, link: LinkId, header: Header);
 
-    /// Queues the data of the [next read](super::Target::next_outgoing_read) of a link's peer.
+    /// Queues the data that answers the [next read](super::Target::next_outgoing_read) of a link's
+    /// peer.
     fn queue_read_data(&mut self, link: LinkId);
 
     /// Returns credit to the peer of a link.

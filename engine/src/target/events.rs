@@ -64,7 +64,8 @@ impl Target {
         !self.events.is_empty()
     }
 
-    /// Returns the credit of completions that still wait. Afterwards they hold none.
+    /// Returns to the peers all credit that waiting completions hold. The completions still wait,
+    /// but hold no credit any more.
     pub(crate) fn return_all_held_credit(&mut self, effects: &mut impl TargetEffects) {
         for credit in self.events.iter_mut().filter_map(|held| held.credit.take()) {
             effects.return_held_credit(credit);

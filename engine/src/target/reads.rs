@@ -14,7 +14,8 @@ use crate::region::Window;
 use crate::transport::LinkId;
 use crate::wire::{Header, Outcome, Refusal, Rma};
 
-/// A peer's read of a region whose data is being sent, or results of an atomic operation.
+/// A read of a region by a peer, whose data is being sent. Or the results of an atomic operation of
+/// a peer.
 #[derive(Debug)]
 pub(crate) struct OutgoingRead {
     op: u64,
@@ -31,7 +32,7 @@ pub(crate) struct OutgoingRead {
 }
 
 impl Target {
-    /// Takes a peer's request to read.
+    /// Handles a peer's request to read.
     ///
     /// # Errors
     ///
@@ -128,7 +129,7 @@ impl OutgoingRead {
         }
     }
 
-    /// Copies the whole read. It must be no longer than a piece.
+    /// Copies the data of the whole read, which must be no longer than a piece.
     fn copy_whole_read(&mut self) {
         self.is_copied = true;
         if let Some(Ok(window)) = &self.window {
@@ -137,8 +138,8 @@ impl OutgoingRead {
         }
     }
 
-    /// Copies the next piece, if it cannot be sent from the region's memory. A piece that the link
-    /// had no room for was copied already.
+    /// Copies the next piece of a read, if it cannot be sent from the region's memory. Does not
+    /// copy it again if the link had no room for it before.
     pub(crate) fn copy_piece_if_needed(&mut self) {
         if let Some(Ok(window)) = &self.window
             && self.copy.is_empty()

@@ -37,7 +37,8 @@ pub(super) enum IncomingWrite {
 }
 
 impl Target {
-    /// Takes a write that has arrived whole. If it has remote data, its credit was spent.
+    /// Handles a write that has arrived whole. If the write has remote data, the caller has spent
+    /// the credit for it.
     ///
     /// # Errors
     ///
@@ -83,7 +84,7 @@ impl Target {
     }
 
     /// Returns the part of a region that a peer writes to, or the answer if the write must be
-    /// refused.
+    /// refused. If the write asks for that, also makes the peer's earlier writes durable.
     fn check_write_and_persist_earlier(
         &mut self,
         id: LinkId,
@@ -105,7 +106,7 @@ impl Target {
         self.fetches.has_offer(id, op)
     }
 
-    /// Takes a peer's offer of a write. This side fetches the payload.
+    /// Handles a peer's offer of a write. This side will fetch the payload.
     ///
     /// # Errors
     ///
@@ -175,7 +176,8 @@ impl Target {
         }
     }
 
-    /// Begins to read a payload. Returns whether the link's peer was asked for it.
+    /// Begins to read the payload of an offered write, if this side has asked the link's peer for a
+    /// payload with this number and length. Otherwise returns false and changes nothing.
     pub(crate) fn begin_data_if_requested(&mut self, id: LinkId, op: u64, len_bytes: u64) -> bool {
         match (self.fetches.cleared_fetch(id, op, len_bytes), self.links.get_mut(id)) {
             (Some(fetch), Some(link)) => {
@@ -213,8 +215,8 @@ impl Target {
         }
     }
 
-    /// Counts bytes in place of the write that is being read on a link. The last of its bytes ends
-    /// the write.
+    /// Records that the next bytes of the write that is being read on a link are in place. The last
+    /// byte of the write ends it.
     pub(crate) fn bytes_placed(&mut self, id: LinkId, count_bytes: usize, effects: &mut impl TargetEffects) {
         let Some(filling) = self.reassembly_mut(id) else { return };
         if filling.advance(count_bytes) == Arrived::Partly {
@@ -332,7 +334,8 @@ impl PeerWrite {
     }
 }
 
-/// Returns the credit of a write with remote data that gets no completion.
+/// Gives the credit for a write back to the link's peer, if the write has remote data. The write
+/// gets no completion.
 fn return_credit_if_remote_data(id: LinkId, data: Option<u64>, effects: &mut impl TargetEffects) {
     if data.is_some() {
         effects.return_credit(id, MESSAGE_COST_BYTES);

@@ -63,8 +63,8 @@ pub struct ClaimRecord {
 pub enum ClaimStatus {
     /// The link is up. Follows the acceptor's hello.
     Welcome,
-    /// The acceptor does not read the link until its claim is proven or no longer contested. Follows the
-    /// acceptor's hello.
+    /// The acceptor does not read the link until its claim is proven or no longer contested. This record
+    /// follows the acceptor's hello.
     Held,
     /// A link that was held is up.
     Admitted,

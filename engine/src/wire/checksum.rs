@@ -2,11 +2,12 @@
 
 /// A check over words that are added one by one.
 ///
-/// Each bit of a word changes one bit of the check. So a change of one byte, or of bits within 8 in
-/// a row, always changes the check. Words are rotated against each other, so their order matters.
+/// Each bit of a word changes one bit of the check. So a change of one byte, or of some of any 8
+/// bits in a row, always changes the check. Words are rotated against each other, so their order
+/// matters.
 ///
-/// It protects against accidents, not attackers, and is cheap enough for every use: a few
-/// instructions.
+/// The check protects against accidents, not against attackers. It is cheap enough for every use: a
+/// few instructions.
 ///
 /// ```
 /// use homespun_engine::wire::checksum::Checksum;
@@ -18,10 +19,10 @@
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Checksum(u64);
 
-/// A constant part of every check, so that zeros are not their own check.
+/// A constant part of every check, so that the check of zero bytes is not zero.
 const SALT: u8 = 0x5a;
 
-/// The rotation of each word against the next, in bits. It is no divisor of a byte's length.
+/// The rotation of each word against the next, in bits. It does not divide the length of a byte.
 const ROTATION_BITS: u32 = 3;
 
 impl Checksum {

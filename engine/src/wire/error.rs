@@ -20,7 +20,8 @@ pub enum WireError {
     ImpossibleLength,
     /// A check does not match its bytes: they were corrupted, or are no header.
     WrongCheck,
-    /// A line of a ring has neither the next sequence number nor the previous one of its place.
+    /// A line of a shared-memory ring has neither the sequence number that is next at its place,
+    /// nor the one before.
     OutOfSequence,
     /// A hello carries an address that is invalid.
     MalformedAddress,

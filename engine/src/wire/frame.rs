@@ -110,12 +110,12 @@ fn check_partial_form(bytes: &[u8]) -> Result<Option<(Header, usize)>, WireError
     Ok(None)
 }
 
-/// Returns the check of kind and flags. A change of either changes it.
+/// Returns the check of kind and flags. A change of one of the two changes the check.
 fn form_checksum(kind: u8, flags: u8) -> u8 {
     FORM_CHECK_SALT ^ kind ^ flags.rotate_left(4)
 }
 
-/// A constant part of the check, so that equal bytes are not their own check.
+/// A constant part of the check, so that the check of zero bytes is not zero.
 const FORM_CHECK_SALT: u8 = 0xa5;
 
 #[cfg(test)]

@@ -71,8 +71,9 @@ use super::rule::{FLAGS_BITS, Fields, Form, Rule};
 pub enum Header {
     /// An eager message; its payload follows.
     Message(Message),
-    /// Acknowledges the eager messages that have arrived whole on this link. The acknowledgement travels on
-    /// the same link as the messages, in the other direction. So if the link ends, both end. Has no payload.
+    /// Acknowledges the eager messages that have arrived whole on this link. The acknowledgement travels
+    /// on the same link as the messages, in the other direction. So if the link ends, no acknowledgement
+    /// of its messages can arrive later. Has no payload.
     Ack {
         /// The cumulative count since the link came up.
         received: u64,
@@ -127,8 +128,8 @@ pub enum Header {
         granted_bytes: u64,
     },
     /// Asks for [`Fenced`](Header::Fenced) as soon as all earlier messages have arrived. Until that
-    /// answer the sender sends no other fence, and messages only if it no longer awaits the answer.
-    /// Has no payload.
+    /// answer arrives, the sender sends no other fence. It sends messages before the answer only if
+    /// it no longer waits for the answer. Has no payload.
     Fence {
         /// Whether the messages must also have been matched or discarded.
         matched: bool,
@@ -143,7 +144,8 @@ pub enum Header {
     /// accesses. The results in flight on a link together have at most
     /// [`ATOMIC_LINK_MAX_BYTES`](crate::limits::ATOMIC_LINK_MAX_BYTES).
     Atomic(Atomic),
-    /// The next piece of a read; or all results of an atomic operation, and so the answer to it.
+    /// The next piece of the data of a read. Or all results of an atomic operation; this frame is
+    /// then also its answer.
     ReadData {
         /// The number in the request.
         op: u64,

@@ -10,7 +10,7 @@ use crate::wire::header::Header;
 ///
 /// The caller passes bytes to [`feed`](Self::feed), in pieces of any size. While
 /// [`payload_left`](Self::payload_left) is not zero, the caller may instead read the next bytes of
-/// the stream straight into [`FrameHandler::payload_space`]. It then reports these bytes by
+/// the stream straight into [`FrameHandler::payload_space`]. The caller then reports these bytes by
 /// [`report_placed_bytes`](Self::report_placed_bytes).
 ///
 /// The decoder keeps the start of an incomplete header, at most [`HEADER_MAX_BYTES`], and never any payload.
@@ -124,7 +124,8 @@ impl Decoder {
         }
     }
 
-    /// Subtracts reported payload. Returns whether these bytes complete the frame.
+    /// Subtracts payload bytes that have arrived from those that the frame still lacks. Returns
+    /// whether these bytes complete the frame.
     fn advance_payload_and_check_end(&mut self, count_bytes: usize) -> bool {
         let count_bytes = count_bytes as u64;
         debug_assert!(count_bytes <= self.payload_left(), "more bytes than the frame has left");

@@ -13,9 +13,10 @@ use homespun_engine::wire::hello::{self, HELLO_BYTES, Hello, Opening};
 use homespun_engine::wire::stream::Decoder;
 use homespun_engine::wire::{Form, Header, WireError};
 
-/// Checks that a header has one encoding only, and that the parser accepts or refuses each of its
-/// beginnings as it does the whole, or asks for more bytes. Does the same for the header with valid
-/// checks, which random bytes hardly ever have. Returns whether the parser accepts `bytes`.
+/// Checks that a header has one encoding only. Also parses every shorter beginning of `bytes`: the
+/// parser must accept or refuse it like the whole, or ask for more bytes. Does the same for the
+/// header with valid checks, which random bytes hardly ever have. Returns whether the parser
+/// accepts `bytes`.
 pub(crate) fn check_frame(bytes: &[u8]) -> bool {
     check_one_frame(&with_checks(bytes));
     check_one_frame(bytes)
@@ -56,9 +57,9 @@ fn check_one_frame(bytes: &[u8]) -> bool {
     judged.is_ok()
 }
 
-/// Checks that a hello has one encoding only, and that a wrong one is refused at its end at the latest.
-/// Does the same for the hello with a valid check, which random bytes hardly ever have. Returns whether
-/// the parser accepts `bytes`.
+/// Checks that a hello has one encoding only, and that a wrong hello is refused at its last byte at the
+/// latest. Does the same for the hello with a valid check, which random bytes hardly ever have. Returns
+/// whether the parser accepts `bytes`.
 pub(crate) fn check_hello(bytes: &[u8]) -> bool {
     if let Some(whole) = bytes.first_chunk::<HELLO_BYTES>() {
         check_one_hello(&with_check(*whole));
@@ -84,7 +85,7 @@ fn check_one_hello(bytes: &[u8]) -> bool {
     let plausible = hello::check_prefix(bytes);
     for end in 0..bytes.len().min(HELLO_BYTES) {
         if let Err(reason) = hello::check_prefix(&bytes[..end]) {
-            // What follows can show another wrong field, but cannot mend this one.
+            // The bytes that follow can show another wrong field, but cannot make this field right.
             assert!(plausible.is_err(), "{reason} was taken back");
         }
     }
@@ -113,7 +114,8 @@ fn check_one_hello(bytes: &[u8]) -> bool {
     true
 }
 
-/// Checks that a record about a claim has one encoding only. Returns whether the parser accepts `bytes`.
+/// Checks that a record about an address claim has one encoding only. Returns whether the parser accepts
+/// `bytes`.
 pub(crate) fn check_claim_record(bytes: &[u8]) -> bool {
     let Some(whole) = bytes.first_chunk::<CLAIM_RECORD_BYTES>() else { return false };
     let parsed = ClaimRecord::parse(whole);
@@ -149,7 +151,8 @@ struct Outcome {
     payload_left: u64,
 }
 
-/// Decodes a stream that comes in these arrivals, and then its rest in one piece.
+/// Decodes a stream. Its bytes arrive in pieces as `arrivals` says, then the rest arrives in one
+/// piece.
 fn decode_stream(stream: &[u8], arrivals: &[u8]) -> Outcome {
     let mut recorder = Recorder::default();
     let mut decoder = Decoder::new();

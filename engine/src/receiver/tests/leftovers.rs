@@ -130,7 +130,8 @@ fn proven_leftovers_are_kept_and_fill_only_the_share_of_their_host() {
         assert_eq!(receiver.dropped_messages(), 0);
         let left_bytes = receiver.unexpected_len() as u64 * MESSAGE_COST_BYTES;
         assert!((SHARE_BYTES..=SHARE_BYTES + CREDIT_INITIAL_BYTES).contains(&left_bytes), "{left_bytes}");
-        // Other hosts get in, and so do peers that this side connects.
+        // Links of other hosts still come up. So do links of the same host that this side has
+        // begun.
         open(&mut receiver, OTHER, 2, AddressProof::Claimed);
         open(&mut receiver, LINK, 1, AddressProof::Reached);
         close(&mut receiver, LINK, &mut asked);
@@ -156,7 +157,7 @@ fn leftovers_of_one_host_are_not_dropped_for_the_share_of_another() {
 #[test]
 fn full_budget_of_proven_leftovers_refuses_new_links() {
     let (mut receiver, mut asked) = (Receiver::new(64, BUDGET_BYTES), EffectsRecorder::default());
-    // Peers that are proven by credentials have no share, so that they can fill all of it.
+    // No share limits peers that are proven by credentials, so they can fill the whole budget.
     let visits = visit_many(&mut receiver, 1, AddressProof::Credentials, &mut asked);
     assert!(visits < 2 * BUDGET_BYTES as u64 / CREDIT_INITIAL_BYTES);
     assert!(!try_open(&mut receiver, OTHER, 2, AddressProof::Reached));
@@ -334,7 +335,7 @@ fn receive_request_for_any(context: u64) -> ReceiveRequest {
 }
 
 impl EffectsRecorder {
-    /// Takes the ended operations. Returns the tags of the messages that receives have taken.
+    /// Removes the recorded ended operations. Returns the tags of the messages that receives got.
     fn take_received_tags(&mut self) -> Vec<u64> {
         let ended = self.ended.drain(..).filter_map(Result::ok);
         ended.filter(|ended| ended.context != PEEK).map(|ended| ended.tag).collect()
@@ -378,13 +379,14 @@ fn any_step() -> impl Strategy<Value = Step> {
 #[derive(Debug, Default)]
 struct Visitor {
     is_proven: bool,
-    /// The tags of its whole messages.
+    /// The tags of the messages that arrived whole over the link.
     sent: Vec<u64>,
 }
 
 proptest! {
-    /// Whatever links come, send and go: messages of proven peers, and claimed ones, are all received. What
-    /// is dropped was left behind by an unproven peer. At the end the budget is free.
+    /// Links come up, carry messages and end at random. All messages of proven peers and all claimed
+    /// messages are received. The receiver drops only messages that an unproven peer has left behind. At
+    /// the end the budget is free.
     #[test]
     fn only_leftovers_of_unproven_peers_are_dropped(steps in prop::collection::vec(any_step(), 1..200)) {
         let budget_bytes = 4 * CREDIT_INITIAL_BYTES as usize;
@@ -431,7 +433,8 @@ proptest! {
                 Step::Pass => {
                     receiver.share_freed_budget(&mut asked);
                     (0..6).for_each(|link| receiver.credit_sent(LinkId(link)));
-                    // Offers that are fetched only now may be lost with their link: none counts as sent.
+                    // Offers that are fetched only now may be lost with their link, so the test counts
+                    // none of them as sent.
                     receiver.pull_payloads(|_| true, make_pull_from(&memory), &mut asked);
                 }
                 Step::Receive => {

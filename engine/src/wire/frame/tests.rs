@@ -188,7 +188,7 @@ fn headers_with_impossible_fields_are_refused() {
         (16, 0, &[9, 5, 6, complex | 1, 8], WireError::UnknownOperation),
         (16, 0, &[9, 5, 6, 12 << 40 | 1, 1], WireError::UnknownOperation),
         (16, 0, &[9, 5, 6, 6 << 40 | 8 << 32 | 1, 4], WireError::UnknownOperation),
-        // Too many elements, and a payload whose length is not theirs.
+        // Too many elements, and a payload that is longer than the elements.
         (16, 0, &[9, 5, 6, 2 << 40 | (ATOMIC_MAX_BYTES as u64 + 1), 0], WireError::ImpossibleLength),
         (16, 0, &[9, 5, 6, 2 << 40 | 1, 2], WireError::ImpossibleLength),
     ];

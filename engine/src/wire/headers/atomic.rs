@@ -6,7 +6,8 @@ use crate::wire::error::WireError;
 use crate::wire::rule::{Fields, Rule};
 
 /// An atomic operation on a region of the receiver. Its payload is the operands, then the
-/// comparands. An operation that has them has one for each element, as long as the element.
+/// comparands. An operation with operands has one for each element, of the element's length. So has
+/// an operation with comparands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Atomic {
     /// The initiator's number for the operation, unique on the link while the operation lives.

@@ -30,7 +30,8 @@ pub enum HandshakeStep {
     /// Confirms the accept: the requester waits for no other answer. It is the requester's first
     /// step on the connection.
     Confirm,
-    /// Ends the connection: its sender sends and reads nothing more. The other side ends the link.
+    /// Ends the connection. The sender of this step sends and reads nothing more. The other side
+    /// ends the link.
     Shutdown,
 }
 

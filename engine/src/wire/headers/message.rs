@@ -54,7 +54,7 @@ impl AwaitedReply {
     }
 
     /// Whether the receiver reports the match to the sender. The report names an eager message by its
-    /// number. The receiver does not fetch the payload of such a request before the match.
+    /// number. If the message is offered, the receiver does not fetch its payload before the match.
     #[inline(always)]
     pub(crate) fn wants_match(self) -> bool {
         match self {

@@ -106,7 +106,8 @@ impl Rma {
         }
     }
 
-    /// Returns a write of the payload. A read and an offer replace the fields in which they differ.
+    /// Reads the words of an access, and returns it as a write of the payload. The callers that
+    /// decode a read or an offer then replace the fields that differ.
     #[inline(always)]
     pub(super) fn decode_words(fields: Fields, word: &mut impl FnMut() -> u64) -> Rma {
         let [op, key, address] = [word(), word(), word()];

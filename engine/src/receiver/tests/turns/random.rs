@@ -127,8 +127,8 @@ impl Scene {
     fn run_step(&mut self, step: Step) {
         let Scene { receiver, asked, .. } = self;
         match step {
-            // The receiver may refuse either, once as many receives are outstanding as the depth
-            // allows.
+            // The receiver may refuse a receive or a buffer, once as many are outstanding as the
+            // depth allows.
             Step::Post { len } => {
                 self.posted += usize::from(receiver.post(receive_request(len, POSTED), asked).is_ok());
             }
