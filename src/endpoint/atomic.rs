@@ -22,8 +22,8 @@ use crate::post::Post;
 
 /// The target of an atomic operation, and the operation on each element there.
 ///
-/// The elements, the operands and the results are arrays as in C. [`atomicvalid`](Endpoint::atomicvalid)
-/// and its siblings return the largest number of elements.
+/// The elements, the operands and the results are arrays as in C. [`atomicvalid`](Endpoint::atomicvalid),
+/// `fetch_atomicvalid` and `compare_atomicvalid` return the largest number of elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AtomicTarget {
     /// The peer's endpoint through which to reach the region: an address of this endpoint's vector.
@@ -71,7 +71,8 @@ pub struct FetchAtomicMsg<S = Vec<Bytes>, D = Vec<BytesMut>> {
     pub target: AtomicTarget,
     /// The context of the completion.
     pub context: u64,
-    /// As [`AtomicMsg::flags`]. Injection concerns only the operands; the results arrive later.
+    /// As [`AtomicMsg::flags`]. Injection lets the application reuse the operands at once, but not the
+    /// memory for the results: these arrive later.
     pub flags: OpFlags,
 }
 
@@ -103,9 +104,9 @@ pub struct CompareAtomicMsg<S = Vec<Bytes>, D = Vec<BytesMut>> {
 /// [`Misuse::TooLong`] for too many elements, and with [`Misuse::Memory`] for a part of an element, or for
 /// buffers of different lengths.
 ///
-/// An operation on no elements changes nothing, and may name any key and any address. It completes in
-/// order, like other operations. The counter of a region counts it if it names a range that the peer may
-/// access.
+/// An operation on no elements changes nothing, and may name any key and any address. It is ordered like any
+/// other operation. If it names a range of a region that the peer may access, the counter of the region
+/// counts it.
 ///
 /// The memory of an operation comes back in its completion: as [`Buffer::Sent`] if the operation fetches
 /// nothing, else as [`Buffer::Fetched`]. A fetching call that fails hands a [`Fetched`] back, too.
@@ -285,8 +286,8 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NoAtomic`] if such calls do not support the operation on this type,
-    /// [`Misuse::NoCapability`] if the endpoint has no atomic operations.
+    /// [`Misuse::NoAtomic`] if the calls do not support the operation on elements of this type;
+    /// [`Misuse::NoCapability`] if the endpoint lacks the capability [`Caps::ATOMIC`](crate::Caps::ATOMIC).
     pub fn atomicvalid(&self, datatype: Datatype, op: AtomicOp) -> Result<usize, Error> {
         self.atomic_count_max(AtomicKind::Base, datatype, op)
     }
@@ -432,7 +433,7 @@ impl Endpoint {
 }
 
 impl AtomicTarget {
-    /// Returns the transmit operation on this target, with this memory of the initiator.
+    /// Returns the transmit operation on this target. `local` is the initiator's memory.
     #[inline(always)]
     pub(super) fn into_transmit_op(self, local: AtomicLocal) -> TransmitOp {
         let AtomicTarget { memory, datatype, op, .. } = self;
@@ -440,7 +441,7 @@ impl AtomicTarget {
     }
 }
 
-/// Lends the memory of an operation that fetches. Hands all of it back if some of it is refused.
+/// Lends the memory of an operation that fetches. If some of the memory is refused, hands all of it back.
 fn lend_fetch_memory<S: Owned<Lent = Source>, D: Owned<Lent = Destination>>(
     operands: S,
     compares: Option<S>,
@@ -470,8 +471,8 @@ fn return_all_memory<S: Owned, D: Owned>(
     Rejected { error, returned: Box::new(Fetched { result, operand, compare }) }
 }
 
-/// Returns memory in the form in which it is handed back. If the memory was refused, puts the reason into
-/// `error`.
+/// Returns memory that was to be lent as the [`Buffer`] that is handed back. If the memory was refused,
+/// stores the reason in `error`.
 fn return_memory<L, B: Owned>(
     lent: Result<L, Rejected<B>>,
     into_buffer: impl FnOnce(L) -> Buffer,

@@ -1,4 +1,5 @@
-//! Sends, of owned memory and of the caller's: `fi_msg(3)`, `fi_tagged(3)`.
+//! The calls of an endpoint that post sends, with owned memory or with the caller's: `fi_msg(3)`,
+//! `fi_tagged(3)`.
 //!
 //! The calls have the names of their C counterparts. They fail as [`Endpoint::post_send`] does; an owned
 //! message comes back with the error, in a [`Rejected`].

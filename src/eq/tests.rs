@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::*;
 
-/// Longer than any wait that ends as expected, so that any other wait is a failure and not a hang.
+/// The timeout of waits that must end by an event. If the event does not come, the test fails after this
+/// time and does not hang.
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(60));
 
 const WAITABLE: [WaitObject; 4] =
