@@ -229,7 +229,7 @@ impl AddressVector {
             return Ok(known);
         }
         Ok(self.update_table(|table| {
-            // Another thread may have inserted it meanwhile.
+            // Another thread may have inserted the address meanwhile.
             let index = table.lowest_index_of(address).unwrap_or_else(|| {
                 let index = table.lowest_vacant_index();
                 table.insert(index, address);

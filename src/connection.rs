@@ -267,7 +267,7 @@ pub(crate) struct Listener {
     pub(crate) is_taken_over: Mutex<bool>,
 }
 
-/// The passive endpoint's data that its requests need.
+/// What requests need to know of their passive endpoint.
 pub(crate) struct ListenerInfo {
     /// The address at which peers reach it.
     pub(crate) name: Address,

@@ -126,14 +126,14 @@ pub(crate) struct CounterShared {
     /// The state that [`try_wait`](Counter::try_wait), or a wait for the counter's wait set, has reported
     /// last. Reads of the counter do not change this field.
     reported: Reported,
-    /// The number of users: bound endpoints and regions, enabled or not, poll sets, and dependent
-    /// works.
+    /// The number of users: endpoints and regions to which the counter is bound, enabled or not; poll sets;
+    /// and works that the counter triggers or that change it.
     users: AtomicUsize,
     /// The endpoints that the counter drives.
     driven_endpoints: DrivenEndpoints,
     /// The works that wait for the counter.
     triggering: TriggeredWorks,
-    /// `None` without a wait object: the application does not wait, or polls.
+    /// `None` without a wait object: a wait for the counter then polls.
     waiter: Option<Waiter>,
 }
 
@@ -179,7 +179,7 @@ impl Counter {
         self.shared.apply_change(CounterChange::Add(value));
     }
 
-    /// Adds to the error value, which ends waits: `fi_cntr_adderr`.
+    /// Adds to the error value: `fi_cntr_adderr`. Waits end if the error value changes.
     pub fn add_error(&self, value: u64) {
         self.shared.add_to_value(&self.shared.errors, value);
         self.shared.count_change_wake_and_fire();
@@ -191,8 +191,8 @@ impl Counter {
         self.shared.apply_change(CounterChange::Set(value));
     }
 
-    /// Sets the error value: `fi_cntr_seterr`. Waits end if it changes. The new error value may leave out an
-    /// operation that fails during the call.
+    /// Sets the error value: `fi_cntr_seterr`. Waits end if the error value changes. The new error value may
+    /// leave out an operation that fails during the call.
     pub fn set_error(&self, value: u64) {
         self.shared.mark_reached_works_due();
         self.shared.errors.store(value, Ordering::SeqCst);
@@ -243,9 +243,10 @@ impl Counter {
     /// before each sleep. Only one thread at a time may sleep this way.
     ///
     /// Returns `true` if the application may sleep: a later change will wake the application. Returns
-    /// `false` if a value has changed since the last call that returned `false`, even if another thread
-    /// has read the value meanwhile. Also returns `false` if a transport must be polled, or for
-    /// [`WaitObject::Yield`]. A member of a wait set answers for the [whole set](WaitSet::try_wait).
+    /// `false` if a value has changed since the last call that returned `false`, even if another thread has
+    /// read the value meanwhile. Also returns `false` if a transport must be polled, or for
+    /// [`WaitObject::Yield`]. For a member of a wait set, the result is that of the [whole
+    /// set](WaitSet::try_wait).
     ///
     /// # Errors
     ///

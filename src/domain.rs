@@ -289,7 +289,7 @@ impl Domain {
         self.grant_endpoint_info(info)
     }
 
-    /// Checks an info. Returns it with the attributes that an endpoint gets that is opened with it.
+    /// Checks an info, and fills in its attributes for an endpoint. Returns the result.
     fn grant_endpoint_info(&self, info: &Info) -> Result<Info, Error> {
         if info.domain.name.as_deref().is_some_and(|name| !name.eq_ignore_ascii_case(self.name())) {
             return Err(Misuse::Invalid(Argument::InfoOfOtherDomain).into());

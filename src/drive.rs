@@ -42,6 +42,6 @@ pub(crate) enum WatchResult {
     Polled,
     /// There was progress, and there may be more to do.
     Moving,
-    /// There was nothing to do. The result of arming the transport.
+    /// There was nothing to do, so the transport was armed, with this result.
     Resting(Armed),
 }

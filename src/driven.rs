@@ -75,7 +75,8 @@ impl Driven {
         }
     }
 
-    /// Runs the due works. The caller must not hold a lock that a sleeper takes.
+    /// Runs the due works of the endpoints' domain. The caller must not hold a lock that a thread takes
+    /// before it sleeps.
     pub(crate) fn fire_due_works(&self) {
         self.for_each(|endpoint| endpoint.fire_due_works());
     }

@@ -313,13 +313,13 @@ impl EndpointShared {
         };
         let pump = self.domain.open_pump(bind, self.engine_config())?;
         if let EndpointOrigin::Request(_) = self.origin {
-            // Only the peer to which the endpoint connects learns its address.
+            // Only the other end of the connection learns the address of this endpoint.
             pump.stop_listening();
         }
         Ok(self.pump.get_or_init(|| pump))
     }
 
-    /// Takes over the pump of a passive endpoint, if the endpoint was opened for that.
+    /// If the endpoint was opened from a passive endpoint, takes over the pump of the passive endpoint.
     fn take_over_passive_if_any(&self) -> Result<(), Error> {
         if let EndpointOrigin::TakenOver(listener) = &self.origin {
             self.domain.adopt_passive_pump(&listener.pump, self.engine_config())?;

@@ -93,7 +93,7 @@ pub(crate) struct Bindings {
     pub(crate) counters: BoundCounters,
     /// The domain's counters, if they drive the endpoint.
     pub(crate) domain_counters: Option<Arc<DomainCounters>>,
-    /// Takes the events of the endpoint's connections.
+    /// Reports the events of the endpoint's connections to the event queue.
     pub(crate) reporter: Option<Arc<Reporter>>,
     /// Whether completions name their source.
     pub(crate) wants_source: bool,
@@ -107,7 +107,7 @@ pub(crate) struct Bindings {
     pub(crate) works: Arc<WorkQueue>,
 }
 
-/// Returns a pump by its interface to the objects that drive it.
+/// Returns a pump as a [`Drive`], for the objects that drive it.
 pub(crate) fn as_drive(pump: &Arc<dyn EndpointPump>) -> Arc<dyn Drive> {
     pump.clone()
 }

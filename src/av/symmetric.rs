@@ -54,7 +54,8 @@ impl AddressVector {
 
 const BEYOND: Misuse = Misuse::Invalid(Argument::AddressRange);
 
-/// Returns the name of the node `steps` nodes later, if there is one.
+/// Returns the node that is `steps` after `node`: `host10` is one after `host09`. Returns `None` if there is
+/// none. With 0 steps, returns `node`.
 fn successor_of_node(node: &str, steps: u64) -> Option<String> {
     if steps == 0 {
         return Some(node.to_owned());

@@ -120,8 +120,8 @@ impl CompletionQueue {
     ///
     /// Returns `true` if the application may sleep: a later entry or signal will wake the application.
     /// Returns `false` if an entry may be ready, if a transport must be polled, or for
-    /// [`WaitObject::Yield`]. A member of a wait set answers for the
-    /// [whole set](crate::WaitSet::try_wait).
+    /// [`WaitObject::Yield`]. For a member of a wait set, the result is that of the [whole
+    /// set](crate::WaitSet::try_wait).
     ///
     /// # Errors
     ///
@@ -208,7 +208,7 @@ struct Entries<'a> {
 
 /// The signals that end a wait.
 enum Signal<'a> {
-    /// Signals that were raised while this reader waited, and a pending one.
+    /// For a reader's own wait: signals that were raised while the reader waited, and a pending signal.
     Of(&'a WaitingReader<'a>),
     /// For a wait for the queue's wait set: a signal that was raised while no reader waited.
     Pending,
@@ -260,7 +260,7 @@ impl CqShared {
     }
 
     /// Whether a wait for this many entries can end. The caller has armed the doorbell. This function locks
-    /// the ring, so a thread that inserts an entry after it sees the doorbell armed.
+    /// the ring, so a thread that inserts an entry after that sees the doorbell armed.
     fn has_enough_entries(&self, threshold_entries: usize) -> bool {
         // Do not use `lock_ring`: its guard rings the doorbell if it leaves entries.
         let ring = self.ring.lock();

@@ -240,7 +240,7 @@ impl CompletionError {
 
     /// Returns the sender's address, for a receive that has succeeded and is an error only because the
     /// address vector does not hold the sender (`FI_EADDRNOTAVAIL`, `err_data`). The application may
-    /// [insert](crate::AddressVector::insert) it.
+    /// [insert](crate::AddressVector::insert) that address.
     pub fn unknown_source(&self) -> Option<Address> {
         match self.error {
             OperationError::UnknownSource => self.peer.as_deref().copied(),

@@ -1,4 +1,5 @@
-//! A model of the descriptor of a doorbell for loom, and of the epoll sets in which several are nested.
+//! A model for loom of the descriptor of a doorbell, and of the epoll sets in which several descriptors are
+//! nested.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex as Uncontended, Weak};

@@ -391,7 +391,8 @@ impl Endpoint {
         self.post_with_flags(&mut Post::new(target.peer, op, context), flags)
     }
 
-    /// Posts an operation that fetches nothing and owns its operands. Hands them back if it fails.
+    /// Posts an operation that fetches nothing and owns its operands. If the operation is refused, hands the
+    /// operands back.
     #[inline(always)]
     fn post_owned_atomic<S: Owned<Lent = Source>>(
         &self,
@@ -404,7 +405,8 @@ impl Endpoint {
         self.submit_owned(&mut ManuallyDrop::new(Post::new(target.peer, op, context)), flags)
     }
 
-    /// Posts an operation that fetches and owns its memory. Hands all of the memory back if it fails.
+    /// Posts an operation that fetches and owns its memory. If the operation is refused, hands all of the
+    /// memory back.
     #[inline(always)]
     fn post_owned_fetching_atomic<S: Owned<Lent = Source>, D: Owned<Lent = Destination>>(
         &self,
@@ -471,8 +473,8 @@ fn return_all_memory<S: Owned, D: Owned>(
     Rejected { error, returned: Box::new(Fetched { result, operand, compare }) }
 }
 
-/// Returns memory that was to be lent as the [`Buffer`] that is handed back. If the memory was refused,
-/// stores the reason in `error`.
+/// Turns memory that was lent or refused into a [`Buffer`] to hand back. If the memory was refused, stores
+/// the reason in `error`.
 fn return_memory<L, B: Owned>(
     lent: Result<L, Rejected<B>>,
     into_buffer: impl FnOnce(L) -> Buffer,

@@ -16,12 +16,12 @@ use crate::random;
 
 /// How an endpoint was opened.
 pub(crate) enum EndpointOrigin {
-    /// The application opened it from an info alone. The endpoint has an address of its own, and can ask for
-    /// a connection.
+    /// The application opened the endpoint from an info alone. The endpoint has an address of its own, and
+    /// can ask for a connection.
     Alone,
-    /// The application opened it for a request. The endpoint can accept the request.
+    /// The application opened the endpoint for a request, which the endpoint can accept.
     Request(ConnectionRequest),
-    /// The application opened it from a passive endpoint. The endpoint has taken over that endpoint's
+    /// The application opened the endpoint from a passive endpoint, and the endpoint has taken over its
     /// address.
     TakenOver(Arc<Listener>),
 }
@@ -123,8 +123,8 @@ impl EndpointShared {
         }
     }
 
-    /// Asks this peer for a connection, or accepts its request, by `connect`. From now on, even before the
-    /// event of the connection, [`peer`](Endpoint::peer) returns the address.
+    /// Calls `connect`, which asks this peer for a connection or accepts its request. If the call succeeds,
+    /// [`Endpoint::peer`] returns the peer's address from then on, even before the event of the connection.
     fn begin_connection(
         &self,
         peer: Address,

@@ -133,12 +133,11 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`Again`](crate::Again) when the endpoint has as many outstanding operations as its transmit
-    /// size allows.
-    /// [`Misuse`](crate::Misuse) for an unknown address, a message that is too long, a
-    /// capability that the endpoint lacks, or an endpoint that is not enabled; also for a flag that
-    /// changes the meaning of another argument (`FI_TRIGGER`, `FI_XPU_TRIGGER`, `FI_MULTICAST`). Sends
-    /// ignore all other flags that they do not have. The memory is not used after an error.
+    /// [`Again`](crate::Again) when the endpoint has as many outstanding operations as its transmit size
+    /// allows. [`Misuse`](crate::Misuse) for an unknown address, a message that is too long, a capability
+    /// that the endpoint lacks, or an endpoint that is not enabled; also for a flag that changes the meaning
+    /// of another argument (`FI_TRIGGER`, `FI_XPU_TRIGGER`, `FI_MULTICAST`). Sends ignore all other flags
+    /// that have no meaning for them. The memory is not used after an error.
     ///
     /// # Safety
     ///

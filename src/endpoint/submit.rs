@@ -15,7 +15,7 @@ use crate::owned::Owned;
 use crate::post::Post;
 
 impl Endpoint {
-    /// Posts an operation with these flags. If it is refused, the memory stays in the post.
+    /// Posts an operation with these flags. If the operation is refused, its memory stays in the post.
     #[inline(always)]
     pub(super) fn post_with_flags(&self, post: &mut Post, flags: OpFlags) -> Result<(), Error> {
         self.prepare_post(post, flags)?.post(post)
@@ -74,7 +74,7 @@ impl Endpoint {
     }
 }
 
-/// Takes the memory out of a post that was refused.
+/// Removes and returns the memory of a post that was refused.
 #[cold]
 fn take_back_buffer<B: Owned>(post: &mut Post) -> B {
     B::from_buffer(post.request.op.take_buffer())

@@ -1,4 +1,4 @@
-//! Reads that return any entry of an event queue, an event or a failure.
+//! Reads of an event queue that return both kinds of entries: events and failures.
 
 use std::time::{Duration, Instant};
 
