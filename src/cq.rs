@@ -247,9 +247,9 @@ impl CompletionQueue {
     /// Reads one completion and its source: `fi_cq_readfrom(3)` with a count of 1.
     ///
     /// The source of a receive is the sender's address in the endpoint's address vector when the completion
-    /// entered the queue. The source is [`FabricAddress::UNSPECIFIED`] (`FI_ADDR_NOTAVAIL`) if the vector
-    /// did not hold the sender, if the endpoint was opened without [`Caps::SOURCE`](crate::Caps::SOURCE),
-    /// and for sends.
+    /// entered the queue. The source is [`FabricAddress::UNSPECIFIED`] (`FI_ADDR_NOTAVAIL`) for sends, if
+    /// the vector did not hold the sender, and if the endpoint was opened without
+    /// [`Caps::SOURCE`](crate::Caps::SOURCE).
     ///
     /// An endpoint with [`Caps::SOURCE_ERR`](crate::Caps::SOURCE_ERR) as well reports a receive whose sender
     /// the vector does not hold as an error with the sender's address: [`read_entry`](Self::read_entry)

@@ -268,8 +268,9 @@ impl Endpoint {
         self.shared.min_multi_recv_bytes.store(min_multi_recv_bytes, Ordering::Relaxed);
     }
 
-    /// Cancels one outstanding operation with this context: `fi_cancel`. A receive is cancelled before a
-    /// send or an access. The cancelled operation ends with an error completion, ECANCELED.
+    /// Cancels one outstanding operation with this context: `fi_cancel`. If several operations have this
+    /// context, a receive is cancelled rather than a send or an access. The cancelled operation ends with an
+    /// error completion, ECANCELED.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! What an endpoint needs of its pump: the calls that it passes on from the application, and the objects
-//! that it gives the pump to use and report to.
+//! The interface of a pump to its endpoint: the calls that the endpoint passes on from the application, and
+//! the objects that the endpoint hands to the pump.
 
 use std::sync::Arc;
 use std::time::Duration;

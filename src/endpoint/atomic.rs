@@ -1,8 +1,8 @@
 //! Atomic operations on the memory of peers, on owned memory and on the caller's: `fi_atomic(3)`.
 //!
-//! An operation completes when its target has answered, whatever its completion level. Until then the
-//! target may refuse it because of its key, its range, or the rights of the region. A refused operation
-//! ends with an error and changes nothing.
+//! An operation completes when its target has answered, whatever its completion level. Until then the target
+//! may refuse the operation because of its key or its range, or because of the rights of the region. A
+//! refused operation ends with an error and changes nothing.
 
 use std::mem::ManuallyDrop;
 
@@ -49,10 +49,11 @@ pub struct AtomicMsg<S = Vec<Bytes>> {
     pub target: AtomicTarget,
     /// The context of the completion.
     pub context: u64,
-    /// Flags, as [`SendMsg::flags`](super::SendMsg::flags), in place of those of
-    /// [`Endpoint::atomic_op_flags`]. Remote data has no meaning for atomic operations. `COMMIT_COMPLETE` is
-    /// refused; to make the changed elements durable, post a write with `COMMIT_COMPLETE` and `FENCE`.
-    /// Atomic operations ignore `COMMIT_COMPLETE` among the default flags of the endpoint.
+    /// Flags, as [`SendMsg::flags`](super::SendMsg::flags). They replace the default flags, which
+    /// [`Endpoint::atomic_op_flags`] returns. Remote data has no meaning for atomic operations.
+    /// `COMMIT_COMPLETE` is refused; to make the changed elements durable, post a write with
+    /// `COMMIT_COMPLETE` and `FENCE`. Atomic operations ignore `COMMIT_COMPLETE` among the default flags of
+    /// the endpoint.
     pub flags: OpFlags,
 }
 

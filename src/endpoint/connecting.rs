@@ -21,8 +21,8 @@ pub(crate) enum EndpointOrigin {
     Alone,
     /// The application opened the endpoint for a request, which the endpoint can accept.
     Request(ConnectionRequest),
-    /// The application opened the endpoint from a passive endpoint, and the endpoint has taken over its
-    /// address.
+    /// The application opened the endpoint from a passive endpoint, and the endpoint has taken over the
+    /// address of that passive endpoint.
     TakenOver(Arc<Listener>),
 }
 

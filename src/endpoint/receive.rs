@@ -126,13 +126,13 @@ impl Endpoint {
     ///
     /// # Safety
     ///
-    /// Every segment must be initialised memory that nothing else reads or writes until the application
-    /// has read the operation's completion, or has closed the endpoint. With selective completion, if the
-    /// operation has no completion of its own, this holds until the endpoint is closed. The endpoint uses
-    /// a multi-receive buffer until the application has read its release
-    /// ([`CompletionFlags::MULTI_RECV`](crate::flags::CompletionFlags::MULTI_RECV)). The
-    /// application may read and change a message in that buffer once it has read the message's
-    /// completion. With `PEEK`, and with `CLAIM | DISCARD`, the segments are not used.
+    /// Every segment must be initialised memory that nothing else reads or writes until the application has
+    /// read the operation's completion, or has closed the endpoint. With selective completion, if the
+    /// operation has no completion of its own, the memory must stay so until the endpoint is closed. The
+    /// endpoint uses a multi-receive buffer until the application has read its release
+    /// ([`CompletionFlags::MULTI_RECV`](crate::flags::CompletionFlags::MULTI_RECV)). The application may
+    /// read and change a message in that buffer once it has read the message's completion. With `PEEK`, and
+    /// with `CLAIM | DISCARD`, the segments are not used.
     #[inline(always)]
     pub unsafe fn post_receive(&self, receive: &RecvMsg<&[SegmentMut]>) -> Result<(), Error> {
         // SAFETY: the caller promises what `post_raw_receive` requires: initialised memory that

@@ -2,8 +2,9 @@
 //!
 //! A write or a read completes when its target has answered, whatever its completion level; an access to a
 //! region that this process has mapped ([`MrAttr::shareable`](crate::MrAttr::shareable)) may complete when
-//! it is posted. Until the target has answered, it may refuse the access because of its key, its range, or
-//! the rights of the region. A refused access ends with an error and changes nothing.
+//! it is posted. Until the target has answered, it may refuse the access because of the key or the range of
+//! the access, or because of the rights of the region. A refused access ends with an error and changes
+//! nothing.
 
 use std::mem::ManuallyDrop;
 
@@ -32,8 +33,8 @@ pub struct WriteMsg<B = Vec<Bytes>> {
     pub to: FabricAddress,
     /// The start of the access, in the peer's memory.
     pub memory: RemoteMemory,
-    /// Remote data. The target reports a completion with this data in the queue of the target's receives,
-    /// with [`REMOTE_WRITE`](crate::flags::CompletionFlags::REMOTE_WRITE) and a context of 0.
+    /// Remote data. The target reports a completion with this data, in the completion queue for its
+    /// receives, with [`REMOTE_WRITE`](crate::flags::CompletionFlags::REMOTE_WRITE) and a context of 0.
     pub data: Option<u64>,
     /// The context of the completion.
     pub context: u64,

@@ -91,9 +91,9 @@ impl Service {
 }
 
 impl Endpoint {
-    /// Binds a completion queue for one direction or both: `fi_ep_bind`. A direction without a queue may
-    /// get one at any time; completions before that are not reported to it. A call that names no
-    /// direction has no effect.
+    /// Binds a completion queue for one direction or both: `fi_ep_bind`. A direction without a queue may get
+    /// one at any time. Operations that complete before that are not reported to the queue. A call that
+    /// names no direction has no effect.
     ///
     /// # Errors
     ///
