@@ -18,8 +18,8 @@ use crate::info::AvType;
 use crate::resolve::{AddressRole, resolve};
 use table::Table;
 
-/// The most addresses for which a vector reserves memory in advance, whatever [`AvAttr::count`]
-/// says.
+/// The largest number of addresses for which a new vector reserves memory, even if [`AvAttr::count`] is
+/// larger.
 const RESERVE_MAX_ENTRIES: usize = 1 << 16;
 
 /// An application's name for a peer: `fi_addr_t`. A fabric address is valid only in the address vector that
@@ -125,7 +125,8 @@ struct VectorShared {
     format: AddressFormat,
     table: RwLock<Table>,
     /// Incremented by every change of `table`, after the change and before the table is unlocked. So a
-    /// thread that reads a version and then looks up sees at least the changes that the version counts.
+    /// thread that reads the version and then looks up an address sees at least the changes that the version
+    /// counts.
     version: AtomicU64,
     /// The number of bound endpoints.
     bound: AtomicUsize,
@@ -172,9 +173,9 @@ impl AddressVector {
 
     /// Inserts addresses, as `fi_av_insert(3)` does. Returns a result for each.
     ///
-    /// The indices are fixed before the first address is checked. An invalid address leaves its
-    /// index unused, and the addresses after it keep theirs. So an application that counts indices
-    /// itself finds each address where it expects it.
+    /// Every address gets its index before the first address is checked. The index of an invalid address
+    /// stays unused, and later addresses do not move up. So an application that counts indices itself finds
+    /// each address at the index that it expects.
     ///
     /// # Errors
     ///
@@ -228,7 +229,7 @@ impl AddressVector {
             return Ok(known);
         }
         Ok(self.update_table(|table| {
-            // Another thread may have inserted it meanwhile.
+            // Another thread may have inserted the address meanwhile.
             let index = table.lowest_index_of(address).unwrap_or_else(|| {
                 let index = table.lowest_vacant_index();
                 table.insert(index, address);
@@ -285,7 +286,8 @@ impl AddressVector {
     ///
     /// # Errors
     ///
-    /// [`Misuse::UnknownAddress`] if there is none, or it was removed.
+    /// [`Misuse::UnknownAddress`] if the vector does not have this fabric address, or the address was
+    /// removed.
     pub fn lookup(&self, address: FabricAddress) -> Result<Address, Error> {
         self.shared.table.read().get(address.0).ok_or_else(|| Misuse::UnknownAddress(address.0).into())
     }
@@ -309,7 +311,7 @@ impl AddressVector {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Busy`], with the handle, while an endpoint is bound to it.
+    /// [`Misuse::Busy`], with the handle, while the vector is bound to an endpoint.
     pub fn close(self) -> Result<(), Rejected<Self>> {
         if self.shared.bound.load(Ordering::Acquire) > 0 {
             return Err(Rejected { error: Misuse::Busy(InUse::AddressVector).into(), returned: self });
@@ -317,8 +319,8 @@ impl AddressVector {
         Ok(())
     }
 
-    /// Returns a number that changes with every change of the vector. A caller that takes the
-    /// version and then looks up may keep the result while the version stays the same.
+    /// Returns a number that changes with every change of the vector. A caller that first reads the version
+    /// and then looks up an address may keep the result while the version stays the same.
     pub(crate) fn version(&self) -> u64 {
         self.shared.version.load(Ordering::Acquire)
     }
@@ -385,7 +387,7 @@ impl fmt::Debug for AddressVector {
     }
 }
 
-/// Returns an address as `fi_av_straddr(3)` prints it: `fi_sockaddr_in://127.0.0.1:7471`.
+/// Returns the text of an address, as `fi_av_straddr(3)` does: `fi_sockaddr_in://127.0.0.1:7471`.
 pub fn straddr(address: Address) -> String {
     match address.format() {
         AddressFormat::SockaddrIn => format!("fi_sockaddr_in://{address}"),

@@ -45,9 +45,9 @@ impl SimulatedClock {
         SimulatedClock::with_sleep_pace(|slept| slept)
     }
 
-    /// Creates a clock that an endpoint advances by `pace(slept)` after it has slept for `slept`. If
-    /// `pace` returns a longer time than it is given, the endpoint gives up sooner on events that cannot
-    /// happen.
+    /// Creates a clock that an endpoint advances by `pace(slept)` after it has slept for `slept`. If `pace`
+    /// returns a longer time than `slept`, a closing endpoint waits less real time for events that never
+    /// come.
     pub fn with_sleep_pace(pace: impl Fn(Duration) -> Duration + Send + Sync + 'static) -> SimulatedClock {
         SimulatedClock(Arc::new(Simulated { elapsed_us: AtomicU64::new(0), pace: Box::new(pace) }))
     }

@@ -13,10 +13,11 @@ use parking_lot::Mutex;
 use crate::endpoint_pump::EndpointPump;
 use crate::info::Info;
 
-/// An event of a connection, as an [`EventQueue`](crate::EventQueue) reports it. A failed attempt
-/// is reported as an [`EventError`](crate::EventError): ECONNREFUSED if no endpoint listens, or if
-/// the request was rejected, with the other application's data as `err_data`; ECONNABORTED if the
-/// requester was gone when its request was accepted; otherwise the system's error.
+/// An event of a connection, as an [`EventQueue`](crate::EventQueue) reports it. A failed attempt is
+/// reported as an [`EventError`](crate::EventError): ECONNREFUSED if no endpoint listens, or if the request
+/// was rejected; ECONNABORTED if the requester was gone when its request was accepted; otherwise the
+/// system's error. The `err_data` of a rejection is the data that the other application has passed to
+/// [`reject`](ConnectionRequest::reject).
 ///
 /// Events name an endpoint by the number that it was [bound](crate::Endpoint::bind_eq) with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,13 +115,13 @@ impl ConnectionRequest {
         self.shared.passive_endpoint
     }
 
-    /// Rejects the request: `fi_reject`. The requester gets an error event, ECONNREFUSED, with this data. If
-    /// the requester is gone, this does nothing.
+    /// Rejects the request: `fi_reject`. The requester gets an error event, ECONNREFUSED, with `data` as its
+    /// `err_data`. If the requester is gone, nothing is sent.
     ///
     /// # Errors
     ///
-    /// [`Misuse::State`] if it was rejected or accepted; [`Misuse::Invalid`] for more data than
-    /// [`CONNECTION_DATA_MAX_BYTES`].
+    /// [`Misuse::State`] if the request was rejected or accepted before; [`Misuse::Invalid`] for more data
+    /// than [`CONNECTION_DATA_MAX_BYTES`].
     pub fn reject(&self, data: &[u8]) -> Result<(), Error> {
         check_data_len(data)?;
         let mut decision = self.shared.decision.lock();
@@ -159,7 +160,8 @@ impl ConnectionRequest {
     ///
     /// # Errors
     ///
-    /// [`Misuse::State`] if it was rejected or accepted, or another endpoint is open for it.
+    /// [`Misuse::State`] if the request was rejected or accepted, or another endpoint is open for the
+    /// request.
     pub(crate) fn try_reserve_for_endpoint(&self) -> Result<(), Error> {
         self.change_decision(Decision::Open, Decision::Reserved)
     }
@@ -175,7 +177,7 @@ impl ConnectionRequest {
     ///
     /// # Errors
     ///
-    /// [`Misuse::State`] if it was accepted or rejected before.
+    /// [`Misuse::State`] if the request was accepted or rejected before.
     pub(crate) fn begin_accept(&self) -> Result<PendingAccept, Error> {
         self.change_decision(Decision::Reserved, Decision::Accepted)?;
         // A thread that withdraws a request locks the pump, then `listener`. So unlock `listener` before
@@ -200,7 +202,7 @@ impl ConnectionRequest {
 impl RequestShared {
     fn reject(&self, data: &[u8]) {
         if let Some(listener) = self.take_listener() {
-            // The data is within the limit, and a requester that is gone needs no answer.
+            // Ignore an error: the data is within the limit, and a requester that is gone needs no answer.
             let _ = listener.pump.reject(self.id, data);
         }
     }
@@ -211,8 +213,8 @@ impl RequestShared {
         }
     }
 
-    /// Takes the reference to the passive endpoint. Drop the reference with no lock held, since it may
-    /// be the last one.
+    /// Removes and returns the reference to the passive endpoint. Drop the reference with no lock held,
+    /// since it may be the last one.
     fn take_listener(&self) -> Option<Arc<Listener>> {
         self.listener.lock().take()
     }
@@ -228,11 +230,11 @@ impl Drop for RequestShared {
     }
 }
 
-/// Checks the length of the data of a request for a connection, or of its answer.
+/// Checks the length of the application's data in a request for a connection, or in the answer to one.
 ///
 /// # Errors
 ///
-/// [`Misuse::Invalid`] if it is too long.
+/// [`Misuse::Invalid`] if the data is too long.
 pub(crate) fn check_data_len(data: &[u8]) -> Result<(), Error> {
     if data.len() > CONNECTION_DATA_MAX_BYTES {
         return Err(Misuse::Invalid(Argument::ConnectionData { len_bytes: data.len() }).into());
@@ -265,7 +267,7 @@ pub(crate) struct Listener {
     pub(crate) is_taken_over: Mutex<bool>,
 }
 
-/// The passive endpoint's data that its requests need.
+/// What requests need to know of their passive endpoint.
 pub(crate) struct ListenerInfo {
     /// The address at which peers reach it.
     pub(crate) name: Address,

@@ -124,16 +124,16 @@ pub(crate) struct CounterShared {
     /// How often the application has changed a value.
     changes: AtomicU64,
     /// The state that [`try_wait`](Counter::try_wait), or a wait for the counter's wait set, has reported
-    /// last. Reads of the counter do not change it.
+    /// last. Reads of the counter do not change this field.
     reported: Reported,
-    /// The number of users: bound endpoints and regions, enabled or not, poll sets, and dependent
-    /// works.
+    /// The number of users: endpoints and regions to which the counter is bound, enabled or not; poll sets;
+    /// and works that the counter triggers or that change it.
     users: AtomicUsize,
     /// The endpoints that the counter drives.
     driven_endpoints: DrivenEndpoints,
     /// The works that wait for the counter.
     triggering: TriggeredWorks,
-    /// `None` without a wait object: the application does not wait, or polls.
+    /// `None` without a wait object: a wait for the counter then polls.
     waiter: Option<Waiter>,
 }
 
@@ -157,16 +157,17 @@ impl Counter {
         Ok(counter)
     }
 
-    /// Returns the number of successful operations, plus the numbers that the application has added:
-    /// `fi_cntr_read`.
+    /// Returns the value: the number of successful operations, as [`add`](Self::add) and [`set`](Self::set)
+    /// have changed it. This is `fi_cntr_read`. Drives the endpoints first.
     pub fn read(&self) -> u64 {
         self.progress();
         self.shared.value.load(Ordering::SeqCst)
     }
 
-    /// Returns the number of failed operations, plus the numbers that the application has added:
-    /// `fi_cntr_readerr`. If the endpoint has a completion queue for the direction of the operation, the
-    /// queue reports the failure, too.
+    /// Returns the error value: the number of failed operations, as [`add_error`](Self::add_error) and
+    /// [`set_error`](Self::set_error) have changed it. This is `fi_cntr_readerr`. Drives the endpoints
+    /// first. If the endpoint has a completion queue for the direction of the operation, the queue reports
+    /// the failure, too.
     pub fn read_error(&self) -> u64 {
         self.progress();
         self.shared.errors.load(Ordering::SeqCst)
@@ -178,20 +179,20 @@ impl Counter {
         self.shared.apply_change(CounterChange::Add(value));
     }
 
-    /// Adds to the error value, which ends waits: `fi_cntr_adderr`.
+    /// Adds to the error value: `fi_cntr_adderr`. Waits end if the error value changes.
     pub fn add_error(&self, value: u64) {
         self.shared.add_to_value(&self.shared.errors, value);
         self.shared.count_change_wake_and_fire();
     }
 
-    /// Sets the value, and wakes sleepers: `fi_cntr_set`. An operation that ends at the same time may
-    /// remain uncounted.
+    /// Sets the value, and wakes sleepers: `fi_cntr_set`. The new value may leave out an operation that ends
+    /// during the call.
     pub fn set(&self, value: u64) {
         self.shared.apply_change(CounterChange::Set(value));
     }
 
-    /// Sets the error value, which ends waits: `fi_cntr_seterr`. An operation that fails at the same time
-    /// may remain uncounted.
+    /// Sets the error value: `fi_cntr_seterr`. Waits end if the error value changes. The new error value may
+    /// leave out an operation that fails during the call.
     pub fn set_error(&self, value: u64) {
         self.shared.mark_reached_works_due();
         self.shared.errors.store(value, Ordering::SeqCst);
@@ -242,9 +243,10 @@ impl Counter {
     /// before each sleep. Only one thread at a time may sleep this way.
     ///
     /// Returns `true` if the application may sleep: a later change will wake the application. Returns
-    /// `false` if a value has changed since the last call that returned `false`, even if another thread
-    /// has read the value meanwhile. Also returns `false` if a transport must be polled, or for
-    /// [`WaitObject::Yield`]. A member of a wait set answers for the [whole set](WaitSet::try_wait).
+    /// `false` if a value has changed since the last call that returned `false`, even if another thread has
+    /// read the value meanwhile. Also returns `false` if a transport must be polled, or for
+    /// [`WaitObject::Yield`]. For a member of a wait set, the result is that of the [whole
+    /// set](WaitSet::try_wait).
     ///
     /// # Errors
     ///
@@ -338,8 +340,8 @@ impl CounterShared {
         self.wake_sleepers();
     }
 
-    /// Whether an endpoint, a region, a poll set or a work uses the counter. A work that is being posted may
-    /// release the counter shortly.
+    /// Whether an endpoint, a region, a poll set or a work uses the counter. If so, a work that is being
+    /// posted may be about to release the counter.
     pub(crate) fn has_users(&self) -> bool {
         self.users.load(Ordering::Acquire) > 0
     }
@@ -367,7 +369,7 @@ impl CounterShared {
         }
     }
 
-    /// Counts a change of a value by the application, wakes sleepers, and runs the works that are due.
+    /// Records that the application has changed a value, wakes sleepers, and runs the works that are due.
     fn count_change_wake_and_fire(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
         self.mark_due_if_threshold_reached();
@@ -375,8 +377,8 @@ impl CounterShared {
         self.fire_due_works();
     }
 
-    /// Wakes sleepers after a change that was made without the lock under which they check. The fence orders
-    /// the change and that check.
+    /// Wakes sleepers after a change of the counter. The change was made without the lock under which a
+    /// sleeper checks the counter, so a fence orders the change and that check.
     fn fence_and_wake_sleepers(&self) {
         if let Some(waiter) = &self.waiter {
             waiter.ring_after_seqcst_fence();
@@ -413,7 +415,8 @@ struct Goal<'a> {
     counter: &'a CounterShared,
     threshold: u64,
     errors_before: u64,
-    /// The result of the last check. The counter may have been set back since.
+    /// The result of the last check. It is kept, since the application may set the counter back after the
+    /// check.
     found: Cell<Option<Result<(), CounterWaitError>>>,
 }
 

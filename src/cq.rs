@@ -103,9 +103,9 @@ impl ReadError {
 
 /// A queue of completed operations: `fi_cq(3)`.
 ///
-/// Reads drive the endpoints that are bound to the queue. With manual progress, endpoints receive
-/// messages and send queued ones only inside such calls. With [automatic
-/// progress](crate::info::Progress::Auto) they do so without calls, too.
+/// Reads drive the endpoints that are bound to the queue. With manual progress, endpoints receive messages
+/// and send queued ones only inside such calls. With [automatic progress](crate::info::Progress::Auto) a
+/// thread of the domain drives them, too.
 ///
 /// The queue is bounded. The domain's [`resource_mgmt`](crate::info::DomainAttr::resource_mgmt)
 /// decides what happens when it is full:
@@ -113,11 +113,11 @@ impl ReadError {
 /// - [`ResourceManagement::Enabled`], the default: the queue is never overrun. A completion that
 ///   finds the queue full waits at its endpoint, in order, until the queue has room. Its operation
 ///   still counts as outstanding, so that posts finally get [`Again::QueueFull`](crate::Again).
-/// - [`ResourceManagement::Disabled`]: completions do not wait. A completion or error that finds
-///   the queue full overruns the queue: this and all later completions are lost, and the buffers
-///   that they would hand back are dropped. The entries in the queue can still be read. After them
-///   every read returns [`ReadError::Overrun`], for good; a new queue needs a new endpoint. The
-///   operations themselves are not affected, reads still drive progress, and peers do not notice.
+/// - [`ResourceManagement::Disabled`]: completions do not wait. A completion or error that finds the queue
+///   full overruns the queue: that one and all later ones are lost, and the buffers that they would hand
+///   back are dropped. The entries in the queue can still be read. After them every read returns
+///   [`ReadError::Overrun`], for good; a new queue needs a new endpoint. The operations themselves are not
+///   affected, reads still drive progress, and peers do not notice.
 ///
 /// A handle may be cloned and used from any thread.
 ///
@@ -169,7 +169,7 @@ pub(crate) struct CqShared {
     domain: DomainId,
     format: CqFormat,
     depth_entries: usize,
-    /// Whether completions that find no room wait at their endpoint; else they overrun the queue.
+    /// Whether a completion that finds the queue full waits at its endpoint. If not, it overruns the queue.
     is_protected: bool,
     ring: Lock<Ring>,
     /// [`Ring::unread_entries`], readable without the ring's lock.
@@ -247,9 +247,9 @@ impl CompletionQueue {
     /// Reads one completion and its source: `fi_cq_readfrom(3)` with a count of 1.
     ///
     /// The source of a receive is the sender's address in the endpoint's address vector when the completion
-    /// entered the queue. The source is [`FabricAddress::UNSPECIFIED`] (`FI_ADDR_NOTAVAIL`) if the vector
-    /// did not hold the sender, if the endpoint was opened without [`Caps::SOURCE`](crate::Caps::SOURCE),
-    /// and for sends.
+    /// entered the queue. The source is [`FabricAddress::UNSPECIFIED`] (`FI_ADDR_NOTAVAIL`) for sends, if
+    /// the vector did not hold the sender, and if the endpoint was opened without
+    /// [`Caps::SOURCE`](crate::Caps::SOURCE).
     ///
     /// An endpoint with [`Caps::SOURCE_ERR`](crate::Caps::SOURCE_ERR) as well reports a receive whose sender
     /// the vector does not hold as an error with the sender's address: [`read_entry`](Self::read_entry)
@@ -295,13 +295,14 @@ impl CompletionQueue {
         Ok(Some(read))
     }
 
-    /// Reads up to `max` completions, oldest first, and returns their number; `None` if the queue
-    /// is empty. A `max` of 0 only drives progress. A batch ends before an error. `take` is called
-    /// without any lock, and may use the queue.
+    /// Reads up to `max` completions, oldest first, and passes each to `take`. Returns their number; `None`
+    /// if the queue is empty. Stops before the entry of a failed operation. With a `max` of 0, drives
+    /// progress and reads nothing. `take` is called without any lock, and may use the queue.
     ///
     /// # Errors
     ///
-    /// [`ReadError`], if the oldest entry is a failure, or the queue is empty and was overrun.
+    /// [`ReadError::ErrorAvailable`] if the oldest entry is a failure; [`ReadError::Overrun`] if the queue
+    /// is empty and was overrun.
     #[inline(always)]
     pub fn read_each(
         &self,
@@ -358,7 +359,7 @@ impl CompletionQueue {
                 // A woken sleeper drives the endpoints, which report the completions that wait.
                 self.shared.wake_sleepers();
             }
-            // `take` may use the queue, or an endpoint that reports to it, so the lock is released.
+            // The ring is unlocked here: `take` may use the queue, or an endpoint that reports to the queue.
             if let Some((completion, source)) = last {
                 take(completion, source);
                 return Ok(Some(count + 1));
@@ -475,7 +476,8 @@ impl CqShared {
         self.driven.remove_unless_first(endpoint);
     }
 
-    /// Whether the ring has an entry to read. Exact for the thread that has written or read last.
+    /// Whether the ring has an entry to read, or was overrun. The result may be outdated, except in the
+    /// thread that has changed the ring last.
     #[inline]
     pub(crate) fn has_unread(&self) -> bool {
         self.unread.load(Ordering::Acquire) > 0
@@ -506,8 +508,8 @@ impl CqShared {
         self.driven.lock_for_test()
     }
 
-    /// Makes the next read drive progress. An overrun queue never looks empty, but its endpoints' peers
-    /// wait for progress.
+    /// Makes the next read drive progress. Reads of an overrun queue call this: such a queue never looks
+    /// empty, so they would seldom drive progress, but the peers of its endpoints need progress.
     fn mark_progress_due(&self) {
         self.idle_reads.store(IDLE_READS_MAX, Ordering::Relaxed);
     }
@@ -520,7 +522,7 @@ impl CqShared {
         self.format
     }
 
-    /// Whether completions that find no room wait at their endpoint; else they overrun the queue.
+    /// Whether a completion that finds the queue full waits at its endpoint. If not, it overruns the queue.
     #[inline]
     pub(crate) fn is_overrun_protected(&self) -> bool {
         self.is_protected

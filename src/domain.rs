@@ -206,7 +206,7 @@ impl Domain {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NoAtomic`] if the domain does not support it.
+    /// [`Misuse::NoAtomic`] if the domain does not support the operation.
     pub fn query_atomic(
         &self,
         datatype: Datatype,
@@ -230,10 +230,9 @@ impl Domain {
         Endpoint::open(self.shared.clone(), self.grant_endpoint_info(info)?, EndpointOrigin::Alone)
     }
 
-    /// Opens an endpoint that is to [accept](Endpoint::accept) a request: `fi_endpoint(3)` with the
-    /// request as its `handle`. The info is the request's [`info`](ConnectionRequest::info); the
-    /// application may change it. If the endpoint is closed before it accepts the request, another
-    /// endpoint may be opened for the request.
+    /// Opens an endpoint that is to [accept](Endpoint::accept) a request: `fi_endpoint(3)` with the request
+    /// as its `handle`. Pass the request's [`info`](ConnectionRequest::info), with changes if needed. If the
+    /// endpoint is closed before it accepts the request, another endpoint may be opened for the request.
     ///
     /// # Errors
     ///
@@ -281,7 +280,8 @@ impl Domain {
         Ok(SharedReceiveContext::open(self.shared.id, self.shared.clone(), granted))
     }
 
-    /// Returns the attributes granted to a connected endpoint that is opened with an info.
+    /// As [`grant_endpoint_info`](Self::grant_endpoint_info), but refuses other types than
+    /// [`EndpointType::Msg`].
     fn grant_msg_endpoint_info(&self, info: &Info) -> Result<Info, Error> {
         if info.ep.ep_type != Some(EndpointType::Msg) {
             return Err(Misuse::Invalid(Argument::Unconnected).into());
@@ -289,7 +289,7 @@ impl Domain {
         self.grant_endpoint_info(info)
     }
 
-    /// Returns the attributes granted to an endpoint that is opened with an info.
+    /// Checks an info, and fills in its attributes for an endpoint. Returns the result.
     fn grant_endpoint_info(&self, info: &Info) -> Result<Info, Error> {
         if info.domain.name.as_deref().is_some_and(|name| !name.eq_ignore_ascii_case(self.name())) {
             return Err(Misuse::Invalid(Argument::InfoOfOtherDomain).into());
@@ -310,7 +310,8 @@ impl Domain {
         }
         let wanted = hints_with_param_defaults(info, &self.shared.params);
         let mut granted = grant_info(&self.shared.attr, &wanted)?;
-        // Completion queues and progress follow the attributes of the domain, not of the info.
+        // Completion queues and progress follow the attributes of the domain. The info's attributes do not
+        // count.
         granted.domain.resource_mgmt = Some(self.shared.resource_mgmt);
         granted.domain.threading = Some(self.shared.threading);
         granted.domain.control_progress = Some(self.shared.control_progress);
@@ -396,7 +397,7 @@ impl DomainShared {
     }
 
     /// Returns the progress thread that drives an endpoint, if there is one. If only control progress is
-    /// automatic, the thread drives endpoints for connections alone.
+    /// automatic, the thread drives only endpoints for connections.
     pub(crate) fn progress_thread(&self, is_connection_oriented: bool) -> Option<&ProgressThread> {
         let is_auto = self.data_progress == Progress::Auto
             || is_connection_oriented && self.control_progress == Progress::Auto;
@@ -431,8 +432,8 @@ impl WorkDomain for DomainShared {
             self.attach_work_queue_to_all_pumps();
         }
         counter.add_to_domain_counters(&self.domain_counters)?;
-        // Register the queue with the counter: a thread that waits on the counter for the end of a work
-        // then also runs the due works that other threads have left.
+        // Register the work queue with the counter. A thread that waits on the counter for the end of a work
+        // then also runs due works that no other thread has run.
         counter.shared().register_work_queue(&self.works);
         Ok(())
     }

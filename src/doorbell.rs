@@ -52,8 +52,8 @@ impl Doorbell {
             self.event.clear();
             self.is_armed.store(true, Ordering::SeqCst);
         }
-        // SYNC POINT sleep. The check reads some state without the lock under which other threads change
-        // it: see `ring_after_seqcst_fence`.
+        // SYNC POINT sleep. The check that follows reads some state without the lock under which other
+        // threads change it: see `ring_after_seqcst_fence`.
         fence(Ordering::SeqCst);
     }
 

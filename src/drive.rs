@@ -6,7 +6,7 @@ use homespun_engine::transport::Armed;
 
 use crate::cq::Reader;
 
-/// The pump of an endpoint, of any transport, as the objects that drive it see it.
+/// The part of an endpoint's pump, over any transport, that the objects that drive the endpoint call.
 pub(crate) trait Drive: Send + Sync {
     /// Makes all progress that is possible now, for a reader of a completion queue.
     fn progress(&self, reader: &mut Reader<'_>);
@@ -18,15 +18,16 @@ pub(crate) trait Drive: Send + Sync {
     /// on leaves the transport armed, or rings the doorbell. If the endpoint has a progress thread, this
     /// function arms nothing: it only makes that thread drive the endpoint.
     fn arm(&self) -> Armed;
-    /// Runs the due works of the domain. The caller has the endpoint unlocked, since a work may post to
-    /// it. [`arm`](Self::arm) and the mail of a shared receive context do not run due works; their
-    /// callers do.
+    /// Runs the due works of the domain. The caller has the endpoint unlocked, since a work may post to it.
+    /// [`arm`](Self::arm) and [`process_mail`](crate::endpoint_pump::EndpointPump::process_mail) do not run
+    /// due works: call this function after them.
     fn fire_due_works(&self);
     /// Calls `show` with the transport's descriptor, if the transport has one and the endpoint is not
     /// closed.
     fn with_wake_fd(&self, show: &mut dyn FnMut(BorrowedFd<'_>));
-    /// Makes all progress that is possible now, for the progress thread, which has armed its doorbell and
-    /// is about to sleep. Does nothing while the application polls.
+    /// Makes all progress that is possible now, on the progress thread, and then runs the due works. The
+    /// progress thread has armed its doorbell and is about to sleep. While the application polls, this makes
+    /// no progress.
     fn progress_for_progress_thread(&self) -> WatchResult;
     /// Waits until the running pass of another thread over the endpoint, if any, has ended. After that no
     /// thread touches regions that were closed before the call.
@@ -41,6 +42,6 @@ pub(crate) enum WatchResult {
     Polled,
     /// There was progress, and there may be more to do.
     Moving,
-    /// There was nothing to do. The result of arming the transport.
+    /// There was nothing to do, so the transport was armed, with this result.
     Resting(Armed),
 }

@@ -9,7 +9,8 @@ use parking_lot::RwLock;
 use crate::cq::Reader;
 use crate::drive::Drive;
 
-/// A list of endpoints. Most queues and counters have one, which each poll finds without a lock.
+/// The endpoints that one queue or one counter drives. Most queues and counters drive a single endpoint, and
+/// find it at each poll without a lock.
 #[derive(Default)]
 pub(crate) struct Driven {
     /// The first endpoint that was added. It is never removed; once it is closed, driving it does
@@ -56,7 +57,8 @@ impl Driven {
         self.for_each(|endpoint| endpoint.progress(reader));
     }
 
-    /// Makes progress at all endpoints. All completions go to the rings of their queues.
+    /// Makes progress at all endpoints. No completion is handed to the caller: all go to the rings of their
+    /// queues.
     pub(crate) fn progress_without_reader(&self) {
         self.for_each(|endpoint| endpoint.progress_without_reader());
     }
@@ -73,7 +75,8 @@ impl Driven {
         }
     }
 
-    /// Runs the due works. The caller must not hold a lock that a sleeper takes.
+    /// Runs the due works of the endpoints' domain. The caller must not hold a lock that a thread takes
+    /// before it sleeps.
     pub(crate) fn fire_due_works(&self) {
         self.for_each(|endpoint| endpoint.fire_due_works());
     }
@@ -88,7 +91,7 @@ impl Driven {
 /// The result of arming no endpoint: the thread may sleep, and nothing wakes it at a certain time.
 const NOTHING_TO_DO: Armed = Armed::Asleep { look_again_after: None };
 
-/// Combines the results of arming two endpoints: the thread must check again at the earlier time.
+/// Combines the results of arming two endpoints: of their two times to check again, the earlier one counts.
 fn earlier_of(one: Armed, other: Armed) -> Armed {
     match (one, other) {
         (Armed::Asleep { look_again_after: one }, Armed::Asleep { look_again_after: other }) => {

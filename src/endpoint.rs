@@ -56,10 +56,10 @@ use crate::works::domain::WorkDomain;
 /// [`CLOSE_LINGER_MS`](crate::params::CLOSE_LINGER_MS). Receives that are still posted end without a
 /// completion.
 ///
-/// Calls that post an operation have the names of their C counterparts, and fail alike: with [`Again`]
-/// when a queue is full, until the application reads completions; with [`Misuse`] for an unknown address,
-/// a message that is too long, a capability that the endpoint lacks, or an endpoint that is not enabled.
-/// A call that fails changes nothing, and hands an owned buffer back with the error, in a [`Rejected`].
+/// Calls that post an operation have the names of their C counterparts, and fail alike: with [`Again`] when
+/// a queue is full, until the application reads completions; with [`Misuse`] for an unknown address, a
+/// message that is too long, a capability that the endpoint lacks, or an endpoint that is not enabled. A
+/// call that fails changes nothing. It hands owned buffers back with the error, in a [`Rejected`].
 ///
 /// A call ignores [flags](OpFlags) that have no meaning for it. It refuses, with [`Misuse::Flags`], a flag
 /// that changes the meaning of another argument, or whose promise it cannot keep. With `FI_TRIGGER` and
@@ -67,8 +67,8 @@ use crate::works::domain::WorkDomain;
 /// an argument). With `FI_MULTICAST` the destination would be a group. An atomic operation cannot keep the
 /// promise of `FI_COMMIT_COMPLETE`.
 ///
-/// Over TCP an endpoint takes one socket to listen, one connection for each peer that it talks to, and about
-/// 130 KiB for the two buffers that its connections share. Over any transport it takes some 150 bytes for
+/// Over TCP an endpoint uses one socket to listen, one connection for each peer that it talks to, and about
+/// 130 KiB for the two buffers that its connections share. Over any transport it uses some 150 bytes for
 /// each outstanding operation and for each peer. See `fi_endpoint(3)`.
 ///
 /// [`Again`]: crate::Again
@@ -246,7 +246,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Checks that `TRIGGER` is a default flag only of endpoints with that capability.
+    /// Refuses default flags with `TRIGGER` if the endpoint lacks the capability `TRIGGER`.
     fn check_trigger_flag(&self, flags: OpFlags) -> Result<(), Error> {
         match flags.contains(OpFlags::TRIGGER) && !self.shared.info.caps.contains(Caps::TRIGGER) {
             true => Err(Misuse::Flags(OpFlags::TRIGGER.bits()).into()),
@@ -268,8 +268,9 @@ impl Endpoint {
         self.shared.min_multi_recv_bytes.store(min_multi_recv_bytes, Ordering::Relaxed);
     }
 
-    /// Cancels one outstanding operation with this context: `fi_cancel`. A receive is cancelled before a
-    /// send or an access. The cancelled operation ends with an error completion, ECANCELED.
+    /// Cancels one outstanding operation with this context: `fi_cancel`. If several operations have this
+    /// context, a receive is cancelled rather than a send or an access. The cancelled operation ends with an
+    /// error completion, ECANCELED.
     ///
     /// # Errors
     ///
@@ -306,20 +307,20 @@ impl EndpointShared {
         }
         let info = &self.info;
         let bind = match &self.origin {
-            // The passive endpoint may still use its port, so bind to another one. `name` returns the
-            // address of the passive endpoint anyway.
+            // The passive endpoint may still use its port, so bind to another port. [`Endpoint::name`]
+            // returns the address of the passive endpoint anyway.
             EndpointOrigin::Request(request) => request.listener_info().bind.with_port(0),
             _ => name.or(info.src_addr).unwrap_or_else(|| self.domain.format().wildcard()),
         };
         let pump = self.domain.open_pump(bind, self.engine_config())?;
         if let EndpointOrigin::Request(_) = self.origin {
-            // Only the peer to which the endpoint connects learns its address.
+            // Only the other end of the connection learns the address of this endpoint.
             pump.stop_listening();
         }
         Ok(self.pump.get_or_init(|| pump))
     }
 
-    /// Takes over the pump of a passive endpoint, if the endpoint was opened for that.
+    /// If the endpoint was opened from a passive endpoint, takes over the pump of the passive endpoint.
     fn take_over_passive_if_any(&self) -> Result<(), Error> {
         if let EndpointOrigin::TakenOver(listener) = &self.origin {
             self.domain.adopt_passive_pump(&listener.pump, self.engine_config())?;
@@ -404,8 +405,8 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// Returns the accesses that peers may make with operations of this kind at an endpoint with these
-/// capabilities.
+/// Returns the accesses that peers may make by operations of one kind (`RMA` or `ATOMIC`) at an endpoint
+/// with these capabilities.
 fn granted_remote_access(caps: Caps, kind: Caps) -> MrAccess {
     let mut access = MrAccess::empty();
     access.set(MrAccess::REMOTE_READ, caps.contains(kind | Caps::REMOTE_READ));

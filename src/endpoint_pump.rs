@@ -1,5 +1,5 @@
-//! The interface of a pump to its endpoint: the application's calls, and the objects that the pump
-//! reports to.
+//! The interface of a pump to its endpoint: the calls that the endpoint passes on from the application, and
+//! the objects that the endpoint hands to the pump.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,8 +33,8 @@ pub(crate) trait EndpointPump: Drive + Poster + Connect {
         receive_cq: Option<Arc<CqShared>>,
         counters: BoundCounters,
     );
-    /// Sends a small message if that is possible at once. Returns whether it was sent; if not, the caller
-    /// posts it.
+    /// Sends a small message if that is possible at once. Returns whether the message was sent; if not, the
+    /// caller posts the message.
     fn try_inject(
         &self,
         to: FabricAddress,
@@ -53,13 +53,13 @@ pub(crate) trait EndpointPump: Drive + Poster + Connect {
     ) -> Result<MemberId, Error>;
     /// Undoes [`join_shared_receiver`](Self::join_shared_receiver), for an endpoint that is not enabled.
     fn leave_shared_receiver(&self);
-    /// Carries out the effects that other endpoints of its receive context have left to this endpoint.
-    /// The caller then [runs](Drive::fire_due_works) the works that have become due.
+    /// Carries out the effects that other endpoints of the shared receive context have left for this
+    /// endpoint. The caller then [runs](Drive::fire_due_works) the works that have become due.
     fn process_mail(&self);
-    /// Makes the pump run due works of the domain from now on, after each change of a counter that the pump
-    /// causes.
+    /// Makes the pump run the due works of this queue from now on, after each call or poll that may have
+    /// changed a counter.
     fn attach_work_queue(&self, works: &Arc<WorkQueue>);
-    /// Closes the endpoint. Waits up to `linger` until its messages are sent.
+    /// Closes the endpoint. Waits until the endpoint's messages are sent, but at most for `linger`.
     fn close(&self, linger: Duration);
 }
 
@@ -69,7 +69,7 @@ pub(crate) trait Connect {
     fn connect(&self, to: Address, number: u64, data: &[u8]) -> Result<(), Error>;
     /// Accepts a request that a passive endpoint has received.
     fn accept(&self, requester: Requester, data: &[u8]) -> Result<(), Error>;
-    /// Ends the connection. Cancelled operations are reported when this returns.
+    /// Ends the connection, and cancels outstanding operations. Their ends are reported when this returns.
     fn shut_down(&self) -> Result<(), Error>;
     /// Listens, with up to this many requests waiting.
     fn listen(&self, backlog_requests: usize) -> Result<(), Error>;
@@ -93,11 +93,11 @@ pub(crate) struct Bindings {
     pub(crate) counters: BoundCounters,
     /// The domain's counters, if they drive the endpoint.
     pub(crate) domain_counters: Option<Arc<DomainCounters>>,
-    /// Takes the events of the endpoint's connections.
+    /// Reports the events of the endpoint's connections to the event queue.
     pub(crate) reporter: Option<Arc<Reporter>>,
     /// Whether completions name their source.
     pub(crate) wants_source: bool,
-    /// Whether a completion becomes an error if the address vector does not have its source.
+    /// Whether a receive is reported as an error if the address vector does not have its sender.
     pub(crate) reports_unknown_sources: bool,
     /// Whether the endpoint receives through a context that it shares with other endpoints.
     pub(crate) shares_receiver: bool,
@@ -107,7 +107,7 @@ pub(crate) struct Bindings {
     pub(crate) works: Arc<WorkQueue>,
 }
 
-/// Returns a pump by its interface to the objects that drive it.
+/// Returns a pump as a [`Drive`], for the objects that drive it.
 pub(crate) fn as_drive(pump: &Arc<dyn EndpointPump>) -> Arc<dyn Drive> {
     pump.clone()
 }

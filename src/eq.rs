@@ -38,11 +38,11 @@ pub const EQ_DEPTH_DEFAULT_ENTRIES: usize = 256;
     serde(default, deny_unknown_fields)
 )]
 pub struct EqAttr {
-    /// The number of unread events that the application may have written, and likewise of errors; 0 for
-    /// [`EQ_DEPTH_DEFAULT_ENTRIES`]. Events of connections do not count. Their number is bounded in another
-    /// way: an endpoint has two in its life, and a passive endpoint has at most its backlog of requests,
-    /// since the request of a requester that is gone leaves the queue unread. Only entries in the queue take
-    /// memory.
+    /// The largest number of unread events that the application has written, and also of unread errors that
+    /// it has written; 0 for [`EQ_DEPTH_DEFAULT_ENTRIES`]. Events of connections do not count. Their number
+    /// has other bounds: an endpoint reports two in its life, and a passive endpoint has at most as many
+    /// unread requests as its backlog, since the queue drops the request of a requester that is gone. Only
+    /// entries in the queue take memory.
     pub size_entries: usize,
     /// The ways in which the application uses the queue.
     pub flags: EqFlags,
@@ -184,7 +184,8 @@ pub(crate) struct EqShared {
 struct EventLists {
     events: VecDeque<Entry<Event>>,
     errors: VecDeque<Entry<EventError>>,
-    /// The number of events that the application has written; the next field is the same for errors.
+    /// The number of unread events that the application has written. `written_errors` counts its unread
+    /// errors.
     written_events: usize,
     written_errors: usize,
     /// Accepts that the next reader settles once it holds no lock.
@@ -237,8 +238,8 @@ impl EventQueue {
     ///
     /// # Errors
     ///
-    /// [`Misuse::State`] if the queue was opened without [`EqFlags::WRITE`], [`Again::QueueFull`]
-    /// if it is full.
+    /// [`Misuse::State`] if the queue was opened without [`EqFlags::WRITE`]; [`Again::QueueFull`] if
+    /// [`EqAttr::size_entries`] events of the application are unread.
     pub fn write(&self, number: u32, data: &[u8]) -> Result<usize, Error> {
         self.shared.check_writable()?;
         let mut queues = self.shared.queues.lock();
@@ -306,8 +307,8 @@ impl EventQueue {
 
     /// As [`read_error`](Self::read_error), but also calls `look` with the error, and returns the result of
     /// `look`. The queue is locked while `look` runs, so `look` must not use the queue. An endpoint that
-    /// closes takes its errors out of the queue, and waits for this lock. So the error's object exists
-    /// while `look` runs.
+    /// closes removes its errors from the queue under the same lock. So the endpoint that the error names
+    /// exists while `look` runs.
     pub fn read_error_with<R>(&self, look: impl FnOnce(&EventError) -> R) -> Option<(EventError, R)> {
         let (entry, found) = {
             let mut queues = self.shared.queues.lock();
@@ -421,7 +422,7 @@ impl EqShared {
         self.wake_sleepers();
     }
 
-    /// Leaves an accept, for which the application gets no event, to be settled by a later call.
+    /// Stores an accept of which the application gets no event. The next reader of the queue settles it.
     fn defer_settling_accept(&self, pending_accept: Option<PendingAccept>) {
         self.queues.lock().settled.extend(pending_accept);
     }

@@ -18,8 +18,8 @@ impl AddressVector {
     ///
     /// [`Misuse::Invalid`] if `node_count` is above 1 and the name does not end in a number, if
     /// `service_count` is above 1 and the service is not a number, or if a range goes beyond the last
-    /// address or port. After this error nothing is inserted. Each result may be an error of
-    /// [`insert_svc`](Self::insert_svc).
+    /// address or port. After these errors nothing is inserted. If the call succeeds, the result for an
+    /// address may be an error of [`insert_svc`](Self::insert_svc).
     pub fn insert_sym(
         &self,
         node: &str,
@@ -42,8 +42,8 @@ impl AddressVector {
                 found.push(self.resolve_svc(&node, &service));
             }
         }
-        // Replace a failed lookup by a wildcard: the vector refuses the wildcard, but counts an index for
-        // it.
+        // Insert a wildcard in place of an address that was not found: the vector refuses the wildcard, but
+        // leaves an index unused for it.
         let wildcard = self.format().wildcard();
         let addresses: Vec<Address> =
             found.iter().map(|found| *found.as_ref().unwrap_or(&wildcard)).collect();
@@ -54,7 +54,8 @@ impl AddressVector {
 
 const BEYOND: Misuse = Misuse::Invalid(Argument::AddressRange);
 
-/// Returns the name of the node `steps` nodes later, if there is one.
+/// Returns the node that is `steps` after `node`: `host10` is one after `host09`. Returns `None` if there is
+/// none. With 0 steps, returns `node`.
 fn successor_of_node(node: &str, steps: u64) -> Option<String> {
     if steps == 0 {
         return Some(node.to_owned());
@@ -77,7 +78,8 @@ fn successor_of_node(node: &str, steps: u64) -> Option<String> {
     }
 }
 
-/// Returns the name of the service `steps` services later, if there is one.
+/// Returns the port that is `steps` above the port `service`. Returns `None` if there is no such port, or if
+/// `service` is not a number. With 0 steps, returns `service`, which may be a name.
 fn successor_of_service(service: &str, steps: u64) -> Option<String> {
     if steps == 0 {
         return Some(service.to_owned());

@@ -11,14 +11,15 @@ use super::{CounterShared, DriveReason};
 use crate::drive::Drive;
 use crate::wait::Waiter;
 
-/// The counters of a domain that regions are bound to or works depend on, and the endpoints that they drive.
+/// Those counters of one domain to which regions are bound or on which works depend; and the endpoints that
+/// these counters drive.
 #[derive(Default)]
 pub(crate) struct DomainCounters {
     /// Whether a progress thread drives the endpoints.
     has_progress_thread: bool,
     members: Mutex<CountersAndEndpoints>,
-    /// The same counters again, for callers that have endpoints locked. This lock is an innermost one, and
-    /// that of `members` is not.
+    /// The counters of `members` again, for a caller that has an endpoint locked. By the order of locks,
+    /// such a caller may lock this list, but not `members`.
     sleeper_counters: Mutex<Vec<Arc<CounterShared>>>,
 }
 

@@ -60,8 +60,9 @@ impl DrivenEndpoints {
 }
 
 impl CounterShared {
-    /// Makes this endpoint wake sleepers on the counter, unless a progress thread drives the endpoint: then
-    /// that thread wakes them. Call it before [`add_endpoint`](Self::add_endpoint).
+    /// Records that the counter drives this endpoint for this reason. Makes the endpoint wake sleepers on
+    /// the counter, unless a progress thread drives the endpoint: then the progress thread wakes them. Call
+    /// it before [`add_endpoint`](Self::add_endpoint).
     ///
     /// # Errors
     ///

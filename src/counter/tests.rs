@@ -79,8 +79,8 @@ fn every_change_of_a_value_wakes_all_waits() {
             thread::scope(|scope| {
                 let waits = [(); 3].map(|()| scope.spawn(|| counter.wait(10, Some(PATIENCE))));
                 wait_until_sleeping(&counter);
-                // Change it repeatedly: an error that is counted before a wait begins does not end the
-                // wait.
+                // Change the counter repeatedly: a change of the error value before a wait begins does not
+                // end that wait.
                 let mut round = 0;
                 while !waits.iter().all(thread::ScopedJoinHandle::is_finished) {
                     change(&counter, round);

@@ -14,8 +14,9 @@ pub(crate) const THRESHOLD_MAX: u64 = u64::MAX - 1;
 
 /// The works that a counter triggers.
 pub(super) struct TriggeredWorks {
-    /// The sum of both values at which the counter marks itself as due; `u64::MAX` if no work waits, or if
-    /// the counter has marked itself and the queue has not yet armed it again.
+    /// The sum of both values at which the counter marks itself as due in the work queue; `u64::MAX` if no
+    /// work waits. Also `u64::MAX` from the moment when the counter has marked itself until the work queue
+    /// calls [`arm_threshold`](CounterShared::arm_threshold).
     threshold: AtomicU64,
     /// The work queue of the domain, and the counter's number in it. Set when the counter gets its first
     /// work.
@@ -28,8 +29,8 @@ impl Default for TriggeredWorks {
     }
 }
 
-/// A counter, as its handles share it. From the counter's first work until its last handle is dropped, the
-/// counter drives all endpoints of its domain that may have works.
+/// The part of a counter that only its handles share. It is dropped with the last handle. From the first
+/// work of the counter until then, the counter drives all endpoints of its domain that may have works.
 pub(super) struct WorkCounter {
     counter: Arc<CounterShared>,
     domain_counters: OnceLock<Arc<DomainCounters>>,
@@ -69,12 +70,13 @@ impl Counter {
 }
 
 impl CounterShared {
-    /// Triggers works of this queue from now on. Returns the counter's number there.
+    /// Makes the counter trigger works of this queue from now on. Returns the number of the counter in the
+    /// queue.
     pub(crate) fn register_work_queue(&self, works: &Arc<WorkQueue>) -> u64 {
         self.triggering.works.get_or_init(|| (works.clone(), works.allocate_number())).1
     }
 
-    /// Makes the counter mark itself as due in its queue when the sum of both values reaches this
+    /// Makes the counter mark itself as due in its work queue when the sum of both values reaches this
     /// threshold; at once if the sum has reached it already. The caller has the waiting works locked.
     pub(crate) fn arm_threshold(&self, threshold: u64) {
         self.triggering.threshold.fetch_min(threshold, Ordering::SeqCst);
@@ -91,7 +93,8 @@ impl CounterShared {
         value.saturating_add(errors)
     }
 
-    /// Marks the counter as due in its queue if its sum has reached the threshold. Called after each change.
+    /// Marks the counter as due in its work queue if the sum of both values has reached the threshold. Call
+    /// it after each change of a value.
     #[inline]
     pub(super) fn mark_due_if_threshold_reached(&self) {
         // SYNC POINT threshold.
@@ -111,14 +114,14 @@ impl CounterShared {
     #[cold]
     fn mark_due_in_queue(&self) {
         if let Some((works, number)) = self.triggering.works.get() {
-            // One notification is enough until the queue has checked its works.
+            // One notification is enough until the work queue has checked the works that wait.
             self.triggering.threshold.store(u64::MAX, Ordering::SeqCst);
             works.mark_counter_due(*number);
         }
     }
 
-    /// Marks the works that are due now, before a value is set: they run even if the new value is
-    /// lower.
+    /// Marks the works that are due now. Call it before setting a value: the marked works then run even if
+    /// the new value is lower.
     pub(super) fn mark_reached_works_due(&self) {
         if let Some((works, number)) = self.triggering.works.get() {
             works.mark_reached_works_due(*number);
@@ -152,7 +155,8 @@ impl CounterShared {
         self.count_change_wake_and_fire();
     }
 
-    /// Adds to one of the values. If the value wraps, each waiting work has reached its threshold.
+    /// Adds to one of the two values. If that value wraps around to 0, marks all waiting works as due: each
+    /// has reached its threshold.
     pub(super) fn add_to_value(&self, number: &AtomicU64, value: u64) {
         let added =
             number.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |before| before.checked_add(value));

@@ -101,8 +101,9 @@ impl CompletionQueue {
     }
 
     /// Ends all waits of [`sread`](Self::sread) and its variants; if no thread waits, ends the next wait:
-    /// `fi_cq_signal(3)`. A read that it ends still returns the entries that are there. If the queue
-    /// is a member of a wait set, a signal ends a wait for the set in the same way.
+    /// `fi_cq_signal(3)`. A read whose wait ends still returns the entries that the queue has. If the queue
+    /// is a member of a wait set, a signal ends all waits for the set; if no thread waits for the set, it
+    /// ends the next such wait.
     ///
     /// # Errors
     ///
@@ -119,8 +120,8 @@ impl CompletionQueue {
     ///
     /// Returns `true` if the application may sleep: a later entry or signal will wake the application.
     /// Returns `false` if an entry may be ready, if a transport must be polled, or for
-    /// [`WaitObject::Yield`]. A member of a wait set answers for the
-    /// [whole set](crate::WaitSet::try_wait).
+    /// [`WaitObject::Yield`]. For a member of a wait set, the result is that of the [whole
+    /// set](crate::WaitSet::try_wait).
     ///
     /// # Errors
     ///
@@ -131,9 +132,10 @@ impl CompletionQueue {
     }
 
     /// Returns the descriptor to sleep on, for a queue that was opened with [`WaitObject::Fd`]:
-    /// `FI_GETWAIT`. It becomes readable when there may be an entry to read, if the last
-    /// [`try_wait`](Self::try_wait) returned `true`. The application may watch it with an `epoll(7)` of
-    /// its own, but must not read it: only the queue does. It lives as long as the queue.
+    /// `FI_GETWAIT`. If the last [`try_wait`](Self::try_wait) returned `true`, the descriptor becomes
+    /// readable when there may be an entry to read. The application may watch the descriptor with an
+    /// `epoll(7)` of its own, but must not read it: only the queue reads it. The descriptor is closed with
+    /// the queue.
     ///
     /// ```
     /// use homespun::{CompletionQueue, Entry, ReadError};
@@ -181,8 +183,8 @@ impl CompletionQueue {
     /// The application must lock the mutex before `try_wait`, and hold the mutex until it waits.
     /// Otherwise the application may sleep for up to a second while there is an entry to read.
     ///
-    /// The first call starts a thread, which takes two descriptors, and sleeps as long as the application
-    /// does.
+    /// The first call starts a thread, and opens two descriptors for it. The thread sleeps while the
+    /// application sleeps.
     ///
     /// # Errors
     ///
@@ -197,7 +199,7 @@ impl CompletionQueue {
     }
 }
 
-/// The condition that a queue has `threshold` entries or an error, or was signalled.
+/// The event that a reader waits for: the queue has `threshold` entries or an error, or was signalled.
 struct Entries<'a> {
     cq: &'a CqShared,
     threshold: usize,
@@ -206,9 +208,9 @@ struct Entries<'a> {
 
 /// The signals that end a wait.
 enum Signal<'a> {
-    /// Signals that were raised while this reader waited, and a pending one.
+    /// For a reader's own wait: signals that were raised while the reader waited, and a pending signal.
     Of(&'a WaitingReader<'a>),
-    /// A signal that was raised while no reader waited. It ends a wait for the wait set of the queue.
+    /// For a wait for the queue's wait set: a signal that was raised while no reader waited.
     Pending,
     Ignored,
 }
@@ -257,8 +259,8 @@ impl CqShared {
         self.has_enough_entries(threshold_entries)
     }
 
-    /// Whether a wait for this many entries can end. The caller has armed the doorbell. This locks the ring,
-    /// so a thread that inserts an entry later sees the doorbell armed.
+    /// Whether a wait for this many entries can end. The caller has armed the doorbell. This function locks
+    /// the ring, so a thread that inserts an entry after that sees the doorbell armed.
     fn has_enough_entries(&self, threshold_entries: usize) -> bool {
         // Do not use `lock_ring`: its guard rings the doorbell if it leaves entries.
         let ring = self.ring.lock();

@@ -23,11 +23,12 @@ use crate::tag::Tag;
 pub enum CqFormat {
     /// The operation's context alone.
     Context,
-    /// Also its flags and the length of a received message.
+    /// The context, the flags, and the length of a received message.
     Msg,
-    /// Also remote data, and the place of a message in a multi-receive buffer.
+    /// What [`Msg`](Self::Msg) includes; also remote data, and the place of a message in a multi-receive
+    /// buffer.
     Data,
-    /// Also the tag. The default.
+    /// What [`Data`](Self::Data) includes, and the tag. This is the default.
     #[default]
     Tagged,
 }
@@ -35,8 +36,8 @@ pub enum CqFormat {
 /// A successful operation: the entry of a completion queue.
 ///
 /// Fields that the queue's [`CqFormat`] does not include are 0 or empty. [`buffer`](Self::buffer) is an
-/// exception: every format hands the application's buffer back. Only [`Buffer::Within`], which hands
-/// nothing back, is a field (`buf`) like others.
+/// exception: every format hands the application's buffer back. But [`Buffer::Within`] hands nothing back,
+/// so formats leave it out like other fields.
 ///
 /// ```
 /// use homespun::{Completion, CompletionFlags};
@@ -84,9 +85,9 @@ pub enum OperationKind {
     Atomic,
     /// An atomic access to a peer's memory that fetches the previous elements.
     FetchAtomic,
-    /// A peer has written to this endpoint's memory, with remote data or an event.
+    /// A peer has written to this endpoint's memory, with remote data.
     RemoteWrite,
-    /// A peer has read this endpoint's memory.
+    /// A peer has read this endpoint's memory. homespun never reports this.
     RemoteRead,
     /// The queue's format has no flags ([`CqFormat::Context`]), or the flags are those of no other kind.
     Unknown,
@@ -95,8 +96,8 @@ pub enum OperationKind {
 /// A failed operation: `struct fi_cq_err_entry`. It can also be a receive that has succeeded, but whose
 /// sender is not in the address vector: see [`unknown_source`](Self::unknown_source).
 ///
-/// A failure is reported even if the success of the operation would not have been. Fields of its
-/// completion that are not known are 0 or empty.
+/// A failure is reported even if the operation was posted so that its success would not be reported. Fields
+/// of [`completion`](Self::completion) that are not known are 0 or empty.
 ///
 /// The text of the error names the peer, also when `main` returns the error:
 ///
@@ -131,14 +132,14 @@ pub struct CompletionError {
 }
 
 impl Completion {
-    /// The data that the peer sent along with a message or a write (`FI_REMOTE_CQ_DATA`), if it sent any; 0
-    /// in a queue whose format has no data ([`CqFormat::Msg`]).
+    /// Returns the data that the peer sent along with a message or a write (`FI_REMOTE_CQ_DATA`), if the
+    /// peer sent any. If it did, but the queue's format has no data ([`CqFormat::Msg`]), returns 0.
     pub fn remote_data(&self) -> Option<u64> {
         self.flags.contains(CompletionFlags::REMOTE_CQ_DATA).then_some(self.data)
     }
 
-    /// The kind of the operation. An application whose sends and receives report to one queue can tell them
-    /// apart by it, and needs no contexts for that.
+    /// Returns the kind of the operation. By the kind, an application can tell apart sends and receives that
+    /// report to one queue, without contexts.
     ///
     /// ```
     /// use homespun::{Completion, CompletionFlags, OperationKind};
@@ -239,7 +240,7 @@ impl CompletionError {
 
     /// Returns the sender's address, for a receive that has succeeded and is an error only because the
     /// address vector does not hold the sender (`FI_EADDRNOTAVAIL`, `err_data`). The application may
-    /// [insert](crate::AddressVector::insert) it.
+    /// [insert](crate::AddressVector::insert) that address.
     pub fn unknown_source(&self) -> Option<Address> {
         match self.error {
             OperationError::UnknownSource => self.peer.as_deref().copied(),

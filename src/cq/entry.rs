@@ -1,4 +1,4 @@
-//! Reads that return any entry of a completion queue, of a success or of a failure.
+//! Reads of a completion queue that return the oldest entry, whether it is a success or a failure.
 
 use std::time::{Duration, Instant};
 
@@ -22,11 +22,11 @@ pub enum Entry {
 }
 
 impl Entry {
-    /// Returns the completion of an operation that has succeeded.
+    /// Returns the completion of an operation that has succeeded, without its source.
     ///
     /// # Errors
     ///
-    /// The failure of an operation that has failed.
+    /// The failure, if the entry is [`Failed`](Self::Failed).
     pub fn into_result(self) -> Result<Completion, CompletionError> {
         match self {
             Entry::Completed(completion, _) | Entry::UnknownSource(completion, _) => Ok(completion),
@@ -45,7 +45,7 @@ impl From<CompletionError> for Entry {
 }
 
 impl CompletionQueue {
-    /// Reads the oldest entry, of a success or of a failure; `None` if the queue is empty. It combines
+    /// Reads the oldest entry, a success or a failure; `None` if the queue is empty. Combines
     /// [`read_from`](Self::read_from) and [`read_error`](Self::read_error).
     ///
     /// A server that answers clients whose addresses it does not know:

@@ -12,10 +12,10 @@ use super::completion::{Completion, CompletionError};
 use crate::av::FabricAddress;
 use crate::lock::LockGuard;
 
-/// The largest number of entries that a read takes under one lock.
+/// The largest number of entries that a read removes before it unlocks the ring.
 const READ_BATCH_ENTRIES: usize = 4;
 
-/// The entries that a read takes under one lock.
+/// The entries that a read removes before it unlocks the ring.
 pub(super) type Batch = SmallVec<[(Completion, FabricAddress); READ_BATCH_ENTRIES]>;
 
 /// The entries, never more than the queue's depth.
@@ -35,8 +35,8 @@ pub(super) enum RingEntry {
 /// A ring that is locked.
 pub(crate) struct RingGuard<'a> {
     ring: LockGuard<'a, Ring>,
-    /// The queue of the ring. When the ring is unlocked, the guard stores [`Ring::unread_entries`] in the
-    /// queue, and rings its doorbell if there are entries.
+    /// The queue of the ring. When the guard unlocks the ring, it stores [`Ring::unread_entries`] in the
+    /// queue, and rings the doorbell of the queue if there are entries.
     cq: &'a CqShared,
 }
 
@@ -53,7 +53,7 @@ impl Ring {
         self.entries.front()
     }
 
-    /// Takes the oldest entry if it is that of a successful operation.
+    /// Removes and returns the oldest entry if it is that of a successful operation.
     #[inline]
     pub(super) fn pop_one_completed(&mut self) -> Option<(Completion, FabricAddress)> {
         if matches!(self.entries.front(), Some(RingEntry::Completed(..)))
@@ -65,8 +65,8 @@ impl Ring {
         }
     }
 
-    /// Moves entries of successful operations from the front to `batch`, until `batch` has `max` of them
-    /// or is full.
+    /// Moves entries of successful operations from the front to `batch`. Stops at the entry of a failed
+    /// operation, at the end of the ring, and when `batch` has `max` entries or is full.
     #[inline]
     pub(super) fn pop_completed(&mut self, max: usize, batch: &mut Batch) {
         while batch.len() < max.min(READ_BATCH_ENTRIES)
@@ -77,7 +77,7 @@ impl Ring {
         }
     }
 
-    /// Takes the oldest entry if it is that of a failed operation.
+    /// Removes and returns the oldest entry if it is that of a failed operation.
     pub(super) fn pop_failed(&mut self) -> Option<Box<CompletionError>> {
         match self.entries.pop_front()? {
             RingEntry::Failed(error) => {
@@ -91,8 +91,8 @@ impl Ring {
         }
     }
 
-    /// Returns the number of entries to read, or `usize::MAX` once the queue was overrun: from then on no
-    /// read may take the queue for empty, since it must report the overrun.
+    /// Returns the number of entries to read, or `usize::MAX` once the queue was overrun: from then on the
+    /// queue must not look empty, so that the read after the last entry reports the overrun.
     #[inline]
     pub(super) fn unread_entries(&self) -> usize {
         if self.is_overrun() { usize::MAX } else { self.entries.len() }

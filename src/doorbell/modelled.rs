@@ -1,4 +1,5 @@
-//! A model of the descriptor of a doorbell for loom, and of the epoll sets in which several are nested.
+//! A model for loom of the descriptor of a doorbell, and of the epoll sets in which several descriptors are
+//! nested.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex as Uncontended, Weak};
@@ -11,7 +12,7 @@ use rustix::event::{EventfdFlags, eventfd};
 /// thread wakes it, loom reports a deadlock.
 #[derive(Debug)]
 pub(super) struct EventFd {
-    /// The descriptor that others nest. It is always readable.
+    /// A real descriptor, for callers that ask for one. It is always readable.
     descriptor: OwnedFd,
     state: Arc<State>,
 }
@@ -51,8 +52,8 @@ impl EventFd {
         self.state.changed.notify_all();
         let outer = self.state.outer.lock().unwrap().clone();
         for outer in outer.iter().filter_map(Weak::upgrade) {
-            // Lock the state of the outer event: its sleeper has then either begun to wait, or not yet
-            // checked this event.
+            // Lock the state of the outer event. A sleeper on it then either waits already and gets the
+            // notification, or has not yet checked whether this event is readable.
             let _sleeper = outer.is_readable.lock().unwrap();
             outer.changed.notify_all();
         }

@@ -1,8 +1,8 @@
 //! Atomic operations on the memory of peers, on owned memory and on the caller's: `fi_atomic(3)`.
 //!
-//! An operation completes when its target has answered, whatever its completion level. Until then the
-//! target may refuse it because of its key, its range, or the rights of the region. A refused operation
-//! ends with an error and changes nothing.
+//! An operation completes when its target has answered, whatever its completion level. Until then the target
+//! may refuse the operation because of its key or its range, or because of the rights of the region. A
+//! refused operation ends with an error and changes nothing.
 
 use std::mem::ManuallyDrop;
 
@@ -22,8 +22,8 @@ use crate::post::Post;
 
 /// The target of an atomic operation, and the operation on each element there.
 ///
-/// The elements, the operands and the results are arrays as in C. [`atomicvalid`](Endpoint::atomicvalid)
-/// and its siblings return the largest number of elements.
+/// The elements, the operands and the results are arrays as in C. [`atomicvalid`](Endpoint::atomicvalid),
+/// `fetch_atomicvalid` and `compare_atomicvalid` return the largest number of elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AtomicTarget {
     /// The peer's endpoint through which to reach the region: an address of this endpoint's vector.
@@ -49,10 +49,11 @@ pub struct AtomicMsg<S = Vec<Bytes>> {
     pub target: AtomicTarget,
     /// The context of the completion.
     pub context: u64,
-    /// Flags, as [`SendMsg::flags`](super::SendMsg::flags), in place of those of
-    /// [`Endpoint::atomic_op_flags`]. Remote data has no meaning for atomic operations. `COMMIT_COMPLETE` is
-    /// refused; to make the changed elements durable, post a write with `COMMIT_COMPLETE` and `FENCE`.
-    /// Atomic operations ignore `COMMIT_COMPLETE` among the default flags of the endpoint.
+    /// Flags, as [`SendMsg::flags`](super::SendMsg::flags). They replace the default flags, which
+    /// [`Endpoint::atomic_op_flags`] returns. Remote data has no meaning for atomic operations.
+    /// `COMMIT_COMPLETE` is refused; to make the changed elements durable, post a write with
+    /// `COMMIT_COMPLETE` and `FENCE`. Atomic operations ignore `COMMIT_COMPLETE` among the default flags of
+    /// the endpoint.
     pub flags: OpFlags,
 }
 
@@ -71,7 +72,8 @@ pub struct FetchAtomicMsg<S = Vec<Bytes>, D = Vec<BytesMut>> {
     pub target: AtomicTarget,
     /// The context of the completion.
     pub context: u64,
-    /// As [`AtomicMsg::flags`]. Injection concerns only the operands; the results arrive later.
+    /// As [`AtomicMsg::flags`]. Injection lets the application reuse the operands at once, but not the
+    /// memory for the results: these arrive later.
     pub flags: OpFlags,
 }
 
@@ -103,9 +105,9 @@ pub struct CompareAtomicMsg<S = Vec<Bytes>, D = Vec<BytesMut>> {
 /// [`Misuse::TooLong`] for too many elements, and with [`Misuse::Memory`] for a part of an element, or for
 /// buffers of different lengths.
 ///
-/// An operation on no elements changes nothing, and may name any key and any address. It completes in
-/// order, like other operations. The counter of a region counts it if it names a range that the peer may
-/// access.
+/// An operation on no elements changes nothing, and may name any key and any address. It is ordered like any
+/// other operation. If it names a range of a region that the peer may access, the counter of the region
+/// counts it.
 ///
 /// The memory of an operation comes back in its completion: as [`Buffer::Sent`] if the operation fetches
 /// nothing, else as [`Buffer::Fetched`]. A fetching call that fails hands a [`Fetched`] back, too.
@@ -285,8 +287,8 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NoAtomic`] if such calls do not support the operation on this type,
-    /// [`Misuse::NoCapability`] if the endpoint has no atomic operations.
+    /// [`Misuse::NoAtomic`] if the calls do not support the operation on elements of this type;
+    /// [`Misuse::NoCapability`] if the endpoint lacks the capability [`Caps::ATOMIC`](crate::Caps::ATOMIC).
     pub fn atomicvalid(&self, datatype: Datatype, op: AtomicOp) -> Result<usize, Error> {
         self.atomic_count_max(AtomicKind::Base, datatype, op)
     }
@@ -390,7 +392,8 @@ impl Endpoint {
         self.post_with_flags(&mut Post::new(target.peer, op, context), flags)
     }
 
-    /// Posts an operation that fetches nothing and owns its operands. Hands them back if it fails.
+    /// Posts an operation that fetches nothing and owns its operands. If the operation is refused, hands the
+    /// operands back.
     #[inline(always)]
     fn post_owned_atomic<S: Owned<Lent = Source>>(
         &self,
@@ -403,7 +406,8 @@ impl Endpoint {
         self.submit_owned(&mut ManuallyDrop::new(Post::new(target.peer, op, context)), flags)
     }
 
-    /// Posts an operation that fetches and owns its memory. Hands all of the memory back if it fails.
+    /// Posts an operation that fetches and owns its memory. If the operation is refused, hands all of the
+    /// memory back.
     #[inline(always)]
     fn post_owned_fetching_atomic<S: Owned<Lent = Source>, D: Owned<Lent = Destination>>(
         &self,
@@ -432,7 +436,7 @@ impl Endpoint {
 }
 
 impl AtomicTarget {
-    /// Returns the transmit operation on this target, with this memory of the initiator.
+    /// Returns the transmit operation on this target. `local` is the initiator's memory.
     #[inline(always)]
     pub(super) fn into_transmit_op(self, local: AtomicLocal) -> TransmitOp {
         let AtomicTarget { memory, datatype, op, .. } = self;
@@ -440,7 +444,7 @@ impl AtomicTarget {
     }
 }
 
-/// Lends the memory of an operation that fetches. Hands all of it back if some of it is refused.
+/// Lends the memory of an operation that fetches. If some of the memory is refused, hands all of it back.
 fn lend_fetch_memory<S: Owned<Lent = Source>, D: Owned<Lent = Destination>>(
     operands: S,
     compares: Option<S>,
@@ -470,8 +474,8 @@ fn return_all_memory<S: Owned, D: Owned>(
     Rejected { error, returned: Box::new(Fetched { result, operand, compare }) }
 }
 
-/// Returns memory in the form in which it is handed back. If the memory was refused, puts the reason into
-/// `error`.
+/// Turns memory that was lent or refused into a [`Buffer`] to hand back. If the memory was refused, stores
+/// the reason in `error`.
 fn return_memory<L, B: Owned>(
     lent: Result<L, Rejected<B>>,
     into_buffer: impl FnOnce(L) -> Buffer,

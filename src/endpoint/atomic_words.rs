@@ -81,7 +81,8 @@ impl Endpoint {
 
 impl Completion {
     /// Returns the 8 bytes that an atomic operation has fetched into one buffer, as a number in the byte
-    /// order of the host; `None` if there are no such 8 bytes.
+    /// order of the host; `None` if the operation fetched nothing, another number of bytes, or into several
+    /// buffers.
     pub fn fetched_u64(&self) -> Option<u64> {
         let Buffer::Fetched(fetched) = &self.buffer else { return None };
         let Buffer::Received(word) = &fetched.result else { return None };

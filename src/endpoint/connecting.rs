@@ -16,11 +16,13 @@ use crate::random;
 
 /// How an endpoint was opened.
 pub(crate) enum EndpointOrigin {
-    /// From an info alone. It has an address of its own, and can ask for a connection.
+    /// The application opened the endpoint from an info alone. The endpoint has an address of its own, and
+    /// can ask for a connection.
     Alone,
-    /// For a request, which it can accept.
+    /// The application opened the endpoint for a request, which the endpoint can accept.
     Request(ConnectionRequest),
-    /// From a passive endpoint whose address it has taken over.
+    /// The application opened the endpoint from a passive endpoint, and the endpoint has taken over the
+    /// address of that passive endpoint.
     TakenOver(Arc<Listener>),
 }
 
@@ -35,10 +37,10 @@ impl Endpoint {
     /// # Errors
     ///
     /// [`Misuse::NotSupported`] for an endpoint of another type than [`EndpointType::Msg`];
-    /// [`Misuse::State`] if it has asked before, or was opened to accept a request;
-    /// [`Misuse::Invalid`] for an address of another format, a wildcard, one without a port, or
-    /// more data than [`CONNECTION_DATA_MAX_BYTES`](crate::limits::CONNECTION_DATA_MAX_BYTES); and
-    /// as [`enable`](Self::enable).
+    /// [`Misuse::State`] if the endpoint has asked before, or was opened to accept a request;
+    /// [`Misuse::Invalid`] for an address of another format, a wildcard, one without a port, or more data
+    /// than [`CONNECTION_DATA_MAX_BYTES`](crate::limits::CONNECTION_DATA_MAX_BYTES); and as
+    /// [`enable`](Self::enable).
     pub fn connect(&self, to: Address, data: &[u8]) -> Result<(), Error> {
         self.shared.check_connection_oriented()?;
         if let EndpointOrigin::Request(_) = self.shared.origin {
@@ -76,9 +78,9 @@ impl Endpoint {
 
     /// Ends the connection: `fi_shutdown`. Messages that have completed still reach the peer, which then
     /// gets [`ConnectionEvent::Shutdown`](crate::ConnectionEvent::Shutdown). The call cancels outstanding
-    /// operations, and has reported them when it returns. This side gets the same event once the peer has
-    /// learnt of the end, or has ended the connection, too. The call has no effect if the connection has
-    /// ended already.
+    /// operations, and has reported their ends when it returns. This endpoint gets the same event once the
+    /// peer has learnt of the end, or if the peer has ended the connection at the same time. If the
+    /// connection has ended already, the call has no effect.
     ///
     /// # Errors
     ///
@@ -121,8 +123,8 @@ impl EndpointShared {
         }
     }
 
-    /// Asks for a connection to this peer, or accepts one. The application can look up the peer's address
-    /// from now on, before the event of the connection.
+    /// Calls `connect`, which asks this peer for a connection or accepts its request. If the call succeeds,
+    /// [`Endpoint::peer`] returns the peer's address from then on, even before the event of the connection.
     fn begin_connection(
         &self,
         peer: Address,
@@ -136,7 +138,8 @@ impl EndpointShared {
         connect(pump).inspect_err(|_| *self.peer.lock() = before)
     }
 
-    /// Returns the reporter of events, if the endpoint has connections. The first call creates it.
+    /// Returns the [`Reporter`] of the endpoint's events, if the endpoint has connections. The first call
+    /// creates the reporter.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! The endpoint's part of operations that wait for a counter: converts and checks them before they wait.
+//! Prepares operations that are to wait for a counter: an endpoint converts and checks them before they
+//! wait.
 
 use std::sync::Arc;
 
@@ -32,8 +33,8 @@ impl<S, D> Operation<S, D> {
         }
     }
 
-    /// Converts the operation for waiting. If one of several pieces of memory is refused, the pieces lent
-    /// before it are dropped.
+    /// Converts the operation into a post that can wait for a counter. If one of several pieces of memory is
+    /// refused, the pieces that were lent before are dropped.
     pub(crate) fn into_deferred_post(
         self,
         endpoint: &Endpoint,
@@ -86,8 +87,9 @@ impl<S, D> Operation<S, D> {
 }
 
 impl Endpoint {
-    /// Checks that a triggered operation may wait, and sets its options. Its end will be reported like that
-    /// of any other operation. Returns the endpoint to which it will be posted.
+    /// Checks that an operation may wait as a [triggered operation](crate::trigger), and sets its options.
+    /// Its end will be reported like that of any other operation. Returns the endpoint to which it will be
+    /// posted.
     pub(crate) fn prepare_triggered_post(
         &self,
         post: &mut DeferredPost,
@@ -102,8 +104,8 @@ impl Endpoint {
         Ok(pump)
     }
 
-    /// Checks that deferred work may wait, and sets its options. Returns the endpoint to which it will be
-    /// posted.
+    /// Checks that an operation may wait as [deferred work](crate::trigger), and sets its options. Returns
+    /// the endpoint to which it will be posted.
     pub(crate) fn prepare_deferred_post(
         &self,
         post: &mut DeferredPost,

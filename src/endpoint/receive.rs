@@ -1,4 +1,5 @@
-//! Receives at an endpoint, into owned memory and into the caller's: `fi_msg(3)`, `fi_tagged(3)`.
+//! The calls of an endpoint that post receives, with owned memory or with the caller's: `fi_msg(3)`,
+//! `fi_tagged(3)`.
 
 use homespun_engine::buffer::SegmentMut;
 use homespun_engine::error::Error;
@@ -41,8 +42,9 @@ impl Endpoint {
         Ok(pump)
     }
 
-    /// Called if the endpoint lacks a capability that a receive needs. A connected endpoint has only one
-    /// peer, so it ignores the source, which then needs no capability.
+    /// Called if the endpoint lacks a capability that a receive needs. At a connected endpoint, removes the
+    /// source from the receive, since there is only one peer. The receive then needs no capability for its
+    /// source.
     #[cold]
     fn ignore_or_refuse_source(&self, post: &mut ReceivePost) -> Result<(), Error> {
         if self.shared.info.ep.ep_type == Some(EndpointType::Msg) {
@@ -69,9 +71,9 @@ receive_calls! {
     /// address vector does not have. The buffer comes back with the error.
     recv,
 
-    /// Receives a message into all the room of a buffer that can be posted again: `fi_recv`. The
-    /// completion hands it back as [`Buffer::Reusable`](crate::Buffer::Reusable). A failure hands it
-    /// back, too, with as much of the message as was received.
+    /// Receives a message into all the room of a buffer that can be posted again: `fi_recv`. The completion
+    /// hands the buffer back as [`Buffer::Reusable`](crate::Buffer::Reusable). A failure also hands it back,
+    /// with the part of the message that was received.
     ///
     /// # Errors
     ///
@@ -124,13 +126,13 @@ impl Endpoint {
     ///
     /// # Safety
     ///
-    /// Every segment must be initialised memory that nothing else reads or writes until the application
-    /// has read the operation's completion, or has closed the endpoint. With selective completion, if the
-    /// operation has no completion of its own, this holds until the endpoint is closed. The endpoint uses
-    /// a multi-receive buffer until the application has read its release
-    /// ([`CompletionFlags::MULTI_RECV`](crate::flags::CompletionFlags::MULTI_RECV)). The
-    /// application may read and change a message in that buffer once it has read the message's
-    /// completion. With `PEEK`, and with `CLAIM | DISCARD`, the segments are not used.
+    /// Every segment must be initialised memory that nothing else reads or writes until the application has
+    /// read the operation's completion, or has closed the endpoint. With selective completion, if the
+    /// operation has no completion of its own, the memory must stay so until the endpoint is closed. The
+    /// endpoint uses a multi-receive buffer until the application has read its release
+    /// ([`CompletionFlags::MULTI_RECV`](crate::flags::CompletionFlags::MULTI_RECV)). The application may
+    /// read and change a message in that buffer once it has read the message's completion. With `PEEK`, and
+    /// with `CLAIM | DISCARD`, the segments are not used.
     #[inline(always)]
     pub unsafe fn post_receive(&self, receive: &RecvMsg<&[SegmentMut]>) -> Result<(), Error> {
         // SAFETY: the caller promises what `post_raw_receive` requires: initialised memory that

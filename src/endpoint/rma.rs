@@ -1,9 +1,10 @@
 //! Access to the memory of peers, with owned memory and with the caller's: `fi_rma(3)`.
 //!
 //! A write or a read completes when its target has answered, whatever its completion level; an access to a
-//! region that this side has mapped ([`MrAttr::shareable`](crate::MrAttr::shareable)) may complete when it
-//! is posted. Until the target has answered, it may refuse the access because of its key, its range, or the
-//! rights of the region. A refused access ends with an error and changes nothing.
+//! region that this process has mapped ([`MrAttr::shareable`](crate::MrAttr::shareable)) may complete when
+//! it is posted. Until the target has answered, it may refuse the access because of the key or the range of
+//! the access, or because of the rights of the region. A refused access ends with an error and changes
+//! nothing.
 
 use std::mem::ManuallyDrop;
 
@@ -32,8 +33,8 @@ pub struct WriteMsg<B = Vec<Bytes>> {
     pub to: FabricAddress,
     /// The start of the access, in the peer's memory.
     pub memory: RemoteMemory,
-    /// Remote data. The target reports a completion with this data in the queue of the target's receives,
-    /// with [`REMOTE_WRITE`](crate::flags::CompletionFlags::REMOTE_WRITE) and a context of 0.
+    /// Remote data. The target reports a completion with this data, in the completion queue for its
+    /// receives, with [`REMOTE_WRITE`](crate::flags::CompletionFlags::REMOTE_WRITE) and a context of 0.
     pub data: Option<u64>,
     /// The context of the completion.
     pub context: u64,
@@ -41,8 +42,8 @@ pub struct WriteMsg<B = Vec<Bytes>> {
     /// [`OpFlags::COMMIT_COMPLETE`]: the write completes when it is durable, that is, when the target has
     /// written the bytes to its device. The endpoint needs the capability `RMA_PMEM`, and the region must be
     /// of [persistent memory](crate::flags::MrFlags::RMA_PMEM). With [`OpFlags::FENCE`] as well, all earlier
-    /// writes of this endpoint to persistent memory of the target are durable, too; a write of no bytes is
-    /// enough for that.
+    /// writes of this endpoint to persistent memory of the target are also durable when this write
+    /// completes. A write of no bytes is enough for that.
     pub flags: OpFlags,
 }
 
@@ -67,11 +68,12 @@ pub struct ReadMsg<B = Vec<BytesMut>> {
 }
 
 /// The calls have the names of their C counterparts in `fi_rma(3)`. All of them fail as
-/// [`post_send`](Self::post_send) does. A call that takes owned memory hands it back with the error.
+/// [`post_send`](Self::post_send) does. A call that was given owned memory hands the memory back with the
+/// error.
 ///
-/// An access of no bytes may name any key and any address, except a write with `COMMIT_COMPLETE`. It
-/// completes in order, like other accesses. The counter of a region counts it if it names a range that
-/// the peer may access.
+/// An access of no bytes may name any key and any address, except a write with `COMMIT_COMPLETE`. It is
+/// ordered like any other access. If it names a range of a region that the peer may access, the counter of
+/// the region counts it.
 impl Endpoint {
     /// Writes to a region of a peer: `fi_write`.
     pub fn write(

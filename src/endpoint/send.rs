@@ -1,4 +1,5 @@
-//! Sends, of owned memory and of the caller's: `fi_msg(3)`, `fi_tagged(3)`.
+//! The calls of an endpoint that post sends, with owned memory or with the caller's: `fi_msg(3)`,
+//! `fi_tagged(3)`.
 //!
 //! The calls have the names of their C counterparts. They fail as [`Endpoint::post_send`] does; an owned
 //! message comes back with the error, in a [`Rejected`].
@@ -132,12 +133,11 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`Again`](crate::Again) when the endpoint has as many outstanding operations as its transmit
-    /// size allows.
-    /// [`Misuse`](crate::Misuse) for an unknown address, a message that is too long, a
-    /// capability that the endpoint lacks, or an endpoint that is not enabled; also for a flag that
-    /// changes the meaning of another argument (`FI_TRIGGER`, `FI_XPU_TRIGGER`, `FI_MULTICAST`). Sends
-    /// ignore all other flags that they do not have. The memory is not used after an error.
+    /// [`Again`](crate::Again) when the endpoint has as many outstanding operations as its transmit size
+    /// allows. [`Misuse`](crate::Misuse) for an unknown address, a message that is too long, a capability
+    /// that the endpoint lacks, or an endpoint that is not enabled; also for a flag that changes the meaning
+    /// of another argument (`FI_TRIGGER`, `FI_XPU_TRIGGER`, `FI_MULTICAST`). Sends ignore all other flags
+    /// that have no meaning for them. The memory is not used after an error.
     ///
     /// # Safety
     ///

@@ -91,9 +91,9 @@ impl Service {
 }
 
 impl Endpoint {
-    /// Binds a completion queue for one direction or both: `fi_ep_bind`. A direction without a queue may
-    /// get one at any time; completions before that are not reported to it. A call that names no
-    /// direction has no effect.
+    /// Binds a completion queue for one direction or both: `fi_ep_bind`. A direction without a queue may get
+    /// one at any time. Operations that complete before that are not reported to the queue. A call that
+    /// names no direction has no effect.
     ///
     /// # Errors
     ///
@@ -149,8 +149,8 @@ impl Endpoint {
     /// event drives the endpoint like other counters.
     ///
     /// Once a counter of accesses by peers is bound, peers reach regions through this endpoint only by
-    /// frames, which the endpoint can count. Regions that peers have mapped through it
-    /// ([`MrAttr::shareable`](crate::MrAttr::shareable)) are no longer shareable.
+    /// frames, which the endpoint can count. A region that a peer has mapped through this endpoint
+    /// ([`MrAttr::shareable`](crate::MrAttr::shareable)) is then no longer shareable.
     ///
     /// # Errors
     ///
@@ -255,8 +255,8 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`Misuse::State`] once the endpoint is enabled or its [`name`](Self::name) was asked for, and if
-    /// it was opened for a request or took over a passive endpoint; [`Misuse::Invalid`] for an address of
+    /// [`Misuse::State`] if the endpoint is enabled or its [`name`](Self::name) was asked for, or if it was
+    /// opened for a request or has taken over a passive endpoint; [`Misuse::Invalid`] for an address of
     /// another format than the domain's.
     pub fn set_name(&self, name: Address) -> Result<(), Error> {
         let mut setup = self.shared.setup.lock();
@@ -300,7 +300,7 @@ impl Endpoint {
         let pump = shared.pump_or_open(setup.name)?;
         let driven = &as_drive(pump);
         let progress_doorbell = shared.progress_thread().map(ProgressThread::start).transpose()?;
-        // First take all steps that may fail, and let readers watch the endpoint; only then let queues
+        // First take all steps that may fail. Make the endpoint wake readers of the queues before the queues
         // drive it.
         shared.add_wake_source_to_readers(driven, setup, reporter.as_deref())?;
         let bindings = shared.make_bindings(av, setup, reporter.clone(), progress_doorbell);
@@ -320,8 +320,8 @@ impl Endpoint {
 }
 
 impl EndpointShared {
-    /// Returns the bound address vector, in which the endpoint looks up peers; for a connected endpoint, an
-    /// empty one that it does not use.
+    /// Returns the address vector in which the endpoint looks up peers. A connected endpoint looks up none,
+    /// and gets an empty vector.
     fn bound_or_empty_av(&self, setup: &Setup) -> Result<AddressVector, Error> {
         if self.is_connection_oriented() {
             return AddressVector::open(&AvAttr::default(), self.domain.format(), self.domain.id());
@@ -330,7 +330,7 @@ impl EndpointShared {
     }
 
     /// Makes events of the endpoint wake the progress thread, or, if there is none, the sleepers of the
-    /// queues and counters. Also notes the endpoint at its counters.
+    /// queues and counters. Also adds the endpoint to the list of each of its counters.
     fn add_wake_source_to_readers(
         &self,
         driven: &Arc<dyn Drive>,
@@ -400,9 +400,8 @@ impl EndpointShared {
         self.info.ep.tx_ctx_cnt == SHARED_CONTEXT
     }
 
-    /// Whether the domain's counters, to which regions are bound or on which works depend, drive the
-    /// endpoint. They drive endpoints that count accesses to regions (`RMA_EVENT`) or may have works
-    /// (`TRIGGER`).
+    /// Whether the [`DomainCounters`](crate::counter::DomainCounters) drive the endpoint. They drive
+    /// endpoints that count accesses to regions (`RMA_EVENT`) or may have works (`TRIGGER`).
     pub(super) fn is_driven_by_domain_counters(&self) -> bool {
         self.info.caps.intersects(Caps::RMA_EVENT | Caps::TRIGGER)
     }
@@ -424,7 +423,8 @@ impl Setup {
 
     /// Checks that the end of every operation that the capabilities allow is reported or counted.
     fn check_completions_reported(&self, caps: Caps) -> Result<(), Misuse> {
-        // A capability that allows an operation has the same bit as the event of its end.
+        // A capability that allows a kind of operation has the same bit as the event that counts the end of
+        // such an operation.
         let begun = CounterEvents::from_bits_truncate(caps.bits()) - CounterEvents::OF_REGION;
         let uncounted = begun - self.counters.counted_events();
         if !(uncounted - CounterEvents::RECV).is_empty() && self.transmit_cq.is_none() {
@@ -436,7 +436,7 @@ impl Setup {
         Ok(())
     }
 
-    /// Makes an enabled endpoint report to all queues and counters that are bound by now.
+    /// Makes the pump of an enabled endpoint report to all queues and counters that are bound by now.
     fn rebind_pump(&self, pump: &Arc<dyn EndpointPump>) {
         let shared = |cq: &CompletionQueue| cq.shared().clone();
         pump.rebind_queues_and_counters(

@@ -19,7 +19,7 @@ pub(super) struct BoundReceiveContext {
 }
 
 impl BoundReceiveContext {
-    /// From now on the endpoint reports the success of a receive only if the receive asks for it.
+    /// Makes the endpoint report the success of a receive from now on only if the receive asks for that.
     pub(super) fn set_selective_completion(&self) {
         if let Some(member) = self.member {
             self.context.shared().receiver().set_selective(member, true);
@@ -37,8 +37,8 @@ impl Endpoint {
     ///
     /// [`Misuse::Invalid`] if the endpoint was opened without [`SHARED_CONTEXT`], or the context lacks a
     /// kind of messages that the endpoint receives (`MSG`, `TAGGED`); [`Misuse::Busy`] if the endpoint has a
-    /// context already; [`Misuse::State`] once it is enabled; [`Misuse::OtherDomain`] for a context of
-    /// another domain.
+    /// context already; [`Misuse::State`] once the endpoint is enabled; [`Misuse::OtherDomain`] for a
+    /// context of another domain.
     pub fn bind_shared_receive_context(&self, context: &SharedReceiveContext) -> Result<(), Error> {
         let setup = &mut *self.shared.setup.lock();
         let shared = context.shared();
@@ -90,8 +90,8 @@ impl EndpointShared {
         Ok(())
     }
 
-    /// Undoes [`join_receive_context`](Self::join_receive_context), if enabling the endpoint has failed
-    /// after it.
+    /// Undoes [`join_receive_context`](Self::join_receive_context) when a later step of enabling the
+    /// endpoint has failed.
     pub(super) fn leave_receive_context(&self, setup: &mut Setup, pump: &Arc<dyn EndpointPump>) {
         let Some(bound) = &mut setup.receive_context else { return };
         bound.member = None;

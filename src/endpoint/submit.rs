@@ -1,4 +1,5 @@
-//! Passes transmit operations from an endpoint to its pump: checks them, and turns their flags into options.
+//! Passes an endpoint's transmit operations to the pump. First checks each operation, and turns its flags
+//! into options.
 
 use std::mem::ManuallyDrop;
 
@@ -14,7 +15,7 @@ use crate::owned::Owned;
 use crate::post::Post;
 
 impl Endpoint {
-    /// Posts an operation with these flags. If it is refused, the memory stays in the post.
+    /// Posts an operation with these flags. If the operation is refused, its memory stays in the post.
     #[inline(always)]
     pub(super) fn post_with_flags(&self, post: &mut Post, flags: OpFlags) -> Result<(), Error> {
         self.prepare_post(post, flags)?.post(post)
@@ -35,8 +36,8 @@ impl Endpoint {
         Ok(pump)
     }
 
-    /// Posts an operation whose memory is owned, or hands the memory back. In both cases the post no longer
-    /// has the memory afterwards, so the post need not be dropped.
+    /// Posts an operation whose memory is owned, or hands the memory back. In both cases the post has no
+    /// memory afterwards, so it need not be dropped.
     #[inline(always)]
     pub(super) fn submit_owned<B: Owned>(
         &self,
@@ -49,7 +50,8 @@ impl Endpoint {
         }
     }
 
-    /// Returns the pump for injecting this many bytes, if the endpoint may inject them.
+    /// Checks that the endpoint may inject this many bytes, and has the needed capabilities. Returns its
+    /// pump.
     #[inline(always)]
     pub(super) fn pump_if_inject_allowed(
         &self,
@@ -72,7 +74,7 @@ impl Endpoint {
     }
 }
 
-/// Takes the memory out of a post that was refused.
+/// Removes and returns the memory of a post that was refused.
 #[cold]
 fn take_back_buffer<B: Owned>(post: &mut Post) -> B {
     B::from_buffer(post.request.op.take_buffer())

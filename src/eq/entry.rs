@@ -1,4 +1,4 @@
-//! Reads that return any entry of an event queue, an event or a failure.
+//! Reads of an event queue that return both kinds of entries: events and failures.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ impl EventEntry {
     ///
     /// # Errors
     ///
-    /// The failure of an operation that has failed.
+    /// The failure, if the entry is [`Failed`](Self::Failed).
     pub fn into_result(self) -> Result<Event, EventError> {
         match self {
             EventEntry::Happened(event) => Ok(event),
@@ -28,7 +28,7 @@ impl EventEntry {
 }
 
 impl EventQueue {
-    /// Reads the oldest failure, or else the oldest event; `None` if the queue is empty. It combines
+    /// Reads the oldest failure, or else the oldest event; `None` if the queue is empty. Combines
     /// [`read`](Self::read) and [`read_error`](Self::read_error).
     ///
     /// ```

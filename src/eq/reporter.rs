@@ -22,7 +22,8 @@ pub(crate) struct Reporter {
     subject: ReportedEndpoint,
     /// The other end of the connection, or of the attempt to make one.
     peer: Mutex<Option<Address>>,
-    /// The accept to settle when the requester has confirmed it, or when it has failed.
+    /// The accept that is not settled yet. Settle it when the requester has confirmed the connection, or
+    /// when the accept has failed.
     unsettled: Mutex<Option<PendingAccept>>,
 }
 
@@ -57,7 +58,8 @@ impl Reporter {
         *self.peer.lock() = Some(peer);
     }
 
-    /// Keeps the accept until the requester has confirmed it, or until it has failed. Then it is settled.
+    /// Keeps the accept until the requester has confirmed the connection or the accept has failed, so that
+    /// it can be settled then.
     pub(crate) fn keep_accept_until_confirmed(&self, pending_accept: PendingAccept) {
         *self.unsettled.lock() = Some(pending_accept);
     }
@@ -67,7 +69,8 @@ impl Reporter {
         self.unsettled.lock().take()
     }
 
-    /// Drops all reported entries. The endpoint must be closed, so that no more follow.
+    /// Drops all entries that the endpoint has reported, and settles accepts that wait for a reader of the
+    /// queue. The endpoint must be closed, so that it reports no more.
     pub(crate) fn drop_entries(&self) {
         self.eq.drop_entries_of_endpoint_and_settle_accepts(self.origin);
     }
@@ -93,7 +96,7 @@ impl Reporter {
                 (Ok(ConnectionEvent::Request(request)), None)
             }
             // The application gets no event when a requester is gone. An application that has read the
-            // request may still accept it; that attempt then fails.
+            // request may still accept it, and then gets an error.
             engine::ConnectionReport::Withdrawn(request) => {
                 return self.eq.withdraw_request(self.origin, request);
             }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::*;
 
-/// Longer than any wait that ends as expected, so that any other wait is a failure and not a hang.
+/// The timeout of waits that must end by an event. If the event does not come, the test fails after this
+/// time and does not hang.
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(60));
 
 const WAITABLE: [WaitObject; 4] =
@@ -115,7 +116,7 @@ fn endpoint_events_are_queued_even_if_the_queue_is_full() {
     }
     assert_eq!(eq.write(2, b"").unwrap_err().errno(), Errno::EAGAIN);
     assert_eq!(eq.write_error(make_failure(2)).unwrap_err().errno(), Errno::EAGAIN);
-    // A closed endpoint takes its entries out of the queue.
+    // The entries of a closed endpoint are removed from the queue.
     eq.shared().drop_entries_of_endpoint_and_settle_accepts(EventOrigin(3));
     let errors: Vec<u64> = [(); 5].map(|()| eq.read_error().expect("an error").context).into();
     assert_eq!(errors, [1, 10, 11, 12, 14]);
