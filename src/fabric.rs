@@ -117,11 +117,11 @@ impl Fabric {
         names.filter(|name| only.is_none_or(|only| only.eq_ignore_ascii_case(name))).collect()
     }
 
-    /// Returns the addresses of this host at which peers can reach an endpoint, the best first. The
-    /// parameter [`IFACE`](crate::params::IFACE), if it is set, selects them, and its order comes first. An
-    /// endpoint that is bound to all interfaces gives its peers the first of these addresses. If the
-    /// parameter is not set, and the host has no address or only link-local ones, such an endpoint gives its
-    /// peers the loopback address.
+    /// Returns the addresses of this host at which peers can reach an endpoint, the best first. If the
+    /// parameter [`IFACE`](crate::params::IFACE) is set, only addresses that it selects are returned, in the
+    /// order of its entries. An endpoint that is bound to all interfaces gives its peers the first of these
+    /// addresses. If the parameter is not set, and the host has no address or only link-local ones, such an
+    /// endpoint gives its peers the loopback address.
     ///
     /// # Errors
     ///
@@ -139,9 +139,9 @@ impl Fabric {
         interfaces::local_addresses(format, self.params.iface.as_ref())
     }
 
-    /// Returns facts about this host that users of a domain may want to know, as the domain's provider has
-    /// found them, one sentence each. For `"shm"`, whether large messages can be copied straight from
-    /// process to process. Empty if the domain does not exist.
+    /// Returns what the domain's provider has found out about this host, one sentence for each fact that
+    /// users may want to know. For `"shm"` one fact is whether large messages can be copied straight from
+    /// process to process. The result is empty if the domain does not exist.
     ///
     /// ```
     /// for finding in homespun::Fabric::new().host_findings("shm") {
@@ -201,8 +201,8 @@ impl Fabric {
         EventQueue::open(attr)
     }
 
-    /// Opens a wait set, in which a thread can wait for queues and counters of any domain together:
-    /// `fi_wait_open` of `fi_poll(3)`.
+    /// Opens a wait set. A thread that waits for the set waits for queues and counters of any domain at
+    /// once: `fi_wait_open` of `fi_poll(3)`.
     ///
     /// # Errors
     ///

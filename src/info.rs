@@ -84,7 +84,7 @@ pub struct Info {
     /// The address to which an endpoint opened with this info is bound. With `None`, it is bound to every
     /// interface, on a port that the system chooses.
     pub src_addr: Option<Address>,
-    /// The address of the peer that the request named.
+    /// The peer's address, if the call of [`getinfo`](crate::getinfo()) or its hints named a peer.
     pub dest_addr: Option<Address>,
     /// The transmit side of the endpoint.
     pub tx: TxAttr,
@@ -132,7 +132,7 @@ pub struct TxAttr {
     pub iov_limit: usize,
     /// The number of remote segments that one RMA operation may name.
     pub rma_iov_limit: usize,
-    /// The traffic class; 0 is unspecified. A request for one never fails, but results have 0: homespun
+    /// The traffic class; 0 is unspecified. A request for a class never fails, but results have 0: homespun
     /// treats all traffic alike.
     pub tclass: u32,
 }
@@ -227,7 +227,7 @@ pub struct EpAttr {
 /// A domain: `struct fi_domain_attr` of `fi_domain(3)`.
 ///
 /// Results set the numbers of queues, endpoints, contexts, counters and memory regions, and the size of a
-/// key. Hints in these fields are ignored, so a result may have lower numbers.
+/// key. Hints in these fields are ignored, so a result may have lower numbers than the hints.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -441,25 +441,25 @@ choices! {
     /// # Ok::<(), homespun::Error>(())
     /// ```
     pub enum Progress, unknown: UnknownProgress {
-        /// homespun drives it, without calls of the application. The domain has a thread for it, with two
-        /// file descriptors, from the first enabled endpoint until the last handle of the domain and of its
-        /// endpoints is gone. The thread takes no processor time until an event comes. If a transport has no
-        /// descriptor to sleep on, the thread polls its endpoints every millisecond.
+        /// homespun drives progress, without calls of the application. For this the domain has a thread,
+        /// with two file descriptors, from the first enabled endpoint until the last handle of the domain
+        /// and of its endpoints is gone. The thread takes no processor time until an event comes. If a
+        /// transport has no descriptor to sleep on, the thread polls its endpoints every millisecond.
         ///
         /// Reads of an empty queue also drive progress. An application that polls is faster than one that
         /// sleeps, and as fast as with manual progress. While the application polls, the thread pauses; it
         /// resumes within about two milliseconds of the last poll, or at once when a reader blocks on a
         /// queue.
         ///
-        /// The thread may drop a buffer that an operation owns, and so may any call, while the endpoint
-        /// is locked. So the destructor of a [`Bytes`](crate::Bytes) with an owner of its own must not
-        /// use the endpoint.
+        /// The thread, like any call, may drop a buffer that an operation owns, while the endpoint is
+        /// locked. So the destructor of a [`Bytes`](crate::Bytes) with an owner of its own must not use the
+        /// endpoint.
         Auto = 1,
-        /// The application's calls drive it, above all its reads of completion queues.
+        /// The application's calls drive progress, above all its reads of completion queues.
         Manual = 2,
-        /// For control operations: the application's calls drive it, and the application makes only one
-        /// of them at a time in a domain (`FI_PROGRESS_CONTROL_UNIFIED`, since libfabric 2.0). homespun
-        /// does not rely on that.
+        /// For control operations: the application's calls drive progress, and the application promises to
+        /// make only one such call at a time in a domain (`FI_PROGRESS_CONTROL_UNIFIED`, since libfabric
+        /// 2.0). homespun does not rely on that promise.
         ControlUnified = 3,
     }
 }

@@ -131,7 +131,8 @@ impl RawLock {
     }
 }
 
-/// Stands for the flag if the C library has none: it says that there may be other threads.
+/// Takes the place of the C library's flag if the library has none. Its value 0 says that there may be other
+/// threads.
 static UNKNOWN: AtomicU8 = AtomicU8::new(0);
 
 /// The C library's flag for a process with a single thread.

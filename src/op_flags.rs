@@ -52,9 +52,9 @@ pub(crate) const RECEIVE_DEFAULT_FLAGS: OpFlags = OpFlags::COMPLETION
 /// `fi_msg(3)`, which homespun does not have; and as a capability its bit is `FI_NAMED_RX_CTX`.
 pub(crate) const RECEIVE_KINDS: OpFlags = OpFlags::PEEK.union(OpFlags::CLAIM).union(OpFlags::MULTI_RECV);
 
-/// `FI_TRIGGER` and `FI_XPU_TRIGGER`: the operation waits (`fi_trigger(3)`).
-/// [`Endpoint::trigger`](crate::Endpoint::trigger) posts operations that wait for a counter, and takes
-/// the counter as an argument.
+/// `FI_TRIGGER` and `FI_XPU_TRIGGER`: the operation waits for an event (`fi_trigger(3)`). To make an
+/// operation wait for a counter, an application calls [`Endpoint::trigger`](crate::Endpoint::trigger)
+/// instead.
 const TRIGGER: OpFlags = OpFlags::TRIGGER.union(OpFlags::from_bits_retain(1 << 44));
 
 /// `FI_MULTICAST`: the destination is the address of a group (`fi_msg(3)`).
@@ -111,8 +111,8 @@ pub(crate) fn signalled_from_flags(is_selective: bool, flags: OpFlags) -> Signal
 }
 
 /// Returns the kind of a receive whose flags have some of [`RECEIVE_KINDS`]. `fi_tagged(3)` has peeks for
-/// tagged messages; homespun has them for untagged messages, too. `FI_DISCARD` is allowed with a peek or
-/// a claim. Multi-receive buffers are for untagged messages, so tagged receives ignore that flag.
+/// tagged messages; homespun has them for untagged messages, too. `FI_DISCARD` is allowed with a peek or a
+/// claim. Multi-receive buffers are for untagged messages, so tagged receives ignore `FI_MULTI_RECV`.
 #[cold]
 pub(crate) fn special_receive_kind(
     flags: OpFlags,
@@ -132,7 +132,8 @@ pub(crate) fn special_receive_kind(
     }
 }
 
-/// Checks that a receive may be posted with these flags. Receives ignore flags that they do not have.
+/// Checks that a receive may be posted with these flags. Receives ignore flags that have no meaning for
+/// them.
 ///
 /// # Errors
 ///

@@ -106,7 +106,7 @@ impl ReceivePost {
         self.kind == ReceiveKind::Single && self.work.is_none()
     }
 
-    /// Returns the receive for an engine, and takes the memory out of the post.
+    /// Returns the receive in the form that an engine takes. Moves the memory out of the post.
     #[inline(always)]
     pub(crate) fn take_receive_request(&mut self, criteria: Criteria) -> ReceiveRequest {
         let ReceivePost { tagged, context, signalled, .. } = *self;
@@ -129,7 +129,7 @@ impl ReceivePost {
 }
 
 /// Returns the request. If `work` is the number of a deferred work, the end of the request is reported as
-/// that of the work.
+/// the end of that work.
 #[cold]
 pub(crate) fn mark_as_deferred_work(request: ReceiveRequest, work: Option<u64>) -> ReceiveRequest {
     match work {

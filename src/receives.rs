@@ -278,7 +278,8 @@ pub(crate) trait ReceivePoster {
         context: u64,
         flags: OpFlags,
     ) -> Result<(), Rejected<B>> {
-        // Whether the post is accepted or refused, its memory is taken out, so it need not be dropped.
+        // The memory is moved out of the post in both cases, by `submit_receive` or by `take_back_buffer`,
+        // so the post need not be dropped.
         let mut post =
             ManuallyDrop::new(self.make_receive_post(from, tagged, kind, buffers.lend()?, context));
         match self.submit_receive(&mut post, flags) {

@@ -27,15 +27,15 @@ pub(crate) enum AddressRole {
     Destination,
 }
 
-/// Returns all pairs of addresses that the arguments of `getinfo` name, by the rules of `fi_getinfo(3)`
-/// for `src_addr` and `dest_addr`. Node and service prevail over the hints' address for the same role,
-/// which is then ignored. An empty service counts as no service; for a source without a node, as any
-/// port.
+/// Returns all pairs of addresses that the arguments of `getinfo` name, by the rules of `fi_getinfo(3)` for
+/// `src_addr` and `dest_addr`. If node and service name the source, the source address of the hints is
+/// ignored; if they name the destination, the hints' destination is ignored. An empty service counts as no
+/// service, or, for a source without a node, as any port.
 ///
 /// # Errors
 ///
-/// [`Misuse::Unmet`] or [`Misuse::Unresolved`], with the reason, if there is none; [`Misuse::Invalid`] if the
-/// flags ask for a source and neither node nor service is given.
+/// [`Misuse::Unmet`] or [`Misuse::Unresolved`], with the reason, if there is no such pair;
+/// [`Misuse::Invalid`] if the flags ask for a source and neither node nor service is given.
 pub(crate) fn resolve_address_pairs(
     node: Option<&str>,
     service: Option<&str>,

@@ -49,7 +49,8 @@ pub struct ChannelProvider {
     acceptors: Arc<Mutex<Acceptors>>,
 }
 
-/// The acceptors of all endpoints: where a peer delivers its end of a new link, by the endpoint's address.
+/// The acceptors of all endpoints, by address. An endpoint that connects sends one end of the new link to
+/// the acceptor of its peer.
 type Acceptors = BTreeMap<Address, Sender<Link>>;
 
 /// A message on a link.
@@ -149,7 +150,7 @@ impl Transport for ChannelTransport {
         id
     }
 
-    /// A payload up to `inline_max_bytes` fits into one parcel, so it is taken whole or not at all.
+    /// A payload up to `inline_max_bytes` fits into one parcel, so it is sent whole or not at all.
     fn send_inline(&mut self, link: LinkId, header: &Header, payload: &[u8]) -> Result<(), Full> {
         if self.send(link, header, &[IoSlice::new(payload)]) == Sent::Whole { Ok(()) } else { Err(Full) }
     }
@@ -175,9 +176,9 @@ impl Transport for ChannelTransport {
     /// Does nothing, since the channels already hold all accepted frames.
     fn flush(&mut self) {}
 
-    /// Takes one parcel from each link in turn, and continues after the link where it stopped the last time,
-    /// so that a busy link does not starve the others. A backend for thousands of links would keep a list of
-    /// the active ones.
+    /// Receives one parcel from each link in turn. A call starts behind the link at which the last call
+    /// stopped, so that a busy link does not starve the others. A backend for thousands of links would keep
+    /// a list of the active ones.
     fn receive(&mut self, budget_frames: u32, receiver: &mut impl transport::FrameHandler) -> u32 {
         let mut reported = 0;
         while reported < budget_frames

@@ -66,7 +66,7 @@ impl PeerCache {
 }
 
 impl AddressCache {
-    /// Empties the cache, since the engine gives ids of forgotten peers to others.
+    /// Empties the cache. Needed once the engine has forgotten a peer, whose id it may give to another peer.
     pub(super) fn clear(&mut self) {
         self.addresses.clear();
     }

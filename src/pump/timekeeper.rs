@@ -51,8 +51,8 @@ impl Timekeeper {
         self.passes_to_look = if engine.awaits_timeout() { PASSES_PER_LOOK - 1 } else { 0 };
     }
 
-    /// Returns `armed`, shortened so that the thread checks again at the next timeout. Call this before a
-    /// thread sleeps for as long as `armed` allows.
+    /// Records the next timeout, and returns `armed`, shortened so that the thread checks again at that
+    /// timeout. Call this before a thread sleeps for as long as `armed` allows.
     pub(super) fn limit_sleep_to_next_timeout(&mut self, armed: Armed, engine: &Engine) -> Armed {
         self.alarm = engine.next_deadline();
         match self.alarm {

@@ -37,7 +37,7 @@ impl FlushMethod {
     }
 }
 
-/// Writes a range of bytes back from the caches to memory, and waits until it is there.
+/// Writes a range of bytes back from the caches to memory, and waits until the bytes are there.
 ///
 /// # Safety
 ///

@@ -184,8 +184,8 @@ impl Watched {
         }
     }
 
-    /// Sleeps until a descriptor is readable, the thread is notified, or the time has passed.
-    /// Returns whether it was notified.
+    /// Sleeps until a descriptor is readable, the thread is notified, or the time has passed. Returns
+    /// whether the thread was notified, and clears the notification.
     fn sleep_and_take_notification(&self, until: &OwnedFd, at_most: Option<Duration>) -> bool {
         let mut fds = [PollFd::new(&self.notify_fd, PollFlags::IN), PollFd::new(until, PollFlags::IN)];
         let at_most = at_most.and_then(|time| Timespec::try_from(time).ok());

@@ -66,7 +66,7 @@ pub(crate) enum WorkName {
     Triggered(u64),
 }
 
-/// A counter on which work depends. It cannot be closed while this exists.
+/// A use of a counter by work. The counter cannot be closed while this exists.
 pub(crate) struct CounterUse(Arc<counter::CounterShared>);
 
 impl CounterUse {
@@ -79,8 +79,8 @@ impl CounterUse {
         &self.0
     }
 
-    /// Releases the counter, so that the application may close it as soon as it has seen the change that
-    /// follows.
+    /// Ends this use of the counter, and returns the counter. The caller then changes the counter, and the
+    /// application may close it as soon as it has seen the change.
     pub(crate) fn release(self) -> Arc<counter::CounterShared> {
         self.0.clone()
     }
@@ -146,7 +146,8 @@ impl DeferredPost {
         }
     }
 
-    /// Makes the end of the operation count as that of the deferred work with this number.
+    /// Marks the operation as that of the deferred work with this number: the end of the operation ends the
+    /// work.
     pub(crate) fn set_work_number(&mut self, number: u64) {
         match self {
             DeferredPost::Transmit(post) => post.request.context = number,
