@@ -118,8 +118,8 @@ impl Fabric {
     }
 
     /// Returns the addresses of this host at which peers can reach an endpoint, the best first. If the
-    /// parameter [`IFACE`](crate::params::IFACE) is set, only addresses that it selects are returned, in the
-    /// order of its entries. An endpoint that is bound to all interfaces gives its peers the first of these
+    /// parameter [`IFACE`](crate::params::IFACE) is set, only addresses that it selects are returned, sorted
+    /// first by its entries. An endpoint that is bound to all interfaces gives its peers the first of these
     /// addresses. If the parameter is not set, and the host has no address or only link-local ones, such an
     /// endpoint gives its peers the loopback address.
     ///

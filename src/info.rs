@@ -505,7 +505,7 @@ bitflags! {
         const RAW = 1 << 3;
         /// Peers address a region by its virtual address, not from 0.
         const VIRT_ADDR = 1 << 4;
-        /// The pages of registered memory are allocated.
+        /// The application registers only memory whose pages are allocated.
         const ALLOCATED = 1 << 5;
         /// homespun chooses the key.
         const PROV_KEY = 1 << 6;

@@ -36,7 +36,7 @@ pub(crate) struct ReceivePost {
     pub(crate) destination: Destination,
     /// The context of the completion. It also names a claimed message.
     pub(crate) context: u64,
-    /// Whether its success is reported.
+    /// Whether the success of the receive is reported.
     pub(crate) signalled: Signalled,
     /// The number of the deferred work that is being posted, if this is one.
     pub(crate) work: Option<u64>,
@@ -88,7 +88,7 @@ impl ReceivePost {
         CompletionFlags::of_receive(self.tagged.is_some())
     }
 
-    /// Returns the events by which an endpoint counts its end.
+    /// Returns the events by which an endpoint counts the end of the receive.
     pub(crate) fn counter_events(&self, has_succeeded: bool) -> CounterEvents {
         match self.kind {
             ReceiveKind::Multi { .. } if has_succeeded => CounterEvents::empty(),

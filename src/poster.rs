@@ -27,7 +27,7 @@ pub(crate) trait Poster: Send + Sync {
 pub(crate) struct RefusedPost {
     pub(crate) context: u64,
     pub(crate) flags: CompletionFlags,
-    /// The events by which an endpoint counts its failure.
+    /// The events by which an endpoint counts the failure of the operation.
     pub(crate) events: CounterEvents,
     pub(crate) error: OperationError,
     pub(crate) buffer: Buffer,

@@ -211,7 +211,7 @@ impl<T: Transport> Pump<T> {
         }
     }
 
-    /// Posts a receive to the engine by `receive`.
+    /// Posts a receive to the engine by a call of `receive`.
     #[inline(always)]
     fn post_receive_with(
         &self,

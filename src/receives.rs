@@ -327,7 +327,7 @@ pub(crate) trait ReceivePoster {
     }
 }
 
-/// Takes the memory out of a receive that was refused.
+/// Moves the memory out of a receive that was refused, and returns it.
 #[cold]
 fn take_back_buffer<B: Owned>(post: &mut ReceivePost) -> B {
     B::from_buffer(post.take_buffer())

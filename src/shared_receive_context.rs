@@ -264,7 +264,7 @@ impl ReceiveContext {
         }
     }
 
-    /// Posts a receive to the shared receiver by `receive`.
+    /// Posts a receive to the shared receiver by a call of `receive`.
     fn post_receive_with(
         &self,
         post: &mut ReceivePost,

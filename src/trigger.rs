@@ -172,7 +172,7 @@ pub struct DeferredWork<S = Vec<Bytes>, D = Vec<BytesMut>> {
 /// ```
 impl Domain {
     /// Queues work, and carries it out at once if its threshold is reached: `FI_QUEUE_WORK`. The endpoint's
-    /// default flags of this moment apply; later changes of them do not affect the operation.
+    /// default flags apply as they are at this call; later changes of them do not affect the operation.
     ///
     /// An operation that the endpoint refuses when the threshold is reached fails with
     /// [`OperationError::Deferred`](crate::OperationError::Deferred): for example if its address is no
@@ -226,9 +226,9 @@ impl Domain {
         self.shared.work_queue().cancel_deferred_work(context)
     }
 
-    /// Cancels waiting work: all of it, or only the work that waits for `counter`. `FI_FLUSH_WORK`. As with
-    /// [`cancel_work`](Self::cancel_work), nothing is reported, and the application may then use the memory
-    /// of the work again. Triggered operations of endpoints remain.
+    /// Cancels all waiting work, or, if `counter` is given, the work that waits for it: `FI_FLUSH_WORK`. As
+    /// with [`cancel_work`](Self::cancel_work), nothing is reported, and the application may then use the
+    /// memory of the work again. Triggered operations of endpoints remain.
     pub fn flush_work(&self, counter: Option<&Counter>) {
         self.shared.work_queue().cancel_all_deferred_work(counter.map(Counter::shared));
     }

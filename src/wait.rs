@@ -1,9 +1,9 @@
 //! Wait objects, and the sleep of threads until a queue, a counter, or any member of a wait set has an
 //! event: `fi_poll(3)`.
 //!
-//! Each completion queue, event queue, counter or wait set has a `Waiter` for the threads that wait for it,
-//! and implements `Awaited`, which describes the event. `Waiter::wait` is the only loop in which a thread of
-//! the application sleeps inside this library.
+//! A completion queue, event queue, counter or wait set has a `Waiter` for the threads that wait for it. An
+//! implementation of `Awaited` tells the waiter what the awaited event is. `Waiter::wait` is the only loop
+//! in which a thread of the application sleeps inside this library.
 //!
 //! The sources of an awaited event are the descriptors of its endpoints' transports, a doorbell, and a
 //! timer. A waiter has an `epoll(7)` set of all of them. A thread goes to sleep by these steps, in this

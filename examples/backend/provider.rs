@@ -56,7 +56,7 @@ type Acceptors = BTreeMap<Address, Sender<Link>>;
 /// A message on a link.
 #[derive(Debug)]
 enum Parcel {
-    /// The first parcel of either side: its address and its instance.
+    /// The first parcel of each side: the sender's address and instance.
     Hello(Address, u64),
     /// A frame, or its first part if it is longer than a parcel.
     Start(Header, Vec<u8>),
@@ -69,7 +69,7 @@ enum Parcel {
 struct Link {
     outbound: SyncSender<Parcel>,
     inbound: Receiver<Parcel>,
-    /// Whether a frame was taken in part. Then only its rest may be sent.
+    /// Whether a frame has been sent in part. Then only the rest of that frame may be sent.
     is_mid_frame: bool,
     /// Why the link is over; not set for a lost link. Both sides share this. The side that closes the link
     /// sets it before dropping its channels.
@@ -216,7 +216,7 @@ impl Transport for ChannelTransport {
         self.incoming = channel().1;
     }
 
-    /// Accepted frames no longer need this endpoint.
+    /// Returns 0, since accepted frames no longer need this endpoint.
     fn draining_count(&self) -> usize {
         0
     }

@@ -1,4 +1,4 @@
-//! What is wrong with the variables `FI_HOMESPUN_*` of an environment.
+//! Problems of the variables `FI_HOMESPUN_*` in the environment.
 
 use std::collections::BTreeSet;
 use std::fmt;

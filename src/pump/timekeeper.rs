@@ -45,7 +45,7 @@ impl Timekeeper {
         self.passes_to_look = 0;
     }
 
-    /// Advances the engine's time. The caller has made a pass before.
+    /// Advances the engine's time. The caller must have made a pass before.
     pub(super) fn advance_engine_time(&mut self, engine: &mut Engine, sink: &mut impl Sink) {
         engine.advance_time(self.clock.now(), sink);
         self.passes_to_look = if engine.awaits_timeout() { PASSES_PER_LOOK - 1 } else { 0 };

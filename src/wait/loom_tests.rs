@@ -21,8 +21,8 @@ use crate::lock::Locking;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 use crate::{Counter, CounterAttr};
 
-/// The largest number of preemptions in one execution. The known mistakes in code by which threads sleep and
-/// wake each other show with two.
+/// The largest number of preemptions in one execution. The known mistakes of code that puts threads to sleep
+/// need two to show.
 const PREEMPTIONS_MAX: usize = 3;
 
 /// The largest number of preemptions in tests with several doorbells and locks. With more preemptions these

@@ -29,6 +29,6 @@ pub enum WaitObject {
     MutexCond,
     /// The application waits in blocking calls, which poll, and yield the processor between polls.
     Yield,
-    /// The application waits by a set of file descriptors. Not supported.
+    /// The application waits for a set of file descriptors. Not supported.
     PollFd,
 }

@@ -287,7 +287,7 @@ impl Sleeper<'_> {
         self.wakeup.sources.sleep(at_most);
     }
 
-    /// Ends an attempt to sleep, of a thread that has found an event.
+    /// Ends the attempt of a thread to sleep, since the thread has found an event. Disarms the doorbell.
     pub(super) fn cancel(self) {
         self.wakeup.doorbell.ring();
     }

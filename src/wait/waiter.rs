@@ -129,7 +129,7 @@ impl Waiter {
                 SleepCheck::Busy => yield_now(),
                 SleepCheck::Quiet(sleeper) => {
                     sleeper.sleep(deadline.remaining());
-                    // Disarm while the sleeper still has its turn.
+                    // Disarm before the drop of `sleeper`, after which another call may sleep.
                     awaited.disarm();
                 }
             }
@@ -215,7 +215,7 @@ impl Waiter {
     }
 
     /// Wakes sleepers, if there may be any.
-    // Not inlined, since most queues that call it have no wait object.
+    // Not inlined, to keep the callers short: most queues have no wait object.
     #[inline(never)]
     pub(crate) fn ring(&self) {
         if let Some(sleepers) = &self.sleepers {

@@ -70,7 +70,7 @@ struct Due {
 enum Fired {
     /// All of them were carried out.
     All,
-    /// The first of those left has found no room.
+    /// The endpoint of the first work that is left had no room.
     Blocked,
     /// The round has ended before all were carried out.
     Unfinished,
@@ -126,7 +126,7 @@ impl WorkQueue {
         self.firing.set_due(true);
     }
 
-    /// Marks the works whose threshold the counter has reached as due. A caller that sets the counter to
+    /// Marks works as due if the counter has reached their threshold. A caller that sets the counter to
     /// another value calls this first, so that these works run even if the new value is lower.
     pub(crate) fn mark_reached_works_due(&self, counter_number: u64) {
         if self.waiting.lock().mark_reached_works_due(counter_number) {
@@ -254,7 +254,7 @@ impl WorkQueue {
         Some(Work { trigger, threshold, action: WorkAction::Post { poster, post }, kind })
     }
 
-    /// Posts deferred work. Returns it if its endpoint has no room yet.
+    /// Posts deferred work. Returns the work if its endpoint has no room yet; reports any other refusal.
     fn post_deferred_or_return(
         &self,
         number: u64,
@@ -333,7 +333,7 @@ impl WorkQueue {
         }
     }
 
-    /// Cancels waiting deferred work: all of it, or only the work that waits for `counter`.
+    /// Cancels all waiting deferred work, or, if `counter` is given, the work that waits for it.
     pub(crate) fn cancel_all_deferred_work(&self, counter: Option<&Arc<counter::CounterShared>>) {
         let is_meant = |work: &Work| {
             work.is_deferred() && counter.is_none_or(|counter| Arc::ptr_eq(work.trigger.counter(), counter))
@@ -373,7 +373,7 @@ impl WorkQueue {
         })
     }
 
-    /// Calls a function while no work is being posted.
+    /// Calls a function while no other thread posts works. Then runs the due works.
     pub(crate) fn call_while_nothing_fires<R>(&self, act: impl FnOnce() -> R) -> R {
         let done = self.firing.call_without_firing(act);
         self.fire_due_works();

@@ -75,8 +75,8 @@ impl<C: TriggerCounter, W: CancellableWork> WaitingWorks<C, W> {
         works.reached.insert(turn, (number, work));
     }
 
-    /// Marks the works whose threshold the counter's current sum has reached. They remain due, even if the
-    /// counter changes. Returns whether any work of the counter is due.
+    /// Marks works as due if the counter's current sum has reached their threshold. They remain due, even if
+    /// the counter changes. Returns whether any work of the counter is due.
     pub(super) fn mark_reached_works_due(&mut self, counter_number: u64) -> bool {
         self.counters.get_mut(&counter_number).is_some_and(CounterWorks::mark_reached_works_due)
     }
@@ -95,7 +95,7 @@ impl<C: TriggerCounter, W: CancellableWork> WaitingWorks<C, W> {
         Some((number, work))
     }
 
-    /// Takes the oldest work with this name that `is_meant` selects.
+    /// Removes and returns the oldest work with this name for which `is_meant` returns true.
     pub(super) fn take_oldest(&mut self, name: W::Name, is_meant: impl Fn(&W) -> bool) -> Option<W> {
         let numbers = self.names.get(&name)?;
         let (number, counter_number, threshold) = numbers.iter().find_map(|number| {
@@ -109,7 +109,7 @@ impl<C: TriggerCounter, W: CancellableWork> WaitingWorks<C, W> {
         Some(work)
     }
 
-    /// Takes all works that `is_meant` selects.
+    /// Removes and returns all works for which `is_meant` returns true.
     pub(super) fn take_where(&mut self, is_meant: impl Fn(&W) -> bool) -> Vec<W> {
         let mut taken = Vec::new();
         self.counters.retain(|_, works| {

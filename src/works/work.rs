@@ -48,11 +48,11 @@ pub(crate) enum WorkKind {
     Triggered,
     /// Deferred work.
     Deferred {
-        /// The number by which the application cancels it.
+        /// The number by which the application cancels the work.
         context: u64,
-        /// The counter that counts its end.
+        /// The counter that counts the end of the work.
         completion: Option<CounterUse>,
-        /// Whether the endpoint counts and reports its end, too.
+        /// Whether the endpoint counts and reports the end of the work, too.
         is_reported: bool,
     },
 }
@@ -163,7 +163,7 @@ impl DeferredPost {
         }
     }
 
-    /// Returns the events by which an endpoint counts its end.
+    /// Returns the events by which an endpoint counts the end of the operation.
     pub(crate) fn counter_events(&self, has_succeeded: bool) -> CounterEvents {
         match self {
             DeferredPost::Transmit(post) => CounterEvents::of_completion(post.request.op.completion_flags()),
@@ -193,7 +193,7 @@ impl DeferredPost {
         }
     }
 
-    /// Returns a report of its refusal with this error.
+    /// Returns the report that the operation was refused with this error.
     pub(crate) fn into_refused_post(self, error: OperationError) -> RefusedPost {
         let context = match &self {
             DeferredPost::Receive(ReceivePost { work: Some(number), .. }) => *number,

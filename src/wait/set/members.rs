@@ -92,7 +92,7 @@ impl<'a> AnyMember<'a> {
         self.present.borrow().members.iter().for_each(|member| member.with_awaited(&mut act));
     }
 
-    /// Reports all members that have an event. Returns whether there is one.
+    /// Marks the events of all members as reported to this thread. Returns whether any member had an event.
     fn report_ready_members(&self) -> bool {
         let mut has_reported = false;
         self.for_each(|_, awaited| {
