@@ -28,8 +28,8 @@ pub const PROVIDER_VERSION: Version = Version::new(
     parse_version_number(env!("CARGO_PKG_VERSION_MINOR")),
 );
 
-/// The name of the only fabric. Endpoints of one domain can reach each other; those of `shm` only on one
-/// host.
+/// The name of the only fabric. Endpoints of one domain can reach each other; in the domain `shm`, only on
+/// one host.
 pub const FABRIC_NAME: &str = "homespun";
 
 /// The number of the protocol that endpoints speak. The highest bit marks it as a protocol outside
@@ -163,12 +163,11 @@ pub struct RxAttr {
     /// Only such messages take memory. Beyond the limit their senders wait, and no message of a present
     /// peer is lost.
     ///
-    /// Over TCP, the peers of one host use at most
-    /// [`HOST_SHARE_PERCENT`](crate::limits::HOST_SHARE_PERCENT) of the limit, and their messages that are
-    /// fetched before a receive matches them at most
-    /// [`HOST_FETCH_PERCENT`](crate::limits::HOST_FETCH_PERCENT). A longer message waits at its sender. If
-    /// a peer leaves before the endpoint at its address has confirmed that it was there, its messages are
-    /// dropped when others need the room.
+    /// Over TCP, the peers of one host use at most [`HOST_SHARE_PERCENT`](crate::limits::HOST_SHARE_PERCENT)
+    /// of the limit, and their messages that are fetched before a receive matches them at most
+    /// [`HOST_FETCH_PERCENT`](crate::limits::HOST_FETCH_PERCENT). A longer message waits at its sender. If a
+    /// peer leaves before the endpoint at the peer's address has confirmed that the peer was there, the
+    /// peer's messages are dropped when other messages need the room.
     ///
     /// 0 in hints stands for [`UNEXPECTED_BYTES`](crate::params::UNEXPECTED_BYTES) if it is set, else
     /// [`UNEXPECTED_BUDGET_DEFAULT_BYTES`](crate::limits::UNEXPECTED_BUDGET_DEFAULT_BYTES). By
@@ -255,7 +254,7 @@ pub struct DomainAttr {
     pub resource_mgmt: Option<ResourceManagement>,
     /// The kind of address vector.
     pub av_type: Option<AvType>,
-    /// The duties of memory registration that the application has; in hints, those that it accepts.
+    /// The duties of memory registration that the application has; in hints, the duties that it accepts.
     pub mr_mode: MrMode,
     /// The size of a memory key in bytes.
     pub mr_key_size_bytes: usize,
@@ -287,8 +286,8 @@ pub struct DomainAttr {
     pub mode: Mode,
     /// The default key of endpoints. Empty stands for no key.
     pub auth_key: Vec<u8>,
-    /// The largest length of an error's `err_data` in bytes: that of the data with which a connection is
-    /// rejected.
+    /// The largest length of an error's `err_data` in bytes: the limit of the data that a peer can pass when
+    /// it rejects a connection.
     pub max_err_data_bytes: usize,
     /// The recommended number of memory regions. Results have 0, since nothing limits the number.
     pub mr_cnt: usize,

@@ -59,7 +59,7 @@ impl Locking {
 #[derive(Debug)]
 pub(crate) struct RawLock {
     is_locked: AtomicBool,
-    /// Whether the application serialises its threads, so that the lock need not.
+    /// Whether plain reads and writes suffice, since the application serialises its threads.
     is_omitted: bool,
 }
 

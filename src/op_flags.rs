@@ -1,5 +1,5 @@
-//! The flags of posted operations: those that each kind of operation uses, those that it refuses, and the
-//! options that they become for the pump.
+//! The flags of posted operations: the flags that each kind of operation uses, the flags that it refuses,
+//! and the conversion of flags to options for the pump.
 //!
 //! An operation ignores flags that have no meaning for it, as other providers do: programs pass such flags
 //! from their defaults, from other calls and from newer headers. It refuses a flag that changes the meaning

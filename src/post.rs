@@ -1,4 +1,5 @@
-//! Operations as endpoints post them. The pump hands them to the engine; those with a trigger wait first.
+//! The operations that endpoints post. The pump hands an operation to the engine. An operation with a
+//! trigger waits first.
 
 use std::mem;
 

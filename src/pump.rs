@@ -1,8 +1,7 @@
 //! The pump: the only code that sees both an endpoint's engine and its transport.
 //!
 //! A pump is generic over the transport. A post costs one virtual call, and so does a pass; a frame costs
-//! none. A thread that takes both the lock of a pump and that of a completion queue takes the pump's lock
-//! first.
+//! none. A thread that needs the locks of a pump and of a completion queue locks the pump first.
 
 mod address_cache;
 mod connections;
@@ -167,7 +166,7 @@ impl<T: Transport> State<T> {
     }
 }
 
-/// The result of arming a transport that needs no pass until it wakes its thread.
+/// The result of arming a transport that needs no pass until it wakes a thread.
 const AT_REST: Armed = Armed::Asleep { look_again_after: None };
 
 struct BoundObjects {
@@ -591,8 +590,8 @@ impl Backoff {
     }
 }
 
-/// Returns the error of a call at an endpoint that is not enabled. This is a function and no value, so that
-/// a call that needs no error makes and drops none.
+/// Returns the error of a call at an endpoint that is not enabled. This is a function and not a value, so
+/// that a call that succeeds creates no error.
 #[cold]
 fn not_enabled_error() -> Error {
     Misuse::State(ObjectState::EndpointNotEnabled).into()

@@ -137,11 +137,9 @@ use crate::tag::TagMatch;
 /// With resource management, the buffer takes no message while the completion queue is full. Messages for
 /// it wait as if no receive were posted, and no later message or receive overtakes them.
 ///
-/// Such a receive has the errors of every receive, and three more:
-/// [`Misuse::NoCapability`],
-/// [`Misuse::TooManySegments`] for more than one buffer, and
-/// [`Misuse::Memory`] for none. Tagged receives, and those with the flags of the
-/// table above, ignore `MULTI_RECV`.
+/// Such a receive has the errors of every receive, and three more: [`Misuse::NoCapability`],
+/// [`Misuse::TooManySegments`] for more than one buffer, and [`Misuse::Memory`] for none. Tagged receives,
+/// and receives with flags of the table above, ignore `MULTI_RECV`.
 ///
 /// ```
 /// use homespun::flags::{BindFlags, CompletionFlags, InfoFlags};

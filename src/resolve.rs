@@ -172,7 +172,7 @@ fn replace_wildcards_by_loopback(destinations: &[Address]) -> Vec<Address> {
     reachable
 }
 
-/// Returns those of the addresses to which endpoints of this host can be bound.
+/// Returns the addresses of the list to which endpoints of this host can be bound.
 fn bindable_addresses(addresses: &[Address], host: &[AddressFormat]) -> Result<Vec<Address>, Error> {
     let mut local = Vec::new();
     for &address in addresses {
@@ -225,9 +225,9 @@ fn pairs_of_same_format(sources: &[Address], destinations: &[Address]) -> Result
     Ok(ends)
 }
 
-/// Asks the system which address an endpoint bound to `bind` has when it talks to `peer`. Returns it with
-/// the port 0; `None` if no such address exists. Connecting a datagram socket chooses a route and sends
-/// nothing.
+/// Asks the system which address an endpoint bound to `bind` has when it talks to `peer`. Returns that
+/// address with the port 0; `None` if no such address exists. Connecting a datagram socket chooses a route
+/// and sends nothing.
 fn probe_local_address(bind: Address, peer: Option<Address>) -> Result<Option<Address>, Error> {
     let attempt = || -> io::Result<SocketAddr> {
         let socket = UdpSocket::bind(bind.socket_addr())?;

@@ -84,9 +84,9 @@ pub enum DeferredAction<S = Vec<Bytes>, D = Vec<BytesMut>> {
         /// owned memory is dropped and not handed back. The endpoint's completion queue reports a failure in
         /// any case.
         ///
-        /// A multi-receive buffer ends with its release, which then is a completion without a message.
-        /// Until then its messages are counted and reported as those of any such buffer. A peek is not
-        /// counted by the endpoint.
+        /// A multi-receive buffer ends with its release, which then is a completion without a message. Until
+        /// then its messages are counted and reported like the messages of any multi-receive buffer. A peek
+        /// is not counted by the endpoint.
         operation: Operation<S, D>,
     },
     /// Receives a message through a shared receive context.
@@ -94,8 +94,8 @@ pub enum DeferredAction<S = Vec<Bytes>, D = Vec<BytesMut>> {
         /// The context. Its attributes must have [`Caps::TRIGGER`](crate::Caps::TRIGGER). Waiting work does
         /// not keep the context open.
         receive_context: SharedReceiveContext,
-        /// The receive. The endpoint that the message reaches counts and reports the receive, as for an
-        /// [operation](Self::Post).
+        /// The receive. The endpoint that the message reaches counts and reports the receive under the
+        /// conditions that apply to an [operation](Self::Post).
         receive: RecvMsg<D>,
     },
     /// Adds to a counter.

@@ -18,9 +18,9 @@
 //!
 //! Arming the doorbell silences it. So a thread must not arm a rung doorbell before all its sleepers have
 //! woken. A thread that wants to sleep while other threads sleep joins them if the doorbell is armed. If the
-//! doorbell was rung, the thread first waits until they have woken. An application that sleeps by itself,
-//! outside this library, does not report when it wakes. So a queue or a counter has a second epoll set and
-//! doorbell for the application, which blocking calls on that object do not arm.
+//! doorbell was rung, the thread first waits until all sleepers have woken. An application that sleeps by
+//! itself, outside this library, does not report when it wakes. So a queue or a counter has a second epoll
+//! set and doorbell for the application, which blocking calls on that object do not arm.
 
 mod awaited;
 mod deadline;

@@ -13,10 +13,10 @@
 //! ([`Transport::wake_fd`], [`Transport::arm`]), and peers do not read payload from the sender's memory
 //! ([`Transport::expose`], [`Transport::pull`]).
 //!
-//! To start your own backend, copy this file into a crate. It needs the crates `homespun-engine`, for the two
-//! traits, and `parking_lot`. `tests/backend.rs` checks the backend against the contract of a transport, with
-//! the crate `homespun-conformance`, in one line. Check yours in the same way. The semantic suite in `tests/`
-//! runs over it as well.
+//! To start your own backend, copy this file into a crate. It needs the crates `homespun-engine`, for the
+//! two traits, and `parking_lot`. `tests/backend.rs` checks this backend against the contract of a
+//! transport: one line calls the crate `homespun-conformance`. Check your backend in the same way. The
+//! semantic suite in `tests/` runs over this backend as well.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;

@@ -102,8 +102,8 @@ const COUNTER_COUNT: usize = 1 << 16;
 /// The recommended number of endpoints. Each endpoint has a port, and there are twice as many ports.
 const EP_COUNT: usize = 1 << 15;
 
-/// The orders that cost nothing: these operations arrive in order anyway, and are carried out on arrival
-/// or one after the other. They are granted without a request.
+/// The orders that cost nothing: these operations arrive in order anyway, and are carried out on arrival or
+/// one after the other. These orders are granted without a request.
 const ORDERS_FOR_FREE: Order = Order::SAS.union(Order::RMA_RAR).union(Order::ATOMIC_RAR);
 
 /// The orders of reads and writes. Each set has three orders: of all accesses, of non-atomic ones, and of
@@ -327,9 +327,9 @@ fn with_implied_orders(order: Order) -> Order {
         .fold(order, |order, (_, parts)| order | parts)
 }
 
-/// Returns the capabilities of one side of an endpoint. They are the requested ones, or all those of the
-/// endpoint if none of the requested ones concerns this side. They are empty if the endpoint does not
-/// have this direction.
+/// Returns the capabilities of one side of an endpoint. They are the requested ones, or all capabilities of
+/// the endpoint if no requested one concerns this side. The result is empty if the endpoint does not have
+/// this direction.
 fn negotiate_side_caps(asked: Caps, endpoint: Caps, applicable: Caps, directions: Caps) -> Caps {
     if !endpoint.intersects(directions) {
         return Caps::empty();

@@ -28,8 +28,9 @@ impl Timekeeper {
         &self.clock
     }
 
-    /// Advances the engine's time in some of the passes. Call this in every pass, after the transport has
-    /// received, while an [operation may time out](Engine::awaits_timeout).
+    /// Counts a pass, and advances the engine's time in one of [`PASSES_PER_LOOK`] passes. Call this in
+    /// every pass, after the transport has received, while an [operation may time
+    /// out](Engine::awaits_timeout).
     #[cold]
     #[inline(never)]
     pub(super) fn count_pass_or_advance_time(&mut self, engine: &mut Engine, sink: &mut impl Sink) {

@@ -1,9 +1,9 @@
 //! Wait sets: a thread sleeps until one of several queues and counters has an event. `fi_poll(3)`.
 //!
 //! Each member has an epoll set and a doorbell, the same that an application would sleep on. The epoll set
-//! of the wait set contains those of its members. To sleep, a thread follows the steps of [`wait`](super);
-//! the thread does each step for every member before the next step. Adding a member rings the wait set's own
-//! doorbell.
+//! of the wait set contains the epoll sets of its members. To sleep, a thread follows the steps of
+//! [`wait`](super); the thread does each step for every member before the next step. Adding a member rings
+//! the wait set's own doorbell.
 
 mod members;
 #[cfg(test)]

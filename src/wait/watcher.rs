@@ -34,8 +34,8 @@ const REPEAT_MAX: Duration = Duration::from_secs(1);
 /// The time that the thread waits for the mutex before it checks whether it must stop.
 const MUTEX_PATIENCE: Duration = Duration::from_millis(50);
 
-/// The mutex and condition of [`WaitObject::MutexCond`](super::WaitObject::MutexCond):
-/// `struct fi_mutex_cond`. Both live as long as the object that was opened with them.
+/// The mutex and condition of [`WaitObject::MutexCond`](super::WaitObject::MutexCond): `struct
+/// fi_mutex_cond`. Both live as long as the object that was opened with this wait object.
 #[derive(Debug, Clone, Copy)]
 pub struct MutexCond {
     /// The watcher thread holds it while it broadcasts the condition.
@@ -61,9 +61,8 @@ struct Watched {
     /// Readable when the thread must wake and check its state.
     notify_fd: OwnedFd,
     is_stopping: AtomicBool,
-    /// False from the end of the broadcasts until the queue's descriptor wakes the thread: until then the
-    /// thread sees by itself that the descriptor becomes readable. While true, `begin_broadcasting` must
-    /// notify the thread.
+    /// Whether `begin_broadcasting` must notify the thread. False while the thread sleeps on the queue's
+    /// descriptor: then the thread sees by itself that the descriptor becomes readable.
     needs_notification: AtomicBool,
 }
 

@@ -49,11 +49,11 @@ impl Firing {
     #[inline(never)]
     pub(super) fn run_rounds(&self, mut round: impl FnMut() -> Round) -> ControlFlow<()> {
         if self.turn.is_owned_by_current_thread() {
-            // The outer call on this thread, which runs works, checks for more before it returns.
+            // An outer call on this thread is running works. It checks for more due works before it returns.
             return ControlFlow::Continue(());
         }
         for _ in 0..ROUNDS_MAX {
-            // SYNC POINT turn. The thread that has the turn checks again after it has given the turn
+            // SYNC POINT turn. The thread that has the turn checks `is_left` after it has given the turn
             // back.
             self.is_left.store(true, Ordering::SeqCst);
             fence(Ordering::SeqCst);

@@ -1,4 +1,5 @@
-//! The works of a domain that wait for counters, and those that were posted and have not ended.
+//! The works of a domain: works that wait for counters, and deferred works that were posted and have not
+//! ended.
 //!
 //! A counter may change while an endpoint is locked, and a work may be for that endpoint. So a change
 //! only notes that the counter is due. The thread that has made the change runs the works after it has
@@ -141,7 +142,8 @@ impl WorkQueue {
         counter_number: u64,
         change: impl FnOnce() -> bool,
     ) {
-        // Keep the works locked during the change, so that no work is added in between.
+        // Keep the works locked during the change, so that no work is added between the change and the
+        // marking.
         let mut waiting = self.waiting.lock();
         if change() && waiting.mark_all_works_due(counter_number) {
             self.mark_counter_due(counter_number);
@@ -206,8 +208,8 @@ impl WorkQueue {
             counters.append(&mut due.counters);
             if counters.is_empty() || works_left == 0 {
                 let is_finished = counters.is_empty();
-                // Do not clear the flag earlier: a call that makes room while a work finds none must see
-                // that a work is due.
+                // Do not clear the flag earlier: a call that makes room, while the post of a work fails for
+                // lack of room, must see that a work is due.
                 self.firing.set_due(!is_finished || !blocked.is_empty());
                 *due = Due { counters, blocked, resume_at };
                 return if is_finished { Round::Finished } else { Round::Unfinished };

@@ -40,7 +40,7 @@ struct CounterWorks<C, W> {
     reached: BTreeMap<i64, (u64, W)>,
     /// The key in `reached` of each of these works.
     turns: HashMap<u64, i64>,
-    /// The other works, by threshold; those with the same threshold by age.
+    /// The other works, ordered by threshold, and by age if their thresholds are equal.
     unreached: BTreeMap<(u64, u64), W>,
 }
 

@@ -44,7 +44,8 @@ pub(crate) enum DeferredPost {
 
 /// The way in which the application has requested the work.
 pub(crate) enum WorkKind {
-    /// A triggered operation (`FI_TRIGGER`): its endpoint counts, reports and cancels it as any other.
+    /// A triggered operation (`FI_TRIGGER`): its endpoint counts, reports and cancels it like any other
+    /// operation.
     Triggered,
     /// Deferred work.
     Deferred {

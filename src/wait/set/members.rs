@@ -20,8 +20,8 @@ pub(super) struct SetMembers {
 /// The condition that any member has an event.
 pub(super) struct AnyMember<'a> {
     set: &'a WaitSetShared,
-    /// The number of reports when the thread began to wait. With `None`, reports to other threads do not
-    /// end its wait.
+    /// The number of reports when the thread began to wait. With `None`, reports to other threads do not end
+    /// the thread's wait.
     reports_before: Option<u64>,
     present: RefCell<Present>,
     /// Whether the last check has found a member with an event.
