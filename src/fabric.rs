@@ -65,8 +65,8 @@ impl Fabric {
             .with_provider(shm)
     }
 
-    /// Adds a provider from outside this crate. Hints can name its domain, which comes after the
-    /// domains already there.
+    /// Adds a provider from outside this crate. Hints can name the provider's domain.
+    /// [`getinfo`](Self::getinfo) lists it after the domains already there.
     #[must_use]
     pub fn with_provider(mut self, provider: impl Provider) -> Fabric {
         self.providers.push(Arc::new(provider));
@@ -74,7 +74,7 @@ impl Fabric {
     }
 
     /// Makes endpoints read this clock instead of the system's. This applies to passive endpoints that are
-    /// opened after this call, and to endpoints of domains that are opened after it.
+    /// opened after this call, and to endpoints of domains that are opened after this call.
     #[must_use]
     pub fn with_clock(mut self, clock: &SimulatedClock) -> Fabric {
         self.clock = Clock::Simulated(clock.clone());
@@ -109,8 +109,8 @@ impl Fabric {
             .inspect_err(|error| info!(%error, "getinfo finds nothing"))
     }
 
-    /// Returns the names of the domains that [`getinfo`](Self::getinfo) offers, the best first: all that this
-    /// fabric has, or the one of the parameter [`DOMAIN`](crate::params::DOMAIN).
+    /// Returns the names of the domains that [`getinfo`](Self::getinfo) offers, the best first: all that
+    /// this fabric has, or only the one that the parameter [`DOMAIN`](crate::params::DOMAIN) names.
     pub fn domain_names(&self) -> Vec<String> {
         let only = self.params.domain.as_deref();
         let names = self.providers.iter().map(|provider| provider.attr().domain);
@@ -156,7 +156,7 @@ impl Fabric {
 
     /// Opens the domain that an info names: `fi_domain(3)`. With automatic data progress
     /// ([`Progress`](crate::info::Progress)) the domain has a thread once its first endpoint is enabled. Any
-    /// thread may use any of its objects at any time, whatever threading level the info has;
+    /// thread may use any object of the domain at any time, whatever threading level the info has;
     /// [`domain_unsynchronised`](Self::domain_unsynchronised) opens a domain without locks.
     ///
     /// # Errors

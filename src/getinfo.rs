@@ -60,8 +60,8 @@ pub(crate) fn getinfo_from_providers(
 /// [`Misuse::Invalid`] if `info` asks for more than the provider has.
 pub(crate) fn grant_info(provider: &ProviderAttr, info: &Info) -> Result<Info, Error> {
     let mut wanted = info.clone();
-    // Only the capabilities of the endpoint count. Those of its two sides may still include capabilities
-    // that the application has removed from the endpoint.
+    // Only `caps` of the endpoint counts. `caps` of its transmit and receive sides may still include
+    // capabilities that the application has removed from the endpoint.
     wanted.tx.caps = Caps::empty();
     wanted.rx.caps = Caps::empty();
     wanted.fabric = FabricAttr::default();
@@ -174,7 +174,7 @@ fn collect_offers<'a>(
     Ok(offers)
 }
 
-/// Returns the hints; without `FI_REMOTE_COMM` if the provider does not reach other hosts.
+/// Returns the hints, but without `FI_REMOTE_COMM` if the provider does not reach other hosts.
 ///
 /// Libraries for parallel programs ask for `FI_REMOTE_COMM` without knowing where their peers are. A user
 /// who restricts them to this domain knows where the peers are, and the result still shows which hosts

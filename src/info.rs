@@ -118,8 +118,8 @@ pub struct TxAttr {
     /// order in the hints, only these. With any other order, an operation that must not overtake a long
     /// access waits until the access has ended.
     pub msg_order: Order,
-    /// Whether operations to one peer complete in the order of their posting: [`Order::STRICT`], or
-    /// empty. With it, a completion waits until all earlier operations have ended, including those that
+    /// Whether operations to one peer complete in the order of their posting: [`Order::STRICT`], or empty.
+    /// With `STRICT`, a completion waits until all earlier operations have ended, including those that
     /// report no completion.
     pub comp_order: Order,
     /// The largest message that can be injected, in bytes. For atomic operations, the largest operand.

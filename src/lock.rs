@@ -27,12 +27,12 @@ const SPINS_MAX: u32 = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Locking {
     Taken,
-    /// Taking a lock does nothing.
+    /// Taking a lock needs no atomic exchange.
     Omitted(Serialised),
 }
 
-/// A promise about the application's threads: no two of them use the data of a lock created with it at
-/// once, and each of them sees all changes by the threads before it.
+/// A promise about the application's threads: no two of them use the data of a lock at once if the lock was
+/// created with this promise, and each of them sees all changes by the threads that used the data before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Serialised(());
 

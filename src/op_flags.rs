@@ -48,8 +48,8 @@ pub(crate) const RECEIVE_DEFAULT_FLAGS: OpFlags = OpFlags::COMPLETION
 
 /// The flags that make a receive a special one.
 ///
-/// `FI_DISCARD` is not one of them. Without another of these flags it is for the buffered receives of
-/// `fi_msg(3)`, which homespun does not have; and as a capability its bit is `FI_NAMED_RX_CTX`.
+/// `FI_DISCARD` is not one of them. `FI_DISCARD` alone is for the buffered receives of `fi_msg(3)`, which
+/// homespun does not have; and among capabilities the same bit is `FI_NAMED_RX_CTX`.
 pub(crate) const RECEIVE_KINDS: OpFlags = OpFlags::PEEK.union(OpFlags::CLAIM).union(OpFlags::MULTI_RECV);
 
 /// `FI_TRIGGER` and `FI_XPU_TRIGGER`: the operation waits for an event (`fi_trigger(3)`). To make an

@@ -96,7 +96,8 @@ struct PassiveShared {
     params: Params,
     clock: Clock,
     setup: Mutex<PassiveSetup>,
-    /// Set once the endpoint listens, its address was asked for, or an active endpoint has taken it over.
+    /// Set once the endpoint listens, its address was asked for, or an active endpoint has taken over the
+    /// address.
     listener: OnceLock<Arc<Listener>>,
 }
 
@@ -156,8 +157,8 @@ impl PassiveEndpoint {
         &self.shared.info
     }
 
-    /// Binds the event queue to which requests are reported: `fi_pep_bind`. Its events name the passive
-    /// endpoint by `object`.
+    /// Binds the event queue to which requests are reported: `fi_pep_bind`. The queue's events name the
+    /// passive endpoint by `object`.
     ///
     /// # Errors
     ///

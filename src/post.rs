@@ -51,13 +51,14 @@ pub(crate) enum ReceiveKind {
     /// Receives one message after another, until fewer than this many bytes are free, or a message does
     /// not fit.
     Multi { min_free_bytes: usize },
-    /// Looks for a message that arrived before the call. Its result is reported at once, even with
-    /// selective completion. After that the endpoint makes progress as if a queue had been read, so a
+    /// Looks for a message that arrived before the call. The result of the peek is reported at once, even
+    /// with selective completion. After that the endpoint makes progress as if a queue had been read, so a
     /// loop of peeks finds new messages.
     Peek(PeekAction),
     /// Receives the message that a peek with this context has claimed, from any source and with any tag.
     Claimed,
-    /// Discards the message that a peek with this context has claimed. Its completion is always reported.
+    /// Discards the message that a peek with this context has claimed. The end of the discard is always
+    /// reported.
     Discard,
 }
 

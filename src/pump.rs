@@ -124,8 +124,8 @@ impl<T: Transport> State<T> {
         if engine.wants_pass() { Armed::Ready } else { transport.arm() }
     }
 
-    /// Advances the engine's time for a thread that has made a pass and is about to sleep. Returns
-    /// whether the thread may sleep, and after what time it must check again.
+    /// Advances the engine's time and arms the transport, for a thread that has made a pass and is about to
+    /// sleep. Returns whether the thread may sleep, and after what time it must check again.
     fn prepare_sleep(&mut self) -> Armed {
         let State { engine, bound, timekeeper, .. } = self;
         if engine.awaits_timeout()

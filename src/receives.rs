@@ -229,8 +229,8 @@ pub(crate) trait ReceivePoster {
         self.submit_receive(&mut self.make_receive_post(from, tagged, kind, destination, context), flags)
     }
 
-    /// Posts a receive whose memory is owned, or hands the memory back. If the receive is accepted and will
-    /// not fill its memory, the memory is dropped.
+    /// Posts a receive with owned memory. If the receive is refused, hands the memory back. If the receive
+    /// is accepted and will not fill its memory, the memory is dropped.
     #[inline(always)]
     fn post_owned_receive<B: Owned<Lent = Destination>>(
         &self,

@@ -337,8 +337,8 @@ impl MemoryRegion {
         self.region.is_shareable()
     }
 
-    /// Whether writes to the region can be made durable: [`MrFlags::RMA_PMEM`],
-    /// [`Domain::register_file`].
+    /// Whether writes to the region can be made durable: the region was registered with
+    /// [`MrFlags::RMA_PMEM`] or by [`Domain::register_file`].
     pub fn is_persistent(&self) -> bool {
         self.region.is_persistent()
     }

@@ -187,7 +187,7 @@ impl SharedReceiveContext {
 
     /// Cancels the oldest posted receive with this `context` that no message has matched; if there is none,
     /// the oldest one that waits for a counter: `fi_cancel`. The receive ends with an error completion,
-    /// ECANCELED, in the receive queue of that one of the enabled endpoints that was enabled first.
+    /// ECANCELED, in the receive queue of the endpoint that was enabled first, of those enabled now.
     ///
     /// # Errors
     ///

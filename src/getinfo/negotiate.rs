@@ -99,7 +99,7 @@ const CQ_COUNT: usize = 1 << 16;
 /// The recommended number of counters; only memory limits it.
 const COUNTER_COUNT: usize = 1 << 16;
 
-/// The recommended number of endpoints. Each endpoint has a port, and there are twice as many ports.
+/// The recommended number of endpoints. Each endpoint has a port. There are twice as many ports as this.
 const EP_COUNT: usize = 1 << 15;
 
 /// The orders that cost nothing: these operations arrive in order anyway, and are carried out on arrival or

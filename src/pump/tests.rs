@@ -191,7 +191,8 @@ fn post_keeps_the_transport_armed_or_wakes_the_progress_thread() {
     send.request.options =
         TransmitOptions { level: Level::Delivery, signalled: Signalled::Yes, inject: false, fence: false };
     endpoint.pump.post(&mut send).expect("room for a send");
-    // From now on each endpoint only does what its thread would do: a pass when it is woken.
+    // From now on the test does for each endpoint only what the progress thread would do: a pass when it is
+    // woken.
     let deadline = Instant::now() + PATIENCE;
     while !(endpoint.cq.shared().has_unread() && peer.cq.shared().has_unread()) {
         assert!(Instant::now() < deadline, "both threads sleep, and the message has not arrived");

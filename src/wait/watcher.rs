@@ -1,4 +1,4 @@
-//! A mutex and a condition variable for applications that wait by them: `FI_WAIT_MUTEX_COND`.
+//! A mutex and a condition variable, for applications that wait for the condition: `FI_WAIT_MUTEX_COND`.
 //!
 //! While the application sleeps on a condition, no call of the library runs. So the watcher thread sleeps
 //! on the epoll set of the queue, counter or wait set. It accesses neither the queue nor its endpoints.
@@ -40,7 +40,7 @@ const MUTEX_PATIENCE: Duration = Duration::from_millis(50);
 pub struct MutexCond {
     /// The watcher thread holds it while it broadcasts the condition.
     pub mutex: *mut pthread_mutex_t,
-    /// The thread broadcasts it when there may be an entry to read, or a counter may have changed.
+    /// The watcher thread broadcasts it when there may be an entry to read, or a counter may have changed.
     pub cond: *mut pthread_cond_t,
 }
 

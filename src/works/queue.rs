@@ -136,7 +136,7 @@ impl WorkQueue {
     }
 
     /// Makes a change of a counter. If `change` returns true, the counter's value has wrapped, and all works
-    /// that wait for it become due.
+    /// that wait for the counter become due.
     pub(crate) fn change_and_mark_all_due_if_wrapped(
         &self,
         counter_number: u64,
