@@ -5,7 +5,7 @@
 //! cargo run --example hello -- 127.0.0.1:40123     # in another terminal
 //! ```
 //!
-//! They use TCP, or, with `FI_HOMESPUN_DOMAIN=shm` in both environments, shared memory.
+//! The two processes use TCP. With `FI_HOMESPUN_DOMAIN=shm` in both environments they use shared memory.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what it received")]
 

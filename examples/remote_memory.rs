@@ -73,8 +73,8 @@ fn serve_board() -> Result<(), Box<dyn Error>> {
     let OpenEndpoint { endpoint, cq, av, domain } = Fabric::new().open_endpoint(&hints)?;
     let attr = MrAttr::granting(MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE);
     let board = domain.register(note_offset(NOTES - 1) as usize + NOTE_BYTES, &attr)?;
-    // The counter counts the peers' writes and atomic operations, which need no call of the server but the
-    // reads of its queue.
+    // The counter counts the peers' writes and atomic operations. Each read of the queue carries out those
+    // that have arrived. The server needs no other call for them.
     let writes = domain.open_counter(&CounterAttr::default())?;
     board.bind_counter(&writes, CounterEvents::REMOTE_WRITE)?;
     println!("listening at {}", endpoint.name()?);

@@ -132,8 +132,8 @@ fn send_calls(server: Address, calls: &[String]) -> Result<(), Box<dyn Error>> {
     let OpenEndpoint { endpoint, cq, av, .. } = open_endpoint()?;
     let (own, to) = (endpoint.name()?, av.insert_if_absent(server)?);
     for (number, call) in (0..).zip(calls) {
-        // Post the receive of the answer first, so that the answer goes directly to its buffer. It accepts
-        // messages of the server alone, so it fails if the server cannot be reached, or dies.
+        // Post the receive of the answer first, so that the answer goes directly to its buffer. The receive
+        // accepts messages of the server alone, so it fails if the server cannot be reached, or dies.
         endpoint.trecv(BytesMut::zeroed(MESSAGE_MAX_BYTES), to, Tag(number), number)?;
         endpoint.tsend(Bytes::from(format!("{own} {call}")), to, Tag(REQUEST | number), number)?;
     }

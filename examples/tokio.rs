@@ -58,7 +58,7 @@ struct AsyncQueue {
 
 impl AsyncQueue {
     fn new(cq: CompletionQueue) -> Result<AsyncQueue, Box<dyn Error>> {
-        // An `AsyncFd` owns its descriptor, and the queue only lends its own.
+        // An `AsyncFd` must own its descriptor, but the queue only lends one. So make a copy.
         let lent = cq.wait_fd().ok_or("a queue with WaitObject::Fd must have a descriptor")?;
         let own = lent.try_clone_to_owned()?;
         // SAFETY: an `OwnedFd` is open, and remains the same descriptor until the `AsyncFd` drops it.

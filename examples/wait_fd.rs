@@ -82,7 +82,7 @@ fn count_messages() -> Result<(), Box<dyn Error>> {
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             polled => polled?,
         }
-        // The fabric needs no check of its own: every round of the loop reads its queue.
+        // Events of the completion queue need no check here: every round of the loop reads the queue.
         if events.iter().any(|event| event.token() == STATUS) {
             while let Ok((mut asker, _)) = status.accept() {
                 // A line fits into the buffer of a new connection. A client that has gone does not get it.

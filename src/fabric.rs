@@ -65,8 +65,8 @@ impl Fabric {
             .with_provider(shm)
     }
 
-    /// Adds a provider from outside this crate. Hints can name its domain, which comes after the
-    /// domains already there.
+    /// Adds a provider from outside this crate. Hints can name the provider's domain.
+    /// [`getinfo`](Self::getinfo) lists it after the domains already there.
     #[must_use]
     pub fn with_provider(mut self, provider: impl Provider) -> Fabric {
         self.providers.push(Arc::new(provider));
@@ -74,7 +74,7 @@ impl Fabric {
     }
 
     /// Makes endpoints read this clock instead of the system's. This applies to passive endpoints that are
-    /// opened after this call, and to endpoints of domains that are opened after it.
+    /// opened after this call, and to endpoints of domains that are opened after this call.
     #[must_use]
     pub fn with_clock(mut self, clock: &SimulatedClock) -> Fabric {
         self.clock = Clock::Simulated(clock.clone());
@@ -109,19 +109,19 @@ impl Fabric {
             .inspect_err(|error| info!(%error, "getinfo finds nothing"))
     }
 
-    /// Returns the names of the domains that [`getinfo`](Self::getinfo) offers, the best first: all that this
-    /// fabric has, or the one of the parameter [`DOMAIN`](crate::params::DOMAIN).
+    /// Returns the names of the domains that [`getinfo`](Self::getinfo) offers, the best first: all that
+    /// this fabric has, or only the one that the parameter [`DOMAIN`](crate::params::DOMAIN) names.
     pub fn domain_names(&self) -> Vec<String> {
         let only = self.params.domain.as_deref();
         let names = self.providers.iter().map(|provider| provider.attr().domain);
         names.filter(|name| only.is_none_or(|only| only.eq_ignore_ascii_case(name))).collect()
     }
 
-    /// Returns the addresses of this host at which peers can reach an endpoint, the best first. The
-    /// parameter [`IFACE`](crate::params::IFACE), if it is set, selects them, and its order comes first. An
-    /// endpoint that is bound to all interfaces gives its peers the first of these addresses. If the
-    /// parameter is not set, and the host has no address or only link-local ones, such an endpoint gives its
-    /// peers the loopback address.
+    /// Returns the addresses of this host at which peers can reach an endpoint, the best first. If the
+    /// parameter [`IFACE`](crate::params::IFACE) is set, only addresses that it selects are returned, sorted
+    /// first by its entries. An endpoint that is bound to all interfaces gives its peers the first of these
+    /// addresses. If the parameter is not set, and the host has no address or only link-local ones, such an
+    /// endpoint gives its peers the loopback address.
     ///
     /// # Errors
     ///
@@ -139,9 +139,9 @@ impl Fabric {
         interfaces::local_addresses(format, self.params.iface.as_ref())
     }
 
-    /// Returns facts about this host that users of a domain may want to know, as the domain's provider has
-    /// found them, one sentence each. For `"shm"`, whether large messages can be copied straight from
-    /// process to process. Empty if the domain does not exist.
+    /// Returns what the domain's provider has found out about this host, one sentence for each fact that
+    /// users may want to know. For `"shm"` one fact is whether large messages can be copied straight from
+    /// process to process. The result is empty if the domain does not exist.
     ///
     /// ```
     /// for finding in homespun::Fabric::new().host_findings("shm") {
@@ -156,7 +156,7 @@ impl Fabric {
 
     /// Opens the domain that an info names: `fi_domain(3)`. With automatic data progress
     /// ([`Progress`](crate::info::Progress)) the domain has a thread once its first endpoint is enabled. Any
-    /// thread may use any of its objects at any time, whatever threading level the info has;
+    /// thread may use any object of the domain at any time, whatever threading level the info has;
     /// [`domain_unsynchronised`](Self::domain_unsynchronised) opens a domain without locks.
     ///
     /// # Errors
@@ -201,8 +201,8 @@ impl Fabric {
         EventQueue::open(attr)
     }
 
-    /// Opens a wait set, in which a thread can wait for queues and counters of any domain together:
-    /// `fi_wait_open` of `fi_poll(3)`.
+    /// Opens a wait set. A thread that waits for the set waits for queues and counters of any domain at
+    /// once: `fi_wait_open` of `fi_poll(3)`.
     ///
     /// # Errors
     ///

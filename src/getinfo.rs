@@ -18,7 +18,7 @@ use crate::params::{DOMAIN, Params};
 use crate::resolve::{self, AddressPair, resolve_address_pairs};
 
 /// Implements [`getinfo`](crate::getinfo()) over these providers, of which the best comes first. If
-/// `only_domain` is given and the hints name no other domain, only the provider of `only_domain` counts.
+/// `only_domain` is given and the hints name no other domain, only the provider of `only_domain` is asked.
 pub(crate) fn getinfo_from_providers(
     providers: &[ProviderAttr],
     only_domain: Option<&str>,
@@ -60,8 +60,8 @@ pub(crate) fn getinfo_from_providers(
 /// [`Misuse::Invalid`] if `info` asks for more than the provider has.
 pub(crate) fn grant_info(provider: &ProviderAttr, info: &Info) -> Result<Info, Error> {
     let mut wanted = info.clone();
-    // Only the capabilities of the endpoint count. Those of its two sides may still include capabilities
-    // that the application has removed from the endpoint.
+    // Only `caps` of the endpoint counts. `caps` of its transmit and receive sides may still include
+    // capabilities that the application has removed from the endpoint.
     wanted.tx.caps = Caps::empty();
     wanted.rx.caps = Caps::empty();
     wanted.fabric = FabricAttr::default();
@@ -81,18 +81,18 @@ pub(crate) fn grant_info(provider: &ProviderAttr, info: &Info) -> Result<Info, E
     })
 }
 
-/// Returns the attributes granted to a transmit context that asks for these.
+/// Returns the attributes granted to a transmit context that asks for `attr`.
 ///
 /// # Errors
 ///
-/// [`Misuse::Unmet`] if they ask for more than the provider has.
+/// [`Misuse::Unmet`] if `attr` asks for more than the provider has.
 pub(crate) fn grant_tx_attr(provider: &ProviderAttr, attr: &TxAttr) -> Result<TxAttr, Error> {
     let wanted = Info { caps: attr.caps, tx: attr.clone(), ..Info::default() };
     Ok(negotiate::make_offer(provider, EndpointType::Rdm, &wanted)?.tx)
 }
 
-/// Returns an application's hints. The queue sizes and the memory for unexpected messages, where the hints
-/// leave them open, come from the user's parameters.
+/// Returns the hints. Where they leave open the queue sizes or the memory for unexpected messages, the
+/// result has the values of the user's parameters.
 pub(crate) fn hints_with_param_defaults(hints: &Info, params: &Params) -> Info {
     let mut hints = hints.clone();
     let Info { tx, rx, .. } = &mut hints;
@@ -174,7 +174,7 @@ fn collect_offers<'a>(
     Ok(offers)
 }
 
-/// Returns the hints; without `FI_REMOTE_COMM` if the provider does not reach other hosts.
+/// Returns the hints, but without `FI_REMOTE_COMM` if the provider does not reach other hosts.
 ///
 /// Libraries for parallel programs ask for `FI_REMOTE_COMM` without knowing where their peers are. A user
 /// who restricts them to this domain knows where the peers are, and the result still shows which hosts
@@ -189,8 +189,8 @@ fn hints_without_unmet_remote_comm(provider: &ProviderAttr, hints: &Info) -> Inf
     hints
 }
 
-/// Returns the offer at each of these addresses whose format the provider supports, in the provider's
-/// order of formats.
+/// Returns one info for each pair of addresses whose format the provider supports: the offer with these
+/// addresses. The infos are in the provider's order of formats.
 fn infos_with_addresses(offer: &Offer<'_>, ends: &[AddressPair]) -> impl Iterator<Item = Info> {
     offer.provider.formats.iter().flat_map(move |&format| {
         ends.iter().filter(move |ends| ends.format == format).map(move |ends| Info {

@@ -28,8 +28,8 @@ pub const PROVIDER_VERSION: Version = Version::new(
     parse_version_number(env!("CARGO_PKG_VERSION_MINOR")),
 );
 
-/// The name of the only fabric. Endpoints of one domain can reach each other; those of `shm` only on one
-/// host.
+/// The name of the only fabric. Endpoints of one domain can reach each other; in the domain `shm`, only on
+/// one host.
 pub const FABRIC_NAME: &str = "homespun";
 
 /// The number of the protocol that endpoints speak. The highest bit marks it as a protocol outside
@@ -84,7 +84,7 @@ pub struct Info {
     /// The address to which an endpoint opened with this info is bound. With `None`, it is bound to every
     /// interface, on a port that the system chooses.
     pub src_addr: Option<Address>,
-    /// The address of the peer that the request named.
+    /// The peer's address, if the call of [`getinfo`](crate::getinfo()) or its hints named a peer.
     pub dest_addr: Option<Address>,
     /// The transmit side of the endpoint.
     pub tx: TxAttr,
@@ -118,8 +118,8 @@ pub struct TxAttr {
     /// order in the hints, only these. With any other order, an operation that must not overtake a long
     /// access waits until the access has ended.
     pub msg_order: Order,
-    /// Whether operations to one peer complete in the order of their posting: [`Order::STRICT`], or
-    /// empty. With it, a completion waits until all earlier operations have ended, including those that
+    /// Whether operations to one peer complete in the order of their posting: [`Order::STRICT`], or empty.
+    /// With `STRICT`, a completion waits until all earlier operations have ended, including those that
     /// report no completion.
     pub comp_order: Order,
     /// The largest message that can be injected, in bytes. For atomic operations, the largest operand.
@@ -132,7 +132,7 @@ pub struct TxAttr {
     pub iov_limit: usize,
     /// The number of remote segments that one RMA operation may name.
     pub rma_iov_limit: usize,
-    /// The traffic class; 0 is unspecified. A request for one never fails, but results have 0: homespun
+    /// The traffic class; 0 is unspecified. A request for a class never fails, but results have 0: homespun
     /// treats all traffic alike.
     pub tclass: u32,
 }
@@ -163,12 +163,11 @@ pub struct RxAttr {
     /// Only such messages take memory. Beyond the limit their senders wait, and no message of a present
     /// peer is lost.
     ///
-    /// Over TCP, the peers of one host use at most
-    /// [`HOST_SHARE_PERCENT`](crate::limits::HOST_SHARE_PERCENT) of the limit, and their messages that are
-    /// fetched before a receive matches them at most
-    /// [`HOST_FETCH_PERCENT`](crate::limits::HOST_FETCH_PERCENT). A longer message waits at its sender. If
-    /// a peer leaves before the endpoint at its address has confirmed that it was there, its messages are
-    /// dropped when others need the room.
+    /// Over TCP, the peers of one host use at most [`HOST_SHARE_PERCENT`](crate::limits::HOST_SHARE_PERCENT)
+    /// of the limit, and their messages that are fetched before a receive matches them at most
+    /// [`HOST_FETCH_PERCENT`](crate::limits::HOST_FETCH_PERCENT). A longer message waits at its sender. If a
+    /// peer leaves before the endpoint at the peer's address has confirmed that the peer was there, the
+    /// peer's messages are dropped when other messages need the room.
     ///
     /// 0 in hints stands for [`UNEXPECTED_BYTES`](crate::params::UNEXPECTED_BYTES) if it is set, else
     /// [`UNEXPECTED_BUDGET_DEFAULT_BYTES`](crate::limits::UNEXPECTED_BUDGET_DEFAULT_BYTES). By
@@ -227,7 +226,7 @@ pub struct EpAttr {
 /// A domain: `struct fi_domain_attr` of `fi_domain(3)`.
 ///
 /// Results set the numbers of queues, endpoints, contexts, counters and memory regions, and the size of a
-/// key. Hints in these fields are ignored, so a result may have lower numbers.
+/// key. Hints in these fields are ignored, so a result may have lower numbers than the hints.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -255,7 +254,7 @@ pub struct DomainAttr {
     pub resource_mgmt: Option<ResourceManagement>,
     /// The kind of address vector.
     pub av_type: Option<AvType>,
-    /// The duties of memory registration that the application has; in hints, those that it accepts.
+    /// The duties of memory registration that the application has; in hints, the duties that it accepts.
     pub mr_mode: MrMode,
     /// The size of a memory key in bytes.
     pub mr_key_size_bytes: usize,
@@ -287,8 +286,8 @@ pub struct DomainAttr {
     pub mode: Mode,
     /// The default key of endpoints. Empty stands for no key.
     pub auth_key: Vec<u8>,
-    /// The largest length of an error's `err_data` in bytes: that of the data with which a connection is
-    /// rejected.
+    /// The largest length of an error's `err_data` in bytes: the limit of the data that a peer can pass when
+    /// it rejects a connection.
     pub max_err_data_bytes: usize,
     /// The recommended number of memory regions. Results have 0, since nothing limits the number.
     pub mr_cnt: usize,
@@ -441,25 +440,25 @@ choices! {
     /// # Ok::<(), homespun::Error>(())
     /// ```
     pub enum Progress, unknown: UnknownProgress {
-        /// homespun drives it, without calls of the application. The domain has a thread for it, with two
-        /// file descriptors, from the first enabled endpoint until the last handle of the domain and of its
-        /// endpoints is gone. The thread takes no processor time until an event comes. If a transport has no
-        /// descriptor to sleep on, the thread polls its endpoints every millisecond.
+        /// homespun drives progress, without calls of the application. For this the domain has a thread,
+        /// with two file descriptors, from the first enabled endpoint until the last handle of the domain
+        /// and of its endpoints is gone. The thread takes no processor time until an event comes. If a
+        /// transport has no descriptor to sleep on, the thread polls its endpoints every millisecond.
         ///
         /// Reads of an empty queue also drive progress. An application that polls is faster than one that
         /// sleeps, and as fast as with manual progress. While the application polls, the thread pauses; it
         /// resumes within about two milliseconds of the last poll, or at once when a reader blocks on a
         /// queue.
         ///
-        /// The thread may drop a buffer that an operation owns, and so may any call, while the endpoint
-        /// is locked. So the destructor of a [`Bytes`](crate::Bytes) with an owner of its own must not
-        /// use the endpoint.
+        /// The thread, like any call, may drop a buffer that an operation owns, while the endpoint is
+        /// locked. So the destructor of a [`Bytes`](crate::Bytes) with an owner of its own must not use the
+        /// endpoint.
         Auto = 1,
-        /// The application's calls drive it, above all its reads of completion queues.
+        /// The application's calls drive progress, above all its reads of completion queues.
         Manual = 2,
-        /// For control operations: the application's calls drive it, and the application makes only one
-        /// of them at a time in a domain (`FI_PROGRESS_CONTROL_UNIFIED`, since libfabric 2.0). homespun
-        /// does not rely on that.
+        /// For control operations: the application's calls drive progress, and the application promises to
+        /// make only one such call at a time in a domain (`FI_PROGRESS_CONTROL_UNIFIED`, since libfabric
+        /// 2.0). homespun does not rely on that promise.
         ControlUnified = 3,
     }
 }
@@ -505,7 +504,7 @@ bitflags! {
         const RAW = 1 << 3;
         /// Peers address a region by its virtual address, not from 0.
         const VIRT_ADDR = 1 << 4;
-        /// The pages of registered memory are allocated.
+        /// The application registers only memory whose pages are allocated.
         const ALLOCATED = 1 << 5;
         /// homespun chooses the key.
         const PROV_KEY = 1 << 6;

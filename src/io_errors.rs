@@ -12,7 +12,7 @@ use crate::eq::{EqReadError, EventError};
 macro_rules! convert_into_io_error {
     ($($error:ty: $errno:expr;)*) => {
         $(
-            /// The error becomes the source. The kind is that of its error number.
+            /// The error becomes the source of the `io::Error`. The kind is that of its error number.
             impl From<$error> for io::Error {
                 fn from(error: $error) -> io::Error {
                     let errno: fn(&$error) -> Errno = $errno;

@@ -27,12 +27,12 @@ const SPINS_MAX: u32 = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Locking {
     Taken,
-    /// Taking a lock does nothing.
+    /// Taking a lock needs no atomic exchange.
     Omitted(Serialised),
 }
 
-/// A promise about the application's threads: no two of them use the data of a lock created with it at
-/// once, and each of them sees all changes by the threads before it.
+/// A promise about the application's threads: no two of them use the data of a lock at once if the lock was
+/// created with this promise, and each of them sees all changes by the threads that used the data before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Serialised(());
 
@@ -59,7 +59,7 @@ impl Locking {
 #[derive(Debug)]
 pub(crate) struct RawLock {
     is_locked: AtomicBool,
-    /// Whether the application serialises its threads, so that the lock need not.
+    /// Whether plain reads and writes suffice, since the application serialises its threads.
     is_omitted: bool,
 }
 
@@ -131,7 +131,8 @@ impl RawLock {
     }
 }
 
-/// Stands for the flag if the C library has none: it says that there may be other threads.
+/// Takes the place of the C library's flag if the library has none. Its value 0 says that there may be other
+/// threads.
 static UNKNOWN: AtomicU8 = AtomicU8::new(0);
 
 /// The C library's flag for a process with a single thread.

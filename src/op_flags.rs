@@ -1,5 +1,5 @@
-//! The flags of posted operations: those that each kind of operation uses, those that it refuses, and the
-//! options that they become for the pump.
+//! The flags of posted operations: the flags that each kind of operation uses, the flags that it refuses,
+//! and the conversion of flags to options for the pump.
 //!
 //! An operation ignores flags that have no meaning for it, as other providers do: programs pass such flags
 //! from their defaults, from other calls and from newer headers. It refuses a flag that changes the meaning
@@ -48,13 +48,13 @@ pub(crate) const RECEIVE_DEFAULT_FLAGS: OpFlags = OpFlags::COMPLETION
 
 /// The flags that make a receive a special one.
 ///
-/// `FI_DISCARD` is not one of them. Without another of these flags it is for the buffered receives of
-/// `fi_msg(3)`, which homespun does not have; and as a capability its bit is `FI_NAMED_RX_CTX`.
+/// `FI_DISCARD` is not one of them. `FI_DISCARD` alone is for the buffered receives of `fi_msg(3)`, which
+/// homespun does not have; and among capabilities the same bit is `FI_NAMED_RX_CTX`.
 pub(crate) const RECEIVE_KINDS: OpFlags = OpFlags::PEEK.union(OpFlags::CLAIM).union(OpFlags::MULTI_RECV);
 
-/// `FI_TRIGGER` and `FI_XPU_TRIGGER`: the operation waits (`fi_trigger(3)`).
-/// [`Endpoint::trigger`](crate::Endpoint::trigger) posts operations that wait for a counter, and takes
-/// the counter as an argument.
+/// `FI_TRIGGER` and `FI_XPU_TRIGGER`: the operation waits for an event (`fi_trigger(3)`). To make an
+/// operation wait for a counter, an application calls [`Endpoint::trigger`](crate::Endpoint::trigger)
+/// instead.
 const TRIGGER: OpFlags = OpFlags::TRIGGER.union(OpFlags::from_bits_retain(1 << 44));
 
 /// `FI_MULTICAST`: the destination is the address of a group (`fi_msg(3)`).
@@ -111,8 +111,8 @@ pub(crate) fn signalled_from_flags(is_selective: bool, flags: OpFlags) -> Signal
 }
 
 /// Returns the kind of a receive whose flags have some of [`RECEIVE_KINDS`]. `fi_tagged(3)` has peeks for
-/// tagged messages; homespun has them for untagged messages, too. `FI_DISCARD` is allowed with a peek or
-/// a claim. Multi-receive buffers are for untagged messages, so tagged receives ignore that flag.
+/// tagged messages; homespun has them for untagged messages, too. `FI_DISCARD` is allowed with a peek or a
+/// claim. Multi-receive buffers are for untagged messages, so tagged receives ignore `FI_MULTI_RECV`.
 #[cold]
 pub(crate) fn special_receive_kind(
     flags: OpFlags,
@@ -132,7 +132,8 @@ pub(crate) fn special_receive_kind(
     }
 }
 
-/// Checks that a receive may be posted with these flags. Receives ignore flags that they do not have.
+/// Checks that a receive may be posted with these flags. Receives ignore flags that have no meaning for
+/// them.
 ///
 /// # Errors
 ///

@@ -27,7 +27,7 @@ pub struct OpenEndpoint {
 }
 
 /// Opens an endpoint without connections, binds the objects that it needs, and enables it. An application
-/// that needs other choices takes the single steps: [`Domain::endpoint`], [`Endpoint::bind_cq`],
+/// that needs other choices makes the single calls itself: [`Domain::endpoint`], [`Endpoint::bind_cq`],
 /// [`Endpoint::bind_av`] and [`Endpoint::enable`].
 ///
 /// Objects that are not given are opened with defaults: one completion queue for both directions, with a

@@ -1,5 +1,5 @@
-//! The interface of providers to domains and passive endpoints: each provider opens pumps over its
-//! transport.
+//! The interface by which domains and passive endpoints use a provider: it opens pumps over the provider's
+//! transports.
 
 use std::sync::Arc;
 

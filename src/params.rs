@@ -228,7 +228,7 @@ impl Param {
 }
 
 impl Params {
-    /// Takes the values from the environment. Warns of each variable `FI_HOMESPUN_*` that is unknown, or
+    /// Reads the values from the environment. Warns of each variable `FI_HOMESPUN_*` that is unknown, or
     /// whose value is malformed or out of range.
     pub fn from_env() -> Params {
         let (params, problems) = Params::check_env();
@@ -245,7 +245,7 @@ impl Params {
         (params, problems)
     }
 
-    /// Takes the values from `lookup`. Warns of each value that is malformed or out of range.
+    /// Reads the values by `lookup`. Warns of each value that is malformed or out of range.
     pub fn from_lookup(lookup: impl Fn(&Param) -> Option<String>) -> Params {
         let (params, problems) = Params::check_lookup(lookup);
         problem::warn_once(&problems);
@@ -414,7 +414,7 @@ fn select_unknown_variables(variables: impl Iterator<Item = [String; 2]>) -> Vec
 mod tests {
     use super::*;
 
-    /// Returns the parameters and the problems if one parameter has this value.
+    /// Returns the parameters and the problems if only the parameter `set` has a value.
     fn check_with_param_value(set: Param, value: &str) -> (Params, Vec<ParamProblem>) {
         Params::check_lookup(|param| (*param == set).then(|| value.to_owned()))
     }

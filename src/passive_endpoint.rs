@@ -96,7 +96,8 @@ struct PassiveShared {
     params: Params,
     clock: Clock,
     setup: Mutex<PassiveSetup>,
-    /// Set once the endpoint listens, its address was asked for, or an active endpoint has taken it over.
+    /// Set once the endpoint listens, its address was asked for, or an active endpoint has taken over the
+    /// address.
     listener: OnceLock<Arc<Listener>>,
 }
 
@@ -156,8 +157,8 @@ impl PassiveEndpoint {
         &self.shared.info
     }
 
-    /// Binds the event queue to which requests are reported: `fi_pep_bind`. Its events name the passive
-    /// endpoint by `object`.
+    /// Binds the event queue to which requests are reported: `fi_pep_bind`. The queue's events name the
+    /// passive endpoint by `object`.
     ///
     /// # Errors
     ///
@@ -240,8 +241,8 @@ impl PassiveEndpoint {
         let listener = self.shared.listener_or_open(&setup)?;
         let subject = ReportedEndpoint::PassiveEndpoint(Arc::downgrade(listener));
         let reporter = Arc::new(Reporter::new(eq, *object, subject));
-        // First take all steps that may fail, and let readers watch the endpoint; only then let the queue
-        // drive it.
+        // All steps that may fail come first, among them adding the endpoint's descriptor to the queue's
+        // sleepers. Only then does the queue drive the endpoint.
         eq.shared().add_wake_source(&as_drive(&listener.pump))?;
         listener.pump.enable(Bindings {
             av: AddressVector::open(&AvAttr::default(), self.shared.format, DomainId::allocate())?,
@@ -262,7 +263,8 @@ impl PassiveEndpoint {
         Ok(())
     }
 
-    /// Hands the address and the transport over to an endpoint of a domain with this name and format.
+    /// Hands the passive endpoint's address and transport over to an active endpoint. `domain` is the name
+    /// of the active endpoint's domain, and `format` the format of its address.
     pub(crate) fn hand_over_listener(
         &self,
         domain: &str,

@@ -39,8 +39,8 @@ pub struct PollSet {
     /// Replaced as a whole when a member is added or removed. Polls run without the lock, since they may
     /// drop buffers of the application, whose destructors may call anything.
     members: Mutex<Arc<[Arc<Polled>]>>,
-    /// The member that is checked first. It changes, so that every member has its turn even if there is
-    /// no room to report all of them.
+    /// The index of the member that the next poll checks first. A poll that runs out of room sets it to the
+    /// member at which it stopped, so every member has its turn.
     first: AtomicUsize,
 }
 
@@ -50,8 +50,8 @@ pub struct PollSet {
 pub enum PollObject<'a> {
     /// A completion queue. It is ready while it is not empty.
     Queue(&'a CompletionQueue),
-    /// A counter. It is ready once its values differ from those at its last report by this set, or the
-    /// application has changed it since.
+    /// A counter. It is ready if its values have changed since this set last reported it, or if the
+    /// application has set it since then, even to the same value.
     Counter(&'a Counter),
 }
 

@@ -1,4 +1,5 @@
-//! Operations as endpoints post them. The pump hands them to the engine; those with a trigger wait first.
+//! The operations that endpoints post. The pump hands an operation to the engine. An operation with a
+//! trigger waits first.
 
 use std::mem;
 
@@ -36,7 +37,7 @@ pub(crate) struct ReceivePost {
     pub(crate) destination: Destination,
     /// The context of the completion. It also names a claimed message.
     pub(crate) context: u64,
-    /// Whether its success is reported.
+    /// Whether the success of the receive is reported.
     pub(crate) signalled: Signalled,
     /// The number of the deferred work that is being posted, if this is one.
     pub(crate) work: Option<u64>,
@@ -50,13 +51,14 @@ pub(crate) enum ReceiveKind {
     /// Receives one message after another, until fewer than this many bytes are free, or a message does
     /// not fit.
     Multi { min_free_bytes: usize },
-    /// Looks for a message that arrived before the call. Its result is reported at once, even with
-    /// selective completion. After that the endpoint makes progress as if a queue had been read, so a
+    /// Looks for a message that arrived before the call. The result of the peek is reported at once, even
+    /// with selective completion. After that the endpoint makes progress as if a queue had been read, so a
     /// loop of peeks finds new messages.
     Peek(PeekAction),
     /// Receives the message that a peek with this context has claimed, from any source and with any tag.
     Claimed,
-    /// Discards the message that a peek with this context has claimed. Its completion is always reported.
+    /// Discards the message that a peek with this context has claimed. The end of the discard is always
+    /// reported.
     Discard,
 }
 
@@ -88,7 +90,7 @@ impl ReceivePost {
         CompletionFlags::of_receive(self.tagged.is_some())
     }
 
-    /// Returns the events by which an endpoint counts its end.
+    /// Returns the events by which an endpoint counts the end of the receive.
     pub(crate) fn counter_events(&self, has_succeeded: bool) -> CounterEvents {
         match self.kind {
             ReceiveKind::Multi { .. } if has_succeeded => CounterEvents::empty(),
@@ -106,7 +108,7 @@ impl ReceivePost {
         self.kind == ReceiveKind::Single && self.work.is_none()
     }
 
-    /// Returns the receive for an engine, and takes the memory out of the post.
+    /// Returns the receive in the form that an engine takes. Moves the memory out of the post.
     #[inline(always)]
     pub(crate) fn take_receive_request(&mut self, criteria: Criteria) -> ReceiveRequest {
         let ReceivePost { tagged, context, signalled, .. } = *self;
@@ -129,7 +131,7 @@ impl ReceivePost {
 }
 
 /// Returns the request. If `work` is the number of a deferred work, the end of the request is reported as
-/// that of the work.
+/// the end of that work.
 #[cold]
 pub(crate) fn mark_as_deferred_work(request: ReceiveRequest, work: Option<u64>) -> ReceiveRequest {
     match work {

@@ -9,9 +9,9 @@ use crate::post::{Post, ReceivePost};
 
 /// Posts operations to an endpoint, or receives to a shared receive context.
 pub(crate) trait Poster: Send + Sync {
-    /// Posts an operation. Takes its memory out of the post, unless the operation is refused.
+    /// Posts an operation. Moves the memory out of `post`, unless the operation is refused.
     fn post(&self, post: &mut Post) -> Result<(), Error>;
-    /// Posts a receive, peek, claim or discard. Takes its memory out of the post, unless it is refused.
+    /// Posts a receive, peek, claim or discard. Moves the memory out of `post`, unless the post is refused.
     fn post_receive(&self, post: &mut ReceivePost) -> Result<(), Error>;
     /// Cancels an operation of the application with this context.
     fn cancel(&self, context: u64) -> Result<(), Error>;
@@ -27,10 +27,10 @@ pub(crate) trait Poster: Send + Sync {
 pub(crate) struct RefusedPost {
     pub(crate) context: u64,
     pub(crate) flags: CompletionFlags,
-    /// The events by which an endpoint counts its failure.
+    /// The events by which an endpoint counts the failure of the operation.
     pub(crate) events: CounterEvents,
     pub(crate) error: OperationError,
     pub(crate) buffer: Buffer,
-    /// Whether it is deferred work. Its context then is the number of the work.
+    /// Whether the operation is deferred work. Then `context` is the number of the work.
     pub(crate) is_work: bool,
 }

@@ -63,8 +63,8 @@ struct Endpoint {
     drive: Arc<dyn Drive>,
     /// Whether its transport has a descriptor.
     can_wake: bool,
-    /// Whether the thread ignores its descriptor for now, since the application polls. Only the thread
-    /// uses this.
+    /// Whether the thread ignores the endpoint's descriptor for now, since the application polls. Only the
+    /// thread uses this.
     is_muted: AtomicBool,
 }
 
@@ -129,8 +129,8 @@ impl Drop for ProgressThread {
         }
         running.shared.is_ending.store(true, Ordering::SeqCst);
         running.shared.doorbell.ring();
-        // This thread may be the progress thread, which has dropped the last handle of the domain, inside a
-        // buffer that a completion owned. The thread cannot wait for itself, and ends after its pass.
+        // This thread may be the progress thread itself: it may drop a completion whose buffer holds the
+        // last handle of the domain. It cannot wait for itself, and ends after its pass.
         if running.thread.thread().id() != thread::current().id() && running.thread.join().is_err() {
             tracing::error!("internal error: the progress thread has panicked");
         }
@@ -160,8 +160,8 @@ impl Running {
         self.process == process::id()
     }
 
-    /// Call this in a forked child: it has no thread to wait for, and shares the descriptors with the
-    /// parent.
+    /// Leaks this. Call it in a forked child: the child has no thread to wait for, and shares the
+    /// descriptors with the parent.
     fn forget_after_fork(self) {
         mem::forget(self);
     }

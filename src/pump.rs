@@ -1,8 +1,7 @@
 //! The pump: the only code that sees both an endpoint's engine and its transport.
 //!
 //! A pump is generic over the transport. A post costs one virtual call, and so does a pass; a frame costs
-//! none. A thread that takes both the lock of a pump and that of a completion queue takes the pump's lock
-//! first.
+//! none. A thread that needs the locks of a pump and of a completion queue locks the pump first.
 
 mod address_cache;
 mod connections;
@@ -51,9 +50,9 @@ use crate::works::queue::WorkQueue;
 /// The largest number of frames that one pass receives, so that the application soon gets its completions.
 const RECEIVE_BUDGET_FRAMES: u32 = 256;
 
-/// The largest number of polls between two visits of the progress thread with which that thread still drives
-/// the endpoint. An application that polls more often needs no thread. An application that sleeps polls once
-/// or twice before it does.
+/// If the application polls at most this often between two visits of the progress thread, that thread still
+/// drives the endpoint. An application that polls more often needs no thread. An application that sleeps
+/// polls once or twice before it does.
 const CHANCE_POLLS_MAX: u32 = 4;
 
 /// An endpoint's engine and transport, and the objects that it reports to.
@@ -92,13 +91,13 @@ impl<T: Transport> State<T> {
         engine.peek(request, &mut bound.queues_without_reader())
     }
 
-    /// Makes a pass for a poll of the application, and counts the poll. The poll reads no completion queue.
+    /// Makes a pass for a poll by the application that reads no completion queue. Counts the poll.
     fn count_poll_and_pass(&mut self) {
         self.pass_without_reader();
         self.polls = self.polls.wrapping_add(1);
     }
 
-    /// Makes all progress that is possible now, without a reader. Returns how much was received.
+    /// Makes a pass that no read of a completion queue has asked for. Returns the number of frames received.
     fn pass_without_reader(&mut self) -> u32 {
         let State { engine, transport, bound: Some(bound), timekeeper, .. } = self else { return 0 };
         let mut queues = WithoutReader(bound.queues_without_reader());
@@ -112,9 +111,9 @@ impl<T: Transport> State<T> {
         received
     }
 
-    /// Makes the progress that needs no arrival, then arms the transport. An example of such progress is
-    /// a report to a peer that its message has matched a receive that was just posted. Returns whether
-    /// the transport wakes for the next event.
+    /// Makes the progress that needs no arrival, then arms the transport. An example of such progress is a
+    /// report to a peer that its message has matched a receive that was just posted. Returns whether the
+    /// transport will wake a sleeping thread at the next event.
     fn transmit_and_arm_transport(&mut self) -> Armed {
         let State { engine, transport, bound: Some(bound), .. } = self else { return AT_REST };
         let mut queues = bound.queues_without_reader();
@@ -125,8 +124,8 @@ impl<T: Transport> State<T> {
         if engine.wants_pass() { Armed::Ready } else { transport.arm() }
     }
 
-    /// Advances the engine's time for a thread that has made a pass and is about to sleep. Returns
-    /// whether the thread may sleep, and after what time it must check again.
+    /// Advances the engine's time and arms the transport, for a thread that has made a pass and is about to
+    /// sleep. Returns whether the thread may sleep, and after what time it must check again.
     fn prepare_sleep(&mut self) -> Armed {
         let State { engine, bound, timekeeper, .. } = self;
         if engine.awaits_timeout()
@@ -138,8 +137,8 @@ impl<T: Transport> State<T> {
         self.timekeeper.limit_sleep_to_next_timeout(armed, &self.engine)
     }
 
-    /// Arms the transport again, or wakes the sleepers. Called after a call has used the endpoint while a
-    /// thread may sleep on it, since the transport is then no longer armed.
+    /// Arms the transport again, or wakes the sleepers. Runs after a call has used the endpoint while a
+    /// thread may sleep on it: the use may have disarmed the transport.
     #[cold]
     fn rearm_transport_or_wake_sleepers(&mut self) {
         let has_sleepers = self.bound.as_ref().is_some_and(|bound| bound.bindings.has_sleepers());
@@ -167,7 +166,7 @@ impl<T: Transport> State<T> {
     }
 }
 
-/// The result of arming a transport that needs no pass until it wakes its thread.
+/// The result of arming a transport that needs no pass until it wakes a thread.
 const AT_REST: Armed = Armed::Asleep { look_again_after: None };
 
 struct BoundObjects {
@@ -211,7 +210,7 @@ impl<T: Transport> Pump<T> {
         }
     }
 
-    /// Posts a receive to the engine by `receive`.
+    /// Posts a receive to the engine by a call of `receive`.
     #[inline(always)]
     fn post_receive_with(
         &self,
@@ -229,8 +228,8 @@ impl<T: Transport> Pump<T> {
         received.map_err(|rejected| post.put_back_rejected_memory(rejected))
     }
 
-    /// Carries out a receive that is not [plain](ReceivePost::is_plain_single_receive): also a peek, a claim
-    /// or a discard.
+    /// Carries out a receive that is not [plain](ReceivePost::is_plain_single_receive): deferred work, a
+    /// multi-receive buffer, a peek, or a receive or discard of a claimed message.
     #[inline(never)]
     fn post_special_receive(&self, post: &mut ReceivePost) -> Result<(), Error> {
         let ReceivePost { context, work, .. } = *post;
@@ -591,8 +590,8 @@ impl Backoff {
     }
 }
 
-/// Returns the error of a call at an endpoint that is not enabled. This is a function and no value, so that
-/// a call that needs no error makes and drops none.
+/// Returns the error of a call at an endpoint that is not enabled. This is a function and not a value, so
+/// that a call that succeeds creates no error.
 #[cold]
 fn not_enabled_error() -> Error {
     Misuse::State(ObjectState::EndpointNotEnabled).into()

@@ -1,7 +1,7 @@
 //! The calls that receive into owned memory, for all objects to which receives are posted.
 
 /// Gives an object the calls of `fi_msg(3)` and `fi_tagged(3)` that receive into owned memory. The
-/// documentation of three of them depends on the object, so the object passes it.
+/// documentation of three of these calls differs between objects, so the user of the macro passes it.
 macro_rules! receive_calls {
     (
         $object:ty,

@@ -137,11 +137,9 @@ use crate::tag::TagMatch;
 /// With resource management, the buffer takes no message while the completion queue is full. Messages for
 /// it wait as if no receive were posted, and no later message or receive overtakes them.
 ///
-/// Such a receive has the errors of every receive, and three more:
-/// [`Misuse::NoCapability`],
-/// [`Misuse::TooManySegments`] for more than one buffer, and
-/// [`Misuse::Memory`] for none. Tagged receives, and those with the flags of the
-/// table above, ignore `MULTI_RECV`.
+/// Such a receive has the errors of every receive, and three more: [`Misuse::NoCapability`],
+/// [`Misuse::TooManySegments`] for more than one buffer, and [`Misuse::Memory`] for none. Tagged receives,
+/// and receives with flags of the table above, ignore `MULTI_RECV`.
 ///
 /// ```
 /// use homespun::flags::{BindFlags, CompletionFlags, InfoFlags};
@@ -231,8 +229,8 @@ pub(crate) trait ReceivePoster {
         self.submit_receive(&mut self.make_receive_post(from, tagged, kind, destination, context), flags)
     }
 
-    /// Posts a receive whose memory is owned, or hands the memory back. If the receive is accepted and will
-    /// not fill its memory, the memory is dropped.
+    /// Posts a receive with owned memory. If the receive is refused, hands the memory back. If the receive
+    /// is accepted and will not fill its memory, the memory is dropped.
     #[inline(always)]
     fn post_owned_receive<B: Owned<Lent = Destination>>(
         &self,
@@ -278,7 +276,8 @@ pub(crate) trait ReceivePoster {
         context: u64,
         flags: OpFlags,
     ) -> Result<(), Rejected<B>> {
-        // Whether the post is accepted or refused, its memory is taken out, so it need not be dropped.
+        // The memory is moved out of the post in both cases, by `submit_receive` or by `take_back_buffer`,
+        // so the post need not be dropped.
         let mut post =
             ManuallyDrop::new(self.make_receive_post(from, tagged, kind, buffers.lend()?, context));
         match self.submit_receive(&mut post, flags) {
@@ -326,7 +325,7 @@ pub(crate) trait ReceivePoster {
     }
 }
 
-/// Takes the memory out of a receive that was refused.
+/// Moves the memory out of a receive that was refused, and returns it.
 #[cold]
 fn take_back_buffer<B: Owned>(post: &mut ReceivePost) -> B {
     B::from_buffer(post.take_buffer())

@@ -116,7 +116,8 @@ impl MrAttr {
 pub struct MemoryRegion {
     region: Arc<Region>,
     domain: Arc<domain::DomainShared>,
-    /// Whether the region was registered disabled, and allows no binding once it is enabled.
+    /// Whether the region was registered disabled. Then no counter and no endpoint can be bound once it is
+    /// enabled.
     needs_enable: bool,
     /// One entry for each binding.
     counters: Mutex<Vec<Arc<counter::CounterShared>>>,
@@ -330,14 +331,14 @@ impl MemoryRegion {
         self.region.len_bytes()
     }
 
-    /// Whether peers may map the memory. They may not once a counter counts their accesses. If they may
-    /// not, their accesses need progress of this side.
+    /// Whether peers may map the memory. This is false once a counter counts accesses by peers. While it is
+    /// false, accesses by peers need progress of this side.
     pub fn is_shareable(&self) -> bool {
         self.region.is_shareable()
     }
 
-    /// Whether writes to the region can be made durable: [`MrFlags::RMA_PMEM`],
-    /// [`Domain::register_file`].
+    /// Whether writes to the region can be made durable: the region was registered with
+    /// [`MrFlags::RMA_PMEM`] or by [`Domain::register_file`].
     pub fn is_persistent(&self) -> bool {
         self.region.is_persistent()
     }
@@ -423,7 +424,8 @@ impl MemoryRegion {
             return Err(Misuse::Flags(events.bits()).into());
         }
         let mut counters = self.counters.lock();
-        // Make the counter drive the endpoints before it counts, so that every count wakes its sleepers.
+        // Make the counter drive the endpoints before it counts, so that every count wakes the counter's
+        // sleepers.
         self.domain.domain_counters().add_counter_use(counter)?;
         let counting: Arc<dyn CountAccess> = counter.clone();
         if let Err(misuse) = self.region.bind_counter(events, &counting) {

@@ -27,15 +27,15 @@ pub(crate) enum AddressRole {
     Destination,
 }
 
-/// Returns all pairs of addresses that the arguments of `getinfo` name, by the rules of `fi_getinfo(3)`
-/// for `src_addr` and `dest_addr`. Node and service prevail over the hints' address for the same role,
-/// which is then ignored. An empty service counts as no service; for a source without a node, as any
-/// port.
+/// Returns all pairs of addresses that the arguments of `getinfo` name, by the rules of `fi_getinfo(3)` for
+/// `src_addr` and `dest_addr`. If node and service name the source, the source address of the hints is
+/// ignored; if they name the destination, the hints' destination is ignored. An empty service counts as no
+/// service, or, for a source without a node, as any port.
 ///
 /// # Errors
 ///
-/// [`Misuse::Unmet`] or [`Misuse::Unresolved`], with the reason, if there is none; [`Misuse::Invalid`] if the
-/// flags ask for a source and neither node nor service is given.
+/// [`Misuse::Unmet`] or [`Misuse::Unresolved`], with the reason, if there is no such pair;
+/// [`Misuse::Invalid`] if the flags ask for a source and neither node nor service is given.
 pub(crate) fn resolve_address_pairs(
     node: Option<&str>,
     service: Option<&str>,
@@ -172,7 +172,7 @@ fn replace_wildcards_by_loopback(destinations: &[Address]) -> Vec<Address> {
     reachable
 }
 
-/// Returns those of the addresses to which endpoints of this host can be bound.
+/// Returns the addresses of the list to which endpoints of this host can be bound.
 fn bindable_addresses(addresses: &[Address], host: &[AddressFormat]) -> Result<Vec<Address>, Error> {
     let mut local = Vec::new();
     for &address in addresses {
@@ -225,9 +225,9 @@ fn pairs_of_same_format(sources: &[Address], destinations: &[Address]) -> Result
     Ok(ends)
 }
 
-/// Asks the system which address an endpoint bound to `bind` has when it talks to `peer`. Returns it with
-/// the port 0; `None` if no such address exists. Connecting a datagram socket chooses a route and sends
-/// nothing.
+/// Asks the system which address an endpoint bound to `bind` has when it talks to `peer`. Returns that
+/// address with the port 0; `None` if no such address exists. Connecting a datagram socket chooses a route
+/// and sends nothing.
 fn probe_local_address(bind: Address, peer: Option<Address>) -> Result<Option<Address>, Error> {
     let attempt = || -> io::Result<SocketAddr> {
         let socket = UdpSocket::bind(bind.socket_addr())?;

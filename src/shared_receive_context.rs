@@ -187,7 +187,7 @@ impl SharedReceiveContext {
 
     /// Cancels the oldest posted receive with this `context` that no message has matched; if there is none,
     /// the oldest one that waits for a counter: `fi_cancel`. The receive ends with an error completion,
-    /// ECANCELED, in the receive queue of that one of the enabled endpoints that was enabled first.
+    /// ECANCELED, in the receive queue of the endpoint that was enabled first, of those enabled now.
     ///
     /// # Errors
     ///
@@ -228,7 +228,8 @@ impl ReceiveContext {
         &self.receiver
     }
 
-    /// Checks that the context has the capabilities for messages that an endpoint of this info has.
+    /// Checks that the context can receive the kinds of messages, tagged or untagged, that an endpoint with
+    /// this info receives.
     pub(crate) fn check_caps_for_endpoint(&self, info: &Info) -> Result<(), Misuse> {
         let kinds = info.rx.caps & (Caps::MSG | Caps::TAGGED);
         if self.attr.caps.contains(kinds) {
@@ -254,8 +255,8 @@ impl ReceiveContext {
         if missing.is_empty() { Ok(()) } else { Err(Misuse::NoCapability(missing).into()) }
     }
 
-    /// Returns the only source that a receive accepts, if it names one. A claimed message is found by its
-    /// context alone.
+    /// Returns the only source that a receive accepts, if the receive names one. A receive of a claimed
+    /// message ignores the source: its context names the message.
     fn only_source_address(&self, post: &ReceivePost) -> Result<Option<Address>, Error> {
         match post.from {
             Some(from) if post.kind != ReceiveKind::Claimed => self.members.lookup_source(from),
@@ -263,7 +264,7 @@ impl ReceiveContext {
         }
     }
 
-    /// Posts a receive to the shared receiver by `receive`.
+    /// Posts a receive to the shared receiver by a call of `receive`.
     fn post_receive_with(
         &self,
         post: &mut ReceivePost,
@@ -278,7 +279,8 @@ impl ReceiveContext {
         receive(&self.receiver, from, request).map_err(|rejected| post.put_back_rejected_memory(rejected))
     }
 
-    /// Posts a receive, peek, claim or discard. The caller then delivers the mail.
+    /// Posts a receive, peek, claim or discard. The caller must then call
+    /// [`deliver_mail`](Self::deliver_mail).
     fn post_without_mail_delivery(&self, post: &mut ReceivePost) -> Result<(), Error> {
         if post.is_plain_single_receive() {
             return self.post_receive_with(post, SharedReceiver::post_receive);
@@ -305,15 +307,15 @@ impl ReceiveContext {
         }
     }
 
-    /// Makes endpoints carry out the effects that other endpoints have left to them. The caller has no
-    /// endpoint locked, and then runs the works that have become due.
+    /// Makes endpoints carry out the effects that other endpoints have left to them. The caller must have no
+    /// endpoint locked. After this it must run the works that have become due.
     pub(crate) fn deliver_mail(&self) {
         while self.receiver.has_mail_for_members() {
             self.members.process_mail(&self.receiver.take_members_with_mail());
         }
     }
 
-    /// As [`deliver_mail`](Self::deliver_mail), and runs the works that have become due.
+    /// As [`deliver_mail`](Self::deliver_mail), but also runs the works that have become due.
     pub(crate) fn deliver_mail_and_fire(&self) {
         if self.receiver.has_mail_for_members() {
             self.deliver_mail();

@@ -67,7 +67,8 @@ mod modelled {
     #[derive(Debug, Default)]
     pub(crate) struct ReentrantMutex {
         lock: loom::sync::Mutex<()>,
-        /// Each thread only compares it with its own id, so loom need not model it.
+        /// The thread that holds the lock. A thread only compares this with its own id, so loom need not
+        /// model it.
         owner: std::sync::Mutex<Option<ThreadId>>,
     }
 

@@ -84,9 +84,9 @@ pub enum DeferredAction<S = Vec<Bytes>, D = Vec<BytesMut>> {
         /// owned memory is dropped and not handed back. The endpoint's completion queue reports a failure in
         /// any case.
         ///
-        /// A multi-receive buffer ends with its release, which then is a completion without a message.
-        /// Until then its messages are counted and reported as those of any such buffer. A peek is not
-        /// counted by the endpoint.
+        /// A multi-receive buffer ends with its release, which then is a completion without a message. Until
+        /// then its messages are counted and reported like the messages of any multi-receive buffer. A peek
+        /// is not counted by the endpoint.
         operation: Operation<S, D>,
     },
     /// Receives a message through a shared receive context.
@@ -94,8 +94,8 @@ pub enum DeferredAction<S = Vec<Bytes>, D = Vec<BytesMut>> {
         /// The context. Its attributes must have [`Caps::TRIGGER`](crate::Caps::TRIGGER). Waiting work does
         /// not keep the context open.
         receive_context: SharedReceiveContext,
-        /// The receive. The endpoint that the message reaches counts and reports the receive, as for an
-        /// [operation](Self::Post).
+        /// The receive. The endpoint that the message reaches counts and reports the receive under the
+        /// conditions that apply to an [operation](Self::Post).
         receive: RecvMsg<D>,
     },
     /// Adds to a counter.
@@ -171,13 +171,13 @@ pub struct DeferredWork<S = Vec<Bytes>, D = Vec<BytesMut>> {
 /// # Ok::<(), homespun::Error>(())
 /// ```
 impl Domain {
-    /// Queues work, and carries it out at once if its threshold is reached: `FI_QUEUE_WORK`. An operation
-    /// has the flags that it and the endpoint have at the time of this call.
+    /// Queues work, and carries it out at once if its threshold is reached: `FI_QUEUE_WORK`. The endpoint's
+    /// default flags apply as they are at this call; later changes of them do not affect the operation.
     ///
-    /// An operation that is refused when it is due fails with
+    /// An operation that the endpoint refuses when the threshold is reached fails with
     /// [`OperationError::Deferred`](crate::OperationError::Deferred): for example if its address is no
-    /// longer in the address vector. If the endpoint's queue is full, the work waits, and so does later
-    /// work of the same counter.
+    /// longer in the address vector. If the endpoint's queue is full, the work waits, and so does later work
+    /// of the same counter.
     ///
     /// # Errors
     ///
@@ -201,7 +201,7 @@ impl Domain {
     /// The memory of an operation must satisfy the conditions of the call that posts it, such as
     /// [`Endpoint::post_send`], until the end of the operation was counted or reported, the work was
     /// cancelled or flushed, or the endpoint was closed. The memory of a receive of a shared context must
-    /// satisfy those of
+    /// satisfy the conditions of
     /// [`SharedReceiveContext::post_receive`](crate::SharedReceiveContext::post_receive).
     pub unsafe fn queue_raw_work(&self, work: DeferredWork<&[Segment], &[SegmentMut]>) -> Result<(), Error> {
         // SAFETY: the caller promises what `Source::raw` and `Destination::raw_allowing_null` require.
@@ -216,8 +216,8 @@ impl Domain {
         queued.map_err(|rejected| rejected.error)
     }
 
-    /// Cancels the oldest waiting work with this context, without a report: `FI_CANCEL_WORK`. When this
-    /// returns, the application may use the memory of the work again.
+    /// Cancels the oldest waiting work with this context, without a report: `FI_CANCEL_WORK`. Once this has
+    /// succeeded, the application may use the memory of the work again.
     ///
     /// # Errors
     ///
@@ -226,8 +226,9 @@ impl Domain {
         self.shared.work_queue().cancel_deferred_work(context)
     }
 
-    /// Cancels all waiting work, or all that waits for one counter, as [`cancel_work`](Self::cancel_work)
-    /// does: `FI_FLUSH_WORK`. Triggered operations of endpoints remain.
+    /// Cancels all waiting work, or, if `counter` is given, the work that waits for it: `FI_FLUSH_WORK`. As
+    /// with [`cancel_work`](Self::cancel_work), nothing is reported, and the application may then use the
+    /// memory of the work again. Triggered operations of endpoints remain.
     pub fn flush_work(&self, counter: Option<&Counter>) {
         self.shared.work_queue().cancel_all_deferred_work(counter.map(Counter::shared));
     }
@@ -315,9 +316,9 @@ impl Domain {
 /// Triggered operations: `FI_TRIGGER`. They complete like other operations of the endpoint, and
 /// [`cancel`](Self::cancel) cancels them.
 impl Endpoint {
-    /// Posts an operation that is carried out when a counter has reached a threshold. The endpoint must
-    /// have [`Caps::TRIGGER`](crate::Caps::TRIGGER). If the operation is refused when it is due, it
-    /// completes with an error, unless it only has to wait for room.
+    /// Posts an operation that is carried out when a counter has reached a threshold. The endpoint must have
+    /// [`Caps::TRIGGER`](crate::Caps::TRIGGER). If the endpoint refuses the operation when the threshold is
+    /// reached, the operation completes with an error. If the endpoint only lacks room, the operation waits.
     ///
     /// # Errors
     ///
@@ -372,8 +373,8 @@ impl Endpoint {
 /// [`cancel`](Self::cancel) cancels them.
 impl SharedReceiveContext {
     /// Posts a receive when a counter has reached a threshold. The attributes of the context must have
-    /// [`Caps::TRIGGER`](crate::Caps::TRIGGER). If the receive is refused when it is due, it completes
-    /// with an error, unless it only has to wait for room.
+    /// [`Caps::TRIGGER`](crate::Caps::TRIGGER). If the context refuses the receive when the threshold is
+    /// reached, the receive completes with an error. If the context only lacks room, the receive waits.
     ///
     /// # Errors
     ///
@@ -434,7 +435,8 @@ fn add_triggered_operation(
     Ok(())
 }
 
-/// Returns the action of an operation that may wait, or hands its memory back.
+/// Returns the action that posts an operation by `poster`. If `poster` is an error, returns the error and
+/// the memory of the operation.
 fn make_post_action(
     poster: Result<Arc<dyn Poster>, Error>,
     post: DeferredPost,

@@ -1,9 +1,9 @@
 //! Wait objects, and the sleep of threads until a queue, a counter, or any member of a wait set has an
 //! event: `fi_poll(3)`.
 //!
-//! Completion queues, event queues, counters and wait sets wait by a `Waiter`, and describe the
-//! awaited event by `Awaited`. `Waiter::wait` is the only loop in which a thread of the application
-//! sleeps inside this library.
+//! A completion queue, event queue, counter or wait set has a `Waiter` for the threads that wait for it. An
+//! implementation of `Awaited` tells the waiter what the awaited event is. `Waiter::wait` is the only loop
+//! in which a thread of the application sleeps inside this library.
 //!
 //! The sources of an awaited event are the descriptors of its endpoints' transports, a doorbell, and a
 //! timer. A waiter has an `epoll(7)` set of all of them. A thread goes to sleep by these steps, in this
@@ -18,9 +18,9 @@
 //!
 //! Arming the doorbell silences it. So a thread must not arm a rung doorbell before all its sleepers have
 //! woken. A thread that wants to sleep while other threads sleep joins them if the doorbell is armed. If the
-//! doorbell was rung, the thread first waits until they have woken. An application that sleeps by itself,
-//! outside this library, does not report when it wakes. So a queue or a counter has a second epoll set and
-//! doorbell for the application, which blocking calls on that object do not arm.
+//! doorbell was rung, the thread first waits until all sleepers have woken. An application that sleeps by
+//! itself, outside this library, does not report when it wakes. So a queue or a counter has a second epoll
+//! set and doorbell for the application, which blocking calls on that object do not arm.
 
 mod awaited;
 mod deadline;

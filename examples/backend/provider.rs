@@ -13,10 +13,10 @@
 //! ([`Transport::wake_fd`], [`Transport::arm`]), and peers do not read payload from the sender's memory
 //! ([`Transport::expose`], [`Transport::pull`]).
 //!
-//! To start your own backend, copy this file into a crate. It needs the crates `homespun-engine`, for the two
-//! traits, and `parking_lot`. `tests/backend.rs` checks the backend against the contract of a transport, with
-//! the crate `homespun-conformance`, in one line. Check yours in the same way. The semantic suite in `tests/`
-//! runs over it as well.
+//! To start your own backend, copy this file into a crate. It needs the crates `homespun-engine`, for the
+//! two traits, and `parking_lot`. `tests/backend.rs` checks this backend against the contract of a
+//! transport: one line calls the crate `homespun-conformance`. Check your backend in the same way. The
+//! semantic suite in `tests/` runs over this backend as well.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
@@ -49,13 +49,14 @@ pub struct ChannelProvider {
     acceptors: Arc<Mutex<Acceptors>>,
 }
 
-/// The acceptors of all endpoints: where a peer delivers its end of a new link, by the endpoint's address.
+/// The acceptors of all endpoints, by address. An endpoint that connects sends one end of the new link to
+/// the acceptor of its peer.
 type Acceptors = BTreeMap<Address, Sender<Link>>;
 
 /// A message on a link.
 #[derive(Debug)]
 enum Parcel {
-    /// The first parcel of either side: its address and its instance.
+    /// The first parcel of each side: the sender's address and instance.
     Hello(Address, u64),
     /// A frame, or its first part if it is longer than a parcel.
     Start(Header, Vec<u8>),
@@ -68,7 +69,7 @@ enum Parcel {
 struct Link {
     outbound: SyncSender<Parcel>,
     inbound: Receiver<Parcel>,
-    /// Whether a frame was taken in part. Then only its rest may be sent.
+    /// Whether a frame has been sent in part. Then only the rest of that frame may be sent.
     is_mid_frame: bool,
     /// Why the link is over; not set for a lost link. Both sides share this. The side that closes the link
     /// sets it before dropping its channels.
@@ -149,7 +150,7 @@ impl Transport for ChannelTransport {
         id
     }
 
-    /// A payload up to `inline_max_bytes` fits into one parcel, so it is taken whole or not at all.
+    /// A payload up to `inline_max_bytes` fits into one parcel, so it is sent whole or not at all.
     fn send_inline(&mut self, link: LinkId, header: &Header, payload: &[u8]) -> Result<(), Full> {
         if self.send(link, header, &[IoSlice::new(payload)]) == Sent::Whole { Ok(()) } else { Err(Full) }
     }
@@ -175,9 +176,9 @@ impl Transport for ChannelTransport {
     /// Does nothing, since the channels already hold all accepted frames.
     fn flush(&mut self) {}
 
-    /// Takes one parcel from each link in turn, and continues after the link where it stopped the last time,
-    /// so that a busy link does not starve the others. A backend for thousands of links would keep a list of
-    /// the active ones.
+    /// Receives one parcel from each link in turn. A call starts behind the link at which the last call
+    /// stopped, so that a busy link does not starve the others. A backend for thousands of links would keep
+    /// a list of the active ones.
     fn receive(&mut self, budget_frames: u32, receiver: &mut impl transport::FrameHandler) -> u32 {
         let mut reported = 0;
         while reported < budget_frames
@@ -215,7 +216,7 @@ impl Transport for ChannelTransport {
         self.incoming = channel().1;
     }
 
-    /// Accepted frames no longer need this endpoint.
+    /// Returns 0, since accepted frames no longer need this endpoint.
     fn draining_count(&self) -> usize {
         0
     }

@@ -28,12 +28,12 @@ const MESSAGE_CAPS: Caps = Caps::MSG
     .union(Caps::FENCE)
     .union(Caps::MULTI_RECV);
 
-/// The capabilities of unconnected endpoints alone: a connected endpoint has only one source.
+/// The capabilities that only unconnected endpoints have: a connected endpoint has only one source.
 const UNCONNECTED_CAPS: Caps = Caps::SOURCE.union(Caps::DIRECTED_RECV);
 
-/// The capabilities that are granted only on request. With source errors, an application that does not
-/// know of them would take completions for failures. With triggered operations, a counter drives all
-/// endpoints that may have such operations, which costs time.
+/// The capabilities that are granted only on request. With `SOURCE_ERR`, a message of an unknown sender is
+/// an error completion, which an application that did not ask for it would take for a failure. With
+/// `TRIGGER`, a counter drives all endpoints that may have triggered operations, which costs time.
 const CAPS_IF_ASKED: Caps = Caps::SOURCE_ERR.union(Caps::TRIGGER);
 
 /// The capabilities of access to memory. Every provider has them, since the engine implements them.
@@ -42,10 +42,11 @@ const RMA_CAPS: Caps = ACCESSES.union(RMA_DIRECTIONS);
 /// The two kinds of access to memory.
 const ACCESSES: Caps = Caps::RMA.union(Caps::ATOMIC);
 
-/// Granted to every target of remote access: it costs nothing while no counter is bound.
+/// The capability that every target of remote access gets: it costs nothing while no counter is bound.
 const TARGET_CAPS: Caps = Caps::RMA_EVENT;
 
-/// Granted with every remote access: it costs nothing while no write asks for durability.
+/// The capability that every endpoint with remote access gets: it costs nothing while no write asks for
+/// durability.
 const RMA_EXTRAS: Caps = Caps::RMA_PMEM;
 
 /// The directions of access to memory.
@@ -98,11 +99,11 @@ const CQ_COUNT: usize = 1 << 16;
 /// The recommended number of counters; only memory limits it.
 const COUNTER_COUNT: usize = 1 << 16;
 
-/// The recommended number of endpoints. Each endpoint has a port, and there are twice as many ports.
+/// The recommended number of endpoints. Each endpoint has a port. There are twice as many ports as this.
 const EP_COUNT: usize = 1 << 15;
 
-/// The orders that cost nothing: these operations arrive in order anyway, and are carried out on arrival
-/// or one after the other. They are granted without a request.
+/// The orders that cost nothing: these operations arrive in order anyway, and are carried out on arrival or
+/// one after the other. These orders are granted without a request.
 const ORDERS_FOR_FREE: Order = Order::SAS.union(Order::RMA_RAR).union(Order::ATOMIC_RAR);
 
 /// The orders of reads and writes. Each set has three orders: of all accesses, of non-atomic ones, and of
@@ -185,7 +186,8 @@ fn negotiate_caps(provider: &ProviderAttr, ep_type: EndpointType, asked: Caps) -
         with_implied_directions(asked, Caps::SEND | Caps::RECV | RMA_DIRECTIONS) | reach_caps(provider);
     // A fence costs nothing if it is not used.
     caps.set(Caps::FENCE, asked.contains(Caps::FENCE) || caps.intersects(Caps::SEND | INITIATED));
-    // A multi-receive buffer costs nothing, either. Only untagged messages use it.
+    // `MULTI_RECV` costs nothing, either, if no multi-receive buffer is posted. Only untagged messages use
+    // such buffers.
     let has_buffers = caps.contains(Caps::MSG | Caps::RECV);
     require(has_buffers || !asked.contains(Caps::MULTI_RECV), Unmet::MultiReceiveAlone)?;
     caps.set(Caps::MULTI_RECV, has_buffers);
@@ -196,8 +198,8 @@ fn negotiate_caps(provider: &ProviderAttr, ep_type: EndpointType, asked: Caps) -
     Ok(caps)
 }
 
-/// Adds the primary capability to which a requested secondary one adds: without it no call could use the
-/// secondary one, and other providers grant the secondary one if it is requested alone.
+/// Adds the primary capabilities without which no call could use a requested secondary one. The request is
+/// not refused, since other providers grant such a secondary capability.
 fn with_primary_caps(asked: Caps) -> Caps {
     let mut caps = asked;
     if asked.contains(Caps::MULTI_RECV) {
@@ -213,8 +215,8 @@ fn with_primary_caps(asked: Caps) -> Caps {
 }
 
 /// Adds the directions that a request implies. Messages without a requested direction get all possible
-/// directions, and so does access to memory. A fence alone implies sends, and a capability of sources alone
-/// implies receives.
+/// directions, and so does access to memory. A fence alone implies sends. A capability that concerns the
+/// sources of messages, such as `SOURCE`, implies receives.
 fn with_implied_directions(asked: Caps, possible: Caps) -> Caps {
     let mut implied = Caps::empty();
     if !asked.intersects(Caps::SEND | Caps::RECV) {
@@ -276,7 +278,7 @@ fn negotiate_rx(asked: &RxAttr, caps: Caps) -> Result<RxAttr, Misuse> {
     })
 }
 
-/// Returns the attributes granted to a shared receive context that asks for these.
+/// Returns the attributes granted to a shared receive context that asks for `asked`.
 pub(crate) fn grant_rx_attr(asked: &RxAttr) -> Result<RxAttr, Misuse> {
     let offered = MESSAGE_CAPS | RMA_CAPS | TARGET_CAPS | RMA_EXTRAS | UNCONNECTED_CAPS | CAPS_IF_ASKED;
     let mut granted = negotiate_rx(asked, offered)?;
@@ -288,9 +290,9 @@ pub(crate) fn grant_rx_attr(asked: &RxAttr) -> Result<RxAttr, Misuse> {
     Ok(granted)
 }
 
-/// Returns the message orders of both sides: the requested ones, those that they imply, and those that
-/// cost nothing. If the hints name a size up to which accesses must keep an order, but no such order,
-/// that order is requested for all accesses.
+/// Returns the message orders of both sides: the requested ones, those that they imply, and those that cost
+/// nothing. If the hints name a size up to which accesses must keep an order, but not the order itself, that
+/// order counts as requested for all accesses.
 fn negotiate_message_orders(hints: &Info) -> Result<[Order; 2], Misuse> {
     let asked = [hints.tx.msg_order, hints.rx.msg_order];
     for asked in asked {
@@ -310,8 +312,8 @@ fn negotiate_message_orders(hints: &Info) -> Result<[Order; 2], Misuse> {
     Ok(asked.map(|asked| with_implied_orders(asked | meant) | ORDERS_FOR_FREE))
 }
 
-/// Adds the orders that an order of all reads or writes implies: that of atomic operations, and that of
-/// other accesses.
+/// Adds the orders that an order of all accesses implies: the same order of atomic operations alone, and of
+/// other accesses alone.
 fn with_implied_orders(order: Order) -> Order {
     let wholes = [
         (Order::RAR, RAR_ORDERS),
@@ -325,9 +327,9 @@ fn with_implied_orders(order: Order) -> Order {
         .fold(order, |order, (_, parts)| order | parts)
 }
 
-/// Returns the capabilities of one side of an endpoint. They are the requested ones, or all those of the
-/// endpoint if none of the requested ones concerns this side. They are empty if the endpoint does not
-/// have this direction.
+/// Returns the capabilities of one side of an endpoint. They are the requested ones, or all capabilities of
+/// the endpoint if no requested one concerns this side. The result is empty if the endpoint does not have
+/// this direction.
 fn negotiate_side_caps(asked: Caps, endpoint: Caps, applicable: Caps, directions: Caps) -> Caps {
     if !endpoint.intersects(directions) {
         return Caps::empty();

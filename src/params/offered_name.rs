@@ -20,7 +20,7 @@ use crate::info::PROVIDER_NAME;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum OfferedName {
-    /// Its own name, beside libfabric's own providers.
+    /// homespun's own name, beside the names of libfabric's providers.
     #[default]
     Homespun,
     /// In place of libfabric's `tcp`.

@@ -1,4 +1,4 @@
-//! What is wrong with the variables `FI_HOMESPUN_*` of an environment.
+//! Problems of the variables `FI_HOMESPUN_*` in the environment.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -50,8 +50,7 @@ impl fmt::Display for ParamProblem {
     }
 }
 
-/// Warns of each of these problems once in this process, since an application may read its parameters
-/// often.
+/// Warns of each of these problems once in this process, since an application may read the parameters often.
 pub(super) fn warn_once(problems: &[ParamProblem]) {
     static WARNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     // Before the application has installed a subscriber, a warning would be lost, so wait for a later call.

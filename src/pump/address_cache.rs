@@ -66,7 +66,8 @@ impl PeerCache {
 }
 
 impl AddressCache {
-    /// Empties the cache, since the engine gives ids of forgotten peers to others.
+    /// Empties the cache. Needed once the engine has forgotten a peer: it may give that peer's id to another
+    /// peer.
     pub(super) fn clear(&mut self) {
         self.addresses.clear();
     }

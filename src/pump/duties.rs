@@ -18,8 +18,8 @@ bitflags! {
     pub(super) struct Duties: u8 {
         /// A sleeping thread may rely on the transport to wake it, so the transport must be armed again.
         const WATCH = 1 << 0;
-        /// Other endpoints share the receive context, and must learn of the effects that this endpoint
-        /// has left to them. Only passes do this; if a thread may be asleep, calls do, too.
+        /// Other endpoints share the receive context, and must learn of the effects that this endpoint has
+        /// left to them. A pass tells them. If a thread may be asleep, any other call tells them, too.
         const NOTIFY_OTHERS = 1 << 1;
         /// The endpoint may have changed a counter for which works wait.
         const FIRE = 1 << 2;
@@ -34,7 +34,8 @@ pub(super) enum Purpose {
     Call,
     /// A pass for an application that polls.
     Poll,
-    /// The mail of a shared receive context. The thread that delivers the mail runs the due works.
+    /// A delivery of mail: this endpoint carries out effects that other endpoints of its receive context
+    /// have left to it. The thread that delivers the mail runs the due works later.
     Mail,
 }
 

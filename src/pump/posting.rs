@@ -55,8 +55,8 @@ impl BoundObjects {
         engine.post_after_attempt(attempt, to, request, transport, &mut self.queues_without_reader())
     }
 
-    /// Reports an access that has completed at post time, when no completion must be reported before it.
-    /// At other times the sink, [`Queues`](super::Queues), reports accesses.
+    /// Reports an access that completed while it was posted, if no earlier completion must be reported
+    /// first. Otherwise the sink, [`Queues`](super::Queues), reports the access.
     #[inline(always)]
     fn report_access_at_post_time(
         &mut self,
@@ -102,7 +102,8 @@ impl BoundObjects {
         }
     }
 
-    /// Reports an access that has completed at post time, but whose queue has no room yet.
+    /// Hands an access that completed while it was posted to the engine, which reports it once the queue has
+    /// room.
     #[cold]
     fn let_engine_report_access(&mut self, local: &mut RmaLocal, context: u64, engine: &mut Engine) {
         let (flags, buffer) = (local.completion_flags(), local.take_buffer());
@@ -110,8 +111,8 @@ impl BoundObjects {
         engine.report_direct_access(completion, &mut self.queues_without_reader());
     }
 
-    /// Returns the criteria for messages that a receive accepts. A claimed message is found by its
-    /// context alone.
+    /// Returns the criteria for messages that a receive accepts. A receive of a claimed message ignores the
+    /// source: its context names the message.
     #[inline(always)]
     pub(super) fn match_criteria(
         &mut self,

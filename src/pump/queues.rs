@@ -15,7 +15,8 @@ use crate::cq::{Completion, CompletionError, CqShared, Reader, RingGuard};
 use crate::endpoint_pump::Bindings;
 
 impl Bindings {
-    /// Records that deferred work has ended. Returns whether the endpoint counts and reports it, too.
+    /// Records that deferred work has ended, and counts the end. Returns the work's context, and whether the
+    /// endpoint must count and report the end, too.
     pub(super) fn finish_deferred_work(&self, number: u64, has_succeeded: bool) -> WorkEnd {
         self.works.finish_deferred_work(number, has_succeeded, |counter, events| {
             self.counters.has_counter_for(counter, events)
@@ -133,8 +134,8 @@ impl<'a, 'r> Queues<'a, 'r> {
         Ok(())
     }
 
-    /// Unlocks the rings if the receiver is shared. The receiver's lock is taken before that of a ring,
-    /// also by other endpoints that report to the same queue.
+    /// Unlocks the rings if the receiver is shared, since the endpoint may lock the receiver again in this
+    /// pass. All endpoints that share the receiver lock it before a ring.
     #[inline(always)]
     fn unlock_rings_if_receiver_shared(&mut self) {
         if self.bindings.shares_receiver {

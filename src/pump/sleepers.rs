@@ -12,8 +12,8 @@ impl Bindings {
         queues.chain(events).chain(self.counters.iter().filter_map(|counter| counter.waiter()))
     }
 
-    /// Whether a sleeping thread may rely on the transport to wake it: the progress thread, or in a
-    /// domain without one a thread that waits for a queue or a counter.
+    /// Whether a thread may be asleep that relies on the transport to wake it. That thread is the progress
+    /// thread; in a domain without one, it is a thread that waits for a queue or a counter.
     pub(super) fn has_sleepers(&self) -> bool {
         match &self.progress_doorbell {
             Some(doorbell) => doorbell.is_armed(),

@@ -191,7 +191,8 @@ fn post_keeps_the_transport_armed_or_wakes_the_progress_thread() {
     send.request.options =
         TransmitOptions { level: Level::Delivery, signalled: Signalled::Yes, inject: false, fence: false };
     endpoint.pump.post(&mut send).expect("room for a send");
-    // From now on each endpoint only does what its thread would do: a pass when it is woken.
+    // From now on the test does for each endpoint only what the progress thread would do: a pass when it is
+    // woken.
     let deadline = Instant::now() + PATIENCE;
     while !(endpoint.cq.shared().has_unread() && peer.cq.shared().has_unread()) {
         assert!(Instant::now() < deadline, "both threads sleep, and the message has not arrived");
@@ -208,8 +209,8 @@ fn post_keeps_the_transport_armed_or_wakes_the_progress_thread() {
 fn arming_the_transport_leaves_due_works_to_the_caller() {
     let endpoint = EndpointWithoutThread::new();
     endpoint.pump.attach_work_queue(&endpoint.works);
-    // A waiter arms the endpoints of its queue with its sleepers locked, so arming must not run due
-    // works.
+    // A thread that arms the endpoints of a queue holds a lock of the queue's sleepers, so arming must not
+    // run due works.
     endpoint.works.mark_counter_due(0);
     endpoint.pump.arm();
     assert!(endpoint.works.is_due());

@@ -28,8 +28,9 @@ impl Timekeeper {
         &self.clock
     }
 
-    /// Advances the engine's time in some of the passes. Call this in every pass, after the transport has
-    /// received, while an [operation may time out](Engine::awaits_timeout).
+    /// Counts a pass, and advances the engine's time in one of [`PASSES_PER_LOOK`] passes. Call this in
+    /// every pass, after the transport has received, while an [operation may time
+    /// out](Engine::awaits_timeout).
     #[cold]
     #[inline(never)]
     pub(super) fn count_pass_or_advance_time(&mut self, engine: &mut Engine, sink: &mut impl Sink) {
@@ -45,14 +46,14 @@ impl Timekeeper {
         self.passes_to_look = 0;
     }
 
-    /// Advances the engine's time. The caller has made a pass before.
+    /// Advances the engine's time. The caller must have made a pass before.
     pub(super) fn advance_engine_time(&mut self, engine: &mut Engine, sink: &mut impl Sink) {
         engine.advance_time(self.clock.now(), sink);
         self.passes_to_look = if engine.awaits_timeout() { PASSES_PER_LOOK - 1 } else { 0 };
     }
 
-    /// Returns `armed`, shortened so that the thread checks again at the next timeout. Call this before a
-    /// thread sleeps for as long as `armed` allows.
+    /// Records the next timeout, and returns `armed`, shortened so that the thread checks again at that
+    /// timeout. Call this before a thread sleeps for as long as `armed` allows.
     pub(super) fn limit_sleep_to_next_timeout(&mut self, armed: Armed, engine: &Engine) -> Armed {
         self.alarm = engine.next_deadline();
         match self.alarm {

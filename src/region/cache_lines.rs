@@ -1,4 +1,4 @@
-//! Writes cache lines back to memory. If the memory is persistent, their bytes are then durable.
+//! Writes cache lines back to memory. If the memory is persistent, the bytes of the lines are then durable.
 
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count, _mm_clflush, _mm_sfence};
@@ -37,7 +37,7 @@ impl FlushMethod {
     }
 }
 
-/// Writes a range of bytes back from the caches to memory, and waits until it is there.
+/// Writes a range of bytes back from the caches to memory, and waits until the bytes are there.
 ///
 /// # Safety
 ///

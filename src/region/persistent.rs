@@ -2,9 +2,9 @@
 //!
 //! Memory is persistent if it is a shared mapping of a file. In a *DAX* mapping, bytes are durable once they
 //! have left the processor's caches: the device is memory, and the mapping has `MAP_SYNC` or is of the
-//! device itself. On x86-64 this module flushes cache lines there. In all other cases it calls `msync(2)`,
-//! which takes as long as the device does. On a file system in ordinary memory, such as tmpfs, `msync(2)`
-//! succeeds and makes nothing durable.
+//! device itself. On x86-64 this module flushes the cache lines of DAX mappings. In all other cases it calls
+//! `msync(2)`, which takes as long as the device does. On a file system in ordinary memory, such as tmpfs,
+//! `msync(2)` succeeds and makes nothing durable.
 
 use homespun_engine::buffer::SegmentMut;
 use homespun_engine::errno::Errno;

@@ -31,8 +31,8 @@ impl Members {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] if other endpoints have another address vector: the source of a directed
-    /// receive is looked up in a single one.
+    /// [`Misuse::Invalid`] if the other endpoints have another address vector: the source of a directed
+    /// receive is looked up in a single vector.
     pub(crate) fn join(
         &self,
         pump: &Arc<dyn EndpointPump>,

@@ -1,4 +1,5 @@
-//! Receives at a shared context, into owned memory and into the caller's: `fi_msg(3)`, `fi_tagged(3)`.
+//! The calls that post receives to a shared context, with owned memory and with the caller's memory:
+//! `fi_msg(3)`, `fi_tagged(3)`.
 
 use homespun_engine::buffer::SegmentMut;
 use homespun_engine::error::Error;

@@ -8,10 +8,10 @@ pub(crate) trait Awaited {
     /// Makes a pass over the endpoints that may cause the event.
     fn progress(&self);
 
-    /// Arms those endpoints for a thread that is about to sleep.
+    /// Arms the endpoints that may cause the event, for a thread that is about to sleep.
     fn arm(&self) -> Armed;
 
-    /// Carries out the works that [`arm`](Self::arm) has made due. The caller holds no lock of the
+    /// Carries out the works that [`arm`](Self::arm) has made due. The caller must hold no lock of the
     /// sleepers.
     fn fire_due_works(&self) {}
 

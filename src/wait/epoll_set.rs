@@ -37,7 +37,7 @@ impl EpollSet {
         }
     }
 
-    /// Sets whether a source is muted and wakes no sleepers. Ignores a source that is not in the
+    /// Sets whether a source is muted. A muted source wakes no sleepers. Ignores a source that is not in the
     /// set.
     pub(crate) fn set_muted(&self, source: impl AsFd, is_muted: bool) {
         let flags = if is_muted { EventFlags::empty() } else { EventFlags::IN };

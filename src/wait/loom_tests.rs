@@ -1,6 +1,6 @@
-//! Loom explores the orders in which threads that wait by a [`Waiter`] and threads that wake them
-//! may see each other's changes. A thread that sleeps through a change never wakes, which loom
-//! reports.
+//! Tests with loom: some threads wait by a [`Waiter`], and others wake them. Loom runs a test with all
+//! orders in which the threads may see each other's changes. A thread that sleeps through a change never
+//! wakes, and loom fails the test.
 //!
 //! Loom models sequentially consistent accesses as acquire and release. So only fences have one order that
 //! all threads agree on.
@@ -21,11 +21,12 @@ use crate::lock::Locking;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 use crate::{Counter, CounterAttr};
 
-/// The largest number of preemptions in one execution. The known mistakes of such algorithms need two.
+/// The largest number of preemptions in one execution. The known mistakes of code that puts threads to sleep
+/// need two to show.
 const PREEMPTIONS_MAX: usize = 3;
 
-/// The largest number for tests with several doorbells and locks, which would take minutes with more
-/// preemptions.
+/// The largest number of preemptions in tests with several doorbells and locks. With more preemptions these
+/// tests would take minutes.
 const PREEMPTIONS_OF_SETS_MAX: usize = 2;
 
 const QUIET: Armed = Armed::Asleep { look_again_after: None };
@@ -118,7 +119,7 @@ impl Awaited for Reached<'_> {
     }
 }
 
-/// A model of a queue. Inserting an entry rings before it releases the lock.
+/// A model of a queue. A thread that inserts an entry rings the doorbell before it releases the lock.
 struct Inserted {
     waiter: Waiter,
     entries: Mutex<usize>,
@@ -207,8 +208,8 @@ fn abandoned_wait_keeps_doorbell_of_other_waiters() {
     });
 }
 
-/// A thread that waits for 2 wakes at 1, and sleeps again while another thread may not have woken
-/// yet.
+/// One thread waits until a counter reaches 1, another until it reaches 2. At 1 the second thread wakes too,
+/// and sleeps again, when the first may not have woken yet.
 #[test]
 fn wait_woken_below_its_threshold_wakes_again() {
     explore_interleavings(|| {

@@ -1,9 +1,9 @@
 //! Wait sets: a thread sleeps until one of several queues and counters has an event. `fi_poll(3)`.
 //!
 //! Each member has an epoll set and a doorbell, the same that an application would sleep on. The epoll set
-//! of the wait set contains those of its members. To sleep, a thread follows the steps of [`wait`](super);
-//! the thread does each step for every member before the next step. Adding a member rings the wait set's own
-//! doorbell.
+//! of the wait set contains the epoll sets of its members. To sleep, a thread follows the steps of
+//! [`wait`](super); the thread does each step for every member before the next step. Adding a member rings
+//! the wait set's own doorbell.
 
 mod members;
 #[cfg(test)]
@@ -177,7 +177,8 @@ impl WaitSet {
         Err(Rejected { error: Misuse::Busy(InUse::WaitSet).into(), returned: self })
     }
 
-    /// Adds a member that is being opened, and watches the descriptor of its sleepers.
+    /// Adds a member that is being opened. From now on the descriptor of the member's sleepers wakes the
+    /// sleepers of this set.
     ///
     /// # Errors
     ///
@@ -217,7 +218,8 @@ impl WaitSetMembership {
         self.set.try_wait()
     }
 
-    /// Removes the member, which is being closed, and stops watching the descriptor of its sleepers.
+    /// Removes the member, which is being closed. The descriptor of the member's sleepers no longer wakes
+    /// the sleepers of this set.
     pub(super) fn leave(&self, sleepers: Option<&Sleepers>) {
         self.set.waiter.unwatch_member(sleepers);
         self.set.members.lock().remove(self.number);

@@ -32,17 +32,17 @@ pub(super) enum SleepPlace {
 /// The epoll sets and doorbells of the threads that wait for one queue, counter or wait set.
 #[derive(Debug)]
 pub(super) struct Sleepers {
-    /// Wakes threads inside calls. A wait set has none: its calls sleep one at a time on the object for
-    /// the application.
+    /// Wakes threads that sleep inside calls. `None` for a wait set: its calls sleep on `application`, one
+    /// call at a time.
     calls: Option<Wakeup>,
     /// Wakes an application that sleeps on the wait object itself.
     application: Option<Wakeup>,
     /// A timer for the time after which a sleeper checks again, for events that no descriptor announces.
     timer: Option<OwnedFd>,
     state: Mutex<State>,
-    /// Locked while a call sleeps on the application's object, so that only one call does so. A second call
-    /// would arm the doorbells of the members. A doorbell that has rung would then fall silent before the
-    /// first call wakes.
+    /// Locked while a call sleeps on `application`, so that only one call at a time sleeps there. A second
+    /// call would arm the doorbells of the members, and a doorbell that has rung would fall silent before
+    /// the first call wakes.
     sole_sleeper: TimedMutex<()>,
     /// The process that has opened the descriptors. A forked child has copies of them, and would change
     /// the epoll sets of its parent.
@@ -111,7 +111,8 @@ impl Sleepers {
         self.wakeups().map(|wakeup| &wakeup.doorbell)
     }
 
-    /// Returns what wakes threads at this place. Calls on a wait set use what wakes the application.
+    /// Returns what wakes threads that sleep at this place. Calls on a wait set sleep where the application
+    /// sleeps.
     fn wakeup_at(&self, place: SleepPlace) -> Option<&Wakeup> {
         let of_application = self.application.as_ref();
         match place {
@@ -183,7 +184,8 @@ impl Sleepers {
         }
     }
 
-    /// Waits until no other call sleeps on the application's object. Returns `None` after the deadline.
+    /// Waits until no other call sleeps on `application`. Returns a guard that keeps other calls from
+    /// sleeping there, or `None` after the deadline.
     fn lock_sole_sleeper(&self, deadline: Deadline) -> Option<TimedMutexGuard<'_, ()>> {
         match deadline.instant() {
             Some(end) => self.sole_sleeper.try_lock_until(end),
@@ -192,7 +194,7 @@ impl Sleepers {
     }
 
     /// Arms the doorbell, then the endpoints. Returns `None` if an endpoint may have work, or if other
-    /// sleepers have not woken yet.
+    /// sleepers have not woken yet; also after the deadline, and in a forked child.
     pub(super) fn arm(
         &self,
         place: SleepPlace,
@@ -285,7 +287,7 @@ impl Sleeper<'_> {
         self.wakeup.sources.sleep(at_most);
     }
 
-    /// Ends an attempt to sleep, of a thread that has found an event.
+    /// Ends the attempt of a thread to sleep, since the thread has found an event. Disarms the doorbell.
     pub(super) fn cancel(self) {
         self.wakeup.doorbell.ring();
     }

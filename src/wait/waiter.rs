@@ -38,7 +38,8 @@ enum SleepCheck<'a> {
     Busy,
 }
 
-/// The waiter for objects without a wait object. Its waits poll, and yield the processor in between.
+/// The waiter for objects without a wait object. A thread that waits by it polls, and yields the processor
+/// between polls.
 static POLLING: Waiter =
     Waiter { object: WaitObject::Yield, sleepers: None, watcher: OnceLock::new(), membership: None };
 
@@ -86,7 +87,7 @@ impl Waiter {
         Ok(Waiter { object, sleepers, watcher: OnceLock::new(), membership: None })
     }
 
-    /// Returns the given waiter; for an object without a wait object, the waiter that polls.
+    /// Returns the given waiter. For an object without a wait object, returns a waiter that polls.
     pub(crate) fn waiter_or_polling_one(waiter: Option<&Waiter>) -> &Waiter {
         waiter.unwrap_or(&POLLING)
     }
@@ -106,8 +107,8 @@ impl Waiter {
     /// Repeats an attempt until it succeeds, without limit if there is no timeout. Returns `None` after
     /// the timeout; the caller then makes a last attempt.
     ///
-    /// The thread sleeps between attempts, unless its check finds the awaited event. If there is nothing
-    /// to sleep on, it yields the processor.
+    /// The thread sleeps between attempts, unless its check before the sleep finds the awaited event. If
+    /// there is nothing to sleep on, it yields the processor.
     pub(crate) fn wait<R>(
         &self,
         timeout: Option<Duration>,
@@ -128,7 +129,7 @@ impl Waiter {
                 SleepCheck::Busy => yield_now(),
                 SleepCheck::Quiet(sleeper) => {
                     sleeper.sleep(deadline.remaining());
-                    // Disarm while the sleeper still has its turn.
+                    // Disarm before the drop of `sleeper`, after which another call may sleep.
                     awaited.disarm();
                 }
             }
@@ -214,7 +215,7 @@ impl Waiter {
     }
 
     /// Wakes sleepers, if there may be any.
-    // Not inlined, since most queues that call it have no wait object.
+    // Not inlined, to keep the callers short: most queues have no wait object.
     #[inline(never)]
     pub(crate) fn ring(&self) {
         if let Some(sleepers) = &self.sleepers {
@@ -250,7 +251,8 @@ impl Waiter {
         fd.map(|fd| Watcher::mutex_cond_or_start(&self.watcher, fd)).transpose()
     }
 
-    /// Returns the descriptor on which the application sleeps, if it waits by this wait object.
+    /// Returns the descriptor on which the application sleeps, if the waiter was opened with this wait
+    /// object.
     fn application_fd(&self, object: WaitObject) -> Option<BorrowedFd<'_>> {
         self.sleepers.as_ref().filter(|_| self.object == object)?.application_fd()
     }

@@ -1,4 +1,4 @@
-//! A mutex and a condition variable for applications that wait by them: `FI_WAIT_MUTEX_COND`.
+//! A mutex and a condition variable, for applications that wait for the condition: `FI_WAIT_MUTEX_COND`.
 //!
 //! While the application sleeps on a condition, no call of the library runs. So the watcher thread sleeps
 //! on the epoll set of the queue, counter or wait set. It accesses neither the queue nor its endpoints.
@@ -34,13 +34,13 @@ const REPEAT_MAX: Duration = Duration::from_secs(1);
 /// The time that the thread waits for the mutex before it checks whether it must stop.
 const MUTEX_PATIENCE: Duration = Duration::from_millis(50);
 
-/// The mutex and condition of [`WaitObject::MutexCond`](super::WaitObject::MutexCond):
-/// `struct fi_mutex_cond`. Both live as long as the object that was opened with them.
+/// The mutex and condition of [`WaitObject::MutexCond`](super::WaitObject::MutexCond): `struct
+/// fi_mutex_cond`. Both live as long as the object that was opened with this wait object.
 #[derive(Debug, Clone, Copy)]
 pub struct MutexCond {
     /// The watcher thread holds it while it broadcasts the condition.
     pub mutex: *mut pthread_mutex_t,
-    /// The thread broadcasts it when there may be an entry to read, or a counter may have changed.
+    /// The watcher thread broadcasts it when there may be an entry to read, or a counter may have changed.
     pub cond: *mut pthread_cond_t,
 }
 
@@ -61,9 +61,8 @@ struct Watched {
     /// Readable when the thread must wake and check its state.
     notify_fd: OwnedFd,
     is_stopping: AtomicBool,
-    /// False from the end of the broadcasts until the queue's descriptor wakes the thread: until then the
-    /// thread sees by itself that the descriptor becomes readable. While true, `begin_broadcasting` must
-    /// notify the thread.
+    /// Whether `begin_broadcasting` must notify the thread. False while the thread sleeps on the queue's
+    /// descriptor: then the thread sees by itself that the descriptor becomes readable.
     needs_notification: AtomicBool,
 }
 
@@ -184,8 +183,8 @@ impl Watched {
         }
     }
 
-    /// Sleeps until a descriptor is readable, the thread is notified, or the time has passed.
-    /// Returns whether it was notified.
+    /// Sleeps until a descriptor is readable, the thread is notified, or the time has passed. Returns
+    /// whether the thread was notified, and clears the notification.
     fn sleep_and_take_notification(&self, until: &OwnedFd, at_most: Option<Duration>) -> bool {
         let mut fds = [PollFd::new(&self.notify_fd, PollFlags::IN), PollFd::new(until, PollFlags::IN)];
         let at_most = at_most.and_then(|time| Timespec::try_from(time).ok());

@@ -11,9 +11,9 @@ use crate::counter::Counter;
 pub(crate) trait WorkDomain: Send + Sync {
     fn work_queue(&self) -> &Arc<WorkQueue>;
 
-    /// Prepares a counter for works that wait for it. From now on reads of the counter drive the
-    /// endpoints of the domain that may have works, and calls at any endpoint of the domain run the
-    /// works that they make due. A domain spends nothing on works before its first one.
+    /// Prepares a counter for works that wait for it. From now on reads of the counter drive the endpoints
+    /// of the domain that may have works, and calls at any endpoint of the domain run due works. A domain
+    /// spends nothing on works before its first one.
     ///
     /// # Errors
     ///

@@ -1,11 +1,11 @@
-//! One thread at a time runs works. Other threads leave the due works that they find to it.
+//! Lets one thread at a time run works. Other threads that find due works leave them to that thread.
 
 use std::ops::ControlFlow;
 
 use crate::sync::{AtomicBool, Ordering, ReentrantMutex, fence};
 
-/// The largest number of rounds in one call. Works that make others due, and threads that poll, could
-/// otherwise keep the call for ever.
+/// The largest number of rounds in one call. Without a limit the call might never return: works can make
+/// other works due, and other threads can leave works to this call.
 pub(super) const ROUNDS_MAX: u32 = 16;
 
 /// Whether works may be due, and which thread runs them.
@@ -15,9 +15,9 @@ pub(super) struct Firing {
     is_due: AtomicBool,
     /// Set when a thread leaves due works to the thread that runs works.
     is_left: AtomicBool,
-    /// Held while a thread runs works. So a thread that locks it knows that no work is being posted. The
-    /// thread that holds the lock may take it again: the post of an operation, or the destructor of memory
-    /// that is dropped, may call back.
+    /// Held while a thread runs works. So a thread that locks it knows that no other thread is posting a
+    /// work. The thread that holds the lock may lock it again: a destructor of the application's memory may
+    /// call this library.
     turn: ReentrantMutex,
 }
 
@@ -42,17 +42,18 @@ impl Firing {
         self.is_due.store(is_due, Ordering::SeqCst);
     }
 
-    /// Runs rounds until no work is due, or leaves the rest to the thread that is running rounds. Returns
-    /// `Break` if works may still be due after [`ROUNDS_MAX`] rounds; another call then continues.
+    /// Runs rounds until no work is due. If another thread is running rounds, leaves the works to that
+    /// thread. Returns `Break` if works may still be due after [`ROUNDS_MAX`] rounds; the next call then
+    /// continues.
     #[cold]
     #[inline(never)]
     pub(super) fn run_rounds(&self, mut round: impl FnMut() -> Round) -> ControlFlow<()> {
         if self.turn.is_owned_by_current_thread() {
-            // The outer call on this thread, which runs works, checks for more before it returns.
+            // An outer call on this thread is running works. It checks for more due works before it returns.
             return ControlFlow::Continue(());
         }
         for _ in 0..ROUNDS_MAX {
-            // SYNC POINT turn. The thread that has the turn checks again after it has given the turn
+            // SYNC POINT turn. The thread that has the turn checks `is_left` after it has given the turn
             // back.
             self.is_left.store(true, Ordering::SeqCst);
             fence(Ordering::SeqCst);
@@ -69,8 +70,8 @@ impl Firing {
         ControlFlow::Break(())
     }
 
-    /// Calls a function while no thread runs works. The caller then runs the works that other threads
-    /// have left meanwhile.
+    /// Calls a function while no other thread runs works. The caller must then run the works that other
+    /// threads have left meanwhile.
     pub(super) fn call_without_firing<R>(&self, act: impl FnOnce() -> R) -> R {
         let turn = self.turn.lock();
         let done = act();

@@ -1,4 +1,5 @@
-//! The works of a domain that wait for counters, and those that were posted and have not ended.
+//! The works of a domain: works that wait for counters, and deferred works that were posted and have not
+//! ended.
 //!
 //! A counter may change while an endpoint is locked, and a work may be for that endpoint. So a change
 //! only notes that the counter is due. The thread that has made the change runs the works after it has
@@ -41,7 +42,8 @@ pub(crate) struct WorkQueue {
     /// An innermost lock.
     due: Mutex<Due>,
     firing: Firing,
-    /// The works that wait, by the numbers of their counters. Only `due` may be locked while this is.
+    /// The works that wait, by the numbers of their counters. A thread that holds this lock may lock only
+    /// `due`.
     waiting: Mutex<WaitingWorks<Arc<counter::CounterShared>, Work>>,
     /// Deferred work that was posted and has not ended, by its number. An innermost lock.
     posted: Mutex<HashMap<u64, Posted>>,
@@ -69,7 +71,7 @@ struct Due {
 enum Fired {
     /// All of them were carried out.
     All,
-    /// The first of those left has found no room.
+    /// The endpoint of the first work that is left had no room.
     Blocked,
     /// The round has ended before all were carried out.
     Unfinished,
@@ -80,7 +82,7 @@ struct Posted {
     endpoint: Arc<dyn Poster>,
     context: u64,
     completion: Option<CounterUse>,
-    /// The events by which the endpoint counts its success and its failure, if the endpoint reports it.
+    /// The events by which the endpoint counts the work's success and failure, if `is_reported`.
     success_events: CounterEvents,
     failure_events: CounterEvents,
     is_reported: bool,
@@ -92,7 +94,8 @@ impl WorkQueue {
         WorkQueue { domain_counters, ..WorkQueue::default() }
     }
 
-    /// From now on the queue wakes the threads that sleep on this endpoint when it leaves works to be run.
+    /// Adds an endpoint to which works may be posted. When a call leaves due works to the next call, the
+    /// queue wakes the threads that sleep on this endpoint.
     pub(crate) fn attach_endpoint(&self, endpoint: Weak<dyn Poster>) {
         let mut endpoints = self.endpoints.lock();
         endpoints.retain(|known| known.strong_count() > 0);
@@ -124,7 +127,7 @@ impl WorkQueue {
         self.firing.set_due(true);
     }
 
-    /// Marks the works of a counter that are due by its current value. A caller that sets the counter to
+    /// Marks works as due if the counter has reached their threshold. A caller that sets the counter to
     /// another value calls this first, so that these works run even if the new value is lower.
     pub(crate) fn mark_reached_works_due(&self, counter_number: u64) {
         if self.waiting.lock().mark_reached_works_due(counter_number) {
@@ -133,13 +136,14 @@ impl WorkQueue {
     }
 
     /// Makes a change of a counter. If `change` returns true, the counter's value has wrapped, and all works
-    /// that wait for it become due.
+    /// that wait for the counter become due.
     pub(crate) fn change_and_mark_all_due_if_wrapped(
         &self,
         counter_number: u64,
         change: impl FnOnce() -> bool,
     ) {
-        // Keep the works locked during the change, so that no work is added in between.
+        // Keep the works locked during the change, so that no work is added between the change and the
+        // marking.
         let mut waiting = self.waiting.lock();
         if change() && waiting.mark_all_works_due(counter_number) {
             self.mark_counter_due(counter_number);
@@ -169,7 +173,8 @@ impl WorkQueue {
         }
     }
 
-    /// Wakes the threads that wait for works, so that their next pass runs the rest.
+    /// Wakes the threads that sleep on the domain's counters and endpoints, so that their next pass runs the
+    /// remaining works.
     #[cold]
     fn wake_sleepers(&self) {
         self.domain_counters.wake_sleepers();
@@ -177,7 +182,8 @@ impl WorkQueue {
         endpoints.iter().for_each(|endpoint| endpoint.wake_sleepers());
     }
 
-    /// Runs due works until only those without room are left, or the round ends.
+    /// Runs due works, up to [`ROUND_WORKS_MAX`]. A work whose endpoint has no room waits, and so do later
+    /// works of the same counter.
     fn fire_round(&self) -> Round {
         let (mut counters, mut resume_at) = {
             let mut due = self.due.lock();
@@ -202,8 +208,8 @@ impl WorkQueue {
             counters.append(&mut due.counters);
             if counters.is_empty() || works_left == 0 {
                 let is_finished = counters.is_empty();
-                // Do not clear the flag earlier: a call that makes room while a work finds none must see
-                // that a work is due.
+                // Do not clear the flag earlier: a call that makes room, while the post of a work fails for
+                // lack of room, must see that a work is due.
                 self.firing.set_due(!is_finished || !blocked.is_empty());
                 *due = Due { counters, blocked, resume_at };
                 return if is_finished { Round::Finished } else { Round::Unfinished };
@@ -226,7 +232,7 @@ impl WorkQueue {
         Fired::Unfinished
     }
 
-    /// Carries out a work that is due. Returns it if its endpoint has no room yet.
+    /// Carries out a work that is due. Returns the work if its endpoint has no room yet.
     fn carry_out_or_return(&self, number: u64, work: Work) -> Option<Work> {
         let Work { trigger, threshold, action, kind } = work;
         let (poster, post) = match action {
@@ -250,7 +256,7 @@ impl WorkQueue {
         Some(Work { trigger, threshold, action: WorkAction::Post { poster, post }, kind })
     }
 
-    /// Posts deferred work. Returns it if its endpoint has no room yet.
+    /// Posts deferred work. Returns the work if its endpoint has no room yet; reports any other refusal.
     fn post_deferred_or_return(
         &self,
         number: u64,
@@ -287,8 +293,9 @@ impl WorkQueue {
     }
 
     /// Counts the end of deferred work. The endpoint where the work has ended calls this, perhaps with the
-    /// endpoint locked. `is_counted_by` says whether the endpoint has this counter for some of these
-    /// events. Returns whether the endpoint counts and reports the end, too.
+    /// endpoint locked. `is_counted_by` says whether a counter is bound to the endpoint for some of the
+    /// given events. Returns the context of the work, and whether the endpoint must count and report the
+    /// end, too.
     #[cold]
     pub(crate) fn finish_deferred_work(
         &self,
@@ -314,7 +321,7 @@ impl WorkQueue {
         WorkEnd { context, is_reported }
     }
 
-    /// Cancels the oldest deferred work with this context that waits.
+    /// Cancels the oldest of the waiting deferred works with this context.
     ///
     /// # Errors
     ///
@@ -328,7 +335,7 @@ impl WorkQueue {
         }
     }
 
-    /// Cancels all deferred work that waits, or all that waits for one counter.
+    /// Cancels all waiting deferred work, or, if `counter` is given, the work that waits for it.
     pub(crate) fn cancel_all_deferred_work(&self, counter: Option<&Arc<counter::CounterShared>>) {
         let is_meant = |work: &Work| {
             work.is_deferred() && counter.is_none_or(|counter| Arc::ptr_eq(work.trigger.counter(), counter))
@@ -336,8 +343,8 @@ impl WorkQueue {
         drop(self.call_while_nothing_fires(|| self.take_waiting_where(is_meant)));
     }
 
-    /// Cancels an operation of an endpoint with this context: a triggered one that waits, or that of
-    /// deferred work that was posted.
+    /// Cancels an operation of this endpoint with this context. Looks first for a waiting triggered
+    /// operation, then for the operation of posted deferred work, and last asks the endpoint.
     ///
     /// # Errors
     ///
@@ -368,15 +375,15 @@ impl WorkQueue {
         })
     }
 
-    /// Calls a function while no work is being posted.
+    /// Calls a function while no other thread posts works. Then runs the due works.
     pub(crate) fn call_while_nothing_fires<R>(&self, act: impl FnOnce() -> R) -> R {
         let done = self.firing.call_without_firing(act);
         self.fire_due_works();
         done
     }
 
-    /// Drops the works that wait to be posted to an endpoint, which is about to be closed. None of them
-    /// is reported, even if another thread is just trying to post it.
+    /// Drops the works that wait to be posted to an endpoint that is about to be closed. None of these works
+    /// is reported, even if another thread is just trying to post one.
     pub(crate) fn drop_waiting_works_of_endpoint(&self, endpoint: &dyn Poster) {
         drop(self.call_while_nothing_fires(|| self.take_waiting_where(|work| work.posts_to(endpoint))));
     }
@@ -397,22 +404,22 @@ impl WorkQueue {
         drop(self.take_waiting_where(|_| true));
     }
 
-    /// Takes all selected works that wait. The caller drops them without holding locks, since memory of the
-    /// application may be dropped with them.
+    /// Removes and returns the waiting works for which `is_meant` returns true. The caller must drop them
+    /// without holding locks: that may drop memory of the application.
     fn take_waiting_where(&self, is_meant: impl Fn(&Work) -> bool) -> Vec<Work> {
         self.waiting.lock().take_where(is_meant)
     }
 }
 
-/// Takes the counter with this number, or else the one with the next higher number; after the highest comes
-/// the lowest.
+/// Removes and returns `number`, or the next higher number in the set; if there is none, the lowest.
 fn remove_next_counter(counters: &mut BTreeSet<u64>, number: u64) -> Option<u64> {
     let next = counters.range(number..).next().or_else(|| counters.first()).copied()?;
     counters.remove(&next);
     Some(next)
 }
 
-/// Posts a triggered operation. Returns it if its endpoint has no room yet.
+/// Posts a triggered operation. Returns the operation if its endpoint has no room yet; reports any other
+/// refusal.
 fn post_triggered_or_return(poster: &dyn Poster, mut post: DeferredPost) -> Option<DeferredPost> {
     let error = post_deferred(poster, &mut post).err()?;
     match refusal_unless_again(error) {

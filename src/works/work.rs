@@ -44,15 +44,16 @@ pub(crate) enum DeferredPost {
 
 /// The way in which the application has requested the work.
 pub(crate) enum WorkKind {
-    /// A triggered operation (`FI_TRIGGER`): its endpoint counts, reports and cancels it as any other.
+    /// A triggered operation (`FI_TRIGGER`): its endpoint counts, reports and cancels it like any other
+    /// operation.
     Triggered,
     /// Deferred work.
     Deferred {
-        /// The number by which the application cancels it.
+        /// The number by which the application cancels the work.
         context: u64,
-        /// The counter that counts its end.
+        /// The counter that counts the end of the work.
         completion: Option<CounterUse>,
-        /// Whether the endpoint counts and reports its end, too.
+        /// Whether the endpoint counts and reports the end of the work, too.
         is_reported: bool,
     },
 }
@@ -66,7 +67,7 @@ pub(crate) enum WorkName {
     Triggered(u64),
 }
 
-/// A counter on which work depends. It cannot be closed while this exists.
+/// A use of a counter by work. The counter cannot be closed while this exists.
 pub(crate) struct CounterUse(Arc<counter::CounterShared>);
 
 impl CounterUse {
@@ -79,8 +80,8 @@ impl CounterUse {
         &self.0
     }
 
-    /// Releases the counter, so that the application may close it as soon as it has seen the change that
-    /// follows.
+    /// Ends this use of the counter, and returns the counter. The caller then changes the counter, and the
+    /// application may close it as soon as it has seen the change.
     pub(crate) fn release(self) -> Arc<counter::CounterShared> {
         self.0.clone()
     }
@@ -146,7 +147,8 @@ impl DeferredPost {
         }
     }
 
-    /// Makes the end of the operation count as that of the deferred work with this number.
+    /// Marks the operation as that of the deferred work with this number: the end of the operation ends the
+    /// work.
     pub(crate) fn set_work_number(&mut self, number: u64) {
         match self {
             DeferredPost::Transmit(post) => post.request.context = number,
@@ -162,7 +164,7 @@ impl DeferredPost {
         }
     }
 
-    /// Returns the events by which an endpoint counts its end.
+    /// Returns the events by which an endpoint counts the end of the operation.
     pub(crate) fn counter_events(&self, has_succeeded: bool) -> CounterEvents {
         match self {
             DeferredPost::Transmit(post) => CounterEvents::of_completion(post.request.op.completion_flags()),
@@ -192,7 +194,7 @@ impl DeferredPost {
         }
     }
 
-    /// Returns a report of its refusal with this error.
+    /// Returns the report that the operation was refused with this error.
     pub(crate) fn into_refused_post(self, error: OperationError) -> RefusedPost {
         let context = match &self {
             DeferredPost::Receive(ReceivePost { work: Some(number), .. }) => *number,

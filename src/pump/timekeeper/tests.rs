@@ -1,5 +1,5 @@
-//! A requester over shared memory whose passive endpoint is gone, while its link to a third, silent
-//! endpoint is up.
+//! Tests of a requester over shared memory: the passive endpoint that it asks for a connection is gone,
+//! while its link to a third, silent endpoint is up.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -75,14 +75,15 @@ struct Requester {
     pump: Arc<dyn EndpointPump>,
     clock: SimulatedClock,
     eq: EventQueue,
-    /// The doorbell of a progress thread that does not run, if there is to be one.
+    /// The doorbell of a progress thread. The test plays the thread. `None` in a test without one.
     doorbell: Option<Arc<Doorbell>>,
     asked: EnginelessTransport,
     _stranger: EnginelessTransport,
 }
 
 impl Requester {
-    /// Opens a requester that has asked for a connection, and to which both other transports are linked.
+    /// Opens a requester that has asked `asked` for a connection. The links of `asked` and of `_stranger` to
+    /// the requester are up.
     fn open(has_thread: bool) -> Requester {
         let info = Fabric::new().getinfo(Some("127.0.0.1"), None, InfoFlags::SOURCE, None);
         let bind = info.expect("an address")[0].src_addr.expect("a source was asked for");
@@ -121,13 +122,14 @@ impl Requester {
             assert!(Instant::now() < deadline, "the links are not up");
             pump.progress_without_reader();
         }
-        // The first frames of the peers have arrived; the pump checks its links only every few passes.
+        // The first frames of the peers have arrived. Make many passes, since the pump checks its links only
+        // every few passes.
         (0..100).for_each(|_| pump.progress_without_reader());
         Requester { pump, clock, eq, doorbell, asked, _stranger: stranger }
     }
 
-    /// Drops the passive endpoint's transport, and waits until the requester notices, which starts its
-    /// timeout. Returns the result of arming the requester's transport for a thread that then sleeps.
+    /// Drops the passive endpoint's transport. Waits until the requester has noticed that and has started
+    /// its timeout. Returns the result of arming the requester's transport for a thread that then sleeps.
     fn drop_listener_and_await_timeout_start(self) -> (Abandoned, Armed) {
         let Requester { pump, clock, eq, asked, _stranger, .. } = self;
         drop(asked);

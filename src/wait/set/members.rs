@@ -20,8 +20,8 @@ pub(super) struct SetMembers {
 /// The condition that any member has an event.
 pub(super) struct AnyMember<'a> {
     set: &'a WaitSetShared,
-    /// The number of reports when the thread began to wait. With `None`, reports to other threads do not
-    /// end its wait.
+    /// The number of reports when the thread began to wait. With `None`, reports to other threads do not end
+    /// the thread's wait.
     reports_before: Option<u64>,
     present: RefCell<Present>,
     /// Whether the last check has found a member with an event.
@@ -86,19 +86,19 @@ impl<'a> AnyMember<'a> {
         self.is_found.take().then_some(())
     }
 
-    /// Calls `act` for each member. No lock of the set is held meanwhile, since a pass may drop buffers
-    /// of the application, whose destructors may call anything.
+    /// Calls `act` for each member. No lock of the set is held meanwhile: `act` may make a pass, a pass may
+    /// drop buffers of the application, and their destructors may call any function of this library.
     fn for_each(&self, mut act: impl FnMut(&Waiter, &dyn Awaited)) {
         self.present.borrow().members.iter().for_each(|member| member.with_awaited(&mut act));
     }
 
-    /// Reports all members that have an event. Returns whether there is one.
+    /// Marks the events of all members as reported to this thread. Returns whether any member had an event.
     fn report_ready_members(&self) -> bool {
         let mut has_reported = false;
         self.for_each(|_, awaited| {
             if awaited.poll_ready() {
-                // Count the report before marking it: a thread that finds the event already reported then
-                // sees the count.
+                // Count the report before the event is marked: a thread that finds the mark then sees the
+                // new count.
                 self.set.reports.fetch_add(1, Ordering::SeqCst);
                 awaited.mark_reported();
                 has_reported = true;
@@ -122,8 +122,8 @@ impl Awaited for AnyMember<'_> {
         self.for_each(|_, awaited| awaited.progress());
     }
 
-    /// Arms all members before any member is checked: progress of one member may disarm an endpoint that
-    /// was armed for another member.
+    /// Arms all members, without progress. Progress of one member could disarm an endpoint that was armed
+    /// for another member, so the caller checks the members only after this.
     fn arm(&self) -> Armed {
         let mut is_armed = !self.present.borrow().is_incomplete;
         self.for_each(|waiter, awaited| is_armed &= waiter.arm_member(awaited));

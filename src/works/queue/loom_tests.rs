@@ -1,6 +1,6 @@
-//! Loom explores the orders in which threads that make works due, queue works and cancel works may see
-//! each other's changes. A work that each thread leaves to another one is never done, which a test
-//! reports.
+//! Tests with loom: threads make works due, queue works and cancel works. Loom runs a test with all orders
+//! in which the threads may see each other's changes. If each thread leaves a work to another thread, the
+//! work is never done, and the test fails.
 
 use homespun_engine::buffer::Source;
 use homespun_engine::error::Again;
@@ -16,7 +16,8 @@ use crate::poster::RefusedPost;
 use crate::works::work::CounterChange;
 use crate::{Counter, CounterAttr};
 
-/// The largest number of preemptions in one execution. The known mistakes of such algorithms need two.
+/// The largest number of preemptions in one execution. The known mistakes of code by which threads leave
+/// work to each other need two to show.
 const PREEMPTIONS_MAX: usize = 2;
 
 fn explore_interleavings(test: impl Fn() + Sync + Send + 'static) {

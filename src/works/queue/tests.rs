@@ -88,8 +88,8 @@ fn triggered_operation_posted_before_its_cancel_is_cancelled_by_its_endpoint() {
     let works = domain.shared.work_queue();
     endpoint.posts.store(1, Ordering::SeqCst);
     works.add_and_fire(make_triggered_send(&trigger, endpoint.clone()));
-    // The caller has asked the endpoint, which does not have the operation yet. Then the work is
-    // posted.
+    // A thread that cancels first asks the endpoint, which does not have the operation yet. Then the work is
+    // posted. So the work queue must ask the endpoint again.
     trigger.add(1);
     works.cancel_operation_of_endpoint(&*endpoint, 5).unwrap();
     assert_eq!(*endpoint.cancelled.lock(), [5]);
@@ -212,14 +212,14 @@ fn threshold_that_an_endpoint_counts_past_the_largest_number_is_reached() {
         let (trigger, changed) = (open_counter(&domain), open_counter(&domain));
         queue_add_one(&domain, &trigger, threshold, &changed);
         trigger.set(u64::MAX - 3);
-        // Counting only marks works as due; they run later, once the endpoint is unlocked.
+        // An endpoint that counts only marks works as due. They run in the next call of `fire_due_works`.
         (0..5).for_each(|_| trigger.shared().count_success());
         domain.shared.work_queue().fire_due_works();
         assert_eq!((trigger.read(), changed.read()), (1, 1), "{threshold}");
     }
 }
 
-/// An endpoint without room, which checks whether a counter can be closed meanwhile.
+/// An endpoint without room. Its `post` records whether the trigger counter could be closed during the post.
 struct Full {
     trigger: Counter,
     was_free: AtomicBool,
