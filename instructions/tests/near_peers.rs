@@ -4,10 +4,12 @@ use std::path::Path;
 
 use homespun_instructions::record::Record;
 
-/// How many more instructions an operation over `auto` may take, as a share of those over `shm`.
+/// How many more instructions an operation over `auto` may take than over `shm`, as a share of the
+/// instructions over `shm`.
 const MAX_EXCESS: f64 = 0.1;
 
-/// How many more instructions an operation over `auto` may take in any case: its passes look at TCP as well.
+/// An operation over `auto` may always take this many more instructions, because its passes look at TCP as
+/// well.
 const MIN_EXCESS_INSTRUCTIONS: f64 = 80.0;
 
 #[test]

@@ -22,8 +22,9 @@ const COUNT_MAX: u32 = 1 << 22;
 /// decide.
 const TRIES: u32 = 2;
 
-/// A run with as many operations as fit into a round. `time_us` makes a trial run and returns the time of
-/// each operation. For latency that is the time of a whole round trip.
+/// Returns a run with as many operations as fit into a round. To find this number, calls `time_us`, which
+/// makes a trial run and returns the time of each operation. For latency that is the time of a whole round
+/// trip.
 pub(super) fn calibrate_run(
     size_bytes: usize,
     metric: Metric,

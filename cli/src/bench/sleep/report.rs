@@ -67,7 +67,7 @@ pub(super) struct SleepSizeReport {
     /// homespun's median divided by this contender's, so homespun is faster if the ratio is below 1. `null`
     /// for homespun itself.
     pub(super) p50_ratio: Option<f64>,
-    /// The same ratio of the 99th percentiles.
+    /// homespun's 99th percentile divided by this contender's. `null` for homespun itself.
     pub(super) p99_ratio: Option<f64>,
 }
 
