@@ -1,4 +1,4 @@
-//! The matching of messages and receives agrees with a plain model.
+//! Checks that the matching of messages and receives agrees with a plain model.
 
 #![no_main]
 

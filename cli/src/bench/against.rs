@@ -68,8 +68,8 @@ pub(super) struct ComparisonRequest<'a> {
 ///
 /// # Errors
 ///
-/// A failure of the setup, of a bare loop or of the output. If everything was measured as far as possible:
-/// [`Failure::Incomplete`] if a contender lacks a measurement, or else the failure of the sleep measurement.
+/// A failure of the setup, of a bare loop or of the output. If there is none: [`Failure::Incomplete`] if a
+/// contender lacks a measurement, or else the failure of the sleep measurement.
 pub(super) fn run(request: &ComparisonRequest<'_>, console: &mut Console) -> Result<(), Failure> {
     if let Some(file) = request.readme {
         record::require_table_markers(file)?;

@@ -65,7 +65,7 @@ struct PartRounds {
 enum Part {
     /// A step that both processes take.
     Step(Step),
-    /// Half of a round trip with the payload, and half of a round trip with [`ANSWER_BYTES`].
+    /// Half of a round trip with the payload plus half of a round trip with [`ANSWER_BYTES`].
     ThereAndBack(Step, Step),
     /// Copies by this process alone.
     Copies(Copies),

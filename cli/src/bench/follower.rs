@@ -138,7 +138,7 @@ impl Follower<'_> {
         self.follow(Some((&port, &mut channel)))
     }
 
-    /// Takes part in step after step.
+    /// Takes part in each step that the leader announces.
     fn follow(&self, mut fabric: Option<(&Port, &mut Channel<'_>)>) -> Result<(), Failure> {
         loop {
             let received = match &fabric {

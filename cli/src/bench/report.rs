@@ -27,8 +27,8 @@ pub(super) struct Report {
 pub(super) struct DomainReport {
     /// The domain's name: `shm` or `tcp`.
     pub(super) domain: &'static str,
-    /// Whether each of the two processes can read the memory of the other; `null` for a domain that does not
-    /// need it.
+    /// Whether each of the two processes can read the memory of the other; `null` for a domain without such
+    /// reads.
     pub(super) cross_memory_copy: Option<bool>,
     /// The system's reason why one process cannot read the memory of the other.
     pub(super) cross_memory_copy_refusal: Option<String>,

@@ -182,7 +182,7 @@ impl<'a> Channel<'a> {
     pub(crate) fn post_access(&mut self, local: AccessBuffers, at: RemoteRegion) -> Result<(), Failure> {
         let Channel { port, peer, .. } = *self;
         let (context, RemoteRegion { key, address }) = (self.contexts.context_for(ACCESS), at);
-        // As in `send`, the transmit size exceeds every window.
+        // The transmit size exceeds every window, so no post fails with `EAGAIN`.
         match local {
             AccessBuffers::Write(source) => {
                 port.endpoint.write(source, peer, RemoteMemory { address, key }, context)?;
@@ -264,7 +264,7 @@ impl<'a> Channel<'a> {
                     self.received += 1;
                     Ok(Completed::Received(sequence, message))
                 }
-                // A fetch-add has completed, which no caller of this function waits for.
+                // A fetch-add has completed. No caller of this function waits for that.
                 Event::Fetched { .. } => continue,
                 Event::Failed(failed) => Err(self.completion_failure(*failed)),
             };

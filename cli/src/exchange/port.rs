@@ -57,7 +57,7 @@ pub(crate) enum Event {
     },
     /// A receive, or a read from the memory of a peer, has completed.
     Received {
-        /// The context of the receive.
+        /// The context of the operation.
         context: u64,
         /// The message's tag; 0 if it has none.
         tag: u64,

@@ -16,8 +16,8 @@ const CALLS: u32 = 1000;
 /// messages before it answered, most calls would return wrong neighbours.
 const WRONG_MAX: u32 = CALLS * 12 / 100;
 
-/// The number of runs. The test checks the median number of wrong calls, so a busy machine may spoil one
-/// run: calls go wrong when a rank finds two messages of its peer at once, which often happens after the
+/// The number of runs. The test checks the median number of wrong calls, because a busy machine may spoil
+/// one run. Calls go wrong when a rank finds two messages of its peer at once, which often happens after the
 /// rank has waited for a processor.
 const RUNS: usize = 3;
 

@@ -157,7 +157,7 @@ impl Holder {
 
 impl Drop for Holder {
     fn drop(&mut self) {
-        // It fails for a holder that has ended.
+        // This call fails for a holder that has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -51,7 +51,8 @@ pub(super) struct ContenderReport {
 /// Round trips in which both processes wait in the same way: by polling, or by sleeping on a descriptor.
 #[derive(Debug, Serialize)]
 pub(super) struct LatencyReport {
-    /// The reason why there are no figures. If there are figures, both fields are `null`.
+    /// The reason why there are no figures. If there are figures, both fields of [`ShortfallFields`] are
+    /// `null`.
     #[serde(flatten)]
     pub(super) shortfall: ShortfallFields,
     /// One entry for each size, in the requested order.
