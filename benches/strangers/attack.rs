@@ -180,8 +180,8 @@ impl Strangers {
         Ok(HostilePeer::claim(self.victim, claimed, 1)?)
     }
 
-    /// Makes links. Offers messages on each until it has offered [`OFFERS_MAX`], or the endpoint has granted
-    /// no more credit for a while.
+    /// Makes [`OFFERING_LINKS`] links, and offers messages on each. Goes on to the next link after
+    /// [`OFFERS_MAX`] messages, or once the endpoint has granted no credit for a while.
     fn offer(&mut self, instance: Option<u64>) -> Result<()> {
         for number in 0..OFFERING_LINKS as u64 {
             let link = match instance {

@@ -80,7 +80,8 @@ impl Process {
         self.await_answer(word, ANSWER_MAX_TIME).ok_or_else(|| format!("no answer \"{word}\"").into())
     }
 
-    /// As [`read_answer`](Self::read_answer), but returns `None` if no line has come for `max_time`.
+    /// As [`read_answer`](Self::read_answer), but returns `None` if no line comes for `max_time`, or if the
+    /// process has closed its output.
     pub(crate) fn await_answer(&mut self, word: &str, max_time: Duration) -> Option<String> {
         loop {
             let line = match self.answers.recv_timeout(max_time) {

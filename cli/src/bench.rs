@@ -43,7 +43,7 @@ use crate::failure::Failure;
 const ROUNDS: u32 = 9;
 const ROUND_MS: u32 = 12;
 
-/// The same values with `--quick`.
+/// With `--quick`: the number of rounds, and the approximate time of each measurement in a round.
 const ROUNDS_QUICK: u32 = 3;
 const ROUND_QUICK_MS: u32 = 2;
 

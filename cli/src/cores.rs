@@ -38,10 +38,10 @@ impl AllowedCores {
         self.choose_pair_preferring_other_physical_core(physical_core_id)
     }
 
-    /// The pairs of cores to measure on. Among the pairs with the first core, one pair shares a cache but
-    /// not the physical core, and one shares no cache. A kind that does not exist is left out. If neither
-    /// exists, returns the pair of [`choose_pair`](Self::choose_pair). Empty if there are fewer than two
-    /// cores.
+    /// The pairs of cores to measure on. Returns two pairs, both with the first core: in one the cores share
+    /// a cache but not the physical core, in the other they share no cache. A pair that does not exist is
+    /// left out. If neither exists, returns the pair of [`choose_pair`](Self::choose_pair). Empty if there
+    /// are fewer than two cores.
     pub(crate) fn choose_pairs_to_compare(&self, topology: &CacheTopology) -> Vec<CorePair> {
         self.choose_pairs_by_sharing(
             |first, second| topology.sharing_between(first, second),

@@ -222,8 +222,8 @@ pub(crate) enum Failure {
         /// The MPI implementation that contains the launcher, and its packages.
         mpi: &'static str,
     },
-    /// The command is a launcher of Open MPI, and Open MPI excludes the name under which homespun is
-    /// offered.
+    /// The command is a launcher of Open MPI. homespun is offered under the name of another provider, and
+    /// Open MPI uses no provider of that name.
     #[error(
         "{} belongs to Open MPI, which leaves out every provider named {name}, so it would not use homespun; \
          run it without --as and FI_HOMESPUN_AS",
@@ -333,8 +333,8 @@ impl Failure {
     }
 
     /// The exit status of homespun. For a command that does not exist or cannot be executed, the status is
-    /// that of `env(1)`: 127 or 126. If Open MPI excludes homespun's name, the status is that of wrong
-    /// usage.
+    /// that of `env(1)`: 127 or 126. For [`OpenMpiExcludes`](Self::OpenMpiExcludes) it is 2, as for wrong
+    /// options.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Failure::NoMpi { .. } | Failure::NoCommand { .. } => ExitCode::from(127),

@@ -146,7 +146,7 @@ impl PeerProcess {
     }
 
     /// Adds the exit status of the peer process to a failure, if that process has ended or ends within
-    /// [`END_LAG`].
+    /// [`END_LAG`]. Returns [`Failure::Output`] and [`Failure::PeerEnded`] unchanged.
     pub(crate) fn add_exit_status(&mut self, cause: Failure) -> Failure {
         if matches!(cause, Failure::Output(_) | Failure::PeerEnded { .. }) {
             return cause;

@@ -109,13 +109,13 @@ pub(crate) fn exec_command(arguments: &RunArguments, console: &Console) -> Resul
     Err(execution_failure(program, command.exec()))
 }
 
-/// Returns the name of the requested domain, if there is a request, as the domain spells it. Warns of bad
-/// parameters in the environment: the command would only log them, and libfabric's log is usually off.
+/// Returns the requested domain's name as `getinfo` spells it, or `None` if no domain is requested. Warns of
+/// bad parameters in the environment: the command would only log them, and libfabric's log is usually off.
 ///
 /// # Errors
 ///
-/// [`Failure::NoDomain`] if the requested domain does not exist. Without a request, the same if the domain
-/// in FI_HOMESPUN_DOMAIN does not exist. The fabric's error if FI_HOMESPUN_IFACE matches no interface.
+/// [`Failure::NoDomain`] if the requested domain does not exist, or if none is requested and the domain in
+/// FI_HOMESPUN_DOMAIN does not exist. The fabric's error if FI_HOMESPUN_IFACE matches no interface.
 fn find_domain(requested: Option<&str>) -> Result<Option<String>, Failure> {
     let of_user = Params::from_env().domain;
     let found = port::find_domain(requested.or(of_user.as_deref()))?;

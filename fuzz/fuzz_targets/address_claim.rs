@@ -1,5 +1,5 @@
-//! A record about a claimed address (docs/decisions/tcp-claims.md) has one encoding only: a record that
-//! parses encodes to the same bytes.
+//! Checks that a record about a claimed address (docs/decisions/tcp-claims.md) has one encoding only: a
+//! record that parses encodes to the same bytes.
 
 #![no_main]
 

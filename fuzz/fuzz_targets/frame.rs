@@ -1,5 +1,5 @@
-//! The header of a frame has one encoding only. For each beginning of a header, the parser gives the same
-//! answer as for the whole header, or asks for more bytes.
+//! Checks that the header of a frame has one encoding only. Also checks each beginning of a header: the
+//! parser gives the same answer as for the whole header, or asks for more bytes.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! The hello of a stream has one encoding only. If the parser refuses the beginning of a hello, it refuses
-//! the whole hello too.
+//! Checks that the hello of a TCP stream has one encoding only. Also checks that the parser refuses a hello
+//! if it refuses a beginning of that hello.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The matching of messages and receives agrees with a plain model.
+//! Checks that the matching of messages and receives agrees with a plain model.
 
 #![no_main]
 
@@ -27,7 +27,7 @@ enum Step {
         tag: u8,
         mask: Mask,
     },
-    /// Posts receives with tags that count up, so that queues become long in few bytes.
+    /// Posts receives with tags that count up, so that a few bytes of input make long queues.
     PostMany {
         tag: u8,
         count: u8,

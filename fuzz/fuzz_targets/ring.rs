@@ -1,4 +1,4 @@
-//! Both ends of a ring stay safe in memory that the fuzzer overwrites.
+//! Checks that both ends of a ring stay safe in memory that the fuzzer overwrites.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! A stream of frames decodes to the same frames however it is split.
+//! Checks that a stream of frames decodes to the same frames however it is split.
 
 #![no_main]
 

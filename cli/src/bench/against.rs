@@ -36,7 +36,7 @@ const FABTESTS: &str = "FABTESTS";
 const ROUNDS: u32 = 5;
 const ROUND_MS: u32 = 60;
 
-/// The same values with `--quick`.
+/// With `--quick`: the number of rounds, and the approximate time of each contender in a round.
 const ROUNDS_QUICK: u32 = 3;
 const ROUND_QUICK_MS: u32 = 10;
 
@@ -68,8 +68,8 @@ pub(super) struct ComparisonRequest<'a> {
 ///
 /// # Errors
 ///
-/// A failure of the setup, of a bare loop or of the output. At the end [`Failure::Incomplete`] if a
-/// contender lacks a measurement, else the failure of the sleep measurement, if there is one.
+/// A failure of the setup, of a bare loop or of the output. If there is none: [`Failure::Incomplete`] if a
+/// contender lacks a measurement, or else the failure of the sleep measurement.
 pub(super) fn run(request: &ComparisonRequest<'_>, console: &mut Console) -> Result<(), Failure> {
     if let Some(file) = request.readme {
         record::require_table_markers(file)?;

@@ -65,7 +65,7 @@ struct PartRounds {
 enum Part {
     /// A step that both processes take.
     Step(Step),
-    /// Half of a round trip with the payload, and half of a round trip with [`ANSWER_BYTES`].
+    /// Half of a round trip with the payload plus half of a round trip with [`ANSWER_BYTES`].
     ThereAndBack(Step, Step),
     /// Copies by this process alone.
     Copies(Copies),
@@ -181,7 +181,8 @@ impl Measuring<'_, '_> {
             Part::ThereAndBack(there, back) => {
                 let there = pair.measure_step(there, Some(channel))?;
                 let back = pair.measure_step(back, Some(channel))?;
-                // There are no single times, since no single operation takes the sum of the two.
+                // The result is the sum of two measurements. No single operation took that time, so there
+                // are no single times.
                 Ok(Timing { each_us: there.each_us + back.each_us, singles_us: Vec::new() })
             }
             Part::Copies(copies) => bare::time_copies(copies),

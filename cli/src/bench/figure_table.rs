@@ -13,7 +13,7 @@ const CASE_WIDTH: usize = 8;
 /// The name of the last column, which names the bare loop.
 const LOOP_HEADING: &str = "bare loop is";
 
-/// The name of that column in a terminal, where room is scarce.
+/// The name of the last column in a terminal, where room is scarce.
 const LOOP_HEADING_SHORT: &str = "loop";
 
 /// The width of the longest name of a bare loop in a row for a terminal.
@@ -136,7 +136,7 @@ fn format_ratio(ratio: Option<f64>) -> String {
     ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"))
 }
 
-/// A number with its significant digits, or a dash.
+/// A number with three significant digits, or a dash.
 pub(super) fn format_number_or_dash(number: Option<f64>) -> String {
     number.map_or_else(|| "-".to_owned(), format_significant)
 }

@@ -46,7 +46,8 @@ pub(super) const PARTNER: &str = "partner";
 /// The follower's word that a step may begin.
 pub(super) const READY: &str = "ready";
 
-/// The follower's word that its part in a bare loop is over, so that the leader may clear the memory.
+/// The word that the follower writes when its part in a bare loop is over. Then the leader may clear the
+/// shared memory.
 pub(super) const DONE: &str = "done";
 
 /// The other process of `bench` and `bare`.
@@ -80,7 +81,8 @@ pub(crate) fn run(arguments: &FollowerArguments, console: &Console) -> Result<()
             cores::pin_thread_to_core(core)?;
         }
         let timeout = Duration::from_secs(arguments.timeout);
-        // This process ends with the leader, so nothing sets the flag for the leader's end.
+        // The flag would tell that the leader has ended. Nothing sets it, because this process ends with the
+        // leader.
         let poller = Poller::new(Arc::new(AtomicBool::new(false)), timeout, arguments.core.is_some());
         let medium = open_medium(arguments, console)?;
         let has_own_core = arguments.core.is_some();
@@ -136,7 +138,7 @@ impl Follower<'_> {
         self.follow(Some((&port, &mut channel)))
     }
 
-    /// Takes part in step after step.
+    /// Takes part in each step that the leader announces.
     fn follow(&self, mut fabric: Option<(&Port, &mut Channel<'_>)>) -> Result<(), Failure> {
         loop {
             let received = match &fabric {

@@ -86,7 +86,8 @@ pub(super) fn replace_tables_in_file(report: &FigureReport, file: &Path) -> Resu
     }
 }
 
-/// Replaces the text between the two lines with these tables. `None` if the text lacks the lines.
+/// Returns the text with these tables between the lines [`PLACE_BEGIN`] and [`PLACE_END`]. `None` if the
+/// text lacks these lines.
 fn replace_tables(text: &str, brief: &str) -> Option<String> {
     let (before, rest) = text.split_once(PLACE_BEGIN)?;
     let (_, after) = rest.split_once(PLACE_END)?;

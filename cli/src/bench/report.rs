@@ -27,8 +27,8 @@ pub(super) struct Report {
 pub(super) struct DomainReport {
     /// The domain's name: `shm` or `tcp`.
     pub(super) domain: &'static str,
-    /// Whether each of the two processes can read the memory of the other; `null` for a domain that does not
-    /// need it.
+    /// Whether each of the two processes can read the memory of the other; `null` for a domain without such
+    /// reads.
     pub(super) cross_memory_copy: Option<bool>,
     /// The system's reason why one process cannot read the memory of the other.
     pub(super) cross_memory_copy_refusal: Option<String>,
@@ -70,7 +70,8 @@ pub(super) struct SizeReport {
     /// Percentiles of the halved times of single round trips through the fabric; for accesses, of times that
     /// are not halved.
     pub(super) latency_percentiles: Option<Percentiles>,
-    /// The same through the bare loop; `null` if the bare latency is the sum of two times.
+    /// Percentiles of the halved times of single round trips through the bare loop; for accesses, of times
+    /// that are not halved. `null` if the bare latency is the sum of two times.
     pub(super) bare_latency_percentiles: Option<Percentiles>,
     /// The rate of one-way messages through the fabric.
     pub(super) messages_per_s: f64,
@@ -81,7 +82,8 @@ pub(super) struct SizeReport {
     /// The bandwidth of one-way messages through the fabric, in 10^6 bytes a second; `null` for empty
     /// messages.
     pub(super) bandwidth_mb_per_s: Option<f64>,
-    /// The same through the bare loop.
+    /// The bandwidth of one-way messages through the bare loop, in 10^6 bytes a second; `null` for empty
+    /// messages.
     pub(super) bare_bandwidth_mb_per_s: Option<f64>,
     /// The rate of copies from shared to private memory within one process, in 10^6 bytes a second; `null`
     /// for small sizes, and for domains that share no memory.

@@ -42,14 +42,15 @@ use crate::run::plugin;
 const ROUNDS: u32 = 5;
 const ROUND_TRIPS: u32 = 20_000;
 
-/// The approximate limit of the time of all round trips of one size in a round. The limit reduces their
-/// number only if each takes hundreds of microseconds.
+/// The approximate time limit of all round trips of one size in a round. If a round trip takes hundreds of
+/// microseconds, this limit reduces the number of round trips.
 const TURN_MS: u64 = 1_000;
 
 /// How long a pair sleeps in each round.
 const IDLE_MS: u64 = 2_000;
 
-/// The same values with `--quick`.
+/// With `--quick`: the number of rounds, the number of round trips in all rounds together, their time limit
+/// in a round, and how long a pair sleeps in a round.
 const ROUNDS_QUICK: u32 = 3;
 const ROUND_TRIPS_QUICK: u32 = 1_000;
 const TURN_QUICK_MS: u64 = 200;
@@ -77,8 +78,8 @@ pub(super) struct SleepRequest<'a> {
     pub(super) rounds: Option<u32>,
     pub(super) quick: bool,
     pub(super) json: bool,
-    /// The cores of the two processes, or `None` to pin neither. The caller chooses them before a bare loop
-    /// pins this process to one core.
+    /// The cores of the two processes, or `None` to pin neither. The caller must choose the cores before a
+    /// bare loop pins this process: a pinned process may run on only one core.
     pub(super) cores: Option<(usize, usize)>,
     pub(super) timeout: Duration,
 }
@@ -94,7 +95,7 @@ struct Setup<'a> {
     rounds: u32,
     /// The number of round trips of each size in a turn, unless they take longer than `turn_ms`.
     round_trips: u32,
-    /// The approximate limit of the time of these round trips.
+    /// The approximate time limit, in milliseconds, of the round trips of one size in a turn.
     turn_ms: u64,
     /// How long a pair sleeps in a turn.
     idle_ms: u64,
@@ -225,7 +226,8 @@ impl ContenderResults {
         }
     }
 
-    /// Makes each measurement that has not failed in an earlier round, with a new pair for each way to wait.
+    /// Makes each measurement that has not failed in an earlier round. Starts a new pair of processes for
+    /// each way to wait.
     fn measure_one_turn(
         &mut self,
         setup: &Setup<'_>,

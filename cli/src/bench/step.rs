@@ -16,8 +16,8 @@ pub(super) enum Way {
     Access(Operation),
     /// A bare ring in shared memory. A message takes one slot if it fits.
     Ring,
-    /// The same ring, but a message takes several slots, so that the receiver copies from one while the
-    /// sender fills the next.
+    /// A bare ring as for [`Ring`](Self::Ring), but a message takes several slots, so that the receiver
+    /// copies from one slot while the sender fills the next.
     Pipelined(Chunk),
     /// Bare cross-memory copies.
     Readv,

@@ -10,7 +10,7 @@ const HEADING: [&str; 11] =
 
 const WIDTHS: [usize; 10] = [5, 7, 5, 5, 7, 5, 7, 6, 6, 5];
 
-/// The columns of accesses. These have no bandwidth of the bare loop, for lack of room.
+/// The columns of accesses. For lack of room the bandwidth of the bare loop is left out.
 const ACCESS_HEADING: [&str; 11] = [
     "operation",
     "size",
@@ -81,8 +81,8 @@ fn format_columns(report: &SizeReport) -> [String; HEADING.len()] {
     ]
 }
 
-/// A number with its significant digits, or as a power of ten if these are wider than `width`. A dash for
-/// `None`.
+/// A number with three significant digits, or as a power of ten if it would be wider than `width`. A dash
+/// for `None`.
 fn format_narrow_or_dash(number: Option<f64>, width: usize) -> String {
     let Some(number) = number else { return "-".into() };
     let text = format_significant(number);

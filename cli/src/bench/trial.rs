@@ -7,11 +7,11 @@ use crate::exchange::run::Run;
 use crate::exchange::timing::Timing;
 use crate::failure::Failure;
 
-/// The number of round trips, and of windows full of messages, in a trial.
+/// A trial has this many round trips, or this many windows full of messages.
 const TRIAL_ROUND_TRIPS: u32 = 32;
 const TRIAL_WINDOWS: u32 = 8;
 
-/// The least number of round trips, and of windows full of messages, in a round.
+/// A round has at least this many round trips, or this many windows full of messages.
 const ROUND_TRIPS_MIN: u32 = 16;
 const WINDOWS_MIN: u32 = 8;
 
@@ -22,8 +22,9 @@ const COUNT_MAX: u32 = 1 << 22;
 /// decide.
 const TRIES: u32 = 2;
 
-/// A run with as many operations as fit into a round. `time_us` makes a trial run and returns the time of
-/// each operation. For latency that is the time of a whole round trip.
+/// Returns a run with as many operations as fit into a round. To find this number, calls `time_us`, which
+/// makes a trial run and returns the time of each operation. For latency that is the time of a whole round
+/// trip.
 pub(super) fn calibrate_run(
     size_bytes: usize,
     metric: Metric,

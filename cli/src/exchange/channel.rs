@@ -49,14 +49,14 @@ pub(crate) struct Channel<'a> {
     received: u64,
 }
 
-/// The contexts of one conversation's operations. The upper bits are the number of the conversation, the
-/// lower bits that of a message.
+/// The contexts of one conversation's operations. The upper bits are the number of the conversation. The
+/// lower bits are the number of a message.
 #[derive(Debug, Clone, Copy)]
 struct Contexts {
     conversation: u64,
 }
 
-/// The number of bits of a context that hold the number of a message. They suffice for every plan.
+/// The number of bits of a context that hold the number of a message. They suffice for every measurement.
 const SEQUENCE_BITS: u32 = 48;
 
 /// The sequence number of all probes.
@@ -182,7 +182,7 @@ impl<'a> Channel<'a> {
     pub(crate) fn post_access(&mut self, local: AccessBuffers, at: RemoteRegion) -> Result<(), Failure> {
         let Channel { port, peer, .. } = *self;
         let (context, RemoteRegion { key, address }) = (self.contexts.context_for(ACCESS), at);
-        // As in `send`, the transmit size exceeds every window.
+        // The transmit size exceeds every window, so no post fails with `EAGAIN`.
         match local {
             AccessBuffers::Write(source) => {
                 port.endpoint.write(source, peer, RemoteMemory { address, key }, context)?;
@@ -199,7 +199,7 @@ impl<'a> Channel<'a> {
         Ok(())
     }
 
-    /// Posts a receive for the next message of the peer for which none is posted yet.
+    /// Posts a receive for the first message of the peer that has no receive yet.
     pub(crate) fn post_receive(&mut self, buffer: BytesMut) -> Result<(), Failure> {
         let Channel { port, peer, posted, .. } = *self;
         let context = self.contexts.context_for(posted);
@@ -264,7 +264,7 @@ impl<'a> Channel<'a> {
                     self.received += 1;
                     Ok(Completed::Received(sequence, message))
                 }
-                // A fetch-add has completed, which no caller of this function waits for.
+                // A fetch-add has completed. No caller of this function waits for that.
                 Event::Fetched { .. } => continue,
                 Event::Failed(failed) => Err(self.completion_failure(*failed)),
             };

@@ -106,9 +106,9 @@ fn receive_one_way(channel: &mut Channel<'_>, run: &Run) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Makes the round trips of a run over any medium. The result is the median over batches. Only the last
-/// round trips are timed individually, since reading the clock takes a considerable part of a short round
-/// trip.
+/// Makes the round trips of a run over any medium. The result is the median over batches of round trips.
+/// Only the last round trips are timed individually, since reading the clock takes a considerable part of a
+/// short round trip.
 pub(crate) fn time_round_trips(
     run: &Run,
     mut round_trip: impl FnMut() -> Result<(), Failure>,
@@ -139,8 +139,9 @@ pub(crate) fn time_round_trips(
     Ok(Timing { each_us: median(times_us), singles_us })
 }
 
-/// Sends the messages of a run in rounds over any medium. `send` sends a round of this many messages and
-/// returns its duration. The result is the time of each message, the median over rounds.
+/// Sends the messages of a run in rounds over any medium. `send` gets the number of messages of a round,
+/// sends them, and returns the time that they took. The result is the time of each message, the median over
+/// rounds.
 pub(crate) fn time_message_rounds(
     run: &Run,
     mut send: impl FnMut(u32) -> Result<Duration, Failure>,

@@ -14,8 +14,8 @@ use homespun::{
 use super::target::Target;
 use crate::failure::Failure;
 
-/// The transmit size and the receive size of the endpoint. They exceed the window of any
-/// [`Run`](super::run::Run) together with the probes that are sent meanwhile.
+/// The transmit size and the receive size of the endpoint. Each exceeds the window of any
+/// [`Run`](super::run::Run) plus the number of probes that are sent meanwhile.
 const DEPTH_OPS: usize = 512;
 
 /// The tag of probes: empty messages that show whether their receiver is alive. No numbered message has this
@@ -27,7 +27,8 @@ const PROBE_CONTEXT: u64 = u64::MAX;
 
 /// An enabled endpoint, its completion queue and its address vector.
 ///
-/// The port receives probes from any peer at any time. It returns no [`Event`] for them.
+/// At any time the port receives probes (messages with [`PROBE_TAG`]) from any peer. It returns no [`Event`]
+/// for a probe.
 #[derive(Debug)]
 pub(crate) struct Port {
     pub(crate) endpoint: Endpoint,
@@ -38,7 +39,7 @@ pub(crate) struct Port {
     conversations: Cell<u64>,
 }
 
-/// The requested key of the shared region. A domain that chooses keys itself ignores it.
+/// The requested key of the region that peers access. A domain that chooses keys itself ignores it.
 const REGION_KEY: u64 = 1;
 
 /// The number of distinct conversation numbers, after which they repeat.
@@ -56,7 +57,7 @@ pub(crate) enum Event {
     },
     /// A receive, or a read from the memory of a peer, has completed.
     Received {
-        /// The context of the receive.
+        /// The context of the operation.
         context: u64,
         /// The message's tag; 0 if it has none.
         tag: u64,
@@ -138,8 +139,8 @@ impl Port {
         self.endpoint.info().domain.name.as_deref().unwrap_or("unnamed")
     }
 
-    /// Registers memory of this length, but at least one byte, which peers may read and write. Where the
-    /// domain allows it, peers may also map the memory.
+    /// Registers memory of this length, or of one byte if the length is 0. Peers may read and write the
+    /// memory, and map it where the domain allows that.
     pub(crate) fn register_shared(&self, len_bytes: usize) -> Result<MemoryRegion, Failure> {
         let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
         let attr = MrAttr { access, requested_key: Some(REGION_KEY), shareable: true, ..MrAttr::default() };
@@ -198,13 +199,13 @@ impl Port {
     }
 }
 
-/// The sorted names of the domains that `getinfo` returns: auto, shm, tcp, or only that of
-/// `FI_HOMESPUN_DOMAIN`.
+/// The sorted names of the domains that `getinfo` returns: auto, shm and tcp. If the environment variable
+/// `FI_HOMESPUN_DOMAIN` is set, `getinfo` returns only the domain that it names.
 pub(crate) fn domain_names() -> Result<Vec<String>, Failure> {
     domain_names_of(&Fabric::new())
 }
 
-/// As [`domain_names`], for this fabric.
+/// As [`domain_names`], but asks this fabric.
 fn domain_names_of(fabric: &Fabric) -> Result<Vec<String>, Failure> {
     let mut names: Vec<String> = Vec::new();
     for info in fabric.infos(&Hints::new())? {
@@ -214,7 +215,7 @@ fn domain_names_of(fabric: &Fabric) -> Result<Vec<String>, Failure> {
     Ok(names)
 }
 
-/// Returns the name of the requested domain, if there is a request, as the domain itself spells it.
+/// Returns the requested domain's name as `getinfo` spells it, or `None` if no domain is requested.
 ///
 /// # Errors
 ///

@@ -12,8 +12,8 @@ pub(crate) const ITERATIONS_MAX: u32 = 1 << 30;
 /// The largest number of messages in flight during the bandwidth measurement.
 pub(crate) const WINDOW_MAX_MESSAGES: u32 = 64;
 
-/// The largest number of bytes in flight during the bandwidth measurement. Two messages are in flight even
-/// if they have more bytes.
+/// The largest number of bytes in flight during the bandwidth measurement. But at least two messages are in
+/// flight, whatever their size.
 pub(crate) const WINDOW_MAX_BYTES: u64 = 4 << 20;
 
 /// The least number of messages in flight. With fewer, sends would not overlap.
@@ -63,8 +63,8 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// The run for messages of this size. Without `iterations`, both kinds of operations together take about
-    /// a quarter of a second, as far as that can be estimated.
+    /// The run for messages of this size. Without `iterations`, the round trips and the one-way messages of
+    /// the run take about a quarter of a second in total, as far as that can be estimated.
     pub(crate) fn new(size_bytes: usize, iterations: Option<u32>) -> Run {
         let size = size_bytes as u64;
         let scaled = |budget_ns: u64, each_ns: u64| {

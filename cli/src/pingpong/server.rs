@@ -120,8 +120,8 @@ fn await_greeting(port: &Port) -> Result<BytesMut, Failure> {
         match port.poll()? {
             Some(Event::Received { context: GREETING_CONTEXT, message, .. }) => return Ok(message),
             Some(Event::Failed(failed)) if failed.completion.context == GREETING_CONTEXT => expect()?,
-            // This belongs to an earlier client, such as an answer that was not delivered or a cancelled
-            // receive.
+            // This completion belongs to an earlier client. For example, an answer was not delivered, or a
+            // receive was cancelled.
             Some(_) => {}
             None => thread::sleep(IDLE_INTERVAL),
         }

@@ -43,8 +43,8 @@ const INTEL_MPI: [(&str, &str); 3] = [
     ("I_MPI_OFI_LIBRARY_INTERNAL", "0"),
 ];
 
-/// Variables that are removed because they conflict with those above: lists of excluded providers, and
-/// another name of the list of included providers.
+/// Variables that are removed because they conflict with [`OPEN_MPI`]: lists of excluded providers, and
+/// another name for the list of included providers.
 const CONFLICTING: [&str; 3] = [
     "OMPI_MCA_mtl_ofi_provider_exclude",
     "OMPI_MCA_opal_common_ofi_provider_exclude",

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// The longest wait of a test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
-/// After this much processor time, in clock ticks, a process counts as busy. It is a few hundredths of a
+/// A process counts as busy after this much processor time, in clock ticks. It is a few hundredths of a
 /// second.
 const BUSY_TICKS: u64 = 5;
 

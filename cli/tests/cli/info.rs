@@ -21,7 +21,7 @@ fn info_begins_with_a_summary_of_the_domains() {
     let outcome = run(&["info"]);
     let (summary, _) = outcome.stdout.split_once("\n\n").expect("several sections");
     let rows: Vec<&str> = summary.lines().filter_map(|line| line.split_whitespace().next()).collect();
-    // In the order in which getinfo offers them.
+    // The rows are in the order in which `getinfo` offers the domains.
     assert_eq!(rows, ["domain", "auto", "tcp", "shm"], "{outcome:?}");
 }
 

@@ -130,8 +130,8 @@ fn command_is_executed_in_place_of_homespun() {
     assert_eq!(outcome.status.code(), Some(42), "{outcome:?}");
     let outcome = run(&["run", "--", "sh", "-c", "kill -TERM $$"]);
     assert_eq!(outcome.status.signal(), Some(libc::SIGTERM), "{outcome:?}");
-    // SIGPIPE ends a program that writes to a closed pipe. homespun ignores the signal, as Rust programs do,
-    // but the command must not inherit that.
+    // SIGPIPE ends a program that writes to a closed pipe. homespun itself ignores the signal, as Rust
+    // programs do, but the command must not ignore it.
     let outcome = run(&["run", "--", "sh", "-c", "kill -PIPE $$"]);
     assert_eq!(outcome.status.signal(), Some(libc::SIGPIPE), "{outcome:?}");
 }

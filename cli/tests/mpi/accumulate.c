@@ -1,6 +1,6 @@
 /*
- * Accumulates of every operation and datatype, fetched values, counters and compare-and-swap, while every rank does the
- * same to the same memory; every result is exact.
+ * Accumulates of every operation and datatype, fetched values, counters and compare-and-swap. All ranks make them at
+ * once, and the program checks that every result is exact.
  *
  * Runs with two ranks or more. Rank 0 ends with a line that begins "every element checked". An error is printed to
  * standard error, and ends all ranks. Arguments name what to skip where an MPI has faults of its own: operations
@@ -215,7 +215,7 @@ static void accumulate_from_all(const struct elements *type, const struct operat
     free(own), free(expected), free(theirs);
 }
 
-/* Two Get_accumulates in a row: each fetches the values before it. */
+/* Two Get_accumulates in a row. Each fetches the values that the elements had before it. */
 static void fetched(const struct elements *type, const struct operation *operation, size_t count, enum epoch how) {
     size_t bytes = count * type->bytes;
     struct window window = open_window(OWN, bytes);
@@ -235,7 +235,7 @@ static void fetched(const struct elements *type, const struct operation *operati
     apply(own, expected, type, operation, count);
     check_elements(second, expected, type, count, "the second Get_accumulate", operation);
     apply(own, expected, type, operation, count);
-    /* The previous rank has done the same to this rank's elements. */
+    /* The previous rank has applied its operands to this rank's elements, twice. */
     fill_operands(own, type, operation, previous_rank(), count);
     start(expected, type, count);
     for (int turn = 0; turn < 2; turn++) apply(own, expected, type, operation, count);
@@ -330,7 +330,7 @@ static void compare_and_swap(const struct elements *type, int turns) {
     close_window(&window);
 }
 
-/* The accesses of one rank to one element happen in the order of their calls. */
+/* Checks that the accesses of one rank to one element happen in the order of the calls. */
 static void in_order(void) {
     struct window window = open_window(OWN, 8);
     memset(window.memory, 0, 8);

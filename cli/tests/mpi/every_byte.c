@@ -150,7 +150,7 @@ static void unexpected(void) {
     for (size_t i = 0; i < SMALL_SIZES; i++) free(out[i]);
 }
 
-/* A synchronous send does not complete before its receive is posted. */
+/* Checks that a synchronous send does not complete before its receive is posted. */
 static void synchronous(void) {
     const int tag = 1, go = 2;
     unsigned char *out = message(next_rank(), tag, 100), *in = room(100);
@@ -171,7 +171,7 @@ static void synchronous(void) {
     free(out), free(in);
 }
 
-/* A receive without a sender completes when it is cancelled, and the next receive gets the later message. */
+/* Checks that cancelling a receive completes it, and that a later message goes to the next receive. */
 static void cancelled(void) {
     unsigned char *never = room(100), *in = room(100), *out = message(next_rank(), 5, 100);
     MPI_Request receive;

@@ -1,5 +1,6 @@
 //! Without homespun the MPI programs fail, since `homespun run` leaves them no fallback. So in the other
-//! tests all messages have come over homespun. Without `--domain` the programs use the domain `auto`.
+//! tests all messages have come over homespun. Another test shows that the programs use the domain `auto`
+//! without `--domain`.
 
 use std::time::Duration;
 

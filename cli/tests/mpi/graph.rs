@@ -12,12 +12,13 @@ use crate::programs::{GRAPH, Program};
 
 const CALLS: u32 = 1000;
 
-/// The largest accepted number of wrong calls. If a peek received messages before it answered, most calls
-/// would be wrong.
+/// The largest accepted number of calls that return wrong neighbours. If a peek (`FI_PEEK`) received
+/// messages before it answered, most calls would return wrong neighbours.
 const WRONG_MAX: u32 = CALLS * 12 / 100;
 
-/// The number of runs. The median counts, so a busy machine may spoil one run. The fault shows when a rank
-/// finds two messages of its peer at once, which often happens after the rank has waited for a processor.
+/// The number of runs. The test checks the median number of wrong calls, because a busy machine may spoil
+/// one run. Calls go wrong when a rank finds two messages of its peer at once, which often happens after the
+/// rank has waited for a processor.
 const RUNS: usize = 3;
 
 /// Pins each rank to a core. Ranks that share a processor would always find two messages of their peer at

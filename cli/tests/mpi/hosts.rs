@@ -26,7 +26,8 @@ const INTERVAL: Duration = Duration::from_millis(5);
 /// Another user makes a user namespace as well.
 const RIGHTS: [&[&str]; 2] = [&[], &["--user", "--map-root-user"]];
 
-/// Prepares a host, says so by an empty line, and then waits for the end of standard input.
+/// A shell script that prepares a host, writes an empty line when that is done, and then waits for the end
+/// of standard input.
 const HOLD: &str = "ip link set lo up && hostname \"$0\" && echo && exec cat";
 
 /// Two hosts. They exist as long as this value or a process that was started on them exists.
@@ -56,7 +57,7 @@ impl Hosts {
         let mut left = Command::new("unshare");
         left.args(rights).args(["--net", "--uts", "sh", "-c", HOLD, NAMES[0]]);
         let left = Holder::start(&mut left)?;
-        // The superuser of the user namespace may make a second network namespace there, and join both.
+        // The superuser of the user namespace may make a second network namespace there, and may enter both.
         let mut right = command_beside(&left, is_in_user_namespace);
         right.args(["unshare", "--net", "--uts", "sh", "-c", HOLD, NAMES[1]]);
         let right = Holder::start(&mut right)?;
@@ -156,7 +157,7 @@ impl Holder {
 
 impl Drop for Holder {
     fn drop(&mut self) {
-        // It fails for a holder that has ended.
+        // This call fails for a holder that has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -48,7 +48,8 @@ pub(crate) struct Launch<'a> {
     hosts: Option<&'a Hosts>,
     domain: Option<&'static str>,
     variables: Vec<(&'static str, &'static str)>,
-    /// Variables that the launcher gets, but not `homespun run`, which would check them.
+    /// Environment variables for the launcher alone. `homespun run` does not get them, because it would
+    /// check them.
     launcher_variables: Vec<(&'static str, &'static str)>,
     options: Vec<String>,
     ranks: usize,
@@ -70,7 +71,8 @@ impl<'a> Launch<'a> {
         Launch { variables: vec![variable], ..Launch::new(mpi, ranks) }
     }
 
-    /// A launch of this many ranks without `--domain`, whose launcher alone has this variable.
+    /// A launch of this many ranks without `--domain`. The launcher has this environment variable, and
+    /// `homespun run` does not.
     pub(crate) fn with_launcher_variable(
         mpi: Mpi,
         variable: (&'static str, &'static str),

@@ -10,7 +10,8 @@ use homespun_suite::prerequisites::Prerequisite;
 /// with the wheel `mpich` of the Python package index. That wheel contains its own libfabric.
 const MPICH_DIRECTORY: &str = "HOMESPUN_MPICH";
 
-/// The same for Intel MPI (`bin/mpicc`, `bin/mpiexec.hydra`), whose wheels are `impi-rt` and `impi-devel`.
+/// The variable that names the directory of Intel MPI (`bin/mpicc`, `bin/mpiexec.hydra`), such as a virtual
+/// environment with the wheels `impi-rt` and `impi-devel` of the Python package index.
 const INTEL_MPI_DIRECTORY: &str = "HOMESPUN_INTEL_MPI";
 
 /// An implementation of MPI.

@@ -8,7 +8,8 @@ use crate::mpi::{Mpi, find_program};
 const LONGEST_BYTES: &str = "8388608";
 const REPETITIONS: &str = "3";
 
-/// The ends of NetPIPE's lines about a size: the first when it measures, the second when it checks the data.
+/// NetPIPE prints a line for each size. The line ends with `MEASURED` if NetPIPE measures the size, and with
+/// `CHECKED` if it checks the data.
 const MEASURED: &str = "usec";
 const CHECKED: &str = "Integrity check passed";
 
@@ -30,7 +31,8 @@ fn run_netpipe(options: &[&str], verdict: &str) {
         assert!(sizes.len() > 20 && sizes.iter().all(|line| line.trim_end().ends_with(verdict)), "{outcome}");
         let longest =
             sizes.iter().filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).max();
-        // When NetPIPE checks data it uses other sizes, the largest of which exceeds half of the longest.
+        // When NetPIPE checks data it uses other sizes. The largest of these is at least half of
+        // `LONGEST_BYTES`.
         assert!(longest >= LONGEST_BYTES.parse::<u64>().ok().map(|bytes| bytes / 2), "{outcome}");
     }
 }

@@ -131,7 +131,7 @@ static void flushes(void) {
     free(out), free(in);
 }
 
-/* Accesses with requests. Those of the Puts are waited for in the order in which they complete. */
+/* Accesses with requests. Waits for the Puts in the order in which their requests complete. */
 static void requests(void) {
     size_t slot = 5000, bytes = TURNS * slot;
     struct window window = open_window(ALLOCATED, bytes);
@@ -164,7 +164,7 @@ static void requests(void) {
     free(out), free(in);
 }
 
-/* Integers in pieces: the index of each in memory, and the datatype that describes it. */
+/* A layout of integers in pieces: the index of each integer in memory, and the datatype of the whole layout. */
 struct layout {
     MPI_Datatype type;
     size_t *places, span;
@@ -325,7 +325,7 @@ static void critical_sections(void) {
     close_window(&window);
 }
 
-/* All other ranks write to rank 0 at once, then read from it at once. It exposes its window to them. */
+/* Rank 0 exposes its window to all other ranks. They write to the window at once, then read from it at once. */
 static void all_to_one(void) {
     size_t share = 30000;
     struct window window = open_window(OWN, share * (size_t) ranks);

@@ -31,7 +31,7 @@ pub(crate) const ACCUMULATE: Program = Program { name: "accumulate", verdict: "e
 /// Builds distributed graphs, and counts calls that return wrong neighbours.
 pub(crate) const GRAPH: Program = Program { name: "graph", verdict: "graphs counted" };
 
-/// The paths of the compiled programs. `None` if the MPI is not installed.
+/// The path of each compiled program, by its name and MPI. `None` if the MPI is not installed.
 type Compiled = HashMap<(&'static str, Mpi), Option<PathBuf>>;
 
 impl Program {

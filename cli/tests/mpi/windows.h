@@ -71,7 +71,8 @@ static inline MPI_Group group_of(int member) {
     return group;
 }
 
-/* Begins an epoch of accesses to the next rank's window. Earlier stores to this rank's own window are visible in it. */
+/* Begins an epoch of accesses to the next rank's window. What this rank has stored in its own window
+ * is visible in the epoch. */
 static inline void begin(enum epoch how, const struct window *window) {
     MPI_Group group;
     switch (how) {

@@ -92,7 +92,7 @@ pub(crate) const ORDERS: &[(u32, &str)] = &[
     (63, "bit 63"),
 ];
 
-/// `FI_MR_*` of a domain. The first two are the old modes, which are numbers and not flags.
+/// The modes `FI_MR_*` of a domain. The first two are the old modes, which are numbers and not flags.
 pub(crate) const MR_MODES: &[(u32, &str)] = &[
     (0, "FI_MR_BASIC"),
     (1, "FI_MR_SCALABLE"),

@@ -13,15 +13,15 @@ pub(crate) const OURS: [&str; 3] = ["homespun shm", "homespun tcp", "homespun au
 /// The number of other providers that have to agree on an outcome.
 const QUORUM: usize = 2;
 
-/// The kind of a difference. Two other kinds do not count. First, homespun may accept a call that the others
-/// refuse, which breaks no program that runs over them. Second, if all refuse a call, their error numbers may
-/// differ.
+/// The kind of a difference between homespun and the other providers. Two kinds do not count. First,
+/// homespun may accept a call that the other providers refuse, which breaks no program that runs over them.
+/// Second, if all providers refuse a call, their error numbers may differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum DifferenceKind {
-    /// At least two others accept a call that homespun refuses, or in which homespun crashes or hangs.
+    /// At least two other providers accept a call, but homespun refuses it, crashes or hangs.
     Refused,
-    /// homespun accepts a call, at least two others agree on another result, and fewer than two agree with
-    /// homespun.
+    /// homespun accepts a call. At least two other providers agree on a result that differs from homespun's,
+    /// and fewer than two have the result of homespun.
     DifferentResult,
 }
 
@@ -58,8 +58,8 @@ fn difference_kind(outcomes: &BTreeMap<&'static str, String>, ours: &str) -> Opt
     if !is_accepted(ours) && accepting >= QUORUM {
         return Some(DifferenceKind::Refused);
     }
-    // A difference counts if at least two others agree on a result other than homespun's, and fewer than two
-    // agree with homespun.
+    // A difference counts if at least two other providers agree on a result that differs from homespun's,
+    // and fewer than two have the result of homespun.
     let agree =
         |outcome: &str| is_accepted(outcome) && outcome != ours && count(&|other| other == outcome) >= QUORUM;
     let has_different_result =

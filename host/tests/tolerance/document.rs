@@ -75,7 +75,8 @@ impl Row {
         Row { probes, outcomes: COLUMNS.into_iter().zip(cells.map(str::to_owned)).collect() }
     }
 
-    /// Describes the outcomes of homespun that the row does not list, by probe. Details need not be listed.
+    /// Describes the outcomes of homespun that the row does not list, by probe. The row may list only the
+    /// beginning of an outcome.
     fn find_unlisted_outcomes(&self, table: &OutcomeTable) -> BTreeMap<String, String> {
         let mut complaints = BTreeMap::new();
         for (column, probe) in

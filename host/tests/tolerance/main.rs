@@ -4,10 +4,10 @@
 //!
 //! Without arguments this program is a test. It fails if there is a difference that the document does not
 //! list, if the document lists a difference that does not exist, or if it lists another outcome of homespun
-//! than the one that was found. It needs the libfabric version of the
-//! document (Debian: `libfabric-bin`) with all its providers. Without them it prints that it is skipped, and
-//! passes. But `./test` requires a libfabric, and CI requires this version with its providers: there the
-//! program fails instead.
+//! than the one that was found. The test needs the libfabric version of the document (Debian:
+//! `libfabric-bin`) with all its providers. Without them it prints that it is skipped, and passes. But
+//! `./test` requires a libfabric, and CI requires this version with its providers: there the program fails
+//! instead.
 //!
 //! ```sh
 //! cargo test -p homespun-host --test tolerance -- --list             # differences, as rows of the document
@@ -57,7 +57,7 @@ struct Arguments {
     case: Option<String>,
     /// Set in workers: the share of the probes, as its index and the number of shares.
     share: (usize, usize),
-    /// Set in workers of the second run: the only probes to run, with long time-outs.
+    /// The only probes to run, with long time-outs. It is empty except in workers of the second run.
     rerun: Vec<String>,
 }
 

@@ -56,7 +56,7 @@ impl Deadline {
 }
 
 /// Sleeps between polls, longer each time. Many probes wait at once, so they must leave the processors to
-/// those that work.
+/// probes that work.
 #[derive(Debug, Default)]
 pub(crate) struct Pauses(u32);
 

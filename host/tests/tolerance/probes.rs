@@ -20,7 +20,7 @@ use crate::setup::Context;
 pub(crate) enum Family {
     /// The probe has one outcome for each provider.
     Object,
-    /// The probe has an outcome for each type of endpoint. The type is the beginning of its name.
+    /// The probe has one outcome for each type of endpoint. The name of the probe begins with the type.
     Endpoint,
 }
 

@@ -48,8 +48,8 @@ pub(crate) fn provider_hints(libfabric: Libfabric, case: &ProviderCase) -> InfoL
         hints.set_domain_name(&std::ffi::CString::new(domain).expect("a name"));
     }
     hints.ep_attr_mut().r#type = case.endpoint.raw();
-    // Do not offer FI_MR_LOCAL, for which every send would need a descriptor. `register_region` complies with
-    // the offered modes.
+    // With FI_MR_LOCAL every send would need a descriptor, so do not offer that mode. `register_region`
+    // complies with the offered modes.
     hints.domain_attr_mut().mr_mode = 1 << 4 | 1 << 5 | 1 << 6 | 1 << 9;
     hints.first_mut().mode = 1 << 59;
     hints
@@ -244,7 +244,8 @@ impl Context {
         pair
     }
 
-    /// Two endpoints that reach each other. `prepare` is called with each endpoint before it is enabled.
+    /// Two endpoints that reach each other. Before an endpoint is enabled, `prepare` is called with it, and
+    /// with true for the left endpoint.
     pub(crate) fn open_pair_with(&self, mut prepare: impl FnMut(&Node, bool)) -> Pair {
         let (fabric, domain) = self.open_domain();
         if self.is_connection_oriented() {

@@ -66,7 +66,8 @@ impl Results {
         if time == TIMED_OUT {
             self.timed_out.insert(name.to_owned());
         }
-        // Workers of both endpoint types of `tcp` run the probes of objects; the first outcome counts.
+        // Probes that do not depend on the endpoint type run once for each provider, except that they run
+        // for both types of `tcp`. The first outcome counts.
         let row = self.table.entry(name.to_owned()).or_default();
         row.entry(case.name).or_insert_with(|| outcome.to_owned());
     }

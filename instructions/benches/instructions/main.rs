@@ -119,7 +119,7 @@ fn count_and_compare(only: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// Reports what is skipped on standard error, and in the file from which `./test` takes its summary.
+/// Writes what is skipped to standard error, and to the file whose lines `./test` prints in its summary.
 fn report_skipped(what: &str) -> Result<()> {
     eprintln!("skipped: {what}");
     if let Some(path) = env::var_os("HOMESPUN_SKIPPED") {

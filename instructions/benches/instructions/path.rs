@@ -19,9 +19,11 @@ pub(crate) enum Operation {
     /// Writes to the peer's memory. The count is that of the post, a read of the target's queue, and the
     /// read of the completion.
     Write,
-    /// Reads the peer's memory, counted like [`Write`](Self::Write).
+    /// Reads the peer's memory. The count is that of the post, a read of the target's queue, and the read of
+    /// the completion.
     Read,
-    /// Adds to a number in the peer's memory, counted like [`Write`](Self::Write).
+    /// Adds to a number in the peer's memory. The count is that of the post, a read of the target's queue,
+    /// and the read of the completion.
     FetchAdd,
     /// Writes to mapped memory of the peer, and reads the completion.
     WriteShareable,
@@ -79,8 +81,8 @@ impl Path {
     }
 
     /// Whether the path is counted. In the domain `auto` the peer is near, and only the native interface is
-    /// counted: the plugin adds the same to it as in the domain `shm`. Writes to shareable memory are counted
-    /// only for the native interface over shared memory.
+    /// counted, because the plugin adds as many instructions as in the domain `shm`. Writes to shareable
+    /// memory are counted only for the native interface over shared memory.
     fn is_available(&self) -> bool {
         let is_native = self.interface == Interface::Native;
         let has_shareable = self.domain != "tcp" && is_native;

@@ -28,9 +28,9 @@ const FLOOR_NAME: &str = "bare loop";
 /// How often a failing program is started before its failure counts.
 const TRIES: u32 = 3;
 
-/// The number of operations in the trial run, from whose time the number in a round is computed; and the
-/// bounds of the number in a round. The lower bound is for bandwidth. It exceeds the number of operations
-/// that a program keeps in flight.
+/// The number of operations in the trial run. The time of the trial run gives the number in a round, within
+/// the bounds that follow. The lower bound is for bandwidth. It exceeds the number of operations that a
+/// program keeps in flight.
 const TRIAL_ITERATIONS: usize = 100;
 const ITERATIONS_MIN: usize = 100;
 const ITERATIONS_MAX: usize = 200_000;

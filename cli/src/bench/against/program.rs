@@ -11,8 +11,8 @@ use crate::exchange::measure::Metric;
 /// address.
 const LOOPBACK: &str = "127.0.0.1";
 
-/// The largest number of transfers in flight, and the largest number of their bytes. At least `WINDOW_MIN`
-/// transfers are in flight, even if they have more bytes.
+/// The largest number of transfers in flight, and the largest number of bytes in flight. But at least
+/// `WINDOW_MIN` transfers are in flight, whatever their size.
 pub(super) const WINDOW_MAX: usize = 64;
 pub(super) const WINDOW_MAX_BYTES: usize = 64 << 20;
 const WINDOW_MIN: usize = 4;

@@ -62,7 +62,8 @@ pub(super) struct Conditions<'a> {
 ///
 /// Errors of the system.
 pub(super) fn find_free_port() -> io::Result<u16> {
-    // Bind only: to a pair that waits at this port, a listening socket would look like its server.
+    // Bind the socket, but do not listen: another pair may be waiting for its server at this port, and would
+    // take a listening socket for that server.
     let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
     bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
     let bound = SocketAddr::try_from(getsockname(&socket)?).map_err(io::Error::from)?;

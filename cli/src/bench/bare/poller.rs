@@ -10,11 +10,11 @@ use crate::failure::Failure;
 /// The number of polls between two reads of the clock.
 const SPINS_PER_CLOCK: u32 = 1024;
 
-/// After this many polls each further poll yields, if both processes may share a core.
+/// If both processes may share a core, each poll after this many yields to other threads.
 const SPINS_BEFORE_YIELD_SHARED: u32 = 256;
 
-/// The same number if each process has its own core. It is so large that yielding does not affect the
-/// measurement.
+/// If each process has its own core, each poll after this many yields. The number is so large that yielding
+/// does not affect the measurement.
 const SPINS_BEFORE_YIELD_PINNED: u32 = 1 << 20;
 
 /// Polls until the other process has acted.

@@ -17,7 +17,7 @@ const SEQUENCE_BYTES: usize = size_of::<u64>();
 /// The largest payload of a slot of a ring that is not pipelined. A pipelined ring has its own limit.
 pub(in crate::bench) const SLOT_MAX_BYTES: usize = 32 * 1024;
 
-/// How many times in a lap of the ring the receiver returns credits, with which the sender fills slots
+/// How many times in a lap of the ring the receiver returns credits, which allow the sender to fill slots
 /// again. The number is so small that the cost is negligible.
 const CREDITS_PER_LAP: usize = 4;
 

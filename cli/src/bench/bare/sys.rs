@@ -85,7 +85,7 @@ impl Segment {
     ///
     /// # Panics
     ///
-    /// If they are not all within the segment.
+    /// If the bytes are not all within the segment.
     #[inline]
     pub(super) fn write(&self, offset: usize, bytes: &[u8]) {
         let place = self.checked_ptr(offset, bytes.len());
@@ -98,7 +98,7 @@ impl Segment {
     ///
     /// # Panics
     ///
-    /// If they are not all within the segment.
+    /// If the bytes are not all within the segment.
     #[inline]
     pub(super) fn read(&self, offset: usize, into: &mut [u8]) {
         let place = self.checked_ptr(offset, into.len());

@@ -27,8 +27,8 @@ pub(super) struct SleepContender {
 }
 
 impl SleepContender {
-    /// All contenders: homespun's plugin in each of these domains, each followed by its rivals among these
-    /// providers.
+    /// Returns homespun's plugin in each of these domains, each followed by those of these providers that
+    /// use the same medium.
     pub(super) fn all_contenders(
         domains: &[Domain],
         providers: &[String],

@@ -165,8 +165,8 @@ impl Messages {
         }
     }
 
-    /// Sleeps in a blocking call of the provider. Some providers ignore `timeout`, so another thread ends the
-    /// call.
+    /// Sleeps in a blocking call of the provider. Some providers ignore `timeout`, so another thread ends a
+    /// call that sleeps longer than `timeout` and [`TIMEOUT_GRACE`].
     fn read_blocking(&mut self, timeout: Duration) -> Result<Option<Completion>, CallError> {
         let wake_handle = self.endpoint.wake_handle();
         let (awake, is_awake) = unbounded::<()>();

@@ -51,7 +51,8 @@ pub(super) struct ContenderReport {
 /// Round trips in which both processes wait in the same way: by polling, or by sleeping on a descriptor.
 #[derive(Debug, Serialize)]
 pub(super) struct LatencyReport {
-    /// The reason why there are no figures. If there are figures, both fields are `null`.
+    /// The reason why there are no figures. If there are figures, both fields of [`ShortfallFields`] are
+    /// `null`.
     #[serde(flatten)]
     pub(super) shortfall: ShortfallFields,
     /// One entry for each size, in the requested order.
@@ -67,7 +68,7 @@ pub(super) struct SleepSizeReport {
     /// homespun's median divided by this contender's, so homespun is faster if the ratio is below 1. `null`
     /// for homespun itself.
     pub(super) p50_ratio: Option<f64>,
-    /// The same ratio of the 99th percentiles.
+    /// homespun's 99th percentile divided by this contender's. `null` for homespun itself.
     pub(super) p99_ratio: Option<f64>,
 }
 

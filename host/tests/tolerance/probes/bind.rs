@@ -18,13 +18,14 @@ pub(super) fn add_probes(probes: &mut Probes) {
     add_close_probes(probes);
 }
 
-/// An endpoint with its other objects: enabled with the required objects bound, or not enabled with none
-/// bound.
+/// An endpoint with its other objects. If `is_enabled`, the required objects are bound and the endpoint is
+/// enabled. Otherwise no object is bound.
 fn open_node_bound_if_enabled(context: &Context, is_enabled: bool) -> Node {
     if is_enabled { context.open_enabled_node() } else { context.open_unbound_node() }
 }
 
-/// Binds each object with each flag, alone and together with the flags that give the direction.
+/// Binds objects to an endpoint with each flag. Before `fi_enable(3)`, also binds queues and counters with
+/// each flag in addition to a direction.
 fn add_flag_probes(probes: &mut Probes) {
     for (when, is_enabled) in [("before", false), ("after", true)] {
         for &(bit, name) in FLAGS {

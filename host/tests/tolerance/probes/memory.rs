@@ -495,7 +495,8 @@ fn add_bound_region_probes(probes: &mut Probes) {
     }
 }
 
-/// Makes a write or an atomic operation from the left, and waits for its completion.
+/// Makes a write or an atomic operation from the left endpoint to the right one, and waits for its
+/// completion.
 fn write_and_wait(pair: &mut Pair, context: &Context, address: u64, key: u64, is_atomic: bool) {
     let buf = leak_zeroed_memory(64);
     let near = context.register_region(&pair.left, buf, 64, 11);

@@ -68,7 +68,8 @@ fn probe_call(
         result: fixture.near.wrapping_add(ROOM_BYTES / 2),
         has_result_vector: true,
         compare: fixture.near.wrapping_add(ROOM_BYTES / 4),
-        // The datatype is FI_UINT64, the operation FI_SUM, or FI_CSWAP_NE for compare-and-swap calls.
+        // The datatype is FI_UINT64. The operation is FI_CSWAP_NE if the call compares and swaps, or else
+        // FI_SUM.
         datatype: 7,
         op: if call.is_compare() { 13 } else { 2 },
     };

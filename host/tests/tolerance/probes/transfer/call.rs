@@ -21,7 +21,8 @@ pub(super) enum TransferKind {
     Read,
 }
 
-/// Defines an enumeration of the functions in `struct fi_ops_msg` and the other vtables.
+/// Defines the enumeration `Call` of the functions in `struct fi_ops_msg` and the other vtables for data
+/// transfers, and the list `CALLS` of their names and kinds.
 macro_rules! calls {
     ($($name:ident $text:literal $way:ident,)*) => {
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! The unusual arguments of calls. No count is far beyond a limit, because some providers would overwrite
-//! their own memory, with random outcomes.
+//! The unusual arguments of calls. No count is far beyond a limit: some providers would then overwrite their
+//! own memory, and outcomes would be random.
 
 use std::ptr;
 

@@ -27,10 +27,10 @@ pub(super) struct TransferFixture {
     pub(super) is_tagged: bool,
 }
 
-/// The allocated length of each memory, and the registered length of the left memory. It exceeds the region
-/// at the right, so that an access beyond that region stays within the memory.
+/// The length of the memory that is allocated for each endpoint. The left endpoint registers all of it. At
+/// the right it exceeds the region, so that an access beyond the region stays within the memory.
 pub(super) const ROOM_BYTES: usize = 1 << 17;
-/// The registered length of the right memory.
+/// The length of the region that the right endpoint registers.
 const REGION_BYTES: usize = 4096;
 
 impl TransferFixture {
