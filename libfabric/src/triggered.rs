@@ -60,8 +60,8 @@ pub(crate) unsafe fn receive_triggered_or_refuse(
     }
 }
 
-/// Reads the trigger of an operation with `FI_TRIGGER`. Returns `refusal` for an operation without
-/// that flag, and for an object without that capability.
+/// Reads the trigger of an operation with `FI_TRIGGER`. Returns `refusal` for an operation without this
+/// flag, and for an object without this capability.
 ///
 /// # Safety
 ///

@@ -56,15 +56,17 @@ pub struct LocalAddress {
     pub network: String,
 }
 
-/// How well an address suits an endpoint, if the user allows it. The least value is the best.
+/// How well an address that the user allows suits an endpoint. The least value is the best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Suitability {
-    /// It belongs to the interface of the default route with this index, where the kernel prefers index 0.
+    /// The address belongs to the interface of a default route. The number is the index of this route in the
+    /// kernel's order of preference: 0 is the best.
     DefaultRoute(usize),
     Physical,
     Virtual,
     Loopback,
-    /// At best the peers in one network reach it. For IPv4 it is a stopgap for lack of another address.
+    /// A link-local address, which at best the peers in one network reach. An IPv4 host uses one for lack of
+    /// another address.
     LinkLocal,
 }
 

@@ -48,8 +48,8 @@ pub(crate) fn is_fabric_name(fabric: &Fabric, text: &str) -> Result<bool, Error>
     }
 }
 
-/// Gives an info from the application the names that homespun's own calls know. Leaves a domain name alone
-/// that `fi_getinfo` does not return, so that these calls refuse it.
+/// Replaces the offered names in an info from the application by homespun's own names. Keeps a domain
+/// name that `fi_getinfo` does not return, so that homespun refuses it.
 ///
 /// # Errors
 ///
@@ -71,7 +71,7 @@ pub(crate) fn restore_info(fabric: &Fabric, info: &mut Info) -> Result<(), Error
     Ok(())
 }
 
-/// As [`restore_info`], for an object of a domain that the application knows by this name.
+/// As [`restore_info`], for an object of a domain that the application knows by the name `offered`.
 pub(crate) fn restore_info_of_domain(info: &mut Info, offered: &str, native: &str) {
     let name = current();
     if name == OfferedName::Homespun {

@@ -433,8 +433,8 @@ fn getinfo_without_names_returns_wildcard_sources() {
     }
 }
 
-/// Calls `fi_getinfo` with hints that have these objects. Returns the domain name and objects of
-/// each answer.
+/// Calls `fi_getinfo` with hints that name these open objects. Returns the domain's name and the objects
+/// that each answer names.
 fn getinfo_naming_objects(
     fabric: *mut libc::c_void,
     domain: *mut libc::c_void,
@@ -504,7 +504,8 @@ fn open_fabrics_and_domains_process_entry() {
     assert_eq!(*found, format!("{:?}", second.as_ptr()));
     assert!(second.close().is_ok());
 
-    // Only hints that allow a domain without locks get such a domain. It has no connected endpoints.
+    // Only hints that allow a domain without locks get such a domain. A domain without locks has no
+    // connected endpoints.
     let serialised = Threading::Domain.raw();
     // SAFETY: answers have all their attributes, and only this thread uses these.
     unsafe { (*infos.first().domain_attr).threading = serialised };

@@ -54,7 +54,7 @@ fn iov_and_count(room: Option<&mut [u8]>) -> (iovec, usize) {
     }
 }
 
-/// `fi_trecvmsg` with the tag. The room must live until the completion is read.
+/// Calls `fi_trecvmsg` with the test's tag. `room` must live until the completion is read.
 fn trecvmsg(node: &Node, room: Option<&mut [u8]>, flags: u64, number: usize) -> isize {
     let (part, iov_count) = iov_and_count(room);
     let msg = FiMsgTagged {

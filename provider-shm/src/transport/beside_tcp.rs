@@ -58,9 +58,10 @@ impl ShmTransport {
         !self.absent.is_empty()
     }
 
-    /// Returns a link whose connect to this address found no endpoint beside TCP, or one of another user, or
-    /// was refused by a security policy. The transport never reports such a link. Its number stays taken
-    /// until the caller [closes](homespun_engine::transport::Transport::close) it.
+    /// Removes and returns a link, with the address of its connect. The connect found no endpoint beside
+    /// TCP, or one of another user, or was refused by a security policy. The transport never reports such a
+    /// link. Its number stays taken until the caller [closes](homespun_engine::transport::Transport::close)
+    /// it.
     #[inline]
     pub fn take_absent_link(&mut self) -> Option<(LinkId, Address)> {
         self.absent.pop()

@@ -10,7 +10,7 @@ use homespun_engine::transport::LinkError;
 
 use super::ShmTransport;
 
-/// What a security policy has refused a transport. The log has a line about the first refusal.
+/// Which action of a transport a security policy has refused. The log has a line about the first refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PolicyRefusal {
     None,
