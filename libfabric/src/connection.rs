@@ -79,8 +79,8 @@ unsafe extern "C" fn accept(ep: *mut FidEp, param: *const c_void, paramlen: usiz
         let state = unsafe { object::state::<EndpointState>(ep.cast())? };
         // SAFETY: as above.
         let data = unsafe { connection_data(param, paramlen)? };
-        // After `accept` another thread of the application may read the event and close the
-        // endpoint, so the request is taken out before.
+        // After `accept` another thread of the application may read the event and close the endpoint. So
+        // remove the request from the state first.
         let request = state.request.lock().take();
         if let Err(error) = state.endpoint.accept(data) {
             *state.request.lock() = request;

@@ -97,7 +97,7 @@ pub(crate) enum Parsed {
     /// A frame, and where its payload is.
     Frame(Header, Found),
     /// The length of a further piece. The caller still has to check that a frame is unfinished, and that the
-    /// piece is valid for the rest of its payload.
+    /// length is valid for the rest of the frame's payload.
     Piece(usize),
 }
 

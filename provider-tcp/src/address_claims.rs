@@ -340,7 +340,8 @@ impl AddressClaims {
         let mut admitted: SmallVec<[LinkId; 2]> = SmallVec::new();
         match outcome {
             CheckOutcome::Answered(answers) => {
-                // Apply the confirmations first: an unclear answer can end a link beside a proven one.
+                // Apply the confirmations first: an unclear answer can end a link only if another link to
+                // the address is proven.
                 let is_confirmed = |answer: &&(_, _, ClaimStatus)| answer.2 == ClaimStatus::Confirmed;
                 let others = answers.iter().filter(|answer| !is_confirmed(answer));
                 for (link, token, verdict) in answers.iter().filter(is_confirmed).chain(others) {

@@ -93,7 +93,8 @@ impl Greeter<'_> {
         }
     }
 
-    /// Records a question of a peer that has connected to ask. Fails if the connection carries too many.
+    /// Records a question of a peer that has connected to ask. Fails if the connection carries too many
+    /// questions.
     pub(crate) fn handle_question(&mut self, question: Question, count: usize) -> Result<(), LinkError> {
         if count > QUESTIONS_MAX {
             return Err(LinkError::System(Errno::ECONNREFUSED));

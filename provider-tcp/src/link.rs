@@ -56,7 +56,8 @@ pub(crate) struct Link {
     is_confirmed: bool,
     /// The token that the acceptor has given to a link of this side.
     pub(crate) given_token: Option<u64>,
-    /// Whether an accepted connection has one of the last descriptors of the process.
+    /// Whether an accepted connection has one of the last descriptors, which are reserved for the process
+    /// itself.
     pub(crate) is_in_reserve: bool,
     /// Whether the link is in the transport's list of links to read.
     pub(crate) in_ready: bool,

@@ -60,7 +60,7 @@ pub struct TcpTransport {
     has_new_room: bool,
     half_open: HalfOpenLinks,
     address_claims: AddressClaims,
-    /// The connections that check claims, each at the place that its token in the poll names.
+    /// The connections that check claims. The token of each in the poll tells its index in this list.
     checks: Vec<Option<Box<Check>>>,
     /// How many accepted links there are on which the peer has said hello, and how many there may be.
     accepted_links: usize,

@@ -25,7 +25,8 @@ pub(crate) fn offer_info(mut info: Info, name: OfferedName, names: &Names) -> In
     info
 }
 
-/// Returns the name by which an application knows a domain that it opened with an info of the name `asked`.
+/// Returns the name by which an application knows a domain that it opened with an info whose domain name
+/// was `asked`.
 pub(crate) fn name_of_open_domain(asked: Option<String>, native: &str) -> String {
     match current() {
         // `asked` may differ from the native name in upper and lower case.
@@ -34,8 +35,8 @@ pub(crate) fn name_of_open_domain(asked: Option<String>, native: &str) -> String
     }
 }
 
-/// Whether a fabric has this name. It is the provider's name or, if homespun is offered under another name,
-/// also the name of a network of this host.
+/// Whether homespun's fabric has the name `text`. It has the name under which homespun is offered. If
+/// this is the name of another provider, it also has the name of each network of this host.
 ///
 /// # Errors
 ///

@@ -108,7 +108,7 @@ fn call_prov_ini(library: &Library) -> *mut FiProvider {
 pub(crate) struct InfoList(*mut FiInfo);
 
 impl InfoList {
-    /// Owns the info of an event. `None` if the event has none.
+    /// Becomes the owner of an event's info. `None` if the event has none.
     pub(crate) fn from_event(info: *mut FiInfo) -> Option<InfoList> {
         (!info.is_null()).then_some(InfoList(info))
     }

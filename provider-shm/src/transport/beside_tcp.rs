@@ -45,8 +45,8 @@ impl ShmTransport {
         self.poller.add_companion(fd)
     }
 
-    /// Whether, since the last call, a poll of the kernel has found events of the
-    /// [companion](Self::watch_companion). As long as the companion has events, each poll finds them again.
+    /// Returns whether a poll of the kernel has found events of the [companion](Self::watch_companion) since
+    /// the last call. As long as the companion has events, each poll finds them again.
     #[inline]
     pub fn take_companion_event(&mut self) -> bool {
         mem::take(&mut self.has_companion_event)

@@ -20,8 +20,8 @@ pub(super) enum PolicyRefusal {
     Name,
 }
 
-/// Whether a security policy has refused a call. No other cause gives `socket(2)`, `bind(2)` and `connect(2)`
-/// one of these errors for an abstract name.
+/// Whether a security policy has refused a call. For an abstract name, only a policy makes `socket(2)`,
+/// `bind(2)` or `connect(2)` fail with EPERM or EACCES.
 pub(super) fn is_refused_by_policy(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
 }

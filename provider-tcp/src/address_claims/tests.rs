@@ -79,7 +79,7 @@ fn second_claim_is_held_until_it_is_confirmed() {
     timed.accept(ONE, 1);
     assert_eq!(timed.accept(TWO, 1), Admission::Held);
     assert_eq!(timed.accept(THREE, 2), Admission::Open, "of another address");
-    // One connection asks about both links, and the contested address comes first.
+    // One check asks about both links of the contested address, which comes before the other address.
     let ends = timed.finish_next_check_with(&[(ONE, ClaimStatus::Confirmed), (TWO, ClaimStatus::Confirmed)]);
     assert_eq!((ends, timed.pop_all_admitted()), (vec![], vec![TWO]));
 }

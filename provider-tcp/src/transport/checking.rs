@@ -285,7 +285,7 @@ impl TcpTransport {
     }
 
     /// Answers whether this side has connected the link with this token to the endpoint that asks. The
-    /// answer may be that this is unclear.
+    /// answer may be [`ClaimStatus::Unclear`].
     fn answer_about_token(&mut self, token: u64, asker: Address) -> ClaimStatus {
         let local = &mut self.local_addresses;
         match self.address_claims.address_of_token(token) {

@@ -170,8 +170,8 @@ fn relayed_token_proves_nothing() {
     exchange_frames(&mut pair);
 }
 
-/// A relayed token as above, but the victim has no link to the target yet. The false claim counts until the
-/// victim connects to the target.
+/// As in `relayed_token_proves_nothing`, but the victim has no link to the target yet. The false claim
+/// counts until the victim connects to the target.
 #[test]
 fn link_of_a_relayed_token_gives_way_to_a_proven_link() {
     let provider = provider();
