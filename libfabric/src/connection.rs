@@ -122,7 +122,7 @@ unsafe extern "C" fn getpeer(ep: *mut FidEp, addr: *mut c_void, addrlen: *mut us
 ///
 /// # Errors
 ///
-/// EINVAL for data at a null pointer.
+/// EINVAL for a null pointer with a length that is not 0.
 ///
 /// # Safety
 ///
@@ -217,8 +217,9 @@ impl CmEvent {
         })
     }
 
-    /// Writes the entry, and as much of the data as fits. Returns the number of bytes written, and
-    /// after a peek the request's handle and info, for the next read of the request.
+    /// Writes the entry, and as much of the data as fits. Returns the number of bytes written. After a
+    /// peek at a connection request, also returns the request's handle and info, which the next read of
+    /// the request uses again.
     ///
     /// # Safety
     ///

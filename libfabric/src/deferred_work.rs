@@ -128,7 +128,7 @@ impl From<&FiOpTagged> for MessageOp {
     }
 }
 
-/// Queues a receive of an endpoint or a shared context.
+/// Queues a receive of an endpoint or of a shared receive context.
 ///
 /// # Safety
 ///

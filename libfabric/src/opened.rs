@@ -164,7 +164,8 @@ impl NamedObjects {
         }
     }
 
-    /// Writes the open objects into an answer: the named ones, or else the first ones that fit.
+    /// Writes the open objects into an answer: for each info the named ones that fit it, or without a
+    /// name the first ones that fit it.
     ///
     /// # Safety
     ///

@@ -89,7 +89,7 @@ pub(crate) unsafe extern "C" fn open_shared_receive_context(
     })
 }
 
-/// Returns the context behind a pointer that C passed in.
+/// Returns the shared receive context behind a pointer that C passed in.
 ///
 /// # Errors
 ///

@@ -46,7 +46,8 @@ fn open_pair() -> Pair {
     Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED)
 }
 
-/// Returns memory for a receive, or none with a count that the plugin must not read.
+/// Returns memory for a receive. Without `room`, returns no memory, and a count that the plugin must not
+/// read.
 fn iov_and_count(room: Option<&mut [u8]>) -> (iovec, usize) {
     match room {
         Some(room) => (iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() }, 1),
