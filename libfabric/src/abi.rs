@@ -51,7 +51,8 @@ pub struct Field {
     pub since: (u16, u16),
 }
 
-/// The oldest version that the declarations describe: its headers have every field that carries no version.
+/// The oldest version of libfabric that the declarations describe. Its headers have every field that is
+/// not declared after a `since`.
 pub const BASE_VERSION: (u16, u16) = (1, 17);
 
 /// Declares structures of the C interface, with their expected size, and their [`Layout`].

@@ -303,7 +303,8 @@ unsafe fn ioc_segments_mut(
         .collect()
 }
 
-/// Returns the operands in a vector. Does not read the vector of an operation without operands.
+/// Returns the operands that a vector describes. Does not read the vector if the operation has no
+/// operands.
 ///
 /// # Safety
 ///

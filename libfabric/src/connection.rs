@@ -79,8 +79,8 @@ unsafe extern "C" fn accept(ep: *mut FidEp, param: *const c_void, paramlen: usiz
         let state = unsafe { object::state::<EndpointState>(ep.cast())? };
         // SAFETY: as above.
         let data = unsafe { connection_data(param, paramlen)? };
-        // After `accept` another thread of the application may read the event and close the
-        // endpoint, so the request is taken out before.
+        // After `accept` another thread of the application may read the event and close the endpoint. So
+        // remove the request from the state first.
         let request = state.request.lock().take();
         if let Err(error) = state.endpoint.accept(data) {
             *state.request.lock() = request;
@@ -122,7 +122,7 @@ unsafe extern "C" fn getpeer(ep: *mut FidEp, addr: *mut c_void, addrlen: *mut us
 ///
 /// # Errors
 ///
-/// EINVAL for data at a null pointer.
+/// EINVAL for a null pointer with a length that is not 0.
 ///
 /// # Safety
 ///
@@ -217,8 +217,9 @@ impl CmEvent {
         })
     }
 
-    /// Writes the entry, and as much of the data as fits. Returns the number of bytes written, and
-    /// after a peek the request's handle and info, for the next read of the request.
+    /// Writes the entry, and as much of the data as fits. Returns the number of bytes written. After a
+    /// peek at a connection request, also returns the request's handle and info, which the next read of
+    /// the request uses again.
     ///
     /// # Safety
     ///

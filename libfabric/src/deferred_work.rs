@@ -73,7 +73,7 @@ pub(crate) fn cancel_work(domain: &Domain, work: *mut FiDeferredWork) -> Result<
     Ok(0)
 }
 
-/// `FI_FLUSH_WORK`: of all work, or of the work that waits for one counter.
+/// `FI_FLUSH_WORK`: cancels all work, or the work that waits for one counter.
 ///
 /// # Safety
 ///
@@ -128,7 +128,7 @@ impl From<&FiOpTagged> for MessageOp {
     }
 }
 
-/// Queues a receive of an endpoint or a shared context.
+/// Queues a receive of an endpoint or of a shared receive context.
 ///
 /// # Safety
 ///

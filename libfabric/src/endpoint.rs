@@ -258,7 +258,7 @@ unsafe fn getopsflag(endpoint: &Endpoint, flags: *mut u64) -> Result<(), Failure
     Ok(())
 }
 
-/// `FI_SETOPSFLAG`: `flags` names the direction, and has its new default flags.
+/// `FI_SETOPSFLAG`: `flags` names a direction, and contains the new default flags of this direction.
 fn setopsflag(endpoint: &Endpoint, flags: u64) -> Result<(), Failure> {
     match Direction::split_from_flags(flags)? {
         (Direction::Transmit, flags) => endpoint.set_tx_op_flags(flags)?,

@@ -14,10 +14,10 @@ use parking_lot::Mutex;
 pub(crate) struct ErrorData(Mutex<Box<[u8]>>);
 
 impl ErrorData {
-    /// Gives `data` to the application. If the application has passed a buffer, copies as much as
-    /// fits. If not, stores a pointer to the plugin's own buffer, which is valid until the next
-    /// error is read, or null if there is no data. Writes the length to `err_data_size`, which is
-    /// `None` if this version of the entry has no such field.
+    /// Passes `data` to the application. If the application has passed a buffer, copies as much as fits
+    /// into it. Otherwise stores a pointer to the plugin's own buffer, or null if there is no data; this
+    /// buffer is valid until the next error is read. Writes to `err_data_size` how many bytes the
+    /// application gets. `err_data_size` is `None` if this version of the entry has no such field.
     ///
     /// # Safety
     ///

@@ -75,7 +75,7 @@ pub(crate) fn define_params(host: &Host) {
 }
 
 /// Returns the values of the parameters. They come from the host, which may read them from its
-/// configuration file, or without a host from the environment.
+/// configuration file. Without a host they come from the environment.
 pub(crate) fn read_params() -> Params {
     match current() {
         Some(host) => Params::from_lookup(|param| host.param_value(param)),
@@ -173,7 +173,7 @@ impl Library {
 }
 
 impl Drop for Library {
-    /// Releases the reference that the look-up took and that would keep the host loaded.
+    /// Releases the reference that the look-up took. Otherwise it would keep the host loaded.
     fn drop(&mut self) {
         // SAFETY: the handle is open, and this is its last use. The host itself keeps the library
         // loaded.

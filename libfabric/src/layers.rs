@@ -21,8 +21,8 @@ const OFI_CORE_PROV_ONLY: u64 = 1 << 59;
 /// The separator between the names of a provider and of the layers over it.
 const NAME_SEPARATOR: char = ';';
 
-/// The oldest and the newest host whose `disable_layering` is at the byte that [`DIRECT_FIRST`]
-/// sets.
+/// The oldest and the newest libfabric in which the internal field `disable_layering` of a context is at
+/// the byte that [`DIRECT_FIRST`] sets.
 const KNOWN_HOSTS: RangeInclusive<Version> = Version::new(1, 17)..=Version::new(2, 7);
 
 /// An empty context. The host uses it for internal data.
@@ -50,8 +50,8 @@ pub(crate) fn is_layer_request(flags: u64) -> bool {
     flags & OFI_CORE_PROV_ONLY != 0
 }
 
-/// Whether a layer may use homespun. Two conditions: the application gives the name under which homespun is
-/// offered, and the host offers no layer to an application that gives that name alone.
+/// Whether a layer may use homespun: the application must give the name under which homespun is offered,
+/// and the host must offer no layer to an application that gives that name alone.
 pub(crate) fn allows_layering(
     provider_name: Option<&str>,
     offered: OfferedName,

@@ -138,8 +138,8 @@ pub(crate) unsafe fn post_inject(
     endpoint.inject(message, FabricAddress(to), tag.map(Tag), data).map_err(Failure::from)
 }
 
-/// Returns the buffers of a receive with flags. They are empty if the receive gets no data, since
-/// the caller need not pass any then.
+/// Returns the buffers of a receive. If the flags show that the receive gets no data, returns none and
+/// does not read `iov`, since the caller need not pass it then.
 ///
 /// # Safety
 ///

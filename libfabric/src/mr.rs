@@ -20,8 +20,8 @@ use crate::states::{DomainState, EndpointState};
 
 /// The object behind a `struct fid_mr`.
 struct MrState {
-    /// The only handle: dropping it closes the region. It is the first field, so that it is dropped
-    /// before the leases of the objects on which the region depends.
+    /// The only handle of the region: dropping it closes the region. This is the first field, so that it
+    /// is dropped before the leases of the objects on which the region depends.
     region: MemoryRegion,
     /// The leases of the objects bound to the region.
     bound: Mutex<Vec<Lease>>,
@@ -38,7 +38,7 @@ static FID_OPS: FiOps = FiOps { close, bind, control, ..FiOps::UNSUPPORTED };
 
 pub(crate) static OPS: FiOpsMr = FiOpsMr { size: size_of::<FiOpsMr>(), reg, regv, regattr };
 
-/// The flag for a buffer of a device, which a structure of its own describes. Headers have this flag
+/// The flag for a buffer of a device, which `struct fi_mr_dmabuf` describes. Headers have this flag
 /// since 1.20.
 const FI_MR_DMABUF: u64 = 1 << 40;
 

@@ -13,7 +13,7 @@ use crate::abi::fid::{FiOps, Fid};
 use crate::c_misuse::CMisuse;
 use crate::edge::Failure;
 
-/// The state behind one kind of C object. C code calls from any thread.
+/// The state behind one kind of C object. C code may use the object from any thread.
 ///
 /// # Safety
 ///

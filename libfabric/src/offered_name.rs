@@ -29,7 +29,7 @@ use self::interfaces::{local_addresses, offer_at_interfaces};
 pub(crate) use self::names::Names;
 use self::wanted::Wanted;
 
-/// `fi_getinfo(3)`, with hints and infos of the current name.
+/// `fi_getinfo(3)`. The hints and the infos have the names under which homespun is offered now.
 ///
 /// # Errors
 ///

@@ -39,7 +39,7 @@ struct OpenDomain {
     resource_mgmt: ResourceManagement,
     threading: Threading,
     data_progress: Progress,
-    /// Whether it can have connected endpoints, which need locks.
+    /// Whether the domain can have connected endpoints, which need locks.
     allows_connections: bool,
 }
 
@@ -114,11 +114,11 @@ impl NamedObjects {
         }
     }
 
-    /// Restricts hints to the named objects.
+    /// Restricts hints to infos of the objects that they name.
     ///
     /// # Errors
     ///
-    /// ENODATA for an object that is not open, and for hints that exclude such infos.
+    /// ENODATA for an object that is not open, and for hints that exclude all infos of the objects.
     pub(crate) fn restrict_hints(self, hints: &mut Info) -> Result<(), Failure> {
         if let Some((passive, names)) = self.passive_endpoint() {
             restrict_to_passive(passive.info(), &names, hints)?;
@@ -164,7 +164,8 @@ impl NamedObjects {
         }
     }
 
-    /// Writes the open objects into an answer: the named ones, or else the first ones that fit.
+    /// Writes the open objects into an answer: for each info the named ones that fit it, or without a
+    /// name the first ones that fit it.
     ///
     /// # Safety
     ///

@@ -88,12 +88,13 @@ enum Setting<'a> {
 ///
 /// # Errors
 ///
-/// ENOPROTOOPT if the object does not have the option, EINVAL for another object.
+/// ENOPROTOOPT if the object does not have the option. EINVAL for null, and for an object of another
+/// kind.
 ///
 /// # Safety
 ///
-/// `ep` is null or an open endpoint, active or passive, or a shared receive context, for as long as
-/// the result is used.
+/// `ep` is null or an open endpoint, active or passive, or a shared receive context, for as long as the
+/// result is used.
 unsafe fn find_option<'a>(ep: *mut Fid, level: c_int, name: c_int) -> Result<Setting<'a>, Failure> {
     if ep.is_null() {
         return Err(Errno::EINVAL.into());

@@ -55,7 +55,7 @@ macro_rules! entry_points {
 
 pub(crate) use entry_points;
 
-/// Returns the endpoint of a call.
+/// Returns the endpoint on which C code makes a call.
 ///
 /// # Errors
 ///
@@ -154,7 +154,8 @@ pub(crate) unsafe fn segments_mut(iov: *const iovec, count: usize) -> Result<Seg
 ///
 /// # Errors
 ///
-/// EINVAL for a null address with a count; [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`].
+/// EINVAL for a null address with a count that is not 0; [`Misuse::TooManySegments`] beyond
+/// [`IOV_LIMIT`].
 ///
 /// # Safety
 ///
@@ -174,12 +175,11 @@ pub(crate) unsafe fn vector_entries<'a, T>(vector: *const T, count: usize) -> Re
 ///
 /// # Errors
 ///
-/// EINVAL for a null address with a length, EMSGSIZE for an impossible length.
+/// EINVAL for a null address with a length that is not 0, EMSGSIZE for an impossible length.
 ///
 /// # Safety
 ///
-/// `buf` is null or readable for `len` bytes, and no code writes to them as long as the slice is
-/// used.
+/// `buf` is null or readable for `len` bytes, and no code writes to them as long as the slice is used.
 pub(crate) unsafe fn bytes_to_inject<'a>(buf: *const c_void, len: usize) -> Result<&'a [u8], Failure> {
     match (buf.is_null(), len) {
         (_, 0) => Ok(&[]),

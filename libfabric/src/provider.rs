@@ -67,7 +67,8 @@ pub extern "C" fn fi_prov_ini() -> *mut FiProvider {
         let name = host::read_params().offered_name;
         offered_name::set_current(name);
         if name == OfferedName::Homespun {
-            // The host keeps the filters of its log in the provider that it registers.
+            // The host keeps the filters of its log in the provider that it registers, so log messages
+            // must name it.
             host::set_log_identity(provider);
         }
         // A host skips a provider whose `fi_version` is below the application's version, and accepts
@@ -139,7 +140,8 @@ unsafe extern "C" fn provider_getinfo(
         let fabric = Fabric::with_params(host::read_params());
         let infos = offered_name::getinfo(&fabric, node, service, flags, hints);
         let infos = infos.inspect_err(|error| {
-            // This is the user's mistake. The application learns only that nothing is offered.
+            // This is a mistake of the user, who has allowed no interface of this host. The application
+            // learns only that nothing is offered.
             if let Error::Misuse(Misuse::NoInterface(_)) = error {
                 tracing::warn!(%error, "nothing is offered");
             }

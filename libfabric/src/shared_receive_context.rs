@@ -89,7 +89,7 @@ pub(crate) unsafe extern "C" fn open_shared_receive_context(
     })
 }
 
-/// Returns the context behind a pointer that C passed in.
+/// Returns the shared receive context behind a pointer that C passed in.
 ///
 /// # Errors
 ///
@@ -137,7 +137,8 @@ unsafe extern "C" fn control(srx: *mut Fid, command: c_int, arg: *mut c_void) ->
     })
 }
 
-/// Returns the flags of a command for receives, the only direction of a context.
+/// Returns the operation flags of a command. The command must name receives, since a shared receive
+/// context has no other direction.
 fn parse_receive_flags(flags: u64) -> Result<OpFlags, Failure> {
     if flags & FI_RECV == 0 || flags & FI_TRANSMIT != 0 {
         return Err(CMisuse::NotReceiving.into());

@@ -78,7 +78,7 @@ entry_points! {
     }
 }
 
-/// Returns the context of a call.
+/// Returns the shared receive context to which C code posts.
 ///
 /// # Errors
 ///

@@ -36,8 +36,8 @@ pub(crate) struct DomainState {
 
 /// The state behind a `struct fid_ep`.
 pub(crate) struct EndpointState {
-    /// The endpoint closes when this handle and those of all aliases are dropped. It is the first field,
-    /// so that it is dropped before the leases of the objects on which the endpoint depends.
+    /// The endpoint closes when this handle and those of all aliases are dropped. This is the first
+    /// field, so that it is dropped before the leases of the objects on which the endpoint depends.
     pub(crate) endpoint: Endpoint,
     /// The connection request that the endpoint was opened for, until it is accepted.
     pub(crate) request: Arc<Mutex<Option<ConnectionRequest>>>,

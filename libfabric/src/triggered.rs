@@ -18,8 +18,8 @@ use crate::posting::deref_non_null;
 /// An operation on the caller's memory.
 pub(crate) type RawOperation<'a> = Operation<&'a [Segment], &'a [SegmentMut]>;
 
-/// Posts an operation as a triggered one if its flags have `FI_TRIGGER`: the plain post refuses that
-/// flag. Otherwise returns `refusal`, the error of the plain post.
+/// Called when the plain post of an operation has failed with `refusal`. If the flags have `FI_TRIGGER`,
+/// which the plain post refuses, posts the operation as a triggered one. Otherwise returns `refusal`.
 ///
 /// # Safety
 ///
@@ -40,7 +40,7 @@ pub(crate) unsafe fn post_triggered_or_refuse<'a>(
     }
 }
 
-/// As [`post_triggered_or_refuse`], for a receive of a shared context.
+/// As [`post_triggered_or_refuse`], for a receive of a shared receive context.
 ///
 /// # Safety
 ///
@@ -60,8 +60,8 @@ pub(crate) unsafe fn receive_triggered_or_refuse(
     }
 }
 
-/// Reads the trigger of an operation with `FI_TRIGGER`. Returns `refusal` for an operation without
-/// that flag, and for an object without that capability.
+/// Reads the trigger of an operation with `FI_TRIGGER`. Returns `refusal` for an operation without this
+/// flag, and for an object without this capability.
 ///
 /// # Safety
 ///

@@ -46,7 +46,8 @@ impl WaitAttr {
     ///
     /// # Errors
     ///
-    /// EINVAL for an unknown `wait_obj`, and for a `wait_set` that is null or another object.
+    /// EINVAL for an unknown `wait_obj`, and for a `wait_set` that is null or an object of another
+    /// class.
     ///
     /// # Safety
     ///

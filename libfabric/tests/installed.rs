@@ -1,8 +1,7 @@
-//! Runs the plugin in the installed libfabric, with its program `fi_info` (Debian:
-//! `libfabric-bin`).
+//! Runs the plugin in the installed libfabric, with its program `fi_info` (Debian: `libfabric-bin`).
 //!
-//! Without that program the tests report a skip and pass, or fail in `./test`. `PATH` and
-//! `LD_LIBRARY_PATH` choose another libfabric.
+//! Without that program the tests report that they are skipped, and pass; under `./test` they fail. `PATH`
+//! and `LD_LIBRARY_PATH` choose another libfabric.
 
 use std::env;
 use std::io;

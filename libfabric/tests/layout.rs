@@ -1,7 +1,7 @@
 //! Compares the hand-written C interface with the installed headers: every size, offset and constant.
 //!
-//! Without a C compiler or the headers (Debian: `libfabric-dev`), the test reports a skip and
-//! passes, or fails in `./test`. `C_INCLUDE_PATH` chooses other headers.
+//! Without a C compiler or the headers (Debian: `libfabric-dev`), the test reports that it is skipped, and
+//! passes; under `./test` it fails. `C_INCLUDE_PATH` chooses other headers.
 
 use std::collections::BTreeMap;
 use std::env;

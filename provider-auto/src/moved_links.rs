@@ -16,19 +16,20 @@ pub(crate) struct MovedLinks {
 }
 
 impl MovedLinks {
-    /// Adds a link that has moved, by its ids over shared memory and over TCP.
+    /// Adds a link that has moved. `near` is its id over shared memory, `far` its id over TCP.
     pub(crate) fn insert(&mut self, near: LinkId, far: LinkId) {
         self.far_by_near.insert(near, far);
         self.near_by_far.insert(far, near);
     }
 
-    /// Returns the id over TCP of a link that has moved, by its id over shared memory.
+    /// Returns the id over TCP of the link that had the id `near` over shared memory. `None` if this link
+    /// has not moved.
     #[inline]
     pub(crate) fn far_id_of(&self, near: LinkId) -> Option<LinkId> {
         self.far_by_near.get(&near).copied()
     }
 
-    /// Returns the id over shared memory of a link that has moved, by its id over TCP.
+    /// Returns the id that the link `far` of TCP had over shared memory. `None` if this link has not moved.
     #[inline]
     pub(crate) fn near_id_of(&self, far: LinkId) -> Option<LinkId> {
         self.near_by_far.get(&far).copied()

@@ -67,7 +67,8 @@ impl PollPlan {
 mod tests {
     use super::*;
 
-    /// Makes passes in which TCP reports nothing. Returns how many polled shared memory and TCP.
+    /// Makes passes in which TCP reports nothing. Returns how many of them polled shared memory, and how
+    /// many polled TCP.
     fn count_polls(
         plan: &mut PollPlan,
         passes: u32,

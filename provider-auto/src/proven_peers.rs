@@ -59,7 +59,7 @@ impl ProvenPeers {
         !self.changes.is_empty()
     }
 
-    /// Takes the changes that TCP does not know, in their order.
+    /// Removes and returns the changes that TCP was not told yet, in their order.
     pub(crate) fn take_changes(&mut self) -> Vec<ProvenChange> {
         std::mem::take(&mut self.changes)
     }

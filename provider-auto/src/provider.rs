@@ -51,7 +51,8 @@ impl AutoProvider {
 
     /// Opens an endpoint at `bind`. If the port of `bind` is 0, the system chooses a port.
     fn try_open(&self, bind: Address, instance: u64) -> Result<AutoTransport, Errno> {
-        // A peer that reaches the endpoint over TCP must find the name, too. So TCP listens last.
+        // A peer that reaches the endpoint over TCP must find its name in shared memory, too. So TCP listens
+        // last.
         let bound = self.far.bind(bind)?;
         let near =
             self.near.open_beside_tcp(bound.bound(), bound.address(), &self.neighbourhood, instance)?;

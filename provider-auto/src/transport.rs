@@ -26,7 +26,8 @@ use crate::proven_peers::{ProvenChange, ProvenPeers};
 /// with [`Close::Drain`].
 #[derive(Debug)]
 pub struct AutoTransport {
-    /// This field is dropped first, so that a peer that finds the name gone finds TCP closed, too.
+    /// This field is dropped before `near`. So a peer that no longer finds the endpoint's name in shared
+    /// memory finds its TCP port closed, too.
     far: TcpTransport,
     near: ShmTransport,
     moved: MovedLinks,
@@ -63,7 +64,8 @@ impl Transport for AutoTransport {
 
     fn caps(&self, link: LinkId) -> LinkCaps {
         match CarriedLink::from_link_id(link) {
-            // Also right for a link that has moved to TCP: nothing is pulled on its number, as over TCP.
+            // Also right for a link that has moved to TCP: shared memory reports no pulls for its id, and
+            // TCP has none either.
             CarriedLink::Near(near) => self.near.caps(near),
             CarriedLink::Far(far) => self.far.caps(far),
         }
@@ -224,7 +226,8 @@ impl Transport for AutoTransport {
     }
 
     fn stop_accepting(&mut self) {
-        // In this order, no peer finds the name gone and is then accepted by TCP.
+        // TCP stops first: otherwise a peer that no longer finds the name in shared memory might still be
+        // accepted over TCP.
         self.use_far().stop_accepting();
         self.near.stop_accepting();
     }
@@ -235,8 +238,8 @@ impl Transport for AutoTransport {
 }
 
 impl AutoTransport {
-    /// Connects over TCP the links that waited at a full backlog and then found no near peer. Tells TCP of
-    /// changes of the proven peers.
+    /// Moves to TCP the links that waited at a full backlog and then found no near peer. Also tells TCP
+    /// which peers have become proven, or are no longer.
     #[inline(always)]
     fn move_absent_links_if_any(&mut self) {
         if self.near.has_absent_link() | self.proven.has_changes() {

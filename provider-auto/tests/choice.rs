@@ -133,7 +133,8 @@ fn stranger_over_tcp_cannot_claim_the_address_of_a_near_peer() {
     let mut stranger = TcpStream::connect(b.address().socket_addr()).expect("it listens");
     stranger.set_nonblocking(true).expect("a socket");
     stranger.write_all(&Hello { address: a.address(), instance: 33 }.to_bytes()).expect("room");
-    // A link over shared memory leads to the claimed address. So `b` asks there, and `a` denies the claim.
+    // `b` has a link over shared memory to the claimed address. So it asks the endpoint there, `a`, which
+    // denies the claim.
     let deadline = Deadline::new();
     let ended = loop {
         a.transmit();

@@ -64,8 +64,8 @@ impl Control {
             let socket = CloseOnFork::new(open_socket()?);
             match connect(&socket, &name::socket_name(kind, candidate)?) {
                 Ok(()) => match Control::from_socket_of_same_user(socket) {
-                    // Another user's process may have bound this name, while the endpoint has bound the
-                    // next.
+                    // Another user's process may have bound this name, while the endpoint has bound the next
+                    // name. So try the next name, too.
                     Err(error @ LinkError::Denied(_)) if !matches!(refused, ConnectError::Busy) => {
                         refused = ConnectError::Failed(error);
                     }

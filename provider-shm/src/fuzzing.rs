@@ -52,8 +52,8 @@ const INLINE: u8 = 64;
 /// Headers are made from numbers below this, which limits the lengths of their payloads.
 const NUMBER_END: u64 = 1 << 19;
 
-/// Returns a header that a correct engine may send. If kind and flags are a form, the header has that form;
-/// otherwise it has any form.
+/// Returns a header that a correct engine may send. It has the form of `kind` and `flags` if there is such a
+/// form, else some other form.
 fn sendable_header(kind: u8, flags: u8, choice: u8, number: u64) -> Header {
     static FORMS: LazyLock<Vec<Form>> = LazyLock::new(|| Form::all().collect());
     let other = || FORMS[usize::from(kind ^ flags) % FORMS.len()];

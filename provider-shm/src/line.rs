@@ -49,7 +49,7 @@ pub(crate) const PIECE_MAX_BYTES: usize = if cfg!(loom) { 8 } else { 32 * 1024 }
 /// The smallest piece, except for the last piece of a payload.
 pub(crate) const PIECE_MIN_BYTES: usize = if cfg!(loom) { 4 } else { 4096 };
 
-/// The longest payload that fits into a line: beside a header without words.
+/// The longest payload that fits into a line. Only a header without words leaves so much room.
 pub(crate) const ROOM_MAX_BYTES: usize = (LINE_WORDS - 1) * WORD_BYTES;
 
 const WORD_BYTES: usize = size_of::<u64>();
@@ -97,7 +97,7 @@ pub(crate) enum Parsed {
     /// A frame, and where its payload is.
     Frame(Header, Found),
     /// The length of a further piece. The caller still has to check that a frame is unfinished, and that the
-    /// piece is valid for the rest of its payload.
+    /// length is valid for the rest of the frame's payload.
     Piece(usize),
 }
 

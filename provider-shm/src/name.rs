@@ -93,8 +93,8 @@ pub(crate) fn is_local(address: Address) -> bool {
     address.ip().is_loopback()
         || match UdpSocket::bind(address.with_port(0).socket_addr()) {
             Ok(_) => true,
-            // Without a free descriptor the check is impossible. Then the caller's next step, which also
-            // needs a descriptor, fails with this error.
+            // Without a free descriptor the check is impossible. Then say yes: the caller's next step also
+            // needs a descriptor, and fails with this error.
             Err(error) => matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)),
         }
 }

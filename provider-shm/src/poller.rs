@@ -22,7 +22,7 @@ pub(crate) enum EventSource {
     Doorbell(LinkId),
     /// The process of a link's peer, which has ended.
     Process(LinkId),
-    /// The companion: another transport, whose epoll descriptor the owner of both adds.
+    /// The companion: another transport. The owner of both transports adds the companion's epoll descriptor.
     Companion,
 }
 

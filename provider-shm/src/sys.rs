@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 /// The credentials of the process at the other end of a UNIX socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Credentials {
-    /// The process id in the PID namespace of the calling process; 0 if the process has no id in it.
+    /// The process id in the PID namespace of the calling process; 0 if the process has no id there.
     pub(crate) pid: i32,
     pub(crate) uid: u32,
 }

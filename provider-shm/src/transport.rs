@@ -74,7 +74,7 @@ pub struct ShmTransport {
     /// How many passes have gone by since the last poll of the kernel.
     passes_since_kernel_poll: u32,
     /// Links whose connect found no endpoint beside TCP, and the address of the connect.
-    /// [`Self::take_absent_link`] takes them out.
+    /// [`Self::take_absent_link`] removes them from this list.
     absent: Vec<(LinkId, Address)>,
     refusal: PolicyRefusal,
     /// Whether a poll of the kernel has found events of the companion, which [`Self::watch_companion`] adds.
@@ -466,7 +466,7 @@ impl ShmTransport {
         };
         tracing::debug!(link = id.0, %error, is_known, "down");
         self.drop_link(id);
-        // Remove the link here: only `arm` empties this list, and an application that polls does not arm the
+        // Remove the link here: only `arm` empties `full`, and an application that polls does not arm the
         // transport.
         self.full.retain(|full| *full != id);
         if is_known {

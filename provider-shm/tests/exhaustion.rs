@@ -163,7 +163,7 @@ fn descriptor_exhaustion_fails_one_link_only() {
 
     let emfile = LinkError::System(Errno::EMFILE);
     let reset = LinkError::System(Errno::ECONNRESET);
-    // For each phase: the numbers of free descriptors with which the link fails, and the connector's error.
+    // If this many descriptors are free in this phase, the link fails, and the connector gets this error.
     let phases = [
         (Phase::Connecting, 0..=2, emfile.clone()),
         // With no free descriptor at all, the connection waits in the backlog and does not fail.

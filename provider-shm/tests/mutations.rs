@@ -221,7 +221,7 @@ impl Fixture {
         Fixture { endpoints, link, from: vacant_address() }
     }
 
-    /// Connects a peer of this instance, whose ring already holds the lines of a case. If the valid lines
+    /// Connects a peer with this instance, whose ring already holds the lines of a case. If the valid lines
     /// fill the ring, the caller writes the changed line later, in the place of the first line.
     fn connect_peer(&self, instance: u64, case: &Case) -> Peer {
         let (ring, doorbell) = (make_ring_memfd(), make_doorbell());

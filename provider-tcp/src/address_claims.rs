@@ -47,7 +47,8 @@ pub(crate) struct AddressClaims {
     contested_due: DueQueue,
     /// Other addresses that wait for a check.
     background_due: DueQueue,
-    /// Addresses that are to be checked later. The number distinguishes entries of the same moment.
+    /// Addresses that are to be checked later, by time. The number in the key distinguishes entries of the
+    /// same moment.
     timers: BTreeMap<Timer, Address>,
     timer_count: u64,
     check_count: u64,
@@ -82,7 +83,8 @@ pub(crate) struct CheckPlan {
     pub(crate) asked: Asked,
 }
 
-/// A check, by the number of checks before it. It is in the background if no held link waits for it.
+/// Identifies a check by the number of checks that were started before it. The check is in the background if
+/// no held link waits for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CheckId {
     number: u64,
@@ -103,9 +105,9 @@ pub(crate) enum CheckOutcome {
 /// How a peer has hung up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HangUp {
-    /// It has ended its stream in order. The connection may have been reset after that.
+    /// The peer has ended its stream in order. The connection may have been reset after that.
     EndOfStream,
-    /// It has reset the connection.
+    /// The peer has reset the connection.
     Reset,
 }
 
@@ -219,9 +221,9 @@ impl AddressClaims {
     }
 
     /// Records that the peer of a link has hung up, or that this side closes the link. Such a link contests
-    /// no claim. If it is not held, it is still read to its end. A held link is kept, so that it is read if
-    /// it is admitted, but only a few such links are kept. A held link that the peer has reset is to be
-    /// dropped.
+    /// no claim. If it is not held, the caller still reads it to its end. A held link is kept, since the
+    /// caller reads it if it is admitted later, but only a few such links are kept. A held link that the
+    /// peer has reset is to be dropped.
     pub(crate) fn record_hang_up(&mut self, link: LinkId, address: Address, how: HangUp) {
         let Some(links) = self.by_address.get_mut(&address) else { return };
         if links.mark_hung_up(link) {
@@ -279,18 +281,18 @@ impl AddressClaims {
         self.past_tokens.push_back(token);
     }
 
-    /// Takes a held link that is to be admitted.
+    /// Removes and returns a held link that is to be admitted.
     pub(crate) fn pop_admitted(&mut self) -> Option<LinkId> {
         self.admitted.pop_front()
     }
 
-    /// Takes a held link that is to be dropped.
+    /// Removes and returns a held link that is to be dropped.
     pub(crate) fn pop_surplus(&mut self) -> Option<LinkId> {
         self.surplus.pop_front()
     }
 
-    /// Takes the next check that is to be made now, unless too many are under way. Some places are kept for
-    /// contested claims.
+    /// Starts the next check that is due, and returns its plan. Returns `None` if no check is due or too
+    /// many are under way. Some places are kept for contested claims.
     pub(crate) fn start_next_check(&mut self, now: Instant) -> Option<CheckPlan> {
         while let Some((timer, address)) = self.timers.first_key_value().map(|(timer, at)| (*timer, *at))
             && timer.0 <= now
@@ -338,7 +340,8 @@ impl AddressClaims {
         let mut admitted: SmallVec<[LinkId; 2]> = SmallVec::new();
         match outcome {
             CheckOutcome::Answered(answers) => {
-                // Apply the confirmations first: an unclear answer can end a link beside a proven one.
+                // Apply the confirmations first: an unclear answer can end a link only if another link to
+                // the address is proven.
                 let is_confirmed = |answer: &&(_, _, ClaimStatus)| answer.2 == ClaimStatus::Confirmed;
                 let others = answers.iter().filter(|answer| !is_confirmed(answer));
                 for (link, token, verdict) in answers.iter().filter(is_confirmed).chain(others) {
@@ -367,7 +370,7 @@ impl AddressClaims {
         ends
     }
 
-    /// Records that a check could not be begun, and tries again later. Returns the held links that are to
+    /// Records that a check could not be begun, and schedules another. Returns the held links that are to
     /// end, because their time is over.
     pub(crate) fn postpone_check(&mut self, plan: &CheckPlan, now: Instant) -> Vec<LinkId> {
         self.running -= 1;
@@ -426,7 +429,8 @@ impl AddressClaims {
             .or_else(|| if self.may_start_background_check() { self.background_due.pop() } else { None })
     }
 
-    /// Lets an address be checked as soon as there is a place, if a claim of it needs a check.
+    /// If a claim of this address needs a check, queues the check, which starts as soon as few enough checks
+    /// are running.
     fn schedule_check_now(&mut self, address: Address) {
         let Some(links) = self.by_address.get_mut(&address) else { return };
         let is_contested = links.has_held();
@@ -457,7 +461,7 @@ impl AddressClaims {
         }
     }
 
-    /// Lets an address be checked again, at once or after a delay, if a claim of it still needs a check.
+    /// If a claim of this address still needs a check, schedules the check, at once or after a delay.
     fn schedule_recheck(&mut self, address: Address, is_at_once: bool, now: Instant) {
         let Some(links) = self.by_address.get_mut(&address) else { return };
         links.check = CheckState::Idle;

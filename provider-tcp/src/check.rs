@@ -1,4 +1,5 @@
-//! A connection that asks the endpoint at a claimed address which links it has made.
+//! A connection that asks the endpoint at a claimed address whether it has made the links that claim the
+//! address.
 
 use std::io::{self, IoSlice, Read};
 use std::mem;

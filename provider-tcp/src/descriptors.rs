@@ -26,8 +26,8 @@ impl DescriptorLimit {
         usize::try_from(share).unwrap_or(usize::MAX).clamp(1, HALF_OPEN_MAX_LINKS)
     }
 
-    /// Whether this new descriptor is one of the last, which are reserved for the process itself. The kernel
-    /// gives the lowest free number, so all numbers below that of a new descriptor are in use.
+    /// Whether this new descriptor has one of the last numbers, which are reserved for the process itself.
+    /// The kernel gives the lowest free number, so all numbers below that of a new descriptor are in use.
     pub(crate) fn is_in_reserve(self, new: &impl AsRawFd) -> bool {
         self.is_number_in_reserve(new.as_raw_fd())
     }

@@ -41,7 +41,7 @@ pub(crate) struct AddressClaim {
 }
 
 impl Greeter<'_> {
-    /// Takes the hello of a peer that has connected. Returns whether the link is held.
+    /// Handles the hello of a peer that has connected. Returns whether the link is held.
     pub(crate) fn handle_hello(
         &mut self,
         hello: &Hello,
@@ -73,7 +73,7 @@ impl Greeter<'_> {
         Ok(is_held)
     }
 
-    /// Takes a part of an acceptor's greeting. Returns whether the link is up.
+    /// Handles a part of an acceptor's greeting. Returns whether the link is up.
     pub(crate) fn handle_greeting(&mut self, greeting: &Greeting, receiver: &mut impl FrameHandler) -> bool {
         let Origin::Connected(to) = self.origin else { return false };
         match *greeting {
@@ -93,7 +93,8 @@ impl Greeter<'_> {
         }
     }
 
-    /// Takes a question of a peer that has connected to ask.
+    /// Records a question of a peer that has connected to ask. Fails if the connection carries too many
+    /// questions.
     pub(crate) fn handle_question(&mut self, question: Question, count: usize) -> Result<(), LinkError> {
         if count > QUESTIONS_MAX {
             return Err(LinkError::System(Errno::ECONNREFUSED));

@@ -13,7 +13,8 @@ use crate::limits::{HALF_OPEN_GRACE_MS, HELLO_CHECK_PASSES};
 /// says nothing, or says hello too slowly, costs a descriptor until its time is over.
 #[derive(Debug)]
 pub(crate) struct HalfOpenLinks {
-    /// By the number of connections that the endpoint accepted before each, so the oldest comes first.
+    /// The key is the number of connections that the endpoint accepted before this one, so the oldest link
+    /// comes first.
     links: BTreeMap<u64, HalfOpen>,
     accepted_count: u64,
     timeout: Duration,
@@ -60,7 +61,7 @@ impl HalfOpenLinks {
         self.links.first_key_value().map(|(_, link)| link.id)
     }
 
-    /// Takes out the oldest link.
+    /// Removes and returns the oldest link.
     pub(crate) fn pop_oldest(&mut self) -> Option<LinkId> {
         self.links.pop_first().map(|(_, link)| link.id)
     }
@@ -71,12 +72,12 @@ impl HalfOpenLinks {
         self.oldest().filter(|_| is_aged)
     }
 
-    /// Takes out the oldest link, if a new connection may displace it.
+    /// Removes and returns the oldest link, if a new connection may displace it.
     pub(crate) fn pop_displaceable(&mut self, now: Instant) -> Option<LinkId> {
         self.oldest_displaceable(now).and_then(|_| self.pop_oldest())
     }
 
-    /// Takes out a link whose time is over.
+    /// Removes and returns the oldest link, if its time is over.
     pub(crate) fn pop_expired(&mut self, now: Instant) -> Option<LinkId> {
         if self.is_oldest_aged(now, self.timeout) { self.pop_oldest() } else { None }
     }

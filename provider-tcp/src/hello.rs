@@ -17,8 +17,8 @@ struct Assembler<const N: usize> {
 impl<const N: usize> Assembler<N> {
     const EMPTY: Assembler<N> = Assembler { bytes: [0; N], len_bytes: 0 };
 
-    /// Takes the next bytes of the stream, and returns those that follow the record. Once the record is
-    /// complete, returns it, too.
+    /// Reads the record, or a part of it, from the next bytes of the stream. Returns the bytes that follow
+    /// it, and the record once it is complete.
     fn feed<'a>(&mut self, bytes: &'a [u8]) -> (Option<[u8; N]>, &'a [u8]) {
         if self.len_bytes == N {
             self.len_bytes = 0;
@@ -58,8 +58,8 @@ impl OpeningReader {
         HELLO_BYTES - self.0.len_bytes
     }
 
-    /// Takes the next bytes of the stream. Once the opening is complete, returns it with the bytes that
-    /// follow.
+    /// Reads the next bytes of the stream. Once the opening (a hello or a question) is complete, returns it
+    /// with the bytes that follow.
     pub(crate) fn feed<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<(Opening, &'a [u8])>, WireError> {
         match self.0.feed(bytes) {
             (Some(whole), rest) => Ok(Some((Opening::parse(&whole)?, rest))),
@@ -80,8 +80,8 @@ impl ClaimRecordReader {
         ClaimRecordReader(Assembler::EMPTY)
     }
 
-    /// Takes the next bytes of the stream. Once the record is complete, returns it with the bytes that
-    /// follow.
+    /// Reads the record, or a part of it, from the next bytes of the stream. Once the record is complete,
+    /// returns it with the bytes that follow.
     pub(crate) fn feed<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<(ClaimRecord, &'a [u8])>, WireError> {
         match self.0.feed(bytes) {
             (Some(whole), rest) => Ok(Some((ClaimRecord::parse(&whole)?, rest))),
@@ -124,7 +124,8 @@ impl GreetingReader {
         self.held_token.is_some()
     }
 
-    /// Takes the next bytes of the stream. Once a part is complete, returns it with the bytes that follow.
+    /// Reads the next bytes of the stream. Once a part of the greeting is complete, returns it with the
+    /// bytes that follow.
     pub(crate) fn feed<'a>(
         &mut self,
         mut bytes: &'a [u8],
@@ -176,7 +177,8 @@ pub(crate) fn believed_address(
     observed
 }
 
-/// Whether two addresses are those of one endpoint: all addresses of this host count as the same host.
+/// Whether two addresses lead to one endpoint: they are equal, or they have the same port and both IP
+/// addresses are this host's.
 pub(crate) fn is_same_endpoint(
     one: Address,
     other: Address,
@@ -217,7 +219,7 @@ mod tests {
         assert_believed_address("10.0.0.1:100", "10.0.0.8:5555", "10.0.0.8:100");
         // This host claims to be another one.
         assert_believed_address("10.0.0.8:100", "127.0.0.1:5555", "127.0.0.1:100");
-        // Claim and connection are two addresses of this host, so the claim is believed.
+        // The claimed address and that of the connection both belong to this host, so the claim is believed.
         assert_believed_address("10.0.0.1:100", "127.0.0.1:5555", "10.0.0.1:100");
         assert_believed_address("127.0.0.1:100", "10.0.0.1:5555", "127.0.0.1:100");
         assert_believed_address("[fd00::1]:100", "[::1]:5555", "[fd00::1]:100");

@@ -124,8 +124,8 @@ impl Inbound {
     }
 
     /// Reads once. Gives what precedes the frames to the `greeter`. If the greeter refuses the peer, the
-    /// outcome is [`Broken`](ReadOutcome::Broken) with the greeter's error. If a peer has connected, reads
-    /// nothing beyond its hello until the hello is complete, because the link may have to be held.
+    /// outcome is [`Broken`](ReadOutcome::Broken) with the greeter's error. On an accepted connection, reads
+    /// nothing beyond the peer's hello until the hello is complete, because the link may have to be held.
     pub(crate) fn read<R: FrameHandler>(
         &mut self,
         id: LinkId,
@@ -193,7 +193,7 @@ impl Inbound {
         Ok(reported)
     }
 
-    /// Takes bytes that precede the frames. Returns how many events were reported, and the bytes that
+    /// Handles bytes that precede the frames. Returns how many events were reported, and the bytes that
     /// follow.
     fn feed_before_frames<'a, R: FrameHandler>(
         &mut self,
@@ -248,7 +248,8 @@ impl Inbound {
         match &self.state {
             StreamState::Frames(decoder) if decoder.is_reading_frame() => ReadOutcome::Broken(RESET),
             StreamState::Frames(_) | StreamState::Discard => ReadOutcome::Closed,
-            // An orderly end comes after the hello, and from an acceptor after it has admitted the link.
+            // An end is orderly only after the peer's hello. On a link that this side has connected, it is
+            // orderly only after the acceptor has admitted the link.
             StreamState::Opening(_) | StreamState::Held | StreamState::Greeting(_) => {
                 ReadOutcome::Broken(RESET)
             }

@@ -28,8 +28,8 @@ pub const ACCEPT_BATCH_CONNECTIONS: u32 = 16;
 /// endpoint ends or the transport is armed.
 pub const ACCEPT_RETRY_PASSES: u32 = 64;
 
-/// How soon a sleeping application tries again to accept after such a lack. No event announces the end of
-/// the lack.
+/// How soon a sleeping application tries again to accept after a lack of descriptors, memory or places. No
+/// event announces the end of the lack.
 pub const ACCEPT_RETRY_MS: u64 = 20;
 
 /// How soon a sleeping application checks whether a peer's kernel has acknowledged what a closed link sent.
@@ -71,7 +71,7 @@ pub const HELLO_CHECK_PASSES: u32 = 16;
 /// not said hello do not count, nor do links that the endpoint has connected.
 pub const ACCEPTED_DEFAULT_LINKS: usize = 16_384;
 
-/// How many checks of claimed addresses an endpoint makes at a time. Each is a connection.
+/// How many checks of claimed addresses an endpoint makes at a time. Each check is a connection.
 pub const CHECKS_MAX: usize = 16;
 
 /// How many of these [`CHECKS_MAX`] checks may be of addresses for which no link is held.
@@ -80,7 +80,7 @@ pub const CHECKS_BACKGROUND_MAX: usize = 8;
 /// How long a check may take from the start of its connection to the last answer.
 pub const CHECK_TIMEOUT_MS: u64 = 2_000;
 
-/// The delay after a check that leaves a claim of the address unproven, until the next check of the address.
+/// The delay between a check that leaves a claim of an address unproven and the next check of that address.
 /// The delay doubles with each check, [`CHECK_DELAY_DOUBLINGS`] times at most.
 pub const CHECK_RETRY_MS: u64 = 50;
 
@@ -95,8 +95,8 @@ pub const CHECK_UNCLEAR_MAX: u32 = 3;
 /// checked any more. If no connection to the address can be made, one check is enough.
 pub const CHECK_SILENT_MAX: u32 = 4;
 
-/// After this many checks that brought no answer, an accepted link that is not held is not checked any more
-/// even if the address has a held or proven link, too. Held links are always checked.
+/// After this many checks that brought no answer, the claim of an accepted link that is not held is not
+/// checked any more, even if the address also has a held or proven link. Held links are always checked.
 pub const CHECK_CONTESTED_FAILURES_MAX: u32 = 100;
 
 /// How many questions a connection may carry.
@@ -115,7 +115,7 @@ pub const HELD_MAX_LINKS: usize = 64;
 
 /// How many held links that claim the same address the transport keeps after their peers have hung up.
 /// Beyond this number it drops the link whose peer was the first to hang up. It keeps such links because an
-/// honest peer may have sent a message and left. It keeps few, because an honest peer seldom does so while
+/// honest peer may have sent a message and left. It keeps few, because an honest peer seldom leaves while
 /// another link to its address lives.
 pub const HELD_HUNG_UP_MAX_LINKS_OF_ADDRESS: usize = 4;
 

@@ -56,7 +56,8 @@ pub(crate) struct Link {
     is_confirmed: bool,
     /// The token that the acceptor has given to a link of this side.
     pub(crate) given_token: Option<u64>,
-    /// Whether an accepted connection has one of the last descriptors of the process.
+    /// Whether an accepted connection has one of the last descriptors, which are reserved for the process
+    /// itself.
     pub(crate) is_in_reserve: bool,
     /// Whether the link is in the transport's list of links to read.
     pub(crate) in_ready: bool,
@@ -134,8 +135,8 @@ impl Link {
         !self.is_closing() && !self.is_half_open() && !self.is_held()
     }
 
-    /// Whether the link takes frames. While the acceptor holds the link, it takes none. Frames that it has
-    /// taken before are still sent.
+    /// Whether the link takes frames to send. It takes none while the acceptor holds it, or once this side
+    /// closes it. Frames that it has taken before are still sent.
     #[inline]
     pub(crate) fn can_take_frames(&self) -> bool {
         !self.is_closing() && !self.inbound.is_held_by_acceptor()
@@ -159,9 +160,9 @@ impl Link {
         self.inbound.is_hung_up()
     }
 
-    /// Determines how the peer has hung up. Takes the error of a held link's socket, and stores it as the
-    /// link's failure. A write of this side can cause a reset after the end of the peer's stream. The error
-    /// is then EPIPE, which counts as the end of the stream.
+    /// Determines how the peer has hung up. If the link is held, also removes the error from its socket, and
+    /// stores it as the link's failure. A write of this side can cause a reset after the end of the peer's
+    /// stream. The error is then EPIPE, which counts as the end of the stream.
     pub(crate) fn determine_hang_up(&mut self) -> HangUp {
         if self.is_held()
             && self.outbound.failure().is_none()
@@ -186,7 +187,7 @@ impl Link {
     }
 
     /// Records that the endpoint at the claimed address has confirmed the claim with this token. Returns
-    /// whether the caller knows the link, as merely claimed.
+    /// whether to report this: the caller knows the link, but knows the claim only as unconfirmed.
     pub(crate) fn confirm_claim(&mut self, token: u64) -> bool {
         let is_first = !self.is_confirmed && self.address_claim.is_some_and(|claim| claim.token == token);
         self.is_confirmed |= is_first;
@@ -201,7 +202,8 @@ impl Link {
         self.outbound.stage_bytes(&ClaimRecord { status, token }.to_bytes(), spare);
     }
 
-    /// Lets a held link be read, and tells the peer. Returns the claim of the link, unless it is not held.
+    /// Starts to read a held link, and tells the peer that it is admitted. Returns the link's claim; `None`
+    /// if the link is not held.
     pub(crate) fn admit(&mut self, spare: &mut SpareBuffers) -> Option<AddressClaim> {
         let claimed = self.address_claim.filter(|_| self.is_held())?;
         self.inbound.start_reading_frames();

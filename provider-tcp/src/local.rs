@@ -11,8 +11,8 @@ use ipnet::IpNet;
 use crate::default_route::default_route_interfaces;
 use crate::interface_selector::InterfaceSelector;
 
-/// The beginnings of the names of interfaces that seldom lead to the peers of an application: bridges and
-/// ends of containers and virtual machines, and tunnels of virtual private networks.
+/// The beginnings of the names of interfaces that seldom lead to the peers of an application: bridges,
+/// interfaces of containers and virtual machines, and tunnels of virtual private networks.
 const VIRTUAL_PREFIXES: &[&str] = &[
     "docker",
     "podman",
@@ -56,15 +56,17 @@ pub struct LocalAddress {
     pub network: String,
 }
 
-/// How well an address suits an endpoint, if the user allows it. The least value is the best.
+/// How well an address that the user allows suits an endpoint. The least value is the best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Suitability {
-    /// It belongs to the interface of the default route with this index, where the kernel prefers index 0.
+    /// The address belongs to the interface of a default route. The number is the index of this route in the
+    /// kernel's order of preference: 0 is the best.
     DefaultRoute(usize),
     Physical,
     Virtual,
     Loopback,
-    /// At best the peers in one network reach it. For IPv4 it is a stopgap for lack of another address.
+    /// A link-local address, which at best the peers in one network reach. An IPv4 host gives itself one for
+    /// lack of another address.
     LinkLocal,
 }
 
@@ -79,10 +81,10 @@ impl LocalInterfaces {
     }
 
     /// Returns the address that an endpoint bound to all interfaces gives to its peers: the best that the
-    /// selector allows. Without a selector it is the address of the interface with the default route. If
-    /// there is none, it is that of the first interface, where interfaces of containers, virtual machines
-    /// and virtual private networks come last; and if there is none of these either, the loopback address.
-    /// `None` if the selector allows no address of this format.
+    /// selector allows. Without a selector, it is the address of the interface with the default route, else
+    /// that of another interface, else the loopback address. Among the other interfaces, those of
+    /// containers, virtual machines and virtual private networks come last. `None` if the selector allows no
+    /// address of this format.
     pub fn reachable_ip(
         &self,
         format: AddressFormat,

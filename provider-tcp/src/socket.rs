@@ -52,8 +52,8 @@ pub(crate) fn bind_listener(at: SocketAddr, buffers: KernelBuffers) -> io::Resul
     Ok(socket)
 }
 
-/// Lets a bound socket listen. Fails with EADDRINUSE if another socket that was bound to the port listens by
-/// now.
+/// Lets a bound socket listen. Fails with EADDRINUSE if another socket that was bound to the port already
+/// listens.
 pub(crate) fn listen(bound: Socket) -> io::Result<TcpListener> {
     bound.listen(BACKLOG_CONNECTIONS)?;
     Ok(TcpListener::from_std(bound.into()))

@@ -7,8 +7,9 @@ use crate::limits::{STAGING_MAX_BYTES, STAGING_SPARE_BUFFERS};
 
 /// Bytes that the link has taken and not yet written: hello, headers, small frames.
 ///
-/// The first byte takes a buffer from [`SpareBuffers`], if one is there, and consuming the last byte returns
-/// it. So an idle link has no buffer, and a busy link seldom allocates.
+/// When the first byte is staged, the link gets a buffer from [`SpareBuffers`], if one is there. When the
+/// last byte is consumed, the buffer goes back. So an idle link has no buffer, and a busy link seldom
+/// allocates.
 #[derive(Debug, Default)]
 pub(crate) struct Staging {
     bytes: VecDeque<u8>,

@@ -54,20 +54,21 @@ pub struct TcpTransport {
     links: Links,
     /// Links that may have something to read. A link stays in the list until a read finds the socket empty.
     ready: VecDeque<LinkId>,
-    /// Links with staged bytes that may be writable.
+    /// Links that have staged bytes and whose sockets may be writable.
     dirty: Vec<LinkId>,
     /// A blocked link may have become writable since the transport was last armed.
     has_new_room: bool,
     half_open: HalfOpenLinks,
     address_claims: AddressClaims,
-    /// The connections that check claims, each at the place that its token in the poll names.
+    /// The connections that check claims. The token of each in the poll tells its index in this list.
     checks: Vec<Option<Box<Check>>>,
     /// How many accepted links there are on which the peer has said hello, and how many there may be.
     accepted_links: usize,
     accepted_max_links: usize,
     /// A peer was refused, because the endpoint had all the accepted links that it may have.
     has_refused: bool,
-    /// How many accepted connections have one of the last descriptors of the process.
+    /// How many accepted connections have one of the last descriptors, which are reserved for the process
+    /// itself.
     reserve_links: usize,
     local_addresses: LocalAddressCache,
     /// The endpoint has warned of a connection in another protocol. It warns only once, since otherwise

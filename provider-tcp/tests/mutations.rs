@@ -176,7 +176,8 @@ fn sample_headers() -> Vec<Header> {
         Header::Connection(Handshake { step: HandshakeStep::Request, number: NUMBER, data_bytes: 0x0100 }),
         Header::Connection(Handshake { step: HandshakeStep::Shutdown, number: NUMBER, data_bytes: 0 }),
     ];
-    // The search for a fitting pair of last word and length begins at pair 1, whose payload is short.
+    // `fitting_header` looks for a last word and a payload length that fit the form. It begins at the pair
+    // with index 1, whose payload is short.
     let of_every_form = Form::all().map(|form| samples::fitting_header(form, NUMBER, 1));
     chosen.into_iter().chain(of_every_form).collect()
 }

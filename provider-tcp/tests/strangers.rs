@@ -20,7 +20,7 @@ use side::{Side, drive_until};
 /// How many descriptors this process may have.
 const LIMIT_DESCRIPTORS: usize = 120;
 
-/// How many of these are in the reserve, of which strangers may take at most one.
+/// How many of the [`LIMIT_DESCRIPTORS`] are in the reserve. Strangers may take at most one of these.
 const RESERVE_DESCRIPTORS: usize = 14;
 
 /// How many connections without a hello the endpoint may have.
@@ -182,7 +182,7 @@ fn assert_reserve_is_free() {
     assert!(count_reserved_sockets() <= 1, "{:?}", list_descriptors());
 }
 
-/// Serves peers until all of them have succeeded, and echoes their frames.
+/// Echoes the frames of the peers until all peers have succeeded.
 fn serve(server: &mut Side, peers: &mut [Visitor]) {
     let mut echoed = server.events.frames.len();
     server.drive_until("the peers to succeed", |server| {

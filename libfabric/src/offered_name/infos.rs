@@ -25,7 +25,8 @@ pub(crate) fn offer_info(mut info: Info, name: OfferedName, names: &Names) -> In
     info
 }
 
-/// Returns the name by which an application knows a domain that it opened with an info of the name `asked`.
+/// Returns the name by which an application knows a domain that it opened with an info whose domain name
+/// was `asked`.
 pub(crate) fn name_of_open_domain(asked: Option<String>, native: &str) -> String {
     match current() {
         // `asked` may differ from the native name in upper and lower case.
@@ -34,8 +35,8 @@ pub(crate) fn name_of_open_domain(asked: Option<String>, native: &str) -> String
     }
 }
 
-/// Whether a fabric has this name. It is the provider's name or, if homespun is offered under another name,
-/// also the name of a network of this host.
+/// Whether homespun's fabric has the name `text`. It has the name under which homespun is offered. If
+/// this is the name of another provider, it also has the name of each network of this host.
 ///
 /// # Errors
 ///
@@ -48,8 +49,8 @@ pub(crate) fn is_fabric_name(fabric: &Fabric, text: &str) -> Result<bool, Error>
     }
 }
 
-/// Gives an info from the application the names that homespun's own calls know. Leaves a domain name alone
-/// that `fi_getinfo` does not return, so that these calls refuse it.
+/// Replaces the offered names in an info from the application by homespun's own names. Keeps a domain
+/// name that `fi_getinfo` does not return, so that homespun refuses it.
 ///
 /// # Errors
 ///
@@ -71,7 +72,7 @@ pub(crate) fn restore_info(fabric: &Fabric, info: &mut Info) -> Result<(), Error
     Ok(())
 }
 
-/// As [`restore_info`], for an object of a domain that the application knows by this name.
+/// As [`restore_info`], for an object of a domain that the application knows by the name `offered`.
 pub(crate) fn restore_info_of_domain(info: &mut Info, offered: &str, native: &str) {
     let name = current();
     if name == OfferedName::Homespun {

@@ -15,7 +15,8 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// Takes the demands out of the hints. A fabric or domain name that is the provider's demands nothing.
+    /// Removes the demands from the hints, and returns them. A fabric or domain name that equals the
+    /// provider's name demands nothing.
     pub(super) fn take_from(hints: &mut Info, name: OfferedName) -> Wanted {
         let is_specific = |text: &String| !text.eq_ignore_ascii_case(name.as_str());
         let ep = &mut hints.ep;

@@ -206,7 +206,7 @@ fn check_atomic_operations(kind: Kind) {
     assert_eq!(posted, 0);
     pair.read_completions(1, 0);
     drop(region);
-    // The fetch returned the value before the second addition, the compare the value after it.
+    // The fetch returned the value before the second addition. The compare returned the value after it.
     assert_eq!((fetched, compared, u64::from_le_bytes(memory)), (42, 44, 44));
 }
 

@@ -354,7 +354,8 @@ fn accepted_connection_carries_messages() {
 fn rejection_delivers_its_data() {
     let desk = ConnectionFixture::open();
     let (listener, other) = (desk.open_listener(), desk.open_listener());
-    // First the data goes into a shorter buffer of the application, then into the queue's memory.
+    // First the error data goes into a buffer of the application that is too short. In the second round the
+    // application passes no buffer, so the data stays in the queue's memory.
     for room_bytes in [3, 0] {
         let requester = desk.open_requester(&listener, b"please");
         // SAFETY: only this thread uses it.

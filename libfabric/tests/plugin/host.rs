@@ -108,7 +108,7 @@ fn call_prov_ini(library: &Library) -> *mut FiProvider {
 pub(crate) struct InfoList(*mut FiInfo);
 
 impl InfoList {
-    /// Takes the info of an event, if it has one.
+    /// Becomes the owner of an event's info. `None` if the event has none.
     pub(crate) fn from_event(info: *mut FiInfo) -> Option<InfoList> {
         (!info.is_null()).then_some(InfoList(info))
     }
@@ -447,7 +447,7 @@ impl Node {
         address
     }
 
-    /// `fi_cq_readfrom` of one entry. Returns the call's result if it read none.
+    /// Calls `fi_cq_readfrom` for one entry. If the call reads none, returns its result as the error.
     pub(crate) fn try_read<E: CqEntry>(&self) -> Result<(E, u64), isize> {
         let mut entry = E::EMPTY;
         let mut source = 0;
@@ -531,7 +531,7 @@ impl<E: CqEntry> Pair<E> {
         Pair { left, right, to_right: FI_ADDR_UNSPEC, to_left: FI_ADDR_UNSPEC, entry: PhantomData }
     }
 
-    /// Reads completions of both until each has the expected number. Returns them in order.
+    /// Reads completions of both endpoints until each has the expected number. Returns them in order.
     pub(crate) fn read_completions(&self, left: usize, right: usize) -> [Vec<(E, u64)>; 2] {
         let mut found = [Vec::new(), Vec::new()];
         self.wait_until(|pair| {

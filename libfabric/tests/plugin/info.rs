@@ -433,8 +433,8 @@ fn getinfo_without_names_returns_wildcard_sources() {
     }
 }
 
-/// Calls `fi_getinfo` with hints that have these objects. Returns the domain name and objects of
-/// each answer.
+/// Calls `fi_getinfo` with hints that name these open objects. Returns the domain's name and the objects
+/// that each answer names.
 fn getinfo_naming_objects(
     fabric: *mut libc::c_void,
     domain: *mut libc::c_void,
@@ -476,7 +476,7 @@ fn open_fabrics_and_domains_process_entry() {
     let (own_fabric, own_domain) = (format!("{:?}", fabric.as_ptr()), format!("{:?}", domain.as_ptr()));
     let found = getinfo_naming_objects(none, none).expect("an answer");
     assert!(found.iter().all(|[_, fabric, _]| *fabric == own_fabric));
-    // All infos with the name and address format of the first domain have that domain, for connected and
+    // All infos with the name and address format of the first domain name that domain, for connected and
     // unconnected endpoints.
     let with_domain: Vec<_> = found.iter().filter(|[_, _, domain]| *domain != nothing).collect();
     assert_eq!(with_domain, [&["auto".to_owned(), own_fabric.clone(), own_domain.clone()]; 2]);
@@ -496,7 +496,7 @@ fn open_fabrics_and_domains_process_entry() {
     hints.domain.name = name.as_mut_ptr().cast();
     assert_eq!(hints.getinfo().err(), Some(ENODATA), "it is not of that name");
 
-    // A hint with a closed domain is refused; without one, answers have the next open domain.
+    // A hint that names the closed domain is refused. Without this hint, answers name the next open domain.
     let stale = domain.as_ptr();
     assert!(domain.close().is_ok());
     assert_eq!(getinfo_naming_objects(none, stale.cast()).err(), Some(ENODATA));
@@ -504,7 +504,8 @@ fn open_fabrics_and_domains_process_entry() {
     assert_eq!(*found, format!("{:?}", second.as_ptr()));
     assert!(second.close().is_ok());
 
-    // Only hints that allow a domain without locks get such a domain. It has no connected endpoints.
+    // Only hints that allow a domain without locks get such a domain. A domain without locks has no
+    // connected endpoints.
     let serialised = Threading::Domain.raw();
     // SAFETY: answers have all their attributes, and only this thread uses these.
     unsafe { (*infos.first().domain_attr).threading = serialised };

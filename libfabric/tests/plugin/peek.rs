@@ -46,7 +46,8 @@ fn open_pair() -> Pair {
     Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED)
 }
 
-/// Returns memory for a receive, or none with a count that the plugin must not read.
+/// Returns memory for a receive. Without `room`, returns no memory, and a count that the plugin must not
+/// read.
 fn iov_and_count(room: Option<&mut [u8]>) -> (iovec, usize) {
     match room {
         Some(room) => (iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() }, 1),
@@ -54,7 +55,7 @@ fn iov_and_count(room: Option<&mut [u8]>) -> (iovec, usize) {
     }
 }
 
-/// `fi_trecvmsg` with the tag. The room must live until the completion is read.
+/// Calls `fi_trecvmsg` with the test's tag. `room` must live until the completion is read.
 fn trecvmsg(node: &Node, room: Option<&mut [u8]>, flags: u64, number: usize) -> isize {
     let (part, iov_count) = iov_and_count(room);
     let msg = FiMsgTagged {

@@ -87,7 +87,8 @@ fn reg_at(
     })
 }
 
-/// Languages with global memory register all of it (`FI_MR_ALLOCATED` is not required).
+/// Runtimes of languages with global memory register the whole address space. homespun permits this, since
+/// it does not require `FI_MR_ALLOCATED`.
 #[test]
 fn region_may_span_the_whole_address_space() {
     let pair = open_pair();
@@ -368,7 +369,8 @@ fn registration_refuses_or_ignores_arguments_as_fi_mr_says() {
     assert!(reg(&node.domain, &mut [], 1, 0).is_ok_and(|region| region.close().is_ok()));
     assert!(reg_at(&node.domain, ptr::null_mut(), 0, 1).is_ok_and(|region| region.close().is_ok()));
 
-    // `fi_mr_regattr`. Its authorization key is unknown before 1.5, and not supported since.
+    // Calls of `fi_mr_regattr`. Its field for an authorization key exists since version 1.5; homespun
+    // supports no such keys.
     let mut parts = [iov(&mut memory)];
     let mut attr = FiMrAttr {
         mr_iov: parts.as_mut_ptr(),
@@ -401,7 +403,8 @@ fn registration_refuses_or_ignores_arguments_as_fi_mr_says() {
         );
     }
     assert_eq!(regattr(&FiMrAttr { offset: 1, ..copy_attr(&attr) }).err(), Some(EINVAL));
-    // With FI_MR_DMABUF another structure describes the memory, and is not read as vectors.
+    // With FI_MR_DMABUF (`1 << 40`) another structure describes the memory. The plugin must not read it as
+    // vectors.
     assert_eq!(regattr_with(&attr, 1 << 40).err(), Some(EBADFLAGS));
     // FI_MR_SINGLE_USE, FI_HMEM_HOST_ALLOC, FI_HMEM_DEVICE_ONLY, and a bit that no header defines.
     for flag in [1 << 41, 1 << 45, 1 << 46, 1 << 33] {

@@ -165,7 +165,7 @@ fn set_wait_ignores_the_wait_condition_of_a_member() {
         bind_and_enable(&node, &cq);
         assert_eq!(call!(set, wait, 5), ETIMEDOUT);
         send_to_itself_with_one_entry(&node);
-        // The entry is a success: an error would end the wait even if a threshold applied.
+        // This completion is a success: an error would end even a wait that needs more than one entry.
         assert_eq!(call!(set, wait, PATIENCE_MS), 0, "one entry is enough");
         let mut entries = [FiCqTaggedEntry::EMPTY; 2];
         assert_eq!(call!(cq, read, entries.as_mut_ptr().cast(), 2), 1, "there is only one");

@@ -10,7 +10,7 @@ const ENOSYS: i64 = -38;
 
 /// A function of the C interface, called with all arguments zero.
 trait Slot {
-    /// Returns the result of that call; a null pointer counts as 0.
+    /// Calls the function with zeroes, and returns its result. A null pointer counts as 0.
     ///
     /// # Safety
     ///

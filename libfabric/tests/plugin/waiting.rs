@@ -54,7 +54,7 @@ impl SharedNode<'_> {
         (read, entries[..count].iter().map(|entry| entry.op_context.addr()).collect())
     }
 
-    /// `fi_cq_sreadfrom` of one entry, without a limit of time. Returns its context and its source.
+    /// Calls `fi_cq_sreadfrom` for one entry, without a time limit. Returns the entry's context and source.
     fn sread_one_from(&self) -> (usize, u64) {
         let (mut entry, mut source) = (FiCqTaggedEntry::EMPTY, 0);
         let cq = self.0.cq.as_ptr();
@@ -309,7 +309,8 @@ fn descriptor_wakes_a_polling_thread() {
                 let left = &left;
                 move || assert_eq!(left.sread(1, 0, -1), (1, vec![number]))
             });
-            // No call has driven the right endpoint since `fi_trywait`, so only the descriptor can tell.
+            // No call has driven the right endpoint since `fi_trywait`, so only the descriptor can announce
+            // the message.
             assert!(is_readable(PATIENCE_MS), "it was not woken");
             let mut read = pair.right.try_read::<FiCqTaggedEntry>();
             while let Err(error) = read {

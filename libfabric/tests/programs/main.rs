@@ -1,8 +1,8 @@
-//! C programs that use the plugin in the installed libfabric. Each runs as several processes, the
-//! ranks, which exchange their addresses.
+//! C programs that use the plugin in the installed libfabric. Each runs as several processes, the ranks,
+//! which exchange their addresses.
 //!
-//! Without libfabric's headers (Debian: `libfabric-dev`), the tests report a skip and pass, or fail
-//! in `./test`. They need a C compiler.
+//! Without libfabric's headers (Debian: `libfabric-dev`), the tests report that they are skipped, and pass;
+//! under `./test` they fail. They need a C compiler.
 
 mod offered_names;
 mod rank;

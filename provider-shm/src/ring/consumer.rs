@@ -227,7 +227,7 @@ impl Consumer {
         self.lines
     }
 
-    /// Takes the first piece of a frame's payload, which may be the whole payload.
+    /// Reports a frame's header, and the first piece of its payload, which may be the whole payload.
     fn deliver_header_and_first_piece(
         &mut self,
         link: LinkId,
@@ -248,7 +248,7 @@ impl Consumer {
         }
     }
 
-    /// Takes a further piece of the unfinished frame's payload.
+    /// Reports a further piece of the unfinished frame's payload, if its length is valid.
     fn check_and_deliver_piece(
         &mut self,
         link: LinkId,

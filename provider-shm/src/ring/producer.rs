@@ -267,8 +267,8 @@ impl<'a> PayloadCursor<'a> {
         PayloadCursor { slices, taken_bytes: 0 }
     }
 
-    /// Takes up to `count_bytes` further bytes. For each contiguous part of them, calls `put` with the part
-    /// and its offset from the first of these bytes.
+    /// Advances by up to `count_bytes` bytes. For each contiguous part of these bytes, calls `put` with the
+    /// part and its offset from the first of them.
     fn take_parts(&mut self, count_bytes: usize, mut put: impl FnMut(usize, &[u8])) {
         let mut done_bytes = 0;
         while done_bytes < count_bytes

@@ -62,7 +62,8 @@ struct Sender {
 }
 
 impl Sender {
-    /// Sends until the ring is full or `calls_max` calls were made. Returns whether the ring took anything.
+    /// Sends until no frame is left, the ring is full, or `calls_max` calls were made. Returns whether the
+    /// ring took anything.
     fn send_until_full(&mut self, ring: &mut Producer, calls_max: usize) -> bool {
         let mut has_sent = false;
         for _ in 0..calls_max {

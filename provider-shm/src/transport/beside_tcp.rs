@@ -45,8 +45,8 @@ impl ShmTransport {
         self.poller.add_companion(fd)
     }
 
-    /// Whether, since the last call, a poll of the kernel has found events of the
-    /// [companion](Self::watch_companion). As long as the companion has events, each poll finds them again.
+    /// Returns whether a poll of the kernel has found events of the [companion](Self::watch_companion) since
+    /// the last call. As long as the companion has events, each poll finds them again.
     #[inline]
     pub fn take_companion_event(&mut self) -> bool {
         mem::take(&mut self.has_companion_event)
@@ -58,9 +58,10 @@ impl ShmTransport {
         !self.absent.is_empty()
     }
 
-    /// Returns a link whose connect to this address found no endpoint beside TCP, or one of another user, or
-    /// was refused by a security policy. The transport never reports such a link. Its number stays taken
-    /// until the caller [closes](homespun_engine::transport::Transport::close) it.
+    /// Removes and returns a link, with the address of its connect. The connect found no endpoint beside
+    /// TCP, or one of another user, or was refused by a security policy. The transport never reports such a
+    /// link. Its number stays taken until the caller [closes](homespun_engine::transport::Transport::close)
+    /// it.
     #[inline]
     pub fn take_absent_link(&mut self) -> Option<(LinkId, Address)> {
         self.absent.pop()

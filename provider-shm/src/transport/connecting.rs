@@ -66,7 +66,8 @@ impl ShmTransport {
         }
     }
 
-    /// Leaves a link to the owner, since it has found no endpoint to share memory with.
+    /// Leaves a link to the owner of the transport, since the connect has found no endpoint to share memory
+    /// with.
     fn mark_absent(&mut self, id: LinkId, to: Address) {
         self.absent.push((id, to));
         if let Some(place) = self.links.get_mut(id) {

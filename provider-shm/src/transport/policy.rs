@@ -10,7 +10,7 @@ use homespun_engine::transport::LinkError;
 
 use super::ShmTransport;
 
-/// What a security policy has refused a transport. The log has a line about the first refusal.
+/// Which action of a transport a security policy has refused. The log has a line about the first refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PolicyRefusal {
     None,
@@ -20,8 +20,8 @@ pub(super) enum PolicyRefusal {
     Name,
 }
 
-/// Whether a security policy has refused a call. No other cause gives `socket(2)`, `bind(2)` and `connect(2)`
-/// one of these errors for an abstract name.
+/// Whether a security policy has refused a call. For an abstract name, only a policy makes `socket(2)`,
+/// `bind(2)` or `connect(2)` fail with EPERM or EACCES.
 pub(super) fn is_refused_by_policy(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
 }

@@ -46,7 +46,8 @@ struct Member {
     /// How many answers were unclear, and how many checks brought no answer.
     unclear_count: u32,
     failure_count: u32,
-    /// There is no further check, unless another link to the address is added or comes up.
+    /// The claim of this link is not checked any more, unless another link to the address is added or comes
+    /// up.
     is_left_alone: bool,
     since: Instant,
 }
@@ -121,7 +122,8 @@ impl LinksToAddress {
         member.standing == Standing::Held
     }
 
-    /// Whether a link lives that is not held, and so contests a new claim. Held links contest no claim.
+    /// Whether a new claim of the address is contested: a link that is not held lives. Held links contest no
+    /// claim.
     pub(super) fn is_contested(&self) -> bool {
         self.members.iter().any(|member| member.standing != Standing::Held && !member.is_hung_up)
     }
@@ -150,7 +152,7 @@ impl LinksToAddress {
         asked.map(|member| (member.link, member.token)).collect()
     }
 
-    /// Applies an answer of the endpoint at the address. Returns what it means for the link.
+    /// Applies an answer of the endpoint at the address. Returns what the answer means for the link.
     pub(super) fn apply_verdict(&mut self, link: LinkId, token: u64, verdict: ClaimStatus) -> VerdictEffect {
         let has_proven_link = self.members.iter().any(|member| {
             member.link != link && matches!(member.standing, Standing::Connected | Standing::Proven)
@@ -177,8 +179,8 @@ impl LinksToAddress {
                     VerdictEffect::Stays
                 }
             }
-            // A link whose peer has hung up stays, even if it is denied: the endpoint that made it may have
-            // been replaced by the one that answers. What it has sent is read to its end.
+            // A link whose peer has hung up stays, even if it is denied: the endpoint that made the link may
+            // have been replaced by the one that answers. What the old endpoint has sent is still read.
             _ => VerdictEffect::Stays,
         }
     }

@@ -79,7 +79,7 @@ fn second_claim_is_held_until_it_is_confirmed() {
     timed.accept(ONE, 1);
     assert_eq!(timed.accept(TWO, 1), Admission::Held);
     assert_eq!(timed.accept(THREE, 2), Admission::Open, "of another address");
-    // One connection asks about both, and the contested address comes first.
+    // One check asks about both links of the contested address, which comes before the other address.
     let ends = timed.finish_next_check_with(&[(ONE, ClaimStatus::Confirmed), (TWO, ClaimStatus::Confirmed)]);
     assert_eq!((ends, timed.pop_all_admitted()), (vec![], vec![TWO]));
 }
@@ -101,7 +101,8 @@ fn claim_of_an_address_that_is_being_connected_is_held() {
     let mut timed = TimedClaims::new();
     timed.claims.add_connecting(ONE, address(1), timed.now);
     assert_eq!(timed.accept(TWO, 1), Admission::Held);
-    // A silent endpoint may be a rival. If none can be reached, the connecting link is no evidence of one.
+    // An endpoint that does not answer may be a rival. If the check reaches no endpoint, there is no rival:
+    // the link that is still connecting to the address is no evidence of one.
     assert_eq!(timed.finish_next_check_without_answer(&CheckOutcome::Silent), []);
     assert_eq!(timed.pop_all_admitted(), []);
     timed.advance_to_timer();

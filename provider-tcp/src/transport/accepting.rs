@@ -59,7 +59,8 @@ impl TcpTransport {
         reported
     }
 
-    /// Whether a new connection may only take the place of one that has not said hello.
+    /// Whether the endpoint may accept a connection only in place of another on which the peer has not said
+    /// hello.
     fn accepts_only_by_displacing(&self, limit: DescriptorLimit) -> bool {
         let is_reserve_next = || self.listener.as_ref().is_some_and(|own| !limit.has_spare(own.socket()));
         self.half_open.len() >= limit.half_open_max_links() || self.reserve_links > 0 && is_reserve_next()
@@ -127,8 +128,8 @@ impl TcpTransport {
         reported
     }
 
-    /// Drops a connection without a hello, unless the hello has arrived unread: the application may have
-    /// made no pass for long.
+    /// Drops a connection if the peer has not said hello. Reads it first, since the hello may have arrived
+    /// while the application made no passes. Returns how many frames and events it has reported.
     fn drop_if_silent(&mut self, id: LinkId, reason: &str, receiver: &mut impl FrameHandler) -> u32 {
         let reported = self.read_link_now(id, receiver);
         if self.links.link_mut(id).is_some_and(|link| link.is_half_open()) {

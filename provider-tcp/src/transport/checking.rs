@@ -26,7 +26,8 @@ use crate::links::Slot;
 use crate::listener::is_exhaustion;
 use crate::socket;
 
-/// The token in the poll of the check at this place. It is larger than any number of a link.
+/// The token by which the poll reports events of the check at this place. It is larger than the number of
+/// any link.
 fn poll_token_of_check(place: usize) -> Token {
     Token(super::LISTENER.0 - 1 - place)
 }
@@ -120,8 +121,8 @@ impl TcpTransport {
         reported
     }
 
-    /// Whether the next descriptor is none of those that are reserved for the process, so that a check may
-    /// take it.
+    /// Whether a check may open a connection: the next descriptor is none of those that are reserved for the
+    /// process.
     fn has_descriptor_for_check(&self) -> bool {
         let limit = DescriptorLimit::current();
         self.listener.as_ref().is_none_or(|own| limit.has_spare(own.socket()))
@@ -283,7 +284,8 @@ impl TcpTransport {
         ids.into_iter().map(|id| self.read_link_now(id, receiver)).sum()
     }
 
-    /// Whether this side has made the link with this token to the endpoint that asks.
+    /// Answers whether this side has connected the link with this token to the endpoint that asks. The
+    /// answer may be [`ClaimStatus::Unclear`].
     fn answer_about_token(&mut self, token: u64, asker: Address) -> ClaimStatus {
         let local = &mut self.local_addresses;
         match self.address_claims.address_of_token(token) {
@@ -291,7 +293,8 @@ impl TcpTransport {
             // The link leads to another endpoint, which may have passed on a token that the asker gave to
             // it.
             Some(_) => ClaimStatus::Unclear,
-            // The token may be on its way to a link whose address is forwarded to the endpoint that asks.
+            // The asker may be at the other end of a link whose token is still on its way. This side may
+            // have connected that link to another address, which is forwarded to the asker.
             None if self.address_claims.is_awaiting_token() => ClaimStatus::Unclear,
             None => ClaimStatus::Denied,
         }

@@ -29,7 +29,7 @@ struct Side {
 }
 
 impl Side {
-    /// Opens the objects for an endpoint with these capabilities, or with all.
+    /// Opens the objects for an endpoint with these capabilities, or with all if none are given.
     fn open(caps: Option<u64>) -> Side {
         let infos = loopback_msg_infos();
         if let Some(caps) = caps {
@@ -65,8 +65,8 @@ impl Side {
     }
 }
 
-/// Opens a pair: the left endpoint connects and the right one accepts. Each has these capabilities,
-/// or all.
+/// Opens a pair: the left endpoint connects and the right one accepts. Each has the given capabilities, or
+/// all if none are given.
 pub(super) fn open_connected_pair(left: Option<u64>, right: Option<u64>) -> Pair {
     let (left, right) = (Side::open(left), Side::open(right));
     let listener = open_passive(&right.fabric, right.infos.as_ptr()).expect("a passive endpoint");

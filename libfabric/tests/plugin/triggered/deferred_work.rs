@@ -178,7 +178,8 @@ fn deferred_peek_claim_and_multi_receive_run() {
     let (left, right) = (&pair.left, &pair.right);
     let (trigger, done, ep) = (open_counter(left), open_counter(left), left.ep.as_ptr());
     let (mut claimed, mut many, mut last) = ([0_u8; 8], [0_u64; 8], [0_u8; 4]);
-    // The context of the peek that claims a message. The claiming receive names the message by it.
+    // The context of the peek that claims a message. The receive that gets the message names it by this
+    // context.
     let name = ptr::from_ref(&trigger).cast_mut().cast::<c_void>();
     let tagged = |msg_iov: *const iovec, iov_count, flags| FiOpTagged {
         ep,

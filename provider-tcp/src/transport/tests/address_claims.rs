@@ -17,7 +17,8 @@ use super::hello::has_ended;
 use crate::limits::{CHECKS_MAX, HELD_MAX_LINKS};
 use crate::testing::{Pair, Side, drive_until, make_message};
 
-/// Asserts that a stranger that claims the address of a peer is found out, and that the peer's link goes on.
+/// Asserts that the endpoint ends the link of a stranger that claims a peer's address, and that the peer's
+/// link goes on.
 fn check_takeover_fails(mut pair: Pair, instance: u64) {
     let mut hostile = AddressClaimer::claim(&pair.server, pair.client.transport.address(), instance);
     pair.drive_until("the end of the stranger", |_, _| hostile.read());
@@ -141,7 +142,7 @@ fn honest_claim_is_confirmed_in_the_background_by_one_connection() {
     exchange_frames(&mut pair);
 }
 
-/// A hostile endpoint, to which the victim has connected, passes on to the victim the token that it got from
+/// The victim has connected to a hostile endpoint. That endpoint sends the victim a token that it got from
 /// the target.
 #[test]
 fn relayed_token_proves_nothing() {
@@ -169,8 +170,8 @@ fn relayed_token_proves_nothing() {
     exchange_frames(&mut pair);
 }
 
-/// A relayed token as above, but the victim has no link to the target yet. The false claim counts until the
-/// victim connects to the target.
+/// As in `relayed_token_proves_nothing`, but the victim has no link to the target yet. The false claim
+/// counts until the victim connects to the target.
 #[test]
 fn link_of_a_relayed_token_gives_way_to_a_proven_link() {
     let provider = provider();

@@ -86,7 +86,7 @@ fn frames_of_a_held_link_arrive_although_the_peer_has_closed_it() {
     exchange_frames(&mut pair);
 }
 
-/// The peer's kernel resets the connection when it gets the acceptor's greeting.
+/// The peer has closed its connection, so its kernel answers the acceptor's greeting with a reset.
 #[test]
 fn frame_of_a_held_link_arrives_although_its_peer_left_before_the_greeting() {
     let silent = TcpListener::bind(LOOPBACK).unwrap();
