@@ -1,5 +1,5 @@
-//! The contract of a transport fails over transports that break it: each is a correct transport with one
-//! flaw.
+//! The tests of the transport contract fail over transports that break the contract. Each of these
+//! transports is a correct transport with one flaw.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::BorrowedFd;

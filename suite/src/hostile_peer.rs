@@ -21,7 +21,7 @@ pub const HOSTILE_TAG: u64 = 0xdead_beef_cafe_f00d;
 /// The greeting of an acceptor that does not hold the link.
 const GREETING_BYTES: usize = HELLO_BYTES + CLAIM_RECORD_BYTES;
 
-/// A connection to an endpoint that speaks the protocol as far as it likes.
+/// A hostile peer's connection to an endpoint. The peer follows the protocol only as far as the test wants.
 #[derive(Debug)]
 pub struct HostilePeer {
     stream: TcpStream,
@@ -123,7 +123,8 @@ impl HostilePeer {
         let mut bytes = Vec::new();
         let mut count = 0;
         for op in numbers.take(usize::try_from(room).unwrap_or(usize::MAX)) {
-            // The payload stays here until the message is matched, so that it never is fetched.
+            // The send asks for a match, so the endpoint never fetches the payload of a message that no
+            // receive matches.
             let message =
                 Message { tag: Some(HOSTILE_TAG), awaits: AwaitedReply::Match, ..Message::of_len(1) };
             let mut header = [0; HEADER_MAX_BYTES];
@@ -162,7 +163,8 @@ impl HostilePeer {
                 self.greeting.extend_from_slice(record);
                 frames = rest;
             }
-            // An endpoint sends correct frames. What a peer that says no hello gets is not frames.
+            // An endpoint sends correct frames to a peer that has said hello. A peer that has not gets other
+            // bytes.
             self.has_ended |= self.decoder.feed(LinkId(0), frames, &mut self.received).is_err();
         }
         !self.has_ended
@@ -220,7 +222,8 @@ pub fn await_greeting(peer: &mut HostilePeer, progress: impl Fn()) {
     }
 }
 
-/// An address at which a hostile process listens. It confirms every claim of the address.
+/// An address at which a hostile process listens. If an endpoint asks there whether a hello with this
+/// address is genuine, the process confirms it.
 #[derive(Debug)]
 pub struct HostileAddress {
     listener: TcpListener,
@@ -248,7 +251,8 @@ impl HostileAddress {
         self.listener.local_addr()
     }
 
-    /// Confirms the claims that it is asked about, and forgets connections that have ended.
+    /// Answers the endpoints that ask whether this address was claimed rightly: confirms each claim. Drops
+    /// the connections that have ended.
     pub fn confirm_claims(&mut self) {
         while let Ok((stream, _)) = self.listener.accept() {
             if stream.set_nonblocking(true).is_ok() {

@@ -28,8 +28,8 @@ const LINGER: Duration = Duration::from_secs(5);
 /// endpoint waits only a fiftieth of [`LINGER`] for a peer that no thread drives.
 const IDLE_PACE: u32 = 50;
 
-/// Returns the clock of a network inside the process. Time passes faster while nothing is received, since
-/// a closing endpoint may wait for peers that no thread drives.
+/// Returns the clock of a network inside the process. Time passes faster while nothing is received, so that
+/// a closing endpoint does not wait long for peers that no thread drives.
 fn accelerated_clock(network: &Network) -> SimulatedClock {
     let (network, seen) = (network.clone(), AtomicU64::new(0));
     SimulatedClock::with_sleep_pace(move |waited| {

@@ -109,7 +109,8 @@ pub fn sleep_on_wait_object(on: &impl Waitable, at_most: Duration) -> bool {
 fn try_wait_or_yield(on: &impl Waitable) -> bool {
     let may = on.try_wait().expect("a wait object");
     if !may {
-        // A transport without a descriptor to sleep on makes this a polling loop.
+        // If the transport has no descriptor to sleep on, `try_wait` always returns false, and the caller
+        // loops.
         thread::yield_now();
     }
     may

@@ -37,7 +37,7 @@ pub(crate) struct OpenAttr {
 pub(crate) struct TestEndpoint {
     pub(crate) endpoint: Endpoint,
     pub(crate) cq: CompletionQueue,
-    /// The address of the other endpoint in its vector; unused over a connection.
+    /// The fabric address of the other endpoint in this endpoint's address vector; unused over a connection.
     pub(crate) peer: FabricAddress,
     av: Option<AddressVector>,
 }

@@ -9,7 +9,7 @@ use crate::caps::assert_written_back_or_skip;
 use crate::endpoint_pair::{ANY, EndpointPair, OpenAttr};
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 
-/// The check of each flag of transmit operations. The flag is a default of the info.
+/// The check of each flag of transmit operations. The check gets an info that has the flag by default.
 pub(crate) const TRANSMIT: &[(OpFlags, Check)] = &[
     (OpFlags::COMPLETION, check_completion_flag_of_transmits),
     (OpFlags::INJECT, check_injection),

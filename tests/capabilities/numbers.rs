@@ -107,7 +107,7 @@ pub(crate) fn exercise_limits(info: &Info) {
     check_inject_size(info, *inject_size_bytes);
     check_outstanding_operations(info, *tx_size_ops, *rx_size_ops);
     check_segment_limits(info, *tx_iov_limit, *rx_iov_limit);
-    // Calls of the crate have one remote segment; calls of the plugin pass a count.
+    // In the crate, each call names one remote segment. Only calls of the plugin pass a number of segments.
     assert_eq!(*rma_iov_limit, usize::from(info.caps.contains(Caps::RMA)));
     check_long_message(info, *max_msg_size_bytes);
     check_tag_bits(info, *mem_tag_format);

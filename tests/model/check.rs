@@ -182,7 +182,8 @@ fn check_cancellations(history: &History) {
     }
 }
 
-/// Checks that no message passes an earlier receive that accepts it and gets no message.
+/// Checks that no message is matched by a later receive while an earlier receive that accepts it gets no
+/// message.
 fn assert_earlier_receives_match_first(history: &History) {
     for (message, send) in history.sends.iter().enumerate() {
         let Some(taker) = Taker::of_message(history, message) else { continue };
@@ -223,8 +224,8 @@ fn assert_acknowledged_messages_arrive(history: &History) {
     }
 }
 
-/// Checks that a send at match level completes only after the operation that takes its message was
-/// posted.
+/// Checks that a send at match level completes only after the operation that matches its message, a receive
+/// or a peek, was posted.
 fn assert_match_level_sends_complete_after_their_match(history: &History) {
     for (identity, send) in history.sends.iter().enumerate() {
         if send.level == Level::Match && send.ended == Some(Ok(())) && has_original_endpoint(history, send.to)
@@ -305,8 +306,8 @@ fn assert_messages_arrive(history: &History) {
     }
 }
 
-/// Checks two messages of one sender. If an operation that accepts both gets the later message, an operation
-/// that was posted before it has taken the earlier message. Unexpected messages wait in order.
+/// Checks the order of two messages of one sender. If an operation that accepts both gets the later message,
+/// another operation, posted earlier, has got the earlier message. Unexpected messages wait in order.
 fn assert_messages_do_not_overtake(history: &History) {
     for MessagesAndReceives { messages, .. } in messages_and_receives_by_endpoint_and_kind(history) {
         for (place, &later) in messages.iter().enumerate() {
@@ -346,9 +347,9 @@ fn assert_messages_do_not_overtake(history: &History) {
     }
 }
 
-/// Checks that messages of one sender in one buffer complete in the order of sending, if each of them
-/// travels with its payload: it is short, and the link's initial credit covers it, all earlier sends and
-/// all accesses of the sender.
+/// Checks that messages of one sender in one multi-receive buffer complete in the order of sending, if each
+/// of them certainly travels with its payload. A message does so if it is short, and if the link's initial
+/// credit covers the message, the sender's earlier sends, and all accesses of the sender.
 fn assert_short_buffer_messages_complete_in_order(history: &History) {
     let is_eager = |message: usize| {
         let SendOp { from, to, .. } = history.sends[message];

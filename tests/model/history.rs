@@ -32,7 +32,7 @@ pub(crate) enum End {
     Killed,
 }
 
-/// One endpoint of an address: the place, and the number of endpoints that were there before.
+/// An endpoint: the number of its address, and the number of endpoints that were at this address before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Incarnation {
     pub(crate) place: usize,
@@ -70,7 +70,7 @@ pub(crate) struct SendOp {
     pub(crate) seen_at: Option<u64>,
 }
 
-/// The operation with which a message has arrived.
+/// How a message has arrived: the operation that matched it, if the program had one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrived {
     /// A receive of the program took it.
@@ -79,8 +79,8 @@ pub(crate) enum Arrived {
     Claimed(usize),
     /// A peek has discarded it.
     Discarded(usize),
-    /// It was unexpected when the program ended. `order` is its index among the unexpected messages of
-    /// its kind.
+    /// No receive or peek of the program matched it. `order` is its index among the unexpected messages of
+    /// its kind when the program ended.
     Waiting {
         order: usize,
         /// The time at which the receive that took it was posted.
@@ -267,7 +267,7 @@ impl History {
         self.places[place].is_vacant = true;
     }
 
-    /// Records the operation with which a message has arrived. Each message arrives once.
+    /// Records how a message has arrived. Panics if that was already recorded: each message arrives once.
     pub(crate) fn record_arrival(&mut self, message: usize, arrived: Arrived) {
         let before = self.sends[message].arrived.replace(arrived);
         assert_eq!(before, None, "message {message} turned up again: {arrived:?}");

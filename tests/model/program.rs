@@ -182,7 +182,7 @@ pub(crate) enum ElementsCall {
     ReadAll,
 }
 
-/// The flags of a peek. It leaves, claims or discards the message that it finds.
+/// What a peek does with the message that it finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PeekAction {
     Leave,

@@ -125,8 +125,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Receives the waiting and the claimed messages of each endpoint in turn. The program's
-    /// receives were posted earlier, so they match first.
+    /// Posts receives for the unexpected and the claimed messages of each endpoint. The program's receives
+    /// were posted earlier, so they match first. If there is no room, cancels a receive of the program.
     fn post_drain_receives(&mut self) {
         for place in 0..self.parties.len() {
             if self.parties[place].is_none() {
@@ -204,7 +204,7 @@ impl Runner<'_> {
         (peek.ended.is_none() || is_claim_open) && self.history.is_alive(peek.at)
     }
 
-    /// Checks that no receive still waits for a lost peer alone. The last message to that peer has
+    /// Checks that no directed receive still waits for a lost peer. The last message to that peer has
     /// failed, which ends such receives.
     pub(crate) fn check_no_receive_waits_for_a_lost_peer(&self) {
         for (number, receive) in self.history.receives.iter().enumerate() {

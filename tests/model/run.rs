@@ -558,7 +558,7 @@ impl Runner<'_> {
         Ok(message)
     }
 
-    /// Identifies a received message, and checks every field of its completion.
+    /// Returns the identity of a received message. Checks every field of the message's completion.
     fn check_and_identify_message(
         &self,
         who: Incarnation,
@@ -584,7 +584,8 @@ impl Runner<'_> {
         identity
     }
 
-    /// Checks the completion of a message except its bytes. Returns its length.
+    /// Checks the completion of a received message, but not the received bytes. Returns the length of the
+    /// message.
     fn check_completion_fields(
         &self,
         who: Incarnation,

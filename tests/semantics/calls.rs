@@ -16,8 +16,8 @@ const MARKER: u64 = 1 << 63;
 enum SendCall {
     /// `fi_send`, `fi_senddata`, `fi_tsend`, `fi_tsenddata`.
     Single,
-    /// `fi_sendv`, `fi_tsendv`. With data, `fi_sendmsg`, since no other call has data and several
-    /// buffers.
+    /// `fi_sendv`, `fi_tsendv`. For a message with remote data, `fi_sendmsg`, since no other call sends
+    /// remote data from several buffers.
     Vector,
     /// `fi_sendmsg`, `fi_tsendmsg`.
     Message,

@@ -383,7 +383,8 @@ pub(crate) fn buffer_takes_no_message_while_the_queue_is_full(net: &Net) {
     for number in 0..60 {
         send_and_wait_for_delivery(&alice, number, lens_bytes(number));
     }
-    // A peek cannot tell which messages remain, since the buffer may take any.
+    // The multi-receive buffer may still match any of the messages, so a peek cannot tell which will be
+    // left.
     let peek = RecvMsg { from: ANY, context: 9, flags: OpFlags::PEEK, ..RecvMsg::default() };
     assert_eq!(bob.endpoint.recvmsg(peek).unwrap_err(), Error::Again(Again::QueueFull));
     // Later receives must not match first. The buffer is full after 20 messages of 24 bytes, which is the

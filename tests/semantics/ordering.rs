@@ -550,7 +550,8 @@ pub(crate) fn strictly_ordered_operations_take_effect_one_by_one(net: &Net) {
     let mut random = fastrand::Rng::with_seed(0x0de5);
     let mut memory = marked_buffer(REGION_BYTES).to_vec();
     region.write_at(0, &memory);
-    // The results that reads must have, and the memory when each message arrives.
+    // The bytes that each read must return, and the bytes that the memory must have when each message
+    // arrives.
     let mut reads = Vec::new();
     let mut messages = Vec::new();
     for context in 0..COUNT {

@@ -50,7 +50,7 @@ pub(crate) fn import_cycles(of_crate: &Crate) -> Vec<Vec<String>> {
 struct NamedPaths {
     /// The names that it uses.
     used: Vec<Vec<String>>,
-    /// The first names of the paths that it uses outside of its inline modules.
+    /// The first names of the paths that the file uses outside of its inline modules.
     beginnings: HashSet<String>,
     /// The names that it makes public.
     re_exported: Vec<(String, Vec<String>)>,

@@ -23,8 +23,8 @@ pub(super) struct ContextFixture<'a> {
     domain: Domain,
     ends: Ends,
     pub(super) members: Vec<Member>,
-    /// The peers. A peer's vector has each member at the member's index; the members' vector has each
-    /// peer at the peer's index.
+    /// The peers. A peer's address vector has each member at the member's index. The members' vector has
+    /// each peer at the peer's index.
     pub(super) peers: Vec<Peer>,
     pub(super) context: SharedReceiveContext,
 }
@@ -185,7 +185,8 @@ impl<'a> ContextFixture<'a> {
         self.members[member].endpoint.is_some()
     }
 
-    /// Returns the oldest member, which reports entries that belong to no endpoint.
+    /// Returns the oldest member. Its queue gets the entries that belong to no member, such as those of
+    /// cancelled receives.
     pub(super) fn oldest_member(&self) -> Option<usize> {
         (0..self.members.len()).find(|member| self.is_member(*member))
     }

@@ -9,7 +9,7 @@ use crate::history::Level;
 pub(super) struct History {
     pub(super) messages: Vec<Message>,
     pub(super) receives: Vec<Receive>,
-    /// The members that have left, and whether all their entries were read before.
+    /// The members that have left, each with whether all entries of its queue were read before.
     pub(super) left: BTreeSet<(usize, bool)>,
     /// The time at which the first link between a peer and a member ended.
     pub(super) ended_links: BTreeMap<(usize, usize), u64>,
@@ -33,7 +33,7 @@ pub(super) struct Message {
     pub(super) ended_at: Option<u64>,
     /// Whether its sender read its failure.
     pub(super) has_failed: bool,
-    /// The receive that took it, and the time at which the completion was read.
+    /// The receive that matched the message, and the time at which the receive's completion was read.
     pub(super) taken: Option<(usize, u64)>,
 }
 
@@ -52,11 +52,11 @@ pub(super) struct Receive {
     pub(super) ended_at: Option<usize>,
     /// The number of its messages that were lost with their member.
     pub(super) lost_with_member: usize,
-    /// The number of its messages that were lost with their link. If a receive from one peer failed with
-    /// the link of that peer, this counts as one lost message.
+    /// How many messages that the receive had matched were lost when their link ended. A directed receive
+    /// that failed when its peer's link ended counts as one lost message.
     pub(super) lost_with_link: usize,
-    /// Whether it matched a message of a member that left before the program read the end of the receive
-    /// from that member's queue.
+    /// Whether the receive matched a message to a member that left, and the program did not read the end of
+    /// the receive from that member's queue before.
     pub(super) is_unheard: bool,
 }
 
@@ -126,8 +126,9 @@ impl Receive {
         tag_fits && self.from.is_none_or(|from| from == message.from)
     }
 
-    /// Returns a time until which the receive could certainly take a message: the time at which its last
-    /// message was sent, or it was cancelled.
+    /// Returns a time until which the receive was certainly posted. If the receive has ended, it is the time
+    /// at which the receive's last message was sent, or at which the receive was cancelled, whichever is
+    /// later.
     pub(super) fn certainly_posted_until(&self, messages: &[Message]) -> u64 {
         if !self.has_ended() {
             return u64::MAX;

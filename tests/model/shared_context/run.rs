@@ -248,7 +248,8 @@ impl Runner<'_> {
         let receive = &self.history.receives[number];
         let is_buffer = receive.min_free_bytes.is_some();
         let is_release = completion.flags.contains(CompletionFlags::MULTI_RECV);
-        // The release of a buffer may be read before messages that are reported to other queues.
+        // The release of a buffer may be read before the completions of messages in that buffer, if these
+        // completions are in the queues of other members.
         let may_follow = is_buffer && !is_release && receive.ended_at != Some(member);
         assert!(!receive.has_ended() || may_follow, "receive {number} ended again, with {ended:?}");
         assert!(is_buffer || !is_release, "no buffer is released: {ended:?}");

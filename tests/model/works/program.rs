@@ -7,8 +7,8 @@ use proptest::sample::select;
 pub(super) struct Program {
     /// The seed of the loopback network's faults.
     pub(super) seed: u64,
-    /// The number of sends and accesses that the endpoint takes; 0 for the default. If it is small, work
-    /// waits for room.
+    /// The transmit size of the endpoint: how many sends and accesses may be outstanding; 0 for the default.
+    /// If it is small, work waits for room.
     pub(super) depth_ops: usize,
     /// Whether the endpoint's receives are those of a shared receive context.
     pub(super) shares_receives: bool,
@@ -38,8 +38,8 @@ pub(super) enum Step {
         counter: CounterName,
         change: Change,
     },
-    /// Queues deferred work that posts an operation. A counter counts its end, which the endpoint may not
-    /// report.
+    /// Queues deferred work that posts an operation. `completion` names the counter, if any, that counts the
+    /// operation's end. `is_reported` tells whether the endpoint reports that end.
     QueuePost {
         trigger: CounterName,
         threshold: u64,

@@ -80,9 +80,8 @@ impl Reference {
         }
     }
 
-    /// Runs the due works of known counters. For each counter it takes them in the order of their
-    /// thresholds, and of those with equal thresholds the oldest first. The order between counters makes
-    /// no difference.
+    /// Runs the due works of known counters. The works of one counter run in the order of their thresholds;
+    /// of works with equal thresholds the oldest runs first. The order between counters makes no difference.
     pub(super) fn run_due_works(&mut self) {
         while let Some(number) = self.next_due_work() {
             self.works[number].state = State::Done;
