@@ -174,8 +174,9 @@ fn make_shm_with_short_backlog() -> ShmProvider {
     ShmProvider::new().with_backlog_connections(1)
 }
 
-/// Defines two tests for each function of the contract. Over the transport without the flaw the function
-/// passes; over the transport with the flaw it fails, with this message.
+/// Defines two tests for each function of the contract. In one the function must pass over the transport
+/// without the flaw. In the other it must fail over the transport with the flaw, with the message that the
+/// entry gives.
 macro_rules! caught {
     ($($theme:ident::$test:ident over $provider:ident catches $flaw:ident: $message:literal;)+) => {
         $(

@@ -45,7 +45,8 @@ enum FloodKind {
 }
 
 impl FloodKind {
-    /// Returns the number of messages of each sender. All together they are a multiple of the budget.
+    /// Returns the number of messages of each sender. The messages of all senders would take several times
+    /// the budget.
     fn messages_per_sender(self) -> u64 {
         match self {
             FloodKind::Small => 8000,

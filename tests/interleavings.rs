@@ -199,8 +199,8 @@ fn check_every_sleeper_wakes(
             thread::sleep(Duration::from_millis(1));
         }
         is_over.store(true, Ordering::SeqCst);
-        // Signal repeatedly: a thread that does not wait yet would miss a single signal, and a thread
-        // that polls the descriptor itself may clear it.
+        // Signal repeatedly: a thread that does not wait yet would miss a single signal, and a thread that
+        // polls the descriptor itself may clear the signal.
         while running.load(Ordering::SeqCst) > 0 {
             for party in [&alice, &bob] {
                 party.local_cq().signal().expect("a wait object");

@@ -1,5 +1,6 @@
-//! What strangers cost an endpoint over TCP: links that say hello are limited, at passive endpoints too, and
-//! each takes little memory. An endpoint that has forgotten strangers mistakes none of them for a peer.
+//! What strangers cost an endpoint over TCP. The number of links that strangers open by a hello is limited,
+//! at passive endpoints too, and each link takes little memory. An endpoint that has forgotten strangers
+//! mistakes none of them for a peer.
 //!
 //! The memory of the whole process is measured, so this is the only test of its binary.
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::prerequisites::probe_dirty_page_counts_or_skip;
 
-/// A file that other processes find by the number of its name. Dropping this removes the file.
+/// A file that other processes find by the number of its name. Dropping the `NamedFile` removes the file.
 #[derive(Debug)]
 pub struct NamedFile {
     /// The number of the name, for [`RegionFile`](crate::RegionFile).

@@ -1,4 +1,5 @@
-//! Peers over TCP that send what they like, for tests and measurements of what they cost an endpoint.
+//! Hostile peers over TCP, for tests and measurements of what such peers cost an endpoint. They send what
+//! they like.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -115,8 +116,8 @@ impl HostilePeer {
         self.send_bytes(&bytes[..len_bytes]);
     }
 
-    /// Offers messages that no receive matches, with these numbers, as far as the credit goes. Returns how
-    /// many.
+    /// Offers messages with these numbers until the credit is used up. The caller must post no receive that
+    /// matches them. Returns the number of offers.
     pub fn send_offers(&mut self, numbers: impl Iterator<Item = u64>) -> usize {
         self.read();
         let room = (self.received.granted_bytes - self.spent_bytes) / MESSAGE_COST_BYTES;

@@ -19,9 +19,9 @@ use super::party::Party;
 use super::setup::Setup;
 use super::transport::{TransportKind, Turns};
 
-/// The longest time that a closing endpoint waits until its messages are sent. It is long, since a peer may
-/// read slowly on a busy machine, and no test depends on how soon the messages are sent. On the loopback
-/// network the time is simulated.
+/// The longest time that a closing endpoint waits until its messages are sent. The time is long, since a
+/// peer may read slowly on a busy machine. No test depends on how soon the messages are sent. On the
+/// loopback network the time is simulated.
 const LINGER: Duration = Duration::from_secs(5);
 
 /// How many times faster time passes on the loopback network while nothing is received. So a closing

@@ -178,7 +178,8 @@ pub struct RawBuffer {
 }
 
 impl RawBuffer {
-    /// Posts a receive into pieces of these lengths. The endpoint must use the context only once.
+    /// Posts a receive into pieces of these lengths. The caller must use the context for no other operation
+    /// of the endpoint.
     pub fn post_receive(
         endpoint: &Endpoint,
         lens_bytes: &[usize],

@@ -11,7 +11,7 @@ use crate::endpoint_pair::{ANY, EndpointPair, OpenAttr, next_event, request_conn
 use homespun_suite::Deadline;
 use homespun_suite::payload::{marked_buffer, marked_buffers, payload, received_bytes, split_unevenly};
 
-/// The largest number of objects that a test opens, since its descriptors are limited.
+/// The largest number of objects that a test opens. The descriptors of a process are limited.
 const OBJECTS_MAX: usize = 50;
 
 /// Tests every number of an info. The patterns name all fields, so that this function does not compile if an

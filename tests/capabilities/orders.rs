@@ -125,7 +125,7 @@ enum Before {
     Write,
 }
 
-/// Checks that the accesses before a message have taken effect when it arrives.
+/// Checks that the accesses before a message have taken effect when the message arrives.
 fn check_sends_after_accesses(info: &Info, before: Before) {
     let (pair, region) = open_pair_with_region(info);
     for turn in 0..TURNS {

@@ -85,8 +85,8 @@ pub(crate) enum FirstSender {
 pub(crate) enum CauseOfDeath {
     /// It kills itself after this many library calls.
     AfterCalls(u64),
-    /// The system kills it at a certain system call, after this many library calls. The first of those
-    /// calls opens the endpoint.
+    /// The system kills the victim at a certain system call, but only after this many library calls. The
+    /// first of those calls opens the endpoint.
     AtSystemCall { which: usize, after_calls: u64 },
     /// The survivor kills it at a random moment.
     FromOutside,

@@ -64,7 +64,8 @@ impl Runner<'_> {
         (level, flags, fenced)
     }
 
-    /// Posts an access to this part. If it is injected, the part is cut to the inject size.
+    /// Posts an access to this part of the region. If the access is injected, cuts the part to the inject
+    /// size.
     pub(crate) fn post_access(
         &mut self,
         from: usize,

@@ -240,8 +240,8 @@ fn assert_match_level_sends_complete_after_their_match(history: &History) {
     }
 }
 
-/// Checks that before a fenced message is seen or completes, earlier messages are matched, if their own
-/// level or that of the fenced message is the match level.
+/// Checks that a fenced message is seen, or completes, only after earlier messages were matched. This holds
+/// for an earlier message if its level or that of the fenced message is the match level.
 fn assert_fenced_messages_wait_for_earlier_ones(history: &History, promise: Promise) {
     let sends = &history.sends;
     for (later, fenced) in sends.iter().enumerate() {

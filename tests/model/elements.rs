@@ -70,8 +70,8 @@ impl Row {
     }
 }
 
-/// Returns the operand of an access for the element at an offset, or the bytes that it writes
-/// there.
+/// Returns the operand of an access for the element at an offset. If the access is a write, it writes this
+/// element there.
 pub(crate) fn operand_value(access: usize, offset_bytes: usize) -> Element {
     small_element(scrambled_number(access, offset_bytes) % OPERANDS, Row::containing(offset_bytes).datatype)
 }

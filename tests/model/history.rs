@@ -58,8 +58,8 @@ pub(crate) struct SendOp {
     pub(crate) len_bytes: usize,
     pub(crate) level: Level,
     pub(crate) fenced: bool,
-    /// Whether it was injected. Its success is then not reported, and an entry for its failure has no
-    /// context.
+    /// Whether the message was injected. If so, its success is not reported, and the entry of its failure
+    /// has no context.
     pub(crate) injected: bool,
     pub(crate) posted_at: u64,
     pub(crate) cancelled: bool,

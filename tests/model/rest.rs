@@ -20,8 +20,8 @@ const RUNNERS_TAG: u64 = 1 << 63;
 /// The first context of the runner's operations; smaller ones belong to the program's.
 pub(crate) const RUNNERS_CONTEXT: u64 = 1 << 32;
 
-/// After this many rounds without an event, none is expected any more. They are more than the longest
-/// delay of the loopback network. On other transports every message has arrived before.
+/// After this many rounds without an event, none is expected any more. No delay of the loopback network is
+/// longer. On other transports every message has arrived before.
 const SILENT_ROUNDS: usize = 40;
 
 /// A receive that the runner posts. It takes any waiting message.

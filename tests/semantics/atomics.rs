@@ -80,7 +80,8 @@ pub(crate) fn every_atomic_call_updates_the_region(net: &Net) {
                 let operand = payload(context + 1000, LEN_BYTES);
                 let mut compare = before[20..20 + LEN_BYTES].to_vec();
                 let what = if kind == AtomicKind::Compare {
-                    // Make two comparands differ from their elements, so that these are not swapped.
+                    // Make two comparands differ from their elements, so that these two elements are not
+                    // swapped.
                     compare[7] ^= 1;
                     compare[LEN_BYTES - 1] ^= 1;
                     (AtomicOp::Cswap, Datatype::Uint8)

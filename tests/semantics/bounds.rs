@@ -145,7 +145,8 @@ pub(crate) fn operations_of_endpoints_sharing_a_full_queue_all_complete(net: &Ne
         peer.endpoint.recv(marked_buffer(64), ANY, n).unwrap();
         first.endpoint.recv(marked_buffer(64), ANY, 2000 + n).unwrap();
     }
-    // One endpoint receives while both send, so the queue holds entries of both.
+    // The first endpoint also receives, while both endpoints send. So their common queue holds entries of
+    // both.
     for n in 0..2 * per_sender {
         peer.endpoint.send(payload(n, 64), peer.fabric_address_of(&first), 3000 + n).unwrap();
     }

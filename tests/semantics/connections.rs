@@ -226,7 +226,7 @@ pub(crate) fn connection_carries_writes_with_remote_data(net: &Net) {
     drop(other);
 }
 
-/// Each access is fenced, so that it finds the effects of the previous ones, and is counted.
+/// Each access is counted. It is also fenced, so that it finds the effects of the previous accesses.
 pub(crate) fn connection_carries_fenced_rma_and_atomics(net: &Net) {
     const LEN_BYTES: usize = 100_000;
     let (client, server) = (Side::new(net), Side::new(net));
@@ -371,7 +371,7 @@ pub(crate) fn unread_request_leaves_the_event_queue_when_its_requester_closes(ne
             server.progress();
             deadline.yield_or_panic("that the request is withdrawn");
         }
-        // A request that was peeked at before it was withdrawn accepts every call.
+        // The request was peeked at, and then withdrawn by the requester. Every call for it still succeeds.
         match round {
             0 => drop(request),
             1 => request.reject(b"too late").unwrap(),

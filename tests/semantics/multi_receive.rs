@@ -387,8 +387,8 @@ pub(crate) fn buffer_takes_no_message_while_the_queue_is_full(net: &Net) {
     // left.
     let peek = RecvMsg { from: ANY, context: 9, flags: OpFlags::PEEK, ..RecvMsg::default() };
     assert_eq!(bob.endpoint.recvmsg(peek).unwrap_err(), Error::Again(Again::QueueFull));
-    // Later receives must not match first. The buffer is full after 20 messages of 24 bytes, which is the
-    // 40th message in all.
+    // The later receives must match no message before the buffer is full. It is full after 20 messages of 24
+    // bytes, the last of which is the 40th message in all.
     bob.endpoint.recv(marked_buffer(24), ANY, 2).unwrap();
     bob.endpoint.recv_multi(marked_buffer(1000), ANY, 3).unwrap();
     let mut told = Vec::new();

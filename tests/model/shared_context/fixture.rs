@@ -149,7 +149,8 @@ impl<'a> ContextFixture<'a> {
         self.members.push(Member { endpoint: Some(endpoint), cq, received, failures: 0 });
     }
 
-    /// Adds an unconnected peer, whose vector has all members. Returns its address of the newest member.
+    /// Adds an unconnected peer whose address vector has all members. Returns the peer's fabric address for
+    /// the newest member.
     pub(super) fn add_unconnected_peer(&mut self) -> Option<FabricAddress> {
         let Ends::Unconnected(av) = &self.ends else { return None };
         let setup = Setup { cq_depth_entries: self.cq_depth_entries, ..Setup::default() };

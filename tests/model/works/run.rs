@@ -246,8 +246,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Compares the counters with the model. Known counters must be equal to it; counting counters must
-    /// not exceed their bound.
+    /// Compares the counters with the model. Known counters must be equal to those of the model. Counting
+    /// counters must not exceed their bound.
     fn check_counters(&mut self) {
         let bound = self.reference.upper_bound();
         assert_eq!(self.fixture.values_of_known_counters(), self.reference.known, "known counters");
@@ -270,7 +270,7 @@ impl Runner<'_> {
         self.fixture.peer.endpoint.recvmsg(receive).expect("room for a receive");
     }
 
-    /// Reads all available entries and messages. Returns whether there was one.
+    /// Reads all available entries and messages. Returns whether it has read any.
     fn read_all(&mut self) -> bool {
         let mut has_read = false;
         while let Some(ended) = poll_completion(&self.fixture.cq) {

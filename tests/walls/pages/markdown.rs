@@ -87,7 +87,7 @@ impl Page {
         })
     }
 
-    /// Returns the path from the root of the repository for one from this page.
+    /// Takes a path relative to this page. Returns the same path relative to the root of the repository.
     pub(crate) fn resolve(&self, path: &str) -> String {
         let mut names: Vec<&str> = self.path.split('/').collect();
         names.pop();
