@@ -28,17 +28,17 @@ const DRAIN_PASSES: usize = 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flaw {
     None,
-    /// It falls asleep even if it has something to report, or has room again.
+    /// The transport falls asleep even if it has something to report, or has room again.
     Sleepy,
     /// As [`Flaw::Sleepy`], but only between a connect and the next `receive`.
     SleepyAfterConnect,
-    /// It never asks for another pass after some time.
+    /// The transport never asks for another pass after some time.
     NeverLooksAgain,
-    /// It reports at once that no link drains.
+    /// The transport reports at once that no link drains.
     DrainsNothing,
-    /// It counts a drained link as draining until the endpoint ends.
+    /// The transport counts a drained link as draining until the endpoint ends.
     DrainsForEver,
-    /// It needs further passes for a drain, and does not ask for them.
+    /// The transport needs further passes for a drain, and does not ask for them.
     DrainsUnseen,
 }
 

@@ -91,7 +91,7 @@ impl Party {
         Party::open_with_counter(domain, None)
     }
 
-    /// Opens a party with a counter of all events.
+    /// Opens a party, and binds `counter`, if given, to all events of its endpoint.
     fn open_with_counter(domain: &str, counter: Option<&mut Option<Counter>>) -> Party {
         let fabric = Fabric::new();
         let mut hints = Info::default();
@@ -158,7 +158,7 @@ impl Party {
     }
 }
 
-/// A party's address of the other one.
+/// The fabric address of the other party.
 const PEER: FabricAddress = FabricAddress(0);
 
 /// The context of sends.

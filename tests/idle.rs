@@ -82,7 +82,7 @@ fn exchange_while_blocking(alice: &Party, bob: &Party) {
 /// Measures the processor time that the process uses while its threads are blocked and nothing
 /// happens.
 fn measure_idle_processor_time() -> Duration {
-    // The threads fall asleep first.
+    // Let the threads fall asleep first.
     thread::sleep(Duration::from_millis(100));
     let before = posix::processor_time(libc::RUSAGE_SELF);
     thread::sleep(IDLE);

@@ -23,7 +23,7 @@ use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-/// A party's address of the other party.
+/// The fabric address of the other party.
 const PEER: FabricAddress = FabricAddress(0);
 
 const DOMAINS: [&str; 3] = ["auto", "shm", "tcp"];

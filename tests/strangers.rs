@@ -216,7 +216,8 @@ fn links_of_strangers_take_little_memory() {
     assert_eq!(await_answer(&mut first, || receiver.cq.progress()), Answer::Hello);
 
     let silent = |address, _| TcpStream::connect(address).expect("a listener");
-    // Each connection has a descriptor at either end. The check of the first link may have had one, too.
+    // Each connection has a descriptor at either end. `open_before` may count one more: that of a connection
+    // for checking the address of the first link's peer.
     let open_before = count_descriptors();
     let has_descriptors =
         |_: &mut TcpStream, count: usize| count_descriptors() + 1 >= open_before + 2 * count;

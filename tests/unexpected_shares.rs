@@ -129,7 +129,7 @@ fn frame(header: &Header) -> Vec<u8> {
     bytes[..len_bytes].to_vec()
 }
 
-/// A process that says that its endpoint is at a port where none is.
+/// A process that claims to have an endpoint at a port where no endpoint is.
 struct Stranger(TcpStream);
 
 impl Stranger {
@@ -199,7 +199,7 @@ fn messages_of_strangers_that_left_starve_no_peer_that_stays() {
     let peer = Party::open_at("127.0.0.1");
     exchange_message(&victim, &peer, 1);
     let_strangers_leave_messages(&victim, 600);
-    // None of these is received before the last has arrived.
+    // The victim receives none of these messages before the last of them has arrived.
     let count = 5 * MESSAGES;
     assert!(peer.try_deliver(&victim, 2, count));
     assert_eq!(victim.discard_all(2), count);

@@ -42,7 +42,7 @@ pub struct AtomicCall {
     /// The peer, its memory, the operation and the type of the elements.
     #[serde(with = "form::atomic_target")]
     pub target: AtomicTarget,
-    /// The context of its completion.
+    /// The context of the operation's completion.
     pub context: u64,
     /// The flags of the call, if it takes any.
     #[serde(with = "form::bits")]

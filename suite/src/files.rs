@@ -63,8 +63,8 @@ impl Drop for NamedFile {
     }
 }
 
-/// Opens a file of this length. With a number, the file has the name of this number. Without a number, the
-/// file loses its name at once.
+/// Opens a file, makes it if it does not exist, and gives it this length. With a number, the file has the
+/// name of this number. Without a number, the file loses its name at once.
 pub(super) fn open_region_file(number: Option<u64>, len_bytes: usize) -> File {
     let path = region_file_path(number.unwrap_or_else(self::next_name_number));
     let options = File::options().read(true).write(true).create(true).truncate(false).open(&path);

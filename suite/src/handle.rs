@@ -25,7 +25,7 @@ use super::rma_call::RmaCall;
 /// A party's endpoint.
 #[derive(Debug)]
 pub struct Endpoint {
-    /// `None` while it is being dropped.
+    /// `None` while the handle is being dropped.
     place: Option<EndpointPlace>,
     /// The queues to drive while the endpoint closes, since closing waits for the endpoint's peers.
     queues: Arc<DrivenQueues>,

@@ -19,7 +19,7 @@ use super::Deadline;
 /// The tag of the messages that a [`HostilePeer`] sends, for which no receive is posted.
 pub const HOSTILE_TAG: u64 = 0xdead_beef_cafe_f00d;
 
-/// The greeting of an acceptor that does not hold the link.
+/// The length of the greeting of an acceptor that does not hold the link.
 const GREETING_BYTES: usize = HELLO_BYTES + CLAIM_RECORD_BYTES;
 
 /// A hostile peer's connection to an endpoint. The peer follows the protocol only as far as the test wants.
@@ -180,7 +180,7 @@ impl HostilePeer {
         self.claim_status() == Some(ClaimStatus::Held)
     }
 
-    /// What the endpoint has said about the claim first, and the token.
+    /// Returns what the endpoint has said first about the claim.
     fn claim_status(&self) -> Option<ClaimStatus> {
         let record = self.greeting.get(HELLO_BYTES..)?.first_chunk()?;
         ClaimRecord::parse(record).ok().map(|record| record.status)
@@ -208,7 +208,7 @@ impl HostilePeer {
 
     /// Ends the connection by a reset.
     pub fn reset(self) {
-        // Without it the connection ends in order.
+        // Without this the connection ends in order.
         let _no_reset = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
     }
 }

@@ -21,7 +21,7 @@ pub(crate) const TRANSMIT: &[(OpFlags, Check)] = &[
     (OpFlags::COMMIT_COMPLETE, check_commit_complete_writes),
 ];
 
-/// The check of each flag of receives. The flag is a default of the info.
+/// The check of each flag of receives. The check gets an info that has the flag by default.
 pub(crate) const RECEIVE: &[(OpFlags, Check)] = &[
     (OpFlags::COMPLETION, check_completion_flag_of_receives),
     (OpFlags::MORE, check_messages_arrive),

@@ -57,7 +57,7 @@ pub(crate) fn exercise_limits(info: &Info) {
                 // tests pass a longer length: `message_beyond_max_msg_size_is_refused`.
                 max_msg_size_bytes,
                 msg_prefix_size_bytes: 0,
-                // The checks of the orders exercise them: `orders.rs`.
+                // `orders.rs` tests these sizes.
                 max_order_raw_size_bytes: _,
                 max_order_war_size_bytes: _,
                 max_order_waw_size_bytes: _,
@@ -84,7 +84,7 @@ pub(crate) fn exercise_limits(info: &Info) {
                 max_ep_tx_ctx: 1,
                 max_ep_rx_ctx: 1,
                 max_ep_stx_ctx,
-                // Exercised in `tests/semantics/shared_contexts.rs`, with a few.
+                // `tests/semantics/shared_contexts.rs` shares a receive context among a few endpoints.
                 max_ep_srx_ctx: _,
                 cntr_cnt,
                 // The plugin's tests check this limit, since only raw memory is registered in segments.
@@ -92,7 +92,7 @@ pub(crate) fn exercise_limits(info: &Info) {
                 caps: _,
                 mode: _,
                 auth_key: domain_key,
-                // `caps.rs` also checks it with the longest address.
+                // `caps.rs` also checks this number, with the longest address.
                 max_err_data_bytes,
                 mr_cnt: 0,
                 tclass: 0,

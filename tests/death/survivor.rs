@@ -73,7 +73,7 @@ pub(crate) struct Survivor {
     is_victim_dead: bool,
     /// The resources of the process while no victim lives.
     alone: ProcessResources,
-    /// The number of deaths before memory was first measured, and the result.
+    /// The number of deaths when memory was first measured, and the memory in use then.
     memory: Option<(u64, MemoryUsage)>,
 }
 

@@ -70,11 +70,11 @@ fn has_original_endpoint(history: &History, place: usize) -> bool {
     history.places[place].has_original_endpoint()
 }
 
-/// The operation that has taken a message out of the unexpected ones.
+/// The operation of the program that matched a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Taker {
     Receive(usize),
-    /// A peek that claimed or discarded it.
+    /// A peek that claimed or discarded the message.
     Peek(usize),
 }
 
@@ -101,7 +101,7 @@ impl Taker {
         }
     }
 
-    /// Whether it is a multi-receive buffer.
+    /// Whether the operation is a multi-receive buffer.
     fn is_multi_receive(self, history: &History) -> bool {
         matches!(self, Taker::Receive(receive) if history.receives[receive].buffer.is_some())
     }
@@ -273,7 +273,7 @@ fn assert_fenced_messages_wait_for_earlier_ones(history: &History, promise: Prom
 fn assert_peeks_find_waiting_messages(history: &History) {
     for (number, peek) in history.peeks.iter().enumerate() {
         match peek.ended {
-            // The peek must not find a message that was taken before.
+            // The peek must not find a message that another operation matched before.
             Some(PeekEnd::Found(message)) => {
                 let taker = Taker::of_message(history, message).filter(|&taker| taker != Taker::Peek(number));
                 assert!(

@@ -64,7 +64,7 @@ impl Row {
         row.expect("an offset in a row")
     }
 
-    /// Returns the offsets of its elements.
+    /// Returns the offsets of the row's elements.
     pub(crate) fn element_offsets(&self) -> impl Iterator<Item = usize> + use<> {
         (self.offset_bytes..self.end_offset()).step_by(self.datatype.size_bytes())
     }

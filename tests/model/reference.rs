@@ -44,7 +44,7 @@ pub(crate) fn match_messages(
 
 struct Posted {
     receive: usize,
-    /// The filled length of a buffer, once it has taken a message.
+    /// How many bytes of a multi-receive buffer are filled, once it has got a message.
     filled: Option<usize>,
 }
 

@@ -24,7 +24,7 @@ pub(crate) const RUNNERS_CONTEXT: u64 = 1 << 32;
 /// longer. On other transports every message has arrived before.
 const SILENT_ROUNDS: usize = 40;
 
-/// A receive that the runner posts. It takes any waiting message.
+/// A receive that the runner posts, and that matches any waiting message of its kind.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Drain {
     pub(crate) at: Incarnation,

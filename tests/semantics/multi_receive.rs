@@ -260,7 +260,7 @@ pub(crate) fn buffer_keeps_the_minimum_set_when_posted(net: &Net) {
         (completion.context, completion.flags.contains(RELEASED), completion.len_bytes)
     });
     let expected = [
-        // 56 bytes are left after the second.
+        // 56 bytes of the buffer are left after the second message.
         (1, false, 64),
         (1, true, 8),
         // No byte is left. The minimum is 0, and 0 is not less than 0.

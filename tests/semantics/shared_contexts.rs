@@ -364,7 +364,7 @@ pub(crate) fn directed_receive_fails_when_no_endpoint_reaches_its_source(net: &N
     sharers.context.recv(marked_buffer(8), absent, 5).unwrap();
     source.av.insert(&[sharers.members[0].endpoint.name().unwrap()]).remove(0).unwrap();
     sharers.deliver(&source, 0, payload(6, 8), None);
-    // The oldest receive that accepts the message takes it.
+    // The oldest receive that accepts the message matches it.
     assert_eq!(sharers.next_receive_completion(0).context, 3);
     sharers.deliver(&source, 0, payload(7, 8), None);
     assert_eq!(sharers.next_receive_completion(0).context, 5);

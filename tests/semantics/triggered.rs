@@ -232,7 +232,7 @@ pub(crate) fn work_is_reported_only_on_request(net: &Net) {
         }
         alice.assert_no_completion();
     }
-    // Receives are reported in the same way.
+    // Whether a receive is reported depends on the same flags.
     for (context, flags, reported) in [(3, OpFlags::empty(), 2), (4, OpFlags::COMPLETION, 3)] {
         let receive = RecvMsg { buffers: vec![marked_buffer(8)], context, flags, ..RecvMsg::default() };
         queue_work(&bob, make_post_work(trigger_at(&trigger, 0), &bob, Operation::Receive(receive), &done));

@@ -52,7 +52,7 @@ struct NamedPaths {
     used: Vec<Vec<String>>,
     /// The first names of the paths that the file uses outside of its inline modules.
     beginnings: HashSet<String>,
-    /// The names that it makes public.
+    /// The names that the file re-exports, each with the path that it comes from.
     re_exported: Vec<(String, Vec<String>)>,
     /// The number of inline modules of the file around the visitor's place.
     inline_depth: usize,

@@ -197,7 +197,7 @@ impl Runner {
         });
     }
 
-    /// Reads one completion. Returns whether there was one.
+    /// Reads and records one completion. Returns false if there was none.
     fn read_completion(&mut self, at: usize) -> bool {
         let Some(ended) = poll_completion(&self.sides[at].cq) else { return false };
         let context = match &ended {

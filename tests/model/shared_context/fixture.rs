@@ -31,9 +31,9 @@ pub(super) struct ContextFixture<'a> {
 
 /// The way in which members and peers reach each other.
 enum Ends {
-    /// By the address vector of the members.
+    /// Peers are unconnected. The members have this address vector.
     Unconnected(AddressVector),
-    /// By a connection of each member with the peer of its number.
+    /// Each member has a connection to the peer with the same number.
     Connected { client: Box<Side>, server: Box<Side> },
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Member {
     endpoint: Option<Endpoint>,
     pub(super) cq: CompletionQueue,
     pub(super) received: Counter,
-    /// The number of failures that were read from its queue.
+    /// The number of failures that were read from the member's queue.
     pub(super) failures: u64,
 }
 

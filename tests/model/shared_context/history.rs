@@ -29,9 +29,9 @@ pub(super) struct Message {
     pub(super) len_bytes: usize,
     pub(super) level: Level,
     pub(super) sent_at: u64,
-    /// The time at which its sender read its completion.
+    /// The time at which the sender read the completion of its send.
     pub(super) ended_at: Option<u64>,
-    /// Whether its sender read its failure.
+    /// Whether the sender read that its send has failed.
     pub(super) has_failed: bool,
     /// The receive that matched the message, and the time at which the receive's completion was read.
     pub(super) taken: Option<(usize, u64)>,
@@ -40,7 +40,7 @@ pub(super) struct Message {
 #[derive(Debug)]
 pub(super) struct Receive {
     pub(super) tagged: Option<(u64, u64)>,
-    /// The only source that it accepts, if it names one.
+    /// The only source that the receive accepts, if it names one.
     pub(super) from: Option<usize>,
     pub(super) len_bytes: usize,
     /// For a multi-receive buffer: the free length below which it is released.
@@ -48,9 +48,9 @@ pub(super) struct Receive {
     pub(super) posted_at: u64,
     pub(super) took: Vec<usize>,
     pub(super) cancelled_at: Option<u64>,
-    /// The member from whose queue its last entry was read.
+    /// The member from whose queue the last entry of the receive was read.
     pub(super) ended_at: Option<usize>,
-    /// The number of its messages that were lost with their member.
+    /// How many messages that the receive had matched were lost when their member left.
     pub(super) lost_with_member: usize,
     /// How many messages that the receive had matched were lost when their link ended. A directed receive
     /// that failed when its peer's link ended counts as one lost message.
@@ -71,7 +71,7 @@ impl History {
         self.now
     }
 
-    /// Records that a receive took a message. Each message is taken once.
+    /// Records that a receive matched a message. Panics if another receive has matched it.
     pub(super) fn record_taken(&mut self, receive: usize, message: usize) {
         let now = self.tick();
         let before = self.messages[message].taken.replace((receive, now));

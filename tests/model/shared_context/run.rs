@@ -199,7 +199,7 @@ impl Runner<'_> {
         result.is_ok()
     }
 
-    /// Reads one completion of a member. Returns whether there was one.
+    /// Reads and records one completion of a member. Returns false if there was none.
     fn read_member_completion(&mut self, member: usize) -> bool {
         let Some(ended) = poll_completion(&self.fixture.members[member].cq) else { return false };
         self.record_receive_end(member, &ended);
@@ -222,7 +222,7 @@ impl Runner<'_> {
         true
     }
 
-    /// Reads all entries. Returns whether there was one.
+    /// Reads and records all entries. Returns false if there was none.
     pub(super) fn read_all(&mut self) -> bool {
         let mut has_read = false;
         for member in 0..self.fixture.members.len() {

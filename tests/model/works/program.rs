@@ -97,14 +97,14 @@ pub(super) enum Action {
     Read,
     /// Adds one to a number that all works of this kind share.
     Add,
-    /// Adds one to that number, and fetches its former value.
+    /// Adds one to the number of [`Action::Add`], and fetches the number's former value.
     FetchAdd,
-    /// Swaps its own number if it is zero.
+    /// Swaps the work's own number if that number is zero.
     CompareSwap,
 }
 
 impl Action {
-    /// Whether it may have `FI_INJECT`.
+    /// Whether operations of this kind may have `FI_INJECT`.
     pub(super) fn may_be_injected(self) -> bool {
         matches!(self, Action::Send { .. } | Action::Write | Action::Add)
     }
