@@ -1,5 +1,5 @@
 //! The recorder panics if a transport lets a connected link come up with a peer that only claims its
-//! address, or if it confirms a claim twice or a proven address.
+//! address, confirms a claim twice, or confirms an address that is already proven.
 
 use std::net::SocketAddr;
 

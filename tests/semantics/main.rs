@@ -446,7 +446,7 @@ macro_rules! tests_of_objects {
                 unread_entries_outlive_the_endpoint_until_the_queue_closes
                 closing_a_queue_frees_unread_buffers;
             // Only the process that has posted a buffer sees whether the buffer was dropped. The second test
-            // compares two domains of one process.
+            // uses two domains of one process.
             overrun:
                 overrun_frees_the_buffers_of_lost_entries
                 endpoints_take_resource_management_from_the_domain;
@@ -540,8 +540,8 @@ macro_rules! tests_of_objects {
                 refused_post_returns_its_buffers
                 invalid_registrations_are_refused
                 mr_mode_decides_keys_and_addresses;
-            // One test shares memory between the domains of two threads of one process. The other tests need
-            // no peer.
+            // One test shares memory between two domains, which only threads of one process can do. The
+            // other tests need no peer.
             atomic_rights:
                 atomic_queries_report_exactly_the_supported_operations
                 refused_post_returns_its_buffers;
