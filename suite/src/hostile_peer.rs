@@ -116,7 +116,7 @@ impl HostilePeer {
         self.send_bytes(&bytes[..len_bytes]);
     }
 
-    /// Offers messages with these numbers until the credit is used up. The caller must post no receive that
+    /// Offers messages with these numbers until the credit is used up. The endpoint must have no receive that
     /// matches them. Returns the number of offers.
     pub fn send_offers(&mut self, numbers: impl Iterator<Item = u64>) -> usize {
         self.read();
