@@ -1,5 +1,5 @@
-//! The contract of a transport fails over transports that break it: each is a correct transport with one
-//! flaw.
+//! The tests of the transport contract fail over transports that break the contract. Each of these
+//! transports is a correct transport with one flaw.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::BorrowedFd;
@@ -28,17 +28,17 @@ const DRAIN_PASSES: usize = 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flaw {
     None,
-    /// It falls asleep even if it has something to report, or has room again.
+    /// The transport falls asleep even if it has something to report, or has room again.
     Sleepy,
     /// As [`Flaw::Sleepy`], but only between a connect and the next `receive`.
     SleepyAfterConnect,
-    /// It never asks for another pass after some time.
+    /// The transport never asks for another pass after some time.
     NeverLooksAgain,
-    /// It reports at once that no link drains.
+    /// The transport reports at once that no link drains.
     DrainsNothing,
-    /// It counts a drained link as draining until the endpoint ends.
+    /// The transport counts a drained link as draining until the endpoint ends.
     DrainsForEver,
-    /// It needs further passes for a drain, and does not ask for them.
+    /// The transport needs further passes for a drain, and does not ask for them.
     DrainsUnseen,
 }
 
@@ -174,8 +174,9 @@ fn make_shm_with_short_backlog() -> ShmProvider {
     ShmProvider::new().with_backlog_connections(1)
 }
 
-/// Defines two tests for each function of the contract. Over the transport without the flaw the function
-/// passes; over the transport with the flaw it fails, with this message.
+/// Defines two tests for each function of the contract. In one the function must pass over the transport
+/// without the flaw. In the other it must fail over the transport with the flaw, with the message that the
+/// entry gives.
 macro_rules! caught {
     ($($theme:ident::$test:ident over $provider:ident catches $flaw:ident: $message:literal;)+) => {
         $(

@@ -1,4 +1,4 @@
-//! Targets of persistent memory that are killed as soon as a write to them has completed at the commit
+//! Kills the owner of persistent memory as soon as a peer's write to the memory has completed at the commit
 //! level. The file then has the bytes, and the system reports that they are on the device.
 
 use homespun::OperationError;

@@ -91,7 +91,7 @@ impl Party {
         Party::open_with_counter(domain, None)
     }
 
-    /// Opens a party with a counter of all events.
+    /// Opens a party, and binds `counter`, if given, to all events of its endpoint.
     fn open_with_counter(domain: &str, counter: Option<&mut Option<Counter>>) -> Party {
         let fabric = Fabric::new();
         let mut hints = Info::default();
@@ -140,7 +140,9 @@ impl Party {
         unsafe { self.endpoint.post_receive(&receive).expect("room for a receive") };
     }
 
-    /// Posts a message or injects it, in alternating pairs. Returns the number of its completions.
+    /// Sends the message of this number: injects it if the number's remainder by 4 is 0 or 1, and posts it
+    /// otherwise. Returns the number of completions that follow: 0 for an injected message, 1 for a posted
+    /// one.
     fn send_or_inject(&self, number: u64) -> u64 {
         let tag = Party::tag_of_message(number);
         if number % 4 < 2 {
@@ -156,7 +158,7 @@ impl Party {
     }
 }
 
-/// A party's address of the other one.
+/// The fabric address of the other party.
 const PEER: FabricAddress = FabricAddress(0);
 
 /// The context of sends.
@@ -232,7 +234,7 @@ fn allocations_are_counted() {
 /// The number of messages that one side sends before it is the other side's turn.
 const TURN_MESSAGES: u64 = 20;
 
-/// The number of turns that each side takes to warm up, and then again without a system call. A turn makes
+/// Each side takes this many turns to warm up, and then as many turns without a system call. A turn makes
 /// about one pass for each message, so all turns together fit between two polls of the kernel.
 const TURNS: u64 = 40;
 

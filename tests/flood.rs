@@ -39,12 +39,14 @@ enum FloodKind {
     Medium,
     /// Mostly messages that the receiver fetches.
     Large,
-    /// Many messages of one length, which are fetched, or sent on request if credit is short.
+    /// Many messages of one length. Over shared memory the receiver fetches them. Over TCP they are sent on
+    /// request once credit is short.
     Offered,
 }
 
 impl FloodKind {
-    /// Returns the number of messages of each sender. All together they are a multiple of the budget.
+    /// Returns the number of messages of each sender. The messages of all senders would take several times
+    /// the budget.
     fn messages_per_sender(self) -> u64 {
         match self {
             FloodKind::Small => 8000,
@@ -73,8 +75,8 @@ impl FloodKind {
         }
     }
 
-    /// Returns the least memory that is in use when the flood has stopped. Other messages wait at their
-    /// senders, and small ones take less memory than credit.
+    /// Returns a lower bound of the memory in use when the flood has stopped. The messages without room wait
+    /// at their senders. The bound is low for small messages, since they take less memory than credit.
     fn memory_in_use_min_bytes(self) -> u64 {
         match self {
             FloodKind::Small => BUDGET_BYTES / 20,

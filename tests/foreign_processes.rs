@@ -118,7 +118,8 @@ fn process_of_another_user_is_reached_over_tcp_by_either_side() {
 #[test]
 fn process_of_another_pid_namespace_is_reached_without_process_copies() {
     for transport in [TransportKind::Shm4, TransportKind::Auto4] {
-        // The namespace is that of a thread, which cannot start threads afterwards.
+        // The namespace is that of one thread, which cannot start threads afterwards. So this thread runs
+        // only the test.
         let tested = thread::spawn(move || {
             let net = Net::new(&transport, Turns::Processes);
             let alice = net.open_party();

@@ -33,8 +33,8 @@ const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 /// The time for which the process is idle while it is measured.
 const IDLE: Duration = Duration::from_millis(1000);
 
-/// The largest part of that time that the process may use: a twentieth. A loop that polls uses all of it;
-/// a loop that sleeps a hundred microseconds at a time uses a fifth.
+/// The most processor time that the process may use in [`IDLE`]: a twentieth of that time. A loop that polls
+/// uses all of the time; a loop that sleeps a hundred microseconds at a time uses a fifth.
 const USED_MAX: Duration = Duration::from_millis(50);
 
 /// The processor time of the whole process is measured, so the tests run one at a time.
@@ -82,7 +82,7 @@ fn exchange_while_blocking(alice: &Party, bob: &Party) {
 /// Measures the processor time that the process uses while its threads are blocked and nothing
 /// happens.
 fn measure_idle_processor_time() -> Duration {
-    // The threads fall asleep first.
+    // Let the threads fall asleep first.
     thread::sleep(Duration::from_millis(100));
     let before = posix::processor_time(libc::RUSAGE_SELF);
     thread::sleep(IDLE);
@@ -385,7 +385,8 @@ fn reader_with_an_unanswered_connection_uses_no_processor_time() {
     let _alone = lock_for_exclusive_run();
     for transport in TRANSPORTS {
         let net = Net::new(&transport, Turns::Alternate);
-        // Bob's endpoint has its name, but bob makes no progress and accepts no link.
+        // Bob's endpoint has an address to connect to, but bob makes no progress, so the endpoint accepts no
+        // link.
         let (alice, bob) = open_sleepers(&net, WaitObject::Fd);
         post_send(&alice, 1, 8);
         thread::scope(|scope| {

@@ -199,8 +199,8 @@ fn check_every_sleeper_wakes(
             thread::sleep(Duration::from_millis(1));
         }
         is_over.store(true, Ordering::SeqCst);
-        // Signal repeatedly: a thread that does not wait yet would miss a single signal, and a thread
-        // that polls the descriptor itself may clear it.
+        // Signal repeatedly: a thread that does not wait yet would miss a single signal, and a thread that
+        // polls the descriptor itself may clear the signal.
         while running.load(Ordering::SeqCst) > 0 {
             for party in [&alice, &bob] {
                 party.local_cq().signal().expect("a wait object");
@@ -236,8 +236,8 @@ fn messages_over_shared_memory_wake_every_sleeper() {
     check_every_sleeper_wakes_over(&TransportKind::Shm4);
 }
 
-/// Posts operations whose success is not reported, and sleeps on the counter on which the next one
-/// depends.
+/// In each round, posts a receive and a send whose success is not reported. Then sleeps on the counters
+/// until all but the last few operations have ended.
 fn post_and_sleep_on_counters(party: &Party, rounds: u64, mut random: Rng) {
     let (received, sent) =
         (party.local_counter(CounterEvents::RECV), party.local_counter(CounterEvents::SEND));

@@ -1,4 +1,4 @@
-//! The parameters of the environment. They replace defaults if the application leaves a value
+//! The parameters that environment variables set. They replace defaults if the application leaves a value
 //! unspecified.
 
 use std::collections::BTreeSet;

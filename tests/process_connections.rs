@@ -298,7 +298,7 @@ fn rejected_and_late_requests_fail_with_econnrefused() {
         waiting.connect(name.into(), b"").unwrap();
         other.send_command(&Command::NextEvent);
         assert_eq!(other.wait_for_outcome(&side), Outcome::Request(vec![]));
-        // When the process reads the next request, it drops this one. Dropping rejects it.
+        // When the process reads the next request, it drops this one, and so rejects it.
         let second = side.open_endpoint(SERVER);
         second.connect(name.into(), b"second").unwrap();
         other.send_command(&Command::NextEvent);

@@ -25,7 +25,7 @@ const TRANSPORTS: [TransportKind; 6] = [
 /// Lengths of messages that use every protocol. All of them fit into the receiver's unexpected budget.
 const LENS_BYTES: [usize; 6] = [10, 9000, 0, 100_000, 300_000, 8];
 
-/// Kills a party and opens another at its address, which inserts the same peer.
+/// Kills a party, and opens another party at its address. The new party inserts the same peer.
 fn kill_and_reopen(net: &Net, party: &Party, peer: &Party) -> Party {
     let address = party.endpoint.name().expect("an endpoint in service has a name");
     party.kill();

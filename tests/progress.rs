@@ -1,6 +1,6 @@
-//! Automatic progress: posted operations proceed without calls of the application. The progress thread of
-//! their domain drives them. It exists as long as the application has a handle of the domain or of one of
-//! the domain's endpoints, and sleeps while it has no work.
+//! Automatic progress: the progress thread of a domain drives posted operations, without calls of the
+//! application. The thread exists as long as the application has a handle of the domain or of one of the
+//! domain's endpoints, and sleeps while it has no work.
 //!
 //! The tests count the threads of the whole process, so they take turns.
 
@@ -23,7 +23,7 @@ use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-/// A party's address of the other party.
+/// The fabric address of the other party.
 const PEER: FabricAddress = FabricAddress(0);
 
 const DOMAINS: [&str; 3] = ["auto", "shm", "tcp"];

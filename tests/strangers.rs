@@ -1,5 +1,6 @@
-//! What strangers cost an endpoint over TCP: links that say hello are limited, at passive endpoints too, and
-//! each takes little memory. An endpoint that has forgotten strangers mistakes none of them for a peer.
+//! What strangers cost an endpoint over TCP. The number of links that strangers open by a hello is limited,
+//! at passive endpoints too, and each link takes little memory. An endpoint that has forgotten strangers
+//! mistakes none of them for a peer.
 //!
 //! The memory of the whole process is measured, so this is the only test of its binary.
 
@@ -24,18 +25,20 @@ use homespun_suite::process_resources::{MemoryUsage, count_descriptors};
 /// How many strangers hold a link while memory is measured.
 const STRANGERS: usize = 200;
 
-/// How many strangers make an endpoint forget the first of them, and give their ids to others.
+/// After this many strangers, an endpoint has forgotten the first of them, and has given their peer ids to
+/// others.
 const FORGETTING_STRANGERS: u16 = 3 * limits::PEER_SWEEP_MIN_PEERS as u16;
 
-/// The most memory that a link of a silent peer takes, and what an endpoint remembers of a peer that left.
+/// The most memory that a link of a silent peer takes, and the most that an endpoint keeps for a peer that
+/// has left.
 const LINK_MAX_BYTES: u64 = 4 * 1024;
 const FORMER_PEER_MAX_BYTES: u64 = 512;
 
 /// How many links offer messages that no receive matches.
 const OFFERING_LINKS: u64 = 8;
 
-/// How much of the memory of offers may remain in tables after their links have ended, and by how much that
-/// may grow when the same happens again.
+/// How much of the offers' memory may remain in tables after the offering links have ended, in percent. If
+/// as many links come and go again, the remainder may grow by [`GROWN_MAX_BYTES`].
 const LEFT_MAX_PERCENT: u64 = 15;
 const GROWN_MAX_BYTES: u64 = 64 * 1024;
 
@@ -101,7 +104,7 @@ fn await_answer(stream: &mut TcpStream, progress: impl Fn()) -> Answer {
     }
 }
 
-/// Two links are accepted, and further ones are refused until one of the two ends.
+/// Checks that the endpoint accepts two links, and refuses further links until one of the two ends.
 fn check_two_links_are_accepted(address: SocketAddr, progress: impl Fn()) {
     let mut first = connect_with_hello(address, 1001);
     assert_eq!(await_answer(&mut first, &progress), Answer::Hello);
@@ -213,7 +216,8 @@ fn links_of_strangers_take_little_memory() {
     assert_eq!(await_answer(&mut first, || receiver.cq.progress()), Answer::Hello);
 
     let silent = |address, _| TcpStream::connect(address).expect("a listener");
-    // Each connection has a descriptor at either end. The check of the first link may have had one, too.
+    // Each connection has a descriptor at either end. `open_before` may count one more: that of a connection
+    // for checking the address of the first link's peer.
     let open_before = count_descriptors();
     let has_descriptors =
         |_: &mut TcpStream, count: usize| count_descriptors() + 1 >= open_before + 2 * count;

@@ -1,5 +1,5 @@
-//! The budget for unexpected messages over TCP: what strangers leave behind keeps no peer out, and the peers
-//! of one host leave some of it to others.
+//! The budget for unexpected messages over TCP. Messages that strangers leave behind keep no peer out, and
+//! the peers of one host leave some of the budget to other hosts.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -23,13 +23,14 @@ use homespun_suite::Deadline;
 /// The victim's budget. Some thirty peers that leave their first messages behind exhaust it.
 const BUDGET_BYTES: usize = 1 << 20;
 
-/// How many empty messages a peer sends by the initial credit of its link.
+/// How many empty messages a peer can send with the initial credit of its link.
 const MESSAGES: u64 = CREDIT_INITIAL_BYTES / MESSAGE_COST_BYTES;
 
 /// The tag of a stranger's messages.
 const STRANGE: u64 = 0xbad;
 
-/// After its messages have arrived, a peer makes this many passes, in which the victim checks its address.
+/// The number of passes after a peer's messages have arrived. During these passes the victim checks the
+/// peer's address.
 const PASSES: usize = 50;
 
 /// An endpoint over TCP, and all that it needs.
@@ -64,7 +65,8 @@ impl Party {
         self.av.insert_if_absent(name).expect("an endpoint's name")
     }
 
-    /// Sends empty messages with this tag, and waits until they have arrived. Returns whether they have.
+    /// Sends empty messages with this tag, and waits until the sends have ended. Returns whether all
+    /// messages have arrived.
     fn try_deliver(&self, to: &Party, tag: u64, count: u64) -> bool {
         let address = self.insert(to);
         for context in 0..count {
@@ -127,7 +129,7 @@ fn frame(header: &Header) -> Vec<u8> {
     bytes[..len_bytes].to_vec()
 }
 
-/// A process that says that its endpoint is at a port where none is.
+/// A process that claims to have an endpoint at a port where no endpoint is.
 struct Stranger(TcpStream);
 
 impl Stranger {
@@ -197,7 +199,7 @@ fn messages_of_strangers_that_left_starve_no_peer_that_stays() {
     let peer = Party::open_at("127.0.0.1");
     exchange_message(&victim, &peer, 1);
     let_strangers_leave_messages(&victim, 600);
-    // None of these is received before the last has arrived.
+    // The victim receives none of these messages before the last of them has arrived.
     let count = 5 * MESSAGES;
     assert!(peer.try_deliver(&victim, 2, count));
     assert_eq!(victim.discard_all(2), count);
@@ -273,7 +275,7 @@ fn host_with_all_of_its_share_left_behind_keeps_no_other_host_out() {
     let other = Party::open_at("127.0.0.2");
     exchange_message(&other, &victim, 10_000);
     exchange_message(&victim, &other, 10_000);
-    // Once receives have taken some messages, peers of the first host get in again.
+    // Once some of the messages were discarded, peers of the first host can send again.
     let received: u64 = arrived.iter().map(|tag| victim.discard_all(*tag)).sum();
     assert!(received >= BUDGET_BYTES as u64 / 2 / MESSAGE_COST_BYTES, "{received}");
     let peer = Party::open_at("127.0.0.1");

@@ -12,7 +12,8 @@ homespun_suite::party_process_entry!();
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-/// The error numbers of the refusal: by a filter of a container, and by a kernel without the call.
+/// The error numbers with which a copy is refused: by the filter of a container, and by a kernel without the
+/// call.
 const REFUSALS: [i32; 2] = [libc::EPERM, libc::ENOSYS];
 
 /// Lengths on both sides of every limit between protocols. The longest are copied in several steps.

@@ -1,4 +1,5 @@
-//! The recorder finds transports that say too much or too little about who a peer is.
+//! The recorder panics if a transport lets a connected link come up with a peer that only claims its
+//! address, confirms a claim twice, or confirms an address that is already proven.
 
 use std::net::SocketAddr;
 

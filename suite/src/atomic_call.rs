@@ -42,7 +42,7 @@ pub struct AtomicCall {
     /// The peer, its memory, the operation and the type of the elements.
     #[serde(with = "form::atomic_target")]
     pub target: AtomicTarget,
-    /// The context of its completion.
+    /// The context of the operation's completion.
     pub context: u64,
     /// The flags of the call, if it takes any.
     #[serde(with = "form::bits")]
@@ -56,8 +56,8 @@ impl AtomicCall {
         self
     }
 
-    /// Posts the operation. Returns the raw memory of its results, which can be read after the
-    /// completion.
+    /// Posts the operation. If the operation uses raw memory and fetches, returns the memory of its results,
+    /// which can be read after the completion.
     pub(super) fn post(self, endpoint: &Endpoint) -> Result<Option<RawBuffer>, Error> {
         if self.by == AtomicBy::Raw {
             return RawBuffer::post_atomic(endpoint, &self);

@@ -29,7 +29,8 @@ pub(super) enum RemoteCall {
     Send(RemoteSend),
     Receive(RemoteReceive),
     Rma(RmaCall),
-    /// If it fetches into raw memory, [`Taken`](RemoteCall::Taken) returns the fetched bytes.
+    /// Posts an atomic operation. If it fetches into raw memory, [`Taken`](RemoteCall::Taken) returns the
+    /// fetched bytes.
     Atomic(AtomicCall),
     /// Answered by [`RemoteAnswer::Registered`].
     Register(RegionSpec),

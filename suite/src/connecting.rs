@@ -263,7 +263,8 @@ fn sleep_on_wait_object_if_allowed(eq: &EventQueue, at_most: Duration) {
     let may_sleep = || {
         let may = eq.try_wait().expect("a queue with a wait object");
         if !may {
-            // A transport without a descriptor to sleep on makes this a polling loop.
+            // If the transport has no descriptor to sleep on, `try_wait` always returns false, and the
+            // caller loops.
             thread::yield_now();
         }
         may

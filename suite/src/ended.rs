@@ -5,7 +5,8 @@ use homespun::{Completion, CompletionError, CompletionQueue, Errno, FabricAddres
 /// The end of an operation, with the source of a received message.
 pub type Ended = Result<(Completion, FabricAddress), CompletionError>;
 
-/// Reads the end of an operation, if there is one. An announced error entry must be there.
+/// Reads the end of an operation, if there is one. Panics if the queue announces an error entry but has
+/// none.
 pub fn poll_completion(cq: &CompletionQueue) -> Option<Ended> {
     match cq.read_from() {
         Ok(completed) => completed.map(Ok),

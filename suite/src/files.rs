@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::prerequisites::probe_dirty_page_counts_or_skip;
 
-/// A file that other processes find by the number of its name. Dropping this removes the file.
+/// A file that other processes find by the number of its name. Dropping the `NamedFile` removes the file.
 #[derive(Debug)]
 pub struct NamedFile {
     /// The number of the name, for [`RegionFile`](crate::RegionFile).
@@ -63,8 +63,8 @@ impl Drop for NamedFile {
     }
 }
 
-/// Opens a file of this length. With a number, the file has the name of this number. Without a number, the
-/// file loses its name at once.
+/// Opens a file, makes it if it does not exist, and gives it this length. With a number, the file has the
+/// name of this number. Without a number, the file loses its name at once.
 pub(super) fn open_region_file(number: Option<u64>, len_bytes: usize) -> File {
     let path = region_file_path(number.unwrap_or_else(self::next_name_number));
     let options = File::options().read(true).write(true).create(true).truncate(false).open(&path);

@@ -18,7 +18,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::ended::Ended;
 use super::payload;
 
-/// A string constant of the library. This alias keeps serde from borrowing it from the input.
+/// A string constant of the library. Written as this alias, the type does not make serde borrow the string
+/// from the input.
 type Constant = &'static str;
 
 /// Flags of any type, as their bits.

@@ -25,7 +25,7 @@ use super::rma_call::RmaCall;
 /// A party's endpoint.
 #[derive(Debug)]
 pub struct Endpoint {
-    /// `None` while it is being dropped.
+    /// `None` while the handle is being dropped.
     place: Option<EndpointPlace>,
     /// The queues to drive while the endpoint closes, since closing waits for the endpoint's peers.
     queues: Arc<DrivenQueues>,
@@ -563,8 +563,8 @@ impl Vector {
 }
 
 impl ReceiveBuffer {
-    /// Returns the received bytes. Call it after reading the completion. Fails if memory beyond the
-    /// buffer was written.
+    /// Returns the received bytes. Call it after reading the completion. Panics if memory beyond the buffer
+    /// was written.
     #[track_caller]
     pub fn into_message(self, completion: &Completion) -> Vec<u8> {
         self.into_filled_bytes(completion.context, completion.len_bytes)

@@ -1,4 +1,5 @@
-//! Peers over TCP that send what they like, for tests and measurements of what they cost an endpoint.
+//! Hostile peers over TCP, for tests and measurements of what such peers cost an endpoint. They send what
+//! they like.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -18,10 +19,10 @@ use super::Deadline;
 /// The tag of the messages that a [`HostilePeer`] sends, for which no receive is posted.
 pub const HOSTILE_TAG: u64 = 0xdead_beef_cafe_f00d;
 
-/// The greeting of an acceptor that does not hold the link.
+/// The length of the greeting of an acceptor that does not hold the link.
 const GREETING_BYTES: usize = HELLO_BYTES + CLAIM_RECORD_BYTES;
 
-/// A connection to an endpoint that speaks the protocol as far as it likes.
+/// A hostile peer's connection to an endpoint. The peer follows the protocol only as far as the test wants.
 #[derive(Debug)]
 pub struct HostilePeer {
     stream: TcpStream,
@@ -115,15 +116,16 @@ impl HostilePeer {
         self.send_bytes(&bytes[..len_bytes]);
     }
 
-    /// Offers messages that no receive matches, with these numbers, as far as the credit goes. Returns how
-    /// many.
+    /// Offers messages with these numbers until the credit is used up. The endpoint must have no receive that
+    /// matches them. Returns the number of offers.
     pub fn send_offers(&mut self, numbers: impl Iterator<Item = u64>) -> usize {
         self.read();
         let room = (self.received.granted_bytes - self.spent_bytes) / MESSAGE_COST_BYTES;
         let mut bytes = Vec::new();
         let mut count = 0;
         for op in numbers.take(usize::try_from(room).unwrap_or(usize::MAX)) {
-            // The payload stays here until the message is matched, so that it never is fetched.
+            // The send asks for a match, so the endpoint never fetches the payload of a message that no
+            // receive matches.
             let message =
                 Message { tag: Some(HOSTILE_TAG), awaits: AwaitedReply::Match, ..Message::of_len(1) };
             let mut header = [0; HEADER_MAX_BYTES];
@@ -162,7 +164,8 @@ impl HostilePeer {
                 self.greeting.extend_from_slice(record);
                 frames = rest;
             }
-            // An endpoint sends correct frames. What a peer that says no hello gets is not frames.
+            // An endpoint sends correct frames to a peer that has said hello. A peer that has not gets other
+            // bytes.
             self.has_ended |= self.decoder.feed(LinkId(0), frames, &mut self.received).is_err();
         }
         !self.has_ended
@@ -177,7 +180,7 @@ impl HostilePeer {
         self.claim_status() == Some(ClaimStatus::Held)
     }
 
-    /// What the endpoint has said about the claim first, and the token.
+    /// Returns what the endpoint has said first about the claim.
     fn claim_status(&self) -> Option<ClaimStatus> {
         let record = self.greeting.get(HELLO_BYTES..)?.first_chunk()?;
         ClaimRecord::parse(record).ok().map(|record| record.status)
@@ -205,7 +208,7 @@ impl HostilePeer {
 
     /// Ends the connection by a reset.
     pub fn reset(self) {
-        // Without it the connection ends in order.
+        // Without this the connection ends in order.
         let _no_reset = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
     }
 }
@@ -220,7 +223,8 @@ pub fn await_greeting(peer: &mut HostilePeer, progress: impl Fn()) {
     }
 }
 
-/// An address at which a hostile process listens. It confirms every claim of the address.
+/// An address at which a hostile process listens. If an endpoint asks there whether a hello with this
+/// address is genuine, the process confirms it.
 #[derive(Debug)]
 pub struct HostileAddress {
     listener: TcpListener,
@@ -248,7 +252,8 @@ impl HostileAddress {
         self.listener.local_addr()
     }
 
-    /// Confirms the claims that it is asked about, and forgets connections that have ended.
+    /// Answers the endpoints that ask whether this address was claimed rightly: confirms each claim. Drops
+    /// the connections that have ended.
     pub fn confirm_claims(&mut self) {
         while let Ok((stream, _)) = self.listener.accept() {
             if stream.set_nonblocking(true).is_ok() {

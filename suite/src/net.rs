@@ -19,17 +19,17 @@ use super::party::Party;
 use super::setup::Setup;
 use super::transport::{TransportKind, Turns};
 
-/// The longest time that a closing endpoint waits until its messages are sent. It is long, since a peer may
-/// read slowly on a busy machine, and no test depends on how soon the messages are sent. On the loopback
-/// network the time is simulated.
+/// The longest time that a closing endpoint waits until its messages are sent. The time is long, since a
+/// peer may read slowly on a busy machine. No test depends on how soon the messages are sent. On the
+/// loopback network the time is simulated.
 const LINGER: Duration = Duration::from_secs(5);
 
 /// How many times faster time passes on the loopback network while nothing is received. So a closing
 /// endpoint waits only a fiftieth of [`LINGER`] for a peer that no thread drives.
 const IDLE_PACE: u32 = 50;
 
-/// Returns the clock of a network inside the process. Time passes faster while nothing is received, since
-/// a closing endpoint may wait for peers that no thread drives.
+/// Returns the clock of a network inside the process. Time passes faster while nothing is received, so that
+/// a closing endpoint does not wait long for peers that no thread drives.
 fn accelerated_clock(network: &Network) -> SimulatedClock {
     let (network, seen) = (network.clone(), AtomicU64::new(0));
     SimulatedClock::with_sleep_pace(move |waited| {

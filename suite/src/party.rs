@@ -201,7 +201,7 @@ impl Party {
         }
     }
 
-    /// Registers the memory of a raw region of this process again, with another access or key.
+    /// Registers the memory of a raw region of this process again, with other access rights or another key.
     pub fn register_again(&self, region: &Region, access: MrAccess, key: u64) -> Result<Region, Error> {
         let (Some(domain), Region::Here(Some(registered))) = (&self.domain, region) else {
             panic!("memory of one process");
@@ -326,8 +326,8 @@ impl Party {
         }
     }
 
-    /// Waits for the next `count` operations to end, which must succeed. Returns the sends, and the other
-    /// operations.
+    /// Waits for the next `count` operations to end, which must succeed. Returns the completions of the
+    /// sends, and then those of the other operations.
     #[track_caller]
     pub fn next_completions_of_sends_and_others(&self, count: usize) -> (Vec<Completion>, Vec<Completion>) {
         let all: Vec<Completion> = (0..count).map(|_| self.next_completion()).collect();

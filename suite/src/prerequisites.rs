@@ -168,7 +168,7 @@ impl Prerequisite {
         }
     }
 
-    /// Returns the value that was found. If there is none, reports that the calling test is skipped.
+    /// Returns `found`. If it is `None`, reports that the calling test is skipped.
     #[track_caller]
     pub fn report_skipped_if_none<T>(self, found: Option<T>, detail: impl Display) -> Option<T> {
         if found.is_none() {

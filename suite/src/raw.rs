@@ -178,7 +178,8 @@ pub struct RawBuffer {
 }
 
 impl RawBuffer {
-    /// Posts a receive into pieces of these lengths. The endpoint must use the context only once.
+    /// Posts a receive into pieces of these lengths. The caller must use the context for no other operation
+    /// of the endpoint.
     pub fn post_receive(
         endpoint: &Endpoint,
         lens_bytes: &[usize],
@@ -234,8 +235,8 @@ impl RawBuffer {
         Ok(Some(RawBuffer { pieces, context }))
     }
 
-    /// Returns a message in a multi-receive buffer. Call it after reading the message's completion. Fails
-    /// if the message lies elsewhere.
+    /// Returns a message in a multi-receive buffer. Call it after reading the message's completion. Panics
+    /// if the message is not inside the buffer.
     #[track_caller]
     pub fn message_at(&self, place: SegmentMut) -> Vec<u8> {
         let [piece] = self.pieces[..] else { panic!("a multi-receive buffer has one piece") };
@@ -257,8 +258,8 @@ impl RawBuffer {
         whole.collect::<Vec<_>>().concat()
     }
 
-    /// Returns the received bytes. Call it after reading the completion, which has this context and
-    /// length. Fails if memory beyond the buffer was written.
+    /// Returns the received bytes. Call it after reading the completion, which has this context and length.
+    /// Panics if memory beyond the buffer was written.
     #[track_caller]
     pub fn into_message(self, context: u64, len_bytes: usize) -> Vec<u8> {
         assert_eq!(context, self.context, "the completion of another operation");

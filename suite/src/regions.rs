@@ -1,5 +1,5 @@
-//! The memory regions of a party in this process or in another, and the accesses to the regions of its
-//! peers.
+//! The memory regions of a party, and its accesses to the regions of its peers. The party is in this process
+//! or in another.
 
 use std::sync::Arc;
 use std::thread;
@@ -291,7 +291,7 @@ pub enum Closed {
 }
 
 impl Closed {
-    /// Returns the memory's present content. Fails if memory beyond the region was written.
+    /// Returns the memory's present content. Panics if memory beyond the region was written.
     pub fn content(&self) -> Vec<u8> {
         match self {
             Closed::Here(raw) => raw.content(),

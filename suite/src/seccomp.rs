@@ -28,8 +28,9 @@ pub fn fail_system_calls_of_thread(system_calls: &[i64], errno: i32) {
 /// endpoints are longer.
 const INTERNET_ADDRESS_MAX_BYTES: u64 = 28;
 
-/// Makes these system calls fail with an error from now on, in this thread, if their third argument says that
-/// an address is longer than those of the Internet protocols. They are `bind(2)`, `connect(2)`, or both.
+/// From now on, makes `bind(2)`, `connect(2)` or both fail with an error in this thread if the address is
+/// longer than those of the Internet protocols. The third argument of either call is the length of the
+/// address.
 pub fn fail_system_calls_with_long_addresses(system_calls: &[i64], errno: i32) {
     let (length_argument, length_limit) = (2, INTERNET_ADDRESS_MAX_BYTES);
     let is_longer =

@@ -55,7 +55,7 @@ pub struct Setup {
     /// The wait object of the party's queues and counters, for a party in this process only.
     #[serde(skip)]
     pub wait: WaitObject,
-    /// The wait set of the party's queues and counters, if that is their wait object.
+    /// The wait set of the party's queues and counters, if their wait object is [`WaitObject::Set`].
     #[serde(skip)]
     pub wait_set: Option<WaitSet>,
 }

@@ -91,8 +91,8 @@ pub fn blocking_read(cq: &CompletionQueue, at_most: Duration) -> Option<Ended> {
     }
 }
 
-/// Sleeps on the descriptor or the condition variable, if `on` allows it. Returns false after the timeout
-/// or a signal.
+/// Sleeps on the descriptor or the condition variable, if `on` allows it. Returns false if the timeout or a
+/// signal (`signal(7)`) ended the sleep.
 pub fn sleep_on_wait_object(on: &impl Waitable, at_most: Duration) -> bool {
     if let Some(of) = on.wait_mutex_cond().expect("a thread") {
         return posix::wait_on_condition_variable(of, at_most, || try_wait_or_yield(on));
@@ -109,13 +109,14 @@ pub fn sleep_on_wait_object(on: &impl Waitable, at_most: Duration) -> bool {
 fn try_wait_or_yield(on: &impl Waitable) -> bool {
     let may = on.try_wait().expect("a wait object");
     if !may {
-        // A transport without a descriptor to sleep on makes this a polling loop.
+        // If the transport has no descriptor to sleep on, `try_wait` always returns false, and the caller
+        // loops.
         thread::yield_now();
     }
     may
 }
 
-/// Tells another thread to stop when it is dropped, even if the test fails.
+/// Dropping this tells another thread to stop, even if the test fails.
 #[derive(Debug)]
 pub struct StopOnDrop<'a>(pub &'a AtomicBool);
 

@@ -22,7 +22,7 @@ pub(crate) fn check_threading_models(info: &Info) {
         assert_eq!(granted.domain.threading, Some(asked));
         match asked {
             Threading::Safe => use_shared_objects_in_two_threads(&granted),
-            // Two threads, each with its own objects of one domain.
+            // Two threads use a domain, each with endpoints and queues of its own.
             Threading::Fid | Threading::Completion | Threading::Endpoint => {
                 use_separate_objects_in_two_threads(&granted);
             }

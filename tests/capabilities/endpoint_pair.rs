@@ -37,7 +37,7 @@ pub(crate) struct OpenAttr {
 pub(crate) struct TestEndpoint {
     pub(crate) endpoint: Endpoint,
     pub(crate) cq: CompletionQueue,
-    /// The address of the other endpoint in its vector; unused over a connection.
+    /// The fabric address of the other endpoint in this endpoint's address vector; unused over a connection.
     pub(crate) peer: FabricAddress,
     av: Option<AddressVector>,
 }
@@ -133,7 +133,7 @@ impl EndpointPair {
         }
     }
 
-    /// Sends a message from one to the other, reads both completions and returns the receiver's.
+    /// Sends a message from one endpoint to the other. Reads both completions, and returns the receiver's.
     #[track_caller]
     pub(crate) fn send_and_receive(
         &self,
@@ -167,8 +167,8 @@ impl EndpointPair {
         self.domain.register(len_bytes, &attr).expect("a region")
     }
 
-    /// Registers a region of a file, all of whose pages are on the device. Alice needs the capability to
-    /// commit.
+    /// Registers a region of a new file. Then alice overwrites the region and commits the bytes, so all
+    /// pages of the file are on the device. Alice needs the capability to commit.
     #[track_caller]
     pub(crate) fn register_persistent_region(&self, len_bytes: usize, key: u64) -> (MemoryRegion, NamedFile) {
         let named = NamedFile::with_unused_name();

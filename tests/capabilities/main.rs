@@ -1,8 +1,8 @@
-//! Tests what `getinfo` returns and grants: every capability, default flag, order, mode, choice and
-//! number, of every domain and endpoint type.
+//! Tests what `getinfo` returns and grants: every capability, default flag, order, mode, choice and number,
+//! of every domain and endpoint type.
 //!
-//! Tables have a check for each bit of these. The test fails for a returned or granted bit that is in no
-//! table. If an info gets a new field, the tests do not compile until they name the field.
+//! Tables list a check for each capability, flag, order and mode. The test fails for a returned or granted
+//! bit that is in no table. If an info gets a new field, the tests do not compile until they name the field.
 
 mod caps;
 mod choices;
@@ -39,8 +39,8 @@ fn offered_infos() -> Vec<Info> {
     infos
 }
 
-/// Returns the result for hints that equal this info after a change; `None` if they are refused. The
-/// source address is that of the info.
+/// Changes a copy of this info, and asks `getinfo` with the copy as hints. Returns the answer, or `None` if
+/// the hints are refused. The answer gets the source address of this info.
 pub(crate) fn getinfo_with_changed_hints(info: &Info, change: impl FnOnce(&mut Info)) -> Option<Info> {
     let mut hints = Info { src_addr: None, dest_addr: None, ..info.clone() };
     change(&mut hints);

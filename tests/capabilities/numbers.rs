@@ -11,7 +11,7 @@ use crate::endpoint_pair::{ANY, EndpointPair, OpenAttr, next_event, request_conn
 use homespun_suite::Deadline;
 use homespun_suite::payload::{marked_buffer, marked_buffers, payload, received_bytes, split_unevenly};
 
-/// The largest number of objects that a test opens, since its descriptors are limited.
+/// The largest number of objects that a test opens. The descriptors of a process are limited.
 const OBJECTS_MAX: usize = 50;
 
 /// Tests every number of an info. The patterns name all fields, so that this function does not compile if an
@@ -57,7 +57,7 @@ pub(crate) fn exercise_limits(info: &Info) {
                 // tests pass a longer length: `message_beyond_max_msg_size_is_refused`.
                 max_msg_size_bytes,
                 msg_prefix_size_bytes: 0,
-                // The checks of the orders exercise them: `orders.rs`.
+                // `orders.rs` tests these sizes.
                 max_order_raw_size_bytes: _,
                 max_order_war_size_bytes: _,
                 max_order_waw_size_bytes: _,
@@ -84,7 +84,7 @@ pub(crate) fn exercise_limits(info: &Info) {
                 max_ep_tx_ctx: 1,
                 max_ep_rx_ctx: 1,
                 max_ep_stx_ctx,
-                // Exercised in `tests/semantics/shared_contexts.rs`, with a few.
+                // `tests/semantics/shared_contexts.rs` shares a receive context among a few endpoints.
                 max_ep_srx_ctx: _,
                 cntr_cnt,
                 // The plugin's tests check this limit, since only raw memory is registered in segments.
@@ -92,7 +92,7 @@ pub(crate) fn exercise_limits(info: &Info) {
                 caps: _,
                 mode: _,
                 auth_key: domain_key,
-                // `caps.rs` also checks it with the longest address.
+                // `caps.rs` also checks this number, with the longest address.
                 max_err_data_bytes,
                 mr_cnt: 0,
                 tclass: 0,
@@ -107,7 +107,7 @@ pub(crate) fn exercise_limits(info: &Info) {
     check_inject_size(info, *inject_size_bytes);
     check_outstanding_operations(info, *tx_size_ops, *rx_size_ops);
     check_segment_limits(info, *tx_iov_limit, *rx_iov_limit);
-    // Calls of the crate have one remote segment; calls of the plugin pass a count.
+    // In the crate, each call names one remote segment. Only calls of the plugin pass a number of segments.
     assert_eq!(*rma_iov_limit, usize::from(info.caps.contains(Caps::RMA)));
     check_long_message(info, *max_msg_size_bytes);
     check_tag_bits(info, *mem_tag_format);

@@ -10,7 +10,7 @@ use crate::Check;
 use crate::endpoint_pair::{ANY, EndpointPair, TestEndpoint, read_content};
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 
-/// The check of each message order. The info has the order.
+/// The check of each message order. The check gets an info that has the order.
 pub(crate) const OF_MESSAGES: &[(Order, Check)] = &[
     (Order::SAS, check_sends_after_sends),
     (Order::SAW, |info| check_sends_after_accesses(info, Before::Write)),
@@ -125,7 +125,7 @@ enum Before {
     Write,
 }
 
-/// Checks that the accesses before a message have taken effect when it arrives.
+/// Checks that the accesses before a message have taken effect when the message arrives.
 fn check_sends_after_accesses(info: &Info, before: Before) {
     let (pair, region) = open_pair_with_region(info);
     for turn in 0..TURNS {

@@ -18,7 +18,8 @@ use homespun_suite::{AddressForm, Deadline, Ended, Net, Party, TransportKind, Tu
 /// The largest number of outstanding sends.
 const SENDS_MAX: usize = 12;
 
-/// The survivor kills a victim in a random round before this one, if the plan says so.
+/// If the plan says that the survivor kills the victim, it does so in a random round, whose number is below
+/// this one.
 const ROUNDS_MAX: u64 = 80;
 
 /// After this many rounds without an event, none is expected any more.
@@ -72,7 +73,7 @@ pub(crate) struct Survivor {
     is_victim_dead: bool,
     /// The resources of the process while no victim lives.
     alone: ProcessResources,
-    /// The number of deaths before memory was first measured, and the result.
+    /// The number of deaths when memory was first measured, and the memory in use then.
     memory: Option<(u64, MemoryUsage)>,
 }
 
@@ -160,7 +161,7 @@ impl Survivor {
         let friend = self.net.open_party();
         let (to_friend, to_self) =
             (self.party.insert_address_of(&friend), friend.insert_address_of(&self.party));
-        // Receives may be left, since the death of a peer ends no receive from any source.
+        // Receives from any source may still be posted, since the death of a peer does not end them.
         (0..4 * POSTED).for_each(|_| self.post_any_receive_if_room());
         let mut number = 0;
         for is_tagged in self.receives.values() {
@@ -230,8 +231,8 @@ impl Survivor {
             deadline.yield_or_panic_with(|| format!("the end of sends {:?} in {life:?}", self.sends));
         }
         self.receive_every_unexpected_message();
-        // Cancel the receive from the victim, and after every other victim all receives. If they are not
-        // cancelled, receives from any source stay posted for the next peer.
+        // Cancel the directed receive from the victim. After every second victim, cancel all other receives,
+        // too. Otherwise the receives from any source stay posted for the next peer.
         let mut cancelled = vec![directed];
         if life.number % 2 == 1 {
             cancelled.extend(self.receives.keys());

@@ -83,12 +83,12 @@ pub(crate) enum FirstSender {
 /// The way in which the victim dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum CauseOfDeath {
-    /// It kills itself after this many library calls.
+    /// The victim kills itself after this many library calls.
     AfterCalls(u64),
-    /// The system kills it at a certain system call, after this many library calls. The first of those
-    /// calls opens the endpoint.
+    /// The system kills the victim at a certain system call, but only after this many library calls. The
+    /// first of those calls opens the endpoint.
     AtSystemCall { which: usize, after_calls: u64 },
-    /// The survivor kills it at a random moment.
+    /// The survivor kills the victim at a random moment.
     FromOutside,
 }
 
@@ -114,7 +114,7 @@ struct Victim {
 }
 
 impl Victim {
-    /// Exchanges messages until it dies.
+    /// Exchanges messages until the process dies.
     fn exchange_until_death(&mut self) {
         while self.life.end == CauseOfDeath::FromOutside || self.calls < CALLS_MAX {
             self.calls += 1;

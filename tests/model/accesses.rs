@@ -12,8 +12,8 @@ use crate::run::{Runner, expect_accepted_or_full, expect_lost_sender_errno};
 use homespun_suite::payload::{payload, received_bytes, split_unevenly};
 use homespun_suite::{Ended, Party, Region, RegionSpec, RmaBy, RmaCall};
 
-/// The length of the part of every region that plain accesses use. It is enough for every protocol.
-/// Behind it are [elements](crate::elements).
+/// The length of the part of every region that plain accesses use. It is long enough to use every protocol.
+/// The [elements](crate::elements) of atomic operations are behind this part.
 pub(crate) const REGION_BYTES: usize = 70_000;
 
 /// Returns the bytes that an access writes, which no message contains.
@@ -64,7 +64,8 @@ impl Runner<'_> {
         (level, flags, fenced)
     }
 
-    /// Posts an access to this part. If it is injected, the part is cut to the inject size.
+    /// Posts an access to this part of the region. If the access is injected, cuts the part to the inject
+    /// size.
     pub(crate) fn post_access(
         &mut self,
         from: usize,
@@ -252,7 +253,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Marks injected accesses as ended. They come before the fences of the last messages. So they have
+    /// Marks injected accesses as ended. The fenced last messages of the run come after them. So they have
     /// taken effect, unless an injected operation of the same endpoint has failed.
     fn mark_injected_done(&mut self) {
         let now = self.tick();
@@ -281,7 +282,8 @@ impl Runner<'_> {
     }
 }
 
-/// Returns the error of an access. It may have been refused, because the region closed with its endpoint.
+/// Returns the errno of a failed access. Panics unless the access was cancelled, was refused (its region may
+/// have closed with its endpoint), or lost its peer.
 fn expect_access_errno(error: &OperationError) -> homespun::Errno {
     match error {
         OperationError::Cancelled | OperationError::Refused(_) => error.errno(),

@@ -70,11 +70,11 @@ fn has_original_endpoint(history: &History, place: usize) -> bool {
     history.places[place].has_original_endpoint()
 }
 
-/// The operation that has taken a message out of the unexpected ones.
+/// The operation of the program that matched a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Taker {
     Receive(usize),
-    /// A peek that claimed or discarded it.
+    /// A peek that claimed or discarded the message.
     Peek(usize),
 }
 
@@ -101,7 +101,7 @@ impl Taker {
         }
     }
 
-    /// Whether it is a multi-receive buffer.
+    /// Whether the operation is a multi-receive buffer.
     fn is_multi_receive(self, history: &History) -> bool {
         matches!(self, Taker::Receive(receive) if history.receives[receive].buffer.is_some())
     }
@@ -182,7 +182,8 @@ fn check_cancellations(history: &History) {
     }
 }
 
-/// Checks that no message passes an earlier receive that accepts it and gets no message.
+/// Checks that no message is matched by a later receive while an earlier receive that accepts it gets no
+/// message.
 fn assert_earlier_receives_match_first(history: &History) {
     for (message, send) in history.sends.iter().enumerate() {
         let Some(taker) = Taker::of_message(history, message) else { continue };
@@ -223,8 +224,8 @@ fn assert_acknowledged_messages_arrive(history: &History) {
     }
 }
 
-/// Checks that a send at match level completes only after the operation that takes its message was
-/// posted.
+/// Checks that a send at match level completes only after the operation that matches its message, a receive
+/// or a peek, was posted.
 fn assert_match_level_sends_complete_after_their_match(history: &History) {
     for (identity, send) in history.sends.iter().enumerate() {
         if send.level == Level::Match && send.ended == Some(Ok(())) && has_original_endpoint(history, send.to)
@@ -239,8 +240,8 @@ fn assert_match_level_sends_complete_after_their_match(history: &History) {
     }
 }
 
-/// Checks that before a fenced message is seen or completes, earlier messages are matched, if their own
-/// level or that of the fenced message is the match level.
+/// Checks that a fenced message is seen, or completes, only after earlier messages were matched. This holds
+/// for an earlier message if its level or that of the fenced message is the match level.
 fn assert_fenced_messages_wait_for_earlier_ones(history: &History, promise: Promise) {
     let sends = &history.sends;
     for (later, fenced) in sends.iter().enumerate() {
@@ -272,7 +273,7 @@ fn assert_fenced_messages_wait_for_earlier_ones(history: &History, promise: Prom
 fn assert_peeks_find_waiting_messages(history: &History) {
     for (number, peek) in history.peeks.iter().enumerate() {
         match peek.ended {
-            // The peek must not find a message that was taken before.
+            // The peek must not find a message that another operation matched before.
             Some(PeekEnd::Found(message)) => {
                 let taker = Taker::of_message(history, message).filter(|&taker| taker != Taker::Peek(number));
                 assert!(
@@ -305,8 +306,8 @@ fn assert_messages_arrive(history: &History) {
     }
 }
 
-/// Checks two messages of one sender. If an operation that accepts both gets the later message, an operation
-/// that was posted before it has taken the earlier message. Unexpected messages wait in order.
+/// Checks the order of two messages of one sender. If an operation that accepts both gets the later message,
+/// another operation, posted earlier, has got the earlier message. Unexpected messages wait in order.
 fn assert_messages_do_not_overtake(history: &History) {
     for MessagesAndReceives { messages, .. } in messages_and_receives_by_endpoint_and_kind(history) {
         for (place, &later) in messages.iter().enumerate() {
@@ -346,9 +347,9 @@ fn assert_messages_do_not_overtake(history: &History) {
     }
 }
 
-/// Checks that messages of one sender in one buffer complete in the order of sending, if each of them
-/// travels with its payload: it is short, and the link's initial credit covers it, all earlier sends and
-/// all accesses of the sender.
+/// Checks that messages of one sender in one multi-receive buffer complete in the order of sending, if each
+/// of them certainly travels with its payload. A message does so if it is short, and if the link's initial
+/// credit covers the message, the sender's earlier sends, and all accesses of the sender.
 fn assert_short_buffer_messages_complete_in_order(history: &History) {
     let is_eager = |message: usize| {
         let SendOp { from, to, .. } = history.sends[message];

@@ -64,14 +64,14 @@ impl Row {
         row.expect("an offset in a row")
     }
 
-    /// Returns the offsets of its elements.
+    /// Returns the offsets of the row's elements.
     pub(crate) fn element_offsets(&self) -> impl Iterator<Item = usize> + use<> {
         (self.offset_bytes..self.end_offset()).step_by(self.datatype.size_bytes())
     }
 }
 
-/// Returns the operand of an access for the element at an offset, or the bytes that it writes
-/// there.
+/// Returns the operand of an access for the element at an offset. If the access is a write, it writes this
+/// element there.
 pub(crate) fn operand_value(access: usize, offset_bytes: usize) -> Element {
     small_element(scrambled_number(access, offset_bytes) % OPERANDS, Row::containing(offset_bytes).datatype)
 }

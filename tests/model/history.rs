@@ -32,7 +32,7 @@ pub(crate) enum End {
     Killed,
 }
 
-/// One endpoint of an address: the place, and the number of endpoints that were there before.
+/// An endpoint: the number of its address, and the number of endpoints that were at this address before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Incarnation {
     pub(crate) place: usize,
@@ -58,8 +58,8 @@ pub(crate) struct SendOp {
     pub(crate) len_bytes: usize,
     pub(crate) level: Level,
     pub(crate) fenced: bool,
-    /// Whether it was injected. Its success is then not reported, and an entry for its failure has no
-    /// context.
+    /// Whether the message was injected. If so, its success is not reported, and the entry of its failure
+    /// has no context.
     pub(crate) injected: bool,
     pub(crate) posted_at: u64,
     pub(crate) cancelled: bool,
@@ -70,20 +70,20 @@ pub(crate) struct SendOp {
     pub(crate) seen_at: Option<u64>,
 }
 
-/// The operation with which a message has arrived.
+/// How a message has arrived: the operation that matched it, if the program had one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrived {
-    /// A receive of the program took it.
+    /// A receive of the program matched it.
     Received(usize),
     /// A peek has claimed it.
     Claimed(usize),
     /// A peek has discarded it.
     Discarded(usize),
-    /// It was unexpected when the program ended. `order` is its index among the unexpected messages of
-    /// its kind.
+    /// No receive or peek of the program matched it. `order` is its index among the unexpected messages of
+    /// its kind when the program ended.
     Waiting {
         order: usize,
-        /// The time at which the receive that took it was posted.
+        /// The time at which the runner posted the receive that matched the message.
         posted_at: u64,
     },
 }
@@ -92,7 +92,7 @@ pub(crate) enum Arrived {
 pub(crate) struct ReceiveOp {
     pub(crate) at: Incarnation,
     pub(crate) tagged: Option<(u64, u64)>,
-    /// The only source that it accepts, if it names one.
+    /// The only source that the receive accepts, if it names one.
     pub(crate) from: Option<usize>,
     pub(crate) len_bytes: usize,
     pub(crate) posted_at: u64,
@@ -115,7 +115,7 @@ pub(crate) struct BufferOp {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReceiveEnd {
-    /// It received the message with this identity, maybe truncated.
+    /// The receive got the message with this identity, maybe truncated.
     Took(usize),
     /// The multi-receive buffer was released.
     Released,
@@ -134,18 +134,18 @@ pub(crate) struct PeekOp {
     pub(crate) then: PeekAction,
     pub(crate) posted_at: u64,
     pub(crate) ended: Option<PeekEnd>,
-    /// The result of the receive of the message that it claimed.
+    /// The receive or discard of the message that the peek claimed.
     pub(crate) claim: Option<ClaimOp>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PeekEnd {
-    /// It found the message with this identity.
+    /// The peek found the message with this identity.
     Found(usize),
     Nothing,
 }
 
-/// The receive of a claimed message.
+/// The receive or discard of a claimed message.
 #[derive(Debug)]
 pub(crate) struct ClaimOp {
     pub(crate) len_bytes: usize,
@@ -157,7 +157,7 @@ pub(crate) struct ClaimOp {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClaimEnd {
     Done,
-    /// Its sender was lost before the whole message had arrived.
+    /// The sender was lost before the whole message had arrived.
     Broken(Errno),
 }
 
@@ -172,11 +172,11 @@ pub(crate) struct AccessOp {
     /// The offset and the length in the region.
     pub(crate) place: usize,
     pub(crate) len_bytes: usize,
-    /// The level for which its fence waits, if it has one.
+    /// The level for which the access's fence waits, if it has a fence.
     pub(crate) level: Level,
     pub(crate) fenced: bool,
     pub(crate) injected: bool,
-    /// Whether it has remote data, which completes at the target.
+    /// Whether the access has remote data, which produces a completion at the target.
     pub(crate) has_data: bool,
     pub(crate) posted_at: u64,
     pub(crate) cancelled: bool,
@@ -267,7 +267,7 @@ impl History {
         self.places[place].is_vacant = true;
     }
 
-    /// Records the operation with which a message has arrived. Each message arrives once.
+    /// Records how a message has arrived. Panics if that was already recorded: each message arrives once.
     pub(crate) fn record_arrival(&mut self, message: usize, arrived: Arrived) {
         let before = self.sends[message].arrived.replace(arrived);
         assert_eq!(before, None, "message {message} turned up again: {arrived:?}");

@@ -300,8 +300,8 @@ fn is_ordered(history: &History, first: Event, second: Event, order: Order) -> b
     firsts.iter().any(|first| seconds.iter().any(|second| order.intersects(orders(*first, *second))))
 }
 
-/// Checks that when a fenced access ends, all earlier messages that its fence requires to be matched are
-/// matched.
+/// Checks that a fenced access ends only after earlier messages were matched, if its fence waits for their
+/// matches.
 fn assert_fenced_accesses_wait_for_matches(history: &History, promise: Promise) {
     for (number, fenced) in history.accesses.iter().enumerate() {
         if !fenced.fenced

@@ -96,7 +96,7 @@ pub(crate) enum Step {
         from: usize,
         to: usize,
         row: usize,
-        /// The first element, and their number.
+        /// The index of the first element, and the number of elements.
         part: (usize, usize),
         call: ElementsCall,
         /// The number of the operation, or `None` for the most common one.
@@ -159,11 +159,11 @@ pub(crate) enum SendCall {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AccessCall {
     Write,
-    /// With remote data, which completes at the target.
+    /// A write with remote data, which produces a completion at the target.
     WriteData,
     InjectWrite,
     Read,
-    /// At the match level, which matters for preceding sends.
+    /// A write at the match level, which matters for preceding sends.
     WriteMatched,
     ReadMatched,
 }
@@ -178,11 +178,11 @@ pub(crate) enum ElementsCall {
     /// Plain accesses, which are not atomic.
     Write,
     Read,
-    /// Of all rows, with the bytes before them.
+    /// A read of all rows, and of the bytes before them.
     ReadAll,
 }
 
-/// The flags of a peek. It leaves, claims or discards the message that it finds.
+/// What a peek does with the message that it finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PeekAction {
     Leave,

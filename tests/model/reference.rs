@@ -6,8 +6,8 @@ use homespun::limits::MULTI_RECV_ALIGN_BYTES;
 
 use crate::history::{History, ReceiveOp};
 
-/// Returns the receive that takes each message, for messages of one sender and one kind. The receiver
-/// must neither cancel, claim nor discard.
+/// Returns the receive that matches each message, for messages of one sender and one kind. The receiver must
+/// neither cancel, claim nor discard.
 ///
 /// Messages keep their order, and so do receives. So the result does not depend on how arrivals and posts
 /// interleave, and this function posts all receives first.
@@ -44,12 +44,13 @@ pub(crate) fn match_messages(
 
 struct Posted {
     receive: usize,
-    /// The filled length of a buffer, once it has taken a message.
+    /// How many bytes of a multi-receive buffer are filled, once it has got a message.
     filled: Option<usize>,
 }
 
 impl Posted {
-    /// Returns whether the receive takes a message that it accepts, and whether it ends with this message.
+    /// Offers the receive a message that it accepts, and fills its buffer if the message fits. Returns
+    /// whether the receive takes the message, and whether the receive ends now.
     fn offer_message(&mut self, receive: &ReceiveOp, len_bytes: usize) -> (bool, bool) {
         let Some(buffer) = &receive.buffer else { return (true, true) };
         let filled = self.filled.unwrap_or(0);

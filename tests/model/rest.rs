@@ -20,11 +20,11 @@ const RUNNERS_TAG: u64 = 1 << 63;
 /// The first context of the runner's operations; smaller ones belong to the program's.
 pub(crate) const RUNNERS_CONTEXT: u64 = 1 << 32;
 
-/// After this many rounds without an event, none is expected any more. They are more than the longest
-/// delay of the loopback network. On other transports every message has arrived before.
+/// After this many rounds without an event, none is expected any more. No delay of the loopback network is
+/// longer. On other transports every message has arrived before.
 const SILENT_ROUNDS: usize = 40;
 
-/// A receive that the runner posts. It takes any waiting message.
+/// A receive that the runner posts, and that matches any waiting message of its kind.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Drain {
     pub(crate) at: Incarnation,
@@ -125,8 +125,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Receives the waiting and the claimed messages of each endpoint in turn. The program's
-    /// receives were posted earlier, so they match first.
+    /// Posts receives for the unexpected and the claimed messages of each endpoint. The program's receives
+    /// were posted earlier, so they match first. If there is no room, cancels a receive of the program.
     fn post_drain_receives(&mut self) {
         for place in 0..self.parties.len() {
             if self.parties[place].is_none() {
@@ -204,7 +204,7 @@ impl Runner<'_> {
         (peek.ended.is_none() || is_claim_open) && self.history.is_alive(peek.at)
     }
 
-    /// Checks that no receive still waits for a lost peer alone. The last message to that peer has
+    /// Checks that no directed receive still waits for a lost peer. The last message to that peer has
     /// failed, which ends such receives.
     pub(crate) fn check_no_receive_waits_for_a_lost_peer(&self) {
         for (number, receive) in self.history.receives.iter().enumerate() {

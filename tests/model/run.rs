@@ -403,7 +403,7 @@ impl Runner<'_> {
         self.injected[at] = 0;
     }
 
-    /// Reads one completion. Returns whether there was one.
+    /// Reads and records one completion. Returns false if there was none.
     fn read_completion(&mut self, at: usize) -> bool {
         let Some(ended) = self.parties[at].as_ref().and_then(Party::poll_completion) else { return false };
         self.record_entry(at, ended);
@@ -535,7 +535,7 @@ impl Runner<'_> {
         self.history.peeks[peek].claim.as_mut().expect("it is there").ended = Some(end);
     }
 
-    /// Returns the message that a receive got, or its error.
+    /// Records the end of a receive. Returns the message that it got, or its error.
     pub(crate) fn record_received_message(
         &mut self,
         who: Incarnation,
@@ -558,7 +558,7 @@ impl Runner<'_> {
         Ok(message)
     }
 
-    /// Identifies a received message, and checks every field of its completion.
+    /// Returns the identity of a received message. Checks every field of the message's completion.
     fn check_and_identify_message(
         &self,
         who: Incarnation,
@@ -584,7 +584,8 @@ impl Runner<'_> {
         identity
     }
 
-    /// Checks the completion of a message except its bytes. Returns its length.
+    /// Checks the completion of a received message, but not the received bytes. Returns the length of the
+    /// message.
     fn check_completion_fields(
         &self,
         who: Incarnation,
@@ -607,7 +608,7 @@ impl Runner<'_> {
     }
 }
 
-/// Returns the error of a receive whose sender was lost.
+/// Returns the errno of a receive whose sender was lost. Panics for any other error.
 pub(crate) fn expect_lost_sender_errno(error: &OperationError) -> Errno {
     match error {
         OperationError::Fault | OperationError::Link(_) => error.errno(),

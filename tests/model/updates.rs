@@ -21,9 +21,9 @@ use crate::memory::{Event, Known};
 struct ElementOp {
     access: usize,
     does: Effect,
-    /// Whether it certainly takes effect; otherwise it may or may not.
+    /// Whether the operation certainly takes effect. Otherwise it may or may not.
     is_sure: bool,
-    /// The operations that precede it, a bit for each.
+    /// The operations that precede this one, a bit for each.
     after: u64,
 }
 

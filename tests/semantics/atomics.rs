@@ -80,7 +80,8 @@ pub(crate) fn every_atomic_call_updates_the_region(net: &Net) {
                 let operand = payload(context + 1000, LEN_BYTES);
                 let mut compare = before[20..20 + LEN_BYTES].to_vec();
                 let what = if kind == AtomicKind::Compare {
-                    // Make two comparands differ from their elements, so that these are not swapped.
+                    // Make two comparands differ from their elements, so that these two elements are not
+                    // swapped.
                     compare[7] ^= 1;
                     compare[LEN_BYTES - 1] ^= 1;
                     (AtomicOp::Cswap, Datatype::Uint8)
@@ -359,7 +360,7 @@ pub(crate) fn atomics_beyond_the_limit_of_a_link_complete(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = bob.register(make_region_spec(ATOMIC_MAX_BYTES, MemoryKind::Owned)).unwrap();
     region.write_at(0, &vec![0; ATOMIC_MAX_BYTES]);
-    // First exceed the number of operations at a time, then the number of bytes.
+    // First exceed the number of operations that a link may have at a time, then the number of their bytes.
     let (many, long) = (RMA_LINK_MAX_OPS + 200, 2 * ATOMIC_LINK_MAX_BYTES / ATOMIC_MAX_BYTES + 3);
     let mut left = many + long;
     for _ in 0..many {
@@ -444,8 +445,8 @@ pub(crate) fn fence_waits_for_preceding_atomics(net: &Net) {
             alice.endpoint.atomic(make_add_call(AtomicKind::Base, &alice, &region, 1, context)).unwrap();
         }
         let flags = OpFlags::FENCE;
-        // A fenced read or atomic operation finds the effects of all these operations. So does the
-        // receiver of a fenced message, in its memory.
+        // A fenced read or a fenced atomic operation finds the effects of all these operations. When a
+        // fenced message arrives, the memory of its receiver has these effects, too.
         let read = RmaCall::new(RmaBy::Readmsg, encode_number(0), alice.peer(), &region, 50);
         alice.endpoint.rma(RmaCall { flags, ..read }).unwrap();
         let fenced = make_add_call(AtomicKind::Fetch, &alice, &region, 1, 60);

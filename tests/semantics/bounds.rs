@@ -27,7 +27,7 @@ pub(crate) fn sends_awaiting_a_match_leave_queue_room_to_other_operations(net: &
     let depth = 4;
     let (alice, bob) =
         net.open_pair_with(Setup { cq_depth_entries: depth, ..Setup::default() }, Setup::default());
-    // None of these sends ends before bob receives, and they exceed the entries of the queue.
+    // None of these sends ends before bob receives, and there are more of them than the queue has entries.
     let count = 2 * depth as u64;
     for context in 0..count {
         let flags = OpFlags::MATCH_COMPLETE;
@@ -145,7 +145,8 @@ pub(crate) fn operations_of_endpoints_sharing_a_full_queue_all_complete(net: &Ne
         peer.endpoint.recv(marked_buffer(64), ANY, n).unwrap();
         first.endpoint.recv(marked_buffer(64), ANY, 2000 + n).unwrap();
     }
-    // One endpoint receives while both send, so the queue holds entries of both.
+    // The first endpoint also receives, while both endpoints send. So their common queue holds entries of
+    // both.
     for n in 0..2 * per_sender {
         peer.endpoint.send(payload(n, 64), peer.fabric_address_of(&first), 3000 + n).unwrap();
     }

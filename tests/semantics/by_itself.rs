@@ -1,5 +1,6 @@
 //! Transports with automatic progress: the library's progress thread drives the endpoints. IPv6 is left out,
-//! since it would test nothing more; so is the example of a backend, which the application must poll.
+//! since it would test nothing more. Over the example of a backend, which has no descriptor to sleep on,
+//! only the tests of `tests_of_parties` run.
 
 /// The tests of endpoints with connections, of waits for several objects, of late binding, and of
 /// work that waits for counters, with automatic progress.

@@ -16,8 +16,8 @@ const MARKER: u64 = 1 << 63;
 enum SendCall {
     /// `fi_send`, `fi_senddata`, `fi_tsend`, `fi_tsenddata`.
     Single,
-    /// `fi_sendv`, `fi_tsendv`. With data, `fi_sendmsg`, since no other call has data and several
-    /// buffers.
+    /// `fi_sendv`, `fi_tsendv`. For a message with remote data, `fi_sendmsg`, since no other call sends
+    /// remote data from several buffers.
     Vector,
     /// `fi_sendmsg`, `fi_tsendmsg`.
     Message,
@@ -220,7 +220,8 @@ pub(crate) fn messages_of_every_size_arrive(net: &Net) {
     let inject_size_bytes = alice.endpoint.info().tx.inject_size_bytes;
     for boundary in [4096_usize, 8192, 65_536] {
         for len_bytes in boundary - 40..=boundary + 40 {
-            // Try every length near the boundary, since headers add to the length, and some others.
+            // Try every length near the boundary, since headers add to the length. Try every fourth of the
+            // other lengths.
             if len_bytes.abs_diff(boundary) > 3 && len_bytes % 4 != 0 {
                 continue;
             }

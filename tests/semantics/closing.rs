@@ -13,7 +13,8 @@ use homespun_suite::{Net, Party, Setup};
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
 pub(crate) fn objects_may_be_dropped_in_any_order(net: &Net) {
-    // Of any two objects, some of these orders drop the first one earlier, and some the second one.
+    // For any two of the objects, some of these orders drop one of them first, and some drop the other
+    // first.
     let orders: [[usize; 5]; 6] = [
         [0, 1, 2, 3, 4],
         [4, 3, 2, 1, 0],

@@ -40,7 +40,8 @@ fn expect_errno<T>(result: Result<T, Error>) -> Errno {
     result.err().expect("it is refused").errno()
 }
 
-/// Waits for the failure of a request. Returns its error, and the data of the rejection.
+/// Waits until a connection request of the first side fails. Returns the error, and the data of the
+/// rejection.
 #[track_caller]
 fn expect_connection_failure(sides: &[&Side], endpoint: u64) -> (Errno, Vec<u8>) {
     match next_event_of_first_side(sides) {
@@ -225,7 +226,7 @@ pub(crate) fn connection_carries_writes_with_remote_data(net: &Net) {
     drop(other);
 }
 
-/// Each access is fenced, so that it finds the effects of the previous ones, and is counted.
+/// Each access is counted. It is also fenced, so that it finds the effects of the previous accesses.
 pub(crate) fn connection_carries_fenced_rma_and_atomics(net: &Net) {
     const LEN_BYTES: usize = 100_000;
     let (client, server) = (Side::new(net), Side::new(net));
@@ -334,7 +335,7 @@ pub(crate) fn accept_after_requester_closed_fails_with_econnaborted(net: &Net) {
         Errno::ECONNABORTED
     );
     assert!(client.poll_event().is_none(), "a closed endpoint reports nothing");
-    // The rejection of a closed requester has no effect either, but returns no error.
+    // Rejecting the request of a closed requester has no effect either, but returns no error.
     let connecting = client.open_endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
     let request = homespun_suite::connecting::next_request_of_first_side(&[&server, &client]);
@@ -370,7 +371,7 @@ pub(crate) fn unread_request_leaves_the_event_queue_when_its_requester_closes(ne
             server.progress();
             deadline.yield_or_panic("that the request is withdrawn");
         }
-        // A request that was peeked at before it was withdrawn accepts every call.
+        // The request was peeked at, and then withdrawn by the requester. Every call for it still succeeds.
         match round {
             0 => drop(request),
             1 => request.reject(b"too late").unwrap(),
@@ -448,7 +449,7 @@ pub(crate) fn request_is_accepted_after_its_first_endpoint_closes(net: &Net) {
     assert_eq!(expect_errno(request.reject(b"")), Errno::EOPBADSTATE);
     assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
     assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
-    // An endpoint for a request that was rejected meanwhile cannot accept it.
+    // If a request was rejected meanwhile, an endpoint that was opened for it cannot accept it.
     let connecting = client.open_endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
     let request = homespun_suite::connecting::next_request_of_first_side(&[&server, &client]);
@@ -466,7 +467,7 @@ pub(crate) fn sixty_concurrent_requests_are_all_answered(net: &Net) {
     for (number, endpoint) in (0_u64..).zip(&asking) {
         endpoint.connect(listener.name().unwrap(), &number.to_le_bytes()).unwrap();
     }
-    // The server rejects every third request. Its answer returns the data of the request.
+    // The server rejects every third request. Each accept or reject sends back the data of the request.
     let mut accepted: Vec<(u64, Endpoint)> = Vec::new();
     let mut heard = (0, 0, 0);
     let deadline = Deadline::new();

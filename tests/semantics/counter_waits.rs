@@ -84,7 +84,7 @@ fn has_no_failures(party: &Party) -> bool {
     [SEND, RECV, READ, WRITE].iter().all(|event| party.read_counter(*event).1 == 0)
 }
 
-/// The target waits only for the counter of its region, to which no endpoint is bound.
+/// The target waits only for the counter of its region. This counter is bound to no endpoint.
 pub(crate) fn counter_wait_wakes_for_remote_accesses_to_a_region(net: &Net) {
     for wait in all_wait_objects() {
         let setup = |wait| Setup { asleep: true, wait, ..Setup::default() };

@@ -26,10 +26,10 @@ const TX_DEPTH: usize = 8;
 /// The length of an ordinary message.
 const LEN_BYTES: usize = 1000;
 
-/// After this many refusals in a row, the tests take it that sends are refused until the peer receives.
+/// After this many refusals in a row, the tests assume that sends are refused until the peer receives.
 const REFUSED_ROUNDS: usize = 60;
 
-/// The most messages that a sender can get accepted while the peer posts no receives.
+/// The largest number of sends that a sender's endpoint can accept while the peer posts no receives.
 const ACCEPTED_MAX: usize = TX_DEPTH + (BUDGET_BYTES + CREDIT_BEFORE_ANY_BYTES) / LEN_BYTES;
 
 fn make_receiver_setup() -> Setup {
@@ -213,7 +213,8 @@ pub(crate) fn flood_by_one_peer_delays_no_other_peer(net: &Net) {
         assert_eq!(completion.context, 1007);
         assert!(received_bytes(&completion.buffer) == buffers[0]);
     }
-    // ... and bob receives the arrived part of the flood, after which the rest arrives.
+    // ... and bob receives the messages of the flood that have arrived. After that the other messages
+    // arrive.
     for number in 0..accepted {
         receive_and_check(&bob, number);
     }

@@ -68,7 +68,7 @@ fn committing_write_call(
     make_write_call(party, region, context, place, len_bytes, OpFlags::COMMIT_COMPLETE)
 }
 
-/// Checks that no page of the file is dirty, if the file system reports that.
+/// Checks that no page of the file is dirty, if the file system counts dirty pages.
 #[track_caller]
 fn assert_durable(party: &Party, file: &NamedFile) {
     file.assert_written_back_or_skip(party.process_id());

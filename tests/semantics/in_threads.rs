@@ -1,4 +1,4 @@
-//! Every transport, with a thread for each endpoint, which drives it all the time.
+//! Every transport. Each endpoint has a thread that drives it all the time.
 
 all_tests_over! {
     loopback: crate::networks::choppy_loopback(homespun_suite::Turns::Threads);

@@ -21,7 +21,8 @@ use homespun_suite::{Deadline, Net, Setup};
 
 const EVENTS: [CounterEvents; 6] = [SEND, RECV, READ, WRITE, REMOTE_READ, REMOTE_WRITE];
 
-/// Lengths of messages that are sent in one piece, in several, and at the receiver's request.
+/// Lengths of messages: the first is sent in one piece, the second in several, the third at the receiver's
+/// request.
 const LENS_BYTES: [usize; 3] = [8, 3000, 1 << 20];
 
 fn open_queue(domain: &Domain, wait: WaitObject) -> CompletionQueue {

@@ -285,7 +285,8 @@ pub(crate) fn match_level_completes_while_the_receivers_queue_is_full(net: &Net)
     for tag in 1..=4 {
         send_tagged(&alice, tag, 100, OpFlags::MATCH_COMPLETE);
     }
-    // All sends complete as matched. The last of them complete when bob reads.
+    // All sends complete, since their messages were matched. The last sends complete when bob reads from his
+    // full queue.
     for tag in 1..=4 {
         let completion = bob.next_completion();
         assert_eq!(

@@ -79,8 +79,8 @@ macro_rules! tests {
     };
 }
 
-/// The tests that run in turns, in threads, by itself and across processes. They use only the suite's
-/// `Party`, which may be in another process.
+/// The tests that [`in_turns`], [`in_threads`], [`by_itself`] and [`across_processes`] all run. They use
+/// only the suite's `Party`, which may be in another process.
 macro_rules! tests_of_parties {
     ($net:expr) => {
         tests! { $net;
@@ -445,8 +445,8 @@ macro_rules! tests_of_objects {
                 queue_without_endpoints_is_empty
                 unread_entries_outlive_the_endpoint_until_the_queue_closes
                 closing_a_queue_frees_unread_buffers;
-            // Only the process that has posted a buffer sees whether it was dropped. Two domains are
-            // objects of one process.
+            // Only the process that has posted a buffer sees whether the buffer was dropped. The second test
+            // uses two domains of one process.
             overrun:
                 overrun_frees_the_buffers_of_lost_entries
                 endpoints_take_resource_management_from_the_domain;
@@ -540,13 +540,15 @@ macro_rules! tests_of_objects {
                 refused_post_returns_its_buffers
                 invalid_registrations_are_refused
                 mr_mode_decides_keys_and_addresses;
-            // Threads of one process share memory between two domains. Queries and refusals need no peer.
+            // One test shares memory between two domains, which only threads of one process can do. The
+            // other tests need no peer.
             atomic_rights:
                 atomic_queries_report_exactly_the_supported_operations
                 refused_post_returns_its_buffers;
             atomic_exclusion:
                 concurrent_updates_over_two_transports_are_each_applied_once;
-            // Counters and their bindings belong to a domain, and threads of one process wait for them.
+            // Counters, and what they are bound to, are objects of a domain in this process. Threads of this
+            // process wait for the counters.
             binding:
                 endpoint_needs_a_counter_or_queue_for_each_operation
                 one_counter_counts_for_several_endpoints_and_regions

@@ -260,7 +260,7 @@ pub(crate) fn buffer_keeps_the_minimum_set_when_posted(net: &Net) {
         (completion.context, completion.flags.contains(RELEASED), completion.len_bytes)
     });
     let expected = [
-        // 56 bytes are left after the second.
+        // 56 bytes of the buffer are left after the second message.
         (1, false, 64),
         (1, true, 8),
         // No byte is left. The minimum is 0, and 0 is not less than 0.
@@ -383,11 +383,12 @@ pub(crate) fn buffer_takes_no_message_while_the_queue_is_full(net: &Net) {
     for number in 0..60 {
         send_and_wait_for_delivery(&alice, number, lens_bytes(number));
     }
-    // A peek cannot tell which messages remain, since the buffer may take any.
+    // The multi-receive buffer may still match any of the messages, so a peek cannot tell which will be
+    // left.
     let peek = RecvMsg { from: ANY, context: 9, flags: OpFlags::PEEK, ..RecvMsg::default() };
     assert_eq!(bob.endpoint.recvmsg(peek).unwrap_err(), Error::Again(Again::QueueFull));
-    // Later receives must not match first. The buffer is full after 20 messages of 24 bytes, which is the
-    // 40th message in all.
+    // The later receives must match no message before the buffer is full. It is full after 20 messages of 24
+    // bytes, the last of which is the 40th message in all.
     bob.endpoint.recv(marked_buffer(24), ANY, 2).unwrap();
     bob.endpoint.recv_multi(marked_buffer(1000), ANY, 3).unwrap();
     let mut told = Vec::new();

@@ -222,7 +222,8 @@ fn open_pair_with_memory_kind(
     (alice, bob, region)
 }
 
-/// Posts a write of the payload with this identity to an offset of the region. Its context is the identity.
+/// Posts a write of the payload with this identity to an offset of the region. The write's context is the
+/// identity.
 fn post_write(party: &Party, region: &Region, place: usize, identity: u64, len_bytes: usize) {
     let call = RmaCall::new(RmaBy::Write, payload(identity, len_bytes), party.peer(), region, identity);
     party.endpoint.rma(RmaCall { address: region.address_at(place), ..call }).unwrap();
@@ -332,8 +333,8 @@ pub(crate) fn message_arrives_after_delivered_writes_without_an_order(net: &Net)
 }
 
 /// The endpoints have agreed on no order, and the initiator does not wait for its writes. A fenced send
-/// arrives after them. A fenced write does not notify its target, but any send after the fenced write
-/// arrives after the writes before it.
+/// arrives after them. A fenced write does not notify its target. But a send that is posted after the fenced
+/// write arrives after the writes that were posted before the fenced write.
 pub(crate) fn fenced_and_later_sends_arrive_after_earlier_writes(net: &Net) {
     let (alice, bob, region) = open_pair_with_order(net, Order::empty(), LONG_BYTES);
     let fenced = OpFlags::FENCE | OpFlags::DELIVERY_COMPLETE;
@@ -550,7 +551,8 @@ pub(crate) fn strictly_ordered_operations_take_effect_one_by_one(net: &Net) {
     let mut random = fastrand::Rng::with_seed(0x0de5);
     let mut memory = marked_buffer(REGION_BYTES).to_vec();
     region.write_at(0, &memory);
-    // The results that reads must have, and the memory when each message arrives.
+    // The bytes that each read must return, and the bytes that the memory must have when each message
+    // arrives.
     let mut reads = Vec::new();
     let mut messages = Vec::new();
     for context in 0..COUNT {

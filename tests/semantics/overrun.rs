@@ -105,7 +105,8 @@ pub(crate) fn unprotected_sends_are_bounded_only_by_the_transmit_depth(net: &Net
         bob.endpoint.recv(marked_buffer(24), ANY, context).unwrap();
     }
     net.start_driving(&bob);
-    // Each accepted send shows that an earlier send has ended, even if its entry is not read.
+    // Each accepted send shows that an earlier send has ended, even if the entry of the earlier send is not
+    // read.
     let (mut sent, deadline) = (DEPTH_OPS, Deadline::new());
     while sent < count {
         match post_delivery_complete_send(&alice, sent) {

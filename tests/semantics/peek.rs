@@ -65,7 +65,7 @@ fn post_peek_or_claim_and_wait(
     ended
 }
 
-/// Peeks at a message from any source, which must have arrived. Returns its identity.
+/// Peeks at a message from any source, which must have arrived. Returns the identity of the message.
 #[track_caller]
 fn peek_identity(party: &Party, tagged: TagMatch, context: u64, then: OpFlags) -> u64 {
     post_peek_or_claim_and_wait(party, tagged, ANY, context, OpFlags::PEEK | then).unwrap().0.data

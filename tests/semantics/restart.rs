@@ -14,7 +14,7 @@ const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 /// Lengths of the messages that a closing endpoint has sent.
 const LENS_BYTES: [usize; 6] = [10, 9000, 0, 100_000, 300_000, 8];
 
-/// Closes a party, and opens another at its address that inserts the same peer.
+/// Closes a party, and opens another party at its address. The new party inserts the same peer.
 fn reopen(net: &Net, party: Party, peer: &Party) -> Party {
     let setup = Setup { at: Some(party.endpoint.name().unwrap()), ..Setup::default() };
     drop(party);
@@ -23,14 +23,15 @@ fn reopen(net: &Net, party: Party, peer: &Party) -> Party {
     again
 }
 
-/// Sends messages of many lengths. Their remote data has the incarnation of the sender.
+/// Sends messages of many lengths. The remote data of each message tells in which of its lives the sender
+/// sent it.
 fn send_every_length(from: &Party, life: u64) {
     for (number, len_bytes) in (100 * life..).zip(LENS_BYTES) {
         from.endpoint.senddata(payload(number, len_bytes), number, from.peer(), number).unwrap();
     }
 }
 
-/// Sends with delivery completion until a message arrives. Returns its number.
+/// Sends with delivery completion until a message arrives. Returns the number of that message.
 #[track_caller]
 fn send_until_delivered(from: &Party, context: u64) -> u64 {
     let deadline = Deadline::new();
@@ -110,7 +111,8 @@ pub(crate) fn operations_on_a_closed_predecessor_fail_once_and_miss_its_successo
         .collect();
     assert_eq!(failed, [0, 1, 2, 10].into());
     alice.assert_no_completion();
-    // The reopened bob gets none of these messages. A receive from any source takes his message.
+    // The reopened bob gets none of these messages. The receive from any source, with the context 11, is
+    // still posted, and matches the message that the reopened bob sends.
     let delivered = send_until_delivered(&alice, 20);
     bob.endpoint.trecv(marked_buffer(64), ANY, Tag(7), 1).unwrap();
     assert_eq!(received_bytes(&bob.next_completion().buffer), payload(delivered, 64));

@@ -349,7 +349,8 @@ pub(crate) fn fence_waits_for_preceding_accesses(net: &Net) {
     for context in 1..4 {
         let flags = OpFlags::FENCE;
         alice.endpoint.rma(make_write_call(&alice, &region, context, LEN_BYTES)).unwrap();
-        // A fenced read finds earlier writes, and so does the receiver of a fenced message.
+        // A fenced read finds the earlier writes. When a fenced message arrives, its receiver finds them,
+        // too.
         let fenced = RmaCall { by: RmaBy::Readmsg, flags, ..make_read_call(&alice, &region, 50, LEN_BYTES) };
         alice.endpoint.rma(fenced).unwrap();
         let send = SendMsg { to: alice.peer(), context: 60, flags, ..SendMsg::default() };

@@ -167,7 +167,7 @@ pub(crate) fn dropped_endpoint_frees_posted_buffers(net: &Net) {
         bob.endpoint.recv(marked_buffer(20_000), ANY, context).unwrap();
         alice.endpoint.send(message.clone(), peer, context).unwrap();
     }
-    // Half of the receives take messages, one of which is truncated. Their entries are not read.
+    // Half of the receives match messages, and one of these messages is truncated. The entries are not read.
     for n in 0..10 {
         bob.endpoint.tsend(payload(n, if n == 3 { 6000 } else { 4000 }), peer, Tag(n), 100 + n).unwrap();
         bob.endpoint.send(payload(n, 3000), peer, 100 + n).unwrap();
@@ -230,7 +230,8 @@ pub(crate) fn forgotten_endpoint_still_receives_and_keeps_its_objects_busy(net: 
 }
 
 pub(crate) fn objects_close_in_any_order_or_are_busy(net: &Net) {
-    // Each of the 24 orders in which to close endpoint, queue, vector and domain.
+    // There are 24 orders in which to close an endpoint, its completion queue, its address vector and its
+    // domain.
     for order in 0..24 {
         let mut left = vec![0, 1, 2, 3];
         let places = [order / 6, order / 2 % 3, order % 2, 0];
@@ -405,8 +406,9 @@ pub(crate) fn endpoint_may_be_dropped_amid_traffic_both_ways(net: &Net) {
 /// The context of sends; receives have another.
 const SENT: u64 = 1;
 
-/// Keeps `window` messages in flight in each direction, until `is_last` returns true for an operation
-/// that has ended. Its argument tells whether a send has failed. Returns the number of outstanding sends.
+/// Keeps `window` messages in flight in each direction. Calls `is_last` for each operation that has ended;
+/// its argument is true for a failed send. Stops when `is_last` returns true, and then returns the number of
+/// outstanding sends.
 fn exchange_until(own: &OwnEndpoint, window: u64, mut is_last: impl FnMut(bool) -> bool) -> u64 {
     let deadline = Deadline::new();
     let (mut sending, mut receiving, mut number) = (0, 0, 0);

@@ -145,8 +145,8 @@ pub(crate) fn repeated_peeks_find_a_message_arriving_at_any_endpoint(net: &Net) 
                 ..RecvMsg::default()
             })
             .unwrap();
-        // If a peek finds no message, the first endpoint reports it, not the endpoint that will receive
-        // the message.
+        // If a peek finds no message, the first endpoint reports the end of the peek, not the endpoint that
+        // will receive the message.
         match poll_completion(&sharers.members[1].cq) {
             Some(ended) => break assert_eq!(ended.unwrap().0.context, 2),
             None => misses += 1,

@@ -64,7 +64,8 @@ impl<'a> Sharers<'a> {
         self.add_member_with_queues(cq, flags, None);
     }
 
-    /// Adds an endpoint with a queue for these directions, and a queue for receives that it may share.
+    /// Adds an endpoint to the context. Binds `cq` to the endpoint for these directions, and `receives`, if
+    /// given, for receives. Other members may share these queues.
     pub(crate) fn add_member_with_queues(
         &mut self,
         cq: CompletionQueue,
@@ -86,8 +87,8 @@ impl<'a> Sharers<'a> {
         endpoint
     }
 
-    /// Opens a peer, in whose vector each member is at the index of the member. Also returns its address
-    /// at the members.
+    /// Opens a peer whose address vector has each member at the member's index. Returns the peer, and its
+    /// fabric address in the members' vector.
     pub(crate) fn open_peer(&self) -> (Party, FabricAddress) {
         let peer = self.net.open_party();
         for member in &self.members {
@@ -363,7 +364,7 @@ pub(crate) fn directed_receive_fails_when_no_endpoint_reaches_its_source(net: &N
     sharers.context.recv(marked_buffer(8), absent, 5).unwrap();
     source.av.insert(&[sharers.members[0].endpoint.name().unwrap()]).remove(0).unwrap();
     sharers.deliver(&source, 0, payload(6, 8), None);
-    // The oldest receive that accepts the message takes it.
+    // The oldest receive that accepts the message matches it.
     assert_eq!(sharers.next_receive_completion(0).context, 3);
     sharers.deliver(&source, 0, payload(7, 8), None);
     assert_eq!(sharers.next_receive_completion(0).context, 5);
@@ -490,7 +491,7 @@ pub(crate) fn endpoints_join_and_leave_while_messages_arrive(net: &Net) {
 }
 
 impl Sharers<'_> {
-    /// Sends a message to the first endpoint. The peer's sends to other endpoints may fail.
+    /// Sends a message to the first member. The peer's sends to other members may fail.
     fn send_to_first_member(&self, from: &Party, message: Bytes) {
         from.endpoint.send(message, FabricAddress(0), 3).unwrap();
     }
@@ -524,7 +525,8 @@ pub(crate) fn selective_endpoint_reports_only_requested_receives(net: &Net) {
     for context in 2..4 {
         sharers.context.recvmsg(asked(context)).unwrap();
     }
-    // Each endpoint takes a receive that requests a completion, and one that does not.
+    // At each endpoint, one message matches a receive that requests a completion, and one a receive that
+    // does not.
     for to in [1, 0, 1, 0] {
         sharers.deliver(&peer, to, payload(1, 8), None);
     }

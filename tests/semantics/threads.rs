@@ -34,7 +34,7 @@ fn open_undriven_pair(net: &Net) -> (Party, Party) {
     net.open_pair_with(setup(), setup())
 }
 
-/// Drives both parties, so that neither waits for the other when they close.
+/// Has the net drive both parties again, since closing one may need the other's progress.
 fn start_driving_both(net: &Net, parties: [&Party; 2]) {
     parties.into_iter().for_each(|party| net.start_driving(party));
 }

@@ -232,7 +232,7 @@ pub(crate) fn work_is_reported_only_on_request(net: &Net) {
         }
         alice.assert_no_completion();
     }
-    // Receives are reported in the same way.
+    // Whether a receive is reported depends on the same flags.
     for (context, flags, reported) in [(3, OpFlags::empty(), 2), (4, OpFlags::COMPLETION, 3)] {
         let receive = RecvMsg { buffers: vec![marked_buffer(8)], context, flags, ..RecvMsg::default() };
         queue_work(&bob, make_post_work(trigger_at(&trigger, 0), &bob, Operation::Receive(receive), &done));
@@ -245,7 +245,7 @@ pub(crate) fn work_is_reported_only_on_request(net: &Net) {
         bob.assert_no_completion();
         bob.wait_for_exact_counts(&[(RECV, (reported, 0))]);
     }
-    // If the endpoint's counter is also the completion counter, it counts once.
+    // If the completion counter of a work is also bound to the endpoint, it counts the send once, not twice.
     let own = alice.local_counter(SEND).clone();
     let before = own.read();
     bob.endpoint.recv(marked_buffer(8), ANY, 5).unwrap();
@@ -574,7 +574,8 @@ pub(crate) fn triggered_operation_is_cancelled_by_its_context(net: &Net) {
 }
 
 /// A thread sleeps on a queue or a counter. Work becomes due when other threads change counters, when
-/// messages arrive, and when the sleeper's own endpoint has events. The memory is the caller's.
+/// messages arrive, and when the sleeper's own endpoint has events. The work's buffers are memory of the
+/// caller.
 pub(crate) fn blocked_readers_wake_for_triggered_work(net: &Net) {
     for wait in BLOCKING_WAIT_OBJECTS {
         let setup = || Setup { asleep: true, wait, ..triggering_setup(net) };

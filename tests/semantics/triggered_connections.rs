@@ -84,7 +84,7 @@ fn expect_completion(sides: &[&Side], context: u64) {
     assert_eq!(next_completion_of_first_side(sides).context, context);
 }
 
-/// Expects the completion of a receive that has taken this message.
+/// Expects the completion of a receive that has matched this message.
 #[track_caller]
 fn expect_message(sides: &[&Side], context: u64, identity: u64) {
     let completion = next_completion_of_first_side(sides);
@@ -124,7 +124,7 @@ pub(crate) fn deferred_work_of_connected_endpoints_waits_for_its_threshold(net: 
     server_trigger.add(1);
     progress_for_a_while(&[&client, &server]);
     assert_eq!((client_done.read(), server_done.read(), written()), (0, 0, vec![0; 8]));
-    // The waiting receive does not take this message.
+    // The waiting receive does not match this message.
     one.send(payload(4, 8), NOWHERE, 4).unwrap();
     expect_completion(&[&client, &server], 4);
     progress_for_a_while(&[&client, &server]);

@@ -62,8 +62,8 @@ pub(crate) fn wait_set_wakes_for_events_of_any_member(net: &Net) {
                     bob.endpoint.recv(marked_buffer(LEN_BYTES), ANY, context).unwrap();
                 }
                 let deadline = Deadline::new();
-                // The counters count the same events that the queues report, and the test reads the
-                // counters, too.
+                // The test also reads counters, which count the events that the queues report. So it waits
+                // for both.
                 while bob.read_counter(RECV) != (MESSAGES, 0) || bob.read_counter(SEND) != (MESSAGES, 0) {
                     sleep_on_wait_set(&set);
                     arrived += read_and_count_messages(&bob);
@@ -95,7 +95,7 @@ pub(crate) fn wait_set_wakes_for_events_of_any_member(net: &Net) {
     }
 }
 
-/// An application that polls descriptors arms both sets, as it arms two queues.
+/// An application that polls the descriptors of two sets arms both sets first, as it would arm two queues.
 pub(crate) fn two_wait_set_descriptors_are_polled_at_once(net: &Net) {
     let sets = [(); 2].map(|()| net.fabric.open_wait_set(WaitObject::Fd).expect("a wait set"));
     let [alice, bob] = sets.each_ref().map(|set| open_set_member(net, set));

@@ -49,8 +49,8 @@ fn sleep_until_completion(cq: &CompletionQueue) -> Completion {
     sleep_until_operation_ends(cq).expect("no operation fails").0
 }
 
-/// Waits on the queue until [`stop_waiting`] is called, so that its endpoints answer operations of peers
-/// meanwhile.
+/// Waits on the queue until [`stop_waiting`] is called. Meanwhile the queue's endpoints answer operations of
+/// peers.
 fn keep_waiting(cq: &CompletionQueue, is_over: &AtomicBool) {
     while !is_over.load(Ordering::SeqCst) {
         assert_eq!(cq.sread(Some(PATIENCE)), Ok(None));
@@ -241,7 +241,8 @@ pub(crate) fn killed_peer_wakes_a_blocked_reader(net: &Net) {
         bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         post_send(&alice, 2, 8, OpFlags::MATCH_COMPLETE);
         assert_eq!(sleep_until_completion(alice.local_cq()).context, 2);
-        // An unmatched message that has arrived, and one that the peer would have to fetch.
+        // Send a short message that arrives and stays unmatched, and a long one that the peer would have to
+        // fetch.
         post_send(&alice, 3, 8, OpFlags::MATCH_COMPLETE);
         post_send(&alice, 4, 1 << 20, OpFlags::MATCH_COMPLETE);
         thread::scope(|scope| {
@@ -291,8 +292,9 @@ pub(crate) fn signal_ends_all_current_waits_or_the_next(net: &Net) {
     }
 }
 
-/// Whether one signal ends the waits of four threads. The threads get some time to begin them. If some
-/// threads have not begun by then, further signals end their waits.
+/// Signals once while four threads wait, and returns whether this signal ended all four waits. The threads
+/// get the time `to_begin` to begin their waits. If the signal did not end all of them, sends further
+/// signals.
 fn signal_four_waits_and_check_all_wake(cq: &CompletionQueue, to_begin: Duration) -> bool {
     const THREADS: usize = 4;
     let (begun, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));

@@ -47,7 +47,7 @@ pub(crate) fn cancelled_and_flushed_work_never_runs(net: &Net) {
     domain.cancel_work(2).unwrap();
     assert_eq!(domain.cancel_work(4).unwrap_err().errno(), Errno::ENOENT);
     trigger.add(1);
-    // The cancel took the oldest work with this context.
+    // The call has cancelled the older of the two works with this context.
     await_counts(&alice, &changed, (1101, 0));
     assert_eq!(domain.cancel_work(1).unwrap_err().errno(), Errno::ENOENT, "it was done");
 

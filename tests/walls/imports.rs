@@ -50,9 +50,9 @@ pub(crate) fn import_cycles(of_crate: &Crate) -> Vec<Vec<String>> {
 struct NamedPaths {
     /// The names that it uses.
     used: Vec<Vec<String>>,
-    /// The first names of the paths that it uses outside of its inline modules.
+    /// The first names of the paths that the file uses outside of its inline modules.
     beginnings: HashSet<String>,
-    /// The names that it makes public.
+    /// The names that the file re-exports, each with the path that it comes from.
     re_exported: Vec<(String, Vec<String>)>,
     /// The number of inline modules of the file around the visitor's place.
     inline_depth: usize,

@@ -91,7 +91,7 @@ impl Module {
         &self.path
     }
 
-    /// Returns its items, without its tests.
+    /// Returns the items of the file, without its tests.
     pub(crate) fn items(&self) -> &[Item] {
         &self.items
     }

@@ -43,8 +43,8 @@ pub(crate) fn read_all() -> Vec<Page> {
     others.chain(below_docs).map(|file| Page::parse(file.path, &file.text)).collect()
 }
 
-/// Returns the paths of this repository in backticks that do not exist, and the exceptions that no
-/// page has any more.
+/// Returns the paths in backticks that look like this repository's but do not exist, and the exceptions that
+/// no page has any more.
 pub(crate) fn stale_paths(pages: &[Page], existing: &Paths) -> Vec<String> {
     let mut exceptions = Exceptions::new(&FOREIGN_PATHS);
     let mut stale = Vec::new();
@@ -62,8 +62,8 @@ pub(crate) fn stale_paths(pages: &[Page], existing: &Paths) -> Vec<String> {
     stale
 }
 
-/// Returns the names of this project in backticks that no source has, and the exceptions that no
-/// page has any more.
+/// Returns the names in backticks that look like this project's but are in no source, and the exceptions
+/// that no page has any more.
 pub(crate) fn stale_names(pages: &[Page], sources: &Sources) -> Vec<String> {
     let mut exceptions = Exceptions::new(&FOREIGN_NAMES);
     let mut stale = Vec::new();

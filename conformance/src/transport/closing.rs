@@ -12,9 +12,9 @@ use crate::transport::{
 
 const RESET: LinkError = LinkError::System(Errno::ECONNRESET);
 
-/// Frames that were taken before [`Close::Drain`] reach the peer, which then sees [`LinkError::Closed`]. The
-/// draining side drops frames that the peer sends meanwhile, and reports nothing more of the link. Its
-/// [`draining_count`](Transport::draining_count) falls to 0.
+/// Frames that the link took before [`Close::Drain`] reach the peer. Then the peer sees
+/// [`LinkError::Closed`]. The draining side drops frames that the peer sends meanwhile, and reports nothing
+/// more of the link. In the end [`draining_count`](Transport::draining_count) of that side is 0.
 pub fn drain_delivers_all_frames_before_closed<P: Provider>(backend: Backend<'_, P>) {
     let (mut endpoints, link, peer) = backend.open_linked_pair();
     for size in SIZES {
@@ -33,9 +33,9 @@ pub fn drain_delivers_all_frames_before_closed<P: Provider>(backend: Backend<'_,
     assert_eq!(a.recorder.log().len(), events_before, "reported of a closed link");
 }
 
-/// [`draining_count`](Transport::draining_count) falls to 0 although the peer makes no call. From
-/// then on the transport may be dropped: the peer still gets all frames that were taken, and sees
-/// [`LinkError::Closed`].
+/// After [`Close::Drain`], [`draining_count`](Transport::draining_count) falls to 0 although the peer makes
+/// no call. From then on the transport may be dropped: the peer still gets all frames that the link has
+/// taken, and sees [`LinkError::Closed`].
 pub fn drain_completes_without_calls_of_the_peer<P: Provider>(backend: Backend<'_, P>) {
     for is_accepted in [false, true] {
         let ([mut a, mut b], mut link, mut peer) = backend.open_linked_pair();
@@ -80,8 +80,8 @@ pub fn drain_of_a_full_link_completes_when_the_peer_is_dropped<P: Provider>(back
     drive_until(array::from_mut(&mut a), "the link to drain", |[a]| a.transport.draining_count() == 0);
 }
 
-/// A transport whose full link has [drained](Transport::draining_count) may be dropped: the peer
-/// still gets all frames that were taken.
+/// A transport whose full link has [drained](Transport::draining_count) may be dropped: the peer still gets
+/// all frames that the link has taken.
 pub fn transport_dropped_after_a_drain_loses_no_frames<P: Provider>(backend: Backend<'_, P>) {
     let (mut endpoints, link, peer) = backend.open_linked_pair();
     let taken = fill_link(&mut endpoints[0], link, 100) - 1;
@@ -134,9 +134,9 @@ pub fn drain_from_both_sides_completes<P: Provider>(backend: Backend<'_, P>) {
     assert!(endpoints.iter().all(|endpoint| endpoint.recorder.log().len() == 1), "reported of a closed link");
 }
 
-/// If a link is closed after it has taken a frame only in part, its peer sees ECONNRESET, even after
-/// [`Close::Drain`]. Before that, the peer of a drained link gets all frames that were taken whole. The peer
-/// of an aborted link may miss some of them.
+/// If a link is closed after it has taken only a part of a frame, its peer sees ECONNRESET, even after
+/// [`Close::Drain`]. After a drain, the peer first gets all frames that the link has taken whole. After an
+/// abort, the peer may miss some of these frames.
 pub fn close_after_a_partly_taken_frame_resets_the_peer<P: Provider>(backend: Backend<'_, P>) {
     for how in [Close::Drain, Close::Abort] {
         let (mut endpoints, link, peer) = backend.open_linked_pair();
@@ -156,8 +156,8 @@ pub fn close_after_a_partly_taken_frame_resets_the_peer<P: Provider>(backend: Ba
     }
 }
 
-/// A link may be drained after a frame of the peer has arrived only in part. The rest of the frame is
-/// dropped. The peer sees [`LinkError::Closed`], although it has not sent the whole frame.
+/// A side may drain a link on which only a part of a frame has arrived. That side drops the rest of the
+/// frame. The peer sees [`LinkError::Closed`], although it has not sent the whole frame.
 pub fn drain_amid_an_incoming_frame_reports_closed_to_the_peer<P: Provider>(backend: Backend<'_, P>) {
     let (mut endpoints, link, peer) = backend.open_linked_pair();
     send_until_partly_taken(backend, &mut endpoints[0], link);
@@ -233,9 +233,9 @@ pub fn close_of_an_ended_link_reports_nothing<P: Provider>(backend: Backend<'_, 
     }
 }
 
-/// [`Close::Abort`] takes effect at once and leaves nothing to drain. The peer receives all sent frames, or
-/// only some of them from the first on, or none. The peer may see [`LinkError::Closed`] only if it has
-/// received all frames that were taken.
+/// [`Close::Abort`] takes effect at once and leaves nothing to drain. The peer receives all sent frames,
+/// only the first of them, or none. The peer may see [`LinkError::Closed`] only if it has received all
+/// frames that the link has taken.
 pub fn abort_reports_closed_to_the_peer_only_after_all_frames<P: Provider>(backend: Backend<'_, P>) {
     for passes in 0..4 {
         for accepted in [false, true] {

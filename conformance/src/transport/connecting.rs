@@ -147,10 +147,10 @@ pub fn stop_accepting_refuses_new_links_and_keeps_old_ones<P: Provider>(backend:
     assert_eq!(b.address(), address);
 }
 
-/// The connector reports a link as up only if the acceptor does so, too, even if the acceptor [stops
-/// accepting](Transport::stop_accepting) in between. If the acceptor dropped a link that the connector has
-/// reported as up, the connector's engine would see a broken link, and would give up its other links to that
-/// endpoint, although the endpoint is about to close them in order.
+/// If the acceptor does not report a link as up, the connector does not either, even if the acceptor [stops
+/// accepting](Transport::stop_accepting) in between. Otherwise the connector's engine would see the link
+/// come up and break. It would then give up its other links to that endpoint, although the endpoint is about
+/// to close them in order.
 pub fn link_unreported_by_the_acceptor_never_comes_up<P: Provider>(backend: Backend<'_, P>) {
     for passes in 0..4 {
         let mut endpoints = [backend.open_endpoint(11), backend.open_endpoint(22)];

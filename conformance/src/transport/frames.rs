@@ -117,7 +117,8 @@ pub fn frame_sent_before_link_up_arrives_after_it<P: Provider>(backend: Backend<
     assert_eq!(events, [&Event::Up(a.address(), 11), &frame]);
 }
 
-/// A frame that was taken, and flushed while there was room, arrives without further calls of the sender.
+/// Once the link has taken a frame, and has flushed it while there was room, the frame arrives without
+/// further calls of the sender.
 pub fn flushed_frame_arrives_without_further_calls_of_the_sender<P: Provider>(backend: Backend<'_, P>) {
     let ([mut a, mut b], link, peer) = backend.open_linked_pair();
     for round in 1..=20 {
@@ -139,7 +140,8 @@ pub fn transport_moved_to_another_thread_works<P: Provider>(backend: Backend<'_,
         a.post(link, pseudo_random_payload(size, 1));
         b.post(peer, pseudo_random_payload(size, 2));
     }
-    // Each side continues until both have all frames: sending a taken frame may need further calls.
+    // Each side continues until both sides have all frames: the transport may need further calls to send a
+    // frame that it has taken.
     let finished = AtomicUsize::new(0);
     let run = |endpoint: &mut TestEndpoint<P::Transport>| {
         let deadline = backend.deadline_from_now();

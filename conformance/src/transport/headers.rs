@@ -1,5 +1,5 @@
-//! Sample headers of every form. The rules of the wire format generate them, so they include a new
-//! form without a change here.
+//! Sample headers of every [`Form`]. The rules of the wire format generate them, so they include a new form
+//! without a change here.
 
 use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun_engine::limits::{CONNECTION_DATA_MAX_BYTES, MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
@@ -33,8 +33,8 @@ pub(super) fn sample_headers() -> Vec<Header> {
     headers
 }
 
-/// Returns last words of headers, each with a payload length. Every form accepts some of them. The
-/// payloads of [`sample_headers`] are short enough to send in a test.
+/// Returns values for the last word of a header, each with a payload length. Every [`Form`] of header
+/// accepts some of these pairs. The payloads of [`sample_headers`] are short enough to send in a test.
 fn last_header_words_and_payload_lengths(number: u64) -> Vec<(u64, u64)> {
     let lasts = [number, 0, number & 0xff_ffff, MESSAGE_MAX_BYTES];
     let payloads = |last| PAYLOADS_BYTES.map(|len_bytes| (last, len_bytes as u64));

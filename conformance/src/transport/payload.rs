@@ -15,8 +15,8 @@ pub fn pseudo_random_payload(len_bytes: usize, salt: u64) -> Vec<u8> {
     bytes
 }
 
-/// Returns the header of a message of this many bytes. The length decides whether it has a tag,
-/// data, both or neither.
+/// Returns the header of a message of this many bytes. The length decides whether the message has a tag,
+/// remote data, both or neither.
 pub fn message_header(len_bytes: usize) -> Header {
     let len_bytes = len_bytes as u64;
     let tag = len_bytes.is_multiple_of(3).then_some(!len_bytes);

@@ -22,10 +22,10 @@ pub enum Event {
     Down(LinkError),
 }
 
-/// Records all events, and panics if a transport breaks the rules of [`FrameHandler`]: frames of links that
-/// are not up, frames inside frames, more payload than the header says or than fits into the space, links
-/// that come up or go down twice, links that this side connected to a mere claim, and confirmations of links
-/// whose peers are proven.
+/// Records all events, and panics if a transport breaks the rules of [`FrameHandler`]. It notices frames of
+/// links that are not up, frames inside frames, more payload than the header says or than fits into the
+/// space, and links that come up or go down twice. It also notices a link that this side connected and whose
+/// peer only claims its address, and a confirmation of a peer whose address is already proven.
 ///
 /// The recorder takes payload in all ways that a handler may. In turn it offers space for the whole rest of
 /// the payload (up to a limit), space for half of the rest, and no space. The space has up to two slices.
@@ -68,7 +68,8 @@ impl Recorder {
             .collect()
     }
 
-    /// Returns the error with which a link ended, if its end is the last event with this number.
+    /// Returns the error with which a link ended; `None` if it has not ended, or if a later link with the
+    /// same number has had events.
     pub fn down_error(&self, link: LinkId) -> Option<&LinkError> {
         let (_, last) = self.log.iter().rfind(|(of, _)| *of == link)?;
         match last {

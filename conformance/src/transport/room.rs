@@ -112,7 +112,8 @@ pub fn receive_budget_limits_reported_frames<P: Provider>(backend: Backend<'_, P
     let frames = fill_link(&mut endpoints[0], link, LEN_BYTES);
     endpoints[1].receive(1);
     let count = endpoints[1].recorder.frame_count(peer);
-    // A link may hold fewer frames. Then only the first part of the test checks the budget.
+    // If the link holds fewer than `TAKEN_MIN_FRAMES` frames, only the first part of the test checks the
+    // budget.
     assert!(frames < TAKEN_MIN_FRAMES || count < frames / 2, "{count} of {frames} at once");
     drive_until(&mut endpoints, "all frames", |[_, b]| b.recorder.frame_count(peer) == frames);
 }

@@ -35,7 +35,8 @@ pub struct TestEndpoint<T> {
 #[derive(Debug, Default)]
 struct Outbox {
     frames: VecDeque<(Header, Vec<u8>)>,
-    /// How many bytes of the first frame's payload were taken; `None` if the frame's header was not taken.
+    /// How many bytes of the first frame's payload the link has taken; `None` if the link has not taken the
+    /// frame's header.
     taken_bytes: Option<usize>,
     /// The caps of the link at the last send.
     caps: Option<LinkCaps>,

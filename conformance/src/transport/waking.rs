@@ -136,9 +136,9 @@ fn drive_sleeping_until<T: Transport>(
     }
 }
 
-/// Calls `done`. If it returns false, transmits the frames that it may have posted, and calls it again.
-/// Without this call of `transmit`, the endpoint would sleep with frames that it has not offered to the
-/// transport.
+/// Calls `done`. If `done` returns false, transmits the frames that `done` may have posted, and calls `done`
+/// again. Without this call of `transmit`, the endpoint would sleep with frames that it has not offered to
+/// the transport.
 fn transmit_unless_done<T: Transport>(
     endpoint: &mut TestEndpoint<T>,
     done: &mut impl FnMut(&mut TestEndpoint<T>) -> bool,

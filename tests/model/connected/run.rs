@@ -17,14 +17,15 @@ use homespun_suite::{Deadline, Ended, Net};
 /// The peer address of posts, which connected endpoints ignore.
 const NOWHERE: FabricAddress = FabricAddress(0x5eed);
 
-/// After this many rounds without an event, no message is expected to be reported twice.
+/// After all operations have ended, the run continues until this many rounds bring no event. So the test
+/// notices a message that is reported twice.
 const SILENT_ROUNDS: usize = 10;
 
 /// The history of a run, and its completions.
 #[derive(Debug, Default)]
 pub(super) struct Observed {
     pub(super) history: History,
-    /// The receives of each endpoint and their messages, in the order of their completions.
+    /// For each endpoint, the receives that have completed, in this order, each with its message.
     pub(super) received: [Vec<(usize, usize)>; 2],
     /// The number of receives that were posted before the first send.
     pub(super) posted_first: usize,
@@ -69,7 +70,8 @@ fn open_side(net: &Net, program: &Program) -> Side {
     side
 }
 
-/// Connects two endpoints as [`connecting::connect_pair`] does, with each side's attributes at its end.
+/// Connects two endpoints as [`connecting::connect_pair`] does, but gives each endpoint the attributes of
+/// its own side.
 fn connect([client, server]: &[Side; 2]) -> [Endpoint; 2] {
     let listener = server.open_listener(connecting::LISTENER);
     let connecting = client.open_endpoint(connecting::CLIENT);
@@ -195,7 +197,7 @@ impl Runner {
         });
     }
 
-    /// Reads one completion. Returns whether there was one.
+    /// Reads and records one completion. Returns false if there was none.
     fn read_completion(&mut self, at: usize) -> bool {
         let Some(ended) = poll_completion(&self.sides[at].cq) else { return false };
         let context = match &ended {
@@ -271,8 +273,8 @@ impl Runner {
         identity
     }
 
-    /// Receives the messages that no receive of the program takes, until all messages have arrived
-    /// and all sends have ended.
+    /// Receives the messages that no receive of the program matches, until all messages have arrived and all
+    /// sends have ended.
     fn receive_everything(&mut self) {
         let mut deadline = Deadline::new();
         let mut silent_rounds = 0;
@@ -290,8 +292,8 @@ impl Runner {
         }
     }
 
-    /// Posts a receive for each kind of message that has not arrived. It follows the receives of the
-    /// program.
+    /// If a tagged message has not arrived, posts a receive for any tagged message, and likewise for
+    /// untagged messages. Such a receive matches only after the earlier receives of the program.
     fn post_drain_receives(&mut self, at: usize) {
         for tagged in [None, Some((0, u64::MAX))] {
             let History { sends, receives, .. } = &self.observed.history;
@@ -326,7 +328,7 @@ impl Runner {
     }
 }
 
-/// Whether the runner has posted a receive, to take messages that the program's receives leave.
+/// Whether the runner posted this receive, for messages that no receive of the program matches.
 fn is_drain_receive(receive: &ReceiveOp) -> bool {
     receive.len_bytes == LONGEST_BYTES
 }

@@ -26,8 +26,8 @@ fn taken_messages(history: &History) -> impl Iterator<Item = (usize, &Message, u
     })
 }
 
-/// Checks that every message is received, unless its link has ended or its member has left. Only the end
-/// of its member can lose an acknowledged message.
+/// Checks that every message is received, unless its link has ended or its member has left. An acknowledged
+/// message can be lost only if its member has left.
 fn assert_only_disruptions_lose_messages(history: &History) {
     for (number, message) in history.messages.iter().enumerate() {
         let has_arrived = message.level != Level::Inject && message.ended_at.is_some() && !message.has_failed;
@@ -38,8 +38,8 @@ fn assert_only_disruptions_lose_messages(history: &History) {
     }
 }
 
-/// Checks that each receive that failed with a member or a link had matched a message, which was lost. A
-/// receive from one peer alone may fail without a message.
+/// Checks that at least as many messages were lost as receives failed, since a receive that fails with a
+/// member or a link had matched a message. Only a directed receive may fail without a message.
 fn assert_each_failed_receive_lost_a_message(history: &History) {
     let lost = || history.messages.iter().filter(|message| message.taken.is_none());
     let lost_with_members = lost().filter(|message| history.has_left(message.to)).count();
@@ -63,7 +63,7 @@ fn assert_receives_take_only_accepted_messages(history: &History) {
     }
 }
 
-/// Checks that the earliest posted receive that accepts a message takes it.
+/// Checks that the earliest posted receive that accepts a message matches it.
 fn assert_earlier_receives_match_first(history: &History) {
     for (number, message, receive, seen_at) in taken_messages(history) {
         for (earlier, passed_over) in history.receives[..receive].iter().enumerate() {
@@ -77,9 +77,11 @@ fn assert_earlier_receives_match_first(history: &History) {
     }
 }
 
-/// Checks two messages of one peer to one member: if a receive that accepts both takes the later message, an
-/// earlier receive has taken the earlier message. After the end of a link, messages on the next link may
-/// overtake messages that are still being read from the old link. A connection has no next link.
+/// Checks two messages of one peer to one member. If a receive that accepts both matches the later message,
+/// an earlier receive has matched the earlier message.
+///
+/// After the end of a link, messages on the next link may overtake messages that are still being read from
+/// the old link. A connection has no next link.
 fn assert_messages_of_a_link_do_not_overtake(history: &History, is_connected: bool) {
     for (later, second, other, seen_at) in taken_messages(history) {
         if !is_connected && !history.no_link_had_ended(second.from, second.to, seen_at) {
@@ -99,8 +101,7 @@ fn assert_messages_of_a_link_do_not_overtake(history: &History, is_connected: bo
     }
 }
 
-/// Checks that a send at match level completes only after the receive that takes its message was
-/// posted.
+/// Checks that a send at match level completes only after the receive that matches its message was posted.
 fn assert_match_level_sends_complete_after_their_match(history: &History) {
     for (number, message, receive, _) in taken_messages(history) {
         let posted_at = history.receives[receive].posted_at;

@@ -16,7 +16,8 @@ use crate::run::expect_accepted_or_full;
 use homespun_suite::payload::{marked_buffer, payload};
 use homespun_suite::{Deadline, Net};
 
-/// After this many rounds without an event, no message is expected to be reported twice.
+/// After all operations have ended, the run continues until this many rounds bring no event. So the test
+/// notices a message that is reported twice.
 const SILENT_ROUNDS: usize = 10;
 
 impl Runner<'_> {
@@ -84,8 +85,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Cancels all posted receives. Each cancel must succeed, unless a message of a member that has left
-    /// took the receive: all other messages have arrived by then.
+    /// Cancels all posted receives. Each cancel must succeed, unless the receive was matched by a message to
+    /// a member that has left: all other messages have arrived by then.
     pub(super) fn cancel_remaining_receives(&mut self) {
         let deadline = Deadline::new();
         for receive in 0..self.history.receives.len() {
@@ -138,8 +139,8 @@ impl Runner<'_> {
         );
     }
 
-    /// Checks that the budget is free again when all members have left: another member, without a
-    /// receive, fetches the longest message for which a free budget has room.
+    /// Checks that the budget is free again when all members have left: a new member without a receive
+    /// fetches the longest message for which a free budget has room.
     pub(super) fn close_members_and_check_credit(&mut self, unexpected_bytes: usize) {
         let budget_bytes = unexpected_bytes.max(UNEXPECTED_BUDGET_MIN_BYTES);
         let len_bytes = longest_unmatched_bytes(self.net, budget_bytes);
@@ -167,9 +168,9 @@ impl Runner<'_> {
     }
 }
 
-/// Returns the length of the longest message that is fetched without a receive, from a peer that has the
-/// only link. Over shared memory and the loopback the message may take the whole budget without the initial
-/// credit of the link. Other peers are limited by the shares of their host.
+/// Returns the length of the longest message that is fetched before a receive matches it, if the sender has
+/// the only link. Over shared memory and the loopback, the message may take the whole budget except the
+/// initial credit of the link. Over other transports the shares of the sender's host limit it.
 fn longest_unmatched_bytes(net: &Net, budget_bytes: usize) -> usize {
     let initial_bytes = CREDIT_INITIAL_BYTES as usize;
     let percent = |percent: u64| budget_bytes * percent as usize / 100;

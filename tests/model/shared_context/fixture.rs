@@ -23,17 +23,17 @@ pub(super) struct ContextFixture<'a> {
     domain: Domain,
     ends: Ends,
     pub(super) members: Vec<Member>,
-    /// The peers. A peer's vector has each member at the member's index; the members' vector has each
-    /// peer at the peer's index.
+    /// The peers. A peer's address vector has each member at the member's index. The members' vector has
+    /// each peer at the peer's index.
     pub(super) peers: Vec<Peer>,
     pub(super) context: SharedReceiveContext,
 }
 
 /// The way in which members and peers reach each other.
 enum Ends {
-    /// By the address vector of the members.
+    /// Peers are unconnected. The members have this address vector.
     Unconnected(AddressVector),
-    /// By a connection of each member with the peer of its number.
+    /// Each member has a connection to the peer with the same number.
     Connected { client: Box<Side>, server: Box<Side> },
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Member {
     endpoint: Option<Endpoint>,
     pub(super) cq: CompletionQueue,
     pub(super) received: Counter,
-    /// The number of failures that were read from its queue.
+    /// The number of failures that were read from the member's queue.
     pub(super) failures: u64,
 }
 
@@ -149,7 +149,8 @@ impl<'a> ContextFixture<'a> {
         self.members.push(Member { endpoint: Some(endpoint), cq, received, failures: 0 });
     }
 
-    /// Adds an unconnected peer, whose vector has all members. Returns its address of the newest member.
+    /// Adds an unconnected peer whose address vector has all members. Returns the peer's fabric address for
+    /// the newest member.
     pub(super) fn add_unconnected_peer(&mut self) -> Option<FabricAddress> {
         let Ends::Unconnected(av) = &self.ends else { return None };
         let setup = Setup { cq_depth_entries: self.cq_depth_entries, ..Setup::default() };
@@ -185,7 +186,8 @@ impl<'a> ContextFixture<'a> {
         self.members[member].endpoint.is_some()
     }
 
-    /// Returns the oldest member, which reports entries that belong to no endpoint.
+    /// Returns the oldest member. Its queue gets the entries that belong to no member, such as those of
+    /// cancelled receives.
     pub(super) fn oldest_member(&self) -> Option<usize> {
         (0..self.members.len()).find(|member| self.is_member(*member))
     }

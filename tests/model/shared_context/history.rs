@@ -9,7 +9,7 @@ use crate::history::Level;
 pub(super) struct History {
     pub(super) messages: Vec<Message>,
     pub(super) receives: Vec<Receive>,
-    /// The members that have left, and whether all their entries were read before.
+    /// The members that have left, each with whether all entries of its queue were read before.
     pub(super) left: BTreeSet<(usize, bool)>,
     /// The time at which the first link between a peer and a member ended.
     pub(super) ended_links: BTreeMap<(usize, usize), u64>,
@@ -29,18 +29,18 @@ pub(super) struct Message {
     pub(super) len_bytes: usize,
     pub(super) level: Level,
     pub(super) sent_at: u64,
-    /// The time at which its sender read its completion.
+    /// The time at which the sender read the completion of its send.
     pub(super) ended_at: Option<u64>,
-    /// Whether its sender read its failure.
+    /// Whether the sender read that its send has failed.
     pub(super) has_failed: bool,
-    /// The receive that took it, and the time at which the completion was read.
+    /// The receive that matched the message, and the time at which the receive's completion was read.
     pub(super) taken: Option<(usize, u64)>,
 }
 
 #[derive(Debug)]
 pub(super) struct Receive {
     pub(super) tagged: Option<(u64, u64)>,
-    /// The only source that it accepts, if it names one.
+    /// The only source that the receive accepts, if it names one.
     pub(super) from: Option<usize>,
     pub(super) len_bytes: usize,
     /// For a multi-receive buffer: the free length below which it is released.
@@ -48,15 +48,15 @@ pub(super) struct Receive {
     pub(super) posted_at: u64,
     pub(super) took: Vec<usize>,
     pub(super) cancelled_at: Option<u64>,
-    /// The member from whose queue its last entry was read.
+    /// The member from whose queue the last entry of the receive was read.
     pub(super) ended_at: Option<usize>,
-    /// The number of its messages that were lost with their member.
+    /// How many messages that the receive had matched were lost when their member left.
     pub(super) lost_with_member: usize,
-    /// The number of its messages that were lost with their link. If a receive from one peer failed with
-    /// the link of that peer, this counts as one lost message.
+    /// How many messages that the receive had matched were lost when their link ended. A directed receive
+    /// that failed when its peer's link ended counts as one lost message.
     pub(super) lost_with_link: usize,
-    /// Whether it matched a message of a member that left before the program read the end of the receive
-    /// from that member's queue.
+    /// Whether the receive matched a message to a member that left, and the program did not read the end of
+    /// the receive from that member's queue before.
     pub(super) is_unheard: bool,
 }
 
@@ -71,7 +71,7 @@ impl History {
         self.now
     }
 
-    /// Records that a receive took a message. Each message is taken once.
+    /// Records that a receive matched a message. Panics if another receive has matched it.
     pub(super) fn record_taken(&mut self, receive: usize, message: usize) {
         let now = self.tick();
         let before = self.messages[message].taken.replace((receive, now));
@@ -126,8 +126,9 @@ impl Receive {
         tag_fits && self.from.is_none_or(|from| from == message.from)
     }
 
-    /// Returns a time until which the receive could certainly take a message: the time at which its last
-    /// message was sent, or it was cancelled.
+    /// Returns a time until which the receive was certainly posted. If the receive has ended, it is the time
+    /// at which the receive's last message was sent, or at which the receive was cancelled, whichever is
+    /// later.
     pub(super) fn certainly_posted_until(&self, messages: &[Message]) -> u64 {
         if !self.has_ended() {
             return u64::MAX;

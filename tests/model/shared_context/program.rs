@@ -52,7 +52,8 @@ pub(super) enum Step {
     ReadPeer { at: usize },
     /// Closes a member, perhaps after reading its queue until it is empty.
     Leave { at: usize, reads_first: bool },
-    /// Ends the link between a peer and a member: breaks it, or may shut it down, if it is a connection.
+    /// Ends the link between a peer and a member. If `in_order` is set and the link is a connection, shuts
+    /// the connection down. Otherwise breaks the link.
     EndLink { from: usize, to: usize, in_order: bool },
 }
 

@@ -199,7 +199,7 @@ impl Runner<'_> {
         result.is_ok()
     }
 
-    /// Reads one completion of a member. Returns whether there was one.
+    /// Reads and records one completion of a member. Returns false if there was none.
     fn read_member_completion(&mut self, member: usize) -> bool {
         let Some(ended) = poll_completion(&self.fixture.members[member].cq) else { return false };
         self.record_receive_end(member, &ended);
@@ -222,7 +222,7 @@ impl Runner<'_> {
         true
     }
 
-    /// Reads all entries. Returns whether there was one.
+    /// Reads and records all entries. Returns false if there was none.
     pub(super) fn read_all(&mut self) -> bool {
         let mut has_read = false;
         for member in 0..self.fixture.members.len() {
@@ -248,7 +248,8 @@ impl Runner<'_> {
         let receive = &self.history.receives[number];
         let is_buffer = receive.min_free_bytes.is_some();
         let is_release = completion.flags.contains(CompletionFlags::MULTI_RECV);
-        // The release of a buffer may be read before messages that are reported to other queues.
+        // The release of a buffer may be read before the completions of messages in that buffer, if these
+        // completions are in the queues of other members.
         let may_follow = is_buffer && !is_release && receive.ended_at != Some(member);
         assert!(!receive.has_ended() || may_follow, "receive {number} ended again, with {ended:?}");
         assert!(is_buffer || !is_release, "no buffer is released: {ended:?}");

@@ -22,7 +22,7 @@ pub(super) const CONSTANT: u64 = 0x1234_5678_9abc_def0;
 /// The offset of the first work's own number.
 const OWN_AT: usize = 16;
 
-/// The address of either endpoint in the other's vector.
+/// The fabric address of either endpoint in the other's address vector.
 pub(super) const PEER: FabricAddress = FabricAddress(0);
 
 /// Returns the offset of a work's own number in the region of the peer.
@@ -35,7 +35,7 @@ pub(super) struct WorkFixture<'a> {
     pub(super) domain: Domain,
     /// `None` once it is closed.
     endpoint: Option<Endpoint>,
-    /// The context of the endpoint's receives, if it shares one.
+    /// The shared context of the endpoint's receives, if the endpoint has one.
     receive_context: Option<SharedReceiveContext>,
     pub(super) cq: CompletionQueue,
     known: [Counter; KNOWN],

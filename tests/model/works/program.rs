@@ -7,8 +7,8 @@ use proptest::sample::select;
 pub(super) struct Program {
     /// The seed of the loopback network's faults.
     pub(super) seed: u64,
-    /// The number of sends and accesses that the endpoint takes; 0 for the default. If it is small, work
-    /// waits for room.
+    /// The transmit size of the endpoint: how many sends and accesses may be outstanding; 0 for the default.
+    /// If it is small, work waits for room.
     pub(super) depth_ops: usize,
     /// Whether the endpoint's receives are those of a shared receive context.
     pub(super) shares_receives: bool,
@@ -38,8 +38,8 @@ pub(super) enum Step {
         counter: CounterName,
         change: Change,
     },
-    /// Queues deferred work that posts an operation. A counter counts its end, which the endpoint may not
-    /// report.
+    /// Queues deferred work that posts an operation. `completion` names the counter, if any, that counts the
+    /// operation's end. `is_reported` tells whether the endpoint reports that end.
     QueuePost {
         trigger: CounterName,
         threshold: u64,
@@ -97,14 +97,14 @@ pub(super) enum Action {
     Read,
     /// Adds one to a number that all works of this kind share.
     Add,
-    /// Adds one to that number, and fetches its former value.
+    /// Adds one to the number of [`Action::Add`], and fetches the number's former value.
     FetchAdd,
-    /// Swaps its own number if it is zero.
+    /// Swaps the work's own number if that number is zero.
     CompareSwap,
 }
 
 impl Action {
-    /// Whether it may have `FI_INJECT`.
+    /// Whether operations of this kind may have `FI_INJECT`.
     pub(super) fn may_be_injected(self) -> bool {
         matches!(self, Action::Send { .. } | Action::Write | Action::Add)
     }

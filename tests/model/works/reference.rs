@@ -80,9 +80,8 @@ impl Reference {
         }
     }
 
-    /// Runs the due works of known counters. For each counter it takes them in the order of their
-    /// thresholds, and of those with equal thresholds the oldest first. The order between counters makes
-    /// no difference.
+    /// Runs the due works of known counters. The works of one counter run in the order of their thresholds;
+    /// of works with equal thresholds the oldest runs first. The order between counters makes no difference.
     pub(super) fn run_due_works(&mut self) {
         while let Some(number) = self.next_due_work() {
             self.works[number].state = State::Done;
@@ -143,7 +142,7 @@ impl Reference {
 
     /// Whether one work is certainly done before the other, if both are done. The order is known only for
     /// works of the same counter. If the model has run both, it is the order in which the model ran them.
-    /// Works that it has not run are ordered if the one queued first has no higher threshold.
+    /// Otherwise it is the order in which they were queued, if the first has no higher threshold.
     pub(super) fn is_done_before(&self, one: usize, other: usize) -> bool {
         let (first, second) = (&self.works[one], &self.works[other]);
         let place = |work: usize| self.done.iter().position(|done| *done == work);

@@ -19,7 +19,8 @@ const RUNNERS_CONTEXT: u64 = 1 << 32;
 /// The context of the read that ends a program.
 const FENCE_CONTEXT: u64 = RUNNERS_CONTEXT + 2;
 
-/// After this many rounds without an event, no work is expected to run twice.
+/// After all operations have ended, the run continues until this many rounds bring no event. So the test
+/// notices a work that runs twice.
 const SILENT_ROUNDS: usize = 10;
 
 /// The observed results.
@@ -27,8 +28,8 @@ const SILENT_ROUNDS: usize = 10;
 pub(super) struct Observed {
     /// The reported result of each work: the fetched value, or the number of the message.
     pub(super) reports: Vec<Option<Result<u64, OperationError>>>,
-    /// The works whose messages the peer has received, in the order of the completions: of untagged
-    /// messages, and of tagged ones.
+    /// The works whose messages the peer has received, in the order of the peer's completions. Untagged
+    /// messages are in the first list, tagged ones in the second.
     pub(super) sent: [Vec<usize>; 2],
     /// The messages of the peer that no work has received.
     pub(super) left_over: [usize; 2],
@@ -72,8 +73,8 @@ pub(super) fn run_program<'a>(net: &'a Net, program: &Program) -> Runner<'a> {
     runner
 }
 
-/// Returns the result counter of a known counter. Only works that the known counter triggers change it, so
-/// its value shows their order.
+/// Returns the result counter of a known counter. Only works that wait for the known counter change the
+/// result counter. So the value of the result counter shows the order in which the works ran.
 fn result_counter_of(trigger: usize) -> CounterName {
     CounterName::Known(KNOWN / 2 + trigger)
 }
@@ -156,8 +157,8 @@ impl Runner<'_> {
         self.reference.queue_work(trigger, threshold, WorkEffect::Change { counter, change });
     }
 
-    /// Queues work that posts an operation. If the endpoint has little room, the work waits for a
-    /// counting counter, since the time at which it runs is not known.
+    /// Queues work that posts an operation. If the endpoint has little room, it is unknown when the work
+    /// runs, so the work waits for a counting counter instead of a known one.
     fn queue_post_work(&mut self, trigger: CounterName, threshold: u64, effect: WorkEffect, flags: OpFlags) {
         let WorkEffect::Post { action, completion, is_reported, is_triggered } = effect else { return };
         let trigger = match trigger_counter_of(trigger) {
@@ -245,8 +246,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Compares the counters with the model. Known counters must be equal to it; counting counters must
-    /// not exceed their bound.
+    /// Compares the counters with the model. Known counters must be equal to those of the model. Counting
+    /// counters must not exceed their bound.
     fn check_counters(&mut self) {
         let bound = self.reference.upper_bound();
         assert_eq!(self.fixture.values_of_known_counters(), self.reference.known, "known counters");
@@ -269,7 +270,7 @@ impl Runner<'_> {
         self.fixture.peer.endpoint.recvmsg(receive).expect("room for a receive");
     }
 
-    /// Reads all available entries and messages. Returns whether there was one.
+    /// Reads all available entries and messages. Returns whether it has read any.
     fn read_all(&mut self) -> bool {
         let mut has_read = false;
         while let Some(ended) = poll_completion(&self.fixture.cq) {

@@ -87,7 +87,7 @@ impl Page {
         })
     }
 
-    /// Returns the path from the root of the repository for one from this page.
+    /// Takes a path relative to this page. Returns the same path relative to the root of the repository.
     pub(crate) fn resolve(&self, path: &str) -> String {
         let mut names: Vec<&str> = self.path.split('/').collect();
         names.pop();
@@ -135,7 +135,7 @@ impl<'a> Span<'a> {
         }
     }
 
-    /// Returns what may be names of items. Of a picture, only those with `::`.
+    /// Returns the words that may be names of items. From a picture, returns only those with `::`.
     pub(crate) fn names(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         let words = self.text.split(|letter: char| !(letter.is_alphanumeric() || "_:".contains(letter)));
         let is_picture = self.is_picture;

@@ -71,7 +71,8 @@ impl Sources {
         Sources { files, words }
     }
 
-    /// Whether code has this name. Of a path, one file must have the last two names.
+    /// Whether the code contains this name. If the name is a path, one file must contain the last two names
+    /// of the path.
     pub(crate) fn has_name(&self, path: &str) -> bool {
         let names: Vec<&str> = path.rsplit("::").take(2).collect();
         let has_all = |file: &Source| names.iter().all(|name| words(&file.code).any(|word| word == *name));
