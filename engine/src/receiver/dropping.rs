@@ -1,7 +1,7 @@
 //! Makes room in the budget: drops messages that unproven peers have left behind.
 //!
-//! The receiver drops messages only if they are enough to make the needed room, and no more than
-//! needed.
+//! The receiver drops no more messages than needed. For credit or a payload, it drops messages only if
+//! they are enough to make the needed room.
 
 use tracing::{debug, warn};
 
@@ -18,9 +18,11 @@ impl Receiver {
     /// Makes room for a new link to the peer at this address. `proof` says how far the address is
     /// proven. Returns whether the link may come up.
     ///
-    /// A link is refused if the messages that ended links have left behind overdraw the budget and its
-    /// reserve. A link that this side has accepted is also refused if the peer's host has left more
-    /// behind than its share. Messages that may be dropped do not count.
+    /// A link is refused if peers that are proven by credentials have left more behind than the budget
+    /// has room for. A link that this side has accepted over TCP is also refused because of what the
+    /// peer's host has left behind, without messages that may be dropped: if that is more than the
+    /// host's share, or if the budget is overdrawn and it is more than [`HOST_RESERVE_BYTES`]. So no host
+    /// keeps out peers of another host that has left little behind, or peers that this side connects.
     pub(crate) fn try_admit_link(&mut self, address: Address, proof: AddressProof) -> bool {
         if self.budget.is_overdrawn_without_hosts() {
             return false;
@@ -68,8 +70,8 @@ impl Receiver {
         }
     }
 
-    /// Drops messages until a host has this much room. Returns whether there was enough to drop. The
-    /// caller must not be iterating over the unexpected messages.
+    /// Drops messages until a host has this much room, but at most [`STEP_MAX_DROPS`]. Returns whether
+    /// there is room now. The caller must not be iterating over the unexpected messages.
     pub(super) fn try_make_room(&mut self, bytes: u64, host: Option<SourceHost>) -> bool {
         if !self.budget.can_reclaim(bytes, host) {
             return false;
@@ -83,8 +85,8 @@ impl Receiver {
         self.budget.has_room(bytes, host)
     }
 
-    /// Lets the messages of an ended link be dropped that no peek has claimed.
-    /// Drops them at once if there are too many.
+    /// Lets the messages of an ended link be dropped that no peek has claimed. Drops some at once if the
+    /// budget or the host's share is exceeded.
     pub(super) fn allow_drops(
         &mut self,
         creation_number: u64,
