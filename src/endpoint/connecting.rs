@@ -131,11 +131,13 @@ impl EndpointShared {
         connect: impl FnOnce(&dyn EndpointPump) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let (pump, _) = self.enabled_pump()?;
-        if let Some(reporter) = self.reporter.get() {
-            reporter.set_peer(peer);
-        }
+        let report_peer = |peer| self.reporter.get().into_iter().for_each(|reporter| reporter.set_peer(peer));
+        report_peer(peer);
         let before = self.peer.lock().replace(peer);
-        connect(pump).inspect_err(|_| *self.peer.lock() = before)
+        connect(pump).inspect_err(|_| {
+            *self.peer.lock() = before;
+            before.into_iter().for_each(report_peer);
+        })
     }
 
     /// Returns the [`Reporter`] of the endpoint's events, if the endpoint has connections. The first call

@@ -159,10 +159,12 @@ pub(crate) fn connect_without_a_listener_fails_with_econnrefused(net: &Net) {
     let connecting = client.open_endpoint(CLIENT);
     connecting.connect(vacancy.address, b"hello?").unwrap();
     assert_eq!(expect_connection_failure(&[&client, &server], CLIENT), (Errno::ECONNREFUSED, Vec::new()));
-    // An unconnected endpoint refuses requests too, and still works.
+    // An unconnected endpoint refuses requests too, and still works. A second connect, which is refused
+    // itself, does not change the peer that the event names.
     let (alice, bob) = net.open_pair();
     let connecting = client.open_endpoint(CLIENT);
     connecting.connect(alice.endpoint.name().unwrap(), b"hello?").unwrap();
+    assert_eq!(expect_errno(connecting.connect(vacancy.address, b"")), Errno::EOPBADSTATE);
     let deadline = Deadline::new();
     let heard = loop {
         match client.poll_event() {
