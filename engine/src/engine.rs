@@ -239,7 +239,7 @@ impl Engine {
 
     /// Returns how many sends and accesses have not ended, or have not been reported.
     #[inline(always)]
-    pub fn outstanding_sends(&self) -> usize {
+    pub fn outstanding_transmits(&self) -> usize {
         self.initiator.outstanding_ops()
     }
 

@@ -193,7 +193,7 @@ impl<O> Fetches<O> {
 
     /// Pulls one step of the fetch at the front. `pull` copies from memory that a link's peer has
     /// exposed.
-    pub(crate) fn pull_step(
+    pub(crate) fn pull_next_piece(
         &mut self,
         memory: &mut impl FetchMemory<O>,
         pull: &mut impl FnMut(LinkId, &RemotePayload, u64, &mut [IoSliceMut<'_>]) -> Pull,

@@ -223,8 +223,9 @@ impl Receiver {
         Ok(())
     }
 
-    /// Cancels the oldest receive with this key that no message has matched, or the multi-receive
-    /// buffer with this key that still takes messages. Returns whether it has cancelled one.
+    /// Cancels one receive or multi-receive buffer with this key: the oldest untagged one, or if there
+    /// is none, the oldest tagged one. Receives that a message has matched, and buffers that take no more
+    /// messages, are not cancelled. Returns whether it has cancelled one.
     pub(crate) fn cancel(&mut self, key: CancelKey, effects: &mut impl ReceiverEffects) -> bool {
         let posted = [&self.untagged, &self.tagged].into_iter().flat_map(Matching::posted).find(|id| {
             self.receives

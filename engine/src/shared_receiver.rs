@@ -23,7 +23,7 @@ mod peers;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use self::distribution::{Distribution, NoMember};
+use self::distribution::{Distribution, NeverMember};
 pub(crate) use self::mailbox::{Mail, Reply, Report};
 use self::mailboxes::Mailboxes;
 pub(crate) use self::membership::Membership;
@@ -217,7 +217,7 @@ impl SharedReceiver {
         post: impl FnOnce(
             &mut Receiver,
             ReceiveRequest,
-            &mut Distribution<'_, NoMember>,
+            &mut Distribution<'_, NeverMember>,
         ) -> Result<(), Rejected<Destination>>,
     ) -> Result<(), Rejected<Destination>> {
         let mut state = self.lock();
@@ -290,7 +290,7 @@ impl State {
     /// Runs an action of the receiver that no member calls.
     fn act_without_member<R>(
         &mut self,
-        act: impl FnOnce(&mut Receiver, &mut Distribution<'_, NoMember>) -> R,
+        act: impl FnOnce(&mut Receiver, &mut Distribution<'_, NeverMember>) -> R,
         shared: &SharedReceiver,
     ) -> R {
         self.act_for_caller(None, act, shared)
@@ -300,7 +300,7 @@ impl State {
     /// the action has freed among the members, which may be asleep.
     fn act_for_application<R>(
         &mut self,
-        act: impl FnOnce(&mut Receiver, &mut Distribution<'_, NoMember>) -> R,
+        act: impl FnOnce(&mut Receiver, &mut Distribution<'_, NeverMember>) -> R,
         shared: &SharedReceiver,
     ) -> R {
         let result = self.act_without_member(act, shared);

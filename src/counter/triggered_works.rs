@@ -83,7 +83,7 @@ impl CounterShared {
         // SYNC POINT threshold.
         fence_for_loom();
         if self.sum() >= threshold {
-            self.mark_due_in_queue();
+            self.mark_counter_due_in_queue();
         }
     }
 
@@ -107,12 +107,12 @@ impl CounterShared {
     #[cold]
     fn compare_sum_and_mark_due(&self) {
         if self.sum() >= self.triggering.threshold.load(Ordering::SeqCst) {
-            self.mark_due_in_queue();
+            self.mark_counter_due_in_queue();
         }
     }
 
     #[cold]
-    fn mark_due_in_queue(&self) {
+    fn mark_counter_due_in_queue(&self) {
         if let Some((works, number)) = self.triggering.works.get() {
             // One notification is enough until the work queue has checked the works that wait.
             self.triggering.threshold.store(u64::MAX, Ordering::SeqCst);

@@ -1,5 +1,5 @@
-//! Overruns of unprotected completion queues: `FI_RM_DISABLED` of `fi_domain(3)`, and the end of the notes of
-//! `fi_cq(3)`.
+//! Overruns of completion queues with `FI_RM_DISABLED`: see `fi_domain(3)`, and the last paragraph of NOTES
+//! in `fi_cq(3)`.
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::InfoFlags;

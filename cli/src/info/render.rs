@@ -32,7 +32,7 @@ pub(super) fn render_short(info: &Info) -> String {
     let FabricAttr { name, prov_version, .. } = &info.fabric;
     let fabric = or_unspecified(name.as_deref());
     text.add_line("provider", format!("{PROVIDER_NAME} {prov_version}, fabric {fabric}"));
-    text.add_line("protocol", format_protocol(&info.ep));
+    text.add_line("protocol", format_protocol_number_and_version(&info.ep));
     text.add_line("capabilities", format_flags(&info.caps));
     let Info { tx, rx, ep, .. } = info;
     let (message, inject) = (format_bytes(ep.max_msg_size_bytes), format_bytes(tx.inject_size_bytes));
@@ -136,7 +136,7 @@ fn render_endpoint(text: &mut Text, ep: &EpAttr) {
     } = ep;
     text.add_heading("  endpoint");
     text.add_line("type", or_unspecified(ep_type.map(describe_endpoint_type)));
-    text.add_line("protocol", format_protocol(ep));
+    text.add_line("protocol", format_protocol_number_and_version(ep));
     text.add_line("max_msg_size", format_bytes(*max_msg_size_bytes));
     text.add_line("msg_prefix_size", format_bytes(*msg_prefix_size_bytes));
     text.add_line("max_order_raw_size", format_bytes(*max_order_raw_size_bytes));
@@ -294,7 +294,7 @@ fn describe_progress(progress: Progress) -> &'static str {
     }
 }
 
-fn format_protocol(ep: &EpAttr) -> String {
+fn format_protocol_number_and_version(ep: &EpAttr) -> String {
     format!("{:#010x} version {}", ep.protocol, ep.protocol_version)
 }
 

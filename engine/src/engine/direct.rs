@@ -104,7 +104,7 @@ impl Engine {
     ) -> Attempt {
         let is_made = local.len_bytes() as u64 <= self.config.message_max_bytes
             && self.initiator.can_report_at_once()
-            && self.outstanding_sends() < self.config.tx_depth_ops;
+            && self.outstanding_transmits() < self.config.tx_depth_ops;
         if !is_made {
             Attempt::NotMade
         } else if self.try_direct_access(to, local, memory, level, fence) {
@@ -158,7 +158,7 @@ impl Engine {
     #[inline]
     pub fn try_inject_write(&mut self, to: PeerId, bytes: &[u8], memory: RemoteMemory) -> bool {
         let RemoteMemory { key, address } = memory;
-        if self.config.completes_in_order || self.outstanding_sends() >= self.config.tx_depth_ops {
+        if self.config.completes_in_order || self.outstanding_transmits() >= self.config.tx_depth_ops {
             return false;
         }
         let Some(mapped) = self.directly_accessible_region(to, key, false) else { return false };

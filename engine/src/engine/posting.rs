@@ -118,7 +118,7 @@ impl Engine {
         if len_bytes > max_bytes {
             return Err(Misuse::TooLong { len_bytes, max_bytes }.into());
         }
-        if self.outstanding_sends() >= self.config.tx_depth_ops {
+        if self.outstanding_transmits() >= self.config.tx_depth_ops {
             return Err(Again::QueueFull.into());
         }
         Ok(())

@@ -35,7 +35,7 @@ impl Engine {
         transport: &mut impl Transport,
     ) -> bool {
         let Some(id) = self.peers.peer(to).transmit_link() else { return false };
-        if !self.initiator.has_none_queued(to) || self.outstanding_sends() >= self.config.tx_depth_ops {
+        if !self.initiator.has_none_queued(to) || self.outstanding_transmits() >= self.config.tx_depth_ops {
             return false;
         }
         let Some(link) = self.links.get_mut(id) else { return false };

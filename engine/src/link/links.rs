@@ -144,7 +144,7 @@ impl Links {
 
     /// Queues a grant of credit.
     pub(crate) fn queue_credit_grant(&mut self, id: LinkId) {
-        self.add_reply(id, PendingReplies::add_credit);
+        self.add_reply(id, PendingReplies::mark_credit_grant_pending);
     }
 
     /// Queues the data of the peer's reads.

@@ -40,7 +40,7 @@ impl PendingReplies {
         self.ack = true;
     }
 
-    pub(super) fn add_credit(&mut self) {
+    pub(super) fn mark_credit_grant_pending(&mut self) {
         self.credit = true;
     }
 

@@ -156,7 +156,7 @@ impl Receiver {
             }
             let mut memory =
                 ReceiveMemories { receives: &mut self.receives, unexpected: &mut self.unexpected };
-            let step = self.fetches.pull_step(&mut memory, &mut pull);
+            let step = self.fetches.pull_next_piece(&mut memory, &mut pull);
             pulled_bytes += step.pulled_bytes();
             match step {
                 FetchStep::Pulled(_) => {}

@@ -1,11 +1,11 @@
-//! Messages that a multi-receive buffer does not take yet, because one member's reports wait for
-//! room, or because too many of this member's receives wait for their turn.
+//! Untagged messages of one member that wait because a multi-receive buffer may not take one of them
+//! yet: the member's reports wait for room, or too many of its receives wait for their turn.
 //!
-//! A receiver with one endpoint stops matching untagged messages while its queue is full
-//! ([`multi_receive`](super::multi_receive)). In a shared receiver, this would stop all members. So a
-//! shared receiver keeps aside only the untagged messages of this one member, in order. It matches them
-//! once the member's queue has room and fewer of its receives wait for their turn. Messages of other
-//! members are matched as usual. So no message overtakes another of its sender.
+//! When a receiver with one endpoint has a message for a buffer and the completion queue is full, it
+//! stops matching all untagged messages ([`multi_receive`](super::multi_receive)). In a shared receiver
+//! that would stop all members, so only the untagged messages of the one member are kept aside. A
+//! receiver that is not shared uses this list, too, if too many of its receives wait for their turn.
+//! Later untagged messages of the member wait behind those kept aside, so none overtakes an earlier one.
 
 use super::{MemberId, Receiver, ReceiverEffects};
 use crate::operation::UnexpectedId;

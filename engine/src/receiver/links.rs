@@ -30,8 +30,8 @@ pub(super) struct ReceiverLink {
     pub(super) unmatched_messages: u64,
     /// How many fences the peer has sent.
     pub(super) received_fences: u64,
-    /// How many kept messages came before the last fence, if the peer awaits an answer to the
-    /// fence. The answer is sent when none of these messages is left.
+    /// How many of the messages that came before the last fence are still kept. The fence is answered
+    /// when this reaches 0. It is 0 if no fence awaits an answer.
     pub(super) fenced_messages: u64,
     /// The kept messages of a peer that is not proven; `None` if the peer is proven.
     pub(super) unproven_messages: Option<Box<UnprovenMessages>>,

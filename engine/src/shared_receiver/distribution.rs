@@ -134,9 +134,9 @@ impl<E: ReceiverEffects> ReceiverEffects for Distribution<'_, E> {
 
 /// The effects of a call that no member makes. There are none.
 #[derive(Debug)]
-pub(super) enum NoMember {}
+pub(super) enum NeverMember {}
 
-impl ReceiverEffects for NoMember {
+impl ReceiverEffects for NeverMember {
     fn complete(&mut self, _: EndedOperation, _: Option<MemberId>) -> Result<(), EndedOperation> {
         match *self {}
     }

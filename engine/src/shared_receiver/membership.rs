@@ -5,7 +5,7 @@ use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
 
-use super::distribution::{Distribution, NoMember};
+use super::distribution::{Distribution, NeverMember};
 use super::mailbox::{EndsWork, Mail, Report, source_of, with_source};
 use super::{SharedReceiver, State};
 use crate::address::Address;
@@ -407,7 +407,7 @@ impl Drop for Membership {
             state.ask_members_to_connect_if_awaited(peer);
         }
         state.act_without_member(|receiver, effects| receiver.share_freed_budget(effects), &self.shared);
-        state.fail_receives_only_from_lost_peers::<NoMember>(None, &self.shared);
+        state.fail_receives_only_from_lost_peers::<NeverMember>(None, &self.shared);
         state.forget_unused_peers();
     }
 }

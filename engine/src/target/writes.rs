@@ -156,7 +156,7 @@ impl Target {
             if pulled_bytes >= PULL_PASS_MAX_BYTES {
                 return;
             }
-            let step = self.fetches.pull_step(&mut self.inbounds, &mut pull);
+            let step = self.fetches.pull_next_piece(&mut self.inbounds, &mut pull);
             pulled_bytes += step.pulled_bytes();
             match step {
                 FetchStep::Pulled(_) => {}

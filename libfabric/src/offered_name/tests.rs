@@ -85,7 +85,7 @@ fn protocol_is_that_of_the_provider_in_whose_place_homespun_is() {
 }
 
 /// Returns the interfaces of the infos that meet these hints, or the error.
-fn select(change: impl FnOnce(&mut Info)) -> Result<Vec<String>, Error> {
+fn interfaces_meeting_hints(change: impl FnOnce(&mut Info)) -> Result<Vec<String>, Error> {
     let mut hints = Info::default();
     change(&mut hints);
     let wanted = Wanted::take_from(&mut hints, NAME);
@@ -97,16 +97,28 @@ fn select(change: impl FnOnce(&mut Info)) -> Result<Vec<String>, Error> {
 
 #[test]
 fn hints_select_interfaces_networks_and_protocols() {
-    assert_eq!(select(|_| {}), Ok(vec!["eth0".into(), "lo".into()]));
-    assert_eq!(select(|hints| hints.domain.name = Some("LO".into())), Ok(vec!["lo".into()]));
-    assert_eq!(select(|hints| hints.domain.name = Some("tcp".into())).map(|found| found.len()), Ok(2));
-    assert_eq!(select(|hints| hints.fabric.name = Some("192.0.2.0/24".into())), Ok(vec!["eth0".into()]));
-    assert_eq!(select(|hints| hints.ep.protocol = FI_PROTO_XNET).map(|found| found.len()), Ok(2));
+    assert_eq!(interfaces_meeting_hints(|_| {}), Ok(vec!["eth0".into(), "lo".into()]));
+    assert_eq!(
+        interfaces_meeting_hints(|hints| hints.domain.name = Some("LO".into())),
+        Ok(vec!["lo".into()])
+    );
+    assert_eq!(
+        interfaces_meeting_hints(|hints| hints.domain.name = Some("tcp".into())).map(|found| found.len()),
+        Ok(2)
+    );
+    assert_eq!(
+        interfaces_meeting_hints(|hints| hints.fabric.name = Some("192.0.2.0/24".into())),
+        Ok(vec!["eth0".into()])
+    );
+    assert_eq!(
+        interfaces_meeting_hints(|hints| hints.ep.protocol = FI_PROTO_XNET).map(|found| found.len()),
+        Ok(2)
+    );
     for (refused, unmet) in [
-        (select(|hints| hints.domain.name = Some("eth1".into())), Unmet::DomainName),
-        (select(|hints| hints.fabric.name = Some("homespun".into())), Unmet::FabricName),
-        (select(|hints| hints.ep.protocol = FI_PROTO_SOCK_TCP), Unmet::Protocol),
-        (select(|hints| hints.ep.protocol_version = 2), Unmet::ProtocolVersion),
+        (interfaces_meeting_hints(|hints| hints.domain.name = Some("eth1".into())), Unmet::DomainName),
+        (interfaces_meeting_hints(|hints| hints.fabric.name = Some("homespun".into())), Unmet::FabricName),
+        (interfaces_meeting_hints(|hints| hints.ep.protocol = FI_PROTO_SOCK_TCP), Unmet::Protocol),
+        (interfaces_meeting_hints(|hints| hints.ep.protocol_version = 2), Unmet::ProtocolVersion),
     ] {
         assert_eq!(refused, Err(Misuse::Unmet(unmet).into()));
         assert_eq!(refused.unwrap_err().errno(), Errno::ENODATA);

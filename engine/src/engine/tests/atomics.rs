@@ -298,7 +298,7 @@ fn base_atomic_ends_with_its_answer() {
     let op = last_sent_op(&transport);
     let form = atomic_form(AtomicKind::Base, AtomicOp::Bor, Datatype::Uint8, 2);
     assert_eq!(transport.sent, [(LINK, atomic_header(op, 3, form), b"ab".to_vec())]);
-    assert!(sink.ended.is_empty() && engine.outstanding_sends() == 1);
+    assert!(sink.ended.is_empty() && engine.outstanding_transmits() == 1);
     engine.arrivals(&mut sink).frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
     let completion = sink.take_ended().remove(0).unwrap();
     assert_eq!((completion.context, completion.flags), (1, CompletionFlags::ATOMIC | CompletionFlags::WRITE));
@@ -311,7 +311,7 @@ fn base_atomic_ends_with_its_answer() {
     engine.arrivals(&mut sink).frame(LINK, &answer, b"");
     let failure = sink.take_ended().remove(0).unwrap_err();
     assert_eq!((failure.error.errno(), failure.completion.context), (Errno::EINVAL, 2));
-    assert!(engine.outstanding_sends() == 0 && engine.condemned.is_empty());
+    assert!(engine.outstanding_transmits() == 0 && engine.condemned.is_empty());
 }
 
 #[test]
@@ -520,7 +520,7 @@ fn waiting_atomic_is_cancellable_and_sent_one_fails_with_its_link() {
     let errors: Vec<_> =
         sink.take_ended().into_iter().map(|ended| ended.unwrap_err().error.errno()).collect();
     assert_eq!(errors, [Errno::ECANCELED, Errno::ECONNRESET]);
-    assert_eq!(engine.outstanding_sends(), 0);
+    assert_eq!(engine.outstanding_transmits(), 0);
 }
 
 #[test]

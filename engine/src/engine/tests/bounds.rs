@@ -24,7 +24,7 @@ fn completion_without_room_is_held_in_order_and_counts_as_outstanding() {
     }
     let full =
         engine.post_request(send_request(peer, b"sent", 10), &mut transport, &mut engine_sink).unwrap_err();
-    assert_eq!((full.error, engine.outstanding_sends()), (Again::QueueFull.into(), 2));
+    assert_eq!((full.error, engine.outstanding_transmits()), (Again::QueueFull.into(), 2));
     assert_eq!(full.returned.into_sent().as_deref(), Some(&b"sent"[..]));
     engine_sink.take_ended();
     engine.deliver_held(&mut engine_sink);

@@ -96,7 +96,7 @@ fn direct_access_is_done_and_reported_by_the_caller() {
     let completion =
         EndedOperation::of_transmit(8, CompletionFlags::of_access(false, false), hello_write().into_buffer());
     engine.report_direct_access(completion, &mut sink);
-    assert_eq!((engine.outstanding_sends(), sink.ended_contexts()), (1, vec![]));
+    assert_eq!((engine.outstanding_transmits(), sink.ended_contexts()), (1, vec![]));
     let attempt = engine.try_access_at_once(peer, &mut hello_write(), place, Level::Inject, false);
     assert_eq!(attempt, Attempt::NotMade);
     sink.room = 2;

@@ -64,7 +64,11 @@ fn invalid_frame_ends_only_its_link() {
             Ok(_) => false,
         };
         assert!(sink.ended.iter().all(is_named) && sink.ended.len() == 3, "{header:?}: {:?}", sink.ended);
-        assert_eq!((engine.outstanding_sends(), engine.receive_side.unexpected_len()), (0, 0), "{header:?}");
+        assert_eq!(
+            (engine.outstanding_transmits(), engine.receive_side.unexpected_len()),
+            (0, 0),
+            "{header:?}"
+        );
         engine.post_receive(receive_request(5, 9), &mut sink).unwrap();
         engine.arrivals(&mut sink).frame(OTHER, &untagged_header(5), b"other");
         assert_eq!(received_bytes(sink.ended.last().unwrap()), b"other", "{header:?}");

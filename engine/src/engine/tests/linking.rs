@@ -36,7 +36,7 @@ fn link_failure_ends_each_of_its_operations_once() {
         assert_eq!(failure.error, OperationError::Link(LinkError::System(Errno::ECONNRESET)));
     }
     assert_eq!(received_bytes(&sink.ended[3]), b"abc");
-    assert_eq!((engine.outstanding_sends(), engine.outstanding_receives()), (0, 1));
+    assert_eq!((engine.outstanding_transmits(), engine.outstanding_receives()), (0, 1));
     sink.take_ended();
 
     engine.post_request(send_request(peer, b"again", 6), &mut transport, &mut sink).unwrap();

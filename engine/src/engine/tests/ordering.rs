@@ -265,7 +265,7 @@ fn completions_keep_the_order_of_posting_to_each_peer() {
     engine.post_request(send_request(peer, b"m", 5), &mut transport, &mut sink).unwrap();
     engine.post_request(send_request(other, b"m", 6), &mut transport, &mut sink).unwrap();
     assert_eq!(sink.ended_contexts(), [6], "others do not wait");
-    assert_eq!(engine.outstanding_sends(), 5, "what waits for its turn is outstanding");
+    assert_eq!(engine.outstanding_transmits(), 5, "what waits for its turn is outstanding");
     engine.arrivals(&mut sink).frame(LINK, &Header::Matched { number: 2 }, b"");
     let [first, silent] = [0, 2].map(|place| access_op_at(&transport, place));
     deliver_answer(&mut engine, &mut sink, first, Outcome::Refused(Refusal::Key));
@@ -274,7 +274,7 @@ fn completions_keep_the_order_of_posting_to_each_peer() {
     // An operation that reports nothing holds back the reports of later ones, too.
     deliver_answer(&mut engine, &mut sink, silent, Outcome::Done);
     assert_eq!(sink.ended_contexts(), [6, 1, 2, 4, 5]);
-    assert_eq!(engine.outstanding_sends(), 0);
+    assert_eq!(engine.outstanding_transmits(), 0);
 }
 
 #[test]

@@ -241,7 +241,7 @@ fn every_access_ends_once_when_links_break_at_random() {
             a.progress();
             b.progress();
         }
-        progress_until(&mut [&mut a, &mut b], |nodes| nodes[0].engine.outstanding_sends() == 0);
+        progress_until(&mut [&mut a, &mut b], |nodes| nodes[0].engine.outstanding_transmits() == 0);
         let mut contexts = a.sink.ended_contexts();
         contexts.sort_unstable();
         assert_eq!(contexts, (0..count).collect::<Vec<_>>(), "seed {seed}");
@@ -265,7 +265,7 @@ fn every_operation_ends_once_when_links_break_at_random() {
             a.progress();
             b.progress();
         }
-        progress_until(&mut [&mut a, &mut b], |nodes| nodes[0].engine.outstanding_sends() == 0);
+        progress_until(&mut [&mut a, &mut b], |nodes| nodes[0].engine.outstanding_transmits() == 0);
         let mut contexts = a.sink.ended_contexts();
         contexts.sort_unstable();
         assert_eq!(contexts, (0..count).collect::<Vec<_>>(), "seed {seed}");
@@ -313,13 +313,15 @@ fn kill_fails_sends_to_the_peer_and_its_successor_is_reached() {
             b.progress();
         }
         network.kill(address);
-        progress_until(&mut [&mut a], |nodes| network.is_quiet() && nodes[0].engine.outstanding_sends() == 0);
+        progress_until(&mut [&mut a], |nodes| {
+            network.is_quiet() && nodes[0].engine.outstanding_transmits() == 0
+        });
         let mut contexts = a.sink.ended_contexts();
         contexts.sort_unstable();
         assert_eq!(contexts, [0, 1, 2, 3, 4, 5]);
 
         a.send(address, pattern(6, 10), None, 6, Level::Delivery);
-        progress_until(&mut [&mut a], |nodes| nodes[0].engine.outstanding_sends() == 0);
+        progress_until(&mut [&mut a], |nodes| nodes[0].engine.outstanding_transmits() == 0);
         let refused = a.sink.ended.last().unwrap().as_ref().unwrap_err();
         assert_eq!(refused.error.errno(), Errno::ECONNREFUSED, "seed {seed}");
 
@@ -330,7 +332,7 @@ fn kill_fails_sends_to_the_peer_and_its_successor_is_reached() {
         };
         again.post_receive(10, 1);
         a.send(address, pattern(7, 10), None, 7, Level::Delivery);
-        progress_until(&mut [&mut a, &mut again], |nodes| nodes[0].engine.outstanding_sends() == 0);
+        progress_until(&mut [&mut a, &mut again], |nodes| nodes[0].engine.outstanding_transmits() == 0);
         assert!(a.sink.ended.last().unwrap().is_ok(), "seed {seed}");
         assert_eq!(again.sink.ended_contexts(), [1]);
     }

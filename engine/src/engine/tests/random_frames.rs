@@ -433,7 +433,7 @@ proptest! {
             run.engine.arrivals(&mut run.sink).link_event(LinkId(link), LinkEvent::Down(refused.clone()));
         }
         run.transmit_and_note_closed();
-        prop_assert_eq!(run.engine.outstanding_sends(), 0);
+        prop_assert_eq!(run.engine.outstanding_transmits(), 0);
         for context in 0..=run.next_context {
             while run.engine.cancel(context, &mut run.sink).is_ok() {}
         }

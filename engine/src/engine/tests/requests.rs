@@ -57,7 +57,7 @@ fn large_message_is_offered_and_ends_when_the_peer_is_done_at_any_level() {
         deliver_header(&mut engine, &mut sink, LINK, done_header(op));
         let completion = sink.take_ended().remove(0).unwrap();
         assert_eq!(completion.buffer, Buffer::Sent(Bytes::from_static(b"0123456789")));
-        assert_eq!((engine.outstanding_sends(), engine.has_unsent()), (0, false));
+        assert_eq!((engine.outstanding_transmits(), engine.has_unsent()), (0, false));
     }
 }
 
@@ -97,7 +97,7 @@ fn requested_payload_is_sent_and_completes_by_level() {
             assert!(sink.ended.is_empty());
             deliver_header(&mut engine, &mut sink, LINK, done_header(op));
         }
-        assert_eq!((sink.ended_contexts(), engine.outstanding_sends()), (vec![1], 0));
+        assert_eq!((sink.ended_contexts(), engine.outstanding_transmits()), (vec![1], 0));
         assert!(sink.ended[0].is_ok() && transport.closed.is_empty());
     }
 }
@@ -232,7 +232,7 @@ fn engine_with_sends_in_every_state() -> (Engine, PeerId, Scripted, Recorder) {
         engine.transmit(&mut transport, &mut sink);
     }
     deliver_header(&mut engine, &mut sink, LINK, clear_header(ops[1]));
-    assert_eq!((engine.outstanding_sends(), sink.ended.len()), (4, 0));
+    assert_eq!((engine.outstanding_transmits(), sink.ended.len()), (4, 0));
     (engine, peer, transport, sink)
 }
 
@@ -242,7 +242,7 @@ fn link_down_fails_each_offered_send_once() {
     engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(RESET));
     assert_eq!(ended_errors(&sink), [1, 2, 3, 4].map(|context| (context, Errno::ECONNRESET)));
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!((engine.outstanding_sends(), engine.has_unsent(), sink.ended.len()), (0, false, 4));
+    assert_eq!((engine.outstanding_transmits(), engine.has_unsent(), sink.ended.len()), (0, false, 4));
 }
 
 /// A sink that records, for each operation that ends, how many links had been closed before.
@@ -282,17 +282,17 @@ fn exposed_memory_is_returned_only_after_link_close() {
     for way in [broken_protocol, lost_second_link, new_instance] {
         let (mut engine, _, mut transport, mut sink) = engine_with_sends_in_every_state();
         way(&mut engine, &mut sink);
-        assert_eq!((sink.ended.len(), engine.outstanding_sends()), (0, 4), "the transport does not know");
+        assert_eq!((sink.ended.len(), engine.outstanding_transmits()), (0, 4), "the transport does not know");
         let mut watching = Watching { closes: transport.closes.clone(), seen: Vec::new() };
         engine.transmit(&mut transport, &mut watching);
         assert_eq!((watching.seen, &transport.closed[..]), (vec![1; 4], &[(LINK, Close::Abort)][..]));
-        assert_eq!((engine.outstanding_sends(), engine.has_unsent()), (0, false));
+        assert_eq!((engine.outstanding_transmits(), engine.has_unsent()), (0, false));
 
         // The transport may report the link as down before the engine closes it.
         let (mut engine, _, mut transport, mut sink) = engine_with_sends_in_every_state();
         way(&mut engine, &mut sink);
         engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(LinkError::Closed));
-        assert_eq!((sink.ended.len(), engine.outstanding_sends()), (4, 0));
+        assert_eq!((sink.ended.len(), engine.outstanding_transmits()), (4, 0));
         engine.transmit(&mut transport, &mut sink);
         assert!(transport.closed.is_empty());
 
@@ -334,7 +334,7 @@ fn invalid_answer_to_an_offered_message_ends_the_link() {
         engine.transmit(&mut transport, &mut sink);
         assert_eq!(transport.closed, [(LINK, Close::Abort)], "{what}");
         assert!(ended_errors(&sink).iter().all(|(_, errno)| *errno == Errno::EPROTO), "{what}");
-        assert_eq!((sink.ended.len(), engine.outstanding_sends()), (4, 0), "{what}");
+        assert_eq!((sink.ended.len(), engine.outstanding_transmits()), (4, 0), "{what}");
     }
 }
 

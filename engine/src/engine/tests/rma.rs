@@ -324,7 +324,7 @@ fn write_ends_with_its_answer() {
     let op = last_sent_op(&transport);
     let sent = rma_header(op, 3, 5, WRITE);
     assert_eq!(transport.sent, [(LINK, sent, b"small".to_vec())]);
-    assert!(sink.ended.is_empty() && engine.outstanding_sends() == 1);
+    assert!(sink.ended.is_empty() && engine.outstanding_transmits() == 1);
     engine.arrivals(&mut sink).frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
     let completion = sink.take_ended().remove(0).unwrap();
     assert_eq!((completion.context, completion.flags), (1, CompletionFlags::RMA | CompletionFlags::WRITE));
@@ -342,7 +342,7 @@ fn write_ends_with_its_answer() {
         let failure = sink.take_ended().remove(0).unwrap_err();
         assert_eq!((failure.error.errno(), failure.completion.context), (errno, 2));
     }
-    assert!(engine.outstanding_sends() == 0 && engine.condemned.is_empty());
+    assert!(engine.outstanding_transmits() == 0 && engine.condemned.is_empty());
 }
 
 #[test]
@@ -363,7 +363,7 @@ fn injected_write_is_copied_and_reports_no_success() {
         assert_eq!(transport.sent[0].2, b"more than inline");
         let done = Header::Answer { op: last_sent_op(&transport), outcome: Outcome::Done };
         engine.arrivals(&mut sink).frame(LINK, &done, b"");
-        assert!(sink.ended.is_empty() && engine.outstanding_sends() == 0 && engine.condemned.is_empty());
+        assert!(sink.ended.is_empty() && engine.outstanding_transmits() == 0 && engine.condemned.is_empty());
     }
 }
 

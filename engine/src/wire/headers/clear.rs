@@ -1,4 +1,5 @@
-//! The reply to a request that asks for its payload: [`Header::Clear`](crate::wire::Header::Clear).
+//! The receiver's answer to an offer, which asks for the payload:
+//! [`Header::Clear`](crate::wire::Header::Clear).
 
 use crate::wire::error::WireError;
 use crate::wire::rule::{Fields, Rule};

@@ -1,11 +1,11 @@
-//! The payload of a request, after [`Header::Clear`](crate::wire::Header::Clear) asked for it:
+//! The payload of an offered message or write, after `Header::Clear` asked for it:
 //! [`Header::Data`](crate::wire::Header::Data).
 
 use crate::limits::MESSAGE_MAX_BYTES;
 use crate::wire::error::WireError;
 use crate::wire::rule::{Fields, Rule};
 
-/// Words: operation. The payload is the message.
+/// Words: operation. The payload is the message, or the bytes to write.
 pub(in crate::wire) const RULE: Rule = Rule::of_kind(5).add_words(1).allow_payload_up_to(MESSAGE_MAX_BYTES);
 
 #[inline(always)]

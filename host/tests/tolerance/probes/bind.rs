@@ -20,7 +20,7 @@ pub(super) fn add_probes(probes: &mut Probes) {
 
 /// An endpoint with its other objects. If `is_enabled`, the required objects are bound and the endpoint is
 /// enabled. Otherwise no object is bound.
-fn open_node_bound_if_enabled(context: &Context, is_enabled: bool) -> Node {
+fn open_enabled_or_unbound_node(context: &Context, is_enabled: bool) -> Node {
     if is_enabled { context.open_enabled_node() } else { context.open_unbound_node() }
 }
 
@@ -30,12 +30,12 @@ fn add_flag_probes(probes: &mut Probes) {
     for (when, is_enabled) in [("before", false), ("after", true)] {
         for &(bit, name) in FLAGS {
             probes.add_endpoint_probe(format!("fi_ep_bind: cq {name} {when} fi_enable"), move |context| {
-                let node = open_node_bound_if_enabled(context, is_enabled);
+                let node = open_enabled_or_unbound_node(context, is_enabled);
                 let cq = context.open_cq(node.domain, homespun_host::cq_attr(4));
                 unsafe { describe_result(bind(node.ep, cq, 1 << bit)) }
             });
             probes.add_endpoint_probe(format!("fi_ep_bind: cntr {name} {when} fi_enable"), move |context| {
-                let node = open_node_bound_if_enabled(context, is_enabled);
+                let node = open_enabled_or_unbound_node(context, is_enabled);
                 let counter = context.open_counter(node.domain);
                 unsafe { describe_result(bind(node.ep, counter, 1 << bit)) }
             });
@@ -43,22 +43,22 @@ fn add_flag_probes(probes: &mut Probes) {
                 probes.add_endpoint_probe(
                     format!("fi_ep_bind: cq FI_TRANSMIT and FI_RECV and {name}"),
                     move |context| {
-                        let node = open_node_bound_if_enabled(context, false);
+                        let node = open_enabled_or_unbound_node(context, false);
                         unsafe { describe_result(bind(node.ep, node.cq, FI_TRANSMIT | FI_RECV | 1 << bit)) }
                     },
                 );
                 probes.add_endpoint_probe(format!("fi_ep_bind: cntr FI_SEND and {name}"), move |context| {
-                    let node = open_node_bound_if_enabled(context, false);
+                    let node = open_enabled_or_unbound_node(context, false);
                     let counter = context.open_counter(node.domain);
                     unsafe { describe_result(bind(node.ep, counter, FI_TRANSMIT | 1 << bit)) }
                 });
                 probes.add_endpoint_probe(format!("fi_ep_bind: eq flags {name}"), move |context| {
-                    let node = open_node_bound_if_enabled(context, false);
+                    let node = open_enabled_or_unbound_node(context, false);
                     let eq = context.open_eq(node.fabric);
                     unsafe { describe_result(bind(node.ep, eq, 1 << bit)) }
                 });
                 probes.add_endpoint_probe(format!("fi_ep_bind: av flags {name}"), move |context| {
-                    let node = open_node_bound_if_enabled(context, false);
+                    let node = open_enabled_or_unbound_node(context, false);
                     let av = context.open_av(node.domain);
                     unsafe { describe_result(bind(node.ep, av, 1 << bit)) }
                 });
@@ -111,7 +111,7 @@ fn add_object_probes(probes: &mut Probes) {
         ];
         for (name, call) in binds {
             probes.add_endpoint_probe(format!("fi_ep_bind: {name} {when} fi_enable"), move |context| {
-                describe_result(call(context, open_node_bound_if_enabled(context, is_enabled)))
+                describe_result(call(context, open_enabled_or_unbound_node(context, is_enabled)))
             });
         }
     }
@@ -270,7 +270,7 @@ fn add_close_probes(probes: &mut Probes) {
     for (first, pick) in parts {
         for (state, is_enabled) in [("unbound", false), ("enabled", true)] {
             probes.add_endpoint_probe(format!("fi_close: {first} of an endpoint, {state}"), move |context| {
-                let node = open_node_bound_if_enabled(context, is_enabled);
+                let node = open_enabled_or_unbound_node(context, is_enabled);
                 unsafe { describe_result(close(pick(context, &node))) }
             });
         }

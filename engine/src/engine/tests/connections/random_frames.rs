@@ -241,7 +241,7 @@ proptest! {
             _ => false,
         };
         prop_assert!(is_sound, "{:?}", run.events);
-        prop_assert_eq!(run.engine.outstanding_sends(), 0);
+        prop_assert_eq!(run.engine.outstanding_transmits(), 0);
         if is_passive || run.events.is_empty() {
             for context in 0..=run.next_context {
                 let _is_posted = run.engine.cancel(context, &mut run.sink);
