@@ -29,8 +29,8 @@ const MESSAGES: u64 = CREDIT_INITIAL_BYTES / MESSAGE_COST_BYTES;
 /// The tag of a stranger's messages.
 const STRANGE: u64 = 0xbad;
 
-/// The number of passes after a peer's messages have arrived. During these passes the victim checks the
-/// peer's address.
+/// How many passes the first peer makes after its messages have arrived, while the victim checks its address.
+/// Each later peer makes this many more than the one before.
 const PASSES: usize = 50;
 
 /// An endpoint over TCP, and all that it needs.
@@ -88,19 +88,43 @@ impl Party {
         failed == 0
     }
 
-    /// Discards all messages with this tag. Returns how many there were.
-    fn discard_all(&self, tag: u64) -> u64 {
-        for count in 0.. {
-            let tag = TagMatch { tag, ignore: 0 };
-            let flags = OpFlags::PEEK | OpFlags::DISCARD;
-            let peek = RecvMsg { tagged: Some(tag), flags, ..Default::default() };
-            self.endpoint.recvmsg(peek).expect("room for a peek");
-            match self.cq.read_entry().expect("a queue that is not overrun").expect("a peek ends at once") {
-                Entry::Failed(_) => return count,
-                Entry::Completed(..) | Entry::UnknownSource(..) => {}
+    /// Closes a peer, and waits until this party has noticed the end of its links: then a send that the peer
+    /// would have to receive fails.
+    fn await_end_of(&self, peer: Party) {
+        let to = self.insert(&peer);
+        drop(peer);
+        let send = SendMsg { to, tag: Some(Tag(0)), flags: OpFlags::DELIVERY_COMPLETE, ..SendMsg::default() };
+        self.endpoint.sendmsg(send).expect("room for a send");
+        let deadline = Deadline::new();
+        loop {
+            match self.cq.read_entry().expect("a queue that is not overrun") {
+                Some(Entry::Failed(_)) => return,
+                Some(entry) => panic!("a closed peer has received a message: {entry:?}"),
+                None => deadline.yield_or_panic("the end of a peer"),
             }
         }
-        unreachable!("an endless number of messages")
+    }
+
+    /// Waits until a message with this tag has arrived, or a request for one.
+    fn await_arrival(&self, tag: u64) {
+        let deadline = Deadline::new();
+        while !self.peek(tag, OpFlags::PEEK) {
+            self.cq.progress();
+            deadline.yield_or_panic("the arrival of a message");
+        }
+    }
+
+    /// Peeks for a message with this tag. Returns whether there is one.
+    fn peek(&self, tag: u64, flags: OpFlags) -> bool {
+        let tagged = Some(TagMatch { tag, ignore: 0 });
+        self.endpoint.recvmsg(RecvMsg { tagged, flags, ..Default::default() }).expect("room for a peek");
+        let entry = self.cq.read_entry().expect("a queue that is not overrun").expect("a peek ends at once");
+        !matches!(entry, Entry::Failed(_))
+    }
+
+    /// Discards all messages with this tag. Returns how many there were.
+    fn discard_all(&self, tag: u64) -> u64 {
+        (0..).take_while(|_| self.peek(tag, OpFlags::PEEK | OpFlags::DISCARD)).count() as u64
     }
 }
 
@@ -215,9 +239,7 @@ fn messages_of_proven_peers_that_left_are_all_received() {
         let peer = Party::open_at("127.0.0.1");
         exchange_message(&victim, &peer, 1000);
         assert!(peer.try_deliver(&victim, tag, MESSAGES), "peer {tag}");
-        drop(peer);
-        // Its link ends.
-        (0..PASSES).for_each(|_| victim.cq.progress());
+        victim.await_end_of(peer);
     }
     let_strangers_leave_messages(&victim, 10);
     for tag in 0..peers {
@@ -235,7 +257,7 @@ fn check_request_starves_no_other_peer(len_bytes: u64) {
     let message = Message { tag: Some(STRANGE), awaits: AwaitedReply::Nothing, ..Message::of_len(len_bytes) };
     let request = frame(&Header::Request { message, op: 1, remote_bytes: 0 });
     let _stranger = Stranger::connect(&victim, 100, &request);
-    (0..PASSES).for_each(|_| victim.cq.progress());
+    victim.await_arrival(STRANGE);
     let count = 20 * MESSAGES;
     assert!(peer.try_deliver(&victim, 2, count));
     assert_eq!(victim.discard_all(2), count);
@@ -258,17 +280,18 @@ fn host_with_all_of_its_share_left_behind_keeps_no_other_host_out() {
     let victim = Party::open_victim(BUDGET_BYTES);
     let deadline = Deadline::new();
     let mut arrived = Vec::new();
+    // If the passes were too few for the check, the victim drops the messages of this peer, and further peers
+    // come, which make more passes.
     for tag in 1.. {
         let peer = Party::open_at("127.0.0.1");
         if !peer.try_deliver(&victim, tag, MESSAGES) {
             break;
         }
-        for _ in 0..PASSES {
+        for _ in 0..PASSES * tag as usize {
             peer.cq.progress();
             victim.cq.progress();
         }
-        drop(peer);
-        (0..PASSES).for_each(|_| victim.cq.progress());
+        victim.await_end_of(peer);
         arrived.push(tag);
         deadline.yield_or_panic("the refusal of a peer");
     }

@@ -65,7 +65,7 @@ pub mod region;
 pub mod rejected;
 pub mod remote_memory;
 pub mod shared_receiver;
-mod source_host;
+pub mod source_host;
 mod target;
 mod timeout;
 pub mod transport;

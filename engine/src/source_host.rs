@@ -9,14 +9,16 @@ use crate::address::Address;
 /// A host can usually take any address of its IPv6 network of 64 bits, so these all count as one
 /// host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum SourceHost {
+pub enum SourceHost {
+    /// An IPv4 address.
     V4(Ipv4Addr),
+    /// The first 64 bits of an IPv6 address.
     V6Network(u64),
 }
 
 impl SourceHost {
     /// Returns the host of an address.
-    pub(crate) fn of(address: Address) -> SourceHost {
+    pub fn of(address: Address) -> SourceHost {
         match address.ip().to_canonical() {
             IpAddr::V4(ip) => SourceHost::V4(ip),
             IpAddr::V6(ip) => SourceHost::V6Network(first_half(ip)),

@@ -9,10 +9,11 @@ use std::thread;
 
 use homespun_auto::{AutoProvider, AutoTransport};
 use homespun_conformance::transport::{TestEndpoint, drive_until, pseudo_random_payload};
-use homespun_engine::transport::{LinkId, Transport};
+use homespun_engine::errno::Errno;
+use homespun_engine::transport::{LinkError, LinkId, Transport};
 use homespun_shm::ShmProvider;
 use homespun_suite::prerequisites::Prerequisite;
-use homespun_suite::seccomp::fail_system_calls_with_long_addresses;
+use homespun_suite::seccomp::{fail_system_calls_of_thread, fail_system_calls_with_long_addresses};
 use homespun_tcp::TcpProvider;
 use landlock::{CompatLevel, Compatible, Ruleset, RulesetAttr, Scope};
 use tracing_subscriber::fmt::MakeWriter;
@@ -132,6 +133,32 @@ fn peer_is_far_if_connecting_to_its_name_is_forbidden() {
         assert_eq!(are_near, [false; 2]);
         let lines = log.lines();
         assert!(lines.len() == 1 && lines[0].contains("security policy"), "{lines:#?}");
+    }
+}
+
+/// A process that may make no ring has another problem than a policy about names, and is to learn of it.
+#[test]
+fn link_without_memory_for_its_ring_fails_and_blames_no_policy() {
+    for errno in [libc::EACCES, libc::EPERM] {
+        let outside = open_endpoint(22);
+        let log = Log::default();
+        let error = thread::scope(|scope| {
+            let confined = scope.spawn(|| {
+                let mut endpoints = [open_endpoint(11), outside];
+                fail_system_calls_of_thread(&[libc::SYS_memfd_create], errno);
+                log.record(|| {
+                    let to = endpoints[1].address();
+                    let link = endpoints[0].connect(to);
+                    drive_until(&mut endpoints, "the end of the link", |[a, _]| {
+                        a.recorder.down_error(link).is_some()
+                    });
+                    endpoints[0].recorder.down_error(link).cloned()
+                })
+            });
+            confined.join().expect("the link ends")
+        });
+        assert_eq!(error, Some(LinkError::System(Errno::new(errno))));
+        assert_eq!(log.lines(), [""; 0]);
     }
 }
 

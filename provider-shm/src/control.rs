@@ -45,7 +45,11 @@ pub(crate) enum ConnectError {
     /// The peer's backlog is full, or this user has too many descriptors in flight. The caller may try
     /// again.
     Busy,
-    /// Trying again will not help.
+    /// No endpoint of this user has the name.
+    NoEndpoint(LinkError),
+    /// `socket(2)` or `connect(2)` itself failed.
+    System(io::Error),
+    /// A later call failed. Trying again will not help.
     Failed(LinkError),
 }
 
@@ -59,7 +63,7 @@ pub(crate) struct Control {
 impl Control {
     /// Connects to the endpoint of this kind at an address.
     pub(crate) fn connect(kind: &NameKind, to: Address) -> Result<Control, ConnectError> {
-        let mut refused = ConnectError::Failed(LinkError::System(Errno::ECONNREFUSED));
+        let mut refused = ConnectError::NoEndpoint(LinkError::System(Errno::ECONNREFUSED));
         for candidate in name::possible_bind_addresses(kind, to) {
             let socket = CloseOnFork::new(open_socket()?);
             match connect(&socket, &name::socket_name(kind, candidate)?) {
@@ -67,14 +71,19 @@ impl Control {
                     // Another user's process may have bound this name, while the endpoint has bound the next
                     // name. So try the next name, too.
                     Err(error @ LinkError::Denied(_)) if !matches!(refused, ConnectError::Busy) => {
-                        refused = ConnectError::Failed(error);
+                        refused = ConnectError::NoEndpoint(error);
                     }
                     Err(LinkError::Denied(_)) => {}
                     found => return found.map_err(ConnectError::Failed),
                 },
                 Err(rustix::io::Errno::CONNREFUSED) => {}
                 Err(rustix::io::Errno::AGAIN) => refused = ConnectError::Busy,
-                Err(error) => return Err(io::Error::from(error).into()),
+                // The name belongs to a socket of another type, which is no endpoint.
+                Err(rustix::io::Errno::PROTOTYPE) => {
+                    let wrong_type = Errno::new(libc::EPROTOTYPE);
+                    return Err(ConnectError::NoEndpoint(LinkError::System(wrong_type)));
+                }
+                Err(error) => return Err(ConnectError::System(error.into())),
             }
         }
         Err(refused)
@@ -205,6 +214,6 @@ pub(crate) fn to_errno(error: &io::Error) -> Errno {
 
 impl From<io::Error> for ConnectError {
     fn from(error: io::Error) -> ConnectError {
-        ConnectError::Failed(LinkError::System(to_errno(&error)))
+        ConnectError::System(error)
     }
 }

@@ -13,21 +13,23 @@
 
 mod due_queue;
 mod links_to_address;
+mod running_checks;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::mem;
 use std::time::{Duration, Instant};
 
 use homespun_engine::address::Address;
+use homespun_engine::source_host::SourceHost;
 use homespun_engine::transport::LinkId;
 use homespun_engine::wire::address_claim::ClaimStatus;
 use smallvec::SmallVec;
 
 use self::due_queue::DueQueue;
 use self::links_to_address::{CheckState, LinksToAddress, Standing, VerdictEffect};
+use self::running_checks::{CheckKind, RunningChecks};
 use crate::limits::{
-    CHECKS_BACKGROUND_MAX, CHECKS_MAX, CLAIM_TIME_CHECK_PASSES, HELD_HUNG_UP_MAX_LINKS,
-    HELD_HUNG_UP_MAX_LINKS_OF_ADDRESS, PAST_TOKENS_MAX,
+    CLAIM_TIME_CHECK_PASSES, HELD_HUNG_UP_MAX_LINKS, HELD_HUNG_UP_MAX_LINKS_OF_ADDRESS, PAST_TOKENS_MAX,
 };
 
 /// The links by the address that they lead to or claim, and the checks of the claims.
@@ -52,9 +54,7 @@ pub(crate) struct AddressClaims {
     timers: BTreeMap<Timer, Address>,
     timer_count: u64,
     check_count: u64,
-    /// How many checks are under way, and how many of these are of addresses without a contested claim.
-    running: usize,
-    background_running: usize,
+    running: RunningChecks,
     /// Held links that are to be admitted.
     admitted: VecDeque<LinkId>,
     /// Held links whose peers have hung up, in the order of the hang-ups, and the addresses that they claim.
@@ -83,12 +83,11 @@ pub(crate) struct CheckPlan {
     pub(crate) asked: Asked,
 }
 
-/// Identifies a check by the number of checks that were started before it. The check is in the background if
-/// no held link waits for it.
+/// Identifies a check by the number of checks that were started before it; also has its kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CheckId {
     number: u64,
-    is_background: bool,
+    kind: CheckKind,
 }
 
 /// The result of a check.
@@ -134,8 +133,7 @@ impl AddressClaims {
             timers: BTreeMap::new(),
             timer_count: 0,
             check_count: 0,
-            running: 0,
-            background_running: 0,
+            running: RunningChecks::default(),
             admitted: VecDeque::new(),
             hung_up_held: VecDeque::new(),
             surplus: VecDeque::new(),
@@ -212,7 +210,11 @@ impl AddressClaims {
         let admission = match (is_reserved || links.is_contested(), links.has_room_to_hold()) {
             (false, _) => Admission::Open,
             (true, true) => Admission::Held,
-            (true, false) => return Admission::Refused("too many links claim this address"),
+            (true, false) => {
+                // The sooner the false claims are denied, the sooner the peer of a true one gets in.
+                self.schedule_check_now(address);
+                return Admission::Refused("too many links claim this address");
+            }
         };
         let standing = if admission == Admission::Held { Standing::Held } else { Standing::Unproven };
         links.insert(link, token, standing, now);
@@ -292,7 +294,7 @@ impl AddressClaims {
     }
 
     /// Starts the next check that is due, and returns its plan. Returns `None` if no check is due or too
-    /// many are under way. Some places are kept for contested claims.
+    /// many are under way. Some places are kept for each kind of check.
     pub(crate) fn start_next_check(&mut self, now: Instant) -> Option<CheckPlan> {
         while let Some((timer, address)) = self.timers.first_key_value().map(|(timer, at)| (*timer, *at))
             && timer.0 <= now
@@ -303,18 +305,17 @@ impl AddressClaims {
                 self.schedule_check_now(address);
             }
         }
-        while let Some(address) = self.pop_due() {
+        while let Some((address, kind)) = self.pop_due() {
             let Some(links) = self.by_address.get_mut(&address) else { continue };
             let asked = links.links_to_ask_about();
             if asked.is_empty() {
                 links.check = CheckState::Idle;
                 continue;
             }
-            let id = CheckId { number: self.check_count, is_background: !links.has_held() };
+            let id = CheckId { number: self.check_count, kind };
             self.check_count += 1;
             links.check = CheckState::Running { number: id.number, is_renewed: false };
-            self.running += 1;
-            self.background_running += usize::from(id.is_background);
+            self.running.add(SourceHost::of(address), kind);
             return Some(CheckPlan { id, address, asked });
         }
         None
@@ -328,8 +329,7 @@ impl AddressClaims {
         outcome: &CheckOutcome,
         now: Instant,
     ) -> Vec<LinkId> {
-        self.running -= 1;
-        self.background_running -= usize::from(plan.id.is_background);
+        self.running.remove(SourceHost::of(plan.address), plan.id.kind);
         let Some(links) = self.by_address.get_mut(&plan.address) else { return Vec::new() };
         let CheckState::Running { number, is_renewed } = links.check else { return Vec::new() };
         if number != plan.id.number {
@@ -373,8 +373,7 @@ impl AddressClaims {
     /// Records that a check could not be begun, and schedules another. Returns the held links that are to
     /// end, because their time is over.
     pub(crate) fn postpone_check(&mut self, plan: &CheckPlan, now: Instant) -> Vec<LinkId> {
-        self.running -= 1;
-        self.background_running -= usize::from(plan.id.is_background);
+        self.running.remove(SourceHost::of(plan.address), plan.id.kind);
         self.schedule_recheck(plan.address, false, now);
         let links = self.by_address.get(&plan.address);
         links.map(|links| links.links_held_too_long(now, self.hold_timeout).to_vec()).unwrap_or_default()
@@ -383,7 +382,7 @@ impl AddressClaims {
     /// Whether there is something to do in this pass or in a later one. Most passes ask only this.
     #[inline]
     pub(crate) fn is_busy(&self) -> bool {
-        self.running > 0
+        !self.running.is_empty()
             || !self.admitted.is_empty()
             || !self.surplus.is_empty()
             || !self.timers.is_empty()
@@ -395,8 +394,8 @@ impl AddressClaims {
     pub(crate) fn has_work(&self) -> bool {
         !self.admitted.is_empty()
             || !self.surplus.is_empty()
-            || !self.contested_due.is_empty() && self.running < CHECKS_MAX
-            || !self.background_due.is_empty() && self.may_start_background_check()
+            || self.may_start_check(CheckKind::Contested)
+            || self.may_start_check(CheckKind::Background)
     }
 
     /// Counts a pass. Returns whether the pass must read the clock.
@@ -416,17 +415,26 @@ impl AddressClaims {
         self.timers.first_key_value().map(|((at, _), _)| *at)
     }
 
-    fn may_start_background_check(&self) -> bool {
-        self.running < CHECKS_MAX && self.background_running < CHECKS_BACKGROUND_MAX
+    /// Whether a check of this kind is due, and has a place.
+    fn may_start_check(&self, kind: CheckKind) -> bool {
+        let due = match kind {
+            CheckKind::Contested => &self.contested_due,
+            CheckKind::Background => &self.background_due,
+        };
+        self.running.has_room(kind) && due.has_eligible(|host| self.running.has_room_for_host(host, kind))
     }
 
-    fn pop_due(&mut self) -> Option<Address> {
-        if self.running >= CHECKS_MAX {
-            return None;
-        }
-        self.contested_due
-            .pop()
-            .or_else(|| if self.may_start_background_check() { self.background_due.pop() } else { None })
+    /// Removes from its queue the address that is to be checked next, and returns it, if there is a place for
+    /// the check.
+    fn pop_due(&mut self) -> Option<(Address, CheckKind)> {
+        let running = &self.running;
+        let queues = [
+            (&mut self.contested_due, CheckKind::Contested),
+            (&mut self.background_due, CheckKind::Background),
+        ];
+        queues.into_iter().filter(|(_, kind)| running.has_room(*kind)).find_map(|(due, kind)| {
+            due.pop(|host| running.has_room_for_host(host, kind)).map(|address| (address, kind))
+        })
     }
 
     /// If a claim of this address needs a check, queues the check, which starts as soon as few enough checks

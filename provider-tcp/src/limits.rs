@@ -77,6 +77,12 @@ pub const CHECKS_MAX: usize = 16;
 /// How many of these [`CHECKS_MAX`] checks may be of addresses for which no link is held.
 pub const CHECKS_BACKGROUND_MAX: usize = 8;
 
+/// How many of these [`CHECKS_MAX`] checks may be of addresses for which a link is held.
+pub const CHECKS_CONTESTED_MAX: usize = 12;
+
+/// How many checks of each of these two kinds may be of addresses of one host.
+pub const CHECKS_OF_HOST_MAX: usize = 4;
+
 /// How long a check may take from the start of its connection to the last answer.
 pub const CHECK_TIMEOUT_MS: u64 = 2_000;
 
@@ -129,8 +135,8 @@ pub const CLAIM_TIME_CHECK_PASSES: u32 = 16;
 /// that peers claim.
 pub const ADDRESS_LIST_FRESH_MS: u64 = 1_000;
 
-/// After this many ends of links a pass reads no further links. The end of a link with many offers costs the
-/// engine milliseconds.
+/// After this many ends of links a pass reads no further links, and no further answers of checks. The end of
+/// a link with many offers costs the engine milliseconds.
 pub const PASS_MAX_ENDS: u32 = 4;
 
 /// How many readiness events one poll of the kernel takes at most. The next poll takes the rest.

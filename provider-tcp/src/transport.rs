@@ -76,7 +76,7 @@ pub struct TcpTransport {
     has_warned_of_foreign_protocol: bool,
     /// Closed links that are still draining.
     draining: Vec<LinkId>,
-    /// How many more ends of links this pass may report before it reads no further links.
+    /// How many more ends of links this pass may report before it reads no further links and checks.
     ends_left: u32,
     busy_link: BusyLink,
     spare: SpareBuffers,
@@ -200,6 +200,7 @@ impl Transport for TcpTransport {
     /// [`READ_BUFFER_BYTES`], and so exceed the budget. The first read of an accepted connection does not
     /// count, so that many new connections do not delay the reads of links.
     fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
+        self.ends_left = PASS_MAX_ENDS;
         if self.links.are_inherited() {
             return self.end_inherited_links(receiver);
         }
@@ -220,7 +221,6 @@ impl Transport for TcpTransport {
             return reported;
         }
         let mut spent = 0_u32;
-        self.ends_left = PASS_MAX_ENDS;
         while spent < budget_frames
             && self.ends_left > 0
             && let Some(id) = self.ready.pop_front()
@@ -486,6 +486,16 @@ impl TcpTransport {
         if !is_known_to_engine {
             return 0;
         }
+        self.count_and_report_end(id, error, receiver)
+    }
+
+    /// Reports the end of a link, and counts it among those of this pass.
+    fn count_and_report_end(
+        &mut self,
+        id: LinkId,
+        error: LinkError,
+        receiver: &mut impl FrameHandler,
+    ) -> u32 {
         self.ends_left = self.ends_left.saturating_sub(1);
         report_down(id, error, receiver)
     }

@@ -26,6 +26,14 @@ const INTERVAL: Duration = Duration::from_millis(5);
 /// Another user makes a user namespace as well.
 const RIGHTS: [&[&str]; 2] = [&[], &["--user", "--map-root-user"]];
 
+/// How the messages of unshare(1) begin if the system refuses the namespaces or their users. Other messages
+/// tell of a mistake in the call.
+const UNSHARE_REFUSALS: [&str; 3] =
+    ["unshare: unshare failed: ", "unshare: cannot open /proc/self/", "unshare: write failed /proc/self/"];
+
+/// The message of ip(8) if the system refuses an interface.
+const IP_REFUSAL: &str = "Operation not permitted";
+
 /// A shell script that prepares a host, writes an empty line when that is done, and then waits for the end
 /// of standard input.
 const HOLD: &str = "ip link set lo up && hostname \"$0\" && echo && exec cat";
@@ -39,6 +47,7 @@ pub(crate) struct Hosts {
 
 impl Hosts {
     /// Makes two hosts. If this process may not make them, returns `None` and reports the test as skipped.
+    /// Any other failure is one of the test.
     pub(crate) fn make_or_skip() -> Option<Hosts> {
         Prerequisite::IP.report_skipped_if_none(search_path("ip"), "it is not in PATH")?;
         let mut refusals = Vec::new();
@@ -52,6 +61,7 @@ impl Hosts {
         None
     }
 
+    /// Makes two hosts, or returns what the system says if it refuses the namespaces or the interfaces.
     fn make(rights: &[&str]) -> Result<Hosts, String> {
         let is_in_user_namespace = !rights.is_empty();
         let mut left = Command::new("unshare");
@@ -64,30 +74,37 @@ impl Hosts {
         let peer = right.child.id().to_string();
         let hosts = Hosts { holders: [left, right], is_in_user_namespace };
         let pair = ["link", "add", INTERFACE, "type", "veth", "peer", "name", INTERFACE, "netns", &peer];
-        hosts.ip(0, &pair)?;
+        match hosts.try_ip(0, &pair) {
+            Err(failure) if failure.contains(IP_REFUSAL) => return Err(failure),
+            made => made.expect("ip(8) makes a pair of interfaces"),
+        };
         for (host, address) in ADDRESSES.iter().enumerate() {
-            hosts.ip(host, &["address", "add", &format!("{address}/24"), "dev", INTERFACE])?;
-            hosts.ip(host, &["link", "set", INTERFACE, "up"])?;
+            hosts.ip(host, &["address", "add", &format!("{address}/24"), "dev", INTERFACE]);
+            hosts.ip(host, &["link", "set", INTERFACE, "up"]);
         }
         for host in 0..ADDRESSES.len() {
-            hosts.wait_until_up(host)?;
+            hosts.wait_until_up(host);
         }
         Ok(hosts)
     }
 
     /// Waits until the system has noticed that the interface is up, which takes up to a second. Before that,
     /// endpoints use the loopback interface.
-    fn wait_until_up(&self, host: usize) -> Result<(), String> {
+    fn wait_until_up(&self, host: usize) {
         let deadline = Instant::now() + UP_MAX;
-        while !self.ip(host, &["-oneline", "link", "show", INTERFACE])?.contains(" state UP ") {
+        while !self.ip(host, &["-oneline", "link", "show", INTERFACE]).contains(" state UP ") {
             assert!(Instant::now() < deadline, "the interface of {} is not up", NAMES[host]);
             thread::sleep(INTERVAL);
         }
-        Ok(())
     }
 
     /// Executes ip(8) on a host, and returns what it prints.
-    fn ip(&self, host: usize, arguments: &[&str]) -> Result<String, String> {
+    fn ip(&self, host: usize, arguments: &[&str]) -> String {
+        self.try_ip(host, arguments).expect("ip(8) configures the interface")
+    }
+
+    /// As [`ip`](Self::ip), but returns the message of a failure.
+    fn try_ip(&self, host: usize, arguments: &[&str]) -> Result<String, String> {
         let mut command = command_beside(&self.holders[host], self.is_in_user_namespace);
         let output = command.arg("ip").args(arguments).output().expect("nsenter(1) starts");
         if output.status.success() {
@@ -136,11 +153,11 @@ struct Holder {
 }
 
 impl Holder {
-    /// Starts a holder and waits until it has prepared its host. If the holder fails, returns what it has
-    /// written to standard error.
+    /// Starts a holder and waits until it has prepared its host. If the system refuses the namespaces,
+    /// returns the message of unshare(1).
     fn start(command: &mut Command) -> Result<Holder, String> {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let child = command.spawn().map_err(|error| format!("{:?}: {error}", command.get_program()))?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).env("LC_ALL", "C");
+        let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let mut holder = Holder { child };
         let mut line = String::new();
         let stdout = holder.child.stdout.as_mut().expect("a pipe");
@@ -151,6 +168,8 @@ impl Holder {
         let mut refusal = String::new();
         let stderr = holder.child.stderr.as_mut().expect("a pipe");
         stderr.read_to_string(&mut refusal).expect("a pipe can be read");
+        let is_refusal = UNSHARE_REFUSALS.iter().any(|beginning| refusal.starts_with(beginning));
+        assert!(is_refusal, "{command:?} prepares no host: {refusal}");
         Err(refusal.trim().to_owned())
     }
 }
@@ -171,4 +190,23 @@ fn command_beside(holder: &Holder, is_in_user_namespace: bool) -> Command {
         command.args(["--user", "--preserve-credentials"]);
     }
     command
+}
+
+#[test]
+fn refusal_of_namespaces_is_no_failure() {
+    let refusal = "unshare: unshare failed: Operation not permitted";
+    let start = Holder::start(Command::new("sh").args(["-c", "echo \"$0\" >&2; exit 1", refusal]));
+    assert_eq!(start.err().as_deref(), Some(refusal));
+}
+
+#[test]
+#[should_panic(expected = "prepares no host: unshare: unrecognized option")]
+fn mistake_in_the_options_of_unshare_fails_the_test() {
+    let _ = Holder::start(Command::new("unshare").args(["--nett", "--uts", "sh", "-c", HOLD, NAMES[0]]));
+}
+
+#[test]
+#[should_panic(expected = "prepares no host: ")]
+fn mistake_in_the_preparation_of_a_host_fails_the_test() {
+    let _ = Holder::start(Command::new("sh").args(["-c", "ip link set nosuch up && echo"]));
 }

@@ -6,10 +6,10 @@ use std::os::fd::AsFd;
 
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
-use homespun_engine::transport::{Denial, FrameHandler, LinkError, LinkEvent, LinkId};
+use homespun_engine::transport::{FrameHandler, LinkError, LinkEvent, LinkId};
 use homespun_engine::wire::hello::Hello;
 
-use super::policy::{PolicyRefusal, is_link_refused_by_policy};
+use super::policy::{PolicyRefusal, is_refused_by_policy};
 use super::{FORKED_CHILD, ShmTransport, start_polling_ring};
 use crate::control::{ConnectError, Control, Received, ReceivedGreeting, to_errno};
 use crate::greeting::Greeting;
@@ -38,25 +38,32 @@ impl ShmTransport {
                 // The kernel limits how many descriptors of a user are in flight. A later try succeeds once
                 // peers have received some of them.
                 Err(LinkError::System(IN_FLIGHT)) => Err(ConnectError::Busy),
+                // Some kernels say this if the endpoint has closed its socket since the connect.
+                Err(error @ LinkError::System(Errno::ECONNREFUSED)) => Err(ConnectError::NoEndpoint(error)),
                 Err(error) => Err(ConnectError::Failed(error)),
             }
         });
+        let is_beside_tcp = self.names != NameKind::Alone;
         let slot = match connected {
             Ok(link) => Slot::Made(link),
             Err(ConnectError::Busy) => {
                 self.waiting.push(id);
                 return;
             }
-            Err(ConnectError::Failed(error))
-                if self.names != NameKind::Alone && is_no_reachable_endpoint(&error) =>
-            {
+            Err(ConnectError::NoEndpoint(error)) if is_beside_tcp => {
                 tracing::debug!(link = id.0, %to, %error, "no endpoint to share memory with");
-                if is_link_refused_by_policy(&error) {
-                    self.note_refused_connect(&error);
-                }
                 return self.mark_absent(id, to);
             }
-            Err(ConnectError::Failed(error)) => {
+            Err(ConnectError::System(error)) if is_beside_tcp && is_refused_by_policy(&error) => {
+                tracing::debug!(link = id.0, %to, %error, "a security policy forbids the connect");
+                self.note_refused_connect(&error);
+                return self.mark_absent(id, to);
+            }
+            Err(ConnectError::System(error)) => {
+                self.control_ready.push(id);
+                Slot::Failed(LinkError::System(to_errno(&error)))
+            }
+            Err(ConnectError::NoEndpoint(error) | ConnectError::Failed(error)) => {
                 self.control_ready.push(id);
                 Slot::Failed(error)
             }
@@ -249,20 +256,6 @@ fn send_greeting_with_new_ring(
     };
     create_and_send().map_err(|error: io::Error| LinkError::System(to_errno(&error)))
 }
-
-/// Whether a connect failed because no endpoint of this user has the name, or because a security policy
-/// forbids the connect.
-fn is_no_reachable_endpoint(error: &LinkError) -> bool {
-    // With EPROTOTYPE, the name belongs to a socket of another type, which is no endpoint.
-    let is_without_endpoint = matches!(
-        error,
-        LinkError::System(Errno::ECONNREFUSED | WRONG_TYPE) | LinkError::Denied(Denial::OtherUser)
-    );
-    is_without_endpoint || is_link_refused_by_policy(error)
-}
-
-/// The error of `connect(2)` if the socket that has the name is of another type.
-const WRONG_TYPE: Errno = Errno::new(libc::EPROTOTYPE);
 
 /// The error of `sendmsg(2)` if this user has too many descriptors in flight.
 const IN_FLIGHT: Errno = Errno::new(libc::ETOOMANYREFS);

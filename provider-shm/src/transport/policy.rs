@@ -5,9 +5,6 @@
 
 use std::io;
 
-use homespun_engine::errno::Errno;
-use homespun_engine::transport::LinkError;
-
 use super::ShmTransport;
 
 /// Which action of a transport a security policy has refused. The log has a line about the first refusal.
@@ -20,15 +17,10 @@ pub(super) enum PolicyRefusal {
     Name,
 }
 
-/// Whether a security policy has refused a call. For an abstract name, only a policy makes `socket(2)`,
-/// `bind(2)` or `connect(2)` fail with EPERM or EACCES.
+/// Whether a security policy has refused a call of `socket(2)`, `bind(2)` or `connect(2)`. No other cause
+/// gives these calls such an error for an abstract name. Errors of other calls tell nothing of the name.
 pub(super) fn is_refused_by_policy(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
-}
-
-/// As [`is_refused_by_policy`], for the error of a link.
-pub(super) fn is_link_refused_by_policy(error: &LinkError) -> bool {
-    matches!(error, LinkError::System(Errno::EPERM | Errno::EACCES))
 }
 
 impl ShmTransport {
@@ -42,7 +34,7 @@ impl ShmTransport {
     }
 
     /// Records that a security policy has refused a connect.
-    pub(super) fn note_refused_connect(&mut self, error: &LinkError) {
+    pub(super) fn note_refused_connect(&mut self, error: &io::Error) {
         if self.refusal == PolicyRefusal::None {
             tracing::warn!(
                 address = %self.address, %error,

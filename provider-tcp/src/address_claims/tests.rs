@@ -1,7 +1,12 @@
+use std::iter;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 
 use super::*;
-use crate::limits::{CHECK_RETRY_MS, CHECK_SILENT_MAX, CHECK_UNCLEAR_MAX, HELD_MAX_LINKS};
+use crate::limits::{
+    CHECK_RETRY_MS, CHECK_SILENT_MAX, CHECK_UNCLEAR_MAX, CHECKS_BACKGROUND_MAX, CHECKS_CONTESTED_MAX,
+    CHECKS_MAX, CHECKS_OF_HOST_MAX, HELD_MAX_LINKS, PAST_TOKENS_MAX,
+};
 
 const HOLD: Duration = Duration::from_secs(60);
 
@@ -10,7 +15,16 @@ const TWO: LinkId = LinkId(2);
 const THREE: LinkId = LinkId(3);
 
 fn address(port: u16) -> Address {
-    SocketAddr::from(([10, 0, 0, 1], port)).into()
+    address_of_host(1, port)
+}
+
+fn address_of_host(host: u8, port: u16) -> Address {
+    SocketAddr::from(([10, 0, 0, host], port)).into()
+}
+
+/// The first link that claims an address in [`TimedClaims::accept_claims_of_host`]. Its number is even.
+fn first_link(host: u8, port: u16) -> LinkId {
+    LinkId(u32::from(host) << 17 | u32::from(port) << 1)
 }
 
 /// AddressClaims, and the time.
@@ -26,7 +40,35 @@ impl TimedClaims {
 
     /// Records the claim of a link whose token is a thousand times its number.
     fn accept(&mut self, link: LinkId, port: u16) -> Admission {
-        self.claims.add_accepted(link, address(port), u64::from(link.0) * 1000, self.now)
+        self.accept_claim_of(link, address(port))
+    }
+
+    fn accept_claim_of(&mut self, link: LinkId, address: Address) -> Admission {
+        self.claims.add_accepted(link, address, u64::from(link.0) * 1000, self.now)
+    }
+
+    /// Accepts one claim of each of these ports of a host, or, `is_contested`, two.
+    fn accept_claims_of_host(&mut self, host: u8, ports: RangeInclusive<u16>, is_contested: bool) {
+        for port in ports {
+            let link = first_link(host, port);
+            assert_eq!(self.accept_claim_of(link, address_of_host(host, port)), Admission::Open);
+            if is_contested {
+                let second = LinkId(link.0 | 1);
+                assert_eq!(self.accept_claim_of(second, address_of_host(host, port)), Admission::Held);
+            }
+        }
+    }
+
+    fn start_all_checks(&mut self) -> Vec<CheckPlan> {
+        let plans = iter::from_fn(|| self.start_next_check()).collect();
+        assert!(!self.claims.has_work(), "a pass would find nothing to do");
+        plans
+    }
+
+    fn finish_checks_without_answer(&mut self, plans: &[CheckPlan]) {
+        for plan in plans {
+            self.claims.finish_check(plan, &CheckOutcome::Silent, self.now);
+        }
     }
 
     fn start_next_check(&mut self) -> Option<CheckPlan> {
@@ -51,7 +93,7 @@ impl TimedClaims {
     }
 
     fn pop_all_admitted(&mut self) -> Vec<LinkId> {
-        std::iter::from_fn(|| self.claims.pop_admitted()).collect()
+        iter::from_fn(|| self.claims.pop_admitted()).collect()
     }
 
     /// Moves the time on to the next timer.
@@ -249,21 +291,59 @@ fn answer_about_an_ended_link_with_the_same_id_is_ignored() {
 #[test]
 fn number_of_checks_is_limited_with_places_for_contested_claims() {
     let mut timed = TimedClaims::new();
-    for port in 1..=100 {
-        timed.accept(LinkId(port.into()), port);
-    }
-    let plans: Vec<CheckPlan> = std::iter::from_fn(|| timed.start_next_check()).collect();
-    assert_eq!(plans.len(), CHECKS_BACKGROUND_MAX);
-    assert!(!timed.claims.has_work());
-    for port in 51..=100 {
-        assert_eq!(timed.accept(LinkId(u32::from(port) + 100), port), Admission::Held);
-    }
-    let contested: Vec<CheckPlan> = std::iter::from_fn(|| timed.start_next_check()).collect();
-    assert_eq!(plans.len() + contested.len(), CHECKS_MAX);
-    for plan in plans.iter().chain(&contested) {
-        timed.claims.finish_check(plan, &CheckOutcome::Silent, timed.now);
-    }
+    (1..=10).for_each(|host| timed.accept_claims_of_host(host, 1..=10, false));
+    let background = timed.start_all_checks();
+    assert_eq!(background.len(), CHECKS_BACKGROUND_MAX);
+    (11..=20).for_each(|host| timed.accept_claims_of_host(host, 1..=10, true));
+    let contested = timed.start_all_checks();
+    assert_eq!(background.len() + contested.len(), CHECKS_MAX);
+    timed.finish_checks_without_answer(&[background, contested].concat());
     assert!(timed.claims.has_work());
+}
+
+#[test]
+fn contested_claims_leave_places_for_background_checks() {
+    let mut timed = TimedClaims::new();
+    (1..=10).for_each(|host| timed.accept_claims_of_host(host, 1..=10, true));
+    let contested = timed.start_all_checks();
+    assert_eq!(contested.len(), CHECKS_CONTESTED_MAX);
+    (11..=20).for_each(|host| timed.accept_claims_of_host(host, 1..=10, false));
+    let background = timed.start_all_checks();
+    assert!(!background.is_empty(), "contested checks have taken all places");
+    assert_eq!(contested.len() + background.len(), CHECKS_MAX);
+    timed.finish_checks_without_answer(&contested);
+    assert_eq!(
+        timed.start_all_checks().len(),
+        CHECKS_CONTESTED_MAX,
+        "places change hands only within a kind"
+    );
+}
+
+#[test]
+fn address_that_is_no_longer_contested_keeps_the_place_of_a_contested_one() {
+    let mut timed = TimedClaims::new();
+    (1..=10).for_each(|host| timed.accept_claims_of_host(host, 1..=10, true));
+    for (host, port) in (1..=10).flat_map(|host| (1..=10).map(move |port| (host, port))) {
+        timed.claims.remove_link(first_link(host, port), address_of_host(host, port));
+    }
+    assert_eq!(timed.pop_all_admitted().len(), 100);
+    assert_eq!(timed.start_all_checks().len(), CHECKS_CONTESTED_MAX);
+}
+
+#[test]
+fn number_of_checks_of_a_host_is_limited() {
+    let mut timed = TimedClaims::new();
+    timed.accept_claims_of_host(1, 1..=70, true);
+    let of_first = timed.start_all_checks();
+    assert_eq!(of_first.len(), CHECKS_OF_HOST_MAX);
+    timed.accept_claims_of_host(2, 1..=1, true);
+    timed.accept_claims_of_host(1, 71..=80, false);
+    let others = timed.start_all_checks();
+    let hosts: Vec<Address> = others.iter().map(|plan| plan.address).collect();
+    assert_eq!(hosts[0], address_of_host(2, 1));
+    assert_eq!(hosts[1..], [71, 72, 73, 74].map(|port| address_of_host(1, port)));
+    timed.finish_checks_without_answer(&of_first[..1]);
+    assert_eq!(timed.start_all_checks()[0].address, address_of_host(1, 5));
 }
 
 #[test]
@@ -286,6 +366,20 @@ fn number_of_held_links_of_an_address_is_limited() {
     }
     assert!(matches!(timed.accept(LinkId(9999), 1), Admission::Refused(_)));
     assert_eq!(timed.accept(LinkId(9999), 2), Admission::Open);
+}
+
+#[test]
+fn claim_beyond_the_held_ones_has_them_checked_at_once() {
+    let mut timed = TimedClaims::new();
+    timed.accept(ONE, 1);
+    for number in 0..HELD_MAX_LINKS {
+        timed.accept(LinkId(10 + number as u32), 1);
+    }
+    timed.finish_next_check_without_answer(&CheckOutcome::Silent);
+    assert_eq!(timed.start_next_check(), None, "the next check is due later");
+    assert!(matches!(timed.accept(LinkId(9999), 1), Admission::Refused(_)));
+    let plan = timed.start_next_check().expect("a check at once");
+    assert_eq!(plan.asked.len(), 1 + HELD_MAX_LINKS);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use mio::net::TcpStream;
 use mio::{Interest, Token};
 use smallvec::SmallVec;
 
-use super::{TcpTransport, enlist_dirty, enlist_ready, report_down};
+use super::{TcpTransport, enlist_dirty, enlist_ready};
 use crate::address_claims::{CheckOutcome, CheckPlan};
 use crate::check::Check;
 use crate::descriptors::DescriptorLimit;
@@ -63,6 +63,10 @@ impl TcpTransport {
         let mut reported = 0;
         let is_time_check_due = self.address_claims.count_pass_toward_time_check();
         for place in 0..self.checks.len() {
+            // The others stay ready or late for a later pass.
+            if self.ends_left == 0 {
+                break;
+            }
             if self.checks[place].as_ref().is_some_and(|check| check.is_ready || is_time_check_due) {
                 reported += self.advance_check(place, receiver);
             }
@@ -222,7 +226,7 @@ impl TcpTransport {
             tracing::debug!(link = id.0, is_known_to_engine, "refuted");
             self.drop_link(id);
             if is_known_to_engine {
-                reported += report_down(id, REFUTED, receiver);
+                reported += self.count_and_report_end(id, REFUTED, receiver);
             }
         }
         reported

@@ -13,6 +13,7 @@ use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
 use homespun_engine::wire::hello::{HELLO_BYTES, Hello};
 use socket2::SockRef;
 
+use super::address_claimer::{AddressClaimer, LOOPBACK, live_count};
 use crate::TcpProvider;
 use crate::limits::PASS_MAX_ENDS;
 use crate::testing::{Pair, Sending, Side, drive_until, make_message, make_payload};
@@ -255,6 +256,41 @@ fn pass_ends_few_links_and_later_passes_the_others() {
         assert!(down - before <= PASS_MAX_ENDS as usize, "{} links in one pass", down - before);
         before = down;
         down == LINKS
+    });
+}
+
+/// As above, but checks of claims end further links at the same time.
+#[test]
+fn pass_counts_refuted_links_among_the_few_that_it_ends() {
+    const LINKS: usize = 5 * PASS_MAX_ENDS as usize;
+    let provider = TcpProvider::new();
+    let open = || Side::open(&provider, LOOPBACK);
+    let (mut client, mut server) = (open(), open());
+    let mut victims: Vec<Side> = (0..PASS_MAX_ENDS).map(|_| open()).collect();
+    for _ in 0..LINKS {
+        client.transport.connect(server.transport.address());
+    }
+    drive_until("all links", &mut [&mut client, &mut server], |sides| live_count(sides[1]) == LINKS);
+    let claim = |victim: &Side| AddressClaimer::claim(&server, victim.transport.address(), victim.instance);
+    let _hostile: Vec<AddressClaimer> = victims.iter().map(claim).collect();
+    drive_until("the checks of the claims", &mut [&mut server], |sides| {
+        live_count(sides[0]) == LINKS + victims.len()
+            && sides[0].transport.checks.iter().flatten().count() == victims.len()
+    });
+    // The server asks, but does not yet read the answers.
+    for _ in 0..50 {
+        server.progress();
+    }
+    for _ in 0..50 {
+        victims.iter_mut().for_each(|victim| _ = victim.progress());
+    }
+    drop(client);
+    let mut before = live_count(&server);
+    drive_until("the end of all links", &mut [&mut server], |sides| {
+        let ended = before - live_count(sides[0]);
+        assert!(ended <= PASS_MAX_ENDS as usize, "{ended} links in one pass");
+        before -= ended;
+        before == 0
     });
 }
 
