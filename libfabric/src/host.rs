@@ -57,7 +57,7 @@ pub(crate) fn set_log_identity(provider: *const FiProvider) {
 }
 
 /// Forgets the host.
-pub(crate) fn clear_current() {
+pub(crate) fn forget_libfabric() {
     *HOST.write() = None;
 }
 

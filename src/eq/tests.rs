@@ -17,7 +17,7 @@ fn open_queue(size_entries: usize) -> EventQueue {
     EventQueue::open(&attr).expect("a queue")
 }
 
-fn make_event(number: u32, data: &[u8]) -> Event {
+fn make_written_event(number: u32, data: &[u8]) -> Event {
     Event::Written { number, data: data.into() }
 }
 
@@ -42,11 +42,11 @@ fn events_are_read_in_order() {
     for _ in 0..2 {
         assert_eq!(
             (eq.peek(), eq.speek(None)),
-            (Ok(Some(make_event(7, b"seven"))), Ok(Some(make_event(7, b"seven"))))
+            (Ok(Some(make_written_event(7, b"seven"))), Ok(Some(make_written_event(7, b"seven"))))
         );
     }
-    assert_eq!(eq.read(), Ok(Some(make_event(7, b"seven"))));
-    assert_eq!(eq.read(), Ok(Some(make_event(8, b""))));
+    assert_eq!(eq.read(), Ok(Some(make_written_event(7, b"seven"))));
+    assert_eq!(eq.read(), Ok(Some(make_written_event(8, b""))));
     assert_eq!((eq.read(), eq.peek()), (Ok(None), Ok(None)));
 }
 
@@ -58,9 +58,9 @@ fn read_entry_returns_failures_before_events() {
     eq.write_error(make_failure(2)).expect("room");
     eq.write(8, b"").expect("room");
     assert_eq!(eq.read_entry(), Ok(Some(EventEntry::Failed(make_failure(2)))));
-    assert_eq!(eq.sread_entry(PATIENCE), Ok(Some(EventEntry::Happened(make_event(7, b"seven")))));
+    assert_eq!(eq.sread_entry(PATIENCE), Ok(Some(EventEntry::Happened(make_written_event(7, b"seven")))));
     let last = eq.sread_entry(None).expect("no failure of the read").expect("an entry");
-    assert_eq!(last.into_result(), Ok(make_event(8, b"")));
+    assert_eq!(last.into_result(), Ok(make_written_event(8, b"")));
     assert_eq!(eq.sread_entry(Some(Duration::from_millis(1))), Ok(None));
     let without_wait_object = EventQueue::open(&EqAttr::default()).expect("a queue");
     assert_eq!(without_wait_object.sread_entry(None), Err(EqReadError::NoWaitObject));
@@ -87,7 +87,7 @@ fn event_that_fails_the_filter_stays_queued() {
     let is_short = |event: &Event| matches!(event, Event::Written { data, .. } if data.len() < 5);
     let unwanted = Err(EqReadError::Unwanted);
     assert_eq!((eq.read_if(is_short), eq.sread_if(None, is_short)), (unwanted.clone(), unwanted));
-    assert_eq!(eq.read_if(|event| !is_short(event)), Ok(Some(make_event(1, b"12345"))));
+    assert_eq!(eq.read_if(|event| !is_short(event)), Ok(Some(make_written_event(1, b"12345"))));
     assert_eq!(eq.read_if(|_| true), Ok(None));
 }
 
@@ -99,9 +99,12 @@ fn full_event_queue_refuses_writes_and_loses_nothing() {
     assert_eq!(eq.write(3, b"").unwrap_err().errno(), Errno::EAGAIN);
     assert!(eq.write_error(make_failure(1)).is_ok(), "errors have room of their own");
     assert!(eq.read_error().is_some());
-    assert_eq!(eq.read(), Ok(Some(make_event(1, b""))));
+    assert_eq!(eq.read(), Ok(Some(make_written_event(1, b""))));
     assert!(eq.write(3, b"").is_ok());
-    assert_eq!([(); 2].map(|()| eq.read()), [Ok(Some(make_event(2, b""))), Ok(Some(make_event(3, b"")))]);
+    assert_eq!(
+        [(); 2].map(|()| eq.read()),
+        [Ok(Some(make_written_event(2, b""))), Ok(Some(make_written_event(3, b"")))]
+    );
 }
 
 #[test]
@@ -120,10 +123,10 @@ fn endpoint_events_are_queued_even_if_the_queue_is_full() {
     eq.shared().drop_entries_of_endpoint_and_settle_accepts(EventOrigin(3));
     let errors: Vec<u64> = [(); 5].map(|()| eq.read_error().expect("an error").context).into();
     assert_eq!(errors, [1, 10, 11, 12, 14]);
-    assert_eq!(eq.read(), Ok(Some(make_event(1, b""))));
+    assert_eq!(eq.read(), Ok(Some(make_written_event(1, b""))));
     assert_eq!(eq.write(2, b""), Ok(0), "its own room is free");
     assert_eq!([0, 1, 2, 4].map(|_| eq.read()), [0, 1, 2, 4].map(|endpoint| Ok(Some(shutdown(endpoint)))));
-    assert_eq!(eq.read(), Ok(Some(make_event(2, b""))));
+    assert_eq!(eq.read(), Ok(Some(make_written_event(2, b""))));
 }
 
 #[test]
@@ -141,7 +144,7 @@ fn errors_are_read_before_events() {
     assert_eq!(eq.peek_error(), Some(make_failure(1)));
     assert_eq!(eq.read_error(), Some(make_failure(1)));
     assert_eq!(eq.read_error(), Some(make_failure(2)));
-    assert_eq!(eq.read(), Ok(Some(make_event(1, b""))));
+    assert_eq!(eq.read(), Ok(Some(make_written_event(1, b""))));
     assert_eq!(eq.strerror(make_failure(1).prov_errno), "Cannot assign requested address");
 }
 
@@ -186,7 +189,7 @@ fn event_queue_reader_waits_for_a_writer() {
         });
         started.recv().expect("the reader starts");
         eq.write(9, b"nine").expect("room");
-        let nine = Ok(Some(make_event(9, b"nine")));
+        let nine = Ok(Some(make_written_event(9, b"nine")));
         assert_eq!(thread.join().expect("the reader ends"), (nine.clone(), nine));
     }
 }

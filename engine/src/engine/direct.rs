@@ -88,9 +88,10 @@ impl Engine {
         }
     }
 
-    /// Makes an access at once, if its memory is mapped and neither earlier operations nor earlier
-    /// completions hold it back. After [`Attempt::Done`] the caller counts the access, and puts its
-    /// completion into the queue. If the queue has no room, the caller calls
+    /// Makes an access at once if it can: if the peer's memory is mapped and nothing earlier holds the
+    /// access back. A fence, the level commit, remote data, excessive length or too many outstanding
+    /// operations also prevent it. After [`Attempt::Done`] the caller counts the access and, if it is
+    /// signalled, puts its completion into the queue. If the queue has no room, the caller calls
     /// [`report_direct_access`](Self::report_direct_access). After any other result nothing has
     /// changed, and the caller posts the access.
     #[inline]

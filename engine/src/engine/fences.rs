@@ -1,8 +1,8 @@
 //! Fences: `FI_FENCE`, `fi_endpoint(3)`.
 //!
-//! A fenced send waits at the head of its peer's queue until all earlier sends to the peer have
-//! completed and have reached the level of the fenced send. Later sends wait behind the fenced
-//! send. The sender cannot know everything itself, for example whether messages without
+//! A fenced operation (a send or an access) waits at the head of its peer's queue until all earlier
+//! operations to the peer have completed and have reached its level. Later operations wait behind it.
+//! The sender cannot know everything itself, for example whether messages without
 //! acknowledgement have arrived. It asks the peer:
 //!
 //! ```text

@@ -109,7 +109,7 @@ impl Engine {
     }
 
     /// Ends replaced links on which nothing has arrived for a while.
-    pub(super) fn end_idle_replaced_links(&mut self, now: Moment, sink: &mut impl Sink) {
+    pub(super) fn abort_silent_replaced_links(&mut self, now: Moment, sink: &mut impl Sink) {
         if !self.replaced.is_check_due(now) {
             return;
         }

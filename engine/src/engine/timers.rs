@@ -20,7 +20,7 @@ impl Engine {
     /// [`transmit`](Self::transmit). `now` must never go back.
     #[cold]
     pub fn advance_time(&mut self, now: Moment, sink: &mut impl Sink) {
-        self.end_idle_replaced_links(now, sink);
+        self.abort_silent_replaced_links(now, sink);
         let (connection, mut effects) = self.connection_and_effects(sink);
         connection.advance_time(now, &mut effects);
         self.has_timeouts = !self.replaced.is_empty() || self.connection.awaits_timeout();

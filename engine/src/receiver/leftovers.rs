@@ -118,8 +118,9 @@ impl Leftovers {
         }
     }
 
-    /// Removes and returns the message that is to be dropped first, of all hosts or of one. The message
-    /// may no longer exist, or a peek may have claimed it. The caller then calls again for the next.
+    /// Removes from its list the id of the message to drop first, and returns it: among the messages of
+    /// `host`, or of all hosts. The list may be out of date: if the message no longer exists, or a peek
+    /// has claimed it, the caller calls again.
     pub(super) fn take_next_droppable(&mut self, host: Option<SourceHost>) -> Option<UnexpectedId> {
         let first = match host {
             None => self.droppable.first_key_value().map(|(_, link)| *link),
