@@ -11,8 +11,9 @@ use crate::info::{AvType, EndpointType, Info, MrMode, Progress, ResourceManageme
 /// an [`Info`]. See `fi_getinfo(3)`.
 ///
 /// homespun chooses values for fields that the hints leave open. Every result meets or exceeds the hints,
-/// with the exceptions that [`getinfo`](crate::getinfo()) lists. A method sets the field of [`Info`] that
-/// its documentation names, if it names one; [`with`](Self::with) sets any other field.
+/// with the exceptions that [`getinfo`](crate::getinfo()) lists. `node`, `service`, `source` and
+/// `numeric_host` set the other arguments of `getinfo`. Each other method sets the fields of [`Info`] that
+/// its documentation names; [`with`](Self::with) sets fields that have no method of their own.
 ///
 /// ```
 /// use homespun::{Caps, Fabric, Hints};

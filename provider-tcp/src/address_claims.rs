@@ -370,8 +370,8 @@ impl AddressClaims {
         ends
     }
 
-    /// Records that a check could not be begun, and schedules another. Returns the held links that are to
-    /// end, because their time is over.
+    /// Records that a check could not be begun, and schedules another. Returns the links that are to
+    /// end, because they have been held for the hold timeout.
     pub(crate) fn postpone_check(&mut self, plan: &CheckPlan, now: Instant) -> Vec<LinkId> {
         self.running.remove(SourceHost::of(plan.address), plan.id.kind);
         self.schedule_recheck(plan.address, false, now);

@@ -23,9 +23,9 @@ pub const BACKLOG_CONNECTIONS: i32 = 4096;
 /// the messages of peers wait.
 pub const ACCEPT_BATCH_CONNECTIONS: u32 = 16;
 
-/// If a transport cannot accept a connection for lack of descriptors, memory or places for connections
-/// without a hello, it waits this many passes before it accepts again. It accepts sooner if a link of this
-/// endpoint ends or the transport is armed.
+/// If a transport cannot accept a connection for lack of descriptors or memory, or because too many
+/// connections have not said hello yet, it waits this many passes before it accepts again. It accepts sooner
+/// if a link of this endpoint ends, or when the application is about to sleep (`arm`).
 pub const ACCEPT_RETRY_PASSES: u32 = 64;
 
 /// How soon a sleeping application tries again to accept after a lack of descriptors, memory or places. No

@@ -18,7 +18,7 @@ pub(crate) struct PendingReplies {
     reads: bool,
     /// Whether read data was held back so that other frames go first, rather than for lack of room.
     has_paused: bool,
-    /// Answers to the peer, and requests and reports to it that belong to no operation of this
+    /// Answers to the peer. Also requests and reports to it, unless they belong to an operation of this
     /// side.
     headers: VecDeque<Header>,
 }
