@@ -315,7 +315,7 @@ impl ReceiveContext {
         }
     }
 
-    /// As [`deliver_mail`](Self::deliver_mail), but also runs the works that have become due.
+    /// As [`deliver_mail`](Self::deliver_mail). If there was mail, also runs the works that have become due.
     pub(crate) fn deliver_mail_and_fire(&self) {
         if self.receiver.has_mail_for_members() {
             self.deliver_mail();

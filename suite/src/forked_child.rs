@@ -36,7 +36,7 @@ const LENS_BYTES: [usize; 4] = [0, 8, 5000, 100_000];
 /// nothing more is reported.
 ///
 /// `region` has the key and the address of a region of the peer, which the parent has accessed.
-pub(super) fn check_all_operations_fail(
+pub(super) fn check_inherited_endpoint_is_unusable(
     endpoint: Endpoint,
     cq: &CompletionQueue,
     av: &AddressVector,

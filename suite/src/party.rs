@@ -147,9 +147,9 @@ impl Party {
         self.remote().call_for_result(&RemoteCall::Fork { lingers }).expect("a process may fork");
     }
 
-    /// Forks the party's process, which must not be the test's own. The child tries operations on the
-    /// inherited endpoint, among them a write to the peer's region, and checks that all of them fail. Then it
-    /// closes the inherited regions, and sends `message` from a new endpoint. Returns when the child has
+    /// Forks the party's process, which must not be the test's own. The child posts sends, receives and a
+    /// write to the peer's region at the inherited endpoint. It checks that the sends and the write fail, and
+    /// that the receives stay posted until it cancels them. Then it closes the inherited regions, and sends `message` from a new endpoint. Returns when the child has
     /// ended.
     #[track_caller]
     pub fn fork_child_that_fails_on_inherited_endpoint_and_sends_from_its_own(

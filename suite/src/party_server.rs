@@ -110,7 +110,9 @@ impl PartyServer {
                 // Besides this thread there is at most the thread that waits for the end of the test.
                 run_in_forked_child(|| {
                     let endpoint = self.endpoint.take().expect("the party has an endpoint");
-                    forked_child::check_all_operations_fail(endpoint, &self.cq, &self.av, peer, region);
+                    forked_child::check_inherited_endpoint_is_unusable(
+                        endpoint, &self.cq, &self.av, peer, region,
+                    );
                     self.regions.clear();
                     forked_child::send_from_new_endpoint(&self.transport, peer, Bytes::from(message));
                 });

@@ -145,8 +145,8 @@ pub(crate) fn operations_of_endpoints_sharing_a_full_queue_all_complete(net: &Ne
         peer.endpoint.recv(marked_buffer(64), ANY, n).unwrap();
         first.endpoint.recv(marked_buffer(64), ANY, 2000 + n).unwrap();
     }
-    // The first endpoint also receives, while both endpoints send. So their common queue holds entries of
-    // both.
+    // The peer sends to the first endpoint while both endpoints send to the peer, so that their common queue
+    // holds completions of receives as well as of sends.
     for n in 0..2 * per_sender {
         peer.endpoint.send(payload(n, 64), peer.fabric_address_of(&first), 3000 + n).unwrap();
     }

@@ -16,14 +16,13 @@ pub(crate) enum Operation {
     TaggedReceive,
     /// Injects a message.
     Inject,
-    /// Writes to the peer's memory. The count is that of the post, a read of the target's queue, and the
-    /// read of the completion.
+    /// Writes to the peer's memory. Counts the instructions of three calls: the post, one read by the target
+    /// of its own completion queue, and the read of the completion.
     Write,
-    /// Reads the peer's memory. The count is that of the post, a read of the target's queue, and the read of
-    /// the completion.
+    /// Reads the peer's memory. Counts the same three calls as [`Write`](Self::Write).
     Read,
-    /// Adds to a number in the peer's memory. The count is that of the post, a read of the target's queue,
-    /// and the read of the completion.
+    /// Adds to a number in the peer's memory, and fetches its previous value. Counts the same three calls as
+    /// [`Write`](Self::Write).
     FetchAdd,
     /// Writes to mapped memory of the peer, and reads the completion.
     WriteShareable,
