@@ -149,8 +149,8 @@ impl Party {
 
     /// Forks the party's process, which must not be the test's own. The child posts sends, receives and a
     /// write to the peer's region at the inherited endpoint. It checks that the sends and the write fail, and
-    /// that the receives stay posted until it cancels them. Then it closes the inherited regions, and sends `message` from a new endpoint. Returns when the child has
-    /// ended.
+    /// that the receives stay posted until it cancels them. Then it closes the inherited regions, and sends
+    /// `message` from a new endpoint. Returns when the child has ended.
     #[track_caller]
     pub fn fork_child_that_fails_on_inherited_endpoint_and_sends_from_its_own(
         &self,
