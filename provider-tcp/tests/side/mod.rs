@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use homespun_engine::transport::{FrameHandler, LinkError, LinkEvent, LinkId, Provider, Space, Transport};
+use homespun_engine::transport::{
+    AddressProof, FrameHandler, LinkError, LinkEvent, LinkId, Provider, Space, Transport,
+};
 use homespun_engine::wire::Header;
 use homespun_tcp::{TcpProvider, TcpTransport};
 
@@ -11,6 +13,9 @@ use homespun_tcp::{TcpProvider, TcpTransport};
 #[derive(Default)]
 pub(crate) struct Events {
     pub up: Vec<LinkId>,
+    /// How the transport knew the peer of each link that came up, and `None` for each later confirmation.
+    #[allow(dead_code, reason = "not every program reads it")]
+    pub proofs: Vec<(LinkId, Option<AddressProof>)>,
     pub down: Vec<(LinkId, LinkError)>,
     pub frames: Vec<LinkId>,
 }
@@ -27,8 +32,11 @@ impl FrameHandler for Events {
     fn payload_arrived(&mut self, _: LinkId, _: &[u8]) {}
     fn link_event(&mut self, link: LinkId, event: LinkEvent) {
         match event {
-            LinkEvent::Up { .. } => self.up.push(link),
-            LinkEvent::Confirmed => {}
+            LinkEvent::Up { proof, .. } => {
+                self.up.push(link);
+                self.proofs.push((link, Some(proof)));
+            }
+            LinkEvent::Confirmed => self.proofs.push((link, None)),
             LinkEvent::Down(error) => self.down.push((link, error)),
         }
     }
