@@ -10,7 +10,7 @@ use homespun_engine::wire::hello::{Hello, Question};
 use crate::address_claims::{AddressClaims, Admission};
 use crate::hello::{Greeting, believed_address};
 use crate::limits::QUESTIONS_MAX;
-use crate::link::{NO_ROOM, Origin};
+use crate::link::{NO_ROOM, NOT_ACCEPTING, Origin};
 use crate::local_address_cache::LocalAddressCache;
 
 /// Judges what arrives on a connection before its first frame.
@@ -18,6 +18,8 @@ use crate::local_address_cache::LocalAddressCache;
 pub(crate) struct Greeter<'a> {
     pub(crate) id: LinkId,
     pub(crate) origin: Origin,
+    /// Whether the endpoint still accepts links.
+    pub(crate) is_accepting: bool,
     /// Whether the endpoint may have another accepted link.
     pub(crate) has_room: bool,
     pub(crate) claims: &'a mut AddressClaims,
@@ -47,6 +49,9 @@ impl Greeter<'_> {
         hello: &Hello,
         receiver: &mut impl FrameHandler,
     ) -> Result<bool, LinkError> {
+        if !self.is_accepting {
+            return Err(NOT_ACCEPTING);
+        }
         if !self.has_room {
             return Err(NO_ROOM);
         }
@@ -73,14 +78,19 @@ impl Greeter<'_> {
         Ok(is_held)
     }
 
-    /// Handles a part of an acceptor's greeting. Returns whether the link is up.
-    pub(crate) fn handle_greeting(&mut self, greeting: &Greeting, receiver: &mut impl FrameHandler) -> bool {
-        let Origin::Connected(to) = self.origin else { return false };
+    /// Handles a part of an acceptor's greeting. Returns whether the link is up. Fails if the acceptor takes
+    /// no new links.
+    pub(crate) fn handle_greeting(
+        &mut self,
+        greeting: &Greeting,
+        receiver: &mut impl FrameHandler,
+    ) -> Result<bool, LinkError> {
+        let Origin::Connected(to) = self.origin else { return Ok(false) };
         match *greeting {
             Greeting::Held { token } => {
                 tracing::debug!(link = self.id.0, peer = %to, "held by its acceptor");
                 self.record_token(to, token);
-                false
+                Ok(false)
             }
             Greeting::Up { hello, token } => {
                 tracing::debug!(link = self.id.0, peer = %to, claimed = %hello.address, "up");
@@ -88,8 +98,9 @@ impl Greeter<'_> {
                 self.claims.record_connected(self.id, to);
                 let (instance, proof) = (hello.instance, AddressProof::Reached);
                 receiver.link_event(self.id, LinkEvent::Up { peer: to, instance, proof });
-                true
+                Ok(true)
             }
+            Greeting::Refused => Err(NOT_ACCEPTING),
         }
     }
 
@@ -146,13 +157,14 @@ mod tests {
         claims: &mut AddressClaims,
         id: u32,
         origin: Origin,
-        has_room: bool,
+        [is_accepting, has_room]: [bool; 2],
         act: impl FnOnce(&mut Greeter<'_>) -> T,
     ) -> T {
         let local = &mut LocalAddressCache::default();
         let mut greeter = Greeter {
             id: LinkId(id),
             origin,
+            is_accepting,
             has_room,
             claims,
             local,
@@ -167,16 +179,17 @@ mod tests {
     fn hello_is_admitted_held_or_refused() {
         let (mut claims, mut ups) = (AddressClaims::new(Duration::MAX), Ups::default());
         let accepted = Origin::Accepted { remote: address(5).socket_addr(), serial: 0 };
-        let mut say_hello = |claims: &mut AddressClaims, id: u32, has_room| {
+        let mut say_hello = |claims: &mut AddressClaims, id: u32, accepting| {
             let hello = Hello { address: address(1), instance: id.into() };
-            greet(claims, id, accepted, has_room, |greeter| {
+            greet(claims, id, accepted, accepting, |greeter| {
                 let is_held = greeter.handle_hello(&hello, &mut ups);
                 (is_held, greeter.address_claim.map(|claimed| (claimed.address, claimed.instance)))
             })
         };
-        assert_eq!(say_hello(&mut claims, 1, false), (Err(NO_ROOM), None));
-        assert_eq!(say_hello(&mut claims, 1, true), (Ok(false), Some((address(1), 1))));
-        assert_eq!(say_hello(&mut claims, 2, true), (Ok(true), Some((address(1), 2))));
+        assert_eq!(say_hello(&mut claims, 1, [false, true]), (Err(NOT_ACCEPTING), None));
+        assert_eq!(say_hello(&mut claims, 1, [true, false]), (Err(NO_ROOM), None));
+        assert_eq!(say_hello(&mut claims, 1, [true, true]), (Ok(false), Some((address(1), 1))));
+        assert_eq!(say_hello(&mut claims, 2, [true, true]), (Ok(true), Some((address(1), 2))));
         assert_eq!(ups.0, [(address(1), 1)]);
     }
 
@@ -187,7 +200,7 @@ mod tests {
         let mut tokens: Vec<u64> = (0..100)
             .map(|id| {
                 let hello = Hello { address: address(100 + id as u16), instance: 1 };
-                greet(&mut claims, id, accepted, true, |greeter| {
+                greet(&mut claims, id, accepted, [true, true], |greeter| {
                     greeter.handle_hello(&hello, &mut ups).unwrap();
                     greeter.address_claim.unwrap().token
                 })
@@ -204,12 +217,13 @@ mod tests {
         claims.add_connecting(LinkId(1), address(1), Instant::now());
         let hello = Hello { address: address(2), instance: 9 };
         let mut take = |greeting| {
-            greet(&mut claims, 1, Origin::Connected(address(1)), true, |greeter| {
+            greet(&mut claims, 1, Origin::Connected(address(1)), [true, true], |greeter| {
                 greeter.handle_greeting(&greeting, &mut ups)
             })
         };
-        assert!(!take(Greeting::Held { token: 5 }));
-        assert!(take(Greeting::Up { hello, token: 5 }));
+        assert_eq!(take(Greeting::Refused), Err(NOT_ACCEPTING));
+        assert_eq!(take(Greeting::Held { token: 5 }), Ok(false));
+        assert_eq!(take(Greeting::Up { hello, token: 5 }), Ok(true));
         assert_eq!((ups.0, claims.address_of_token(5)), (vec![(address(1), 9)], Some(address(1))));
     }
 }

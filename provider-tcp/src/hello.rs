@@ -107,6 +107,8 @@ pub(crate) enum Greeting {
     Up { hello: Hello, token: u64 },
     /// The acceptor holds the link.
     Held { token: u64 },
+    /// The acceptor takes no new links.
+    Refused,
 }
 
 impl GreetingReader {
@@ -148,6 +150,7 @@ impl GreetingReader {
             (ClaimStatus::Admitted, Some(held)) if held == token => {
                 Ok(Some((Greeting::Up { hello, token }, rest)))
             }
+            (ClaimStatus::Refused, None) => Ok(Some((Greeting::Refused, rest))),
             (ClaimStatus::Held, None) => {
                 self.held_token = Some(token);
                 Ok(Some((Greeting::Held { token }, rest)))
@@ -298,6 +301,7 @@ mod tests {
         assert_eq!(read_greeting(&[]), Ok(vec![]));
         assert_eq!(read_greeting(&[(ClaimStatus::Welcome, 5)]), Ok(vec![up(5)]));
         assert_eq!(read_greeting(&[(ClaimStatus::Held, 5)]), Ok(vec![Greeting::Held { token: 5 }]));
+        assert_eq!(read_greeting(&[(ClaimStatus::Refused, 0)]), Ok(vec![Greeting::Refused]));
         let held_first = [(ClaimStatus::Held, 5), (ClaimStatus::Admitted, 5)];
         assert_eq!(read_greeting(&held_first), Ok(vec![Greeting::Held { token: 5 }, up(5)]));
     }
@@ -305,7 +309,7 @@ mod tests {
     #[test]
     fn greeting_in_another_order_is_refused() {
         for status in ClaimStatus::ALL {
-            let is_first = matches!(status, ClaimStatus::Welcome | ClaimStatus::Held);
+            let is_first = matches!(status, ClaimStatus::Welcome | ClaimStatus::Held | ClaimStatus::Refused);
             assert_eq!(read_greeting(&[(status, 5)]).is_ok(), is_first, "{status:?}");
             let held_first = [(ClaimStatus::Held, 5), (status, 5)];
             assert_eq!(read_greeting(&held_first).is_ok(), status == ClaimStatus::Admitted, "{status:?}");

@@ -233,7 +233,7 @@ impl Inbound {
                 StreamState::Greeting(reader) => {
                     let Some((greeting, rest)) = reader.feed(bytes).map_err(protocol_error)? else { break };
                     bytes = rest;
-                    if greeter.handle_greeting(&greeting, receiver) {
+                    if greeter.handle_greeting(&greeting, receiver)? {
                         self.state = StreamState::Frames(Decoder::new());
                         return Ok((1, bytes));
                     }

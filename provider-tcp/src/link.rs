@@ -78,6 +78,9 @@ enum Closing {
 /// have.
 pub(crate) const NO_ROOM: LinkError = LinkError::System(Errno::ENOBUFS);
 
+/// The error of a link whose acceptor takes no new links.
+pub(crate) const NOT_ACCEPTING: LinkError = LinkError::System(Errno::ECONNREFUSED);
+
 /// The state of a link after a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ReadStep {
@@ -296,6 +299,8 @@ impl Link {
             (ReadOutcome::Closed, None | Some(Errno::EPIPE)) => ReadStep::Ended(LinkError::Closed),
             (ReadOutcome::Broken(error), None | Some(Errno::EPIPE)) => ReadStep::Ended(error),
             (ReadOutcome::Broken(error @ LinkError::Protocol(_)), _) => ReadStep::Ended(error),
+            // The acceptor has said this before it has reset the connection.
+            (ReadOutcome::Broken(NOT_ACCEPTING), _) => ReadStep::Ended(NOT_ACCEPTING),
             (ReadOutcome::Blocked, Some(Errno::EPIPE)) => {
                 ReadStep::Ended(LinkError::System(Errno::ECONNRESET))
             }

@@ -50,7 +50,9 @@ const LISTENER: Token = Token(usize::MAX);
 pub struct TcpTransport {
     poll: CloseOnFork<Poll>,
     events: Events,
+    /// Takes new links, while this side accepts them, and the questions of peers about links of this side.
     listener: Option<Listener>,
+    is_accepting: bool,
     links: Links,
     /// Links that may have something to read. A link stays in the list until a read finds the socket empty.
     ready: VecDeque<LinkId>,
@@ -65,6 +67,8 @@ pub struct TcpTransport {
     /// How many accepted links there are on which the peer has said hello, and how many there may be.
     accepted_links: usize,
     accepted_max_links: usize,
+    /// How many links this side has connected or is connecting.
+    connected_links: usize,
     /// A peer was refused, because the endpoint had all the accepted links that it may have.
     has_refused: bool,
     /// How many accepted connections have one of the last descriptors, which are reserved for the process
@@ -109,6 +113,7 @@ impl TcpTransport {
             poll,
             events: Events::with_capacity(EVENTS_MAX),
             listener: Some(listener),
+            is_accepting: true,
             links: Links::new(),
             ready: VecDeque::new(),
             dirty: Vec::new(),
@@ -118,6 +123,7 @@ impl TcpTransport {
             checks: Vec::new(),
             accepted_links: 0,
             accepted_max_links: accepting.max_links,
+            connected_links: 0,
             has_refused: false,
             reserve_links: 0,
             local_addresses: LocalAddressCache::default(),
@@ -156,6 +162,7 @@ impl Transport for TcpTransport {
         };
         let id = match made {
             Ok(id) => {
+                self.connected_links += 1;
                 self.address_claims.add_connecting(id, to, Instant::now());
                 id
             }
@@ -279,17 +286,12 @@ impl Transport for TcpTransport {
         }
     }
 
-    /// Also drops half-open connections and held links, which have not been reported to the caller.
+    /// Also drops held links, which have not been reported to the caller. As long as links of this side are
+    /// left, it keeps the listener, because peers may hold these links and ask about them.
     fn stop_accepting(&mut self) {
-        if let Some(listener) = self.listener.take()
-            && !self.links.are_inherited()
-        {
-            listener.close(self.poll.registry());
-        }
-        while let Some(id) = self.half_open.pop_oldest() {
-            self.drop_link(id);
-        }
+        self.is_accepting = false;
         self.drop_held_links();
+        self.close_listener_if_unneeded();
     }
 
     fn draining_count(&self) -> usize {
@@ -518,6 +520,22 @@ impl TcpTransport {
         reported
     }
 
+    /// Closes the listener, and the connections without a hello, if this side accepts no links and no peer
+    /// needs to ask about links of this side.
+    fn close_listener_if_unneeded(&mut self) {
+        if self.is_accepting || self.connected_links > 0 && !self.links.are_inherited() {
+            return;
+        }
+        if let Some(listener) = self.listener.take()
+            && !self.links.are_inherited()
+        {
+            listener.close(self.poll.registry());
+        }
+        while let Some(id) = self.half_open.pop_oldest() {
+            self.drop_link(id);
+        }
+    }
+
     /// Ends a link and frees its number.
     fn drop_link(&mut self, id: LinkId) {
         let Some(Slot::Made(mut link)) = self.links.remove(id) else { return };
@@ -541,6 +559,10 @@ impl TcpTransport {
         }
         if let Some(listener) = &mut self.listener {
             listener.end_pause();
+        }
+        if let Origin::Connected(_) = link.origin {
+            self.connected_links -= 1;
+            self.close_listener_if_unneeded();
         }
     }
 }

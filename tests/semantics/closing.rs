@@ -110,6 +110,43 @@ pub(crate) fn unmatched_messages_arrive_after_the_sender_closes(net: &Net) {
     });
 }
 
+/// Each side has connected to the other when one of them closes, after few or many passes.
+pub(crate) fn fenced_message_arrives_after_its_sender_closes_amid_connects(net: &Net) {
+    for passes in 0..8 {
+        let (alice, bob) = net.open_pair();
+        bob.endpoint.send(payload(9, 10), bob.peer(), 9).unwrap();
+        for (n, flags) in [(0, OpFlags::DELIVERY_COMPLETE), (1, OpFlags::FENCE)] {
+            let (buffers, to) = (vec![payload(n, 50)], alice.peer());
+            let send = endpoint::SendMsg { buffers, to, context: n, flags, ..endpoint::SendMsg::default() };
+            alice.endpoint.sendmsg(send).unwrap();
+        }
+        for _ in 0..passes {
+            alice.cq.progress();
+            bob.cq.progress();
+        }
+        thread::scope(|scope| {
+            let closing = scope.spawn(move || drop(alice));
+            for n in 0..2 {
+                bob.endpoint.recv(marked_buffer(50), ANY, n).unwrap();
+            }
+            let mut received = 0;
+            while received < 2 {
+                match bob.next_ended() {
+                    Ok((completion, _)) if completion.context == 9 => {}
+                    Ok((completion, _)) => {
+                        assert_eq!(completion.context, received);
+                        assert_eq!(received_bytes(&completion.buffer), payload(received, 50));
+                        received += 1;
+                    }
+                    // The send of bob, who may have learned only now that alice is gone.
+                    Err(failed) => assert_eq!(failed.completion.context, 9),
+                }
+            }
+            closing.join().unwrap();
+        });
+    }
+}
+
 pub(crate) fn injected_messages_arrive_after_the_sender_closes(net: &Net) {
     let (alice, bob) = net.open_pair();
     for n in 0..5 {

@@ -284,6 +284,7 @@ macro_rules! tests_of_parties {
                 posted_messages_arrive_after_the_sender_closes
                 unmatched_messages_arrive_after_the_sender_closes
                 injected_messages_arrive_after_the_sender_closes
+                fenced_message_arrives_after_its_sender_closes_amid_connects
                 dropped_disabled_endpoint_frees_its_address;
             rma:
                 every_write_call_reaches_the_region

@@ -11,6 +11,9 @@
 //!    hello, frames  --------------->
 //!                   <--------------  hello, Welcome(token), frames    if the claim is not contested
 //!
+//!    hello          --------------->
+//!                   <--------------  hello, Refused                   if the acceptor takes no new links
+//!
 //!    hello, frames  --------------->  reads the hello only
 //!                   <--------------  hello, Held(token)               if the claim is contested
 //!                   <--------------  Admitted(token), frames          once proven or no longer contested
@@ -68,6 +71,9 @@ pub enum ClaimStatus {
     Held,
     /// A link that was held is up.
     Admitted,
+    /// The acceptor takes no new links, since it is being closed. This record follows the acceptor's hello.
+    /// Its token is 0.
+    Refused,
     /// The endpoint that answers has made the link to the endpoint that asks.
     Confirmed,
     /// The endpoint that answers has not made the link.
@@ -79,13 +85,14 @@ pub enum ClaimStatus {
 
 impl ClaimStatus {
     /// All statuses. The index of each is one less than its number.
-    pub const ALL: [ClaimStatus; 6] = [
+    pub const ALL: [ClaimStatus; 7] = [
         ClaimStatus::Welcome,
         ClaimStatus::Held,
         ClaimStatus::Admitted,
         ClaimStatus::Confirmed,
         ClaimStatus::Denied,
         ClaimStatus::Unclear,
+        ClaimStatus::Refused,
     ];
 
     fn number(self) -> u8 {
@@ -96,6 +103,7 @@ impl ClaimStatus {
             ClaimStatus::Confirmed => 4,
             ClaimStatus::Denied => 5,
             ClaimStatus::Unclear => 6,
+            ClaimStatus::Refused => 7,
         }
     }
 
@@ -161,7 +169,7 @@ mod tests {
         assert_eq!(bytes[..4], [2, 0, 0, 0]);
         assert_eq!(bytes[8..], [0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 0x01]);
         let numbers = ClaimStatus::ALL.map(|status| ClaimRecord { status, token: 0 }.to_bytes()[0]);
-        assert_eq!(numbers, [1, 2, 3, 4, 5, 6]);
+        assert_eq!(numbers, [1, 2, 3, 4, 5, 6, 7]);
     }
 
     proptest! {
@@ -184,7 +192,7 @@ mod tests {
         #[test]
         fn record_has_one_encoding(mut bytes in any::<[u8; CLAIM_RECORD_BYTES]>(), is_plausible: bool) {
             if is_plausible {
-                bytes[field::STATUS] %= 8;
+                bytes[field::STATUS] %= 9;
                 bytes[field::RESERVED].fill(0);
                 let check = compute_check(&bytes);
                 bytes[field::CHECK].copy_from_slice(&check.to_le_bytes());

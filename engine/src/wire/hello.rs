@@ -27,7 +27,7 @@ pub const HELLO_BYTES: usize = field::INSTANCE.end;
 const MAGIC: [u8; 8] = *b"homespun";
 
 /// The version of the protocol: of this hello and of every frame that follows it.
-pub const VERSION: u16 = 5;
+pub const VERSION: u16 = 6;
 
 const IPV4_BYTES: usize = 4;
 

@@ -11,6 +11,8 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use homespun_engine::transport::{FrameHandler, LinkError, LinkId};
+use homespun_engine::wire::address_claim::{ClaimRecord, ClaimStatus};
+use homespun_engine::wire::hello::HELLO_BYTES;
 use mio::net::TcpStream;
 use socket2::SockRef;
 
@@ -19,7 +21,7 @@ use crate::descriptors::DescriptorLimit;
 use crate::foreign;
 use crate::greeter::Greeter;
 use crate::limits::ACCEPT_BATCH_CONNECTIONS;
-use crate::link::{NO_ROOM, Origin, ReadStep};
+use crate::link::{NO_ROOM, NOT_ACCEPTING, Origin, ReadStep};
 use crate::listener::{Accepted, Listener};
 use crate::socket;
 
@@ -156,6 +158,7 @@ impl TcpTransport {
         let mut greeter = Greeter {
             id,
             origin,
+            is_accepting: self.is_accepting,
             has_room: self.accepted_links < self.accepted_max_links,
             claims: &mut self.address_claims,
             local: &mut self.local_addresses,
@@ -194,6 +197,9 @@ impl TcpTransport {
             ReadStep::Ended(error) => {
                 match (&error, origin) {
                     (&NO_ROOM, _) if was_half_open => self.log_refusal(id, origin),
+                    (&NOT_ACCEPTING, _) if was_half_open && !self.is_accepting => {
+                        send_refusal(&link.stream, &self.hello);
+                    }
                     (LinkError::Protocol(reason), Origin::Accepted { remote, .. }) if was_half_open => {
                         send_foreign_refusal(&link.stream, link.opening_bytes());
                         self.warn_of_foreign_protocol_once(remote, reason);
@@ -232,6 +238,14 @@ impl TcpTransport {
                 "refused: the endpoint has all the links that it accepts (FI_HOMESPUN_TCP_ACCEPTED_LINKS)"
             );
         }
+    }
+}
+
+/// Tells the peer of an accepted connection that this endpoint takes no new links.
+fn send_refusal(mut stream: &TcpStream, own_hello: &[u8; HELLO_BYTES]) {
+    let refused = ClaimRecord { status: ClaimStatus::Refused, token: 0 }.to_bytes();
+    if let Err(error) = stream.write_all(&[own_hello.as_slice(), &refused].concat()) {
+        tracing::debug!(%error, "the peer does not learn that it was refused");
     }
 }
 

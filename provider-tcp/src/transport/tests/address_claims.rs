@@ -1,11 +1,12 @@
 //! Peers that claim the address of another, and the checks that find them out.
 
 use std::io::Write;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
 use homespun_engine::address::Address;
-use homespun_engine::transport::{Armed, LinkError, LinkId, Transport};
+use homespun_engine::errno::Errno;
+use homespun_engine::transport::{Armed, Close, LinkError, LinkId, Transport};
 use homespun_engine::wire::address_claim::{ClaimRecord, ClaimStatus};
 use homespun_engine::wire::hello::Hello;
 
@@ -369,6 +370,51 @@ fn stop_accepting_drops_held_links() {
     assert_eq!(pair.server.transport.accepted_links, 1);
     assert!(has_ended(&mut hostile.stream));
     exchange_frames(&mut pair);
+}
+
+/// An endpoint that is being closed answers for its own links, so that a peer that holds one admits it.
+#[test]
+fn held_link_of_an_endpoint_that_stops_accepting_is_admitted() {
+    let provider = provider();
+    const PASSES: u32 = 8;
+    // The sides make their first passes in every order.
+    for order in 0..1 << PASSES {
+        let mut sides = [Side::open(&provider, LOOPBACK), Side::open(&provider, LOOPBACK)];
+        let addresses = sides.each_ref().map(|side| side.transport.address());
+        let [out, _] = [sides[0].transport.connect(addresses[1]), sides[1].transport.connect(addresses[0])];
+        let [one, other] = &mut sides;
+        for pass in 0..PASSES {
+            if order >> pass & 1 == 0 {
+                one.progress()
+            } else {
+                other.progress()
+            };
+        }
+        one.transport.stop_accepting();
+        drive_until("the link", &mut [one, other], |sides| sides[0].is_up(out));
+        one.transport.send_inline(out, &make_message(0, 1), b"").unwrap();
+        drive_until("its frame", &mut [one, other], |sides| {
+            sides[1].recorder.inboxes.values().any(|inbox| !inbox.frames.is_empty())
+        });
+    }
+}
+
+#[test]
+fn endpoint_that_stops_accepting_listens_only_while_it_has_links_of_its_own() {
+    let mut pair = Pair::open_connected(&provider(), LOOPBACK);
+    await_end_of_checks(&mut pair);
+    let closing = pair.client.transport.address();
+    pair.client.transport.stop_accepting();
+    let refused = pair.server.transport.connect(closing);
+    pair.drive_until("the refusal", |_, server| server.down_error(refused).is_some());
+    assert_eq!(pair.server.down_error(refused), Some(&LinkError::System(Errno::ECONNREFUSED)));
+    assert_eq!(live_count(&pair.client), 1, "a new link was accepted");
+    exchange_frames(&mut pair);
+    let mut silent = TcpStream::connect(closing.socket_addr()).unwrap();
+    pair.drive_until("it to be accepted", |client, _| !client.transport.half_open.is_empty());
+    pair.client.transport.close(pair.out, Close::Drain);
+    pair.drive_until("the end of the link", |client, _| client.transport.draining_count() == 0);
+    assert!(pair.client.transport.listener.is_none() && has_ended(&mut silent));
 }
 
 #[test]
