@@ -15,7 +15,7 @@ use crate::link::{FrameKind, PartialFrame};
 use crate::peer_id::PeerId;
 use crate::protocol_violation::ProtocolViolation;
 use crate::transport::{Close, LinkError, LinkId, Transport};
-use crate::wire::{Handshake, Header};
+use crate::wire::{HandshakeHeader, Header};
 
 impl Engine {
     /// Asks the passive endpoint at `to` for a connection. An endpoint may ask once in its life.
@@ -237,7 +237,7 @@ impl Engine {
     pub(super) fn handle_step_on_message_link(
         &mut self,
         id: LinkId,
-        handshake: Handshake,
+        handshake: HandshakeHeader,
         sink: &mut impl Sink,
     ) {
         let Some(link) = self.links.get(id) else { return };

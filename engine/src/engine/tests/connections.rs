@@ -12,7 +12,7 @@ use crate::connection::{ConnectionError, Request, RequestId, Requester};
 use crate::limits::{
     CONNECTION_DATA_MAX_BYTES, EAGER_MAX_BYTES, REQUESTER_MAX_LINKS, REQUESTER_WAIT_MAX_MS, TIMEOUT_GRACE_MS,
 };
-use crate::wire::{Handshake, HandshakeStep};
+use crate::wire::{HandshakeHeader, HandshakeStep};
 
 /// The number that names each request in these tests.
 const NUMBER: u64 = 0x5eed;
@@ -26,7 +26,7 @@ fn engine_with_role(role: EndpointRole) -> (Engine, Scripted, Recorder) {
 }
 
 fn handshake_header(step: HandshakeStep, number: u64, data: &[u8]) -> Header {
-    Header::Connection(Handshake { step, number, data_bytes: data.len() as u16 })
+    Header::Connection(HandshakeHeader { step, number, data_bytes: data.len() as u16 })
 }
 
 fn bring_link_up(engine: &mut Engine, sink: &mut Recorder, id: LinkId, port: u16, instance: u64) {

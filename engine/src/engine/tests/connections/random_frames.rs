@@ -43,7 +43,7 @@ fn any_header() -> impl Strategy<Value = Header> {
     );
     prop_oneof![
         6 => handshake.prop_map(|(step, number, data_bytes)| {
-            Header::Connection(Handshake { step, number, data_bytes })
+            Header::Connection(HandshakeHeader { step, number, data_bytes })
         }),
         4 => message.prop_map(|(len_bytes, awaits)| {
             Header::Message(Message { len_bytes, tag: None, data: None, awaits })
