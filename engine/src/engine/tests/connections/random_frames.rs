@@ -1,5 +1,5 @@
-//! Tests that any frames in any order on an endpoint with connections cause no panic, that each
-//! operation ends once, and that the events of the connection are possible ones.
+//! Tests of an endpoint with connections. Whatever frames arrive in whatever order, nothing panics,
+//! each operation ends once, and only possible events of the connection are reported.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ enum Step {
     Connect,
     Accept,
     Listen(Option<usize>),
-    /// Rejects the request at this index of the reported ones. The oldest has the index 0.
+    /// Rejects the reported request with this index. The oldest request has the index 0.
     Reject(usize),
     Settle(usize),
     Shutdown,
