@@ -148,8 +148,8 @@ pub struct Engine {
     has_unseen_stores: bool,
     /// Links whose peers have offered regions that this side has not mapped yet.
     mapping: Vec<LinkId>,
-    /// How many passes remain until the engine unmaps retired regions. While it is 0, no region is
-    /// mapped.
+    /// How many passes remain until the engine unmaps regions that peers have closed. While it is
+    /// 0, no region is mapped.
     passes_to_sweep: u32,
     /// Links that the engine has ended but has not closed at the transport yet.
     condemned: Vec<ClosingLink>,
@@ -205,8 +205,8 @@ impl Engine {
     }
 
     /// Makes peers access all regions by frames from now on, so that this endpoint can count every
-    /// access. Retires the regions that this endpoint has offered for mapping. No endpoint offers
-    /// these regions again.
+    /// access. Peers must unmap the regions that this endpoint has offered for mapping. No endpoint
+    /// offers these regions for mapping again.
     pub fn disable_direct_access(&mut self) {
         self.target.disable_direct_access();
     }
@@ -287,10 +287,10 @@ impl Engine {
     /// lies ([`Buffer::Within`], [`Buffer::Received`]). While completions of receives wait for room
     /// in their queue, the buffer takes no messages.
     ///
-    /// When the engine releases the buffer, it writes nothing more to the buffer. It says this by
-    /// the flag [`CompletionFlags::MULTI_RECV`] on one completion: on the last message's, or on a
-    /// completion without a message. A completion without a message is an error if the buffer was
-    /// cancelled or its only source was lost.
+    /// When the engine releases the buffer, one completion has the flag
+    /// [`CompletionFlags::MULTI_RECV`]: the completion of the last message, or a completion without
+    /// a message. From then on the engine writes nothing to the buffer. A completion without a
+    /// message is an error if the buffer was cancelled or its only source was lost.
     ///
     /// If the call is deferred work, `work` is its number. The work ends when the engine releases
     /// the buffer. The flag is then always on a completion without a message.
@@ -362,8 +362,8 @@ impl Engine {
         receiver.receive_claimed(request, claimed_by, &mut effects)
     }
 
-    /// Discards the message that a peek with this context has claimed. The completion is that of a
-    /// peek at the message. If the call is deferred work, `work` is its number.
+    /// Discards the message that a peek with this context has claimed. The call completes like a
+    /// peek that finds the message. If the call is deferred work, `work` is its number.
     ///
     /// # Errors
     ///

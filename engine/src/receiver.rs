@@ -223,8 +223,8 @@ impl Receiver {
     }
 
     /// Cancels one posted receive or multi-receive buffer with this key: the oldest untagged one
-    /// or, if there is none, the oldest tagged one. A matched receive is no longer posted, nor is a
-    /// buffer that takes no more messages. Returns whether one was cancelled.
+    /// or, if there is none, the oldest tagged one. Matched receives and ended buffers are no
+    /// longer posted. Returns whether one was cancelled.
     pub(crate) fn cancel(&mut self, key: CancelKey, effects: &mut impl ReceiverEffects) -> bool {
         let posted = [&self.untagged, &self.tagged].into_iter().flat_map(Matching::posted).find(|id| {
             self.receives
@@ -349,8 +349,8 @@ impl Receiver {
     }
 
     /// Returns three counts of a link: arrived eager messages, changes of offers, and arrived bytes
-    /// of the message that is being read. Every byte that arrives of a message changes one of the
-    /// counts.
+    /// of the message that is being read. Each byte of a message changes one of the counts when it
+    /// arrives.
     pub(crate) fn progress_counts(&self, id: LinkId) -> (u64, u64, u64) {
         let Some(link) = self.links.get(id) else { return (0, 0, 0) };
         let reading_bytes = match &link.reading {

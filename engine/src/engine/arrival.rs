@@ -59,7 +59,8 @@ impl Engine {
     }
 
     /// Spends the credit of an access. Only a write with remote data costs credit: as much as an
-    /// empty message. If the peer lacks the credit, ends the link and returns false.
+    /// empty message. If the peer lacks the credit, ends the link and returns false. Otherwise
+    /// returns true.
     fn spend_write_data_credit_or_abort_link(&mut self, id: LinkId, rma: &Rma, sink: &mut impl Sink) -> bool {
         if rma.kind.data().is_none() {
             return true;

@@ -9,7 +9,7 @@
 //! Atomic operations are queued and sent like other [accesses](super::rma), and share their limit
 //! of unanswered accesses. The operands travel in the `Atomic` frame. Fetched elements come back in
 //! one `ReadData` frame, which ends the operation. If nothing is fetched, or if the operation
-//! fails, an `Answer` ends it. Even an operation on no elements travels, to keep its place in the
+//! fails, an `Answer` ends it. Even an operation on no elements is sent, to keep its place in the
 //! order.
 
 use smallvec::SmallVec;

@@ -167,8 +167,8 @@ impl Engine {
 
     /// Copies the rest of the frame that a link has taken in part: the frame's operation ends
     /// before the link does. Returns `None` if there is no such frame, or if more than
-    /// [`EAGER_MAX_BYTES`] of a requested payload or an access are left. Other frames are always
-    /// short enough.
+    /// [`EAGER_MAX_BYTES`] are left of a requested payload, a write or an atomic operation. Other
+    /// frames are always short enough.
     fn copy_rest_of_frame(&mut self, id: LinkId) -> Option<Box<[u8]>> {
         let PartialFrame { kind, send, taken_bytes } = self.links.get(id)?.tx.partial_frame()?;
         let slices = match kind {

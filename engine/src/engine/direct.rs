@@ -21,11 +21,11 @@
 //! uses these pages any more.
 //!
 //! A direct write ends when its bytes are stored. But the processor may let a later read overtake
-//! the stores. Two peers that each write and then read could both miss the other's write. With
+//! the stores. Then two peers that each write and then read could both miss the other's write. With
 //! frames this is impossible: a write ends only when the target has answered it. So a direct read
 //! after a direct write first executes a memory fence, which makes the write visible to all
-//! processors. A write whose completion level demands visibility executes a memory fence after its
-//! stores.
+//! processors. A write whose completion level demands visibility at the target executes a memory
+//! fence after its stores.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -90,8 +90,8 @@ impl Engine {
     }
 
     /// Tries to make an access directly in mapped memory of the peer. An access with a fence, with
-    /// remote data or with the level commit is never made directly. Nor is an access that earlier
-    /// operations hold back.
+    /// remote data or with the level commit is never made directly. An access that earlier
+    /// operations hold back is not made directly either.
     ///
     /// After [`Attempt::Done`] the caller counts the access. If the access is signalled, the caller
     /// also puts its completion into the queue. If the queue is full, the caller calls

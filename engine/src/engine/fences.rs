@@ -1,9 +1,9 @@
 //! Fences: `FI_FENCE`, `fi_endpoint(3)`.
 //!
 //! A fenced send or access waits at the head of its peer's queue. It goes when all earlier
-//! operations on the peer have completed and have reached its completion level. The sender may not
-//! know whether they have: for example, unacknowledged messages may not have arrived. So the sender
-//! asks the peer:
+//! operations on the peer have completed and have reached the level of the fenced operation. The
+//! sender does not know everything itself, for example whether unacknowledged messages have
+//! arrived. So it asks the peer:
 //!
 //! ```text
 //!  sender                           receiver
@@ -25,10 +25,10 @@ use crate::protocol_violation::ProtocolViolation;
 use crate::transport::{LinkId, Transport};
 use crate::wire::Header;
 
-/// Returns whether a fenced operation may go now. The operation is the first in its peer's queue.
-/// All operations on all links of the peer must have completed, also on links to a former instance.
-/// The operations on the link `id` must have reached the level of the fenced operation. If this
-/// side does not know that they have, it sends the peer a fence.
+/// Returns whether a fenced operation, which is the first in its peer's queue, may go now. All
+/// operations on all links of the peer must have completed, also on links to a former instance. The
+/// operations on the link `id` must have reached the level of the fenced operation. If this side
+/// does not know this, it asks the peer by a `Fence` frame.
 #[cold]
 pub(super) fn try_pass_fence(
     links: &mut Links,

@@ -125,7 +125,7 @@ impl Engine {
             }
         }
         // A link that is still connecting may take long, or fail. If it has taken nothing yet,
-        // messages go to this link instead.
+        // messages go to the new link instead.
         let current = self.peers.peer(peer).transmit_link();
         if current
             .and_then(|current| self.links.get_mut(current))
@@ -135,9 +135,9 @@ impl Engine {
         }
     }
 
-    /// Handles a link that has ended by itself. Messages of the lost link may be missing, unless
-    /// the error is [`LinkError::Closed`]. Then the peer's other current links end too, so that no
-    /// later message arrives in place of a missing one.
+    /// Handles a link that has ended by itself. If the error is not [`LinkError::Closed`], messages
+    /// of the link may be missing. In that case the peer's other current links end too, so that no
+    /// later message arrives without the missing ones.
     pub(super) fn link_lost(&mut self, id: LinkId, error: &LinkError, sink: &mut impl Sink) {
         // The link needs no closing any more. The transport may give its number to a new link,
         // which must not be closed.
@@ -160,8 +160,9 @@ impl Engine {
         }
     }
 
-    /// Removes a link and ends its operations, except those whose memory the peer may still read.
-    /// Returns these. The caller ends them when the peer can no longer read their memory.
+    /// Removes a link and ends its operations. Returns the operations whose memory the peer may
+    /// still read, without ending them. The caller ends them when the peer can no longer read the
+    /// memory.
     pub(super) fn end_link(
         &mut self,
         id: LinkId,
@@ -192,8 +193,8 @@ impl Engine {
             self.drop_transmit_link_and_fail_queued(peer, error, sink);
         }
         if was_last && is_retried {
-            // Queued operations may be cancelled before they open the next link. Receives from the
-            // peer need that link, too.
+            // Queued operations would open the next link, but may be cancelled before. Receives
+            // from the peer need the link, too.
             self.add_awaited_source(peer);
         }
         self.target.link_ended(id);
@@ -216,8 +217,8 @@ impl Engine {
         ExposedSends { peer: Some(peer), exposed }
     }
 
-    /// Whether operations wait for a link to the peer. These are queued sends and accesses. If the
-    /// peer is lost, they are also receives that name it as their only source.
+    /// Whether the peer has queued sends or accesses, which wait for a link. If the peer is lost,
+    /// also whether a posted receive names the peer as its only source.
     fn has_operations_waiting_for(&self, peer: PeerId) -> bool {
         let is_lost = self.peers.peer(peer).is_lost();
         !self.initiator.has_none_queued(peer)

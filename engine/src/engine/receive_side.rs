@@ -368,9 +368,9 @@ impl Engine {
         }
     }
 
-    /// Takes this engine's mail out of its shared receiver, and carries it out. Mail is effects for
-    /// this engine that other members, or posts of the application, have caused. Afterwards the
-    /// caller makes a pass, which transmits.
+    /// Takes this engine's mail out of its shared receiver, and carries it out. Calls of other
+    /// members and posts of the application leave mail: effects that this engine must carry out.
+    /// Afterwards the caller makes a pass, which transmits.
     pub fn fetch_mail(&mut self, sink: &mut impl Sink) {
         let ReceiveSide::Shared(membership) = &mut self.receive_side else { return };
         let Mail { replies, counts, sources } = membership.take_mail_except_reports();

@@ -255,8 +255,8 @@ impl Engine {
             FrameKind::Data => self.record_requested_payload_sent(id, send_id, sink),
             FrameKind::ReadData => {}
         }
-        // Replies go here, between two frames. The peer must not have to wait for all the next
-        // frames, which the link may also take in parts.
+        // Replies go here, between two frames: the peer must not have to wait for all frames that
+        // follow.
         self.try_send_pending_replies_of(id, transport, sink)
     }
 

@@ -145,8 +145,8 @@ impl Budget {
         self.is_overdrawn_without(self.droppable_bytes)
     }
 
-    /// As [`is_overdrawn`](Self::is_overdrawn), but ignores what the peers of hosts have left
-    /// behind. If true, peers that are proven by credentials have left too much behind.
+    /// As [`is_overdrawn`](Self::is_overdrawn), but ignores leftovers that are charged to hosts. If
+    /// true, peers that are proven by credentials have left too much behind.
     pub(super) fn is_overdrawn_without_hosts(&self) -> bool {
         self.is_overdrawn_without(self.shares.left_behind_bytes())
     }

@@ -21,11 +21,11 @@ impl Receiver {
     /// A link is refused if peers that are proven by credentials have left more behind than the
     /// budget has room for.
     ///
-    /// For a link that this side has accepted over TCP, the receiver also checks how much the
-    /// peer's host has left behind that must not be dropped. The link is refused if this exceeds
-    /// the host's share. It is also refused if the budget is overdrawn and this exceeds
-    /// [`HOST_RESERVE_BYTES`]. So no host keeps out peers of another host that has left little
-    /// behind, or peers that this side connects to.
+    /// A link that this side has accepted over TCP may also be refused because of the messages that
+    /// the peer's host has left behind. Messages that may be dropped do not count. The link is
+    /// refused if the other messages exceed the host's share. It is also refused if the budget is
+    /// overdrawn and they exceed [`HOST_RESERVE_BYTES`]. So no host keeps out peers of another host
+    /// that has left little behind, or peers that this side connects to.
     pub(crate) fn try_admit_link(&mut self, address: Address, proof: AddressProof) -> bool {
         if self.budget.is_overdrawn_without_hosts() {
             return false;

@@ -28,7 +28,8 @@ impl Receiver {
             return self.fail_truncated_receive(id, source, message, member, effects);
         }
         if receive.signalled == Signalled::Yes {
-            // Counted first: a count after the completion is built would cost a further move of it.
+            // Counted first: a count after the completion is built would move the completion once
+            // more.
             effects.count(CounterEvents::RECV, member);
             let completion = receive.take_completion(source, message, clamp_to_usize(message.len_bytes));
             self.complete_or_hold(completion, Some(member), effects);

@@ -9,8 +9,8 @@ use super::credit::Budget;
 use crate::operation::UnexpectedId;
 use crate::source_host::SourceHost;
 
-/// A link's list of messages may contain stale ids, of messages that no longer exist: as many as
-/// there are ids of existing messages, and this many more.
+/// A link's list may contain ids of messages that no longer exist: as many as there are ids of
+/// existing messages, plus this number.
 const GONE_MAX_MESSAGES: usize = 16;
 
 /// The unexpected messages of an unproven peer, the oldest first. Some may no longer exist.

@@ -532,8 +532,8 @@ impl Receiver {
 
 /// Returns where a message goes in the rest of a buffer: how many bytes to skip, and how many bytes
 /// the message gets. The message begins at an aligned address if it fits there, otherwise at the
-/// front. Returns `None` if the message does not fit. The first message of a buffer gets all of the
-/// buffer instead, and is truncated.
+/// front. If the first message of a buffer does not fit, it gets all of the buffer. If a later
+/// message does not fit, returns `None`.
 fn padding_and_length_in_rest(
     rest: &Destination,
     len_bytes: u64,

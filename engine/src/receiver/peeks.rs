@@ -79,8 +79,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// Discards the message that a peek with this context has claimed. The completion is that of a
-    /// peek at the message. If the call is deferred work, `work` is its number.
+    /// Discards the message that a peek with this context has claimed. The call completes like a
+    /// peek that finds the message. If the call is deferred work, `work` is its number.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
 //! The parts of a budget that the peers of one host may use.
 //!
 //! A process can connect over TCP under many addresses, so a limit for each peer would limit
-//! nothing. But it has few hosts: see [`SourceHost`]. So the receiver limits what the peers of one
-//! host use together.
+//! nothing. But these addresses belong to few hosts: see [`SourceHost`]. So the receiver limits
+//! what the peers of one host use together.
 
 use std::collections::HashMap;
 
