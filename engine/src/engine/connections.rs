@@ -258,8 +258,8 @@ impl Engine {
         }
     }
 
-    /// Reports the end of the connection, unless the connection is up or its end was reported
-    /// before. The caller has ended all operations of the connection.
+    /// If the connection has ended and its end was not reported yet, reports the end. The caller
+    /// has ended all operations of the connection.
     pub(super) fn report_connection_if_lost(&mut self, sink: &mut impl Sink) {
         let (connection, mut effects) = self.connection_and_effects(sink);
         connection.report_connection_if_lost(&mut effects);

@@ -87,8 +87,9 @@ impl Engine {
         self.target.link_added(id, peer);
     }
 
-    /// Handles a link that has come up. If the link leads to an earlier instance of the peer, ends
-    /// the link. If it leads to a new instance, retires the peer's other links.
+    /// Handles a link that has come up. Ends the link if the receiver does not admit it, or if it
+    /// leads to an earlier instance of the peer. If it leads to a new instance, retires the peer's
+    /// other links.
     pub(super) fn link_up(
         &mut self,
         id: LinkId,

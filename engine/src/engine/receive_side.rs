@@ -211,6 +211,7 @@ impl ReceiveSide {
     }
 
     /// Reports the failure of a receive that the caller had accepted, but the engine has refused.
+    /// Does nothing if the receiver is shared.
     #[cold]
     pub(super) fn report_failure(&mut self, failure: FailedOperation, effects: &mut impl ReceiverEffects) {
         if let ReceiveSide::Own(receiver) = self {

@@ -3,18 +3,18 @@
 //! Every message costs its sender credit: [`MESSAGE_COST_BYTES`](crate::limits::MESSAGE_COST_BYTES)
 //! and, if the message is eager, the length of its payload. The receiver grants each link credit
 //! out of its endpoint's *budget*. Once a receive has taken a message, the receiver may grant the
-//! message's credit again. So at any moment
+//! message's credit again. The receiver keeps this sum within the budget:
 //!
 //! ```text
-//!  used = (what links may still send, or have sent and no receive has taken)
+//!  used = (credit of present links: not spent yet, or held by messages that no receive has taken)
 //!       + (payload that was fetched before a receive matched the message)
-//!       + (what links left behind that have ended)
+//!       + (what ended links have left behind)
 //! ```
 //!
-//! is within the budget, with two exceptions. First, every new link gets [`CREDIT_INITIAL_BYTES`],
-//! even if the budget is used up. Second, ended links may leave so many messages behind that the
-//! budget is overdrawn. Then the receiver may [refuse](super::Receiver::try_admit_link) new links,
-//! but existing links lose nothing.
+//! There are two exceptions. First, every new link gets [`CREDIT_INITIAL_BYTES`], even if the
+//! budget is used up. Second, ended links may leave so many messages behind that the budget is
+//! overdrawn. Then the receiver may [refuse](super::Receiver::try_admit_link) new links, but
+//! existing links lose nothing.
 //!
 //! A link in use gets a *window* of a sixteenth of the free budget. So early links leave some for
 //! later ones.

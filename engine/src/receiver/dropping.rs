@@ -18,14 +18,16 @@ impl Receiver {
     /// Makes room for a new link to the peer at this address. `proof` says how far the address is
     /// proven. Returns whether the link may come up.
     ///
-    /// A link is refused if peers that are proven by credentials have left more behind than the
-    /// budget has room for.
+    /// A link is refused in three cases:
     ///
-    /// A link that this side has accepted over TCP may also be refused because of the messages that
-    /// the peer's host has left behind. Messages that may be dropped do not count. The link is
-    /// refused if the other messages exceed the host's share. It is also refused if the budget is
-    /// overdrawn and they exceed [`HOST_RESERVE_BYTES`]. So no host keeps out peers of another host
-    /// that has left little behind, or peers that this side connects to.
+    /// - Peers that are proven by credentials have left more behind than the budget has room for.
+    /// - This side has accepted the link over TCP, and the peer's host has left more behind than the
+    ///   host's share.
+    /// - This side has accepted the link over TCP, the budget is overdrawn, and the peer's host has
+    ///   left more behind than [`HOST_RESERVE_BYTES`].
+    ///
+    /// In the last two cases, messages that may be dropped do not count. So no host keeps out the
+    /// peers of a host that has left little behind, or peers that this side connects to.
     pub(crate) fn try_admit_link(&mut self, address: Address, proof: AddressProof) -> bool {
         if self.budget.is_overdrawn_without_hosts() {
             return false;

@@ -113,7 +113,7 @@ fn any_message() -> impl Strategy<Value = Message> {
     })
 }
 
-/// Generates headers. Numbers of operations and counts are small, so that some match real ones.
+/// Generates headers. Operation numbers and counts are small, so that some match real operations.
 fn any_header() -> impl Strategy<Value = Header> {
     // The engine's own numbers have bits above bit 31 set: see `op_number_of`.
     let op = || {

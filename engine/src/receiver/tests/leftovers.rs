@@ -1,4 +1,4 @@
-//! Tests of what ended links leave behind: whose messages are dropped, when, and for whom.
+//! Tests of the messages that ended links leave behind: which of them the receiver drops, and when.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;

@@ -194,7 +194,8 @@ impl Run {
     }
 }
 
-/// Whether this reports a write by the peer. There is no region, but an empty write needs none.
+/// Whether `outcome` reports a write by the peer. There is no region, but an empty write needs
+/// none.
 fn is_access_of_peer(outcome: &Result<EndedOperation, FailedOperation>) -> bool {
     outcome.as_ref().is_ok_and(|completion| completion.flags.contains(CompletionFlags::REMOTE_WRITE))
 }

@@ -223,7 +223,8 @@ impl World {
         self.unexpected = waiting;
     }
 
-    /// In the model, offers a message to a posted receive. Returns whether the receive takes it.
+    /// In the model, offers a message to a posted receive. Returns whether the receive takes the
+    /// message.
     fn offer_to_receive(&mut self, at: usize, message: usize) -> bool {
         let Sent { sender, len, .. } = self.messages[message];
         let posted = &mut self.posted[at];
