@@ -4,7 +4,7 @@
 //! ```text
 //!  message_arrived, pull, ... +----------------------------------------------+  complete, fail, count
 //!  -------------------------> | posted receives    <-- matching --> messages | ------------------------>
-//!  post, peek, cancel, ...    | multi-receive buffers             unexpected |  queue_header, queue_ack, ...
+//!  post, peek, cancel, ...    | multi-receive buffers             unexpected |  queue_header, queue_ack ...
 //!  -------------------------> | claimed messages           budget and credit | ------------------------>
 //!  link_added, link_ended ... | fetches of offered messages                  |  Err(ProtocolViolation)
 //!                             +----------------------------------------------+

@@ -16,7 +16,7 @@ impl Engine {
 
     #[cold]
     fn forget_unused_peers(&mut self, sink: &mut impl Sink) {
-        // Every field is named, so that a new one is not overlooked.
+        // Every field is named, so that a new field is not overlooked.
         let Engine {
             config: _,
             peers,

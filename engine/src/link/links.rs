@@ -35,12 +35,12 @@ impl Link {
         self.is_up
     }
 
-    /// Whether another endpoint has replaced the one that the link leads to.
+    /// Whether a new endpoint has replaced the endpoint that the link leads to.
     pub(crate) fn is_replaced(&self) -> bool {
         self.is_replaced
     }
 
-    /// Records that another endpoint has replaced the one that the link leads to.
+    /// Records that a new endpoint has replaced the endpoint that the link leads to.
     pub(crate) fn mark_replaced(&mut self) {
         self.is_replaced = true;
     }

@@ -6,9 +6,9 @@ use crate::held_reports::ReportOutcome;
 use crate::transport::LinkId;
 use crate::wire::Header;
 
-/// What a receiver asks of its caller: effects outside its own state.
+/// The effects that a receiver asks its caller for.
 ///
-/// The caller must not call the receiver from an effect.
+/// The caller must not call the receiver while it carries out an effect.
 pub(crate) trait ReceiverEffects {
     /// Reports the success of a receive or a peek to the member at which the message arrived.
     ///

@@ -35,7 +35,7 @@ use crate::reassembly::clamp_to_usize;
 use crate::rejected::Rejected;
 use crate::wire::Message;
 
-/// How many of the messages kept aside the first step matches.
+/// How many messages kept aside are looked at in the first step; see `match_kept_untagged`.
 const KEPT_STEP_MIN_MESSAGES: usize = 16;
 
 /// Messages kept aside, by the member at which they arrived. While a member is listed, its later
@@ -54,8 +54,8 @@ pub(super) struct MemberMessages {
 /// The multi-receive buffers that are not released yet.
 #[derive(Debug, Default)]
 pub(super) struct MultiReceives {
-    /// The buffers, each under the id of the receive that stands for it among the posted receives.
-    /// Boxed, since the map has a slot for each receive.
+    /// The buffers, each under the id of its posted receive. Boxed, since the map has a slot for
+    /// each receive.
     buffers: SecondaryMap<ReceiveId, Box<MultiBuffer>>,
     /// The buffer of each part.
     parts: SecondaryMap<ReceiveId, ReceiveId>,

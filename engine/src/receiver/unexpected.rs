@@ -165,8 +165,8 @@ impl Receiver {
         Some(unexpected)
     }
 
-    /// Removes an unexpected message, and frees its reserved memory. The message's credit stays held: the
-    /// caller returns it.
+    /// Removes an unexpected message, and frees its reserved memory. The caller returns the
+    /// message's credit.
     fn remove_unexpected_without_credit(
         &mut self,
         id: UnexpectedId,

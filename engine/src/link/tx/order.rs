@@ -37,7 +37,7 @@ pub(super) enum OpClass {
     Fetch,
 }
 
-/// The postponed accesses of a link. The peer may carry them out after operations that follow them.
+/// The postponed accesses of a link. The peer may carry them out after later operations.
 #[derive(Debug, Default)]
 pub(super) struct Postponed {
     /// How many reads are postponed.
