@@ -368,7 +368,8 @@ fn directed_receive_is_kept_for_a_peer_that_another_member_gets_a_link_to() {
     }
 }
 
-/// A sink that posts a receive while the receiver reports another one, as another thread may.
+/// A sink that posts a receive while the receiver reports another receive. Another thread could do
+/// the same.
 struct Posting<'a> {
     shared: &'a SharedReceiver,
     next: Option<ReceiveRequest>,
