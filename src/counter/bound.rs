@@ -7,8 +7,8 @@ use homespun_engine::flags::CounterEvents;
 
 use super::{Counter, CounterShared};
 
-/// The counters that are bound to an endpoint, each with the events that it counts. No event has
-/// two counters.
+/// The counters that are bound to an endpoint, each with the events that it counts. No event has two
+/// counters.
 #[derive(Default, Clone)]
 pub(crate) struct BoundCounters(Vec<(Arc<CounterShared>, CounterEvents)>);
 
