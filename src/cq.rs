@@ -58,8 +58,9 @@ enum ReadKind {
     serde(default, deny_unknown_fields)
 )]
 pub struct CqAttr {
-    /// The number of entries; 0 for [`CQ_SIZE`](crate::params::CQ_SIZE) if it is set, else
-    /// [`CQ_DEPTH_DEFAULT_ENTRIES`]. An entry takes about 100 bytes after its first use.
+    /// The number of entries. 0 stands for the parameter [`CQ_SIZE`](crate::params::CQ_SIZE), or for
+    /// [`CQ_DEPTH_DEFAULT_ENTRIES`] if the parameter is not set. An entry takes about 100 bytes after its
+    /// first use.
     pub size_entries: usize,
     /// The format of entries; `None` for the default.
     pub format: Option<CqFormat>,
@@ -171,7 +172,7 @@ pub(crate) struct CqShared {
     ring: Lock<Ring>,
     /// [`Ring::unread_entries`], readable without the ring's lock.
     unread: AtomicUsize,
-    /// The number of reads in a row that found an entry and so drove no progress.
+    /// The number of reads in a row that found an entry and drove no progress.
     idle_reads: AtomicU32,
     /// The number of users: bound endpoints, enabled or not, and poll sets.
     users: AtomicUsize,
@@ -502,7 +503,7 @@ impl CqShared {
         if is_due { ReadKind::WithProgress } else { ReadKind::EntriesOnly }
     }
 
-    /// Locks the list of endpoints, for a test that checks that no thread locks it.
+    /// Locks the list of endpoints. A test then checks that other threads do not need the lock.
     #[cfg(test)]
     pub(crate) fn lock_endpoint_list_for_test(&self) -> impl Sized + '_ {
         self.driven.lock_for_test()

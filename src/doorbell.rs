@@ -94,7 +94,7 @@ impl Doorbell {
         self.event.wait();
     }
 
-    /// Models that the epoll set of another doorbell is nested in this one's.
+    /// Models that the epoll set of `inner` is nested in the epoll set of this doorbell.
     #[cfg(all(test, loom))]
     pub(crate) fn nest(&self, inner: &Doorbell) {
         self.event.nest(&inner.event);

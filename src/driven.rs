@@ -45,7 +45,7 @@ impl Driven {
         self.first.get().is_some_and(|first| Arc::ptr_eq(first, endpoint))
     }
 
-    /// Locks the list, for a test that checks that no thread locks it.
+    /// Locks the list. A test then checks that other threads do not need the lock.
     #[cfg(test)]
     pub(crate) fn lock_for_test(&self) -> impl Sized + '_ {
         self.others.write()

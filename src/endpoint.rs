@@ -313,7 +313,8 @@ impl EndpointShared {
         };
         let pump = self.domain.open_pump(bind, self.engine_config())?;
         if let EndpointOrigin::Request(_) = self.origin {
-            // Only the other end of the connection learns the address of this endpoint.
+            // Peers do not connect to this endpoint: only the other end of its connection learns the
+            // address.
             pump.stop_listening();
         }
         Ok(self.pump.get_or_init(|| pump))

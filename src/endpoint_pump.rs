@@ -45,7 +45,7 @@ pub(crate) trait EndpointPump: Drive + Poster + Connect {
     /// Writes a few bytes to a region if that is possible at once. Returns whether they were written. If
     /// not, the caller posts a write.
     fn try_inject_write(&self, to: FabricAddress, bytes: &[u8], memory: RemoteMemory) -> Result<bool, Error>;
-    /// Makes the endpoint receive through a shared context, once it is enabled.
+    /// Makes the endpoint receive through a shared context, once the endpoint is enabled.
     fn join_shared_receiver(
         &self,
         context: &Arc<ReceiveContext>,

@@ -89,7 +89,8 @@ impl DomainCounters {
         endpoint: &Arc<dyn Drive>,
         enable: impl FnOnce() -> Result<(), Error>,
     ) -> Result<(), Error> {
-        // Keep the members locked until the end, so that no counter is missed.
+        // Keep the members locked until the end. A counter that was added meanwhile would miss the
+        // endpoint.
         let CountersAndEndpoints { counters, endpoints } = &mut *self.members.lock();
         counters.iter().try_for_each(|known| {
             known.counter.add_wake_source(endpoint, DriveReason::DOMAIN, self.has_progress_thread)

@@ -116,7 +116,7 @@ pub enum OperationKind {
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct CompletionError {
-    /// The completion of the operation. Of a truncated message, `len_bytes` bytes were placed.
+    /// The completion of the operation. For a truncated message, `len_bytes` counts the bytes that fitted.
     pub completion: Completion,
     /// Why it failed.
     pub error: OperationError,

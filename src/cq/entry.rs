@@ -10,7 +10,7 @@ use crate::av::FabricAddress;
 /// An entry of a completion queue, as [`CompletionQueue::read_entry`] returns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
-    /// An operation has succeeded. The address is its source, as in
+    /// An operation has succeeded. The address is its source: see
     /// [`read_from`](CompletionQueue::read_from).
     Completed(Completion, FabricAddress),
     /// A receive has succeeded, but the address vector does not hold the sender. The address is the

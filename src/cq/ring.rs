@@ -98,7 +98,7 @@ impl Ring {
         if self.is_overrun() { usize::MAX } else { self.entries.len() }
     }
 
-    /// Whether any entry, at any place, is that of a failed operation.
+    /// Whether the ring has an entry of a failed operation, at any place.
     pub(super) fn has_failed(&self) -> bool {
         self.failed_entries > 0
     }

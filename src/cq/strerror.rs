@@ -8,7 +8,7 @@ use homespun_engine::error::OperationError;
 use homespun_engine::transport::LinkError;
 use homespun_engine::wire::Refusal;
 
-/// The first of homespun's own numbers, above all of libfabric's.
+/// The first of homespun's own numbers. All of libfabric's numbers are lower.
 const FIRST: i32 = 400;
 
 const TRUNCATED: i32 = FIRST;

@@ -38,8 +38,7 @@ pub struct AtomicTarget {
 }
 
 /// An atomic operation with all options: the arguments of `fi_atomicmsg`.
-///
-/// `S` is the memory: `Vec<Bytes>` for [`atomicmsg`](Endpoint::atomicmsg), `&[Segment]` for
+/// `S` is the type of the memory: `Vec<Bytes>` for [`atomicmsg`](Endpoint::atomicmsg), `&[Segment]` for
 /// [`post_atomic`](Endpoint::post_atomic).
 #[derive(Debug, Clone, Copy)]
 pub struct AtomicMsg<S = Vec<Bytes>> {
@@ -335,9 +334,9 @@ impl Endpoint {
     /// As [`post_send`](Self::post_send).
     pub unsafe fn post_atomic(&self, atomic: &AtomicMsg<&[Segment]>) -> Result<(), Error> {
         let AtomicMsg { operands, target, context, flags } = *atomic;
-        // SAFETY: `Source::raw` needs the memory until the operation has ended. The caller promises it until
-        // the completion is read, which is later, or until the endpoint is closed, which ends all operations.
-        // The engine copies injected operands before this call returns.
+        // SAFETY: `Source::raw` needs the memory until the operation has ended. The caller keeps the memory
+        // until the completion is read or the endpoint is closed. By then the operation has ended. The
+        // engine copies injected operands before this call returns.
         let operand = unsafe { Source::raw(operands)? };
         self.post_with_flags(
             &mut Post::new(target.peer, target.into_transmit_op(AtomicLocal::Base { operand }), context),
@@ -362,10 +361,9 @@ impl Endpoint {
         atomic: &FetchAtomicMsg<&[Segment], &[SegmentMut]>,
     ) -> Result<(), Error> {
         let FetchAtomicMsg { operands, results, target, context, flags } = *atomic;
-        // SAFETY: the caller promises for the operands what `Source::raw` requires, and for the results
-        // what `Destination::raw` requires. The engine ends the operation before the application can read
-        // its completion, copies injected operands before it returns, and is dropped when the endpoint is
-        // closed.
+        // SAFETY: the caller promises what `Source::raw` and `Destination::raw` require. The engine ends
+        // the operation before the application can read its completion. It copies injected operands before
+        // this call returns. Closing the endpoint drops the engine.
         let (operand, result) = unsafe { (Source::raw(operands)?, Destination::raw(results)?) };
         let op = target.into_transmit_op(AtomicLocal::Fetch { operand, result });
         self.post_with_flags(&mut Post::new(target.peer, op, context), flags)

@@ -21,8 +21,7 @@ use crate::owned::Owned;
 use crate::post::Post;
 
 /// A write with all options: the arguments of `fi_writemsg`.
-///
-/// `B` is the memory: `Vec<Bytes>` for [`writemsg`](Endpoint::writemsg), `&[Segment]` for
+/// `B` is the type of the memory: `Vec<Bytes>` for [`writemsg`](Endpoint::writemsg), `&[Segment]` for
 /// [`post_write`](Endpoint::post_write).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WriteMsg<B = Vec<Bytes>> {
@@ -49,8 +48,7 @@ pub struct WriteMsg<B = Vec<Bytes>> {
 }
 
 /// A read with all options: the arguments of `fi_readmsg`.
-///
-/// `B` is the memory: `Vec<BytesMut>` for [`readmsg`](Endpoint::readmsg), `&[SegmentMut]` for
+/// `B` is the type of the memory: `Vec<BytesMut>` for [`readmsg`](Endpoint::readmsg), `&[SegmentMut]` for
 /// [`post_read`](Endpoint::post_read).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ReadMsg<B = Vec<BytesMut>> {
@@ -183,9 +181,9 @@ impl Endpoint {
     /// As [`post_send`](Self::post_send).
     pub unsafe fn post_write(&self, write: &WriteMsg<&[Segment]>) -> Result<(), Error> {
         let WriteMsg { buffers, to, memory, data, context, flags } = *write;
-        // SAFETY: the caller promises what `Source::raw` requires. The engine ends the operation before
-        // the application can read its completion, copies injected bytes before it returns, and is
-        // dropped when the endpoint is closed.
+        // SAFETY: the caller promises what `Source::raw` requires. The engine ends the operation before the
+        // application can read its completion. It copies injected bytes before this call returns. Closing
+        // the endpoint drops the engine.
         let source = unsafe { Source::raw(buffers)? };
         self.post_with_flags(&mut Post::new(to, make_write_op(source, data, memory), context), flags)
     }
@@ -204,7 +202,7 @@ impl Endpoint {
     pub unsafe fn post_read(&self, read: &ReadMsg<&[SegmentMut]>) -> Result<(), Error> {
         let ReadMsg { buffers, from, memory, context, flags } = *read;
         // SAFETY: the caller promises what `Destination::raw` requires. The engine ends the operation
-        // before the application can read its completion, and is dropped when the endpoint is closed.
+        // before the application can read its completion. Closing the endpoint drops the engine.
         let destination = unsafe { Destination::raw(buffers)? };
         self.post_with_flags(&mut Post::new(from, make_read_op(destination, memory), context), flags)
     }

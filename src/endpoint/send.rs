@@ -20,8 +20,7 @@ use crate::post::Post;
 use crate::tag::Tag;
 
 /// A send with all options: the arguments of `fi_sendmsg` and `fi_tsendmsg`.
-///
-/// `B` is the memory: `Vec<Bytes>` for [`sendmsg`](Endpoint::sendmsg), `&[Segment]` for
+/// `B` is the type of the memory: `Vec<Bytes>` for [`sendmsg`](Endpoint::sendmsg), `&[Segment]` for
 /// [`post_send`](Endpoint::post_send).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SendMsg<B = Vec<Bytes>> {
@@ -155,9 +154,9 @@ impl Endpoint {
     ///   operations complete in any order.
     pub unsafe fn post_send(&self, send: &SendMsg<&[Segment]>) -> Result<(), Error> {
         let SendMsg { buffers, to, tag, data, context, flags } = *send;
-        // SAFETY: the caller promises what `Source::raw` requires. The engine ends the operation before
-        // the application can read its completion, copies injected bytes before it returns, and is
-        // dropped when the endpoint is closed.
+        // SAFETY: the caller promises what `Source::raw` requires. The engine ends the operation before the
+        // application can read its completion. It copies injected bytes before this call returns. Closing
+        // the endpoint drops the engine.
         let source = unsafe { Source::raw(buffers)? };
         let op = TransmitOp::Send { source, tag: tag.map(|Tag(tag)| tag), data };
         self.post_with_flags(&mut Post::new(to, op, context), flags)

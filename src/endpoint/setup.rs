@@ -428,7 +428,7 @@ impl Setup {
         self.transmit_cq.iter().chain(second)
     }
 
-    /// Checks that the end of every operation that the capabilities allow is reported or counted.
+    /// Checks that queues and counters notice the end of every operation that the capabilities allow.
     fn check_completions_reported(&self, caps: Caps) -> Result<(), Misuse> {
         // The capability for a kind of operation has the same bit as the event that counts the ends of
         // these operations.

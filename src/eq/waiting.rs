@@ -24,11 +24,12 @@ impl EventQueue {
         self.shared.read_or_wait(timeout, EventLists::take)
     }
 
-    /// As [`sread`](Self::sread) and [`read_if`](Self::read_if) together.
+    /// As [`sread`](Self::sread), but reads the oldest event only if `is_wanted` accepts it, as
+    /// [`read_if`](Self::read_if) does.
     ///
     /// # Errors
     ///
-    /// As [`sread`](Self::sread).
+    /// As [`sread`](Self::sread). Also [`EqReadError::Unwanted`], as [`read_if`](Self::read_if).
     pub fn sread_if(
         &self,
         timeout: Option<Duration>,
