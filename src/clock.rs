@@ -17,8 +17,8 @@ use homespun_engine::moment::Moment;
 /// - how long a closing endpoint waits for peers to read its messages
 ///   ([`CLOSE_LINGER_MS`](crate::params::CLOSE_LINGER_MS))
 ///
-/// A closing endpoint that sleeps advances the clock by the time that the endpoint has slept, or by the
-/// time that [`with_sleep_pace`](Self::with_sleep_pace) gives. Timeouts of calls, such as
+/// If a closing endpoint sleeps, the clock advances by the time that the endpoint has slept, or as
+/// [`with_sleep_pace`](Self::with_sleep_pace) says. Timeouts of calls, such as
 /// [`sread`](crate::CompletionQueue::sread), use real time.
 ///
 /// Clones are handles to the same clock.

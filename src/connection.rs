@@ -46,9 +46,9 @@ pub enum ConnectionEvent {
 /// A request for a connection to a passive endpoint: `FI_CONNREQ`, and the `handle` of its info.
 ///
 /// To accept the request, open an endpoint with
-/// [`Domain::endpoint_for_request`](crate::Domain::endpoint_for_request), even after the passive endpoint
-/// was closed. To refuse the request, [reject](Self::reject) it. Clones are handles to the same request.
-/// Dropping the last clone rejects the request, unless the application has accepted it.
+/// [`Domain::endpoint_for_request`](crate::Domain::endpoint_for_request). The passive endpoint may be
+/// closed by then. To refuse the request, [reject](Self::reject) it. Clones are handles to the same
+/// request. Dropping the last clone rejects the request, unless the application has accepted it.
 #[derive(Clone)]
 pub struct ConnectionRequest {
     shared: Arc<RequestShared>,
@@ -93,7 +93,7 @@ impl ConnectionRequest {
         }
     }
 
-    /// Returns the info for the endpoint that accepts. It is the info of the passive endpoint, with the
+    /// Returns the info for the endpoint that accepts. This info is the passive endpoint's, with the
     /// passive endpoint's address as the source and the requester as the destination.
     pub fn info(&self) -> Info {
         let RequestShared { listener_info, from, .. } = &*self.shared;
@@ -213,8 +213,8 @@ impl RequestShared {
         }
     }
 
-    /// Removes and returns the reference to the passive endpoint. It may be the last reference, so the
-    /// caller must hold no lock when dropping it.
+    /// Removes and returns the reference to the passive endpoint. The reference may be the last one, so the
+    /// caller must hold no lock when dropping the reference.
     fn take_listener(&self) -> Option<Arc<Listener>> {
         self.listener.lock().take()
     }
@@ -258,8 +258,8 @@ impl Drop for PendingAccept {
     }
 }
 
-/// A passive endpoint that has its address. Requests hold references to it. So when the application closes
-/// the passive endpoint, requesters continue to wait.
+/// A passive endpoint that has its address. Requests hold references to the passive endpoint. So requesters
+/// continue to wait when the application closes the passive endpoint.
 pub(crate) struct Listener {
     pub(crate) pump: Arc<dyn EndpointPump>,
     pub(crate) listener_info: Arc<ListenerInfo>,

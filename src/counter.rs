@@ -77,8 +77,8 @@ impl CounterWaitError {
 ///
 /// A counter can be bound to any number of endpoints
 /// ([`Endpoint::bind_counter`](crate::Endpoint::bind_counter)) and memory regions
-/// ([`MemoryRegion::bind_counter`](crate::MemoryRegion::bind_counter)). It counts the events of all of
-/// them. Reads and waits make passes of the bound endpoints.
+/// ([`MemoryRegion::bind_counter`](crate::MemoryRegion::bind_counter)). The counter counts the events of
+/// all of them. Reads and waits make passes of the bound endpoints.
 ///
 /// Any thread may clone and use a handle. A counter takes about 200 bytes. [`WaitObject`] lists what
 /// sleeping on a counter costs in addition.
@@ -156,16 +156,17 @@ impl Counter {
         Ok(counter)
     }
 
-    /// Makes passes of the endpoints, then returns the value: `fi_cntr_read`. It counts successful
-    /// operations. [`add`](Self::add) and [`set`](Self::set) change it, too.
+    /// Makes passes of the endpoints, then returns the value: `fi_cntr_read`. The value counts successful
+    /// operations. [`add`](Self::add) and [`set`](Self::set) also change the value.
     pub fn read(&self) -> u64 {
         self.progress();
         self.shared.value.load(Ordering::SeqCst)
     }
 
-    /// Makes passes of the endpoints, then returns the error value: `fi_cntr_readerr`. It counts failed
-    /// operations. [`add_error`](Self::add_error) and [`set_error`](Self::set_error) change it, too. If a
-    /// completion queue is bound for an operation, the queue also reports the failure.
+    /// Makes passes of the endpoints, then returns the error value: `fi_cntr_readerr`. The error value
+    /// counts failed operations. [`add_error`](Self::add_error) and [`set_error`](Self::set_error) also
+    /// change the error value. If a completion queue is bound for an operation, the queue also reports the
+    /// failure.
     pub fn read_error(&self) -> u64 {
         self.progress();
         self.shared.errors.load(Ordering::SeqCst)
@@ -201,7 +202,7 @@ impl Counter {
     ///
     /// The thread sleeps, and makes progress at every event of the counter's endpoints. Without a wait
     /// object, the thread polls the counter and yields the processor after each poll, as with
-    /// [`WaitObject::Yield`]. (In `fi_cntr(3)`, an application cannot wait for such a counter.)
+    /// [`WaitObject::Yield`]. (`fi_cntr(3)` allows no wait for a counter without a wait object.)
     ///
     /// ```
     /// use std::time::Duration;
@@ -411,7 +412,8 @@ struct Goal<'a> {
     counter: &'a CounterShared,
     threshold: u64,
     errors_before: u64,
-    /// The result of the last check. It is kept, since the application may lower the value after the check.
+    /// The result of the last check. The result is kept, since the application may lower the value after
+    /// the check.
     found: Cell<Option<Result<(), CounterWaitError>>>,
 }
 

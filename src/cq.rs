@@ -108,7 +108,7 @@ impl ReadError {
 /// decides what happens when the queue is full:
 ///
 /// - [`ResourceManagement::Enabled`], the default: the queue never overruns. The completion waits at its
-///   endpoint, in order, until the queue has room. Meanwhile its operation counts as outstanding. If too
+///   endpoint, in order, until the queue has room. Until then, the operation counts as outstanding. If too
 ///   many operations are outstanding, posts fail with [`Again::QueueFull`](crate::Again).
 /// - [`ResourceManagement::Disabled`]: the first completion or error that finds the queue full overruns the
 ///   queue for good. This completion and all later ones are lost, and their buffers are dropped. The

@@ -76,8 +76,8 @@ pub(crate) struct DomainShared {
     locking: Locking,
     control_progress: Progress,
     data_progress: Progress,
-    /// The progress thread. It starts when the first endpoint with automatic progress is enabled, and ends
-    /// with the domain.
+    /// The progress thread. The thread starts when the first endpoint with automatic progress is enabled,
+    /// and ends with the domain.
     progress_thread: ProgressThread,
     mr_mode: MrMode,
     params: Params,
@@ -174,8 +174,8 @@ impl Domain {
         Counter::open(attr, self.shared.id)
     }
 
-    /// Opens a poll set: `fi_poll_open` of `fi_poll(3)`. It drives several completion queues and counters
-    /// of the domain together.
+    /// Opens a poll set: `fi_poll_open` of `fi_poll(3)`. A poll set drives several completion queues and
+    /// counters of the domain together.
     pub fn open_poll_set(&self) -> PollSet {
         PollSet::new(self.shared.id)
     }
@@ -217,7 +217,7 @@ impl Domain {
         Ok(AtomicAttr { count, size_bytes: datatype.size_bytes() })
     }
 
-    /// Opens an endpoint: `fi_endpoint(3)`. If the info names no domain, this domain counts. If the info
+    /// Opens an endpoint: `fi_endpoint(3)`. If the info names no domain, this domain is meant. If the info
     /// has no endpoint type, the endpoint is an [`EndpointType::Rdm`].
     ///
     /// # Errors

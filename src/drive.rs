@@ -16,9 +16,9 @@ pub(crate) trait Drive: Send + Sync {
     /// [`with_wake_fd`](Self::with_wake_fd) readable. Returns [`Armed::Ready`] if the reader must not
     /// sleep. With a progress thread, arms nothing, but makes the progress thread drive the endpoint.
     ///
-    /// The reader first makes a pass, then arms the doorbell of its queue, then calls this function. It
-    /// misses no event: every other thread that uses the endpoint after that leaves the transport armed, or
-    /// rings the doorbell.
+    /// The reader first makes a pass, then arms the doorbell of its queue, then calls this function. The
+    /// reader misses no event: every other thread that uses the endpoint after that leaves the transport
+    /// armed, or rings the doorbell.
     fn arm(&self) -> Armed;
     /// Runs the due works of the domain. The caller has the endpoint unlocked, since a work may post to the
     /// endpoint. Call this after [`arm`](Self::arm) and

@@ -13,7 +13,8 @@ use crate::drive::Drive;
 /// without a lock.
 #[derive(Default)]
 pub(crate) struct Driven {
-    /// The endpoint that was added first. It is never removed. Once it is closed, driving it does nothing.
+    /// The endpoint that was added first. This endpoint is never removed. Once the endpoint is closed,
+    /// driving the endpoint does nothing.
     first: OnceLock<Arc<dyn Drive>>,
     others: RwLock<Vec<Arc<dyn Drive>>>,
     has_others: AtomicBool,

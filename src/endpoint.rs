@@ -45,8 +45,8 @@ use crate::works::domain::WorkDomain;
 /// automatic [`Progress`](crate::info::Progress), a thread of the domain makes progress, too.
 ///
 /// A connected endpoint ([`EndpointType::Msg`](crate::info::EndpointType::Msg)) is bound to an event queue
-/// instead of an address vector. It asks for a [connection](Self::connect) or [accepts](Self::accept) one.
-/// It then communicates only with the other end of the connection, so calls ignore addresses. Receives can
+/// instead of an address vector. The endpoint asks for a [connection](Self::connect) or
+/// [accepts](Self::accept) one. From then on it has only one peer, so calls ignore addresses. Receives can
 /// be posted once the endpoint is enabled. Without a connection, sends and accesses fail with
 /// [`Misuse::NotConnected`]. [`PassiveEndpoint`](crate::PassiveEndpoint) has an example.
 ///
@@ -55,12 +55,12 @@ use crate::works::domain::WorkDomain;
 /// [`CLOSE_LINGER_MS`](crate::params::CLOSE_LINGER_MS). Posted receives end without a completion.
 ///
 /// Calls that post an operation have the names of their C counterparts. A call fails with [`Again`] if a
-/// queue is full, until the application reads completions. It fails with [`Misuse`] for an unknown address,
-/// a message that is too long, a capability that the endpoint lacks, or an endpoint that is not enabled. A
-/// call that fails changes nothing, and returns owned buffers in a [`Rejected`].
+/// queue is full, until the application reads completions. A call fails with [`Misuse`] for an unknown
+/// address, a message that is too long, a capability that the endpoint lacks, or an endpoint that is not
+/// enabled. A call that fails changes nothing, and returns owned buffers in a [`Rejected`].
 ///
-/// A call ignores [flags](OpFlags) that have no meaning for it. It fails with [`Misuse::Flags`] for these
-/// flags:
+/// A call ignores [flags](OpFlags) that have no meaning for it. But a call fails with [`Misuse::Flags`] for
+/// these flags:
 ///
 /// - `FI_TRIGGER` and `FI_XPU_TRIGGER`: the context would describe a trigger. [`trigger`](Self::trigger)
 ///   takes the counter as an argument instead.

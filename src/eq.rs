@@ -138,9 +138,9 @@ impl EqReadError {
 /// A queue of events of connections, and of events that the application's threads write to each other.
 ///
 /// Clones are handles to the same queue. Any thread may use the queue at any time. Events leave the queue
-/// in the order in which they entered it. Errors leave it before all events. The queue is never overrun: it
-/// refuses an application's event that does not fit ([`EqAttr::size_entries`]), and has room for all
-/// others.
+/// in the order in which they entered it. Errors leave the queue before all events. The queue is never
+/// overrun: it refuses an application's event that does not fit ([`EqAttr::size_entries`]), and has room
+/// for all others.
 ///
 /// Connections make progress while a thread reads a queue or a counter to which their endpoint is bound.
 /// With automatic progress they need no reader. A passive endpoint always needs a thread that reads its
@@ -186,12 +186,12 @@ struct EventLists {
     /// The number of unread events that the application has written.
     written_events: usize,
     written_errors: usize,
-    /// Accepts that the next reader settles, once the reader holds no lock.
+    /// Accepts that the next reader of the queue [settles](PendingAccept), once the reader holds no lock.
     settled: Vec<PendingAccept>,
 }
 
-/// The result of a read or a peek: the event, and the accept to settle now that the event is read. `None`
-/// if there is no event.
+/// The result of a read or a peek: the event, and the accept to [settle](PendingAccept) now that the event
+/// is read. `None` if there is no event.
 type Taken<R> = Result<Option<(R, Option<PendingAccept>)>, EqReadError>;
 
 /// Identifies the endpoint that has reported an entry.
@@ -202,7 +202,7 @@ struct Entry<T> {
     what: T,
     /// `None` for events that the application has written.
     origin: Option<EventOrigin>,
-    /// The accept to settle once the application has read this entry.
+    /// The accept to [settle](PendingAccept) once the application has read this entry.
     pending_accept: Option<PendingAccept>,
 }
 
@@ -420,14 +420,14 @@ impl EqShared {
         self.wake_sleepers();
     }
 
-    /// Stores an accept that is to be settled without an event. The next reader of the queue settles the
-    /// accept.
+    /// Stores an accept that is to be [settled](PendingAccept), but has no event. The next reader of the
+    /// queue settles the accept.
     fn defer_settling_accept(&self, pending_accept: Option<PendingAccept>) {
         self.queues.lock().settled.extend(pending_accept);
     }
 
-    /// Drops a request of a passive endpoint, if the application has not read it. The caller has the
-    /// passive endpoint locked.
+    /// Drops a request of a passive endpoint, if the application has not read the request. The caller has
+    /// the passive endpoint locked.
     fn withdraw_request(&self, origin: EventOrigin, request: RequestId) {
         let mut queues = self.queues.lock();
         let is_it = |entry: &Entry<Event>| match &entry.what {
@@ -444,9 +444,9 @@ impl EqShared {
         }
     }
 
-    /// Drops the entries of a closed endpoint. Dropping a request rejects it. Also settles the accepts that
-    /// wait for a reader. Without a reader they would stay unsettled, and would keep closed passive
-    /// endpoints alive.
+    /// Drops the entries of a closed endpoint. Dropping a request rejects it. Also [settles](PendingAccept)
+    /// the accepts that wait for a reader. If no thread reads the queue any more, these accepts would keep
+    /// closed passive endpoints alive.
     fn drop_entries_of_endpoint_and_settle_accepts(&self, origin: EventOrigin) {
         let mut queues = self.queues.lock();
         let is_of_others = |of: Option<EventOrigin>| of != Some(origin);

@@ -121,8 +121,9 @@ impl Fabric {
     /// parameter [`IFACE`](crate::params::IFACE) is set, returns only addresses that it selects, in the
     /// order of its entries.
     ///
-    /// An endpoint that is bound to all interfaces tells peers the first of these addresses. It tells them
-    /// the loopback address if `IFACE` is not set, and the host has no address or only link-local ones.
+    /// An endpoint that is bound to all interfaces tells peers the first of these addresses. If `IFACE` is
+    /// not set, and the host has no address or only link-local addresses, such an endpoint tells peers the
+    /// loopback address.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
-//! The counters that drive all endpoints of a domain. A counter does this while memory regions are bound to
-//! it, or while works depend on it: a peer may access a region through any endpoint of the domain. Only
-//! endpoints that may count accesses by peers (`RMA_EVENT`) or may have works (`TRIGGER`) are driven.
+//! The counters of a domain to which memory regions are bound, or on which works depend. A peer may access
+//! a region through any endpoint of the domain. So these counters drive all endpoints of the domain that
+//! may count accesses by peers (`RMA_EVENT`) or may have works (`TRIGGER`).
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{CounterShared, DriveReason};
 use crate::drive::Drive;
 use crate::wait::Waiter;
 
-/// The counters of one domain to which regions are bound, or on which works depend. And the endpoints that
+/// The counters of one domain to which regions are bound, or on which works depend; and the endpoints that
 /// these counters drive.
 #[derive(Default)]
 pub(crate) struct DomainCounters {

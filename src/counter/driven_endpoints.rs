@@ -17,8 +17,8 @@ bitflags! {
     pub(crate) struct DriveReason: u8 {
         /// The endpoint is bound to the counter.
         const BOUND = 1 << 0;
-        /// Regions are bound to the counter, or works depend on it. Then the counter drives all endpoints
-        /// of its domain that have `RMA_EVENT` or `TRIGGER`.
+        /// Regions are bound to the counter, or works depend on the counter. So the counter drives all
+        /// endpoints of its domain that have `RMA_EVENT` or `TRIGGER`.
         const DOMAIN = 1 << 1;
     }
 }

@@ -177,11 +177,11 @@ impl CompletionQueue {
 
     /// Returns the mutex and the condition variable to sleep on: `FI_GETWAIT`. `None` unless the queue was
     /// opened with [`WaitObject::MutexCond`]. If the last [`try_wait`](Self::try_wait) returned `true`, the
-    /// queue broadcasts the condition when there may be an entry to read. It may also broadcast when there
-    /// is no entry.
+    /// queue broadcasts the condition when there may be an entry to read. The queue may also broadcast when
+    /// there is no entry.
     ///
-    /// The application must lock the mutex before `try_wait`, and hold the mutex until it waits. Otherwise
-    /// it may sleep for up to a second although there is an entry to read.
+    /// The application must lock the mutex before `try_wait`, and hold the mutex until the wait begins.
+    /// Otherwise the application may sleep for up to a second although there is an entry to read.
     ///
     /// The first call starts a thread and opens two descriptors. The thread sleeps while the application
     /// sleeps.

@@ -137,7 +137,8 @@ impl Completion {
         self.flags.contains(CompletionFlags::REMOTE_CQ_DATA).then_some(self.data)
     }
 
-    /// Returns the kind of the operation. It distinguishes sends from receives if both report to one queue.
+    /// Returns the kind of the operation. The kind distinguishes sends from receives if both report to one
+    /// queue.
     ///
     /// ```
     /// use homespun::{Completion, CompletionFlags, OperationKind};
@@ -219,7 +220,7 @@ impl fmt::Debug for CompletionError {
     }
 }
 
-/// It has no `source`, since its text contains the cause.
+/// Has no `source`: the text of the error contains the cause.
 impl std::error::Error for CompletionError {}
 
 impl CompletionError {

@@ -86,8 +86,8 @@ pub struct FetchAtomicMsg<S = Vec<Bytes>, D = Vec<BytesMut>> {
 pub struct CompareAtomicMsg<S = Vec<Bytes>, D = Vec<BytesMut>> {
     /// As [`AtomicMsg::operands`].
     pub operands: S,
-    /// The elements to compare with, in up to [`iov_limit`](crate::info::TxAttr::iov_limit) pieces. They
-    /// are as long as the operands.
+    /// The elements to compare with, in up to [`iov_limit`](crate::info::TxAttr::iov_limit) pieces. The
+    /// comparands and the operands have the same length.
     pub compares: S,
     /// As [`FetchAtomicMsg::results`].
     pub results: D,
@@ -99,16 +99,16 @@ pub struct CompareAtomicMsg<S = Vec<Bytes>, D = Vec<BytesMut>> {
     pub flags: OpFlags,
 }
 
-/// Atomic operations. The calls have the names of their C counterparts in `fi_atomic(3)`. They have the
-/// errors of [`post_send`](Self::post_send) and these, and return owned memory with the error:
+/// Atomic operations. The calls have the names of their C counterparts in `fi_atomic(3)`. The calls return
+/// owned memory with an error. They have the errors of [`post_send`](Self::post_send), and also:
 ///
 /// - [`Misuse::NoAtomic`] if the call does not support the operation on elements of this type.
 /// - [`Misuse::TooLong`] for too many elements.
 /// - [`Misuse::Memory`] for a part of an element, or for buffers of different lengths.
 ///
-/// An operation on no elements changes nothing, and may name any key and any address. It is ordered like
-/// any other operation. If it names a range of a region that this endpoint may access, the region's counter
-/// counts it.
+/// An operation on no elements changes nothing, and may name any key and any address. Such an operation is
+/// ordered like any other. If the operation names a range of a region that this endpoint may access, the
+/// region's counter counts the operation.
 ///
 /// The completion returns the operation's memory: as [`Buffer::Sent`] if the operation fetches nothing,
 /// else as [`Buffer::Fetched`]. A fetching call that fails returns its memory as a [`Fetched`].
@@ -362,8 +362,8 @@ impl Endpoint {
     ) -> Result<(), Error> {
         let FetchAtomicMsg { operands, results, target, context, flags } = *atomic;
         // SAFETY: the caller promises what `Source::raw` and `Destination::raw` require. The engine ends
-        // the operation before the application can read its completion. It copies injected operands before
-        // this call returns. Closing the endpoint drops the engine.
+        // the operation before the application can read its completion. The engine copies injected operands
+        // before this call returns. Closing the endpoint drops the engine.
         let (operand, result) = unsafe { (Source::raw(operands)?, Destination::raw(results)?) };
         let op = target.into_transmit_op(AtomicLocal::Fetch { operand, result });
         self.post_with_flags(&mut Post::new(target.peer, op, context), flags)

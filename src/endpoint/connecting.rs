@@ -16,11 +16,11 @@ use crate::random;
 
 /// How an endpoint was opened.
 pub(crate) enum EndpointOrigin {
-    /// From an info alone. The endpoint has an address of its own, and can ask for a connection.
+    /// Opened from an info alone: the endpoint has an address of its own, and can ask for a connection.
     Alone,
-    /// For a request, which the endpoint can accept.
+    /// Opened for a request, which the endpoint can accept.
     Request(ConnectionRequest),
-    /// From a passive endpoint. The endpoint has taken over the passive endpoint's address.
+    /// Opened from a passive endpoint: the endpoint has taken over the passive endpoint's address.
     TakenOver(Arc<Listener>),
 }
 

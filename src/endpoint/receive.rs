@@ -42,8 +42,8 @@ impl Endpoint {
         Ok(pump)
     }
 
-    /// Called if the endpoint lacks a capability that the receive needs. A connected endpoint has only one
-    /// peer. So it ignores the source, and the receive needs no capability for the source.
+    /// Called if the endpoint lacks a capability that the receive needs. A connected endpoint ignores the
+    /// source, since it has only one peer. The receive then needs no capability for the source.
     #[cold]
     fn ignore_or_refuse_source(&self, post: &mut ReceivePost) -> Result<(), Error> {
         if self.shared.info.ep.ep_type == Some(EndpointType::Msg) {

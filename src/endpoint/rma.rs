@@ -69,9 +69,9 @@ pub struct ReadMsg<B = Vec<BytesMut>> {
 /// The calls have the names of their C counterparts in `fi_rma(3)`, and the errors of
 /// [`post_send`](Self::post_send). A call with owned memory returns the memory with the error.
 ///
-/// An access of no bytes may name any key and any address, except a write with `COMMIT_COMPLETE`. It is
-/// ordered like any other access. If it names a range of a region that this endpoint may access, the
-/// region's counter counts it.
+/// An access of no bytes may name any key and any address, except a write with `COMMIT_COMPLETE`. Such an
+/// access is ordered like any other. If the access names a range of a region that this endpoint may access,
+/// the region's counter counts the access.
 impl Endpoint {
     /// Writes to a region of a peer: `fi_write`.
     pub fn write(
@@ -182,8 +182,8 @@ impl Endpoint {
     pub unsafe fn post_write(&self, write: &WriteMsg<&[Segment]>) -> Result<(), Error> {
         let WriteMsg { buffers, to, memory, data, context, flags } = *write;
         // SAFETY: the caller promises what `Source::raw` requires. The engine ends the operation before the
-        // application can read its completion. It copies injected bytes before this call returns. Closing
-        // the endpoint drops the engine.
+        // application can read its completion. The engine copies injected bytes before this call returns.
+        // Closing the endpoint drops the engine.
         let source = unsafe { Source::raw(buffers)? };
         self.post_with_flags(&mut Post::new(to, make_write_op(source, data, memory), context), flags)
     }

@@ -40,8 +40,8 @@ pub struct SendMsg<B = Vec<Bytes>> {
     /// sends, such as [`OpFlags::COMMIT_COMPLETE`].
     ///
     /// With [`OpFlags::FENCE`], this send and all later operations to the same peer wait for the earlier
-    /// operations to that peer. These must all have completed, and have reached the completion level of
-    /// this send.
+    /// operations to that peer. All earlier operations must have completed and have reached the completion
+    /// level of this send.
     pub flags: OpFlags,
 }
 
@@ -155,8 +155,8 @@ impl Endpoint {
     pub unsafe fn post_send(&self, send: &SendMsg<&[Segment]>) -> Result<(), Error> {
         let SendMsg { buffers, to, tag, data, context, flags } = *send;
         // SAFETY: the caller promises what `Source::raw` requires. The engine ends the operation before the
-        // application can read its completion. It copies injected bytes before this call returns. Closing
-        // the endpoint drops the engine.
+        // application can read its completion. The engine copies injected bytes before this call returns.
+        // Closing the endpoint drops the engine.
         let source = unsafe { Source::raw(buffers)? };
         let op = TransmitOp::Send { source, tag: tag.map(|Tag(tag)| tag), data };
         self.post_with_flags(&mut Post::new(to, op, context), flags)

@@ -1,8 +1,8 @@
 //! Binding queues and counters to an endpoint, and enabling the endpoint: `fi_ep_bind` and `fi_enable` of
 //! `fi_endpoint(3)`.
 //!
-//! Before an endpoint is enabled, it needs an address vector or an event queue. It also needs a completion
-//! queue or a counter for each kind of operation. More queues and counters may be bound at any time.
+//! Before an endpoint is enabled, it needs an address vector or an event queue, and a completion queue or a
+//! counter for each kind of operation. More queues and counters may be bound at any time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};

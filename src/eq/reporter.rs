@@ -22,8 +22,8 @@ pub(crate) struct Reporter {
     subject: ReportedEndpoint,
     /// The peer of the connection, or of the attempt to connect.
     peer: Mutex<Option<Address>>,
-    /// The accept that is not settled yet. It is settled when the requester has confirmed the connection,
-    /// or when the connection has failed or ended.
+    /// The accept that is not [settled](PendingAccept) yet. The accept is settled when the requester has
+    /// confirmed the connection, or when the connection has failed or ended.
     unsettled: Mutex<Option<PendingAccept>>,
 }
 
@@ -58,8 +58,8 @@ impl Reporter {
         *self.peer.lock() = Some(peer);
     }
 
-    /// Keeps the accept, to settle it when the requester has confirmed the connection or when the accept
-    /// has failed.
+    /// Keeps the accept, to [settle](PendingAccept) it when the requester has confirmed the connection or
+    /// when the accept has failed.
     pub(crate) fn keep_accept_until_confirmed(&self, pending_accept: PendingAccept) {
         *self.unsettled.lock() = Some(pending_accept);
     }
@@ -69,8 +69,8 @@ impl Reporter {
         self.unsettled.lock().take()
     }
 
-    /// Drops all entries that the endpoint has reported, and settles the accepts that wait for a reader.
-    /// Call this only once the endpoint is closed, so that it reports nothing more.
+    /// Drops all entries that the endpoint has reported, and [settles](PendingAccept) the accepts that wait
+    /// for a reader. Call this only once the endpoint is closed, so that it reports nothing more.
     pub(crate) fn drop_entries(&self) {
         self.eq.drop_entries_of_endpoint_and_settle_accepts(self.origin);
     }
@@ -96,7 +96,7 @@ impl Reporter {
                 (Ok(ConnectionEvent::Request(request)), None)
             }
             // The application gets no event when a requester is gone. If the application has read the
-            // request and accepts it, it gets an error.
+            // request and accepts the request, the application gets an error.
             engine::ConnectionReport::Withdrawn(request) => {
                 return self.eq.withdraw_request(self.origin, request);
             }

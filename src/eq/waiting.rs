@@ -1,5 +1,5 @@
 //! Blocking reads of event queues, and the calls for applications that sleep by themselves:
-//! `fi_eq_sread(3)`, `fi_trywait(3)`. They work as for completion queues: see [`wait`](crate::wait).
+//! `fi_eq_sread(3)`, `fi_trywait(3)`. The calls work as for completion queues: see [`wait`](crate::wait).
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
