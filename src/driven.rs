@@ -76,8 +76,8 @@ impl Driven {
         }
     }
 
-    /// Runs the due works of the endpoints' domain. The caller must not hold a lock that a thread takes
-    /// before it sleeps.
+    /// Runs the due works of the endpoints' domain. The caller must hold no lock of the threads that sleep
+    /// on the queue or counter.
     pub(crate) fn fire_due_works(&self) {
         self.for_each(|endpoint| endpoint.fire_due_works());
     }

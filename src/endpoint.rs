@@ -268,7 +268,7 @@ impl Endpoint {
     }
 
     /// Cancels one outstanding operation with this context: `fi_cancel`. If several operations have the
-    /// context, receives are cancelled before sends and accesses. The cancelled operation ends with an
+    /// context, a receive is cancelled before a send or an access. The cancelled operation ends with an
     /// error completion, ECANCELED.
     ///
     /// # Errors

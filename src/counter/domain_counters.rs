@@ -40,8 +40,8 @@ impl DomainCounters {
         DomainCounters { has_progress_thread, ..DomainCounters::default() }
     }
 
-    /// Adds a use of a counter: a region was bound to it, or a work depends on it. From the first use on,
-    /// the counter drives the endpoints.
+    /// Adds a use of a counter: a region was bound to it, or a work depends on it. The counter drives the
+    /// endpoints from its first use on.
     ///
     /// # Errors
     ///
