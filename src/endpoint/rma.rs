@@ -42,8 +42,8 @@ pub struct WriteMsg<B = Vec<Bytes>> {
     /// endpoint then needs the capability `RMA_PMEM`, and the region must be of [persistent
     /// memory](crate::flags::MrFlags::RMA_PMEM).
     ///
-    /// With [`OpFlags::FENCE`] as well, all earlier writes of this endpoint to persistent memory of the
-    /// target are also durable when this write completes, even if it writes no bytes.
+    /// If the write also has [`OpFlags::FENCE`], its completion says that all earlier writes of this
+    /// endpoint to persistent memory of the target are durable, too. A write of no bytes is enough.
     pub flags: OpFlags,
 }
 
