@@ -128,8 +128,8 @@ struct Offer<'a> {
 ///
 /// # Errors
 ///
-/// [`Misuse::Unmet`] if there is no offer: the refusal for the first type, by the first provider whose
-/// domain the hints allow.
+/// [`Misuse::Unmet`] if there is no offer. The error names the hint that the first allowed provider refuses
+/// for the first type.
 fn collect_offers<'a>(
     providers: &'a [ProviderAttr],
     only_domain: Option<&str>,
@@ -180,7 +180,7 @@ fn collect_offers<'a>(
 /// Returns the hints, but without `FI_REMOTE_COMM` if the provider does not reach other hosts.
 ///
 /// Parallel programs ask for `FI_REMOTE_COMM` without knowing where their peers are. A user who restricts
-/// such a program to this domain knows where the peers are.
+/// such a program to one domain knows where the peers are.
 fn hints_without_unmet_remote_comm(provider: &ProviderAttr, hints: &Info) -> Info {
     let mut hints = hints.clone();
     if !provider.remote {
@@ -191,8 +191,8 @@ fn hints_without_unmet_remote_comm(provider: &ProviderAttr, hints: &Info) -> Inf
     hints
 }
 
-/// Returns the offer once for each pair of addresses whose format the provider supports, with these
-/// addresses. The provider's order of formats is the order of the infos.
+/// For each pair of addresses whose format the provider supports, returns the offer with these addresses.
+/// The infos are in the provider's order of formats.
 fn infos_with_addresses(offer: &Offer<'_>, ends: &[AddressPair]) -> impl Iterator<Item = Info> {
     offer.provider.formats.iter().flat_map(move |&format| {
         ends.iter().filter(move |ends| ends.format == format).map(move |ends| Info {

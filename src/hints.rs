@@ -58,8 +58,8 @@ impl Hints {
         self
     }
 
-    /// The peer's port or service; with [`source`](Self::source), the endpoint's own. A number, or a name
-    /// that the system knows. With `source`, the system chooses a port for the number 0.
+    /// The peer's port or service; with [`source`](Self::source), the endpoint's own port or service. A
+    /// number, or a name that the system knows. With `source`, 0 lets the system choose a port.
     #[expect(clippy::needless_pass_by_value, reason = "a number or a text, as it comes")]
     pub fn service(mut self, service: impl ToString) -> Hints {
         self.service = Some(service.to_string());
@@ -86,7 +86,7 @@ impl Hints {
         self.with(|info| info.caps = caps)
     }
 
-    /// The domain's name, `"auto"`, `"shm"` or `"tcp"` ([`DomainAttr::name`](crate::info::DomainAttr::name)).
+    /// The domain: `"auto"`, `"shm"` or `"tcp"` ([`DomainAttr::name`](crate::info::DomainAttr::name)).
     pub fn domain(self, name: impl Into<String>) -> Hints {
         let name = name.into();
         self.with(|info| info.domain.name = Some(name))

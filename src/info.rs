@@ -113,8 +113,8 @@ pub struct TxAttr {
     /// The flags of operations that are posted without flags of their own.
     pub op_flags: OpFlags,
     /// The kinds of operations to one peer that take effect in the order of posting, if the peer's
-    /// [`RxAttr::msg_order`] has the same orders. Results always have the orders that cost nothing. Any
-    /// other order makes an operation wait while it must not overtake a long access.
+    /// [`RxAttr::msg_order`] has the same orders. Results always have the orders that cost nothing. Other
+    /// orders cost time: an operation may have to wait until an earlier long access has ended.
     pub msg_order: Order,
     /// Whether operations to one peer complete in the order of posting: [`Order::STRICT`], or empty. With
     /// `STRICT`, a completion waits until all earlier operations have ended.
@@ -199,8 +199,8 @@ pub struct EpAttr {
     /// The bytes that buffers must leave free at their start ([`Mode::MSG_PREFIX`]): 0 in results.
     pub msg_prefix_size_bytes: usize,
     /// The size in bytes up to which reads after writes keep their order. Results have `usize::MAX` (any
-    /// size) if [`TxAttr::msg_order`] or [`RxAttr::msg_order`] has such an order, else 0. In hints, any
-    /// number but 0 asks for the order.
+    /// size) if [`TxAttr::msg_order`] or [`RxAttr::msg_order`] has this order, else 0. In hints, any number
+    /// but 0 asks for the order.
     pub max_order_raw_size_bytes: usize,
     /// As [`max_order_raw_size_bytes`](Self::max_order_raw_size_bytes), for a write after a read.
     pub max_order_war_size_bytes: usize,

@@ -33,7 +33,7 @@ use crate::params::Params;
 ///
 /// A passive endpoint has a transport of its own: for `"tcp"`, a socket, and a connection for each requester
 /// that waits. The first call of [`name`](Self::name) or [`listen`](Self::listen) gives the endpoint its
-/// address. A requester that asks earlier waits until the endpoint listens.
+/// address. If a requester asks before the endpoint listens, the requester waits.
 ///
 /// ```
 /// use homespun::eq::{EqAttr, Event};

@@ -216,7 +216,7 @@ impl Object {
     }
 
     /// Returns whether the object is ready. Records the values of a counter as reported, so a counter is
-    /// ready once after a change.
+    /// ready only once after a change.
     fn check_ready_and_mark_reported(&self) -> bool {
         match self {
             Object::Queue(cq) => cq.has_unread(),

@@ -111,8 +111,8 @@ impl<T: Transport> State<T> {
         received
     }
 
-    /// Makes the progress that needs no arrival, then arms the transport. For example, transmits the report
-    /// to a peer that its message has matched. Returns whether the transport will wake a sleeping thread at
+    /// Makes the progress that needs no arrival, then arms the transport. An example is the report to a
+    /// peer that its message has matched. Returns whether the transport will wake a sleeping thread at
     /// the next event.
     fn transmit_and_arm_transport(&mut self) -> Armed {
         let State { engine, transport, bound: Some(bound), .. } = self else { return AT_REST };

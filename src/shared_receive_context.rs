@@ -228,8 +228,8 @@ impl ReceiveContext {
         &self.receiver
     }
 
-    /// Checks that the context can receive tagged messages if an endpoint with this info does, and untagged
-    /// messages likewise.
+    /// Checks that the context has `MSG` and `TAGGED` if the receive side of `info` has them. Returns
+    /// [`Misuse::Invalid`] otherwise.
     pub(crate) fn check_caps_for_endpoint(&self, info: &Info) -> Result<(), Misuse> {
         let kinds = info.rx.caps & (Caps::MSG | Caps::TAGGED);
         if self.attr.caps.contains(kinds) {

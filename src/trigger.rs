@@ -35,8 +35,8 @@ use crate::works::work::{CounterChange, CounterUse, DeferredPost, Work, WorkActi
 ///
 /// A counter reaches the threshold when operations end, when peers make accesses, or when the application
 /// changes it. With manual progress, operations and accesses count while the application drives an endpoint
-/// to which the counter is bound. If operations wait for a counter, or it counts [their
-/// ends](DeferredWork::completion), it drives all endpoints of its domain with
+/// to which the counter is bound. If operations wait for a counter, or the counter counts
+/// [their ends](DeferredWork::completion), the counter drives all endpoints of its domain with
 /// [`Caps::TRIGGER`](crate::Caps::TRIGGER) or [`Caps::RMA_EVENT`](crate::Caps::RMA_EVENT).
 #[derive(Debug, Clone)]
 pub struct Trigger {
@@ -46,9 +46,9 @@ pub struct Trigger {
     pub threshold: u64,
 }
 
-/// An operation that can wait for a [`Trigger`]. Its memory is not used before it is carried out. There is
-/// one exception: a triggered operation with [`OpFlags::INJECT`](crate::OpFlags::INJECT) copies its memory
-/// when it is posted.
+/// An operation that can wait for a [`Trigger`]. The operation does not use its memory while it waits. Only
+/// a triggered operation with [`OpFlags::INJECT`](crate::OpFlags::INJECT) copies its memory when it is
+/// posted.
 ///
 /// The operation reads from memory of type `S`, and writes to memory of type `D`. These are `Vec<Bytes>` and
 /// `Vec<BytesMut>`, or `&[Segment]` and `&[SegmentMut]` for the caller's memory.

@@ -81,8 +81,8 @@ const SOURCE_CAPS: Caps = Caps::SOURCE.union(Caps::SOURCE_ERR).union(Caps::DIREC
 /// The size of remote completion data in bytes.
 const CQ_DATA_BYTES: usize = 8;
 
-/// The largest length of an error's `err_data`. It holds the address of an unknown source, or the data with
-/// which an application rejected a connection.
+/// The largest length of an error's `err_data`. `err_data` holds the address of an unknown source, or the
+/// data with which an application rejected a connection.
 const ERR_DATA_MAX_BYTES: usize = CONNECTION_DATA_MAX_BYTES;
 const _: () = assert!(AddressFormat::SockaddrIn6.len_bytes() <= ERR_DATA_MAX_BYTES);
 

@@ -43,8 +43,8 @@ impl ReceiveContext {
         // The context need not have `RECV`. The `RECV` of each endpoint decides whether the endpoint
         // receives.
         self.check_caps(post.required_caps() - Caps::RECV)?;
-        // Only the flags ask for a report here. An endpoint without selective completion reports the receive
-        // anyway.
+        // Here only the flags decide whether the receive is reported. An endpoint without selective
+        // completion reports every receive.
         post.signalled = signalled_from_flags(true, flags);
         Ok(())
     }

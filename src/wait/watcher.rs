@@ -39,7 +39,8 @@ const MUTEX_PATIENCE: Duration = Duration::from_millis(50);
 pub struct MutexCond {
     /// The watcher thread holds it while it broadcasts the condition.
     pub mutex: *mut pthread_mutex_t,
-    /// The watcher thread broadcasts it when there may be an entry to read or a changed counter.
+    /// The watcher thread broadcasts this when there may be an entry to read, or when a counter may have
+    /// changed.
     pub cond: *mut pthread_cond_t,
 }
 

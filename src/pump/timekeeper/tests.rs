@@ -1,5 +1,5 @@
-//! Tests of a requester over shared memory. It has asked a passive endpoint for a connection, and the
-//! passive endpoint is gone. Its link to a third, silent endpoint is up.
+//! Tests of a requester over shared memory. The requester has asked a passive endpoint for a connection, and
+//! the passive endpoint is gone. The requester's link to a third, silent endpoint is up.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
