@@ -21,8 +21,8 @@ use crate::lock::Locking;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 use crate::{Counter, CounterAttr};
 
-/// The largest number of preemptions in one execution. The known mistakes in such code show with two
-/// preemptions.
+/// The largest number of preemptions in one execution. Two are enough to show the known mistakes in code
+/// that puts threads to sleep.
 const PREEMPTIONS_MAX: usize = 3;
 
 /// The largest number of preemptions in tests with several doorbells and locks. With more preemptions these

@@ -41,8 +41,8 @@ pub(super) struct Sleepers {
     timer: Option<OwnedFd>,
     state: Mutex<State>,
     /// Locked while a call sleeps on `application`, so only one call at a time sleeps there. A second call
-    /// would arm the members' doorbells. A doorbell that has rung would fall silent before the first
-    /// call wakes.
+    /// would arm the members' doorbells. A doorbell that has rung would fall silent before the first call
+    /// wakes.
     sole_sleeper: TimedMutex<()>,
     /// The process that opened the descriptors. A forked child has copies of them, and its changes would
     /// affect the parent.

@@ -38,19 +38,21 @@ const ROUND_WORKS_MAX: u32 = 64;
 /// The works of a domain.
 #[derive(Default)]
 pub(crate) struct WorkQueue {
-    /// An innermost lock.
+    /// A thread that holds this lock takes no other lock.
     due: Mutex<Due>,
     firing: Firing,
     /// The works that wait, by the numbers of their counters. A thread that holds this lock may take only
     /// the lock of `due`.
     waiting: Mutex<WaitingWorks<Arc<counter::CounterShared>, Work>>,
-    /// Deferred work that was posted and has not ended, by its number. An innermost lock.
+    /// Deferred work that was posted and has not ended, by its number. A thread that holds this lock takes
+    /// no other lock.
     posted: Mutex<HashMap<u64, Posted>>,
     /// The next number for a counter or a work.
     numbers: AtomicU64,
     /// The domain's counters. Threads may sleep on them until works are done.
     domain_counters: Arc<DomainCounters>,
-    /// The endpoints to which works may be posted. Some of them may be gone. An innermost lock.
+    /// The endpoints to which works may be posted. Some of them may be gone. A thread that holds this lock
+    /// takes no other lock.
     endpoints: Mutex<Vec<Weak<dyn Poster>>>,
 }
 

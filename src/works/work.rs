@@ -35,8 +35,8 @@ pub(crate) enum CounterChange {
     Set(u64),
 }
 
-/// An operation that waits. It uses memory of the application only once it is posted. An injected triggered
-/// operation has copied the memory before.
+/// An operation that waits. The operation uses the application's memory only once it is posted. An injected
+/// triggered operation has copied the memory before.
 pub(crate) enum DeferredPost {
     Transmit(Post),
     Receive(ReceivePost),

@@ -16,8 +16,8 @@ use crate::poster::RefusedPost;
 use crate::works::work::CounterChange;
 use crate::{Counter, CounterAttr};
 
-/// The largest number of preemptions in one execution. The known mistakes in such code show with two
-/// preemptions.
+/// The largest number of preemptions in one execution. Two are enough to show the known mistakes in code by
+/// which threads leave work to each other.
 const PREEMPTIONS_MAX: usize = 2;
 
 fn explore_interleavings(test: impl Fn() + Sync + Send + 'static) {

@@ -88,8 +88,8 @@ fn triggered_operation_posted_before_its_cancel_is_cancelled_by_its_endpoint() {
     let works = domain.shared.work_queue();
     endpoint.posts.store(1, Ordering::SeqCst);
     works.add_and_fire(make_triggered_send(&trigger, endpoint.clone()));
-    // The canceller first asked the endpoint, which did not have the operation yet. Then the work was
-    // posted. So the work queue must ask the endpoint again.
+    // A thread that cancels asks the endpoint first. The endpoint did not have the operation then, but the
+    // work was posted since. So the work queue must ask the endpoint again.
     trigger.add(1);
     works.cancel_operation_of_endpoint(&*endpoint, 5).unwrap();
     assert_eq!(*endpoint.cancelled.lock(), [5]);
