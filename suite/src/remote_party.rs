@@ -7,7 +7,8 @@ use homespun::Error;
 use super::call::{RemoteAnswer, RemoteCall};
 use super::process::Process;
 
-/// The ignored test that a party's process runs: [`party_process_entry`](crate::party_process_entry).
+/// The ignored test that a party's process runs. [`party_process_entry`](crate::party_process_entry) defines
+/// it.
 const ENTRY: &str = "party_process_entry";
 
 /// The process of a party. The process ends when this is dropped.
