@@ -58,7 +58,7 @@ fn collect_messages() -> Result<(), Box<dyn Error>> {
     let (mut messages, mut released) = (0, 0);
     loop {
         let completion = cq.sread_entry(None)?.ok_or("the queue was signalled")?.into_result()?;
-        // FI_MULTI_RECV says that the buffer is released. It comes with the last message or alone.
+        // FI_MULTI_RECV says that the buffer is released. The flag comes with the last message or alone.
         if completion.flags.contains(CompletionFlags::MULTI_RECV) {
             released += 1;
             endpoint.recv_multi(

@@ -132,8 +132,8 @@ async fn send_messages(
     server: Address,
     messages: impl Iterator<Item = String>,
 ) -> Result<(), Box<dyn Error>> {
-    // With this capability a receive can name the server as its source. It then fails if the server is not
-    // there.
+    // With this capability a receive can name the server as its source. Such a receive fails if the server
+    // is not there.
     let (OpenEndpoint { endpoint, av, .. }, queue) =
         open_endpoint_and_queue(Hints::new().caps(Caps::MSG | Caps::DIRECTED_RECV))?;
     let (own, to) = (endpoint.name()?, av.insert_one(server)?);

@@ -78,7 +78,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// An endpoint in a domain without locks. It has one buffer for sends and one for receives.
+/// An endpoint in a domain without locks, with one buffer for sends and one for receives.
 struct Party {
     endpoint: Endpoint,
     cq: CompletionQueue,

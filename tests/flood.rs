@@ -46,7 +46,7 @@ enum FloodKind {
 }
 
 impl FloodKind {
-    /// Returns how many messages each sender sends. All of them together would need several times the
+    /// Returns how many messages each sender sends. The messages of all senders would need several times the
     /// budget.
     fn messages_per_sender(self) -> u64 {
         match self {
@@ -135,7 +135,8 @@ fn flood_process_entry() {
             thread::sleep(Duration::from_micros(200));
         }
     }
-    // Use no deadline: the receiver decides how long the sends take. This process ends with the test.
+    // Use no deadline: the receiver decides how long the sends take, and this process ends with the test
+    // anyway.
     while !channel.wait_readable(Duration::from_millis(1)) {
         while let Some(ended) = party.poll_completion() {
             ended.expect("nothing fails");

@@ -308,8 +308,8 @@ fn check_counter_sleepers_wake_over(transport: &TransportKind) {
                         }
                         is_over.store(true, Ordering::SeqCst);
                     });
-                    // Two more threads wait for the counter of receives. They use blocking calls: a thread
-                    // that polls the descriptor may miss an event that another thread has read.
+                    // Two more threads wait for the counter of receives, by blocking calls. A thread that
+                    // polls the descriptor instead may miss an event that another thread has read.
                     for _ in 0..2 {
                         let mut random = seeds.fork();
                         scope.spawn(move || {

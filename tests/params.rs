@@ -22,7 +22,8 @@ const SILENT_LOOKS: usize = 500;
 /// The number of ports of each test.
 const PORTS: u16 = 4;
 
-/// Returns the first port of a test. It is below the system's ephemeral ports, and depends on the process.
+/// Returns the first port of a test. The port is below the system's ephemeral ports, and depends on the
+/// process.
 fn first_port(test: u16) -> u16 {
     20_000 + (process::id() % 600) as u16 * 20 + 5 * test
 }

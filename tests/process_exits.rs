@@ -135,7 +135,8 @@ fn messages_before_a_completed_fence_of_a_killed_sender_arrive() {
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
         let (receiver, leaver) = net.open_pair();
-        // These sends complete before their messages arrive. The fenced send completes after that.
+        // These sends complete before their messages arrive. The fenced send completes after their messages
+        // have arrived.
         send_all(&leaver, &receiver, &KEPT_LENS_BYTES[..7], OpFlags::INJECT_COMPLETE);
         let context = 7;
         let (buffers, flags) = (vec![payload(context, 8)], OpFlags::FENCE | OpFlags::TRANSMIT_COMPLETE);

@@ -1,6 +1,6 @@
 //! Tests automatic progress: the progress thread of a domain drives posted operations without calls of the
-//! application. The thread lives while the application holds the domain or an endpoint of the domain. It
-//! sleeps while it has no work.
+//! application. The thread lives while the application holds the domain or an endpoint of the domain. The
+//! thread sleeps while it has no work.
 //!
 //! The tests count the threads of the whole process, so they run one at a time.
 

@@ -36,8 +36,8 @@ const FORMER_PEER_MAX_BYTES: u64 = 512;
 /// How many links offer messages that no receive matches.
 const OFFERING_LINKS: u64 = 8;
 
-/// How many percent of the offers' memory may remain in tables after the links have ended. If as many links
-/// come and go again, the remainder may grow by [`GROWN_MAX_BYTES`].
+/// How many percent of the offers' memory may remain in tables after the links have ended. When as many
+/// links have come and gone again, [`GROWN_MAX_BYTES`] more may remain.
 const LEFT_MAX_PERCENT: u64 = 15;
 const GROWN_MAX_BYTES: u64 = 64 * 1024;
 
@@ -173,9 +173,9 @@ fn passive_endpoint_refuses_links_beyond_the_parameter() {
     assert_eq!(request.data(), b"may I?");
 }
 
-/// Opens connections with `connect`. After each, makes progress until `is_accepted` returns true. Its
-/// arguments are the connection and the number of connections so far. Returns the connections, and the heap
-/// that they take.
+/// Opens connections with `connect`. After each connection, makes progress until `is_accepted` returns true.
+/// `is_accepted` gets the connection and the number of connections so far. Returns the connections, and the
+/// heap that the connections take.
 fn hold_connections(
     receiver: &Receiver,
     connect: impl Fn(SocketAddr, u16) -> TcpStream,

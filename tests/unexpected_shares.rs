@@ -20,7 +20,7 @@ use homespun_engine::wire::{AwaitedReply, Header, Message};
 
 use homespun_suite::Deadline;
 
-/// The victim's budget. It is exhausted when some thirty peers have left their first messages behind.
+/// The victim's budget. Some thirty peers exhaust the budget by the first messages that they leave behind.
 const BUDGET_BYTES: usize = 1 << 20;
 
 /// How many empty messages a peer can send with the initial credit of its link.

@@ -17,7 +17,7 @@ const STORM_CONNECTIONS: usize = 10_000;
 /// How many connections each of the attacks `Silent` and `Hello` makes.
 const LINKS: usize = 2_000;
 
-/// How many links offer messages. Each of them offers at most `OFFERS_MAX` messages.
+/// How many links offer messages. Each link offers at most `OFFERS_MAX` messages.
 const OFFERING_LINKS: usize = 24;
 const OFFERS_MAX: u64 = 5_200;
 

@@ -72,7 +72,7 @@ struct Link {
     /// Whether a frame has been sent in part. If so, only the rest of that frame may be sent.
     is_mid_frame: bool,
     /// Why the link is over. Both sides share this value. The side that closes the link sets the value
-    /// before it drops its channels. It is not set if a link is lost.
+    /// before it drops its channels. Nothing sets the value of a link that is lost.
     end: Arc<OnceLock<LinkError>>,
 }
 

@@ -59,8 +59,8 @@ impl Profile {
                     _ => return Err(senseless()),
                 }
             } else if line.starts_with(|first: char| first.is_ascii_digit()) {
-                // Skip the line after a call. It has the cost of the called function, which that function's
-                // own lines also have.
+                // Skip the line after a call. That line has the cost of the called function, which the
+                // function's own lines also have.
                 if !std::mem::take(&mut follows_call) {
                     let function = function.as_ref().ok_or_else(senseless)?;
                     let cost = parse_cost(line).ok_or_else(senseless)?;

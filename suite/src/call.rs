@@ -18,7 +18,7 @@ use super::transport::TransportKind;
 /// A request to the party's process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum RemoteCall {
-    /// Opens the party. This must be the first call, and the only one of its kind. Answered by
+    /// Opens the party. The first call must be an `Open`, and no later call may be one. Answered by
     /// [`RemoteAnswer::Opened`].
     Open {
         transport: TransportKind,

@@ -1,5 +1,4 @@
-//! Handles of a party's objects. They have the library's calls, whether the party is in this process or in
-//! another.
+//! Handles of a party's objects, with the library's calls. The party is in this process or in another.
 
 use std::sync::Arc;
 use std::thread;

@@ -1,4 +1,4 @@
-//! A party in a process of its own. This part runs in that process, and carries out the calls of the test.
+//! The part of a party that runs in the party's own process. It carries out the calls of the test.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -106,7 +106,7 @@ impl PartyServer {
             RemoteCall::RefuseCopies { errno } => fail_system_calls_of_process(&COPIES_ACROSS, errno),
             RemoteCall::Fork { lingers } => fork_idle_child(lingers),
             RemoteCall::ForkCaller { peer: AddressForm(peer), region, message } => {
-                // Besides this thread at most one thread exists. It waits for the end of the test.
+                // Besides this thread, only the thread that waits for the end of the test may exist.
                 run_in_forked_child(|| {
                     let endpoint = self.endpoint.take().expect("the party has an endpoint");
                     forked_child::check_inherited_endpoint_is_unusable(

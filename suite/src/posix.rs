@@ -24,7 +24,7 @@ pub fn become_user(uid: u32) {
 ///
 /// EPERM, unless this process is the superuser's.
 pub fn put_children_into_pid_namespace() -> io::Result<()> {
-    // SAFETY: the call takes a number. It affects only processes that this thread starts later.
+    // SAFETY: the call takes a number, and affects only processes that this thread starts later.
     match unsafe { libc::unshare(libc::CLONE_NEWPID) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

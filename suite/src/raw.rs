@@ -143,7 +143,8 @@ pub fn map_and_register(
         SegmentMut { address: first, len_bytes: len_bytes / 3 },
         SegmentMut { address: second, len_bytes: len_bytes - len_bytes / 3 },
     ];
-    // SAFETY: the memory is a mapping of a file. It is never unmapped, and nothing else accesses it.
+    // SAFETY: the memory is a mapping of a file. The mapping is never removed, and nothing else accesses the
+    // memory.
     unsafe { domain.register_raw(&segments, &MrAttr { flags, ..*attr }) }
 }
 

@@ -29,7 +29,8 @@ pub fn fail_system_calls_of_thread(system_calls: &[i64], errno: i32) {
 const INTERNET_ADDRESS_MAX_BYTES: u64 = 28;
 
 /// Makes these system calls fail with this error in this thread, if the address is longer than an Internet
-/// address. The calls may be `bind(2)` and `connect(2)`. Their third argument is the length of the address.
+/// address. The calls may be `bind(2)` and `connect(2)`. The third argument of either call is the length of
+/// the address.
 pub fn fail_system_calls_with_long_addresses(system_calls: &[i64], errno: i32) {
     let (length_argument, length_limit) = (2, INTERNET_ADDRESS_MAX_BYTES);
     let is_longer =

@@ -44,8 +44,8 @@ pub struct Setup {
     /// The endpoint's address, or `None` for a free port at the transport's usual address.
     #[serde(with = "form::optional_address")]
     pub at: Option<Address>,
-    /// The user of the party's process, or `None` for the test's user. With a user, the process must not be
-    /// the test's own.
+    /// The user of the party's process, or `None` for the test's user. Only a party in another process can
+    /// have a user.
     pub user: Option<u32>,
     /// The resource management of the party's queues. If it is set, the party gets its own domain.
     #[serde(with = "form::optional_resource_mgmt")]

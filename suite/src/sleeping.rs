@@ -1,5 +1,5 @@
-//! Functions that wait for completion queues, counters and wait sets. They wait as an application does, by
-//! each kind of wait object.
+//! Functions that wait for completion queues, counters and wait sets as an application does, by each kind of
+//! wait object.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -124,7 +124,8 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// Drives the endpoints of a counter until `is_over` is set. They may have to answer accesses of peers.
+/// Drives the endpoints of a counter until `is_over` is set. The endpoints may have to answer accesses of
+/// peers.
 pub fn drive_counter_until(counter: &Counter, is_over: &AtomicBool) {
     while !is_over.load(Ordering::SeqCst) {
         let _ = counter.wait(u64::MAX, Some(Duration::from_millis(1)));

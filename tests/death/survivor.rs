@@ -18,7 +18,8 @@ use homespun_suite::{AddressForm, Deadline, Ended, Net, Party, TransportKind, Tu
 /// The largest number of outstanding sends.
 const SENDS_MAX: usize = 12;
 
-/// The survivor kills a victim, if the plan says so, in a random round below this one.
+/// If the plan says that the survivor kills the victim, it does so in a random round. The round's number is
+/// below this one.
 const ROUNDS_MAX: u64 = 80;
 
 /// After this many rounds without an event, none is expected any more.

@@ -28,7 +28,7 @@ impl Access {
 }
 
 impl Runner<'_> {
-    /// Posts an atomic operation, a read or a write. It accesses elements of the region at place `to`.
+    /// Posts an atomic operation, a read or a write of elements of the region at place `to`.
     pub(crate) fn post_elements_access(&mut self, from: usize, to: usize, step: &Step) {
         let Step::Elements { row, part: (first, count), call, op, fenced, .. } = *step else { return };
         let row = &ROWS[row % ROWS.len()];

@@ -1,4 +1,4 @@
-//! The checks of every history. The runner has checked each entry when it read the entry: that the operation
+//! The checks of every history. The test has checked each entry when it read the entry: that the operation
 //! had not ended before, and that buffers and fields are right.
 
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! The elements that atomic operations change: places, operands and results.
 //!
-//! The elements follow the part of the region that plain accesses use. They form rows, each of one datatype.
-//! Their values are small numbers, so that comparisons often succeed.
+//! The elements follow the part of the region that plain accesses use. The elements form rows, each of one
+//! datatype. The values are small numbers, so that comparisons often succeed.
 
 use homespun::Bytes;
 use homespun::atomic::{AtomicOp, Datatype};

@@ -83,7 +83,7 @@ pub(crate) enum Arrived {
     /// that its endpoint had at the end, tagged and untagged ones apart.
     Waiting {
         order: usize,
-        /// The time at which the runner posted the receive that matched the message.
+        /// The time at which the test posted the receive that matched the message.
         posted_at: u64,
     },
 }

@@ -169,7 +169,7 @@ proptest! {
     }
 }
 
-/// Runs each endpoint in a process of its own. To kill an endpoint, the runner kills its process.
+/// Runs each endpoint in a process of its own. To kill an endpoint, the test kills its process.
 mod across_processes {
     use super::*;
 

@@ -1,6 +1,6 @@
 //! Random programs.
 //!
-//! The runner takes each operand modulo the number of choices. So any part of a program is a program, too,
+//! The test takes each operand modulo the number of choices. So any part of a program is a program, too,
 //! and a failing program can be shrunk.
 
 use homespun::flags::Order;

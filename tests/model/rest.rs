@@ -13,17 +13,17 @@ use crate::run::{Runner, expect_accepted_or_full, expect_lost_sender_errno};
 use homespun_suite::payload::marked_buffer;
 use homespun_suite::{Deadline, Ended};
 
-/// The bit that distinguishes the runner's messages from the program's.
+/// The bit that distinguishes the test's messages from the program's.
 const RUNNERS_TAG: u64 = 1 << 63;
 
-/// The first context of the runner's own operations. The program's operations have smaller contexts.
+/// The first context of the test's own operations. The program's operations have smaller contexts.
 pub(crate) const RUNNERS_CONTEXT: u64 = 1 << 32;
 
-/// After this many rounds without an event, the runner expects no more events. The loopback network delays
+/// After this many rounds without an event, the test expects no more events. The loopback network delays
 /// no frame longer. Over other transports, every message has arrived before these rounds.
 const SILENT_ROUNDS: usize = 40;
 
-/// A receive of the runner. It matches any message that waits, of one kind: tagged or untagged.
+/// A receive of the test itself, which matches any waiting message of one kind: tagged or untagged.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Drain {
     pub(crate) at: Incarnation,
@@ -66,7 +66,7 @@ impl Runner<'_> {
     /// Waits until every send has ended and every message was received or lost.
     ///
     /// Each endpoint sends a last message to every place. When a last message has completed or failed, no
-    /// earlier message to the same place is in flight. If the network breaks links, the runner also waits
+    /// earlier message to the same place is in flight. If the network breaks links, the test also waits
     /// until the network is quiet. All of this is done twice: the payload of a long message may follow
     /// later.
     pub(crate) fn finish_all_operations(&mut self) {

@@ -34,10 +34,10 @@ pub(crate) struct Runner<'a> {
     pub(crate) history: History,
     /// How many injected messages and writes of each party may still fail.
     pub(crate) injected: Vec<usize>,
-    /// The contexts of the runner's own outstanding sends.
+    /// The contexts of the test's own outstanding sends.
     pub(crate) own_pending: BTreeSet<u64>,
     pub(crate) next_own: u64,
-    /// The runner's own outstanding receives, by context.
+    /// The test's own outstanding receives, by context.
     pub(crate) drains: BTreeMap<u64, Drain>,
     /// The number of unexpected messages of each kind that each endpoint had.
     pub(crate) waited: BTreeMap<(Incarnation, bool), usize>,
@@ -342,8 +342,8 @@ impl Runner<'_> {
         let accesses = (0..accesses.len()).filter(|&access| is_posted(&accesses[access]));
         let sends = (0..sends.len()).filter(|&send| sends[send].from == who && !sends[send].injected);
         let receives = (0..receives.len()).filter(|&receive| receives[receive].at == who);
-        // A peek is listed, too: the receive of its claimed message has the same context. No cancel of it
-        // succeeds.
+        // A peek is listed, too: the receive of its claimed message has the same context. Each cancel with
+        // this context must fail.
         let peeks = (0..peeks.len()).filter(|&peek| peeks[peek].at == who);
         let posted: Vec<Operation> = sends
             .map(Operation::Send)

@@ -1,6 +1,6 @@
 //! Random programs of endpoints that share a receive context, checked against a model of matching. If a
-//! member leaves or a link ends, the model does not predict which messages are lost. Then it limits how many
-//! receives may fail, and checks that each receive ends once and that no credit is lost.
+//! member leaves or a link ends, the model does not predict which messages are lost. Instead the model
+//! limits how many receives may fail, and checks that each receive ends once and that no credit is lost.
 //!
 //! The members of the context are in this process. The peers are in this process or in processes of their
 //! own.

@@ -27,7 +27,7 @@ pub(crate) fn sends_awaiting_a_match_leave_queue_room_to_other_operations(net: &
     let depth = 4;
     let (alice, bob) =
         net.open_pair_with(Setup { cq_depth_entries: depth, ..Setup::default() }, Setup::default());
-    // Post more sends than the queue has entries. None of them ends before bob receives.
+    // Post more sends than the queue has entries. No send ends before bob receives.
     let count = 2 * depth as u64;
     for context in 0..count {
         let flags = OpFlags::MATCH_COMPLETE;

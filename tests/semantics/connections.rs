@@ -159,8 +159,8 @@ pub(crate) fn connect_without_a_listener_fails_with_econnrefused(net: &Net) {
     let connecting = client.open_endpoint(CLIENT);
     connecting.connect(vacancy.address, b"hello?").unwrap();
     assert_eq!(expect_connection_failure(&[&client, &server], CLIENT), (Errno::ECONNREFUSED, Vec::new()));
-    // An unconnected endpoint refuses requests, too, and still works. The second connect is refused. It must
-    // not change the peer that the event names.
+    // An unconnected endpoint refuses requests, too, and still works. The second connect is refused, and
+    // must not change the peer that the event names.
     let (alice, bob) = net.open_pair();
     let connecting = client.open_endpoint(CLIENT);
     connecting.connect(alice.endpoint.name().unwrap(), b"hello?").unwrap();
@@ -452,7 +452,8 @@ pub(crate) fn request_is_accepted_after_its_first_endpoint_closes(net: &Net) {
     assert_eq!(expect_errno(request.reject(b"")), Errno::EOPBADSTATE);
     assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
     assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
-    // An endpoint was opened for this request before the rejection. It can no longer accept the request.
+    // The endpoint was opened for this request before the rejection. The endpoint can no longer accept the
+    // request.
     let connecting = client.open_endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
     let request = homespun_suite::connecting::next_request_of_first_side(&[&server, &client]);

@@ -26,7 +26,7 @@ fn all_wait_objects() -> impl Iterator<Item = WaitObject> {
     WAIT_OBJECTS.into_iter().chain([WaitObject::None])
 }
 
-/// Opens two parties with counters. They make progress only in the calls of their waiting threads.
+/// Opens two parties with counters. The parties make progress only in the calls of their waiting threads.
 fn open_sleepers(net: &Net, wait: WaitObject) -> (Party, Party) {
     let setup = || Setup { asleep: true, wait, ..make_counting_setup() };
     net.open_pair_with(setup(), setup())
@@ -175,8 +175,8 @@ pub(crate) fn counter_wait_wakes_while_another_thread_polls(net: &Net) {
         }
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
-            // This thread drives the endpoint. It polls, so that it reads each event before the waiting
-            // thread.
+            // This thread drives the endpoint. The thread polls, so that it reads each event before the
+            // waiting thread.
             scope.spawn(|| {
                 while !is_over.load(Ordering::SeqCst) {
                     bob.poll_completion();

@@ -132,7 +132,8 @@ pub(crate) fn waiting_sends_proceed_as_messages_are_received(net: &Net) {
     let mut taken = 0;
     let deadline = Deadline::new();
     while taken < count {
-        // Some batches have few receives, so messages wait. Others have many, so receives wait.
+        // Some batches have few receives, so messages wait for receives. Other batches have many, so
+        // receives wait for messages.
         let batch = (1 + taken % 30).min(count - taken);
         for number in taken..taken + batch {
             bob.endpoint.recv(marked_buffer(2 * LEN_BYTES), ANY, number).unwrap();

@@ -289,8 +289,7 @@ pub(crate) fn fence_after_a_cancelled_fence_waits_for_all_earlier_matches(net: &
     alice.assert_no_completion();
     alice.endpoint.cancel(2).unwrap();
     assert_eq!(alice.next_failure().error, OperationError::Cancelled);
-    // This send does not wait for a match. The next fenced send waits until the message of this one is
-    // matched.
+    // This send does not wait for a match. But the next send has a fence, which waits for this match.
     send_short(&alice, 3, OpFlags::INJECT_COMPLETE);
     send_short(&alice, 4, with_fence(OpFlags::MATCH_COMPLETE));
     send_short(&alice, 5, OpFlags::INJECT_COMPLETE);

@@ -220,7 +220,8 @@ pub(crate) fn peek_finds_messages_that_arrived_before_a_read_completion(net: &Ne
 /// The number of peeks after which a party sleeps between peeks.
 const EAGER_PEEKS: u32 = 1000;
 
-/// The depth of the queues. They have room for the completions of all peeks, which the parties do not read.
+/// The depth of the queues. A queue has room for the completions of all peeks, which the parties do not
+/// read.
 const PEEKS_MAX: usize = 1 << 17;
 
 pub(crate) fn peeks_that_read_no_queue_make_progress(net: &Net) {

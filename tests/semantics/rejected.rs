@@ -53,8 +53,7 @@ fn assert_every_receive_refused(endpoint: &Endpoint, from: FabricAddress, errno:
     }
 }
 
-/// Checks that every receive call is refused with this error and returns its buffers. A peek is not among
-/// these calls.
+/// Checks that every call that posts a receive is refused with this error and returns its buffers.
 #[track_caller]
 fn assert_every_posted_receive_refused(endpoint: &Endpoint, from: FabricAddress, errno: Errno) {
     let whole = |post: &dyn Fn(BytesMut) -> Result<(), Rejected<BytesMut>>| {

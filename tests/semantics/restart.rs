@@ -110,8 +110,8 @@ pub(crate) fn operations_on_a_closed_predecessor_fail_once_and_miss_its_successo
         .collect();
     assert_eq!(failed, [0, 1, 2, 10].into());
     alice.assert_no_completion();
-    // The reopened bob gets none of these messages. The receive with the context 11 accepts any source, so
-    // it is still posted. It matches the message that the reopened bob sends.
+    // The reopened bob gets none of these messages. The receive with the context 11 accepts any source. So
+    // this receive is still posted, and matches the message that the reopened bob sends.
     let delivered = send_until_delivered(&alice, 20);
     bob.endpoint.trecv(marked_buffer(64), ANY, Tag(7), 1).unwrap();
     assert_eq!(received_bytes(&bob.next_completion().buffer), payload(delivered, 64));

@@ -292,8 +292,7 @@ pub(crate) fn rma_and_messages_flow_both_ways_at_once(net: &Net) {
     let region_of = |party: &Party| {
         party.register(make_region_spec(COUNT as usize * SLOT_BYTES, MemoryKind::Raw)).unwrap()
     };
-    // Both parties share a domain and its keys. If parties are in other processes, each has a domain of its
-    // own.
+    // Parties of one process share a domain and its keys. So bob's region needs a key of its own.
     let regions = [
         region_of(&alice),
         bob.register(RegionSpec {
@@ -350,8 +349,8 @@ pub(crate) fn fence_waits_for_preceding_accesses(net: &Net) {
     for context in 1..4 {
         let flags = OpFlags::FENCE;
         alice.endpoint.rma(make_write_call(&alice, &region, context, LEN_BYTES)).unwrap();
-        // A fenced read finds the earlier writes. When a fenced message arrives, they are in the receiver's
-        // memory, too.
+        // A fenced read finds the earlier writes. When a fenced message arrives, the earlier writes are in
+        // the receiver's memory, too.
         let fenced = RmaCall { by: RmaBy::Readmsg, flags, ..make_read_call(&alice, &region, 50, LEN_BYTES) };
         alice.endpoint.rma(fenced).unwrap();
         let send = SendMsg { to: alice.peer(), context: 60, flags, ..SendMsg::default() };

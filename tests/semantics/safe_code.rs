@@ -316,8 +316,8 @@ pub(crate) fn endpoint_closes_when_the_last_thread_drops_its_handle(net: &Net) {
     let sent = AtomicUsize::new(0);
     let OwnEndpoint { endpoint, cq, av } = alice;
     let name = endpoint.name().unwrap();
-    // This thread keeps no handle, and drives the receiver. The thread that drops the last handle waits for
-    // the receiver.
+    // This thread keeps no handle. The thread that drops the last handle waits for the receiver, so this
+    // thread drives the receiver.
     let handles = [endpoint.clone(), endpoint.clone(), endpoint.clone(), endpoint];
     thread::scope(|scope| {
         for (thread, endpoint) in (0..).zip(handles) {

@@ -245,7 +245,8 @@ pub(crate) fn work_is_reported_only_on_request(net: &Net) {
         bob.assert_no_completion();
         bob.wait_for_exact_counts(&[(RECV, (reported, 0))]);
     }
-    // The completion counter of this work also counts sends of the endpoint. It must count the send once.
+    // The completion counter of this work also counts sends of the endpoint. The counter must count this
+    // send once.
     let own = alice.local_counter(SEND).clone();
     let before = own.read();
     bob.endpoint.recv(marked_buffer(8), ANY, 5).unwrap();
@@ -291,7 +292,8 @@ pub(crate) fn work_that_reports_to_its_endpoints_own_counter_counts_once(net: &N
     trigger.add(1);
     assert_eq!(alice.next_failure().completion.context, 4);
     alice.wait_for_exact_counts(&[(SEND, (1, 1)), (RECV, (1, 1))]);
-    // The completion counter of this work counts receives of the endpoint. It must count the send, too.
+    // The completion counter of this work counts receives of the endpoint. The counter must count this send,
+    // too.
     bob.endpoint.recv(marked_buffer(8), ANY, 5).unwrap();
     queue_work(
         &alice,

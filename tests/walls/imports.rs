@@ -1,6 +1,6 @@
-//! The imports between files, and the cycles of such imports.
+//! The imports between files, and the cycles of imports.
 //!
-//! A file may import a name that a second file only re-exports. This counts as an import from the file that
+//! If a file imports a name that a second file only re-exports, the import counts as one from the file that
 //! defines the name. The check sees neither paths in the arguments of macros nor the names of a glob `use`.
 
 use std::collections::{BTreeSet, HashMap, HashSet};

@@ -1,5 +1,5 @@
-//! Applies the checks to small made-up crates. They show what counts as an import, a cycle or a line of
-//! code.
+//! Applies the checks to small made-up crates. These crates show what counts as an import, a cycle or a line
+//! of code.
 
 use std::path::PathBuf;
 

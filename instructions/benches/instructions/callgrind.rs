@@ -57,7 +57,8 @@ fn take_next_path(waiting: &Mutex<Vec<Path>>) -> Option<Path> {
 fn count_path(path: Path, directory: &FilePath) -> Result<Count> {
     let output = directory.join(path.to_string().replace('/', "-"));
     let mut command = Command::new("valgrind");
-    // Fix the environment. It is on the stack, so its length would shift all addresses below it.
+    // Fix the environment. The environment is on the stack, so its length would shift all addresses below
+    // it.
     command
         .env_clear()
         .env("PATH", env::var_os("PATH").unwrap_or_default())

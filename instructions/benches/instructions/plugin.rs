@@ -184,7 +184,8 @@ fn load_provider() -> &'static FiProvider {
     }
 }
 
-/// Returns an info for endpoints on the loopback interface, in a domain without locks. It is never freed.
+/// Returns an info for endpoints on the loopback interface, in a domain without locks. The info is never
+/// freed.
 fn find_unlocked_info(provider: &FiProvider, domain: &str) -> *mut FiInfo {
     let hints = find_domain(getinfo(provider, ptr::null()), domain);
     // SAFETY: every answer has all its attributes, and nothing else uses this answer.

@@ -328,7 +328,7 @@ impl Runner {
     }
 }
 
-/// Whether the runner posted this receive. Only the runner's receives are this long.
+/// Whether the test posted this receive. Only the test's receives are this long.
 fn is_drain_receive(receive: &ReceiveOp) -> bool {
     receive.len_bytes == LONGEST_BYTES
 }

@@ -1,4 +1,4 @@
-//! The checks of every history of a shared receive context. The runner has checked each completion when it
+//! The checks of every history of a shared receive context. The test has checked each completion when it
 //! read the completion: that no message and no receive had ended before, and that the right member reports
 //! the message.
 

@@ -109,7 +109,7 @@ impl Runner<'_> {
 
     /// Checks the counter of each member. A member counts each receive that it reports: as a success if the
     /// receive got a whole message, otherwise as a failure. A member that left with unread entries may have
-    /// counted more than the runner has read.
+    /// counted more than the test has read.
     pub(super) fn check_counters(&self) {
         let mut failed = (0, 0);
         for (number, member) in self.fixture.members.iter().enumerate() {
@@ -180,7 +180,7 @@ fn longest_unmatched_bytes(net: &Net, budget_bytes: usize) -> usize {
     }
 }
 
-/// Whether the runner posted this receive at the end. No receive of a program has as much room.
+/// Whether the test posted this receive at the end. No receive of a program has as much room.
 fn is_drain_receive(receive: &Receive) -> bool {
     receive.min_free_bytes.is_none() && receive.len_bytes == LEN_MAX_BYTES
 }

@@ -186,8 +186,8 @@ impl<'a> ContextFixture<'a> {
         self.members[member].endpoint.is_some()
     }
 
-    /// Returns the oldest member. Its queue gets the entries that belong to no member, for example of
-    /// cancelled receives.
+    /// Returns the oldest member. The queue of the oldest member gets the entries that belong to no member,
+    /// for example of cancelled receives.
     pub(super) fn oldest_member(&self) -> Option<usize> {
         (0..self.members.len()).find(|member| self.is_member(*member))
     }

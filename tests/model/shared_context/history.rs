@@ -9,7 +9,7 @@ use crate::history::Level;
 pub(super) struct History {
     pub(super) messages: Vec<Message>,
     pub(super) receives: Vec<Receive>,
-    /// The members that have left. The flag tells whether the runner had read all entries of the member's
+    /// The members that have left. The flag tells whether the test had read all entries of the member's
     /// queue.
     pub(super) left: BTreeSet<(usize, bool)>,
     /// The time at which the first link between a peer and a member ended.

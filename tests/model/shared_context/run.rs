@@ -248,7 +248,7 @@ impl Runner<'_> {
         let receive = &self.history.receives[number];
         let is_buffer = receive.min_free_bytes.is_some();
         let is_release = completion.flags.contains(CompletionFlags::MULTI_RECV);
-        // The runner may read the release of a buffer before completions of messages in the buffer: these
+        // The test may read the release of a buffer before completions of messages in the buffer: these
         // may be in the queues of other members.
         let may_follow = is_buffer && !is_release && receive.ended_at != Some(member);
         assert!(!receive.has_ended() || may_follow, "receive {number} ended again, with {ended:?}");

@@ -1,4 +1,4 @@
-//! The checks at the end of every program of works. The runner has already checked the counters.
+//! The checks at the end of every program of works. The test has already checked the counters.
 
 use homespun::OperationError;
 

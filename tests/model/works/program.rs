@@ -23,7 +23,7 @@ pub(super) struct Program {
 pub(super) enum CounterName {
     /// A counter that only the application and works change. So its value is known at every moment.
     Known(usize),
-    /// A counter that also counts operations. Its value may grow whenever an endpoint makes progress.
+    /// A counter that also counts operations. The value may grow whenever an endpoint makes progress.
     Counting(usize),
 }
 

@@ -139,9 +139,9 @@ impl Reference {
         Bound { counted, is_done }
     }
 
-    /// Whether one work is certainly done before the other. This is known only for works of one counter. If
-    /// the model has run both, its order counts. Otherwise the first must be queued earlier, and have no
-    /// higher threshold.
+    /// Whether work `one` is certainly done before work `other`. The order is known only for works of one
+    /// counter. If the model has run both works, they are done in the same order. Otherwise `one` must be
+    /// queued earlier, and have no higher threshold.
     pub(super) fn is_done_before(&self, one: usize, other: usize) -> bool {
         let (first, second) = (&self.works[one], &self.works[other]);
         let place = |work: usize| self.done.iter().position(|done| *done == work);

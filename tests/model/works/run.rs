@@ -13,7 +13,7 @@ use homespun_suite::payload::{marked_buffer, received_bytes};
 use homespun_suite::poll_completion;
 use homespun_suite::{Deadline, Net};
 
-/// The first context of the runner's own operations.
+/// The first context of the test's own operations.
 const RUNNERS_CONTEXT: u64 = 1 << 32;
 
 /// The context of the read that ends a program.
@@ -314,8 +314,8 @@ impl Runner<'_> {
             return;
         }
         if context >= RUNNERS_CONTEXT {
-            // The runner posted this receive for a message that no work has received. It has completed or
-            // failed.
+            // The test posted this receive for a message that no work has received. The receive has
+            // completed or failed.
             if result.is_ok() {
                 self.seen.left_over[(context - RUNNERS_CONTEXT) as usize] += 1;
             }
