@@ -32,8 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A connected endpoint has one peer, so it needs no addresses.
 const PEER: FabricAddress = FabricAddress::UNSPECIFIED;
 
-/// The context of an endpoint in its events. All endpoints have the same one, since the program never looks
-/// at it.
+/// The context of each endpoint in its events. The program never looks at contexts, so all endpoints have
+/// this one.
 const ENDPOINT: u64 = 1;
 
 fn main() -> ExitCode {

@@ -77,8 +77,8 @@ fn answer_requests() -> Result<(), Box<dyn Error>> {
     println!("listening at {}", endpoint.name()?);
     let any = FabricAddress::UNSPECIFIED;
     for slot in 0..SLOTS {
-        // A completed receive returns this buffer at its full length, so the next receive can use it as it
-        // is.
+        // A completed receive returns this buffer at its full length, so the next receive can use the buffer
+        // as it is.
         let buffer = ReusableBuffer::zeroed(MESSAGE_MAX_BYTES);
         endpoint.trecv_into(buffer, any, Tag(REQUEST).ignoring(!REQUEST), slot)?;
     }

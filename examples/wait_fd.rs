@@ -63,7 +63,7 @@ fn count_messages() -> Result<(), Box<dyn Error>> {
     let mut events = Events::with_capacity(2);
 
     let mut count = 0;
-    // A receive returns this buffer at its full length, so it can be posted again as it is.
+    // A receive returns this buffer at its full length, so the next receive can use the buffer as it is.
     endpoint.recv_into(ReusableBuffer::zeroed(MESSAGE_MAX_BYTES), FabricAddress::UNSPECIFIED, 0)?;
     loop {
         // Read completions until `try_wait` says that it is safe to sleep. The reads also make progress.

@@ -76,8 +76,8 @@ impl FloodKind {
         }
     }
 
-    /// Returns the least memory that the receiver uses once the flood has stopped. Small messages have a low
-    /// bound: they hold more credit than memory.
+    /// Returns a lower bound of the memory that the receiver uses when the flood has stopped. The bound for
+    /// small messages is low, since they take less memory than credit.
     fn memory_in_use_min_bytes(self) -> u64 {
         match self {
             FloodKind::Small => BUDGET_BYTES / 20,

@@ -1,6 +1,6 @@
 //! Tests what strangers cost an endpoint over TCP. An endpoint, also a passive one, limits how many links
-//! strangers open, and each link takes little memory. An endpoint that has forgotten a stranger takes no
-//! other stranger for it.
+//! strangers open. Each link takes little memory. An endpoint never mistakes a new stranger for a peer that
+//! it has forgotten.
 //!
 //! The test measures the memory of the whole process, so its binary has no other test.
 

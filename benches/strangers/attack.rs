@@ -39,7 +39,7 @@ pub(crate) enum Attack {
     Held,
     /// Asks questions without an end.
     Questions,
-    /// Offers many messages on each link, with descending numbers, and resets the links. Repeats this.
+    /// Offers many messages on each link, with descending numbers, and resets the links. Then starts again.
     Lose,
     /// Offers many messages on each link. Then makes links of new instances, which replace these links.
     Former,

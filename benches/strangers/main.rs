@@ -29,8 +29,8 @@ use crate::victim::Report;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// How long the round trips are measured without an attack. With an attack they are measured at least so
-/// long.
+/// How long the round trips are measured without an attack. With an attack they are measured for this time
+/// or longer.
 const MEASURED_TIME: Duration = Duration::from_secs(5);
 
 /// After this time an attack that is not ready is measured as it is.

@@ -8,7 +8,7 @@ use homespun::CompletionQueue;
 use super::call::RemoteCall;
 use super::remote_party::RemoteParty;
 
-/// The queues of all parties. A test that waits for one queue drives all of them.
+/// The queues of all parties. A test that waits for one queue drives all queues.
 #[derive(Debug, Default)]
 pub(super) struct DrivenQueues {
     all: Mutex<Vec<Driven>>,

@@ -61,8 +61,8 @@ impl Drop for NamedFile {
     }
 }
 
-/// Opens or creates a file, and gives it this length. The number determines the name of the file. A file
-/// without a number loses its name at once.
+/// Opens or creates a file, and gives the file this length. The number determines the name of the file. A
+/// file without a number loses its name at once.
 pub(super) fn open_region_file(number: Option<u64>, len_bytes: usize) -> File {
     let path = region_file_path(number.unwrap_or_else(self::next_name_number));
     let options = File::options().read(true).write(true).create(true).truncate(false).open(&path);

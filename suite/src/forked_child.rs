@@ -75,7 +75,7 @@ pub(super) fn check_inherited_endpoint_is_unusable(
 }
 
 /// Waits until all sends and the write have failed. Operations that the parent had posted before the fork
-/// also fail in the child. In the parent they continue.
+/// also fail in the child. In the parent these operations continue.
 fn wait_for_all_sends_failed(cq: &CompletionQueue) {
     let mut unended: BTreeSet<u64> = (SENDS..=WRITE).collect();
     let deadline = Deadline::new();

@@ -278,7 +278,7 @@ impl Endpoint {
     }
 
     /// Posts an atomic operation on a region of a peer. If the results go to raw memory, returns that
-    /// memory. Then no other operation of this endpoint may have the same context.
+    /// memory. In that case no other operation of this endpoint may have the same context.
     pub fn atomic(&self, call: AtomicCall) -> Result<Option<ReceiveBuffer>, Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => Ok(call.post(endpoint)?.map(ReceiveBuffer::Here)),

@@ -192,7 +192,7 @@ impl Net {
     }
 
     /// Returns whether an endpoint can be opened at an address that a former endpoint had. An endpoint of
-    /// another test may have got the address in the meantime, if it asked for any free port.
+    /// another test may have this address now, if that endpoint asked for any free port.
     pub fn probe_address_is_free(&self, address: Address) -> bool {
         if !TransportKind::BETWEEN_PROCESSES.contains(&self.transport) {
             return true;

@@ -222,7 +222,8 @@ impl Party {
         self.av.reverse_lookup(&name).expect("the other was met")
     }
 
-    /// Returns the fabric address that was inserted first. In a test with two parties, the peer has it.
+    /// Returns the fabric address that was inserted first. In a test with two parties, this is the peer's
+    /// address.
     pub fn peer(&self) -> FabricAddress {
         FabricAddress(0)
     }
@@ -327,8 +328,8 @@ impl Party {
         }
     }
 
-    /// Waits until `count` operations have ended, which must succeed. Returns the completions of the sends,
-    /// and those of the other operations.
+    /// Waits until `count` operations have succeeded. Returns the completions of the sends, and the
+    /// completions of the other operations. Panics if an operation fails.
     #[track_caller]
     pub fn next_completions_of_sends_and_others(&self, count: usize) -> (Vec<Completion>, Vec<Completion>) {
         let all: Vec<Completion> = (0..count).map(|_| self.next_completion()).collect();

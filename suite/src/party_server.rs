@@ -27,7 +27,7 @@ const BUSY_ROUNDS: usize = 100;
 /// The length of the sleep between rounds, which a call ends early.
 const SLEEP: Duration = Duration::from_millis(1);
 
-/// For this many rounds a party waits for a completion, before it answers that it has none.
+/// For this many rounds a party waits for a completion. Then it answers that there is none.
 const WAITING_ROUNDS: usize = 1000;
 
 /// The party inside its process.
@@ -284,8 +284,8 @@ fn answer_from_result(result: Result<(), Error>) -> RemoteAnswer {
     }
 }
 
-/// Runs a party's process. [`party_process_entry`](crate::party_process_entry) calls this function. In a
-/// process that no test has started, it returns at once.
+/// Runs a party's process. The test that [`party_process_entry`](crate::party_process_entry) defines calls
+/// this function. In a process that no test has started, the function returns at once.
 pub fn serve_party() {
     let Some(mut channel) = Channel::from_parent() else { return };
     let Some(RemoteCall::Open { transport, setup }) = channel.receive_message().expect("a test that asks")

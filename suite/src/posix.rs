@@ -31,8 +31,8 @@ pub fn put_children_into_pid_namespace() -> io::Result<()> {
     }
 }
 
-/// Forks this process. The child does nothing. If it lingers, it ends when the other end of standard input
-/// is closed. Otherwise it ends at once.
+/// Forks this process. The child does nothing. A child that lingers ends when the other end of standard
+/// input is closed. Otherwise the child ends at once.
 pub fn fork_idle_child(lingers: bool) {
     // SAFETY: the child only makes system calls, uses only the stack, and exits without exit handlers.
     let child = unsafe { libc::fork() };

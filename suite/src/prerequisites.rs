@@ -17,7 +17,7 @@ use rustix::process::geteuid;
 /// The number of tmpfs in `statfs(2)`. The files of a tmpfs are only in memory.
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 
-/// A feature that a host may lack. The constants of this type are all of these features.
+/// A feature that a host may lack. Each constant of this type is one of these features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prerequisite {
     name: &'static str,

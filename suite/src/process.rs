@@ -131,7 +131,7 @@ impl Process {
         assert!(status.success(), "a process ended badly: {status}, signal {:?}", status.signal());
     }
 
-    /// Waits until the process has closed its end of the channel, which is its last act.
+    /// Waits until the process has closed its end of the channel. A process does this last.
     #[track_caller]
     fn wait_for_channel_close(&mut self) {
         let mut rest = Vec::new();
@@ -177,7 +177,7 @@ impl Channel {
     /// Sends a message to the other side.
     pub fn send_message<T: Serialize>(&mut self, message: &T) -> io::Result<()> {
         let mut bytes = vec![0; size_of::<u64>()];
-        // Do not use `to_extend`: it appends byte by byte, which is slow in code that is not optimised.
+        // Do not use `to_extend`. It appends byte by byte, and so is slow in code that is not optimised.
         postcard::to_io(message, &mut bytes).expect("it can be written down");
         let len_bytes = bytes.len() - size_of::<u64>();
         bytes[..size_of::<u64>()].copy_from_slice(&(len_bytes as u64).to_le_bytes());

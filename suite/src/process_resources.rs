@@ -6,7 +6,8 @@ use std::fs;
 use super::posix::{heap_bytes, trim_heap};
 use super::prerequisites::Prerequisite;
 
-/// The resources of a process that a test may leak. A test without a leak leaves them as they were.
+/// The resources of a process that a test may leak. A test without a leak leaves these resources as they
+/// were.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessResources {
     descriptors: BTreeSet<String>,

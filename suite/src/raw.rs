@@ -57,7 +57,8 @@ pub fn write_raw(
     flags: OpFlags,
 ) -> Result<(), Error> {
     let buffers = &leak_copies(pieces)[..];
-    // SAFETY: the memory is never freed, and nothing else refers to it. So it stays readable and unchanged.
+    // SAFETY: the memory is never freed, and nothing else refers to it. So the memory stays readable
+    // and unchanged.
     unsafe {
         endpoint.post_write(&WriteMsg {
             buffers,
@@ -125,7 +126,7 @@ impl RawMemory {
     }
 }
 
-/// Maps a file, and registers the mapping in two segments as persistent memory. Never unmaps it.
+/// Maps a file, and registers the mapping in two segments as persistent memory. Never unmaps the file.
 pub fn map_and_register(
     domain: &Domain,
     file: &File,
@@ -164,7 +165,8 @@ pub fn send_from_raw_memory(endpoint: &Endpoint, pieces: &[Bytes], post: Post) -
     let buffers = &leak_copies(pieces)[..];
     let Post { peer: to, tag, data, context, flags } = post;
     let flags = flags.unwrap_or(endpoint.tx_op_flags());
-    // SAFETY: the memory is never freed, and nothing else refers to it. So it stays readable and unchanged.
+    // SAFETY: the memory is never freed, and nothing else refers to it. So the memory stays readable
+    // and unchanged.
     unsafe { endpoint.post_send(&SendMsg { buffers, to, tag: tag.map(Tag), data, context, flags }) }
 }
 

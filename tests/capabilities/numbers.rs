@@ -87,7 +87,7 @@ pub(crate) fn exercise_limits(info: &Info) {
                 // `tests/semantics/shared_contexts.rs` shares a receive context among a few endpoints.
                 max_ep_srx_ctx: _,
                 cntr_cnt,
-                // The plugin's tests check this limit: only raw memory is registered in segments.
+                // The plugin's tests check this limit. Only raw memory can have several segments.
                 mr_iov_limit: _,
                 caps: _,
                 mode: _,

@@ -28,7 +28,8 @@ const SILENT_ROUNDS: usize = 30;
 /// How much the memory of the process may grow over all deaths. The C library may keep so much freed memory.
 const GROWTH_MAX_BYTES: u64 = 64 << 20;
 
-/// How much heap may remain for each dead peer: the peer's address and the state of the peer's link.
+/// The most heap that may remain for a dead peer. It holds the peer's address and the state of the peer's
+/// link.
 const KEPT_MAX_BYTES: u64 = 1024;
 
 /// The heap that may be kept in addition, for tables that double.

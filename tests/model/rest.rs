@@ -67,8 +67,8 @@ impl Runner<'_> {
     ///
     /// Each endpoint sends a last message to every place. When a last message has completed or failed, no
     /// earlier message to the same place is in flight. If the network breaks links, the test also waits
-    /// until the network is quiet. All of this is done twice: the payload of a long message may follow
-    /// later.
+    /// until the network is quiet. Then the test does all of this once more, since the payload of a long
+    /// message may follow later.
     pub(crate) fn finish_all_operations(&mut self) {
         for _ in 0..2 {
             self.send_last_messages();

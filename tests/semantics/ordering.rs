@@ -331,8 +331,8 @@ pub(crate) fn message_arrives_after_delivered_writes_without_an_order(net: &Net)
 }
 
 /// The endpoints have agreed on no order, and the initiator does not wait for its writes. A fenced send
-/// arrives after earlier writes. The target gets no notification of a fenced write. But a send after the
-/// fenced write arrives after the writes before it.
+/// arrives after earlier writes. The target gets no notification of a fenced write. But a send that is
+/// posted after the fenced write arrives after all writes that were posted before the fenced write.
 pub(crate) fn fenced_and_later_sends_arrive_after_earlier_writes(net: &Net) {
     let (alice, bob, region) = open_pair_with_order(net, Order::empty(), LONG_BYTES);
     let fenced = OpFlags::FENCE | OpFlags::DELIVERY_COMPLETE;

@@ -112,7 +112,7 @@ impl<'a> Sharers<'a> {
         }
     }
 
-    /// Waits for a member's next completion, which must be of a successful receive.
+    /// Waits for a member's next completion. Panics unless a receive has succeeded.
     #[track_caller]
     pub(crate) fn next_receive_completion(&self, at: usize) -> Completion {
         let (completion, _) = self.next_ended(at).expect("no receive fails");

@@ -240,8 +240,8 @@ pub(crate) fn killed_peer_wakes_a_blocked_reader(net: &Net) {
         bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         post_send(&alice, 2, 8, OpFlags::MATCH_COMPLETE);
         assert_eq!(sleep_until_completion(alice.local_cq()).context, 2);
-        // Send a short message that arrives and stays unmatched. Also send a long one, which the peer does
-        // not fetch before it dies.
+        // Send a short message that arrives and stays unmatched. Also send a long message. The peer dies
+        // before it fetches the long one.
         post_send(&alice, 3, 8, OpFlags::MATCH_COMPLETE);
         post_send(&alice, 4, 1 << 20, OpFlags::MATCH_COMPLETE);
         thread::scope(|scope| {

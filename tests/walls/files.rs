@@ -57,8 +57,8 @@ fn path_below_root(path: &Path) -> io::Result<String> {
 
 fn list_below(path: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    // Cargo puts `CACHEDIR.TAG` only into a build directory that it has made itself, which `target` need not
-    // be.
+    // Cargo puts `CACHEDIR.TAG` only into a build directory that it has made itself. So check the name
+    // `target`, too.
     let is_for_products = path == root().join("target") || path.join("CACHEDIR.TAG").exists();
     let is_skipped = name.starts_with('.') || path.is_symlink() || is_for_products;
     if path != root() && is_skipped {

@@ -21,11 +21,11 @@ const WITHOUT_EXTENSIONS: &str = "glibc.cpu.hwcaps=-AVX_Fast_Unaligned_Load,-AVX
                                   -ERMS,-FSRM,-SSSE3,-SSE4_1,-SSE4_2";
 
 /// The name of a link to this program, in the directory of the profiles. A program has its path on its
-/// stack. By this link the length of the path does not depend on where the repository is.
+/// stack. The link makes the length of this path independent of the repository's directory.
 const PROGRAM: &str = "instructions";
 
-/// Counts these paths, and returns the counts by name. The processes run at the same time, which does not
-/// change the counts.
+/// Counts these paths, and returns the counts by name. The processes run at the same time; the counts are
+/// the same as if they ran alone.
 pub(crate) fn count_paths(paths: Vec<Path>) -> Result<BTreeMap<String, Count>> {
     let directory = tempfile::tempdir()?;
     symlink(env::current_exe()?, directory.path().join(PROGRAM))?;

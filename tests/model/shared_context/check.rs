@@ -27,7 +27,7 @@ fn taken_messages(history: &History) -> impl Iterator<Item = (usize, &Message, u
 }
 
 /// Checks that every message is received, unless its link has ended or its member has left. If the send has
-/// succeeded above the inject level, only the member's leaving may lose the message.
+/// succeeded at a higher level than inject, the message may be lost only with its member.
 fn assert_only_disruptions_lose_messages(history: &History) {
     for (number, message) in history.messages.iter().enumerate() {
         let has_arrived = message.level != Level::Inject && message.ended_at.is_some() && !message.has_failed;

@@ -170,7 +170,7 @@ impl Runner<'_> {
 
 /// Returns the length of the longest message that a member fetches before a receive matches it. The sender's
 /// link is the only one. Over shared memory and the loopback, the message may take the budget except the
-/// link's initial credit. Over other transports the share of the sender's host limits it.
+/// link's initial credit. Over other transports the share of the sender's host limits the message.
 fn longest_unmatched_bytes(net: &Net, budget_bytes: usize) -> usize {
     let initial_bytes = CREDIT_INITIAL_BYTES as usize;
     let percent = |percent: u64| budget_bytes * percent as usize / 100;

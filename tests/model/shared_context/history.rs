@@ -128,8 +128,8 @@ impl Receive {
         tag_fits && self.from.is_none_or(|from| from == message.from)
     }
 
-    /// Returns a time until which the receive was certainly posted. A receive that has ended was posted when
-    /// its last message was sent, and when it was cancelled.
+    /// Returns the latest time at which the receive was certainly posted: when its last message was sent, or
+    /// when it was cancelled. Returns `u64::MAX` for a receive that has not ended.
     pub(super) fn certainly_posted_until(&self, messages: &[Message]) -> u64 {
         if !self.has_ended() {
             return u64::MAX;

@@ -140,8 +140,8 @@ impl Reference {
     }
 
     /// Whether work `one` is certainly done before work `other`. The order is known only for works of one
-    /// counter. If the model has run both works, they are done in the same order. Otherwise `one` must be
-    /// queued earlier, and have no higher threshold.
+    /// counter. If the model has run both works, its order counts. Otherwise the order is certain only if
+    /// `one` was queued earlier and has no higher threshold.
     pub(super) fn is_done_before(&self, one: usize, other: usize) -> bool {
         let (first, second) = (&self.works[one], &self.works[other]);
         let place = |work: usize| self.done.iter().position(|done| *done == work);
