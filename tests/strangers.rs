@@ -28,8 +28,8 @@ const STRANGERS: usize = 200;
 /// After this many strangers, an endpoint has forgotten the first of them, and has reused its peer id.
 const FORGETTING_STRANGERS: u16 = 3 * limits::PEER_SWEEP_MIN_PEERS as u16;
 
-/// The most memory of a link to a silent peer, and the most memory that an endpoint keeps for a peer that
-/// has left.
+/// The most memory of a link to a silent peer. The second constant is the most memory that an endpoint keeps
+/// for a peer that has left.
 const LINK_MAX_BYTES: u64 = 4 * 1024;
 const FORMER_PEER_MAX_BYTES: u64 = 512;
 

@@ -1,9 +1,9 @@
 //! Kills processes at every step. The peer of these processes must survive.
 //!
 //! The test process is the survivor. One endpoint of the survivor serves all victims, one after the other.
-//! Each victim is a process that exchanges messages of all kinds with the survivor until it dies. The victim
-//! kills itself after a number of library calls, or the system kills it at a certain system call, or the
-//! test kills it at a random moment.
+//! Each victim is a process that exchanges messages of all kinds with the survivor until it dies. There are
+//! three ways to die: the victim kills itself after a number of library calls, the system kills the victim
+//! at a certain system call, or the test kills the victim at a random moment.
 //!
 //! `HOMESPUN_DEATHS` sets how many victims die in each test.
 

@@ -1,5 +1,5 @@
-//! The checks of every history. The test has checked each entry when it read the entry: that the operation
-//! had not ended before, and that buffers and fields are right.
+//! The checks of every history. The test makes other checks when it reads an entry: no operation ends twice,
+//! and buffers and fields are right.
 
 use std::collections::BTreeMap;
 

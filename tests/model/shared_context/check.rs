@@ -1,6 +1,5 @@
-//! The checks of every history of a shared receive context. The test has checked each completion when it
-//! read the completion: that no message and no receive had ended before, and that the right member reports
-//! the message.
+//! The checks of every history of a shared receive context. The test makes other checks when it reads a
+//! completion: no message and no receive ends twice, and the right member reports each message.
 
 use super::history::{History, Message};
 use crate::history::Level;

@@ -248,8 +248,8 @@ impl Runner<'_> {
         let receive = &self.history.receives[number];
         let is_buffer = receive.min_free_bytes.is_some();
         let is_release = completion.flags.contains(CompletionFlags::MULTI_RECV);
-        // The test may read the release of a buffer before completions of messages in the buffer: these
-        // may be in the queues of other members.
+        // The release of a buffer may be read before completions of messages in the buffer. These
+        // completions may be in the queues of other members.
         let may_follow = is_buffer && !is_release && receive.ended_at != Some(member);
         assert!(!receive.has_ended() || may_follow, "receive {number} ended again, with {ended:?}");
         assert!(is_buffer || !is_release, "no buffer is released: {ended:?}");
