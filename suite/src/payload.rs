@@ -4,7 +4,7 @@
 use homespun::{Buffer, Bytes, BytesMut};
 
 /// The period of a message's content. The period has a large prime factor. So a misplaced byte differs from
-/// the expected byte, even if it is misplaced by a multiple of the size of a buffer, a page or a ring.
+/// the expected byte, even if it is misplaced by a small multiple of the size of a buffer, a page or a ring.
 const PERIOD_BYTES: usize = 8 * 1009;
 
 /// Returns the first `len_bytes` bytes of an endless text. The text begins with `identity`, and is different
