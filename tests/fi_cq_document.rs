@@ -1,10 +1,10 @@
-//! Checks that the tests named in `docs/fi_cq.md` exist and run where the document says.
+//! Checks that the tests named in `docs/fi_cq.md` exist, and that they run where the document says.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// A row of a table: a statement, the tests that show it, and the places where they run.
+/// A row of a table: a statement, the tests that show it, and the places where these tests run.
 #[derive(Debug)]
 struct Row {
     line: usize,
@@ -14,8 +14,8 @@ struct Row {
 }
 
 impl Row {
-    /// Returns the tests that the row names, as file and function. A file without a directory is in
-    /// `tests/semantics`.
+    /// Returns the file and the function of each test that the row names. If the row gives a file without a
+    /// directory, the file is in `tests/semantics`.
     fn named_tests(&self) -> Vec<(String, String)> {
         let named = self.shown_by.split('`').skip(1).step_by(2).filter_map(|name| name.split_once("::"));
         named

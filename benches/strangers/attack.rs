@@ -17,7 +17,7 @@ const STORM_CONNECTIONS: usize = 10_000;
 /// How many connections each of the attacks `Silent` and `Hello` makes.
 const LINKS: usize = 2_000;
 
-/// How many links offer messages, and how many messages each link offers at most.
+/// How many links offer messages. Each link offers at most `OFFERS_MAX` messages.
 const OFFERING_LINKS: usize = 24;
 const OFFERS_MAX: u64 = 5_200;
 
@@ -28,8 +28,8 @@ const QUESTIONS: usize = 128;
 pub(crate) enum Attack {
     /// Only computes, to show what a third process costs on this host.
     None,
-    /// Makes many connections: a third says nothing, a third says hello, and a third claims the peer's
-    /// address.
+    /// Makes many connections. A third of them says nothing, a third says hello, and a third claims the
+    /// peer's address.
     Storm,
     /// Makes connections that say nothing.
     Silent,
@@ -39,9 +39,9 @@ pub(crate) enum Attack {
     Held,
     /// Asks questions without an end.
     Questions,
-    /// Offers many messages on each link, with descending numbers, and resets the links; again and again.
+    /// Offers many messages on each link, with descending numbers, and resets the links. Then starts again.
     Lose,
-    /// Offers many messages on each link, and then makes links of new instances that replace these links.
+    /// Offers many messages on each link. Then makes links of new instances, which replace these links.
     Former,
 }
 
@@ -180,8 +180,8 @@ impl Strangers {
         Ok(HostilePeer::claim(self.victim, claimed, 1)?)
     }
 
-    /// Makes [`OFFERING_LINKS`] links, and offers messages on each. Goes on to the next link after
-    /// [`OFFERS_MAX`] messages, or once the endpoint has granted no credit for a while.
+    /// Makes [`OFFERING_LINKS`] links, and offers messages on each. A link is done after [`OFFERS_MAX`]
+    /// messages, or when the endpoint has granted no credit for a while.
     fn offer(&mut self, instance: Option<u64>) -> Result<()> {
         for number in 0..OFFERING_LINKS as u64 {
             let link = match instance {
@@ -204,8 +204,8 @@ impl Strangers {
         Ok(())
     }
 
-    /// Confirms claims until each link from index `from` on has been greeted or has ended, for about a
-    /// second at most.
+    /// Confirms claims until each link from index `from` on has been greeted or has ended. Gives up after
+    /// about a second.
     fn await_greetings(&mut self, from: usize) {
         for _ in 0..1_000 {
             self.address.confirm_claims();

@@ -1,5 +1,5 @@
-//! Every transport between processes, with each endpoint in a process of its own. The loopback and the
-//! example of a backend connect endpoints of one process only.
+//! The transports between processes, with each endpoint in a process of its own. The loopback and the
+//! example of a backend are not here: they connect only endpoints of one process.
 
 /// The lists of tests whose parties may be in other processes, over each transport of this name.
 macro_rules! tests_across_processes {
