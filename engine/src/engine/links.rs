@@ -87,9 +87,9 @@ impl Engine {
         self.target.link_added(id, peer);
     }
 
-    /// Handles a link that has come up. Ends the link if the receiver does not admit it, or if it
-    /// leads to an earlier instance of the peer. If it leads to a new instance, retires the peer's
-    /// other links.
+    /// Handles a link that has come up. Ends the link if the receiver does not admit it. Retires the
+    /// link if it leads to a former instance of the peer: that instance may have sent messages on the
+    /// link before it closed. If the link leads to a new instance, retires the peer's other links.
     pub(super) fn link_up(
         &mut self,
         id: LinkId,
@@ -118,7 +118,8 @@ impl Engine {
         match self.peers.peer_mut(peer).link_up(instance, link.creation_number(), created_count) {
             PeerLinkUp::Current => {}
             PeerLinkUp::Predecessor => {
-                return self.abort_link(id, &LinkError::System(Errno::ECONNRESET), sink);
+                debug!(address = %self.peers.address_of(peer), "a link leads to a former instance of the peer");
+                return self.retire_link(id, sink);
             }
             PeerLinkUp::Successor => {
                 debug!(address = %self.peers.address_of(peer), "the peer was replaced by a new instance");
