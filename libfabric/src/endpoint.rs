@@ -1,5 +1,5 @@
-//! `fi_endpoint(3)`. Names and connections are in [`connection`], messages in
-//! [`message`] and [`tagged`].
+//! `fi_endpoint(3)`. The calls of `fi_cm(3)` are in [`connection`], messages in [`message`] and
+//! [`tagged`].
 
 use homespun::flags::{BindFlags, CounterEvents, OpFlags};
 use homespun::info::EndpointType;
@@ -141,7 +141,8 @@ unsafe extern "C" fn bind(ep: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
     run_entry_point(|| {
         // SAFETY: the caller passes an open endpoint.
         let state = unsafe { object::state::<EndpointState>(ep.cast())? };
-        // SAFETY: the caller passes an open object of the same fabric, and so of this plugin.
+        // SAFETY: the caller passes an open object of the same fabric, so it belongs to this
+        // plugin.
         let lease = unsafe { bind_object(&state.endpoint, ep, other, flags)? };
         state.add_bound_lease(lease);
         Ok(0)
@@ -229,8 +230,8 @@ enum Direction {
 }
 
 impl Direction {
-    /// Returns the direction and the other flags. Flags that do not name exactly one direction are
-    /// an error.
+    /// Splits flags into a direction and the other flags. Fails unless the flags name exactly one
+    /// direction.
     fn split_from_flags(flags: u64) -> Result<(Direction, OpFlags), Failure> {
         let rest = OpFlags::from_bits_retain(flags & !(FI_TRANSMIT | FI_RECV));
         match (flags & FI_TRANSMIT != 0, flags & FI_RECV != 0) {
@@ -241,7 +242,8 @@ impl Direction {
     }
 }
 
-/// `FI_GETOPSFLAG`: `flags` names the direction, and receives the default flags of that direction.
+/// `FI_GETOPSFLAG`: reads a direction from `flags`, and writes the default operation flags of this
+/// direction to `flags`.
 ///
 /// # Safety
 ///
@@ -258,7 +260,7 @@ unsafe fn getopsflag(endpoint: &Endpoint, flags: *mut u64) -> Result<(), Failure
     Ok(())
 }
 
-/// `FI_SETOPSFLAG`: `flags` names a direction, and contains the new default flags of this direction.
+/// `FI_SETOPSFLAG`: `flags` has a direction, and the new default operation flags of this direction.
 fn setopsflag(endpoint: &Endpoint, flags: u64) -> Result<(), Failure> {
     match Direction::split_from_flags(flags)? {
         (Direction::Transmit, flags) => endpoint.set_tx_op_flags(flags)?,

@@ -46,7 +46,8 @@ pub(crate) unsafe extern "C" fn open_fabric(
         if attr.is_null() || fabric.is_null() {
             return Err(Errno::EINVAL.into());
         }
-        // SAFETY: not null, so valid. The host has converted the attributes to its own version.
+        // SAFETY: `attr` is not null, so valid. The host has converted the attributes to its own
+        // version.
         let (name, api_version) =
             unsafe { (read_string((*attr).name)?, Version::from_raw((*attr).api_version)) };
         let native = Fabric::with_params(host::read_params());

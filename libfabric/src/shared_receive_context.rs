@@ -1,5 +1,5 @@
-//! Receive contexts that endpoints share: `fi_srx_context` of `fi_endpoint(3)`. The calls that post
-//! to them are in [`shared_receives`].
+//! Receive contexts that endpoints share: `fi_srx_context` of `fi_endpoint(3)`. Receives are posted
+//! to them in [`shared_receives`].
 
 use homespun::flags::OpFlags;
 use homespun::{Errno, SharedReceiveContext};
@@ -137,8 +137,8 @@ unsafe extern "C" fn control(srx: *mut Fid, command: c_int, arg: *mut c_void) ->
     })
 }
 
-/// Returns the operation flags of a command. The command must name receives, since a shared receive
-/// context has no other direction.
+/// Returns the operation flags of a command. Fails unless the command names receives as its only
+/// direction.
 fn parse_receive_flags(flags: u64) -> Result<OpFlags, Failure> {
     if flags & FI_RECV == 0 || flags & FI_TRANSMIT != 0 {
         return Err(CMisuse::NotReceiving.into());
