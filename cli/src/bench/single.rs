@@ -1,5 +1,4 @@
-//! `homespun bare`: measures one bare loop, and prints one number for scripts that compare it with other
-//! numbers.
+//! `homespun bare`: measures one bare loop, and prints one number, for scripts.
 
 use std::str::FromStr;
 use std::time::Duration;

@@ -10,10 +10,11 @@ use crate::failure::Failure;
 /// The number of polls between two reads of the clock.
 const SPINS_PER_CLOCK: u32 = 1024;
 
-/// If both processes may share a core, each poll after this many yields to other threads.
+/// The number of polls after which each further poll yields to other threads. For processes that may
+/// share a core.
 const SPINS_BEFORE_YIELD_SHARED: u32 = 256;
 
-/// If each process has its own core, each poll after this many yields. The number is so large that yielding
+/// The same number for processes that each have their own core. The number is so large that yielding
 /// does not affect the measurement.
 const SPINS_BEFORE_YIELD_PINNED: u32 = 1 << 20;
 
@@ -26,8 +27,8 @@ pub(in crate::bench) struct Poller {
 }
 
 impl Poller {
-    /// A poller that waits at most `timeout`. `gone` becomes true when the other process ends. `pinned` means
-    /// that each process has its own core.
+    /// A poller that waits at most `timeout`. `gone` becomes true when the other process ends. `pinned`
+    /// means that each process has its own core.
     pub(in crate::bench) fn new(gone: Arc<AtomicBool>, timeout: Duration, pinned: bool) -> Poller {
         let spins_before_yield = if pinned { SPINS_BEFORE_YIELD_PINNED } else { SPINS_BEFORE_YIELD_SHARED };
         Poller { gone, timeout, spins_before_yield }
