@@ -147,8 +147,8 @@ pub(crate) struct BenchArguments {
     record: Option<PathBuf>,
     /// Write the summary tables into this file, such as README.md; not with --quick.
     ///
-    /// The tables are those of RESULTS.md. They replace the text between the lines "<!-- speed -->" and "<!--
-    /// /speed -->".
+    /// The tables are those of RESULTS.md. They replace the text between the lines "<!-- speed -->" and
+    /// "<!-- /speed -->".
     #[arg(long, value_name = "FILE", requires = "against", help_heading = AGAINST_LIBFABRIC)]
     readme: Option<PathBuf>,
 }

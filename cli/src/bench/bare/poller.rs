@@ -38,8 +38,8 @@ impl Poller {
     ///
     /// # Errors
     ///
-    /// An error of `look`. [`Failure::PeerGone`] if the other process ends, and [`Failure::PeerSilent`] after
-    /// the time-out.
+    /// An error of `look`. [`Failure::PeerGone`] if the other process ends. [`Failure::PeerSilent`]
+    /// after the time-out.
     #[inline]
     pub(super) fn poll_until_some<T>(
         &self,

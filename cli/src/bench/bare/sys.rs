@@ -89,8 +89,8 @@ impl Segment {
     #[inline]
     pub(super) fn write(&self, offset: usize, bytes: &[u8]) {
         let place = self.checked_ptr(offset, bytes.len());
-        // SAFETY: the range is within the mapping. No slice of this process refers to the mapping, so `bytes`
-        // does not overlap with it.
+        // SAFETY: the range is within the mapping. No slice of this process refers to the mapping, so
+        // `bytes` does not overlap with it.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) }
     }
 
