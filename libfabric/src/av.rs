@@ -88,7 +88,7 @@ unsafe fn read_attr(attr: *const FiAvAttr) -> Result<AvAttr, Failure> {
             av_type: AvType::from_raw((*attr).r#type)?,
             count: (*attr).count,
             ep_per_node: (*attr).ep_per_node,
-            // Any value will do: homespun ignores it.
+            // homespun ignores this value.
             rx_ctx_bits: u32::try_from((*attr).rx_ctx_bits).unwrap_or(0),
             name: read_string((*attr).name)?,
             flags: AvFlags::from_bits_retain((*attr).flags),
@@ -104,7 +104,7 @@ unsafe extern "C" fn close(av: *mut Fid) -> c_int {
     })
 }
 
-/// The application's arrays for the result of each address of an insertion.
+/// The application's arrays for the results of an insertion, with one element for each address.
 struct Report {
     fi_addr: *mut u64,
     /// With `FI_SYNC_ERR`, the application's array of error numbers.

@@ -168,7 +168,7 @@ pub(crate) const ENTRY_BYTES: usize = size_of::<FiEqCmEntry>();
 pub(crate) struct CmEvent {
     pub(crate) number: u32,
     fid: *mut Fid,
-    /// The info of a request. The application becomes its owner.
+    /// The info of a request. The application will own and free the info.
     info: Option<InfoList>,
     handle: *mut Fid,
     data: Box<[u8]>,

@@ -30,7 +30,7 @@ use crate::rma::rma_remote_memory;
 use crate::shared_receive_context::receive_context_from_fid;
 use crate::triggered::{RawOperation, counter_from_fid};
 
-/// Deferred work, and the action of such work, on the caller's memory.
+/// Deferred work and its action. Their segments are borrowed from the caller.
 type RawWork<'a> = DeferredWork<&'a [Segment], &'a [SegmentMut]>;
 type RawAction<'a> = DeferredAction<&'a [Segment], &'a [SegmentMut]>;
 

@@ -109,7 +109,7 @@ unsafe extern "C" fn control(domain: *mut Fid, command: c_int, arg: *mut c_void)
             FI_MAP_RAW_MR | FI_UNMAP_KEY | FI_QUEUE_WORK | FI_CANCEL_WORK if arg.is_null() => {
                 Err(Errno::EINVAL.into())
             }
-            // SAFETY: for this command it points to a `struct fi_mr_map_raw`.
+            // SAFETY: for this command `arg` points to a `struct fi_mr_map_raw`.
             FI_MAP_RAW_MR => unsafe { mr::map_raw_key(&*arg.cast()) },
             FI_UNMAP_KEY => Ok(0),
             // SAFETY: for this command `arg` points to a `struct fi_deferred_work`, and it meets
@@ -127,7 +127,7 @@ unsafe extern "C" fn close(domain: *mut Fid) -> c_int {
     run_entry_point(|| {
         let in_use = |state: &DomainState| {
             let has_dependents = state.dependents.has_any();
-            // Remove it before another object may have its address.
+            // Remove the domain before another object may have the same address.
             if !has_dependents {
                 opened::remove_domain(domain);
             }

@@ -65,7 +65,7 @@ impl Status for () {
     fn failure(_: Errno) -> Self {}
 }
 
-/// Runs calls until one of them panics, and refuses all later ones.
+/// Runs calls until one of them panics. Refuses all later calls.
 struct Edge {
     broken: AtomicBool,
 }

@@ -98,7 +98,7 @@ pub(crate) unsafe extern "C" fn open_endpoint(
     })
 }
 
-/// Returns the structure of an endpoint for C.
+/// Returns the `struct fid_ep` of an endpoint.
 fn new_fid_ep(context: *mut c_void) -> FidEp {
     FidEp {
         fid: object::new_fid::<EndpointState>(context, &FID_OPS),
@@ -209,11 +209,11 @@ unsafe extern "C" fn control(ep: *mut Fid, command: c_int, arg: *mut c_void) -> 
         let endpoint = &state.endpoint;
         match command {
             FI_ALIAS if arg.is_null() => return Err(Errno::EINVAL.into()),
-            // SAFETY: for this command it points to a `struct fi_alias`; the endpoint is open.
+            // SAFETY: for this command `arg` points to a `struct fi_alias`; the endpoint is open.
             FI_ALIAS => unsafe { open_alias(state, (*ep).context, &*arg.cast())? },
             FI_ENABLE => endpoint.enable()?,
             FI_GETOPSFLAG | FI_SETOPSFLAG if arg.is_null() => return Err(Errno::EINVAL.into()),
-            // SAFETY: for these commands it points to flags.
+            // SAFETY: for these commands `arg` points to flags.
             FI_GETOPSFLAG => unsafe { getopsflag(endpoint, arg.cast())? },
             // SAFETY: as above.
             FI_SETOPSFLAG => setopsflag(endpoint, unsafe { arg.cast::<u64>().read() })?,

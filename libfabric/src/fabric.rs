@@ -78,7 +78,7 @@ unsafe extern "C" fn close(fabric: *mut Fid) -> c_int {
     run_entry_point(|| {
         let in_use = |state: &FabricState| {
             let has_dependents = state.dependents.has_any();
-            // Remove it before another object may have its address.
+            // Remove the fabric before another object may have the same address.
             if !has_dependents {
                 opened::remove_fabric(fabric);
                 handles::remove_requests_of_fabric(fabric);

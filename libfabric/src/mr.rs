@@ -142,7 +142,7 @@ unsafe fn register(
     Ok(0)
 }
 
-/// Returns the structure of a region of this domain for C.
+/// Opens the C object of a region. `domain` is the region's domain.
 pub(crate) fn open_mr_object(region: MemoryRegion, domain: &DomainState, context: *mut c_void) -> *mut FidMr {
     let front = FidMr {
         fid: object::new_fid::<MrState>(context, &FID_OPS),
@@ -168,11 +168,11 @@ unsafe extern "C" fn bind(mr: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
         if other.is_null() {
             return Err(Errno::EINVAL.into());
         }
-        // The region and the endpoint may close in either order, so no lease is kept.
+        // SAFETY: `other` is an open object, and its class determines the type of its state.
         unsafe {
             match (*other).fclass {
                 FI_CLASS_EP if flags != 0 => return Err(Misuse::Flags(flags).into()),
-                // Neither depends on the other, so no lease is kept.
+                // The region and the endpoint may close in either order, so no lease is kept.
                 FI_CLASS_EP => {
                     region.bind_endpoint(&object::state::<EndpointState>(other.cast())?.endpoint)?;
                 }
@@ -200,7 +200,7 @@ unsafe extern "C" fn control(mr: *mut Fid, command: c_int, arg: *mut c_void) -> 
             // Every access looks up the memory behind a region, so no refresh is needed.
             FI_REFRESH => Ok(0),
             FI_GET_RAW_MR if arg.is_null() => Err(Errno::EINVAL.into()),
-            // SAFETY: for this command it points to a `struct fi_mr_raw_attr`.
+            // SAFETY: for this command `arg` points to a `struct fi_mr_raw_attr`.
             FI_GET_RAW_MR => unsafe { fill_raw_attr(region, &*arg.cast::<FiMrRawAttr>()) },
             _ => Err(Errno::ENOSYS.into()),
         }

@@ -96,7 +96,7 @@ pub(crate) unsafe fn write_open_objects_into_request(
 pub(crate) struct NamedObjects {
     fabric: usize,
     domain: usize,
-    /// A passive endpoint, whose address the new endpoint takes over.
+    /// A passive endpoint. The new endpoint takes over its address.
     handle: usize,
 }
 

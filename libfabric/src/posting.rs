@@ -30,7 +30,7 @@ pub(crate) type Descs = *mut *mut c_void;
 /// Defines the C functions of a vtable. Write each as a Rust function whose first argument is the
 /// endpoint: the macro gets it from C's `struct fid_ep`. For another object, name after `of` the
 /// function that returns it. The body runs in [`run_entry_point`](crate::edge::run_entry_point).
-/// The body is `unsafe`, because the C caller keeps to the manual page.
+/// The body is in an `unsafe` block: the C caller must keep to the manual page.
 macro_rules! entry_points {
     (
         of $object:path,
@@ -82,8 +82,8 @@ pub(crate) fn flags_or_default(flags: Option<u64>, default: OpFlags) -> OpFlags 
 }
 
 /// Returns the source that a receive names, or the unspecified source without `FI_DIRECTED_RECV`.
-/// Without this capability C programs rely on the source being ignored (`fi_msg(3)`), but Rust
-/// calls refuse one.
+/// Without this capability C programs may pass any source (`fi_msg(3)`), but homespun's Rust calls
+/// accept only the unspecified one.
 #[inline(always)]
 pub(crate) fn receive_source(from: u64, caps: Caps) -> FabricAddress {
     if caps.contains(Caps::DIRECTED_RECV) { FabricAddress(from) } else { FabricAddress::UNSPECIFIED }

@@ -94,7 +94,7 @@ pub extern "C" fn fi_prov_ini() -> *mut FiProvider {
 }
 
 extern "C" fn cleanup() {
-    // Clear it even after a panic: the plugin must not call an unloaded host.
+    // Forget the host even after a panic: the plugin must not call an unloaded host.
     host::forget_libfabric();
     run_entry_point(|| {
         log::install_or_refresh_subscriber();

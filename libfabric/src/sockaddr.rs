@@ -89,8 +89,7 @@ impl CAddress {
     }
 
     /// Copies as much as fits into the caller's buffer, as `fi_getname(3)` and `fi_av_lookup` do.
-    /// `*len_bytes` is the size of the buffer before the call, and the size of the address after
-    /// it.
+    /// `*len_bytes` is the buffer's size before the call, and the address's size after the call.
     ///
     /// Returns whether the whole address fits.
     ///

@@ -88,7 +88,7 @@ unsafe fn read_trigger_or_refuse(
     Ok(Trigger { counter, threshold: threshold.threshold as u64 })
 }
 
-/// Returns the counter behind a pointer that C passed in.
+/// Returns the counter behind a pointer from C.
 ///
 /// # Errors
 ///

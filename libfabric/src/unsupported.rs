@@ -45,8 +45,8 @@ impl Status for isize {
     }
 }
 
-/// Implements [`StubFn`] for functions with 1 parameter up to as many parameters as names are
-/// given.
+/// Implements [`StubFn`] for functions with at least one parameter, and at most as many as there are
+/// names.
 macro_rules! unsupported {
     () => {};
     ($first:ident $($rest:ident)*) => {

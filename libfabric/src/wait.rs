@@ -103,7 +103,7 @@ pub(crate) unsafe fn control_wait_object(
         FI_GETWAIT => unsafe { getwait(waitable, arg) },
         FI_GETWAITOBJ if arg.is_null() => Err(Errno::EINVAL.into()),
         FI_GETWAITOBJ => {
-            // SAFETY: for this command it points to an `enum fi_wait_obj`.
+            // SAFETY: for this command `arg` points to an `enum fi_wait_obj`.
             unsafe { arg.cast::<u32>().write(wait_obj) };
             Ok(0)
         }

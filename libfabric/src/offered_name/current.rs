@@ -1,4 +1,4 @@
-//! The name that all calls use, and the provider's version under it.
+//! The name under which homespun is offered, and the provider's version with this name.
 
 use std::ffi::CStr;
 

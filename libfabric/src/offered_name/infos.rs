@@ -1,4 +1,4 @@
-//! Infos on their way to the application, and back from it.
+//! Converts infos for the application, and infos from the application.
 
 use homespun::info::{EndpointType, FABRIC_NAME, Info};
 use homespun::params::OfferedName;

@@ -185,7 +185,7 @@ fn every_fetch_call_returns_the_former_values() {
         );
         assert_eq!(fetched, 0);
         assert_eq!((atomic.readwritemsg)(left, &raw const msg, &raw mut room, none, 1, INJECT), 0);
-        // An atomic read has no operand, and ignores the pointer.
+        // An atomic read has no operand, and ignores the operand's pointer.
         let nowhere = ptr::without_provenance(1);
         let fourth = fourth.as_mut_ptr();
         for (place, operand) in [(0, ptr::null()), (1, nowhere)] {
