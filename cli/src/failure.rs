@@ -56,7 +56,7 @@ pub(crate) enum Failure {
         /// The failure of the operation.
         error: OperationError,
     },
-    /// One of the two processes may not connect to the other.
+    /// One of the two processes is not allowed to connect to the other.
     #[error("not allowed to connect to {address}: {reason}")]
     Denied {
         /// The peer.

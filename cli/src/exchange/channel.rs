@@ -39,8 +39,8 @@ pub(crate) struct Channel<'a> {
     peer: FabricAddress,
     address: Address,
     settings: Settings,
-    /// The contexts of this conversation. Operations of an earlier conversation on the port may complete
-    /// during this conversation, so their contexts differ.
+    /// The contexts of this conversation. Earlier conversations on the port have other contexts, because
+    /// operations of an earlier conversation may complete during this conversation.
     contexts: Contexts,
     /// The number of messages that this side has sent.
     sent: u64,

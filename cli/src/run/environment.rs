@@ -15,8 +15,8 @@ pub(crate) const FI_PROVIDER_PATH: &str = "FI_PROVIDER_PATH";
 const FI_PROVIDER: &str = "FI_PROVIDER";
 
 /// Sends Open MPI's messages through libfabric to homespun. The variables name each component, so there
-/// is no fallback: if homespun cannot be used, `MPI_Init` fails. An example is homespun under another
-/// name.
+/// is no fallback: if homespun cannot be used, `MPI_Init` fails. It also fails if homespun is offered
+/// under another name.
 const OPEN_MPI: [(&str, &str); 5] = [
     ("OMPI_MCA_pml", "cm"),
     ("OMPI_MCA_mtl", "ofi"),

@@ -67,7 +67,7 @@ pub(crate) fn run_with_environment(variables: &[(&str, &str)], arguments: &[&str
     start_with_environment(variables, arguments).wait_with_output()
 }
 
-/// Which of the domains shm and tcp `homespun info` lists, in the order of measurement.
+/// Returns those of the domains shm and tcp that `homespun info` lists, in the order of measurement.
 pub(crate) fn available_domains() -> Vec<&'static str> {
     let info = run(&["info"]).stdout;
     let is_there = |name: &&str| info.lines().any(|line| line.starts_with(&format!("{name}: reliable")));

@@ -22,8 +22,8 @@ const INTERFACE: &str = "eth0";
 const UP_MAX: Duration = Duration::from_secs(60);
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// The options with which unshare(1) may make network namespaces. The superuser needs no options. Other
-/// users make a user namespace as well.
+/// The options of unshare(1) for making network namespaces. The superuser needs no options. Other users
+/// make a user namespace as well.
 const RIGHTS: [&[&str]; 2] = [&[], &["--user", "--map-root-user"]];
 
 /// How unshare(1)'s messages begin if the system refuses the namespaces. Any other message means a

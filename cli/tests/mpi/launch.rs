@@ -47,7 +47,8 @@ pub(crate) struct Launch<'a> {
     hosts: Option<&'a Hosts>,
     domain: Option<&'static str>,
     variables: Vec<(&'static str, &'static str)>,
-    /// Environment variables that only the launcher gets. `homespun run` would check them.
+    /// Environment variables that only the launcher gets. `homespun run` must not get them, because it
+    /// would check them.
     launcher_variables: Vec<(&'static str, &'static str)>,
     options: Vec<String>,
     ranks: usize,

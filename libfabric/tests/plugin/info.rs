@@ -499,7 +499,7 @@ fn open_fabrics_and_domains_process_entry() {
     hints.domain.name = name.as_mut_ptr().cast();
     assert_eq!(hints.getinfo().err(), Some(ENODATA), "it is not of that name");
 
-    // Hints that name the closed domain fail. Without hints, infos point to the next open domain.
+    // Hints that name the closed domain fail. Without such hints, infos point to the next open domain.
     let stale = domain.as_ptr();
     assert!(domain.close().is_ok());
     assert_eq!(getinfo_naming_objects(none, stale.cast()).err(), Some(ENODATA));
@@ -507,7 +507,7 @@ fn open_fabrics_and_domains_process_entry() {
     assert_eq!(*found, format!("{:?}", second.as_ptr()));
     assert!(second.close().is_ok());
 
-    // Only an application that asks for a domain without locks gets one. Such a domain has no connected
+    // Infos point to a domain without locks only if the hints allow one. Such a domain has no connected
     // endpoints.
     let serialised = Threading::Domain.raw();
     // SAFETY: answers have all their attributes, and only this thread uses these.

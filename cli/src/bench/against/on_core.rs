@@ -1,5 +1,5 @@
 //! `homespun bench-program`: replaces this process by a program. Before that, pins this process to a
-//! core if one is given, and makes the kernel kill it when its parent ends.
+//! core if one is given. Also makes the kernel kill this process when the parent process ends.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;

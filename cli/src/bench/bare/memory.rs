@@ -39,8 +39,8 @@ const SIDE_BYTES: usize = NUMBERS * SPACING_BYTES + RING_BYTES;
 
 const SEGMENT_BYTES: usize = 2 * SIDE_BYTES;
 
-/// The bytes at [`Number::Probe`]. A process that reads them there can read the memory of the other
-/// process.
+/// The bytes at the address [`Number::Probe`]. A process that can read these bytes in the memory of the
+/// other process can read all of that memory.
 static PROBE: [u8; 8] = *b"homespun";
 
 /// One of the two processes.

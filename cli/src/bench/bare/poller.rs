@@ -14,8 +14,8 @@ const SPINS_PER_CLOCK: u32 = 1024;
 /// share a core.
 const SPINS_BEFORE_YIELD_SHARED: u32 = 256;
 
-/// The same number for processes that each have their own core. The number is so large that yielding
-/// does not affect the measurement.
+/// The number of polls after which each further poll yields, for processes that each have a core of
+/// their own. The number is so large that yielding does not affect the measurement.
 const SPINS_BEFORE_YIELD_PINNED: u32 = 1 << 20;
 
 /// Polls until the other process has acted.

@@ -1,5 +1,4 @@
-//! Two processes that exchange messages through a provider. This module is the side of the process that
-//! controls them.
+//! Starts and controls two processes that exchange messages through a provider.
 
 use std::time::Duration;
 
