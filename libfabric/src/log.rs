@@ -73,8 +73,8 @@ impl Subscriber for Forward {
     fn exit(&self, _: &Id) {}
 }
 
-/// Returns the host's level for a `tracing` level. The host's "trace" is less verbose than its
-/// "info".
+/// Returns the host's level for a `tracing` level. Does not use the host's "trace", which is less
+/// verbose than the host's "info".
 fn host_log_level(level: &Level) -> u32 {
     match *level {
         Level::ERROR | Level::WARN => FI_LOG_WARN,

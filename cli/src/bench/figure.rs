@@ -1,8 +1,8 @@
 //! The results of one comparison: contenders, and a row for each case. The form does not depend on how
 //! the results were measured.
 //!
-//! Every quantity is a time, so less is better. For bandwidth the quantity is the time of a transfer. A ratio is
-//! homespun's time divided by another contender's time, so below 1 homespun is faster.
+//! Every quantity is a time, so less is better. For bandwidth the quantity is the time of a transfer. A
+//! ratio is homespun's time divided by another contender's time, so below 1 homespun is faster.
 
 use serde::Serialize;
 

@@ -38,7 +38,7 @@ pub(super) struct DomainReport {
     pub(super) accesses: Vec<AccessReport>,
 }
 
-/// The results of one operation and one size on the memory of the other process.
+/// The results of one operation on the memory of the other process, for one size.
 #[derive(Debug, Serialize)]
 pub(super) struct AccessReport {
     /// The operation: `write`, `read` or `fetch-add`.

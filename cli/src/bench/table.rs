@@ -81,8 +81,8 @@ fn format_columns(report: &SizeReport) -> [String; HEADING.len()] {
     ]
 }
 
-/// A number with three significant digits. If it would be wider than `width`, a power of ten. A dash for
-/// `None`.
+/// Formats a number with three significant digits. If that text would be wider than `width`, formats the
+/// number like `1.2e5`. Returns a dash for `None`.
 fn format_narrow_or_dash(number: Option<f64>, width: usize) -> String {
     let Some(number) = number else { return "-".into() };
     let text = format_significant(number);
@@ -104,7 +104,7 @@ pub(super) fn format_significant(number: f64) -> String {
     format!("{number:.decimals$}")
 }
 
-/// Joins columns of at least these widths, separated by a space. The last column is aligned to the left.
+/// Joins columns by spaces. A column with a width is aligned to the right. The last column has no width.
 pub(super) fn align_columns(columns: &[String], widths: &[usize]) -> String {
     let mut line = String::new();
     for (column, width) in columns.iter().zip(widths) {

@@ -104,7 +104,7 @@ pub(crate) enum Completed {
     Received(u64, BytesMut),
 }
 
-/// The local buffers of an access to the memory of the peer. The completion returns them.
+/// The local buffers of an access to the memory of the peer. The completion returns the buffers.
 #[derive(Debug)]
 pub(crate) enum AccessBuffers {
     /// The source of a write.

@@ -23,8 +23,8 @@ struct Setting {
     default: Option<&'static str>,
     /// Whether the variable is in the environment, even if its value is invalid.
     is_set: bool,
-    /// Why homespun does not use the value as it is written; `null` if homespun uses it, or if none is
-    /// set.
+    /// Why homespun does not use the value as it is written; `null` if homespun uses the value, or if
+    /// no value is set.
     problem: Option<String>,
     purpose: Option<&'static str>,
 }

@@ -23,7 +23,7 @@ const CREDITS_PER_LAP: usize = 4;
 
 /// One end of a pair of rings, one for each direction. It polls for messages.
 ///
-/// Every slot begins with a sequence number: the number of slots that the sender has filled so far, with
+/// Every slot begins with a sequence number: the number of slots that the sender has filled, including
 /// this slot. The receiver polls the sequence number. It shares a cache line with the first bytes of the
 /// payload, so polling it fetches no additional line.
 #[derive(Debug)]
