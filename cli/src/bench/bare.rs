@@ -87,9 +87,8 @@ impl Medium {
     /// leader clears the shared memory.
     ///
     /// # Errors
-    /// [`Failure::PeerProtocol`] if the step's way needs another medium.
     ///
-    /// [`Failure::PeerProtocol`] if the step's way does not use this medium.
+    /// [`Failure::PeerProtocol`] if the step's way needs another medium.
     pub(super) fn prepare_loop_end<'a>(
         &'a self,
         step: &Step,
