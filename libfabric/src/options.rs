@@ -30,7 +30,7 @@ pub(crate) unsafe extern "C" fn getopt(
     len: *mut usize,
 ) -> c_int {
     run_entry_point(|| {
-        // SAFETY: the caller passes an open endpoint, active or passive.
+        // SAFETY: the caller passes an open endpoint, a passive endpoint or a shared receive context.
         let current = match unsafe { find_option(ep, level, name)? } {
             Setting::MinMultiRecv(endpoint) => endpoint.min_multi_recv_bytes(),
             Setting::MinMultiRecvOfContext(context) => context.min_multi_recv_bytes(),
@@ -58,7 +58,7 @@ pub(crate) unsafe extern "C" fn setopt(
     len: usize,
 ) -> c_int {
     run_entry_point(|| {
-        // SAFETY: the caller passes an open endpoint, active or passive.
+        // SAFETY: the caller passes an open endpoint, a passive endpoint or a shared receive context.
         let setting = unsafe { find_option(ep, level, name)? };
         if matches!(setting, Setting::CmDataSize) {
             return Err(Errno::ENOPROTOOPT.into());
