@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 
 use super::arithmetic::{Number, Real};
 
-/// An extended number: a significand of 64 bits, whose first bit is the integer bit, an exponent of
-/// 15 bits and a sign bit. The 6 bytes that follow in memory are padding.
+/// An extended number: a significand of 64 bits, an exponent of 15 bits and a sign bit. The first
+/// bit of the significand is the integer bit. In memory, 6 bytes of padding follow.
 #[derive(Clone, Copy)]
 pub(super) struct LongDouble([u8; VALUE_BYTES]);
 
@@ -23,8 +23,8 @@ const EXPONENT_OF_ONE: u16 = 16_383;
 
 const INTEGER_BIT: u64 = 1 << 63;
 
-/// Loads the two operands onto the empty stack, runs the instruction, and pops the result, which
-/// leaves the stack empty again.
+/// Runs an instruction with two operands on the processor's floating-point stack. The stack is
+/// empty before and after.
 macro_rules! on_the_stack {
     ($instruction:literal, $left:expr, $right:expr) => {{
         let mut result = [0; VALUE_BYTES];

@@ -1,10 +1,10 @@
-//! Copies whole words with x86-64's string instruction, which moves a cache line in the time in
-//! which a loop moves a word.
+//! Copies whole words with x86-64's string instruction. It moves a cache line while a loop moves a
+//! word.
 //!
-//! Other threads may see the stores of a string in any order among each other. But they see none of
-//! them after a later store of the same thread, nor before an earlier one. Loads keep the order of
-//! loads (Intel's manual, volume 3, "Fast-String Operation and Out-of-Order Stores"). So the fences
-//! around a copy mean the same as around a loop.
+//! Other threads may see the stores of one string in any order. But these stores stay after earlier
+//! stores of the same thread, and before later ones. Loads keep the order of loads (Intel's manual,
+//! volume 3, "Fast-String Operation and Out-of-Order Stores"). So fences around a string work as
+//! they do around a loop.
 
 use std::arch::asm;
 use std::sync::atomic::AtomicU64;
