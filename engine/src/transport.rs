@@ -327,8 +327,8 @@ pub trait Transport: Send + 'static {
     }
 
     /// Maps memory of this length that the peer of this link has
-    /// [allocated](Provider::allocate_shareable). Returns `None` if the peer names other memory, or
-    /// memory that cannot be mapped. Then accesses go by frames.
+    /// [allocated](Provider::allocate_shareable). Returns `None` if `from` describes other memory,
+    /// or if the memory cannot be mapped.
     fn map_peer_memory(
         &mut self,
         link: LinkId,
@@ -339,29 +339,27 @@ pub trait Transport: Send + 'static {
         None
     }
 
-    /// Sends frames that the transport has taken, as far as there is room. Until this call a
-    /// transport may hold frames back, so that many of them travel together.
-    fn flush(&mut self);
-
-    /// Accepts links, reads them, and reports up to about `budget_frames` frames in all, fairly
-    /// over the links. Returns how many frames, pieces of unfinished frames and link events it has
     /// Sends frames that the transport has taken, as far as there is room. Until this call, a
     /// transport may hold frames back to send many together.
-    fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32;
+    fn flush(&mut self);
 
-    /// Returns a descriptor that becomes readable when an [armed](Self::arm) transport has an
     /// Accepts links, reads all links fairly, and reports up to about `budget_frames` frames in
     /// all. Returns the number of reported frames, pieces of unfinished frames and link events; 0
     /// means that there was nothing to do.
+    fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32;
+
+    /// Returns a descriptor that becomes readable when an [armed](Self::arm) transport has an
+    /// event. The descriptor can be nested in `epoll(7)`. Only the transport reads it. A transport
+    /// that must be polled always returns `None`.
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
     /// Asks the peers and the kernel to wake this transport, and then checks once more for events.
     /// The caller arms the transport before it sleeps on [`wake_fd`](Self::wake_fd). The transport
-    /// stays armed until the next call of a method that takes `&mut self`. An event is a frame that
-    /// arrives, a link that comes up or ends, or new room on a link on which the last frame got
-    /// [`Sent::Full`] or [`Sent::Partial`].
+    /// stays armed until the next call of a method that takes `&mut self`. Events are: a frame
+    /// arrives, a link comes up or ends, or a link has room again after [`Sent::Full`] or
+    /// [`Sent::Partial`].
     ///
     /// A frame or a link event keeps the transport [`Ready`](Armed::Ready) until `receive` has
     /// reported it, however often the caller arms the transport. Room on a link makes the transport
@@ -379,23 +377,22 @@ pub trait Transport: Send + 'static {
     fn stop_accepting(&mut self);
 
     /// Returns how many links closed with [`Close::Drain`] still need this endpoint. If the
-    /// endpoint was dropped now, the peer might miss frames that were taken, or see another end
-    /// than [`LinkError::Closed`]. An endpoint that is being closed is dropped once this is 0, or
-    /// when its time limit has passed.
+    /// endpoint were dropped now, peers might miss frames, or might not see [`LinkError::Closed`].
+    /// An endpoint that is being closed is dropped once this number is 0, or after a time limit.
     ///
-    /// The number falls during calls of [`receive`](Self::receive) and [`flush`](Self::flush). It
-    /// falls to 0 without any call of the peer, since it counts neither frames that wait to be read
-    /// at the peer nor the peer's answer. There is one exception: if there was no room for all
-    /// frames that were taken, the peer must first read some of them, or end.
+    /// The number falls during calls of [`receive`](Self::receive) and [`flush`](Self::flush). A
+    /// link counts until all its frames are on their way to the peer; the peer need not have read
+    /// them. So the peer need not act, unless it must first read some frames to make room for the
+    /// rest.
     fn draining_count(&self) -> usize;
 }
 
 /// Handles what a transport reports. The engine implements this trait.
 ///
-/// A frame arrives either whole, by [`frame`](Self::frame), or by
-/// [`frame_begun`](Self::frame_begun) and then its payload, in order. The transport reports each
-/// piece of payload by [`bytes_placed`](Self::bytes_placed) or by
-/// [`payload_arrived`](Self::payload_arrived), as it chooses. The frame ends with its last byte.
+/// The transport reports a frame either whole, by [`frame`](Self::frame), or in pieces. In pieces,
+/// the transport first calls [`frame_begun`](Self::frame_begun). Then it calls
+/// [`bytes_placed`](Self::bytes_placed) or [`payload_arrived`](Self::payload_arrived) for each
+/// piece of payload, in order. The frame ends with its last byte.
 pub trait FrameHandler {
     /// Handles a whole frame. `payload` has the length that the header says.
     fn frame(&mut self, link: LinkId, header: &Header, payload: &[u8]);
@@ -403,15 +400,13 @@ pub trait FrameHandler {
     /// Handles the header of a frame. At least one byte of payload follows.
     fn frame_begun(&mut self, link: LinkId, header: &Header);
 
-    /// Returns the space for the next payload bytes of the link's unfinished frame, into which the
-    /// transport may read them. The space is never longer than the rest of the frame. If it is
-    /// empty, the transport gives the bytes to [`payload_arrived`](Self::payload_arrived).
-    fn payload_space(&mut self, link: LinkId) -> Space<'_>;
-
-    /// Counts payload bytes that the transport has put at the start of
     /// Returns space for the next payload bytes of the link's unfinished frame. The space is never
     /// longer than the rest of the frame. If the space is empty, the transport passes the bytes to
     /// [`payload_arrived`](Self::payload_arrived) instead.
+    fn payload_space(&mut self, link: LinkId) -> Space<'_>;
+
+    /// Handles payload bytes that the transport has put at the start of
+    /// [`payload_space`](Self::payload_space).
     fn bytes_placed(&mut self, link: LinkId, count_bytes: usize);
 
     /// Handles the next bytes of the payload.
@@ -421,18 +416,19 @@ pub trait FrameHandler {
     fn link_event(&mut self, link: LinkId, event: LinkEvent);
 }
 
-/// The capabilities and limits of a provider, from which `getinfo` describes its domain.
+/// The capabilities and limits of a provider. `getinfo` uses them to describe the provider's
+/// domain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderAttr {
     /// The domain's name (`"tcp"`).
     pub domain: String,
-    /// The address formats that endpoints may have. The preferred format comes first.
+    /// The address formats that endpoints may have, the preferred format first.
     pub formats: Vec<AddressFormat>,
     /// Whether endpoints reach peers on the same host.
     pub local: bool,
     /// Whether endpoints reach peers on other hosts.
     pub remote: bool,
-    /// The address formats that endpoints may have, the preferred format first.
+    /// The largest message in bytes.
     pub max_message_bytes: u64,
 }
 
@@ -448,25 +444,31 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     /// The transport that this provider opens.
     type Transport: Transport;
 
-    /// Returns what this provider can do. The method is called often, so it should cost little.
+    /// Returns what this provider can do. homespun calls this often, so the call should cost
+    /// little.
     fn attr(&self) -> ProviderAttr;
 
     /// Returns facts about this host that users may want to know, such as a faster path that the
-    /// provider may not use. Each is one sentence, for `homespun info`.
+    /// provider may not use. `homespun info` prints each fact, which is one sentence.
     fn host_findings(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Returns facts about this host that users may want to know, such as a faster path that the
-    /// provider may not use. `homespun info` prints each fact, which is one sentence.
+    /// Allocates at least one byte of zeroed memory that peers can
+    /// [map](Transport::map_peer_memory). Peers access mapped memory without the owner's help.
+    /// Returns `None` if the provider has no such memory.
+    ///
+    /// # Errors
+    ///
+    /// The system's error, such as ENOMEM or EMFILE.
     fn allocate_shareable(&self, len_bytes: usize) -> Result<Option<Arc<dyn SharedMemory>>, Errno> {
         let _ = len_bytes;
         Ok(None)
     }
 
-    /// Opens an endpoint's transport at `bind`. For port 0 the system chooses a port. At a wildcard
-    /// address, the endpoint accepts connections on every interface. `instance` is a random number
-    /// that distinguishes this endpoint from earlier ones at its address.
+    /// Opens an endpoint's transport at `bind`. If the port is 0, the system chooses a port. At a
+    /// wildcard address, the endpoint accepts connections on every interface. `instance` is a
+    /// random number that distinguishes this endpoint from other endpoints at its address.
     ///
     /// # Errors
     ///
