@@ -121,10 +121,10 @@ pub enum AtomicOp {
     /// The element becomes the operand if the compare operand is greater than or equal to the
     /// element.
     CswapGe = 16,
+    /// The element becomes the operand if the compare operand is greater than the element.
+    CswapGt = 17,
     /// The element takes the operand's bits at the positions where the compare operand's bits are
     /// set.
-    CswapGt = 17,
-    /// The element takes over the operand's bits, where the compare operand's bits are set.
     Mswap = 18,
 }
 

@@ -99,8 +99,8 @@ pub const READ_PIECE_MAX_BYTES: usize = 1 << 20;
 /// allocated until it is unmapped.
 pub const MAPPED_LINK_MAX_REGIONS: usize = 64;
 
-/// Once in this many passes, an endpoint looks among its mapped regions for regions that the peer has
-/// closed, and unmaps them. Until then their memory stays allocated.
+/// Once in this many passes, an endpoint looks among its mapped regions for regions that have
+/// ended, and unmaps them. Until then their memory stays allocated.
 pub const MAPPED_SWEEP_PASSES: u32 = 4096;
 
 /// The most bytes of a region that one atomic operation covers. [`fi_atomicvalid`](crate::atomic) returns

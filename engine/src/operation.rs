@@ -217,11 +217,10 @@ pub struct ReceiveRequest {
 pub struct PeekRequest {
     /// Whether the peek looks for a tagged message.
     pub tagged: bool,
+    /// The messages that the peek looks for. For untagged messages only the source counts.
+    pub criteria: Criteria,
     /// The context, which the completion hands back. If the peek claims a message, the context also
     /// names the message.
-    pub criteria: Criteria,
-    /// The number of the deferred work, if the peek is deferred work. The peek's result then goes
-    /// to [`Sink::record_deferred_work_end`](crate::completion::Sink::record_deferred_work_end).
     pub context: u64,
     /// The number of the deferred work, if the peek is deferred work. The peek's result then goes
     /// to [`Sink::record_deferred_work_end`](crate::completion::Sink::record_deferred_work_end).

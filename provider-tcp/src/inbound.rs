@@ -31,9 +31,9 @@ pub(crate) struct Inbound {
 
 #[derive(Debug)]
 enum StreamState {
-    /// A peer has connected to ask questions. The number says how many have arrived.
+    /// A peer has connected. Its hello or first question has not yet arrived in full.
     Opening(OpeningReader),
-    /// A peer has connected to ask questions, and this many have arrived.
+    /// A peer has connected to ask questions. The number says how many have arrived.
     Questions(OpeningReader, usize),
     /// The claim of the peer's hello is contested, so nothing is read.
     Held,

@@ -15,7 +15,7 @@ use crate::transport::{BUDGET_FRAMES, Backend, TestEndpoint, drive_until, pseudo
 /// By how many bytes the exposed payload is longer than `pull_min_bytes` of the link's caps.
 const EXPOSED_BYTES: usize = 300_000;
 
-/// If this many links and one more refuse their first pull, the backend counts as unable to pull.
+/// If more links than this refuse their first pull, the backend counts as unable to pull.
 const REFUSALS_MAX: usize = 5;
 
 /// Finds out whether links of this backend pull payload.

@@ -20,9 +20,9 @@ pub(crate) struct Peer {
     links: SmallVec<[LinkId; 2]>,
     /// How many attempts to connect in a row were cut short and retried.
     connect_retries: u32,
-    /// Whether the application has named the peer. A named peer is never forgotten.
+    /// Whether the last link has ended or could not be made, and no link has come up since.
     is_lost: bool,
-    /// Whether the application has named the peer, so that it is never forgotten.
+    /// Whether the application has named the peer. A named peer is never forgotten.
     is_named: bool,
     /// Whether the peer was unused at the last sweep, and no link has begun since.
     was_unused: bool,

@@ -14,9 +14,9 @@ pub struct MappableRegion {
     pub address: u64,
     /// The length of the region.
     pub len_bytes: u64,
-    /// The length of the payload of this frame, at most [`REMOTE_MAX_BYTES`].
+    /// The receiver's access rights: the bits of [`MrAccess`](crate::flags::MrAccess).
     pub access: u64,
-    /// The length of the description that follows, at most [`REMOTE_MAX_BYTES`].
+    /// The length of the payload of this frame, at most [`REMOTE_MAX_BYTES`].
     pub remote_bytes: u8,
 }
 
