@@ -81,8 +81,8 @@ pub enum ConnectionError {
         /// The data of the peer's application.
         data: Box<[u8]>,
     },
-    /// The link to the address ended without an answer. The passive endpoint has closed, or no
-    /// passive endpoint is at the address.
+    /// The link to the address ended without an answer. The passive endpoint has closed, or another program
+    /// at the address has ended the link.
     #[error("no endpoint listens")]
     NotListening,
     /// The requester was lost before its request was accepted.

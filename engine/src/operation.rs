@@ -176,8 +176,8 @@ impl AtomicLocal {
         AtomicForm::new(kind, op, datatype, len_bytes / size_bytes).ok_or(too_long)
     }
 
-    /// Returns the application's memory for the completion: [`Buffer::Fetched`] if the operation
-    /// fetches.
+    /// Returns the application's memory for the completion. For a fetching operation, this is
+    /// [`Buffer::Fetched`], or [`Buffer::None`] if all memory was posted through the raw tier.
     pub fn into_buffer(self) -> Buffer {
         match self {
             AtomicLocal::Base { operand } => operand.into_buffer(),

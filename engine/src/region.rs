@@ -414,8 +414,7 @@ impl Region {
         }
     }
 
-    /// Copies from the region into `into`. If the region ends first, leaves the rest of `into`
-    /// unchanged.
+    /// Copies from the region into `into`. Bytes of `into` beyond the region's end stay unchanged.
     fn copy_out(&self, offset_bytes: usize, into: &mut [u8]) {
         match &self.memory {
             Memory::Owned(words) => self.load_from_words(words, offset_bytes, into),

@@ -7,12 +7,11 @@
 //!  application        --+                                    +--> mail of the next, while there is none
 //! ```
 //!
-//! The [receiver](crate::receiver) has the same type as the receiver of a single endpoint. It has its own
-//! ids for links and peers, common to all members. This module translates between these ids and the members'
-//! own ids. Effects at the calling member are carried out in the call. Effects at another member become
-//! *mail*, since the caller does not hold that member's lock. When the caller holds no lock any more, it
-//! makes each member with mail [fetch the mail](crate::Engine::fetch_mail). See
-//! `docs/decisions/shared-context-mail.md`.
+//! The receiver has the same type as the receiver of a single endpoint. It has its own ids for links and
+//! peers, common to all members. This module translates between these ids and the members' own ids. Effects
+//! at the calling member are carried out in the call. Effects at another member become *mail*, since the
+//! caller does not hold that member's lock. When the caller holds no lock any more, it makes each member
+//! with mail [fetch the mail](crate::Engine::fetch_mail). See `docs/decisions/shared-context-mail.md`.
 
 mod distribution;
 mod mailbox;

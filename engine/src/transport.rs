@@ -376,14 +376,13 @@ pub trait Transport: Send + 'static {
     /// Stops accepting new links, for an endpoint that is being closed.
     fn stop_accepting(&mut self);
 
-    /// Returns how many links closed with [`Close::Drain`] still need this endpoint. If the
-    /// endpoint were dropped now, peers might miss frames, or might not see [`LinkError::Closed`].
-    /// An endpoint that is being closed is dropped once this number is 0, or after a time limit.
+    /// Returns how many links closed with [`Close::Drain`] still need this endpoint. If the endpoint were
+    /// dropped now, peers might miss frames, or might not see [`LinkError::Closed`]. An endpoint that is
+    /// being closed is dropped once this number is 0, or after a time limit.
     ///
-    /// The number falls during calls of [`receive`](Self::receive) and [`flush`](Self::flush). A
-    /// link counts until all its frames are on their way to the peer; the peer need not have read
-    /// them. So the peer need not act, unless it must first read some frames to make room for the
-    /// rest.
+    /// The number falls during calls of [`receive`](Self::receive) and [`flush`](Self::flush). A link counts
+    /// until the peer can get all its frames without this endpoint. The peer need not act for this, unless
+    /// it must first read some frames to make room for the rest.
     fn draining_count(&self) -> usize;
 }
 

@@ -25,7 +25,7 @@ pub const EVENTS_MAX: usize = 64;
 /// every pass polls the kernel.
 pub const IDLE_PASSES_PER_KERNEL_POLL: u32 = 16;
 
-/// While frames arrive, a pass polls the kernel at least once in this many passes.
+/// While frames arrive, at least one pass in this many polls the kernel.
 pub const BUSY_PASSES_PER_KERNEL_POLL: u32 = 2048;
 
 /// A ring becomes cold after this many polls in a row that find it empty. With several hot rings, this

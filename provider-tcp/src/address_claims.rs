@@ -41,8 +41,9 @@ pub(crate) struct AddressClaims {
     /// The tokens in `given_tokens` of ended links, the earliest end first. They stay known for a while,
     /// since the acceptor may still have to read what the link has sent.
     past_tokens: VecDeque<u64>,
-    /// The links of this side without a token whose hello may have left. The key begins with the port of the
-    /// peer. So for a question from a peer, a range of keys has all links to that peer.
+    /// The links of this side whose hello may have left, but which have no token yet. The key begins with
+    /// the port to which the link was connected. So one range of keys has all links to the port of a peer
+    /// that asks.
     awaiting_token: BTreeMap<(u16, LinkId), Address>,
     /// Addresses with a contested claim that wait for a check.
     contested_due: DueQueue,

@@ -125,7 +125,7 @@ impl Inbound {
 
     /// Reads once. Passes what precedes the frames to the `greeter`. If the greeter refuses the peer, the
     /// outcome is [`Broken`](ReadOutcome::Broken) with the greeter's error. On an accepted connection, reads
-    /// nothing beyond the peer's hello, since the link may have to be held.
+    /// nothing beyond the peer's hello until the hello is complete: the link may have to be held.
     pub(crate) fn read<R: FrameHandler>(
         &mut self,
         id: LinkId,

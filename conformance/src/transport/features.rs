@@ -11,7 +11,7 @@ use crate::transport::{Backend, TestEndpoint};
 /// The optional features of a backend. Tests of a feature run only for backends that have it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Features {
-    /// Links [pull](Transport::pull) payload: their caps say so, and do not refuse the first pull.
+    /// Links [pull](Transport::pull) payload: their caps say so, and a pull is not refused.
     pub pulls: bool,
     /// The provider allocates shareable memory, and links [map](Transport::map_peer_memory) the shareable
     /// memory of their peers.

@@ -39,7 +39,8 @@ pub enum Argument {
     /// An endpoint type without connections, although the call needs `FI_EP_MSG`.
     #[error("an endpoint type other than FI_EP_MSG, which alone has connections")]
     Unconnected,
-    /// An info of connected endpoints (`FI_EP_MSG`), where the endpoint must work without a peer.
+    /// An info of connected endpoints (`FI_EP_MSG`), in a call that opens and enables an endpoint at once. A
+    /// connected endpoint needs a peer before it is enabled.
     #[error("an info of connected endpoints (FI_EP_MSG), which need a peer before they are enabled")]
     PeerNeeded,
     /// An info of another domain than that in which the object is opened.

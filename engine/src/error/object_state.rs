@@ -25,10 +25,10 @@ pub enum ObjectState {
     /// The endpoint has already asked for a connection, or accepted one.
     #[error("the endpoint has asked for a connection, or accepted one, already")]
     ConnectionBegun,
-    /// The endpoint was not opened for a request, so there is no request to accept.
+    /// The endpoint was opened to accept a request, so it cannot ask for a connection.
     #[error("the endpoint was opened to accept a request")]
     OpenedForRequest,
-    /// The endpoint was not opened for a request, so there is none that it could accept.
+    /// The endpoint was not opened for a request, so there is no request to accept.
     #[error("the endpoint was not opened for a request")]
     NotOpenedForRequest,
     /// Only a passive endpoint receives requests.

@@ -38,8 +38,8 @@ impl Target {
         self.unpersisted.len()
     }
 
-    /// Returns two counts for the link's peer: its accesses without an answer, and the result bytes
-    /// of its atomic operations that are not yet sent.
+    /// Returns two counts for the link's peer: accesses without an answer, and result bytes of atomic
+    /// operations that are not sent yet.
     pub(crate) fn unanswered_counts(&self, id: LinkId) -> (usize, usize) {
         self.links.get(id).map_or((0, 0), |link| (link.unanswered_ops, link.unanswered_bytes))
     }

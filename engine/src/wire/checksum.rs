@@ -3,7 +3,7 @@
 /// A check over words that are added one by one.
 ///
 /// Each bit of a word changes one bit of the check. So a change within any 8 bits in a row always changes
-/// the check. Each word is rotated by another amount, so the order of words matters.
+/// the check. Each word is rotated by a different amount, so the order of words matters.
 ///
 /// The check protects against accidents, not against attackers. It costs only a few instructions.
 ///

@@ -128,7 +128,7 @@ pub enum Header {
         /// Whether the messages must also have been matched or discarded.
         matched: bool,
     },
-    /// The answer to [`Fence`](Header::Fence): all earlier messages have arrived. Has no payload.
+    /// The answer to [`Fence`](Header::Fence): what the fence asks for has happened. Has no payload.
     Fenced,
     /// An access to a region of the receiver. At most [`RMA_LINK_MAX_OPS`](crate::limits::RMA_LINK_MAX_OPS)
     /// accesses on a link are unanswered at a time.

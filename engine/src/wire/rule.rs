@@ -15,8 +15,8 @@ const REFUSED: u8 = u8::MAX;
 
 /// The rules of one kind of header: its allowed flags, its number of words, and its longest payload.
 ///
-/// [`Rule::of_kind`] returns the rule of a header without flags, words and payload. The other functions add
-/// to the rule.
+/// [`Rule::of_kind`] returns the rule of a header without flags, words and payload. Each other function
+/// changes one part of the rule.
 pub(super) struct Rule {
     pub(super) kind: u8,
     /// The number of words for each set of flags, or [`REFUSED`].

@@ -186,8 +186,7 @@ impl Segment {
         }
     }
 
-    /// Copies from the data area to `into`, starting at `position`, which counts bytes as in
-    /// [`write`](Self::write).
+    /// Copies from the data area to `into`, starting at `position`, as in [`write`](Self::write).
     #[inline]
     pub(crate) fn read(&self, position: u64, into: &mut [u8]) {
         assert!(into.len() <= DATA_BYTES, "more than the data area holds");
@@ -208,8 +207,7 @@ impl Segment {
         unsafe { (&raw mut (*self.layout.as_ptr()).data).cast() }
     }
 
-    /// Overwrites any part of the segment, as a faulty process may. Drops bytes beyond the end of the
-    /// segment.
+    /// Overwrites a part of the segment, as a faulty process may. Drops bytes beyond the end of the segment.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn scribble(&self, offset: usize, bytes: &[u8]) {
         let offset = offset % SEGMENT_BYTES;

@@ -5,8 +5,8 @@ use crate::limits::ATOMIC_MAX_BYTES;
 use crate::wire::error::WireError;
 use crate::wire::rule::{Fields, Rule};
 
-/// An atomic operation on a region of the receiver. Its payload is the operands, then the comparands. If
-/// there are operands, each element has one of the element's length; the same holds for comparands.
+/// An atomic operation on a region of the receiver. Its payload is one operand for each element, and then
+/// one comparand for each element. If the operation takes no operands or no comparands, they are left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Atomic {
     /// The initiator's number for the operation. No two unfinished operations on a link share a number.

@@ -121,7 +121,7 @@ impl Message {
 
     #[inline(always)]
     pub(super) fn wire_flags(&self) -> u8 {
-        // The pattern names all fields: a new field does not compile until a flag for it is considered here.
+        // The pattern names all fields, so a new field does not compile here until it has a flag.
         let Message { len_bytes: _, tag, data, awaits } = self;
         let awaits = match awaits {
             AwaitedReply::Nothing => 0,
