@@ -111,8 +111,8 @@ pub trait Sink {
     fn clear_peer_cache(&mut self) {}
 
     /// Takes an event of a connection. The sink must always have room for it. An unconnected endpoint has no
-    /// such events, and a connected endpoint has few. A passive endpoint has at most one event for each
-    /// request in its backlog, if the sink forgets withdrawn requests.
+    /// events, and a connected endpoint has few. If the sink forgets withdrawn requests, a passive endpoint
+    /// has at most one event for each request in its backlog.
     fn report_connection_event(&mut self, event: ConnectionReport) {
         let _ = event;
     }

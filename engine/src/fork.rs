@@ -146,9 +146,9 @@ fn install_handlers() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
         // SAFETY: the handlers stay mapped: they are part of the program, or of the plugin, which is linked
-        // with `-z nodelete`. The child's handler does only what a child of a process with many threads may
-        // do: it closes descriptors, and reads a map that no thread was changing, since the lock is held
-        // across the fork.
+        // with `-z nodelete`. The child's handler does only what a forked child of a process with many
+        // threads may do. It closes descriptors, and reads a map. No thread was changing the map, since the
+        // lock is held across the fork.
         let result = unsafe {
             libc::pthread_atfork(
                 Some(lock_before_fork),

@@ -406,8 +406,7 @@ impl Receive {
 
     /// Returns the completion of a receive that took `message`, or of a peek that found `message`.
     /// The first `placed_bytes` of the message are in the destination.
-    // Inlined like all functions that pass completions on: a move costs more than making the
-    // completion.
+    // Inlined, like all functions that pass completions on: to move a completion costs more than to make it.
     #[inline(always)]
     pub(crate) fn take_completion(
         &mut self,

@@ -40,8 +40,8 @@ impl Default for Peers {
 }
 
 impl Peers {
-    /// Creates an empty table. A sweep is due once enough peers were introduced: as many as were in use at
-    /// the last sweep, and at least `sweep_min_peers`.
+    /// Creates an empty table. A sweep is due once enough peers were introduced since the last sweep: as
+    /// many as were then in use, and at least `sweep_min_peers`.
     pub(crate) fn with_sweep_min(sweep_min_peers: usize) -> Peers {
         Peers {
             slots: Vec::new(),

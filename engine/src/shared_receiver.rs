@@ -344,8 +344,8 @@ impl State {
         }
     }
 
-    /// Fails the receives that accept only messages of a lost peer without links. The caller must hold the
-    /// lock since it found the peer lost, so that no member has got a new link to the peer meanwhile.
+    /// Fails the receives that accept only messages of a lost peer without links. The caller must have held
+    /// the lock since it found the peer lost: otherwise a member may have got a new link to the peer.
     fn fail_receives_only_from_lost_peers<E: ReceiverEffects>(
         &mut self,
         mut caller: Option<(MemberId, &mut E)>,

@@ -139,8 +139,7 @@ impl Target {
         (self.fetches.change_count(id), writing_bytes)
     }
 
-    /// Marks the peers in use: those with links, with held completions, or with writes that are not durable
-    /// yet.
+    /// Marks the peers that have links, held completions, or writes that are not durable yet.
     pub(crate) fn mark_peers(&self, marks: &mut PeerMarks) {
         let Target { links, unpersisted, events, .. } = self;
         marks.mark(links.peers());

@@ -107,8 +107,8 @@ pub enum Armed {
     Ready,
     /// The next event makes the descriptor readable.
     Asleep {
-        /// The caller must call [`receive`](Transport::receive) after this time at the latest. Some
-        /// events make no descriptor readable, such as room in a peer's backlog.
+        /// The caller must call [`receive`](Transport::receive) after this time at the latest. Some events,
+        /// such as room in a peer's backlog, make no descriptor readable.
         look_again_after: Option<Duration>,
     },
 }

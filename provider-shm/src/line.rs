@@ -41,8 +41,8 @@ use homespun_engine::wire::{COMMON_KIND, FLAGS_BITS, Fields, Form, Header, WORDS
 
 use crate::segment::{LINE_WORDS, LINES};
 
-/// The largest piece of payload in the data area. With this size, the consumer can copy one piece while the
-/// producer copies the next, and the cost of a line is small compared with the piece.
+/// The largest piece of payload in the data area. Pieces are small, so that the consumer copies one piece
+/// while the producer copies the next. Pieces are large compared with their lines.
 pub(crate) const PIECE_MAX_BYTES: usize = if cfg!(loom) { 8 } else { 32 * 1024 };
 
 /// The smallest piece, except for the last piece of a payload.
@@ -135,8 +135,8 @@ pub(crate) fn is_check_right(first: u64) -> bool {
     fold_word(first) == FOLDED
 }
 
-/// Whether this first word may be in the place of the line at `position` before the producer has published
-/// that line. In a correct ring, the word is then that of the line one lap before, or zero in the first lap.
+/// Whether a correct ring may hold this first word in the place of the line at `position`, before that line
+/// is published. The word must be the first word of the line one lap before, or zero in the first lap.
 pub(crate) fn is_from_previous_lap(first: u64, position: u64) -> bool {
     match position.checked_sub(LINES as u64) {
         Some(before) => sequence_in_first_word(first) == sequence_at(before) && is_check_right(first),

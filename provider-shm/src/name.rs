@@ -42,8 +42,8 @@ pub(crate) fn socket_name(kind: &NameKind, address: Address) -> io::Result<Socke
     Ok(SocketAddrUnix::new_abstract_name(name.as_bytes())?)
 }
 
-/// The addresses to bind for an endpoint. For a specific address: this address alone. For a wildcard: first
-/// the loopback address, at which peers reach the endpoint, then the wildcard.
+/// The addresses to bind for an endpoint: a specific address alone, or for a wildcard the loopback address
+/// and the wildcard. Peers reach the endpoint at the first of these addresses.
 pub(crate) fn addresses_to_bind(bind: Address) -> SmallVec<[Address; 2]> {
     if bind.is_specific() { smallvec![bind] } else { smallvec![to_loopback(bind), bind] }
 }
@@ -64,7 +64,7 @@ pub(crate) fn possible_bind_addresses(kind: &NameKind, to: Address) -> SmallVec<
 
 /// The ports to try for an endpoint: the requested port, or every dynamic port if the request is 0. For 0,
 /// the first port depends on the instance and on the number of earlier calls. So a new endpoint does not
-/// reuse the port of an endpoint that this process has just closed, to which peers may still connect.
+/// reuse the port of an endpoint that this process has just closed. Peers may still connect to that port.
 pub(crate) fn ports_to_try(asked: u16, instance: u64) -> impl Iterator<Item = u16> {
     /// Calls for port 0 so far in this process.
     static CALLS: AtomicU64 = AtomicU64::new(0);

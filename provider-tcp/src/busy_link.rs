@@ -6,9 +6,9 @@ use crate::limits::{BLIND_PASSES_MAX, BUSY_LINK_READS_MIN};
 
 /// Tracks which link frames arrive on.
 ///
-/// If two endpoints send in turn, each pass of an endpoint finds the same link ready. To poll the kernel
-/// first would cost a system call while the peer waits. So after some reads in a row from one link, passes
-/// read that link without a poll. Only every few passes poll the kernel.
+/// If two endpoints send in turn, each pass of an endpoint finds the same link ready. A poll of the kernel
+/// before the read would only cost time. So after some reads in a row from one link, passes read that link
+/// without a poll. Only every few passes poll the kernel.
 #[derive(Debug, Default)]
 pub(crate) struct BusyLink {
     link: Option<LinkId>,

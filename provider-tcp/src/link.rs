@@ -163,8 +163,8 @@ impl Link {
     }
 
     /// Determines how the peer has hung up. If the link is held, also takes the socket's error and stores it
-    /// as the link's failure. EPIPE counts as the end of the stream: if the peer has ended its stream and
-    /// this side then writes, a reset follows, and the error is EPIPE.
+    /// as the link's failure. EPIPE counts as the end of the stream. It arises if the peer ends its stream,
+    /// and this side then writes and so causes a reset.
     pub(crate) fn determine_hang_up(&mut self) -> HangUp {
         if self.is_held()
             && self.outbound.failure().is_none()

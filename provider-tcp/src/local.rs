@@ -80,9 +80,9 @@ impl LocalInterfaces {
     }
 
     /// Returns the address that an endpoint bound to all interfaces gives to its peers: the best that the
-    /// selector allows. Without a selector, the best is the address of the interface with the default route.
-    /// Next come other interfaces, then those of containers, virtual machines and virtual private networks,
-    /// and then loopback. `None` if the selector allows no address of this format.
+    /// selector allows. Without a selector, the order is: the interface with the default route; other
+    /// interfaces; interfaces of containers, virtual machines and virtual private networks; loopback. `None`
+    /// if the selector allows no address of this format.
     pub fn reachable_ip(
         &self,
         format: AddressFormat,

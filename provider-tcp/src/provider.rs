@@ -84,8 +84,8 @@ impl TcpProvider {
     }
 
     /// Sets how long an endpoint holds an accepted link before it ends the link; the default is
-    /// [`HOLD_TIMEOUT_MS`]. An endpoint holds a link if the link claims an address to which another live
-    /// link leads, until the claim is proven.
+    /// [`HOLD_TIMEOUT_MS`]. A link is held if another live link leads to the address that it claims. The
+    /// hold ends once the claim is proven.
     #[must_use]
     pub fn with_hold_timeout(mut self, timeout: Duration) -> TcpProvider {
         self.accepting.hold_timeout = timeout;

@@ -54,8 +54,8 @@ pub fn drain_completes_without_calls_of_the_peer<P: Provider>(backend: Backend<'
     }
 }
 
-/// Without calls of the peer, [`draining_count`](Transport::draining_count) falls to 0 even if the peer has
-/// not accepted the link. Frames on such a link may be lost.
+/// [`draining_count`](Transport::draining_count) falls to 0 without calls of the peer, even if the peer has
+/// not accepted the link. Frames on a link that the peer has not accepted may be lost.
 pub fn drain_while_connecting_completes_without_calls_of_the_peer<P: Provider>(backend: Backend<'_, P>) {
     for passes in 0..4 {
         let [mut a, b] = [backend.open_endpoint(11), backend.open_endpoint(22)];
@@ -211,8 +211,8 @@ pub fn close_while_connecting_reports_nothing<P: Provider>(backend: Backend<'_, 
     }
 }
 
-/// A link may end because the connect was refused or the peer is gone. If it is closed, in either way,
-/// before the transport reports the end, the transport reports nothing about the link, and
+/// A link may have ended because the connect was refused or the peer is gone. The caller may close it, in
+/// either way, before the transport reports the end. Then the transport reports nothing about the link, and
 /// [`draining_count`](Transport::draining_count) falls to 0.
 pub fn close_of_an_ended_link_reports_nothing<P: Provider>(backend: Backend<'_, P>) {
     for how in [Close::Drain, Close::Abort] {
@@ -233,9 +233,8 @@ pub fn close_of_an_ended_link_reports_nothing<P: Provider>(backend: Backend<'_, 
     }
 }
 
-/// [`Close::Abort`] takes effect at once and leaves nothing to drain. The peer may miss sent frames, from
-/// some frame on. The peer may see [`LinkError::Closed`] only if it has received all frames that the link
-/// has taken.
+/// [`Close::Abort`] takes effect at once and leaves nothing to drain. The last frames may be lost. The peer
+/// may see [`LinkError::Closed`] only if it has received all frames that the link has taken.
 pub fn abort_reports_closed_to_the_peer_only_after_all_frames<P: Provider>(backend: Backend<'_, P>) {
     for passes in 0..4 {
         for accepted in [false, true] {

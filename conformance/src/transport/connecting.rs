@@ -146,10 +146,10 @@ pub fn stop_accepting_refuses_new_links_and_keeps_old_ones<P: Provider>(backend:
     assert_eq!(b.address(), address);
 }
 
-/// If the acceptor never reports a link as up, neither does the connector, even if the acceptor [stops
-/// accepting](Transport::stop_accepting) in between. Otherwise the connector's engine would see the link
-/// break, and would give up its other links to that endpoint. The acceptor may want to close those links in
-/// order.
+/// If the acceptor never reports a link as up, the connector must not report it either, even if the acceptor
+/// [stops accepting](Transport::stop_accepting) in between. Otherwise the connector's engine would see the
+/// link break. The engine would then give up its other links to that endpoint, although the endpoint may
+/// still close them in order.
 pub fn link_unreported_by_the_acceptor_never_comes_up<P: Provider>(backend: Backend<'_, P>) {
     for passes in 0..4 {
         let mut endpoints = [backend.open_endpoint(11), backend.open_endpoint(22)];

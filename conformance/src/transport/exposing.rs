@@ -81,7 +81,7 @@ impl<T: Transport> Exposure<T> {
         });
     }
 
-    /// Asserts that further pulls fail, and that the pulling side sees the link end.
+    /// Asserts that further pulls fail. Asserts that the link ends at the pulling side.
     fn assert_pulls_fail_and_link_ends(mut self) {
         for (offset_bytes, count_bytes) in [(0, self.bytes.len()), (0, 1), (1000, 5000)] {
             let (pulled, _) = self.pull(offset_bytes, count_bytes);

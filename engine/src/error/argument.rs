@@ -77,7 +77,7 @@ pub enum Argument {
     /// The endpoint has transmit capabilities that the shared context lacks.
     #[error("an endpoint with transmit capabilities that the transmit context lacks")]
     TransmitContextCaps,
-    /// An address vector that differs from the one of the other endpoints of the receive context.
+    /// An address vector that the other endpoints of the receive context do not use.
     #[error("another address vector than that of the other endpoints of the receive context")]
     OtherAddressVector,
     /// A completion queue with more entries than the limit.

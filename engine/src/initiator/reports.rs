@@ -50,8 +50,8 @@ impl Reports {
     }
 
     /// As [`count`](Self::count), for a send or an access to a peer's region.
-    // Takes the send, not its completion, and so runs before the completion is built. A call between
-    // building and reporting the completion would copy the completion once more.
+    // Runs before the completion is built, and so takes the send. A call between building and reporting the
+    // completion would copy the completion once more.
     #[inline(always)]
     pub(super) fn count_send(&self, send: &Send, effects: &mut impl InitiatorEffects) {
         if effects.has_counters() {

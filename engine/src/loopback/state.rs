@@ -340,9 +340,9 @@ impl State {
         Pull::Done
     }
 
-    /// Updates the exposed payload when a frame is sent. A `Request` connects a payload with its
-    /// operation. `Done` or `Clear` for a message drops the payload that the peer has exposed. The
-    /// payload of an offered write stays until the link has ended.
+    /// Updates the exposed payload when a frame is sent. `Request` connects a payload with an operation.
+    /// `Done` or `Clear` for a message drops the payload that the peer has exposed. The payload of an
+    /// offered write stays until the link has ended.
     pub(super) fn track_exposed_payload(&mut self, end: EndKey, header: &Header, payload: &[u8]) {
         let Some(connection) = self.connections.get_mut(end.connection) else { return };
         match header {

@@ -21,9 +21,9 @@ const LOCKED_BYTES: usize = 64;
 
 const _: () = assert!(ELEMENT_MAX_BYTES <= LOCKED_BYTES);
 
-/// The locks of the process. The address of memory selects the lock. If the memory has several
-/// addresses, its [lock address](super::Words::lock_address) selects the lock. So a piece of memory
-/// has one lock, in whatever regions and domains.
+/// The locks of the process. The address of memory selects the lock. If the memory has several addresses,
+/// its [lock address](super::Words::lock_address) selects the lock. So all regions and domains use the same
+/// lock for the same memory.
 static LOCKED: [Mutex<()>; LOCKS] = [const { Mutex::new(()) }; LOCKS];
 
 /// An operation on an array of elements.

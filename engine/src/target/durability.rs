@@ -99,9 +99,9 @@ impl Unpersisted {
         }
     }
 
-    /// Makes the recorded writes durable. Returns whether all of them are durable now. Keeps the
-    /// others for the next call, except writes to regions that have ended: these are forgotten
-    /// after one failed call.
+    /// Makes the recorded writes durable. Returns whether all of them are durable now. Keeps the others for
+    /// the next call. If the region of a write has ended, the call returns `false` once, and forgets the
+    /// write.
     fn try_persist_all(&mut self) -> bool {
         let mut is_durable = !mem::take(&mut self.is_incomplete);
         self.written.retain(|written| {

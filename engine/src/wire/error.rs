@@ -20,8 +20,8 @@ pub enum WireError {
     ImpossibleLength,
     /// A check does not match its bytes: they were corrupted, or are no header.
     WrongCheck,
-    /// A line of a shared-memory ring has neither the next sequence number of its place nor the one
-    /// before.
+    /// A line of a shared-memory ring has a sequence number that is neither of this lap nor of the previous
+    /// lap.
     OutOfSequence,
     /// A hello carries an address that is invalid.
     MalformedAddress,

@@ -14,9 +14,9 @@ use crate::sync::{Ordering, fence};
 /// space. The buffer fits into the first-level cache.
 const STAGING_BYTES: usize = 4096;
 
-/// How often [`spin_while_empty`](Consumer::spin_while_empty) polls an empty ring before it gives up. It
-/// takes as long as several polls to leave a pass and to enter the next one, and a message that arrives
-/// meanwhile has to wait.
+/// How often [`spin_while_empty`](Consumer::spin_while_empty) polls an empty ring before it gives up. The
+/// way from one pass into the next takes as long as several polls, and delays a message that arrives on the
+/// way.
 const SPIN_POLLS: u32 = 64;
 
 const _: () = assert!(FRAME_MAX_BYTES <= STAGING_BYTES);

@@ -59,9 +59,9 @@ impl ShmTransport {
         !self.absent.is_empty()
     }
 
-    /// Removes and returns a link whose connect has found no endpoint beside TCP, has found an endpoint of
-    /// another user, or was refused by a security policy. Also returns the address of the connect. The
-    /// transport never reports such a link. The number of the link stays taken until the caller
+    /// Removes and returns a link that cannot share memory, with the address of its connect. There is no
+    /// endpoint beside TCP at the address, or it belongs to another user, or a security policy forbids the
+    /// connect. The transport never reports the link. The number of the link stays taken until the caller
     /// [closes](homespun_engine::transport::Transport::close) the link.
     #[inline]
     pub fn take_absent_link(&mut self) -> Option<(LinkId, Address)> {

@@ -48,7 +48,7 @@ impl DueQueue {
         self.turns.values().any(|host| is_eligible(*host))
     }
 
-    /// Takes an address of the first eligible host in turn. The other hosts keep their turns.
+    /// Takes an address of the first eligible host, in the order of turns. The other hosts keep their turns.
     pub(super) fn pop(&mut self, is_eligible: impl Fn(SourceHost) -> bool) -> Option<Address> {
         let (turn, host) = self.turns.iter().find(|(_, host)| is_eligible(**host))?;
         let (turn, host) = (*turn, *host);

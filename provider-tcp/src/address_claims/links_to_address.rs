@@ -178,8 +178,8 @@ impl LinksToAddress {
                     VerdictEffect::Stays
                 }
             }
-            // A denied link whose peer has hung up stays: the endpoint that made the link may have been
-            // replaced by the one that answers. This side still reads what the old endpoint has sent.
+            // A denied link whose peer has hung up stays. Another endpoint may have replaced the endpoint
+            // that made the link. This side still reads what the old endpoint has sent.
             _ => VerdictEffect::Stays,
         }
     }

@@ -67,8 +67,8 @@ impl TcpTransport {
         self.half_open.len() >= limit.half_open_max_links() || self.reserve_links > 0 && is_reserve_next()
     }
 
-    /// Looks for a connection that a new one may displace: its grace is over, and it has still not said
-    /// hello. Reads the connections without a hello, the oldest first. Returns whether there is one.
+    /// Reads the connections without a hello, the oldest first, until a connection stays silent although its
+    /// grace is over. A new connection may displace this one. Returns whether there is one.
     fn read_until_oldest_is_silent(&mut self, reported: &mut u32, receiver: &mut impl FrameHandler) -> bool {
         while let Some(oldest) = self.half_open.oldest_displaceable(Instant::now()) {
             *reported += self.read_link_now(oldest, receiver);

@@ -294,8 +294,8 @@ impl TcpTransport {
             // The link leads to another endpoint, which may have got this token from the asker and passed it
             // on.
             Some(_) => ClaimStatus::Unclear,
-            // A link without a token may lead to the asker, and the token may still be on its way. This side
-            // may have connected that link to another address, if that address is forwarded to the asker.
+            // A link of this side has no token yet, and may lead to the asker. Its address may differ from
+            // the asker's if connections to that address are forwarded to the asker.
             None if self.address_claims.is_awaiting_token() => ClaimStatus::Unclear,
             None => ClaimStatus::Denied,
         }

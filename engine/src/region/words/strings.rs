@@ -14,11 +14,11 @@ use super::WORD_BYTES;
 /// Stores bytes into words, in any order. Stops at the end of the shorter slice.
 pub(super) fn store_with_rep_movs(words: &[AtomicU64], from: &[[u8; WORD_BYTES]]) {
     let count = words.len().min(from.len());
-    // SAFETY: both slices have at least `count` words, and `from` is borrowed, so no thread writes
-    // to it. Other threads see `count` stores of aligned words. The processor does each of them at
-    // once, as it does a relaxed store of an atomic word. The order of these stores among each
-    // other is open, as it is for relaxed stores. They come after earlier stores and before later
-    // ones. The direction flag is clear, as `asm!` guarantees, so the copy runs forward.
+    // SAFETY: both slices have at least `count` words. `from` is borrowed, so no thread writes to it. Other
+    // threads see `count` stores of aligned words. The processor makes each store at once, like a relaxed
+    // store of an atomic word. The order of these stores is open, as for relaxed stores. All of them come
+    // after earlier stores and before later stores. The direction flag is clear, as `asm!` guarantees, so
+    // the copy runs forward.
     unsafe {
         asm!(
             "rep movsq",
