@@ -32,8 +32,8 @@ pub struct Request {
     pub data: Box<[u8]>,
 }
 
-/// An endpoint that has asked for a connection, as [`Engine::accept`](crate::Engine::accept) needs
-/// to know it.
+/// An endpoint that has asked for a connection: what [`Engine::accept`](crate::Engine::accept) needs to know
+/// of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Requester {
     /// The requester's address.

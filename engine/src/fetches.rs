@@ -31,7 +31,7 @@ use crate::transport::{LinkId, Pull, RemotePayload};
 /// The payloads that peers have offered. `O` names what a payload belongs to: a message or a write.
 #[derive(Debug)]
 pub(crate) struct Fetches<O> {
-    // Boxed, because a slot map never shrinks, and this one may once have held very many fetches.
+    // Boxed, to keep unused slots small: a slot map never shrinks, and may once have held very many fetches.
     by_id: SlotMap<FetchId, Box<Fetch<O>>>,
     /// Fetches, by the link and the sender's number of the offer.
     by_offer: BTreeMap<(LinkId, u64), FetchId>,

@@ -70,8 +70,8 @@ impl RmaLocal {
         mem::replace(self, RmaLocal::Write { source: Source::default(), data: None })
     }
 
-    /// Removes the application's memory from an access that has ended, and returns the memory for
-    /// the completion.
+    /// Takes the application's memory out of an access that has ended. Returns the memory for the
+    /// completion.
     #[inline]
     pub fn take_buffer(&mut self) -> Buffer {
         match self {

@@ -75,7 +75,7 @@ pub(crate) struct Target {
     /// Whether peers must access regions by frames only.
     forbids_mapping: bool,
     links: TargetLinks,
-    // Boxed, because a slot map never shrinks, and this one may once have held very many writes.
+    // Boxed, to keep unused slots small: a slot map never shrinks, and may once have held very many writes.
     inbounds: SlotMap<PeerWriteId, Box<PeerWrite>>,
     /// The writes that peers have offered.
     fetches: Fetches<PeerWriteId>,

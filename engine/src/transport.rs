@@ -167,9 +167,9 @@ impl LinkEvent {
 /// peers cannot lie about their address reports [`Credentials`](AddressProof::Credentials).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressProof {
-    /// The kernel or this process vouches for the peer, for example by the credentials of its
-    /// socket. The peer may use all of the budget for unexpected messages. Without this proof, the
-    /// peer shares a part of the budget with all peers of its host.
+    /// The kernel or this process vouches for the peer, for example by the credentials of its socket. The
+    /// peer may use the whole budget. A peer without this proof shares a part of the budget with all peers
+    /// of its host.
     Credentials,
     /// This side connected the link to the address.
     Reached,
@@ -233,7 +233,7 @@ pub trait SharedMemory: fmt::Debug + Send + Sync {
     /// `None` if a peer has allocated the memory.
     fn describe(&self) -> Option<RemotePayload>;
 
-    /// Tells every process that has mapped the memory that the memory has ended. Later writes of
+    /// Marks the memory as ended. Every process that has mapped the memory sees the mark. Later writes of
     /// peers are lost.
     fn retire(&self);
 

@@ -101,7 +101,7 @@ impl Pipe {
         self.arrived_bytes -= count_bytes;
     }
 
-    /// Returns why the pipe has ended. Returns `None` while the pipe still holds bytes.
+    /// Returns why the pipe has ended. Returns `None` if the pipe has not ended, or still holds bytes.
     pub(super) fn end_reason(&self) -> Option<&LinkError> {
         self.end.as_ref().filter(|_| self.bytes.is_empty())
     }

@@ -12,7 +12,8 @@ use crate::transport::LinkId;
 #[derive(Debug)]
 pub(crate) struct Peer {
     address: Address,
-    /// The endpoint at the address. Set when a first link comes up, and until no link is up or connecting.
+    /// The endpoint at the address. Known from the moment a first link comes up until no link is up or
+    /// connecting.
     instance: Option<Instance>,
     /// The link that carries messages to the peer. There is only one, so that messages keep their order.
     transmit_link: Option<LinkId>,

@@ -103,7 +103,8 @@ impl Mailboxes {
         self.by_member.values().chain([&self.vacant]).flat_map(Mailbox::report_sources)
     }
 
-    /// Mails a report to `member`, or to the next member if `member` is `None`. The member must be notified.
+    /// Mails a report to `member`, or to the next member if `member` is `None`. Lists the member for
+    /// notification.
     pub(super) fn add_report(&mut self, member: Option<MemberId>, report: Report) {
         self.mailbox_or_vacant(member).add_report(report);
         self.unreported += 1;

@@ -65,7 +65,7 @@ impl Target {
         !self.events.is_empty()
     }
 
-    /// Returns all credit that waiting completions hold to the peers. The completions still wait.
+    /// Gives the peers back the credit that waiting completions hold. The completions still wait.
     pub(crate) fn return_all_held_credit(&mut self, effects: &mut impl TargetEffects) {
         for credit in self.events.iter_mut().filter_map(|held| held.credit.take()) {
             effects.return_held_credit(credit);

@@ -37,7 +37,7 @@ impl ShmTransport {
                 Ok(()) => Ok(link),
                 // The kernel limits how many descriptors of a user are in flight. Try again later.
                 Err(LinkError::System(IN_FLIGHT)) => Err(ConnectError::Busy),
-                // Some kernels return this if the endpoint has closed its socket after the connect.
+                // Some kernels return ECONNREFUSED if the endpoint has closed its socket after the connect.
                 Err(error @ LinkError::System(Errno::ECONNREFUSED)) => Err(ConnectError::NoEndpoint(error)),
                 Err(error) => Err(ConnectError::Failed(error)),
             }

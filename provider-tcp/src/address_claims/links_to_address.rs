@@ -46,7 +46,8 @@ struct Member {
     /// How many answers were unclear, and how many checks brought no answer.
     unclear_count: u32,
     failure_count: u32,
-    /// Whether this claim is no longer checked. Ends when another link to the address is added or comes up.
+    /// Whether this claim is no longer checked. If another link to the address is added or comes up, checks
+    /// of the claim begin again.
     is_left_alone: bool,
     since: Instant,
 }
@@ -107,8 +108,7 @@ impl LinksToAddress {
         }
     }
 
-    /// Makes claims that were left alone subject to checks again, because another link to the address has
-    /// appeared.
+    /// Lets checks of all claims begin again, because another link to the address has appeared.
     fn reset_check_counts(&mut self) {
         for member in &mut self.members {
             (member.unclear_count, member.failure_count, member.is_left_alone) = (0, 0, false);

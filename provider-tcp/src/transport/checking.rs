@@ -42,9 +42,9 @@ const REFUTED: LinkError = LinkError::Protocol("claims the address of another en
 
 impl TcpTransport {
     /// Makes the transport hold every newly accepted link that claims this address. A held link is admitted
-    /// when the endpoint at the address confirms it, or when the address is released and nothing else
-    /// contests the claim. For callers that know for certain that an endpoint is there. Links that are up
-    /// stay.
+    /// when the endpoint at the address confirms the claim, or when the address is released and nothing else
+    /// contests the claim. Call this if an endpoint is certainly at the address. Links that are already up
+    /// stay up.
     pub fn reserve_address(&mut self, address: Address) {
         self.address_claims.reserve_address(address);
     }
