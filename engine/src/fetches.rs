@@ -1,5 +1,5 @@
-//! The receiving side of a rendezvous: it pulls payload from the sender's memory, or asks the
-//! sender to send it.
+//! The receiving side of a rendezvous: this side pulls payload from the sender's memory, or asks the sender
+//! to send the payload.
 //!
 //! ```text
 //!  offered --> Waiting (its owner has no use or no room for it yet)
@@ -13,9 +13,9 @@
 //!             +--> Gone: left to the end of the link
 //! ```
 //!
-//! The table's owner knows what a payload is, where it goes, and what to answer. There are two
-//! owners, each with its own table: the receiver fetches messages, and the target fetches the data
-//! that peers write to regions.
+//! The owner of the table knows what a payload is, where the payload goes, and what to answer. There are two
+//! owners, each with its own table. The receiver fetches messages. The target fetches the data that peers
+//! write to regions.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::IoSliceMut;
@@ -31,16 +31,16 @@ use crate::transport::{LinkId, Pull, RemotePayload};
 /// The payloads that peers have offered. `O` names what a payload belongs to: a message or a write.
 #[derive(Debug)]
 pub(crate) struct Fetches<O> {
-    // Boxed, since a table never shrinks, and this one may once have held very many fetches.
+    // Boxed, to keep unused slots small: a slot map never shrinks, and may once have held very many fetches.
     by_id: SlotMap<FetchId, Box<Fetch<O>>>,
     /// Fetches, by the link and the sender's number of the offer.
     by_offer: BTreeMap<(LinkId, u64), FetchId>,
-    /// The fetches that this side pulls, in turn. Some of them may have ended meanwhile.
+    /// The fetches that this side pulls, in turn. Some fetches in the queue may have ended.
     pulling: VecDeque<FetchId>,
-    /// Links on which a pull was refused. This side does not try to pull on them again.
+    /// Links on which a pull was refused. On these links, this side asks the sender to send instead.
     unpullable: BTreeSet<LinkId>,
-    /// Counts, for each link by its number, what happens to the peer's offers: an offer is made,
-    /// bytes are pulled, an offer ends.
+    /// Counts the changes to the offers of each link, by the link's number. A change is a new offer, a pull
+    /// of bytes, or the end of an offer.
     changes: Vec<u64>,
     /// See [`PULL_STEP_MAX_BYTES`].
     step_max_bytes: usize,
@@ -81,7 +81,7 @@ pub(crate) trait FetchMemory<O> {
         copy: impl FnOnce(&mut [IoSliceMut<'_>]) -> Pull,
     ) -> Pull;
 
-    /// Discards the bytes that were pulled, since the payload will come again from its beginning.
+    /// Discards the pulled bytes, because the sender will send the payload from its beginning.
     fn discard_pulled(&mut self, owner: &O);
 }
 
@@ -141,7 +141,7 @@ impl<O> Fetches<O> {
     pub(crate) fn reassembly_mut(&mut self, id: FetchId) -> Option<&mut Reassembly<O>> {
         self.by_id.get_mut(id).map(|fetch| &mut fetch.filling)
     }
-    /// Returns the reassembly of a fetch whose payload this side has asked the sender for.
+    /// Returns where the payload of a fetch goes, if this side has asked the sender to send that payload.
     pub(crate) fn cleared_reassembly(&mut self, id: FetchId) -> Option<&mut Reassembly<O>> {
         let fetch = self.by_id.get_mut(id)?;
         matches!(fetch.stage, FetchStage::Cleared).then_some(&mut fetch.filling)
@@ -171,7 +171,7 @@ impl<O> Fetches<O> {
         }
     }
 
-    /// Returns how many fetches this side pulls. This many steps advance each of them once.
+    /// Returns how many fetches this side pulls: the number of pull steps that advance each fetch once.
     #[inline(always)]
     pub(crate) fn pulling_len(&self) -> usize {
         self.pulling.len()
@@ -182,8 +182,8 @@ impl<O> Fetches<O> {
         self.pulling.iter().filter_map(|id| self.by_id.get(*id)).map(|fetch| fetch.link)
     }
 
-    /// Moves the next fetch that has ended, or whose link `matches` accepts, to the front. Returns
-    /// whether there is such a fetch.
+    /// Moves the next fetch on a link that `matches` accepts, or the next ended fetch, to the front. Returns
+    /// whether there is one.
     pub(crate) fn bring_next_to_front(&mut self, matches: impl Fn(LinkId) -> bool) -> bool {
         let is_next = |id: &FetchId| self.by_id.get(*id).is_none_or(|fetch| matches(fetch.link));
         let Some(at) = self.pulling.iter().position(is_next) else { return false };
@@ -245,7 +245,7 @@ impl<O> Fetches<O> {
         }
     }
 
-    /// Asks the sender for the whole payload. Bytes that were pulled before are not trusted.
+    /// Asks the sender to send the whole payload, and discards the bytes that were pulled before.
     fn fall_back_to_request(
         &mut self,
         id: FetchId,
@@ -259,8 +259,8 @@ impl<O> Fetches<O> {
         FetchStep::Asked { link: fetch.link, op: fetch.op, cannot_pull }
     }
 
-    /// Returns the fetch whose payload a link's peer begins to send. Returns `None` if this side has
-    /// not asked for this payload, or has asked for another length.
+    /// Returns the fetch whose payload the peer of this link now begins to send. Returns `None` if this side
+    /// has not asked for the payload, or if the length differs from the offer.
     pub(crate) fn cleared_fetch(&self, link: LinkId, op: u64, len_bytes: u64) -> Option<FetchId> {
         let id = *self.by_offer.get(&(link, op))?;
         let fetch = self.by_id.get(id)?;
@@ -276,16 +276,16 @@ impl<O> Fetches<O> {
         Some(fetch)
     }
 
-    /// Removes and returns one fetch of a link that has ended: the one whose offer has the lowest
-    /// number. The caller repeats the call until the result is `None`.
+    /// Removes and returns the fetch with the lowest offer number of a link that has ended. The caller
+    /// repeats this until the result is `None`.
     pub(crate) fn remove_next_of_link(&mut self, link: LinkId) -> Option<Box<Fetch<O>>> {
         self.unpullable.remove(&link);
         let (_, id) = self.by_offer.range((link, 0)..=(link, u64::MAX)).next()?;
         self.remove(*id)
     }
 
-    /// Returns a number that changes whenever a link's peer makes an offer, and whenever an offer ends
-    /// or some of its bytes are pulled. Reading it costs the same however many offers there are.
+    /// Returns a number that changes when the link's peer makes an offer, when an offer ends, and when bytes
+    /// of an offer are pulled. The cost does not depend on the number of offers.
     pub(crate) fn change_count(&self, link: LinkId) -> u64 {
         self.changes.get(link.0 as usize).copied().unwrap_or(0)
     }

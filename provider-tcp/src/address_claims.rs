@@ -1,15 +1,14 @@
 //! The addresses that links lead to, and the checks of addresses that peers claim.
 //!
-//! A link that this side has connected leads to the address that it was connected to. A link that a peer has
-//! connected *claims* an address by its hello. The claim is *contested* if another link to the address lives
-//! and is not held itself, or if the caller has reserved the address. Then this side *holds* the new link:
-//! it neither reads nor reports the link. It admits the link once the claim is proven, or once nothing
-//! contests it any more. If a claim is not contested, the link is up at once, and the claim is checked in
-//! the background.
+//! A link that this side has connected leads to the address of the connect. A link that a peer has connected
+//! *claims* an address by its hello. The claim is *contested* if there is another live link to the address
+//! that is not held, or if the caller has reserved the address. Then this side *holds* the new link: it
+//! neither reads nor reports the link. This side *admits* the link once the claim is proven or is no longer
+//! contested. If a claim is not contested, the link is up at once, and this side checks the claim in the
+//! background.
 //!
-//! This module has no sockets. The transport makes the connection for each check that
-//! [`start_next_check`](AddressClaims::start_next_check) returns, and reports the outcome. See
-//! docs/decisions/tcp-claims.md.
+//! This module has no sockets. [`start_next_check`](AddressClaims::start_next_check) returns a check. The
+//! transport makes the connection for the check, and reports the outcome. See docs/decisions/tcp-claims.md.
 
 mod due_queue;
 mod links_to_address;
@@ -36,32 +35,32 @@ use crate::limits::{
 #[derive(Debug)]
 pub(crate) struct AddressClaims {
     by_address: HashMap<Address, LinksToAddress>,
-    /// The tokens that acceptors have given to links of this side, and the addresses to which this side has
-    /// connected these links.
+    /// The tokens that acceptors have given to links of this side, each with the address that the link leads
+    /// to.
     given_tokens: HashMap<u64, Address>,
-    /// The tokens in `given_tokens` whose links have ended, in the order of their ends. They stay known for
-    /// a while, since the acceptor may not have read yet what the link has sent.
+    /// The tokens in `given_tokens` of ended links, the earliest end first. They stay known for a while,
+    /// since the acceptor may still have to read what the link has sent.
     past_tokens: VecDeque<u64>,
-    /// The links of this side whose hello may have left, and which have no token yet. They are ordered by
-    /// the port that they were connected to, so that a question finds the links to the endpoint that asks.
+    /// The links of this side whose hello may have left, but which have no token yet. The key begins with
+    /// the port to which the link was connected. So one range of keys has all links to the port of a peer
+    /// that asks.
     awaiting_token: BTreeMap<(u16, LinkId), Address>,
     /// Addresses with a contested claim that wait for a check.
     contested_due: DueQueue,
     /// Other addresses that wait for a check.
     background_due: DueQueue,
-    /// Addresses that are to be checked later, by time. The number in the key distinguishes entries of the
-    /// same moment.
+    /// Addresses to check later, by time. The number in the key distinguishes entries with the same time.
     timers: BTreeMap<Timer, Address>,
     timer_count: u64,
     check_count: u64,
     running: RunningChecks,
     /// Held links that are to be admitted.
     admitted: VecDeque<LinkId>,
-    /// Held links whose peers have hung up, in the order of the hang-ups, and the addresses that they claim.
+    /// Held links whose peers have hung up, the earliest hang-up first, with the claimed addresses.
     hung_up_held: VecDeque<(LinkId, Address)>,
     /// Held links that are to be dropped, because their peers have hung up.
     surplus: VecDeque<LinkId>,
-    /// Addresses of which every new claim is contested, because the caller knows an endpoint there.
+    /// Addresses where the caller knows an endpoint. Every new claim of such an address is contested.
     reserved: HashSet<Address>,
     hold_timeout: Duration,
     /// How many passes remain until one must read the clock.
@@ -83,7 +82,7 @@ pub(crate) struct CheckPlan {
     pub(crate) asked: Asked,
 }
 
-/// Identifies a check by the number of checks that were started before it; also has its kind.
+/// Identifies a check by the number of earlier checks. Also says the kind of the check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CheckId {
     number: u64,
@@ -104,7 +103,7 @@ pub(crate) enum CheckOutcome {
 /// How a peer has hung up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HangUp {
-    /// The peer has ended its stream in order. The connection may have been reset after that.
+    /// The peer has ended its stream in order. The connection may have been reset later.
     EndOfStream,
     /// The peer has reset the connection.
     Reset,
@@ -143,8 +142,8 @@ impl AddressClaims {
         }
     }
 
-    /// Records that the caller knows an endpoint at this address, so that every later claim of the address
-    /// is contested.
+    /// Records that the caller knows an endpoint at this address. Every later claim of the address is
+    /// contested.
     pub(crate) fn reserve_address(&mut self, address: Address) {
         self.reserved.insert(address);
     }
@@ -161,7 +160,7 @@ impl AddressClaims {
         self.by_address.entry(to).or_default().insert(link, 0, Standing::Connecting, now);
     }
 
-    /// Records that the connection of a link of this side was made. From now on this side's hello may leave.
+    /// Records that a link of this side has its connection. From now on the link's hello may leave.
     pub(crate) fn record_connection_made(&mut self, link: LinkId, to: Address) {
         self.awaiting_token.insert((to.port(), link), to);
     }
@@ -172,19 +171,19 @@ impl AddressClaims {
         self.given_tokens.insert(token, to);
     }
 
-    /// Whether a link of this side has no token yet, although its hello may have left.
+    /// Whether a link of this side has no token yet, although the link's hello may have left.
     pub(crate) fn is_awaiting_token(&self) -> bool {
         !self.awaiting_token.is_empty()
     }
 
-    /// The links of this side to this port whose hello may have left, and that have no token yet.
+    /// The links of this side to this port that have no token yet, although their hello may have left.
     pub(crate) fn links_awaiting_token(&self, port: u16) -> impl Iterator<Item = (LinkId, Address)> + '_ {
         let of_port = self.awaiting_token.range((port, LinkId(0))..=(port, LinkId(u32::MAX)));
         of_port.map(|((_, link), to)| (*link, *to))
     }
 
-    /// Records that a link that this side has connected is up. Unproven claims of the address are checked
-    /// again.
+    /// Records that a link that this side has connected is up. Unproven claims of the same address are
+    /// checked again.
     pub(crate) fn record_connected(&mut self, link: LinkId, to: Address) {
         if let Some(links) = self.by_address.get_mut(&to) {
             links.mark_connected(link);
@@ -192,7 +191,7 @@ impl AddressClaims {
         }
     }
 
-    /// The address to which this side has connected the link that was given this token.
+    /// The address to which this side has connected the link with this token.
     pub(crate) fn address_of_token(&self, token: u64) -> Option<Address> {
         self.given_tokens.get(&token).copied()
     }
@@ -211,7 +210,7 @@ impl AddressClaims {
             (false, _) => Admission::Open,
             (true, true) => Admission::Held,
             (true, false) => {
-                // The sooner the false claims are denied, the sooner the peer of a true one gets in.
+                // Check soon: a peer with a true claim gets in once the false claims are denied.
                 self.schedule_check_now(address);
                 return Admission::Refused("too many links claim this address");
             }
@@ -222,10 +221,9 @@ impl AddressClaims {
         admission
     }
 
-    /// Records that the peer of a link has hung up, or that this side closes the link. Such a link contests
-    /// no claim. If it is not held, the caller still reads it to its end. A held link is kept, since the
-    /// caller reads it if it is admitted later, but only a few such links are kept. A held link that the
-    /// peer has reset is to be dropped.
+    /// Records that the peer of a link has hung up, or that this side closes the link. The link contests no
+    /// claim any more. If the link is not held, the caller reads it to its end. If the link is held, it is
+    /// kept after the end of the stream, but dropped after a reset. Only a few such links are kept.
     pub(crate) fn record_hang_up(&mut self, link: LinkId, address: Address, how: HangUp) {
         let Some(links) = self.by_address.get_mut(&address) else { return };
         if links.mark_hung_up(link) {
@@ -237,8 +235,8 @@ impl AddressClaims {
         self.admit_if_uncontested(address);
     }
 
-    /// Keeps a held link whose peer has hung up. If too many such links are kept, the one whose peer was the
-    /// first to hang up is to be dropped.
+    /// Keeps a held link whose peer has hung up. If this makes too many, marks the link with the earliest
+    /// hang-up to be dropped.
     fn keep_held_link_after_hang_up(&mut self, link: LinkId, address: Address) {
         if self.hung_up_held.iter().any(|(kept, _)| *kept == link) {
             return;
@@ -273,7 +271,7 @@ impl AddressClaims {
     }
 
     /// Records that the link of this side with this token has ended. The token stays known for a while: the
-    /// acceptor may still read what the link has sent, and ask about the link.
+    /// acceptor may still read from the link, and ask about it.
     pub(crate) fn retire_token(&mut self, token: u64) {
         if self.past_tokens.len() == PAST_TOKENS_MAX
             && let Some(oldest) = self.past_tokens.pop_front()
@@ -294,7 +292,7 @@ impl AddressClaims {
     }
 
     /// Starts the next check that is due, and returns its plan. Returns `None` if no check is due or too
-    /// many are under way. Some places are kept for each kind of check.
+    /// many are running. Each kind of check has reserved places.
     pub(crate) fn start_next_check(&mut self, now: Instant) -> Option<CheckPlan> {
         while let Some((timer, address)) = self.timers.first_key_value().map(|(timer, at)| (*timer, *at))
             && timer.0 <= now
@@ -321,8 +319,8 @@ impl AddressClaims {
         None
     }
 
-    /// Records the result of a check. Returns the links that are to end, because their claim is refuted or
-    /// could not be proven in time.
+    /// Records the result of a check. Returns the links to end: their claims are refuted, or could not be
+    /// proven in time.
     pub(crate) fn finish_check(
         &mut self,
         plan: &CheckPlan,
@@ -340,8 +338,8 @@ impl AddressClaims {
         let mut admitted: SmallVec<[LinkId; 2]> = SmallVec::new();
         match outcome {
             CheckOutcome::Answered(answers) => {
-                // Apply the confirmations first: an unclear answer can end a link only if another link to
-                // the address is proven.
+                // Apply the confirmations first: an unclear answer ends a link only if another link to the
+                // address is proven.
                 let is_confirmed = |answer: &&(_, _, ClaimStatus)| answer.2 == ClaimStatus::Confirmed;
                 let others = answers.iter().filter(|answer| !is_confirmed(answer));
                 for (link, token, verdict) in answers.iter().filter(is_confirmed).chain(others) {
@@ -370,8 +368,8 @@ impl AddressClaims {
         ends
     }
 
-    /// Records that a check could not be begun, and schedules another. Returns the links that are to
-    /// end, because they have been held for the hold timeout.
+    /// Records that a check could not begin, and schedules another check. Returns the links to end: they
+    /// have been held for the hold timeout.
     pub(crate) fn postpone_check(&mut self, plan: &CheckPlan, now: Instant) -> Vec<LinkId> {
         self.running.remove(SourceHost::of(plan.address), plan.id.kind);
         self.schedule_recheck(plan.address, false, now);
@@ -379,7 +377,7 @@ impl AddressClaims {
         links.map(|links| links.links_held_too_long(now, self.hold_timeout).to_vec()).unwrap_or_default()
     }
 
-    /// Whether there is something to do in this pass or in a later one. Most passes ask only this.
+    /// Whether there is something to do, in this pass or a later one. Most passes ask nothing else.
     #[inline]
     pub(crate) fn is_busy(&self) -> bool {
         !self.running.is_empty()
@@ -408,8 +406,8 @@ impl AddressClaims {
         true
     }
 
-    /// Returns when the next check is due, for which a sleeping application must make a pass. Lets the next
-    /// pass read the clock.
+    /// Returns when the next check is due: a sleeping application must then make a pass. Lets the next pass
+    /// read the clock.
     pub(crate) fn prepare_sleep_and_get_next_timer(&mut self) -> Option<Instant> {
         self.passes_until_time_check = 0;
         self.timers.first_key_value().map(|((at, _), _)| *at)
@@ -424,8 +422,8 @@ impl AddressClaims {
         self.running.has_room(kind) && due.has_eligible(|host| self.running.has_room_for_host(host, kind))
     }
 
-    /// Removes from its queue the address that is to be checked next, and returns it, if there is a place for
-    /// the check.
+    /// Removes the next address to check from its queue, and returns it. Returns `None` if no address waits
+    /// or no place is free.
     fn pop_due(&mut self) -> Option<(Address, CheckKind)> {
         let running = &self.running;
         let queues = [
@@ -437,8 +435,8 @@ impl AddressClaims {
         })
     }
 
-    /// If a claim of this address needs a check, queues the check, which starts as soon as few enough checks
-    /// are running.
+    /// If a claim of this address needs a check, queues the check. The check starts once there is a place
+    /// for it.
     fn schedule_check_now(&mut self, address: Address) {
         let Some(links) = self.by_address.get_mut(&address) else { return };
         let is_contested = links.has_held();
@@ -459,7 +457,8 @@ impl AddressClaims {
         self.unschedule_check(address, before);
     }
 
-    /// Removes an address from the queue or from the timers, if its check waits there according to `check`.
+    /// Removes the address's check from the queue or the timers, if it waits there. `check` says where it
+    /// waits.
     fn unschedule_check(&mut self, address: Address, check: CheckState) {
         match check {
             CheckState::Waiting(timer) => drop(self.timers.remove(&timer)),
@@ -469,7 +468,7 @@ impl AddressClaims {
         }
     }
 
-    /// If a claim of this address still needs a check, schedules the check, at once or after a delay.
+    /// If a claim of this address still needs a check, schedules the check: at once, or after a delay.
     fn schedule_recheck(&mut self, address: Address, is_at_once: bool, now: Instant) {
         let Some(links) = self.by_address.get_mut(&address) else { return };
         links.check = CheckState::Idle;

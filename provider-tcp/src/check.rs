@@ -1,5 +1,5 @@
-//! A connection that asks the endpoint at a claimed address whether it has made the links that claim the
-//! address.
+//! A connection to a claimed address. It asks the endpoint there whether it has made the links that claim
+//! the address.
 
 use std::io::{self, IoSlice, Read};
 use std::mem;
@@ -16,7 +16,7 @@ use crate::address_claims::{CheckOutcome, CheckPlan};
 use crate::hello::ClaimRecordReader;
 use crate::socket::SendSocket;
 
-/// A connection to a claimed address. It carries questions and their answers, and no frames.
+/// A connection to a claimed address. It carries questions and answers, but no frames.
 #[derive(Debug)]
 pub(crate) struct Check {
     pub(crate) plan: CheckPlan,
@@ -47,8 +47,8 @@ impl Check {
         }
     }
 
-    /// Connects, asks and reads answers as far as it can without waiting. Returns the outcome once there is
-    /// one.
+    /// Connects, asks and reads answers, as far as possible without waiting. Returns the outcome once there
+    /// is one.
     pub(crate) fn advance(&mut self) -> Option<CheckOutcome> {
         self.is_ready = false;
         match self.try_advance() {
@@ -160,8 +160,7 @@ mod tests {
         panic!("the check never ends");
     }
 
-    /// Returns the outcome of a check whose questions are answered by these pieces of bytes, after which the
-    /// connection ends.
+    /// Returns the outcome of a check that gets these pieces of bytes as answers. Then the connection ends.
     fn outcome_of(pieces: &[&[u8]]) -> CheckOutcome {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut check = start_check_of(listener.local_addr().unwrap());

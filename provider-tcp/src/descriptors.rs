@@ -27,13 +27,13 @@ impl DescriptorLimit {
     }
 
     /// Whether this new descriptor has one of the last numbers, which are reserved for the process itself.
-    /// The kernel gives the lowest free number, so all numbers below that of a new descriptor are in use.
+    /// The kernel gives the lowest free number, so all lower numbers are in use.
     pub(crate) fn is_in_reserve(self, new: &impl AsRawFd) -> bool {
         self.is_number_in_reserve(new.as_raw_fd())
     }
 
-    /// Whether the next new descriptor will be below the reserve. To find out, opens and closes a copy of
-    /// `any`.
+    /// Whether the next new descriptor will be below the reserve. Opens and closes a copy of `any` to find
+    /// out.
     pub(crate) fn has_spare(self, any: impl AsFd) -> bool {
         rustix::io::fcntl_dupfd_cloexec(any, 0).is_ok_and(|next| !self.is_in_reserve(&next))
     }

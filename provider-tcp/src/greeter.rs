@@ -43,7 +43,8 @@ pub(crate) struct AddressClaim {
 }
 
 impl Greeter<'_> {
-    /// Handles the hello of a peer that has connected. Returns whether the link is held.
+    /// Handles the hello of a peer that has connected. Returns whether the link is held. Fails if the
+    /// endpoint takes no new links, or if the claim is refused.
     pub(crate) fn handle_hello(
         &mut self,
         hello: &Hello,

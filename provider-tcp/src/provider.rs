@@ -16,7 +16,8 @@ use crate::local;
 use crate::socket::{self, KernelBuffers};
 use crate::transport::{AcceptLimits, TcpTransport};
 
-/// Opens endpoints that reach each other over TCP, on this host and on others. Its domain is `tcp`.
+/// Opens endpoints that reach each other over TCP, on this host and on other hosts. The provider of the
+/// domain `tcp`.
 #[derive(Debug, Clone)]
 pub struct TcpProvider {
     buffers: KernelBuffers,
@@ -36,64 +37,63 @@ impl Default for TcpProvider {
 }
 
 impl TcpProvider {
-    /// A provider with the kernel's default buffers, which the kernel enlarges as a connection needs.
+    /// A provider whose connections have the kernel's default buffers. The kernel enlarges these as needed.
     pub fn new() -> TcpProvider {
         TcpProvider::default()
     }
 
-    /// Sets the allowed interfaces. An endpoint that is bound to a wildcard gives its peers an address of an
-    /// allowed interface. If none of these has an address of the endpoint's format, opening the endpoint
-    /// fails with EADDRNOTAVAIL.
+    /// Sets the allowed interfaces. If an endpoint is bound to a wildcard, it gives its peers an address of
+    /// an allowed interface. If no allowed interface has an address of the endpoint's format, the endpoint
+    /// does not open: EADDRNOTAVAIL.
     #[must_use]
     pub fn with_interfaces(mut self, selector: InterfaceSelector) -> TcpProvider {
         self.interfaces = Some(selector);
         self
     }
 
-    /// Asks for a send buffer of this many bytes in the kernel for each connection (`SO_SNDBUF` in
-    /// `socket(7)`). The kernel doubles the value, and keeps it within its own limits.
+    /// Sets the size of the kernel's send buffer for each connection (`SO_SNDBUF` in `socket(7)`). The
+    /// kernel doubles the value, within its own limits.
     #[must_use]
     pub fn with_send_buffer_bytes(mut self, bytes: usize) -> TcpProvider {
         self.buffers.send_bytes = Some(bytes);
         self
     }
 
-    /// Asks for a receive buffer of this many bytes in the kernel for each connection (`SO_RCVBUF` in
-    /// `socket(7)`). The kernel doubles the value, and keeps it within its own limits.
+    /// Sets the size of the kernel's receive buffer for each connection (`SO_RCVBUF` in `socket(7)`). The
+    /// kernel doubles the value, within its own limits.
     #[must_use]
     pub fn with_receive_buffer_bytes(mut self, bytes: usize) -> TcpProvider {
         self.buffers.receive_bytes = Some(bytes);
         self
     }
 
-    /// Sets how many accepted links an endpoint has at most, by default [`ACCEPTED_DEFAULT_LINKS`]. Accepted
-    /// connections on which the peer has not said hello do not count. The endpoint refuses further peers: it
-    /// closes their connections, and their sends fail with ECONNRESET.
+    /// Sets how many accepted links an endpoint has at most; the default is [`ACCEPTED_DEFAULT_LINKS`].
+    /// Connections without the peer's hello do not count. The endpoint closes the connections of further
+    /// peers, and their sends fail with ECONNRESET.
     #[must_use]
     pub fn with_accepted_max_links(mut self, links: usize) -> TcpProvider {
         self.accepting.max_links = links;
         self
     }
 
-    /// Sets how long a connection may take until the peer's hello has arrived, by default
-    /// [`HELLO_TIMEOUT_MS`].
+    /// Sets how long an acceptor waits for the peer's hello; the default is [`HELLO_TIMEOUT_MS`].
     #[must_use]
     pub fn with_hello_timeout(mut self, timeout: Duration) -> TcpProvider {
         self.accepting.hello_timeout = timeout;
         self
     }
 
-    /// Sets how long an endpoint holds an accepted link at most, by default [`HOLD_TIMEOUT_MS`]. It holds a
-    /// link while another link to the claimed address lives and the claim is not proven. After this time the
-    /// held link ends.
+    /// Sets how long an endpoint holds an accepted link before it ends the link; the default is
+    /// [`HOLD_TIMEOUT_MS`]. A link is held if another live link leads to the address that it claims. The
+    /// hold ends once the claim is proven.
     #[must_use]
     pub fn with_hold_timeout(mut self, timeout: Duration) -> TcpProvider {
         self.accepting.hold_timeout = timeout;
         self
     }
 
-    /// Binds an endpoint without listening. Until it listens, no peer can connect to it, but the system
-    /// gives its port to no other endpoint that asks for port 0.
+    /// Binds an endpoint without listening. Until the endpoint listens, no peer can connect to it. But the
+    /// system no longer gives its port to another endpoint at port 0.
     ///
     /// ```
     /// use homespun_engine::transport::Transport;
@@ -119,7 +119,7 @@ impl TcpProvider {
     }
 }
 
-/// An endpoint that has its address, but does not listen yet. Made by [`TcpProvider::bind`].
+/// An endpoint that has its address, but does not listen yet. [`TcpProvider::bind`] makes it.
 #[derive(Debug)]
 pub struct BoundTcp {
     pub(crate) socket: Socket,
@@ -130,7 +130,7 @@ pub struct BoundTcp {
 }
 
 impl BoundTcp {
-    /// Returns the address to which the endpoint is bound. Its port is not 0, but its IP address may be a
+    /// Returns the address to which the endpoint is bound. The port is not 0, but the IP address may be a
     /// wildcard.
     pub fn bound(&self) -> Address {
         self.bound.into()
@@ -142,12 +142,12 @@ impl BoundTcp {
         self.address
     }
 
-    /// Opens the transport, which listens. `instance` means what it means for [`Provider::open`].
+    /// Opens the transport, which listens. For `instance`, see [`Provider::open`].
     ///
     /// # Errors
     ///
-    /// EADDRINUSE if another socket has begun to listen at the port since this endpoint was bound; or
-    /// another error of the system, such as EMFILE.
+    /// EADDRINUSE if another socket has begun to listen at the port since this endpoint was bound; otherwise
+    /// the system's error, such as EMFILE.
     pub fn listen(self, instance: u64) -> Result<TcpTransport, Errno> {
         TcpTransport::listen(self, instance).map_err(|error| socket::to_errno(&error))
     }

@@ -3,9 +3,8 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// How many bytes the peer's kernel has not acknowledged (SIOCOUTQ in `tcp(7)`). The end of the stream counts
-/// as one byte. Once only the end is unacknowledged, the peer's kernel has all written bytes, so they arrive
-/// even if this process dies.
+/// How many bytes the peer's kernel has not acknowledged (SIOCOUTQ in `tcp(7)`). The end of the stream
+/// counts as one byte. If only the end is unacknowledged, the peer's kernel has all written bytes.
 pub(crate) fn unacknowledged_bytes(socket: impl AsFd) -> io::Result<usize> {
     let mut count: libc::c_int = 0;
     // SAFETY: the descriptor is open while it is borrowed, and this request writes one int to its argument,

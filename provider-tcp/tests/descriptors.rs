@@ -78,8 +78,7 @@ fn descriptor_exhaustion_delays_links_and_loses_none() {
     let accepted = server.events.up.len();
     assert!((1..LINKS).contains(&accepted), "{accepted} links were accepted");
 
-    // As links end, the listener accepts the waiting connections, although no event of the kernel announces
-    // them.
+    // When links end, the listener accepts the waiting connections, although no kernel event announces them.
     let mut ended = 0;
     drive_until("every link to have been up", &mut [&mut client, &mut server], |sides| {
         if ended < LINKS - 1 && sides[0].events.up.len() > ended {

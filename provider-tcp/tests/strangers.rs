@@ -1,6 +1,6 @@
-//! Strangers that take connections do not keep a peer out, nor take the last descriptors of the process. The
+//! Strangers that take connections neither keep a peer out nor take the last descriptors of the process. The
 //! test limits and counts the descriptors of its process, so it is the only test in its binary. Strangers
-//! and peers are other processes.
+//! and peers run in other processes.
 
 mod side;
 
@@ -20,7 +20,7 @@ use side::{Side, drive_until};
 /// How many descriptors this process may have.
 const LIMIT_DESCRIPTORS: usize = 120;
 
-/// How many of the [`LIMIT_DESCRIPTORS`] are in the reserve. Strangers may take at most one of these.
+/// How many of the [`LIMIT_DESCRIPTORS`] are reserved. Strangers may take at most one of these.
 const RESERVE_DESCRIPTORS: usize = 14;
 
 /// How many connections without a hello the endpoint may have.
@@ -29,11 +29,11 @@ const SILENT_MAX: usize = LIMIT_DESCRIPTORS / 4;
 /// How many connections the strangers make.
 const STRANGERS: usize = 400;
 
-/// How many peers connect beside the strangers, and how many frames each peer exchanges.
+/// How many peers connect besides the strangers, and how many frames each peer exchanges.
 const PEERS: usize = 3;
 const FRAMES: usize = 10;
 
-/// The arguments of [`process_entry`] in the environment: its role, and the address of the endpoint.
+/// The arguments of [`process_entry`], passed in the environment: its role, and the endpoint's address.
 const ROLE: &str = "HOMESPUN_STRANGERS_ROLE";
 const ADDRESS: &str = "HOMESPUN_STRANGERS_ADDRESS";
 
@@ -70,14 +70,14 @@ impl Visitor {
         Visitor { process, output }
     }
 
-    /// Reads the output of the process up to a line with this word. Returns what follows the word.
+    /// Reads the output of the process up to a line with this word. Returns the rest of that line.
     fn read_line_with(&mut self, word: &str) -> String {
         let mut lines = (&mut self.output).lines().map_while(Result::ok);
         let found = lines.find_map(|line| line.split_once(word).map(|(_, rest)| rest.trim().to_owned()));
         found.expect("a visitor has failed")
     }
 
-    /// Waits until the process has made all its connections. It makes them without the endpoint's help.
+    /// Waits until the process has made all its connections. The endpoint need not make passes for that.
     fn wait_until_connected(&mut self) {
         self.read_line_with("connected");
     }
@@ -175,8 +175,8 @@ fn count_reserved_sockets() -> usize {
     list_descriptors().iter().filter(is_reserved).count()
 }
 
-/// Asserts that at most one socket is in the reserve. The endpoint may have accepted one connection there,
-/// from whose descriptor it knows that no lower number is free.
+/// Asserts that at most one socket is in the reserve. The endpoint may accept one connection there: its
+/// descriptor shows that no lower number is free.
 #[track_caller]
 fn assert_reserve_is_free() {
     assert!(count_reserved_sockets() <= 1, "{:?}", list_descriptors());
@@ -205,8 +205,8 @@ fn peers_get_in_beside_silent_strangers() {
     let mut peers: Vec<Visitor> = (0..PEERS).map(|_| Visitor::spawn("peer", address)).collect();
     serve(&mut server, &mut peers);
     assert_eq!(server.events.up.len(), PEERS, "a stranger was reported");
-    // The endpoint accepts all strangers. The later ones displace the earlier ones, since strangers get no
-    // more than their share of the descriptors.
+    // The endpoint accepts all strangers. Later strangers displace earlier ones, since strangers get only
+    // their share of the descriptors.
     server.drive_until("all strangers but the last to be displaced", |_| {
         strangers.count_ended() >= STRANGERS - SILENT_MAX
     });
@@ -236,8 +236,8 @@ fn strangers_that_say_hello_leave_the_reserve() {
     });
     assert_eq!(own.events.up.len(), 1, "{:?}", server.events.down);
     drop(own);
-    // Wait until as many links have ended as were up. Some may be those of strangers that waited in the
-    // kernel.
+    // Wait until as many links have ended as were up. Some of these may belong to strangers that waited in
+    // the kernel.
     drop(strangers);
     let gone = server.events.up.len();
     server.drive_until("the end of the strangers' links", |server| server.events.down.len() >= gone);

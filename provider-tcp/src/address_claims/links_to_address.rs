@@ -27,7 +27,7 @@ pub(super) struct LinksToAddress {
 pub(super) enum CheckState {
     #[default]
     Idle,
-    /// The address waits in the queue for contested claims, or else in the queue for background checks.
+    /// The address waits in the queue for contested claims, or in the queue for background checks.
     Due { is_contested: bool, ticket: Ticket },
     /// A check is under way. If `is_renewed`, another one follows at once.
     Running { number: u64, is_renewed: bool },
@@ -41,13 +41,13 @@ struct Member {
     /// The token that this side has given to an accepted link; 0 for a link that this side connects.
     token: u64,
     standing: Standing,
-    /// The end of the peer's stream or an error has arrived, or this side closes the link.
+    /// The peer's stream has ended, an error has arrived, or this side closes the link.
     is_hung_up: bool,
     /// How many answers were unclear, and how many checks brought no answer.
     unclear_count: u32,
     failure_count: u32,
-    /// The claim of this link is not checked any more, unless another link to the address is added or comes
-    /// up.
+    /// Whether this claim is no longer checked. If another link to the address is added or comes up, checks
+    /// of the claim begin again.
     is_left_alone: bool,
     since: Instant,
 }
@@ -108,7 +108,7 @@ impl LinksToAddress {
         }
     }
 
-    /// Lets claims that were left alone be checked again, since another link to the address has appeared.
+    /// Lets checks of all claims begin again, because another link to the address has appeared.
     fn reset_check_counts(&mut self) {
         for member in &mut self.members {
             (member.unclear_count, member.failure_count, member.is_left_alone) = (0, 0, false);
@@ -122,8 +122,7 @@ impl LinksToAddress {
         member.standing == Standing::Held
     }
 
-    /// Whether a new claim of the address is contested: a link that is not held lives. Held links contest no
-    /// claim.
+    /// Whether a new claim of the address is contested: there is a live link that is not held.
     pub(super) fn is_contested(&self) -> bool {
         self.members.iter().any(|member| member.standing != Standing::Held && !member.is_hung_up)
     }
@@ -152,7 +151,7 @@ impl LinksToAddress {
         asked.map(|member| (member.link, member.token)).collect()
     }
 
-    /// Applies an answer of the endpoint at the address. Returns what the answer means for the link.
+    /// Applies the answer of the endpoint at the address. Returns what the answer means for the link.
     pub(super) fn apply_verdict(&mut self, link: LinkId, token: u64, verdict: ClaimStatus) -> VerdictEffect {
         let has_proven_link = self.members.iter().any(|member| {
             member.link != link && matches!(member.standing, Standing::Connected | Standing::Proven)
@@ -179,13 +178,13 @@ impl LinksToAddress {
                     VerdictEffect::Stays
                 }
             }
-            // A link whose peer has hung up stays, even if it is denied: the endpoint that made the link may
-            // have been replaced by the one that answers. What the old endpoint has sent is still read.
+            // A denied link whose peer has hung up stays. Another endpoint may have replaced the endpoint
+            // that made the link. This side still reads what the old endpoint has sent.
             _ => VerdictEffect::Stays,
         }
     }
 
-    /// Notes that a check brought no answer: the endpoint `is_silent`, or cannot be reached. If no link to
+    /// Records that a check brought no answer: the endpoint `is_silent`, or cannot be reached. If no link to
     /// the address is held or proven, the claims are soon left alone.
     pub(super) fn record_unanswered_check(&mut self, is_silent: bool) {
         let is_rival = |member: &Member| {
@@ -194,7 +193,7 @@ impl LinksToAddress {
         let failures_max = match (self.members.iter().any(is_rival), is_silent) {
             (true, _) => CHECK_CONTESTED_FAILURES_MAX,
             (false, true) => {
-                // The endpoint may be computing, so the next check waits for the longest delay.
+                // The endpoint may be computing, so wait for the longest delay.
                 self.delay_doublings = CHECK_DELAY_DOUBLINGS;
                 CHECK_SILENT_MAX
             }
@@ -206,8 +205,7 @@ impl LinksToAddress {
         }
     }
 
-    /// If nothing contests the held links, admits them, the oldest first, until an admitted link contests
-    /// the others.
+    /// Admits held links, the oldest first, until the next one is contested.
     pub(super) fn admit_uncontested(&mut self) -> SmallVec<[LinkId; 2]> {
         let mut admitted = SmallVec::new();
         while !self.is_contested()
@@ -218,8 +216,8 @@ impl LinksToAddress {
         admitted
     }
 
-    /// Admits the oldest held link, unless another link to the address is up. Links that this side is still
-    /// connecting do not count.
+    /// Admits the oldest held link, unless another link to the address is up. A link that this side is still
+    /// connecting is not up.
     pub(super) fn admit_unless_another_is_up(&mut self) -> Option<LinkId> {
         let is_up = |member: &Member| {
             !member.is_hung_up && !matches!(member.standing, Standing::Held | Standing::Connecting)
@@ -242,7 +240,7 @@ impl LinksToAddress {
         self.members.iter().filter(is_over).map(|member| member.link).collect()
     }
 
-    /// Returns the delay until the next check. Each delay is twice as long as the one before, up to a limit.
+    /// Returns the delay until the next check. Each delay is twice the previous one, up to a limit.
     pub(super) fn advance_delay(&mut self) -> Duration {
         let delay = Duration::from_millis(CHECK_RETRY_MS << self.delay_doublings);
         self.delay_doublings = (self.delay_doublings + 1).min(CHECK_DELAY_DOUBLINGS);

@@ -47,7 +47,7 @@ impl TimedClaims {
         self.claims.add_accepted(link, address, u64::from(link.0) * 1000, self.now)
     }
 
-    /// Accepts one claim of each of these ports of a host, or, `is_contested`, two.
+    /// Accepts one claim of each of these ports of a host. If `is_contested`, accepts two claims of each.
     fn accept_claims_of_host(&mut self, host: u8, ports: RangeInclusive<u16>, is_contested: bool) {
         for port in ports {
             let link = first_link(host, port);
@@ -121,7 +121,8 @@ fn second_claim_is_held_until_it_is_confirmed() {
     timed.accept(ONE, 1);
     assert_eq!(timed.accept(TWO, 1), Admission::Held);
     assert_eq!(timed.accept(THREE, 2), Admission::Open, "of another address");
-    // One check asks about both links of the contested address, which comes before the other address.
+    // One check asks about both links of the contested address. This check comes before the check of the
+    // other address.
     let ends = timed.finish_next_check_with(&[(ONE, ClaimStatus::Confirmed), (TWO, ClaimStatus::Confirmed)]);
     assert_eq!((ends, timed.pop_all_admitted()), (vec![], vec![TWO]));
 }
@@ -143,8 +144,8 @@ fn claim_of_an_address_that_is_being_connected_is_held() {
     let mut timed = TimedClaims::new();
     timed.claims.add_connecting(ONE, address(1), timed.now);
     assert_eq!(timed.accept(TWO, 1), Admission::Held);
-    // An endpoint that does not answer may be a rival. If the check reaches no endpoint, there is no rival:
-    // the link that is still connecting to the address is no evidence of one.
+    // A silent endpoint may be a rival. If the check reaches no endpoint, there is no rival, although a link
+    // is still connecting to the address.
     assert_eq!(timed.finish_next_check_without_answer(&CheckOutcome::Silent), []);
     assert_eq!(timed.pop_all_admitted(), []);
     timed.advance_to_timer();
@@ -193,7 +194,7 @@ fn end_of_the_contesting_link_admits_the_oldest_held_one() {
     timed.accept(THREE, 1);
     timed.claims.remove_link(ONE, address(1));
     assert_eq!(timed.pop_all_admitted(), [TWO]);
-    // When TWO ends, THREE is to be admitted. But THREE ends, too, and then is no longer to be admitted.
+    // When TWO ends, THREE waits to be admitted. When THREE ends, too, no link waits any more.
     timed.claims.remove_link(TWO, address(1));
     timed.claims.remove_link(THREE, address(1));
     assert_eq!(timed.pop_all_admitted(), []);

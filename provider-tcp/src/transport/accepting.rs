@@ -1,9 +1,9 @@
-//! How connections are accepted, and the limits on those that say nothing.
+//! How the transport accepts connections, and limits connections that say nothing.
 //!
-//! A stranger that connects and says nothing takes a descriptor only for the time in which its hello must
-//! arrive. The number of connections without a hello is limited. Once an accepted connection has one of the
-//! last descriptors of the process, the endpoint gives another of these only in exchange for a connection
-//! without a hello. See docs/decisions/tcp-strangers.md.
+//! A stranger that connects and says nothing takes a descriptor only until the time limit for its hello. The
+//! number of connections without a hello is limited. The last descriptors of the process are reserved. Once
+//! an accepted connection has one of these, a new connection gets another one only if it displaces a
+//! connection without a hello. See docs/decisions/tcp-strangers.md.
 
 use std::io::Write;
 use std::mem;
@@ -81,15 +81,14 @@ impl TcpTransport {
         ready.into_iter().map(|(_, id)| self.read_link(id, receiver)).sum()
     }
 
-    /// Whether the endpoint may accept a connection only in place of another on which the peer has not said
-    /// hello.
+    /// Whether the endpoint may accept a new connection only if it displaces a connection without a hello.
     fn accepts_only_by_displacing(&self, limit: DescriptorLimit) -> bool {
         let is_reserve_next = || self.listener.as_ref().is_some_and(|own| !limit.has_spare(own.socket()));
         self.half_open.len() >= limit.half_open_max_links() || self.reserve_links > 0 && is_reserve_next()
     }
 
-    /// Reads the connections without a hello, the oldest first, until it finds one that a new connection may
-    /// displace: its grace is over and its hello has still not arrived. Returns whether there is one.
+    /// Reads the connections without a hello, the oldest first, until a connection stays silent although its
+    /// grace is over. A new connection may displace this one. Returns whether there is one.
     fn read_until_oldest_is_silent(&mut self, reported: &mut u32, receiver: &mut impl FrameHandler) -> bool {
         while let Some(oldest) = self.half_open.oldest_displaceable(Instant::now()) {
             *reported += self.read_link_now(oldest, receiver);
@@ -100,8 +99,7 @@ impl TcpTransport {
         false
     }
 
-    /// Makes a link of an accepted connection, and reads it at once. Usually the peer's hello has already
-    /// arrived, so that the link takes no place among the connections without a hello.
+    /// Makes a link of an accepted connection, and reads it at once. Usually the hello has already arrived.
     fn add_accepted_connection(
         &mut self,
         stream: TcpStream,
@@ -128,8 +126,8 @@ impl TcpTransport {
         self.read_link_now(id, receiver)
     }
 
-    /// Drops the oldest connection without a hello in favour of a new one, if the grace of the oldest is
-    /// over. Returns how many frames and events it has reported.
+    /// Drops the oldest connection without a hello, if its grace is over, to make room for a new one.
+    /// Returns how many frames and events it has reported.
     fn displace_oldest(&mut self, receiver: &mut impl FrameHandler) -> u32 {
         match self.half_open.pop_displaceable(Instant::now()) {
             Some(oldest) => self.drop_if_silent(oldest, "a new connection needs its place", receiver),
@@ -137,7 +135,8 @@ impl TcpTransport {
         }
     }
 
-    /// Drops connections whose time for a hello is over. Returns how many frames and events it has reported.
+    /// Drops connections whose time limit for a hello has passed. Returns how many frames and events it has
+    /// reported.
     pub(super) fn drop_expired_half_open(&mut self, receiver: &mut impl FrameHandler) -> u32 {
         if !self.half_open.count_pass_toward_time_check() {
             return 0;
@@ -151,7 +150,7 @@ impl TcpTransport {
     }
 
     /// Drops a connection if the peer has not said hello. Reads it first, since the hello may have arrived
-    /// while the application made no passes. Returns how many frames and events it has reported.
+    /// between two passes. Returns how many frames and events it has reported.
     fn drop_if_silent(&mut self, id: LinkId, reason: &str, receiver: &mut impl FrameHandler) -> u32 {
         let reported = self.read_link_now(id, receiver);
         if self.links.link_mut(id).is_some_and(|link| link.is_half_open()) {
@@ -169,7 +168,7 @@ impl TcpTransport {
         self.read_link(id, receiver)
     }
 
-    /// As [`read_link`](Self::read_link), for a link that does not carry frames yet, or that is being
+    /// Like [`read_link`](Self::read_link), for a link that does not carry frames yet, or that is being
     /// closed.
     #[cold]
     pub(super) fn read_before_frames(&mut self, id: LinkId, receiver: &mut impl FrameHandler) -> u32 {
@@ -194,9 +193,9 @@ impl TcpTransport {
         {
             self.half_open.remove(serial);
             self.accepted_links += 1;
-            // The acceptor sends its hello only now, since a peer that has received it takes the link to be
-            // up on both sides. If this side dropped a half-open link after it had sent its hello, the peer
-            // would see a broken link, and would end its other links to this side without reading them.
+            // The acceptor sends its hello only now: a peer that has received this hello believes that the
+            // link is up on both sides. If this side dropped the link later, the peer would see a broken
+            // link, and would end its other links to this side, too.
             link.stage_greeting(&self.hello, &mut self.spare);
             enlist_dirty(&mut self.dirty, id, link);
             // The kernel may have reported the end of the stream before this side has read the hello.
@@ -231,7 +230,7 @@ impl TcpTransport {
         }
     }
 
-    /// Warns once that a process has connected which does not speak homespun's protocol.
+    /// Warns once that a process has connected that does not speak homespun's protocol.
     fn warn_of_foreign_protocol_once(&mut self, remote: SocketAddr, reason: &str) {
         if !mem::replace(&mut self.has_warned_of_foreign_protocol, true) {
             tracing::warn!(%remote, reason, "refused a connection: the process that made it does not speak \
@@ -239,8 +238,8 @@ impl TcpTransport {
         }
     }
 
-    /// Logs that a peer was refused, because the endpoint has all the accepted links that it may have. Only
-    /// the first refusal is a warning, so that hostile peers do not fill the log.
+    /// Logs that the endpoint has refused a peer, because it has all allowed accepted links. Only the first
+    /// refusal is a warning: otherwise hostile peers could fill the log.
     pub(super) fn log_refusal(&mut self, id: LinkId, origin: Origin) {
         let limit = self.accepted_max_links;
         if mem::replace(&mut self.has_refused, true) {
@@ -269,8 +268,8 @@ fn send_refusal(mut stream: &TcpStream, own_hello: &[u8; HELLO_BYTES]) {
     }
 }
 
-/// Refuses the connection of a stranger in the stranger's own protocol, if that can be seen from the
-/// beginning of its stream, `received`.
+/// If the beginning of a stranger's stream, `received`, shows its protocol, refuses the connection in that
+/// protocol.
 fn send_foreign_refusal(mut stream: &TcpStream, received: &[u8]) {
     if let Some(refusal) = foreign::refusal_for(received)
         && let Err(error) = stream.write(refusal)

@@ -72,7 +72,8 @@ impl AddressClaimer {
     }
 }
 
-/// Returns an address at which no socket listens. Only tests that got an address here use its IP address.
+/// Returns an address at which no socket listens. Only this function hands out addresses with this IP
+/// address.
 pub(super) fn vacant_address() -> Address {
     TcpListener::bind("127.77.0.1:0").unwrap().local_addr().unwrap().into()
 }

@@ -19,7 +19,7 @@ use crate::limits::{CHECKS_MAX, HELD_MAX_LINKS};
 use crate::testing::{Pair, Side, drive_until, make_message};
 
 /// Asserts that the endpoint ends the link of a stranger that claims a peer's address, and that the peer's
-/// link goes on.
+/// link stays up.
 fn check_takeover_fails(mut pair: Pair, instance: u64) {
     let mut hostile = AddressClaimer::claim(&pair.server, pair.client.transport.address(), instance);
     pair.drive_until("the end of the stranger", |_, _| hostile.read());
@@ -143,8 +143,8 @@ fn honest_claim_is_confirmed_in_the_background_by_one_connection() {
     exchange_frames(&mut pair);
 }
 
-/// The victim has connected to a hostile endpoint. That endpoint sends the victim a token that it got from
-/// the target.
+/// The victim has connected to a hostile endpoint. The hostile endpoint gets a token from the target, and
+/// passes it on to the victim.
 #[test]
 fn relayed_token_proves_nothing() {
     let provider = hasty_provider();
@@ -171,8 +171,8 @@ fn relayed_token_proves_nothing() {
     exchange_frames(&mut pair);
 }
 
-/// As in `relayed_token_proves_nothing`, but the victim has no link to the target yet. The false claim
-/// counts until the victim connects to the target.
+/// Like `relayed_token_proves_nothing`, but the victim has no link to the target yet. The false claim stands
+/// until the victim connects to the target.
 #[test]
 fn link_of_a_relayed_token_gives_way_to_a_proven_link() {
     let provider = provider();
@@ -193,7 +193,7 @@ fn link_of_a_relayed_token_gives_way_to_a_proven_link() {
     assert_eq!(live_count(&target), 1);
 }
 
-/// An answer to an earlier check proves nothing in a later one, since each link has a token of its own.
+/// Each link has a token of its own. So the answer to an earlier check proves nothing in a later check.
 #[test]
 fn answer_about_another_token_ends_the_check() {
     let mut side = Side::open(&hasty_provider(), LOOPBACK);
@@ -207,7 +207,7 @@ fn answer_about_another_token_ends_the_check() {
     asked.write_all(&old).unwrap();
     let mut second = AddressClaimer::claim(&side, address, 2);
     drive_until("the second to be held", &mut [&mut side], |_| second.has(ClaimStatus::Held));
-    // The endpoint asks until the time for holding the link is over, and gets the old answer each time.
+    // The endpoint asks until the hold timeout, and gets the old answer each time.
     listener.set_nonblocking(true).unwrap();
     let mut replays = Vec::new();
     drive_until("the end of the second", &mut [&mut side], |_| {
@@ -226,7 +226,7 @@ fn restarted_peer_gets_in_beside_its_old_link() {
     let provider = provider();
     let mut side = Side::open(&provider, LOOPBACK);
     let vacated = vacant_address();
-    // The old link stays open, as if this side had not heard yet that the old peer has ended.
+    // The old link stays open, as if this side did not know yet that the old peer has ended.
     let _old = AddressClaimer::claim(&side, vacated, 1);
     drive_until("the old link", &mut [&mut side], |sides| {
         live_count(sides[0]) == 1 && !sides[0].transport.address_claims.is_busy()
@@ -300,7 +300,7 @@ fn simultaneous_connects_come_up_on_both_sides() {
                 .iter()
                 .all(|side| !side.transport.address_claims.is_busy() && side.transport.half_open.is_empty())
         });
-        // Each side has accepted two connections: the peer's link, and the peer's check.
+        // Each side has accepted two connections: the peer's link and the peer's check.
         assert!(sides.iter_mut().all(|side| side.transport.half_open.take_next_serial() == 2));
     }
 }
@@ -399,7 +399,8 @@ fn stop_accepting_drops_held_links() {
     exchange_frames(&mut pair);
 }
 
-/// An endpoint that is being closed answers for its own links, so that a peer that holds one admits it.
+/// An endpoint that is being closed still answers for its own links. So a peer that holds such a link admits
+/// it.
 #[test]
 fn held_link_of_an_endpoint_that_stops_accepting_is_admitted() {
     let provider = provider();
