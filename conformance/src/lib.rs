@@ -66,7 +66,8 @@
 //! assert_eq!(endpoints[1].recorder.payloads_of(peer), [pseudo_random_payload(100, 1)]);
 //! ```
 //!
-//! [`Provider`]: homespun_engine::transport::Provider [`Transport`]: homespun_engine::transport::Transport
+//! [`Provider`]: homespun_engine::transport::Provider
+//! [`Transport`]: homespun_engine::transport::Transport
 
 #![forbid(unsafe_code)]
 

@@ -141,8 +141,8 @@ impl Network {
     /// ends of links that are not yet reported. Bytes that the sender keeps after [`Sent::Full`] or
     /// [`Sent::Partial`] do not count.
     ///
-    /// [`Sent::Full`]: crate::transport::Sent::Full [`Sent::Partial`]:
-    /// crate::transport::Sent::Partial
+    /// [`Sent::Full`]: crate::transport::Sent::Full
+    /// [`Sent::Partial`]: crate::transport::Sent::Partial
     pub fn is_quiet(&self) -> bool {
         self.lock().is_quiet()
     }

@@ -69,8 +69,8 @@ pub(super) struct ComparisonRequest<'a> {
 ///
 /// # Errors
 ///
-/// A failure of the setup, of a bare loop or of the output. [`CommandFailure::Incomplete`] if a contender lacks
-/// a measurement. If no contender does, the failure of the sleep measurement.
+/// A failure of the setup, of a bare loop or of the output. [`CommandFailure::Incomplete`] if a contender
+/// lacks a measurement. If no contender does, the failure of the sleep measurement.
 pub(super) fn run(request: &ComparisonRequest<'_>, console: &mut Console) -> Result<(), CommandFailure> {
     if let Some(file) = request.readme {
         record::require_table_markers(file)?;

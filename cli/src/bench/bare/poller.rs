@@ -38,8 +38,8 @@ impl BarePoller {
     ///
     /// # Errors
     ///
-    /// An error of `look`. [`CommandFailure::PeerGone`] if the other process ends. [`CommandFailure::PeerSilent`]
-    /// after the time-out.
+    /// An error of `look`. [`CommandFailure::PeerGone`] if the other process ends.
+    /// [`CommandFailure::PeerSilent`] after the time-out.
     #[inline]
     pub(super) fn poll_until_some<T>(
         &self,
