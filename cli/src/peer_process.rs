@@ -88,7 +88,8 @@ impl PeerProcess {
     ///
     /// # Errors
     ///
-    /// [`CommandFailure::PeerEnded`] if the process has ended, [`CommandFailure::PeerSilent`] after the time-out.
+    /// [`CommandFailure::PeerEnded`] if the process has ended, [`CommandFailure::PeerSilent`] after the
+    /// time-out.
     pub(crate) fn await_line(&mut self) -> Result<String, CommandFailure> {
         let line = self.lines.recv_timeout(self.timeout);
         line.map_err(|_| self.add_exit_status(CommandFailure::PeerSilent { timeout: self.timeout }))
@@ -126,8 +127,8 @@ impl PeerProcess {
     ///
     /// # Errors
     ///
-    /// [`CommandFailure::PeerEnded`] if the process has ended. [`CommandFailure::PeerGone`] if it has closed its input
-    /// but still runs.
+    /// [`CommandFailure::PeerEnded`] if the process has ended. [`CommandFailure::PeerGone`] if it has closed
+    /// its input but still runs.
     pub(crate) fn write_line(&mut self, line: impl Display) -> Result<(), CommandFailure> {
         let line = format!("{line}\n");
         let written = self.stdin.as_mut().map_or(Err(io::ErrorKind::BrokenPipe.into()), |stdin| {
