@@ -163,7 +163,7 @@ impl LinkEvent {
 
 /// Why this side believes that a link's peer is the endpoint at the link's address.
 ///
-/// The receiver drops only messages of [`Claimed`](AddressProof::Claimed) peers. A backend whose
+/// The receiver drops only messages of peers whose address is [a claim](Self::is_claim). A backend whose
 /// peers cannot lie about their address reports [`Credentials`](AddressProof::Credentials).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressProof {
@@ -177,6 +177,17 @@ pub enum AddressProof {
     Confirmed,
     /// The peer claims to be at the address, and nothing has proven this yet.
     Claimed,
+    /// As [`Claimed`](Self::Claimed). The peer has also ended the link, after it sent what is still
+    /// unread, and its claim is older than the links to the endpoint that is now at the address. If
+    /// the engine knows that endpoint by another instance, the peer was the endpoint before it.
+    ClaimedByFormer,
+}
+
+impl AddressProof {
+    /// Whether only the peer itself says that it is at the address.
+    pub fn is_claim(self) -> bool {
+        matches!(self, AddressProof::Claimed | AddressProof::ClaimedByFormer)
+    }
 }
 
 /// Why a link ended.

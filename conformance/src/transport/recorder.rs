@@ -194,7 +194,7 @@ impl FrameHandler for Recorder {
         match event {
             LinkEvent::Up { peer, instance, proof } => {
                 assert!(self.up.insert(link, None).is_none(), "{link:?} came up twice");
-                if proof == AddressProof::Claimed {
+                if proof.is_claim() {
                     assert!(!self.connecting.contains(&link), "{link:?} was connected to a mere claim");
                     self.claimed.insert(link);
                 }

@@ -347,8 +347,8 @@ impl Connection {
         let Some((address, instance)) = self.handshake_links.peer(link) else { return };
         // The application has asked for this connection or accepted it, so the application trusts the peer.
         let proof = match self.handshake_links.proof(link) {
-            None | Some(AddressProof::Claimed) => AddressProof::Confirmed,
-            Some(proof) => proof,
+            Some(proof) if !proof.is_claim() => proof,
+            _ => AddressProof::Confirmed,
         };
         self.handshake_links.remove(link);
         let peer = effects.add_message_link(link, address, instance, proof);

@@ -115,10 +115,15 @@ impl Engine {
         let created_count = self.links.created_count();
         let Some(link) = self.links.get_mut(id) else { return };
         link.mark_up();
-        match self.peers.peer_mut(peer).link_up(instance, link.creation_number(), created_count) {
+        let begun_as = match proof {
+            // The link was begun before all links to the present instance.
+            AddressProof::ClaimedByFormer => 0,
+            _ => link.creation_number(),
+        };
+        match self.peers.peer_mut(peer).link_up(instance, begun_as, created_count) {
             PeerLinkUp::Current => {}
             PeerLinkUp::Predecessor => {
-                debug!(address = %self.peers.address_of(peer), "a link leads to a former instance of the peer");
+                debug!(address = %self.peers.address_of(peer), "a link leads to a former instance");
                 return self.retire_link(id, sink);
             }
             PeerLinkUp::Successor => {

@@ -136,6 +136,23 @@ fn link_to_a_former_instance_is_read_though_it_comes_up_last() {
 }
 
 #[test]
+fn link_claimed_by_a_former_instance_replaces_no_link() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    let up = LinkEvent::Up { peer: address(2), instance: 7, proof: AddressProof::ClaimedByFormer };
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.link_event(LinkId(8), up);
+    arrivals.frame(LinkId(8), &untagged_header(4), b"last");
+    engine.post_request(send_request(peer, b"to the present", 1), &mut transport, &mut sink).unwrap();
+    assert_eq!(transport.sent.last().unwrap().0, LinkId(7));
+    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::Down(LinkError::Closed));
+    engine.post_receive(receive_request(9, 2), &mut sink).unwrap();
+    assert_eq!((received_bytes(&sink.ended[1]), sink.ended_contexts()), (&b"last"[..], vec![1, 2]));
+    engine.transmit(&mut transport, &mut sink);
+    engine.post_request(send_request(peer, b"and again", 3), &mut transport, &mut sink).unwrap();
+    assert_eq!(transport.sent.last().unwrap().0, LinkId(7));
+}
+
+#[test]
 fn silent_former_link_times_out() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     engine.post_receive(receive_request(9, 1), &mut sink).unwrap();
