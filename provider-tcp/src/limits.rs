@@ -119,10 +119,18 @@ pub const HOLD_TIMEOUT_MS: u64 = 600_000;
 /// How many links that claim the same address are held at a time. Further ones are refused.
 pub const HELD_MAX_LINKS: usize = 64;
 
+/// How many accepted links that claim the same address may be up at a time, without those whose peers have
+/// hung up. An engine connects one link to each peer, and after its host has vanished and come back, another.
+pub const UNHELD_MAX_LINKS_OF_ADDRESS: usize = 64;
+
+/// How many links may lead to one address or claim it, including those whose peers have hung up. Further
+/// claims are refused.
+pub const LINKS_TO_ADDRESS_MAX: usize = 256;
+
 /// How many held links that claim the same address the transport keeps after their peers have hung up.
-/// Beyond this number it drops the link whose peer was the first to hang up. It keeps such links because an
-/// honest peer may have sent a message and left. It keeps few, because an honest peer seldom leaves while
-/// another link to its address lives.
+/// Beyond this number it drops one: of the host with the most of these links, the one whose peer was the
+/// first to hang up. It keeps such links because an honest peer may have sent a message and left. It keeps
+/// few, because an honest peer seldom leaves while another link to its address lives.
 pub const HELD_HUNG_UP_MAX_LINKS_OF_ADDRESS: usize = 4;
 
 /// As [`HELD_HUNG_UP_MAX_LINKS_OF_ADDRESS`], but for the held links of all addresses together.
