@@ -32,16 +32,30 @@ impl DescriptorLimit {
         self.is_number_in_reserve(new.as_raw_fd())
     }
 
-    /// Whether the next new descriptor will be below the reserve. To find out, opens and closes a copy of
-    /// `any`.
-    pub(crate) fn has_spare(self, any: impl AsFd) -> bool {
-        rustix::io::fcntl_dupfd_cloexec(any, 0).is_ok_and(|next| !self.is_in_reserve(&next))
+    /// Whether the next `count` new descriptors will be below the reserve. To find out, opens and closes as
+    /// many copies of `any`.
+    pub(crate) fn has_spare(self, any: impl AsFd, count: usize) -> bool {
+        let copies: Vec<_> =
+            (0..count).map_while(|_| rustix::io::fcntl_dupfd_cloexec(&any, 0).ok()).collect();
+        copies.len() == count && copies.iter().all(|copy| !self.is_in_reserve(copy))
+    }
+
+    /// How many descriptors an endpoint may have for accepted links, if it had `own_count` for connections
+    /// when this new descriptor was made. The others in use, as far as the number of the new one shows, and
+    /// the reserve are not for accepted links.
+    pub(crate) fn accepted_max_links(self, new: &impl AsRawFd, own_count: usize) -> usize {
+        let in_use_count = usize::try_from(new.as_raw_fd()).unwrap_or(0);
+        let available_count = usize::try_from(self.first_reserved_number()).unwrap_or(usize::MAX);
+        available_count.saturating_sub(in_use_count.saturating_sub(own_count))
     }
 
     fn is_number_in_reserve(self, number: RawFd) -> bool {
+        u64::try_from(number).is_ok_and(|number| number >= self.first_reserved_number())
+    }
+
+    fn first_reserved_number(self) -> u64 {
         let share = percent_of(self.max_descriptors, RESERVE_SHARE_PERCENT);
-        let first = self.max_descriptors - share.min(RESERVE_MAX_DESCRIPTORS);
-        u64::try_from(number).is_ok_and(|number| number >= first)
+        self.max_descriptors - share.min(RESERVE_MAX_DESCRIPTORS)
     }
 }
 
@@ -77,11 +91,22 @@ mod tests {
     }
 
     #[test]
+    fn descriptors_of_others_and_the_reserve_are_not_for_links() {
+        let file = File::open("/dev/null").unwrap();
+        let number = usize::try_from(file.as_raw_fd()).unwrap();
+        assert_eq!(limit(1024).accepted_max_links(&file, number), 992, "all in use are links");
+        assert_eq!(limit(1024).accepted_max_links(&file, number + 1), 992);
+        assert_eq!(limit(1024).accepted_max_links(&file, number - 2), 990);
+        assert_eq!(limit(1).accepted_max_links(&file, 0), 0);
+        assert!(limit(u64::MAX).accepted_max_links(&file, 0) > 1 << 30);
+    }
+
+    #[test]
     fn spare_descriptor_is_found_by_its_number() {
         let file = File::open("/dev/null").unwrap();
-        assert!(limit(u64::MAX).has_spare(&file));
+        assert!(limit(u64::MAX).has_spare(&file, 3));
         let below = u64::try_from(file.as_raw_fd()).unwrap();
         // Every number from this one on is in the reserve.
-        assert!(!limit(below.min(2)).has_spare(&file));
+        assert!(!limit(below.min(2)).has_spare(&file, 1));
     }
 }

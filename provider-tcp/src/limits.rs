@@ -67,9 +67,18 @@ pub const HELLO_TIMEOUT_MS: u64 = 30_000;
 /// While a connection lacks its hello, one of this many passes reads the clock.
 pub const HELLO_CHECK_PASSES: u32 = 16;
 
-/// How many accepted links an endpoint has at most, by default. Accepted connections on which the peer has
-/// not said hello do not count, nor do links that the endpoint has connected.
+/// How many accepted links an endpoint has at most, by default. If the process may have few descriptors,
+/// these allow fewer. Accepted connections on which the peer has not said hello do not count, nor do links
+/// that the endpoint has connected.
 pub const ACCEPTED_DEFAULT_LINKS: usize = 16_384;
+
+/// The percentage of the accepted links that may come from one host: from one IPv4 address, or one IPv6
+/// network of 64 bits.
+pub const HOST_LINKS_PERCENT: usize = 75;
+
+/// How long, by default, an accepted link whose claim is unproven is safe from being displaced by another
+/// link. A peer that makes progress confirms its claim within this time.
+pub const UNPROVEN_GRACE_MS: u64 = 500;
 
 /// How many checks of claimed addresses an endpoint makes at a time. Each check is a connection.
 pub const CHECKS_MAX: usize = 16;

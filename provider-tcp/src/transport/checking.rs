@@ -125,11 +125,10 @@ impl TcpTransport {
         reported
     }
 
-    /// Whether a check may open a connection: the next descriptor is none of those that are reserved for the
-    /// process.
+    /// Whether a check may open a connection: it takes none of the descriptors that are reserved for the
+    /// process, and leaves as many others as accepted connections have taken of these.
     fn has_descriptor_for_check(&self) -> bool {
-        let limit = DescriptorLimit::current();
-        self.listener.as_ref().is_none_or(|own| limit.has_spare(own.socket()))
+        self.has_spare_descriptors(DescriptorLimit::current(), self.reserve_links.max(1))
     }
 
     /// Starts to connect to a claimed address. If the address belongs to another host, the connection comes
@@ -204,9 +203,14 @@ impl TcpTransport {
     fn report_confirmed(&mut self, outcome: &CheckOutcome, receiver: &mut impl FrameHandler) {
         let CheckOutcome::Answered(answers) = outcome else { return };
         for &(id, token, status) in answers {
-            if status == ClaimStatus::Confirmed
-                && self.links.link_mut(id).is_some_and(|link| link.confirm_claim(token))
-            {
+            let Some(link) = self.links.link_mut(id).filter(|_| status == ClaimStatus::Confirmed) else {
+                continue;
+            };
+            let is_to_be_reported = link.confirm_claim(token);
+            if link.is_confirmed() {
+                self.accepted.mark_proven(id);
+            }
+            if is_to_be_reported {
                 receiver.link_event(id, LinkEvent::Confirmed);
             }
         }
