@@ -16,7 +16,7 @@ use crate::limits::HOST_LINKS_PERCENT;
 #[derive(Debug)]
 pub(crate) struct AcceptedLinks {
     configured_max_links: usize,
-    /// How many links the descriptors of the process allow. See [`limit_by_descriptors`](Self::limit_by_descriptors).
+    /// How many links the descriptors of the process allow.
     descriptor_max_links: usize,
     /// How long an unproven link is safe from being displaced.
     grace: Duration,

@@ -50,6 +50,7 @@ impl TcpTransport {
             return 0;
         }
         let limit = DescriptorLimit::current();
+        self.accepted.limit_by_descriptors(limit.accepted_max_links());
         let mut reported = 0;
         let mut has_displaced_when_exhausted = false;
         for _ in 0..ACCEPT_BATCH_CONNECTIONS {
@@ -124,7 +125,6 @@ impl TcpTransport {
         receiver: &mut impl FrameHandler,
     ) -> u32 {
         let count_before = self.accepted_connection_count();
-        self.accepted.limit_by_descriptors(limit.accepted_max_links(&stream, count_before));
         let is_in_reserve = limit.is_in_reserve(&stream);
         let mut reported = self.add_accepted_connection(stream, remote, is_in_reserve, receiver);
         let needs_descriptor = (is_in_reserve || matches!(place, Place::InReserve(_)))
