@@ -196,8 +196,8 @@ fn count_reserved_sockets() -> usize {
     list_descriptors().iter().filter(is_reserved).count()
 }
 
-/// Asserts that at most one socket more is in the reserve than descriptors are free below it. The endpoint may
-/// have accepted one connection there, from whose descriptor it knows that no lower number is free.
+/// Asserts that at most one socket more is in the reserve than descriptors are free below it. The endpoint
+/// may have accepted one connection there, from whose descriptor it knows that no lower number is free.
 #[track_caller]
 fn assert_reserve_is_free() {
     let first = LIMIT_DESCRIPTORS - RESERVE_DESCRIPTORS;

@@ -11,7 +11,7 @@ use super::address_claimer::{
     AddressClaimer, LOOPBACK, await_end_of_checks, encode_frame, exchange_frames, live_count, vacant_address,
 };
 use crate::TcpProvider;
-use crate::limits::{HELD_HUNG_UP_MAX_LINKS, UNHELD_MAX_LINKS_OF_ADDRESS};
+use crate::limits::{HELD_HUNG_UP_MAX_LINKS, PASS_MAX_ENDS, UNHELD_MAX_LINKS_OF_ADDRESS};
 use crate::testing::{Pair, Side, drive_until};
 
 /// How many links the endpoints of these tests accept, and how many of one host.
@@ -108,6 +108,22 @@ fn stranger_beyond_the_share_of_its_host_ends_only_its_own_links() {
     let errors = end_errors(&server);
     assert_eq!(errors.len(), strangers.len() - HOST_MAX_LINKS);
     assert!(errors.iter().all(|error| matches!(error, LinkError::Protocol(_))));
+}
+
+#[test]
+fn pass_displaces_few_links() {
+    let mut server = Side::open(&provider_with_grace(Duration::ZERO), LOOPBACK);
+    let _strangers = take_all_links(&mut server);
+    let mut before = end_errors(&server).len();
+    let _others: Vec<AddressClaimer> =
+        (0..10 * PASS_MAX_ENDS).map(|_| claim_vacant_address(STRANGER, &server)).collect();
+    let ended_max = before + 10 * PASS_MAX_ENDS as usize;
+    drive_until("the other strangers", &mut [&mut server], |sides| {
+        let ended = end_errors(sides[0]).len();
+        assert!(ended - before <= PASS_MAX_ENDS as usize, "{} links in one pass", ended - before);
+        before = ended;
+        ended == ended_max
+    });
 }
 
 #[test]
