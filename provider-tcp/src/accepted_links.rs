@@ -1,5 +1,6 @@
 //! The accepted links on which the peer has said hello, by the hosts that they come from.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
@@ -22,8 +23,8 @@ pub(crate) struct AcceptedLinks {
     grace: Duration,
     links: HashMap<LinkId, AcceptedLink>,
     hosts: HashMap<SourceHost, LinksOfHost>,
-    /// The hosts with unproven links, ordered by the number of these links.
-    by_unproven_count: BTreeSet<(usize, SourceHost)>,
+    /// The hosts with unproven links. The last is the one that loses a link next.
+    by_rank: BTreeSet<(Rank, SourceHost)>,
     /// How many links were inserted before the next one.
     next_number: u64,
 }
@@ -33,6 +34,14 @@ struct AcceptedLink {
     from: SourceHost,
     /// The number of links that were inserted before this one; `None` once the link is proven.
     unproven_number: Option<u64>,
+}
+
+/// Orders hosts by the number of their unproven links. Of two hosts with the same number, the one with the
+/// older link comes later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    unproven_count: usize,
+    oldest: Reverse<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -46,6 +55,14 @@ struct LinksOfHost {
 struct UnprovenLink {
     id: LinkId,
     since: Instant,
+}
+
+impl LinksOfHost {
+    /// The rank of the host; `None` without unproven links.
+    fn rank(&self) -> Option<Rank> {
+        let (oldest, _) = self.unproven.first_key_value()?;
+        Some(Rank { unproven_count: self.unproven.len(), oldest: Reverse(*oldest) })
+    }
 }
 
 /// A link that another one may displace.
@@ -72,7 +89,7 @@ impl AcceptedLinks {
             grace,
             links: HashMap::new(),
             hosts: HashMap::new(),
-            by_unproven_count: BTreeSet::new(),
+            by_rank: BTreeSet::new(),
             next_number: 0,
         }
     }
@@ -100,9 +117,8 @@ impl AcceptedLinks {
         if !is_host_full && self.len() < self.max_links() {
             return Room::Free;
         }
-        let most = self.by_unproven_count.last();
-        let loser = match most {
-            Some(&(most_unproven, host)) if !is_host_full && most_unproven > unproven_count => host,
+        let loser = match self.by_rank.last() {
+            Some(&(rank, host)) if !is_host_full && rank.unproven_count > unproven_count => host,
             _ => from,
         };
         self.oldest_displaceable_of(loser, now).map_or(Room::Full, |found| Room::InPlaceOf(found.id))
@@ -110,7 +126,7 @@ impl AcceptedLinks {
 
     /// The oldest link of the host with the most unproven links, if its grace is over.
     pub(crate) fn oldest_displaceable(&self, now: Instant) -> Option<Displaceable> {
-        let (_, host) = self.by_unproven_count.last()?;
+        let (_, host) = self.by_rank.last()?;
         self.oldest_displaceable_of(*host, now)
     }
 
@@ -124,11 +140,8 @@ impl AcceptedLinks {
         let number = self.next_number;
         self.next_number += 1;
         self.links.insert(id, AcceptedLink { from, unproven_number: Some(number) });
-        let host = self.hosts.entry(from).or_default();
-        host.count += 1;
-        self.by_unproven_count.remove(&(host.unproven.len(), from));
-        host.unproven.insert(number, UnprovenLink { id, since: now });
-        self.by_unproven_count.insert((host.unproven.len(), from));
+        self.hosts.entry(from).or_default().count += 1;
+        self.change_unproven(from, |unproven| _ = unproven.insert(number, UnprovenLink { id, since: now }));
     }
 
     /// Records that the claim of a link is confirmed, so that no other link displaces this one.
@@ -151,12 +164,17 @@ impl AcceptedLinks {
     }
 
     fn remove_unproven(&mut self, from: SourceHost, number: u64) {
+        self.change_unproven(from, |unproven| _ = unproven.remove(&number));
+    }
+
+    /// Changes the unproven links of a host, and so its rank.
+    fn change_unproven(&mut self, from: SourceHost, change: impl FnOnce(&mut BTreeMap<u64, UnprovenLink>)) {
         let Some(host) = self.hosts.get_mut(&from) else { return };
-        self.by_unproven_count.remove(&(host.unproven.len(), from));
-        host.unproven.remove(&number);
-        if !host.unproven.is_empty() {
-            self.by_unproven_count.insert((host.unproven.len(), from));
+        if let Some(before) = host.rank() {
+            self.by_rank.remove(&(before, from));
         }
+        change(&mut host.unproven);
+        self.by_rank.extend(host.rank().map(|rank| (rank, from)));
     }
 
     fn oldest_displaceable_of(&self, host: SourceHost, now: Instant) -> Option<Displaceable> {

@@ -59,6 +59,21 @@ fn host_with_the_most_unproven_links_loses_its_oldest() {
 }
 
 #[test]
+fn of_hosts_with_as_many_links_the_one_with_the_older_link_loses_it() {
+    let mut timed = TimedLinks::new(6);
+    for host in [3, 1, 2, 3, 1, 2] {
+        timed.insert(host, 1);
+    }
+    timed.now += GRACE;
+    // After each loss, another host has the most.
+    for number in 0..6 {
+        let found = timed.links.oldest_displaceable(timed.now).unwrap();
+        assert_eq!(found.id, LinkId(number));
+        timed.links.remove(found.id);
+    }
+}
+
+#[test]
 fn unproven_link_is_displaced_only_after_its_grace() {
     let mut timed = TimedLinks::new(4);
     let first = timed.insert(1, 1);
@@ -150,5 +165,5 @@ fn ended_links_leave_nothing_behind() {
     (0..timed.count).rev().for_each(|number| timed.links.remove(LinkId(number)));
     timed.links.remove(LinkId(0));
     assert_eq!(timed.links.len(), 0);
-    assert!(timed.links.hosts.is_empty() && timed.links.by_unproven_count.is_empty());
+    assert!(timed.links.hosts.is_empty() && timed.links.by_rank.is_empty());
 }
