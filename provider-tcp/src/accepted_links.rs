@@ -67,7 +67,7 @@ impl LinksOfHost {
 
 /// A link that another one may displace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Displaceable {
+pub(crate) struct DisplaceableLink {
     pub(crate) id: LinkId,
     number: u64,
 }
@@ -125,13 +125,13 @@ impl AcceptedLinks {
     }
 
     /// The oldest link of the host with the most unproven links, if its grace is over.
-    pub(crate) fn oldest_displaceable(&self, now: Instant) -> Option<Displaceable> {
+    pub(crate) fn oldest_displaceable(&self, now: Instant) -> Option<DisplaceableLink> {
         let (_, host) = self.by_rank.last()?;
         self.oldest_displaceable_of(*host, now)
     }
 
     /// Whether a link that was found is still there and unproven.
-    pub(crate) fn is_unproven(&self, found: Displaceable) -> bool {
+    pub(crate) fn is_unproven(&self, found: DisplaceableLink) -> bool {
         self.links.get(&found.id).is_some_and(|link| link.unproven_number == Some(found.number))
     }
 
@@ -177,10 +177,10 @@ impl AcceptedLinks {
         self.by_rank.extend(host.rank().map(|rank| (rank, from)));
     }
 
-    fn oldest_displaceable_of(&self, host: SourceHost, now: Instant) -> Option<Displaceable> {
+    fn oldest_displaceable_of(&self, host: SourceHost, now: Instant) -> Option<DisplaceableLink> {
         let (number, oldest) = self.hosts.get(&host)?.unproven.first_key_value()?;
         let is_aged = now.saturating_duration_since(oldest.since) >= self.grace;
-        is_aged.then_some(Displaceable { id: oldest.id, number: *number })
+        is_aged.then_some(DisplaceableLink { id: oldest.id, number: *number })
     }
 }
 

@@ -156,6 +156,13 @@ pub const ADDRESS_LIST_FRESH_MS: u64 = 1_000;
 /// a link with many offers costs the engine milliseconds.
 pub const PASS_MAX_ENDS: u32 = 4;
 
+/// How many of these [`PASS_MAX_ENDS`] a pass keeps for the checks of claims when it accepts connections,
+/// each of which may end a link.
+pub const CHECKS_MIN_ENDS: u32 = 1;
+
+/// How many of these [`PASS_MAX_ENDS`] a pass keeps for the links that it reads.
+pub const READS_MIN_ENDS: u32 = 1;
+
 /// How many readiness events one poll of the kernel takes at most. The next poll takes the rest.
 pub const EVENTS_MAX: usize = 256;
 

@@ -133,7 +133,7 @@ fn slow_peers_of_a_host_with_many_proven_links_stay() {
     timed.now += GRACE;
     assert_eq!(timed.room_for(3), Room::InPlaceOf(of_stranger));
     assert_eq!(timed.room_for(1), Room::InPlaceOf(of_stranger));
-    assert!(timed.links.is_unproven(Displaceable { id: slow, number: slow.0.into() }));
+    assert!(timed.links.is_unproven(DisplaceableLink { id: slow, number: slow.0.into() }));
 }
 
 #[test]

@@ -18,11 +18,11 @@ use mio::net::TcpStream;
 use socket2::SockRef;
 
 use super::{TcpTransport, enlist_dirty, enlist_ready};
-use crate::accepted_links::{Displaceable, Room};
+use crate::accepted_links::{DisplaceableLink, Room};
 use crate::descriptors::DescriptorLimit;
 use crate::foreign;
 use crate::greeter::Greeter;
-use crate::limits::ACCEPT_BATCH_CONNECTIONS;
+use crate::limits::{ACCEPT_BATCH_CONNECTIONS, CHECKS_MIN_ENDS, READS_MIN_ENDS};
 use crate::link::{NO_ROOM, NOT_ACCEPTING, Origin, ReadStep};
 use crate::listener::{Accepted, Listener};
 use crate::socket;
@@ -39,7 +39,7 @@ enum Place {
     AmongHalfOpen,
     /// No descriptors are left but those that are reserved. Another connection is dropped: the oldest without
     /// a hello, or else this link.
-    InReserve(Option<Displaceable>),
+    InReserve(Option<DisplaceableLink>),
     None,
 }
 
@@ -56,12 +56,12 @@ impl TcpTransport {
         for _ in 0..ACCEPT_BATCH_CONNECTIONS {
             // The end of a link can cost the engine milliseconds. The other connections wait for a later
             // pass.
-            if self.ends_left == 0 {
+            if !self.may_end_links() {
                 break;
             }
             let place = self.find_place(limit, &mut reported, receiver);
             if place == Place::None {
-                if self.ends_left > 0 {
+                if self.may_end_links() {
                     self.listener.as_mut().into_iter().for_each(Listener::pause);
                 }
                 break;
@@ -85,6 +85,7 @@ impl TcpTransport {
                 }
             }
         }
+        self.ends_left = self.ends_left.max(CHECKS_MIN_ENDS + READS_MIN_ENDS);
         reported
     }
 
@@ -143,6 +144,12 @@ impl TcpTransport {
         reported
     }
 
+    /// Whether this pass may end further links in place of new ones. It keeps some ends for checks and reads,
+    /// so that a flood of new links does not stop these.
+    fn may_end_links(&self) -> bool {
+        self.ends_left > CHECKS_MIN_ENDS + READS_MIN_ENDS
+    }
+
     /// How many accepted connections there are, with or without a hello.
     fn accepted_connection_count(&self) -> usize {
         self.half_open.len() + self.accepted.len()
@@ -151,7 +158,7 @@ impl TcpTransport {
     /// Reads the connections without a hello, the oldest first, until it finds one that a new connection may
     /// displace: its grace is over and its hello has still not arrived. Returns whether there is one.
     fn read_until_oldest_is_silent(&mut self, reported: &mut u32, receiver: &mut impl FrameHandler) -> bool {
-        while self.ends_left > 0
+        while self.may_end_links()
             && let Some(oldest) = self.half_open.oldest_displaceable(Instant::now())
         {
             *reported += self.read_link_now(oldest, receiver);
@@ -207,11 +214,12 @@ impl TcpTransport {
         let now = Instant::now();
         let mut reported = 0;
         // A hello that has arrived meanwhile may end another link.
-        while self.ends_left > 0
+        while self.may_end_links()
             && let Some(id) = self.half_open.pop_expired(now)
         {
             reported += self.drop_if_silent(id, "no hello in time", receiver);
         }
+        self.ends_left = self.ends_left.max(CHECKS_MIN_ENDS + READS_MIN_ENDS);
         reported
     }
 

@@ -20,7 +20,7 @@ use crate::address_claims::{CheckOutcome, CheckPlan};
 use crate::check::Check;
 use crate::descriptors::DescriptorLimit;
 use crate::hello::{believed_address, is_same_endpoint};
-use crate::limits::{CHECK_TIMEOUT_MS, CHECKS_MAX};
+use crate::limits::{CHECK_TIMEOUT_MS, CHECKS_MAX, READS_MIN_ENDS};
 use crate::link::Origin;
 use crate::links::Slot;
 use crate::listener::is_exhaustion;
@@ -64,7 +64,7 @@ impl TcpTransport {
         let is_time_check_due = self.address_claims.count_pass_toward_time_check();
         for place in 0..self.checks.len() {
             // The others stay ready or late for a later pass.
-            if self.ends_left == 0 {
+            if self.ends_left <= READS_MIN_ENDS {
                 break;
             }
             if self.checks[place].as_ref().is_some_and(|check| check.is_ready || is_time_check_due) {
@@ -233,6 +233,7 @@ impl TcpTransport {
                 reported += self.count_and_report_end(id, REFUTED, receiver);
             }
         }
+        self.ends_left = self.ends_left.max(READS_MIN_ENDS);
         reported
     }
 

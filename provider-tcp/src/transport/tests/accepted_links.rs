@@ -12,7 +12,7 @@ use super::address_claimer::{
 };
 use crate::TcpProvider;
 use crate::limits::{HELD_HUNG_UP_MAX_LINKS, PASS_MAX_ENDS, UNHELD_MAX_LINKS_OF_ADDRESS};
-use crate::testing::{Pair, Side, drive_until};
+use crate::testing::{Pair, Side, drive_until, make_message};
 
 /// How many links the endpoints of these tests accept, and how many of one host.
 const MAX_LINKS: usize = 8;
@@ -124,6 +124,23 @@ fn pass_displaces_few_links() {
         before = ended;
         ended == ended_max
     });
+}
+
+#[test]
+fn flood_of_links_that_displace_others_does_not_stop_reads() {
+    let mut pair = Pair::open_connected(&provider_with_grace(Duration::ZERO), LOOPBACK);
+    await_end_of_checks(&mut pair);
+    let _strangers = take_all_links(&mut pair.server);
+    let _others: Vec<AddressClaimer> =
+        (0..10 * PASS_MAX_ENDS).map(|_| claim_vacant_address(STRANGER, &pair.server)).collect();
+    let before = end_errors(&pair.server).len();
+    for count in 1..=5 {
+        pair.client.transport.send_inline(pair.out, &make_message(0, 1), b"").unwrap();
+        pair.client.progress();
+        pair.server.progress();
+        assert_eq!(pair.server.received_frames(pair.into).len(), count);
+    }
+    assert!(end_errors(&pair.server).len() > before + 5, "the others displaced no links meanwhile");
 }
 
 #[test]
