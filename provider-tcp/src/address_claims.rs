@@ -11,6 +11,7 @@
 //! transport makes the connection for the check, and reports the outcome. See docs/decisions/tcp-claims.md.
 
 mod due_queue;
+mod hung_up_held;
 mod links_to_address;
 mod running_checks;
 
@@ -25,11 +26,10 @@ use homespun_engine::wire::address_claim::ClaimStatus;
 use smallvec::SmallVec;
 
 use self::due_queue::DueQueue;
+use self::hung_up_held::HungUpHeld;
 use self::links_to_address::{CheckState, LinksToAddress, Standing, VerdictEffect};
 use self::running_checks::{CheckKind, RunningChecks};
-use crate::limits::{
-    CLAIM_TIME_CHECK_PASSES, HELD_HUNG_UP_MAX_LINKS, HELD_HUNG_UP_MAX_LINKS_OF_ADDRESS, PAST_TOKENS_MAX,
-};
+use crate::limits::{CLAIM_TIME_CHECK_PASSES, PAST_TOKENS_MAX};
 
 /// The links by the address that they lead to or claim, and the checks of the claims.
 #[derive(Debug)]
@@ -56,8 +56,7 @@ pub(crate) struct AddressClaims {
     running: RunningChecks,
     /// Held links that are to be admitted.
     admitted: VecDeque<LinkId>,
-    /// Held links whose peers have hung up, the earliest hang-up first, with the claimed addresses.
-    hung_up_held: VecDeque<(LinkId, Address)>,
+    hung_up_held: HungUpHeld,
     /// Held links that are to be dropped, because their peers have hung up.
     surplus: VecDeque<LinkId>,
     /// Addresses where the caller knows an endpoint. Every new claim of such an address is contested.
@@ -134,7 +133,7 @@ impl AddressClaims {
             check_count: 0,
             running: RunningChecks::default(),
             admitted: VecDeque::new(),
-            hung_up_held: VecDeque::new(),
+            hung_up_held: HungUpHeld::default(),
             surplus: VecDeque::new(),
             reserved: HashSet::new(),
             hold_timeout,
@@ -157,7 +156,8 @@ impl AddressClaims {
 
     /// Records that this side connects a link.
     pub(crate) fn add_connecting(&mut self, link: LinkId, to: Address, now: Instant) {
-        self.by_address.entry(to).or_default().insert(link, 0, Standing::Connecting, now);
+        let links = self.by_address.entry(to).or_default();
+        links.insert(link, 0, SourceHost::of(to), Standing::Connecting, now);
     }
 
     /// Records that a link of this side has its connection. From now on the link's hello may leave.
@@ -196,27 +196,29 @@ impl AddressClaims {
         self.given_tokens.get(&token).copied()
     }
 
-    /// Records the claim of an accepted link.
+    /// Records the claim of an accepted link that comes from this host.
     pub(crate) fn add_accepted(
         &mut self,
         link: LinkId,
         address: Address,
         token: u64,
+        from: SourceHost,
         now: Instant,
     ) -> Admission {
         let is_reserved = self.reserved.contains(&address);
         let links = self.by_address.entry(address).or_default();
-        let admission = match (is_reserved || links.is_contested(), links.has_room_to_hold()) {
-            (false, _) => Admission::Open,
-            (true, true) => Admission::Held,
-            (true, false) => {
-                // Check soon: a peer with a true claim gets in once the false claims are denied.
+        let is_contested = is_reserved || links.is_contested();
+        let admission = match (links.has_room_for_claim(), is_contested) {
+            (true, false) => Admission::Open,
+            (true, true) if links.has_room_to_hold() => Admission::Held,
+            _ => {
+                // The sooner the false claims are denied, the sooner the peer of a true one gets in.
                 self.schedule_check_now(address);
                 return Admission::Refused("too many links claim this address");
             }
         };
         let standing = if admission == Admission::Held { Standing::Held } else { Standing::Unproven };
-        links.insert(link, token, standing, now);
+        links.insert(link, token, from, standing, now);
         self.schedule_check_now(address);
         admission
     }
@@ -226,37 +228,20 @@ impl AddressClaims {
     /// kept after the end of the stream, but dropped after a reset. Only a few such links are kept.
     pub(crate) fn record_hang_up(&mut self, link: LinkId, address: Address, how: HangUp) {
         let Some(links) = self.by_address.get_mut(&address) else { return };
-        if links.mark_hung_up(link) {
-            match how {
-                HangUp::EndOfStream => self.keep_held_link_after_hang_up(link, address),
-                HangUp::Reset => self.surplus.push_back(link),
-            }
+        if let Some(from) = links.mark_hung_up(link) {
+            let dropped = match how {
+                HangUp::EndOfStream => self.hung_up_held.keep(link, address, from),
+                HangUp::Reset => Some(link),
+            };
+            self.surplus.extend(dropped);
         }
         self.admit_if_uncontested(address);
-    }
-
-    /// Keeps a held link whose peer has hung up. If this makes too many, marks the link with the earliest
-    /// hang-up to be dropped.
-    fn keep_held_link_after_hang_up(&mut self, link: LinkId, address: Address) {
-        if self.hung_up_held.iter().any(|(kept, _)| *kept == link) {
-            return;
-        }
-        self.hung_up_held.push_back((link, address));
-        let claims_address = |(_, claimed): &&(LinkId, Address)| *claimed == address;
-        let count_of_address = self.hung_up_held.iter().filter(claims_address).count();
-        let first = if count_of_address > HELD_HUNG_UP_MAX_LINKS_OF_ADDRESS {
-            self.hung_up_held.iter().position(|kept| claims_address(&kept))
-        } else {
-            (self.hung_up_held.len() > HELD_HUNG_UP_MAX_LINKS).then_some(0)
-        };
-        let dropped = first.and_then(|first| self.hung_up_held.remove(first));
-        self.surplus.extend(dropped.map(|(link, _)| link));
     }
 
     /// Forgets a link that has ended.
     pub(crate) fn remove_link(&mut self, link: LinkId, address: Address) {
         self.admitted.retain(|admitted| *admitted != link);
-        self.hung_up_held.retain(|(kept, _)| *kept != link);
+        self.hung_up_held.remove(|kept| kept == link);
         self.surplus.retain(|surplus| *surplus != link);
         self.awaiting_token.remove(&(address.port(), link));
         let Some(links) = self.by_address.get_mut(&address) else { return };
@@ -319,8 +304,8 @@ impl AddressClaims {
         None
     }
 
-    /// Records the result of a check. Returns the links to end: their claims are refuted, or could not be
-    /// proven in time.
+    /// Records the result of a check. Returns the links that are to end, because their claim is refuted or
+    /// could not be proven in time, or because a proven link takes their place.
     pub(crate) fn finish_check(
         &mut self,
         plan: &CheckPlan,
@@ -345,7 +330,10 @@ impl AddressClaims {
                 for (link, token, verdict) in answers.iter().filter(is_confirmed).chain(others) {
                     match links.apply_verdict(*link, *token, *verdict) {
                         VerdictEffect::Stays => {}
-                        VerdictEffect::Admitted => admitted.push(*link),
+                        VerdictEffect::Admitted { in_place_of } => {
+                            admitted.push(*link);
+                            ends.extend(in_place_of);
+                        }
                         VerdictEffect::Ends => ends.push(*link),
                     }
                 }
@@ -504,7 +492,7 @@ impl AddressClaims {
     }
 
     fn queue_admitted(&mut self, links: &[LinkId]) {
-        self.hung_up_held.retain(|(kept, _)| !links.contains(kept));
+        self.hung_up_held.remove(|kept| links.contains(&kept));
         self.admitted.extend(links);
     }
 }

@@ -130,6 +130,7 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
+    use homespun_engine::source_host::SourceHost;
     use homespun_engine::wire::hello::HELLO_BYTES;
 
     use super::*;
@@ -143,7 +144,8 @@ mod tests {
         let now = Instant::now();
         let mut claims = AddressClaims::new(Duration::MAX);
         for (number, token) in (0..).zip(TOKENS) {
-            claims.add_accepted(LinkId(number), address.into(), token, now);
+            let from = SourceHost::of(address.into());
+            claims.add_accepted(LinkId(number), address.into(), token, from, now);
         }
         let stream = socket::start_connect(address, None, KernelBuffers::default()).unwrap();
         let own: SocketAddr = "127.0.0.1:9".parse().unwrap();

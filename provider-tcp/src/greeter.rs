@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
+use homespun_engine::source_host::SourceHost;
 use homespun_engine::transport::{AddressProof, FrameHandler, LinkError, LinkEvent, LinkId};
 use homespun_engine::wire::hello::{Hello, Question};
 
@@ -63,7 +64,8 @@ impl Greeter<'_> {
             tracing::debug!(%error, "no random number");
             LinkError::System(Errno::EIO)
         })?;
-        let admission = self.claims.add_accepted(self.id, address, token, Instant::now());
+        let from = SourceHost::of(remote.into());
+        let admission = self.claims.add_accepted(self.id, address, token, from, Instant::now());
         tracing::debug!(link = self.id.0, peer = %address, claimed = %hello.address, ?admission, "hello");
         let is_held = match admission {
             // Not a protocol error: the peer speaks the protocol.

@@ -83,6 +83,7 @@
 
 pub mod limits;
 
+mod accepted_links;
 mod address_claims;
 mod busy_link;
 mod check;

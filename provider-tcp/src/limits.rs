@@ -66,9 +66,18 @@ pub const HELLO_TIMEOUT_MS: u64 = 30_000;
 /// While a connection lacks its hello, one pass in this many reads the clock.
 pub const HELLO_CHECK_PASSES: u32 = 16;
 
-/// How many accepted links an endpoint has at most, by default. Links without the peer's hello do not count,
-/// nor do links that the endpoint has connected.
+/// How many accepted links an endpoint has at most, by default. If the process may have few descriptors,
+/// these allow fewer. Accepted connections on which the peer has not said hello do not count, nor do links
+/// that the endpoint has connected.
 pub const ACCEPTED_DEFAULT_LINKS: usize = 16_384;
+
+/// The percentage of the accepted links that may come from one host: from one IPv4 address, or one IPv6
+/// network of 64 bits.
+pub const HOST_LINKS_PERCENT: usize = 75;
+
+/// How long, by default, an accepted link whose claim is unproven is safe from being displaced by another
+/// link. A peer that makes progress confirms its claim within this time.
+pub const UNPROVEN_GRACE_MS: u64 = 500;
 
 /// How many checks of claimed addresses an endpoint makes at a time. Each check is a connection.
 pub const CHECKS_MAX: usize = 16;
@@ -118,9 +127,18 @@ pub const HOLD_TIMEOUT_MS: u64 = 600_000;
 /// How many links that claim the same address are held at once. Further links are refused.
 pub const HELD_MAX_LINKS: usize = 64;
 
-/// How many held links that claim one address the transport keeps after their peers have hung up. Beyond
-/// this number, it drops the link with the earliest hang-up. The transport keeps some links because an
-/// honest peer may have sent a message and left.
+/// How many accepted links that claim the same address may be up at a time, without those whose peers have
+/// hung up. An engine connects one link to each peer, and after its host has vanished and come back, another.
+pub const UNHELD_MAX_LINKS_OF_ADDRESS: usize = 64;
+
+/// How many links may lead to one address or claim it, including those whose peers have hung up. Further
+/// claims are refused.
+pub const LINKS_TO_ADDRESS_MAX: usize = 256;
+
+/// How many held links that claim the same address the transport keeps after their peers have hung up.
+/// Beyond this number it drops one: of the host with the most of these links, the one whose peer was the
+/// first to hang up. It keeps such links because an honest peer may have sent a message and left. It keeps
+/// few, because an honest peer seldom leaves while another link to its address lives.
 pub const HELD_HUNG_UP_MAX_LINKS_OF_ADDRESS: usize = 4;
 
 /// Like [`HELD_HUNG_UP_MAX_LINKS_OF_ADDRESS`], for the held links of all addresses together.
@@ -136,6 +154,13 @@ pub const ADDRESS_LIST_FRESH_MS: u64 = 1_000;
 /// After this many ends of links, a pass reads no further links and no further answers of checks. The end of
 /// a link with many offers costs the engine milliseconds.
 pub const PASS_MAX_ENDS: u32 = 4;
+
+/// How many of these [`PASS_MAX_ENDS`] a pass keeps for the checks of claims when it accepts connections,
+/// each of which may end a link.
+pub const CHECKS_MIN_ENDS: u32 = 1;
+
+/// How many of these [`PASS_MAX_ENDS`] a pass keeps for the links that it reads.
+pub const READS_MIN_ENDS: u32 = 1;
 
 /// How many readiness events one poll of the kernel takes at most. The next poll takes the rest.
 pub const EVENTS_MAX: usize = 256;

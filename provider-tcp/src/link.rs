@@ -52,7 +52,7 @@ pub(crate) struct Link {
     closing: Option<Closing>,
     /// The claim of an accepted link, once its hello has arrived.
     pub(crate) address_claim: Option<AddressClaim>,
-    /// Whether the endpoint at the claimed address has confirmed the claim.
+    /// The endpoint at the claimed address has confirmed the claim.
     is_confirmed: bool,
     /// The token that the acceptor has given to a link of this side.
     pub(crate) given_token: Option<u64>,
@@ -186,6 +186,11 @@ impl Link {
     /// Why this side believes that the peer of an accepted link is at the claimed address.
     pub(crate) fn proof_of_claim(&self) -> AddressProof {
         if self.is_confirmed { AddressProof::Confirmed } else { AddressProof::Claimed }
+    }
+
+    /// Whether the endpoint at the claimed address has confirmed the claim.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.is_confirmed
     }
 
     /// Records that the endpoint at the claimed address has confirmed the claim with this token. Returns

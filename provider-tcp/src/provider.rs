@@ -11,7 +11,7 @@ use homespun_engine::transport::{Provider, ProviderAttr};
 use socket2::Socket;
 
 use crate::interface_selector::InterfaceSelector;
-use crate::limits::{ACCEPTED_DEFAULT_LINKS, HELLO_TIMEOUT_MS, HOLD_TIMEOUT_MS};
+use crate::limits::{ACCEPTED_DEFAULT_LINKS, HELLO_TIMEOUT_MS, HOLD_TIMEOUT_MS, UNPROVEN_GRACE_MS};
 use crate::local;
 use crate::socket::{self, KernelBuffers};
 use crate::transport::{AcceptLimits, TcpTransport};
@@ -29,6 +29,7 @@ impl Default for TcpProvider {
     fn default() -> TcpProvider {
         let accepting = AcceptLimits {
             max_links: ACCEPTED_DEFAULT_LINKS,
+            unproven_grace: Duration::from_millis(UNPROVEN_GRACE_MS),
             hello_timeout: Duration::from_millis(HELLO_TIMEOUT_MS),
             hold_timeout: Duration::from_millis(HOLD_TIMEOUT_MS),
         };
@@ -67,16 +68,31 @@ impl TcpProvider {
         self
     }
 
-    /// Sets how many accepted links an endpoint has at most; the default is [`ACCEPTED_DEFAULT_LINKS`].
-    /// Connections without the peer's hello do not count. The endpoint closes the connections of further
-    /// peers, and their sends fail with ECONNRESET.
+    /// Sets how many accepted links an endpoint has at most, by default [`ACCEPTED_DEFAULT_LINKS`]. The
+    /// endpoint may have fewer, if the process may have few descriptors. Accepted connections on which the
+    /// peer has not said hello do not count. One host may have only a part of the links
+    /// ([`HOST_LINKS_PERCENT`](crate::limits::HOST_LINKS_PERCENT)).
+    ///
+    /// A further peer gets the place of a link whose claim of its address is
+    /// [unproven](Self::with_unproven_grace). If there is none, the endpoint refuses the peer: it closes the
+    /// connection, and the peer's sends fail with ECONNRESET.
     #[must_use]
     pub fn with_accepted_max_links(mut self, links: usize) -> TcpProvider {
         self.accepting.max_links = links;
         self
     }
 
-    /// Sets how long an acceptor waits for the peer's hello; the default is [`HELLO_TIMEOUT_MS`].
+    /// Sets how long an accepted link is safe from being displaced by another link, by default
+    /// [`UNPROVEN_GRACE_MS`]. After this time it may be displaced, until the endpoint at the address that its
+    /// peer claims has confirmed it.
+    #[must_use]
+    pub fn with_unproven_grace(mut self, grace: Duration) -> TcpProvider {
+        self.accepting.unproven_grace = grace;
+        self
+    }
+
+    /// Sets how long a connection may take until the peer's hello has arrived, by default
+    /// [`HELLO_TIMEOUT_MS`].
     #[must_use]
     pub fn with_hello_timeout(mut self, timeout: Duration) -> TcpProvider {
         self.accepting.hello_timeout = timeout;

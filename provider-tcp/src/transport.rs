@@ -21,6 +21,7 @@ use homespun_engine::wire::hello::{HELLO_BYTES, Hello};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
+use crate::accepted_links::AcceptedLinks;
 use crate::address_claims::{AddressClaims, HangUp};
 use crate::busy_link::BusyLink;
 use crate::check::Check;
@@ -65,9 +66,7 @@ pub struct TcpTransport {
     address_claims: AddressClaims,
     /// The connections that check claims. A check's token in the poll determines its index in this list.
     checks: Vec<Option<Box<Check>>>,
-    /// How many accepted links have said hello, and how many accepted links are allowed.
-    accepted_links: usize,
-    accepted_max_links: usize,
+    accepted: AcceptedLinks,
     /// How many links this side has connected or is connecting.
     connected_links: usize,
     /// This endpoint has refused a peer, because it already had all allowed accepted links.
@@ -98,7 +97,9 @@ pub struct TcpTransport {
 pub(crate) struct AcceptLimits {
     /// How many accepted links there may be on which the peer has said hello.
     pub(crate) max_links: usize,
-    /// How long an acceptor waits for the peer's hello.
+    /// How long a link whose claim is unproven is safe from being displaced.
+    pub(crate) unproven_grace: Duration,
+    /// How long an accepted connection may take until the peer's hello has arrived.
     pub(crate) hello_timeout: Duration,
     /// How long a link with a contested claim is held.
     pub(crate) hold_timeout: Duration,
@@ -122,8 +123,7 @@ impl TcpTransport {
             half_open: HalfOpenLinks::new(accepting.hello_timeout),
             address_claims: AddressClaims::new(accepting.hold_timeout),
             checks: Vec::new(),
-            accepted_links: 0,
-            accepted_max_links: accepting.max_links,
+            accepted: AcceptedLinks::new(accepting.max_links, accepting.unproven_grace),
             connected_links: 0,
             has_refused: false,
             reserve_links: 0,
@@ -541,7 +541,7 @@ impl TcpTransport {
         let Some(Slot::Made(mut link)) = self.links.remove(id) else { return };
         if let Origin::Accepted { serial, .. } = link.origin {
             self.half_open.remove(serial);
-            self.accepted_links -= usize::from(!link.is_half_open());
+            self.accepted.remove(id);
             self.reserve_links -= usize::from(link.is_in_reserve);
         }
         if link.is_closing() {

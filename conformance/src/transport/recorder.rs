@@ -5,7 +5,7 @@ use std::io::IoSliceMut;
 use std::mem;
 
 use homespun_engine::address::Address;
-use homespun_engine::transport::{AddressProof, FrameHandler, LinkError, LinkEvent, LinkId, Space};
+use homespun_engine::transport::{FrameHandler, LinkError, LinkEvent, LinkId, Space};
 use homespun_engine::wire::Header;
 
 /// The largest space that the recorder offers for payload.

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use homespun_engine::source_host::SourceHost;
 use homespun_engine::transport::LinkId;
 use homespun_engine::wire::address_claim::ClaimStatus;
 use smallvec::SmallVec;
@@ -10,7 +11,7 @@ use super::due_queue::Ticket;
 use super::{Asked, Timer};
 use crate::limits::{
     CHECK_CONTESTED_FAILURES_MAX, CHECK_DELAY_DOUBLINGS, CHECK_RETRY_MS, CHECK_SILENT_MAX, CHECK_UNCLEAR_MAX,
-    HELD_MAX_LINKS,
+    HELD_MAX_LINKS, LINKS_TO_ADDRESS_MAX, UNHELD_MAX_LINKS_OF_ADDRESS,
 };
 
 /// The links to one address, and the check of their claims.
@@ -40,6 +41,8 @@ struct Member {
     link: LinkId,
     /// The token that this side has given to an accepted link; 0 for a link that this side connects.
     token: u64,
+    /// The host that an accepted link comes from.
+    from: SourceHost,
     standing: Standing,
     /// The peer's stream has ended, an error has arrived, or this side closes the link.
     is_hung_up: bool,
@@ -72,18 +75,26 @@ pub(super) enum Standing {
 pub(super) enum VerdictEffect {
     /// The link stays as it is.
     Stays,
-    /// The link was held, and is admitted.
-    Admitted,
+    /// The link was held, and is admitted. If too many other links are, one of them ends.
+    Admitted { in_place_of: Option<LinkId> },
     /// The link ends.
     Ends,
 }
 
 impl LinksToAddress {
-    pub(super) fn insert(&mut self, link: LinkId, token: u64, standing: Standing, since: Instant) {
+    pub(super) fn insert(
+        &mut self,
+        link: LinkId,
+        token: u64,
+        from: SourceHost,
+        standing: Standing,
+        since: Instant,
+    ) {
         self.reset_check_counts();
         self.members.push(Member {
             link,
             token,
+            from,
             standing,
             is_hung_up: false,
             unclear_count: 0,
@@ -115,11 +126,11 @@ impl LinksToAddress {
         }
     }
 
-    /// Records that the peer has hung up. Returns whether the link is held.
-    pub(super) fn mark_hung_up(&mut self, link: LinkId) -> bool {
-        let Some(member) = self.members.iter_mut().find(|member| member.link == link) else { return false };
+    /// Records that the peer has hung up. If the link is held, returns the host that it comes from.
+    pub(super) fn mark_hung_up(&mut self, link: LinkId) -> Option<SourceHost> {
+        let member = self.members.iter_mut().find(|member| member.link == link)?;
         member.is_hung_up = true;
-        member.standing == Standing::Held
+        (member.standing == Standing::Held).then_some(member.from)
     }
 
     /// Whether a new claim of the address is contested: there is a live link that is not held.
@@ -129,6 +140,27 @@ impl LinksToAddress {
 
     pub(super) fn has_held(&self) -> bool {
         self.members.iter().any(|member| member.standing == Standing::Held)
+    }
+
+    /// Whether another accepted link may claim the address. If all links that could have been admitted are,
+    /// and all of these are proven, none may.
+    pub(super) fn has_room_for_claim(&self) -> bool {
+        let has_room_to_admit = self.has_room_to_admit() || self.oldest_unproven().is_some();
+        self.members.len() < LINKS_TO_ADDRESS_MAX && has_room_to_admit
+    }
+
+    /// Whether few enough accepted links are not held. Links whose peers have hung up do not count.
+    fn has_room_to_admit(&self) -> bool {
+        let is_unheld = |member: &&Member| {
+            matches!(member.standing, Standing::Unproven | Standing::Proven) && !member.is_hung_up
+        };
+        self.members.iter().filter(is_unheld).count() < UNHELD_MAX_LINKS_OF_ADDRESS
+    }
+
+    /// The oldest accepted link that is not held, and whose claim is not proven.
+    fn oldest_unproven(&self) -> Option<LinkId> {
+        let is_unproven = |member: &&Member| member.standing == Standing::Unproven && !member.is_hung_up;
+        self.members.iter().find(is_unproven).map(|member| member.link)
     }
 
     pub(super) fn has_room_to_hold(&self) -> bool {
@@ -156,13 +188,21 @@ impl LinksToAddress {
         let has_proven_link = self.members.iter().any(|member| {
             member.link != link && matches!(member.standing, Standing::Connected | Standing::Proven)
         });
+        let has_room_to_admit = self.has_room_to_admit();
+        let oldest_unproven = self.oldest_unproven();
         let is_asked = |member: &&mut Member| (member.link, member.token) == (link, token);
         let Some(member) = self.members.iter_mut().find(is_asked) else { return VerdictEffect::Stays };
         match (member.standing, verdict) {
-            (Standing::Held, ClaimStatus::Confirmed) => {
+            (Standing::Held, ClaimStatus::Confirmed) if has_room_to_admit || oldest_unproven.is_some() => {
                 member.standing = Standing::Proven;
-                VerdictEffect::Admitted
+                let in_place_of = oldest_unproven.filter(|_| !has_room_to_admit);
+                if let Some(other) = in_place_of {
+                    // From now on the other link neither counts nor contests a claim.
+                    self.mark_hung_up(other);
+                }
+                VerdictEffect::Admitted { in_place_of }
             }
+            (Standing::Held, ClaimStatus::Confirmed) => VerdictEffect::Ends,
             (Standing::Unproven, ClaimStatus::Confirmed) => {
                 member.standing = Standing::Proven;
                 VerdictEffect::Stays

@@ -5,7 +5,8 @@ use std::ops::RangeInclusive;
 use super::*;
 use crate::limits::{
     CHECK_RETRY_MS, CHECK_SILENT_MAX, CHECK_UNCLEAR_MAX, CHECKS_BACKGROUND_MAX, CHECKS_CONTESTED_MAX,
-    CHECKS_MAX, CHECKS_OF_HOST_MAX, HELD_MAX_LINKS, PAST_TOKENS_MAX,
+    CHECKS_MAX, CHECKS_OF_HOST_MAX, HELD_MAX_LINKS, LINKS_TO_ADDRESS_MAX, PAST_TOKENS_MAX,
+    UNHELD_MAX_LINKS_OF_ADDRESS,
 };
 
 const HOLD: Duration = Duration::from_secs(60);
@@ -44,7 +45,8 @@ impl TimedClaims {
     }
 
     fn accept_claim_of(&mut self, link: LinkId, address: Address) -> Admission {
-        self.claims.add_accepted(link, address, u64::from(link.0) * 1000, self.now)
+        let (token, from) = (u64::from(link.0) * 1000, SourceHost::of(address));
+        self.claims.add_accepted(link, address, token, from, self.now)
     }
 
     /// Accepts one claim of each of these ports of a host. If `is_contested`, accepts two claims of each.
@@ -283,7 +285,7 @@ fn answer_about_an_ended_link_with_the_same_id_is_ignored() {
     timed.accept(ONE, 1);
     let plan = timed.start_next_check().unwrap();
     timed.claims.remove_link(ONE, address(1));
-    timed.claims.add_accepted(ONE, address(1), 77, timed.now);
+    timed.claims.add_accepted(ONE, address(1), 77, SourceHost::of(address(1)), timed.now);
     let denied = CheckOutcome::Answered(vec![(ONE, 1000, ClaimStatus::Denied)]);
     assert_eq!(timed.claims.finish_check(&plan, &denied, timed.now), []);
     assert_eq!(timed.start_next_check().unwrap().asked[..], [(ONE, 77)]);
@@ -437,4 +439,60 @@ fn due_address_is_forgotten_when_its_last_link_ends() {
     }
     assert!(timed.claims.contested_due.is_empty() && timed.claims.background_due.is_empty());
     assert!(!timed.claims.is_busy());
+}
+
+/// Accepts this many links that claim the address with port 1, beside the link ONE. Confirms those that
+/// `finish_next_check_with` asks about. Returns their first number.
+fn accept_and_confirm(timed: &mut TimedClaims, count: usize) {
+    for number in 0..count as u32 {
+        let link = LinkId(100 + number);
+        timed.accept(link, 1);
+        let plan = timed.start_next_check().expect("a check");
+        let answers = plan.asked.iter().filter(|(asked, _)| *asked == link);
+        let answers = answers.map(|(link, token)| (*link, *token, ClaimStatus::Confirmed)).collect();
+        assert_eq!(timed.claims.finish_check(&plan, &CheckOutcome::Answered(answers), timed.now), []);
+    }
+}
+
+#[test]
+fn confirmed_links_of_an_address_are_limited() {
+    let mut timed = TimedClaims::new();
+    accept_and_confirm(&mut timed, UNHELD_MAX_LINKS_OF_ADDRESS);
+    assert!(matches!(timed.accept(ONE, 1), Admission::Refused(_)));
+    assert_eq!(timed.accept(ONE, 2), Admission::Open);
+    // A link whose peer has hung up gives its place to another one.
+    timed.claims.record_hang_up(LinkId(100), address(1), HangUp::EndOfStream);
+    assert_eq!(timed.accept(TWO, 1), Admission::Held);
+    // As long as both are held, neither knows which of the two takes the place.
+    assert_eq!(timed.accept(THREE, 1), Admission::Held);
+    let ends =
+        timed.finish_next_check_with(&[(TWO, ClaimStatus::Confirmed), (THREE, ClaimStatus::Confirmed)]);
+    assert_eq!(ends, [THREE]);
+}
+
+#[test]
+fn unproven_link_of_an_address_gives_its_place_to_a_confirmed_one() {
+    let mut timed = TimedClaims::new();
+    timed.accept(ONE, 1);
+    accept_and_confirm(&mut timed, UNHELD_MAX_LINKS_OF_ADDRESS - 1);
+    timed.pop_all_admitted();
+    timed.accept(TWO, 1);
+    timed.accept(THREE, 1);
+    let verdicts = [ClaimStatus::Unclear, ClaimStatus::Confirmed, ClaimStatus::Confirmed];
+    let asked = [ONE, TWO, THREE];
+    let answers: Vec<_> = asked.into_iter().zip(verdicts).collect();
+    assert_eq!(timed.finish_next_check_with(&answers), [ONE, THREE], "one place for two");
+    assert_eq!(timed.pop_all_admitted(), [TWO]);
+}
+
+#[test]
+fn links_to_an_address_are_limited_although_their_peers_have_hung_up() {
+    let mut timed = TimedClaims::new();
+    for number in 0..LINKS_TO_ADDRESS_MAX as u32 {
+        assert_eq!(timed.accept(LinkId(number), 1), Admission::Open);
+        timed.claims.record_hang_up(LinkId(number), address(1), HangUp::EndOfStream);
+    }
+    assert!(matches!(timed.accept(LinkId(9999), 1), Admission::Refused(_)));
+    timed.claims.remove_link(LinkId(7), address(1));
+    assert_eq!(timed.accept(LinkId(9999), 1), Admission::Open);
 }

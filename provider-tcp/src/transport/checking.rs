@@ -20,7 +20,7 @@ use crate::address_claims::{CheckOutcome, CheckPlan};
 use crate::check::Check;
 use crate::descriptors::DescriptorLimit;
 use crate::hello::{believed_address, is_same_endpoint};
-use crate::limits::{CHECK_TIMEOUT_MS, CHECKS_MAX};
+use crate::limits::{CHECK_TIMEOUT_MS, CHECKS_MAX, READS_MIN_ENDS};
 use crate::link::Origin;
 use crate::links::Slot;
 use crate::listener::is_exhaustion;
@@ -64,7 +64,7 @@ impl TcpTransport {
         let is_time_check_due = self.address_claims.count_pass_toward_time_check();
         for place in 0..self.checks.len() {
             // The others stay ready or late for a later pass.
-            if self.ends_left == 0 {
+            if self.ends_left <= READS_MIN_ENDS {
                 break;
             }
             if self.checks[place].as_ref().is_some_and(|check| check.is_ready || is_time_check_due) {
@@ -124,10 +124,10 @@ impl TcpTransport {
         reported
     }
 
-    /// Whether a check may open a connection: the next descriptor is not one of the reserved ones.
+    /// Whether a check may open a connection: it takes none of the descriptors that are reserved for the
+    /// process, and leaves as many others as accepted connections have taken of these.
     fn has_descriptor_for_check(&self) -> bool {
-        let limit = DescriptorLimit::current();
-        self.listener.as_ref().is_none_or(|own| limit.has_spare(own.socket()))
+        self.has_spare_descriptors(DescriptorLimit::current(), self.reserve_links.max(1))
     }
 
     /// Starts to connect to a claimed address. Returns the connection, and the place for its check. If the
@@ -202,9 +202,14 @@ impl TcpTransport {
     fn report_confirmed(&mut self, outcome: &CheckOutcome, receiver: &mut impl FrameHandler) {
         let CheckOutcome::Answered(answers) = outcome else { return };
         for &(id, token, status) in answers {
-            if status == ClaimStatus::Confirmed
-                && self.links.link_mut(id).is_some_and(|link| link.confirm_claim(token))
-            {
+            let Some(link) = self.links.link_mut(id).filter(|_| status == ClaimStatus::Confirmed) else {
+                continue;
+            };
+            let is_to_be_reported = link.confirm_claim(token);
+            if link.is_confirmed() {
+                self.accepted.mark_proven(id);
+            }
+            if is_to_be_reported {
                 receiver.link_event(id, LinkEvent::Confirmed);
             }
         }
@@ -227,6 +232,7 @@ impl TcpTransport {
                 reported += self.count_and_report_end(id, REFUTED, receiver);
             }
         }
+        self.ends_left = self.ends_left.max(READS_MIN_ENDS);
         reported
     }
 

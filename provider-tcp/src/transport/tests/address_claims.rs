@@ -344,7 +344,7 @@ fn flood_of_claims_makes_few_checks_at_a_time() {
         addresses.iter().map(|address| AddressClaimer::claim(&pair.server, *address, 2)).collect();
     pair.drive_until("the contested ones", |_, server| {
         most = most.max(count_checks(server));
-        server.transport.accepted_links == 1 + claims.len() + contesting.len()
+        server.transport.accepted.len() == 1 + claims.len() + contesting.len()
     });
     assert!(most <= CHECKS_MAX, "{most}");
     exchange_frames(&mut pair);
@@ -363,8 +363,8 @@ fn number_of_held_links_of_one_address_is_limited() {
         unanswered.filter(|is_unanswered| *is_unanswered).count() == 1
             && claims.iter_mut().any(AddressClaimer::read)
     });
-    assert_eq!(pair.server.transport.accepted_links, 1 + HELD_MAX_LINKS);
-    pair.drive_until("all to be refuted", |_, server| server.transport.accepted_links == 1);
+    assert_eq!(pair.server.transport.accepted.len(), 1 + HELD_MAX_LINKS);
+    pair.drive_until("all to be refuted", |_, server| server.transport.accepted.len() == 1);
     exchange_frames(&mut pair);
 }
 
@@ -394,7 +394,7 @@ fn stop_accepting_drops_held_links() {
     let mut hostile = AddressClaimer::claim(&pair.server, pair.client.transport.address(), 1);
     drive_until("the stranger to be held", &mut [&mut pair.server], |_| hostile.has(ClaimStatus::Held));
     pair.server.transport.stop_accepting();
-    assert_eq!(pair.server.transport.accepted_links, 1);
+    assert_eq!(pair.server.transport.accepted.len(), 1);
     assert!(has_ended(&mut hostile.stream));
     exchange_frames(&mut pair);
 }

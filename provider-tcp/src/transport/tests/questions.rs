@@ -23,8 +23,8 @@ fn questions_of_strangers_are_answered_and_bounded() {
     });
     let answer = ClaimRecord::parse(stranger.received.first_chunk().unwrap()).unwrap();
     assert_eq!(answer, ClaimRecord { status: ClaimStatus::Denied, token: 5 });
-    assert_eq!((side.transport.accepted_links, side.transport.half_open.len()), (0, 1));
-    // After a question, a hello is forbidden. More questions than the limit are forbidden, too.
+    assert_eq!((side.transport.accepted.len(), side.transport.half_open.len()), (0, 1));
+    // After a question, neither a hello may follow nor more questions than the limit.
     stranger.send(&Hello { address: question.address, instance: 1 }.to_bytes());
     drive_until("its end", &mut [&mut side], |_| stranger.read());
     let mut many = AddressClaimer::connect(&side);

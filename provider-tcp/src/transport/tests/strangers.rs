@@ -96,7 +96,8 @@ fn link_after_its_hello_may_be_silent() {
 
 #[test]
 fn accepted_links_beyond_the_limit_are_refused_until_one_ends() {
-    let (mut side, address) = open_side(&TcpProvider::new().with_accepted_max_links(2));
+    let provider = TcpProvider::new().with_accepted_max_links(2).with_unproven_grace(Duration::MAX);
+    let (mut side, address) = open_side(&provider);
     let mut accepted = [connect_with_hello(address), connect_with_hello(address)];
     drive_until("both links", &mut [&mut side], |sides| sides[0].recorder.inboxes.len() == 2);
     for _ in 0..3 {
