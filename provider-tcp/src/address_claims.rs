@@ -15,7 +15,7 @@ mod hung_up_held;
 mod links_to_address;
 mod running_checks;
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::mem;
 use std::time::{Duration, Instant};
 
@@ -55,12 +55,13 @@ pub(crate) struct AddressClaims {
     check_count: u64,
     running: RunningChecks,
     /// Held links that are to be admitted.
-    admitted: VecDeque<LinkId>,
+    admitted: VecDeque<Admitted>,
     hung_up_held: HungUpHeld,
     /// Held links that are to be dropped, because their peers have hung up.
     surplus: VecDeque<LinkId>,
-    /// Addresses where the caller knows an endpoint. Every new claim of such an address is contested.
-    reserved: HashSet<Address>,
+    /// Addresses where the caller knows an endpoint, and since when. Every new claim of such an address is
+    /// contested.
+    reserved: HashMap<Address, Instant>,
     hold_timeout: Duration,
     /// How many passes remain until one must read the clock.
     passes_until_time_check: u32,
@@ -99,6 +100,29 @@ pub(crate) enum CheckOutcome {
     Unreachable,
 }
 
+/// What the hello of an accepted link says, and when it came.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NewClaim {
+    /// The claimed address.
+    pub(crate) address: Address,
+    /// The token that this side gives to the link.
+    pub(crate) token: u64,
+    /// The host that the link comes from.
+    pub(crate) from: SourceHost,
+    /// The place of the link among all accepted connections; `None` for a link that this side connects.
+    pub(crate) serial: Option<u64>,
+    /// When the last bytes have arrived that can be read.
+    pub(crate) arrived_at: Instant,
+}
+
+/// A held link that is to be admitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Admitted {
+    pub(crate) link: LinkId,
+    /// The peer had the address before the endpoint that contests the claim, and has left.
+    pub(crate) is_former: bool,
+}
+
 /// How a peer has hung up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HangUp {
@@ -135,7 +159,7 @@ impl AddressClaims {
             admitted: VecDeque::new(),
             hung_up_held: HungUpHeld::default(),
             surplus: VecDeque::new(),
-            reserved: HashSet::new(),
+            reserved: HashMap::new(),
             hold_timeout,
             passes_until_time_check: 0,
         }
@@ -143,13 +167,13 @@ impl AddressClaims {
 
     /// Records that the caller knows an endpoint at this address. Every later claim of the address is
     /// contested.
-    pub(crate) fn reserve_address(&mut self, address: Address) {
-        self.reserved.insert(address);
+    pub(crate) fn reserve_address(&mut self, address: Address, now: Instant) {
+        self.reserved.entry(address).or_insert(now);
     }
 
     /// Ends the effect of [`reserve_address`](Self::reserve_address).
     pub(crate) fn release_address(&mut self, address: Address) {
-        if self.reserved.remove(&address) {
+        if self.reserved.remove(&address).is_some() {
             self.admit_if_uncontested(address);
         }
     }
@@ -157,7 +181,9 @@ impl AddressClaims {
     /// Records that this side connects a link.
     pub(crate) fn add_connecting(&mut self, link: LinkId, to: Address, now: Instant) {
         let links = self.by_address.entry(to).or_default();
-        links.insert(link, 0, SourceHost::of(to), Standing::Connecting, now);
+        let from = SourceHost::of(to);
+        let claim = NewClaim { address: to, token: 0, from, serial: None, arrived_at: now };
+        links.insert(link, &claim, Standing::Connecting, now);
     }
 
     /// Records that a link of this side has its connection. From now on the link's hello may leave.
@@ -197,17 +223,11 @@ impl AddressClaims {
     }
 
     /// Records the claim of an accepted link that comes from this host.
-    pub(crate) fn add_accepted(
-        &mut self,
-        link: LinkId,
-        address: Address,
-        token: u64,
-        from: SourceHost,
-        now: Instant,
-    ) -> Admission {
-        let is_reserved = self.reserved.contains(&address);
+    pub(crate) fn add_accepted(&mut self, link: LinkId, claim: NewClaim, now: Instant) -> Admission {
+        let address = claim.address;
+        let reserved_since = self.reserved.get(&address).copied();
         let links = self.by_address.entry(address).or_default();
-        let is_contested = is_reserved || links.is_contested();
+        let is_contested = reserved_since.is_some() || links.is_contested();
         let admission = match (links.has_room_for_claim(), is_contested) {
             (true, false) => Admission::Open,
             (true, true) if links.has_room_to_hold() => Admission::Held,
@@ -217,8 +237,14 @@ impl AddressClaims {
                 return Admission::Refused("too many links claim this address");
             }
         };
-        let standing = if admission == Admission::Held { Standing::Held } else { Standing::Unproven };
-        links.insert(link, token, from, standing, now);
+        let standing = match admission {
+            Admission::Held => {
+                let is_oldest = links.is_claim_oldest(&claim, reserved_since);
+                Standing::Held { is_oldest }
+            }
+            _ => Standing::Unproven,
+        };
+        links.insert(link, &claim, standing, now);
         self.schedule_check_now(address);
         admission
     }
@@ -226,21 +252,27 @@ impl AddressClaims {
     /// Records that the peer of a link has hung up, or that this side closes the link. The link contests no
     /// claim any more. If the link is not held, the caller reads it to its end. If the link is held, it is
     /// kept after the end of the stream, but dropped after a reset. Only a few such links are kept.
+    ///
+    /// A held link whose claim is older than its rivals is admitted after the end of its stream. Its peer was
+    /// there before them, and has left.
     pub(crate) fn record_hang_up(&mut self, link: LinkId, address: Address, how: HangUp) {
         let Some(links) = self.by_address.get_mut(&address) else { return };
-        if let Some(from) = links.mark_hung_up(link) {
-            let dropped = match how {
-                HangUp::EndOfStream => self.hung_up_held.keep(link, address, from),
-                HangUp::Reset => Some(link),
-            };
-            self.surplus.extend(dropped);
+        if let Some((from, is_oldest)) = links.mark_hung_up(link) {
+            match how {
+                HangUp::EndOfStream if is_oldest => {
+                    links.admit_as_former(link);
+                    self.admitted.push_back(Admitted { link, is_former: true });
+                }
+                HangUp::EndOfStream => self.surplus.extend(self.hung_up_held.keep(link, address, from)),
+                HangUp::Reset => self.surplus.push_back(link),
+            }
         }
         self.admit_if_uncontested(address);
     }
 
     /// Forgets a link that has ended.
     pub(crate) fn remove_link(&mut self, link: LinkId, address: Address) {
-        self.admitted.retain(|admitted| *admitted != link);
+        self.admitted.retain(|admitted| admitted.link != link);
         self.hung_up_held.remove(|kept| kept == link);
         self.surplus.retain(|surplus| *surplus != link);
         self.awaiting_token.remove(&(address.port(), link));
@@ -267,7 +299,7 @@ impl AddressClaims {
     }
 
     /// Removes and returns a held link that is to be admitted.
-    pub(crate) fn pop_admitted(&mut self) -> Option<LinkId> {
+    pub(crate) fn pop_admitted(&mut self) -> Option<Admitted> {
         self.admitted.pop_front()
     }
 
@@ -341,7 +373,7 @@ impl AddressClaims {
             CheckOutcome::Silent => links.record_unanswered_check(true),
             CheckOutcome::Unreachable => {
                 links.record_unanswered_check(false);
-                if !self.reserved.contains(&plan.address) {
+                if !self.reserved.contains_key(&plan.address) {
                     admitted.extend(links.admit_unless_another_is_up());
                 }
             }
@@ -480,7 +512,7 @@ impl AddressClaims {
     }
 
     fn admit_if_uncontested(&mut self, address: Address) {
-        let Some(links) = self.by_address.get_mut(&address).filter(|_| !self.reserved.contains(&address))
+        let Some(links) = self.by_address.get_mut(&address).filter(|_| !self.reserved.contains_key(&address))
         else {
             return;
         };
@@ -493,7 +525,7 @@ impl AddressClaims {
 
     fn queue_admitted(&mut self, links: &[LinkId]) {
         self.hung_up_held.remove(|kept| links.contains(&kept));
-        self.admitted.extend(links);
+        self.admitted.extend(links.iter().map(|&link| Admitted { link, is_former: false }));
     }
 }
 

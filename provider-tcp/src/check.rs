@@ -134,7 +134,7 @@ mod tests {
     use homespun_engine::wire::hello::HELLO_BYTES;
 
     use super::*;
-    use crate::address_claims::AddressClaims;
+    use crate::address_claims::{AddressClaims, NewClaim};
     use crate::socket::{self, KernelBuffers};
 
     const TOKENS: [u64; 2] = [7, 8];
@@ -145,7 +145,14 @@ mod tests {
         let mut claims = AddressClaims::new(Duration::MAX);
         for (number, token) in (0..).zip(TOKENS) {
             let from = SourceHost::of(address.into());
-            claims.add_accepted(LinkId(number), address.into(), token, from, now);
+            let claim = NewClaim {
+                address: address.into(),
+                token,
+                from,
+                serial: Some(number.into()),
+                arrived_at: now,
+            };
+            claims.add_accepted(LinkId(number), claim, now);
         }
         let stream = socket::start_connect(address, None, KernelBuffers::default()).unwrap();
         let own: SocketAddr = "127.0.0.1:9".parse().unwrap();

@@ -8,7 +8,7 @@ use homespun_engine::source_host::SourceHost;
 use homespun_engine::transport::{AddressProof, FrameHandler, LinkError, LinkEvent, LinkId};
 use homespun_engine::wire::hello::{Hello, Question};
 
-use crate::address_claims::{AddressClaims, Admission};
+use crate::address_claims::{AddressClaims, Admission, NewClaim};
 use crate::hello::{Greeting, believed_address};
 use crate::limits::QUESTIONS_MAX;
 use crate::link::{NO_ROOM, NOT_ACCEPTING, Origin};
@@ -19,6 +19,8 @@ use crate::local_address_cache::LocalAddressCache;
 pub(crate) struct Greeter<'a> {
     pub(crate) id: LinkId,
     pub(crate) origin: Origin,
+    /// When the bytes that are being read have arrived.
+    pub(crate) arrived_at: Instant,
     /// Whether the endpoint still accepts links.
     pub(crate) is_accepting: bool,
     /// Whether the endpoint may have another accepted link.
@@ -57,7 +59,7 @@ impl Greeter<'_> {
         if !self.has_room {
             return Err(NO_ROOM);
         }
-        let Origin::Accepted { remote, .. } = self.origin else { return Ok(false) };
+        let Origin::Accepted { remote, serial } = self.origin else { return Ok(false) };
         let local = &mut *self.local;
         let address = believed_address(hello.address, remote, |ip| local.contains(ip));
         let token = getrandom::u64().map_err(|error| {
@@ -65,7 +67,9 @@ impl Greeter<'_> {
             LinkError::System(Errno::EIO)
         })?;
         let from = SourceHost::of(remote.into());
-        let admission = self.claims.add_accepted(self.id, address, token, from, Instant::now());
+        let (serial, arrived_at) = (Some(serial), self.arrived_at);
+        let claim = NewClaim { address, token, from, serial, arrived_at };
+        let admission = self.claims.add_accepted(self.id, claim, Instant::now());
         tracing::debug!(link = self.id.0, peer = %address, claimed = %hello.address, ?admission, "hello");
         let is_held = match admission {
             // Not a protocol error: the peer speaks the protocol.
@@ -167,6 +171,7 @@ mod tests {
         let mut greeter = Greeter {
             id: LinkId(id),
             origin,
+            arrived_at: Instant::now(),
             is_accepting,
             has_room,
             claims,

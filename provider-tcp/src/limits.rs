@@ -144,6 +144,10 @@ pub const HELD_HUNG_UP_MAX_LINKS_OF_ADDRESS: usize = 4;
 /// Like [`HELD_HUNG_UP_MAX_LINKS_OF_ADDRESS`], for the held links of all addresses together.
 pub const HELD_HUNG_UP_MAX_LINKS: usize = 64;
 
+/// How much later than its rivals a claim may have arrived and still count as older. The kernel tells the
+/// time of arrival only in ticks, of up to 10 ms.
+pub const ARRIVAL_TOLERANCE_MS: u64 = 20;
+
 /// While a check of a claim is running or due later, at least one pass in this many reads the clock.
 pub const CLAIM_TIME_CHECK_PASSES: u32 = 16;
 

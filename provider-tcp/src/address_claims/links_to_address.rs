@@ -8,10 +8,10 @@ use homespun_engine::wire::address_claim::ClaimStatus;
 use smallvec::SmallVec;
 
 use super::due_queue::Ticket;
-use super::{Asked, Timer};
+use super::{Asked, NewClaim, Timer};
 use crate::limits::{
-    CHECK_CONTESTED_FAILURES_MAX, CHECK_DELAY_DOUBLINGS, CHECK_RETRY_MS, CHECK_SILENT_MAX, CHECK_UNCLEAR_MAX,
-    HELD_MAX_LINKS, LINKS_TO_ADDRESS_MAX, UNHELD_MAX_LINKS_OF_ADDRESS,
+    ARRIVAL_TOLERANCE_MS, CHECK_CONTESTED_FAILURES_MAX, CHECK_DELAY_DOUBLINGS, CHECK_RETRY_MS,
+    CHECK_SILENT_MAX, CHECK_UNCLEAR_MAX, HELD_MAX_LINKS, LINKS_TO_ADDRESS_MAX, UNHELD_MAX_LINKS_OF_ADDRESS,
 };
 
 /// The links to one address, and the check of their claims.
@@ -43,6 +43,8 @@ struct Member {
     token: u64,
     /// The host that an accepted link comes from.
     from: SourceHost,
+    /// The place of an accepted link among all accepted connections.
+    serial: Option<u64>,
     standing: Standing,
     /// The peer's stream has ended, an error has arrived, or this side closes the link.
     is_hung_up: bool,
@@ -62,8 +64,9 @@ pub(super) enum Standing {
     Connecting,
     /// This side has connected the link.
     Connected,
-    /// An accepted link that waits for its proof.
-    Held,
+    /// An accepted link that waits for its proof. `is_oldest` if the claim had arrived before any of its
+    /// rivals was there.
+    Held { is_oldest: bool },
     /// An accepted link that is not held, although its claim is not proven.
     Unproven,
     /// An accepted link whose claim is proven.
@@ -81,20 +84,25 @@ pub(super) enum VerdictEffect {
     Ends,
 }
 
+impl Member {
+    fn is_held(&self) -> bool {
+        matches!(self.standing, Standing::Held { .. })
+    }
+
+    /// Whether the link contests other claims of the address.
+    fn is_rival(&self) -> bool {
+        !self.is_held() && !self.is_hung_up
+    }
+}
+
 impl LinksToAddress {
-    pub(super) fn insert(
-        &mut self,
-        link: LinkId,
-        token: u64,
-        from: SourceHost,
-        standing: Standing,
-        since: Instant,
-    ) {
+    pub(super) fn insert(&mut self, link: LinkId, claim: &NewClaim, standing: Standing, since: Instant) {
         self.reset_check_counts();
         self.members.push(Member {
             link,
-            token,
-            from,
+            token: claim.token,
+            from: claim.from,
+            serial: claim.serial,
             standing,
             is_hung_up: false,
             unclear_count: 0,
@@ -126,20 +134,45 @@ impl LinksToAddress {
         }
     }
 
-    /// Records that the peer has hung up. If the link is held, returns the host that it comes from.
-    pub(super) fn mark_hung_up(&mut self, link: LinkId) -> Option<SourceHost> {
+    /// Records that the peer has hung up. If the link is held, returns the host that it comes from, and
+    /// whether its claim is the oldest one.
+    pub(super) fn mark_hung_up(&mut self, link: LinkId) -> Option<(SourceHost, bool)> {
         let member = self.members.iter_mut().find(|member| member.link == link)?;
         member.is_hung_up = true;
-        (member.standing == Standing::Held).then_some(member.from)
+        match member.standing {
+            Standing::Held { is_oldest } => Some((member.from, is_oldest)),
+            _ => None,
+        }
+    }
+
+    /// Whether a claim is older than all its rivals: the live links that are not held, and the caller's
+    /// knowledge of an endpoint. If so, the claim would not have been contested, had this side read it at
+    /// once.
+    pub(super) fn is_claim_oldest(&self, claim: &NewClaim, reserved_since: Option<Instant>) -> bool {
+        let is_before =
+            |moment: Instant| claim.arrived_at <= moment + Duration::from_millis(ARRIVAL_TOLERANCE_MS);
+        let is_older_than = |rival: &Member| match rival.serial {
+            Some(serial) => claim.serial.is_some_and(|own| own < serial),
+            None => is_before(rival.since),
+        };
+        self.members.iter().filter(|member| member.is_rival()).all(is_older_than)
+            && reserved_since.is_none_or(is_before)
+    }
+
+    /// Admits a held link whose peer has hung up, without proof.
+    pub(super) fn admit_as_former(&mut self, link: LinkId) {
+        if let Some(member) = self.members.iter_mut().find(|member| member.link == link) {
+            member.standing = Standing::Unproven;
+        }
     }
 
     /// Whether a new claim of the address is contested: there is a live link that is not held.
     pub(super) fn is_contested(&self) -> bool {
-        self.members.iter().any(|member| member.standing != Standing::Held && !member.is_hung_up)
+        self.members.iter().any(Member::is_rival)
     }
 
     pub(super) fn has_held(&self) -> bool {
-        self.members.iter().any(|member| member.standing == Standing::Held)
+        self.members.iter().any(|member| member.is_held())
     }
 
     /// Whether another accepted link may claim the address. If all links that could have been admitted are,
@@ -164,19 +197,19 @@ impl LinksToAddress {
     }
 
     pub(super) fn has_room_to_hold(&self) -> bool {
-        let is_held = |member: &&Member| member.standing == Standing::Held;
+        let is_held = |member: &&Member| member.is_held();
         self.members.iter().filter(is_held).count() < HELD_MAX_LINKS
     }
 
     /// Since when the oldest held link waits.
     pub(super) fn oldest_held_since(&self) -> Option<Instant> {
-        self.members.iter().find(|member| member.standing == Standing::Held).map(|member| member.since)
+        self.members.iter().find(|member| member.is_held()).map(|member| member.since)
     }
 
     /// The links whose claim a check asks about.
     pub(super) fn links_to_ask_about(&self) -> Asked {
         let asked = self.members.iter().filter(|member| match member.standing {
-            Standing::Held => true,
+            Standing::Held { .. } => true,
             Standing::Unproven => !member.is_hung_up && !member.is_left_alone,
             Standing::Connecting | Standing::Connected | Standing::Proven => false,
         });
@@ -193,7 +226,9 @@ impl LinksToAddress {
         let is_asked = |member: &&mut Member| (member.link, member.token) == (link, token);
         let Some(member) = self.members.iter_mut().find(is_asked) else { return VerdictEffect::Stays };
         match (member.standing, verdict) {
-            (Standing::Held, ClaimStatus::Confirmed) if has_room_to_admit || oldest_unproven.is_some() => {
+            (Standing::Held { .. }, ClaimStatus::Confirmed)
+                if has_room_to_admit || oldest_unproven.is_some() =>
+            {
                 member.standing = Standing::Proven;
                 let in_place_of = oldest_unproven.filter(|_| !has_room_to_admit);
                 if let Some(other) = in_place_of {
@@ -202,12 +237,12 @@ impl LinksToAddress {
                 }
                 VerdictEffect::Admitted { in_place_of }
             }
-            (Standing::Held, ClaimStatus::Confirmed) => VerdictEffect::Ends,
+            (Standing::Held { .. }, ClaimStatus::Confirmed) => VerdictEffect::Ends,
             (Standing::Unproven, ClaimStatus::Confirmed) => {
                 member.standing = Standing::Proven;
                 VerdictEffect::Stays
             }
-            (Standing::Held, ClaimStatus::Denied) => VerdictEffect::Ends,
+            (Standing::Held { .. }, ClaimStatus::Denied) => VerdictEffect::Ends,
             (Standing::Unproven, ClaimStatus::Denied) if !member.is_hung_up => VerdictEffect::Ends,
             (Standing::Unproven, ClaimStatus::Unclear) => {
                 member.unclear_count += 1;
@@ -228,7 +263,7 @@ impl LinksToAddress {
     /// the address is held or proven, the claims are soon left alone.
     pub(super) fn record_unanswered_check(&mut self, is_silent: bool) {
         let is_rival = |member: &Member| {
-            matches!(member.standing, Standing::Held | Standing::Connected | Standing::Proven)
+            matches!(member.standing, Standing::Held { .. } | Standing::Connected | Standing::Proven)
         };
         let failures_max = match (self.members.iter().any(is_rival), is_silent) {
             (true, _) => CHECK_CONTESTED_FAILURES_MAX,
@@ -260,23 +295,22 @@ impl LinksToAddress {
     /// connecting is not up.
     pub(super) fn admit_unless_another_is_up(&mut self) -> Option<LinkId> {
         let is_up = |member: &Member| {
-            !member.is_hung_up && !matches!(member.standing, Standing::Held | Standing::Connecting)
+            !member.is_hung_up && !matches!(member.standing, Standing::Held { .. } | Standing::Connecting)
         };
         if self.members.iter().any(is_up) { None } else { self.admit_oldest() }
     }
 
     /// Admits the oldest held link, without proof.
     fn admit_oldest(&mut self) -> Option<LinkId> {
-        let oldest = self.members.iter_mut().find(|member| member.standing == Standing::Held)?;
+        let oldest = self.members.iter_mut().find(|member| member.is_held())?;
         oldest.standing = Standing::Unproven;
         Some(oldest.link)
     }
 
     /// The links that have been held for `timeout` or longer.
     pub(super) fn links_held_too_long(&self, now: Instant, timeout: Duration) -> SmallVec<[LinkId; 2]> {
-        let is_over = |member: &&Member| {
-            member.standing == Standing::Held && now.saturating_duration_since(member.since) >= timeout
-        };
+        let is_over =
+            |member: &&Member| member.is_held() && now.saturating_duration_since(member.since) >= timeout;
         self.members.iter().filter(is_over).map(|member| member.link).collect()
     }
 

@@ -4,9 +4,9 @@ use std::ops::RangeInclusive;
 
 use super::*;
 use crate::limits::{
-    CHECK_RETRY_MS, CHECK_SILENT_MAX, CHECK_UNCLEAR_MAX, CHECKS_BACKGROUND_MAX, CHECKS_CONTESTED_MAX,
-    CHECKS_MAX, CHECKS_OF_HOST_MAX, HELD_MAX_LINKS, LINKS_TO_ADDRESS_MAX, PAST_TOKENS_MAX,
-    UNHELD_MAX_LINKS_OF_ADDRESS,
+    ARRIVAL_TOLERANCE_MS, CHECK_RETRY_MS, CHECK_SILENT_MAX, CHECK_UNCLEAR_MAX, CHECKS_BACKGROUND_MAX,
+    CHECKS_CONTESTED_MAX, CHECKS_MAX, CHECKS_OF_HOST_MAX, HELD_MAX_LINKS, LINKS_TO_ADDRESS_MAX,
+    PAST_TOKENS_MAX, UNHELD_MAX_LINKS_OF_ADDRESS,
 };
 
 const HOLD: Duration = Duration::from_secs(60);
@@ -32,11 +32,12 @@ fn first_link(host: u8, port: u16) -> LinkId {
 struct TimedClaims {
     claims: AddressClaims,
     now: Instant,
+    accepted_count: u64,
 }
 
 impl TimedClaims {
     fn new() -> TimedClaims {
-        TimedClaims { claims: AddressClaims::new(HOLD), now: Instant::now() }
+        TimedClaims { claims: AddressClaims::new(HOLD), now: Instant::now(), accepted_count: 0 }
     }
 
     /// Records the claim of a link whose token is a thousand times its number.
@@ -45,8 +46,19 @@ impl TimedClaims {
     }
 
     fn accept_claim_of(&mut self, link: LinkId, address: Address) -> Admission {
+        self.accept_claim_that_arrived(link, address, self.now)
+    }
+
+    fn accept_claim_that_arrived(
+        &mut self,
+        link: LinkId,
+        address: Address,
+        arrived_at: Instant,
+    ) -> Admission {
         let (token, from) = (u64::from(link.0) * 1000, SourceHost::of(address));
-        self.claims.add_accepted(link, address, token, from, self.now)
+        let serial = Some(self.accepted_count);
+        self.accepted_count += 1;
+        self.claims.add_accepted(link, NewClaim { address, token, from, serial, arrived_at }, self.now)
     }
 
     /// Accepts one claim of each of these ports of a host. If `is_contested`, accepts two claims of each.
@@ -95,7 +107,7 @@ impl TimedClaims {
     }
 
     fn pop_all_admitted(&mut self) -> Vec<LinkId> {
-        iter::from_fn(|| self.claims.pop_admitted()).collect()
+        iter::from_fn(|| self.claims.pop_admitted()).map(|admitted| admitted.link).collect()
     }
 
     /// Moves the time on to the next timer.
@@ -179,7 +191,7 @@ fn link_that_is_up_keeps_an_unreachable_claim_held() {
 
 #[test]
 fn link_may_be_held_without_a_limit() {
-    let mut timed = TimedClaims { claims: AddressClaims::new(Duration::MAX), now: Instant::now() };
+    let mut timed = TimedClaims { claims: AddressClaims::new(Duration::MAX), ..TimedClaims::new() };
     timed.accept(ONE, 1);
     timed.accept(TWO, 1);
     for _ in 0..20 {
@@ -285,7 +297,9 @@ fn answer_about_an_ended_link_with_the_same_id_is_ignored() {
     timed.accept(ONE, 1);
     let plan = timed.start_next_check().unwrap();
     timed.claims.remove_link(ONE, address(1));
-    timed.claims.add_accepted(ONE, address(1), 77, SourceHost::of(address(1)), timed.now);
+    let (from, arrived_at) = (SourceHost::of(address(1)), timed.now);
+    let claim = NewClaim { address: address(1), token: 77, from, serial: Some(1), arrived_at };
+    timed.claims.add_accepted(ONE, claim, timed.now);
     let denied = CheckOutcome::Answered(vec![(ONE, 1000, ClaimStatus::Denied)]);
     assert_eq!(timed.claims.finish_check(&plan, &denied, timed.now), []);
     assert_eq!(timed.start_next_check().unwrap().asked[..], [(ONE, 77)]);
@@ -495,4 +509,37 @@ fn links_to_an_address_are_limited_although_their_peers_have_hung_up() {
     assert!(matches!(timed.accept(LinkId(9999), 1), Admission::Refused(_)));
     timed.claims.remove_link(LinkId(7), address(1));
     assert_eq!(timed.accept(LinkId(9999), 1), Admission::Open);
+}
+
+/// Asserts whether a claim that arrives this long after its address was reserved is admitted when its peer
+/// hangs up.
+fn check_claim_of_a_reserved_address(after: Duration, how: HangUp, is_admitted: bool) {
+    let mut timed = TimedClaims::new();
+    timed.claims.reserve_address(address(1), timed.now);
+    let arrived_at = timed.now + after;
+    timed.now += Duration::from_secs(5);
+    assert_eq!(timed.accept_claim_that_arrived(ONE, address(1), arrived_at), Admission::Held);
+    assert_eq!(timed.claims.pop_admitted(), None, "its peer has not left");
+    timed.claims.record_hang_up(ONE, address(1), how);
+    let expected = is_admitted.then_some(Admitted { link: ONE, is_former: true });
+    assert_eq!(timed.claims.pop_admitted(), expected, "{after:?}, {how:?}");
+    assert_eq!(timed.claims.pop_surplus(), (how == HangUp::Reset).then_some(ONE));
+}
+
+#[test]
+fn held_claim_that_is_older_than_the_reservation_is_admitted_when_its_peer_leaves() {
+    let tolerance = Duration::from_millis(ARRIVAL_TOLERANCE_MS);
+    check_claim_of_a_reserved_address(Duration::ZERO, HangUp::EndOfStream, true);
+    check_claim_of_a_reserved_address(tolerance, HangUp::EndOfStream, true);
+    check_claim_of_a_reserved_address(tolerance + Duration::from_millis(1), HangUp::EndOfStream, false);
+    check_claim_of_a_reserved_address(Duration::ZERO, HangUp::Reset, false);
+}
+
+#[test]
+fn held_claim_is_not_older_than_a_link_that_was_accepted_before() {
+    let mut timed = TimedClaims::new();
+    assert_eq!(timed.accept(ONE, 1), Admission::Open);
+    assert_eq!(timed.accept(TWO, 1), Admission::Held);
+    timed.claims.record_hang_up(TWO, address(1), HangUp::EndOfStream);
+    assert_eq!(timed.claims.pop_admitted(), None);
 }

@@ -25,7 +25,7 @@ use crate::greeter::Greeter;
 use crate::limits::{ACCEPT_BATCH_CONNECTIONS, CHECKS_MIN_ENDS, READS_MIN_ENDS};
 use crate::link::{NO_ROOM, NOT_ACCEPTING, Origin, ReadStep};
 use crate::listener::{Accepted, Listener};
-use crate::socket;
+use crate::{socket, sys};
 
 /// The error of a link that has given its place to another one.
 const DISPLACED: LinkError =
@@ -277,6 +277,7 @@ impl TcpTransport {
         let mut greeter = Greeter {
             id,
             origin,
+            arrived_at: Instant::now() - sys::time_since_last_arrival(&*link.stream).unwrap_or_default(),
             is_accepting: self.is_accepting,
             has_room: room != Room::Full,
             claims: &mut self.address_claims,

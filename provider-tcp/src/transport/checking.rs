@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
-use homespun_engine::transport::{FrameHandler, LinkError, LinkEvent, LinkId};
+use homespun_engine::transport::{AddressProof, FrameHandler, LinkError, LinkEvent, LinkId};
 use homespun_engine::wire::address_claim::{ClaimRecord, ClaimStatus};
 use homespun_engine::wire::hello::Question;
 use mio::net::TcpStream;
@@ -16,7 +16,7 @@ use mio::{Interest, Token};
 use smallvec::SmallVec;
 
 use super::{TcpTransport, enlist_dirty, enlist_ready};
-use crate::address_claims::{CheckOutcome, CheckPlan};
+use crate::address_claims::{Admitted, CheckOutcome, CheckPlan};
 use crate::check::Check;
 use crate::descriptors::DescriptorLimit;
 use crate::hello::{believed_address, is_same_endpoint};
@@ -46,7 +46,7 @@ impl TcpTransport {
     /// contests the claim. Call this if an endpoint is certainly at the address. Links that are already up
     /// stay up.
     pub fn reserve_address(&mut self, address: Address) {
-        self.address_claims.reserve_address(address);
+        self.address_claims.reserve_address(address, Instant::now());
     }
 
     /// Ends the effect of [`reserve_address`](Self::reserve_address).
@@ -74,8 +74,8 @@ impl TcpTransport {
         if is_time_check_due || self.address_claims.has_work() {
             reported += self.start_due_checks(receiver);
         }
-        while let Some(id) = self.address_claims.pop_admitted() {
-            reported += self.admit_held_link(id, receiver);
+        while let Some(admitted) = self.address_claims.pop_admitted() {
+            reported += self.admit_held_link(admitted, receiver);
         }
         reported
     }
@@ -237,11 +237,16 @@ impl TcpTransport {
     }
 
     /// Reports a link that was held, and lets it be read.
-    fn admit_held_link(&mut self, id: LinkId, receiver: &mut impl FrameHandler) -> u32 {
+    fn admit_held_link(
+        &mut self,
+        Admitted { link: id, is_former }: Admitted,
+        receiver: &mut impl FrameHandler,
+    ) -> u32 {
         let Some(link) = self.links.link_mut(id) else { return 0 };
         let Some(claimed) = link.admit(&mut self.spare) else { return 0 };
         tracing::debug!(link = id.0, peer = %claimed.address, "admitted");
-        let (peer, instance, proof) = (claimed.address, claimed.instance, link.proof_of_claim());
+        let proof = if is_former { AddressProof::ClaimedByFormer } else { link.proof_of_claim() };
+        let (peer, instance) = (claimed.address, claimed.instance);
         receiver.link_event(id, LinkEvent::Up { peer, instance, proof });
         enlist_dirty(&mut self.dirty, id, link);
         enlist_ready(&mut self.ready, id, link);

@@ -122,7 +122,8 @@ fn pass_displaces_few_links() {
         let ended = end_errors(sides[0]).len();
         assert!(ended - before <= PASS_MAX_ENDS as usize, "{} links in one pass", ended - before);
         before = ended;
-        ended == ended_max
+        // A check may end a link, too.
+        ended >= ended_max
     });
 }
 

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
+use std::time::Duration;
 
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
@@ -15,7 +16,7 @@ use super::address_claimer::{
     provider, vacant_address,
 };
 use super::hello::has_ended;
-use crate::limits::{CHECKS_MAX, HELD_MAX_LINKS};
+use crate::limits::{ARRIVAL_TOLERANCE_MS, CHECKS_MAX, HELD_MAX_LINKS};
 use crate::testing::{Pair, Side, drive_until, make_message};
 
 /// Asserts that the endpoint ends the link of a stranger that claims a peer's address, and that the peer's
@@ -264,6 +265,28 @@ fn hellos_of_a_peer_and_its_successor_are_read_in_the_order_of_their_connections
     };
     assert_eq!(instances(&side, true), [1], "the message of the old peer");
     assert_eq!(instances(&side, false), [successor.instance]);
+}
+
+/// The caller learns of the successor by other means, before this side reads what the old peer has sent.
+#[test]
+fn messages_of_a_peer_that_has_left_arrive_although_its_address_is_reserved() {
+    let mut side = Side::open(&provider(), LOOPBACK);
+    let vacated = vacant_address();
+    let old = AddressClaimer::claim(&side, vacated, 1);
+    drop(old);
+    side.transport.reserve_address(vacated);
+    drive_until("the message and the end", &mut [&mut side], |sides| {
+        sides[0].recorder.inboxes.values().any(|inbox| inbox.frames.len() == 1 && inbox.down.is_some())
+    });
+    assert_eq!(side.recorder.inboxes.len(), 1);
+    // A claim that arrives later may be false, even if its peer has left.
+    thread::sleep(Duration::from_millis(4 * ARRIVAL_TOLERANCE_MS));
+    drop(AddressClaimer::claim(&side, vacated, 2));
+    drive_until("the claim", &mut [&mut side], |sides| sides[0].transport.accepted.len() == 1);
+    for _ in 0..100 {
+        side.progress();
+    }
+    assert_eq!(side.recorder.inboxes.len(), 1, "the stranger was reported");
 }
 
 #[test]
