@@ -172,7 +172,7 @@ impl LinksToAddress {
     }
 
     pub(super) fn has_held(&self) -> bool {
-        self.members.iter().any(|member| member.is_held())
+        self.members.iter().any(Member::is_held)
     }
 
     /// Whether another accepted link may claim the address. If all links that could have been admitted are,
