@@ -59,8 +59,8 @@ enum ReadKind {
 )]
 pub struct CqAttr {
     /// The number of entries. 0 stands for the parameter [`CQ_SIZE`](crate::params::CQ_SIZE), or for
-    /// [`CQ_DEPTH_DEFAULT_ENTRIES`] if the parameter is not set. An entry takes about 100 bytes after its
-    /// first use.
+    /// [`CQ_DEPTH_DEFAULT_ENTRIES`] if the parameter is not set. The queue takes about 100 bytes for each
+    /// place that has been filled, and keeps this memory until the queue is closed.
     pub size_entries: usize,
     /// The format of entries; `None` for the default.
     pub format: Option<CqFormat>,

@@ -111,9 +111,9 @@ impl<T: Transport> State<T> {
         received
     }
 
-    /// Makes the progress that needs no arrival, then arms the transport. An example is the report to a
-    /// peer that its message has matched. Returns whether the transport will wake a sleeping thread at
-    /// the next event.
+    /// Makes all progress for which no frame must arrive first, such as telling a peer that its message
+    /// has matched. Then arms the transport. Returns whether a thread may sleep until the transport
+    /// wakes the thread.
     fn transmit_and_arm_transport(&mut self) -> Armed {
         let State { engine, transport, bound: Some(bound), .. } = self else { return AT_REST };
         let mut queues = bound.queues_without_reader();

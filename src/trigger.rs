@@ -187,7 +187,8 @@ impl Domain {
         self.lend_buffers_and_queue_work(work, lend_source, lend_destination)
     }
 
-    /// Queues work with the caller's memory: `FI_QUEUE_WORK`. See [`queue_work`](Self::queue_work).
+    /// Queues deferred work whose operation uses memory of the caller: `FI_QUEUE_WORK`. See
+    /// [`queue_work`](Self::queue_work).
     ///
     /// # Errors
     ///
@@ -196,9 +197,9 @@ impl Domain {
     /// # Safety
     ///
     /// The memory of an operation must satisfy the conditions of the call that posts it, such as
-    /// [`Endpoint::post_send`]. The conditions hold until the end of the operation was counted or reported,
-    /// the work was cancelled or flushed, or the endpoint was closed. The memory of a receive of a shared
-    /// context must satisfy the conditions of
+    /// [`Endpoint::post_send`]. The caller must keep these conditions until the end of the operation has
+    /// been counted or reported, the work has been cancelled or flushed, or the endpoint has been closed.
+    /// The memory of a receive of a shared context must satisfy the conditions of
     /// [`SharedReceiveContext::post_receive`](crate::SharedReceiveContext::post_receive).
     pub unsafe fn queue_raw_work(&self, work: DeferredWork<&[Segment], &[SegmentMut]>) -> Result<(), Error> {
         // SAFETY: the caller promises what `Source::raw` and `Destination::raw_allowing_null` require.

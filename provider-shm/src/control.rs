@@ -20,7 +20,8 @@ use crate::greeting::{GREETING_BYTES, Greeting};
 use crate::name::{self, NameKind};
 use crate::sys::{self, Credentials};
 
-/// A greeting and the two descriptors that accompany it: the sender's ring and its doorbell.
+/// A greeting and the two descriptors that accompany it: of the sender's ring, and of the doorbell that the
+/// sender rings to wake this side.
 pub(crate) struct ReceivedGreeting {
     pub(crate) greeting: Greeting,
     pub(crate) ring: OwnedFd,

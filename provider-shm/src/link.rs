@@ -54,7 +54,7 @@ pub(crate) enum Origin {
     Accepted(u64),
 }
 
-/// The sending half of a link: this side's ring, its doorbell and its cookie.
+/// The sending half of a link: this side's ring, its cookie, and the doorbell that wakes the peer.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     pub(crate) ring: Producer,
@@ -68,7 +68,7 @@ pub(crate) struct Outgoing {
     pub(crate) in_full: bool,
 }
 
-/// The receiving half of a link: the peer's ring, its doorbell, its process and its memory.
+/// The receiving half of a link: the peer's ring, process and memory, and the doorbell that wakes this side.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     pub(crate) ring: Consumer,

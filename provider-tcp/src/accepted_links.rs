@@ -1,4 +1,4 @@
-//! The accepted links on which the peer has said hello, by the hosts that they come from.
+//! The accepted links on which the peer has said hello, grouped by the host that they come from.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -11,8 +11,8 @@ pub(crate) trait Awaited {
     /// Arms the endpoints that may cause the event, for a thread that is about to sleep.
     fn arm(&self) -> Armed;
 
-    /// Carries out the works that [`arm`](Self::arm) has made due. The caller must hold no lock of the
-    /// sleepers.
+    /// Carries out the works that became due during [`arm`](Self::arm). A work may wake sleeping threads,
+    /// so the caller must not hold the lock under which threads are woken.
     fn fire_due_works(&self) {}
 
     /// Undoes [`arm`](Self::arm), after the sleep or instead of it.

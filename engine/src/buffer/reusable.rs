@@ -65,7 +65,7 @@ impl ReusableBuffer {
         self.0
     }
 
-    /// Returns a buffer with the room that [`into_room`](Self::into_room) returned, and a message
+    /// Returns a buffer with this room, such as [`into_room`](Self::into_room) returns, and a message
     /// of this length.
     #[inline]
     pub(super) fn from_room(mut room: BytesMut, message_bytes: usize) -> ReusableBuffer {

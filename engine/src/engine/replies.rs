@@ -39,9 +39,9 @@ impl Engine {
         })
     }
 
-    /// Sends the last answers to a peer's operations, unless the link is in the middle of a frame.
-    /// Returns the answers that the link has not taken, in order. Drops the pending requests to the
-    /// peer.
+    /// Prepares a link for the shutdown of its connection. Drops the pending requests to the peer.
+    /// Sends the pending answers to the peer's operations, unless the link is in the middle of a
+    /// frame. Returns those answers without payload that the link has not taken, in order.
     #[cold]
     pub(super) fn send_last_answers_or_return_rest(
         &mut self,

@@ -1,5 +1,5 @@
-//! Reports completions to the sink, and holds completions while the sink is full. Counts all operations that
-//! have ended, even unreported ones.
+//! Reports the ends of sends and accesses to the sink, and holds the reports while the sink is full. Counts
+//! operations that have ended, also those that the application does not want reported.
 
 use super::InitiatorEffects;
 use super::turns::{Ending, Turn, Turns};

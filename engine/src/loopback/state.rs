@@ -259,8 +259,8 @@ impl State {
         self.record_sent(end, taken_bytes, total_bytes)
     }
 
-    /// Returns how many bytes an end may write, or `None` if the end cannot write at all. At
-    /// random, breaks the link, or pretends that the link is full.
+    /// Returns how many bytes an end may write now: 0 if the pipe is full. Returns `None` if the link is
+    /// not up. At random, breaks the link, or pretends that the link is full, and returns `None`.
     fn draw_room_to_send(&mut self, end: EndKey) -> Option<usize> {
         let connection = self.connections.get(end.connection)?;
         if connection.severed || (end.side == Side::Connector && !connection.made) {

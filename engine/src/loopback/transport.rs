@@ -335,8 +335,8 @@ impl Stream {
                 (payload_left, decoder.is_reading_frame() && payload_left == 0)
             }
         };
-        // The read may cover the rest of this payload and as many headers as the budget allows. So a cut can
-        // also fall between later frames, or inside one.
+        // A cut read may be longer than one frame: up to the rest of this payload, plus `budget_frames`
+        // headers of the largest size. So a cut read can also end between later frames, or inside one.
         let budget_bytes = HEADER_MAX_BYTES.saturating_mul(budget_frames as usize);
         let cut_max_bytes = available_bytes.min(payload_left.saturating_add(budget_bytes));
         if let Some(cut_bytes) = state.dice.draw_cut_bytes(&state.faults, cut_max_bytes) {

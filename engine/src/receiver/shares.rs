@@ -102,7 +102,8 @@ impl Shares {
         });
     }
 
-    /// Records that a link has ended. Its messages still hold this credit and this fetched payload.
+    /// Records that a link has ended. Its messages keep `held_bytes` of credit and `fetched_bytes` of payload
+    /// until receives take the messages.
     pub(super) fn link_ended(&mut self, host: SourceHost, held_bytes: u64, fetched_bytes: u64) {
         self.left_behind_bytes += held_bytes + fetched_bytes;
         self.change(host, |of| {

@@ -109,8 +109,8 @@ impl Membership {
         state.fail_receives_only_from_lost_peers(Some((self.id, effects)), &self.shared);
     }
 
-    /// Records that this member has lost a peer. Other members may still have links to the peer.
-    /// When the last link ends, the receives that accept only this peer's messages fail.
+    /// Records that this member has lost a peer. If no other member has a link to the peer, the
+    /// receives that accept only this peer's messages fail.
     pub(crate) fn peer_lost(
         &mut self,
         address: Address,

@@ -28,8 +28,8 @@ pub enum HandshakeStep {
     Reject,
     /// Confirms the accept: the requester's first step on the connection.
     Confirm,
-    /// Ends the connection. The sender of this step sends and reads nothing more, and the peer ends
-    /// the link.
+    /// Ends the connection. The sender of this step sends nothing more, and ignores all frames but the
+    /// peer's own `Shutdown`. The side that receives this step ends the link.
     Shutdown,
 }
 
