@@ -1,4 +1,4 @@
-//! A server with connections: the server opens an endpoint for each client, and echoes the client's
+//! A server with connections. The server opens an endpoint for each client, and echoes the client's
 //! messages.
 //!
 //! ```text
@@ -32,8 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A connected endpoint has one peer, so it needs no addresses.
 const PEER: FabricAddress = FabricAddress::UNSPECIFIED;
 
-/// The context of endpoints in their events. One context is enough for all, since the program never looks at
-/// it.
+/// The context of each endpoint in its events. The program never looks at contexts, so all endpoints have
+/// this one.
 const ENDPOINT: u64 = 1;
 
 fn main() -> ExitCode {
@@ -113,7 +113,7 @@ fn run_server() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Echoes messages until the connection ends. Returns whether to serve another client.
+/// Echoes messages until the connection ends. Returns whether the server shall serve another client.
 fn echo_until_disconnected(
     endpoint: &Endpoint,
     cq: &CompletionQueue,

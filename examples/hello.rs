@@ -54,7 +54,8 @@ fn receive_greeting() -> Result<(), Box<dyn Error>> {
 
 /// Sends a message, and waits until it has arrived.
 fn send_greeting(peer: Address) -> Result<(), Box<dyn Error>> {
-    // With delivery complete a send completes when the peer has received it, not as soon as it is on its way.
+    // At this level a send completes when the peer has received the message, not as soon as the message is
+    // on its way.
     let hints = Hints::new().caps(Caps::TAGGED).tx_op_flags(OpFlags::DELIVERY_COMPLETE);
     let OpenEndpoint { endpoint, cq, av, .. } = Fabric::new().open_endpoint(&hints)?;
     let to = av.insert_one(peer)?;

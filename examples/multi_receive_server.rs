@@ -1,12 +1,12 @@
-//! One buffer for many messages: a server that collects lines from any number of clients. The server need
-//! not know the number or the length of the messages in advance.
+//! One buffer for many messages. The server collects lines from any number of clients, and knows neither the
+//! number nor the length of the messages in advance.
 //!
 //! ```text
 //! cargo run --example multi_receive_server                              # listening at 127.0.0.1:40123
 //! cargo run --example multi_receive_server -- 127.0.0.1:40123 one two   # in another terminal
 //! ```
 //!
-//! Two buffers take turns: while one fills, the other waits, so that there is always room. The message `stop`
+//! Two buffers take turns. While one fills, the other waits, so there is always room. The message `stop`
 //! ends the server.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what it received")]
@@ -20,7 +20,8 @@ use homespun::{
     Address, Bytes, BytesMut, Caps, CompletionFlags, Fabric, FabricAddress, Hints, OpFlags, OpenEndpoint,
 };
 
-/// The size of a buffer. The endpoint releases it when less than a minimum is left (`FI_OPT_MIN_MULTI_RECV`).
+/// The size of a buffer. The endpoint releases a buffer that has less room than a minimum
+/// (`FI_OPT_MIN_MULTI_RECV`).
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// The number of buffers.
@@ -57,8 +58,7 @@ fn collect_messages() -> Result<(), Box<dyn Error>> {
     let (mut messages, mut released) = (0, 0);
     loop {
         let completion = cq.sread_entry(None)?.ok_or("the queue was signalled")?.into_result()?;
-        // FI_MULTI_RECV says that the buffer is released, with its last message or in a completion of its
-        // own.
+        // FI_MULTI_RECV says that the buffer is released. The flag comes with the last message or alone.
         if completion.flags.contains(CompletionFlags::MULTI_RECV) {
             released += 1;
             endpoint.recv_multi(

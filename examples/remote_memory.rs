@@ -1,14 +1,14 @@
-//! A notice board: clients take a number and write a note into the server's memory, without the
-//! server's help.
+//! A notice board. A client takes a number, and writes a note into the server's memory. Meanwhile the server
+//! only reads its queue.
 //!
 //! ```text
 //! cargo run --example remote_memory                      # prints: listening at 127.0.0.1:40123
 //! cargo run --example remote_memory -- 127.0.0.1:40123 "milk is out" stop     # in another terminal
 //! ```
 //!
-//! A message asks for the board, and another tells that a note was written. The number comes from
-//! an atomic operation on the first word of the board, so any number of clients may write at once.
-//! The note `stop` ends the server.
+//! A client first sends a message, and the server answers with the place of the board. An atomic operation
+//! on the first word of the board gives the client its number, so any number of clients may write at once.
+//! Then a second message tells the server that the note is written. The note `stop` ends the server.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what it received")]
 
@@ -57,7 +57,7 @@ fn note_offset(number: u64) -> u64 {
     8 + number % NOTES * NOTE_BYTES as u64
 }
 
-/// Waits for the next receive, read or write to complete; sends are of no interest.
+/// Waits until a receive, a read or a write has completed. Ignores completions of sends.
 fn await_completion(cq: &CompletionQueue, timeout: Option<Duration>) -> Result<Completion, Box<dyn Error>> {
     loop {
         let entry = cq.sread_entry(timeout)?.ok_or("no completion before the time-out")?;
@@ -73,8 +73,8 @@ fn serve_board() -> Result<(), Box<dyn Error>> {
     let OpenEndpoint { endpoint, cq, av, domain } = Fabric::new().open_endpoint(&hints)?;
     let attr = MrAttr::granting(MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE);
     let board = domain.register(note_offset(NOTES - 1) as usize + NOTE_BYTES, &attr)?;
-    // The counter counts the peers' writes and atomic operations. Each read of the queue carries out those
-    // that have arrived. The server needs no other call for them.
+    // The counter counts the peers' writes and atomic operations. Each read of the queue carries out the
+    // ones that have arrived.
     let writes = domain.open_counter(&CounterAttr::default())?;
     board.bind_counter(&writes, CounterEvents::REMOTE_WRITE)?;
     println!("listening at {}", endpoint.name()?);

@@ -1,14 +1,14 @@
-//! Remote procedure calls with tagged messages: a server that answers many clients, and a client with several
-//! calls in flight.
+//! Remote procedure calls with tagged messages. The server answers many clients. A client has several calls
+//! in flight.
 //!
 //! ```text
 //! cargo run --example tagged_client_server -- server     # prints: listening at 127.0.0.1:40123
 //! cargo run --example tagged_client_server -- client 127.0.0.1:40123 "add 2 40" "reverse cirbaf" stop
 //! ```
 //!
-//! A call has a number. The tag of a request is the number with one more bit set, so that the server's
-//! receives match requests and nothing else. The tag of the answer is the number, so that each answer matches
-//! its receive, in any order.
+//! A call has a number. The tag of a request is this number with one more bit set. By this bit the server's
+//! receives match requests only. The tag of the answer is the number. So each answer matches its receive, in
+//! whatever order the answers come.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what it received")]
 
@@ -25,7 +25,7 @@ use homespun::{
 /// The bit that distinguishes a request from an answer.
 const REQUEST: u64 = 1 << 63;
 
-/// The number of receives that the server keeps posted. Further requests wait, and none is lost.
+/// The number of receives that the server keeps posted. More requests wait, and none is lost.
 const SLOTS: u64 = 16;
 
 /// The longest request or answer.
@@ -77,15 +77,16 @@ fn answer_requests() -> Result<(), Box<dyn Error>> {
     println!("listening at {}", endpoint.name()?);
     let any = FabricAddress::UNSPECIFIED;
     for slot in 0..SLOTS {
-        // A completed receive returns its buffer at full length, so the next receive can use it unchanged.
+        // A completed receive returns this buffer at its full length, so the next receive can use the buffer
+        // as it is.
         let buffer = ReusableBuffer::zeroed(MESSAGE_MAX_BYTES);
         endpoint.trecv_into(buffer, any, Tag(REQUEST).ignoring(!REQUEST), slot)?;
     }
     loop {
         let (received, is_whole) = match wait_for_message(&cq, None)? {
             Ok(completion) => (completion, true),
-            // For example, a client left before the server answered it, or a message was longer than its
-            // buffer. The received part of such a message is not a request.
+            // For example, a client left before the server had answered, or a message was longer than its
+            // buffer. What arrived of such a message is not a request.
             Err(failed) => {
                 println!("{failed}");
                 if failed.completion.kind() == OperationKind::Send {
@@ -132,8 +133,8 @@ fn send_calls(server: Address, calls: &[String]) -> Result<(), Box<dyn Error>> {
     let OpenEndpoint { endpoint, cq, av, .. } = open_endpoint()?;
     let (own, to) = (endpoint.name()?, av.insert_if_absent(server)?);
     for (number, call) in (0..).zip(calls) {
-        // Post the receive of the answer first, so that the answer goes directly to its buffer. The receive
-        // accepts messages of the server alone, so it fails if the server cannot be reached, or dies.
+        // Post the receive first, so that the answer goes directly to its buffer. The receive names the
+        // server as its source, so it fails if the server dies or cannot be reached.
         endpoint.trecv(BytesMut::zeroed(MESSAGE_MAX_BYTES), to, Tag(number), number)?;
         endpoint.tsend(Bytes::from(format!("{own} {call}")), to, Tag(REQUEST | number), number)?;
     }

@@ -1,5 +1,5 @@
-//! Completions in tasks of tokio: a server that answers messages while a timer ticks, and a client that waits
-//! with a time-out.
+//! Completions in tasks of tokio. The server answers messages while a timer ticks. The client waits with a
+//! time-out.
 //!
 //! ```text
 //! cargo run --example tokio                                       # prints: listening at 127.0.0.1:40123
@@ -58,16 +58,16 @@ struct AsyncQueue {
 
 impl AsyncQueue {
     fn new(cq: CompletionQueue) -> Result<AsyncQueue, Box<dyn Error>> {
-        // An `AsyncFd` must own its descriptor, but the queue only lends one. So make a copy.
+        // An `AsyncFd` must own its descriptor. The queue only lends one, so make a copy.
         let lent = cq.wait_fd().ok_or("a queue with WaitObject::Fd must have a descriptor")?;
         let own = lent.try_clone_to_owned()?;
-        // SAFETY: an `OwnedFd` is open, and remains the same descriptor until the `AsyncFd` drops it.
+        // SAFETY: the descriptor of an `OwnedFd` stays open until the `AsyncFd` drops it.
         let fd = unsafe { AsyncFd::register_with_interest(own, Interest::READABLE)? };
         Ok(AsyncQueue { cq, fd })
     }
 
-    /// Waits for the next entry. No entry is lost if the future is dropped: the future never waits after it
-    /// has read an entry.
+    /// Waits for the next entry. The future does not wait after it has read an entry. So no entry is lost if
+    /// the future is dropped.
     async fn next_entry(&self) -> Result<Entry, Box<dyn Error>> {
         loop {
             // Each read also makes progress.
@@ -79,9 +79,9 @@ impl AsyncQueue {
                 yield_now().await;
                 continue;
             }
-            // An entry that arrives from now on makes the descriptor readable, and tokio records that.
-            // Clear the record before the next read of the queue. If it were cleared after the read, tokio
-            // could forget an entry that the read has not seen.
+            // An entry that arrives from now on makes the descriptor readable, and tokio records this. Clear
+            // the record before the next read of the queue. If it were cleared after the read, tokio could
+            // forget an entry that the read has not seen.
             self.fd.readable().await?.clear_ready();
         }
     }
@@ -132,7 +132,8 @@ async fn send_messages(
     server: Address,
     messages: impl Iterator<Item = String>,
 ) -> Result<(), Box<dyn Error>> {
-    // A receive that accepts messages of the server alone fails if the server is not there.
+    // With this capability a receive can name the server as its source. Such a receive fails if the server
+    // is not there.
     let (OpenEndpoint { endpoint, av, .. }, queue) =
         open_endpoint_and_queue(Hints::new().caps(Caps::MSG | Caps::DIRECTED_RECV))?;
     let (own, to) = (endpoint.name()?, av.insert_one(server)?);

@@ -1,5 +1,5 @@
-//! A server without known peers: the first message of a client completes with an error that carries the
-//! client's address. The server inserts the address into its address vector, and can answer from then on.
+//! A server that knows no peers. A client's first message completes with an error that has the client's
+//! address. The server inserts this address into its address vector, and can then answer.
 //!
 //! ```text
 //! cargo run --example unknown_source                                 # prints: listening at 127.0.0.1:40123
@@ -43,8 +43,8 @@ pub(crate) fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box
 }
 
 fn echo_messages() -> Result<(), Box<dyn Error>> {
-    // FI_SOURCE: a completion names the sender. FI_SOURCE_ERR: a message of an unknown sender is reported as
-    // an error.
+    // With FI_SOURCE a completion names the sender. With FI_SOURCE_ERR a message of an unknown sender
+    // completes with an error.
     let caps = Caps::MSG | Caps::SOURCE | Caps::SOURCE_ERR;
     let hints = Hints::new().caps(caps).node("127.0.0.1").source();
     let OpenEndpoint { endpoint, cq, av, .. } = Fabric::new().open_endpoint(&hints)?;
@@ -57,7 +57,7 @@ fn echo_messages() -> Result<(), Box<dyn Error>> {
                 println!("{address} is new here");
                 (completion, av.insert_one(address)?)
             }
-            // A message was longer than its buffer, or an answer did not reach its client, for example.
+            // For example, a message was longer than its buffer, or an answer did not reach its client.
             Entry::Failed(failed) => {
                 println!("{failed}");
                 if failed.completion.kind() == OperationKind::Receive {

@@ -1,5 +1,5 @@
-//! An event loop that waits on a file descriptor for messages and for other events at once: a program that
-//! counts messages, and reports their number to every TCP client that connects.
+//! An event loop that waits for messages and for other events at once, by file descriptors. The program
+//! counts messages, and tells the number to each TCP client that connects.
 //!
 //! ```text
 //! cargo run --example wait_fd                                       # prints both addresses
@@ -63,10 +63,10 @@ fn count_messages() -> Result<(), Box<dyn Error>> {
     let mut events = Events::with_capacity(2);
 
     let mut count = 0;
-    // A buffer that comes back at its full length, so that it can be posted again as it is.
+    // A receive returns this buffer at its full length, so the next receive can use the buffer as it is.
     endpoint.recv_into(ReusableBuffer::zeroed(MESSAGE_MAX_BYTES), FabricAddress::UNSPECIFIED, 0)?;
     loop {
-        // Read completions until the queue says that it is safe to sleep. The reads also make progress.
+        // Read completions until `try_wait` says that it is safe to sleep. The reads also make progress.
         while !cq.try_wait()? {
             let Some(entry) = cq.read_entry()? else { continue };
             let message =
@@ -82,10 +82,11 @@ fn count_messages() -> Result<(), Box<dyn Error>> {
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             polled => polled?,
         }
-        // Events of the completion queue need no check here: every round of the loop reads the queue.
+        // Events of the completion queue need no check: each round of the loop reads the queue.
         if events.iter().any(|event| event.token() == STATUS) {
             while let Ok((mut asker, _)) = status.accept() {
-                // A line fits into the buffer of a new connection. A client that has gone does not get it.
+                // A line fits into the buffer of a new connection. If the client has gone, the error does
+                // not matter.
                 let _ = writeln!(asker, "{count} messages");
             }
         }

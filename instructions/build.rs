@@ -1,4 +1,4 @@
-//! Passes the compiler's version, the target and the flags to the benchmark, because they affect instruction
+//! Passes the version of the compiler, the target and the flags to the benchmark: they affect instruction
 //! counts.
 
 use std::env;

@@ -18,8 +18,7 @@ use crate::info::AvType;
 use crate::resolve::{AddressRole, resolve};
 use table::Table;
 
-/// The largest number of addresses for which a new vector reserves memory, even if [`AvAttr::count`] is
-/// larger.
+/// A new vector reserves memory for at most this many addresses, however large [`AvAttr::count`] is.
 const RESERVE_MAX_ENTRIES: usize = 1 << 16;
 
 /// An application's name for a peer: `fi_addr_t`. A fabric address is valid only in the address vector that
@@ -28,8 +27,8 @@ const RESERVE_MAX_ENTRIES: usize = 1 << 16;
 pub struct FabricAddress(pub u64);
 
 impl FabricAddress {
-    /// No address. A receive with this source accepts messages of any peer (`FI_ADDR_UNSPEC`). A
-    /// completion with this source has no known source (`FI_ADDR_NOTAVAIL`).
+    /// No address. As the source of a receive: any peer (`FI_ADDR_UNSPEC`). As the source in a completion:
+    /// unknown (`FI_ADDR_NOTAVAIL`).
     pub const UNSPECIFIED: FabricAddress = FabricAddress(u64::MAX);
 }
 
@@ -63,8 +62,8 @@ pub struct AvAttr {
     pub count: usize,
     /// The expected number of endpoints on each host; a hint that is ignored.
     pub ep_per_node: usize,
-    /// The number of bits of a fabric address that name a receive context. Ignored: endpoints have
-    /// one receive context, number 0, which sets none of these bits.
+    /// The number of bits in a fabric address that name a receive context. Ignored: an endpoint has only
+    /// receive context 0, so these bits are always 0.
     pub rx_ctx_bits: u32,
     /// The name under which processes share the vector. Must be `None`: vectors are not shared.
     pub name: Option<String>,
@@ -77,8 +76,8 @@ bitflags! {
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct AvFlags: u64 {
-        /// The application only reads the addresses of a vector that another process shares.
-        /// Ignored for a vector without a name.
+        /// The application only reads addresses from a vector that another process shares. Ignored, since
+        /// vectors are not shared.
         const READ = 1 << 8;
         /// Insertions are reported to an event queue. Not supported.
         const EVENT = 1 << 24;
@@ -90,13 +89,14 @@ bitflags! {
 /// The peers of an application: a map from each [`Address`] to a [`FabricAddress`] and back. See
 /// `fi_av(3)`.
 ///
-/// A handle: clones refer to the same vector, which any thread may use at any time. In a vector of
-/// either type, fabric addresses are indices. An inserted address gets the lowest unused index: the
-/// first gets 0 and, as long as nothing is removed, each later one the next. A removed index is
-/// used again.
+/// Clones are handles to the same vector. Any thread may use the vector at any time.
 ///
-/// An address that is inserted several times has several fabric addresses. All of them send to the
-/// same peer; completions name the lowest one as the source. An entry takes about 100 bytes.
+/// In a vector of either type, a fabric address is an index. An inserted address gets the lowest free
+/// index. The indices of a new vector are 0, 1, 2 and so on. Removing an address frees its index for a
+/// later address.
+///
+/// An address that is inserted several times has several fabric addresses. All of them send to the same
+/// peer. Completions name the lowest of them as the source. An entry takes about 100 bytes.
 ///
 /// ```
 /// use homespun::{Address, AvAttr, Fabric, Hints};
@@ -124,9 +124,8 @@ struct VectorShared {
     av_type: AvType,
     format: AddressFormat,
     table: RwLock<Table>,
-    /// Incremented by every change of `table`, after the change and before the table is unlocked. So a
-    /// thread that reads the version and then looks up an address sees at least the changes that the version
-    /// counts.
+    /// Incremented after each change of `table`, before the table is unlocked. If a thread reads the
+    /// version and then looks up an address, the thread sees at least the changes that the version counts.
     version: AtomicU64,
     /// The number of bound endpoints.
     bound: AtomicUsize,
@@ -137,8 +136,7 @@ impl AddressVector {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotSupported`] for an attribute or flag that is not supported according to
-    /// [`AvAttr`] and [`AvFlags`], [`Misuse::Flags`] for unknown flags.
+    /// [`Misuse::Flags`] for unknown flags. [`Misuse::NotSupported`] for a name, or for [`AvFlags::EVENT`].
     pub(crate) fn open(attr: &AvAttr, format: AddressFormat, domain: DomainId) -> Result<Self, Error> {
         let unknown = attr.flags.difference(AvFlags::all());
         if !unknown.is_empty() {
@@ -166,16 +164,15 @@ impl AddressVector {
         self.shared.av_type
     }
 
-    /// Returns the format of every address in the vector: that of its domain.
+    /// Returns the format of every address in the vector: the format of its domain.
     pub fn format(&self) -> AddressFormat {
         self.shared.format
     }
 
     /// Inserts addresses, as `fi_av_insert(3)` does. Returns a result for each.
     ///
-    /// Every address gets its index before the first address is checked. The index of an invalid address
-    /// stays unused, and later addresses do not move up. So an application that counts indices itself finds
-    /// each address at the index that it expects.
+    /// Each address gets its index before any address is checked. An invalid address leaves its index
+    /// unused, and later addresses do not move up. So the application can compute the indices itself.
     ///
     /// # Errors
     ///
@@ -206,8 +203,8 @@ impl AddressVector {
         }))
     }
 
-    /// Returns the lowest fabric address of this address, and inserts it if the vector does not
-    /// hold it.
+    /// Returns the lowest fabric address of `address`. If the vector does not hold `address`, inserts it
+    /// first.
     ///
     /// ```
     /// # use homespun::{AvAttr, Fabric, Hints};
@@ -239,19 +236,18 @@ impl AddressVector {
         }))
     }
 
-    /// Inserts the first address of a node and a service that the vector can hold, as
-    /// `fi_av_insertsvc(3)` does. The node is a name or a numeric address; a lookup of a name may
-    /// block.
+    /// Resolves a node and a service, and inserts the first address of the vector's format, as
+    /// `fi_av_insertsvc(3)` does. The node is a host name or a numeric address. Resolving a name may block.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Unresolved`] if no address is found; [`Misuse::Unmet`] if no address that was found has the
-    /// vector's format; and as [`insert`](Self::insert).
+    /// [`Misuse::Unresolved`] if the node or the service does not resolve. [`Misuse::Unmet`] if no address
+    /// that was found has the vector's format. And the errors of [`insert`](Self::insert).
     pub fn insert_svc(&self, node: &str, service: &str) -> Result<FabricAddress, Error> {
         self.insert_one(self.resolve_svc(node, service)?)
     }
 
-    /// Returns the first address of a node and a service that the vector can hold.
+    /// Resolves a node and a service, and returns the first address of the vector's format.
     fn resolve_svc(&self, node: &str, service: &str) -> Result<Address, Error> {
         let found = resolve(Some(node), Some(service), AddressRole::Destination, false)?;
         let fits = |address: &Address| address.format() == self.shared.format;
@@ -259,12 +255,12 @@ impl AddressVector {
         Ok(address.ok_or(Misuse::Unmet(Unmet::AddressFormat(self.shared.format)))?)
     }
 
-    /// Removes addresses: all of them, or none if there is an error. Their indices may be used
+    /// Removes all of these addresses, or none if one of them causes an error. The indices may be used
     /// again at once.
     ///
     /// # Errors
     ///
-    /// [`Misuse::UnknownAddress`] for an address that is not in the vector, or is listed twice.
+    /// [`Misuse::UnknownAddress`] if an address is not in the vector, or is listed twice.
     pub fn remove(&self, addresses: &[FabricAddress]) -> Result<(), Error> {
         let mut indices: Vec<u64> = addresses.iter().map(|address| address.0).collect();
         indices.sort_unstable();
@@ -286,13 +282,12 @@ impl AddressVector {
     ///
     /// # Errors
     ///
-    /// [`Misuse::UnknownAddress`] if the vector does not have this fabric address, or the address was
-    /// removed.
+    /// [`Misuse::UnknownAddress`] if the vector has no such fabric address, or no longer has it.
     pub fn lookup(&self, address: FabricAddress) -> Result<Address, Error> {
         self.shared.table.read().get(address.0).ok_or_else(|| Misuse::UnknownAddress(address.0).into())
     }
 
-    /// Returns the lowest fabric address of this address, if it is in the vector.
+    /// Returns the lowest fabric address of `address`, or `None` if the vector does not hold `address`.
     pub fn reverse_lookup(&self, address: &Address) -> Option<FabricAddress> {
         self.shared.table.read().lowest_index_of(*address).map(FabricAddress)
     }
@@ -307,11 +302,11 @@ impl AddressVector {
         self.len() == 0
     }
 
-    /// Closes the vector: `fi_close`. Its memory is freed with the last clone of the handle.
+    /// Closes the vector: `fi_close`. Dropping the last clone of the handle frees the memory.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Busy`], with the handle, while the vector is bound to an endpoint.
+    /// [`Misuse::Busy`] while an endpoint is bound to the vector. The error returns the handle.
     pub fn close(self) -> Result<(), Rejected<Self>> {
         if self.shared.bound.load(Ordering::Acquire) > 0 {
             return Err(Rejected { error: Misuse::Busy(InUse::AddressVector).into(), returned: self });
@@ -319,8 +314,8 @@ impl AddressVector {
         Ok(())
     }
 
-    /// Returns a number that changes with every change of the vector. A caller that first reads the version
-    /// and then looks up an address may keep the result while the version stays the same.
+    /// Returns a number that changes with every change of the vector. A caller that reads this number
+    /// before it looks up an address may keep the result until the number changes.
     pub(crate) fn version(&self) -> u64 {
         self.shared.version.load(Ordering::Acquire)
     }
@@ -363,7 +358,7 @@ impl AddressVector {
     }
 }
 
-/// Checks that an address has this format and can be a peer's.
+/// Checks that an address has this format, names one host, and has a port.
 pub(crate) fn check_peer_address(address: Address, format: AddressFormat) -> Result<(), Error> {
     let refused = if address.format() != format {
         Argument::AddressFormat { accepted: format }

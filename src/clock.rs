@@ -8,14 +8,17 @@ use std::time::{Duration, Instant};
 
 use homespun_engine::moment::Moment;
 
-/// A clock that stands still until it is advanced: for tests and simulations, over a provider
-/// inside the process.
+/// A clock that stands still until it is advanced. For tests and simulations inside one process.
 ///
-/// The endpoints of a fabric [with such a clock](crate::Fabric::with_clock) use it for two time limits: the
-/// longest silence of a peer before the peer counts as gone, and the longest wait of a closing endpoint for
-/// peers to read its messages ([`CLOSE_LINGER_MS`](crate::params::CLOSE_LINGER_MS)). An endpoint that sleeps
-/// while it closes advances the clock by the time that it has slept, or as
-/// [`with_sleep_pace`](Self::with_sleep_pace) describes. Timeouts of calls, such as
+/// The endpoints of a fabric [with such a clock](crate::Fabric::with_clock) measure two times by this
+/// clock:
+///
+/// - how long a peer may be silent before the endpoint treats the peer as gone
+/// - how long a closing endpoint waits for peers to read its messages
+///   ([`CLOSE_LINGER_MS`](crate::params::CLOSE_LINGER_MS))
+///
+/// If a closing endpoint sleeps, the clock advances by the time that the endpoint has slept, or as
+/// [`with_sleep_pace`](Self::with_sleep_pace) says. Timeouts of calls, such as
 /// [`sread`](crate::CompletionQueue::sread), use real time.
 ///
 /// Clones are handles to the same clock.
@@ -45,14 +48,13 @@ impl SimulatedClock {
         SimulatedClock::with_sleep_pace(|slept| slept)
     }
 
-    /// Creates a clock that an endpoint advances by `pace(slept)` after it has slept for `slept`. If `pace`
-    /// returns a longer time than `slept`, a closing endpoint waits less real time for events that never
-    /// come.
+    /// Creates a clock that a closing endpoint advances by `pace(slept)` after the endpoint has slept for
+    /// `slept`. If `pace` returns more than `slept`, tests that close endpoints take less real time.
     pub fn with_sleep_pace(pace: impl Fn(Duration) -> Duration + Send + Sync + 'static) -> SimulatedClock {
         SimulatedClock(Arc::new(Simulated { elapsed_us: AtomicU64::new(0), pace: Box::new(pace) }))
     }
 
-    /// Advances the clock, by whole microseconds. Endpoints notice it in their next passes.
+    /// Advances the clock, by whole microseconds. Endpoints notice the new time in their next passes.
     pub fn advance(&self, time: Duration) {
         let time_us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let later = |elapsed_us: u64| Some(elapsed_us.saturating_add(time_us));

@@ -13,13 +13,15 @@ use parking_lot::Mutex;
 use crate::endpoint_pump::EndpointPump;
 use crate::info::Info;
 
-/// An event of a connection, as an [`EventQueue`](crate::EventQueue) reports it. A failed attempt is
-/// reported as an [`EventError`](crate::EventError): ECONNREFUSED if no endpoint listens, or if the request
-/// was rejected; ECONNABORTED if the requester was gone when its request was accepted; otherwise the
-/// system's error. The `err_data` of a rejection is the data that the other application has passed to
-/// [`reject`](ConnectionRequest::reject).
+/// An event of a connection, as an [`EventQueue`](crate::EventQueue) reports it. Events name an endpoint by
+/// the number that it was [bound](crate::Endpoint::bind_eq) with.
 ///
-/// Events name an endpoint by the number that it was [bound](crate::Endpoint::bind_eq) with.
+/// A failed attempt to connect is reported as an [`EventError`](crate::EventError) instead:
+///
+/// - ECONNREFUSED if no endpoint listens, or if the request was rejected; `err_data` is then the data that
+///   the other application has passed to [`reject`](ConnectionRequest::reject)
+/// - ECONNABORTED if the requester was gone when its request was accepted
+/// - otherwise the system's error
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConnectionEvent {
     /// A requester asks a passive endpoint for a connection (`FI_CONNREQ`).
@@ -32,9 +34,9 @@ pub enum ConnectionEvent {
         /// [`accept`](crate::Endpoint::accept).
         data: Box<[u8]>,
     },
-    /// A connection has ended (`FI_SHUTDOWN`): the peer has shut it down, was closed or is gone, or the
-    /// peer has learnt that this side has shut it down. All earlier arrivals have been reported, and
-    /// outstanding operations have failed. Messages that have arrived can still be received.
+    /// A connection has ended (`FI_SHUTDOWN`). Either the peer has shut it down, was closed or is gone; or
+    /// this side has shut it down and the peer has learnt of it. All earlier arrivals have been reported,
+    /// and all outstanding operations have failed. Messages that have arrived can still be received.
     Shutdown {
         /// The endpoint.
         endpoint: u64,
@@ -43,18 +45,17 @@ pub enum ConnectionEvent {
 
 /// A request for a connection to a passive endpoint: `FI_CONNREQ`, and the `handle` of its info.
 ///
-/// To accept it, open an endpoint for it with
-/// [`Domain::endpoint_for_request`](crate::Domain::endpoint_for_request); to refuse it,
-/// [reject](Self::reject) it. A handle: clones refer to the same request. When the last clone is
-/// dropped, a request that was not accepted is rejected. The application may accept a request that
-/// it has read even after it has closed the passive endpoint.
+/// To accept the request, open an endpoint with
+/// [`Domain::endpoint_for_request`](crate::Domain::endpoint_for_request). The passive endpoint may be
+/// closed by then. To refuse the request, [reject](Self::reject) it. Clones are handles to the same
+/// request. Dropping the last clone rejects the request, unless the application has accepted it.
 #[derive(Clone)]
 pub struct ConnectionRequest {
     shared: Arc<RequestShared>,
 }
 
 struct RequestShared {
-    /// The passive endpoint, where the requester waits. `None` once the requester's wait has ended.
+    /// The passive endpoint at which the requester waits. `None` once the requester no longer waits.
     listener: Mutex<Option<Arc<Listener>>>,
     listener_info: Arc<ListenerInfo>,
     id: RequestId,
@@ -92,8 +93,8 @@ impl ConnectionRequest {
         }
     }
 
-    /// Returns the info to open the accepting endpoint with: that of the passive endpoint, with its
-    /// address as the source and the requester as the destination.
+    /// Returns the info for the endpoint that accepts. This info is the passive endpoint's, with the
+    /// passive endpoint's address as the source and the requester as the destination.
     pub fn info(&self) -> Info {
         let RequestShared { listener_info, from, .. } = &*self.shared;
         Info {
@@ -115,13 +116,13 @@ impl ConnectionRequest {
         self.shared.passive_endpoint
     }
 
-    /// Rejects the request: `fi_reject`. The requester gets an error event, ECONNREFUSED, with `data` as its
-    /// `err_data`. If the requester is gone, nothing is sent.
+    /// Rejects the request: `fi_reject`. The requester gets an error event, ECONNREFUSED, with `data` as
+    /// its `err_data`. If the requester is gone, nothing is sent.
     ///
     /// # Errors
     ///
-    /// [`Misuse::State`] if the request was rejected or accepted before; [`Misuse::Invalid`] for more data
-    /// than [`CONNECTION_DATA_MAX_BYTES`].
+    /// [`Misuse::State`] if the application has already rejected or accepted the request.
+    /// [`Misuse::Invalid`] for more data than [`CONNECTION_DATA_MAX_BYTES`].
     pub fn reject(&self, data: &[u8]) -> Result<(), Error> {
         check_data_len(data)?;
         let mut decision = self.shared.decision.lock();
@@ -139,9 +140,9 @@ impl ConnectionRequest {
         self.shared.id
     }
 
-    /// Drops the reference to the passive endpoint, since the requester is gone. The caller has the
-    /// passive endpoint locked, and holds another reference to it. So neither this drop nor a later drop
-    /// of the request locks the passive endpoint.
+    /// Drops the reference to the passive endpoint when the requester is gone. The caller has the passive
+    /// endpoint locked. The caller must hold another reference: dropping the last one would close the
+    /// passive endpoint and so lock it again.
     pub(crate) fn drop_listener(&self) {
         drop(self.shared.take_listener());
     }
@@ -160,28 +161,27 @@ impl ConnectionRequest {
     ///
     /// # Errors
     ///
-    /// [`Misuse::State`] if the request was rejected or accepted, or another endpoint is open for the
-    /// request.
+    /// [`Misuse::State`] if the request was rejected or accepted, or if another endpoint has reserved it.
     pub(crate) fn try_reserve_for_endpoint(&self) -> Result<(), Error> {
         self.change_decision(Decision::Open, Decision::Reserved)
     }
 
-    /// Undoes [`try_reserve_for_endpoint`](Self::try_reserve_for_endpoint) when the endpoint closes without
+    /// Undoes [`try_reserve_for_endpoint`](Self::try_reserve_for_endpoint): the endpoint closes without
     /// having accepted the request.
     pub(crate) fn end_reservation(&self) {
         let _was_reserved = self.change_decision(Decision::Reserved, Decision::Open);
     }
 
-    /// Accepts the request for the endpoint that was opened for it. The requester waits until the
-    /// result is dropped: drop it when the acceptor has connected or failed.
+    /// Accepts the request for the endpoint that was opened for it. The requester waits until the result is
+    /// dropped. Drop the result once the acceptor has connected or failed.
     ///
     /// # Errors
     ///
     /// [`Misuse::State`] if the request was accepted or rejected before.
     pub(crate) fn begin_accept(&self) -> Result<PendingAccept, Error> {
         self.change_decision(Decision::Reserved, Decision::Accepted)?;
-        // A thread that withdraws a request locks the pump, then `listener`. So unlock `listener` before
-        // waiting for the pump.
+        // Unlock `listener` before the call locks the pump: a thread that withdraws a request locks the
+        // pump first, then `listener`.
         let listener = self.shared.listener.lock().clone();
         if let Some(listener) = listener {
             listener.pump.mark_request_being_accepted(self.shared.id);
@@ -202,7 +202,7 @@ impl ConnectionRequest {
 impl RequestShared {
     fn reject(&self, data: &[u8]) {
         if let Some(listener) = self.take_listener() {
-            // Ignore an error: the data is within the limit, and a requester that is gone needs no answer.
+            // Ignore errors: the data is not too long, and a requester that is gone needs no answer.
             let _ = listener.pump.reject(self.id, data);
         }
     }
@@ -213,8 +213,8 @@ impl RequestShared {
         }
     }
 
-    /// Removes and returns the reference to the passive endpoint. Drop the reference with no lock held,
-    /// since it may be the last one.
+    /// Removes and returns the reference to the passive endpoint. The reference may be the last one, so the
+    /// caller must hold no lock when dropping the reference.
     fn take_listener(&self) -> Option<Arc<Listener>> {
         self.listener.lock().take()
     }
@@ -230,7 +230,8 @@ impl Drop for RequestShared {
     }
 }
 
-/// Checks the length of the application's data in a request for a connection, or in the answer to one.
+/// Checks the length of the data that an application sends with a request for a connection, or with the
+/// answer.
 ///
 /// # Errors
 ///
@@ -244,9 +245,9 @@ pub(crate) fn check_data_len(data: &[u8]) -> Result<(), Error> {
 
 const DECIDED: Error = Error::Misuse(Misuse::State(ObjectState::RequestDecided));
 
-/// A request that an endpoint is accepting. Dropping it *settles* the accept: it ends the requester's wait
-/// at the passive endpoint, since the acceptor has connected or failed. Do not drop it with any endpoint
-/// locked.
+/// A request that an endpoint is accepting. Drop it once the acceptor has connected or failed, with no
+/// endpoint locked: this *settles* the accept, that is, the requester stops waiting at the passive
+/// endpoint.
 pub(crate) struct PendingAccept {
     request: ConnectionRequest,
 }
@@ -257,13 +258,13 @@ impl Drop for PendingAccept {
     }
 }
 
-/// A passive endpoint that has its address. Its requests keep it alive, so that requesters continue
-/// to wait when the application closes the passive endpoint.
+/// A passive endpoint that has its address. Requests hold references to the passive endpoint. So requesters
+/// continue to wait when the application closes the passive endpoint.
 pub(crate) struct Listener {
     pub(crate) pump: Arc<dyn EndpointPump>,
     pub(crate) listener_info: Arc<ListenerInfo>,
     pub(crate) close_linger: Duration,
-    /// Whether an active endpoint has taken over the pump, and so closes it.
+    /// Whether an active endpoint has taken over the pump. If so, the active endpoint closes the pump.
     pub(crate) is_taken_over: Mutex<bool>,
 }
 

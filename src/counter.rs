@@ -42,7 +42,7 @@ use crate::works::work::CounterChange;
 pub struct CounterAttr {
     /// The wait object: [`WaitObject`] lists the kinds, and their costs.
     pub wait: WaitObject,
-    /// The wait set of the counter, with [`WaitObject::Set`]; ignored with other wait objects, and not
+    /// The wait set of the counter, for [`WaitObject::Set`]. Ignored with other wait objects; not
     /// serialized.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub wait_set: Option<WaitSet>,
@@ -71,18 +71,17 @@ impl CounterWaitError {
 
 /// Counts operations that have succeeded or failed: `fi_cntr(3)`.
 ///
-/// A counter has two values: a successful operation increments the *value*, and a failed operation
-/// increments the *error value*. A counter counts an operation even if no completion is reported for the
-/// operation, or the completion queue has no room. A counter can be bound to any number of endpoints
+/// A successful operation increments the *value* of the counter, and a failed operation increments its
+/// *error value*. A counter counts an operation even if no completion is reported, or if the completion
+/// queue is full.
+///
+/// A counter can be bound to any number of endpoints
 /// ([`Endpoint::bind_counter`](crate::Endpoint::bind_counter)) and memory regions
-/// ([`MemoryRegion::bind_counter`](crate::MemoryRegion::bind_counter)), and counts the events of all of
-/// them.
+/// ([`MemoryRegion::bind_counter`](crate::MemoryRegion::bind_counter)). The counter counts the events of
+/// all of them. Reads and waits make passes of the bound endpoints.
 ///
-/// Reads and waits drive the bound endpoints, like a read of a [completion
-/// queue](crate::CompletionQueue).
-///
-/// A handle may be cloned and used from any thread. A counter takes about 200 bytes; [`WaitObject`]
-/// lists the additional cost of sleeping on it.
+/// Any thread may clone and use a handle. A counter takes about 200 bytes. [`WaitObject`] lists what
+/// sleeping on a counter costs in addition.
 ///
 /// ```
 /// use homespun::flags::CounterEvents;
@@ -123,11 +122,11 @@ pub(crate) struct CounterShared {
     errors: AtomicU64,
     /// How often the application has changed a value.
     changes: AtomicU64,
-    /// The state that [`try_wait`](Counter::try_wait), or a wait for the counter's wait set, has reported
-    /// last. Reads of the counter do not change this field.
+    /// The state at the last report: by [`try_wait`](Counter::try_wait), or by a wait for the counter's
+    /// wait set. Reads of the counter do not change this field.
     reported: Reported,
-    /// The number of users: endpoints and regions to which the counter is bound, enabled or not; poll sets;
-    /// and works that the counter triggers or that change it.
+    /// The number of users: endpoints and regions to which the counter is bound, poll sets, and works. A
+    /// work uses the counter that triggers it and the counter that it changes.
     users: AtomicUsize,
     /// The endpoints that the counter drives.
     driven_endpoints: DrivenEndpoints,
@@ -157,24 +156,23 @@ impl Counter {
         Ok(counter)
     }
 
-    /// Returns the value: the number of successful operations, as [`add`](Self::add) and [`set`](Self::set)
-    /// have changed it. This is `fi_cntr_read`. Drives the endpoints first.
+    /// Makes passes of the endpoints, then returns the value: `fi_cntr_read`. The value counts successful
+    /// operations. [`add`](Self::add) and [`set`](Self::set) also change the value.
     pub fn read(&self) -> u64 {
         self.progress();
         self.shared.value.load(Ordering::SeqCst)
     }
 
-    /// Returns the error value: the number of failed operations, as [`add_error`](Self::add_error) and
-    /// [`set_error`](Self::set_error) have changed it. This is `fi_cntr_readerr`. Drives the endpoints
-    /// first. If the endpoint has a completion queue for the direction of the operation, the queue reports
-    /// the failure, too.
+    /// Makes passes of the endpoints, then returns the error value: `fi_cntr_readerr`. The error value
+    /// counts failed operations. [`add_error`](Self::add_error) and [`set_error`](Self::set_error) also
+    /// change the error value. If a completion queue is bound for an operation, the queue also reports the
+    /// failure.
     pub fn read_error(&self) -> u64 {
         self.progress();
         self.shared.errors.load(Ordering::SeqCst)
     }
 
-    /// Adds to the value, and wakes sleepers: `fi_cntr_add`. After the largest number, the value
-    /// wraps around to 0.
+    /// Adds to the value, and wakes sleepers: `fi_cntr_add`. The value wraps around to 0 after `u64::MAX`.
     pub fn add(&self, value: u64) {
         self.shared.apply_change(CounterChange::Add(value));
     }
@@ -185,26 +183,26 @@ impl Counter {
         self.shared.count_change_wake_and_fire();
     }
 
-    /// Sets the value, and wakes sleepers: `fi_cntr_set`. The new value may leave out an operation that ends
-    /// during the call.
+    /// Sets the value, and wakes sleepers: `fi_cntr_set`. An operation that ends during this call may not
+    /// be counted.
     pub fn set(&self, value: u64) {
         self.shared.apply_change(CounterChange::Set(value));
     }
 
-    /// Sets the error value: `fi_cntr_seterr`. Waits end if the error value changes. The new error value may
-    /// leave out an operation that fails during the call.
+    /// Sets the error value: `fi_cntr_seterr`. Waits end if the error value changes. An operation that
+    /// fails during this call may not be counted.
     pub fn set_error(&self, value: u64) {
         self.shared.mark_reached_works_due();
         self.shared.errors.store(value, Ordering::SeqCst);
         self.shared.count_change_wake_and_fire();
     }
 
-    /// Waits until the value is `threshold` or more; without limit if `timeout` is `None`:
-    /// `fi_cntr_wait`.
+    /// Waits until the value is at least `threshold`: `fi_cntr_wait`. If `timeout` is `None`, waits without
+    /// limit.
     ///
-    /// The thread sleeps, and makes progress at every event of the counter's endpoints.
-    /// `fi_cntr(3)` has no wait for a counter without a wait object; here the thread polls such a
-    /// counter, and yields the processor in between, as with [`WaitObject::Yield`].
+    /// The thread sleeps, and makes progress at every event of the counter's endpoints. Without a wait
+    /// object, the thread polls the counter and yields the processor after each poll, as with
+    /// [`WaitObject::Yield`]. (`fi_cntr(3)` allows no wait for a counter without a wait object.)
     ///
     /// ```
     /// use std::time::Duration;
@@ -228,8 +226,8 @@ impl Counter {
     ///
     /// # Errors
     ///
-    /// [`CounterWaitError::ErrorAvailable`] if the error value changes during the wait, up or down;
-    /// earlier changes do not count. [`CounterWaitError::TimedOut`].
+    /// [`CounterWaitError::ErrorAvailable`] if the error value changes during the wait.
+    /// [`CounterWaitError::TimedOut`] if the timeout passes first.
     pub fn wait(&self, threshold: u64, timeout: Option<Duration>) -> Result<(), CounterWaitError> {
         let errors_before = self.shared.errors.load(Ordering::SeqCst);
         let goal = Goal { counter: &self.shared, threshold, errors_before, found: Cell::new(None) };
@@ -238,15 +236,14 @@ impl Counter {
         found.or_else(|| goal.progress_and_check()).unwrap_or(Err(CounterWaitError::TimedOut))
     }
 
-    /// Prepares to sleep on [`wait_fd`](Self::wait_fd) or
-    /// [`wait_mutex_cond`](Self::wait_mutex_cond): `fi_trywait(3)`. Makes progress first. Call it
-    /// before each sleep. Only one thread at a time may sleep this way.
+    /// Prepares to sleep on [`wait_fd`](Self::wait_fd) or [`wait_mutex_cond`](Self::wait_mutex_cond):
+    /// `fi_trywait(3)`. Makes progress first. Call it before each sleep. Only one thread at a time may
+    /// sleep this way.
     ///
-    /// Returns `true` if the application may sleep: a later change will wake the application. Returns
-    /// `false` if a value has changed since the last call that returned `false`, even if another thread has
-    /// read the value meanwhile. Also returns `false` if a transport must be polled, or for
-    /// [`WaitObject::Yield`]. For a member of a wait set, the result is that of the [whole
-    /// set](WaitSet::try_wait).
+    /// Returns `true` if the application may sleep: a later change will wake it. Returns `false` if a value
+    /// has changed since the last call that returned `false`, even if another thread has read the value
+    /// meanwhile. Also returns `false` with [`WaitObject::Yield`], or if a transport must be polled. If the
+    /// counter is in a wait set, the result is that of the [whole set](WaitSet::try_wait).
     ///
     /// # Errors
     ///
@@ -256,16 +253,16 @@ impl Counter {
         Ok(waiter.try_wait(&Change(&self.shared)))
     }
 
-    /// Returns the descriptor to sleep on, for a counter that was opened with [`WaitObject::Fd`]:
-    /// `FI_GETWAIT`. It becomes readable when one of the values may have changed, if the last
-    /// [`try_wait`](Self::try_wait) returned `true`. Otherwise as
-    /// [`CompletionQueue::wait_fd`](crate::CompletionQueue::wait_fd).
+    /// Returns the descriptor to sleep on: `FI_GETWAIT`. `None` unless the counter was opened with
+    /// [`WaitObject::Fd`]. If the last [`try_wait`](Self::try_wait) returned `true`, the descriptor becomes
+    /// readable when a value may have changed.
+    /// [`CompletionQueue::wait_fd`](crate::CompletionQueue::wait_fd) says more.
     pub fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         self.shared.waiter.as_ref().and_then(Waiter::fd)
     }
 
-    /// Returns the mutex and the condition variable to sleep on, for a counter that was opened with
-    /// [`WaitObject::MutexCond`]: `FI_GETWAIT`. As
+    /// Returns the mutex and the condition variable to sleep on: `FI_GETWAIT`. `None` unless the counter
+    /// was opened with [`WaitObject::MutexCond`]. See
     /// [`CompletionQueue::wait_mutex_cond`](crate::CompletionQueue::wait_mutex_cond).
     ///
     /// # Errors
@@ -289,9 +286,7 @@ impl Counter {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Busy`], with the counter, while an endpoint or a memory region is bound to it, it
-    /// is in a poll set, or a [deferred work](crate::trigger) or a triggered operation waits for it
-    /// or will change it.
+    /// [`Misuse::Busy`] while the counter [is in use](Self::is_in_use). The error returns the counter.
     pub fn close(self) -> Result<(), Rejected<Counter>> {
         if self.is_in_use() {
             let error = Misuse::Busy(InUse::Counter).into();
@@ -300,11 +295,12 @@ impl Counter {
         Ok(())
     }
 
-    /// Whether an endpoint, a region, a poll set or a work uses the counter, so that it cannot be
+    /// Whether the counter is bound to an endpoint or a memory region, is in a poll set, or is used by a
+    /// [deferred work](crate::trigger) or a triggered operation. A counter in use cannot be
     /// [closed](Self::close).
     pub fn is_in_use(&self) -> bool {
-        // A work that is being posted may be about to release the counter, so check again while none is
-        // being posted.
+        // A work that another thread is posting may be about to release the counter. So check again while
+        // no thread posts a work.
         self.shared.has_users() && self.shared.call_while_nothing_fires(CounterShared::has_users)
     }
 
@@ -340,8 +336,8 @@ impl CounterShared {
         self.wake_sleepers();
     }
 
-    /// Whether an endpoint, a region, a poll set or a work uses the counter. If so, a work that is being
-    /// posted may be about to release the counter.
+    /// Whether an endpoint, a region, a poll set or a work uses the counter. If another thread is posting
+    /// the work, the work may be about to release the counter.
     pub(crate) fn has_users(&self) -> bool {
         self.users.load(Ordering::Acquire) > 0
     }
@@ -369,7 +365,7 @@ impl CounterShared {
         }
     }
 
-    /// Records that the application has changed a value, wakes sleepers, and runs the works that are due.
+    /// Records that the application has changed a value, wakes sleepers, and runs the due works.
     fn count_change_wake_and_fire(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
         self.mark_due_if_threshold_reached();
@@ -377,8 +373,8 @@ impl CounterShared {
         self.fire_due_works();
     }
 
-    /// Wakes sleepers after a change of the counter. The change was made without the lock under which a
-    /// sleeper checks the counter, so a fence orders the change and that check.
+    /// Wakes sleepers after a change that was made without the lock under which sleepers check the counter.
+    /// With the fence, either the sleeper's check sees the change, or this call sees the doorbell armed.
     fn fence_and_wake_sleepers(&self) {
         if let Some(waiter) = &self.waiter {
             waiter.ring_after_seqcst_fence();
@@ -391,14 +387,15 @@ impl CounterShared {
         self.fire_due_works();
     }
 
-    /// Runs the due works of the counter and of the endpoints that it drives.
+    /// Runs the due works: those that this counter triggers, and those of the domain of the driven
+    /// endpoints.
     fn fire_all_due_works(&self) {
         self.driven_endpoints.fire_due_works();
         self.fire_due_works();
     }
 
-    /// Returns the value, the error value, and the number of changes by the application. The last number
-    /// also tells of a change that leaves both values as they were.
+    /// Returns the value, the error value, and the number of changes by the application. The third number
+    /// reveals a change that set a value to the same number again.
     pub(crate) fn values_and_change_count(&self) -> [u64; 3] {
         [&self.value, &self.errors, &self.changes].map(|number| number.load(Ordering::SeqCst))
     }
@@ -410,13 +407,13 @@ impl CountAccess for CounterShared {
     }
 }
 
-/// The condition that a counter has reached a threshold, or that its error value has changed.
+/// A condition to wait for: the counter has reached a threshold, or its error value has changed.
 struct Goal<'a> {
     counter: &'a CounterShared,
     threshold: u64,
     errors_before: u64,
-    /// The result of the last check. It is kept, since the application may set the counter back after the
-    /// check.
+    /// The result of the last check. The result is kept, since the application may lower the value after
+    /// the check.
     found: Cell<Option<Result<(), CounterWaitError>>>,
 }
 
@@ -453,7 +450,7 @@ impl Awaited for Goal<'_> {
     }
 }
 
-/// The condition that a counter has changed since its last report to the application.
+/// A condition to wait for: the counter has changed since its last report to the application.
 struct Change<'a>(&'a CounterShared);
 
 impl Awaited for Change<'_> {

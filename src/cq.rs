@@ -38,8 +38,7 @@ pub const CQ_DEPTH_DEFAULT_ENTRIES: usize = 2048;
 /// The largest completion queue that can be opened.
 pub const CQ_DEPTH_MAX_ENTRIES: usize = 1 << 24;
 
-/// After this many reads in a row that found an entry, the next read drives progress even if it finds
-/// one.
+/// After this many reads in a row that found an entry, the next read drives progress in any case.
 const IDLE_READS_MAX: u32 = 15;
 
 /// What a read of a queue does.
@@ -59,33 +58,31 @@ enum ReadKind {
     serde(default, deny_unknown_fields)
 )]
 pub struct CqAttr {
-    /// The number of entries; 0 for [`CQ_SIZE`](crate::params::CQ_SIZE) if it is set, else
-    /// [`CQ_DEPTH_DEFAULT_ENTRIES`]. An entry takes about 100 bytes after its first use.
+    /// The number of entries. 0 stands for the parameter [`CQ_SIZE`](crate::params::CQ_SIZE), or for
+    /// [`CQ_DEPTH_DEFAULT_ENTRIES`] if the parameter is not set. An entry takes about 100 bytes after its
+    /// first use.
     pub size_entries: usize,
     /// The format of entries; `None` for the default.
     pub format: Option<CqFormat>,
     /// The wait object: [`WaitObject`] lists the kinds.
     pub wait: WaitObject,
-    /// The wait set of the queue, with [`WaitObject::Set`]; ignored with other wait objects, and not
-    /// serialized.
+    /// The wait set of the queue, for [`WaitObject::Set`]. Ignored with other wait objects; not serialized.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub wait_set: Option<WaitSet>,
 }
 
-/// The error of a read of a completion queue. An empty queue is no error: a read returns
-/// `Ok(None)`.
+/// The error of a read of a completion queue. An empty queue is no error: the read returns `Ok(None)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// The oldest entry is a failed operation; [`CompletionQueue::read_error`] reads it, and
-    /// [`CompletionQueue::read_entry`] reads either kind.
+    /// The oldest entry is a failed operation. [`CompletionQueue::read_error`] reads it.
+    /// [`CompletionQueue::read_entry`] reads successes and failures.
     #[error("the next completion is an error")]
     ErrorAvailable,
-    /// The queue is empty and was overrun: completions were lost, and all later completions will be lost,
-    /// too. Only in a domain without resource management; see [`CompletionQueue`].
+    /// The queue is empty and was overrun. Completions were lost, and all later ones will be lost, too.
+    /// Only in a domain without resource management: see [`CompletionQueue`].
     #[error("the completion queue was overrun")]
     Overrun,
-    /// A blocking read would have to wait, but the queue has no wait object, or is a member of a
-    /// wait set.
+    /// A blocking read would have to wait, but the queue has no wait object or is a member of a wait set.
     #[error("the completion queue was opened without a wait object of its own")]
     NoWaitObject,
 }
@@ -103,23 +100,23 @@ impl ReadError {
 
 /// A queue of completed operations: `fi_cq(3)`.
 ///
-/// Reads drive the endpoints that are bound to the queue. With manual progress, endpoints receive messages
-/// and send queued ones only inside such calls. With [automatic progress](crate::info::Progress::Auto) a
-/// thread of the domain drives them, too.
+/// Reads make passes of the endpoints that are bound to the queue. With manual progress, an endpoint
+/// receives messages and sends queued ones only during these and other calls. With [automatic
+/// progress](crate::info::Progress::Auto), a thread of the domain drives the endpoints, too.
 ///
-/// The queue is bounded. The domain's [`resource_mgmt`](crate::info::DomainAttr::resource_mgmt)
-/// decides what happens when it is full:
+/// The queue has a fixed size. [`resource_mgmt`](crate::info::DomainAttr::resource_mgmt) of the domain
+/// decides what happens when the queue is full:
 ///
-/// - [`ResourceManagement::Enabled`], the default: the queue is never overrun. A completion that
-///   finds the queue full waits at its endpoint, in order, until the queue has room. Its operation
-///   still counts as outstanding, so that posts finally get [`Again::QueueFull`](crate::Again).
-/// - [`ResourceManagement::Disabled`]: completions do not wait. A completion or error that finds the queue
-///   full overruns the queue: that one and all later ones are lost, and the buffers that they would hand
-///   back are dropped. The entries in the queue can still be read. After them every read returns
-///   [`ReadError::Overrun`], for good; a new queue needs a new endpoint. The operations themselves are not
-///   affected, reads still drive progress, and peers do not notice.
+/// - [`ResourceManagement::Enabled`], the default: the queue never overruns. The completion waits at its
+///   endpoint, in order, until the queue has room. Until then, the operation counts as outstanding. If too
+///   many operations are outstanding, posts fail with [`Again::QueueFull`](crate::Again).
+/// - [`ResourceManagement::Disabled`]: the first completion or error that finds the queue full overruns the
+///   queue for good. This completion and all later ones are lost, and their buffers are dropped. The
+///   entries in the queue can still be read; after them, every read returns [`ReadError::Overrun`]. The
+///   operations are not affected, and reads still drive progress. An application that needs a new queue
+///   needs a new endpoint, too.
 ///
-/// A handle may be cloned and used from any thread.
+/// Any thread may clone and use a handle.
 ///
 /// A loop that polls a queue:
 ///
@@ -169,12 +166,13 @@ pub(crate) struct CqShared {
     domain: DomainId,
     format: CqFormat,
     depth_entries: usize,
-    /// Whether a completion that finds the queue full waits at its endpoint. If not, it overruns the queue.
+    /// Whether a completion waits at its endpoint if the queue is full. If not, the completion overruns the
+    /// queue.
     is_protected: bool,
     ring: Lock<Ring>,
     /// [`Ring::unread_entries`], readable without the ring's lock.
     unread: AtomicUsize,
-    /// The number of reads in a row that found an entry and so drove no progress.
+    /// The number of reads in a row that found an entry and drove no progress.
     idle_reads: AtomicU32,
     /// The number of users: bound endpoints, enabled or not, and poll sets.
     users: AtomicUsize,
@@ -238,7 +236,7 @@ impl CompletionQueue {
     ///
     /// # Errors
     ///
-    /// [`ReadError`].
+    /// [`ReadError::ErrorAvailable`], [`ReadError::Overrun`].
     #[inline]
     pub fn read(&self) -> Result<Option<Completion>, ReadError> {
         Ok(self.read_from()?.map(|(completion, _)| completion))
@@ -246,18 +244,18 @@ impl CompletionQueue {
 
     /// Reads one completion and its source: `fi_cq_readfrom(3)` with a count of 1.
     ///
-    /// The source of a receive is the sender's address in the endpoint's address vector when the completion
-    /// entered the queue. The source is [`FabricAddress::UNSPECIFIED`] (`FI_ADDR_NOTAVAIL`) for sends, if
-    /// the vector did not hold the sender, and if the endpoint was opened without
-    /// [`Caps::SOURCE`](crate::Caps::SOURCE).
+    /// The source of a receive is the sender's fabric address in the endpoint's address vector, looked up
+    /// when the completion entered the queue. The source is [`FabricAddress::UNSPECIFIED`]
+    /// (`FI_ADDR_NOTAVAIL`) for sends, for a sender that the vector did not hold, and for an endpoint
+    /// without [`Caps::SOURCE`](crate::Caps::SOURCE).
     ///
-    /// An endpoint with [`Caps::SOURCE_ERR`](crate::Caps::SOURCE_ERR) as well reports a receive whose sender
-    /// the vector does not hold as an error with the sender's address: [`read_entry`](Self::read_entry)
-    /// reads it as [`Entry::UnknownSource`].
+    /// If the endpoint also has [`Caps::SOURCE_ERR`](crate::Caps::SOURCE_ERR), a receive from a sender that
+    /// the vector does not hold is reported as an error with the sender's address.
+    /// [`read_entry`](Self::read_entry) returns this error as [`Entry::UnknownSource`].
     ///
     /// # Errors
     ///
-    /// [`ReadError`].
+    /// [`ReadError::ErrorAvailable`], [`ReadError::Overrun`].
     #[inline]
     pub fn read_from(&self) -> Result<Option<(Completion, FabricAddress)>, ReadError> {
         let mut reader = Reader::new(self.shared.unread_entries(), 1);
@@ -295,13 +293,14 @@ impl CompletionQueue {
         Ok(Some(read))
     }
 
-    /// Reads up to `max` completions, oldest first, and passes each to `take`. Returns their number; `None`
-    /// if the queue is empty. Stops before the entry of a failed operation. With a `max` of 0, drives
-    /// progress and reads nothing. `take` is called without any lock, and may use the queue.
+    /// Reads up to `max` completions, oldest first, and passes each to `take`. Returns their number, or
+    /// `None` if the queue is empty. Stops before the entry of a failed operation. With a `max` of 0,
+    /// drives progress, reads nothing, and returns `Some(0)` if the queue has an entry. No lock is held
+    /// while `take` runs, so `take` may use the queue.
     ///
     /// # Errors
     ///
-    /// [`ReadError::ErrorAvailable`] if the oldest entry is a failure; [`ReadError::Overrun`] if the queue
+    /// [`ReadError::ErrorAvailable`] if the oldest entry is a failure. [`ReadError::Overrun`] if the queue
     /// is empty and was overrun.
     #[inline(always)]
     pub fn read_each(
@@ -325,7 +324,7 @@ impl CompletionQueue {
         Ok((count > 0).then_some(count))
     }
 
-    /// Continues a read that has already read `count` entries: reads the rest from the ring.
+    /// Reads the rest of a read from the ring. The read has already found `count` entries.
     fn read_rest_from_ring(
         &self,
         max: usize,
@@ -356,10 +355,12 @@ impl CompletionQueue {
                 };
             }
             if was_full {
-                // A woken sleeper drives the endpoints, which report the completions that wait.
+                // The ring has room again. A woken sleeper makes passes, and these report the completions
+                // that wait for room.
                 self.shared.wake_sleepers();
             }
-            // The ring is unlocked here: `take` may use the queue, or an endpoint that reports to the queue.
+            // The ring is unlocked here, since `take` may use the queue, or an endpoint that is bound to
+            // the queue.
             if let Some((completion, source)) = last {
                 take(completion, source);
                 return Ok(Some(count + 1));
@@ -378,13 +379,12 @@ impl CompletionQueue {
         Ok((count > 0).then_some(count))
     }
 
-    /// Reads the oldest entry if its operation has failed: `fi_cq_readerr(3)`. Returns `None` if
-    /// the queue is empty or the operation of the oldest entry has succeeded. Drives no progress.
+    /// Reads the oldest entry if its operation has failed: `fi_cq_readerr(3)`. Returns `None` if the queue
+    /// is empty, or if the operation of the oldest entry has succeeded. Drives no progress.
     ///
     /// # Errors
     ///
-    /// [`ReadError::Overrun`] once an overrun queue is empty. By the manual, "any attempt to read"
-    /// such a queue gets this error, and `None` would promise that more entries may come.
+    /// [`ReadError::Overrun`] if the queue was overrun and has no entry left.
     pub fn read_error(&self) -> Result<Option<CompletionError>, ReadError> {
         let mut ring = self.shared.lock_ring();
         let was_full = !ring.has_room();
@@ -405,18 +405,19 @@ impl CompletionQueue {
         self.shared.progress();
     }
 
-    /// Describes a [`CompletionError::prov_errno`]: `fi_cq_strerror(3)`. The text for an unknown
-    /// number says that it is unknown.
+    /// Describes a [`CompletionError::prov_errno`]: `fi_cq_strerror(3)`. For an unknown number, the text is
+    /// "Unknown error".
     pub fn strerror(&self, prov_errno: i32) -> &'static str {
         strerror(prov_errno)
     }
 
-    /// Closes this handle of the queue: `fi_close`. Unread entries are lost when the last clone of the
-    /// handle is dropped.
+    /// Closes this handle of the queue: `fi_close`. Dropping the last clone of the handle drops unread
+    /// entries.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Busy`], with the queue, while an endpoint is bound to it or it is in a poll set.
+    /// [`Misuse::Busy`] while an endpoint is bound to the queue, or the queue is in a poll set. The error
+    /// returns the queue.
     pub fn close(self) -> Result<(), Rejected<CompletionQueue>> {
         match self.shared.users.load(Ordering::Acquire) {
             0 => Ok(()),
@@ -440,8 +441,8 @@ impl CqShared {
         self.waiter.as_ref()
     }
 
-    /// Wakes sleepers before a read: from now on endpoints report to the reader, so sleepers must arm the
-    /// endpoints again.
+    /// Wakes sleepers. A read calls this before its passes: a pass may leave an endpoint unarmed, so
+    /// sleepers must arm the endpoint again.
     #[inline]
     fn wake_sleepers(&self) {
         if let Some(waiter) = self.waiter() {
@@ -449,8 +450,9 @@ impl CqShared {
         }
     }
 
-    /// Makes this endpoint wake sleepers on the queue. Call it before [`add_endpoint`](Self::add_endpoint),
-    /// and not for an endpoint that a progress thread drives: that thread wakes sleepers for new entries.
+    /// Makes this endpoint wake sleepers on the queue. Call this before
+    /// [`add_endpoint`](Self::add_endpoint). Do not call this for an endpoint that a progress thread
+    /// drives: the progress thread wakes the sleepers itself.
     ///
     /// # Errors
     ///
@@ -467,8 +469,8 @@ impl CqShared {
         }
     }
 
-    /// Undoes [`add_wake_source`](Self::add_wake_source) and
-    /// [`add_endpoint`](Self::add_endpoint). The endpoint must be closed next.
+    /// Undoes [`add_wake_source`](Self::add_wake_source) and [`add_endpoint`](Self::add_endpoint). The
+    /// caller closes the endpoint next.
     pub(crate) fn remove_endpoint(&self, endpoint: &Arc<dyn Drive>) {
         if let Some(waiter) = self.waiter() {
             waiter.remove_wake_source(&**endpoint);
@@ -476,23 +478,22 @@ impl CqShared {
         self.driven.remove_unless_first(endpoint);
     }
 
-    /// Whether the ring has an entry to read, or was overrun. The result may be outdated, except in the
-    /// thread that has changed the ring last.
+    /// Whether the ring has an entry to read, or was overrun. Other threads may change the ring meanwhile.
     #[inline]
     pub(crate) fn has_unread(&self) -> bool {
         self.unread.load(Ordering::Acquire) > 0
     }
 
-    /// Returns the number of unread entries. The address of this number identifies the queue in a
-    /// [`Reader`].
+    /// Returns the number of unread entries. In a [`Reader`], the address of this number identifies the
+    /// queue.
     #[inline(always)]
     pub(crate) fn unread_entries(&self) -> &AtomicUsize {
         &self.unread
     }
 
-    /// Counts a read. A read drives progress if the queue is empty, and after [`IDLE_READS_MAX`] reads
-    /// that found an entry. Without the second rule, an application that always finds an entry, such as
-    /// a completion of its own sends, would never drive progress.
+    /// Counts a read, and decides whether it drives progress: if the queue is empty, or after
+    /// [`IDLE_READS_MAX`] reads in a row that found an entry. Without the second rule, an application that
+    /// always finds an entry would never drive progress.
     #[inline]
     fn count_read_and_choose_kind(&self) -> ReadKind {
         // Concurrent readers lose counts; the number need not be exact.
@@ -502,14 +503,14 @@ impl CqShared {
         if is_due { ReadKind::WithProgress } else { ReadKind::EntriesOnly }
     }
 
-    /// Locks the list of endpoints, for a test that checks that no thread locks it.
+    /// Locks the list of endpoints. A test then checks that other threads do not need the lock.
     #[cfg(test)]
     pub(crate) fn lock_endpoint_list_for_test(&self) -> impl Sized + '_ {
         self.driven.lock_for_test()
     }
 
-    /// Makes the next read drive progress. Reads of an overrun queue call this: such a queue never looks
-    /// empty, so they would seldom drive progress, but the peers of its endpoints need progress.
+    /// Makes the next read drive progress. Reads of an overrun queue call this. An overrun queue never
+    /// looks empty, so without this call its reads would seldom drive progress.
     fn mark_progress_due(&self) {
         self.idle_reads.store(IDLE_READS_MAX, Ordering::Relaxed);
     }
@@ -522,7 +523,8 @@ impl CqShared {
         self.format
     }
 
-    /// Whether a completion that finds the queue full waits at its endpoint. If not, it overruns the queue.
+    /// Whether a completion waits at its endpoint if the queue is full. If not, the completion overruns the
+    /// queue.
     #[inline]
     pub(crate) fn is_overrun_protected(&self) -> bool {
         self.is_protected

@@ -34,11 +34,11 @@ use crate::shared_transmit_context::SharedTransmitContext;
 use crate::works::domain::WorkDomain;
 use crate::works::queue::WorkQueue;
 
-/// A transport (`"auto"`, `"shm"`, `"tcp"`), and the objects that are opened for it: endpoints, completion
-/// queues, address vectors. See `fi_domain(3)`.
+/// One transport (`"auto"`, `"shm"` or `"tcp"`), and the objects that are opened for it: endpoints,
+/// completion queues, address vectors and others. See `fi_domain(3)`.
 ///
-/// A handle may be cloned and used from any thread. Objects that were opened from a domain keep it alive;
-/// completion queues and address vectors serve endpoints of their own domain only.
+/// Any thread may clone and use a handle. A domain exists as long as any object that was opened from it. A
+/// completion queue or an address vector can be bound only to endpoints of its own domain.
 ///
 /// ```
 /// use homespun::{AvAttr, CqAttr, Fabric, Hints};
@@ -76,8 +76,8 @@ pub(crate) struct DomainShared {
     locking: Locking,
     control_progress: Progress,
     data_progress: Progress,
-    /// The thread starts when the first endpoint with automatic progress is enabled, and ends with the
-    /// domain.
+    /// The progress thread. The thread starts when the first endpoint with automatic progress is enabled,
+    /// and ends with the domain.
     progress_thread: ProgressThread,
     mr_mode: MrMode,
     params: Params,
@@ -87,7 +87,7 @@ pub(crate) struct DomainShared {
     domain_counters: Arc<DomainCounters>,
     /// The works that wait for counters.
     works: Arc<WorkQueue>,
-    /// Whether a work has ever waited for a counter. This flag changes under the lock of `pumps`.
+    /// Whether a work has ever waited for a counter. The flag changes only while `pumps` is locked.
     has_had_works: AtomicBool,
     /// The pumps of the domain's endpoints. Some of the endpoints may be gone.
     pumps: Mutex<Vec<Weak<dyn EndpointPump>>>,
@@ -144,16 +144,16 @@ impl Domain {
         self.shared.resource_mgmt
     }
 
-    /// Opens a completion queue: `fi_cq_open(3)`. A size of 0 in the attributes stands for
-    /// [`CQ_SIZE`](crate::params::CQ_SIZE). Whether the queue can be overrun depends on
-    /// [`resource_mgmt`](crate::info::DomainAttr::resource_mgmt) of the info with which the domain was
-    /// opened.
+    /// Opens a completion queue: `fi_cq_open(3)`. If the size in the attributes is 0,
+    /// [`CQ_SIZE`](crate::params::CQ_SIZE) gives the size. The info of the domain decides whether the queue
+    /// can be overrun: see [`resource_mgmt`](crate::info::DomainAttr::resource_mgmt).
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotSupported`] for the wait object `PollFd`, [`Misuse::Invalid`] for `Set` without
-    /// a wait set and for a size beyond [`CQ_DEPTH_MAX_ENTRIES`](crate::cq::CQ_DEPTH_MAX_ENTRIES);
-    /// the system's error if a wait object gets no descriptor: EMFILE, ENFILE, ENOMEM.
+    /// - [`Misuse::NotSupported`] for the wait object `PollFd`.
+    /// - [`Misuse::Invalid`] for the wait object `Set` without a wait set, or for a size above
+    ///   [`CQ_DEPTH_MAX_ENTRIES`](crate::cq::CQ_DEPTH_MAX_ENTRIES).
+    /// - The system's error if a wait object gets no descriptor: EMFILE, ENFILE, ENOMEM.
     pub fn open_cq(&self, attr: &CqAttr) -> Result<CompletionQueue, Error> {
         let size_entries = match attr.size_entries {
             0 => self.shared.params.cq_size_entries,
@@ -167,15 +167,15 @@ impl Domain {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotSupported`] for the wait object `PollFd`, [`Misuse::Invalid`] for `Set` without
-    /// a wait set; the system's error if a wait object gets no descriptor: EMFILE, ENFILE,
-    /// ENOMEM.
+    /// - [`Misuse::NotSupported`] for the wait object `PollFd`.
+    /// - [`Misuse::Invalid`] for the wait object `Set` without a wait set.
+    /// - The system's error if a wait object gets no descriptor: EMFILE, ENFILE, ENOMEM.
     pub fn open_counter(&self, attr: &CounterAttr) -> Result<Counter, Error> {
         Counter::open(attr, self.shared.id)
     }
 
-    /// Opens a poll set, which drives several completion queues and counters of the domain together:
-    /// `fi_poll_open` of `fi_poll(3)`.
+    /// Opens a poll set: `fi_poll_open` of `fi_poll(3)`. A poll set drives several completion queues and
+    /// counters of the domain together.
     pub fn open_poll_set(&self) -> PollSet {
         PollSet::new(self.shared.id)
     }
@@ -184,25 +184,25 @@ impl Domain {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotSupported`] for vectors that processes share or that insert asynchronously,
+    /// [`Misuse::NotSupported`] for a vector that processes share, or that inserts asynchronously.
     /// [`Misuse::Flags`] for unknown flags.
     pub fn open_av(&self, attr: &AvAttr) -> Result<AddressVector, Error> {
         AddressVector::open(attr, self.shared.format, self.shared.id)
     }
 
-    /// Opens a transmit context that endpoints share: `fi_stx_context`. Empty capabilities, empty orders and
-    /// sizes of 0 stand for the values that [`getinfo`](crate::getinfo()) would fill in, without regard to
-    /// the [parameters](crate::params).
+    /// Opens a transmit context that endpoints share: `fi_stx_context`. Empty capabilities, empty orders
+    /// and sizes of 0 get the values that [`getinfo`](crate::getinfo()) would fill in if no
+    /// [parameters](crate::params) were set.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Unmet`] for attributes that [`getinfo`](crate::getinfo()) would not meet.
+    /// [`Misuse::Unmet`] if [`getinfo`](crate::getinfo()) could not offer these attributes.
     pub fn shared_transmit_context(&self, attr: &TxAttr) -> Result<SharedTransmitContext, Error> {
         Ok(SharedTransmitContext::new(self.shared.id, grant_tx_attr(&self.shared.attr, attr)?))
     }
 
-    /// Returns the support for an atomic operation on endpoints with
-    /// [`Caps::ATOMIC`](crate::Caps::ATOMIC): `fi_query_atomic`.
+    /// Returns how endpoints with [`Caps::ATOMIC`](crate::Caps::ATOMIC) support an atomic operation:
+    /// `fi_query_atomic`.
     ///
     /// # Errors
     ///
@@ -217,28 +217,29 @@ impl Domain {
         Ok(AtomicAttr { count, size_bytes: datatype.size_bytes() })
     }
 
-    /// Opens an endpoint: `fi_endpoint(3)`. An info that names no domain stands for this domain; one
-    /// without an endpoint type stands for [`EndpointType::Rdm`].
+    /// Opens an endpoint: `fi_endpoint(3)`. If the info names no domain, this domain is meant. If the info
+    /// has no endpoint type, the endpoint is an [`EndpointType::Rdm`].
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] if [`getinfo`](crate::getinfo()) would not return the info for this domain: if
-    /// it has another domain's name, an endpoint type, address format, capability or size that the domain
-    /// does not support. Also for [`EndpointType::Msg`] in a domain [without
+    /// [`Misuse::Invalid`] if [`getinfo`](crate::getinfo()) would not return the info for this domain. For
+    /// example, the info names another domain, or has an endpoint type, address format, capability or size
+    /// that the domain does not support. Also for [`EndpointType::Msg`] in a domain [without
     /// locks](crate::Fabric::domain_unsynchronised).
     pub fn endpoint(&self, info: &Info) -> Result<Endpoint, Error> {
         Endpoint::open(self.shared.clone(), self.grant_endpoint_info(info)?, EndpointOrigin::Alone)
     }
 
-    /// Opens an endpoint that is to [accept](Endpoint::accept) a request: `fi_endpoint(3)` with the request
-    /// as its `handle`. Pass the request's [`info`](ConnectionRequest::info), with changes if needed. If the
+    /// Opens an endpoint for [accepting](Endpoint::accept) a request: `fi_endpoint(3)` with the request as
+    /// its `handle`. Pass the request's [`info`](ConnectionRequest::info), with changes if needed. If the
     /// endpoint is closed before it accepts the request, another endpoint may be opened for the request.
     ///
     /// # Errors
     ///
-    /// As [`endpoint`](Self::endpoint); [`Misuse::Invalid`] also if the info has another type than
-    /// [`EndpointType::Msg`]; [`Misuse::State`] if the request was rejected or accepted, or another
-    /// endpoint is open for it.
+    /// - The errors of [`endpoint`](Self::endpoint).
+    /// - [`Misuse::Invalid`] if the info has another type than [`EndpointType::Msg`], or if the passive
+    ///   endpoint of the request has another domain.
+    /// - [`Misuse::State`] if the request was rejected or accepted, or if another endpoint is open for it.
     pub fn endpoint_for_request(&self, info: &Info, request: &ConnectionRequest) -> Result<Endpoint, Error> {
         let granted = self.grant_msg_endpoint_info(info)?;
         if request.listener_info().info.domain.name.as_deref() != Some(self.name()) {
@@ -248,31 +249,32 @@ impl Domain {
         Endpoint::open(self.shared.clone(), granted, EndpointOrigin::Request(request.clone()))
     }
 
-    /// Opens an endpoint that takes over the address and the transport of a passive endpoint that does
-    /// not listen: `fi_endpoint(3)` with a passive endpoint as its `handle`. The passive endpoint cannot
-    /// be used any more.
+    /// Opens an endpoint that takes over the address and the transport of a passive endpoint:
+    /// `fi_endpoint(3)` with the passive endpoint as its `handle`. The passive endpoint must not listen,
+    /// and cannot be used any more.
     ///
     /// # Errors
     ///
-    /// As [`endpoint`](Self::endpoint); [`Misuse::Invalid`] also if the info has another type than
-    /// [`EndpointType::Msg`], or the passive endpoint has another domain or address format;
-    /// [`Misuse::State`] if the passive endpoint listens, or another endpoint has taken it over; and as
-    /// [`PassiveEndpoint::name`].
+    /// - The errors of [`endpoint`](Self::endpoint) and of [`PassiveEndpoint::name`].
+    /// - [`Misuse::Invalid`] if the info has another type than [`EndpointType::Msg`], or if the passive
+    ///   endpoint has another domain or address format.
+    /// - [`Misuse::State`] if the passive endpoint listens, or if another endpoint has taken it over.
     pub fn endpoint_from_passive(&self, info: &Info, passive: &PassiveEndpoint) -> Result<Endpoint, Error> {
         let granted = self.grant_msg_endpoint_info(info)?;
         let listener = passive.hand_over_listener(self.name(), self.shared.format)?;
         Endpoint::open(self.shared.clone(), granted, EndpointOrigin::TakenOver(listener))
     }
 
-    /// Opens a receive context that endpoints share: `fi_srx_context` of `fi_endpoint(3)`.
-    /// Unspecified attributes get the values that an endpoint would get. If the attributes name no
-    /// capabilities, the context has all that an endpoint's receive side may have, except three that must be
-    /// requested: [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV),
+    /// Opens a receive context that endpoints share: `fi_srx_context` of `fi_endpoint(3)`. Unspecified
+    /// attributes get the values that an endpoint would get.
+    ///
+    /// If the attributes name no capabilities, the context has all capabilities of an endpoint's receive
+    /// side, except three that must be requested: [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV),
     /// [`Caps::SOURCE_ERR`](crate::Caps::SOURCE_ERR) and [`Caps::TRIGGER`](crate::Caps::TRIGGER).
     ///
     /// # Errors
     ///
-    /// [`Misuse::Unmet`] for attributes that [`getinfo`](crate::getinfo()) would not meet.
+    /// [`Misuse::Unmet`] if [`getinfo`](crate::getinfo()) could not offer these attributes.
     pub fn shared_receive_context(&self, attr: &RxAttr) -> Result<SharedReceiveContext, Error> {
         let asked =
             hints_with_param_defaults(&Info { rx: attr.clone(), ..Info::default() }, &self.shared.params);
@@ -280,7 +282,7 @@ impl Domain {
         Ok(SharedReceiveContext::open(self.shared.id, self.shared.clone(), granted))
     }
 
-    /// As [`grant_endpoint_info`](Self::grant_endpoint_info), but refuses other types than
+    /// As [`grant_endpoint_info`](Self::grant_endpoint_info), but refuses all types except
     /// [`EndpointType::Msg`].
     fn grant_msg_endpoint_info(&self, info: &Info) -> Result<Info, Error> {
         if info.ep.ep_type != Some(EndpointType::Msg) {
@@ -289,15 +291,15 @@ impl Domain {
         self.grant_endpoint_info(info)
     }
 
-    /// Checks an info, and fills in its attributes for an endpoint. Returns the result.
+    /// Checks `info`, and returns it with all attributes filled in for an endpoint.
     fn grant_endpoint_info(&self, info: &Info) -> Result<Info, Error> {
         if info.domain.name.as_deref().is_some_and(|name| !name.eq_ignore_ascii_case(self.name())) {
             return Err(Misuse::Invalid(Argument::InfoOfOtherDomain).into());
         }
         match info.ep.ep_type {
             None | Some(EndpointType::Rdm) => {}
-            // Reads of an event queue drive endpoints for connections, and an event queue belongs to no
-            // domain.
+            // An event queue belongs to no domain, so any thread may read it, and its reads drive connected
+            // endpoints. Therefore these endpoints need locks.
             Some(EndpointType::Msg) if self.shared.locking != Locking::Taken => {
                 return Err(Misuse::Invalid(Argument::UnlockedConnections).into());
             }
@@ -310,8 +312,7 @@ impl Domain {
         }
         let wanted = hints_with_param_defaults(info, &self.shared.params);
         let mut granted = grant_info(&self.shared.attr, &wanted)?;
-        // Completion queues and progress follow the attributes of the domain. The info's attributes do not
-        // count.
+        // The attributes of the domain rule completion queues and progress, whatever the info says.
         granted.domain.resource_mgmt = Some(self.shared.resource_mgmt);
         granted.domain.threading = Some(self.shared.threading);
         granted.domain.control_progress = Some(self.shared.control_progress);
@@ -328,7 +329,7 @@ impl DomainShared {
         Ok(pump)
     }
 
-    /// Makes the pump of a passive endpoint the pump of an endpoint of the domain.
+    /// Makes the pump of a passive endpoint serve an active endpoint of this domain.
     pub(crate) fn adopt_passive_pump(
         &self,
         pump: &Arc<dyn EndpointPump>,
@@ -367,7 +368,7 @@ impl DomainShared {
         self.has_had_works.store(true, Ordering::Release);
     }
 
-    /// Allocates memory that peers may map; `None` if the provider has no such memory.
+    /// Allocates memory that peers may map. Returns `None` if the provider has no such memory.
     pub(crate) fn allocate_shareable(
         &self,
         len_bytes: usize,
@@ -396,8 +397,8 @@ impl DomainShared {
         pumps.iter().for_each(|pump| pump.wait_for_running_pass());
     }
 
-    /// Returns the progress thread that drives an endpoint, if there is one. If only control progress is
-    /// automatic, the thread drives only endpoints for connections.
+    /// Returns the progress thread if it drives the endpoint. If only control progress is automatic, the
+    /// thread drives only endpoints for connections.
     pub(crate) fn progress_thread(&self, is_connection_oriented: bool) -> Option<&ProgressThread> {
         let is_auto = self.data_progress == Progress::Auto
             || is_connection_oriented && self.control_progress == Progress::Auto;
@@ -412,7 +413,7 @@ impl DomainShared {
         self.format
     }
 
-    /// Returns the size of the largest message that endpoints send before their peer asks for it.
+    /// Returns the size of the largest message that an endpoint sends without an offer.
     pub(crate) fn eager_max_bytes(&self) -> usize {
         self.params.eager_bytes
     }
@@ -432,8 +433,8 @@ impl WorkDomain for DomainShared {
             self.attach_work_queue_to_all_pumps();
         }
         counter.add_to_domain_counters(&self.domain_counters)?;
-        // Register the work queue with the counter. A thread that waits on the counter for the end of a work
-        // then also runs due works that no other thread has run.
+        // A thread that waits on the counter for the end of a work then also runs due works that no other
+        // thread has run.
         counter.shared().register_work_queue(&self.works);
         Ok(())
     }

@@ -14,11 +14,11 @@ use homespun_engine::error::Error;
 use self::event::EventFd;
 use crate::sync::{AtomicBool, Mutex, Ordering, fence};
 
-/// A descriptor that becomes readable when it is rung. Ringing costs a system call only while a thread
-/// may be asleep on the descriptor.
+/// A descriptor that becomes readable when it is rung. Ringing costs a system call only while a thread may
+/// be asleep on the descriptor.
 ///
 /// A doorbell is either armed or readable. A thread arms the doorbell, then sleeps, and wakes when another
-/// thread rings. If several threads sleep, all of them wake, unless a thread arms the doorbell anew before
+/// thread rings. If several threads sleep, all of them wake, unless a thread arms the doorbell again before
 /// all have woken. A new doorbell is readable: a thread that sleeps without arming it wakes at once.
 #[derive(Debug)]
 pub(crate) struct Doorbell {
@@ -26,8 +26,8 @@ pub(crate) struct Doorbell {
     is_armed: AtomicBool,
     /// Held while the doorbell changes from one state to the other.
     change: Mutex<()>,
-    /// The process that created the doorbell. A forked child shares the descriptor with its parent, so
-    /// the child must not ring: it would wake the parent's sleepers for nothing.
+    /// The process that created the doorbell. A forked child shares the descriptor with its parent. The
+    /// child must not ring: it would wake the parent's sleepers for nothing.
     process: u32,
 }
 
@@ -44,16 +44,16 @@ impl Doorbell {
         })
     }
 
-    /// Arms the doorbell. A thread that is about to sleep calls this, then checks whether it has work,
-    /// and only then sleeps. Work that arrives after the check rings the doorbell.
+    /// Arms the doorbell. A thread calls this, then checks whether it has work, and only then sleeps. If
+    /// work arrives after the check, another thread rings the doorbell.
     pub(crate) fn arm(&self) {
         let _changing = self.change.lock();
         if !self.is_armed() {
             self.event.clear();
             self.is_armed.store(true, Ordering::SeqCst);
         }
-        // SYNC POINT sleep. The check that follows reads some state without the lock under which other
-        // threads change it: see `ring_after_seqcst_fence`.
+        // SYNC POINT sleep. Other threads may change state without the lock under which the caller checks
+        // it next: see `ring_after_seqcst_fence`.
         fence(Ordering::SeqCst);
     }
 
@@ -71,8 +71,8 @@ impl Doorbell {
         }
     }
 
-    /// As [`ring`](Self::ring), after a change that was made without the lock under which a sleeper checks.
-    /// The fence orders the change and the check.
+    /// As [`ring`](Self::ring), after a change that was made without the lock under which sleepers check.
+    /// With the fence, either the sleeper's check sees the change, or this call sees the doorbell armed.
     #[cold]
     pub(crate) fn ring_after_seqcst_fence(&self) {
         // SYNC POINT sleep.
@@ -94,7 +94,7 @@ impl Doorbell {
         self.event.wait();
     }
 
-    /// Models that the epoll set of another doorbell is nested in this one's.
+    /// Models that the epoll set of `inner` is nested in the epoll set of this doorbell.
     #[cfg(all(test, loom))]
     pub(crate) fn nest(&self, inner: &Doorbell) {
         self.event.nest(&inner.event);

@@ -9,12 +9,12 @@ use parking_lot::RwLock;
 use crate::cq::Reader;
 use crate::drive::Drive;
 
-/// The endpoints that one queue or one counter drives. Most queues and counters drive a single endpoint, and
-/// find it at each poll without a lock.
+/// The endpoints that one queue or one counter drives. Usually there is only one, which a poll finds
+/// without a lock.
 #[derive(Default)]
 pub(crate) struct Driven {
-    /// The first endpoint that was added. It is never removed; once it is closed, driving it does
-    /// nothing.
+    /// The endpoint that was added first. This endpoint is never removed. Once the endpoint is closed,
+    /// driving the endpoint does nothing.
     first: OnceLock<Arc<dyn Drive>>,
     others: RwLock<Vec<Arc<dyn Drive>>>,
     has_others: AtomicBool,
@@ -34,7 +34,8 @@ impl Driven {
         }
     }
 
-    /// Stops driving this endpoint. The first endpoint that was added is driven until it is closed.
+    /// Stops driving this endpoint, unless it was added first: the first endpoint is driven until it
+    /// closes.
     pub(crate) fn remove_unless_first(&self, endpoint: &Arc<dyn Drive>) {
         let mut others = self.others.write();
         others.retain(|driven| !Arc::ptr_eq(driven, endpoint));
@@ -45,7 +46,7 @@ impl Driven {
         self.first.get().is_some_and(|first| Arc::ptr_eq(first, endpoint))
     }
 
-    /// Locks the list, for a test that checks that no thread locks it.
+    /// Locks the list. A test then checks that other threads do not need the lock.
     #[cfg(test)]
     pub(crate) fn lock_for_test(&self) -> impl Sized + '_ {
         self.others.write()
@@ -57,8 +58,8 @@ impl Driven {
         self.for_each(|endpoint| endpoint.progress(reader));
     }
 
-    /// Makes progress at all endpoints. No completion is handed to the caller: all go to the rings of their
-    /// queues.
+    /// Makes progress at all endpoints. All completions go to the rings of their queues, none to the
+    /// caller.
     pub(crate) fn progress_without_reader(&self) {
         self.for_each(|endpoint| endpoint.progress_without_reader());
     }
@@ -75,8 +76,8 @@ impl Driven {
         }
     }
 
-    /// Runs the due works of the endpoints' domain. The caller must not hold a lock that a thread takes
-    /// before it sleeps.
+    /// Runs the due works of the endpoints' domain. The caller must hold no lock of the threads that sleep
+    /// on the queue or counter.
     pub(crate) fn fire_due_works(&self) {
         self.for_each(|endpoint| endpoint.fire_due_works());
     }
@@ -88,10 +89,11 @@ impl Driven {
     }
 }
 
-/// The result of arming no endpoint: the thread may sleep, and nothing wakes it at a certain time.
+/// The result of arming no endpoint: the thread may sleep without a time limit.
 const NOTHING_TO_DO: Armed = Armed::Asleep { look_again_after: None };
 
-/// Combines the results of arming two endpoints: of their two times to check again, the earlier one counts.
+/// Combines the results of arming two endpoints. If both are asleep, the earlier time to look again counts.
+/// Otherwise the result is [`Armed::Ready`].
 fn earlier_of(one: Armed, other: Armed) -> Armed {
     match (one, other) {
         (Armed::Asleep { look_again_after: one }, Armed::Asleep { look_again_after: other }) => {

@@ -39,37 +39,37 @@ use crate::works::domain::WorkDomain;
 
 /// Sends and receives messages: a reliable endpoint, unconnected (`FI_EP_RDM`) or connected (`FI_EP_MSG`).
 ///
-/// Open an endpoint from an [`Info`], bind it to completion queues and an address vector, and enable it. The
-/// application then posts operations, and the endpoint's queues report their completions. Operations make
-/// progress when the application reads those queues ([`CompletionQueue`](crate::CompletionQueue)), and with
-/// automatic [`Progress`](crate::info::Progress) also in a thread of the domain.
+/// Open an endpoint from an [`Info`], bind it to completion queues and an address vector, and enable it.
+/// The application then posts operations, and the endpoint's queues report their completions. Operations
+/// make progress when the application reads the queues ([`CompletionQueue`](crate::CompletionQueue)). With
+/// automatic [`Progress`](crate::info::Progress), a thread of the domain makes progress, too.
 ///
-/// An endpoint of [`EndpointType::Msg`](crate::info::EndpointType::Msg) is bound to an event queue
-/// instead of an address vector. It asks for a [connection](Self::connect) or [accepts](Self::accept)
-/// one, and communicates with the other end of that connection alone: calls ignore the addresses that
-/// they are given. Sends and accesses to memory need the connection ([`Misuse::NotConnected`]); receives
-/// can be posted once the endpoint is enabled. [`PassiveEndpoint`](crate::PassiveEndpoint) has an
-/// example.
+/// A connected endpoint ([`EndpointType::Msg`](crate::info::EndpointType::Msg)) is bound to an event queue
+/// instead of an address vector. The endpoint asks for a [connection](Self::connect) or
+/// [accepts](Self::accept) one. From then on it has only one peer, so calls ignore addresses. Receives can
+/// be posted once the endpoint is enabled. Without a connection, sends and accesses fail with
+/// [`Misuse::NotConnected`]. [`PassiveEndpoint`](crate::PassiveEndpoint) has an example.
 ///
-/// A handle may be cloned and used from any thread. Dropping the last one closes the endpoint. Messages
-/// that the endpoint has accepted for sending still go out, within
-/// [`CLOSE_LINGER_MS`](crate::params::CLOSE_LINGER_MS). Receives that are still posted end without a
-/// completion.
+/// Any thread may clone and use a handle. Dropping the last handle closes the endpoint. Messages that the
+/// endpoint has accepted for sending still go out, within
+/// [`CLOSE_LINGER_MS`](crate::params::CLOSE_LINGER_MS). Posted receives end without a completion.
 ///
-/// Calls that post an operation have the names of their C counterparts, and fail alike: with [`Again`] when
-/// a queue is full, until the application reads completions; with [`Misuse`] for an unknown address, a
-/// message that is too long, a capability that the endpoint lacks, or an endpoint that is not enabled. A
-/// call that fails changes nothing. It hands owned buffers back with the error, in a [`Rejected`].
+/// Calls that post an operation have the names of their C counterparts. A call fails with [`Again`] if a
+/// queue is full, until the application reads completions. A call fails with [`Misuse`] for an unknown
+/// address, a message that is too long, a capability that the endpoint lacks, or an endpoint that is not
+/// enabled. A call that fails changes nothing, and returns owned buffers in a [`Rejected`].
 ///
-/// A call ignores [flags](OpFlags) that have no meaning for it. It refuses, with [`Misuse::Flags`], a flag
-/// that changes the meaning of another argument, or whose promise it cannot keep. With `FI_TRIGGER` and
-/// `FI_XPU_TRIGGER` the context would describe the trigger ([`trigger`](Self::trigger) takes the counter as
-/// an argument). With `FI_MULTICAST` the destination would be a group. An atomic operation cannot keep the
-/// promise of `FI_COMMIT_COMPLETE`.
+/// A call ignores [flags](OpFlags) that have no meaning for it. But a call fails with [`Misuse::Flags`] for
+/// these flags:
 ///
-/// Over TCP an endpoint uses one socket to listen, one connection for each peer that it talks to, and about
-/// 130 KiB for the two buffers that its connections share. Over any transport it uses some 150 bytes for
-/// each outstanding operation and for each peer. See `fi_endpoint(3)`.
+/// - `FI_TRIGGER` and `FI_XPU_TRIGGER`: the context would describe a trigger. [`trigger`](Self::trigger)
+///   takes the counter as an argument instead.
+/// - `FI_MULTICAST` at a send or an access: the destination would be a group.
+/// - `FI_COMMIT_COMPLETE` at an atomic operation: the endpoint cannot make its result durable.
+///
+/// Over TCP, an endpoint uses one socket to listen, one connection for each peer that it talks to, and
+/// about 130 KiB for two buffers that all its connections share. Over any transport, each outstanding
+/// operation and each peer take about 150 bytes. See `fi_endpoint(3)`.
 ///
 /// [`Again`]: crate::Again
 /// [`Rejected`]: crate::Rejected
@@ -130,8 +130,8 @@ struct EndpointShared {
 }
 
 impl Endpoint {
-    /// Opens an endpoint. To open it for a request,
-    /// [reserve](crate::ConnectionRequest::try_reserve_for_endpoint) the request first.
+    /// Opens an endpoint. An endpoint for a request needs a
+    /// [reserved](crate::ConnectionRequest::try_reserve_for_endpoint) request.
     pub(crate) fn open(
         domain: Arc<domain::DomainShared>,
         info: Info,
@@ -165,14 +165,14 @@ impl Endpoint {
         &self.shared.info
     }
 
-    /// Returns the address at which peers reach the endpoint: `fi_getname`. The application can give it
-    /// to peers even if the endpoint is bound to every interface. An endpoint that was opened to accept a
-    /// request has the address of the passive endpoint.
+    /// Returns the address at which peers reach the endpoint: `fi_getname`. The application can give this
+    /// address to peers even if the endpoint is bound to every interface. If the endpoint was opened to
+    /// accept a request, this is the address of the passive endpoint.
     ///
     /// # Errors
     ///
-    /// The first call binds the endpoint: [`Error::Bind`] with EADDRINUSE,
-    /// EADDRNOTAVAIL, EACCES, EMFILE or ENOMEM.
+    /// The first call binds the endpoint, and may fail with [`Error::Bind`]: EADDRINUSE, EADDRNOTAVAIL,
+    /// EACCES, EMFILE or ENOMEM.
     pub fn name(&self) -> Result<Address, Error> {
         if let EndpointOrigin::Request(request) = &self.shared.origin {
             return Ok(request.listener_info().name);
@@ -184,9 +184,9 @@ impl Endpoint {
         Ok(self.shared.pump_or_open(setup.name)?.address())
     }
 
-    /// Returns another handle of the same endpoint, with its own default flags: `fi_ep_alias`. They begin
-    /// as a copy of this handle's flags. The handles share everything else. Dropping the last handle
-    /// closes the endpoint.
+    /// Returns another handle of the same endpoint, with default flags of its own: `fi_ep_alias`. The
+    /// default flags begin as a copy of this handle's. The handles share everything else. Dropping the last
+    /// handle closes the endpoint.
     pub fn alias(&self) -> Endpoint {
         let copy = |flags: &AtomicU64| AtomicU64::new(flags.load(Ordering::Relaxed));
         let DefaultFlags { transmit, receive } = &*self.default_flags;
@@ -206,16 +206,16 @@ impl Endpoint {
         OpFlags::from_bits_retain(self.default_flags.receive.load(Ordering::Relaxed))
     }
 
-    /// Sets the default flags of sends and accesses, for calls that pass no flags (`FI_SETOPSFLAG`).
-    /// With [`OpFlags::TRIGGER`], operations without flags of their own must be posted by
-    /// [`trigger`](Self::trigger); other calls that use the default flags fail.
+    /// Sets the flags of sends and accesses that are posted without flags of their own (`FI_SETOPSFLAG`).
+    /// With [`OpFlags::TRIGGER`], only [`trigger`](Self::trigger) can post such operations: other calls
+    /// fail.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Flags`] for a flag that [`TxAttr::op_flags`](crate::info::TxAttr::op_flags) cannot have:
-    /// one without meaning for sends and accesses, or one that concerns a single operation (a fence, remote
-    /// data). The exception is `TRIGGER` at an endpoint with that capability. [`Misuse::NoCapability`] for
-    /// `COMMIT_COMPLETE` without `RMA_PMEM`.
+    /// - [`Misuse::Flags`] for a flag that [`TxAttr::op_flags`](crate::info::TxAttr::op_flags) cannot have:
+    ///   it has no meaning for sends and accesses, or concerns a single operation (a fence, remote data).
+    ///   `TRIGGER` is allowed if the endpoint has that capability.
+    /// - [`Misuse::NoCapability`] for `COMMIT_COMPLETE` without `RMA_PMEM`.
     pub fn set_tx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
         check_default_flags(flags - OpFlags::TRIGGER, TRANSMIT_DEFAULT_FLAGS)?;
         if flags.contains(OpFlags::COMMIT_COMPLETE) {
@@ -226,16 +226,15 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Changes the flags of receives that are posted without flags of their own (`FI_SETOPSFLAG`).
-    /// [`OpFlags::MULTI_RECV`] concerns only untagged receives; tagged receives ignore it.
+    /// Sets the flags of receives that are posted without flags of their own (`FI_SETOPSFLAG`). Tagged
+    /// receives ignore [`OpFlags::MULTI_RECV`].
     ///
     /// # Errors
     ///
-    /// [`Misuse::Flags`] for a flag that [`RxAttr::op_flags`](crate::info::RxAttr::op_flags) cannot have:
-    /// one without meaning for receives, or one that only a single receive can have, such as a peek. The
-    /// exception is [`OpFlags::TRIGGER`] at an endpoint with that capability, as for
-    /// [`set_tx_op_flags`](Self::set_tx_op_flags). [`Misuse::NoCapability`] for `MULTI_RECV` if the endpoint
-    /// lacks that capability.
+    /// - [`Misuse::Flags`] for a flag that [`RxAttr::op_flags`](crate::info::RxAttr::op_flags) cannot have:
+    ///   it has no meaning for receives, or concerns a single receive (a peek). [`OpFlags::TRIGGER`] is
+    ///   allowed if the endpoint has that capability: see [`set_tx_op_flags`](Self::set_tx_op_flags).
+    /// - [`Misuse::NoCapability`] for `MULTI_RECV` if the endpoint lacks that capability.
     pub fn set_rx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
         check_default_flags(flags - OpFlags::TRIGGER, RECEIVE_DEFAULT_FLAGS)?;
         if flags.contains(OpFlags::MULTI_RECV) {
@@ -254,28 +253,28 @@ impl Endpoint {
         }
     }
 
-    /// Returns the least free space, in bytes, that a multi-receive buffer needs to take another
-    /// message. With less, the buffer is released. This is the endpoint option `FI_OPT_MIN_MULTI_RECV`
-    /// of `fi_endpoint(3)`. Default: [`MIN_MULTI_RECV_DEFAULT_BYTES`].
+    /// Returns how many free bytes a multi-receive buffer needs to take another message. With fewer, the
+    /// buffer is released. This is the option `FI_OPT_MIN_MULTI_RECV` of `fi_endpoint(3)`. Default:
+    /// [`MIN_MULTI_RECV_DEFAULT_BYTES`].
     pub fn min_multi_recv_bytes(&self) -> usize {
         self.shared.min_multi_recv_bytes.load(Ordering::Relaxed)
     }
 
-    /// Changes [`min_multi_recv_bytes`](Self::min_multi_recv_bytes), for buffers that are posted from now
-    /// on. Any number is valid. With 0, a buffer is released only when a message does not fit. A buffer
-    /// that is shorter than this number takes a single message.
+    /// Sets [`min_multi_recv_bytes`](Self::min_multi_recv_bytes) for buffers that are posted from now on.
+    /// Any number is valid. With 0, a buffer is released only when a message does not fit. A buffer that is
+    /// shorter than the number takes a single message.
     pub fn set_min_multi_recv_bytes(&self, min_multi_recv_bytes: usize) {
         self.shared.min_multi_recv_bytes.store(min_multi_recv_bytes, Ordering::Relaxed);
     }
 
-    /// Cancels one outstanding operation with this context: `fi_cancel`. If several operations have this
-    /// context, a receive is cancelled rather than a send or an access. The cancelled operation ends with an
+    /// Cancels one outstanding operation with this context: `fi_cancel`. If several operations have the
+    /// context, a receive is cancelled before a send or an access. The cancelled operation ends with an
     /// error completion, ECANCELED.
     ///
     /// # Errors
     ///
     /// [`Misuse::NotFound`] if no operation with this context is outstanding, or if the operation can no
-    /// longer be cancelled and will complete by itself.
+    /// longer be cancelled and will complete. [`Misuse::State`] if the endpoint is not enabled.
     pub fn cancel(&self, context: u64) -> Result<(), Error> {
         let (pump, _) = self.shared.enabled_pump()?;
         match pump.cancel(context) {
@@ -298,29 +297,30 @@ impl Endpoint {
 }
 
 impl EndpointShared {
-    /// Returns the endpoint's pump. The first call opens it, bound to `name`, or else to the address of the
-    /// info, or else to the wildcard. An endpoint for a request is bound to the passive endpoint's address
-    /// instead, at another port.
+    /// Returns the endpoint's pump. The first call opens the pump, bound to `name`, else to the source
+    /// address of the info, else to the wildcard. An endpoint for a request is bound to the passive
+    /// endpoint's address, at another port.
     fn pump_or_open(&self, name: Option<Address>) -> Result<&Arc<dyn EndpointPump>, Error> {
         if let Some(pump) = self.pump.get() {
             return Ok(pump);
         }
         let info = &self.info;
         let bind = match &self.origin {
-            // The passive endpoint may still use its port, so bind to another port. [`Endpoint::name`]
-            // returns the address of the passive endpoint anyway.
+            // The passive endpoint may still use its port. [`Endpoint::name`] returns the passive
+            // endpoint's address anyway.
             EndpointOrigin::Request(request) => request.listener_info().bind.with_port(0),
             _ => name.or(info.src_addr).unwrap_or_else(|| self.domain.format().wildcard()),
         };
         let pump = self.domain.open_pump(bind, self.engine_config())?;
         if let EndpointOrigin::Request(_) = self.origin {
-            // Only the other end of the connection learns the address of this endpoint.
+            // Peers do not connect to this endpoint: only the other end of its connection learns the
+            // address.
             pump.stop_listening();
         }
         Ok(self.pump.get_or_init(|| pump))
     }
 
-    /// If the endpoint was opened from a passive endpoint, takes over the pump of the passive endpoint.
+    /// If the endpoint was opened from a passive endpoint, takes over the passive endpoint's pump.
     fn take_over_passive_if_any(&self) -> Result<(), Error> {
         if let EndpointOrigin::TakenOver(listener) = &self.origin {
             self.domain.adopt_passive_pump(&listener.pump, self.engine_config())?;
@@ -405,8 +405,8 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// Returns the accesses that peers may make by operations of one kind (`RMA` or `ATOMIC`) at an endpoint
-/// with these capabilities.
+/// Returns the accesses that peers may make at an endpoint with these capabilities, by operations of one
+/// kind (`RMA` or `ATOMIC`).
 fn granted_remote_access(caps: Caps, kind: Caps) -> MrAccess {
     let mut access = MrAccess::empty();
     access.set(MrAccess::REMOTE_READ, caps.contains(kind | Caps::REMOTE_READ));

@@ -1,5 +1,5 @@
-//! The interface of a pump to its endpoint: the calls that the endpoint passes on from the application, and
-//! the objects that the endpoint hands to the pump.
+//! The interface of a pump to its endpoint: the calls of the application, and the objects that the endpoint
+//! gives to the pump.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub(crate) trait EndpointPump: Drive + Poster + Connect {
         receive_cq: Option<Arc<CqShared>>,
         counters: BoundCounters,
     );
-    /// Sends a small message if that is possible at once. Returns whether the message was sent; if not, the
+    /// Sends a small message if that is possible at once. Returns whether the message was sent. If not, the
     /// caller posts the message.
     fn try_inject(
         &self,
@@ -42,10 +42,10 @@ pub(crate) trait EndpointPump: Drive + Poster + Connect {
         data: Option<u64>,
         message: &[u8],
     ) -> Result<bool, Error>;
-    /// Writes a few bytes to a region if that is possible at once. Returns whether they were written; if
-    /// not, the caller posts them.
+    /// Writes a few bytes to a region if that is possible at once. Returns whether they were written. If
+    /// not, the caller posts a write.
     fn try_inject_write(&self, to: FabricAddress, bytes: &[u8], memory: RemoteMemory) -> Result<bool, Error>;
-    /// Makes the endpoint receive through a shared context, once it is enabled.
+    /// Makes the endpoint receive through a shared context, once the endpoint is enabled.
     fn join_shared_receiver(
         &self,
         context: &Arc<ReceiveContext>,
@@ -53,11 +53,11 @@ pub(crate) trait EndpointPump: Drive + Poster + Connect {
     ) -> Result<MemberId, Error>;
     /// Undoes [`join_shared_receiver`](Self::join_shared_receiver), for an endpoint that is not enabled.
     fn leave_shared_receiver(&self);
-    /// Carries out the effects that other endpoints of the shared receive context have left for this
-    /// endpoint. The caller then [runs](Drive::fire_due_works) the works that have become due.
+    /// Carries out what other endpoints of the shared receive context have left for this endpoint to do.
+    /// The caller then [runs](Drive::fire_due_works) the due works.
     fn process_mail(&self);
-    /// Makes the pump run the due works of this queue from now on, after each call or poll that may have
-    /// changed a counter.
+    /// Makes the pump run the due works of this queue, after each call or poll that may have changed a
+    /// counter.
     fn attach_work_queue(&self, works: &Arc<WorkQueue>);
     /// Closes the endpoint. Waits until the endpoint's messages are sent, but at most for `linger`.
     fn close(&self, linger: Duration);
@@ -69,15 +69,14 @@ pub(crate) trait Connect {
     fn connect(&self, to: Address, number: u64, data: &[u8]) -> Result<(), Error>;
     /// Accepts a request that a passive endpoint has received.
     fn accept(&self, requester: Requester, data: &[u8]) -> Result<(), Error>;
-    /// Ends the connection, and cancels outstanding operations. Their ends are reported when this returns.
+    /// Ends the connection, and cancels outstanding operations. Reports their ends before it returns.
     fn shut_down(&self) -> Result<(), Error>;
     /// Listens, with up to this many requests waiting.
     fn listen(&self, backlog_requests: usize) -> Result<(), Error>;
     /// Stops listening: peers can make no more requests.
     fn stop_listening(&self);
     fn reject(&self, request: RequestId, data: &[u8]) -> Result<(), Error>;
-    /// Records that an endpoint is about to accept this request. The request then no longer counts as
-    /// waiting.
+    /// Records that an endpoint is about to accept this request. The request no longer counts as waiting.
     fn mark_request_being_accepted(&self, request: RequestId);
     /// Ends the requester's wait: its request was accepted, or the accepting endpoint has failed.
     fn end_accepted_request(&self, request: RequestId);

@@ -38,18 +38,17 @@ pub const EQ_DEPTH_DEFAULT_ENTRIES: usize = 256;
     serde(default, deny_unknown_fields)
 )]
 pub struct EqAttr {
-    /// The largest number of unread events that the application has written, and also of unread errors that
-    /// it has written; 0 for [`EQ_DEPTH_DEFAULT_ENTRIES`]. Events of connections do not count. Their number
-    /// has other bounds: an endpoint reports two in its life, and a passive endpoint has at most as many
-    /// unread requests as its backlog, since the queue drops the request of a requester that is gone. Only
-    /// entries in the queue take memory.
+    /// The largest number of unread events that the application has written. The same limit holds for
+    /// unread errors that it has written. 0 stands for [`EQ_DEPTH_DEFAULT_ENTRIES`].
+    ///
+    /// Events of connections do not count. Each endpoint reports at most two. A passive endpoint has at
+    /// most as many unread requests as its backlog.
     pub size_entries: usize,
     /// The ways in which the application uses the queue.
     pub flags: EqFlags,
     /// The wait object: [`WaitObject`] lists the kinds, and their costs.
     pub wait: WaitObject,
-    /// The wait set of the queue, with [`WaitObject::Set`]; ignored with other wait objects, and not
-    /// serialized.
+    /// The wait set of the queue, for [`WaitObject::Set`]. Ignored with other wait objects; not serialized.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub wait_set: Option<WaitSet>,
 }
@@ -83,7 +82,7 @@ pub enum Event {
 /// A control operation that failed: `struct fi_eq_err_entry`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventError {
-    /// The object of the operation (`fid`); for an endpoint, the number that it was bound with.
+    /// The object of the operation (`fid`). For an endpoint, the number that it was bound with.
     pub object: u64,
     /// The context of the operation that failed.
     pub context: u64,
@@ -93,8 +92,8 @@ pub struct EventError {
     pub errno: Errno,
     /// homespun's error number (`prov_errno`), for [`EventQueue::strerror`].
     pub prov_errno: i32,
-    /// Data about the error (`err_data`): for a rejected connection, the data that the peer's application
-    /// sent with the rejection.
+    /// Data about the error (`err_data`). For a rejected connection, the data that the peer's application
+    /// has sent with the rejection.
     pub err_data: Vec<u8>,
     /// The other end of the connection that failed. Not part of `struct fi_eq_err_entry`.
     pub peer: Option<Address>,
@@ -111,13 +110,13 @@ impl fmt::Display for EventError {
 
 impl std::error::Error for EventError {}
 
-/// The error of a read of an event queue. An empty queue is no error: a read returns `Ok(None)`.
+/// The error of a read of an event queue. An empty queue is no error: the read returns `Ok(None)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EqReadError {
-    /// The application must first read an error, with [`EventQueue::read_error`].
+    /// An error is in the queue. The application must first read it with [`EventQueue::read_error`].
     #[error("an error is to be read first")]
     ErrorAvailable,
-    /// The oldest event is not one that [`EventQueue::read_if`] accepts. It stays in the queue.
+    /// [`EventQueue::read_if`] does not accept the oldest event. The event stays in the queue.
     #[error("the oldest event is not the one that was asked for")]
     Unwanted,
     /// The queue was opened with [`WaitObject::None`] or [`WaitObject::Set`].
@@ -138,14 +137,14 @@ impl EqReadError {
 
 /// A queue of events of connections, and of events that the application's threads write to each other.
 ///
-/// A handle: clones refer to the same queue, which any thread may use at any time. Events leave the queue
-/// in the order in which they entered it; an error comes before all events. The queue is never overrun:
-/// it refuses an application's event that does not fit, and has room for all others
-/// ([`EqAttr::size_entries`]).
+/// Clones are handles to the same queue. Any thread may use the queue at any time. Events leave the queue
+/// in the order in which they entered it. Errors leave the queue before all events. The queue is never
+/// overrun: it refuses an application's event that does not fit ([`EqAttr::size_entries`]), and has room
+/// for all others.
 ///
-/// Connections make progress while a thread reads an event queue, a completion queue or a counter to which
-/// their endpoint is bound. With automatic progress they need no reader. Passive endpoints always need a
-/// reader, since they have no progress thread.
+/// Connections make progress while a thread reads a queue or a counter to which their endpoint is bound.
+/// With automatic progress they need no reader. A passive endpoint always needs a thread that reads its
+/// event queue.
 ///
 /// ```
 /// use homespun::eq::{EqAttr, EqFlags, Event};
@@ -184,16 +183,15 @@ pub(crate) struct EqShared {
 struct EventLists {
     events: VecDeque<Entry<Event>>,
     errors: VecDeque<Entry<EventError>>,
-    /// The number of unread events that the application has written. `written_errors` counts its unread
-    /// errors.
+    /// The number of unread events that the application has written.
     written_events: usize,
     written_errors: usize,
-    /// Accepts that the next reader settles once it holds no lock.
+    /// Accepts that the next reader of the queue [settles](PendingAccept), once the reader holds no lock.
     settled: Vec<PendingAccept>,
 }
 
-/// The result of a read or a peek: the event, and the accept to settle now that the event is read; `None`
-/// if there is no event.
+/// The result of a read or a peek: the event, and the accept to [settle](PendingAccept) now that the event
+/// is read. `None` if there is no event.
 type Taken<R> = Result<Option<(R, Option<PendingAccept>)>, EqReadError>;
 
 /// Identifies the endpoint that has reported an entry.
@@ -204,7 +202,7 @@ struct Entry<T> {
     what: T,
     /// `None` for events that the application has written.
     origin: Option<EventOrigin>,
-    /// The accept to settle when the application has read this entry.
+    /// The accept to [settle](PendingAccept) once the application has read this entry.
     pending_accept: Option<PendingAccept>,
 }
 
@@ -238,7 +236,7 @@ impl EventQueue {
     ///
     /// # Errors
     ///
-    /// [`Misuse::State`] if the queue was opened without [`EqFlags::WRITE`]; [`Again::QueueFull`] if
+    /// [`Misuse::State`] if the queue was opened without [`EqFlags::WRITE`]. [`Again::QueueFull`] if
     /// [`EqAttr::size_entries`] events of the application are unread.
     pub fn write(&self, number: u32, data: &[u8]) -> Result<usize, Error> {
         self.shared.check_writable()?;
@@ -271,7 +269,7 @@ impl EventQueue {
         Ok(())
     }
 
-    /// Reads the oldest event, without waiting: `fi_eq_read(3)`. Returns `None` if there is none.
+    /// Reads the oldest event without waiting: `fi_eq_read(3)`. Returns `None` if the queue is empty.
     ///
     /// # Errors
     ///
@@ -280,13 +278,13 @@ impl EventQueue {
         self.shared.poll(EventLists::take)
     }
 
-    /// Reads the oldest event, as [`read`](Self::read), but only if `is_wanted` accepts it. The queue is
+    /// As [`read`](Self::read), but reads the oldest event only if `is_wanted` accepts it. The queue is
     /// locked while `is_wanted` runs.
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read); [`EqReadError::Unwanted`] if `is_wanted` does not accept the event. The
-    /// event then stays in the queue.
+    /// As [`read`](Self::read). Also [`EqReadError::Unwanted`] if `is_wanted` does not accept the event.
+    /// The event then stays in the queue.
     pub fn read_if(&self, is_wanted: impl Fn(&Event) -> bool) -> Result<Option<Event>, EqReadError> {
         self.shared.poll(|queues| queues.take_if(&is_wanted))
     }
@@ -306,9 +304,8 @@ impl EventQueue {
     }
 
     /// As [`read_error`](Self::read_error), but also calls `look` with the error, and returns the result of
-    /// `look`. The queue is locked while `look` runs, so `look` must not use the queue. An endpoint that
-    /// closes removes its errors from the queue under the same lock. So the endpoint that the error names
-    /// exists while `look` runs.
+    /// `look`. The queue is locked while `look` runs, so `look` must not use the queue. While `look` runs,
+    /// the endpoint that the error names exists.
     pub fn read_error_with<R>(&self, look: impl FnOnce(&EventError) -> R) -> Option<(EventError, R)> {
         let (entry, found) = {
             let mut queues = self.shared.queues.lock();
@@ -325,8 +322,8 @@ impl EventQueue {
         self.peek_error_with(|_| ()).map(|(error, ())| error)
     }
 
-    /// As [`peek_error`](Self::peek_error), but also calls `look`, as
-    /// [`read_error_with`](Self::read_error_with) does.
+    /// As [`peek_error`](Self::peek_error), but also calls `look`. See
+    /// [`read_error_with`](Self::read_error_with).
     pub fn peek_error_with<R>(&self, look: impl FnOnce(&EventError) -> R) -> Option<(EventError, R)> {
         let queues = self.shared.queues.lock();
         let error = &queues.errors.front()?.what;
@@ -339,17 +336,17 @@ impl EventQueue {
         self.shared.driven.progress_without_reader();
     }
 
-    /// Returns the text of an [`EventError::prov_errno`]: `fi_eq_strerror(3)`. homespun's own errors in
-    /// event queues have libfabric's error numbers.
+    /// Returns the text of an [`EventError::prov_errno`]: `fi_eq_strerror(3)`. In event queues, homespun
+    /// uses libfabric's error numbers.
     pub fn strerror(&self, prov_errno: i32) -> &'static str {
         Errno::new(prov_errno).description()
     }
 
-    /// Closes the queue: `fi_close`. Its entries are lost with the last clone of the handle.
+    /// Closes the queue: `fi_close`. Dropping the last clone of the handle drops unread entries.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Busy`], with the handle, while an object is bound to it.
+    /// [`Misuse::Busy`] while an object is bound to the queue. The error returns the handle.
     pub fn close(self) -> Result<(), Rejected<Self>> {
         if self.shared.bound.load(Ordering::Acquire) > 0 {
             return Err(Rejected { error: Misuse::Busy(InUse::EventQueue).into(), returned: self });
@@ -363,8 +360,9 @@ impl EventQueue {
 }
 
 impl EqShared {
-    /// Makes this endpoint wake sleepers on the queue. Call it before [`add_endpoint`](Self::add_endpoint),
-    /// and not for an endpoint that a progress thread drives.
+    /// Makes this endpoint wake sleepers on the queue. Call this before
+    /// [`add_endpoint`](Self::add_endpoint). Do not call this for an endpoint that a progress thread
+    /// drives.
     ///
     /// # Errors
     ///
@@ -382,7 +380,7 @@ impl EqShared {
     }
 
     /// Undoes [`add_wake_source`](Self::add_wake_source) and [`add_endpoint`](Self::add_endpoint). The
-    /// endpoint must be closed next.
+    /// caller closes the endpoint next.
     pub(crate) fn remove_endpoint(&self, endpoint: &Arc<dyn Drive>) {
         if let Some(waiter) = &self.waiter {
             waiter.remove_wake_source(&**endpoint);
@@ -422,13 +420,14 @@ impl EqShared {
         self.wake_sleepers();
     }
 
-    /// Stores an accept of which the application gets no event. The next reader of the queue settles it.
+    /// Stores an accept that is to be [settled](PendingAccept), but has no event. The next reader of the
+    /// queue settles the accept.
     fn defer_settling_accept(&self, pending_accept: Option<PendingAccept>) {
         self.queues.lock().settled.extend(pending_accept);
     }
 
-    /// Drops a request that a passive endpoint has reported, if the application has not read it. The
-    /// caller has the endpoint locked.
+    /// Drops a request of a passive endpoint, if the application has not read the request. The caller has
+    /// the passive endpoint locked.
     fn withdraw_request(&self, origin: EventOrigin, request: RequestId) {
         let mut queues = self.queues.lock();
         let is_it = |entry: &Entry<Event>| match &entry.what {
@@ -445,13 +444,13 @@ impl EqShared {
         }
     }
 
-    /// Drops the entries of a closed endpoint. Dropping a request rejects it. Also settles the accepts that
-    /// a later reader would settle: perhaps no thread reads the queue any more, and an unsettled accept
-    /// keeps its passive endpoint alive, even if the application has closed it.
+    /// Drops the entries of a closed endpoint. Dropping a request rejects it. Also [settles](PendingAccept)
+    /// the accepts that wait for a reader. If no thread reads the queue any more, these accepts would keep
+    /// closed passive endpoints alive.
     fn drop_entries_of_endpoint_and_settle_accepts(&self, origin: EventOrigin) {
         let mut queues = self.queues.lock();
         let is_of_others = |of: Option<EventOrigin>| of != Some(origin);
-        // Drop the entries after unlocking the queue: a dropped request calls its passive endpoint.
+        // Drop the entries after unlocking the queue: dropping a request calls its passive endpoint.
         let (events, others) = queues.events.drain(..).partition(|entry| !is_of_others(entry.origin));
         queues.events = others;
         let (errors, others) = queues.errors.drain(..).partition(|entry| !is_of_others(entry.origin));

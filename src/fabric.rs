@@ -42,13 +42,13 @@ pub struct Fabric {
 }
 
 impl Fabric {
-    /// Returns a fabric with homespun's own providers, and with the [`params`](crate::params) of the
+    /// Returns a fabric with homespun's own providers. The [`params`](crate::params) come from the
     /// environment.
     pub fn new() -> Fabric {
         Fabric::with_params(Params::from_env())
     }
 
-    /// Returns a fabric with homespun's own providers and these parameters. It ignores the environment.
+    /// Returns a fabric with homespun's own providers and these parameters. Ignores the environment.
     pub fn with_params(params: Params) -> Fabric {
         init_single_threaded_flag();
         let mut tcp = TcpProvider::new().with_accepted_max_links(params.tcp_accepted_links);
@@ -66,23 +66,23 @@ impl Fabric {
     }
 
     /// Adds a provider from outside this crate. Hints can name the provider's domain.
-    /// [`getinfo`](Self::getinfo) lists it after the domains already there.
+    /// [`getinfo`](Self::getinfo) lists this domain after the domains that are already there.
     #[must_use]
     pub fn with_provider(mut self, provider: impl Provider) -> Fabric {
         self.providers.push(Arc::new(provider));
         self
     }
 
-    /// Makes endpoints read this clock instead of the system's. This applies to passive endpoints that are
-    /// opened after this call, and to endpoints of domains that are opened after this call.
+    /// Makes endpoints read this clock instead of the system's clock. Affects only passive endpoints and
+    /// domains that are opened after this call.
     #[must_use]
     pub fn with_clock(mut self, clock: &SimulatedClock) -> Fabric {
         self.clock = Clock::Simulated(clock.clone());
         self
     }
 
-    /// Returns the offers of this fabric that meet the hints. As [`getinfo`](crate::getinfo()), but with
-    /// the providers and the parameters of this fabric.
+    /// Returns the offers that meet the hints, as [`getinfo`](crate::getinfo()) does, but with the
+    /// providers and the parameters of this fabric.
     ///
     /// # Errors
     ///
@@ -109,8 +109,8 @@ impl Fabric {
             .inspect_err(|error| info!(%error, "getinfo finds nothing"))
     }
 
-    /// Returns the names of the domains that [`getinfo`](Self::getinfo) offers, the best first: all that
-    /// this fabric has, or only the one that the parameter [`DOMAIN`](crate::params::DOMAIN) names.
+    /// Returns the names of the domains that [`getinfo`](Self::getinfo) offers, the best first. If the
+    /// parameter [`DOMAIN`](crate::params::DOMAIN) names a domain, returns only that domain.
     pub fn domain_names(&self) -> Vec<String> {
         let only = self.params.domain.as_deref();
         let names = self.providers.iter().map(|provider| provider.attr().domain);
@@ -118,10 +118,12 @@ impl Fabric {
     }
 
     /// Returns the addresses of this host at which peers can reach an endpoint, the best first. If the
-    /// parameter [`IFACE`](crate::params::IFACE) is set, only addresses that it selects are returned, sorted
-    /// first by its entries. An endpoint that is bound to all interfaces gives its peers the first of these
-    /// addresses. If the parameter is not set, and the host has no address or only link-local ones, such an
-    /// endpoint gives its peers the loopback address.
+    /// parameter [`IFACE`](crate::params::IFACE) is set, returns only addresses that it selects, in the
+    /// order of its entries.
+    ///
+    /// An endpoint that is bound to all interfaces tells peers the first of these addresses. If `IFACE` is
+    /// not set, and the host has no address or only link-local addresses, such an endpoint tells peers the
+    /// loopback address.
     ///
     /// # Errors
     ///
@@ -139,9 +141,9 @@ impl Fabric {
         interfaces::local_addresses(format, self.params.iface.as_ref())
     }
 
-    /// Returns what the domain's provider has found out about this host, one sentence for each fact that
-    /// users may want to know. For `"shm"` one fact is whether large messages can be copied straight from
-    /// process to process. The result is empty if the domain does not exist.
+    /// Returns the facts about this host that the domain's provider has found out, one sentence for each.
+    /// For example, `"shm"` says whether large messages can be copied straight from process to process.
+    /// Returns nothing if the domain does not exist.
     ///
     /// ```
     /// for finding in homespun::Fabric::new().host_findings("shm") {
@@ -155,9 +157,10 @@ impl Fabric {
     }
 
     /// Opens the domain that an info names: `fi_domain(3)`. With automatic data progress
-    /// ([`Progress`](crate::info::Progress)) the domain has a thread once its first endpoint is enabled. Any
-    /// thread may use any object of the domain at any time, whatever threading level the info has;
-    /// [`domain_unsynchronised`](Self::domain_unsynchronised) opens a domain without locks.
+    /// ([`Progress`](crate::info::Progress)), the domain has a thread once its first endpoint is enabled.
+    ///
+    /// Any thread may use any object of the domain at any time, whatever threading level the info has. See
+    /// [`domain_unsynchronised`](Self::domain_unsynchronised) for a domain without locks.
     ///
     /// # Errors
     ///
@@ -183,9 +186,9 @@ impl Fabric {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotFound`] if the info names no domain, or a domain that this fabric does not have;
-    /// [`Misuse::Invalid`] if [`getinfo`](crate::getinfo()) would not return the info for that domain, or
-    /// the info has another endpoint type than [`EndpointType::Msg`](crate::info::EndpointType::Msg).
+    /// - [`Misuse::NotFound`] if the info names no domain, or a domain that this fabric does not have.
+    /// - [`Misuse::Invalid`] if [`getinfo`](crate::getinfo()) would not return the info for the domain, or
+    ///   if the info has another endpoint type than [`EndpointType::Msg`](crate::info::EndpointType::Msg).
     pub fn passive_endpoint(&self, info: &Info) -> Result<PassiveEndpoint, Error> {
         PassiveEndpoint::open(self.provider_for(info)?.clone(), info, &self.params, &self.clock)
     }
@@ -194,20 +197,22 @@ impl Fabric {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotSupported`] for the wait object `PollFd`, [`Misuse::Invalid`] for `Set` without a
-    /// wait set, [`Misuse::Flags`] for unknown flags; the system's error if a wait object gets no
-    /// descriptor: EMFILE, ENFILE, ENOMEM.
+    /// - [`Misuse::NotSupported`] for the wait object `PollFd`.
+    /// - [`Misuse::Invalid`] for the wait object `Set` without a wait set.
+    /// - [`Misuse::Flags`] for unknown flags.
+    /// - The system's error if a wait object gets no descriptor: EMFILE, ENFILE, ENOMEM.
     pub fn open_eq(&self, attr: &EqAttr) -> Result<EventQueue, Error> {
         EventQueue::open(attr)
     }
 
-    /// Opens a wait set. A thread that waits for the set waits for queues and counters of any domain at
-    /// once: `fi_wait_open` of `fi_poll(3)`.
+    /// Opens a wait set: `fi_wait_open` of `fi_poll(3)`. A thread can wait for all queues and counters in
+    /// the set at once, even of several domains.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] for the wait objects `None` and `Set`, [`Misuse::NotSupported`] for `PollFd`;
-    /// the system's error: EMFILE, ENFILE, ENOMEM.
+    /// - [`Misuse::Invalid`] for the wait objects `None` and `Set`.
+    /// - [`Misuse::NotSupported`] for the wait object `PollFd`.
+    /// - The system's error: EMFILE, ENFILE, ENOMEM.
     pub fn open_wait_set(&self, wait: WaitObject) -> Result<WaitSet, Error> {
         WaitSet::open(wait)
     }
@@ -228,42 +233,39 @@ impl fmt::Debug for Fabric {
 
 /// Returns the ways to communicate on this host, best first: `fi_getinfo(3)`.
 ///
-/// `node` and `service` name a peer, or with [`InfoFlags::SOURCE`] the local address of an endpoint to be
-/// opened. A service without a node is a port of this host: on every interface as a source, on the loopback
-/// interface as a peer. The hints may have the other address: the source if node and service name a peer, or
-/// the destination if they name the source. If neither hints nor arguments have a source, the source is the
-/// address of the interface that leads to the peer. Without any name or address, the sources are the
-/// wildcards of the host's address formats: peers reach such an endpoint on every interface.
+/// `node` and `service` name a peer. With [`InfoFlags::SOURCE`] they name the source instead, that is, the
+/// local address of an endpoint. A service without a node is a port of this host: as a source on every
+/// interface, as a peer on the loopback interface. An empty service counts as no service, but for a source
+/// without a node it means any port. As a peer, the wildcard address means this host. Unknown flags are
+/// ignored.
 ///
-/// If the hints have no endpoint type, all infos for unconnected endpoints come first, and then those for
-/// connected endpoints.
+/// The hints may have the address that the arguments do not name: the source or the destination. If neither
+/// hints nor arguments have a source, the source is the address of the interface that leads to the peer. If
+/// they have no address at all, the sources are wildcards: peers reach such an endpoint on every interface.
 ///
-/// An empty service counts as no service, or, for a source without a node, as any port. The wildcard address
-/// as a peer stands for this host. Unknown flags are ignored.
+/// If the hints have no endpoint type, the infos for unconnected endpoints come before those for connected
+/// ones.
 ///
-/// Fields that the hints leave unspecified are filled in. Fields that they specify are met or exceeded, with
-/// exceptions of two kinds. First, traffic class and prefix size need not be granted, since an application
-/// loses nothing without them. Second, some fields only describe homespun: the numbers of objects that a
-/// [domain](crate::info::DomainAttr) has room for, the size of its keys, and [`FabricAttr::prov_version`].
-/// The application reads those from the result. [`FabricAttr::api_version`] is returned as the hints have
-/// it.
+/// Fields that the hints leave unspecified are filled in. If there is a [parameter](crate::params) for such
+/// a field, the parameter of the environment gives the value. [`FabricAttr::api_version`] is returned as the
+/// hints have it. Other fields that the hints specify are met or exceeded, with two exceptions:
 ///
-/// Some capabilities imply the capability to which they add: [`Caps::MULTI_RECV`] implies [`Caps::MSG`], and
-/// [`Caps::RMA_PMEM`] implies [`Caps::RMA`]. [`Caps::RMA_EVENT`] implies both [`Caps::RMA`] and
-/// [`Caps::ATOMIC`] if the hints have neither of them.
+/// - Traffic class and prefix size need not be granted, since an application loses nothing without them.
+/// - Some fields only describe homespun, and the application reads them from the result: how many objects a
+///   [domain](crate::info::DomainAttr) has room for, the size of its keys, and
+///   [`FabricAttr::prov_version`].
+///
+/// [`Caps::MULTI_RECV`] implies [`Caps::MSG`], and [`Caps::RMA_PMEM`] implies [`Caps::RMA`].
+/// [`Caps::RMA_EVENT`] implies both [`Caps::RMA`] and [`Caps::ATOMIC`] if the hints have neither of them.
 ///
 /// The domain `auto`, which reaches each peer in the fastest way, comes first. If the hints name no domain
-/// and the environment does ([`DOMAIN`](crate::params::DOMAIN)), only that domain is offered, even for hints
-/// with [`Caps::REMOTE_COMM`]. If the domain does not reach other hosts, the result lacks that capability.
-/// Names of domains are compared without regard to case.
+/// and the environment does ([`DOMAIN`](crate::params::DOMAIN)), only that domain is offered, even for
+/// hints with [`Caps::REMOTE_COMM`]. If the domain does not reach other hosts, the result lacks that
+/// capability. Case does not matter in names of domains.
 ///
-/// With [`InfoFlags::PROV_ATTR_ONLY`] the result is one `Info` in which only [`Info::fabric`] is filled
-/// in.
+/// With [`InfoFlags::PROV_ATTR_ONLY`] the result is one `Info` in which only [`Info::fabric`] is filled in.
 ///
-/// If the hints leave open a field for which there is a [parameter](crate::params), the parameter of the
-/// environment applies.
-///
-/// The call may block while the system's resolver looks up names; [`InfoFlags::NUMERIC_HOST`] prevents
+/// The call may block while the system's resolver looks up names. [`InfoFlags::NUMERIC_HOST`] prevents
 /// that.
 ///
 /// [`Caps::ATOMIC`]: crate::Caps::ATOMIC
@@ -278,11 +280,11 @@ impl fmt::Debug for Fabric {
 ///
 /// # Errors
 ///
-/// - [`Misuse::Unmet`]: the request cannot be met; the error has the reason. A result is never empty.
-/// - [`Misuse::Unresolved`]: the node or the service has no address; the error has its name.
-/// - [`Misuse::NoInterface`]: [`IFACE`](crate::params::IFACE) matches no interface of this host.
-/// - [`Misuse::Invalid`]: [`InfoFlags::SOURCE`] without node and service.
-/// - [`Error::System`]: the system lacks descriptors or memory to find the addresses.
+/// - [`Misuse::Unmet`] if the request cannot be met. The error has the reason. A result is never empty.
+/// - [`Misuse::Unresolved`] if the node or the service has no address. The error has its name.
+/// - [`Misuse::NoInterface`] if [`IFACE`](crate::params::IFACE) matches no interface of this host.
+/// - [`Misuse::Invalid`] for [`InfoFlags::SOURCE`] without node and service.
+/// - [`Error::System`] if the system lacks descriptors or memory to find the addresses.
 ///
 /// ```
 /// use homespun::getinfo;

@@ -1,9 +1,8 @@
 //! `fi_getinfo(3)`: finds the domains, endpoint types and addresses that satisfy the hints.
 //!
-//! Two independent steps make the result. [`negotiate`] compares the capabilities and limits of a provider
-//! with the hints, and [`resolve`] finds the addresses; each pair of source and destination
-//! address yields one [`Info`] for each offer whose provider supports the format and reaches the
-//! destination.
+//! [`negotiate`] compares the hints with the capabilities and limits of a provider, and makes an offer.
+//! [`resolve`] finds pairs of source and destination address. An [`Info`] combines an offer with a pair: the
+//! provider supports the format of the pair, and reaches its destination.
 
 mod negotiate;
 
@@ -17,8 +16,8 @@ use crate::info::{EndpointType, FABRIC_NAME, FabricAttr, Info, PROVIDER_NAME, PR
 use crate::params::{DOMAIN, Params};
 use crate::resolve::{self, AddressPair, resolve_address_pairs};
 
-/// Implements [`getinfo`](crate::getinfo()) over these providers, of which the best comes first. If
-/// `only_domain` is given and the hints name no other domain, only the provider of `only_domain` is asked.
+/// Implements [`getinfo`](crate::getinfo()) over these providers, best first. If the user prefers a
+/// domain (`only_domain`), no other domain is offered, unless the hints name another domain.
 pub(crate) fn getinfo_from_providers(
     providers: &[ProviderAttr],
     only_domain: Option<&str>,
@@ -60,8 +59,8 @@ pub(crate) fn getinfo_from_providers(
 /// [`Misuse::Invalid`] if `info` asks for more than the provider has.
 pub(crate) fn grant_info(provider: &ProviderAttr, info: &Info) -> Result<Info, Error> {
     let mut wanted = info.clone();
-    // Only `caps` of the endpoint counts. `caps` of its transmit and receive sides may still include
-    // capabilities that the application has removed from the endpoint.
+    // The application may have removed capabilities from the endpoint but not from its transmit and receive
+    // sides, so only `caps` of the endpoint counts.
     wanted.tx.caps = Caps::empty();
     wanted.rx.caps = Caps::empty();
     wanted.fabric = FabricAttr::default();
@@ -91,8 +90,8 @@ pub(crate) fn grant_tx_attr(provider: &ProviderAttr, attr: &TxAttr) -> Result<Tx
     Ok(negotiate::make_offer(provider, EndpointType::Rdm, &wanted)?.tx)
 }
 
-/// Returns the hints. Where they leave open the queue sizes or the memory for unexpected messages, the
-/// result has the values of the user's parameters.
+/// Returns the hints. Queue sizes and the memory for unexpected messages are taken from the user's
+/// parameters where the hints have 0.
 pub(crate) fn hints_with_param_defaults(hints: &Info, params: &Params) -> Info {
     let mut hints = hints.clone();
     let Info { tx, rx, .. } = &mut hints;
@@ -125,8 +124,12 @@ struct Offer<'a> {
     info: Info,
 }
 
-/// Collects the offers of these providers for these types of endpoints. If no provider can meet the
-/// hints, the error is the one for the first type, from the first provider whose domain the hints allow.
+/// Collects the offers of these providers for these endpoint types.
+///
+/// # Errors
+///
+/// [`Misuse::Unmet`] if there is no offer. The error names the hint that the first allowed provider refuses
+/// for the first type.
 fn collect_offers<'a>(
     providers: &'a [ProviderAttr],
     only_domain: Option<&str>,
@@ -140,7 +143,7 @@ fn collect_offers<'a>(
     let asked = hints.domain.name.as_deref();
     let mut offers = Vec::new();
     let mut reason = Misuse::Unmet(Unmet::DomainName);
-    // An application that names another domain gets that one.
+    // If the hints name another domain, the user's domain does not count.
     let only_domain = only_domain.filter(|only| asked.is_none_or(|asked| asked.eq_ignore_ascii_case(only)));
     if let Some(name) = only_domain
         && !providers.iter().any(|provider| is_named(provider, only_domain))
@@ -176,9 +179,8 @@ fn collect_offers<'a>(
 
 /// Returns the hints, but without `FI_REMOTE_COMM` if the provider does not reach other hosts.
 ///
-/// Libraries for parallel programs ask for `FI_REMOTE_COMM` without knowing where their peers are. A user
-/// who restricts them to this domain knows where the peers are, and the result still shows which hosts
-/// the domain reaches.
+/// Parallel programs ask for `FI_REMOTE_COMM` without knowing where their peers are. A user who restricts
+/// such a program to one domain knows where the peers are.
 fn hints_without_unmet_remote_comm(provider: &ProviderAttr, hints: &Info) -> Info {
     let mut hints = hints.clone();
     if !provider.remote {
@@ -189,8 +191,8 @@ fn hints_without_unmet_remote_comm(provider: &ProviderAttr, hints: &Info) -> Inf
     hints
 }
 
-/// Returns one info for each pair of addresses whose format the provider supports: the offer with these
-/// addresses. The infos are in the provider's order of formats.
+/// For each pair of addresses whose format the provider supports, returns the offer with these addresses.
+/// The infos are in the provider's order of formats.
 fn infos_with_addresses(offer: &Offer<'_>, ends: &[AddressPair]) -> impl Iterator<Item = Info> {
     offer.provider.formats.iter().flat_map(move |&format| {
         ends.iter().filter(move |ends| ends.format == format).map(move |ends| Info {

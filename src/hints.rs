@@ -7,13 +7,12 @@ use homespun_engine::flags::{Caps, InfoFlags, OpFlags, Order};
 use crate::fabric::Fabric;
 use crate::info::{AvType, EndpointType, Info, MrMode, Progress, ResourceManagement, Threading};
 
-/// A request to [`getinfo`](crate::getinfo()): node, service and flags, and the hints proper, which are
-/// an [`Info`]. See `fi_getinfo(3)`.
+/// A request to [`getinfo`](crate::getinfo()): node, service, flags, and the hints themselves, which are an
+/// [`Info`]. See `fi_getinfo(3)`.
 ///
 /// homespun chooses values for fields that the hints leave open. Every result meets or exceeds the hints,
-/// with the exceptions that [`getinfo`](crate::getinfo()) lists. `node`, `service`, `source` and
-/// `numeric_host` set the other arguments of `getinfo`. Each other method sets the fields of [`Info`] that
-/// its documentation names; [`with`](Self::with) sets fields that have no method of their own.
+/// with the exceptions that [`getinfo`](crate::getinfo()) lists. The methods `node`, `service`, `source` and
+/// `numeric_host` set the other arguments of `getinfo`. Every other method sets fields of [`Info`].
 ///
 /// ```
 /// use homespun::{Caps, Fabric, Hints};
@@ -59,8 +58,8 @@ impl Hints {
         self
     }
 
-    /// The peer's port or service; with [`source`](Self::source), the endpoint's own. A number, or a name
-    /// that the system knows. As a source, 0 stands for a port that the system chooses.
+    /// The peer's port or service; with [`source`](Self::source), the endpoint's own port or service. A
+    /// number, or a name that the system knows. With `source`, 0 lets the system choose a port.
     #[expect(clippy::needless_pass_by_value, reason = "a number or a text, as it comes")]
     pub fn service(mut self, service: impl ToString) -> Hints {
         self.service = Some(service.to_string());
@@ -74,20 +73,20 @@ impl Hints {
         self
     }
 
-    /// The node is a numeric address, so no lookup of a name can block ([`InfoFlags::NUMERIC_HOST`]).
+    /// Says that the node is a numeric address, so no name is looked up ([`InfoFlags::NUMERIC_HOST`]).
     pub fn numeric_host(mut self) -> Hints {
         self.flags |= InfoFlags::NUMERIC_HOST;
         self
     }
 
-    /// The capabilities that the endpoint must have ([`Info::caps`]). Other capabilities are granted only if
-    /// they cost nothing. Without this call the endpoint gets all capabilities, except those that are
-    /// granted only on request.
+    /// The capabilities that the endpoint must have ([`Info::caps`]). homespun adds capabilities that cost
+    /// nothing. Without this call the endpoint gets all capabilities, except those that are granted only on
+    /// request.
     pub fn caps(self, caps: Caps) -> Hints {
         self.with(|info| info.caps = caps)
     }
 
-    /// The domain's name, `"auto"`, `"shm"` or `"tcp"` ([`DomainAttr::name`](crate::info::DomainAttr::name)).
+    /// The domain: `"auto"`, `"shm"` or `"tcp"` ([`DomainAttr::name`](crate::info::DomainAttr::name)).
     pub fn domain(self, name: impl Into<String>) -> Hints {
         let name = name.into();
         self.with(|info| info.domain.name = Some(name))
@@ -140,13 +139,13 @@ impl Hints {
         self.with(|info| info.domain.av_type = Some(av_type))
     }
 
-    /// The duties of memory registration that the application accepts
+    /// The duties that the application accepts when it registers memory
     /// ([`DomainAttr::mr_mode`](crate::info::DomainAttr::mr_mode)).
     pub fn mr_mode(self, mr_mode: MrMode) -> Hints {
         self.with(|info| info.domain.mr_mode = mr_mode)
     }
 
-    /// The operations to one peer that both sides process in the order of their posting
+    /// The kinds of operations to one peer that take effect in the order of posting
     /// ([`TxAttr::msg_order`](crate::info::TxAttr::msg_order),
     /// [`RxAttr::msg_order`](crate::info::RxAttr::msg_order)).
     pub fn msg_order(self, order: Order) -> Hints {
@@ -166,13 +165,13 @@ impl Hints {
         self.with(|info| info.rx.op_flags = flags)
     }
 
-    /// The smallest acceptable limit of injected messages
+    /// The size up to which the application must be able to inject messages
     /// ([`TxAttr::inject_size_bytes`](crate::info::TxAttr::inject_size_bytes)).
     pub fn inject_size_bytes(self, size_bytes: usize) -> Hints {
         self.with(|info| info.tx.inject_size_bytes = size_bytes)
     }
 
-    /// The smallest acceptable limit of messages
+    /// The size of the largest message that the application needs
     /// ([`EpAttr::max_msg_size_bytes`](crate::info::EpAttr::max_msg_size_bytes)).
     pub fn max_msg_size_bytes(self, size_bytes: usize) -> Hints {
         self.with(|info| info.ep.max_msg_size_bytes = size_bytes)
@@ -208,13 +207,13 @@ impl Hints {
         self
     }
 
-    /// The hints proper, without node, service and flags, as [`getinfo`](crate::getinfo()) takes them.
+    /// Returns the hints themselves, without node, service and flags.
     pub fn as_info(&self) -> &Info {
         &self.info
     }
 }
 
-/// Returns hints that ask for the attributes of an info, at any address.
+/// Returns hints that ask for the attributes of this info, with no node and no service.
 impl From<Info> for Hints {
     fn from(info: Info) -> Hints {
         Hints { info, ..Hints::default() }
@@ -222,7 +221,7 @@ impl From<Info> for Hints {
 }
 
 impl Fabric {
-    /// Returns all infos that meet these hints, the best first. As [`getinfo`](Self::getinfo).
+    /// Returns all infos that meet these hints, the best first. See [`getinfo`](Self::getinfo).
     ///
     /// # Errors
     ///
@@ -231,7 +230,7 @@ impl Fabric {
         self.getinfo(hints.node.as_deref(), hints.service.as_deref(), hints.flags, Some(&hints.info))
     }
 
-    /// Returns the best info that meets these hints. As [`getinfo`](Self::getinfo).
+    /// Returns the best info that meets these hints. See [`getinfo`](Self::getinfo).
     ///
     /// # Errors
     ///

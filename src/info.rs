@@ -1,15 +1,14 @@
 //! Hints of an application, and infos of providers: `struct fi_info` of `fi_getinfo(3)` and its
 //! attributes.
 //!
-//! One type serves for both. [`Info::default`] leaves every field open, and hints start from it;
-//! [`getinfo`](crate::getinfo()) returns infos with the fields filled in, except where homespun has no
-//! preference, such as for the type of address vectors. An application may change an info (drop a
-//! capability, lower a size, set an address) before it opens an object with it.
+//! One type, [`Info`], serves for both. [`Info::default`] leaves every field open; hints start from it.
+//! [`getinfo`](crate::getinfo()) returns infos with the fields filled in, except fields for which homespun
+//! has no preference, such as the type of address vectors. Before an application opens an object with an
+//! info, it may change the info: drop a capability, lower a size, set an address.
 //!
-//! Zero, `None` and the empty text mean "unspecified", as in C, so every structure converts to C and back
-//! without loss. With the feature `serde` every structure also converts to a text and back. A field that the
-//! text lacks is unspecified. A text with an unknown field is refused, since a misspelt field must not be
-//! overlooked. The C fields that name open objects have no counterpart: `handle`, `nic`,
+//! Zero, `None` and the empty text mean "unspecified", as in C. With the feature `serde` every structure
+//! converts to text and back. A field that the text lacks is unspecified; an unknown field is refused, since
+//! it may be misspelt. The C fields that name open objects have no counterpart: `handle`, `nic`,
 //! `fabric_attr->fabric` and `domain_attr->domain`.
 
 use std::fmt;
@@ -28,28 +27,28 @@ pub const PROVIDER_VERSION: Version = Version::new(
     parse_version_number(env!("CARGO_PKG_VERSION_MINOR")),
 );
 
-/// The name of the only fabric. Endpoints of one domain can reach each other; in the domain `shm`, only on
-/// one host.
+/// The name of the only fabric. Endpoints of one domain can reach each other. Endpoints of the domain `shm`
+/// must be on one host.
 pub const FABRIC_NAME: &str = "homespun";
 
-/// The number of the protocol that endpoints speak. The highest bit marks it as a protocol outside
-/// libfabric.
+/// The number of the protocol between endpoints. The highest bit marks a protocol that libfabric does not
+/// define.
 pub const PROTOCOL: u32 = 1 << 31 | 0x0068_6f6d;
 
 /// The version of [`PROTOCOL`].
 pub const PROTOCOL_VERSION: u32 = homespun_engine::wire::hello::VERSION as u32;
 
-/// The tag format that promises nothing about how tags are used: all 64 bits, in fields of one bit each
-/// (`FI_TAG_GENERIC` of `fi_endpoint(3)`).
+/// The tag format that promises nothing about the use of tags: 64 fields of one bit each (`FI_TAG_GENERIC`
+/// of `fi_endpoint(3)`).
 pub const TAG_GENERIC: u64 = 0xaaaa_aaaa_aaaa_aaaa;
 
 /// A context count of [`EpAttr`] that asks for a context shared with other endpoints
 /// (`FI_SHARED_CONTEXT`).
 pub const SHARED_CONTEXT: usize = usize::MAX;
 
-/// One way to communicate: an endpoint's kind, its addresses, and the domain and fabric that it belongs to.
+/// One way to communicate: the kind of an endpoint, its addresses, its domain and its fabric.
 ///
-/// See `fi_getinfo(3)`. [`Hints`](crate::Hints) build one field by field.
+/// See `fi_getinfo(3)`. [`Hints`](crate::Hints) build an info field by field.
 ///
 /// ```
 /// use homespun::{Caps, Fabric, Hints};
@@ -73,16 +72,16 @@ pub const SHARED_CONTEXT: usize = usize::MAX;
     serde(default, deny_unknown_fields)
 )]
 pub struct Info {
-    /// The endpoint's capabilities. Empty in hints means all capabilities that homespun grants without a
+    /// The endpoint's capabilities. Empty hints ask for all capabilities that homespun grants without a
     /// request.
     pub caps: Caps,
     /// In hints, the modes that the application supports; in a result, the modes that it must use.
     pub mode: Mode,
-    /// The format of all addresses. `None` leaves the choice to homespun. `FI_SOCKADDR`, "any socket
-    /// address", is `None` here, since homespun has no other addresses.
+    /// The format of all addresses. `None` leaves the choice to homespun. C's `FI_SOCKADDR`, "any socket
+    /// address", is `None` here.
     pub addr_format: Option<AddressFormat>,
-    /// The address to which an endpoint opened with this info is bound. With `None`, it is bound to every
-    /// interface, on a port that the system chooses.
+    /// The address to which the endpoint is bound. `None` means every interface, and a port that the system
+    /// chooses.
     pub src_addr: Option<Address>,
     /// The peer's address, if the call of [`getinfo`](crate::getinfo()) or its hints named a peer.
     pub dest_addr: Option<Address>,
@@ -106,21 +105,19 @@ pub struct Info {
     serde(default, deny_unknown_fields)
 )]
 pub struct TxAttr {
-    /// The part of [`Info::caps`] that concerns transmission. Empty in hints means the transmit capabilities
-    /// of [`Info::caps`]. In hints, capabilities of the receive side are ignored.
+    /// The part of [`Info::caps`] that concerns transmission. Empty hints ask for all transmit capabilities
+    /// of [`Info::caps`]. Capabilities of the receive side are ignored in hints.
     pub caps: Caps,
     /// As [`Info::mode`], for transmission.
     pub mode: Mode,
     /// The flags of operations that are posted without flags of their own.
     pub op_flags: OpFlags,
-    /// The operations to one peer that take effect in the order of their posting, if the peer's
-    /// [`RxAttr::msg_order`] has the same orders. Every result has the orders that cost nothing; with no
-    /// order in the hints, only these. With any other order, an operation that must not overtake a long
-    /// access waits until the access has ended.
+    /// The kinds of operations to one peer that take effect in the order of posting, if the peer's
+    /// [`RxAttr::msg_order`] has the same orders. Results always have the orders that cost nothing. Other
+    /// orders cost time: an operation may have to wait until an earlier long access has ended.
     pub msg_order: Order,
-    /// Whether operations to one peer complete in the order of their posting: [`Order::STRICT`], or empty.
-    /// With `STRICT`, a completion waits until all earlier operations have ended, including those that
-    /// report no completion.
+    /// Whether operations to one peer complete in the order of posting: [`Order::STRICT`], or empty. With
+    /// `STRICT`, a completion waits until all earlier operations have ended.
     pub comp_order: Order,
     /// The largest message that can be injected, in bytes. For atomic operations, the largest operand.
     pub inject_size_bytes: usize,
@@ -132,7 +129,7 @@ pub struct TxAttr {
     pub iov_limit: usize,
     /// The number of remote segments that one RMA operation may name.
     pub rma_iov_limit: usize,
-    /// The traffic class; 0 is unspecified. A request for a class never fails, but results have 0: homespun
+    /// The traffic class; 0 is unspecified. Any class is accepted in hints. Results have 0, since homespun
     /// treats all traffic alike.
     pub tclass: u32,
 }
@@ -145,33 +142,32 @@ pub struct TxAttr {
     serde(default, deny_unknown_fields)
 )]
 pub struct RxAttr {
-    /// The part of [`Info::caps`] that concerns reception. Empty in hints means the receive capabilities of
-    /// [`Info::caps`]. In hints, capabilities of the transmit side are ignored.
+    /// The part of [`Info::caps`] that concerns reception. Empty hints ask for all receive capabilities of
+    /// [`Info::caps`]. Capabilities of the transmit side are ignored in hints.
     pub caps: Caps,
     /// As [`Info::mode`], for reception.
     pub mode: Mode,
     /// The flags of receives that are posted without flags of their own.
     pub op_flags: OpFlags,
-    /// The operations of one peer that take effect in the order of their posting, if the peer's
-    /// [`TxAttr::msg_order`] has the same orders. Every result has the orders that cost nothing; with no
-    /// order in the hints, only these.
+    /// The kinds of operations of one peer that take effect in the order of posting, if the peer's
+    /// [`TxAttr::msg_order`] has the same orders. Results always have the orders that cost nothing.
     pub msg_order: Order,
-    /// The order of completions of receives. It is always empty, since receives complete as their
-    /// messages arrive. Hints that ask for an order cannot be met.
+    /// The order of completions of receives: always empty, since receives complete as their messages arrive.
+    /// Hints that ask for an order cannot be met.
     pub comp_order: Order,
     /// The limit, in bytes, of the memory for messages that arrive before a receive for them is posted.
-    /// Only such messages take memory. Beyond the limit their senders wait, and no message of a present
-    /// peer is lost.
+    /// Beyond the limit the senders wait. No message of a present peer is lost.
     ///
-    /// Over TCP, the peers of one host use at most [`HOST_SHARE_PERCENT`](crate::limits::HOST_SHARE_PERCENT)
-    /// of the limit, and their messages that are fetched before a receive matches them at most
-    /// [`HOST_FETCH_PERCENT`](crate::limits::HOST_FETCH_PERCENT). A longer message waits at its sender. If a
-    /// peer leaves before the endpoint at the peer's address has confirmed that the peer was there, the
-    /// peer's messages are dropped when other messages need the room.
+    /// Over TCP, all peers of one host together use at most
+    /// [`HOST_SHARE_PERCENT`](crate::limits::HOST_SHARE_PERCENT) of the limit. Long messages that are
+    /// fetched before a receive matches them use at most
+    /// [`HOST_FETCH_PERCENT`](crate::limits::HOST_FETCH_PERCENT) per host; further long messages wait at
+    /// their senders. If a peer leaves before its address has been confirmed, its messages are dropped when
+    /// other messages need the room.
     ///
     /// 0 in hints stands for [`UNEXPECTED_BYTES`](crate::params::UNEXPECTED_BYTES) if it is set, else
     /// [`UNEXPECTED_BUDGET_DEFAULT_BYTES`](crate::limits::UNEXPECTED_BUDGET_DEFAULT_BYTES). By
-    /// `fi_endpoint(3)` the number is a hint, so no number is refused; a number below
+    /// `fi_endpoint(3)` the number is a hint, so no number is refused. A number below
     /// [`UNEXPECTED_BUDGET_MIN_BYTES`](crate::limits::UNEXPECTED_BUDGET_MIN_BYTES) is raised to that
     /// minimum.
     pub total_buffered_recv_bytes: usize,
@@ -193,31 +189,30 @@ pub struct RxAttr {
 pub struct EpAttr {
     /// The kind of endpoint.
     pub ep_type: Option<EndpointType>,
-    /// The number of the protocol between endpoints; 0 is unspecified. Endpoints with the same protocol
-    /// and version understand each other.
+    /// The number of the protocol between endpoints; 0 is unspecified. Endpoints with the same protocol and
+    /// version understand each other.
     pub protocol: u32,
     /// The version of the protocol.
     pub protocol_version: u32,
     /// The largest message in bytes.
     pub max_msg_size_bytes: usize,
-    /// The room that buffers must leave at their start, in bytes ([`Mode::MSG_PREFIX`]). Results have 0:
-    /// buffers need none.
+    /// The bytes that buffers must leave free at their start ([`Mode::MSG_PREFIX`]): 0 in results.
     pub msg_prefix_size_bytes: usize,
-    /// The size in bytes up to which a read after a write keeps its order, if [`TxAttr::msg_order`] or
-    /// [`RxAttr::msg_order`] has that order. Results have `usize::MAX` (any size) with the order, and 0
-    /// without it. In hints, any number but 0 asks for the order.
+    /// The size in bytes up to which reads after writes keep their order. Results have `usize::MAX` (any
+    /// size) if [`TxAttr::msg_order`] or [`RxAttr::msg_order`] has this order, else 0. In hints, any number
+    /// but 0 asks for the order.
     pub max_order_raw_size_bytes: usize,
     /// As [`max_order_raw_size_bytes`](Self::max_order_raw_size_bytes), for a write after a read.
     pub max_order_war_size_bytes: usize,
     /// As [`max_order_raw_size_bytes`](Self::max_order_raw_size_bytes), for a write after a write.
     pub max_order_waw_size_bytes: usize,
-    /// The bits of a tag that are used, in fields: a field is a run of equal bits, see [`TAG_GENERIC`].
+    /// The bits of a tag that are used. A run of equal bits is one field, see [`TAG_GENERIC`].
     pub mem_tag_format: u64,
-    /// The number of transmit contexts of the endpoint; [`SHARED_CONTEXT`] asks for one that it shares
-    /// with other endpoints ([`SharedTransmitContext`](crate::SharedTransmitContext)).
+    /// The number of transmit contexts of the endpoint. [`SHARED_CONTEXT`] asks for a
+    /// [`SharedTransmitContext`](crate::SharedTransmitContext).
     pub tx_ctx_cnt: usize,
-    /// The number of receive contexts of the endpoint; [`SHARED_CONTEXT`] asks for a shared one
-    /// ([`SharedReceiveContext`](crate::SharedReceiveContext)).
+    /// The number of receive contexts of the endpoint. [`SHARED_CONTEXT`] asks for a
+    /// [`SharedReceiveContext`](crate::SharedReceiveContext).
     pub rx_ctx_cnt: usize,
     /// The key that peers must have, too. Empty stands for no key.
     pub auth_key: Vec<u8>,
@@ -225,8 +220,8 @@ pub struct EpAttr {
 
 /// A domain: `struct fi_domain_attr` of `fi_domain(3)`.
 ///
-/// Results set the numbers of queues, endpoints, contexts, counters and memory regions, and the size of a
-/// key. Hints in these fields are ignored, so a result may have lower numbers than the hints.
+/// In results, homespun sets the numbers of queues, endpoints, contexts, counters and memory regions, and
+/// the size of a key. Hints in these fields are ignored, so a result may have lower numbers than the hints.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -236,25 +231,23 @@ pub struct EpAttr {
 pub struct DomainAttr {
     /// The domain's name (`"tcp"`).
     pub name: Option<String>,
-    /// The calls that the application serialises. As a hint, `None` means [`Safe`](Threading::Safe);
-    /// any other value is returned unchanged. Only
-    /// [`Fabric::domain_unsynchronised`](crate::Fabric::domain_unsynchronised) relies on it.
+    /// The calls that the application serialises. As a hint, `None` means [`Safe`](Threading::Safe); any
+    /// other value is returned unchanged. Only
+    /// [`Fabric::domain_unsynchronised`](crate::Fabric::domain_unsynchronised) relies on this field.
     pub threading: Option<Threading>,
     /// How control operations make progress. As a hint, `None` means [`Manual`](Progress::Manual); any other
-    /// value is returned unchanged. The choice makes a difference only for connections; all other control
-    /// operations complete inside their call.
+    /// value is returned unchanged. The choice matters only for connections.
     pub control_progress: Option<Progress>,
     /// How data transfers make progress. As a hint, `None` means [`Manual`](Progress::Manual); any other
-    /// value is returned unchanged. The info with which a domain is opened decides for the domain and all
-    /// of its endpoints.
+    /// value is returned unchanged. The domain's info decides for the domain and all of its endpoints.
     pub data_progress: Option<Progress>,
     /// Whether completion queues are protected from overruns. As a hint, `None` means
-    /// [`Enabled`](ResourceManagement::Enabled); any other value is returned unchanged. The info with
-    /// which a domain is opened decides for its queues and endpoints; the infos of endpoints are ignored.
+    /// [`Enabled`](ResourceManagement::Enabled); any other value is returned unchanged. The domain's info
+    /// decides for all queues and endpoints of the domain.
     pub resource_mgmt: Option<ResourceManagement>,
     /// The kind of address vector.
     pub av_type: Option<AvType>,
-    /// The duties of memory registration that the application has; in hints, the duties that it accepts.
+    /// The duties of the application when it registers memory. In hints, the duties that it accepts.
     pub mr_mode: MrMode,
     /// The size of a memory key in bytes.
     pub mr_key_size_bytes: usize,
@@ -286,8 +279,8 @@ pub struct DomainAttr {
     pub mode: Mode,
     /// The default key of endpoints. Empty stands for no key.
     pub auth_key: Vec<u8>,
-    /// The largest length of an error's `err_data` in bytes: the limit of the data that a peer can pass when
-    /// it rejects a connection.
+    /// The largest length of an error's `err_data` in bytes: as much data as a peer may pass when it rejects
+    /// a connection.
     pub max_err_data_bytes: usize,
     /// The recommended number of memory regions. Results have 0, since nothing limits the number.
     pub mr_cnt: usize,
@@ -309,8 +302,7 @@ pub struct FabricAttr {
     pub prov_name: Option<String>,
     /// The version of the provider in libfabric. Ignored as a hint.
     pub prov_version: Version,
-    /// The version of libfabric's interface that the application has requested; 0.0 for a Rust
-    /// application.
+    /// The version of libfabric's interface that the application requested. A Rust application has 0.0.
     pub api_version: Version,
 }
 
@@ -440,25 +432,24 @@ choices! {
     /// # Ok::<(), homespun::Error>(())
     /// ```
     pub enum Progress, unknown: UnknownProgress {
-        /// homespun drives progress, without calls of the application. For this the domain has a thread,
-        /// with two file descriptors, from the first enabled endpoint until the last handle of the domain
-        /// and of its endpoints is gone. The thread takes no processor time until an event comes. If a
-        /// transport has no descriptor to sleep on, the thread polls its endpoints every millisecond.
+        /// homespun drives progress, without calls of the application. The domain starts a thread, with two
+        /// file descriptors, when its first endpoint is enabled. The thread ends when the last handle of the
+        /// domain and of its endpoints is gone. It sleeps until an event comes. If a transport has no
+        /// descriptor to sleep on, the thread polls its endpoints every millisecond.
         ///
-        /// Reads of an empty queue also drive progress. An application that polls is faster than one that
-        /// sleeps, and as fast as with manual progress. While the application polls, the thread pauses; it
-        /// resumes within about two milliseconds of the last poll, or at once when a reader blocks on a
-        /// queue.
+        /// Reads of an empty queue also drive progress. While the application polls, the thread pauses, so
+        /// polling is as fast as with manual progress. The thread resumes within about two milliseconds of
+        /// the last poll, or at once when a reader blocks on a queue.
         ///
-        /// The thread, like any call, may drop a buffer that an operation owns, while the endpoint is
-        /// locked. So the destructor of a [`Bytes`](crate::Bytes) with an owner of its own must not use the
+        /// The thread, like any call, may drop a buffer of an ended operation while the endpoint is locked.
+        /// So if a [`Bytes`](crate::Bytes) has an owner of its own, the owner's destructor must not use the
         /// endpoint.
         Auto = 1,
         /// The application's calls drive progress, above all its reads of completion queues.
         Manual = 2,
-        /// For control operations: the application's calls drive progress, and the application promises to
-        /// make only one such call at a time in a domain (`FI_PROGRESS_CONTROL_UNIFIED`, since libfabric
-        /// 2.0). homespun does not rely on that promise.
+        /// For control operations: as `Manual`, and the application promises to make only one such call at a
+        /// time in a domain (`FI_PROGRESS_CONTROL_UNIFIED`, since libfabric 2.0). homespun does not rely on
+        /// the promise.
         ControlUnified = 3,
     }
 }
@@ -467,14 +458,12 @@ choices! {
     /// Whether completion queues are protected from overruns: `fi_domain(3)`, "resource_mgmt".
     pub enum ResourceManagement, unknown: UnknownResourceManagement {
         /// The application must not have more completions outstanding than a completion queue holds. A
-        /// full queue does not prevent operations: a completion without room overruns the queue and is
-        /// lost, as [`CompletionQueue`](crate::CompletionQueue) describes. The depths of endpoints still
-        /// hold: an operation beyond them gets EAGAIN. Messages and peers are as safe as with
-        /// [`Enabled`](Self::Enabled).
+        /// completion that finds the queue full overruns the queue and is lost, see
+        /// [`CompletionQueue`](crate::CompletionQueue). An operation beyond the depth of an endpoint still
+        /// gets EAGAIN. Messages and peers are as safe as with [`Enabled`](Self::Enabled).
         Disabled = 1,
-        /// No queue is overrun, and no completion is lost: a completion that finds no room in its queue
-        /// waits at its endpoint. A call that would exceed the depth of an endpoint gets EAGAIN and has
-        /// no effect.
+        /// No queue is overrun, and no completion is lost: a completion that finds its queue full waits at
+        /// its endpoint. An operation beyond the depth of an endpoint gets EAGAIN and has no effect.
         Enabled = 2,
     }
 }
@@ -521,8 +510,8 @@ bitflags! {
     }
 }
 
-/// Converts an address format of C code (`FI_SOCKADDR_IN`). `FI_FORMAT_UNSPEC`, `FI_SOCKADDR` and
-/// `FI_SOCKADDR_IP` stand for any format, which is `None`.
+/// Converts an address format of C code (`FI_SOCKADDR_IN`). The formats `FI_FORMAT_UNSPEC`, `FI_SOCKADDR`
+/// and `FI_SOCKADDR_IP` become `None`: any format.
 ///
 /// # Errors
 ///
@@ -536,7 +525,7 @@ pub fn address_format_from_raw(raw: u32) -> Result<Option<AddressFormat>, Error>
     }
 }
 
-/// Converts an address format to that of C code; the inverse of [`address_format_from_raw`].
+/// Returns the C code's number of an address format; the inverse of [`address_format_from_raw`].
 pub fn address_format_raw(format: Option<AddressFormat>) -> u32 {
     match format {
         None => raw::FI_FORMAT_UNSPEC,

@@ -6,7 +6,7 @@ use homespun_tcp::{InterfaceSelector, LocalAddress, LocalInterfaces};
 
 use crate::info::Info;
 
-/// Returns the addresses of this format that peers can use and the selector allows, the best first.
+/// Returns the addresses in this format that peers can reach and `selector` allows, the best first.
 ///
 /// # Errors
 ///
@@ -22,14 +22,14 @@ fn list_interfaces() -> Result<LocalInterfaces, Error> {
     LocalInterfaces::list().map_err(|error| SystemRequest::InterfaceList.refused(error))
 }
 
-/// Removes infos for endpoints that would be bound to every interface, if `selector` allows no interface
-/// with an address of their format: peers could not reach such an endpoint. Keeps all infos of domains that
-/// do not reach other hosts, as `is_remote` says: these domains use no interfaces.
+/// Removes infos for endpoints on all interfaces if `selector` allows no interface with an address of the
+/// info's format: peers could not reach such endpoints. Keeps the infos of domains for which `is_remote` is
+/// false, since these domains use no interfaces.
 ///
 /// # Errors
 ///
-/// [`Misuse::NoInterface`] if the selector matches no interface at all, even if the infos need none: the user
-/// has made a mistake. [`Misuse::Unmet`] if no info is left.
+/// [`Misuse::NoInterface`] if `selector` allows no interface at all, even if the infos need none.
+/// [`Misuse::Unmet`] if no info is left.
 pub(crate) fn retain_reachable_infos(
     mut infos: Vec<Info>,
     selector: &InterfaceSelector,

@@ -1,5 +1,5 @@
-//! Converts errors of reads and of operations into `io::Error`, so that `?` works on them in a function that
-//! returns `io::Result`, as it does on the errors of calls.
+//! Converts the errors of reads and of operations into `io::Error`, so `?` works on them in a function that
+//! returns `io::Result`.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use crate::eq::{EqReadError, EventError};
 macro_rules! convert_into_io_error {
     ($($error:ty: $errno:expr;)*) => {
         $(
-            /// The error becomes the source of the `io::Error`. The kind is that of its error number.
+            /// The `io::Error` has the kind of the error number, and this error as its source.
             impl From<$error> for io::Error {
                 fn from(error: $error) -> io::Error {
                     let errno: fn(&$error) -> Errno = $errno;

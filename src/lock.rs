@@ -1,11 +1,10 @@
 //! The lock of an endpoint's state, and that of a completion queue's ring. Every post and every poll takes
 //! such a lock.
 //!
-//! The lock is held for some hundred nanoseconds. A lock that can put waiting threads to sleep must check
-//! for them at every release, which would cost as much as the work under the lock. This lock is released by
-//! a store, and waiting threads yield the processor. A process with one thread, such as most ranks of an MPI
-//! job, needs no atomic read-modify-write operation for it. The objects of a domain whose application
-//! serialises its calls need none, either.
+//! The lock is held for some hundred nanoseconds. Releasing a lock that puts waiting threads to sleep would
+//! cost as much as the work under the lock. This lock is released by a store, and waiting threads yield the
+//! processor. If the process has one thread, or the application serialises its calls, taking the lock needs
+//! no atomic read-modify-write operation.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
@@ -19,8 +18,8 @@ pub(crate) type Lock<T> = lock_api::Mutex<RawLock, T>;
 /// Access to the value of a locked [`Lock`].
 pub(crate) type LockGuard<'a, T> = lock_api::MutexGuard<'a, RawLock, T>;
 
-/// The number of times that a thread checks the lock before it yields. The checks take about as long as a
-/// cache line takes to move between processors a few times.
+/// The number of checks before a waiting thread yields. In this time, a cache line can move between
+/// processors a few times.
 const SPINS_MAX: u32 = 64;
 
 /// Whether the locks of a domain's objects are taken. Each lock is created with this choice.
@@ -31,8 +30,8 @@ pub(crate) enum Locking {
     Omitted(Serialised),
 }
 
-/// A promise about the application's threads: no two of them use the data of a lock at once if the lock was
-/// created with this promise, and each of them sees all changes by the threads that used the data before.
+/// The application's promise about a lock that is created with this value: no two threads use the data of
+/// the lock at once. Each thread sees all changes by threads that used the data before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Serialised(());
 
@@ -41,8 +40,8 @@ impl Serialised {
     ///
     /// # Safety
     ///
-    /// No two threads may use the data of a lock created with this promise at once, and each must see all
-    /// changes by the threads before it.
+    /// No two threads may use the data of such a lock at once. Each thread must see all changes by the
+    /// threads before it.
     pub(crate) const unsafe fn promise() -> Serialised {
         Serialised(())
     }
@@ -63,11 +62,10 @@ pub(crate) struct RawLock {
     is_omitted: bool,
 }
 
-// SAFETY: `lock` returns only after `try_acquire` has succeeded. That succeeds only if it found
-// `is_locked` false and has set it to true. No other thread can do so in between: the exchange is atomic,
-// or the process has no other thread, or the application has promised (`Serialised`) that no other thread
-// is here. A thread that is created while the lock is held finds `is_locked` true, since that was stored
-// before.
+// SAFETY: `lock` returns only after `try_acquire` has found `is_locked` false and set it to true. No other
+// thread can do the same in between: the exchange is atomic, or the process has no other thread, or the
+// application has promised (`Serialised`) that no other thread is here. A thread that is created while the
+// lock is held sees `is_locked` as true, since the store came before.
 unsafe impl RawMutex for RawLock {
     const INIT: RawLock = RawLock { is_locked: AtomicBool::new(false), is_omitted: false };
 
@@ -131,15 +129,15 @@ impl RawLock {
     }
 }
 
-/// Takes the place of the C library's flag if the library has none. Its value 0 says that there may be other
+/// Stands in for the C library's flag if the library has none. The value 0 says that there may be other
 /// threads.
 static UNKNOWN: AtomicU8 = AtomicU8::new(0);
 
-/// The C library's flag for a process with a single thread.
+/// The C library's flag that the process has only one thread.
 static SINGLE_THREADED: AtomicPtr<AtomicU8> = AtomicPtr::new((&raw const UNKNOWN).cast_mut());
 
-/// Looks up the C library's flag for a process with a single thread, for all locks. Before the first call,
-/// the process counts as one with several threads.
+/// Finds the flag by which the C library says that the process has only one thread. Before the first call,
+/// every lock assumes several threads.
 pub(crate) fn init_single_threaded_flag() {
     static ASKED: Once = Once::new();
     ASKED.call_once(|| {
@@ -161,7 +159,7 @@ fn is_single_threaded() -> bool {
     unsafe { &*SINGLE_THREADED.load(Ordering::Relaxed) }.load(Ordering::Relaxed) != 0
 }
 
-/// Counts attempts to take locks, for the tests that check where no lock is taken.
+/// Counts attempts to take locks, for tests of paths that take none.
 #[cfg(test)]
 pub(crate) mod counting {
     use std::cell::Cell;

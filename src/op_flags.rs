@@ -1,9 +1,9 @@
-//! The flags of posted operations: the flags that each kind of operation uses, the flags that it refuses,
-//! and the conversion of flags to options for the pump.
+//! The flags of posted operations: which flags each kind of operation uses, and which flags it refuses. Also
+//! converts flags into options for the pump.
 //!
 //! An operation ignores flags that have no meaning for it, as other providers do: programs pass such flags
-//! from their defaults, from other calls and from newer headers. It refuses a flag that changes the meaning
-//! of another argument, or whose promise it cannot keep.
+//! from their defaults or from other calls. It refuses a flag that changes the meaning of another argument,
+//! or a flag whose promise homespun cannot keep.
 
 use homespun_engine::error::{Argument, Error, Misuse};
 use homespun_engine::flags::OpFlags;
@@ -25,8 +25,8 @@ const WRITE_FLAGS: OpFlags =
 /// The flags of a read. A read injects nothing.
 const READ_FLAGS: OpFlags = TRANSMIT_FLAGS;
 
-/// The flags of an atomic operation. By `fi_atomic(3)` it has no remote data for a completion at the
-/// target.
+/// The flags of an atomic operation. By `fi_atomic(3)` an atomic operation carries no remote completion
+/// data.
 const ATOMIC_FLAGS: OpFlags = TRANSMIT_FLAGS.union(OpFlags::INJECT);
 
 /// The completion levels of sends.
@@ -39,8 +39,8 @@ const SEND_LEVELS: OpFlags = OpFlags::INJECT_COMPLETE
 pub(crate) const TRANSMIT_DEFAULT_FLAGS: OpFlags =
     OpFlags::COMPLETION.union(OpFlags::INJECT).union(OpFlags::MORE).union(OpFlags::LEVELS);
 
-/// The default flags that receives may have. The completion levels of receives only say when devices can see
-/// received data. Received data is always visible in host memory.
+/// The default flags that receives may have. The completion level of a receive matters only to
+/// devices that read the received data.
 pub(crate) const RECEIVE_DEFAULT_FLAGS: OpFlags = OpFlags::COMPLETION
     .union(OpFlags::MORE)
     .union(OpFlags::MULTI_RECV)
@@ -48,13 +48,13 @@ pub(crate) const RECEIVE_DEFAULT_FLAGS: OpFlags = OpFlags::COMPLETION
 
 /// The flags that make a receive a special one.
 ///
-/// `FI_DISCARD` is not one of them. `FI_DISCARD` alone is for the buffered receives of `fi_msg(3)`, which
-/// homespun does not have; and among capabilities the same bit is `FI_NAMED_RX_CTX`.
+/// `FI_DISCARD` is not one of them. Without a peek or a claim, the flag is for the buffered receives of
+/// `fi_msg(3)`, which homespun does not have.
 pub(crate) const RECEIVE_KINDS: OpFlags = OpFlags::PEEK.union(OpFlags::CLAIM).union(OpFlags::MULTI_RECV);
 
-/// `FI_TRIGGER` and `FI_XPU_TRIGGER`: the operation waits for an event (`fi_trigger(3)`). To make an
-/// operation wait for a counter, an application calls [`Endpoint::trigger`](crate::Endpoint::trigger)
-/// instead.
+/// `FI_TRIGGER` and `FI_XPU_TRIGGER`: the operation waits for an event (`fi_trigger(3)`). Instead, an
+/// application calls [`Endpoint::trigger`](crate::Endpoint::trigger) to make an operation wait for a
+/// counter.
 const TRIGGER: OpFlags = OpFlags::TRIGGER.union(OpFlags::from_bits_retain(1 << 44));
 
 /// `FI_MULTICAST`: the destination is the address of a group (`fi_msg(3)`).
@@ -72,8 +72,8 @@ const ATOMIC_REFUSED: OpFlags = ACCESS_REFUSED.union(OpFlags::COMMIT_COMPLETE);
 /// The flags that a receive refuses.
 const RECEIVE_REFUSED: OpFlags = TRIGGER;
 
-/// Returns the options of an operation with these flags, at an endpoint with these default flags. If the
-/// flags name no completion level, the default level applies.
+/// Returns the options of an operation with these flags. If they name no completion level, the level of the
+/// endpoint's default flags applies.
 ///
 /// # Errors
 ///
@@ -103,16 +103,20 @@ pub(crate) fn options_from_flags(
     })
 }
 
-/// Returns whether the success of an operation with these flags is reported, at an endpoint with or without
-/// selective completion.
+/// Returns whether the completion queue gets an entry if an operation with these flags succeeds.
+/// `is_selective` says that the endpoint reports only operations with `FI_COMPLETION`.
 #[inline(always)]
 pub(crate) fn signalled_from_flags(is_selective: bool, flags: OpFlags) -> Signalled {
     if !is_selective || flags.contains(OpFlags::COMPLETION) { Signalled::Yes } else { Signalled::No }
 }
 
-/// Returns the kind of a receive whose flags have some of [`RECEIVE_KINDS`]. `fi_tagged(3)` has peeks for
-/// tagged messages; homespun has them for untagged messages, too. `FI_DISCARD` is allowed with a peek or a
-/// claim. Multi-receive buffers are for untagged messages, so tagged receives ignore `FI_MULTI_RECV`.
+/// Returns the kind of a receive whose flags have some of [`RECEIVE_KINDS`]. Untagged receives may peek,
+/// too. `FI_DISCARD` needs a peek or a claim. Tagged receives ignore `FI_MULTI_RECV`, since multi-receive
+/// buffers are for untagged messages.
+///
+/// # Errors
+///
+/// [`Misuse::Invalid`] if the flags peek, claim and discard at once.
 #[cold]
 pub(crate) fn special_receive_kind(
     flags: OpFlags,
@@ -132,8 +136,7 @@ pub(crate) fn special_receive_kind(
     }
 }
 
-/// Checks that a receive may be posted with these flags. Receives ignore flags that have no meaning for
-/// them.
+/// Checks that a receive accepts these flags. Receives ignore flags that have no meaning for them.
 ///
 /// # Errors
 ///
@@ -143,8 +146,8 @@ pub(crate) fn check_receive_flags(flags: OpFlags) -> Result<(), Error> {
     check_no_refused_flags(flags, RECEIVE_REFUSED)
 }
 
-/// Refuses unknown default flags. If one were ignored, no operation of the endpoint would do what the flag
-/// promises.
+/// Refuses unknown default flags with [`Misuse::Flags`]: no operation of the endpoint would do what such a
+/// flag promises.
 pub(crate) fn check_default_flags(flags: OpFlags, known: OpFlags) -> Result<(), Error> {
     check_no_refused_flags(flags, flags - known)
 }

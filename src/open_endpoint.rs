@@ -27,12 +27,12 @@ pub struct OpenEndpoint {
 }
 
 /// Opens an endpoint without connections, binds the objects that it needs, and enables it. An application
-/// that needs other choices makes the single calls itself: [`Domain::endpoint`], [`Endpoint::bind_cq`],
-/// [`Endpoint::bind_av`] and [`Endpoint::enable`].
+/// with other needs calls [`Domain::endpoint`], [`Endpoint::bind_cq`], [`Endpoint::bind_av`] and
+/// [`Endpoint::enable`].
 ///
-/// Objects that are not given are opened with defaults: one completion queue for both directions, with a
-/// wait object ([`WaitObject::Unspec`]), and an empty address vector. [`CqAttr`] and [`AvAttr`] say what the
-/// defaults cost. Of several calls for the queue, or for the vector, the last counts.
+/// If no queue is given, `open` opens one queue for both directions, with a wait object
+/// ([`WaitObject::Unspec`]). If no vector is given, it opens an empty one. If several calls set the queue,
+/// or the vector, the last call counts.
 ///
 /// Two endpoints of one domain that share a queue:
 ///
@@ -57,7 +57,7 @@ pub struct EndpointBuilder {
     counters: Vec<(Counter, CounterEvents)>,
 }
 
-/// An object that the endpoint needs: one that is open already, or the attributes of a new one.
+/// An object that the endpoint needs: an open object, or the attributes of a new one.
 #[derive(Debug, Clone)]
 enum Part<O, A> {
     Open(O),
@@ -74,8 +74,8 @@ impl<O, A> Part<O, A> {
 }
 
 impl Fabric {
-    /// Opens the best endpoint that meets these hints, with a domain, a queue and an address vector of
-    /// its own. It combines [`info`](Self::info), [`domain`](Self::domain) and [`EndpointBuilder`].
+    /// Opens the best endpoint that meets these hints, with its own domain, queue and address vector. The
+    /// call combines [`info`](Self::info), [`domain`](Self::domain) and [`EndpointBuilder`].
     ///
     /// ```
     /// use homespun::{Caps, Fabric, Hints, OpenEndpoint};
@@ -115,16 +115,15 @@ impl EndpointBuilder {
         self
     }
 
-    /// Reports sends and receives to a new queue with these attributes. `CqAttr::default()` has no wait
-    /// object; for a queue that can be waited for, set [`CqAttr::wait`], or call [`cq_size`](Self::cq_size)
-    /// instead.
+    /// Reports sends and receives to a new queue with these attributes. With `CqAttr::default()` no thread
+    /// can wait for the queue: set [`CqAttr::wait`], or call [`cq_size`](Self::cq_size) instead.
     pub fn cq_attr(mut self, attr: CqAttr) -> EndpointBuilder {
         self.cq = Part::New(attr);
         self
     }
 
-    /// Reports sends and receives to a new queue that can be waited for, with room for this many entries
-    /// ([`CqAttr::size_entries`]).
+    /// Reports sends and receives to a new queue of this size ([`CqAttr::size_entries`]). Threads can wait
+    /// for the queue.
     pub fn cq_size(self, size_entries: usize) -> EndpointBuilder {
         self.cq_attr(CqAttr { size_entries, wait: WaitObject::Unspec, ..CqAttr::default() })
     }
@@ -147,13 +146,13 @@ impl EndpointBuilder {
         self
     }
 
-    /// Opens the objects that were not given, binds all objects to a new endpoint, and enables the endpoint.
+    /// Opens the objects that were not given, binds all objects to a new endpoint, and enables it.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] for an info of connected endpoints ([`EndpointType::Msg`]), which first need
-    /// an event queue and a peer; otherwise the errors of the single steps. After an error the objects
-    /// that were opened are closed again.
+    /// [`Misuse::Invalid`] if the info is for connected endpoints ([`EndpointType::Msg`]), which also need
+    /// an event queue and a peer. Otherwise the errors of the single steps. After an error, the objects that
+    /// `open` opened are closed again.
     pub fn open(self) -> Result<OpenEndpoint, Error> {
         let EndpointBuilder { domain, info, cq, av, counters } = self;
         if info.ep.ep_type == Some(EndpointType::Msg) {

@@ -1,5 +1,4 @@
-//! The interface by which domains and passive endpoints use a provider: it opens pumps over the provider's
-//! transports.
+//! How domains and passive endpoints use a provider: they open pumps over its transports.
 
 use std::sync::Arc;
 
@@ -21,8 +20,8 @@ use crate::random;
 pub(crate) trait OpenPump: Send + Sync {
     fn attr(&self) -> ProviderAttr;
     fn host_findings(&self) -> Vec<String>;
-    /// Opens a pump. If the address leaves the port to the system, the port comes from the range `ports`,
-    /// if there is one.
+    /// Opens a pump. If the port of `bind` is 0, the port comes from the range `ports`. Without a range, the
+    /// system chooses the port.
     fn open_pump(
         &self,
         bind: Address,

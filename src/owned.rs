@@ -1,5 +1,5 @@
-//! Operations on owned memory: the application hands memory over, and gets it back with the completion or
-//! the refusal.
+//! Operations on owned memory. The application hands over memory, and gets it back with the completion, or
+//! with the error of a refused call.
 
 use bytes::{Bytes, BytesMut};
 use homespun_engine::buffer::{Buffer, Destination, ReusableBuffer, Source};

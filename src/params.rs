@@ -1,7 +1,7 @@
 //! The parameters that a user may set in the environment: `FI_HOMESPUN_*`.
 //!
-//! In this crate only this module reads the environment. In the plugin, libfabric reads the values instead,
-//! from the same variables, and lists the parameters in `fi_info -e`.
+//! In this crate only this module reads the environment. In the plugin, libfabric reads the same variables
+//! and lists the parameters in `fi_info -e`.
 
 mod offered_name;
 mod problem;
@@ -25,12 +25,11 @@ pub use self::problem::{ParamProblem, ParamProblemKind};
 use crate::cq::{CQ_DEPTH_DEFAULT_ENTRIES, CQ_DEPTH_MAX_ENTRIES};
 pub use crate::ports::PortRange;
 
-/// The largest value of [`EAGER_BYTES`], in bytes. A message that exceeds a link's credit waits for its
-/// receiver, whatever this parameter is.
+/// The largest value of [`EAGER_BYTES`], in bytes. Whatever the value, a message that exceeds the link's
+/// credit waits for its receiver.
 pub const EAGER_BYTES_MAX: usize = 1 << 30;
 
-/// The largest value of [`TCP_ACCEPTED_LINKS`], more than the descriptors that a process may have by
-/// default.
+/// The largest value of [`TCP_ACCEPTED_LINKS`]. By default a process may not have that many descriptors.
 pub const TCP_ACCEPTED_LINKS_MAX: usize = 1 << 20;
 
 /// A parameter that a user may set.
@@ -68,7 +67,7 @@ pub const AS: Param = param!(
     default: "homespun"
 );
 
-/// The interfaces whose addresses an endpoint gives to its peers if it is bound to all interfaces.
+/// The interfaces whose addresses peers get from an endpoint on all interfaces.
 pub const IFACE: Param = param!(
     "iface",
     "Network interfaces whose addresses endpoints give to peers if they are bound to all interfaces: names \
@@ -78,7 +77,7 @@ pub const IFACE: Param = param!(
      machines and VPNs come last"
 );
 
-/// The range of ports for endpoints whose port is left to the system.
+/// The range of ports for endpoints that request no port.
 pub const PORTS: Param = param!(
     "ports",
     "Range of ports (7000-7099) for endpoints that request no port; if all of them are in use, opening an \
@@ -86,15 +85,14 @@ pub const PORTS: Param = param!(
     default: "any port"
 );
 
-/// The longest time that closing an endpoint waits for its messages to leave.
+/// The longest time that closing an endpoint waits until its accepted sends have left.
 pub const CLOSE_LINGER_MS: Param = param!(
     "close_linger_ms",
     "Milliseconds that closing an endpoint waits, at most, until its accepted sends have left",
     default: "2000"
 );
 
-/// Whether this process lets other processes of its user read its memory, if the system asks for such
-/// consent.
+/// Whether other processes of the same user may read this process's memory, if the system asks for consent.
 pub const SHM_ANY_TRACER: Param = param!(
     "shm_any_tracer",
     "1 to let every process of this user read this one's memory even if kernel.yama.ptrace_scope is 1, so \
@@ -110,7 +108,7 @@ pub const TCP_ACCEPTED_LINKS: Param = param!(
     default: "16384"
 );
 
-/// The length up to which a message is sent before its receiver asks for it.
+/// The length up to which a message is sent without a request of its receiver.
 pub const EAGER_BYTES: Param = param!(
     "eager_bytes",
     "Length in bytes up to which a message is sent before its receiver asks for it. Does not apply to long \
@@ -228,16 +226,16 @@ impl Param {
 }
 
 impl Params {
-    /// Reads the values from the environment. Warns of each variable `FI_HOMESPUN_*` that is unknown, or
-    /// whose value is malformed or out of range.
+    /// Reads the values from the environment. Warns of each problem: an unknown variable `FI_HOMESPUN_*`, or
+    /// a value that is malformed or out of range.
     pub fn from_env() -> Params {
         let (params, problems) = Params::check_env();
         problem::warn_once(&problems);
         params
     }
 
-    /// As [`from_env`](Self::from_env), but returns the problems instead of warning: first those of
-    /// parameters, then unknown variables.
+    /// As [`from_env`](Self::from_env), but returns the problems instead of warning. Problems of values come
+    /// first, then unknown variables.
     pub fn check_env() -> (Params, Vec<ParamProblem>) {
         let lookup = |param: &Param| Some(env::var_os(param.env_variable())?.to_string_lossy().into_owned());
         let (params, mut problems) = Params::check_lookup(lookup);
@@ -252,9 +250,8 @@ impl Params {
         params
     }
 
-    /// As [`from_lookup`](Self::from_lookup), but returns the problems instead of warning. A malformed value
-    /// counts as not set, since it must not keep an application from starting. A number out of range is
-    /// replaced by the nearest number in the range.
+    /// As [`from_lookup`](Self::from_lookup), but returns the problems instead of warning. For a malformed
+    /// value the default applies. For a number out of range, the nearest number in the range applies.
     ///
     /// ```
     /// use homespun::params::{CQ_SIZE, Params};
@@ -388,8 +385,8 @@ impl<L: Fn(&Param) -> Option<String>> Values<L> {
 /// The beginning of the names of all variables.
 const PREFIX: &str = "FI_HOMESPUN_";
 
-/// Warns of variables of the environment that look like parameters and are none. The plugin calls this,
-/// since it may get its values from libfabric and not from [`Params::from_env`].
+/// Warns of unknown variables `FI_HOMESPUN_*` in the environment. The plugin calls this, since it reads the
+/// values from libfabric instead of calling [`Params::from_env`].
 pub fn warn_of_unknown_variables() {
     problem::warn_once(&find_unknown_variables());
 }

@@ -26,15 +26,14 @@ use crate::params::Params;
 /// An endpoint that receives requests for connections: `fi_passive_ep`. It can also reserve an address
 /// before the application knows which side of a connection will use it.
 ///
-/// A passive endpoint belongs to the fabric, is bound to an event queue, and listens. Requests arrive
-/// while a thread reads that queue. A handle may be cloned and used from any thread; dropping the last
-/// one closes the endpoint. Unread requests are then rejected. Requests that the application has read are
-/// rejected if it drops them without accepting.
+/// A passive endpoint belongs to the fabric. The application binds it to an event queue, and makes it
+/// listen. Requests arrive while a thread reads the queue. A request is rejected if the application drops it
+/// without accepting. Handles may be cloned and used from any thread. Dropping the last handle closes the
+/// endpoint, and rejects unread requests.
 ///
-/// A passive endpoint has a transport of its own, like other endpoints: for `"tcp"`, a socket, and a
-/// connection for each requester that waits. The passive endpoint has its address from the first call of
-/// [`name`](Self::name) or [`listen`](Self::listen) on. A requester that asks before the passive endpoint
-/// listens has to wait.
+/// A passive endpoint has a transport of its own: for `"tcp"`, a socket, and a connection for each requester
+/// that waits. The first call of [`name`](Self::name) or [`listen`](Self::listen) gives the endpoint its
+/// address. If a requester asks before the endpoint listens, the requester waits.
 ///
 /// ```
 /// use homespun::eq::{EqAttr, Event};
@@ -96,8 +95,7 @@ struct PassiveShared {
     params: Params,
     clock: Clock,
     setup: Mutex<PassiveSetup>,
-    /// Set once the endpoint listens, its address was asked for, or an active endpoint has taken over the
-    /// address.
+    /// Set by the first call of `name` or `listen`, or when an active endpoint takes over the address.
     listener: OnceLock<Arc<Listener>>,
 }
 
@@ -157,8 +155,8 @@ impl PassiveEndpoint {
         &self.shared.info
     }
 
-    /// Binds the event queue to which requests are reported: `fi_pep_bind`. The queue's events name the
-    /// passive endpoint by `object`.
+    /// Binds the event queue that reports requests: `fi_pep_bind`. The events name the passive endpoint by
+    /// `object`.
     ///
     /// # Errors
     ///
@@ -177,8 +175,8 @@ impl PassiveEndpoint {
     ///
     /// # Errors
     ///
-    /// [`Misuse::State`] once the endpoint listens or its [`name`](Self::name) was asked for;
-    /// [`Misuse::Invalid`] for an address of another format than the info's.
+    /// [`Misuse::State`] if the endpoint listens already, or its [`name`](Self::name) was asked for.
+    /// [`Misuse::Invalid`] if the address does not have the format of the info.
     pub fn set_name(&self, name: Address) -> Result<(), Error> {
         let mut setup = self.lock_idle_setup()?;
         if self.shared.listener.get().is_some() {
@@ -191,8 +189,8 @@ impl PassiveEndpoint {
         Ok(())
     }
 
-    /// Returns the address to which peers connect: `fi_getname`. The application can give it to peers
-    /// even if the endpoint is bound to every interface.
+    /// Returns the address to which peers connect: `fi_getname`. Peers can connect to it even if the
+    /// endpoint is bound to every interface.
     ///
     /// # Errors
     ///
@@ -206,9 +204,8 @@ impl PassiveEndpoint {
         Ok(self.shared.listener_or_open(&setup)?.listener_info.name)
     }
 
-    /// Sets the number of requests that may wait for an answer (`FI_BACKLOG`), by default
-    /// [`BACKLOG_DEFAULT_REQUESTS`]. Further requests are
-    /// rejected.
+    /// Sets the number of requests that may wait for an answer (`FI_BACKLOG`). Further requests are
+    /// rejected. The default is [`BACKLOG_DEFAULT_REQUESTS`].
     ///
     /// # Errors
     ///
@@ -232,17 +229,17 @@ impl PassiveEndpoint {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NoEventQueue`] without an event queue; [`Misuse::State`] if the endpoint listens
-    /// already, or an active endpoint has taken over the address; and as [`name`](Self::name). Also
-    /// [`Error::System`] if the system lacks memory to wake the queue's sleepers.
+    /// [`Misuse::NoEventQueue`] without an event queue. [`Misuse::State`] if the endpoint listens already,
+    /// or an active endpoint has taken over the address. [`Error::System`] if the system lacks memory to
+    /// wake the queue's sleepers. Also the errors of [`name`](Self::name).
     pub fn listen(&self) -> Result<(), Error> {
         let mut setup = self.lock_idle_setup()?;
         let (eq, object) = setup.eq.as_ref().ok_or(Misuse::NoEventQueue)?;
         let listener = self.shared.listener_or_open(&setup)?;
         let subject = ReportedEndpoint::PassiveEndpoint(Arc::downgrade(listener));
         let reporter = Arc::new(Reporter::new(eq, *object, subject));
-        // All steps that may fail come first, among them adding the endpoint's descriptor to the queue's
-        // sleepers. Only then does the queue drive the endpoint.
+        // The queue drives the endpoint only after all steps that may fail, such as adding the endpoint's
+        // descriptor to the queue's sleepers.
         eq.shared().add_wake_source(&as_drive(&listener.pump))?;
         listener.pump.enable(Bindings {
             av: AddressVector::open(&AvAttr::default(), self.shared.format, DomainId::allocate())?,
@@ -263,8 +260,8 @@ impl PassiveEndpoint {
         Ok(())
     }
 
-    /// Hands the passive endpoint's address and transport over to an active endpoint. `domain` is the name
-    /// of the active endpoint's domain, and `format` the format of its address.
+    /// Hands the passive endpoint's address and transport over to an active endpoint. `domain` is the domain
+    /// of the active endpoint, and `format` the format of its address.
     pub(crate) fn hand_over_listener(
         &self,
         domain: &str,

@@ -12,8 +12,8 @@ use crate::counter::{self, Counter};
 use crate::cq::{self, CompletionQueue};
 use crate::domain_id::DomainId;
 
-/// Makes progress for several completion queues and counters of a domain, and finds those that are
-/// ready: `fi_poll(3)`.
+/// Makes progress for several completion queues and counters of a domain, and finds the ready ones:
+/// `fi_poll(3)`.
 ///
 /// Any thread may use a poll set at any time. A member takes some 50 bytes.
 ///
@@ -36,11 +36,11 @@ use crate::domain_id::DomainId;
 /// ```
 pub struct PollSet {
     domain: DomainId,
-    /// Replaced as a whole when a member is added or removed. Polls run without the lock, since they may
-    /// drop buffers of the application, whose destructors may call anything.
+    /// Replaced as a whole when a member is added or removed. Polls run without the lock: they may drop
+    /// buffers of the application, and destructors of buffers may call anything.
     members: Mutex<Arc<[Arc<Polled>]>>,
-    /// The index of the member that the next poll checks first. A poll that runs out of room sets it to the
-    /// member at which it stopped, so every member has its turn.
+    /// The index of the member that the next poll checks first. A poll that runs out of room sets this to
+    /// the member at which it stopped, so every member has its turn.
     first: AtomicUsize,
 }
 
@@ -50,8 +50,8 @@ pub struct PollSet {
 pub enum PollObject<'a> {
     /// A completion queue. It is ready while it is not empty.
     Queue(&'a CompletionQueue),
-    /// A counter. It is ready if its values have changed since this set last reported it, or if the
-    /// application has set it since then, even to the same value.
+    /// A counter. It is ready if its values have changed, or the application has set it, since this set last
+    /// reported it.
     Counter(&'a Counter),
 }
 
@@ -70,12 +70,13 @@ impl PollSet {
         PollSet { domain, members: Mutex::new(Arc::default()), first: AtomicUsize::new(0) }
     }
 
-    /// Adds a queue or a counter: `fi_poll_add`. [`poll`](Self::poll) returns `context` for it. The
-    /// object cannot be closed until it is [removed](Self::remove) or the set is dropped.
+    /// Adds a queue or a counter: `fi_poll_add`. [`poll`](Self::poll) returns `context` when the object is
+    /// ready. The application cannot close the object before it [removes](Self::remove) the object or drops
+    /// the set.
     ///
     /// # Errors
     ///
-    /// [`Misuse::OtherDomain`] for an object of another domain, [`Misuse::Invalid`] for an object that is
+    /// [`Misuse::OtherDomain`] for an object of another domain. [`Misuse::Invalid`] for an object that is
     /// already in the set.
     pub fn add<'a>(&self, object: impl Into<PollObject<'a>>, context: u64) -> Result<(), Error> {
         let object = object.into();
@@ -107,9 +108,9 @@ impl PollSet {
         Ok(())
     }
 
-    /// Makes progress at all members, and writes the contexts of those that are ready, as many as fit:
-    /// `fi_poll`. Returns the number of contexts written. Ready members that did not fit come first in
-    /// the next call.
+    /// Makes progress at all members, and writes the contexts of ready members into `contexts`: `fi_poll`.
+    /// Returns the number of contexts written. If there is not enough room, the next call starts with the
+    /// members left out.
     pub fn poll(&self, contexts: &mut [u64]) -> usize {
         let mut places = contexts.iter_mut();
         self.poll_each(places.len(), |context| {
@@ -214,8 +215,8 @@ impl Object {
         }
     }
 
-    /// Returns whether the object is ready. A counter is ready once after a change, so this records its
-    /// values as reported.
+    /// Returns whether the object is ready. Records the values of a counter as reported, so a counter is
+    /// ready only once after a change.
     fn check_ready_and_mark_reported(&self) -> bool {
         match self {
             Object::Queue(cq) => cq.has_unread(),

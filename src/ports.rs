@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use homespun_engine::errno::Errno;
 
-/// A range of ports, both ends included: the value of [`PORTS`](crate::params::PORTS). As a text,
+/// A range of ports, both ends included: the value of [`PORTS`](crate::params::PORTS). As text it is
 /// `7000-7099`, or one number.
 ///
 /// ```
@@ -25,8 +25,7 @@ pub struct PortRange {
 
 #[expect(clippy::len_without_is_empty, reason = "it never is")]
 impl PortRange {
-    /// Returns the ports from the lowest to the highest; `None` if the range is empty, or includes 0,
-    /// which names no port.
+    /// Returns the ports from the lowest to the highest. Returns `None` if the range is empty or includes 0.
     pub fn new(ports: RangeInclusive<u16>) -> Option<PortRange> {
         let (low, high) = ports.into_inner();
         (0 < low && low <= high).then_some(PortRange { low, high })
@@ -42,18 +41,18 @@ impl PortRange {
         (self.low..=self.high).contains(&port)
     }
 
-    /// Opens an object at the first free port. Tries each port once, and starts at a port that depends on
-    /// the `seed`, so that processes that open many objects at once seldom try the same ports.
+    /// Opens an object at the first free port. Tries each port once, from a port that depends on `seed`. So
+    /// processes that open many objects at once seldom try the same ports.
     ///
     /// # Errors
     ///
-    /// EADDRINUSE if no port is free; any other error of `open`, at once.
+    /// EADDRINUSE if no port is free. Any other error of `open` ends the search.
     pub(crate) fn open_at_free_port<T>(
         self,
         seed: u64,
         mut open: impl FnMut(u16) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        // The remainder is less than the number of ports, so both the conversion and the sum fit.
+        // The remainder is less than the number of ports, so the conversion and the sum do not overflow.
         let start = self.low + (seed % self.len() as u64) as u16;
         for port in (start..=self.high).chain(self.low..start) {
             match open(port) {

@@ -1,4 +1,4 @@
-//! The operations that endpoints post. The pump hands an operation to the engine. An operation with a
+//! The operations that endpoints post. The pump hands an operation to the engine; an operation with a
 //! trigger waits first.
 
 use std::mem;
@@ -21,11 +21,12 @@ pub(crate) struct Post {
     /// The destination of the message, or the target of the access.
     pub(crate) peer: FabricAddress,
     pub(crate) request: TransmitRequest,
-    /// Whether another operation follows at once, so that transmission may wait for that one (`FI_MORE`).
+    /// Whether another operation follows at once, so that transmission may wait for the next one
+    /// (`FI_MORE`).
     pub(crate) more: bool,
 }
 
-/// A receive, or a call for a message that has already arrived.
+/// A receive, or a call about a message that has already arrived.
 #[derive(Debug)]
 pub(crate) struct ReceivePost {
     /// The only source to accept; `None` for any source.
@@ -48,17 +49,15 @@ pub(crate) struct ReceivePost {
 pub(crate) enum ReceiveKind {
     /// Receives the next message that matches.
     Single,
-    /// Receives one message after another, until fewer than this many bytes are free, or a message does
-    /// not fit.
+    /// Receives one message after another, until a message does not fit or fewer than this many bytes are
+    /// free.
     Multi { min_free_bytes: usize },
-    /// Looks for a message that arrived before the call. The result of the peek is reported at once, even
-    /// with selective completion. After that the endpoint makes progress as if a queue had been read, so a
-    /// loop of peeks finds new messages.
+    /// Looks for a message that arrived before the call. The result is always reported, at once. Then the
+    /// endpoint makes a pass, so a loop of peeks finds new messages.
     Peek(PeekAction),
-    /// Receives the message that a peek with this context has claimed, from any source and with any tag.
+    /// Receives the message that a peek with this context has claimed. Source and tag do not matter.
     Claimed,
-    /// Discards the message that a peek with this context has claimed. The end of the discard is always
-    /// reported.
+    /// Discards the message that a peek with this context has claimed. The end is always reported.
     Discard,
 }
 
@@ -101,8 +100,7 @@ impl ReceivePost {
         }
     }
 
-    /// Whether the receive is a plain one: it receives one message that no peek has claimed, and is no
-    /// deferred work.
+    /// Whether the post receives one message that no peek has claimed, and is no deferred work.
     #[inline(always)]
     pub(crate) fn is_plain_single_receive(&self) -> bool {
         self.kind == ReceiveKind::Single && self.work.is_none()
@@ -130,8 +128,8 @@ impl ReceivePost {
     }
 }
 
-/// Returns the request. If `work` is the number of a deferred work, the end of the request is reported as
-/// the end of that work.
+/// Returns the request. If `work` is the number of a deferred work, the request's end will be reported as
+/// the end of the work.
 #[cold]
 pub(crate) fn mark_as_deferred_work(request: ReceiveRequest, work: Option<u64>) -> ReceiveRequest {
     match work {

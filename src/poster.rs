@@ -1,5 +1,5 @@
-//! Posts operations to an endpoint, or receives to a shared receive context: for the object itself, and for
-//! works that wait for counters.
+//! Posts operations to an endpoint, or receives to a shared receive context. The posts come from the
+//! application, or from works that waited for a counter.
 
 use homespun_engine::buffer::Buffer;
 use homespun_engine::error::{Error, OperationError};
@@ -11,7 +11,7 @@ use crate::post::{Post, ReceivePost};
 pub(crate) trait Poster: Send + Sync {
     /// Posts an operation. Moves the memory out of `post`, unless the operation is refused.
     fn post(&self, post: &mut Post) -> Result<(), Error>;
-    /// Posts a receive, peek, claim or discard. Moves the memory out of `post`, unless the post is refused.
+    /// Posts a receive, peek, claim or discard. Moves the memory out of `post`, unless the call is refused.
     fn post_receive(&self, post: &mut ReceivePost) -> Result<(), Error>;
     /// Cancels an operation of the application with this context.
     fn cancel(&self, context: u64) -> Result<(), Error>;

@@ -1,18 +1,15 @@
 //! Automatic progress: a thread that drives the endpoints of a domain while the application does not.
 //!
-//! The thread sleeps on an [`EpollSet`] until a transport has work, and takes no processor time before
-//! that. An application that polls is faster than the thread, and the two would slow each other down: a
-//! ring of shared memory that a sleeper has armed costs the peer a system call for each message. So the
-//! thread does not drive (it *mutes*) an endpoint that the application polls, and checks now and then
-//! whether the application still polls. [`WatchResult`] lists the states in
-//! which the thread finds an endpoint.
+//! The thread sleeps on an [`EpollSet`] until a transport has work. An application that polls is faster than
+//! the thread, and the two would slow each other down. So the thread *mutes* an endpoint that the
+//! application polls: the thread makes no passes over the endpoint, and checks now and then whether the
+//! application still polls. [`WatchResult`] lists the states in which the thread finds an endpoint.
 //!
 //! The thread waits for no particular condition, so it has no [`Waiter`](crate::wait::Waiter). Each round
-//! has these steps, in this order. A later step finds an event that comes during an earlier one, or the
-//! event ends the sleep:
+//! has three steps. If an event comes during a step, a later step finds the event, or the sleep ends at
+//! once:
 //!
-//! 1. arm the doorbell: from now on, a thread that leaves work to an endpoint rings the doorbell, and so
-//!    does a thread that adds an endpoint;
+//! 1. arm the doorbell: from now on it rings when a thread adds an endpoint, or leaves work to an endpoint;
 //! 2. visit the endpoints: make a pass over each, and arm its transport if the pass has found no work;
 //! 3. sleep, unless there was work.
 
@@ -32,8 +29,8 @@ use crate::drive::{Drive, WatchResult};
 use crate::signals::with_signals_blocked;
 use crate::wait::EpollSet;
 
-/// The time after which the thread revisits an endpoint that does not wake it: the application polls the
-/// endpoint, or the transport must be polled.
+/// The time after which the thread revisits an endpoint that cannot wake it: the application polls the
+/// endpoint, or the transport has no descriptor.
 const REVISIT_AFTER_MS: u64 = 1;
 
 /// The progress thread of a domain. It starts when the first endpoint is enabled, and ends with the domain.
@@ -63,8 +60,8 @@ struct Endpoint {
     drive: Arc<dyn Drive>,
     /// Whether its transport has a descriptor.
     can_wake: bool,
-    /// Whether the thread ignores the endpoint's descriptor for now, since the application polls. Only the
-    /// thread uses this.
+    /// Whether the thread ignores the endpoint's descriptor, since the application polls. Only the thread
+    /// uses this.
     is_muted: AtomicBool,
 }
 
@@ -95,25 +92,24 @@ impl ProgressThread {
         self.shared().map_or(Ok(()), |shared| shared.add_wake_source(drive))
     }
 
-    /// Adds an endpoint that the thread drives. Call [`start`](Self::start) and
-    /// [`add_wake_source`](Self::add_wake_source) first, and enable the endpoint with the doorbell that
-    /// `start` has returned.
+    /// Adds an endpoint that the thread drives. The caller has called [`start`](Self::start) and
+    /// [`add_wake_source`](Self::add_wake_source), and has enabled the endpoint with the doorbell from
+    /// `start`.
     pub(crate) fn add_endpoint(&self, drive: &Arc<dyn Drive>) {
         if let Some(shared) = self.shared() {
             shared.add_endpoint(drive);
         }
     }
 
-    /// Removes an endpoint: the thread no longer drives it. The caller must close the endpoint next.
+    /// Removes an endpoint, so the thread no longer drives it. The caller must close the endpoint next.
     pub(crate) fn remove_endpoint(&self, drive: &Arc<dyn Drive>) {
         if let Some(shared) = self.shared() {
             shared.remove_endpoint(drive);
         }
     }
 
-    /// Returns the state that the thread shares, if there is a thread. In a forked child it returns
-    /// `None`, since the thread is the parent's. The lock is released on return, so the caller may wait
-    /// for an endpoint.
+    /// Returns the state that the thread shares. Returns `None` if this process has no progress thread, as
+    /// in a forked child. `running` is unlocked on return, so the caller may wait for an endpoint.
     fn shared(&self) -> Option<Arc<ThreadShared>> {
         let running = self.running.lock();
         running.as_ref().filter(|running| running.is_of_this_process()).map(|running| running.shared.clone())
@@ -129,8 +125,8 @@ impl Drop for ProgressThread {
         }
         running.shared.is_ending.store(true, Ordering::SeqCst);
         running.shared.doorbell.ring();
-        // This thread may be the progress thread itself: it may drop a completion whose buffer holds the
-        // last handle of the domain. It cannot wait for itself, and ends after its pass.
+        // The progress thread itself may run this, if it drops a completion whose buffer holds the last
+        // handle of the domain. It cannot wait for itself, and ends after its pass.
         if running.thread.thread().id() != thread::current().id() && running.thread.join().is_err() {
             tracing::error!("internal error: the progress thread has panicked");
         }
@@ -160,8 +156,8 @@ impl Running {
         self.process == process::id()
     }
 
-    /// Leaks this. Call it in a forked child: the child has no thread to wait for, and shares the
-    /// descriptors with the parent.
+    /// Leaks this, in a forked child. The child has no thread to wait for, and shares the descriptors with
+    /// the parent.
     fn forget_after_fork(self) {
         mem::forget(self);
     }
@@ -189,7 +185,7 @@ impl ThreadShared {
 
     /// The thread's loop.
     fn run(&self) {
-        // Do not lock the list during a pass: a pass may drop buffers of the application, whose
+        // Do not lock the list during a pass: a pass may drop buffers of the application, and their
         // destructors may call anything.
         let mut endpoints = Vec::new();
         loop {
@@ -199,7 +195,7 @@ impl ThreadShared {
             }
             endpoints.extend(self.endpoints.lock().iter().cloned());
             let pauses = endpoints.drain(..).map(|endpoint: Arc<Endpoint>| endpoint.make_pass(&self.sources));
-            // Every endpoint has its pass, even if an earlier one already has a reason not to sleep.
+            // Make a pass over every endpoint, even if an earlier endpoint already forbids sleep.
             let pause = pauses.fold(None, |one, other| [one, other].into_iter().flatten().min());
             if pause != Some(Duration::ZERO) {
                 self.sources.sleep(pause);
@@ -209,8 +205,8 @@ impl ThreadShared {
 }
 
 impl Endpoint {
-    /// Makes progress. Returns the time until the next visit that the endpoint needs; `None` if it needs
-    /// one only when its descriptor wakes the thread.
+    /// Makes a pass. Returns the time after which the thread must visit the endpoint again; `None` if the
+    /// endpoint's descriptor will wake the thread.
     fn make_pass(&self, sources: &EpollSet) -> Option<Duration> {
         let found = self.drive.progress_for_progress_thread();
         if let WatchResult::Polled | WatchResult::Resting(_) = found {
@@ -225,8 +221,8 @@ impl Endpoint {
         }
     }
 
-    /// Sets whether the thread ignores the transport's descriptor. While the transport is not armed, the
-    /// descriptor may be readable all the time.
+    /// Sets whether the thread ignores the transport's descriptor. A transport that is not armed may keep
+    /// its descriptor readable.
     fn set_muted(&self, sources: &EpollSet, is_muted: bool) {
         if !self.can_wake || self.is_muted.load(Ordering::Relaxed) == is_muted {
             return;

@@ -1,7 +1,7 @@
 //! The pump: the only code that sees both an endpoint's engine and its transport.
 //!
-//! A pump is generic over the transport. A post costs one virtual call, and so does a pass; a frame costs
-//! none. A thread that needs the locks of a pump and of a completion queue locks the pump first.
+//! A pump is generic over the transport. A post or a pass costs one virtual call, and a frame costs none. A
+//! thread that needs the lock of a pump and the lock of a completion queue takes the pump's first.
 
 mod address_cache;
 mod connections;
@@ -47,12 +47,12 @@ use crate::pump::timekeeper::Timekeeper;
 use crate::shared_receive_context::ReceiveContext;
 use crate::works::queue::WorkQueue;
 
-/// The largest number of frames that one pass receives, so that the application soon gets its completions.
+/// The largest number of frames that one pass receives. More frames would delay the application's
+/// completions.
 const RECEIVE_BUDGET_FRAMES: u32 = 256;
 
-/// If the application polls at most this often between two visits of the progress thread, that thread still
-/// drives the endpoint. An application that polls more often needs no thread. An application that sleeps
-/// polls once or twice before it does.
+/// If the application polls more often than this between two visits of the progress thread, the thread mutes
+/// the endpoint. An application that sleeps polls only once or twice before it sleeps.
 const CHANCE_POLLS_MAX: u32 = 4;
 
 /// An endpoint's engine and transport, and the objects that it reports to.
@@ -60,23 +60,23 @@ pub(crate) struct Pump<T> {
     address: Address,
     /// `None` once the endpoint is closed.
     state: Lock<Option<State<T>>>,
-    /// Held by each pass of the closing endpoint, when `state` is `None`.
+    /// Held during each pass of a closing endpoint. At that time `state` is `None`.
     closing: Lock<()>,
-    /// The work queue of the domain, once this endpoint may make works due.
+    /// The work queue of the domain. Set once this endpoint may make works due.
     works: OnceLock<Arc<WorkQueue>>,
 }
 
 struct State<T> {
-    /// Must be dropped before the engine: the engine has lent memory to the transport, which peers may
-    /// read until their links have ended.
+    /// Must be dropped before the engine: the engine has lent memory to the transport, and peers may read
+    /// the memory until their links have ended.
     transport: T,
     engine: Engine,
     bound: Option<BoundObjects>,
     timekeeper: Timekeeper,
     receive_context: Option<Arc<ReceiveContext>>,
     duties: Duties,
-    /// The number of polls by the application since the last visit of the progress thread, or since a
-    /// reader blocked.
+    /// The number of polls by the application since the progress thread last visited or a reader last
+    /// blocked.
     polls: u32,
 }
 
@@ -91,13 +91,13 @@ impl<T: Transport> State<T> {
         engine.peek(request, &mut bound.queues_without_reader())
     }
 
-    /// Makes a pass for a poll by the application that reads no completion queue. Counts the poll.
+    /// Makes a pass for a poll that reads no completion queue. Counts the poll.
     fn count_poll_and_pass(&mut self) {
         self.pass_without_reader();
         self.polls = self.polls.wrapping_add(1);
     }
 
-    /// Makes a pass that no read of a completion queue has asked for. Returns the number of frames received.
+    /// Makes a pass that does not serve a read of a completion queue. Returns the number of frames received.
     fn pass_without_reader(&mut self) -> u32 {
         let State { engine, transport, bound: Some(bound), timekeeper, .. } = self else { return 0 };
         let mut queues = WithoutReader(bound.queues_without_reader());
@@ -111,9 +111,9 @@ impl<T: Transport> State<T> {
         received
     }
 
-    /// Makes the progress that needs no arrival, then arms the transport. An example of such progress is a
-    /// report to a peer that its message has matched a receive that was just posted. Returns whether the
-    /// transport will wake a sleeping thread at the next event.
+    /// Makes the progress that needs no arrival, then arms the transport. An example is the report to a
+    /// peer that its message has matched. Returns whether the transport will wake a sleeping thread at
+    /// the next event.
     fn transmit_and_arm_transport(&mut self) -> Armed {
         let State { engine, transport, bound: Some(bound), .. } = self else { return AT_REST };
         let mut queues = bound.queues_without_reader();
@@ -124,8 +124,8 @@ impl<T: Transport> State<T> {
         if engine.wants_pass() { Armed::Ready } else { transport.arm() }
     }
 
-    /// Advances the engine's time and arms the transport, for a thread that has made a pass and is about to
-    /// sleep. Returns whether the thread may sleep, and after what time it must check again.
+    /// Advances the engine's time and arms the transport, for a thread that is about to sleep after a pass.
+    /// Returns whether the thread may sleep, and after what time it must check again.
     fn prepare_sleep(&mut self) -> Armed {
         let State { engine, bound, timekeeper, .. } = self;
         if engine.awaits_timeout()
@@ -137,8 +137,8 @@ impl<T: Transport> State<T> {
         self.timekeeper.limit_sleep_to_next_timeout(armed, &self.engine)
     }
 
-    /// Arms the transport again, or wakes the sleepers. Runs after a call has used the endpoint while a
-    /// thread may sleep on it: the use may have disarmed the transport.
+    /// Arms the transport again, or wakes the sleepers. Runs after a call that used the endpoint while a
+    /// thread may sleep on it: the call may have disarmed the transport.
     #[cold]
     fn rearm_transport_or_wake_sleepers(&mut self) {
         let has_sleepers = self.bound.as_ref().is_some_and(|bound| bound.bindings.has_sleepers());
@@ -151,9 +151,9 @@ impl<T: Transport> State<T> {
         }
     }
 
-    /// Called after the application has polled while the progress thread may be asleep. After several
-    /// polls, makes the progress thread ignore (mute) this endpoint: otherwise each further poll would cost
-    /// several system calls. After fewer, arms the transport again or wakes the thread.
+    /// Runs after the application has polled while the progress thread may be asleep. After few polls, arms
+    /// the transport again or wakes the thread. After more than [`CHANCE_POLLS_MAX`], makes the thread mute
+    /// the endpoint: otherwise each poll would cost several system calls.
     #[cold]
     fn rearm_transport_or_mute_endpoint(&mut self) {
         match self.bound.as_ref().and_then(|bound| bound.bindings.progress_doorbell.as_ref()) {
@@ -166,7 +166,7 @@ impl<T: Transport> State<T> {
     }
 }
 
-/// The result of arming a transport that needs no pass until it wakes a thread.
+/// The result of arming a transport that will wake a thread when it needs a pass.
 const AT_REST: Armed = Armed::Asleep { look_again_after: None };
 
 struct BoundObjects {
@@ -210,7 +210,7 @@ impl<T: Transport> Pump<T> {
         }
     }
 
-    /// Posts a receive to the engine by a call of `receive`.
+    /// Posts a receive to the engine, by calling `receive`.
     #[inline(always)]
     fn post_receive_with(
         &self,
@@ -228,8 +228,8 @@ impl<T: Transport> Pump<T> {
         received.map_err(|rejected| post.put_back_rejected_memory(rejected))
     }
 
-    /// Carries out a receive that is not [plain](ReceivePost::is_plain_single_receive): deferred work, a
-    /// multi-receive buffer, a peek, or a receive or discard of a claimed message.
+    /// Carries out every post that is not [plain](ReceivePost::is_plain_single_receive): deferred work,
+    /// multi-receive buffers, peeks, and receives and discards of claimed messages.
     #[inline(never)]
     fn post_special_receive(&self, post: &mut ReceivePost) -> Result<(), Error> {
         let ReceivePost { context, work, .. } = *post;
@@ -461,8 +461,7 @@ impl<T: Transport> EndpointPump for Pump<T> {
 
     fn close(&self, linger: Duration) {
         let mut guard = self.state.lock();
-        // A closed endpoint frees its memory and its descriptors, even if other objects still hold
-        // the pump.
+        // Free the memory and the descriptors even if other objects still hold the pump.
         let Some(state) = guard.take() else { return };
         drop(guard);
         let State { mut engine, mut transport, mut timekeeper, receive_context, .. } = state;
@@ -494,7 +493,7 @@ impl<T: Transport> EndpointPump for Pump<T> {
             drop(pass);
             patience.pause(&clock);
         }
-        // Peers may have made counted accesses to regions meanwhile.
+        // Meanwhile, peers may have made accesses that a counter counts.
         self.fire_due_works();
     }
 }
@@ -572,8 +571,8 @@ impl<T: Transport> Drive for Pump<T> {
     }
 }
 
-/// Pauses between checks of a state that sends no notification, such as whether a peer's kernel has
-/// received everything. The first pauses only yield, later ones sleep.
+/// Pauses between checks of a condition that sends no notification, such as whether a peer's kernel has
+/// received everything. The first 99 pauses only yield, later ones sleep.
 #[derive(Default)]
 struct Backoff {
     pauses: u32,
@@ -590,8 +589,8 @@ impl Backoff {
     }
 }
 
-/// Returns the error of a call at an endpoint that is not enabled. This is a function and not a value, so
-/// that a call that succeeds creates no error.
+/// Returns the error of a call at an endpoint that is not enabled. A function creates the error only when it
+/// is needed.
 #[cold]
 fn not_enabled_error() -> Error {
     Misuse::State(ObjectState::EndpointNotEnabled).into()

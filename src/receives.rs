@@ -17,13 +17,13 @@ use crate::tag::TagMatch;
 
 /// A receive with all options: the arguments of `fi_recvmsg` and `fi_trecvmsg`.
 ///
-/// `B` is the memory: `Vec<BytesMut>` for [`recvmsg`](crate::Endpoint::recvmsg), `&[SegmentMut]` for
-/// [`post_receive`](crate::Endpoint::post_receive).
+/// `B` is the type of the memory: `Vec<BytesMut>` for [`recvmsg`](crate::Endpoint::recvmsg), `&[SegmentMut]`
+/// for [`post_receive`](crate::Endpoint::post_receive).
 ///
 /// # Messages that have arrived already
 ///
-/// With some flags the call posts no receive. Instead it concerns a message that arrived before a receive
-/// for it was posted (`fi_tagged(3)`; untagged messages are treated alike):
+/// With the flags of this table the call posts no receive. It concerns a message that has arrived already
+/// and that no receive has taken (`fi_tagged(3)`; homespun does the same for untagged messages):
 ///
 /// | [`flags`](Self::flags) | what the call does |
 /// | --- | --- |
@@ -33,25 +33,26 @@ use crate::tag::TagMatch;
 /// | `CLAIM` | receives the message, tagged or not, that a peek with the same context has claimed |
 /// | `CLAIM \| DISCARD` | discards that message |
 ///
-/// A peek completes at once, from the messages that the endpoint had received before the call. Its
-/// completion has the length, remote data, tag and source of the message. If there is no such message, it
-/// ends with [`OperationError::NoMessage`](crate::OperationError::NoMessage), ENOMSG. After that the call
-/// makes progress, so a loop of peeks finds new messages, even if it reads no queue. A peek receives no
-/// data: with `PEEK`, and with `CLAIM | DISCARD`, [`buffers`](Self::buffers) are ignored and dropped.
-/// `DISCARD` without another of these flags has no meaning. The ends of peeks and of discards are
-/// reported under selective completion, too.
+/// A peek looks at the messages that the endpoint had received before the call, and completes at once. The
+/// completion has the length, remote data, tag and source of the message. If there is no such message, the
+/// peek ends with [`OperationError::NoMessage`](crate::OperationError::NoMessage), ENOMSG. Then the call
+/// makes progress, so a loop of peeks finds new messages even if it reads no queue.
 ///
-/// With `CLAIM`, with or without `DISCARD`, tag and source are ignored. The context names the message;
-/// [`tagged`](Self::tagged) only says, by being present, that it is a tagged one. A claimed message takes
-/// memory out of [`total_buffered_recv_bytes`](crate::info::RxAttr::total_buffered_recv_bytes) until it
-/// is received or discarded.
+/// Peeks and discards receive no data: they drop [`buffers`](Self::buffers). Their ends are reported under
+/// selective completion, too. `DISCARD` without `PEEK` or `CLAIM` has no meaning.
 ///
-/// These calls have the errors of every receive, and three more.
-/// [`Again::QueueFull`](crate::Again::QueueFull): a peek at untagged messages, while the completion queue
-/// has no room for messages that a multi-receive buffer may take.
-/// [`Misuse::Invalid`]: all three flags at once, or a claim with a context that
-/// already holds a claimed message. [`Misuse::NotFound`]: a context that holds
-/// no claimed message.
+/// With `CLAIM` but without `PEEK`, the context names the message. Tag and source are ignored, but
+/// [`tagged`](Self::tagged) must be `Some` for a tagged message and `None` for an untagged one. A claimed
+/// message takes memory out of [`total_buffered_recv_bytes`](crate::info::RxAttr::total_buffered_recv_bytes)
+/// until a call receives or discards it.
+///
+/// These calls have the errors of every receive, and three more:
+///
+/// - [`Again::QueueFull`](crate::Again::QueueFull) for a peek at untagged messages, while the completion
+///   queue has no room for messages that a multi-receive buffer may take;
+/// - [`Misuse::Invalid`] for all three flags at once, or for a `PEEK | CLAIM` with a context that already
+///   holds a claimed message;
+/// - [`Misuse::NotFound`] for a context that holds no claimed message.
 ///
 /// ```
 /// # use homespun::{AvAttr, BindFlags, CqAttr, Fabric, Hints};
@@ -108,36 +109,37 @@ use crate::tag::TagMatch;
 ///
 /// # Many messages in one buffer
 ///
-/// With [`OpFlags::MULTI_RECV`], an untagged receive takes one message after another, packed into its one
-/// buffer (`fi_msg(3)`). The endpoint needs the capability of that name. Messages begin at addresses that
-/// are multiples of [`MULTI_RECV_ALIGN_BYTES`](crate::limits::MULTI_RECV_ALIGN_BYTES), except a message
-/// that fits only unaligned. The receive keeps its place among the posted receives until
+/// With [`OpFlags::MULTI_RECV`], an untagged receive takes one message after another into its one buffer
+/// (`fi_msg(3)`). The endpoint needs the capability of that name. Messages begin at addresses that are
+/// multiples of [`MULTI_RECV_ALIGN_BYTES`](crate::limits::MULTI_RECV_ALIGN_BYTES), except a message that
+/// fits only unaligned. The receive keeps its place among the posted receives until
 ///
 /// - fewer bytes than [`min_multi_recv_bytes`](crate::Endpoint::min_multi_recv_bytes) are left, or
-/// - a message that it would take does not fit any more. That message goes to the next receive, or waits
-///   for one; nothing is lost. Only a message that is longer than an empty buffer is truncated, as in any
-///   receive, and uses the buffer up.
+/// - a message that it would take does not fit any more. This message goes to the next receive, or waits for
+///   one. Only a message that is longer than an empty buffer is truncated, as in any receive, and uses the
+///   buffer up.
 ///
-/// Each message has a completion of its own, with the context of the receive. The completion's
-/// [`buffer`](crate::Completion::buffer) is [`Buffer::Received`]: a [`BytesMut`]
-/// of the message, which shares the memory of the whole buffer without a copy. With the caller's memory
-/// it is [`Buffer::Within`], the place of the message. If a message fails because
-/// its sender dies half-way, an error reports it, and its room is lost; the receive still takes other
+/// Each message has its own completion, with the context of the receive. The completion's
+/// [`buffer`](crate::Completion::buffer) is [`Buffer::Received`]: a [`BytesMut`] of the message, without a
+/// copy. With the caller's memory it is [`Buffer::Within`], the place of the message. If the sender of a
+/// message dies half-way, an error reports the message, and its room is lost. The receive still takes other
 /// messages.
 ///
-/// Once no more messages arrive in the buffer, it is released. Its release is reported exactly once,
-/// under selective completion, too, by
-/// [`CompletionFlags::MULTI_RECV`](crate::flags::CompletionFlags::MULTI_RECV). The last message to
-/// complete has this flag in its completion, with [`Buffer::ReceivedLast`].
-/// If no message is left to have it, a separate entry has this flag alone, and
-/// [`Buffer::Unused`]. If the receive is cancelled, or its only sender is gone,
-/// the error entry releases the buffer. Until its release the buffer counts as one outstanding receive,
-/// and so does each message that is arriving in it.
+/// Once no more messages arrive in the buffer, it is released. The release is reported exactly once, under
+/// selective completion, too, by the flag
+/// [`CompletionFlags::MULTI_RECV`](crate::flags::CompletionFlags::MULTI_RECV):
 ///
-/// With resource management, the buffer takes no message while the completion queue is full. Messages for
-/// it wait as if no receive were posted, and no later message or receive overtakes them.
+/// - The last message to complete has the flag in its completion, with [`Buffer::ReceivedLast`].
+/// - If no message is left, a separate entry has the flag alone, with [`Buffer::Unused`].
+/// - If the receive is cancelled, or its only sender is gone, the error entry has the flag.
 ///
-/// Such a receive has the errors of every receive, and three more: [`Misuse::NoCapability`],
+/// Until the release the buffer counts as one outstanding receive, and each message that is arriving in it
+/// counts as another.
+///
+/// With resource management, the buffer takes no message while the completion queue is full. Messages for it
+/// wait as if no receive were posted. No later message or receive overtakes them.
+///
+/// These receives have the errors of every receive, and three more: [`Misuse::NoCapability`],
 /// [`Misuse::TooManySegments`] for more than one buffer, and [`Misuse::Memory`] for none. Tagged receives,
 /// and receives with flags of the table above, ignore `MULTI_RECV`.
 ///
@@ -183,27 +185,27 @@ use crate::tag::TagMatch;
 /// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RecvMsg<B = Vec<BytesMut>> {
-    /// The memory for the message, in up to [`iov_limit`](crate::info::RxAttr::iov_limit) pieces. Each
-    /// piece has room for as many bytes as it is long.
+    /// The memory for the message, in up to [`iov_limit`](crate::info::RxAttr::iov_limit) pieces. A message
+    /// fills at most the length of each piece.
     pub buffers: B,
-    /// The only sender to accept, which needs [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV);
-    /// [`FabricAddress::UNSPECIFIED`] for any. The receive fails when the last link to that sender ends, or
-    /// an attempt to connect to it fails. If the endpoint has lost the sender before the receive is posted,
-    /// the receive makes the endpoint connect again. If the endpoint has not lost the sender, only sends and
-    /// accesses connect, and the receive waits for a sender that may not have started yet.
+    /// The only sender to accept; [`FabricAddress::UNSPECIFIED`] for any sender. A receive from one sender
+    /// needs [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV). The receive fails when the last link to
+    /// the sender ends, or an attempt to connect to the sender fails. If the endpoint has lost the sender
+    /// before, posting the receive makes the endpoint connect again. Otherwise the receive opens no link,
+    /// since the sender may not have started yet.
     pub from: FabricAddress,
     /// The tags to accept, for a tagged message.
     pub tagged: Option<TagMatch>,
     /// The context of the completion.
     pub context: u64,
-    /// Flags, in place of the endpoint's [default flags](crate::Endpoint::rx_op_flags). Receives ignore
-    /// flags that have no meaning for them.
+    /// The flags, instead of the endpoint's [default flags](crate::Endpoint::rx_op_flags). Flags that have
+    /// no meaning for a receive are ignored.
     pub flags: OpFlags,
 }
 
 /// An object to which receives are posted.
 pub(crate) trait ReceivePoster {
-    /// Returns the room in bytes below which a multi-receive buffer is released.
+    /// Returns the free bytes below which a multi-receive buffer is released.
     fn multi_receive_min_bytes(&self) -> usize;
 
     /// Posts a receive with these flags. If it is refused, the memory stays in the post.
@@ -229,8 +231,8 @@ pub(crate) trait ReceivePoster {
         self.submit_receive(&mut self.make_receive_post(from, tagged, kind, destination, context), flags)
     }
 
-    /// Posts a receive with owned memory. If the receive is refused, hands the memory back. If the receive
-    /// is accepted and will not fill its memory, the memory is dropped.
+    /// Posts a receive with owned memory. A refused receive hands the memory back. An accepted receive that
+    /// will not fill its memory drops the memory.
     #[inline(always)]
     fn post_owned_receive<B: Owned<Lent = Destination>>(
         &self,
@@ -276,8 +278,8 @@ pub(crate) trait ReceivePoster {
         context: u64,
         flags: OpFlags,
     ) -> Result<(), Rejected<B>> {
-        // The memory is moved out of the post in both cases, by `submit_receive` or by `take_back_buffer`,
-        // so the post need not be dropped.
+        // `submit_receive` or `take_back_buffer` moves the memory out of the post, so the post need not be
+        // dropped.
         let mut post =
             ManuallyDrop::new(self.make_receive_post(from, tagged, kind, buffers.lend()?, context));
         match self.submit_receive(&mut post, flags) {

@@ -28,24 +28,26 @@ use crate::region::persistent::Persistent;
 /// The attributes of a memory region: `struct fi_mr_attr`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MrAttr {
-    /// The allowed uses of the memory; none by default, see [`granting`](Self::granting). Only the rights
-    /// of peers are enforced; local buffers need no registration. Other bits, such as the capabilities
-    /// that some programs pass, are ignored.
+    /// What the memory may be used for; nothing by default, see [`granting`](Self::granting). homespun
+    /// enforces only the rights of peers. Local buffers need no registration. Unknown bits are ignored.
     pub access: MrAccess,
     /// Reserved by `fi_mr(3)`: must be 0.
     pub offset: u64,
-    /// The key by which peers name the region; `None` for 64 random bits, which peers cannot guess. Ignored
-    /// in a domain with [`MrMode::PROV_KEY`] or [`MrMode::BASIC`], where every region gets such a random
-    /// key.
+    /// The key by which peers name the region. `None` stands for 64 random bits, which peers cannot guess.
+    /// In a domain with [`MrMode::PROV_KEY`] or [`MrMode::BASIC`] this is ignored, and every region gets a
+    /// random key.
     pub requested_key: Option<u64>,
-    /// Whether peers may map the memory. Sharing needs [`Domain::register`], and a domain whose provider
-    /// supports it, as `"shm"` does; otherwise the flag is ignored ([`MemoryRegion::is_shareable`]). After
-    /// its first access a peer reads and writes the region by plain copies, without the owner's help and
-    /// without a system call. Atomic operations, and accesses with remote data or a fence, still go through
-    /// the owner, and so do accesses that a counter [counts](MemoryRegion::bind_counter). The rights of the
-    /// region bind only honest peers: a malicious process of the same user can write to mapped memory. The
-    /// memory takes whole pages, as they are touched, one more page, and a descriptor. The memory is freed
-    /// when the last peer unmaps it.
+    /// Whether peers may map the memory. The region must be made by [`Domain::register`], in a domain whose
+    /// provider supports sharing, such as `"shm"`. Otherwise the flag is ignored
+    /// ([`MemoryRegion::is_shareable`]).
+    ///
+    /// After its first access a peer reads and writes the region by plain copies, without a system call and
+    /// without the owner's help. These accesses still go through the owner: atomic operations, accesses with
+    /// remote data or a fence, and accesses that a counter [counts](MemoryRegion::bind_counter).
+    ///
+    /// The rights of the region bind only honest peers: a malicious process of the same user can write to
+    /// mapped memory. The memory takes whole pages, one more page, and a descriptor. It is freed when the
+    /// last peer unmaps it.
     pub shareable: bool,
     /// Further requests. Unknown flags are ignored.
     pub flags: MrFlags,
@@ -71,23 +73,22 @@ impl MrAttr {
 
 /// Memory that peers may read and write without a posted receive: a registered region, `fi_mr(3)`.
 ///
-/// Peers name the region by its [`key`](Self::key), and a byte in it by an address; the first byte has the
-/// address [`address`](Self::address). Peers reach the region through any endpoint of its domain that has
-/// the capability [`REMOTE_READ`](crate::flags::Caps::REMOTE_READ) or
-/// [`REMOTE_WRITE`](crate::flags::Caps::REMOTE_WRITE).
+/// Peers name the region by its [`key`](Self::key), and a byte in it by an address. The first byte has the
+/// address [`address`](Self::address). Peers reach the region through any endpoint of its domain with
+/// [`REMOTE_READ`](crate::flags::Caps::REMOTE_READ) or [`REMOTE_WRITE`](crate::flags::Caps::REMOTE_WRITE).
 ///
-/// A region of [`Domain::register`] owns its memory. It takes the region's length, rounded up to 8 bytes, or
-/// to whole pages if it is shareable. [`read_at`](Self::read_at) and [`write_at`](Self::write_at) copy from
-/// and to the memory while peers access it, too. There is no `&[u8]` of the memory, since peers could change
-/// the bytes. A region of [`Domain::register_raw`] is the caller's memory, and a region of
-/// [`Domain::register_file`] is a part of a file.
+/// [`Domain::register`] makes a region that owns its memory: the region's length, rounded up to 8 bytes, or
+/// to whole pages if the region is shareable. [`Domain::register_raw`] makes a region of the caller's
+/// memory, and [`Domain::register_file`] a region of a part of a file. [`read_at`](Self::read_at) and
+/// [`write_at`](Self::write_at) copy from and to the memory, even while peers access it. There is no `&[u8]`
+/// of the memory, since peers could change the bytes.
 ///
-/// A counter can count accesses by peers: see [`bind_counter`](Self::bind_counter). Applications made for
-/// [`MrMode::RMA_EVENT`] register with [`MrFlags::RMA_EVENT`]. Then peers can access the region only
-/// after [`enable`](Self::enable), so that its counters are bound before the first access.
+/// A counter can count accesses by peers: see [`bind_counter`](Self::bind_counter). An application made for
+/// [`MrMode::RMA_EVENT`] registers with [`MrFlags::RMA_EVENT`], binds the counters, and then calls
+/// [`enable`](Self::enable). Before that call, peers cannot access the region.
 ///
-/// Dropping the region closes it: `fi_close`. Accesses that are under way fail at their initiators. Once
-/// the drop returns, no access touches the memory.
+/// Dropping the region closes it: `fi_close`. Accesses that are under way fail at their initiators. After
+/// the drop no access touches the memory.
 ///
 /// ```
 /// use homespun::flags::{BindFlags, InfoFlags, MrAccess};
@@ -116,7 +117,7 @@ impl MrAttr {
 pub struct MemoryRegion {
     region: Arc<Region>,
     domain: Arc<domain::DomainShared>,
-    /// Whether the region was registered disabled. Then no counter and no endpoint can be bound once it is
+    /// Whether the region was registered disabled. Then it accepts counters and endpoints only until it is
     /// enabled.
     needs_enable: bool,
     /// One entry for each binding.
@@ -128,10 +129,9 @@ impl Domain {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Memory`] for a length of 0 or more memory than there is, for an offset, and with
-    /// [`MrFlags::RMA_PMEM`], since this memory is not persistent; [`Misuse::KeyInUse`] if another region
-    /// of the domain has the key; the system's error for [shareable](MrAttr::shareable) memory: ENOMEM,
-    /// EMFILE.
+    /// [`Misuse::Memory`] for a length of 0, for more memory than there is, for an offset, and with
+    /// [`MrFlags::RMA_PMEM`], since this memory is not persistent. [`Misuse::KeyInUse`] if another region of
+    /// the domain has the key. The system's error for [shareable](MrAttr::shareable) memory: ENOMEM, EMFILE.
     pub fn register(&self, len_bytes: usize, attr: &MrAttr) -> Result<MemoryRegion, Error> {
         if attr.flags.contains(MrFlags::RMA_PMEM) {
             return Err(Misuse::Memory(BadMemory::NotPersistent).into());
@@ -144,31 +144,31 @@ impl Domain {
         })
     }
 
-    /// Registers the caller's memory: `fi_mr_reg`, `fi_mr_regv`. The memory has up to
-    /// [`mr_iov_limit`](crate::info::DomainAttr::mr_iov_limit) segments, which follow one another in the
-    /// region's addresses. Segments may be empty. A single segment at the null address stands for the whole
-    /// address space, in which most addresses are unmapped.
+    /// Registers the caller's memory: `fi_mr_reg`, `fi_mr_regv`. The region is the concatenation of up to
+    /// [`mr_iov_limit`](crate::info::DomainAttr::mr_iov_limit) segments. Segments may be empty. A single
+    /// segment at the null address stands for the whole address space, even though most of its addresses are
+    /// unmapped.
     ///
     /// With [`MrFlags::RMA_PMEM`] the memory must consist of shared mappings of files. Peers may then wait
-    /// until their writes are durable ([`COMMIT_COMPLETE`](crate::flags::OpFlags::COMMIT_COMPLETE)). If a
-    /// file is mapped with `MAP_SYNC`, or is itself a memory device (`/dev/dax*`), homespun on x86-64
-    /// flushes the processor's caches. In all other cases it calls `msync(2)`, and the endpoint makes no
-    /// progress meanwhile. Registration asks the system once how the memory is mapped.
+    /// until their writes are durable ([`COMMIT_COMPLETE`](crate::flags::OpFlags::COMMIT_COMPLETE)). On
+    /// x86-64, homespun flushes the processor's caches if the file is mapped with `MAP_SYNC` or is a memory
+    /// device (`/dev/dax*`). In all other cases it calls `msync(2)`, and the endpoint makes no progress
+    /// meanwhile.
     ///
     /// # Errors
     ///
     /// As [`register`](Self::register), except for a length of 0. Also [`Misuse::TooManySegments`], and
     /// [`Misuse::Memory`] without a segment, for a null address with a length among several segments, for
-    /// [shareable](MrAttr::shareable) memory, and for persistent memory that is not a file's; the
-    /// system's error if it cannot tell how persistent memory is mapped.
+    /// [shareable](MrAttr::shareable) memory, and with `RMA_PMEM` for memory that is not a file's. The
+    /// system's error if the mappings of persistent memory cannot be read.
     ///
     /// # Safety
     ///
     /// Until the region is dropped, every segment must be initialised memory that any thread may read, and
-    /// may write if peers may write. Until then there must be no Rust reference to the memory, other than to
-    /// atomics or cells. Bytes that a peer and another thread access at the same time have no particular
-    /// value. The mapping of persistent memory must not change. For the address space as a region, all of
-    /// this must hold for the memory that peers access, during each access.
+    /// may write if peers may write. Until then, Rust references to the memory must be references to atomics
+    /// or cells. Bytes that a peer and another thread access at the same time have no particular value. The
+    /// mapping of persistent memory must not change. If the region is the address space, these conditions
+    /// hold only for memory that peers access, during each access.
     pub unsafe fn register_raw(&self, segments: &[SegmentMut], attr: &MrAttr) -> Result<MemoryRegion, Error> {
         if attr.shareable {
             return Err(Misuse::Memory(BadMemory::NotShareable).into());
@@ -191,13 +191,12 @@ impl Domain {
     }
 
     /// Maps a part of a file and registers it. The region is persistent memory, as with
-    /// [`register_raw`](Self::register_raw) and [`MrFlags::RMA_PMEM`], but needs no promise by the caller.
-    /// The part begins at `offset_bytes` in the file, a multiple of the page size. Peers read what other
-    /// processes write to the file, and other processes read what peers write.
+    /// [`register_raw`](Self::register_raw) and [`MrFlags::RMA_PMEM`], but the caller promises nothing.
+    /// `offset_bytes` must be a multiple of the page size. Peers see what other processes write to the file,
+    /// and other processes see what peers write.
     ///
-    /// The region takes no memory except the file's pages, and no descriptor once the application has
-    /// closed the file. If the file is truncated while peers access the region, the system kills this
-    /// process with SIGBUS.
+    /// The region takes no memory except the file's pages. The application may close the file. If the file
+    /// is truncated while peers access the region, the system kills this process with SIGBUS.
     ///
     /// ```
     /// use homespun::flags::{BindFlags, InfoFlags, MrAccess, OpFlags};
@@ -237,10 +236,10 @@ impl Domain {
     ///
     /// # Errors
     ///
-    /// As [`register`](Self::register). Also [`Misuse::Memory`] for an offset that is not a multiple of
-    /// the page size, for a range beyond the file's end, and for [shareable](MrAttr::shareable) memory;
-    /// the system's error when the file is mapped, such as EACCES for a file that is not open for reading
-    /// and writing.
+    /// As [`register`](Self::register). Also [`Misuse::Memory`] for an offset that is not a multiple of the
+    /// page size, for a range beyond the file's end, and for [shareable](MrAttr::shareable) memory. The
+    /// system's error when the file is mapped, such as EACCES if the file is not open for reading and
+    /// writing.
     pub fn register_file(
         &self,
         file: &File,
@@ -282,7 +281,7 @@ impl Domain {
                     let (domain, counters) = (self.shared.clone(), Mutex::default());
                     return Ok(MemoryRegion { region, domain, needs_enable, counters });
                 }
-                // Another region has this random key, which is very unlikely: draw another one.
+                // Another region has this random key, which is very unlikely. Draw again.
                 Err(Misuse::KeyInUse(_)) if requested_key.is_none() => {}
                 Err(misuse) => return Err(misuse.into()),
             }
@@ -290,7 +289,7 @@ impl Domain {
     }
 }
 
-/// Returns a key that peers cannot guess, and that is not `FI_KEY_NOTAVAIL`.
+/// Returns a random key that peers cannot guess. It is never `FI_KEY_NOTAVAIL`.
 fn random_key() -> Result<u64, Error> {
     const FI_KEY_NOTAVAIL: u64 = u64::MAX;
     loop {
@@ -307,21 +306,20 @@ impl MemoryRegion {
         self.region.key()
     }
 
-    /// Returns the address by which peers name the first byte. It is 0; in a domain that was opened with
-    /// [`MrMode::VIRT_ADDR`] or [`MrMode::BASIC`], it is the byte's [own address](Self::as_ptr).
+    /// Returns the address by which peers name the first byte: 0, or in a domain that was opened with
+    /// [`MrMode::VIRT_ADDR`] or [`MrMode::BASIC`], the byte's [own address](Self::as_ptr).
     pub fn address(&self) -> u64 {
         self.region.base_address()
     }
 
-    /// Returns the first byte of the region as the target of peers' reads, writes and atomic operations:
-    /// its [`address`](Self::address) and the region's [`key`](Self::key).
+    /// Returns the [`address`](Self::address) of the first byte and the region's [`key`](Self::key). Peers
+    /// use them as the target of an access.
     pub fn remote(&self) -> RemoteMemory {
         RemoteMemory { address: self.address(), key: self.key() }
     }
 
-    /// Returns the address of the memory in this process; if it has several segments, that of the first.
-    /// Peers may access the same bytes at the same time. The memory must not be used after the region is
-    /// dropped.
+    /// Returns the address of the first segment of the memory in this process. Peers may access the same
+    /// bytes at the same time. The memory must not be used after the region is dropped.
     pub fn as_ptr(&self) -> *mut u8 {
         self.region.as_ptr()
     }
@@ -331,14 +329,14 @@ impl MemoryRegion {
         self.region.len_bytes()
     }
 
-    /// Whether peers may map the memory. This is false once a counter counts accesses by peers. While it is
-    /// false, accesses by peers need progress of this side.
+    /// Whether peers may map the memory. If not, accesses by peers need progress of this side. A counter
+    /// that counts accesses makes this false.
     pub fn is_shareable(&self) -> bool {
         self.region.is_shareable()
     }
 
-    /// Whether writes to the region can be made durable: the region was registered with
-    /// [`MrFlags::RMA_PMEM`] or by [`Domain::register_file`].
+    /// Whether writes to the region can be made durable. [`Domain::register_file`] and [`MrFlags::RMA_PMEM`]
+    /// register such regions.
     pub fn is_persistent(&self) -> bool {
         self.region.is_persistent()
     }
@@ -348,39 +346,41 @@ impl MemoryRegion {
         self.region.access()
     }
 
-    /// Copies bytes from the region, from `offset_bytes` on, until `into` is full. If a peer writes at
-    /// the same time, the copy may have a part of that write.
+    /// Copies bytes from the region into all of `into`, starting at `offset_bytes`. If a peer writes at the
+    /// same time, the copy may have a part of the write.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Memory`] if the range reaches beyond the region, or the region is the address space. No
-    /// byte is copied then.
+    /// [`Misuse::Memory`] if the range reaches beyond the region, or the region is the address space. Then
+    /// nothing is copied.
     pub fn read_at(&self, offset_bytes: usize, into: &mut [u8]) -> Result<(), Error> {
         Ok(self.region.read_at(offset_bytes, into)?)
     }
 
-    /// Copies all of `from` into the region, from `offset_bytes` on. A peer that reads at the same time may
-    /// get a part of the new bytes.
+    /// Copies all of `from` into the region, starting at `offset_bytes`. A peer that reads at the same time
+    /// may get a part of the new bytes.
     ///
     /// # Errors
     ///
     /// [`Misuse::Memory`] if the range reaches beyond the region, if the region is the address space, or if
-    /// the region is the caller's memory and peers may not write to it, since such memory need not be
-    /// writable. No byte is copied then.
+    /// it is the caller's memory and peers may not write to it: such memory need not be writable. Then
+    /// nothing is copied.
     pub fn write_at(&self, offset_bytes: usize, from: &[u8]) -> Result<(), Error> {
         Ok(self.region.write_at(offset_bytes, from)?)
     }
 }
 
 impl MemoryRegion {
-    /// Binds a counter, which from now on counts accesses of peers to the region, through endpoints that
-    /// have [`Caps::RMA_EVENT`]: `fi_mr_bind`. One counter may be bound for accesses that change the region
+    /// Binds a counter: `fi_mr_bind`. From now on it counts accesses of peers through endpoints that have
+    /// [`Caps::RMA_EVENT`]. One counter may be bound for accesses that change the region
     /// ([`CounterEvents::REMOTE_WRITE`]), and one for accesses that read it
-    /// ([`CounterEvents::REMOTE_READ`]). An atomic operation that fetches and changes is both; a counter
-    /// that is bound for both counts it once. A compare-and-swap counts as a change even if it compares
-    /// unequal. A refused access is not counted; its initiator gets the error.
+    /// ([`CounterEvents::REMOTE_READ`]).
     ///
-    /// Reads of the counter, and waits for it, drive all endpoints of the domain that have
+    /// An atomic operation that fetches and changes is both; a counter that is bound for both counts it
+    /// once. A compare-and-swap counts as a change even if it changes nothing. Refused accesses are not
+    /// counted.
+    ///
+    /// Reads of the counter, and threads that wait for it, drive all endpoints of the domain that have
     /// [`Caps::RMA_EVENT`].
     ///
     /// ```
@@ -411,10 +411,10 @@ impl MemoryRegion {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Flags`] for other events, or none; [`Misuse::Busy`] if an event has a counter
-    /// already; [`Misuse::OtherDomain`] for a counter of another domain; [`Misuse::State`] if the
-    /// region was registered with [`MrFlags::RMA_EVENT`] and is enabled; the system's error if an
-    /// endpoint cannot wake sleepers: ENOMEM, ENOSPC.
+    /// [`Misuse::Flags`] for other events, or none. [`Misuse::Busy`] if an event already has a counter.
+    /// [`Misuse::OtherDomain`] for a counter of another domain. [`Misuse::State`] if the region was
+    /// registered with [`MrFlags::RMA_EVENT`] and is enabled. The system's error if an endpoint cannot wake
+    /// sleepers: ENOMEM, ENOSPC.
     ///
     /// [`Caps::RMA_EVENT`]: crate::Caps::RMA_EVENT
     pub fn bind_counter(&self, counter: &Counter, events: CounterEvents) -> Result<(), Error> {
@@ -424,7 +424,7 @@ impl MemoryRegion {
             return Err(Misuse::Flags(events.bits()).into());
         }
         let mut counters = self.counters.lock();
-        // Make the counter drive the endpoints before it counts, so that every count wakes the counter's
+        // The counter must drive the endpoints before it counts. Otherwise a count might not wake its
         // sleepers.
         self.domain.domain_counters().add_counter_use(counter)?;
         let counting: Arc<dyn CountAccess> = counter.clone();
@@ -437,20 +437,19 @@ impl MemoryRegion {
         Ok(())
     }
 
-    /// Declares an endpoint through which peers access the region: `fi_mr_bind`. This call is for
-    /// applications made for [`MrMode::ENDPOINT`], and has no effect, since regions here belong to their
-    /// domain.
+    /// Declares an endpoint through which peers access the region: `fi_mr_bind`. Applications made for
+    /// [`MrMode::ENDPOINT`] make this call. It has no effect, since regions belong to their domain here.
     ///
     /// # Errors
     ///
-    /// [`Misuse::OtherDomain`] for an endpoint of another domain; [`Misuse::State`] as for
+    /// [`Misuse::OtherDomain`] for an endpoint of another domain. [`Misuse::State`] as for
     /// [`bind_counter`](Self::bind_counter).
     pub fn bind_endpoint(&self, endpoint: &Endpoint) -> Result<(), Error> {
         self.check_bindable(endpoint.domain() == self.domain.id())
     }
 
-    /// Allows peers to access the region: `fi_mr_enable`. A region that was registered without
-    /// [`MrFlags::RMA_EVENT`] is enabled from the start.
+    /// Allows peers to access the region: `fi_mr_enable`. Only a region registered with
+    /// [`MrFlags::RMA_EVENT`] needs this.
     pub fn enable(&self) {
         self.region.enable();
     }

@@ -10,7 +10,7 @@ use homespun_engine::flags::InfoFlags;
 
 use crate::info::Info;
 
-/// The source and destination addresses of one [`Info`], of one format.
+/// The source and destination addresses of one [`Info`], both in one format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AddressPair {
     pub(crate) format: AddressFormat,
@@ -27,15 +27,14 @@ pub(crate) enum AddressRole {
     Destination,
 }
 
-/// Returns all pairs of addresses that the arguments of `getinfo` name, by the rules of `fi_getinfo(3)` for
-/// `src_addr` and `dest_addr`. If node and service name the source, the source address of the hints is
-/// ignored; if they name the destination, the hints' destination is ignored. An empty service counts as no
-/// service, or, for a source without a node, as any port.
+/// Returns all pairs of addresses that the arguments of `getinfo` name (`fi_getinfo(3)`). Node and service
+/// name the source, or the destination, and replace the address of the hints for that end. An empty service
+/// counts as no service; for a source without a node it counts as any port.
 ///
 /// # Errors
 ///
-/// [`Misuse::Unmet`] or [`Misuse::Unresolved`], with the reason, if there is no such pair;
-/// [`Misuse::Invalid`] if the flags ask for a source and neither node nor service is given.
+/// [`Misuse::Unmet`] or [`Misuse::Unresolved`], with the reason, if there is no such pair.
+/// [`Misuse::Invalid`] if the flags have `SOURCE`, but neither node nor service is given.
 pub(crate) fn resolve_address_pairs(
     node: Option<&str>,
     service: Option<&str>,
@@ -87,12 +86,12 @@ pub(crate) fn resolve_address_pairs(
     }
 }
 
-/// Returns all addresses that a node and a service name, in the resolver's order. There is at least one.
+/// Returns all addresses of a node and a service, at least one, in the resolver's order.
 ///
 /// # Errors
 ///
 /// [`Misuse::Unresolved`], with the node and the service, if they do not resolve, or if the service is a
-/// number that is no port.
+/// number but not a port.
 pub(crate) fn resolve(
     node: Option<&str>,
     service: Option<&str>,
@@ -130,7 +129,7 @@ pub(crate) fn resolve(
     Ok(addresses)
 }
 
-/// The resolver's reason, without the beginning that all reasons have.
+/// Returns the resolver's reason without the common beginning of all reasons.
 fn describe_lookup_error(error: LookupError) -> String {
     let reason = io::Error::from(error).to_string();
     reason.strip_prefix("failed to lookup address information: ").unwrap_or(&reason).to_owned()
@@ -155,8 +154,7 @@ fn host_address_formats() -> Result<Vec<AddressFormat>, Error> {
     Ok(formats)
 }
 
-/// Replaces each wildcard by the loopback address of its format: connecting to a wildcard reaches this
-/// host.
+/// Replaces each wildcard by the loopback address of its format. Connecting to either reaches this host.
 fn replace_wildcards_by_loopback(destinations: &[Address]) -> Vec<Address> {
     let mut reachable = Vec::new();
     for &dest in destinations {
@@ -172,7 +170,7 @@ fn replace_wildcards_by_loopback(destinations: &[Address]) -> Vec<Address> {
     reachable
 }
 
-/// Returns the addresses of the list to which endpoints of this host can be bound.
+/// Returns those of `addresses` to which endpoints of this host can be bound.
 fn bindable_addresses(addresses: &[Address], host: &[AddressFormat]) -> Result<Vec<Address>, Error> {
     let mut local = Vec::new();
     for &address in addresses {
@@ -196,8 +194,7 @@ pub(crate) fn is_address_of_this_host(address: Address) -> bool {
     matches!(probe_local_address(address.with_port(0), None), Ok(Some(_)))
 }
 
-/// Returns each destination to which there is a route, with the local address from which the route
-/// starts.
+/// Returns each destination to which there is a route, with the local address at the start of the route.
 fn find_routes_to(destinations: &[Address]) -> Result<Vec<AddressPair>, Error> {
     let mut ends = Vec::new();
     for &dest in destinations {
@@ -225,9 +222,9 @@ fn pairs_of_same_format(sources: &[Address], destinations: &[Address]) -> Result
     Ok(ends)
 }
 
-/// Asks the system which address an endpoint bound to `bind` has when it talks to `peer`. Returns that
-/// address with the port 0; `None` if no such address exists. Connecting a datagram socket chooses a route
-/// and sends nothing.
+/// Asks the system which address an endpoint bound to `bind` has when it talks to `peer`. Returns the
+/// address with port 0; `None` if there is none. Connecting a datagram socket chooses a route and sends
+/// nothing.
 fn probe_local_address(bind: Address, peer: Option<Address>) -> Result<Option<Address>, Error> {
     let attempt = || -> io::Result<SocketAddr> {
         let socket = UdpSocket::bind(bind.socket_addr())?;
@@ -243,7 +240,7 @@ fn probe_local_address(bind: Address, peer: Option<Address>) -> Result<Option<Ad
     }
 }
 
-/// Whether the error is a lack of resources, which says nothing about the address.
+/// Whether the error is a lack of resources. Such an error says nothing about the address.
 fn is_exhaustion(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
 }

@@ -31,34 +31,34 @@ use crate::works::domain::WorkDomain;
 /// Receives for several endpoints: a shared receive context, `fi_endpoint(3)`.
 ///
 /// [`Domain::shared_receive_context`](crate::Domain::shared_receive_context) opens a context. The
-/// application [binds](crate::Endpoint::bind_shared_receive_context) endpoints to it before it enables
-/// them; their [`rx_ctx_cnt`](crate::info::EpAttr::rx_ctx_cnt) must be
-/// [`SHARED_CONTEXT`](crate::info::SHARED_CONTEXT). From then on a message that reaches any of them takes
-/// the earliest matching receive of the context. Receives are posted to the context, even before an
-/// endpoint is bound. The endpoints themselves refuse receives.
+/// application [binds](crate::Endpoint::bind_shared_receive_context) endpoints to it before it enables them.
+/// The [`rx_ctx_cnt`](crate::info::EpAttr::rx_ctx_cnt) of these endpoints must be
+/// [`SHARED_CONTEXT`](crate::info::SHARED_CONTEXT). A message that reaches one of the endpoints takes the
+/// earliest matching receive of the context. Receives are posted to the context, even before an endpoint is
+/// bound. The endpoints themselves refuse receives.
 ///
-/// - The endpoint that a message reaches reports the receive: the receive completes in this endpoint's
-///   receive queue, and this endpoint's counters count it. Cancelled receives, peeks that find no message,
-///   and claims of lost messages belong to no endpoint. Of the enabled endpoints, the first that was enabled
-///   reports them; while no endpoint is enabled, these reports wait. When an endpoint is closed, another
-///   endpoint takes over such reports for which the closed endpoint's queue had no room.
+/// - The endpoint that a message reaches reports the receive, in its receive queue and its counters.
+/// - Some reports belong to no endpoint: cancelled receives, peeks that find no message, and claims of lost
+///   messages. The endpoint that was enabled first reports them. They wait while no endpoint is enabled. If
+///   an endpoint is closed, another endpoint takes over such reports that found no room in the closed
+///   endpoint's queue.
 /// - Messages of one peer to one endpoint keep their order. Messages to different endpoints have none.
 /// - Unconnected endpoints that share a context also share an address vector. The source of a directed
-///   receive ([`Caps::DIRECTED_RECV`], which the attributes must request) is an address of that vector. Such
-///   a receive fails when the last link of its source to any of the endpoints ends, or when an endpoint
-///   fails to connect to that source and no other endpoint has a link to it.
+///   receive is an address of this vector. Directed receives need [`Caps::DIRECTED_RECV`] in the attributes.
+///   A directed receive fails when the last link of its source to any of the endpoints ends. It also fails
+///   when an endpoint cannot connect to the source and no other endpoint has a link to it.
 /// - If the queue of an endpoint is full, only the completions of that endpoint wait.
-/// - When an endpoint is closed, its messages that no receive has taken are lost. A receive that one of
-///   its messages was filling fails at another endpoint, with
+/// - When an endpoint is closed, its messages that no receive has taken are lost. If one of its messages was
+///   filling a receive, the receive fails at another endpoint, with
 ///   [`OperationError::Cancelled`](crate::OperationError::Cancelled).
 /// - When a connection ends, only the receives that its messages were filling fail.
 ///
 /// The context has one depth, [`RxAttr::size_ops`], and one budget for unexpected messages,
-/// [`RxAttr::total_buffered_recv_bytes`]. The infos of its endpoints do not change these. In addition,
-/// each link of an endpoint may take [`CREDIT_INITIAL_BYTES`](crate::limits::CREDIT_INITIAL_BYTES).
+/// [`RxAttr::total_buffered_recv_bytes`]. The infos of its endpoints do not change them. Each link of an
+/// endpoint may take another [`CREDIT_INITIAL_BYTES`](crate::limits::CREDIT_INITIAL_BYTES).
 ///
 /// A handle may be cloned and used from any thread. When the last handle and the last bound endpoint are
-/// dropped, receives that are still posted end without a completion.
+/// dropped, posted receives end without a completion.
 ///
 /// ```
 /// use homespun::info::SHARED_CONTEXT;
@@ -105,7 +105,7 @@ pub struct SharedReceiveContext {
     open: Arc<OpenContext>,
 }
 
-/// The part of a context that ends when its last handle and the last endpoint bound to it are dropped.
+/// The part of a context that ends when the last handle and the last bound endpoint are dropped.
 struct OpenContext {
     shared: Arc<ReceiveContext>,
     /// The context's domain. The context keeps it open.
@@ -163,7 +163,7 @@ impl SharedReceiveContext {
     /// # Errors
     ///
     /// As [`Endpoint::set_rx_op_flags`](crate::Endpoint::set_rx_op_flags). Also [`Misuse::Flags`] for
-    /// `TRIGGER`, even with that capability.
+    /// `TRIGGER`, even if the context has the capability.
     pub fn set_rx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
         check_default_flags(flags, RECEIVE_DEFAULT_FLAGS)?;
         if flags.contains(OpFlags::MULTI_RECV) {
@@ -185,9 +185,9 @@ impl SharedReceiveContext {
         self.shared.min_multi_recv_bytes.store(min_multi_recv_bytes, Ordering::Relaxed);
     }
 
-    /// Cancels the oldest posted receive with this `context` that no message has matched; if there is none,
-    /// the oldest one that waits for a counter: `fi_cancel`. The receive ends with an error completion,
-    /// ECANCELED, in the receive queue of the endpoint that was enabled first, of those enabled now.
+    /// Cancels the oldest posted receive with this `context` that no message has matched: `fi_cancel`. If
+    /// there is none, cancels the oldest such receive that waits for a counter. Of the enabled endpoints,
+    /// the one that was enabled first reports the receive, with the error ECANCELED.
     ///
     /// # Errors
     ///
@@ -201,8 +201,8 @@ impl SharedReceiveContext {
         }
     }
 
-    /// Closes the context: `fi_close`. When the last clone of the handle is dropped, receives that are
-    /// still posted end without a completion.
+    /// Closes the context: `fi_close`. When the last clone of the handle is dropped, posted receives end
+    /// without a completion.
     ///
     /// # Errors
     ///
@@ -228,8 +228,8 @@ impl ReceiveContext {
         &self.receiver
     }
 
-    /// Checks that the context can receive the kinds of messages, tagged or untagged, that an endpoint with
-    /// this info receives.
+    /// Checks that the context has `MSG` and `TAGGED` if the receive side of `info` has them. Returns
+    /// [`Misuse::Invalid`] otherwise.
     pub(crate) fn check_caps_for_endpoint(&self, info: &Info) -> Result<(), Misuse> {
         let kinds = info.rx.caps & (Caps::MSG | Caps::TAGGED);
         if self.attr.caps.contains(kinds) {
@@ -255,8 +255,8 @@ impl ReceiveContext {
         if missing.is_empty() { Ok(()) } else { Err(Misuse::NoCapability(missing).into()) }
     }
 
-    /// Returns the only source that a receive accepts, if the receive names one. A receive of a claimed
-    /// message ignores the source: its context names the message.
+    /// Returns the only source that a receive accepts; `None` for any source. A receive of a claimed message
+    /// ignores the source, since its context names the message.
     fn only_source_address(&self, post: &ReceivePost) -> Result<Option<Address>, Error> {
         match post.from {
             Some(from) if post.kind != ReceiveKind::Claimed => self.members.lookup_source(from),
@@ -264,7 +264,7 @@ impl ReceiveContext {
         }
     }
 
-    /// Posts a receive to the shared receiver by a call of `receive`.
+    /// Posts a receive to the shared receiver, by calling `receive`.
     fn post_receive_with(
         &self,
         post: &mut ReceivePost,
@@ -279,8 +279,8 @@ impl ReceiveContext {
         receive(&self.receiver, from, request).map_err(|rejected| post.put_back_rejected_memory(rejected))
     }
 
-    /// Posts a receive, peek, claim or discard. The caller must then call
-    /// [`deliver_mail`](Self::deliver_mail).
+    /// Posts a receive, peek, claim or discard. The caller must call [`deliver_mail`](Self::deliver_mail)
+    /// next.
     fn post_without_mail_delivery(&self, post: &mut ReceivePost) -> Result<(), Error> {
         if post.is_plain_single_receive() {
             return self.post_receive_with(post, SharedReceiver::post_receive);
@@ -307,15 +307,15 @@ impl ReceiveContext {
         }
     }
 
-    /// Makes endpoints carry out the effects that other endpoints have left to them. The caller must have no
-    /// endpoint locked. After this it must run the works that have become due.
+    /// Makes endpoints carry out the effects that other endpoints have left to them. The caller must not
+    /// hold the lock of an endpoint, and must run the due works next.
     pub(crate) fn deliver_mail(&self) {
         while self.receiver.has_mail_for_members() {
             self.members.process_mail(&self.receiver.take_members_with_mail());
         }
     }
 
-    /// As [`deliver_mail`](Self::deliver_mail). If there was mail, also runs the works that have become due.
+    /// As [`deliver_mail`](Self::deliver_mail). If there was mail, also runs the due works.
     pub(crate) fn deliver_mail_and_fire(&self) {
         if self.receiver.has_mail_for_members() {
             self.deliver_mail();

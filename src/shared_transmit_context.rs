@@ -13,16 +13,15 @@ use crate::info::TxAttr;
 /// A transmit context that endpoints of a domain share: `fi_stx_context` of `fi_endpoint(3)`.
 ///
 /// The application [binds](crate::Endpoint::bind_shared_transmit_context) an endpoint to a context before it
-/// enables the endpoint; the endpoint's [`tx_ctx_cnt`](crate::info::EpAttr::tx_ctx_cnt) must be
+/// enables the endpoint. The endpoint's [`tx_ctx_cnt`](crate::info::EpAttr::tx_ctx_cnt) must be
 /// [`SHARED_CONTEXT`](crate::info::SHARED_CONTEXT). The application posts to the endpoints as usual, and
 /// their own queues and counters report the operations.
 ///
-/// Endpoints share no resources here: each keeps its own queue of operations, with the depth and the
-/// default flags of its own info. So a full queue does not delay other endpoints. A context limits the
-/// capabilities of its endpoints.
+/// The endpoints share no resources: each keeps its own queue of operations, with the depth and the default
+/// flags of its own info. The context only limits their capabilities.
 ///
-/// A handle may be cloned and used from any thread; the context takes some 200 bytes. Bound
-/// endpoints keep it alive.
+/// A handle may be cloned and used from any thread. Bound endpoints keep the context alive. A context takes
+/// some 200 bytes.
 ///
 /// ```
 /// use homespun::info::SHARED_CONTEXT;

@@ -1,11 +1,10 @@
-//! Blocks signals in threads of this library, so that the application's handlers do not run there.
+//! Blocks signals in threads of this library, so the application's handlers do not run in them.
 
 use std::mem::MaybeUninit;
 use std::ptr;
 
-/// Calls a function with all signals blocked. A thread that the function starts inherits the blocked
-/// signals, so it never runs the application's signal handlers, which may rely on the thread in which they
-/// run.
+/// Calls a function with all signals blocked. A thread that the function starts inherits this, so it never
+/// runs the application's signal handlers.
 pub(crate) fn with_signals_blocked<R>(act: impl FnOnce() -> R) -> R {
     let mut before = MaybeUninit::uninit();
     // SAFETY: both sets are local variables, and `sigfillset` initialises the one that is read.

@@ -1,20 +1,20 @@
-//! The atomics, fences and mutexes of the handshake between threads that sleep and threads that wake
+//! The atomics, fences and mutexes for the handshake between sleeping threads and the threads that wake
 //! them. They come from the standard library and parking_lot, or from loom.
 //!
-//! If an access of one thread pairs with an access of another, both have a comment `SYNC POINT` with the
-//! same name:
+//! If an access of one thread pairs with an access of another thread, a comment `SYNC POINT` with the same
+//! name marks both:
 //!
-//! - sleep: a thread about to sleep arms the doorbell, fences, and checks for events. The other side makes
-//!   its change, fences, and checks whether the doorbell is armed.
-//! - threshold: a thread changes a counter, then reads its threshold. The other side sets the threshold,
+//! - sleep: a thread that will sleep arms the doorbell, fences, and checks for events. The other thread
+//!   makes its change, fences, and checks whether the doorbell is armed.
+//! - threshold: one thread changes a counter, then reads its threshold. The other thread sets the threshold,
 //!   then reads the counter.
-//! - turn: a thread leaves a note of work to carry out, fences, and tries to get the turn. The thread
-//!   that has the turn gives it back, fences, and checks for notes.
-//! - join: a thread that joins sleepers locks the mutex under which they have armed the doorbell, and
-//!   reads the doorbell. The other side makes a change, as for sleep.
+//! - turn: one thread leaves a note of work, fences, and tries to get the turn. The thread that has the turn
+//!   gives it back, fences, and checks for notes.
+//! - join: a thread that joins sleepers takes the mutex under which they have armed the doorbell, and reads
+//!   the doorbell. The other thread makes a change, as for sleep.
 //!
-//! At least one side sees the other's change, so no thread sleeps through a change. If the check takes
-//! the lock under which the change was made, that lock replaces the fences.
+//! At least one of the two threads sees the other's change, so no thread sleeps through a change. No fences
+//! are needed if both threads hold the same lock, one for the change and the other for the check.
 
 #[cfg(all(test, loom))]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -34,8 +34,8 @@ pub(crate) use self::modelled::{Mutex, ReentrantMutex};
 #[cfg(not(all(test, loom)))]
 pub(crate) type ReentrantMutex = parking_lot::ReentrantMutex<()>;
 
-/// A fence for loom between two sequentially consistent accesses whose order other threads rely on: loom
-/// models such accesses as acquire and release, and so needs the fence.
+/// A fence for loom, between two sequentially consistent accesses whose order matters to other threads. Loom
+/// only models such accesses as acquire and release.
 #[inline(always)]
 pub(crate) fn fence_for_loom() {
     #[cfg(all(test, loom))]
@@ -63,12 +63,12 @@ mod modelled {
         }
     }
 
-    /// Loom's mutex, which its owner may lock again.
+    /// Loom's mutex. The thread that holds it may lock it again.
     #[derive(Debug, Default)]
     pub(crate) struct ReentrantMutex {
         lock: loom::sync::Mutex<()>,
-        /// The thread that holds the lock. A thread only compares this with its own id, so loom need not
-        /// model it.
+        /// The thread that holds the lock. Loom need not model this, since a thread only compares it with
+        /// its own id.
         owner: std::sync::Mutex<Option<ThreadId>>,
     }
 

@@ -28,7 +28,7 @@ impl PartialEq<u64> for Tag {
     }
 }
 
-/// The tags that a receive accepts: those that equal `tag` in all bits that are not set in `ignore`.
+/// The tags that a receive accepts: they equal `tag` in all bits that are not set in `ignore`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TagMatch {
@@ -39,7 +39,7 @@ pub struct TagMatch {
 }
 
 impl Tag {
-    /// Returns a match of all tags that differ from this one only in bits of `ignore`.
+    /// Returns a match for all tags that differ from this one only in bits of `ignore`.
     #[must_use]
     pub fn ignoring(self, ignore: u64) -> TagMatch {
         TagMatch { tag: self.0, ignore }

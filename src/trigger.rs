@@ -22,21 +22,21 @@ use crate::shared_receive_context::SharedReceiveContext;
 use crate::works::domain::WorkDomain;
 use crate::works::work::{CounterChange, CounterUse, DeferredPost, Work, WorkAction, WorkKind};
 
-/// The condition of an operation that waits for a counter: the sum of the counter's two values, successes
-/// and failures, has reached a threshold. If the threshold is reached already, the operation is carried
-/// out at once. Setting the counter back afterwards changes nothing.
+/// The condition of an operation that waits for a counter: the counter's successes and failures together
+/// have reached a threshold. If this is already so, the operation is carried out at once. Setting the
+/// counter back afterwards changes nothing.
 ///
-/// One call carries out about a thousand works. If more are due, such as those of a long chain of works, the
-/// call wakes sleeping threads, and the next call that makes progress continues.
+/// One call carries out about a thousand works. If more are due, the call wakes sleeping threads, and the
+/// next call that makes progress continues.
 ///
-/// Operations that wait for one counter are carried out in the order of their thresholds; with equal
-/// thresholds, in the order of their posting. This holds even if the counter passes several thresholds in
-/// one step.
+/// Operations that wait for one counter are carried out in the order of their thresholds, and at equal
+/// thresholds in the order of their posting. This holds even if the counter passes several thresholds at
+/// once.
 ///
-/// A counter reaches the threshold by operations that end, by accesses of peers, or by changes that the
-/// application makes. With manual progress this happens while the application drives an endpoint to which
-/// the counter is bound. A counter for which operations wait, or that counts [their
-/// ends](DeferredWork::completion), drives all endpoints of its domain that have
+/// A counter reaches the threshold when operations end, when peers make accesses, or when the application
+/// changes it. With manual progress, operations and accesses count while the application drives an endpoint
+/// to which the counter is bound. If operations wait for a counter, or the counter counts
+/// [their ends](DeferredWork::completion), the counter drives all endpoints of its domain with
 /// [`Caps::TRIGGER`](crate::Caps::TRIGGER) or [`Caps::RMA_EVENT`](crate::Caps::RMA_EVENT).
 #[derive(Debug, Clone)]
 pub struct Trigger {
@@ -46,17 +46,17 @@ pub struct Trigger {
     pub threshold: u64,
 }
 
-/// An operation that can wait for a [`Trigger`]. The memory of an operation is not used before the operation
-/// is carried out, with one exception: a triggered operation with
-/// [`OpFlags::INJECT`](crate::OpFlags::INJECT) copies its memory when it is posted.
+/// An operation that can wait for a [`Trigger`]. The operation does not use its memory while it waits. Only
+/// a triggered operation with [`OpFlags::INJECT`](crate::OpFlags::INJECT) copies its memory when it is
+/// posted.
 ///
-/// `S` is the memory that is read, `D` the memory that is written: `Vec<Bytes>` and `Vec<BytesMut>`, or,
-/// for the caller's memory, `&[Segment]` and `&[SegmentMut]`.
+/// The operation reads from memory of type `S`, and writes to memory of type `D`. These are `Vec<Bytes>` and
+/// `Vec<BytesMut>`, or `&[Segment]` and `&[SegmentMut]` for the caller's memory.
 #[derive(Debug, Clone)]
 pub enum Operation<S = Vec<Bytes>, D = Vec<BytesMut>> {
     /// Sends a message, tagged or not.
     Send(SendMsg<S>),
-    /// Receives a message. The receive is posted when the threshold is reached, behind the receives that
+    /// Receives a message. When the threshold is reached, the receive is posted behind all receives that
     /// have been posted by then.
     Receive(RecvMsg<D>),
     /// Reads from a region of a peer.
@@ -76,17 +76,16 @@ pub enum Operation<S = Vec<Bytes>, D = Vec<BytesMut>> {
 pub enum DeferredAction<S = Vec<Bytes>, D = Vec<BytesMut>> {
     /// Carries out an operation.
     Post {
-        /// The endpoint. It must be enabled, and have [`Caps::TRIGGER`](crate::Caps::TRIGGER). Waiting work
-        /// does not keep the endpoint open; when the endpoint is closed, the work is dropped.
+        /// The endpoint. It must be enabled and have [`Caps::TRIGGER`](crate::Caps::TRIGGER). Waiting work
+        /// does not keep the endpoint open. Closing the endpoint drops the work.
         endpoint: Endpoint,
-        /// The operation. The endpoint counts and reports the success of the operation only if the
-        /// operation's flags have [`OpFlags::COMPLETION`](crate::OpFlags::COMPLETION); without this flag,
-        /// owned memory is dropped and not handed back. The endpoint's completion queue reports a failure in
-        /// any case.
+        /// The operation. Without [`OpFlags::COMPLETION`](crate::OpFlags::COMPLETION) in its flags, the
+        /// endpoint neither counts nor reports its success, and owned memory is dropped instead of handed
+        /// back. The endpoint's completion queue always reports a failure.
         ///
-        /// A multi-receive buffer ends with its release, which then is a completion without a message. Until
-        /// then its messages are counted and reported like the messages of any multi-receive buffer. A peek
-        /// is not counted by the endpoint.
+        /// A multi-receive buffer ends with its release, which then is a completion without a message. Its
+        /// messages are counted and reported like those of any multi-receive buffer. The endpoint does not
+        /// count a peek.
         operation: Operation<S, D>,
     },
     /// Receives a message through a shared receive context.
@@ -94,8 +93,8 @@ pub enum DeferredAction<S = Vec<Bytes>, D = Vec<BytesMut>> {
         /// The context. Its attributes must have [`Caps::TRIGGER`](crate::Caps::TRIGGER). Waiting work does
         /// not keep the context open.
         receive_context: SharedReceiveContext,
-        /// The receive. The endpoint that the message reaches counts and reports the receive under the
-        /// conditions that apply to an [operation](Self::Post).
+        /// The receive. The endpoint that the message reaches counts and reports the receive, as an endpoint
+        /// counts and reports an [operation](Self::Post).
         receive: RecvMsg<D>,
     },
     /// Adds to a counter.
@@ -123,9 +122,8 @@ pub struct DeferredWork<S = Vec<Bytes>, D = Vec<BytesMut>> {
     pub trigger: Trigger,
     /// The action.
     pub action: DeferredAction<S, D>,
-    /// A counter that counts the end of the operation: in its value if the operation has succeeded, in
-    /// its error value if it has failed or was refused. It may be any counter of the domain. Must be
-    /// `None` for changes of counters.
+    /// A counter that counts the end of the operation. Its value counts a success. Its error value counts a
+    /// failure or a refusal. It may be any counter of the domain. For changes of counters it must be `None`.
     pub completion: Option<Counter>,
 }
 
@@ -171,26 +169,25 @@ pub struct DeferredWork<S = Vec<Bytes>, D = Vec<BytesMut>> {
 /// # Ok::<(), homespun::Error>(())
 /// ```
 impl Domain {
-    /// Queues work, and carries it out at once if its threshold is reached: `FI_QUEUE_WORK`. The endpoint's
-    /// default flags apply as they are at this call; later changes of them do not affect the operation.
+    /// Queues work, and carries it out at once if its threshold is reached: `FI_QUEUE_WORK`. Default flags
+    /// that the endpoint gets later do not affect the operation.
     ///
-    /// An operation that the endpoint refuses when the threshold is reached fails with
-    /// [`OperationError::Deferred`](crate::OperationError::Deferred): for example if its address is no
-    /// longer in the address vector. If the endpoint's queue is full, the work waits, and so does later work
-    /// of the same counter.
+    /// If the endpoint refuses the operation when the threshold is reached, the operation fails with
+    /// [`OperationError::Deferred`](crate::OperationError::Deferred). If the endpoint only lacks room, the
+    /// work waits, and later work of the same counter waits behind it.
     ///
     /// # Errors
     ///
-    /// With the memory of the operation: the errors of the call that posts it, except those that are found
-    /// only when it is due; [`Misuse::NoCapability`] without [`Caps::TRIGGER`](crate::Caps::TRIGGER);
-    /// [`Misuse::OtherDomain`] for objects of another domain; [`Misuse::Invalid`] for a change of a counter
-    /// that has a counter of completions; the system's error if an endpoint cannot wake threads that wait
-    /// for a counter: ENOMEM, ENOSPC.
+    /// With the memory of the operation: the errors of the call that posts it, except errors that are found
+    /// only when it is due. Also [`Misuse::NoCapability`] without [`Caps::TRIGGER`](crate::Caps::TRIGGER),
+    /// [`Misuse::OtherDomain`] for objects of another domain, and [`Misuse::Invalid`] for a change of a
+    /// counter with a `completion`. The system's error if an endpoint cannot wake threads that wait for a
+    /// counter: ENOMEM, ENOSPC.
     pub fn queue_work(&self, work: DeferredWork) -> Result<(), Rejected<Buffer>> {
         self.lend_buffers_and_queue_work(work, lend_source, lend_destination)
     }
 
-    /// Queues work with the caller's memory: `FI_QUEUE_WORK`. Otherwise as [`queue_work`](Self::queue_work).
+    /// Queues work with the caller's memory: `FI_QUEUE_WORK`. See [`queue_work`](Self::queue_work).
     ///
     /// # Errors
     ///
@@ -199,9 +196,9 @@ impl Domain {
     /// # Safety
     ///
     /// The memory of an operation must satisfy the conditions of the call that posts it, such as
-    /// [`Endpoint::post_send`], until the end of the operation was counted or reported, the work was
-    /// cancelled or flushed, or the endpoint was closed. The memory of a receive of a shared context must
-    /// satisfy the conditions of
+    /// [`Endpoint::post_send`]. The conditions hold until the end of the operation was counted or reported,
+    /// the work was cancelled or flushed, or the endpoint was closed. The memory of a receive of a shared
+    /// context must satisfy the conditions of
     /// [`SharedReceiveContext::post_receive`](crate::SharedReceiveContext::post_receive).
     pub unsafe fn queue_raw_work(&self, work: DeferredWork<&[Segment], &[SegmentMut]>) -> Result<(), Error> {
         // SAFETY: the caller promises what `Source::raw` and `Destination::raw_allowing_null` require.
@@ -216,19 +213,19 @@ impl Domain {
         queued.map_err(|rejected| rejected.error)
     }
 
-    /// Cancels the oldest waiting work with this context, without a report: `FI_CANCEL_WORK`. Once this has
-    /// succeeded, the application may use the memory of the work again.
+    /// Cancels the oldest waiting work with this context: `FI_CANCEL_WORK`. Nothing is reported. After a
+    /// success the application may use the memory of the work again.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotFound`] if no such work waits, for example because it was or is being carried out.
+    /// [`Misuse::NotFound`] if no such work waits. It may already have been carried out.
     pub fn cancel_work(&self, context: u64) -> Result<(), Error> {
         self.shared.work_queue().cancel_deferred_work(context)
     }
 
-    /// Cancels all waiting work, or, if `counter` is given, the work that waits for it: `FI_FLUSH_WORK`. As
-    /// with [`cancel_work`](Self::cancel_work), nothing is reported, and the application may then use the
-    /// memory of the work again. Triggered operations of endpoints remain.
+    /// Cancels all waiting work, or only the work that waits for `counter`: `FI_FLUSH_WORK`. Nothing is
+    /// reported. Afterwards the application may use the memory of the work again. Triggered operations of
+    /// endpoints remain.
     pub fn flush_work(&self, counter: Option<&Counter>) {
         self.shared.work_queue().cancel_all_deferred_work(counter.map(Counter::shared));
     }
@@ -253,7 +250,7 @@ impl Domain {
             DeferredAction::Set { counter, value } => {
                 add(change(&counter, CounterChange::Set(value))?, false)
             }
-            // The handle of the endpoint is dropped after the work was added. If it is the last one, the
+            // This handle of the endpoint is dropped after the work was added. If it is the last one, the
             // work is dropped with the endpoint.
             DeferredAction::Post { endpoint, operation } => {
                 let flags = operation.flags();
@@ -313,12 +310,12 @@ impl Domain {
     }
 }
 
-/// Triggered operations: `FI_TRIGGER`. They complete like other operations of the endpoint, and
+/// Triggered operations: `FI_TRIGGER`. They complete like other operations of the endpoint.
 /// [`cancel`](Self::cancel) cancels them.
 impl Endpoint {
-    /// Posts an operation that is carried out when a counter has reached a threshold. The endpoint must have
-    /// [`Caps::TRIGGER`](crate::Caps::TRIGGER). If the endpoint refuses the operation when the threshold is
-    /// reached, the operation completes with an error. If the endpoint only lacks room, the operation waits.
+    /// Posts an operation when a counter has reached a threshold. The endpoint must have
+    /// [`Caps::TRIGGER`](crate::Caps::TRIGGER). If the endpoint then refuses the operation, the operation
+    /// completes with an error. If the endpoint only lacks room, the operation waits.
     ///
     /// # Errors
     ///
@@ -327,7 +324,7 @@ impl Endpoint {
         self.queue_operation_at_threshold(trigger, operation, lend_source, lend_destination)
     }
 
-    /// Posts a triggered operation with the caller's memory. Otherwise as [`trigger`](Self::trigger).
+    /// Posts a triggered operation with the caller's memory. See [`trigger`](Self::trigger).
     ///
     /// # Errors
     ///
@@ -369,23 +366,23 @@ impl Endpoint {
     }
 }
 
-/// Triggered receives: `FI_TRIGGER`. They complete like other receives of the context, and
+/// Triggered receives: `FI_TRIGGER`. They complete like other receives of the context.
 /// [`cancel`](Self::cancel) cancels them.
 impl SharedReceiveContext {
     /// Posts a receive when a counter has reached a threshold. The attributes of the context must have
-    /// [`Caps::TRIGGER`](crate::Caps::TRIGGER). If the context refuses the receive when the threshold is
-    /// reached, the receive completes with an error. If the context only lacks room, the receive waits.
+    /// [`Caps::TRIGGER`](crate::Caps::TRIGGER). If the context then refuses the receive, the receive
+    /// completes with an error. If the context only lacks room, the receive waits.
     ///
     /// # Errors
     ///
-    /// With the memory: the errors of [`recvmsg`](Self::recvmsg), except those that are found only when
-    /// the receive is due; [`Misuse::NoCapability`] without [`Caps::TRIGGER`](crate::Caps::TRIGGER);
+    /// With the memory: the errors of [`recvmsg`](Self::recvmsg), except errors that are found only when the
+    /// receive is due. Also [`Misuse::NoCapability`] without [`Caps::TRIGGER`](crate::Caps::TRIGGER), and
     /// [`Misuse::OtherDomain`] for a counter of another domain.
     pub fn trigger(&self, trigger: &Trigger, receive: RecvMsg) -> Result<(), Rejected<Buffer>> {
         self.queue_receive_at_threshold(trigger, receive, lend_destination)
     }
 
-    /// Posts a triggered receive into the caller's memory. Otherwise as [`trigger`](Self::trigger).
+    /// Posts a triggered receive into the caller's memory. See [`trigger`](Self::trigger).
     ///
     /// # Errors
     ///
@@ -435,8 +432,8 @@ fn add_triggered_operation(
     Ok(())
 }
 
-/// Returns the action that posts an operation by `poster`. If `poster` is an error, returns the error and
-/// the memory of the operation.
+/// Returns the action that posts an operation by `poster`. If `poster` is an error, returns it with the
+/// memory of the operation.
 fn make_post_action(
     poster: Result<Arc<dyn Poster>, Error>,
     post: DeferredPost,

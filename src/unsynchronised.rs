@@ -8,31 +8,37 @@ use crate::info::{Info, Progress, Threading};
 use crate::lock::{Locking, Serialised};
 
 impl Fabric {
-    /// Opens a domain whose endpoints and completion queues take no locks, for an application that
-    /// serialises its calls ([`Threading::Domain`], with manual progress). This saves an atomic exchange
-    /// for each post and each poll. In all else the domain is like one of [`domain`](Self::domain).
+    /// Opens a domain whose endpoints and completion queues take no locks. The application serialises its
+    /// calls ([`Threading::Domain`], with manual progress). Each post and each poll saves an atomic
+    /// exchange. Otherwise see [`domain`](Self::domain).
     ///
     /// # Errors
     ///
-    /// As [`domain`](Self::domain); [`Misuse::Invalid`] if the info does not have [`Threading::Domain`],
-    /// or asks for automatic data progress, which would need a thread.
+    /// As [`domain`](Self::domain). [`Misuse::Invalid`] if the info does not have [`Threading::Domain`], or
+    /// asks for automatic data progress, since that needs a thread.
     ///
     /// # Safety
     ///
-    /// No two threads may be inside calls on endpoints, completion queues and counters of this domain at
-    /// the same time, for as long as any of these objects exists, whichever handles and clones the calls
-    /// use. Each such call must *happen before* the next, as if a mutex were held during each of them.
-    /// These actions count as such calls, too: dropping the last handle of an endpoint, dropping a memory
-    /// region of the domain or binding a counter to it, formatting a completion queue by `Debug`, and
-    /// binding a queue or a counter to an endpoint that is already enabled.
+    /// While endpoints, completion queues and counters of this domain exist, no two threads may be inside
+    /// calls on them at the same time, whichever handles they use. Each such call must *happen before* the
+    /// next, as if a mutex were held during each of them. These actions count as such calls, too:
     ///
-    /// Calls that synchronise by themselves are exempt: all calls on the domain itself, on address vectors
-    /// and on event queues; [`Endpoint::info`](crate::Endpoint::info), [`name`](crate::Endpoint::name),
-    /// [`set_name`](crate::Endpoint::set_name), binding objects to an endpoint before it is enabled, and
-    /// enabling it; [`CompletionQueue::signal`](crate::CompletionQueue::signal); and changes of a counter:
-    /// [`add`](crate::Counter::add), [`add_error`](crate::Counter::add_error), [`set`](crate::Counter::set)
-    /// and [`set_error`](crate::Counter::set_error). In debug builds a call panics if it finds another
-    /// thread inside a call.
+    /// - dropping the last handle of an endpoint;
+    /// - dropping a memory region of the domain, or binding a counter to it;
+    /// - formatting a completion queue by `Debug`;
+    /// - binding a queue or a counter to an endpoint that is already enabled.
+    ///
+    /// These calls are exempt, since they synchronise by themselves:
+    ///
+    /// - all calls on the domain itself, on address vectors and on event queues;
+    /// - [`Endpoint::info`](crate::Endpoint::info), [`name`](crate::Endpoint::name),
+    ///   [`set_name`](crate::Endpoint::set_name), binding objects to an endpoint before it is enabled, and
+    ///   enabling the endpoint;
+    /// - [`CompletionQueue::signal`](crate::CompletionQueue::signal);
+    /// - changes of a counter: [`add`](crate::Counter::add), [`add_error`](crate::Counter::add_error),
+    ///   [`set`](crate::Counter::set) and [`set_error`](crate::Counter::set_error).
+    ///
+    /// In debug builds a call panics if it finds another thread inside a call.
     ///
     /// ```
     /// use homespun::Fabric;
@@ -53,10 +59,10 @@ impl Fabric {
         if info.domain.data_progress == Some(Progress::Auto) {
             return Err(Misuse::Invalid(Argument::UnlockedProgress).into());
         }
-        // SAFETY: the caller promises that no two threads are inside the calls that take these locks. The
-        // exempt calls take none of them, with one exception: enabling an endpoint takes the lock of that
-        // endpoint. No queue drives the endpoint yet, so no other call can hold that lock; and the list
-        // in which the queue later finds the endpoint is synchronised.
+        // SAFETY: the caller promises that no two threads are inside calls that take these locks. Of the
+        // exempt calls, only enabling an endpoint takes one: the endpoint's. No other call can hold that
+        // lock, since no queue drives the endpoint yet. The list in which a queue later finds the endpoint
+        // is synchronised.
         let promise = unsafe { Serialised::promise() };
         self.open_domain(info, Locking::Omitted(promise))
     }
@@ -78,7 +84,7 @@ mod tests {
     use crate::tag::Tag;
     use crate::{AddressVector, AvAttr, CompletionQueue, CqAttr, Endpoint, FabricAddress, WaitObject};
 
-    /// The time limit for the messages. Without it, a thread that waits for a lock would never end.
+    /// The time limit for the messages. Without a limit, a thread that waits for a lock would never end.
     const PATIENCE: Duration = Duration::from_secs(60);
 
     const MESSAGES: u64 = 1000;
@@ -102,7 +108,7 @@ mod tests {
             Party { endpoint, cq, av }
         }
 
-        /// Takes all locks of the endpoint, the vector and the queue that are not a
+        /// Takes all locks of the endpoint, the vector and the queue, except each
         /// [`Lock`](crate::lock::Lock).
         fn hold_other_locks(&self) -> impl Sized + '_ {
             (self.endpoint.lock_setup(), self.av.lock_table(), self.cq.shared().lock_endpoint_list_for_test())
@@ -163,7 +169,7 @@ mod tests {
         for (one, other) in [(&left, &right), (&right, &left)] {
             one.av.insert(&[other.endpoint.name().expect("it has a name")]).remove(0).expect("an address");
         }
-        // Fill the endpoints' caches of their address vectors first.
+        // Fill the endpoints' caches of their address vectors.
         send_messages(&left, &right, 10);
         send_messages(&right, &left, 10);
         let held = (left.hold_other_locks(), right.hold_other_locks());
@@ -199,8 +205,8 @@ mod tests {
         (hints.domain.name, hints.domain.threading) = (Some("shm".into()), Some(Threading::Domain));
         let info =
             &fabric.getinfo(Some("127.0.0.1"), None, InfoFlags::SOURCE, Some(&hints)).expect("a domain")[0];
-        // SAFETY: one thread reads the queue. Until it has ended, the other thread only binds objects and
-        // enables endpoints.
+        // SAFETY: one thread reads the queue. Meanwhile the other thread only binds objects and enables
+        // endpoints.
         let domain = unsafe { fabric.domain_unsynchronised(info) }.expect("a domain");
         let polled = domain.open_cq(&CqAttr::default()).expect("a queue");
         let slept_on = CqAttr { wait: WaitObject::Fd, ..CqAttr::default() };

@@ -1,26 +1,27 @@
-//! Wait objects, and the sleep of threads until a queue, a counter, or any member of a wait set has an
-//! event: `fi_poll(3)`.
+//! Wait objects, and how threads sleep until a queue, a counter, or any member of a wait set has an event:
+//! `fi_poll(3)`.
 //!
 //! A completion queue, event queue, counter or wait set has a `Waiter` for the threads that wait for it. An
-//! implementation of `Awaited` tells the waiter what the awaited event is. `Waiter::wait` is the only loop
-//! in which a thread of the application sleeps inside this library.
+//! implementation of `Awaited` tells the waiter what the event is. Threads of the application sleep inside
+//! this library only in the loop of `Waiter::wait`.
 //!
-//! The sources of an awaited event are the descriptors of its endpoints' transports, a doorbell, and a
-//! timer. A waiter has an `epoll(7)` set of all of them. A thread goes to sleep by these steps, in this
-//! order. A later step finds an event that comes during an earlier one, or the event wakes the sleeper:
+//! The descriptors of the endpoints' transports, a doorbell and a timer can wake a sleeper. A waiter has an
+//! `epoll(7)` set of all of them. A thread goes to sleep in five steps. If an event comes during a step, a
+//! later step finds the event, or the event wakes the sleeper:
 //!
-//! 1. arm the doorbell: from now on each thread that inserts an entry, counts, or drives progress of the
-//!    endpoints rings the doorbell;
-//! 2. arm each endpoint, whose transport checks once more for frames;
+//! 1. arm the doorbell: from now on each thread that inserts an entry, counts, or makes a pass rings it;
+//! 2. arm each endpoint: its transport checks once more for frames;
 //! 3. carry out the works that arming has made due, without any lock of the sleepers;
 //! 4. check the ring of entries, or the counter, once more;
 //! 5. sleep on the set.
 //!
-//! Arming the doorbell silences it. So a thread must not arm a rung doorbell before all its sleepers have
-//! woken. A thread that wants to sleep while other threads sleep joins them if the doorbell is armed. If the
-//! doorbell was rung, the thread first waits until all sleepers have woken. An application that sleeps by
-//! itself, outside this library, does not report when it wakes. So a queue or a counter has a second epoll
-//! set and doorbell for the application, which blocking calls on that object do not arm.
+//! Arming a doorbell that has rung silences it, so no thread may arm it before all its sleepers have woken.
+//! A thread that wants to sleep joins the sleepers if the doorbell is armed. If the doorbell has rung, the
+//! thread first waits until all sleepers have woken.
+//!
+//! An application that sleeps by itself, outside this library, does not report when it wakes. So a queue or
+//! a counter has a second epoll set and doorbell for the application. Blocking calls do not arm this second
+//! doorbell.
 
 mod awaited;
 mod deadline;

@@ -1,6 +1,6 @@
 //! Works: operations and changes of counters that wait until a counter has reached a threshold.
 //!
-//! [`trigger`](crate::trigger) is the interface of applications; it posts works to the queue of their domain.
+//! Applications add works to the queue of a domain by the interface in [`trigger`](crate::trigger).
 
 pub(crate) mod domain;
 mod firing;

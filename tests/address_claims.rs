@@ -10,7 +10,7 @@ use homespun_engine::wire::hello::Hello;
 
 use homespun_suite::Deadline;
 
-/// The most bytes that a stranger gets: the hello of the endpoint, and the token of the link.
+/// A stranger gets at most this many bytes: the endpoint's hello and the token of the link.
 const GREETING_MAX_BYTES: usize = 64;
 
 /// An endpoint over TCP, and all that it needs.
@@ -42,7 +42,8 @@ impl Party {
     }
 }
 
-/// Sends a message, and waits until it has been sent and received. No other endpoint may get it.
+/// Sends a message, and waits until its send and its receive have completed. Calls `meanwhile` in each
+/// round.
 #[track_caller]
 fn exchange_message(from: &Party, to: &Party, mut meanwhile: impl FnMut()) {
     to.post_receive();
@@ -58,7 +59,7 @@ fn exchange_message(from: &Party, to: &Party, mut meanwhile: impl FnMut()) {
     }
 }
 
-/// A stranger that claims to be the endpoint at an address, and what it has been sent.
+/// A stranger that claims the address of an endpoint, and the number of bytes that it has received.
 struct Stranger {
     stream: TcpStream,
     received_bytes: usize,
@@ -94,8 +95,8 @@ impl Stranger {
     }
 }
 
-/// A stranger that claims to be a peer gets nothing that is meant for that peer, and its claim fails. `begin`
-/// connects the two parties.
+/// Checks that a stranger that claims the peer's address gets no message for the peer. The victim must end
+/// the stranger's link, and still reach the peer. `begin` connects the two parties first.
 fn check_takeover_fails(begin: impl Fn(&Party, &Party)) {
     let fabric = Fabric::new();
     let (victim, peer) = (Party::open(&fabric), Party::open(&fabric));

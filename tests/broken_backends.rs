@@ -1,5 +1,5 @@
-//! The tests of the transport contract fail over transports that break the contract. Each of these
-//! transports is a correct transport with one flaw.
+//! Runs the tests of the transport contract over transports that break it. Each transport is correct but for
+//! one flaw, and the test of that flaw must fail.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::BorrowedFd;
@@ -17,8 +17,7 @@ use homespun_engine::wire::Header;
 use homespun_shm::ShmProvider;
 use homespun_tcp::TcpProvider;
 
-/// The time that a test waits for an event that a flaw prevents. It only decides how long these tests
-/// take.
+/// How long a test waits for an event that the flaw prevents. A longer time only makes the tests slower.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The number of passes that [`Flaw::DrainsUnseen`] needs.
@@ -28,7 +27,7 @@ const DRAIN_PASSES: usize = 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flaw {
     None,
-    /// The transport falls asleep even if it has something to report, or has room again.
+    /// The transport falls asleep even if it has an event to report, or if a full link has room again.
     Sleepy,
     /// As [`Flaw::Sleepy`], but only between a connect and the next `receive`.
     SleepyAfterConnect,
@@ -174,9 +173,9 @@ fn make_shm_with_short_backlog() -> ShmProvider {
     ShmProvider::new().with_backlog_connections(1)
 }
 
-/// Defines two tests for each function of the contract. In one the function must pass over the transport
-/// without the flaw. In the other it must fail over the transport with the flaw, with the message that the
-/// entry gives.
+/// Defines two tests for each function of the contract. The first test passes: it runs the function over the
+/// transport without the flaw. The second test runs the function over the flawed transport, and expects a
+/// panic with the given message.
 macro_rules! caught {
     ($($theme:ident::$test:ident over $provider:ident catches $flaw:ident: $message:literal;)+) => {
         $(

@@ -1,6 +1,6 @@
-//! Closed endpoints return all their descriptors and mappings to the system.
+//! Checks that closed endpoints return all their descriptors and mappings to the system.
 //!
-//! The descriptors and mappings of the whole process are counted, so this is the only test of its binary.
+//! The test counts descriptors and mappings of the whole process, so its binary has no other test.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use homespun_suite::process_resources::ProcessResources;
 use homespun_suite::sleeping::WAIT_OBJECTS;
 use homespun_suite::{Net, Setup, TransportKind, Turns};
 
-/// Connects endpoints in both directions, to themselves and to an address without a listener. Some
-/// messages arrive, some wait, some are never received.
+/// Connects endpoints in both directions, each also to itself and to an address without a listener. Some of
+/// the messages are never received.
 fn use_an_endpoint_briefly(transport: &TransportKind) {
     let net = Net::new(transport, Turns::Alternate);
     let unnamed = net.open_other_domain().endpoint(&net.info).expect("an endpoint");
@@ -58,7 +58,8 @@ fn use_an_endpoint_briefly(transport: &TransportKind) {
 /// The number of connections at a time.
 const CONNECTIONS: u64 = 20;
 
-/// Uses connections and ends them from either side. Some requests are rejected, some get no answer.
+/// Opens connections. The client shuts down some, and the server rejects some requests or leaves them
+/// unread.
 fn use_connections_briefly(transport: &TransportKind) {
     let net = Net::new(transport, Turns::Alternate);
     let (client, server) = (Side::new(&net), Side::new(&net));

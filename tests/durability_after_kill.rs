@@ -1,5 +1,5 @@
 //! Kills the owner of persistent memory as soon as a peer's write to the memory has completed at the commit
-//! level. The file then has the bytes, and the system reports that they are on the device.
+//! level. Then the file must have the bytes, and they must be on the device.
 
 use homespun::OperationError;
 use homespun::flags::{MrAccess, OpFlags};
@@ -21,7 +21,7 @@ const TRANSPORTS: [TransportKind; 6] = [
     TransportKind::MIXED4,
 ];
 
-/// Writes to a process, kills it when the write has completed, and checks the bytes in the file.
+/// Writes to the memory of a process, kills the process once the write has completed, and checks the file.
 fn check_write_survives_kill(transport: &TransportKind, is_raw: bool, len_bytes: usize) {
     let net = Net::new(transport, Turns::Processes);
     let (alice, bob) = net.open_pair();
@@ -41,7 +41,7 @@ fn check_write_survives_kill(transport: &TransportKind, is_raw: bool, len_bytes:
         let call = RmaCall::new(RmaBy::Writemsg, bytes, alice.peer(), &region, context);
         RmaCall { address: region.address_at(place), flags, ..call }
     };
-    // Commit the target's own bytes first, so that only the write can make pages dirty later.
+    // Commit the initial bytes first. After this, only the second write makes pages dirty.
     let all = payload(7, REGION_BYTES);
     alice.endpoint.rma(call(1, OpFlags::COMMIT_COMPLETE, 0, all.clone())).unwrap();
     assert_eq!(alice.next_completion().context, 1);

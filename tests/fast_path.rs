@@ -1,5 +1,6 @@
-//! A small message allocates no memory, and over shared memory makes no system call.
-//! `src/unsynchronised.rs` tests domains without locks.
+//! Checks that a small message allocates no memory, and that over shared memory it makes no system call.
+//!
+//! The file `src/unsynchronised.rs` tests domains without locks.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -51,7 +52,7 @@ fn count_allocation() {
     let _ = ALLOCATIONS.try_with(|allocations| allocations.set(allocations.get() + 1));
 }
 
-// SAFETY: every call goes to the system's allocator, and counting does not allocate.
+// SAFETY: the system's allocator serves every call, and counting does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count_allocation();
@@ -77,7 +78,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// An endpoint without locks, and the buffers of the one message in flight in each direction.
+/// An endpoint in a domain without locks, with one buffer for sends and one for receives.
 struct Party {
     endpoint: Endpoint,
     cq: CompletionQueue,
@@ -91,7 +92,8 @@ impl Party {
         Party::open_with_counter(domain, None)
     }
 
-    /// Opens a party, and binds `counter`, if given, to all events of its endpoint.
+    /// Opens a party. If `counter` is given, opens a counter there, and binds it to all events of the
+    /// endpoint.
     fn open_with_counter(domain: &str, counter: Option<&mut Option<Counter>>) -> Party {
         let fabric = Fabric::new();
         let mut hints = Info::default();
@@ -99,7 +101,7 @@ impl Party {
         hints.domain.threading = Some(Threading::Domain);
         let offered = fabric.getinfo(Some("127.0.0.1"), None, InfoFlags::SOURCE, Some(&hints));
         let info = &offered.expect("a domain of this name")[0];
-        // SAFETY: a test, and each process that it starts, uses its parties from one thread.
+        // SAFETY: a test or a process that it starts uses its parties from one thread only.
         let domain = unsafe { fabric.domain_unsynchronised(info) }.expect("a domain");
         let cq = domain.open_cq(&CqAttr::default()).expect("a queue");
         let av = domain.open_av(&AvAttr::default()).expect("an address vector");
@@ -135,14 +137,13 @@ impl Party {
             (FabricAddress::UNSPECIFIED, Party::tag_of_message(number).map(|tag| Tag(tag).into()));
         let (buffers, flags) = (&segments[..], self.endpoint.rx_op_flags());
         let receive = RecvMsg { buffers, from, tagged, context: number, flags };
-        // SAFETY: the buffer belongs to one receive at a time and is never read. A party is not moved
-        // while it is used.
+        // SAFETY: only one receive at a time has the buffer, and nothing reads the buffer. A party does not
+        // move while an operation uses it.
         unsafe { self.endpoint.post_receive(&receive).expect("room for a receive") };
     }
 
-    /// Sends the message of this number: injects it if the number's remainder by 4 is 0 or 1, and posts it
-    /// otherwise. Returns the number of completions that follow: 0 for an injected message, 1 for a posted
-    /// one.
+    /// Sends the message with this number. Of each four messages, injects the first two, and posts the
+    /// others. Returns how many completions follow: 0 for an injected message, 1 for a posted one.
     fn send_or_inject(&self, number: u64) -> u64 {
         let tag = Party::tag_of_message(number);
         if number % 4 < 2 {
@@ -152,7 +153,7 @@ impl Party {
         let segments = [Segment { address: self.message.as_ptr(), len_bytes: LEN_BYTES }];
         let (buffers, flags) = (&segments[..], self.endpoint.tx_op_flags());
         let send = SendMsg { buffers, to: PEER, tag: tag.map(Tag), data: None, context: SEND, flags };
-        // SAFETY: the message never changes, and a party is not moved while it is used.
+        // SAFETY: the message never changes. A party does not move while an operation uses it.
         unsafe { self.endpoint.post_send(&send).expect("room for a send") };
         1
     }
@@ -231,15 +232,16 @@ fn allocations_are_counted() {
     assert_eq!(ALLOCATIONS.get() - before, 1);
 }
 
-/// The number of messages that one side sends before it is the other side's turn.
+/// The number of messages that a side sends in one turn.
 const TURN_MESSAGES: u64 = 20;
 
 /// Each side takes this many turns to warm up, and then as many turns without a system call. A turn makes
-/// about one pass for each message, so all turns together fit between two polls of the kernel.
+/// about one pass for each message. A busy transport polls the kernel once in many passes, so the measured
+/// turns fit between two polls.
 const TURNS: u64 = 40;
 
-/// After this many passes without a message the transport has just polled the kernel, and will not poll it
-/// again soon.
+/// After this many passes without a message, a transport has just polled the kernel. While messages arrive,
+/// the next poll is far away.
 const IDLE_PASSES: u32 = 96;
 
 /// The work of one of the two processes.
@@ -271,8 +273,8 @@ impl TurnCounter {
         if memory == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the mapping stays for ever, begins on a page's border, and every process that
-        // maps it uses it as this type.
+        // SAFETY: the mapping is never unmapped, begins at the start of a page, and is used as this type by
+        // every process that maps it.
         Ok(TurnCounter(unsafe { &*memory.cast::<AtomicU32>() }))
     }
 
@@ -288,8 +290,8 @@ impl TurnCounter {
     }
 }
 
-/// One of two sides that take turns: it reads the messages of the other side's turn, and then sends as
-/// many. So neither side polls for a message that has not arrived, however slow the other side is.
+/// One of two sides that take turns. In its turn, a side reads the messages of the other side's last turn,
+/// and then sends as many. So a side never polls for a message that has not arrived.
 struct Player {
     party: Party,
     turns: TurnCounter,
@@ -360,8 +362,7 @@ fn player_process_entry() {
         hint::black_box(process::id());
     }
     (0..TURNS).for_each(|_| player.take_turn());
-    // SAFETY: the call ends the process at once. It runs no exit handlers of Rust or C, which would make
-    // system calls.
+    // SAFETY: the call ends the process at once. Exit handlers, which might make system calls, do not run.
     unsafe { libc::_exit(0) };
 }
 

@@ -1,10 +1,10 @@
-//! Checks that the tests named in `docs/fi_cq.md` exist and run where the document says.
+//! Checks that the tests named in `docs/fi_cq.md` exist, and that they run where the document says.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// A row of a table: a statement, the tests that show it, and the places where they run.
+/// A row of a table: a statement, the tests that show it, and the places where these tests run.
 #[derive(Debug)]
 struct Row {
     line: usize,
@@ -14,8 +14,8 @@ struct Row {
 }
 
 impl Row {
-    /// Returns the tests that the row names, as file and function. A file without a directory is in
-    /// `tests/semantics`.
+    /// Returns the file and the function of each test that the row names. If the row gives a file without a
+    /// directory, the file is in `tests/semantics`.
     fn named_tests(&self) -> Vec<(String, String)> {
         let named = self.shown_by.split('`').skip(1).step_by(2).filter_map(|name| name.split_once("::"));
         named
@@ -61,21 +61,47 @@ fn parse_rows() -> Vec<Row> {
     rows
 }
 
+/// The lists of tests in `tests/semantics/lists/`.
+struct SemanticLists {
+    /// Tests that run over every transport, with peers in other processes, too.
+    every: TestList,
+    /// Tests whose parties are all in one process.
+    one_process: TestList,
+}
+
+/// The text of one or more lists.
+struct TestList(String);
+
+impl SemanticLists {
+    fn read() -> SemanticLists {
+        let read = |lists: &[&str]| {
+            let texts = lists.iter().map(|list| read_file(&format!("tests/semantics/lists/{list}.rs")));
+            TestList(texts.collect())
+        };
+        SemanticLists {
+            every: read(&["parties", "sleepers"]),
+            one_process: read(&["objects", "shared_contexts", "connections"]),
+        }
+    }
+}
+
+impl TestList {
+    fn contains(&self, module: &str, function: &str) -> bool {
+        let mut words = self.0.split_whitespace().skip_while(|&word| word != format!("{module}:"));
+        // A module may be listed more than once, between others.
+        words.any(|word| word.trim_end_matches(';') == function)
+    }
+}
+
 /// Returns the place where a test runs, as the document calls it.
-fn classify_test_place(file: &str, function: &str, suite: &str) -> &'static str {
+fn classify_test_place(file: &str, function: &str, lists: &SemanticLists) -> &'static str {
     if file.starts_with("libfabric/tests/") {
         "plugin"
     } else if ["tests/process_exits.rs", "tests/durability_after_kill.rs"].contains(&file) {
         "processes"
     } else if file.starts_with("tests/semantics/") {
         let module = file.trim_start_matches("tests/semantics/").trim_end_matches(".rs");
-        let (parties, objects) = suite.split_once("macro_rules! tests_of_objects").expect("both lists");
-        let lists = |list: &str| {
-            let mut words = list.split_whitespace().skip_while(move |&word| word != format!("{module}:"));
-            // A module may be listed more than once, between others.
-            words.any(|word| word.trim_end_matches(';') == function)
-        };
-        match (lists(parties), lists(objects)) {
+        match (lists.every.contains(module, function), lists.one_process.contains(module, function)) {
             (true, _) => "every",
             (false, true) => "one process",
             (false, false) => panic!("{file}::{function} is on neither list of tests"),
@@ -117,12 +143,12 @@ fn statements_have_a_test_or_a_reason() {
 
 #[test]
 fn where_column_agrees_with_the_test_lists() {
-    let suite = read_file("tests/semantics/main.rs");
+    let lists = SemanticLists::read();
     for row in parse_rows() {
         let said: BTreeSet<&str> = row.places.split(", ").filter(|place| !place.is_empty()).collect();
         let tests = row.named_tests();
         let found: BTreeSet<&str> =
-            tests.iter().map(|(file, function)| classify_test_place(file, function, &suite)).collect();
+            tests.iter().map(|(file, function)| classify_test_place(file, function, &lists)).collect();
         assert_eq!(said, found, "line {}: {}", row.line, row.statement);
     }
 }

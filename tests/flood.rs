@@ -1,6 +1,7 @@
-//! A flood of unexpected messages stays within the receiver's budget, and none is lost.
+//! Checks that a flood of unexpected messages stays within the receiver's budget, and that none of them is
+//! lost.
 //!
-//! The memory of the whole process is measured, so this is the only test of its binary.
+//! The test measures the memory of the whole process, so its binary has no other test.
 
 use std::thread;
 use std::time::Duration;
@@ -22,11 +23,11 @@ const SENDERS: usize = 8;
 /// The receiver's budget for unexpected messages.
 const BUDGET_BYTES: u64 = 16 << 20;
 
-/// The number of receives that are posted at a time, once the receiver begins to receive.
+/// The number of receives that the receiver keeps posted, once it begins to receive.
 const POSTED: usize = 16;
 
-/// The number of polls in a row without a change after which the flood has stopped, and the interval
-/// between polls.
+/// The flood has stopped when this many polls in a row show no change. The second constant is the time
+/// between two polls.
 const STILL_LOOKS: usize = 20;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
@@ -39,14 +40,14 @@ enum FloodKind {
     Medium,
     /// Mostly messages that the receiver fetches.
     Large,
-    /// Many messages of one length. Over shared memory the receiver fetches them. Over TCP they are sent on
-    /// request once credit is short.
+    /// Many messages of one length. Over shared memory the receiver fetches each payload. Over TCP, once
+    /// credit is short, the sender sends the payload when the receiver asks for it.
     Offered,
 }
 
 impl FloodKind {
-    /// Returns the number of messages of each sender. The messages of all senders would take several times
-    /// the budget.
+    /// Returns how many messages each sender sends. The messages of all senders would need several times the
+    /// budget.
     fn messages_per_sender(self) -> u64 {
         match self {
             FloodKind::Small => 8000,
@@ -75,8 +76,8 @@ impl FloodKind {
         }
     }
 
-    /// Returns a lower bound of the memory in use when the flood has stopped. The messages without room wait
-    /// at their senders. The bound is low for small messages, since they take less memory than credit.
+    /// Returns a lower bound of the memory that the receiver uses when the flood has stopped. The bound for
+    /// small messages is low, since they take less memory than credit.
     fn memory_in_use_min_bytes(self) -> u64 {
         match self {
             FloodKind::Small => BUDGET_BYTES / 20,
@@ -107,7 +108,7 @@ fn flood_process_entry() {
     let party = net.open_party();
     let to = party.av.insert(&[receiver]).remove(0).expect("an endpoint's name");
     let mut completed = 0;
-    // The first message brings up the link, so that the memory of the link is in use before the flood.
+    // The first message brings up the link. So the memory of the link does not count as memory of the flood.
     party.send_and_wait_for_delivery(SendMsg {
         buffers: vec![payload(0, 0)],
         to,
@@ -134,8 +135,8 @@ fn flood_process_entry() {
             thread::sleep(Duration::from_micros(200));
         }
     }
-    // There is no deadline, since the receiver decides how long the sends take. This process ends with
-    // the test.
+    // Use no deadline: the receiver decides how long the sends take, and this process ends with the test
+    // anyway.
     while !channel.wait_readable(Duration::from_millis(1)) {
         while let Some(ended) = party.poll_completion() {
             ended.expect("nothing fails");
@@ -207,8 +208,7 @@ fn check_flood_arrives_within_budget(transport: &TransportKind, kind: FloodKind)
         receive.expect("room for a receive");
     };
     (0..POSTED.min(total as usize) as u64).for_each(post);
-    // The message of each receive, by context. Receives match in posting order, but may complete in
-    // any order.
+    // The message that each receive got, by the context of the receive. Receives may complete in any order.
     let mut taken = vec![None; total as usize];
     for count in 0..total {
         let (completion, source) = receiver.next_completion_with_source();
@@ -235,8 +235,7 @@ fn check_flood_arrives_within_budget(transport: &TransportKind, kind: FloodKind)
     }
     assert_eq!(next, [kind.messages_per_sender(); SENDERS]);
     for sender in &mut senders {
-        // The sender's sends complete, too. The receiver need not read for that, but may have to make
-        // progress.
+        // Wait for the sender to see its sends complete. For this the receiver may have to make progress.
         let deadline = Deadline::new();
         while !sender.is_channel_readable() {
             assert!(receiver.poll_completion().is_none());

@@ -1,5 +1,5 @@
-//! Processes that may not use an endpoint: forked children of the endpoint's own process, and over shared
-//! memory the processes of another user.
+//! Processes that may not use an endpoint: forked children of the process that opened it. Over shared
+//! memory, also the processes of another user.
 
 use std::panic::resume_unwind;
 use std::thread;
@@ -89,7 +89,7 @@ fn process_of_another_user_is_reached_over_tcp_by_either_side() {
     if !probe_user_change_or_skip(ANOTHER_USER) {
         return;
     }
-    // The stranger connects to alice, bob to the stranger; alice and bob share memory.
+    // The stranger connects to alice, and bob connects to the stranger. Alice and bob share memory.
     let net = Net::new(&TransportKind::Auto4, Turns::Processes);
     let (alice, bob) = net.open_pair();
     let stranger = net.open_party_with(Setup { user: Some(ANOTHER_USER), ..Setup::default() });
@@ -113,13 +113,12 @@ fn process_of_another_user_is_reached_over_tcp_by_either_side() {
     }
 }
 
-/// In bob's namespace alice's process has no process id, by which bob could copy or map alice's memory or
-/// wait for the exit of that process.
+/// Alice's process has no process id in bob's namespace. So bob cannot use one to copy or map alice's
+/// memory, nor to wait until her process exits.
 #[test]
 fn process_of_another_pid_namespace_is_reached_without_process_copies() {
     for transport in [TransportKind::Shm4, TransportKind::Auto4] {
-        // The namespace is that of one thread, which cannot start threads afterwards. So this thread runs
-        // only the test.
+        // A thread that has made such a namespace cannot start threads. So this thread runs only the test.
         let tested = thread::spawn(move || {
             let net = Net::new(&transport, Turns::Processes);
             let alice = net.open_party();

@@ -1,4 +1,4 @@
-//! Strangers that connect over TCP and access memory whose key they do not know.
+//! Strangers connect over TCP, and access memory without knowing its key.
 
 use std::net::SocketAddr;
 
@@ -50,8 +50,8 @@ fn stranger_without_the_key_reads_and_writes_nothing() {
     };
     let write = RmaKind::Write { data: None };
     let near_keys = [memory.key.wrapping_add(1), memory.key.wrapping_sub(1), !memory.key];
-    // Try the keys that an application would use if it counted its keys, and the keys that differ from the
-    // region's key in one bit.
+    // Try small keys, as an application that counts its keys would use. Also try keys that are close to the
+    // region's key.
     let one_bit_off = (0..64).map(|bit| memory.key ^ 1 << bit);
     for key in (0..16).chain(near_keys).chain(one_bit_off) {
         assert_eq!(access(key, RmaKind::Read, b""), (Outcome::Refused(Refusal::Key), 0), "{key:#x}");

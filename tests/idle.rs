@@ -1,8 +1,6 @@
-//! A blocked thread uses no processor time while nothing happens, whatever has happened before. It wakes
-//! at the next event.
+//! A blocked thread uses no processor time while nothing happens, and wakes at the next event.
 //!
-//! The bounds are far above the needs of a sleeping thread, and far below the use of a polling thread.
-//! They assert nothing about speed.
+//! Each bound is far above what a sleeping thread needs, and far below what a polling thread uses.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,11 +31,11 @@ const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 /// The time for which the process is idle while it is measured.
 const IDLE: Duration = Duration::from_millis(1000);
 
-/// The most processor time that the process may use in [`IDLE`]: a twentieth of that time. A loop that polls
-/// uses all of the time; a loop that sleeps a hundred microseconds at a time uses a fifth.
+/// The most processor time that the process may use in [`IDLE`]: a twentieth. A thread that polls uses all
+/// of the time. A thread that sleeps a hundred microseconds at a time uses a fifth.
 const USED_MAX: Duration = Duration::from_millis(50);
 
-/// The processor time of the whole process is measured, so the tests run one at a time.
+/// A test holds this lock while it runs: it measures the processor time of the whole process.
 static EXCLUSIVE_RUN: Mutex<()> = Mutex::new(());
 
 fn lock_for_exclusive_run() -> MutexGuard<'static, ()> {
@@ -79,8 +77,7 @@ fn exchange_while_blocking(alice: &Party, bob: &Party) {
     });
 }
 
-/// Measures the processor time that the process uses while its threads are blocked and nothing
-/// happens.
+/// Measures the processor time of the process while its threads are blocked and nothing happens.
 fn measure_idle_processor_time() -> Duration {
     // Let the threads fall asleep first.
     thread::sleep(Duration::from_millis(100));
@@ -89,8 +86,8 @@ fn measure_idle_processor_time() -> Duration {
     posix::processor_time(libc::RUSAGE_SELF) - before
 }
 
-/// Cases of a test that run side by side, each in a thread, and are measured together. The bound of one
-/// case applies to all of them together.
+/// The cases of a test. Each case runs in a thread of its own, and all are measured together, with one
+/// bound.
 struct Cases {
     count: usize,
     state: Mutex<Arrivals>,
@@ -108,7 +105,7 @@ struct Arrivals {
 }
 
 impl Cases {
-    /// Runs a test for every transport and every wait object by which an application sleeps.
+    /// Runs a test for each transport and for each wait object that can block a thread.
     fn run_all(transports: &[TransportKind], case: impl Fn(&Cases, &TransportKind, WaitObject) + Sync) {
         let count = transports.len() * BLOCKING_WAIT_OBJECTS.len();
         let cases = Cases { count, state: Mutex::default(), changed: Condvar::new() };
@@ -122,7 +119,8 @@ impl Cases {
         });
     }
 
-    /// Waits until all cases have called this. The last one calls `act`, then all of them continue.
+    /// Waits until every case has called this function. The last caller calls `act`. Then all cases
+    /// continue.
     #[track_caller]
     fn wait_for_all_cases(&self, act: impl FnOnce(&mut Arrivals)) -> Duration {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -141,8 +139,7 @@ impl Cases {
         state.used
     }
 
-    /// Measures the processor time that the process uses while the threads of all cases sleep and
-    /// nothing happens.
+    /// Waits for all cases, and measures the processor time while their threads sleep.
     #[track_caller]
     fn wait_for_all_cases_and_measure_idle(&self) -> Duration {
         self.wait_for_all_cases(|state| state.used = measure_idle_processor_time())
@@ -201,7 +198,7 @@ fn counter_waiter_uses_no_processor_time_under_automatic_progress() {
     check_idle_counter_waiters(&TRANSPORTS, Turns::Automatic);
 }
 
-/// Blocks two threads on counters, of an endpoint and of a region, with each kind of wait object.
+/// Blocks two threads: one on a counter of an endpoint, one on a counter of a region.
 fn check_idle_counter_waiters(transports: &[TransportKind], turns: Turns) {
     let _alone = lock_for_exclusive_run();
     Cases::run_all(transports, |cases, transport, wait| {
@@ -278,7 +275,7 @@ fn wait_set_waiter_uses_no_processor_time() {
     });
 }
 
-/// The forked child inherits copies of the descriptors, and a copy of a lock that remains locked.
+/// The forked child has copies of the parent's descriptors and of a lock that is locked for ever.
 #[test]
 fn forked_child_does_not_disturb_a_wait_set_waiter() {
     let _alone = lock_for_exclusive_run();
@@ -347,7 +344,7 @@ fn reader_with_threshold_zero_uses_no_processor_time() {
     });
 }
 
-/// The stopped peer receives nothing, so the sender has used up its credit, and the link is full.
+/// The stopped peer receives nothing. So the sender has no credit left, and the link is full.
 #[test]
 fn reader_with_a_stopped_peer_uses_no_processor_time() {
     let _alone = lock_for_exclusive_run();
@@ -362,8 +359,7 @@ fn reader_with_a_stopped_peer_uses_no_processor_time() {
         post_send(&alice, 1, 8);
         assert_eq!(sleep_until_operation_ends(alice.local_cq()).unwrap().0.context, 1);
         bob.stop();
-        // Send small messages until credit is used up, long messages that fill the link, and messages
-        // that the receiver fetches.
+        // Send small messages until credit is used up, and long messages that fill the link or are offered.
         for context in 0..300 {
             post_send(&alice, context, [100, 9000, 200_000][context as usize % 3]);
         }
@@ -385,8 +381,7 @@ fn reader_with_an_unanswered_connection_uses_no_processor_time() {
     let _alone = lock_for_exclusive_run();
     for transport in TRANSPORTS {
         let net = Net::new(&transport, Turns::Alternate);
-        // Bob's endpoint has an address to connect to, but bob makes no progress, so the endpoint accepts no
-        // link.
+        // Bob's endpoint has an address, but bob makes no progress. So the endpoint accepts no link.
         let (alice, bob) = open_sleepers(&net, WaitObject::Fd);
         post_send(&alice, 1, 8);
         thread::scope(|scope| {
@@ -410,7 +405,7 @@ fn reader_with_an_unanswered_connection_uses_no_processor_time() {
     }
 }
 
-/// While an event is unread, the library repeats its signals of the condition, but at growing intervals.
+/// While an event is unread, the library signals the condition again and again, at growing intervals.
 #[test]
 fn signalled_condition_variable_without_a_waiter_uses_no_processor_time() {
     let _alone = lock_for_exclusive_run();
@@ -420,7 +415,7 @@ fn signalled_condition_variable_without_a_waiter_uses_no_processor_time() {
     bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
     let of = bob.local_cq().wait_mutex_cond().expect("a thread").expect("what it was opened with");
     while !bob.local_cq().try_wait().expect("a wait object") {}
-    // Alice's message arrives and stays unread, so the library signals the condition of bob's queue.
+    // Alice's message stays unread, so the library signals the condition of bob's queue.
     alice.endpoint.send(payload(1, 8), alice.peer(), 2).unwrap();
     assert_eq!(sleep_until_operation_ends(alice.local_cq()).unwrap().0.context, 2);
     assert_idle("a condition without a waiter", measure_idle_processor_time());
@@ -429,8 +424,7 @@ fn signalled_condition_variable_without_a_waiter_uses_no_processor_time() {
     assert_eq!(sleep_until_operation_ends(bob.local_cq()).unwrap().0.context, 1);
 }
 
-/// The process has no descriptors left, so connections wait at its listener, which tries to accept them
-/// at intervals.
+/// The process has no descriptor left, so it cannot accept connections. Its listener retries at intervals.
 #[test]
 fn listener_without_descriptors_retries_rarely() {
     let _alone = lock_for_exclusive_run();
@@ -486,8 +480,8 @@ fn event_waiter_uses_no_processor_time_under_automatic_progress() {
     check_idle_event_waiters(&TRANSPORTS, Turns::Automatic);
 }
 
-/// The frame handler of an endpoint without a protocol. It only records whether the link to the requester
-/// is up.
+/// The frame handler of an endpoint without a protocol. The field tells whether the link to the requester is
+/// up.
 #[derive(Default)]
 struct SilentHandler(bool);
 
@@ -504,8 +498,8 @@ impl FrameHandler for SilentHandler {
     }
 }
 
-/// A passive endpoint closes, while another endpoint has a link to the requester and is silent. The
-/// requester cannot tell whether that endpoint is about to accept, so only the timeout wakes it.
+/// A passive endpoint closes. Another endpoint keeps a silent link to the requester, and might still accept.
+/// So the requester wakes only at its timeout.
 fn check_requester_sleeps_until_its_timeout(
     transport: &TransportKind,
     provider: &impl Provider,
@@ -530,8 +524,8 @@ fn check_requester_sleeps_until_its_timeout(
             client.progress();
             deadline.yield_or_panic("links to the requester");
         }
-        // The first bytes of the other endpoint have arrived, and the requester polls for more at
-        // intervals.
+        // Make passes until the first bytes of the other endpoint have arrived. Then the requester polls
+        // only at intervals.
         (0..100).for_each(|_| client.progress());
         drop(asked);
         let begin = Instant::now();

@@ -1,9 +1,8 @@
-//! Threads sleep, poll, read, post and signal in any order. A sleeping thread wakes if there is an entry
-//! for it.
+//! Threads sleep, poll, read, post and signal in random order. A sleeping thread must wake for each entry.
 //!
-//! Each of two endpoints has threads that sleep on its queue, and threads that post, poll, signal and drive
-//! it. The tests repeat this for every wait object by which threads can sleep. All threads make random
-//! delays, from a seed. If a wait times out although a message was sent, the test fails.
+//! Each of two endpoints has threads that sleep on its queue. Other threads post, poll, signal and make
+//! progress. The tests run once for each wait object on which threads can sleep. A seed determines the
+//! random delays. A test fails if a wait times out although a message was sent.
 
 use std::env;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -62,7 +61,7 @@ impl Tally {
     }
 }
 
-/// Posts all operations of a party. Other threads read the completions, and count them in the tally.
+/// Posts all operations of a party. Other threads read the completions, and count them in `tally`.
 fn post_operations(party: &Party, tally: &Tally, rounds: u64, mut random: Rng) {
     let (mut received, mut sent) = (0, 0);
     let mut last = (tally.total(), Instant::now());
@@ -112,7 +111,7 @@ fn sleep_and_read(party: &Party, tally: &Tally, is_over: &AtomicBool, mut random
         match read {
             Ok(Some(completion)) => tally.count_completion(completion.flags),
             Ok(None) if tally.total() == before => {
-                // The thread was signalled, or woken for an entry that another thread has read.
+                // Another thread has signalled this one, or has read the entry for which this thread woke.
                 assert!(Instant::now() < deadline, "it was not woken");
                 continue;
             }
@@ -199,8 +198,8 @@ fn check_every_sleeper_wakes(
             thread::sleep(Duration::from_millis(1));
         }
         is_over.store(true, Ordering::SeqCst);
-        // Signal repeatedly: a thread that does not wait yet would miss a single signal, and a thread that
-        // polls the descriptor itself may clear the signal.
+        // Signal repeatedly. A thread that does not wait yet misses a signal, and a thread that polls the
+        // descriptor may clear a signal.
         while running.load(Ordering::SeqCst) > 0 {
             for party in [&alice, &bob] {
                 party.local_cq().signal().expect("a wait object");
@@ -236,8 +235,8 @@ fn messages_over_shared_memory_wake_every_sleeper() {
     check_every_sleeper_wakes_over(&TransportKind::Shm4);
 }
 
-/// In each round, posts a receive and a send whose success is not reported. Then sleeps on the counters
-/// until all but the last few operations have ended.
+/// In each round, posts a receive and a send that report no success. Then sleeps on the counters until all
+/// but the last few operations have ended.
 fn post_and_sleep_on_counters(party: &Party, rounds: u64, mut random: Rng) {
     let (received, sent) =
         (party.local_counter(CounterEvents::RECV), party.local_counter(CounterEvents::SEND));
@@ -302,16 +301,15 @@ fn check_counter_sleepers_wake_over(transport: &TransportKind) {
                     scope.spawn(move || {
                         post_and_sleep_on_counters(party, rounds, random);
                         is_counted.fetch_add(1, Ordering::SeqCst);
-                        // Make progress, so that the peer gets the acknowledgements for which it waits.
+                        // Make progress, so that the peer gets the acknowledgements that it needs.
                         while is_counted.load(Ordering::SeqCst) < 2 {
                             party.local_counter(CounterEvents::RECV).progress();
                             thread::yield_now();
                         }
                         is_over.store(true, Ordering::SeqCst);
                     });
-                    // Several threads wait for the counter of receives. These use blocking calls: a thread
-                    // that polls the descriptor itself is not always woken for an event that another thread
-                    // has read.
+                    // Two more threads wait for the counter of receives, by blocking calls. A thread that
+                    // polls the descriptor instead may miss an event that another thread has read.
                     for _ in 0..2 {
                         let mut random = seeds.fork();
                         scope.spawn(move || {

@@ -1,5 +1,5 @@
-//! The parameters that environment variables set. They replace defaults if the application leaves a value
-//! unspecified.
+//! Tests the parameters that environment variables set. A parameter is the default for what the application
+//! leaves unspecified.
 
 use std::collections::BTreeSet;
 use std::process;
@@ -22,7 +22,7 @@ const SILENT_LOOKS: usize = 500;
 /// The number of ports of each test.
 const PORTS: u16 = 4;
 
-/// Returns the first port of a test. It is below the system's ephemeral ports, and different for each
+/// Returns the first port of a test. The port is below the system's ephemeral ports, and depends on the
 /// process.
 fn first_port(test: u16) -> u16 {
     20_000 + (process::id() % 600) as u16 * 20 + 5 * test

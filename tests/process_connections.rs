@@ -1,4 +1,4 @@
-//! Connections between processes that exit in order or are killed at any moment.
+//! Connections between processes that exit in order, or that are killed at any moment.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -32,7 +32,7 @@ const TRANSPORTS: [TransportKind; 6] = [
 /// Lengths of messages that use every protocol.
 const LENS_BYTES: [usize; 7] = [0, 8, 5000, 100_000, 300_000, (5 << 20) + 1, 1];
 
-/// A request to the other process, which answers each request with an [`Outcome`].
+/// A command to the other process. The process answers each command with an [`Outcome`].
 #[derive(Debug, Serialize, Deserialize)]
 enum Command {
     /// Opens endpoints with this transport.
@@ -224,7 +224,7 @@ impl SideProcess {
         }
     }
 
-    /// Connects an endpoint of this side with an endpoint of the other process, which accepts.
+    /// Connects an endpoint of this side to the other process, and has that process accept.
     #[track_caller]
     fn connect(&mut self, side: &Side) -> Endpoint {
         let name = self.listen();
@@ -298,7 +298,7 @@ fn rejected_and_late_requests_fail_with_econnrefused() {
         waiting.connect(name.into(), b"").unwrap();
         other.send_command(&Command::NextEvent);
         assert_eq!(other.wait_for_outcome(&side), Outcome::Request(vec![]));
-        // When the process reads the next request, it drops this one, and so rejects it.
+        // When the process reads the second request, it drops the first one, and so rejects it.
         let second = side.open_endpoint(SERVER);
         second.connect(name.into(), b"second").unwrap();
         other.send_command(&Command::NextEvent);
@@ -403,7 +403,7 @@ fn death_at_any_moment_ends_every_wait() {
             side.progress();
         }
         other.0.kill();
-        // The requester may read that it is connected. In any case it reads that the connection has
+        // The requester may first read that it is connected. In any case it reads that the connection has
         // ended.
         let mut outcome = outcome_of_event(next_event_of_first_side(&[&side]));
         if outcome == Outcome::Connected(b"welcome".into()) {

@@ -1,5 +1,5 @@
-//! Processes that close in order, are killed after their messages were transmitted, or are stopped for a
-//! while. None of their messages is lost. An operation fails only if it can no longer complete.
+//! Processes close in order, are killed after their messages were transmitted, or stop for a while. No
+//! message of such a process is lost. An operation fails only if it can no longer complete.
 
 use std::thread;
 
@@ -23,13 +23,13 @@ const TRANSPORTS: [TransportKind; 6] = [
     TransportKind::MIXED4,
 ];
 
-/// Lengths of messages that fit into the link without progress of the receiver.
+/// Lengths of messages that a link takes although the receiver makes no progress.
 const EAGER_LENS_BYTES: [usize; 6] = [0, 8, 100, 5000, 16_000, 1000];
 
 /// Lengths of messages that wait for their receiver on some transport.
 const LONG_LENS_BYTES: [usize; 4] = [16_384, 100_000, (5 << 20) + 1, 1 << 20];
 
-/// Lengths of messages that use every protocol. All of them fit into the receiver's unexpected budget.
+/// Lengths of messages that use every protocol. Together they fit into the receiver's budget.
 const KEPT_LENS_BYTES: [usize; 8] = [0, 8, 100, 5000, 100_000, 300_000, 1 << 20, (5 << 20) + 1];
 
 /// The unexpected budget of the smallest receivers.
@@ -61,8 +61,8 @@ fn receive_exactly(party: &Party, lens_bytes: &[usize]) {
     party.next_failure();
 }
 
-/// Opens a receiver that makes no progress until it is woken, a sender that will leave, and a sender that
-/// stays.
+/// Opens a receiver that makes no progress until the test drives it, and two senders. The first sender will
+/// leave.
 fn open_receiver_and_two_senders(net: &Net) -> [Party; 3] {
     let receiver = net.open_party_with(Setup { asleep: true, ..Setup::default() });
     let (leaver, stayer) = (net.open_party(), net.open_party());
@@ -135,7 +135,8 @@ fn messages_before_a_completed_fence_of_a_killed_sender_arrive() {
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
         let (receiver, leaver) = net.open_pair();
-        // These sends complete before their messages arrive; the fenced send does not.
+        // These sends complete before their messages arrive. The fenced send completes after their messages
+        // have arrived.
         send_all(&leaver, &receiver, &KEPT_LENS_BYTES[..7], OpFlags::INJECT_COMPLETE);
         let context = 7;
         let (buffers, flags) = (vec![payload(context, 8)], OpFlags::FENCE | OpFlags::TRANSMIT_COMPLETE);

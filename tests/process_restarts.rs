@@ -22,10 +22,10 @@ const TRANSPORTS: [TransportKind; 6] = [
     TransportKind::MIXED4,
 ];
 
-/// Lengths of messages that use every protocol. All of them fit into the receiver's unexpected budget.
+/// Lengths of messages that use every protocol. Together they fit into the receiver's budget.
 const LENS_BYTES: [usize; 6] = [10, 9000, 0, 100_000, 300_000, 8];
 
-/// Kills a party, and opens another party at its address. The new party inserts the same peer.
+/// Kills a party, and opens another one at its address. Inserts the peer into the new party's vector.
 fn kill_and_reopen(net: &Net, party: &Party, peer: &Party) -> Party {
     let address = party.endpoint.name().expect("an endpoint in service has a name");
     party.kill();
@@ -130,7 +130,7 @@ fn operations_on_a_killed_process_fail_once_and_miss_its_successor() {
         receive_and_check(&bob, delivered, 64);
         bob.endpoint.recv(marked_buffer(64), ANY, 1).expect("room for a receive");
         bob.assert_no_completion();
-        // A receive from any source stays posted for the next process at that address.
+        // A receive from any source stays posted, and matches a message of the next process at that address.
         post_send(&bob, 2, 64, OpFlags::MATCH_COMPLETE);
         let (completion, source) = alice.next_completion_with_source();
         assert_eq!((completion.context, completion.data, source), (12, 2, alice.peer()));

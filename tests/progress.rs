@@ -1,8 +1,8 @@
-//! Automatic progress: the progress thread of a domain drives posted operations, without calls of the
-//! application. The thread exists as long as the application has a handle of the domain or of one of the
-//! domain's endpoints, and sleeps while it has no work.
+//! Tests automatic progress: the progress thread of a domain drives posted operations without calls of the
+//! application. The thread lives while the application holds the domain or an endpoint of the domain. The
+//! thread sleeps while it has no work.
 //!
-//! The tests count the threads of the whole process, so they take turns.
+//! The tests count the threads of the whole process, so they run one at a time.
 
 use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -107,8 +107,8 @@ impl Party {
         }
     }
 
-    /// Polls the descriptor, without calling the library, until the queue has an entry. `try_wait`
-    /// must have returned `true` before.
+    /// Polls the descriptor until the queue has an entry, without calling the library. The caller has called
+    /// `try_wait`, which returned `true`.
     #[track_caller]
     fn wait_until_descriptor_is_readable(&self) {
         let fd = self.cq.wait_fd().expect("the queue was opened with a descriptor");
@@ -118,7 +118,7 @@ impl Party {
     }
 }
 
-/// The time that a test waits for an event. No test depends on how soon the event comes.
+/// How long a test waits for an event. No test depends on how soon the event comes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns the context switches of each progress thread of this process.
@@ -136,8 +136,7 @@ fn count_progress_thread_switches() -> Vec<u64> {
     .collect()
 }
 
-/// Waits until the process has this many progress threads. A joined thread stays listed for a
-/// moment.
+/// Waits until the process has this many progress threads. The system lists a joined thread a moment longer.
 #[track_caller]
 fn wait_for_progress_thread_count(count: usize) {
     let deadline = Deadline::new();

@@ -1,4 +1,4 @@
-//! Infos, hints and attributes are unchanged after conversion to text or bytes and back.
+//! Converts infos, hints and attributes to text and to bytes, and back. The result must equal the original.
 #![cfg(feature = "serde")]
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};

@@ -1,9 +1,10 @@
-//! Random programs of insertions, removals, messages, restarts and reads. The source of each message is
-//! compared with the expected one.
+//! Runs random programs of insertions, removals, messages, restarts and reads. Compares the source of each
+//! message with the expected one.
 //!
-//! The library looks up a source when it writes the completion entry. The source is the lowest fabric
-//! address of the sender at that moment, or none. If there is none, `FI_SOURCE_ERR` turns the entry into
-//! an error with the sender's address. `PROPTEST_CASES` sets the number of programs for each test.
+//! The library looks up the source of a message when it writes the completion entry. The source is the
+//! sender's lowest fabric address at that moment. If the sender has none, an endpoint with `FI_SOURCE_ERR`
+//! reports an error entry with the sender's address. `PROPTEST_CASES` sets the number of programs for each
+//! test.
 
 #[allow(unreachable_pub, reason = "the example can be copied into a crate of its own")]
 #[path = "../examples/backend/provider.rs"]

@@ -1,8 +1,8 @@
-//! What strangers cost an endpoint over TCP. The number of links that strangers open by a hello is limited,
-//! at passive endpoints too, and each link takes little memory. An endpoint that has forgotten strangers
-//! mistakes none of them for a peer.
+//! Tests what strangers cost an endpoint over TCP. An endpoint, also a passive one, limits how many links
+//! strangers open. Each link takes little memory. An endpoint never mistakes a new stranger for a peer that
+//! it has forgotten.
 //!
-//! The memory of the whole process is measured, so this is the only test of its binary.
+//! The test measures the memory of the whole process, so its binary has no other test.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -25,20 +25,19 @@ use homespun_suite::process_resources::{MemoryUsage, count_descriptors};
 /// How many strangers hold a link while memory is measured.
 const STRANGERS: usize = 200;
 
-/// After this many strangers, an endpoint has forgotten the first of them, and has given their peer ids to
-/// others.
+/// After this many strangers, an endpoint has forgotten the first of them, and has reused its peer id.
 const FORGETTING_STRANGERS: u16 = 3 * limits::PEER_SWEEP_MIN_PEERS as u16;
 
-/// The most memory that a link of a silent peer takes, and the most that an endpoint keeps for a peer that
-/// has left.
+/// The most memory of a link to a silent peer. The second constant is the most memory that an endpoint keeps
+/// for a peer that has left.
 const LINK_MAX_BYTES: u64 = 4 * 1024;
 const FORMER_PEER_MAX_BYTES: u64 = 512;
 
 /// How many links offer messages that no receive matches.
 const OFFERING_LINKS: u64 = 8;
 
-/// How much of the offers' memory may remain in tables after the offering links have ended, in percent. If
-/// as many links come and go again, the remainder may grow by [`GROWN_MAX_BYTES`].
+/// How many percent of the offers' memory may remain in tables after the links have ended. When as many
+/// links have come and gone again, [`GROWN_MAX_BYTES`] more may remain.
 const LEFT_MAX_PERCENT: u64 = 15;
 const GROWN_MAX_BYTES: u64 = 64 * 1024;
 
@@ -174,8 +173,9 @@ fn passive_endpoint_refuses_links_beyond_the_parameter() {
     assert_eq!(request.data(), b"may I?");
 }
 
-/// Opens connections with `connect`. After each, waits until `is_accepted` returns true for the connection
-/// and the number of connections so far. Returns the connections, and the heap that they take.
+/// Opens connections with `connect`. After each connection, makes progress until `is_accepted` returns true.
+/// `is_accepted` gets the connection and the number of connections so far. Returns the connections, and the
+/// heap that the connections take.
 fn hold_connections(
     receiver: &Receiver,
     connect: impl Fn(SocketAddr, u16) -> TcpStream,
@@ -216,8 +216,8 @@ fn links_of_strangers_take_little_memory() {
     assert_eq!(await_answer(&mut first, || receiver.cq.progress()), Answer::Hello);
 
     let silent = |address, _| TcpStream::connect(address).expect("a listener");
-    // Each connection has a descriptor at either end. `open_before` may count one more: that of a connection
-    // for checking the address of the first link's peer.
+    // Each connection has a descriptor at either end. `open_before` may include one more: the endpoint may
+    // have connected to the first peer's address, to check it.
     let open_before = count_descriptors();
     let has_descriptors =
         |_: &mut TcpStream, count: usize| count_descriptors() + 1 >= open_before + 2 * count;
@@ -238,13 +238,13 @@ fn links_of_strangers_take_little_memory() {
         end_connections(&receiver, streams);
         left_bytes.push(MemoryUsage::measure_now().heap_bytes);
     }
-    // The first round leaves tables that later rounds use. A later round leaves only the names of its peers.
+    // The first round leaves tables, and later rounds reuse them. A later round leaves only the names of its
+    // peers.
     let grown_bytes = left_bytes[2].saturating_sub(left_bytes[0]);
     assert!(grown_bytes <= 2 * STRANGERS as u64 * FORMER_PEER_MAX_BYTES, "{grown_bytes}: {left_bytes:?}");
 }
 
-/// Has a stranger connect as the endpoint at this port, send a message, and leave. Returns the source of the
-/// message.
+/// Has a stranger claim an endpoint at this port and send a message. Returns the source of the message.
 fn receive_from_stranger(receiver: &Receiver, port: u16) -> FabricAddress {
     let room = BytesMut::zeroed(8);
     receiver.endpoint.recv(room, FabricAddress::UNSPECIFIED, 1).expect("room for a receive");
@@ -275,8 +275,8 @@ fn stranger_with_the_id_of_a_forgotten_peer_is_not_taken_for_it() {
     assert_eq!(receive_from_stranger(&receiver, known_port), known);
 }
 
-/// Offers messages on a link, numbered downwards, until the endpoint has granted no more credit for some
-/// passes. No receive matches the messages. Returns their number.
+/// Offers messages until the endpoint grants no more credit for many passes. No receive matches them.
+/// Returns how many were offered.
 fn offer_all(link: &mut HostilePeer, receiver: &Receiver, mut meanwhile: impl FnMut()) -> u64 {
     let (mut count, mut idle_passes) = (0, 0);
     while idle_passes < 1_000 {

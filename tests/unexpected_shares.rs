@@ -1,5 +1,5 @@
-//! The budget for unexpected messages over TCP. Messages that strangers leave behind keep no peer out, and
-//! the peers of one host leave some of the budget to other hosts.
+//! Tests the budget for unexpected messages over TCP. Messages that strangers leave behind keep no peer out.
+//! The peers of one host leave a part of the budget to other hosts.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -20,7 +20,7 @@ use homespun_engine::wire::{AwaitedReply, Header, Message};
 
 use homespun_suite::Deadline;
 
-/// The victim's budget. Some thirty peers that leave their first messages behind exhaust it.
+/// The victim's budget. Some thirty peers exhaust the budget by the first messages that they leave behind.
 const BUDGET_BYTES: usize = 1 << 20;
 
 /// How many empty messages a peer can send with the initial credit of its link.
@@ -29,8 +29,8 @@ const MESSAGES: u64 = CREDIT_INITIAL_BYTES / MESSAGE_COST_BYTES;
 /// The tag of a stranger's messages.
 const STRANGE: u64 = 0xbad;
 
-/// How many passes the first peer makes after its messages have arrived, while the victim checks its address.
-/// Each later peer makes this many more than the one before.
+/// How many passes the first peer makes while the victim checks the peer's address. Each later peer makes
+/// this many passes more than the peer before.
 const PASSES: usize = 50;
 
 /// An endpoint over TCP, and all that it needs.
@@ -66,7 +66,7 @@ impl Party {
     }
 
     /// Sends empty messages with this tag, and waits until the sends have ended. Returns whether all
-    /// messages have arrived.
+    /// succeeded.
     fn try_deliver(&self, to: &Party, tag: u64, count: u64) -> bool {
         let address = self.insert(to);
         for context in 0..count {
@@ -88,8 +88,8 @@ impl Party {
         failed == 0
     }
 
-    /// Closes a peer, and waits until this party has noticed the end of its links: then a send that the peer
-    /// would have to receive fails.
+    /// Closes a peer. Then waits until a send to the peer has failed: by then this party has noticed that
+    /// the peer's links have ended.
     fn await_end_of(&self, peer: Party) {
         let to = self.insert(&peer);
         drop(peer);
@@ -157,7 +157,8 @@ fn frame(header: &Header) -> Vec<u8> {
 struct Stranger(TcpStream);
 
 impl Stranger {
-    /// Connects, sends these bytes after a hello, and waits until the victim has answered the hello.
+    /// Connects, and sends a hello and these bytes. Waits until the victim has answered or ended the
+    /// connection.
     fn connect(victim: &Party, port: u16, bytes: &[u8]) -> Stranger {
         let mut stream = TcpStream::connect(victim.address()).expect("a listener");
         let claimed = SocketAddr::new(stream.local_addr().expect("it is connected").ip(), port);
@@ -194,7 +195,7 @@ impl Stranger {
     }
 }
 
-/// Strangers come one after the other, and each leaves its first messages behind.
+/// Strangers come one after the other. Each leaves as many messages behind as the initial credit allows.
 fn let_strangers_leave_messages(victim: &Party, count: u16) {
     let message = Header::Message(Message { tag: Some(STRANGE), ..Message::of_len(0) });
     let messages = frame(&message).repeat(MESSAGES as usize);
@@ -223,7 +224,7 @@ fn messages_of_strangers_that_left_starve_no_peer_that_stays() {
     let peer = Party::open_at("127.0.0.1");
     exchange_message(&victim, &peer, 1);
     let_strangers_leave_messages(&victim, 600);
-    // The victim receives none of these messages before the last of them has arrived.
+    // The victim receives these messages only after all of them have arrived.
     let count = 5 * MESSAGES;
     assert!(peer.try_deliver(&victim, 2, count));
     assert_eq!(victim.discard_all(2), count);
@@ -248,8 +249,8 @@ fn messages_of_proven_peers_that_left_are_all_received() {
     assert!(victim.discard_all(STRANGE) < 10 * MESSAGES, "the budget was not exhausted");
 }
 
-/// A stranger announces a message of this length, and then does nothing. Another peer of its host still gets
-/// credit.
+/// Has a stranger announce a message of this length and then do nothing. Checks that another peer of the
+/// same host still gets credit.
 fn check_request_starves_no_other_peer(len_bytes: u64) {
     let victim = Party::open_victim(UNEXPECTED_BUDGET_DEFAULT_BYTES);
     let peer = Party::open_at("127.0.0.1");
@@ -280,8 +281,8 @@ fn host_with_all_of_its_share_left_behind_keeps_no_other_host_out() {
     let victim = Party::open_victim(BUDGET_BYTES);
     let deadline = Deadline::new();
     let mut arrived = Vec::new();
-    // If the passes were too few for the check, the victim drops the messages of this peer, and further peers
-    // come, which make more passes.
+    // Each peer makes some passes, to let the victim check the peer's address. If they were too few, the
+    // victim drops the messages of the peer. Later peers make more passes.
     for tag in 1.. {
         let peer = Party::open_at("127.0.0.1");
         if !peer.try_deliver(&victim, tag, MESSAGES) {
@@ -298,7 +299,7 @@ fn host_with_all_of_its_share_left_behind_keeps_no_other_host_out() {
     let other = Party::open_at("127.0.0.2");
     exchange_message(&other, &victim, 10_000);
     exchange_message(&victim, &other, 10_000);
-    // Once some of the messages were discarded, peers of the first host can send again.
+    // When the victim has discarded these messages, peers of the first host can send again.
     let received: u64 = arrived.iter().map(|tag| victim.discard_all(*tag)).sum();
     assert!(received >= BUDGET_BYTES as u64 / 2 / MESSAGE_COST_BYTES, "{received}");
     let peer = Party::open_at("127.0.0.1");

@@ -12,15 +12,15 @@ homespun_suite::party_process_entry!();
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-/// The error numbers with which a copy is refused: by the filter of a container, and by a kernel without the
-/// call.
+/// The error numbers of a forbidden copy: of a container's filter, and of a kernel without the system call.
 const REFUSALS: [i32; 2] = [libc::EPERM, libc::ENOSYS];
 
-/// Lengths on both sides of every limit between protocols. The longest are copied in several steps.
+/// Message lengths on both sides of every limit between protocols. The longest message is copied in several
+/// steps.
 const LENS_BYTES: [usize; 8] = [0, 100, 5000, 16_384, 70_000, 1 << 20, 300_000, (5 << 20) + 1];
 
-/// Exchanges messages of all lengths in both directions at once. Some receives are posted early, some
-/// late, and some are too short.
+/// Exchanges messages of all lengths in both directions at once. Some receives are posted late, and some are
+/// too short.
 #[track_caller]
 fn exchange_all_lengths(alice: &Party, bob: &Party) {
     let count = LENS_BYTES.len() as u64;
@@ -56,7 +56,7 @@ fn exchange_all_lengths(alice: &Party, bob: &Party) {
     }
 }
 
-/// Checks the end of one operation of [`exchange_all_lengths`]. A receive with an odd number had room for
+/// Checks the end of an operation of [`exchange_all_lengths`]. A receive with an odd number has room for
 /// half of its message.
 #[track_caller]
 fn check_end(ended: &Ended) {

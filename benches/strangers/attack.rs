@@ -17,7 +17,7 @@ const STORM_CONNECTIONS: usize = 10_000;
 /// How many connections each of the attacks `Silent` and `Hello` makes.
 const LINKS: usize = 2_000;
 
-/// How many links offer messages, and how many messages each link offers at most.
+/// How many links offer messages. Each link offers at most `OFFERS_MAX` messages.
 const OFFERING_LINKS: usize = 24;
 const OFFERS_MAX: u64 = 5_200;
 
@@ -40,8 +40,8 @@ const QUESTIONS: usize = 128;
 pub(crate) enum Attack {
     /// Only computes, to show what a third process costs on this host.
     None,
-    /// Makes many connections: a third says nothing, a third says hello, and a third claims the peer's
-    /// address.
+    /// Makes many connections. A third of them says nothing, a third says hello, and a third claims the
+    /// peer's address.
     Storm,
     /// Makes connections that say nothing.
     Silent,
@@ -51,9 +51,9 @@ pub(crate) enum Attack {
     Held,
     /// Asks questions without an end.
     Questions,
-    /// Offers many messages on each link, with descending numbers, and resets the links; again and again.
+    /// Offers many messages on each link, with descending numbers, and resets the links. Then starts again.
     Lose,
-    /// Offers many messages on each link, and then makes links of new instances that replace these links.
+    /// Offers many messages on each link. Then makes links of new instances, which replace these links.
     Former,
     /// Claims the peer's address with new instances, and stays.
     Takeover,
@@ -279,8 +279,8 @@ impl Strangers {
         Ok(())
     }
 
-    /// Confirms claims until each link from index `from` on has been greeted or has ended, for about a
-    /// second at most.
+    /// Confirms claims until each link from index `from` on has been greeted or has ended. Gives up after
+    /// about a second.
     fn await_greetings(&mut self, from: usize) {
         for _ in 0..1_000 {
             self.address.confirm_claims();

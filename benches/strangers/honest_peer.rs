@@ -39,8 +39,8 @@ pub(crate) fn run() -> Result<()> {
         }
         match commands.try_recv().as_deref() {
             Ok("measure") => is_measuring = true,
-            // The caller kills this process next. Wait for that between two exchanges, because an exchange
-            // that is cut off would fail at the victim.
+            // The caller kills this process next. Wait here, since an exchange that is cut off would fail at
+            // the victim.
             Ok("quit") => {
                 println!("quit");
                 loop {

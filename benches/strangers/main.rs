@@ -1,4 +1,5 @@
-//! Measures what strangers cost an endpoint over TCP, and an honest peer that exchanges messages with it:
+//! Measures what strangers cost an endpoint over TCP and its honest peer. The two exchange messages
+//! meanwhile:
 //!
 //! ```text
 //! cargo bench --bench strangers                 # every attack; takes two minutes
@@ -6,8 +7,8 @@
 //! ```
 //!
 //! The endpoint, its honest peer and the strangers are separate processes. The strangers run with the lowest
-//! priority, since strangers on another host would take no processor time of this host.
-//! docs/strangers.md explains the table.
+//! priority: strangers on another host would take no processor time of this host. docs/strangers.md explains
+//! the table.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints its result")]
 
@@ -28,8 +29,8 @@ use crate::victim::Report;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// How long the round trips are measured without an attack. During an attack they are measured for at least
-/// this time.
+/// How long the round trips are measured without an attack. With an attack they are measured for this time
+/// or longer.
 const MEASURED_TIME: Duration = Duration::from_secs(5);
 
 /// After this time an attack that is not ready is measured as it is.

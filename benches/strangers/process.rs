@@ -1,4 +1,4 @@
-//! The processes of the measurement: this program, started again for each role.
+//! The processes of the measurement. Each is this program, started again for one role.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -41,7 +41,8 @@ pub(crate) fn arguments() -> Vec<String> {
     env::var(ARGUMENTS).unwrap_or_default().split(' ').map(ToOwned::to_owned).collect()
 }
 
-/// A process that takes commands and answers them, a line each. Dropping this value kills it.
+/// A process that reads commands and writes answers, one on each line. Dropping this value kills the
+/// process.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
@@ -75,12 +76,12 @@ impl Process {
         Ok(writeln!(self.input, "{command}")?)
     }
 
-    /// Waits for the answer that begins with this word, and returns the rest of its line.
+    /// Waits for the answer that begins with this word. Returns the rest of its line.
     pub(crate) fn read_answer(&mut self, word: &str) -> Result<String> {
         self.await_answer(word, ANSWER_MAX_TIME).ok_or_else(|| format!("no answer \"{word}\"").into())
     }
 
-    /// As [`read_answer`](Self::read_answer), but returns `None` if no line comes for `max_time`, or if the
+    /// As [`read_answer`](Self::read_answer). Returns `None` if no line comes for `max_time`, or if the
     /// process has closed its output.
     pub(crate) fn await_answer(&mut self, word: &str, max_time: Duration) -> Option<String> {
         loop {
@@ -102,7 +103,8 @@ impl Drop for Process {
     }
 }
 
-/// The commands of the process that started this one. When that process ends, this one ends, too.
+/// Returns the commands of the process that has started this one. When that process ends, this process ends,
+/// too.
 pub(crate) fn commands() -> Receiver<String> {
     let (sender, commands) = mpsc::channel();
     thread::spawn(move || {
@@ -116,7 +118,7 @@ pub(crate) fn commands() -> Receiver<String> {
     commands
 }
 
-/// Lets this process have as many descriptors as the system allows, and returns how many.
+/// Raises the limit of descriptors of this process as far as the system allows. Returns the limit.
 pub(crate) fn raise_descriptor_limit() -> Result<u64> {
     let maximum = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?;

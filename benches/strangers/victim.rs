@@ -80,7 +80,7 @@ pub(crate) fn run() -> Result<()> {
     }
 }
 
-/// Reads the queue, which makes a pass, and echoes a message if one has arrived. Returns the processor time
+/// Reads the queue, and so makes a pass. If a message has arrived, sends it back. Returns the processor time
 /// of the read in nanoseconds.
 fn echo(endpoint: &Endpoint, cq: &CompletionQueue, peer: FabricAddress) -> Result<u64> {
     let begin_ns = processor_time_ns();

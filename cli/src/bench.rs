@@ -31,13 +31,13 @@ use clap::error::ErrorKind;
 use self::against::ComparisonRequest;
 use self::pair::Placement;
 use self::providers::Providers;
-use self::report::Report;
-use self::survey::{Domain, Kind, Survey};
+use self::report::BenchReport;
+use self::survey::{Kind, MeasuredDomain, Survey};
 use crate::console::Console;
 use crate::cores::AllowedCores;
 use crate::exchange::port;
 use crate::exchange::sizes::Sizes;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// The default number of rounds, and the approximate time of each measurement in a round.
 const ROUNDS: u32 = 9;
@@ -229,7 +229,7 @@ Exit status: 0 if everything was measured, 1 if not, 2 if the command line was w
 const ALL: &str = "all";
 
 /// Runs the requested comparison and shows its results.
-pub(crate) fn run(arguments: &BenchArguments, console: &mut Console) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &BenchArguments, console: &mut Console) -> Result<(), CommandFailure> {
     let sizes = arguments.sizes.as_ref().map(|sizes| &sizes.0[..]);
     let timeout = Duration::from_secs(arguments.timeout);
     arguments.reject_conflicting_options();
@@ -301,7 +301,7 @@ fn compare_with_bare_loops(
     sizes: &[usize],
     timeout: Duration,
     console: &mut Console,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let domains = domains_to_measure(arguments.domain.as_deref())?;
     let all_cores = AllowedCores::of_this_process();
     let cores = all_cores.choose_pair().filter(|_| !arguments.no_pin);
@@ -319,10 +319,10 @@ fn compare_with_bare_loops(
         print_head(&survey, &all_cores, console)?;
     }
     console.start_progress(domains.len() * survey.progress_step_count());
-    let measured: Result<Vec<_>, Failure> =
+    let measured: Result<Vec<_>, CommandFailure> =
         domains.into_iter().map(|domain| survey.measure_domain(domain, console)).collect();
     console.end_progress();
-    let report = Report {
+    let report = BenchReport {
         homespun_version: env!("CARGO_PKG_VERSION"),
         tagged: arguments.tagged,
         rounds,
@@ -333,7 +333,7 @@ fn compare_with_bare_loops(
 }
 
 /// Prints the lines above all tables.
-fn print_head(survey: &Survey<'_>, cores: &AllowedCores, console: &Console) -> Result<(), Failure> {
+fn print_head(survey: &Survey<'_>, cores: &AllowedCores, console: &Console) -> Result<(), CommandFailure> {
     let kind = if survey.tagged { "tagged" } else { "untagged" };
     console.print_line(format_args!("{kind} messages; medians over {} rounds", survey.rounds))?;
     console.print_wrapped(match survey.placement.cores {
@@ -351,17 +351,17 @@ fn print_head(survey: &Survey<'_>, cores: &AllowedCores, console: &Console) -> R
 }
 
 /// Returns the requested domain. Without a request, returns the available domains that can be measured.
-fn domains_to_measure(requested: Option<&str>) -> Result<Vec<Domain>, Failure> {
+fn domains_to_measure(requested: Option<&str>) -> Result<Vec<MeasuredDomain>, CommandFailure> {
     let requested = requested.filter(|name| !name.eq_ignore_ascii_case(ALL));
     let requested = port::find_domain(requested)?;
     let available = port::domain_names()?;
-    let is_meant = |domain: &Domain| match &requested {
+    let is_meant = |domain: &MeasuredDomain| match &requested {
         Some(requested) => requested == domain.name(),
         None => available.iter().any(|name| name == domain.name()),
     };
-    let domains: Vec<Domain> = Domain::ALL.into_iter().filter(is_meant).collect();
+    let domains: Vec<MeasuredDomain> = MeasuredDomain::ALL.into_iter().filter(is_meant).collect();
     if domains.is_empty() {
-        return Err(Failure::NotBenched { domain: requested.unwrap_or_else(|| available.join(", ")) });
+        return Err(CommandFailure::NotBenched { domain: requested.unwrap_or_else(|| available.join(", ")) });
     }
     Ok(domains)
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use textwrap::{Options, WordSeparator, WordSplitter};
 use tracing::level_filters::LevelFilter;
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// The largest width of results, in characters.
 pub(crate) const WIDTH: usize = 80;
@@ -39,14 +39,14 @@ impl Console {
     ///
     /// # Errors
     ///
-    /// [`Failure::Output`], even for a closed pipe, where `println!` would panic.
-    pub(crate) fn print_line(&self, text: impl Display) -> Result<(), Failure> {
+    /// [`CommandFailure::Output`], even for a closed pipe, where `println!` would panic.
+    pub(crate) fn print_line(&self, text: impl Display) -> Result<(), CommandFailure> {
         let line = format!("{text}\n");
         let write = || {
             let mut stdout = io::stdout().lock();
             stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush())
         };
-        self.bar.suspend(write).map_err(Failure::Output)
+        self.bar.suspend(write).map_err(CommandFailure::Output)
     }
 
     /// Writes a paragraph of results, wrapped to lines of [`WIDTH`].
@@ -54,7 +54,7 @@ impl Console {
     /// # Errors
     ///
     /// As [`print_line`](Self::print_line).
-    pub(crate) fn print_wrapped(&self, text: impl Display) -> Result<(), Failure> {
+    pub(crate) fn print_wrapped(&self, text: impl Display) -> Result<(), CommandFailure> {
         self.print_line(wrap(&text.to_string(), "", ""))
     }
 
@@ -63,8 +63,9 @@ impl Console {
     /// # Errors
     ///
     /// As [`print_line`](Self::print_line).
-    pub(crate) fn print_json(&self, results: &impl Serialize) -> Result<(), Failure> {
-        let text = serde_json::to_string_pretty(results).map_err(|error| Failure::Output(error.into()))?;
+    pub(crate) fn print_json(&self, results: &impl Serialize) -> Result<(), CommandFailure> {
+        let text =
+            serde_json::to_string_pretty(results).map_err(|error| CommandFailure::Output(error.into()))?;
         self.print_line(text)
     }
 

@@ -6,7 +6,7 @@ use std::io;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::cache_topology::{CacheTopology, Sharing};
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// The cores that this process may run on.
 #[derive(Debug)]
@@ -92,8 +92,8 @@ pub(crate) struct CorePair {
 }
 
 /// Pins the calling thread, and the threads that it starts, to one core.
-pub(crate) fn pin_thread_to_core(core: usize) -> Result<(), Failure> {
-    let failure = |error| Failure::Pin { core, error };
+pub(crate) fn pin_thread_to_core(core: usize) -> Result<(), CommandFailure> {
+    let failure = |error| CommandFailure::Pin { core, error };
     if core >= CpuSet::MAX_CPU {
         return Err(failure(io::ErrorKind::InvalidInput.into()));
     }

@@ -13,7 +13,7 @@ use homespun::{Address, Errno, Error, Misuse, OperationError, Rejected};
 
 /// The reason why the command failed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
+pub(crate) enum CommandFailure {
     /// Nothing meets the request (ENODATA).
     #[error("nothing meets the request: it needs {0} (ENODATA)")]
     Unmet(Unmet),
@@ -172,11 +172,11 @@ pub(crate) enum Failure {
         /// The exit status of the peer process.
         status: ExitStatus,
         /// The failure that this process noticed.
-        cause: Box<Failure>,
+        cause: Box<CommandFailure>,
     },
     /// This process is the peer process, and it failed.
     #[error("in the peer process: {0}")]
-    InPeer(Box<Failure>),
+    InPeer(Box<CommandFailure>),
     /// This process could not be pinned to a core.
     #[error("cannot pin to core {core}: {error}; try --no-pin")]
     Pin {
@@ -326,10 +326,10 @@ pub(crate) enum Failure {
     Output(io::Error),
 }
 
-impl Failure {
+impl CommandFailure {
     /// Whether the reader of the results has closed the pipe.
     pub(crate) fn is_closed_pipe(&self) -> bool {
-        matches!(self, Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+        matches!(self, CommandFailure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
 
     /// The exit status of homespun. For a command that does not exist or cannot be executed, the status is
@@ -337,33 +337,35 @@ impl Failure {
     /// options.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
-            Failure::NoMpi { .. } | Failure::NoCommand { .. } => ExitCode::from(127),
-            Failure::NotExecuted { .. } => ExitCode::from(126),
-            Failure::OpenMpiExcludes { .. } => ExitCode::from(2),
+            CommandFailure::NoMpi { .. } | CommandFailure::NoCommand { .. } => ExitCode::from(127),
+            CommandFailure::NotExecuted { .. } => ExitCode::from(126),
+            CommandFailure::OpenMpiExcludes { .. } => ExitCode::from(2),
             _ => ExitCode::FAILURE,
         }
     }
 
     /// The failure to report if the first operation with a peer fails.
-    pub(crate) fn from_first_contact(address: Address, error: OperationError) -> Failure {
+    pub(crate) fn from_first_contact(address: Address, error: OperationError) -> CommandFailure {
         match error {
-            OperationError::Link(LinkError::Protocol(reason)) => Failure::NotHomespun { address, reason },
-            OperationError::Link(LinkError::Denied(reason)) => Failure::Denied { address, reason },
-            error => Failure::NoAnswer { address, error },
+            OperationError::Link(LinkError::Protocol(reason)) => {
+                CommandFailure::NotHomespun { address, reason }
+            }
+            OperationError::Link(LinkError::Denied(reason)) => CommandFailure::Denied { address, reason },
+            error => CommandFailure::NoAnswer { address, error },
         }
     }
 }
 
-impl From<Error> for Failure {
+impl From<Error> for CommandFailure {
     fn from(error: Error) -> Self {
         match error {
-            Error::Misuse(Misuse::Unmet(unmet)) => Failure::Unmet(unmet),
-            error => Failure::Fabric(error),
+            Error::Misuse(Misuse::Unmet(unmet)) => CommandFailure::Unmet(unmet),
+            error => CommandFailure::Fabric(error),
         }
     }
 }
 
-impl<B> From<Rejected<B>> for Failure {
+impl<B> From<Rejected<B>> for CommandFailure {
     fn from(rejected: Rejected<B>) -> Self {
         rejected.error.into()
     }
@@ -378,7 +380,8 @@ mod tests {
     #[test]
     fn refused_denied_and_foreign_peers_have_distinct_messages() {
         let address: Address = SocketAddr::from(([127, 0, 0, 1], 7471)).into();
-        let message = |error| Failure::from_first_contact(address, OperationError::Link(error)).to_string();
+        let message =
+            |error| CommandFailure::from_first_contact(address, OperationError::Link(error)).to_string();
         assert_eq!(
             message(LinkError::System(Errno::ECONNREFUSED)),
             "no answer from 127.0.0.1:7471: Connection refused"

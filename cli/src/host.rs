@@ -8,15 +8,15 @@ use serde::Serialize;
 
 /// The kernel and the processor of a host.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Host {
+pub(crate) struct HostDescription {
     /// The name and the release of the kernel, from `uname(2)`.
     pub(crate) kernel: String,
     /// The model of the processor, or its architecture if the kernel does not name the model.
     pub(crate) processor: String,
 }
 
-impl Host {
-    pub(crate) fn of_this_host() -> Host {
+impl HostDescription {
+    pub(crate) fn of_this_host() -> HostDescription {
         let system = uname();
         let part = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
         let described = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -24,7 +24,10 @@ impl Host {
             Some(model) => format!("{model} ({ARCH})"),
             None => ARCH.to_owned(),
         };
-        Host { kernel: format!("{} {}", part(system.sysname()), part(system.release())), processor }
+        HostDescription {
+            kernel: format!("{} {}", part(system.sysname()), part(system.release())),
+            processor,
+        }
     }
 }
 
@@ -48,7 +51,7 @@ mod tests {
 
     #[test]
     fn host_has_a_kernel_and_a_processor() {
-        let Host { kernel, processor } = Host::of_this_host();
+        let HostDescription { kernel, processor } = HostDescription::of_this_host();
         assert!(kernel.starts_with("Linux "), "{kernel}");
         assert!(processor.contains(ARCH), "{processor}");
     }

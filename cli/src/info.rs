@@ -9,7 +9,7 @@ use homespun::{Fabric, Hints};
 
 use crate::console::Console;
 use crate::exchange::port;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// Show the domains and endpoints that this host offers.
 ///
@@ -76,7 +76,7 @@ fn build_hints(arguments: &InfoArguments, domain: Option<&str>) -> Hints {
 }
 
 /// Calls `getinfo` and shows the answers.
-pub(crate) fn run(arguments: &InfoArguments, console: &Console) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &InfoArguments, console: &Console) -> Result<(), CommandFailure> {
     if arguments.env {
         return env::show_parameters(arguments.json, console);
     }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, unbounded};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::logging;
 
 /// How long this process waits for the end of a peer process after SIGTERM, or after a failure that the end
@@ -45,7 +45,7 @@ impl PeerProcess {
         arguments: &[&str],
         core: Option<usize>,
         timeout: Duration,
-    ) -> Result<PeerProcess, Failure> {
+    ) -> Result<PeerProcess, CommandFailure> {
         PeerProcess::start_with_environment(&[], arguments, core, timeout)
     }
 
@@ -55,8 +55,8 @@ impl PeerProcess {
         arguments: &[&str],
         core: Option<usize>,
         timeout: Duration,
-    ) -> Result<PeerProcess, Failure> {
-        let mut command = Command::new(env::current_exe().map_err(Failure::Start)?);
+    ) -> Result<PeerProcess, CommandFailure> {
+        let mut command = Command::new(env::current_exe().map_err(CommandFailure::Start)?);
         command.args(arguments).args(["--timeout", &timeout.as_secs().to_string()]);
         command.args(logging::verbosity_arguments());
         if let Some(core) = core {
@@ -64,7 +64,7 @@ impl PeerProcess {
         }
         command.envs(environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().map_err(Failure::Start)?;
+        let mut child = command.spawn().map_err(CommandFailure::Start)?;
         let stdin = child.stdin.take();
         let stdout = child.stdout.take();
         let (sender, lines) = unbounded();
@@ -87,10 +87,10 @@ impl PeerProcess {
     ///
     /// # Errors
     ///
-    /// [`Failure::PeerSilent`] after the time-out, [`Failure::PeerEnded`] if the process has ended.
-    pub(crate) fn await_line(&mut self) -> Result<String, Failure> {
+    /// [`CommandFailure::PeerSilent`] after the time-out, [`CommandFailure::PeerEnded`] if the process has ended.
+    pub(crate) fn await_line(&mut self) -> Result<String, CommandFailure> {
         let line = self.lines.recv_timeout(self.timeout);
-        line.map_err(|_| self.add_exit_status(Failure::PeerSilent { timeout: self.timeout }))
+        line.map_err(|_| self.add_exit_status(CommandFailure::PeerSilent { timeout: self.timeout }))
     }
 
     /// The next line, if the process has already written it.
@@ -125,14 +125,14 @@ impl PeerProcess {
     ///
     /// # Errors
     ///
-    /// [`Failure::PeerEnded`] if the process has ended, [`Failure::PeerGone`] if it has only closed its
+    /// [`CommandFailure::PeerEnded`] if the process has ended, [`CommandFailure::PeerGone`] if it has only closed its
     /// input.
-    pub(crate) fn write_line(&mut self, line: impl Display) -> Result<(), Failure> {
+    pub(crate) fn write_line(&mut self, line: impl Display) -> Result<(), CommandFailure> {
         let line = format!("{line}\n");
         let written = self.stdin.as_mut().map_or(Err(io::ErrorKind::BrokenPipe.into()), |stdin| {
             stdin.write_all(line.as_bytes()).and_then(|()| stdin.flush())
         });
-        written.map_err(|_| self.add_exit_status(Failure::PeerGone))
+        written.map_err(|_| self.add_exit_status(CommandFailure::PeerGone))
     }
 
     /// The process id.
@@ -146,15 +146,15 @@ impl PeerProcess {
     }
 
     /// Adds the exit status of the peer process to a failure, if that process has ended or ends within
-    /// [`END_LAG`]. Returns [`Failure::Output`] and [`Failure::PeerEnded`] unchanged.
-    pub(crate) fn add_exit_status(&mut self, cause: Failure) -> Failure {
-        if matches!(cause, Failure::Output(_) | Failure::PeerEnded { .. }) {
+    /// [`END_LAG`]. Returns [`CommandFailure::Output`] and [`CommandFailure::PeerEnded`] unchanged.
+    pub(crate) fn add_exit_status(&mut self, cause: CommandFailure) -> CommandFailure {
+        if matches!(cause, CommandFailure::Output(_) | CommandFailure::PeerEnded { .. }) {
             return cause;
         }
         let deadline = Instant::now() + END_LAG;
         loop {
             match self.child.try_wait() {
-                Ok(Some(status)) => return Failure::PeerEnded { status, cause: Box::new(cause) },
+                Ok(Some(status)) => return CommandFailure::PeerEnded { status, cause: Box::new(cause) },
                 Ok(None) if Instant::now() < deadline => thread::sleep(END_INTERVAL),
                 _ => return cause,
             }

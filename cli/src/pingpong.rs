@@ -16,11 +16,11 @@ use self::plan::Plan;
 use self::server::{LISTENING, Server};
 use crate::console::Console;
 use crate::cores::{self, AllowedCores};
+use crate::exchange::host_and_port::HostAndPort;
 use crate::exchange::port;
 use crate::exchange::run::{ITERATIONS_MAX, Run};
 use crate::exchange::sizes::Sizes;
-use crate::exchange::target::Target;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::peer_process::{self, PeerProcess};
 
 /// Measure latency and bandwidth between two processes.
@@ -38,14 +38,14 @@ use crate::peer_process::{self, PeerProcess};
 #[command(after_help = EXAMPLES, after_long_help = format!("{JSON}\n\n{EXAMPLES}"))]
 pub(crate) struct PingpongArguments {
     /// Be the client of the server at HOST, HOST:PORT or [IPV6]:PORT; the default port is 7471.
-    server: Option<Target>,
+    server: Option<HostAndPort>,
     /// Be a server at this address; with port 0 the system chooses the port. The first line printed has the
     /// address.
     ///
     /// Without an address, the server listens at port 7471 of every interface. It serves any client that
     /// reaches it, and a client can make it receive and send up to 64 MiB at a time.
     #[arg(long, value_name = "HOST:PORT", num_args = 0..=1, default_missing_value = "0.0.0.0:7471")]
-    listen: Option<Target>,
+    listen: Option<HostAndPort>,
     /// As a server, keep serving after the first client.
     #[arg(long, requires = "listen")]
     keep: bool,
@@ -118,7 +118,7 @@ Exit status: 0 if everything was measured (or served); 1 if a peer does not answ
 if checked data is wrong; 2 if the command line was wrong.";
 
 /// Measures as a client, or serves clients.
-pub(crate) fn run(arguments: &PingpongArguments, console: &mut Console) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &PingpongArguments, console: &mut Console) -> Result<(), CommandFailure> {
     let domain = port::find_domain(arguments.domain.as_deref())?;
     let domain = domain.as_deref();
     match (&arguments.listen, &arguments.server) {
@@ -139,7 +139,7 @@ fn print_document_if_requested(
     arguments: &PingpongArguments,
     domains: Vec<DomainResult>,
     console: &Console,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     if !arguments.json {
         return Ok(());
     }
@@ -154,10 +154,10 @@ fn print_document_if_requested(
 
 fn serve(
     arguments: &PingpongArguments,
-    at: &Target,
+    at: &HostAndPort,
     domain: Option<&str>,
     console: &Console,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let PingpongArguments { keep, core, peer_process, .. } = arguments;
     if *peer_process {
         // The call makes this server end with its parent. The parent sends no lines, so drop the receiver.
@@ -167,15 +167,15 @@ fn serve(
         Server { at: at.clone(), domain, timeout: arguments.timeout(), keep: *keep, quiet: *peer_process };
     let pinned = core.map_or(Ok(()), cores::pin_thread_to_core);
     let served = pinned.and_then(|()| server.run(console));
-    served.map_err(|failure| if *peer_process { Failure::InPeer(Box::new(failure)) } else { failure })
+    served.map_err(|failure| if *peer_process { CommandFailure::InPeer(Box::new(failure)) } else { failure })
 }
 
 fn measure_as_client_of(
     arguments: &PingpongArguments,
-    server: &Target,
+    server: &HostAndPort,
     domain: Option<&str>,
     console: &mut Console,
-) -> Result<DomainResult, Failure> {
+) -> Result<DomainResult, CommandFailure> {
     let cores = AllowedCores::of_this_process().describe_core_count();
     let about_cores = match arguments.core {
         Some(core) => {
@@ -201,7 +201,7 @@ fn measure_with_own_server(
     arguments: &PingpongArguments,
     domain: Option<&str>,
     console: &mut Console,
-) -> Result<Vec<DomainResult>, Failure> {
+) -> Result<Vec<DomainResult>, CommandFailure> {
     let cores = AllowedCores::of_this_process();
     let pair = cores.choose_pair().filter(|_| !arguments.no_pin);
     let count = cores.describe_core_count();
@@ -244,9 +244,9 @@ fn measure_with_own_server(
 }
 
 /// Reads the address from a server's first line.
-fn parse_listening_address(line: &str) -> Result<Target, Failure> {
+fn parse_listening_address(line: &str) -> Result<HostAndPort, CommandFailure> {
     let address = line.strip_prefix(LISTENING).and_then(|rest| rest.split(' ').next()?.parse().ok());
-    address.ok_or(Failure::PeerProtocol)
+    address.ok_or(CommandFailure::PeerProtocol)
 }
 
 impl PingpongArguments {

@@ -18,7 +18,7 @@ use homespun::params::{OfferedName, Params};
 use self::environment::Environment;
 use crate::console::Console;
 use crate::exchange::port;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// Run a command over homespun: a program that uses libfabric, or mpirun of Open MPI, MPICH or Intel MPI.
 ///
@@ -84,13 +84,13 @@ const WITH_HYDRA: &str = "MPICH or Intel MPI (mpich and impi-rt in the Python pa
 /// # Errors
 ///
 /// The reason why the command could not be executed. On success this function does not return.
-pub(crate) fn exec_command(arguments: &RunArguments, console: &Console) -> Result<(), Failure> {
+pub(crate) fn exec_command(arguments: &RunArguments, console: &Console) -> Result<(), CommandFailure> {
     let domain = find_domain(arguments.domain.as_deref())?;
     let directory = plugin::find_directory(arguments.provider_dir.as_deref())?;
-    let (program, rest) = arguments.command.split_first().ok_or(Failure::EmptyCommand)?;
+    let (program, rest) = arguments.command.split_first().ok_or(CommandFailure::EmptyCommand)?;
     let name = arguments.offered_name.unwrap_or_else(|| Params::from_env().offered_name);
     if name != OfferedName::Homespun && open_mpi::is_launcher(program) {
-        return Err(Failure::OpenMpiExcludes { command: program.clone(), name });
+        return Err(CommandFailure::OpenMpiExcludes { command: program.clone(), name });
     }
     if !loader::can_loader_find_libfabric() {
         // This is only a warning, since the command may have its own libfabric.
@@ -114,25 +114,25 @@ pub(crate) fn exec_command(arguments: &RunArguments, console: &Console) -> Resul
 ///
 /// # Errors
 ///
-/// [`Failure::NoDomain`] if the requested domain does not exist, or if none is requested and the domain in
+/// [`CommandFailure::NoDomain`] if the requested domain does not exist, or if none is requested and the domain in
 /// FI_HOMESPUN_DOMAIN does not exist. The fabric's error if FI_HOMESPUN_IFACE matches no interface.
-fn find_domain(requested: Option<&str>) -> Result<Option<String>, Failure> {
+fn find_domain(requested: Option<&str>) -> Result<Option<String>, CommandFailure> {
     let of_user = Params::from_env().domain;
     let found = port::find_domain(requested.or(of_user.as_deref()))?;
     Ok(found.filter(|_| requested.is_some()))
 }
 
 /// The reason why a program could not be executed.
-fn execution_failure(program: &OsString, error: io::Error) -> Failure {
+fn execution_failure(program: &OsString, error: io::Error) -> CommandFailure {
     let name = Path::new(program);
     // A missing interpreter of an existing script gives the same error as a missing command.
     if error.kind() != io::ErrorKind::NotFound || (name.components().count() > 1 && name.exists()) {
-        return Failure::NotExecuted { command: program.clone(), error };
+        return CommandFailure::NotExecuted { command: program.clone(), error };
     }
     if let Some((_, mpi)) = MPI_LAUNCHERS.iter().find(|(launcher, _)| name.as_os_str() == *launcher) {
-        return Failure::NoMpi { command: program.clone(), mpi };
+        return CommandFailure::NoMpi { command: program.clone(), mpi };
     }
-    Failure::NoCommand { command: program.clone() }
+    CommandFailure::NoCommand { command: program.clone() }
 }
 
 #[cfg(test)]

@@ -21,14 +21,14 @@
 
 mod connected;
 mod effects;
-mod handshakes;
+mod handshake_links;
 mod passive;
 #[cfg(test)]
 mod tests;
 
 use self::connected::Connected;
 pub(crate) use self::effects::ConnectionEffects;
-use self::handshakes::Handshakes;
+use self::handshake_links::HandshakeLinks;
 use self::passive::Passive;
 use crate::address::Address;
 use crate::connection::{ConnectionReport, EndpointRole};
@@ -37,14 +37,14 @@ use crate::limits::{CONNECTION_DATA_MAX_BYTES, REQUESTER_MAX_LINKS};
 use crate::peer_id::PeerId;
 use crate::protocol_violation::ProtocolViolation;
 use crate::transport::{AddressProof, LinkError, LinkId, Sent};
-use crate::wire::{Handshake, HandshakeStep, Header};
+use crate::wire::{HandshakeHeader, HandshakeStep, Header};
 
 /// The connection state of an endpoint.
 #[derive(Debug)]
 pub(crate) struct Connection {
     role: RoleState,
     /// The links that make and end connections, and carry no messages.
-    handshakes: Handshakes,
+    handshake_links: HandshakeLinks,
 }
 
 /// The role of an endpoint, and the state that the role needs.
@@ -82,7 +82,7 @@ impl Connection {
             EndpointRole::Passive => RoleState::Passive(Box::default()),
             EndpointRole::Connected => RoleState::Connected(Box::default()),
         };
-        Connection { role, handshakes: Handshakes::default() }
+        Connection { role, handshake_links: HandshakeLinks::default() }
     }
 
     /// Whether new links are handshake links at first.
@@ -93,13 +93,13 @@ impl Connection {
     /// Whether [`transmit_and_take_links_to_close`](Self::transmit_and_take_links_to_close) has work.
     #[inline(always)]
     pub(crate) fn has_output(&self) -> bool {
-        self.handshakes.have_output()
+        self.handshake_links.have_output()
     }
 
     /// Whether frames wait for a handshake link that is up. Frames for links that are not up yet do
     /// not count.
     pub(crate) fn has_unsent(&self) -> bool {
-        self.handshakes.have_unsent()
+        self.handshake_links.have_unsent()
     }
 
     /// Sends the frames that wait for handshake links. `send` gives a link a frame; without a
@@ -110,7 +110,7 @@ impl Connection {
         mut send: impl FnMut(LinkId, Option<&Header>, &[u8]) -> Sent,
         effects: &mut impl ConnectionEffects,
     ) -> Vec<LinkId> {
-        let (accepted, served) = self.handshakes.transmit_and_take_links_to_close(&mut send);
+        let (accepted, served) = self.handshake_links.transmit_and_take_links_to_close(&mut send);
         if let Some(id) = accepted {
             self.establish_if_accepting(id, effects);
         }
@@ -130,14 +130,14 @@ impl Connection {
             RoleState::Unconnected => false,
             RoleState::Passive(_) => true,
             RoleState::Connected(connected) => {
-                connected.is_asking() && self.handshakes.len() < REQUESTER_MAX_LINKS
+                connected.is_asking() && self.handshake_links.len() < REQUESTER_MAX_LINKS
             }
         };
-        if !is_welcome && !self.handshakes.contains(id) {
+        if !is_welcome && !self.handshake_links.contains(id) {
             return effects.abort_handshake_link(id, "no link is expected");
         }
-        self.handshakes.mark_up(id, peer, instance);
-        self.handshakes.set_proof(id, proof);
+        self.handshake_links.mark_up(id, peer, instance);
+        self.handshake_links.set_proof(id, proof);
         self.check_requester_and_accept(id, instance, effects);
     }
 
@@ -148,11 +148,11 @@ impl Connection {
         error: &LinkError,
         effects: &mut impl ConnectionEffects,
     ) -> bool {
-        if !self.handshakes.contains(id) {
+        if !self.handshake_links.contains(id) {
             return false;
         }
-        let was_up = self.handshakes.peer(id).is_some();
-        self.handshakes.remove(id);
+        let was_up = self.handshake_links.peer(id).is_some();
+        self.handshake_links.remove(id);
         match &mut self.role {
             RoleState::Unconnected => {}
             RoleState::Passive(passive) => {
@@ -176,7 +176,7 @@ impl Connection {
 
     /// Forgets all handshake links, and returns them.
     pub(crate) fn take_handshake_links(&mut self) -> Vec<LinkId> {
-        self.handshakes.take_ids()
+        self.handshake_links.take_ids()
     }
 
     /// Handles a frame on a handshake link, or on a link that this endpoint does not know.
@@ -196,15 +196,15 @@ impl Connection {
     /// As [`frame_arrived`](Self::frame_arrived), for the beginning of a frame.
     pub(crate) fn frame_begun(&mut self, id: LinkId, header: &Header, effects: &mut impl ConnectionEffects) {
         match header {
-            Header::Connection(handshake) => self.handshakes.begin_incoming(id, *handshake),
-            _ if self.handshakes.contains(id) => self.handle_unexpected_frame(id, effects),
+            Header::Connection(handshake) => self.handshake_links.begin_incoming(id, *handshake),
+            _ if self.handshake_links.contains(id) => self.handle_unexpected_frame(id, effects),
             _ => {}
         }
     }
 
     /// As [`frame_arrived`](Self::frame_arrived), for the next bytes of a frame.
     pub(crate) fn chunk_arrived(&mut self, id: LinkId, bytes: &[u8], effects: &mut impl ConnectionEffects) {
-        if let Some((handshake, data)) = self.handshakes.append_incoming(id, bytes) {
+        if let Some((handshake, data)) = self.handshake_links.append_incoming(id, bytes) {
             self.handshake_arrived(id, handshake, &data, effects);
         }
     }
@@ -223,11 +223,11 @@ impl Connection {
     fn handshake_arrived(
         &mut self,
         id: LinkId,
-        handshake: Handshake,
+        handshake: HandshakeHeader,
         data: &[u8],
         effects: &mut impl ConnectionEffects,
     ) {
-        if !self.handshakes.contains(id) {
+        if !self.handshake_links.contains(id) {
             return;
         }
         match &self.role {
@@ -246,11 +246,11 @@ impl Connection {
     pub(crate) fn handle_step_on_message_link(
         &mut self,
         id: LinkId,
-        handshake: Handshake,
+        handshake: HandshakeHeader,
         is_answer_pending: bool,
         effects: &mut impl ConnectionEffects,
     ) -> Result<HandshakeResult, ProtocolViolation> {
-        let Handshake { step, number, .. } = handshake;
+        let HandshakeHeader { step, number, .. } = handshake;
         match (&self.role, step) {
             (RoleState::Unconnected, HandshakeStep::Request) => {
                 // A peer that asks repeatedly but reads no answers must not make this side keep an
@@ -258,7 +258,7 @@ impl Connection {
                 if is_answer_pending {
                     return Err(ProtocolViolation("asks for a connection again before it was answered"));
                 }
-                let handshake = Handshake { step: HandshakeStep::Reject, number, data_bytes: 0 };
+                let handshake = HandshakeHeader { step: HandshakeStep::Reject, number, data_bytes: 0 };
                 effects.queue_header(id, Header::Connection(handshake));
                 Ok(HandshakeResult::Nothing)
             }

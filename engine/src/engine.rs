@@ -53,30 +53,26 @@ pub struct Config {
     pub tx_depth_ops: usize,
     /// How many receives may be outstanding.
     pub rx_depth_ops: usize,
-    /// The largest message that may be sent.
+    /// The largest length of a message, a read or a write.
     pub message_max_bytes: u64,
-    /// The limit of memory for the unexpected messages of all links together. Each message counts
-    /// as its length and [`MESSAGE_COST_BYTES`](limits::MESSAGE_COST_BYTES). Each link may exceed
-    /// the limit by [`CREDIT_INITIAL_BYTES`](limits::CREDIT_INITIAL_BYTES).
+    /// The budget: how much memory the unexpected messages of all links may take together. Each
+    /// link may exceed the budget by [`CREDIT_INITIAL_BYTES`](limits::CREDIT_INITIAL_BYTES).
     pub unexpected_budget_bytes: usize,
     /// The largest message that travels eagerly.
     pub eager_max_bytes: usize,
-    /// The accesses to regions that peers may make through this endpoint. Only
-    /// [`MrAccess::REMOTE_READ`] and [`MrAccess::REMOTE_WRITE`] matter. Each region may restrict
-    /// its accesses further.
+    /// Which accesses peers may make to regions through this endpoint. Only
+    /// [`MrAccess::REMOTE_READ`] and [`MrAccess::REMOTE_WRITE`] matter. A region may allow less.
     pub remote_access: MrAccess,
     /// As `remote_access`, for atomic operations.
     pub remote_atomics: MrAccess,
     /// Whether this endpoint counts the accesses that peers make through it (`FI_RMA_EVENT`).
     pub rma_events: bool,
-    /// Which pairs of operations, such as a read after a write, a peer must carry out in the order
-    /// in which this endpoint has posted them. Messages never overtake other messages, and reads
-    /// never overtake other reads.
+    /// Which pairs of operations a peer carries out in the order of posting, for example a read
+    /// after a write. Messages always keep their order among each other. So do reads.
     pub transmit_order: Order,
     /// Whether the completions of sends and accesses to one peer keep the order of posting.
     pub completes_in_order: bool,
-    /// Which pairs of operations from one peer this endpoint must carry out in the order of
-    /// arrival.
+    /// Which pairs of operations from one peer this endpoint carries out in the order of arrival.
     pub receive_order: Order,
     /// Which peers the endpoint talks to.
     pub role: EndpointRole,
@@ -114,11 +110,10 @@ impl Default for Config {
 /// - input: a transport reports to [`arrivals`](Self::arrivals);
 /// - time: [`advance_time`](Self::advance_time), while [`awaits_timeout`](Self::awaits_timeout)
 ///   is true;
-/// - output: [`transmit`](Self::transmit) hands frames to a transport. Every method that may end an
-///   operation has a [`Sink`] as an argument, which takes the completions.
+/// - output: [`transmit`](Self::transmit) hands frames to a transport. A method that may end
+///   operations puts their completions into a [`Sink`].
 ///
-/// A pass over the engine delivers held completions, receives, advances the time if a timeout runs,
-/// transmits and flushes the transport, in this order:
+/// A pass makes these calls, in this order:
 ///
 /// ```
 /// use homespun_engine::{Config, Engine};
@@ -148,20 +143,20 @@ pub struct Engine {
     initiator: Initiator,
     receive_side: ReceiveSide,
     target: Target,
-    /// Whether this side has stored to mapped memory of peers, and has executed no memory fence
-    /// since. Without a fence, a later load may overtake the stores.
+    /// Whether this side has stored to mapped memory of peers without executing a memory fence
+    /// afterwards. A later load could overtake these stores.
     has_unseen_stores: bool,
     /// Links whose peers have offered regions that this side has not mapped yet.
     mapping: Vec<LinkId>,
-    /// The number of passes until the engine looks for retired regions to unmap. While it is 0, no
-    /// region is mapped.
+    /// How many passes remain until the engine unmaps regions that peers have closed. While it is
+    /// 0, no region is mapped.
     passes_to_sweep: u32,
     /// Links that the engine has ended but has not closed at the transport yet.
     condemned: Vec<ClosingLink>,
     /// Links to endpoints that were replaced. The engine reads these links to their end.
     replaced: ReplacedLinks,
-    /// Peers that the next pass connects to. The pass skips a peer that has a link by then, or that
-    /// no posted receive names as its only source any more.
+    /// Peers that the next pass connects to, since posted receives may wait for them. See
+    /// [`add_awaited_source`](Self::add_awaited_source).
     awaited_sources: Vec<PeerId>,
     /// Whether any timeout runs.
     has_timeouts: bool,
@@ -210,14 +205,14 @@ impl Engine {
     }
 
     /// Makes peers access all regions by frames from now on, so that this endpoint can count every
-    /// access. Retires the regions that this endpoint has offered for mapping. No endpoint offers
-    /// these regions for mapping again.
+    /// access. Peers must unmap the regions that this endpoint has offered for mapping. No endpoint
+    /// offers these regions for mapping again.
     pub fn disable_direct_access(&mut self) {
         self.target.disable_direct_access();
     }
 
-    /// Whether anything is unsent: operations and answers that wait for a link to take them, handshake
-    /// frames for links that are up, and sends whose payload a peer has yet to fetch from this endpoint.
+    /// Whether anything is unsent: queued operations, pending replies, handshake frames for links
+    /// that are up, or sends whose payload a peer has yet to fetch.
     pub fn has_unsent(&self) -> bool {
         self.initiator.active_len() > 0
             || self.links.have_pending_replies()
@@ -226,8 +221,8 @@ impl Engine {
     }
 
     /// Whether the next pass has work even if no frame arrives. Check this after a pass, before
-    /// sleeping. Operations that wait for a link or a peer do not count, since the transport wakes
-    /// the caller for them.
+    /// sleeping. Operations that wait for a link or a peer do not count: the transport wakes the
+    /// caller for them.
     pub fn wants_pass(&self) -> bool {
         self.receive_side.wants_pass()
             || self.target.is_pulling()
@@ -243,28 +238,29 @@ impl Engine {
         self.initiator.outstanding_ops()
     }
 
-    /// Returns how many receives have not ended, or have not been reported; 0 if the engine has a
-    /// shared receiver.
+    /// Returns how many receives have not ended, or have not been reported. Always 0 if the engine
+    /// has joined a shared receiver.
     #[inline(always)]
     pub fn outstanding_receives(&self) -> usize {
         self.receive_side.outstanding_receives()
     }
 
-    /// Returns the id of the peer at `address`, which the application names. The id stays the same for the
-    /// life of the engine.
+    /// Returns the id of the peer at `address`, which the application names. The id stays valid for
+    /// the life of the engine.
     pub fn intern_peer(&mut self, address: Address) -> PeerId {
         self.peers.intern_named(address)
     }
 
-    /// Posts a receive. If unexpected messages match the receive, it takes the earliest of them at
-    /// once. If the only source of the receive is a lost peer, the next pass connects to this peer.
-    /// If that attempt fails, so does the receive.
+    /// Posts a receive. If unexpected messages match, the receive takes the earliest of them at
+    /// once. If the receive names a lost peer as its only source, the next pass connects to this
+    /// peer. If that attempt fails, the receive fails.
     ///
     /// # Errors
     ///
-    /// Each error hands back the destination of the receive: [`Again::QueueFull`] when
-    /// [`Config::rx_depth_ops`] receives are outstanding; [`Misuse::NotConnected`] if the
-    /// connection has ended and no message that arrived before its end matches the receive.
+    /// [`Again::QueueFull`] when [`Config::rx_depth_ops`] receives are outstanding.
+    /// [`Misuse::NotConnected`] if the connection has ended and no message that arrived before
+    /// matches the receive. [`Misuse::NotSupported`] if the engine has joined a shared receiver.
+    /// Each error hands back the destination.
     ///
     /// [`Again::QueueFull`]: crate::error::Again::QueueFull
     #[inline(always)]
@@ -283,26 +279,28 @@ impl Engine {
     }
 
     /// Posts a receive that takes many messages into one buffer. The receive ends when less than
-    /// `min_free_bytes` of the buffer are free, or when a message does not fit. The first message of
-    /// the buffer is truncated if it does not fit. A later message that does not fit goes to the next
+    /// `min_free_bytes` of the buffer are free, or when a message does not fit. If the first
+    /// message does not fit, it is truncated. If a later message does not fit, it goes to the next
     /// receive.
     ///
-    /// Each message completes with the context of the buffer, and its completion says where the
-    /// message lies ([`Buffer::Within`], [`Buffer::Received`]). One completion also has the flag
-    /// [`CompletionFlags::MULTI_RECV`], which says that the engine has released the buffer and
-    /// writes nothing to it any more. The flag is on the completion of the last message, or on a
-    /// completion without a message. A completion without a message is an error if the buffer was
-    /// cancelled or its only source was lost. While completions of receives wait for room in their
-    /// queue, the buffer takes no messages.
+    /// Each message completes with the context of the buffer. The completion says where the message
+    /// lies ([`Buffer::Within`], [`Buffer::Received`]). While completions of receives wait for room
+    /// in their queue, the buffer takes no messages.
+    ///
+    /// When the engine releases the buffer, one completion has the flag
+    /// [`CompletionFlags::MULTI_RECV`]: the completion of the last message, or a completion without
+    /// a message. From then on the engine writes nothing to the buffer. A completion without a
+    /// message is an error if the buffer was cancelled or its only source was lost.
     ///
     /// If the call is deferred work, `work` is its number. The work ends when the engine releases
-    /// the buffer. For deferred work, the flag is always on a completion without a message.
+    /// the buffer. The flag is then always on a completion without a message.
     ///
     /// # Errors
     ///
-    /// Each error hands back the destination of the receive: [`Again::QueueFull`] as for any
-    /// receive; [`Misuse::Flags`] for a tagged receive, which `fi_tagged(3)` does not allow here;
-    /// [`Misuse::TooManySegments`] or [`Misuse::Memory`] if the memory is not one segment.
+    /// [`Again::QueueFull`] and [`Misuse::NotSupported`] as for
+    /// [`post_receive`](Self::post_receive). [`Misuse::Flags`] for a tagged receive, which
+    /// `fi_tagged(3)` does not allow here. [`Misuse::TooManySegments`] or [`Misuse::Memory`] if the
+    /// memory is not one segment. Each error hands back the destination.
     ///
     /// [`Again::QueueFull`]: crate::error::Again::QueueFull
     /// [`Buffer::Within`]: crate::buffer::Buffer::Within
@@ -325,16 +323,17 @@ impl Engine {
     }
 
     /// Looks for an unexpected message among those that earlier passes have received. Reports the
-    /// message, or [`OperationError::NoMessage`], at once. A peek reads no frames. So a caller that
+    /// message, or [`OperationError::NoMessage`], at once. A peek reads no frames, so a caller that
     /// peeks in a loop makes a pass after each peek.
     ///
     /// # Errors
     ///
-    /// [`Again::QueueFull`] when reports of receives wait for room in their queue and
-    /// [`Config::rx_depth_ops`] receives are outstanding. Also [`Again::QueueFull`] for a peek at
-    /// untagged messages while some of them are kept aside for a multi-receive buffer: the buffer
-    /// may still take them once the queue has room. [`Misuse::Invalid`] for a claim if another message
-    /// is already claimed with the same context.
+    /// [`Again::QueueFull`] in two cases. First, reports of receives wait for room in their queue,
+    /// and [`Config::rx_depth_ops`] receives are outstanding. Second, the peek is for untagged
+    /// messages, and some of these are kept aside for a multi-receive buffer.
+    ///
+    /// [`Misuse::Invalid`] for a claim if another message is already claimed with the same context.
+    /// [`Misuse::NotSupported`] if the engine has joined a shared receiver.
     ///
     /// [`Again::QueueFull`]: crate::error::Again::QueueFull
     /// [`OperationError::NoMessage`]: crate::error::OperationError::NoMessage
@@ -343,13 +342,14 @@ impl Engine {
         receiver.peek(request, &mut effects)
     }
 
-    /// Receives the message that a peek with the context `claimed_by` has claimed. The criteria of
-    /// `request` do not matter.
+    /// Receives the message that a peek with the context `claimed_by` has claimed. Ignores the
+    /// criteria of `request`.
     ///
     /// # Errors
     ///
-    /// Each error hands back the destination of the receive: [`Misuse::NotFound`] if no message is
-    /// claimed with this context; [`Again::QueueFull`] as for any receive.
+    /// [`Misuse::NotFound`] if no message is claimed with this context. [`Again::QueueFull`] and
+    /// [`Misuse::NotSupported`] as for [`post_receive`](Self::post_receive). Each error hands back
+    /// the destination.
     ///
     /// [`Again::QueueFull`]: crate::error::Again::QueueFull
     pub fn receive_claimed(
@@ -362,8 +362,8 @@ impl Engine {
         receiver.receive_claimed(request, claimed_by, &mut effects)
     }
 
-    /// Discards the message that a peek with this context has claimed. The operation completes as a peek
-    /// does. If the call is deferred work, `work` is its number.
+    /// Discards the message that a peek with this context has claimed. The call completes like a
+    /// peek that finds the message. If the call is deferred work, `work` is its number.
     ///
     /// # Errors
     ///
@@ -381,15 +381,15 @@ impl Engine {
 
     /// Cancels one operation with this context. The operation ends with [`OperationError::Cancelled`].
     ///
-    /// The engine looks first for a receive that no message has matched, or a multi-receive buffer that
-    /// still takes messages. If there is none, it looks for a queued send or access, that is, one that
-    /// was not offered, and of which no link has taken a byte. Among untagged receives, among tagged
-    /// receives, and among operations on one peer, the engine cancels the oldest.
+    /// The engine looks first for an unmatched receive, or a multi-receive buffer that still takes
+    /// messages. If there is none, it looks for a queued send or access that it has not offered,
+    /// and of which no link has taken a byte. Among the untagged receives, among the tagged
+    /// receives, and among the operations on one peer, it cancels the oldest.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotFound`] if there is no such operation. It may have ended, or may be too far
-    /// advanced to be cancelled.
+    /// [`Misuse::NotFound`] if no operation has this context, or if the operation can no longer be
+    /// cancelled.
     ///
     /// [`OperationError::Cancelled`]: crate::error::OperationError::Cancelled
     pub fn cancel(&mut self, context: u64, sink: &mut impl Sink) -> Result<(), Error> {
@@ -417,8 +417,8 @@ impl Engine {
         Err(Misuse::NotFound(Missing::Operation).into())
     }
 
-    /// Reports the failure of an operation. The caller had accepted the operation from the
-    /// application, but the engine has refused it. The caller counts the failure.
+    /// Reports the failure of an operation that the caller had accepted, but the engine has
+    /// refused. The caller counts the failure.
     #[cold]
     pub fn report_refused_operation(&mut self, failure: FailedOperation, sink: &mut impl Sink) {
         if failure.completion.flags.intersects(CompletionFlags::TRANSMITTED) {
@@ -456,9 +456,10 @@ impl Engine {
         }
     }
 
-    /// Ends all links. The transport still sends what it has taken; call this when
-    /// [`has_unsent`](Self::has_unsent) is false. Operations that have not ended are not reported,
-    /// and the caller drops the engine next. From now on no peer can read the memory of a send.
+    /// Ends all links, before the caller drops the engine. Call this when
+    /// [`has_unsent`](Self::has_unsent) is false. The transport still sends what it has taken.
+    /// Operations that have not ended are not reported. From now on no peer can read the memory of
+    /// a send.
     pub fn close_links(&mut self, transport: &mut impl Transport) {
         for condemned in self.condemned.drain(..) {
             transport.close(condemned.link, condemned.how);

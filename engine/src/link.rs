@@ -1,5 +1,5 @@
-//! The engine's state of each link: the frame that is being written to the link and the frame
-//! that is being read from it, and what the peer has yet to answer.
+//! The engine's state of each link: the frame that this side is writing, the frame that it is
+//! reading, and what the peer has yet to answer.
 //!
 //! ```text
 //!  record_message_begun, record_access_begun,         begin_collecting, collect_bytes ...

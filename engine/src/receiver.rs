@@ -1,18 +1,18 @@
-//! The receiver of an endpoint: it matches messages with posted receives, and keeps the messages
-//! and receives that still wait for each other.
+//! The receiver of an endpoint. It matches messages with posted receives, and keeps the messages
+//! and receives that have no match yet.
 //!
 //! ```text
 //!  message_arrived, pull, ... +----------------------------------------------+  complete, fail, count
 //!  -------------------------> | posted receives    <-- matching --> messages | ------------------------>
-//!  post, peek, cancel, ...    | multi-receive buffers             unexpected |  queue_header, queue_ack, ...
+//!  post, peek, cancel, ...    | multi-receive buffers             unexpected |  queue_header, queue_ack ...
 //!  -------------------------> | claimed messages           budget and credit | ------------------------>
 //!  link_added, link_ended ... | fetches of offered messages                  |  Err(ProtocolViolation)
 //!                             +----------------------------------------------+
 //! ```
 //!
-//! The caller passes events to the receiver, and carries out the small [`ReceiverEffects`] that the
-//! receiver answers with. The receiver holds no transport and no completion queue, and knows a link
-//! only by its number. So it works without an endpoint.
+//! The caller passes events to the receiver, and carries out the [`ReceiverEffects`] that the
+//! receiver asks for. The receiver has no transport and no completion queue, and knows a link only
+//! by its number.
 
 mod abandoned;
 mod credit;
@@ -77,27 +77,27 @@ pub(crate) struct Receiver {
     multi_receives: MultiReceives,
     /// The receives whose completion waits for earlier ones.
     turns: ReceiveTurns,
-    /// Whether messages may be for [multi-receive buffers](MultiReceives::may_claim_untagged), or
+    /// Whether [multi-receive buffers](MultiReceives::may_claim_untagged) may take messages, or
     /// receives have [turns](ReceiveTurns::has_turns). For an ordinary message, the receiver checks
     /// only this flag.
     has_special_cases: bool,
-    // Boxed, since a table never shrinks, and this one may once have held very many messages.
+    // Boxed: a table never shrinks, and this one may once have held very many messages.
     unexpected: SlotMap<UnexpectedId, Box<Unexpected>>,
     /// Messages that peeks have claimed. The key is whether the message is tagged, and the context
     /// of the peek.
     claimed: HashMap<(bool, u64), Claimed>,
     links: ReceiverLinks,
     fetches: Fetches<Arriving>,
-    /// Offers that neither matched a receive nor had room in the budget when they arrived, in order
-    /// of arrival. Receives may have matched some of them since.
+    /// Unmatched offers that wait for room in the budget. Receives may have matched some of them
+    /// since.
     deferred: VecDeque<FetchId>,
-    /// How many of the deferred offers have not tried again since the budget last released memory.
+    /// How many deferred offers were not tried again since the budget last released memory.
     untried_offers: usize,
-    /// What the budget had released when `untried_offers` was last counted anew.
+    /// The value of [`Budget::released_bytes`] when `untried_offers` was last reset.
     tried_at_released_bytes: u64,
     /// The limit of the memory for unexpected messages, and how much of it is used.
     budget: Budget,
-    /// Links on which more credit is due, but that wait until the budget has room for it.
+    /// Links that are due more credit, but for which the budget had no room.
     starved: BTreeSet<LinkId>,
     /// Starved links that are about to try again.
     retrying: BTreeSet<LinkId>,
@@ -112,8 +112,7 @@ pub(crate) struct Receiver {
     /// How many offers of links that have ended were dropped since the present step began.
     abandoned_in_step: usize,
     held: HeldReports,
-    /// The error of receives that are posted after the connection has ended: no message can reach
-    /// them.
+    /// The error of receives that are posted after the connection has ended; `None` before.
     end_error: Option<Box<OperationError>>,
 }
 
@@ -171,8 +170,8 @@ impl Receiver {
             || self.can_fetch_deferred()
     }
 
-    /// Returns 0 if there is no rare work, that is, no offer to fetch or to drop, no payload to pull
-    /// and no credit to grant. The value of any other result means nothing.
+    /// Returns 0 if there is no offer to fetch or to drop, no payload to pull and no credit to grant.
+    /// Otherwise returns some other number.
     #[inline(always)]
     pub(crate) fn rare_work_bits(&self) -> usize {
         self.deferred.len()
@@ -188,9 +187,9 @@ impl Receiver {
     ///
     /// # Errors
     ///
-    /// Each error hands back the destination of the receive: [`Again::QueueFull`] beyond the depth;
+    /// [`Again::QueueFull`] when [`depth_ops`](Self::depth_ops) receives are outstanding.
     /// [`Misuse::NotConnected`] if [the connection has ended](Self::fail_all_and_close) and no
-    /// message waits for the receive.
+    /// message waits for the receive. Each error hands back the destination.
     #[inline(always)]
     pub(crate) fn post(
         &mut self,
@@ -230,8 +229,8 @@ impl Receiver {
                 self.fail_untagged_if_connection_ended(id, effects);
             }
             None => {
-                // Filled in place: a move would read the fields back while they are still in the
-                // store buffer.
+                // Filled in place. A move would read fields that are still in the processor's store
+                // buffer.
                 let id = self.receives.insert(Receive::vacant());
                 if let Some(receive) = self.receives.get_mut(id) {
                     receive.destination = destination;
@@ -245,9 +244,9 @@ impl Receiver {
         Ok(())
     }
 
-    /// Cancels one receive or multi-receive buffer with this key: the oldest untagged one, or if there
-    /// is none, the oldest tagged one. Receives that a message has matched, and buffers that take no more
-    /// messages, are not cancelled. Returns whether it has cancelled one.
+    /// Cancels one posted receive or multi-receive buffer with this key: the oldest untagged one
+    /// or, if there is none, the oldest tagged one. Matched receives and ended buffers are no
+    /// longer posted. Returns whether one was cancelled.
     pub(crate) fn cancel(&mut self, key: CancelKey, effects: &mut impl ReceiverEffects) -> bool {
         let posted = [&self.untagged, &self.tagged].into_iter().flat_map(Matching::posted).find(|id| {
             self.receives
@@ -272,14 +271,14 @@ impl Receiver {
         true
     }
 
-    /// Adds a member's link, on which this peer sends. The link begins with a little credit.
+    /// Adds a link on which `peer` sends to `member`. The link begins with a little credit.
     pub(crate) fn link_added(&mut self, id: LinkId, peer: PeerId, member: MemberId) {
         self.links.insert(id, peer, member, &mut self.budget);
     }
 
     /// Removes a link that has ended. A receive fails if a message from the link was filling it.
-    /// Unexpected messages stay if they have arrived whole; the others are dropped, some of them in
-    /// later passes. No receive and no peek finds these.
+    /// Whole unexpected messages stay. Partial ones are dropped. Later steps drop some of the offers,
+    /// but from now on no receive and no peek finds them.
     pub(crate) fn link_ended(
         &mut self,
         id: LinkId,
@@ -298,8 +297,8 @@ impl Receiver {
             self.abandon_partial_message(peer, &filling, member, error, effects);
         }
         let offers = self.fetches.end_link(id);
-        // One by one: when a fetch ends, a buffer may take messages that were kept aside, which
-        // changes the fetches.
+        // Fetches are removed one by one: the end of a fetch may let a buffer take messages that
+        // were kept aside, and this changes the fetches.
         while let Some(fetch) = self.fetches.remove_next_needed(&offers) {
             self.leftovers.release(creation_number, fetch.filling.owner.held_bytes, &mut self.budget);
             self.abandon_partial_message(peer, &fetch.filling, member, error, effects);
@@ -313,9 +312,9 @@ impl Receiver {
         );
     }
 
-    /// Prepares for a member that leaves. The links of the member end next. The unexpected messages
-    /// of the member are dropped now, so that the end of a link gives none of them to a receive.
-    /// The member's receives that wait for their turn fail as the links end.
+    /// Drops the unexpected messages of a member that leaves. The caller ends the member's links
+    /// next. The end of a link must not give such a message to a receive. Receives of the member
+    /// that wait for their turn fail when the links end.
     pub(crate) fn drop_messages_of_leaving_member(
         &mut self,
         member: MemberId,
@@ -374,8 +373,8 @@ impl Receiver {
         self.links.get(id).map(|link| link.peer)
     }
 
-    /// Returns the peers that have a link, that a receive names as its only source, or that a
-    /// message or an ended receive still refers to. A peer may occur several times.
+    /// Returns the peers that links, directed receives, messages or ended receives refer to. A peer
+    /// may occur several times.
     pub(crate) fn peers_in_use(&self) -> impl Iterator<Item = PeerId> {
         let posted = self.untagged.directed_sources().chain(self.tagged.directed_sources());
         let waiting = self.unexpected.values().map(|unexpected| unexpected.source);
@@ -383,9 +382,9 @@ impl Receiver {
         self.links.linked_peers().chain(posted).chain(waiting).chain(ended)
     }
 
-    /// Returns the progress of a link as three counts: messages that have arrived, changes of offers,
-    /// and bytes that have arrived of the message being read. Every byte of a message changes one of the
-    /// counts.
+    /// Returns three counts of a link: arrived eager messages, changes of offers, and arrived bytes
+    /// of the message that is being read. Each byte of a message changes one of the counts when it
+    /// arrives.
     pub(crate) fn progress_counts(&self, id: LinkId) -> (u64, u64, u64) {
         let Some(link) = self.links.get(id) else { return (0, 0, 0) };
         let reading_bytes = match &link.reading {

@@ -28,8 +28,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Sends two messages over the backend. Only the provider and the name of its domain, in the first three
-/// lines, differ from an application over another backend.
+/// Sends two messages over the backend. Only the first three lines, with the provider and its domain's name,
+/// differ from an application over another backend.
 pub(crate) fn run() -> Result<(), Box<dyn Error>> {
     let fabric = Fabric::new().with_provider(ChannelProvider::new());
     let mut hints = Info::default();
@@ -49,12 +49,12 @@ pub(crate) fn run() -> Result<(), Box<dyn Error>> {
     println!("alice is at {}, bob at {}", alice.name()?, bob.name()?);
     let to_bob = av.insert_one(bob.name()?)?;
 
-    // The second message exceeds the capacity of a link (1 MiB), and is taken in parts.
+    // The second message exceeds the capacity of a link (1 MiB), so the link takes it in parts.
     let long = vec![7; 4 << 20];
     for message in [Bytes::from_static(b"hello"), Bytes::from(long)] {
         bob.recv(BytesMut::zeroed(message.len()), FabricAddress::UNSPECIFIED, 1)?;
         alice.send(message.clone(), to_bob, 2)?;
-        // Reading the queue makes progress at both endpoints, since both report to it.
+        // A read of the queue makes progress at both endpoints, since both report to this queue.
         let received = loop {
             let completed = cq.read_entry()?.map(Entry::into_result).transpose()?;
             if let Some(Buffer::Received(received)) = completed.map(|completion| completion.buffer) {

@@ -1,7 +1,7 @@
-//! A backend in about two hundred lines: endpoints of one process that reach each other over channels.
+//! A backend in about two hundred lines. It connects endpoints of one process by channels.
 //!
-//! It shows what a backend has to implement. A [`Provider`] opens a [`Transport`] for each endpoint, a
-//! transport makes links, and a link carries frames both ways:
+//! The file shows what a backend has to implement. A [`Provider`] opens a [`Transport`] for each endpoint. A
+//! transport makes links. A link carries frames both ways:
 //!
 //! ```text
 //!   connect --> the acceptor of the peer           a link has two ends; the peer's acceptor takes one
@@ -9,14 +9,14 @@
 //!   close   --> the channels are dropped           the peer reads the remaining parcels, and then the reason
 //! ```
 //!
-//! Two features stay with the trait's defaults: the backend is polled, without wake-ups
-//! ([`Transport::wake_fd`], [`Transport::arm`]), and peers do not read payload from the sender's memory
+//! The backend leaves out two features, for which the trait has defaults. It does not wake a sleeping reader
+//! ([`Transport::wake_fd`], [`Transport::arm`]). Its peers do not read payload from the sender's memory
 //! ([`Transport::expose`], [`Transport::pull`]).
 //!
-//! To start your own backend, copy this file into a crate. It needs the crates `homespun-engine`, for the
-//! two traits, and `parking_lot`. `tests/backend.rs` checks this backend against the contract of a
-//! transport: one line calls the crate `homespun-conformance`. Check your backend in the same way. The
-//! semantic suite in `tests/` runs over this backend as well.
+//! To start your own backend, copy this file into a crate. The file needs the crate `homespun-engine`, for
+//! the two traits, and the crate `parking_lot`. `tests/backend.rs` checks this backend against the contract
+//! of a transport, by one call of the crate `homespun-conformance`. Check your backend in the same way. The
+//! tests in `tests/semantics/` run over this backend, too.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
@@ -43,14 +43,14 @@ const PARCEL_MAX_BYTES: usize = 16 * 1024;
 /// The first port that an endpoint without a requested port gets.
 const FIRST_PORT: u16 = 49_152;
 
-/// Opens endpoints that reach each other over channels. Clones open endpoints of the same network.
+/// Opens endpoints that reach each other over channels. A clone opens endpoints of the same network.
 #[derive(Debug, Clone, Default)]
 pub struct ChannelProvider {
     acceptors: Arc<Mutex<Acceptors>>,
 }
 
-/// The acceptors of all endpoints, by address. An endpoint that connects sends one end of the new link to
-/// the acceptor of its peer.
+/// The acceptors of all endpoints, by address. A connecting endpoint keeps one end of a new link, and sends
+/// the other end to its peer's acceptor.
 type Acceptors = BTreeMap<Address, Sender<Link>>;
 
 /// A message on a link.
@@ -69,10 +69,10 @@ enum Parcel {
 struct Link {
     outbound: SyncSender<Parcel>,
     inbound: Receiver<Parcel>,
-    /// Whether a frame has been sent in part. Then only the rest of that frame may be sent.
+    /// Whether a frame has been sent in part. If so, only the rest of that frame may be sent.
     is_mid_frame: bool,
-    /// Why the link is over; not set for a lost link. Both sides share this. The side that closes the link
-    /// sets it before dropping its channels.
+    /// Why the link is over. Both sides share this value. The side that closes the link sets the value
+    /// before it drops its channels. Nothing sets the value of a link that is lost.
     end: Arc<OnceLock<LinkError>>,
 }
 
@@ -111,7 +111,7 @@ impl Provider for ChannelProvider {
     }
 
     fn open(&self, bind: Address, instance: u64) -> Result<ChannelTransport, Errno> {
-        // An endpoint may bind to a wildcard, but its peers need an address to connect to.
+        // An endpoint may bind to a wildcard. Peers need a real address to connect to.
         let ip = match bind.ip() {
             ip if !ip.is_unspecified() => ip,
             IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
@@ -137,7 +137,8 @@ impl Transport for ChannelTransport {
         LinkCaps { inline_max_bytes: PARCEL_MAX_BYTES, pull_min_bytes: usize::MAX }
     }
 
-    /// Connecting cannot fail. If no endpoint accepts the link, the next `receive` finds it dropped.
+    /// A connect never fails. If no endpoint accepts the link, the next `receive` finds that the link was
+    /// dropped.
     fn connect(&mut self, to: Address) -> LinkId {
         let [ours, theirs] = Link::make_pair();
         let end = ours.end.clone();
@@ -150,19 +151,19 @@ impl Transport for ChannelTransport {
         id
     }
 
-    /// A payload up to `inline_max_bytes` fits into one parcel, so it is sent whole or not at all.
+    /// A payload up to `inline_max_bytes` fits into one parcel. So the link takes all of it or nothing.
     fn send_inline(&mut self, link: LinkId, header: &Header, payload: &[u8]) -> Result<(), Full> {
         if self.send(link, header, &[IoSlice::new(payload)]) == Sent::Whole { Ok(()) } else { Err(Full) }
     }
 
-    /// Accepts as many bytes as the channel has room for. The engine keeps the payload, and resumes with
-    /// the rest.
+    /// Takes as many bytes as the channel has room for. The engine keeps the payload, and later sends the
+    /// rest by `resume`.
     fn send(&mut self, link: LinkId, header: &Header, payload: &[IoSlice<'_>]) -> Sent {
         let link = self.links.get_mut(link).filter(|link| !link.is_mid_frame);
         let Some(link) = link else { return Sent::Full };
         let first = copy_parcel(payload, 0);
         let first_bytes = first.len();
-        // A link whose other end is gone counts as full until `receive` reports that the link is down.
+        // If the other end is gone, the link counts as full until `receive` reports that it is down.
         if link.outbound.try_send(Parcel::Start(*header, first)).is_err() {
             return Sent::Full;
         }
@@ -177,14 +178,14 @@ impl Transport for ChannelTransport {
     fn flush(&mut self) {}
 
     /// Receives one parcel from each link in turn. A call starts behind the link at which the last call
-    /// stopped, so that a busy link does not starve the others. A backend for thousands of links would keep
-    /// a list of the active ones.
+    /// stopped, so a busy link does not starve the others. A backend for thousands of links would list the
+    /// active ones.
     fn receive(&mut self, budget_frames: u32, receiver: &mut impl transport::FrameHandler) -> u32 {
         let mut reported = 0;
         while reported < budget_frames
             && let Ok(link) = self.incoming.try_recv()
         {
-            // The channel of a new link holds the peer's hello, so this call also reports the link.
+            // The channel of a new link holds the peer's hello. Receive it now, to report the link.
             let id = self.insert_link_and_send_hello(link);
             reported += u32::from(self.receive_parcel(id, receiver));
         }
@@ -211,7 +212,8 @@ impl Transport for ChannelTransport {
         }
     }
 
-    /// Keeps the acceptor's entry without a receiver: the address stays in use until the endpoint is dropped.
+    /// Drops the receiver of new links, but keeps the acceptor. So the address stays in use until the
+    /// endpoint is dropped.
     fn stop_accepting(&mut self) {
         self.incoming = channel().1;
     }
@@ -273,7 +275,7 @@ impl Link {
         })
     }
 
-    /// Sends the rest of a frame, as far as there is room: the payload without the first `taken_bytes`.
+    /// Sends the payload without its first `taken_bytes`, as far as there is room.
     fn send_rest(&mut self, payload: &[IoSlice<'_>], mut taken_bytes: usize) -> Sent {
         loop {
             let piece = copy_parcel(payload, taken_bytes);

@@ -1,5 +1,5 @@
-//! Checks that a record about a claimed address (docs/decisions/tcp-claims.md) has one encoding only: a
-//! record that parses encodes to the same bytes.
+//! Checks that each record about an address claim (docs/decisions/tcp-claims.md) has only one encoding. A
+//! record that parses must encode to the same bytes.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Checks that the header of a frame has one encoding only. Also checks each beginning of a header: the
-//! parser gives the same answer as for the whole header, or asks for more bytes.
+//! Checks that each header of a frame has only one encoding. Also parses each beginning of a header. The
+//! parser must give the same answer as for the whole header, or ask for more bytes.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Checks that the hello of a TCP stream has one encoding only. Also checks that the parser refuses a hello
-//! if it refuses a beginning of that hello.
+//! Checks that each hello of a TCP stream has only one encoding. If the parser refuses a beginning of a
+//! hello, it must also refuse the whole hello.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Checks that the matching of messages and receives agrees with a plain model.
+//! Checks that the matching of messages and receives agrees with a simple model.
 
 #![no_main]
 
@@ -15,7 +15,7 @@ use libfuzzer_sys::fuzz_target;
 
 use crate::model::{Model, Operation};
 
-/// An operation with few sources, tags and masks, so that a random program has matches.
+/// An operation. There are only few sources, tags and masks, so random programs have matches.
 #[derive(Debug, Clone, Copy, Arbitrary)]
 enum Step {
     Arrive {
@@ -27,7 +27,7 @@ enum Step {
         tag: u8,
         mask: Mask,
     },
-    /// Posts receives with tags that count up, so that a few bytes of input make long queues.
+    /// Posts receives with ascending tags. So a few bytes of input make long queues.
     PostMany {
         tag: u8,
         count: u8,

@@ -1,4 +1,4 @@
-//! Checks that both ends of a ring stay safe in memory that the fuzzer overwrites.
+//! Checks that both ends of a ring stay safe although the fuzzer overwrites the ring's memory.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Checks that a stream of frames decodes to the same frames however it is split.
+//! Checks that a stream of frames decodes to the same frames, however the stream is split.
 
 #![no_main]
 

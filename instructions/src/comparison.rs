@@ -21,7 +21,7 @@ pub struct ChangedTool {
     pub now: Option<String>,
 }
 
-/// The tools with another version than recorded. If there is any, counts cannot be compared.
+/// Returns the tools whose version is not the recorded one. If there is one, counts cannot be compared.
 pub fn changed_tools(recorded: &Record, now: &Record) -> Vec<ChangedTool> {
     let names: BTreeSet<&String> = recorded.tools.keys().chain(now.tools.keys()).collect();
     let tools = names.into_iter().map(|name| ChangedTool {
@@ -37,7 +37,7 @@ pub fn changed_tools(recorded: &Record, now: &Record) -> Vec<ChangedTool> {
 pub enum Change {
     /// The count has changed by no more than [`TOLERANCE`].
     Steady,
-    /// The count has risen. Lists the functions whose counts rose, the largest rise first.
+    /// The count has risen. Lists the functions whose counts rose most, the largest rise first.
     Risen(Vec<Rise>),
     /// The count has fallen.
     Fallen,
@@ -99,8 +99,7 @@ pub fn compare(recorded: &Record, now: &Record) -> BTreeMap<String, PathChange> 
 
 /// The functions whose counts rose, the largest rise first.
 fn risen_functions(before: &Count, now: &Count) -> Vec<Rise> {
-    // A function that is not in the record had a smaller count than this. Its rise is computed from this
-    // count.
+    // A function that is not in the record had a smaller count than this. Compute its rise from this count.
     let unrecorded_max = before.min_recorded_count();
     let rise = |rise: &Rise| rise.now - rise.before.unwrap_or(unrecorded_max);
     let functions = now.functions.iter().map(|(function, count)| Rise {

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! This library parses profiles, reads and writes the record, and compares counts. The benchmark in
-//! `benches/instructions` defines and runs the paths.
+//! `benches/instructions` defines and runs the paths: one operation through one interface in one domain.
 
 #![deny(unsafe_code)]
 

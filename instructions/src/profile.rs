@@ -1,4 +1,4 @@
-//! Parses profiles that callgrind has written with `--compress-strings=no --compress-pos=no`. Valgrind's
+//! Parses callgrind's profiles that are written with `--compress-strings=no --compress-pos=no`. Valgrind's
 //! manual describes the format under "Callgrind Format Specification".
 
 use std::collections::BTreeMap;
@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 pub struct Profile {
     /// All instructions.
     pub total: u64,
-    /// The instructions of each function itself, without those of its callees. Names are demangled and have
-    /// no hashes, so they are the same in every build.
+    /// The instructions of each function, without those of the functions that it calls. The names are
+    /// demangled and have no hashes. So they are the same in every build.
     pub by_function: BTreeMap<String, u64>,
 }
 
@@ -42,7 +42,7 @@ impl Profile {
     ///
     /// # Errors
     ///
-    /// [`ProfileError`], even for a profile that is merely cut short.
+    /// [`ProfileError`] if the text is not such a profile, or is cut short.
     pub fn parse(text: &str) -> Result<Profile, ProfileError> {
         let mut by_function = BTreeMap::<String, u64>::new();
         let mut total = None;
@@ -59,8 +59,8 @@ impl Profile {
                     _ => return Err(senseless()),
                 }
             } else if line.starts_with(|first: char| first.is_ascii_digit()) {
-                // Skip the line after a call. It has the callee's cost, which the callee's own lines also
-                // have.
+                // Skip the line after a call. That line has the cost of the called function, which the
+                // function's own lines also have.
                 if !std::mem::take(&mut follows_call) {
                     let function = function.as_ref().ok_or_else(senseless)?;
                     let cost = parse_cost(line).ok_or_else(senseless)?;
@@ -85,7 +85,7 @@ impl Profile {
     }
 }
 
-/// Parses the cost in a line that consists of a position and a cost. A cost of 0 may be absent.
+/// Parses the cost in a line of a position and a cost. If the cost is absent, it is 0.
 fn parse_cost(line: &str) -> Option<u64> {
     let mut numbers = line.split_ascii_whitespace().skip(1);
     let cost = numbers.next().map_or(Some(0), |cost| cost.parse().ok())?;
@@ -95,7 +95,7 @@ fn parse_cost(line: &str) -> Option<u64> {
 /// Converts a symbol to the function's name, which is the same in every build.
 fn function_name(symbol: &str, object: &str) -> String {
     if symbol.starts_with("0x") || symbol == "???" {
-        // A function without a symbol has only an address, which differs from run to run.
+        // A function without a symbol has only an address, and the address differs from run to run.
         let object = object.rsplit('/').next().unwrap_or(object);
         return format!("functions of {object} without symbols");
     }

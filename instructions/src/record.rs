@@ -1,4 +1,4 @@
-//! The record in the repository: the counts, and the versions of the tools that affect them.
+//! The record in the repository: the counts, and the versions of the tools that affect the counts.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::profile::Profile;
 
-/// The record omits functions with a smaller share than this of a path's instructions.
+/// A function is in the record only if it has at least this share of a path's instructions.
 pub const FUNCTION_MIN_FRACTION: f64 = 0.01;
 
-/// The counts of all paths, and the versions of the tools. The file is JSON with sorted keys, so that changes
-/// have small diffs.
+/// The counts of all paths, and the versions of the tools. The file is JSON with sorted keys, so a change
+/// has a small diff.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
@@ -22,7 +22,7 @@ pub struct Record {
     pub paths: BTreeMap<String, Count>,
 }
 
-/// The instructions of one operation. They are means over many operations, rounded to one decimal.
+/// The instructions of one operation: the mean over many operations, rounded to one decimal.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Count {
@@ -33,7 +33,7 @@ pub struct Count {
 }
 
 impl Count {
-    /// The mean count of an operation, from the profile of `operations` operations.
+    /// Returns the mean count of one operation, from a profile of `operations` operations.
     pub fn mean_of(profile: &Profile, operations: u32) -> Count {
         let mean = |instructions| (instructions as f64 / f64::from(operations) * 10.0).round() / 10.0;
         let functions = profile.by_function.iter().map(|(name, count)| (name.clone(), mean(*count)));
@@ -54,7 +54,7 @@ impl Count {
 }
 
 impl Record {
-    /// Reads a record. `None` if the file does not exist.
+    /// Reads a record. Returns `None` if the file does not exist.
     ///
     /// # Errors
     ///
@@ -67,7 +67,7 @@ impl Record {
         }
     }
 
-    /// Writes a record, without the functions whose counts are below
+    /// Writes a record. Leaves out the functions whose counts are below
     /// [`min_recorded_count`](Count::min_recorded_count).
     ///
     /// # Errors

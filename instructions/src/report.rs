@@ -11,8 +11,8 @@ use crate::comparison::{Change, ChangedTool, PathChange, TOLERANCE};
 /// The interfaces, in the order of the table's columns.
 const INTERFACES: [&str; 2] = ["native", "plugin"];
 
-/// A table with one row for each operation of each domain. It has columns for each interface: the recorded
-/// count, the count now, and the change.
+/// Returns a table with a row for each operation in each domain. For each interface it shows the recorded
+/// count, the present count and the change.
 pub fn format_table(changes: &BTreeMap<String, PathChange>) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING);

@@ -1,13 +1,13 @@
-//! The recorded instructions of operations on near peers over the domain `auto`, beside those over `shm`.
+//! Compares the recorded instructions of operations on near peers over `auto` with those over `shm`.
 
 use std::path::Path;
 
 use homespun_instructions::record::Record;
 
-/// How many more instructions an operation over `auto` may take, as a share of those over `shm`.
+/// The share of instructions that an operation over `auto` may take more than over `shm`.
 const MAX_EXCESS: f64 = 0.05;
 
-/// How many more instructions an operation over `auto` may take in any case: its passes look at TCP as well.
+/// An operation over `auto` may always take this many instructions more, since its passes also look at TCP.
 const MIN_EXCESS_INSTRUCTIONS: f64 = 40.0;
 
 #[test]

@@ -16,7 +16,7 @@ use homespun_engine::wire::address_claim::{ClaimRecord, ClaimStatus};
 use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
 use homespun_engine::wire::hello::Hello;
 use homespun_engine::wire::{
-    Atomic, AtomicForm, AwaitedReply, Durable, Form, Handshake, HandshakeStep, Header, MappableRegion,
+    Atomic, AtomicForm, AwaitedReply, Durable, Form, HandshakeHeader, HandshakeStep, Header, MappableRegion,
     Message, Outcome, Refusal, Rma, RmaKind, samples,
 };
 use homespun_tcp::{TcpProvider, TcpTransport};
@@ -173,8 +173,12 @@ fn sample_headers() -> Vec<Header> {
         atomic(AtomicKind::Compare, AtomicOp::CswapLe, Datatype::Int32, 0x0123),
         Header::Answer { op: 1, outcome: Outcome::Done },
         Header::Answer { op: NUMBER, outcome: Outcome::Refused(Refusal::Range) },
-        Header::Connection(Handshake { step: HandshakeStep::Request, number: NUMBER, data_bytes: 0x0100 }),
-        Header::Connection(Handshake { step: HandshakeStep::Shutdown, number: NUMBER, data_bytes: 0 }),
+        Header::Connection(HandshakeHeader {
+            step: HandshakeStep::Request,
+            number: NUMBER,
+            data_bytes: 0x0100,
+        }),
+        Header::Connection(HandshakeHeader { step: HandshakeStep::Shutdown, number: NUMBER, data_bytes: 0 }),
     ];
     // `fitting_header` looks for a last word and a payload length that fit the form. It begins at the pair
     // with index 1, whose payload is short.

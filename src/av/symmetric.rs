@@ -8,18 +8,23 @@ use homespun_engine::error::{Argument, Error, Misuse};
 use super::{AddressVector, FabricAddress};
 
 impl AddressVector {
-    /// Inserts the addresses of `node_count` nodes from `node` on, each with `service_count`
-    /// services from `service` on, as `fi_av_insertsym(3)` does: all services of a node before the
-    /// next node. The next node of `10.1.1.1` is `10.1.1.2`, that of `host09` is `host10`; the next
-    /// service of port 5000 is port 5001. Lookups of names may block. Returns a result for each
-    /// address, as [`insert`](Self::insert).
+    /// Inserts the addresses of a range of nodes and services, as `fi_av_insertsym(3)` does. Returns a
+    /// result for each address, as [`insert`](Self::insert) does.
+    ///
+    /// The range has `node_count` nodes from `node` on, each with `service_count` services from `service`
+    /// on. All services of one node come before the next node. The next node after `10.1.1.1` is
+    /// `10.1.1.2`, after `host09` it is `host10`. The next service after port 5000 is port 5001. Resolving
+    /// names may block.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] if `node_count` is above 1 and the name does not end in a number, if
-    /// `service_count` is above 1 and the service is not a number, or if a range goes beyond the last
-    /// address or port. After these errors nothing is inserted. If the call succeeds, the result for an
-    /// address may be an error of [`insert_svc`](Self::insert_svc).
+    /// The call fails with [`Misuse::Invalid`], and inserts nothing, in three cases:
+    ///
+    /// - `node_count` is above 1, and the node's name does not end in a number.
+    /// - `service_count` is above 1, and the service is not a number.
+    /// - The range goes beyond the last address or port.
+    ///
+    /// Otherwise the result for an address may be an error of [`insert_svc`](Self::insert_svc).
     pub fn insert_sym(
         &self,
         node: &str,
@@ -30,7 +35,7 @@ impl AddressVector {
         if node_count == 0 || service_count == 0 {
             return Ok(Vec::new());
         }
-        // Check the ends of the ranges first, so that a range that is too long costs nothing.
+        // Check the ends of both ranges first, so that a range that is too long fails at once.
         let steps = |count: usize| count as u64 - 1;
         successor_of_node(node, steps(node_count)).ok_or(BEYOND)?;
         successor_of_service(service, steps(service_count)).ok_or(BEYOND)?;
@@ -42,7 +47,7 @@ impl AddressVector {
                 found.push(self.resolve_svc(&node, &service));
             }
         }
-        // Insert a wildcard in place of an address that was not found: the vector refuses the wildcard, but
+        // Insert a wildcard in place of an address that was not found. The vector refuses a wildcard, but
         // leaves an index unused for it.
         let wildcard = self.format().wildcard();
         let addresses: Vec<Address> =
@@ -54,8 +59,8 @@ impl AddressVector {
 
 const BEYOND: Misuse = Misuse::Invalid(Argument::AddressRange);
 
-/// Returns the node that is `steps` after `node`: `host10` is one after `host09`. Returns `None` if there is
-/// none. With 0 steps, returns `node`.
+/// Returns the node that is `steps` after `node`: `host10` comes 1 step after `host09`. Returns `None` if
+/// there is no such node. With 0 steps, returns `node`.
 fn successor_of_node(node: &str, steps: u64) -> Option<String> {
     if steps == 0 {
         return Some(node.to_owned());
@@ -78,8 +83,8 @@ fn successor_of_node(node: &str, steps: u64) -> Option<String> {
     }
 }
 
-/// Returns the port that is `steps` above the port `service`. Returns `None` if there is no such port, or if
-/// `service` is not a number. With 0 steps, returns `service`, which may be a name.
+/// Returns the port that is `steps` above `service`. Returns `None` if there is no such port, or if
+/// `service` is not a number. With 0 steps, returns `service`, even if it is a name.
 fn successor_of_service(service: &str, steps: u64) -> Option<String> {
     if steps == 0 {
         return Some(service.to_owned());

@@ -12,7 +12,7 @@ pub(super) struct Table {
     free: BTreeSet<u64>,
     /// The lowest index of each address.
     lowest: HashMap<Address, u64>,
-    /// The other indices of addresses that were inserted more than once; no set is empty.
+    /// The other indices of addresses that were inserted more than once. No set is empty.
     other_indices: HashMap<Address, BTreeSet<u64>>,
 }
 

@@ -149,8 +149,8 @@ fn straddr_prints_the_format_before_the_address() {
     assert_eq!(straddr(parse_address("[::1]:5000")), "fi_sockaddr_in6://[::1]:5000");
 }
 
-/// A step of a randomly generated test. Ports and indices come from small ranges, so that steps often name
-/// the same ones.
+/// A step of a random test. Ports and indices come from small ranges, so that steps often use the same
+/// ones.
 #[derive(Debug, Clone)]
 enum Step {
     /// Port 0 is refused.

@@ -7,13 +7,13 @@ use homespun_engine::flags::CounterEvents;
 
 use super::{Counter, CounterShared};
 
-/// The counters that are bound to an endpoint, each with the events that it counts. No event has
-/// two counters.
+/// The counters that are bound to an endpoint, each with the events that it counts. No event has two
+/// counters.
 #[derive(Default, Clone)]
 pub(crate) struct BoundCounters(Vec<(Arc<CounterShared>, CounterEvents)>);
 
 impl BoundCounters {
-    /// Binds a counter, or more events to a bound one.
+    /// Binds a counter for these events. If the counter is bound already, adds the events to its own.
     ///
     /// # Errors
     ///
@@ -33,8 +33,7 @@ impl BoundCounters {
     /// Checks that no counter counts any of these events.
     ///
     /// # Errors
-    ///
-    /// [`Misuse::Busy`] if one does.
+    /// [`Misuse::Busy`] if a counter counts one of them.
     pub(crate) fn check_events_uncounted(&self, events: CounterEvents) -> Result<(), Misuse> {
         if self.counted_events().intersects(events) {
             return Err(Misuse::Busy(InUse::CounterBound));

@@ -1,6 +1,6 @@
-//! The counters to which memory regions are bound, or on which works depend. A peer may access a region
-//! through any endpoint of the domain. So these counters drive all endpoints of the domain that may count
-//! accesses by peers (`RMA_EVENT`) or may have works (`TRIGGER`).
+//! The counters of a domain to which memory regions are bound, or on which works depend. A peer may access
+//! a region through any endpoint of the domain. So these counters drive all endpoints of the domain that
+//! may count accesses by peers (`RMA_EVENT`) or may have works (`TRIGGER`).
 
 use std::sync::Arc;
 
@@ -11,15 +11,15 @@ use super::{CounterShared, DriveReason};
 use crate::drive::Drive;
 use crate::wait::Waiter;
 
-/// Those counters of one domain to which regions are bound or on which works depend; and the endpoints that
+/// The counters of one domain to which regions are bound, or on which works depend; and the endpoints that
 /// these counters drive.
 #[derive(Default)]
 pub(crate) struct DomainCounters {
     /// Whether a progress thread drives the endpoints.
     has_progress_thread: bool,
     members: Mutex<CountersAndEndpoints>,
-    /// The counters of `members` again, for a caller that has an endpoint locked. By the order of locks,
-    /// such a caller may lock this list, but not `members`.
+    /// The counters of `members` again, for a caller that has an endpoint locked. The order of locks allows
+    /// this caller to lock this list, but not `members`.
     sleeper_counters: Mutex<Vec<Arc<CounterShared>>>,
 }
 
@@ -40,8 +40,8 @@ impl DomainCounters {
         DomainCounters { has_progress_thread, ..DomainCounters::default() }
     }
 
-    /// Adds a use of a counter: a region is bound to it, or works depend on it. From its first use on, the
-    /// counter drives the endpoints.
+    /// Adds a use of a counter: a region was bound to it, or a work depends on it. The counter drives the
+    /// endpoints from its first use on.
     ///
     /// # Errors
     ///
@@ -65,7 +65,7 @@ impl DomainCounters {
         Ok(())
     }
 
-    /// Undoes one [`add_counter_use`](Self::add_counter_use). After its last use the counter no longer
+    /// Undoes one [`add_counter_use`](Self::add_counter_use). After the last use, the counter no longer
     /// drives the endpoints.
     pub(crate) fn remove_counter_use(&self, counter: &Arc<CounterShared>) {
         let CountersAndEndpoints { counters, endpoints } = &mut *self.members.lock();
@@ -83,13 +83,14 @@ impl DomainCounters {
     ///
     /// # Errors
     ///
-    /// The system's error if the endpoint cannot wake sleepers: ENOMEM, ENOSPC; and that of `enable`.
+    /// The system's error if the endpoint cannot wake sleepers: ENOMEM, ENOSPC. And the errors of `enable`.
     pub(crate) fn enable_and_add_endpoint(
         &self,
         endpoint: &Arc<dyn Drive>,
         enable: impl FnOnce() -> Result<(), Error>,
     ) -> Result<(), Error> {
-        // Keep the members locked until the end, so that no counter is missed.
+        // Keep the members locked until the end. A counter that was added meanwhile would miss the
+        // endpoint.
         let CountersAndEndpoints { counters, endpoints } = &mut *self.members.lock();
         counters.iter().try_for_each(|known| {
             known.counter.add_wake_source(endpoint, DriveReason::DOMAIN, self.has_progress_thread)

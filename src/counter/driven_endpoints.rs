@@ -17,8 +17,8 @@ bitflags! {
     pub(crate) struct DriveReason: u8 {
         /// The endpoint is bound to the counter.
         const BOUND = 1 << 0;
-        /// Regions are bound to the counter, or works depend on it. So it drives all endpoints of its domain
-        /// that have `RMA_EVENT` or `TRIGGER`.
+        /// Regions are bound to the counter, or works depend on the counter. So the counter drives all
+        /// endpoints of its domain that have `RMA_EVENT` or `TRIGGER`.
         const DOMAIN = 1 << 1;
     }
 }
@@ -60,9 +60,9 @@ impl DrivenEndpoints {
 }
 
 impl CounterShared {
-    /// Records that the counter drives this endpoint for this reason. Makes the endpoint wake sleepers on
-    /// the counter, unless a progress thread drives the endpoint: then the progress thread wakes them. Call
-    /// it before [`add_endpoint`](Self::add_endpoint).
+    /// Records that the counter drives this endpoint for this reason. From now on, events of the endpoint
+    /// wake threads that sleep on the counter. If a progress thread drives the endpoint, the progress
+    /// thread wakes them instead. Call this before [`add_endpoint`](Self::add_endpoint).
     ///
     /// # Errors
     ///
@@ -87,17 +87,17 @@ impl CounterShared {
         Ok(())
     }
 
-    /// Adds an endpoint that the counter drives. Call [`add_wake_source`](Self::add_wake_source) and
-    /// enable the endpoint first.
+    /// Makes the counter drive an endpoint. Before that, call [`add_wake_source`](Self::add_wake_source)
+    /// and enable the endpoint.
     pub(crate) fn add_endpoint(&self, endpoint: &Arc<dyn Drive>) {
         let _known = self.driven_endpoints.known.lock();
         self.driven_endpoints.driven.add(endpoint.clone());
         self.fence_and_wake_sleepers();
     }
 
-    /// Removes a reason to drive an endpoint. When no reason is left, the endpoint no longer wakes sleepers,
-    /// and the counter no longer drives it. The endpoint that was added first is an exception: the counter
-    /// drives it until it closes.
+    /// Removes a reason to drive an endpoint. If it was the last reason, the endpoint no longer wakes
+    /// sleepers, and the counter no longer drives it. An exception is the first endpoint that was added:
+    /// the counter drives it until it closes.
     pub(crate) fn remove_drive_reason(&self, endpoint: &Arc<dyn Drive>, reason: DriveReason) {
         let mut known = self.driven_endpoints.known.lock();
         let Some(place) = known.iter().position(|tie| Arc::ptr_eq(&tie.endpoint, endpoint)) else { return };

@@ -2,8 +2,7 @@
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// The state of a counter when its last change was reported to the application; zero before the
-/// first report. Callers pass the counter's current state.
+/// The state of a counter at its last report to the application. All zero before the first report.
 #[derive(Debug, Default)]
 pub(crate) struct Reported([AtomicU64; 3]);
 
@@ -13,7 +12,7 @@ impl Reported {
         self.0.iter().zip(state).any(|(reported, number)| reported.load(Ordering::SeqCst) != number)
     }
 
-    /// Records the counter's current state as reported. Returns whether it has changed since the
+    /// Records the counter's current state as reported. Returns whether the state has changed since the
     /// last report.
     pub(crate) fn update_if_outdated(&self, state: [u64; 3]) -> bool {
         let mut has_changed = false;

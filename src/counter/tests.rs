@@ -7,7 +7,7 @@ use super::*;
 use crate::info::{Info, Progress};
 use crate::{Domain, Endpoint, Fabric, Hints, MrAttr};
 
-/// The limit of waits for events that must happen. No test depends on how soon they do.
+/// How long tests wait for an event that must happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const OBJECTS: [WaitObject; 5] =
@@ -79,8 +79,7 @@ fn every_change_of_a_value_wakes_all_waits() {
             thread::scope(|scope| {
                 let waits = [(); 3].map(|()| scope.spawn(|| counter.wait(10, Some(PATIENCE))));
                 wait_until_sleeping(&counter);
-                // Change the counter repeatedly: a change of the error value before a wait begins does not
-                // end that wait.
+                // Repeat the change: a change of the error value does not end waits that begin later.
                 let mut round = 0;
                 while !waits.iter().all(thread::ScopedJoinHandle::is_finished) {
                     change(&counter, round);

@@ -9,16 +9,16 @@ use crate::sync::{AtomicU64, Ordering, fence_for_loom};
 use crate::works::queue::WorkQueue;
 use crate::works::work::CounterChange;
 
-/// The highest threshold of works. `u64::MAX` means that the counter has no threshold to watch.
+/// The highest threshold of works. The threshold `u64::MAX` stands for none.
 pub(crate) const THRESHOLD_MAX: u64 = u64::MAX - 1;
 
 /// The works that a counter triggers.
 pub(super) struct TriggeredWorks {
-    /// The sum of both values at which the counter marks itself as due in the work queue; `u64::MAX` if no
-    /// work waits. Also `u64::MAX` from the moment when the counter has marked itself until the work queue
-    /// calls [`arm_threshold`](CounterShared::arm_threshold).
+    /// When value plus error value reaches this number, the counter marks itself as due in the work queue.
+    /// `u64::MAX` if no work waits. Also `u64::MAX` after the counter has marked itself, until the work
+    /// queue calls [`arm_threshold`](CounterShared::arm_threshold).
     threshold: AtomicU64,
-    /// The work queue of the domain, and the counter's number in it. Set when the counter gets its first
+    /// The domain's work queue, and the counter's number in that queue. Set when the counter gets its first
     /// work.
     works: OnceLock<(Arc<WorkQueue>, u64)>,
 }
@@ -29,8 +29,8 @@ impl Default for TriggeredWorks {
     }
 }
 
-/// The part of a counter that only its handles share. It is dropped with the last handle. From the first
-/// work of the counter until then, the counter drives all endpoints of its domain that may have works.
+/// The part of a counter that only its handles share, so the last handle drops it. From the counter's first
+/// work until that drop, the counter drives all endpoints of its domain that may have works.
 pub(super) struct WorkCounter {
     counter: Arc<CounterShared>,
     domain_counters: OnceLock<Arc<DomainCounters>>,
@@ -70,14 +70,13 @@ impl Counter {
 }
 
 impl CounterShared {
-    /// Makes the counter trigger works of this queue from now on. Returns the number of the counter in the
-    /// queue.
+    /// Makes the counter trigger works of this queue. Returns the counter's number in the queue.
     pub(crate) fn register_work_queue(&self, works: &Arc<WorkQueue>) -> u64 {
         self.triggering.works.get_or_init(|| (works.clone(), works.allocate_number())).1
     }
 
-    /// Makes the counter mark itself as due in its work queue when the sum of both values reaches this
-    /// threshold; at once if the sum has reached it already. The caller has the waiting works locked.
+    /// Makes the counter mark itself as due when value plus error value reaches `threshold`. If the sum has
+    /// reached it already, marks the counter at once. The caller has the waiting works locked.
     pub(crate) fn arm_threshold(&self, threshold: u64) {
         self.triggering.threshold.fetch_min(threshold, Ordering::SeqCst);
         // SYNC POINT threshold.
@@ -93,8 +92,8 @@ impl CounterShared {
         value.saturating_add(errors)
     }
 
-    /// Marks the counter as due in its work queue if the sum of both values has reached the threshold. Call
-    /// it after each change of a value.
+    /// Marks the counter as due if value plus error value has reached the threshold. Call this after each
+    /// change of a value.
     #[inline]
     pub(super) fn mark_due_if_threshold_reached(&self) {
         // SYNC POINT threshold.
@@ -114,14 +113,14 @@ impl CounterShared {
     #[cold]
     fn mark_counter_due_in_queue(&self) {
         if let Some((works, number)) = self.triggering.works.get() {
-            // One notification is enough until the work queue has checked the works that wait.
+            // The work queue needs no second notice before it has checked the waiting works.
             self.triggering.threshold.store(u64::MAX, Ordering::SeqCst);
             works.mark_counter_due(*number);
         }
     }
 
-    /// Marks the works that are due now. Call it before setting a value: the marked works then run even if
-    /// the new value is lower.
+    /// Marks the works that are due now. Call this before setting a value. The marked works then run even
+    /// if the new value is lower.
     pub(super) fn mark_reached_works_due(&self) {
         if let Some((works, number)) = self.triggering.works.get() {
             works.mark_reached_works_due(*number);
@@ -135,7 +134,8 @@ impl CounterShared {
         }
     }
 
-    /// Calls `act` while no work that waits for the counter is being posted.
+    /// Calls `act` while no other thread posts works. Then runs the due works, if the counter has a work
+    /// queue.
     pub(super) fn call_while_nothing_fires<R>(&self, act: impl FnOnce(&CounterShared) -> R) -> R {
         match self.triggering.works.get() {
             Some((works, _)) => works.call_while_nothing_fires(|| act(self)),
@@ -155,8 +155,8 @@ impl CounterShared {
         self.count_change_wake_and_fire();
     }
 
-    /// Adds to one of the two values. If that value wraps around to 0, marks all waiting works as due: each
-    /// has reached its threshold.
+    /// Adds to one of the two values. If the value wraps around to 0, marks all waiting works as due, since
+    /// each has reached its threshold.
     pub(super) fn add_to_value(&self, number: &AtomicU64, value: u64) {
         let added =
             number.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |before| before.checked_add(value));

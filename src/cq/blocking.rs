@@ -1,5 +1,5 @@
-//! Blocking reads, and the calls with which an application waits for a queue itself: `fi_cq_sread(3)`,
-//! `fi_trywait(3)`.
+//! Blocking reads of a completion queue, and the calls for applications that sleep by themselves:
+//! `fi_cq_sread(3)`, `fi_trywait(3)`.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use crate::av::FabricAddress;
 use crate::wait::{Awaited, WaitSetMember, Waiter};
 
 impl CompletionQueue {
-    /// Reads one completion, and waits for it if the queue is empty: `fi_cq_sread(3)` with a count of 1.
-    /// Without a timeout it waits without limit. Returns `None` after the timeout, or when
-    /// [`signal`](Self::signal) has ended the wait.
+    /// Reads one completion, and waits if the queue is empty: `fi_cq_sread(3)` with a count of 1. If
+    /// `timeout` is `None`, waits without limit. Returns `None` after the timeout, or if
+    /// [`signal`](Self::signal) ends the wait.
     ///
     /// The thread sleeps, and makes progress at every event of the queue's endpoints. A POSIX signal does
     /// not end the wait.
@@ -61,16 +61,17 @@ impl CompletionQueue {
         Ok(read)
     }
 
-    /// Waits until the queue has `threshold_entries` (`FI_CQ_COND_THRESHOLD`), or is full, or has an error.
-    /// Then reads up to `max` completions as [`read_each`](Self::read_each) does. After the timeout, or a
-    /// signal, reads the entries that the queue has. A threshold of 0 counts as 1. With a `max` of 0, waits
-    /// and reads nothing. If the queue has no wait object of its own, this call does not wait: it reads the
-    /// entries that the queue has. If the queue has no entry and the timeout is not 0, it returns
-    /// [`ReadError::NoWaitObject`].
+    /// Waits until the queue has `threshold_entries` entries (`FI_CQ_COND_THRESHOLD`), is full, or has an
+    /// error. Then reads up to `max` completions as [`read_each`](Self::read_each) does. After the timeout
+    /// or a signal, reads the entries that the queue has. A threshold of 0 counts as 1. With a `max` of 0,
+    /// waits and reads nothing.
+    ///
+    /// If the queue has no wait object of its own, this call reads without waiting.
     ///
     /// # Errors
     ///
-    /// As [`sread`](Self::sread).
+    /// As [`sread`](Self::sread). [`ReadError::NoWaitObject`] only if the queue has no entry and the
+    /// timeout is not 0.
     pub fn sread_each(
         &self,
         max: usize,
@@ -100,10 +101,11 @@ impl CompletionQueue {
         found.unwrap_or_else(|| self.read_each(max, take))
     }
 
-    /// Ends all waits of [`sread`](Self::sread) and its variants; if no thread waits, ends the next wait:
-    /// `fi_cq_signal(3)`. A read whose wait ends still returns the entries that the queue has. If the queue
-    /// is a member of a wait set, a signal ends all waits for the set; if no thread waits for the set, it
-    /// ends the next such wait.
+    /// Ends all waits of [`sread`](Self::sread) and its variants: `fi_cq_signal(3)`. If no thread waits,
+    /// ends the next wait. A read whose wait ends still returns the entries that the queue has.
+    ///
+    /// If the queue is a member of a wait set, the signal ends all waits for the set. If no thread waits
+    /// for the set, the signal ends the next wait for it.
     ///
     /// # Errors
     ///
@@ -118,10 +120,9 @@ impl CompletionQueue {
     /// Prepares to sleep on [`wait_fd`](Self::wait_fd) or [`wait_mutex_cond`](Self::wait_mutex_cond):
     /// `fi_trywait(3)`. Makes progress first. Call it before each sleep.
     ///
-    /// Returns `true` if the application may sleep: a later entry or signal will wake the application.
-    /// Returns `false` if an entry may be ready, if a transport must be polled, or for
-    /// [`WaitObject::Yield`]. For a member of a wait set, the result is that of the [whole
-    /// set](crate::WaitSet::try_wait).
+    /// Returns `true` if the application may sleep: a later entry or signal will wake it. Returns `false`
+    /// if an entry may be ready, if a transport must be polled, or with [`WaitObject::Yield`]. If the queue
+    /// is in a wait set, the result is that of the [whole set](crate::WaitSet::try_wait).
     ///
     /// # Errors
     ///
@@ -131,11 +132,10 @@ impl CompletionQueue {
         Ok(waiter.try_wait(&Entries { cq: &self.shared, threshold: 1, signal: Signal::Ignored }))
     }
 
-    /// Returns the descriptor to sleep on, for a queue that was opened with [`WaitObject::Fd`]:
-    /// `FI_GETWAIT`. If the last [`try_wait`](Self::try_wait) returned `true`, the descriptor becomes
+    /// Returns the descriptor to sleep on: `FI_GETWAIT`. `None` unless the queue was opened with
+    /// [`WaitObject::Fd`]. If the last [`try_wait`](Self::try_wait) returned `true`, the descriptor becomes
     /// readable when there may be an entry to read. The application may watch the descriptor with an
-    /// `epoll(7)` of its own, but must not read it: only the queue reads it. The descriptor is closed with
-    /// the queue.
+    /// `epoll(7)` of its own, but must not read from it. The descriptor is closed with the queue.
     ///
     /// ```
     /// use homespun::{CompletionQueue, Entry, ReadError};
@@ -175,16 +175,16 @@ impl CompletionQueue {
         self.shared.waiter().and_then(Waiter::fd)
     }
 
-    /// Returns the mutex and the condition variable to sleep on, for a queue that was opened with
-    /// [`WaitObject::MutexCond`]: `FI_GETWAIT`. The queue broadcasts the condition when there may be an
-    /// entry to read, if the last [`try_wait`](Self::try_wait) returned `true`. The queue may also
-    /// broadcast when there is none.
+    /// Returns the mutex and the condition variable to sleep on: `FI_GETWAIT`. `None` unless the queue was
+    /// opened with [`WaitObject::MutexCond`]. If the last [`try_wait`](Self::try_wait) returned `true`, the
+    /// queue broadcasts the condition when there may be an entry to read. The queue may also broadcast when
+    /// there is no entry.
     ///
-    /// The application must lock the mutex before `try_wait`, and hold the mutex until it waits.
-    /// Otherwise the application may sleep for up to a second while there is an entry to read.
+    /// The application must lock the mutex before `try_wait`, and hold the mutex until the wait begins.
+    /// Otherwise the application may sleep for up to a second although there is an entry to read.
     ///
-    /// The first call starts a thread, and opens two descriptors for it. The thread sleeps while the
-    /// application sleeps.
+    /// The first call starts a thread and opens two descriptors. The thread sleeps while the application
+    /// sleeps.
     ///
     /// # Errors
     ///
@@ -199,7 +199,7 @@ impl CompletionQueue {
     }
 }
 
-/// The event that a reader waits for: the queue has `threshold` entries or an error, or was signalled.
+/// A condition to wait for: the queue has `threshold` entries, is full, has an error, or was signalled.
 struct Entries<'a> {
     cq: &'a CqShared,
     threshold: usize,
@@ -208,9 +208,9 @@ struct Entries<'a> {
 
 /// The signals that end a wait.
 enum Signal<'a> {
-    /// For a reader's own wait: signals that were raised while the reader waited, and a pending signal.
+    /// For a wait of one reader: signals that were raised while the reader waited, and a pending signal.
     Of(&'a WaitingReader<'a>),
-    /// For a wait for the queue's wait set: a signal that was raised while no reader waited.
+    /// For a wait for the queue's wait set: the pending signal, which was raised while no reader waited.
     Pending,
     Ignored,
 }
@@ -259,10 +259,10 @@ impl CqShared {
         self.has_enough_entries(threshold_entries)
     }
 
-    /// Whether a wait for this many entries can end. The caller has armed the doorbell. This function locks
-    /// the ring, so a thread that inserts an entry after that sees the doorbell armed.
+    /// Whether a wait for this many entries can end. Checks while the ring is locked: if the caller has
+    /// armed the doorbell before, a thread that inserts an entry after this check sees the doorbell armed.
     fn has_enough_entries(&self, threshold_entries: usize) -> bool {
-        // Do not use `lock_ring`: its guard rings the doorbell if it leaves entries.
+        // Do not call `lock_ring` here: its guard would ring the doorbell if the ring has entries.
         let ring = self.ring.lock();
         ring.unread_entries() >= threshold_entries.min(self.depth_entries) || ring.has_failed()
     }

@@ -25,19 +25,18 @@ pub enum CqFormat {
     Context,
     /// The context, the flags, and the length of a received message.
     Msg,
-    /// What [`Msg`](Self::Msg) includes; also remote data, and the place of a message in a multi-receive
-    /// buffer.
+    /// All fields of [`Msg`](Self::Msg), remote data, and the place of a message in a multi-receive buffer.
     Data,
-    /// What [`Data`](Self::Data) includes, and the tag. This is the default.
+    /// All fields of [`Data`](Self::Data), and the tag. This is the default.
     #[default]
     Tagged,
 }
 
 /// A successful operation: the entry of a completion queue.
 ///
-/// Fields that the queue's [`CqFormat`] does not include are 0 or empty. [`buffer`](Self::buffer) is an
-/// exception: every format hands the application's buffer back. But [`Buffer::Within`] hands nothing back,
-/// so formats leave it out like other fields.
+/// Fields that the queue's [`CqFormat`] excludes are 0 or empty. The application's [`buffer`](Self::buffer)
+/// comes back with every format. Only [`Buffer::Within`], a place in a multi-receive buffer, needs
+/// [`CqFormat::Data`] or [`CqFormat::Tagged`].
 ///
 /// ```
 /// use homespun::{Completion, CompletionFlags};
@@ -60,13 +59,13 @@ pub struct Completion {
     pub flags: CompletionFlags,
     /// For a receive, the length of the message.
     pub len_bytes: usize,
-    /// The remote data, if [`CompletionFlags::REMOTE_CQ_DATA`] is set:
+    /// The remote data, if [`CompletionFlags::REMOTE_CQ_DATA`] is set. See
     /// [`remote_data`](Self::remote_data).
     pub data: u64,
     /// The tag, for a received tagged message.
     pub tag: Tag,
-    /// The application's buffer, if it has handed one over with the operation; or the place of a message
-    /// in a multi-receive buffer.
+    /// The buffer that the application has passed with the operation, or the place of a message in a
+    /// multi-receive buffer.
     pub buffer: Buffer,
 }
 
@@ -89,15 +88,15 @@ pub enum OperationKind {
     RemoteWrite,
     /// A peer has read this endpoint's memory. homespun never reports this.
     RemoteRead,
-    /// The queue's format has no flags ([`CqFormat::Context`]), or the flags are those of no other kind.
+    /// The queue's format has no flags ([`CqFormat::Context`]), or the flags fit no other kind.
     Unknown,
 }
 
-/// A failed operation: `struct fi_cq_err_entry`. It can also be a receive that has succeeded, but whose
-/// sender is not in the address vector: see [`unknown_source`](Self::unknown_source).
+/// A failed operation: `struct fi_cq_err_entry`. Also a receive that has succeeded, from a sender that the
+/// address vector does not hold: see [`unknown_source`](Self::unknown_source).
 ///
-/// A failure is reported even if the operation was posted so that its success would not be reported. Fields
-/// of [`completion`](Self::completion) that are not known are 0 or empty.
+/// A failure is reported even if a success of the operation would not be. Unknown fields of
+/// [`completion`](Self::completion) are 0 or empty.
 ///
 /// The text of the error names the peer, also when `main` returns the error:
 ///
@@ -117,29 +116,29 @@ pub enum OperationKind {
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct CompletionError {
-    /// The completion of the operation. Of a truncated message, `len_bytes` bytes were placed.
+    /// The completion of the operation. For a truncated message, `len_bytes` counts the bytes that fitted.
     pub completion: Completion,
     /// Why it failed.
     pub error: OperationError,
     /// The sender of the message, if a receive has failed.
     pub source: FabricAddress,
-    /// The other end of the operation, if it is known: the target of a send or an access, the sender of a
-    /// message, or the only sender whose messages a receive accepts. It is boxed to keep an [`Entry`]
-    /// small.
+    /// The peer of the operation, if known: the target of a send or an access, the sender of a received
+    /// message, or the only sender from which a receive accepts messages. Boxed to keep an [`Entry`] small.
     ///
     /// [`Entry`]: super::Entry
     pub peer: Option<Box<Address>>,
 }
 
 impl Completion {
-    /// Returns the data that the peer sent along with a message or a write (`FI_REMOTE_CQ_DATA`), if the
-    /// peer sent any. If it did, but the queue's format has no data ([`CqFormat::Msg`]), returns 0.
+    /// Returns the data that the peer sent with a message or a write (`FI_REMOTE_CQ_DATA`), or `None` if
+    /// the peer sent none. With [`CqFormat::Msg`], which excludes the data, returns `Some(0)` instead of
+    /// the data. With [`CqFormat::Context`], returns `None`.
     pub fn remote_data(&self) -> Option<u64> {
         self.flags.contains(CompletionFlags::REMOTE_CQ_DATA).then_some(self.data)
     }
 
-    /// Returns the kind of the operation. By the kind, an application can tell apart sends and receives that
-    /// report to one queue, without contexts.
+    /// Returns the kind of the operation. The kind distinguishes sends from receives if both report to one
+    /// queue.
     ///
     /// ```
     /// use homespun::{Completion, CompletionFlags, OperationKind};
@@ -206,8 +205,8 @@ impl fmt::Display for CompletionError {
     }
 }
 
-/// Begins with the text, since a `main` that returns an error prints its `Debug` form. Leaves out the
-/// buffer, which may be long.
+/// Begins with the error's text: if `main` returns an error, Rust prints the error's `Debug` form. Leaves
+/// out the buffer, which may be long.
 impl fmt::Debug for CompletionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CompletionError")
@@ -221,7 +220,7 @@ impl fmt::Debug for CompletionError {
     }
 }
 
-/// It has no `source`, since its text contains the cause.
+/// Has no `source`: the text of the error contains the cause.
 impl std::error::Error for CompletionError {}
 
 impl CompletionError {
@@ -238,9 +237,9 @@ impl CompletionError {
         }
     }
 
-    /// Returns the sender's address, for a receive that has succeeded and is an error only because the
-    /// address vector does not hold the sender (`FI_EADDRNOTAVAIL`, `err_data`). The application may
-    /// [insert](crate::AddressVector::insert) that address.
+    /// Returns the sender's address if a receive has succeeded and the address vector does not hold the
+    /// sender (`FI_EADDRNOTAVAIL`, `err_data`). Otherwise returns `None`. The application may
+    /// [insert](crate::AddressVector::insert) the address.
     pub fn unknown_source(&self) -> Option<Address> {
         match self.error {
             OperationError::UnknownSource => self.peer.as_deref().copied(),

@@ -1,4 +1,4 @@
-//! Reads of a completion queue that return the oldest entry, whether it is a success or a failure.
+//! Reads of a completion queue that return the oldest entry, be it a success or a failure.
 
 use std::time::{Duration, Instant};
 
@@ -10,12 +10,12 @@ use crate::av::FabricAddress;
 /// An entry of a completion queue, as [`CompletionQueue::read_entry`] returns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
-    /// An operation has succeeded. The address is its source, as in
+    /// An operation has succeeded. The address is its source: see
     /// [`read_from`](CompletionQueue::read_from).
     Completed(Completion, FabricAddress),
-    /// A receive has succeeded, and the address vector does not hold its sender. The address is the
-    /// sender's. Only endpoints with [`Caps::SOURCE_ERR`](crate::flags::Caps::SOURCE_ERR)
-    /// report it; a C application reads it as an error (`FI_EADDRNOTAVAIL`).
+    /// A receive has succeeded, but the address vector does not hold the sender. The address is the
+    /// sender's. Only endpoints with [`Caps::SOURCE_ERR`](crate::flags::Caps::SOURCE_ERR) report such an
+    /// entry. A C application reads it as an error (`FI_EADDRNOTAVAIL`).
     UnknownSource(Completion, Address),
     /// An operation has failed.
     Failed(CompletionError),
@@ -45,7 +45,7 @@ impl From<CompletionError> for Entry {
 }
 
 impl CompletionQueue {
-    /// Reads the oldest entry, a success or a failure; `None` if the queue is empty. Combines
+    /// Reads the oldest entry, be it a success or a failure. Returns `None` if the queue is empty. Combines
     /// [`read_from`](Self::read_from) and [`read_error`](Self::read_error).
     ///
     /// A server that answers clients whose addresses it does not know:
@@ -97,7 +97,7 @@ impl CompletionQueue {
                 Err(ReadError::ErrorAvailable) => {}
                 Err(error) => return Err(error),
             }
-            // Another thread may have read the failure meanwhile; then read again.
+            // If another thread has read the failure meanwhile, read again.
             if let Some(error) = self.read_error()? {
                 return Ok(Some(error.into()));
             }

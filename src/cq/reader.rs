@@ -6,18 +6,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::completion::Completion;
 use crate::av::FabricAddress;
 
-/// A thread that reads a queue and therefore drives its endpoints. If an operation completes while the
-/// queue is empty, its completion goes straight to this thread, not through the ring.
+/// A thread that reads a queue, and so drives the queue's endpoints. If the queue is empty, the next
+/// completion goes straight to this thread, not through the ring.
 pub(crate) struct Reader<'a> {
     /// The number of unread entries in the queue's ring. The address of this number identifies the queue.
     unread: &'a AtomicUsize,
-    /// The completion that was handed to the thread, past the ring. One is enough: most reads ask for one
-    /// entry, and other reads find the rest in the ring.
+    /// The completion that went straight to the thread. At most one: most reads ask for one entry, and
+    /// other reads find the rest in the ring.
     pub(super) taken: Option<(Completion, FabricAddress)>,
     wants_one: bool,
-    /// Whether the next completion may be handed over: the ring has no entry that must be read first, and
-    /// was not overrun. Determined anew for each endpoint once it is locked, since completions of different
-    /// endpoints have no order.
+    /// Whether the next completion may go straight to the thread: the ring has no entry that must be read
+    /// first, and was not overrun. Determined for each endpoint after the endpoint was locked.
     is_next: bool,
 }
 
@@ -27,14 +26,15 @@ impl<'a> Reader<'a> {
         Reader { unread, taken: None, wants_one: max > 0, is_next: false }
     }
 
-    /// Allows a hand-over if the ring has no entry to read, and was not overrun. Call it once an endpoint is
-    /// locked: the ring then has all entries that the endpoint has reported before.
+    /// Allows a hand-over if the ring has no entry and was not overrun. Call this after locking an
+    /// endpoint: all earlier completions of the endpoint are in the ring by then.
     #[inline(always)]
     pub(crate) fn allow_hand_over_if_ring_empty(&mut self) {
         self.is_next = self.unread.load(Ordering::Acquire) == 0;
     }
 
-    /// Whether the next completion can be handed over, if it is for the queue that `unread` identifies.
+    /// Whether the next completion can be handed over, provided that it is for the queue that `unread`
+    /// identifies.
     #[inline(always)]
     pub(crate) fn can_hand_over_from(&self, unread: &AtomicUsize) -> bool {
         self.is_next && self.wants_one && ptr::eq(self.unread, unread)
@@ -46,8 +46,8 @@ impl<'a> Reader<'a> {
         self.wants_one = false;
     }
 
-    /// Forbids a hand-over if `unread` identifies the thread's queue. Call it when an entry goes into the
-    /// ring of that queue: later completions must follow the entry there.
+    /// Forbids a hand-over if `unread` identifies the thread's queue. Call this when an entry goes into the
+    /// ring of that queue: later completions must go into the ring, after the entry.
     #[inline]
     pub(crate) fn forbid_hand_over_from(&mut self, unread: &AtomicUsize) {
         self.is_next &= !ptr::eq(self.unread, unread);

@@ -36,12 +36,12 @@ pub(super) enum RingEntry {
 pub(crate) struct RingGuard<'a> {
     ring: LockGuard<'a, Ring>,
     /// The queue of the ring. When the guard unlocks the ring, it stores [`Ring::unread_entries`] in the
-    /// queue, and rings the doorbell of the queue if there are entries.
+    /// queue. If there are entries, the guard also rings the queue's doorbell.
     cq: &'a CqShared,
 }
 
 impl Ring {
-    /// Creates an empty ring. The depth must not be 0, which marks an overrun ring.
+    /// Creates an empty ring. The depth must not be 0: a limit of 0 marks an overrun ring.
     pub(super) fn new(depth_entries: usize) -> Ring {
         debug_assert!(depth_entries > 0);
         Ring { entries: VecDeque::new(), limit_entries: depth_entries, failed_entries: 0 }
@@ -53,7 +53,7 @@ impl Ring {
         self.entries.front()
     }
 
-    /// Removes and returns the oldest entry if it is that of a successful operation.
+    /// Removes and returns the oldest entry, if its operation has succeeded.
     #[inline]
     pub(super) fn pop_one_completed(&mut self) -> Option<(Completion, FabricAddress)> {
         if matches!(self.entries.front(), Some(RingEntry::Completed(..)))
@@ -65,8 +65,8 @@ impl Ring {
         }
     }
 
-    /// Moves entries of successful operations from the front to `batch`. Stops at the entry of a failed
-    /// operation, at the end of the ring, and when `batch` has `max` entries or is full.
+    /// Moves entries from the front to `batch`. Stops at the entry of a failed operation, at the end of the
+    /// ring, and when `batch` has `max` entries or is full.
     #[inline]
     pub(super) fn pop_completed(&mut self, max: usize, batch: &mut Batch) {
         while batch.len() < max.min(READ_BATCH_ENTRIES)
@@ -77,7 +77,7 @@ impl Ring {
         }
     }
 
-    /// Removes and returns the oldest entry if it is that of a failed operation.
+    /// Removes and returns the oldest entry, if its operation has failed.
     pub(super) fn pop_failed(&mut self) -> Option<Box<CompletionError>> {
         match self.entries.pop_front()? {
             RingEntry::Failed(error) => {
@@ -91,14 +91,14 @@ impl Ring {
         }
     }
 
-    /// Returns the number of entries to read, or `usize::MAX` once the queue was overrun: from then on the
-    /// queue must not look empty, so that the read after the last entry reports the overrun.
+    /// Returns the number of entries to read, or `usize::MAX` if the queue was overrun. An overrun queue
+    /// must never look empty: the read after the last entry reports the overrun.
     #[inline]
     pub(super) fn unread_entries(&self) -> usize {
         if self.is_overrun() { usize::MAX } else { self.entries.len() }
     }
 
-    /// Whether any entry, at any place, is that of a failed operation.
+    /// Whether the ring has an entry of a failed operation, at any place.
     pub(super) fn has_failed(&self) -> bool {
         self.failed_entries > 0
     }
@@ -108,8 +108,8 @@ impl Ring {
         self.entries.len() < self.limit_entries
     }
 
-    /// Records that a completion was lost because there was no room. There will never be room again, but
-    /// the entries in the ring can still be read.
+    /// Records that a completion was lost for lack of room. From now on the ring has no room, but the
+    /// entries in it can still be read.
     #[cold]
     pub(crate) fn mark_overrun(&mut self) {
         self.limit_entries = 0;

@@ -11,8 +11,8 @@ struct State {
     readers: usize,
     /// The number of signals that were raised while readers waited.
     raised: u64,
-    /// Whether a signal was raised while no reader waited. It ends the next wait of a reader, or the next
-    /// wait for the queue's wait set.
+    /// Whether a signal was raised while no reader waited. The signal ends the next wait of a reader, or
+    /// the next wait for the queue's wait set.
     is_pending: bool,
 }
 
@@ -35,7 +35,7 @@ impl Signals {
         }
     }
 
-    /// Whether a signal was raised while no reader waited, and has not ended a wait yet.
+    /// Whether a signal is pending: it was raised while no reader waited, and has not ended a wait yet.
     pub(super) fn is_pending(&self) -> bool {
         self.0.lock().is_pending
     }
@@ -65,7 +65,7 @@ impl WaitingReader<'_> {
         state.is_pending || state.raised != self.raised_before
     }
 
-    /// Returns whether a signal ends the wait. A pending signal is then no longer pending.
+    /// Returns whether a signal ends the wait. Clears a pending signal.
     pub(super) fn take_signal(&self) -> bool {
         let mut state = self.signals.0.lock();
         std::mem::take(&mut state.is_pending) || state.raised != self.raised_before

@@ -1,14 +1,14 @@
 //! homespun's own error numbers and their texts: `prov_errno`, `fi_cq_strerror(3)`.
 //!
-//! libfabric's error number names only the kind of an error. Where homespun knows more, `prov_errno` is a
-//! number of its own. Where it does not, `prov_errno` is libfabric's error number.
+//! libfabric's error number names only the kind of an error. If homespun knows more, `prov_errno` is a
+//! number of homespun's own. Otherwise `prov_errno` is libfabric's error number.
 
 use homespun_engine::errno::Errno;
 use homespun_engine::error::OperationError;
 use homespun_engine::transport::LinkError;
 use homespun_engine::wire::Refusal;
 
-/// The first of homespun's own numbers, above all of libfabric's.
+/// The first of homespun's own numbers. All of libfabric's numbers are lower.
 const FIRST: i32 = 400;
 
 const TRUNCATED: i32 = FIRST;
@@ -47,7 +47,7 @@ pub(super) fn prov_errno(error: &OperationError) -> i32 {
     }
 }
 
-/// Returns the text of an error number of homespun, also for an unknown number.
+/// Returns the text for a `prov_errno`. For an unknown number, the text is "Unknown error".
 pub fn strerror(prov_errno: i32) -> &'static str {
     match prov_errno {
         TRUNCATED => "the message was longer than the buffer of its receive, and what did not fit is lost",

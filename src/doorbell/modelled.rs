@@ -1,5 +1,4 @@
-//! A model for loom of the descriptor of a doorbell, and of the epoll sets in which several descriptors are
-//! nested.
+//! For loom: a model of a doorbell's descriptor, and of epoll sets in which descriptors are nested.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex as Uncontended, Weak};
@@ -8,8 +7,8 @@ use homespun_engine::error::{Error, SystemRequest};
 use loom::sync::{Condvar, Mutex};
 use rustix::event::{EventfdFlags, eventfd};
 
-/// A model of an `eventfd(2)`, which is readable or not. A sleeper is one of loom's threads: if no other
-/// thread wakes it, loom reports a deadlock.
+/// A model of an `eventfd(2)`, which is readable or not. Sleepers are loom's threads: if no other thread
+/// wakes a sleeper, loom reports a deadlock.
 #[derive(Debug)]
 pub(super) struct EventFd {
     /// A real descriptor, for callers that ask for one. It is always readable.
@@ -52,8 +51,8 @@ impl EventFd {
         self.state.changed.notify_all();
         let outer = self.state.outer.lock().unwrap().clone();
         for outer in outer.iter().filter_map(Weak::upgrade) {
-            // Lock the state of the outer event. A sleeper on it then either waits already and gets the
-            // notification, or has not yet checked whether this event is readable.
+            // Lock the outer event's state. Then a sleeper on the outer event either waits already, and
+            // gets the notification, or has not yet checked whether this event is readable.
             let _sleeper = outer.is_readable.lock().unwrap();
             outer.changed.notify_all();
         }

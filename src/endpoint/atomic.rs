@@ -1,8 +1,8 @@
-//! Atomic operations on the memory of peers, on owned memory and on the caller's: `fi_atomic(3)`.
+//! Atomic operations on the memory of peers, with owned memory and with the caller's: `fi_atomic(3)`.
 //!
-//! An operation completes when its target has answered, whatever its completion level. Until then the target
-//! may refuse the operation because of its key or its range, or because of the rights of the region. A
-//! refused operation ends with an error and changes nothing.
+//! At every completion level, an atomic operation completes when its target has answered. The target may
+//! refuse the operation for its key, for its range, or for the rights of the region. A refused operation
+//! ends with an error and changes nothing.
 
 use std::mem::ManuallyDrop;
 
@@ -22,11 +22,12 @@ use crate::post::Post;
 
 /// The target of an atomic operation, and the operation on each element there.
 ///
-/// The elements, the operands and the results are arrays as in C. [`atomicvalid`](Endpoint::atomicvalid),
+/// Elements, operands and results are arrays as in C. [`atomicvalid`](Endpoint::atomicvalid),
 /// `fetch_atomicvalid` and `compare_atomicvalid` return the largest number of elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AtomicTarget {
-    /// The peer's endpoint through which to reach the region: an address of this endpoint's vector.
+    /// The peer's endpoint through which the operation reaches the region: an address of this endpoint's
+    /// vector.
     pub peer: FabricAddress,
     /// The first element, in the peer's memory.
     pub memory: RemoteMemory,
@@ -37,8 +38,7 @@ pub struct AtomicTarget {
 }
 
 /// An atomic operation with all options: the arguments of `fi_atomicmsg`.
-///
-/// `S` is the memory: `Vec<Bytes>` for [`atomicmsg`](Endpoint::atomicmsg), `&[Segment]` for
+/// `S` is the type of the memory: `Vec<Bytes>` for [`atomicmsg`](Endpoint::atomicmsg), `&[Segment]` for
 /// [`post_atomic`](Endpoint::post_atomic).
 #[derive(Debug, Clone, Copy)]
 pub struct AtomicMsg<S = Vec<Bytes>> {
@@ -49,18 +49,18 @@ pub struct AtomicMsg<S = Vec<Bytes>> {
     pub target: AtomicTarget,
     /// The context of the completion.
     pub context: u64,
-    /// Flags, as [`SendMsg::flags`](super::SendMsg::flags). They replace the default flags, which
-    /// [`Endpoint::atomic_op_flags`] returns. Remote data has no meaning for atomic operations.
-    /// `COMMIT_COMPLETE` is refused; to make the changed elements durable, post a write with
-    /// `COMMIT_COMPLETE` and `FENCE`. Atomic operations ignore `COMMIT_COMPLETE` among the default flags of
-    /// the endpoint.
+    /// Flags, as [`SendMsg::flags`](super::SendMsg::flags), in place of the default flags
+    /// ([`Endpoint::atomic_op_flags`]). Remote data has no meaning for atomic operations.
+    ///
+    /// `COMMIT_COMPLETE` is refused here, and ignored among the endpoint's default flags. To make changed
+    /// elements durable, post a write with `COMMIT_COMPLETE` and `FENCE`.
     pub flags: OpFlags,
 }
 
 /// A fetching atomic operation with all options: the arguments of `fi_fetch_atomicmsg`.
 ///
-/// `S` is the memory that is read, `D` the memory that is written: `Vec<Bytes>` and `Vec<BytesMut>` for
-/// [`fetch_atomicmsg`](Endpoint::fetch_atomicmsg), `&[Segment]` and `&[SegmentMut]` for
+/// `S` is the type of the memory that is read, `D` of the memory that is written. They are `Vec<Bytes>` and
+/// `Vec<BytesMut>` for [`fetch_atomicmsg`](Endpoint::fetch_atomicmsg), `&[Segment]` and `&[SegmentMut]` for
 /// [`post_fetch_atomic`](Endpoint::post_fetch_atomic).
 #[derive(Debug, Clone, Copy)]
 pub struct FetchAtomicMsg<S = Vec<Bytes>, D = Vec<BytesMut>> {
@@ -72,22 +72,22 @@ pub struct FetchAtomicMsg<S = Vec<Bytes>, D = Vec<BytesMut>> {
     pub target: AtomicTarget,
     /// The context of the completion.
     pub context: u64,
-    /// As [`AtomicMsg::flags`]. Injection lets the application reuse the operands at once, but not the
-    /// memory for the results: these arrive later.
+    /// As [`AtomicMsg::flags`]. After an injection, the application may reuse the operands at once, but not
+    /// the memory for the results, which arrive later.
     pub flags: OpFlags,
 }
 
 /// A comparing atomic operation with all options: the arguments of `fi_compare_atomicmsg`.
 ///
-/// `S` is the memory that is read, `D` the memory that is written: `Vec<Bytes>` and `Vec<BytesMut>` for
-/// [`compare_atomicmsg`](Endpoint::compare_atomicmsg), `&[Segment]` and `&[SegmentMut]` for
-/// [`post_compare_atomic`](Endpoint::post_compare_atomic).
+/// `S` is the type of the memory that is read, `D` of the memory that is written. They are `Vec<Bytes>` and
+/// `Vec<BytesMut>` for [`compare_atomicmsg`](Endpoint::compare_atomicmsg), `&[Segment]` and `&[SegmentMut]`
+/// for [`post_compare_atomic`](Endpoint::post_compare_atomic).
 #[derive(Debug, Clone, Copy)]
 pub struct CompareAtomicMsg<S = Vec<Bytes>, D = Vec<BytesMut>> {
     /// As [`AtomicMsg::operands`].
     pub operands: S,
-    /// The elements to compare with, as long as the operands, in up to
-    /// [`iov_limit`](crate::info::TxAttr::iov_limit) pieces.
+    /// The elements to compare with, in up to [`iov_limit`](crate::info::TxAttr::iov_limit) pieces. The
+    /// comparands and the operands have the same length.
     pub compares: S,
     /// As [`FetchAtomicMsg::results`].
     pub results: D,
@@ -99,18 +99,19 @@ pub struct CompareAtomicMsg<S = Vec<Bytes>, D = Vec<BytesMut>> {
     pub flags: OpFlags,
 }
 
-/// Atomic operations. The calls have the names of their C counterparts in `fi_atomic(3)`. They fail as
-/// [`post_send`](Self::post_send) does, and hand owned memory back with the error. They also fail with
-/// [`Misuse::NoAtomic`] if the type of the elements or the call does not support the operation, with
-/// [`Misuse::TooLong`] for too many elements, and with [`Misuse::Memory`] for a part of an element, or for
-/// buffers of different lengths.
+/// Atomic operations. The calls have the names of their C counterparts in `fi_atomic(3)`. The calls return
+/// owned memory with an error. They have the errors of [`post_send`](Self::post_send), and also:
 ///
-/// An operation on no elements changes nothing, and may name any key and any address. It is ordered like any
-/// other operation. If it names a range of a region that the peer may access, the counter of the region
-/// counts it.
+/// - [`Misuse::NoAtomic`] if the call does not support the operation on elements of this type.
+/// - [`Misuse::TooLong`] for too many elements.
+/// - [`Misuse::Memory`] for a part of an element, or for buffers of different lengths.
 ///
-/// The memory of an operation comes back in its completion: as [`Buffer::Sent`] if the operation fetches
-/// nothing, else as [`Buffer::Fetched`]. A fetching call that fails hands a [`Fetched`] back, too.
+/// An operation on no elements changes nothing, and may name any key and any address. Such an operation is
+/// ordered like any other. If the operation names a range of a region that this endpoint may access, the
+/// region's counter counts the operation.
+///
+/// The completion returns the operation's memory: as [`Buffer::Sent`] if the operation fetches nothing,
+/// else as [`Buffer::Fetched`]. A fetching call that fails returns its memory as a [`Fetched`].
 ///
 /// ```
 /// use homespun::atomic::{AtomicOp, Datatype};
@@ -174,12 +175,13 @@ impl Endpoint {
             .map_err(|rejected| rejected.map(|operands| AtomicMsg { operands, target, context, flags }))
     }
 
-    /// Updates elements of a region of a peer, and reports no success: `fi_inject_atomic`. The
-    /// application may reuse the operands at once.
+    /// Updates elements of a region of a peer, and reports no success: `fi_inject_atomic`. The application
+    /// may reuse the operands at once.
     ///
     /// # Errors
     ///
-    /// As [`atomic`](Self::atomic); also [`Misuse::TooLong`] beyond the endpoint's inject size.
+    /// The errors of [`atomic`](Self::atomic). Also [`Misuse::TooLong`] for more bytes than the endpoint's
+    /// inject size.
     pub fn inject_atomic(&self, operand: &[u8], target: AtomicTarget) -> Result<(), Error> {
         let segment = Segment { address: operand.as_ptr(), len_bytes: operand.len() };
         // SAFETY: `operand` is borrowed until this call returns, and the engine copies an injected
@@ -191,8 +193,8 @@ impl Endpoint {
         pump.post(&mut Post::new(target.peer, op, 0))
     }
 
-    /// Updates elements of a region of a peer and fetches their previous values: `fi_fetch_atomic`.
-    /// [`AtomicOp::Read`] only fetches them, and ignores the operand.
+    /// Updates elements of a region of a peer, and fetches their previous values: `fi_fetch_atomic`.
+    /// [`AtomicOp::Read`] changes nothing and ignores the operand.
     pub fn fetch_atomic(
         &self,
         operand: Bytes,
@@ -227,8 +229,8 @@ impl Endpoint {
         })
     }
 
-    /// Compares elements of a region of a peer with `compare`, updates those for which the comparison
-    /// holds, and fetches their previous values: `fi_compare_atomic`.
+    /// Compares elements of a region of a peer with `compare`, updates the elements for which the
+    /// comparison holds, and fetches the previous values of all: `fi_compare_atomic`.
     pub fn compare_atomic(
         &self,
         operand: Bytes,
@@ -247,8 +249,8 @@ impl Endpoint {
         )
     }
 
-    /// As [`compare_atomic`](Self::compare_atomic), with each memory in several buffers:
-    /// `fi_compare_atomicv`.
+    /// As [`compare_atomic`](Self::compare_atomic), with operands, comparands and results in several
+    /// buffers: `fi_compare_atomicv`.
     pub fn compare_atomicv(
         &self,
         operands: Vec<Bytes>,
@@ -287,8 +289,8 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NoAtomic`] if the calls do not support the operation on elements of this type;
-    /// [`Misuse::NoCapability`] if the endpoint lacks the capability [`Caps::ATOMIC`](crate::Caps::ATOMIC).
+    /// [`Misuse::NoAtomic`] if these calls do not support the operation on elements of this type.
+    /// [`Misuse::NoCapability`] if the endpoint lacks [`Caps::ATOMIC`](crate::Caps::ATOMIC).
     pub fn atomicvalid(&self, datatype: Datatype, op: AtomicOp) -> Result<usize, Error> {
         self.atomic_count_max(AtomicKind::Base, datatype, op)
     }
@@ -320,8 +322,8 @@ impl Endpoint {
         self.tx_op_flags() - OpFlags::COMMIT_COMPLETE
     }
 
-    /// Posts an atomic operation with the caller's memory: `fi_atomicmsg`, and all that `fi_atomic` and
-    /// `fi_atomicv` do.
+    /// Posts an atomic operation with the caller's memory: `fi_atomicmsg`. `fi_atomic` and `fi_atomicv` are
+    /// special cases.
     ///
     /// # Errors
     ///
@@ -332,9 +334,9 @@ impl Endpoint {
     /// As [`post_send`](Self::post_send).
     pub unsafe fn post_atomic(&self, atomic: &AtomicMsg<&[Segment]>) -> Result<(), Error> {
         let AtomicMsg { operands, target, context, flags } = *atomic;
-        // SAFETY: `Source::raw` needs the memory until the operation has ended. The caller promises it until
-        // the completion is read, which is later, or until the endpoint is closed, which ends all operations.
-        // The engine copies injected operands before this call returns.
+        // SAFETY: `Source::raw` needs the memory until the operation has ended. The caller keeps the memory
+        // until the completion is read or the endpoint is closed. By then the operation has ended. The
+        // engine copies injected operands before this call returns.
         let operand = unsafe { Source::raw(operands)? };
         self.post_with_flags(
             &mut Post::new(target.peer, target.into_transmit_op(AtomicLocal::Base { operand }), context),
@@ -342,8 +344,8 @@ impl Endpoint {
         )
     }
 
-    /// Posts an atomic operation that fetches into the caller's memory: `fi_fetch_atomicmsg`, and all
-    /// that `fi_fetch_atomic` and `fi_fetch_atomicv` do.
+    /// Posts an atomic operation that fetches into the caller's memory: `fi_fetch_atomicmsg`.
+    /// `fi_fetch_atomic` and `fi_fetch_atomicv` are special cases.
     ///
     /// # Errors
     ///
@@ -351,25 +353,24 @@ impl Endpoint {
     ///
     /// # Safety
     ///
-    /// The operands must satisfy the conditions for the segments of [`post_send`](Self::post_send), the
-    /// results those for the segments of [`post_read`](Self::post_read), even if the operation is
-    /// injected.
+    /// The operands must meet the conditions of [`post_send`](Self::post_send) for its segments. The
+    /// results must meet the conditions of [`post_read`](Self::post_read) for its segments, even if the
+    /// operation is injected.
     pub unsafe fn post_fetch_atomic(
         &self,
         atomic: &FetchAtomicMsg<&[Segment], &[SegmentMut]>,
     ) -> Result<(), Error> {
         let FetchAtomicMsg { operands, results, target, context, flags } = *atomic;
-        // SAFETY: the caller promises for the operands what `Source::raw` requires, and for the results
-        // what `Destination::raw` requires. The engine ends the operation before the application can read
-        // its completion, copies injected operands before it returns, and is dropped when the endpoint is
-        // closed.
+        // SAFETY: the caller promises what `Source::raw` and `Destination::raw` require. The engine ends
+        // the operation before the application can read its completion. The engine copies injected operands
+        // before this call returns. Closing the endpoint drops the engine.
         let (operand, result) = unsafe { (Source::raw(operands)?, Destination::raw(results)?) };
         let op = target.into_transmit_op(AtomicLocal::Fetch { operand, result });
         self.post_with_flags(&mut Post::new(target.peer, op, context), flags)
     }
 
-    /// Posts a comparing atomic operation with the caller's memory: `fi_compare_atomicmsg`, and all that
-    /// `fi_compare_atomic` and `fi_compare_atomicv` do.
+    /// Posts a comparing atomic operation with the caller's memory: `fi_compare_atomicmsg`.
+    /// `fi_compare_atomic` and `fi_compare_atomicv` are special cases.
     ///
     /// # Errors
     ///
@@ -377,14 +378,14 @@ impl Endpoint {
     ///
     /// # Safety
     ///
-    /// As [`post_fetch_atomic`](Self::post_fetch_atomic); the conditions for the operands hold for the
-    /// comparands, too.
+    /// As [`post_fetch_atomic`](Self::post_fetch_atomic). The comparands must meet the conditions for
+    /// operands.
     pub unsafe fn post_compare_atomic(
         &self,
         atomic: &CompareAtomicMsg<&[Segment], &[SegmentMut]>,
     ) -> Result<(), Error> {
         let CompareAtomicMsg { operands, compares, results, target, context, flags } = *atomic;
-        // SAFETY: as in `post_fetch_atomic`; the caller promises the same of the comparands as of the
+        // SAFETY: as in `post_fetch_atomic`. The caller promises for the comparands the same as for the
         // operands.
         let (operand, compare, result) =
             unsafe { (Source::raw(operands)?, Source::raw(compares)?, Destination::raw(results)?) };
@@ -392,8 +393,8 @@ impl Endpoint {
         self.post_with_flags(&mut Post::new(target.peer, op, context), flags)
     }
 
-    /// Posts an operation that fetches nothing and owns its operands. If the operation is refused, hands the
-    /// operands back.
+    /// Posts an operation that fetches nothing, with owned operands. If the operation is refused, returns
+    /// the operands.
     #[inline(always)]
     fn post_owned_atomic<S: Owned<Lent = Source>>(
         &self,
@@ -406,8 +407,8 @@ impl Endpoint {
         self.submit_owned(&mut ManuallyDrop::new(Post::new(target.peer, op, context)), flags)
     }
 
-    /// Posts an operation that fetches and owns its memory. If the operation is refused, hands all of the
-    /// memory back.
+    /// Posts an operation that fetches, with owned memory. If the operation is refused, returns all of the
+    /// memory.
     #[inline(always)]
     fn post_owned_fetching_atomic<S: Owned<Lent = Source>, D: Owned<Lent = Destination>>(
         &self,
@@ -444,7 +445,7 @@ impl AtomicTarget {
     }
 }
 
-/// Lends the memory of an operation that fetches. If some of the memory is refused, hands all of it back.
+/// Lends the owned memory of an operation that fetches. If any of the memory is refused, returns all of it.
 fn lend_fetch_memory<S: Owned<Lent = Source>, D: Owned<Lent = Destination>>(
     operands: S,
     compares: Option<S>,
@@ -458,7 +459,7 @@ fn lend_fetch_memory<S: Owned<Lent = Source>, D: Owned<Lent = Destination>>(
     }
 }
 
-/// Hands all memory back after some of it was refused.
+/// Returns all of the memory, after some of it was refused.
 #[cold]
 fn return_all_memory<S: Owned, D: Owned>(
     operand: Result<Source, Rejected<S>>,
@@ -474,8 +475,8 @@ fn return_all_memory<S: Owned, D: Owned>(
     Rejected { error, returned: Box::new(Fetched { result, operand, compare }) }
 }
 
-/// Turns memory that was lent or refused into a [`Buffer`] to hand back. If the memory was refused, stores
-/// the reason in `error`.
+/// Turns memory that was lent or refused into a [`Buffer`] to return. If the memory was refused, stores the
+/// reason in `error`.
 fn return_memory<L, B: Owned>(
     lent: Result<L, Rejected<B>>,
     into_buffer: impl FnOnce(L) -> Buffer,

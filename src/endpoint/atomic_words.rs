@@ -15,8 +15,9 @@ use crate::cq::Completion;
 
 /// Atomic operations on one word, in the byte order of the host.
 impl Endpoint {
-    /// Adds to a `u64` of a peer, modulo 2^64, and fetches its previous value: `fi_fetch_atomic(3)` with
-    /// `FI_SUM` and `FI_UINT64`. [`Completion::fetched_u64`] returns that value.
+    /// Adds to a `u64` in a peer's memory, modulo 2^64, and fetches the previous value:
+    /// `fi_fetch_atomic(3)` with `FI_SUM` and `FI_UINT64`. [`Completion::fetched_u64`] returns the previous
+    /// value.
     ///
     /// ```
     /// use homespun::flags::MrAccess;
@@ -53,9 +54,9 @@ impl Endpoint {
         Ok(self.fetch_atomic(word_to_bytes(addend), BytesMut::zeroed(8), target, context)?)
     }
 
-    /// Sets a `u64` of a peer to `new` if it equals `expected`, and fetches its previous value:
-    /// `fi_compare_atomic(3)` with `FI_CSWAP` and `FI_UINT64`. [`Completion::fetched_u64`] returns that
-    /// value; if it equals `expected`, the word was set.
+    /// Sets a `u64` in a peer's memory to `new` if it equals `expected`, and fetches the previous value:
+    /// `fi_compare_atomic(3)` with `FI_CSWAP` and `FI_UINT64`. [`Completion::fetched_u64`] returns the
+    /// previous value. If the previous value equals `expected`, the word was set.
     ///
     /// # Errors
     ///
@@ -80,9 +81,8 @@ impl Endpoint {
 }
 
 impl Completion {
-    /// Returns the 8 bytes that an atomic operation has fetched into one buffer, as a number in the byte
-    /// order of the host; `None` if the operation fetched nothing, another number of bytes, or into several
-    /// buffers.
+    /// Returns the 8 bytes that an atomic operation has fetched, as a number in the byte order of the host.
+    /// Returns `None` if the operation fetched nothing, another number of bytes, or into several buffers.
     pub fn fetched_u64(&self) -> Option<u64> {
         let Buffer::Fetched(fetched) = &self.buffer else { return None };
         let Buffer::Received(word) = &fetched.result else { return None };

@@ -16,31 +16,28 @@ use crate::random;
 
 /// How an endpoint was opened.
 pub(crate) enum EndpointOrigin {
-    /// The application opened the endpoint from an info alone. The endpoint has an address of its own, and
-    /// can ask for a connection.
+    /// Opened from an info alone: the endpoint has an address of its own, and can ask for a connection.
     Alone,
-    /// The application opened the endpoint for a request, which the endpoint can accept.
+    /// Opened for a request, which the endpoint can accept.
     Request(ConnectionRequest),
-    /// The application opened the endpoint from a passive endpoint, and the endpoint has taken over the
-    /// address of that passive endpoint.
+    /// Opened from a passive endpoint: the endpoint has taken over the passive endpoint's address.
     TakenOver(Arc<Listener>),
 }
 
 impl Endpoint {
-    /// Asks the passive endpoint at `to` for a connection: `fi_connect`. Enables the endpoint if it is
-    /// not enabled. The event queue reports the result ([`ConnectionEvent`](crate::ConnectionEvent)). An
-    /// endpoint can ask only once.
+    /// Asks the passive endpoint at `to` for a connection: `fi_connect`. Enables the endpoint if necessary.
+    /// The event queue reports the result ([`ConnectionEvent`](crate::ConnectionEvent)). An endpoint can
+    /// ask only once.
     ///
-    /// The application may post receives before this call; it may post sends once the endpoint is
-    /// connected.
+    /// The application may post receives before this call, but sends only once the endpoint is connected.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotSupported`] for an endpoint of another type than [`EndpointType::Msg`];
-    /// [`Misuse::State`] if the endpoint has asked before, or was opened to accept a request;
-    /// [`Misuse::Invalid`] for an address of another format, a wildcard, one without a port, or more data
-    /// than [`CONNECTION_DATA_MAX_BYTES`](crate::limits::CONNECTION_DATA_MAX_BYTES); and as
-    /// [`enable`](Self::enable).
+    /// - [`Misuse::NotSupported`] for an endpoint of another type than [`EndpointType::Msg`].
+    /// - [`Misuse::State`] if the endpoint has asked before, or was opened to accept a request.
+    /// - [`Misuse::Invalid`] for an address of another format, a wildcard, an address without a port, or
+    ///   more data than [`CONNECTION_DATA_MAX_BYTES`](crate::limits::CONNECTION_DATA_MAX_BYTES).
+    /// - The errors of [`enable`](Self::enable).
     pub fn connect(&self, to: Address, data: &[u8]) -> Result<(), Error> {
         self.shared.check_connection_oriented()?;
         if let EndpointOrigin::Request(_) = self.shared.origin {
@@ -52,17 +49,18 @@ impl Endpoint {
         self.shared.begin_connection(to, |pump| pump.connect(to, number, data))
     }
 
-    /// Accepts the request for which the endpoint was opened: `fi_accept`. Enables the endpoint if it is
-    /// not enabled. The event queue reports that the endpoint is connected, or that the requester is
-    /// gone. The requester gets the data with its own event.
+    /// Accepts the request for which the endpoint was opened: `fi_accept`. Enables the endpoint if
+    /// necessary. The event queue reports that the endpoint is connected, or that the requester is gone.
+    /// The requester's own event carries `data`.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotSupported`] for an endpoint of another type than [`EndpointType::Msg`];
-    /// [`Misuse::State`] if the endpoint was not opened for a request, or the request was accepted or
-    /// rejected before; [`Misuse::Invalid`] for more data than
-    /// [`CONNECTION_DATA_MAX_BYTES`](crate::limits::CONNECTION_DATA_MAX_BYTES); and as
-    /// [`enable`](Self::enable).
+    /// - [`Misuse::NotSupported`] for an endpoint of another type than [`EndpointType::Msg`].
+    /// - [`Misuse::State`] if the endpoint was not opened for a request, or if the request was accepted or
+    ///   rejected before.
+    /// - [`Misuse::Invalid`] for more data than
+    ///   [`CONNECTION_DATA_MAX_BYTES`](crate::limits::CONNECTION_DATA_MAX_BYTES).
+    /// - The errors of [`enable`](Self::enable).
     pub fn accept(&self, data: &[u8]) -> Result<(), Error> {
         self.shared.check_connection_oriented()?;
         let EndpointOrigin::Request(request) = &self.shared.origin else {
@@ -76,15 +74,16 @@ impl Endpoint {
             .begin_connection(request.requester().address, |pump| pump.accept(request.requester(), data))
     }
 
-    /// Ends the connection: `fi_shutdown`. Messages that have completed still reach the peer, which then
-    /// gets [`ConnectionEvent::Shutdown`](crate::ConnectionEvent::Shutdown). The call cancels outstanding
-    /// operations, and has reported their ends when it returns. This endpoint gets the same event once the
-    /// peer has learnt of the end, or if the peer has ended the connection at the same time. If the
-    /// connection has ended already, the call has no effect.
+    /// Ends the connection: `fi_shutdown`. Outstanding operations are cancelled, and their ends are
+    /// reported before the call returns. Messages that have completed still reach the peer. Then the peer
+    /// gets [`ConnectionEvent::Shutdown`](crate::ConnectionEvent::Shutdown). This endpoint gets the same
+    /// event once the peer has learnt of the end, or if the peer ends the connection at the same time. If
+    /// the connection has ended already, the call has no effect.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotConnected`] if the endpoint has not been connected yet.
+    /// [`Misuse::NotConnected`] if the endpoint has not been connected yet. [`Misuse::NotSupported`] for an
+    /// endpoint of another type than [`EndpointType::Msg`].
     pub fn shutdown(&self) -> Result<(), Error> {
         self.shared.check_connection_oriented()?;
         match self.shared.enabled_pump() {
@@ -93,9 +92,9 @@ impl Endpoint {
         }
     }
 
-    /// Returns the address of the other end: `fi_getpeer`. At an endpoint that has asked for a connection,
-    /// this is the address of the passive endpoint; at an endpoint that has accepted a request, it is that
-    /// of the requester.
+    /// Returns the address of the other end: `fi_getpeer`. If this endpoint has asked for the connection,
+    /// the address is that of the passive endpoint. If this endpoint has accepted a request, the address is
+    /// the requester's.
     ///
     /// # Errors
     ///
@@ -123,8 +122,9 @@ impl EndpointShared {
         }
     }
 
-    /// Calls `connect`, which asks this peer for a connection or accepts its request. If the call succeeds,
-    /// [`Endpoint::peer`] returns the peer's address from then on, even before the event of the connection.
+    /// Calls `connect`, which asks `peer` for a connection or accepts the request of `peer`. If `connect`
+    /// succeeds, [`Endpoint::peer`] returns the address of `peer` from now on, even before the connection
+    /// is made.
     fn begin_connection(
         &self,
         peer: Address,
@@ -140,12 +140,12 @@ impl EndpointShared {
         })
     }
 
-    /// Returns the [`Reporter`] of the endpoint's events, if the endpoint has connections. The first call
-    /// creates the reporter.
+    /// Returns the [`Reporter`] of the endpoint's events, or `None` for an unconnected endpoint. The first
+    /// call creates the reporter.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NoEventQueue`] if the endpoint has connections and no event queue.
+    /// [`Misuse::NoEventQueue`] if a connected endpoint has no event queue.
     pub(super) fn init_reporter_if_connection_oriented(
         &self,
         eq: Option<&(EventQueue, u64)>,

@@ -1,5 +1,5 @@
-//! Prepares operations that are to wait for a counter: an endpoint converts and checks them before they
-//! wait.
+//! Prepares operations that wait for a counter. The endpoint converts and checks an operation before the
+//! wait begins.
 
 use std::sync::Arc;
 
@@ -33,8 +33,8 @@ impl<S, D> Operation<S, D> {
         }
     }
 
-    /// Converts the operation into a post that can wait for a counter. If one of several pieces of memory is
-    /// refused, the pieces that were lent before are dropped.
+    /// Converts the operation into a post that can wait for a counter. If some of the operation's memory is
+    /// refused, memory that was lent before is dropped.
     pub(crate) fn into_deferred_post(
         self,
         endpoint: &Endpoint,
@@ -87,9 +87,9 @@ impl<S, D> Operation<S, D> {
 }
 
 impl Endpoint {
-    /// Checks that an operation may wait as a [triggered operation](crate::trigger), and sets its options.
-    /// Its end will be reported like that of any other operation. Returns the endpoint to which it will be
-    /// posted.
+    /// Checks that a post may wait as a [triggered operation](crate::trigger), and sets the options of the
+    /// post. The end of the operation will be reported as usual. Returns the endpoint that will post the
+    /// operation.
     pub(crate) fn prepare_triggered_post(
         &self,
         post: &mut DeferredPost,
@@ -104,8 +104,8 @@ impl Endpoint {
         Ok(pump)
     }
 
-    /// Checks that an operation may wait as [deferred work](crate::trigger), and sets its options. Returns
-    /// the endpoint to which it will be posted.
+    /// Checks that a post may wait as [deferred work](crate::trigger), and sets the options of the post.
+    /// Returns the endpoint that will post the operation.
     pub(crate) fn prepare_deferred_post(
         &self,
         post: &mut DeferredPost,

@@ -25,8 +25,8 @@ impl ReceivePoster for Endpoint {
 }
 
 impl Endpoint {
-    /// Checks that a receive may be posted with these flags, and sets its options. Returns the pump to
-    /// post it to.
+    /// Checks that a receive may be posted with these flags, and sets its options. Returns the pump to post
+    /// it to.
     #[inline(always)]
     pub(super) fn prepare_receive(
         &self,
@@ -42,9 +42,8 @@ impl Endpoint {
         Ok(pump)
     }
 
-    /// Called if the endpoint lacks a capability that a receive needs. At a connected endpoint, removes the
-    /// source from the receive, since there is only one peer. The receive then needs no capability for its
-    /// source.
+    /// Called if the endpoint lacks a capability that the receive needs. A connected endpoint ignores the
+    /// source, since it has only one peer. The receive then needs no capability for the source.
     #[cold]
     fn ignore_or_refuse_source(&self, post: &mut ReceivePost) -> Result<(), Error> {
         if self.shared.info.ep.ep_type == Some(EndpointType::Msg) {
@@ -57,30 +56,33 @@ impl Endpoint {
 receive_calls! {
     Endpoint,
 
-    /// Receives a message into `buffer[..buffer.len()]`: `fi_recv`. The room is the buffer's length, not
-    /// its capacity. A source other than [`UNSPECIFIED`](crate::FabricAddress::UNSPECIFIED) names the
-    /// only peer whose messages the receive accepts, as [`RecvMsg::from`] describes, and needs
-    /// [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV). A connected endpoint ignores the source. If
-    /// the endpoint's default flags have [`OpFlags::MULTI_RECV`], this is
+    /// Receives a message into `buffer[..buffer.len()]`: `fi_recv`. The buffer's length is the room, not
+    /// its capacity. If the endpoint's default flags have [`OpFlags::MULTI_RECV`], this is
     /// [`recv_multi`](Self::recv_multi).
+    ///
+    /// If the source is not [`UNSPECIFIED`](crate::FabricAddress::UNSPECIFIED), the receive accepts
+    /// messages only from that peer: see [`RecvMsg::from`]. The endpoint then needs
+    /// [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV). A connected endpoint ignores the source.
     ///
     /// # Errors
     ///
-    /// [`Again`](crate::Again) when [`size_ops`](crate::info::RxAttr::size_ops) receives are outstanding;
-    /// [`Misuse`](crate::Misuse) for a capability that the endpoint lacks, and for a source that the
-    /// address vector does not have. The buffer comes back with the error.
+    /// The error returns the buffer.
+    ///
+    /// - [`Again`](crate::Again) if [`size_ops`](crate::info::RxAttr::size_ops) receives are outstanding.
+    /// - [`Misuse`](crate::Misuse) for a capability that the endpoint lacks, or a source that the address
+    ///   vector does not hold.
     recv,
 
     /// Receives a message into all the room of a buffer that can be posted again: `fi_recv`. The completion
-    /// hands the buffer back as [`Buffer::Reusable`](crate::Buffer::Reusable). A failure also hands it back,
-    /// with the part of the message that was received.
+    /// returns the buffer as [`Buffer::Reusable`](crate::Buffer::Reusable). A failure also returns it, with
+    /// the part of the message that was received.
     ///
     /// # Errors
     ///
-    /// As [`recv`](Self::recv). Also [`Misuse::Memory`](crate::Misuse::Memory) with
+    /// The errors of [`recv`](Self::recv). Also [`Misuse::Memory`](crate::Misuse::Memory) with
     /// [`BadMemory::Reusable`](crate::error::BadMemory::Reusable) if the default flags have
-    /// [`OpFlags::MULTI_RECV`]: the application gets the messages of a multi-receive buffer as parts
-    /// of it, while others are still arriving, so the whole buffer cannot come back.
+    /// [`OpFlags::MULTI_RECV`]: the application gets a multi-receive buffer in parts, one for each message,
+    /// so the whole buffer cannot come back.
     ///
     /// ```
     /// # use homespun::{Bytes, Fabric, FabricAddress, Hints, OpenEndpoint, OperationKind};
@@ -115,28 +117,32 @@ receive_calls! {
 }
 
 impl Endpoint {
-    /// Posts a receive into the caller's memory: `fi_recvmsg`, `fi_trecvmsg`, and all that the other
-    /// receives of `fi_msg(3)` and `fi_tagged(3)` do. A segment with a null address is room for no bytes,
-    /// whatever its length.
+    /// Posts a receive into the caller's memory: `fi_recvmsg`, `fi_trecvmsg`. The other receives of
+    /// `fi_msg(3)` and `fi_tagged(3)` are special cases. A segment with a null address has room for no
+    /// bytes, whatever its length.
     ///
     /// # Errors
     ///
-    /// As [`post_send`](Self::post_send); [`RecvMsg`] describes the flags for messages that have already
-    /// arrived.
+    /// As [`post_send`](Self::post_send). [`RecvMsg`] describes the errors of receives for messages that
+    /// have already arrived.
     ///
     /// # Safety
     ///
-    /// Every segment must be initialised memory that nothing else reads or writes until the application has
-    /// read the operation's completion, or has closed the endpoint. With selective completion, if the
-    /// operation has no completion of its own, the memory must stay so until the endpoint is closed. The
-    /// endpoint uses a multi-receive buffer until the application has read its release
-    /// ([`CompletionFlags::MULTI_RECV`](crate::flags::CompletionFlags::MULTI_RECV)). The application may
-    /// read and change a message in that buffer once it has read the message's completion. With `PEEK`, and
-    /// with `CLAIM | DISCARD`, the segments are not used.
+    /// Every segment must be initialised memory. Nothing else may read or write a segment until the receive
+    /// has ended:
+    ///
+    /// - A receive ends when the application has read its completion.
+    /// - With selective completion, a receive without a completion ends only when the endpoint is closed.
+    /// - A multi-receive buffer is in use until the application has read its release
+    ///   ([`CompletionFlags::MULTI_RECV`](crate::flags::CompletionFlags::MULTI_RECV)). But the application
+    ///   may read and change each message in the buffer once it has read the message's completion.
+    ///
+    /// Closing the endpoint ends all receives. With `PEEK`, and with `CLAIM | DISCARD`, the segments are
+    /// not used.
     #[inline(always)]
     pub unsafe fn post_receive(&self, receive: &RecvMsg<&[SegmentMut]>) -> Result<(), Error> {
-        // SAFETY: the caller promises what `post_raw_receive` requires: initialised memory that
-        // nothing else uses until the receive has ended.
+        // SAFETY: the caller promises what `post_raw_receive` requires: initialised memory that nothing
+        // else uses until the receive has ended.
         unsafe { self.post_raw_receive(receive) }
     }
 }

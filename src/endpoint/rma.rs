@@ -1,10 +1,9 @@
 //! Access to the memory of peers, with owned memory and with the caller's: `fi_rma(3)`.
 //!
-//! A write or a read completes when its target has answered, whatever its completion level; an access to a
-//! region that this process has mapped ([`MrAttr::shareable`](crate::MrAttr::shareable)) may complete when
-//! it is posted. Until the target has answered, it may refuse the access because of the key or the range of
-//! the access, or because of the rights of the region. A refused access ends with an error and changes
-//! nothing.
+//! At every completion level, an access completes when its target has answered. An access to a region that
+//! this process has mapped ([`MrAttr::shareable`](crate::MrAttr::shareable)) may complete when it is
+//! posted. The target may refuse an access for its key, for its range, or for the rights of the region. A
+//! refused access ends with an error and changes nothing.
 
 use std::mem::ManuallyDrop;
 
@@ -22,41 +21,41 @@ use crate::owned::Owned;
 use crate::post::Post;
 
 /// A write with all options: the arguments of `fi_writemsg`.
-///
-/// `B` is the memory: `Vec<Bytes>` for [`writemsg`](Endpoint::writemsg), `&[Segment]` for
+/// `B` is the type of the memory: `Vec<Bytes>` for [`writemsg`](Endpoint::writemsg), `&[Segment]` for
 /// [`post_write`](Endpoint::post_write).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WriteMsg<B = Vec<Bytes>> {
     /// The bytes to write, in up to [`iov_limit`](crate::info::TxAttr::iov_limit) pieces.
     pub buffers: B,
-    /// The peer's endpoint through which to reach the region: an address of this endpoint's vector.
+    /// The peer's endpoint through which the write reaches the region: an address of this endpoint's
+    /// vector.
     pub to: FabricAddress,
     /// The start of the access, in the peer's memory.
     pub memory: RemoteMemory,
-    /// Remote data. The target reports a completion with this data, in the completion queue for its
-    /// receives, with [`REMOTE_WRITE`](crate::flags::CompletionFlags::REMOTE_WRITE) and a context of 0.
+    /// Remote data. The target reports the data in the completion queue for its receives, in a completion
+    /// with [`REMOTE_WRITE`](crate::flags::CompletionFlags::REMOTE_WRITE) and a context of 0.
     pub data: Option<u64>,
     /// The context of the completion.
     pub context: u64,
-    /// Flags, as [`SendMsg::flags`](super::SendMsg::flags). A write may also have
-    /// [`OpFlags::COMMIT_COMPLETE`]: the write completes when it is durable, that is, when the target has
-    /// written the bytes to its device. The endpoint needs the capability `RMA_PMEM`, and the region must be
-    /// of [persistent memory](crate::flags::MrFlags::RMA_PMEM). With [`OpFlags::FENCE`] as well, all earlier
-    /// writes of this endpoint to persistent memory of the target are also durable when this write
-    /// completes. A write of no bytes is enough for that.
+    /// Flags, as [`SendMsg::flags`](super::SendMsg::flags). With [`OpFlags::COMMIT_COMPLETE`], the write
+    /// completes when it is durable, that is, when the target has written the bytes to its device. The
+    /// endpoint then needs the capability `RMA_PMEM`, and the region must be of [persistent
+    /// memory](crate::flags::MrFlags::RMA_PMEM).
+    ///
+    /// If the write also has [`OpFlags::FENCE`], its completion says that all earlier writes of this
+    /// endpoint to persistent memory of the target are durable, too. A write of no bytes is enough.
     pub flags: OpFlags,
 }
 
 /// A read with all options: the arguments of `fi_readmsg`.
-///
-/// `B` is the memory: `Vec<BytesMut>` for [`readmsg`](Endpoint::readmsg), `&[SegmentMut]` for
+/// `B` is the type of the memory: `Vec<BytesMut>` for [`readmsg`](Endpoint::readmsg), `&[SegmentMut]` for
 /// [`post_read`](Endpoint::post_read).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ReadMsg<B = Vec<BytesMut>> {
-    /// The memory for the data, in up to [`iov_limit`](crate::info::TxAttr::iov_limit) pieces. The length
-    /// of the read is the sum of their lengths.
+    /// The memory for the data, in up to [`iov_limit`](crate::info::TxAttr::iov_limit) pieces. The sum of
+    /// their lengths is the length of the read.
     pub buffers: B,
-    /// The peer's endpoint through which to reach the region: an address of this endpoint's vector.
+    /// The peer's endpoint through which the read reaches the region: an address of this endpoint's vector.
     pub from: FabricAddress,
     /// The start of the access, in the peer's memory.
     pub memory: RemoteMemory,
@@ -67,13 +66,12 @@ pub struct ReadMsg<B = Vec<BytesMut>> {
     pub flags: OpFlags,
 }
 
-/// The calls have the names of their C counterparts in `fi_rma(3)`. All of them fail as
-/// [`post_send`](Self::post_send) does. A call that was given owned memory hands the memory back with the
-/// error.
+/// The calls have the names of their C counterparts in `fi_rma(3)`, and the errors of
+/// [`post_send`](Self::post_send). A call with owned memory returns the memory with the error.
 ///
-/// An access of no bytes may name any key and any address, except a write with `COMMIT_COMPLETE`. It is
-/// ordered like any other access. If it names a range of a region that the peer may access, the counter of
-/// the region counts it.
+/// An access of no bytes may name any key and any address, except a write with `COMMIT_COMPLETE`. Such an
+/// access is ordered like any other. If the access names a range of a region that this endpoint may access,
+/// the region's counter counts the access.
 impl Endpoint {
     /// Writes to a region of a peer: `fi_write`.
     pub fn write(
@@ -151,8 +149,8 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`Misuse::TooLong`](crate::Misuse::TooLong) beyond the endpoint's inject size;
-    /// otherwise as [`post_send`](Self::post_send).
+    /// The errors of [`post_send`](Self::post_send). Also [`Misuse::TooLong`](crate::Misuse::TooLong) for
+    /// more bytes than the endpoint's inject size.
     pub fn inject_write(
         &self,
         bytes: &[u8],
@@ -171,8 +169,8 @@ impl Endpoint {
         pump.post(&mut Post::new(to, make_write_op(source, data, memory), 0))
     }
 
-    /// Posts a write from the caller's memory: `fi_writemsg`, and all that the other writes of
-    /// `fi_rma(3)` do.
+    /// Posts a write from the caller's memory: `fi_writemsg`. The other writes of `fi_rma(3)` are special
+    /// cases.
     ///
     /// # Errors
     ///
@@ -183,15 +181,15 @@ impl Endpoint {
     /// As [`post_send`](Self::post_send).
     pub unsafe fn post_write(&self, write: &WriteMsg<&[Segment]>) -> Result<(), Error> {
         let WriteMsg { buffers, to, memory, data, context, flags } = *write;
-        // SAFETY: the caller promises what `Source::raw` requires. The engine ends the operation before
-        // the application can read its completion, copies injected bytes before it returns, and is
-        // dropped when the endpoint is closed.
+        // SAFETY: the caller promises what `Source::raw` requires. The engine ends the operation before the
+        // application can read its completion. The engine copies injected bytes before this call returns.
+        // Closing the endpoint drops the engine.
         let source = unsafe { Source::raw(buffers)? };
         self.post_with_flags(&mut Post::new(to, make_write_op(source, data, memory), context), flags)
     }
 
-    /// Posts a read into the caller's memory: `fi_readmsg`, and all that the other reads of `fi_rma(3)`
-    /// do.
+    /// Posts a read into the caller's memory: `fi_readmsg`. The other reads of `fi_rma(3)` are special
+    /// cases.
     ///
     /// # Errors
     ///
@@ -199,12 +197,12 @@ impl Endpoint {
     ///
     /// # Safety
     ///
-    /// Nothing else may read or write any segment until the operation has ended, as described for the
-    /// segments of [`post_send`](Self::post_send). Every segment must be initialised memory.
+    /// Every segment must be initialised memory. Nothing else may read or write a segment until the read
+    /// has ended. [`post_send`](Self::post_send) describes when an operation has ended.
     pub unsafe fn post_read(&self, read: &ReadMsg<&[SegmentMut]>) -> Result<(), Error> {
         let ReadMsg { buffers, from, memory, context, flags } = *read;
         // SAFETY: the caller promises what `Destination::raw` requires. The engine ends the operation
-        // before the application can read its completion, and is dropped when the endpoint is closed.
+        // before the application can read its completion. Closing the endpoint drops the engine.
         let destination = unsafe { Destination::raw(buffers)? };
         self.post_with_flags(&mut Post::new(from, make_read_op(destination, memory), context), flags)
     }

@@ -1,8 +1,8 @@
 //! The calls of an endpoint that post sends, with owned memory or with the caller's: `fi_msg(3)`,
 //! `fi_tagged(3)`.
 //!
-//! The calls have the names of their C counterparts. They fail as [`Endpoint::post_send`] does; an owned
-//! message comes back with the error, in a [`Rejected`].
+//! The calls have the names of their C counterparts, and the errors of [`Endpoint::post_send`]. If a call
+//! fails, a [`Rejected`] returns the owned message with the error.
 
 use std::mem::ManuallyDrop;
 
@@ -20,8 +20,7 @@ use crate::post::Post;
 use crate::tag::Tag;
 
 /// A send with all options: the arguments of `fi_sendmsg` and `fi_tsendmsg`.
-///
-/// `B` is the memory: `Vec<Bytes>` for [`sendmsg`](Endpoint::sendmsg), `&[Segment]` for
+/// `B` is the type of the memory: `Vec<Bytes>` for [`sendmsg`](Endpoint::sendmsg), `&[Segment]` for
 /// [`post_send`](Endpoint::post_send).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SendMsg<B = Vec<Bytes>> {
@@ -35,13 +34,14 @@ pub struct SendMsg<B = Vec<Bytes>> {
     pub data: Option<u64>,
     /// The context of the completion.
     pub context: u64,
-    /// Flags, in place of the endpoint's [default flags](Endpoint::tx_op_flags). If they name no
-    /// completion level, the endpoint's default level applies. If they name several, the strongest
-    /// applies; [`OpFlags::MATCH_COMPLETE`] is the strongest of all. Sends ignore flags that have no
-    /// meaning for them, such as [`OpFlags::COMMIT_COMPLETE`].
+    /// Flags, in place of the endpoint's [default flags](Endpoint::tx_op_flags). If they name no completion
+    /// level, the endpoint's default level applies. If they name several, the strongest applies: for a
+    /// send, [`OpFlags::MATCH_COMPLETE`] is the strongest. A send ignores flags that have no meaning for
+    /// sends, such as [`OpFlags::COMMIT_COMPLETE`].
     ///
-    /// [`OpFlags::FENCE`] holds this send back, and all later operations to the same peer, until all
-    /// earlier operations to that peer have completed and have reached the completion level of this send.
+    /// With [`OpFlags::FENCE`], this send and all later operations to the same peer wait for the earlier
+    /// operations to that peer. All earlier operations must have completed and have reached the completion
+    /// level of this send.
     pub flags: OpFlags,
 }
 
@@ -128,42 +128,47 @@ impl Endpoint {
             .map_err(|rejected| rejected.map(|buffers| SendMsg { buffers, to, tag, data, context, flags }))
     }
 
-    /// Posts a send from the caller's memory: `fi_sendmsg`, `fi_tsendmsg`. The other sends of
-    /// `fi_msg(3)` and `fi_tagged(3)` are special cases.
+    /// Posts a send from the caller's memory: `fi_sendmsg`, `fi_tsendmsg`. The other sends of `fi_msg(3)`
+    /// and `fi_tagged(3)` are special cases.
     ///
     /// # Errors
     ///
-    /// [`Again`](crate::Again) when the endpoint has as many outstanding operations as its transmit size
-    /// allows. [`Misuse`](crate::Misuse) for an unknown address, a message that is too long, a capability
-    /// that the endpoint lacks, or an endpoint that is not enabled; also for a flag that changes the meaning
-    /// of another argument (`FI_TRIGGER`, `FI_XPU_TRIGGER`, `FI_MULTICAST`). Sends ignore all other flags
-    /// that have no meaning for them. The memory is not used after an error.
+    /// The memory is not used after an error.
+    ///
+    /// - [`Again`](crate::Again) if as many operations are outstanding as the endpoint's transmit size
+    ///   allows.
+    /// - [`Misuse`](crate::Misuse) for an unknown address, a message that is too long, a capability that
+    ///   the endpoint lacks, or an endpoint that is not enabled.
+    /// - [`Misuse::Flags`](crate::Misuse::Flags) for `FI_TRIGGER`, `FI_XPU_TRIGGER` and `FI_MULTICAST`,
+    ///   which change the meaning of another argument. Sends ignore all other flags that have no meaning
+    ///   for them.
     ///
     /// # Safety
     ///
-    /// Every segment must stay readable from any thread, and unchanged, until the operation has ended.
-    /// With [`OpFlags::INJECT`] the operation has ended when this call returns. Otherwise it has ended
-    /// when the application has read its completion or has closed the endpoint. Under selective
-    /// completion, a send without a completion has ended when a later operation to the same peer with
-    /// [`OpFlags::FENCE`] has completed. No other completion proves this, since operations complete in
-    /// any order.
+    /// Every segment must stay readable from any thread, and unchanged, until the operation has ended:
+    ///
+    /// - With [`OpFlags::INJECT`], it has ended when this call returns.
+    /// - Otherwise, it has ended when the application has read its completion or has closed the endpoint.
+    /// - With selective completion, a send without a completion has ended when a later operation with
+    ///   [`OpFlags::FENCE`] to the same peer has completed. No other completion proves the end, since
+    ///   operations complete in any order.
     pub unsafe fn post_send(&self, send: &SendMsg<&[Segment]>) -> Result<(), Error> {
         let SendMsg { buffers, to, tag, data, context, flags } = *send;
-        // SAFETY: the caller promises what `Source::raw` requires. The engine ends the operation before
-        // the application can read its completion, copies injected bytes before it returns, and is
-        // dropped when the endpoint is closed.
+        // SAFETY: the caller promises what `Source::raw` requires. The engine ends the operation before the
+        // application can read its completion. The engine copies injected bytes before this call returns.
+        // Closing the endpoint drops the engine.
         let source = unsafe { Source::raw(buffers)? };
         let op = TransmitOp::Send { source, tag: tag.map(|Tag(tag)| tag), data };
         self.post_with_flags(&mut Post::new(to, op, context), flags)
     }
 
     /// Sends a small message, and reports no success: `fi_inject`, `fi_injectdata`, `fi_tinject`,
-    /// `fi_tinjectdata`. The application may reuse the message at once.
+    /// `fi_tinjectdata`. The application may reuse the message's memory at once.
     ///
     /// # Errors
     ///
-    /// [`Misuse::TooLong`](crate::Misuse::TooLong) beyond the endpoint's inject size;
-    /// otherwise as [`post_send`](Self::post_send).
+    /// The errors of [`post_send`](Self::post_send). Also [`Misuse::TooLong`](crate::Misuse::TooLong) for a
+    /// message that is longer than the endpoint's inject size.
     #[inline(always)]
     pub fn inject(
         &self,

@@ -1,9 +1,8 @@
-//! Binding queues and counters to an endpoint, and enabling it: `fi_ep_bind` and `fi_enable` of
+//! Binding queues and counters to an endpoint, and enabling the endpoint: `fi_ep_bind` and `fi_enable` of
 //! `fi_endpoint(3)`.
 //!
-//! Before the endpoint is enabled, it must have an address vector or an event queue, and a queue or a
-//! counter for each kind of operation. Further queues and counters may be bound at any time: a program
-//! with one endpoint for everything adds counters when it first needs them.
+//! Before an endpoint is enabled, it needs an address vector or an event queue, and a completion queue or a
+//! counter for each kind of operation. More queues and counters may be bound at any time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -32,7 +31,7 @@ use crate::works::domain::WorkDomain;
 /// The objects that are bound to an endpoint.
 #[derive(Default)]
 pub(super) struct Setup {
-    /// The address to bind to; `None` for the address of the info.
+    /// The address to bind to, or `None` for the source address of the info.
     pub(super) name: Option<Address>,
     transmit_cq: Option<CompletionQueue>,
     receive_cq: Option<CompletionQueue>,
@@ -58,13 +57,13 @@ bitflags! {
 }
 
 impl ServiceFlags {
-    /// Returns whether the success of a transmit operation with these flags is reported.
+    /// Returns whether the success of a transmit operation with these flags goes to the queue.
     #[inline(always)]
     pub(super) fn signalled_for_transmit(self, flags: OpFlags) -> Signalled {
         signalled_from_flags(self.contains(ServiceFlags::SELECTIVE_TRANSMIT), flags)
     }
 
-    /// Returns whether the success of a receive with these flags is reported.
+    /// Returns whether the success of a receive with these flags goes to the queue.
     #[inline(always)]
     pub(super) fn signalled_for_receive(self, flags: OpFlags) -> Signalled {
         signalled_from_flags(self.contains(ServiceFlags::SELECTIVE_RECEIVE), flags)
@@ -91,15 +90,17 @@ impl Service {
 }
 
 impl Endpoint {
-    /// Binds a completion queue for one direction or both: `fi_ep_bind`. A direction without a queue may get
-    /// one at any time. Operations that complete before that are not reported to the queue. A call that
-    /// names no direction has no effect.
+    /// Binds a completion queue for one direction or both: `fi_ep_bind`. A direction without a queue may
+    /// get one at any time. The queue gets no completions of operations that have completed before. Without
+    /// a direction, the call has no effect.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Flags`] for unknown flags; [`Misuse::Busy`] if the direction has a queue already;
-    /// [`Misuse::OtherDomain`] for a queue of another domain; [`Error::System`] if the endpoint is
-    /// enabled and lacks descriptors or memory to wake the queue's sleepers.
+    /// - [`Misuse::Flags`] for unknown flags.
+    /// - [`Misuse::Busy`] if the direction has a queue already.
+    /// - [`Misuse::OtherDomain`] for a queue of another domain.
+    /// - [`Error::System`] if the endpoint is enabled, and lacks descriptors or memory to wake the queue's
+    ///   sleepers.
     pub fn bind_cq(&self, cq: &CompletionQueue, flags: BindFlags) -> Result<(), Error> {
         let setup = &mut *self.shared.setup.lock();
         if cq.shared().domain() != self.shared.domain.id() {
@@ -144,20 +145,22 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Binds a counter, which counts these events of the endpoint from now on: `fi_ep_bind`. Each kind of
-    /// event may have one counter; one counter may count several kinds. A counter that is bound for no
-    /// event drives the endpoint like other counters.
+    /// Binds a counter: `fi_ep_bind`. From now on, it counts these events of the endpoint. Each kind of
+    /// event may have one counter, and one counter may count several kinds. A counter that is bound for no
+    /// event still drives the endpoint.
     ///
-    /// Once a counter of accesses by peers is bound, peers reach regions through this endpoint only by
-    /// frames, which the endpoint can count. A region that a peer has mapped through this endpoint
-    /// ([`MrAttr::shareable`](crate::MrAttr::shareable)) is then no longer shareable.
+    /// Once a counter for accesses by peers is bound, peers access regions through this endpoint only by
+    /// frames, since the endpoint can count only frames. A region that a peer has mapped through this
+    /// endpoint ([`MrAttr::shareable`](crate::MrAttr::shareable)) is then no longer shareable.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Flags`] for unknown events; [`Misuse::NoCapability`] for accesses by peers if the endpoint
-    /// lacks [`Caps::RMA_EVENT`]; [`Misuse::Busy`] if an event has a counter already;
-    /// [`Misuse::OtherDomain`] for a counter of another domain; [`Error::System`] if the endpoint is enabled
-    /// and lacks descriptors or memory to wake the counter's sleepers.
+    /// - [`Misuse::Flags`] for unknown events.
+    /// - [`Misuse::NoCapability`] for accesses by peers if the endpoint lacks [`Caps::RMA_EVENT`].
+    /// - [`Misuse::Busy`] if an event has a counter already.
+    /// - [`Misuse::OtherDomain`] for a counter of another domain.
+    /// - [`Error::System`] if the endpoint is enabled, and lacks descriptors or memory to wake the
+    ///   counter's sleepers.
     pub fn bind_counter(&self, counter: &Counter, events: CounterEvents) -> Result<(), Error> {
         let setup = &mut *self.shared.setup.lock();
         if counter.shared().domain() != self.shared.domain.id() {
@@ -184,11 +187,11 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Binds the address vector: `fi_ep_bind`. Endpoints for connections do not use one.
+    /// Binds the address vector: `fi_ep_bind`. Connected endpoints do not use one.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Busy`] if the endpoint has a vector already; [`Misuse::OtherDomain`] for a vector of
+    /// [`Misuse::Busy`] if the endpoint has a vector already. [`Misuse::OtherDomain`] for a vector of
     /// another domain.
     pub fn bind_av(&self, av: &AddressVector) -> Result<(), Error> {
         let mut setup = self.shared.setup.lock();
@@ -203,14 +206,16 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Binds the transmit context that the endpoint shares with others: `fi_ep_bind`. The endpoint's info
+    /// Binds a transmit context that the endpoint shares with others: `fi_ep_bind`. The endpoint's info
     /// must have [`SHARED_CONTEXT`] as [`EpAttr::tx_ctx_cnt`](crate::info::EpAttr::tx_ctx_cnt).
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] for an endpoint that was opened without a shared transmit context, or with more
-    /// transmit capabilities than the context has; [`Misuse::OtherDomain`] for a context of another domain;
-    /// [`Misuse::Busy`] if a context is bound already; [`Misuse::State`] once the endpoint is enabled.
+    /// - [`Misuse::Invalid`] if the endpoint was opened without [`SHARED_CONTEXT`], or if it has more
+    ///   transmit capabilities than the context.
+    /// - [`Misuse::OtherDomain`] for a context of another domain.
+    /// - [`Misuse::Busy`] if a context is bound already.
+    /// - [`Misuse::State`] once the endpoint is enabled.
     pub fn bind_shared_transmit_context(&self, context: &SharedTransmitContext) -> Result<(), Error> {
         let mut setup = self.shared.setup.lock();
         if context.domain() != self.shared.domain.id() {
@@ -233,9 +238,9 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Binds the event queue for the events of the endpoint's connection: `fi_ep_bind`. The events name
-    /// the endpoint by `object`. Endpoints without connections report no events. Binding the same queue
-    /// again has no effect.
+    /// Binds the event queue for the events of the endpoint's connection: `fi_ep_bind`. The events name the
+    /// endpoint by `object`. Unconnected endpoints report no events. Binding the same queue again has no
+    /// effect.
     ///
     /// # Errors
     ///
@@ -255,9 +260,9 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`Misuse::State`] if the endpoint is enabled or its [`name`](Self::name) was asked for, or if it was
-    /// opened for a request or has taken over a passive endpoint; [`Misuse::Invalid`] for an address of
-    /// another format than the domain's.
+    /// [`Misuse::State`] once the endpoint is enabled or its [`name`](Self::name) was asked for, or if it
+    /// was opened for a request or from a passive endpoint. [`Misuse::Invalid`] for an address of another
+    /// format than the domain's.
     pub fn set_name(&self, name: Address) -> Result<(), Error> {
         let mut setup = self.shared.setup.lock();
         let has_name = matches!(self.shared.origin, EndpointOrigin::Request(_));
@@ -276,14 +281,16 @@ impl Endpoint {
     /// Enables the endpoint: `fi_enable`. Does nothing if it is enabled already.
     ///
     /// The application must be able to notice the end of every operation. So each direction needs a
-    /// completion queue, or a counter for each kind of operation that the capabilities include.
+    /// completion queue, or a counter for each kind of operation that the capabilities allow.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NoAddressVector`], [`Misuse::NoEventQueue`] and [`Misuse::NoCompletionQueue`] if an object
-    /// that the endpoint's type and capabilities need is not bound; [`Misuse::State`] if the endpoint needs
-    /// a shared context and none is bound; and as [`name`](Self::name). Also [`Error::System`] if the system
-    /// lacks descriptors or memory to wake the sleepers of a queue, or to start a thread.
+    /// - [`Misuse::NoAddressVector`], [`Misuse::NoEventQueue`] or [`Misuse::NoCompletionQueue`] if the
+    ///   endpoint needs an object of this kind and none is bound.
+    /// - [`Misuse::State`] if the endpoint needs a shared context and none is bound.
+    /// - [`Error::System`] if the system lacks descriptors or memory to wake the sleepers of a queue, or to
+    ///   start a thread.
+    /// - The errors of [`name`](Self::name).
     pub fn enable(&self) -> Result<(), Error> {
         let setup = &mut *self.shared.setup.lock();
         if self.shared.service.is_enabled() {
@@ -300,8 +307,8 @@ impl Endpoint {
         let pump = shared.pump_or_open(setup.name)?;
         let driven = &as_drive(pump);
         let progress_doorbell = shared.progress_thread().map(ProgressThread::start).transpose()?;
-        // First take all steps that may fail. Make the endpoint wake readers of the queues before the queues
-        // drive it.
+        // Take the steps that may fail first. Also, the endpoint must wake readers of its queues before the
+        // queues drive it.
         shared.add_wake_source_to_readers(driven, setup, reporter.as_deref())?;
         let bindings = shared.make_bindings(av, setup, reporter.clone(), progress_doorbell);
         shared.join_receive_context(setup, pump)?;
@@ -320,8 +327,8 @@ impl Endpoint {
 }
 
 impl EndpointShared {
-    /// Returns the address vector in which the endpoint looks up peers. A connected endpoint looks up none,
-    /// and gets an empty vector.
+    /// Returns the address vector in which the endpoint looks up peers. A connected endpoint looks up no
+    /// peers, and gets an empty vector.
     fn bound_or_empty_av(&self, setup: &Setup) -> Result<AddressVector, Error> {
         if self.is_connection_oriented() {
             return AddressVector::open(&AvAttr::default(), self.domain.format(), self.domain.id());
@@ -329,8 +336,8 @@ impl EndpointShared {
         setup.av.clone().ok_or(Misuse::NoAddressVector.into())
     }
 
-    /// Makes events of the endpoint wake the progress thread, or, if there is none, the sleepers of the
-    /// queues and counters. Also adds the endpoint to the list of each of its counters.
+    /// Makes events of the endpoint wake the progress thread. If there is none, they wake the sleepers of
+    /// the queues and counters. Also records at each counter that the endpoint is bound to it.
     fn add_wake_source_to_readers(
         &self,
         driven: &Arc<dyn Drive>,
@@ -400,8 +407,8 @@ impl EndpointShared {
         self.info.ep.tx_ctx_cnt == SHARED_CONTEXT
     }
 
-    /// Whether the [`DomainCounters`](crate::counter::DomainCounters) drive the endpoint. They drive
-    /// endpoints that count accesses to regions (`RMA_EVENT`) or may have works (`TRIGGER`).
+    /// Whether the [`DomainCounters`](crate::counter::DomainCounters) drive the endpoint: it counts
+    /// accesses to regions (`RMA_EVENT`), or may have works (`TRIGGER`).
     pub(super) fn is_driven_by_domain_counters(&self) -> bool {
         self.info.caps.intersects(Caps::RMA_EVENT | Caps::TRIGGER)
     }
@@ -421,10 +428,10 @@ impl Setup {
         self.transmit_cq.iter().chain(second)
     }
 
-    /// Checks that the end of every operation that the capabilities allow is reported or counted.
+    /// Checks that queues and counters notice the end of every operation that the capabilities allow.
     fn check_completions_reported(&self, caps: Caps) -> Result<(), Misuse> {
-        // A capability that allows a kind of operation has the same bit as the event that counts the end of
-        // such an operation.
+        // The capability for a kind of operation has the same bit as the event that counts the ends of
+        // these operations.
         let begun = CounterEvents::from_bits_truncate(caps.bits()) - CounterEvents::OF_REGION;
         let uncounted = begun - self.counters.counted_events();
         if !(uncounted - CounterEvents::RECV).is_empty() && self.transmit_cq.is_none() {
@@ -436,7 +443,7 @@ impl Setup {
         Ok(())
     }
 
-    /// Makes the pump of an enabled endpoint report to all queues and counters that are bound by now.
+    /// Makes the pump of an enabled endpoint report to all queues and counters that are bound now.
     fn rebind_pump(&self, pump: &Arc<dyn EndpointPump>) {
         let shared = |cq: &CompletionQueue| cq.shared().clone();
         pump.rebind_queues_and_counters(

@@ -19,7 +19,7 @@ pub(super) struct BoundReceiveContext {
 }
 
 impl BoundReceiveContext {
-    /// Makes the endpoint report the success of a receive from now on only if the receive asks for that.
+    /// From now on, the endpoint reports the success of a receive only if the receive has `FI_COMPLETION`.
     pub(super) fn set_selective_completion(&self) {
         if let Some(member) = self.member {
             self.context.shared().receiver().set_selective(member, true);
@@ -28,17 +28,18 @@ impl BoundReceiveContext {
 }
 
 impl Endpoint {
-    /// Binds the receive context that the endpoint shares with others: `fi_ep_bind`. An endpoint whose
+    /// Binds a receive context that the endpoint shares with others: `fi_ep_bind`. An endpoint whose
     /// [`rx_ctx_cnt`](crate::info::EpAttr::rx_ctx_cnt) is [`SHARED_CONTEXT`] needs such a context before it
-    /// is enabled. The application posts receives to the context; the endpoint refuses them with
-    /// [`Misuse::NotSupported`].
+    /// is enabled. The application then posts receives to the context. The endpoint itself refuses receives
+    /// with [`Misuse::NotSupported`].
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] if the endpoint was opened without [`SHARED_CONTEXT`], or the context lacks a
-    /// kind of messages that the endpoint receives (`MSG`, `TAGGED`); [`Misuse::Busy`] if the endpoint has a
-    /// context already; [`Misuse::State`] once the endpoint is enabled; [`Misuse::OtherDomain`] for a
-    /// context of another domain.
+    /// - [`Misuse::Invalid`] if the endpoint was opened without [`SHARED_CONTEXT`], or if the context lacks
+    ///   a kind of messages that the endpoint receives (`MSG`, `TAGGED`).
+    /// - [`Misuse::Busy`] if the endpoint has a context already.
+    /// - [`Misuse::State`] once the endpoint is enabled.
+    /// - [`Misuse::OtherDomain`] for a context of another domain.
     pub fn bind_shared_receive_context(&self, context: &SharedReceiveContext) -> Result<(), Error> {
         let setup = &mut *self.shared.setup.lock();
         let shared = context.shared();
@@ -90,7 +91,7 @@ impl EndpointShared {
         Ok(())
     }
 
-    /// Undoes [`join_receive_context`](Self::join_receive_context) when a later step of enabling the
+    /// Undoes [`join_receive_context`](Self::join_receive_context), after a later step of enabling the
     /// endpoint has failed.
     pub(super) fn leave_receive_context(&self, setup: &mut Setup, pump: &Arc<dyn EndpointPump>) {
         let Some(bound) = &mut setup.receive_context else { return };

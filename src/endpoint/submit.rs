@@ -1,5 +1,4 @@
-//! Passes an endpoint's transmit operations to the pump. First checks each operation, and turns its flags
-//! into options.
+//! Checks an endpoint's transmit operations, turns their flags into options, and passes them to the pump.
 
 use std::mem::ManuallyDrop;
 
@@ -15,7 +14,7 @@ use crate::owned::Owned;
 use crate::post::Post;
 
 impl Endpoint {
-    /// Posts an operation with these flags. If the operation is refused, its memory stays in the post.
+    /// Posts an operation with these flags. If the operation is refused, `post` keeps its memory.
     #[inline(always)]
     pub(super) fn post_with_flags(&self, post: &mut Post, flags: OpFlags) -> Result<(), Error> {
         self.prepare_post(post, flags)?.post(post)
@@ -36,8 +35,8 @@ impl Endpoint {
         Ok(pump)
     }
 
-    /// Posts an operation whose memory is owned, or hands the memory back. In both cases the post has no
-    /// memory afterwards, so it need not be dropped.
+    /// Posts an operation with owned memory. If the operation is refused, returns the memory. In both cases
+    /// `post` has no memory afterwards, so the caller need not drop it.
     #[inline(always)]
     pub(super) fn submit_owned<B: Owned>(
         &self,
@@ -50,7 +49,7 @@ impl Endpoint {
         }
     }
 
-    /// Checks that the endpoint may inject this many bytes, and has the needed capabilities. Returns its
+    /// Checks that the endpoint has the needed capabilities and may inject this many bytes. Returns its
     /// pump.
     #[inline(always)]
     pub(super) fn pump_if_inject_allowed(

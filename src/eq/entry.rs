@@ -1,4 +1,4 @@
-//! Reads of an event queue that return both kinds of entries: events and failures.
+//! Reads of an event queue that return the next entry, be it an event or a failure.
 
 use std::time::{Duration, Instant};
 
@@ -28,8 +28,8 @@ impl EventEntry {
 }
 
 impl EventQueue {
-    /// Reads the oldest failure, or else the oldest event; `None` if the queue is empty. Combines
-    /// [`read`](Self::read) and [`read_error`](Self::read_error).
+    /// Reads the oldest failure, or the oldest event if there is no failure. Returns `None` if the queue is
+    /// empty. Combines [`read`](Self::read) and [`read_error`](Self::read_error).
     ///
     /// ```
     /// use homespun::eq::{EqAttr, EqFlags, Event};
@@ -69,7 +69,7 @@ impl EventQueue {
                 Err(EqReadError::ErrorAvailable) => {}
                 Err(error) => return Err(error),
             }
-            // Another thread may have read the failure meanwhile; then read again.
+            // If another thread has read the failure meanwhile, read again.
             if let Some(failed) = self.read_error() {
                 return Ok(Some(EventEntry::Failed(failed)));
             }

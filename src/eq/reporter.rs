@@ -20,10 +20,10 @@ pub(crate) struct Reporter {
     /// The number by which the application names the endpoint.
     object: u64,
     subject: ReportedEndpoint,
-    /// The other end of the connection, or of the attempt to make one.
+    /// The peer of the connection, or of the attempt to connect.
     peer: Mutex<Option<Address>>,
-    /// The accept that is not settled yet. Settle it when the requester has confirmed the connection, or
-    /// when the accept has failed.
+    /// The accept that is not [settled](PendingAccept) yet. The accept is settled when the requester has
+    /// confirmed the connection, or when the connection has failed or ended.
     unsettled: Mutex<Option<PendingAccept>>,
 }
 
@@ -58,8 +58,8 @@ impl Reporter {
         *self.peer.lock() = Some(peer);
     }
 
-    /// Keeps the accept until the requester has confirmed the connection or the accept has failed, so that
-    /// it can be settled then.
+    /// Keeps the accept, to [settle](PendingAccept) it when the requester has confirmed the connection or
+    /// when the accept has failed.
     pub(crate) fn keep_accept_until_confirmed(&self, pending_accept: PendingAccept) {
         *self.unsettled.lock() = Some(pending_accept);
     }
@@ -69,8 +69,8 @@ impl Reporter {
         self.unsettled.lock().take()
     }
 
-    /// Drops all entries that the endpoint has reported, and settles accepts that wait for a reader of the
-    /// queue. The endpoint must be closed, so that it reports no more.
+    /// Drops all entries that the endpoint has reported, and [settles](PendingAccept) the accepts that wait
+    /// for a reader. Call this only once the endpoint is closed, so that it reports nothing more.
     pub(crate) fn drop_entries(&self) {
         self.eq.drop_entries_of_endpoint_and_settle_accepts(self.origin);
     }
@@ -83,7 +83,7 @@ impl Reporter {
         self.eq.waiter()
     }
 
-    /// Reports an event. The caller has the endpoint locked, so this function drops nothing whose
+    /// Reports an event. The caller has the endpoint locked. So this function drops nothing whose
     /// destructor takes a lock.
     pub(crate) fn report(&self, event: engine::ConnectionReport) {
         let endpoint = self.object;
@@ -95,8 +95,8 @@ impl Reporter {
                 let request = ConnectionRequest::new(listener, request, endpoint);
                 (Ok(ConnectionEvent::Request(request)), None)
             }
-            // The application gets no event when a requester is gone. An application that has read the
-            // request may still accept it, and then gets an error.
+            // The application gets no event when a requester is gone. If the application has read the
+            // request and accepts the request, the application gets an error.
             engine::ConnectionReport::Withdrawn(request) => {
                 return self.eq.withdraw_request(self.origin, request);
             }

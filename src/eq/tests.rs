@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::*;
 
-/// The timeout of waits that must end by an event. If the event does not come, the test fails after this
-/// time and does not hang.
+/// The timeout of waits that must end by an event. If the event does not come, the test fails instead of
+/// hanging.
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(60));
 
 const WAITABLE: [WaitObject; 4] =

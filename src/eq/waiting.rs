@@ -1,5 +1,5 @@
-//! Blocking reads of event queues, and the calls with which an application waits for a queue itself:
-//! `fi_eq_sread(3)`, `fi_trywait(3)`. They work as for completion queues: see [`wait`](crate::wait).
+//! Blocking reads of event queues, and the calls for applications that sleep by themselves:
+//! `fi_eq_sread(3)`, `fi_trywait(3)`. The calls work as for completion queues: see [`wait`](crate::wait).
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -11,24 +11,25 @@ use super::{EqReadError, EqShared, Event, EventLists, EventQueue, Taken};
 use crate::wait::{Awaited, MutexCond, WaitObject, WaitSetMember, Waiter};
 
 impl EventQueue {
-    /// Reads the oldest event, and waits for it if the queue is empty: `fi_eq_sread(3)`. Without a
-    /// timeout it waits without limit. Returns `None` after the timeout.
+    /// Reads the oldest event, and waits if the queue is empty: `fi_eq_sread(3)`. If `timeout` is `None`,
+    /// waits without limit. Returns `None` after the timeout.
     ///
-    /// The thread sleeps, and makes progress at every event of the bound endpoints. A POSIX signal does
-    /// not end the wait.
+    /// The thread sleeps, and makes progress at every event of the bound endpoints. A POSIX signal does not
+    /// end the wait.
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read); and [`EqReadError::NoWaitObject`].
+    /// As [`read`](Self::read). Also [`EqReadError::NoWaitObject`].
     pub fn sread(&self, timeout: Option<Duration>) -> Result<Option<Event>, EqReadError> {
         self.shared.read_or_wait(timeout, EventLists::take)
     }
 
-    /// As [`sread`](Self::sread) and [`read_if`](Self::read_if) together.
+    /// As [`sread`](Self::sread), but reads the oldest event only if `is_wanted` accepts it, as
+    /// [`read_if`](Self::read_if) does.
     ///
     /// # Errors
     ///
-    /// As [`sread`](Self::sread).
+    /// As [`sread`](Self::sread). Also [`EqReadError::Unwanted`], as [`read_if`](Self::read_if).
     pub fn sread_if(
         &self,
         timeout: Option<Duration>,
@@ -58,14 +59,14 @@ impl EventQueue {
         Ok(waiter.try_wait(&*self.shared))
     }
 
-    /// Returns the descriptor to sleep on, for a queue that was opened with [`WaitObject::Fd`]:
-    /// `FI_GETWAIT`. As [`CompletionQueue::wait_fd`](crate::CompletionQueue::wait_fd).
+    /// Returns the descriptor to sleep on: `FI_GETWAIT`. `None` unless the queue was opened with
+    /// [`WaitObject::Fd`]. See [`CompletionQueue::wait_fd`](crate::CompletionQueue::wait_fd).
     pub fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         self.shared.waiter.as_ref().and_then(Waiter::fd)
     }
 
-    /// Returns the mutex and the condition variable to sleep on, for a queue that was opened with
-    /// [`WaitObject::MutexCond`]: `FI_GETWAIT`. As
+    /// Returns the mutex and the condition variable to sleep on: `FI_GETWAIT`. `None` unless the queue was
+    /// opened with [`WaitObject::MutexCond`]. See
     /// [`CompletionQueue::wait_mutex_cond`](crate::CompletionQueue::wait_mutex_cond).
     ///
     /// # Errors
@@ -97,7 +98,7 @@ impl EqShared {
     }
 }
 
-/// The condition that the queue has an event or an error.
+/// A condition to wait for: the queue has an event or an error.
 impl Awaited for EqShared {
     fn progress(&self) {
         self.driven.progress_without_reader();

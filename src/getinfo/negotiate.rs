@@ -28,12 +28,12 @@ const MESSAGE_CAPS: Caps = Caps::MSG
     .union(Caps::FENCE)
     .union(Caps::MULTI_RECV);
 
-/// The capabilities that only unconnected endpoints have: a connected endpoint has only one source.
+/// The capabilities that only unconnected endpoints have. A connected endpoint has only one source.
 const UNCONNECTED_CAPS: Caps = Caps::SOURCE.union(Caps::DIRECTED_RECV);
 
-/// The capabilities that are granted only on request. With `SOURCE_ERR`, a message of an unknown sender is
-/// an error completion, which an application that did not ask for it would take for a failure. With
-/// `TRIGGER`, a counter drives all endpoints that may have triggered operations, which costs time.
+/// The capabilities that are granted only on request. `SOURCE_ERR` reports a message of an unknown sender as
+/// an error; an application that does not expect this would take it for a failure. `TRIGGER` makes
+/// counters slower.
 const CAPS_IF_ASKED: Caps = Caps::SOURCE_ERR.union(Caps::TRIGGER);
 
 /// The capabilities of access to memory. Every provider has them, since the engine implements them.
@@ -42,11 +42,10 @@ const RMA_CAPS: Caps = ACCESSES.union(RMA_DIRECTIONS);
 /// The two kinds of access to memory.
 const ACCESSES: Caps = Caps::RMA.union(Caps::ATOMIC);
 
-/// The capability that every target of remote access gets: it costs nothing while no counter is bound.
+/// The capability that every target of accesses gets. It costs nothing while no counter is bound.
 const TARGET_CAPS: Caps = Caps::RMA_EVENT;
 
-/// The capability that every endpoint with remote access gets: it costs nothing while no write asks for
-/// durability.
+/// The capability that every endpoint with RMA gets. It costs nothing while no write asks for durability.
 const RMA_EXTRAS: Caps = Caps::RMA_PMEM;
 
 /// The directions of access to memory.
@@ -82,8 +81,8 @@ const SOURCE_CAPS: Caps = Caps::SOURCE.union(Caps::SOURCE_ERR).union(Caps::DIREC
 /// The size of remote completion data in bytes.
 const CQ_DATA_BYTES: usize = 8;
 
-/// The largest length of an error's `err_data`: the address of an unknown source, or the data of the
-/// application that rejected a connection.
+/// The largest length of an error's `err_data`. `err_data` holds the address of an unknown source, or the
+/// data with which an application rejected a connection.
 const ERR_DATA_MAX_BYTES: usize = CONNECTION_DATA_MAX_BYTES;
 const _: () = assert!(AddressFormat::SockaddrIn6.len_bytes() <= ERR_DATA_MAX_BYTES);
 
@@ -102,12 +101,11 @@ const COUNTER_COUNT: usize = 1 << 16;
 /// The recommended number of endpoints. Each endpoint has a port. There are twice as many ports as this.
 const EP_COUNT: usize = 1 << 15;
 
-/// The orders that cost nothing: these operations arrive in order anyway, and are carried out on arrival or
-/// one after the other. These orders are granted without a request.
+/// The orders that cost nothing. homespun keeps them anyway, so it grants them without a request.
 const ORDERS_FOR_FREE: Order = Order::SAS.union(Order::RMA_RAR).union(Order::ATOMIC_RAR);
 
-/// The orders of reads and writes. Each set has three orders: of all accesses, of non-atomic ones, and of
-/// atomic operations.
+/// The orders of reads and writes. Each constant holds three orders: of all accesses, of RMA alone, and of
+/// atomic operations alone.
 const RAR_ORDERS: Order = Order::RAR.union(Order::RMA_RAR).union(Order::ATOMIC_RAR);
 const RAW_ORDERS: Order = Order::RAW.union(Order::RMA_RAW).union(Order::ATOMIC_RAW);
 const WAR_ORDERS: Order = Order::WAR.union(Order::RMA_WAR).union(Order::ATOMIC_WAR);
@@ -165,9 +163,8 @@ fn reach_caps(provider: &ProviderAttr) -> Caps {
     reach
 }
 
-/// If no capability is requested, returns all except [`CAPS_IF_ASKED`]. If some are, returns these, the
-/// primary capabilities and the directions that they imply, and the secondary capabilities that cost
-/// nothing.
+/// If no capability is requested, returns all except [`CAPS_IF_ASKED`]. Otherwise returns the requested
+/// capabilities, the capabilities that they imply, and the secondary capabilities that cost nothing.
 fn negotiate_caps(provider: &ProviderAttr, ep_type: EndpointType, asked: Caps) -> Result<Caps, Misuse> {
     let is_connected = ep_type == EndpointType::Msg;
     let offered = MESSAGE_CAPS | RMA_CAPS | TARGET_CAPS | RMA_EXTRAS | reach_caps(provider);
@@ -186,8 +183,8 @@ fn negotiate_caps(provider: &ProviderAttr, ep_type: EndpointType, asked: Caps) -
         with_implied_directions(asked, Caps::SEND | Caps::RECV | RMA_DIRECTIONS) | reach_caps(provider);
     // A fence costs nothing if it is not used.
     caps.set(Caps::FENCE, asked.contains(Caps::FENCE) || caps.intersects(Caps::SEND | INITIATED));
-    // `MULTI_RECV` costs nothing, either, if no multi-receive buffer is posted. Only untagged messages use
-    // such buffers.
+    // `MULTI_RECV` costs nothing while no multi-receive buffer is posted. Only untagged messages use such
+    // buffers.
     let has_buffers = caps.contains(Caps::MSG | Caps::RECV);
     require(has_buffers || !asked.contains(Caps::MULTI_RECV), Unmet::MultiReceiveAlone)?;
     caps.set(Caps::MULTI_RECV, has_buffers);
@@ -198,8 +195,8 @@ fn negotiate_caps(provider: &ProviderAttr, ep_type: EndpointType, asked: Caps) -
     Ok(caps)
 }
 
-/// Adds the primary capabilities without which no call could use a requested secondary one. The request is
-/// not refused, since other providers grant such a secondary capability.
+/// Adds each primary capability that a requested secondary capability needs. Other providers do not refuse a
+/// secondary capability alone, so homespun does not either.
 fn with_primary_caps(asked: Caps) -> Caps {
     let mut caps = asked;
     if asked.contains(Caps::MULTI_RECV) {
@@ -214,9 +211,9 @@ fn with_primary_caps(asked: Caps) -> Caps {
     caps
 }
 
-/// Adds the directions that a request implies. Messages without a requested direction get all possible
-/// directions, and so does access to memory. A fence alone implies sends. A capability that concerns the
-/// sources of messages, such as `SOURCE`, implies receives.
+/// Adds directions to a request that names none. Messages get `SEND` and `RECV`, and accesses get their four
+/// directions. Without accesses, `FENCE` implies `SEND`. Each of [`SOURCE_CAPS`] implies `RECV`. Only
+/// `possible` directions are added.
 fn with_implied_directions(asked: Caps, possible: Caps) -> Caps {
     let mut implied = Caps::empty();
     if !asked.intersects(Caps::SEND | Caps::RECV) {
@@ -290,9 +287,9 @@ pub(crate) fn grant_rx_attr(asked: &RxAttr) -> Result<RxAttr, Misuse> {
     Ok(granted)
 }
 
-/// Returns the message orders of both sides: the requested ones, those that they imply, and those that cost
-/// nothing. If the hints name a size up to which accesses must keep an order, but not the order itself, that
-/// order counts as requested for all accesses.
+/// Returns the message orders of the transmit and the receive side: the requested orders, the orders that
+/// they imply, and the orders that cost nothing. A size such as `max_order_raw_size_bytes` in the hints
+/// requests its order, too, unless the hints name the order.
 fn negotiate_message_orders(hints: &Info) -> Result<[Order; 2], Misuse> {
     let asked = [hints.tx.msg_order, hints.rx.msg_order];
     for asked in asked {
@@ -313,7 +310,7 @@ fn negotiate_message_orders(hints: &Info) -> Result<[Order; 2], Misuse> {
 }
 
 /// Adds the orders that an order of all accesses implies: the same order of atomic operations alone, and of
-/// other accesses alone.
+/// RMA alone.
 fn with_implied_orders(order: Order) -> Order {
     let wholes = [
         (Order::RAR, RAR_ORDERS),
@@ -327,9 +324,8 @@ fn with_implied_orders(order: Order) -> Order {
         .fold(order, |order, (_, parts)| order | parts)
 }
 
-/// Returns the capabilities of one side of an endpoint. They are the requested ones, or all capabilities of
-/// the endpoint if no requested one concerns this side. The result is empty if the endpoint does not have
-/// this direction.
+/// Returns the capabilities of one side of an endpoint: those of `asked`, or those of `endpoint` if `asked`
+/// names none of this side. The result is empty if the endpoint has none of this side's `directions`.
 fn negotiate_side_caps(asked: Caps, endpoint: Caps, applicable: Caps, directions: Caps) -> Caps {
     if !endpoint.intersects(directions) {
         return Caps::empty();
@@ -375,8 +371,7 @@ fn negotiate_ep(
     })
 }
 
-/// Returns the attributes of the domain. The counts and the key size only describe the domain, so they are
-/// not compared with the hints.
+/// Returns the attributes of the domain. Counts and the key size in the hints are ignored.
 fn negotiate_domain(
     asked: &DomainAttr,
     api_version: Version,
@@ -425,10 +420,9 @@ fn negotiate_domain(
     })
 }
 
-/// Returns the modes of memory registration that the application must support. Modern applications must
-/// support none: peers address a region from its start, and the application chooses its key. Hints with one
-/// of the two modes from before libfabric 1.5 get that mode. Hints of an application for such a version that
-/// do not name `FI_MR_BASIC` get `FI_MR_SCALABLE`.
+/// Returns the modes of memory registration that the application must support: normally none. Hints with one
+/// of the two modes from before libfabric 1.5 get that mode. An application written for such a version gets
+/// `FI_MR_SCALABLE` if its hints name neither.
 fn negotiate_mr_mode(asked: MrMode, api_version: Version) -> MrMode {
     let is_old = (Version::new(1, 0)..Version::new(1, 5)).contains(&api_version);
     if asked.contains(MrMode::BASIC) {
@@ -456,8 +450,8 @@ fn max_msg_size_bytes(provider: &ProviderAttr) -> usize {
     usize::try_from(provider.max_message_bytes).unwrap_or(usize::MAX)
 }
 
-/// Returns the room for unexpected messages: the requested size, within the limits. By `fi_endpoint(3)`
-/// the size is a hint, so it is never a reason to refuse.
+/// Returns the memory for unexpected messages: the requested size, clamped to the limits. By
+/// `fi_endpoint(3)` the size is a hint, so no size is refused.
 fn unexpected_budget_bytes(asked: usize) -> usize {
     or_default(asked, UNEXPECTED_BUDGET_DEFAULT_BYTES)
         .clamp(UNEXPECTED_BUDGET_MIN_BYTES, UNEXPECTED_BUDGET_MAX_BYTES)

@@ -39,8 +39,8 @@ fn getinfo_with_domain_param(
     )
 }
 
-/// Returns the domains of the unconnected endpoints. Checks that the same number of connected endpoints
-/// follows, with the same domains in the same order.
+/// Checks that the infos of connected endpoints follow those of unconnected endpoints, with the same domains
+/// in the same order. Returns these domains.
 fn check_and_list_domains(infos: &[Info]) -> Vec<&str> {
     let (unconnected, connected) = infos.split_at(infos.len() / 2);
     let all = |infos: &[Info], of| infos.iter().all(|info| info.ep.ep_type == Some(of));
@@ -248,8 +248,7 @@ fn local_only_provider_is_not_offered_for_another_host() {
         getinfo_of_loopback_peer(&[local.clone(), make_provider("tcp")], &any).expect("both reach this host");
     assert_eq!(check_and_list_domains(&found), ["shm", "tcp"]);
     let elsewhere = |providers: &[ProviderAttr]| {
-        // The address is of TEST-NET-3, which is for documentation, so no host has it. There may be no
-        // route to it either.
+        // No host has an address of TEST-NET-3. There may be no route to it either.
         getinfo_from_providers(
             providers,
             None,

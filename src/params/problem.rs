@@ -6,7 +6,7 @@ use std::fmt;
 use parking_lot::Mutex;
 use tracing::{Level, warn};
 
-/// A variable that homespun ignores, or whose value homespun replaces by another one.
+/// A variable that homespun ignores, or whose value homespun replaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParamProblem {
     /// The name of the variable.
@@ -50,16 +50,16 @@ impl fmt::Display for ParamProblem {
     }
 }
 
-/// Warns of each of these problems once in this process, since an application may read the parameters often.
+/// Warns of each problem once in this process, since an application may read the parameters often.
 pub(super) fn warn_once(problems: &[ParamProblem]) {
     static WARNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    // Before the application has installed a subscriber, a warning would be lost, so wait for a later call.
+    // Before the application installs a subscriber, a warning would be lost: a later call will warn.
     if problems.is_empty() || !tracing::event_enabled!(Level::WARN) {
         return;
     }
     for problem in problems {
         let text = problem.to_string();
-        // The subscriber runs without the lock, since it may read parameters, too.
+        // The lock is released before the subscriber runs, since the subscriber may read parameters, too.
         let is_new = WARNED.lock().insert(text.clone());
         if is_new {
             warn!("{text}");

@@ -66,8 +66,7 @@ impl PeerCache {
 }
 
 impl AddressCache {
-    /// Empties the cache. Needed once the engine has forgotten a peer: it may give that peer's id to another
-    /// peer.
+    /// Empties the cache. The engine has forgotten a peer, and may give the peer's id to another peer.
     pub(super) fn clear(&mut self) {
         self.addresses.clear();
     }

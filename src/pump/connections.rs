@@ -48,19 +48,19 @@ impl<T: Transport> Connect for Pump<T> {
         let Some(State { engine, transport, bound, .. }) = &mut *endpoint.guard else { return };
         let _is_passive = engine.listen(None);
         transport.stop_accepting();
-        // Break a cycle that would never be freed: open requests keep this pump, the pump's reporter keeps
-        // the event queue, and entries of the queue may keep the requests.
+        // Break a cycle of references: open requests keep this pump, the pump's reporter keeps the event
+        // queue, and entries of the queue may keep the requests.
         let reporter = bound.as_mut().and_then(|bound| bound.bindings.reporter.take());
         drop(endpoint);
-        // This may be the last reference to the event queue. Dropping the queue's entries needs the lock
-        // of this pump.
+        // This may be the last reference to the event queue. Dropping the queue drops its entries, and that
+        // takes the lock of this pump.
         drop(reporter);
     }
 
     fn reject(&self, request: RequestId, data: &[u8]) -> Result<(), Error> {
         match &mut *self.lock_for_call().guard {
             Some(State { engine, transport, .. }) => {
-                // No operation of a passive endpoint ends by a rejection, so no sink is needed.
+                // No operation of a passive endpoint ends when it rejects a request, so no sink is needed.
                 engine.reject(request, data, transport, &mut NullSink)?;
                 transport.flush();
                 Ok(())

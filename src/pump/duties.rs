@@ -12,22 +12,22 @@ use crate::drive::Drive;
 use crate::lock::LockGuard;
 
 bitflags! {
-    /// The work that each call does after it has used an endpoint. Most endpoints have none, which costs
-    /// each call a check of one number.
+    /// The work that each call does after it has used an endpoint. Most endpoints have no duties, so most
+    /// calls only check one number.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(super) struct Duties: u8 {
-        /// A sleeping thread may rely on the transport to wake it, so the transport must be armed again.
+        /// A thread may sleep until the transport wakes it, so the transport must be armed again.
         const WATCH = 1 << 0;
-        /// Other endpoints share the receive context, and must learn of the effects that this endpoint has
-        /// left to them. A pass tells them. If a thread may be asleep, any other call tells them, too.
+        /// Endpoints that share the receive context must learn of the effects that this endpoint has left to
+        /// them. A pass tells them. Another call tells them only if a thread may be asleep.
         const NOTIFY_OTHERS = 1 << 1;
-        /// The endpoint may have changed a counter for which works wait.
+        /// The endpoint may have changed a counter that works wait for.
         const FIRE = 1 << 2;
     }
 }
 
-/// The use that a call has made of an endpoint. The use decides which of the endpoint's [`Duties`] the call
-/// carries out, and how.
+/// How a call has used an endpoint. This decides which of the endpoint's [`Duties`] the call carries out,
+/// and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// A call of the application.
@@ -35,7 +35,7 @@ pub(super) enum Purpose {
     /// A pass for an application that polls.
     Poll,
     /// A delivery of mail: this endpoint carries out effects that other endpoints of its receive context
-    /// have left to it. The thread that delivers the mail runs the due works later.
+    /// have left to it. The delivering thread runs the due works later.
     Mail,
 }
 

@@ -16,7 +16,7 @@ use crate::post::{Post, ReceiveKind, ReceivePost};
 use crate::tag::{Tag, TagMatch};
 
 impl BoundObjects {
-    /// Passes an operation to the engine, which carries it out at once or after earlier ones.
+    /// Passes an operation to the engine. The engine carries it out at once, or after earlier operations.
     #[inline(always)]
     pub(super) fn post(
         &mut self,
@@ -40,8 +40,8 @@ impl BoundObjects {
         }
     }
 
-    /// Passes an access to the engine, which carries it out after earlier operations. The caller has tried
-    /// to carry it out at once.
+    /// Passes an access to the engine after an attempt to carry it out at once. The engine carries it out
+    /// after earlier operations.
     // Not inlined, since that would make the path of other accesses longer.
     #[inline(never)]
     fn post_access_behind_earlier_operations(
@@ -55,8 +55,8 @@ impl BoundObjects {
         engine.post_after_attempt(attempt, to, request, transport, &mut self.queues_without_reader())
     }
 
-    /// Reports an access that completed while it was posted, if no earlier completion must be reported
-    /// first. Otherwise the sink, [`Queues`](super::Queues), reports the access.
+    /// Reports an access that completed while it was posted. If the queue has no room, the engine reports
+    /// the access later.
     #[inline(always)]
     fn report_access_at_post_time(
         &mut self,
@@ -73,7 +73,7 @@ impl BoundObjects {
             if signalled == Signalled::Deferred {
                 self.report_deferred_access_at_post_time(local, context, engine);
             }
-            // The caller does not drop a post that was accepted, so drop its memory here.
+            // A post that was accepted must not keep its memory, so drop the memory here.
             drop(local.take_buffer());
             return;
         };
@@ -102,8 +102,8 @@ impl BoundObjects {
         }
     }
 
-    /// Hands an access that completed while it was posted to the engine, which reports it once the queue has
-    /// room.
+    /// Hands an access that completed while it was posted to the engine. The engine reports the access once
+    /// the queue has room.
     #[cold]
     fn let_engine_report_access(&mut self, local: &mut RmaLocal, context: u64, engine: &mut Engine) {
         let (flags, buffer) = (local.completion_flags(), local.take_buffer());
@@ -112,7 +112,7 @@ impl BoundObjects {
     }
 
     /// Returns the criteria for messages that a receive accepts. A receive of a claimed message ignores the
-    /// source: its context names the message.
+    /// source, since its context names the message.
     #[inline(always)]
     pub(super) fn match_criteria(
         &mut self,

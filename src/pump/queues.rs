@@ -16,7 +16,7 @@ use crate::endpoint_pump::Bindings;
 
 impl Bindings {
     /// Records that deferred work has ended, and counts the end. Returns the work's context, and whether the
-    /// endpoint must count and report the end, too.
+    /// endpoint, too, must count and report the end.
     pub(super) fn finish_deferred_work(&self, number: u64, has_succeeded: bool) -> WorkEnd {
         self.works.finish_deferred_work(number, has_succeeded, |counter, events| {
             self.counters.has_counter_for(counter, events)
@@ -26,8 +26,8 @@ impl Bindings {
 
 /// The completion queues and counters of an endpoint as the engine's sink.
 ///
-/// A ring stays locked from its first use until the other ring is used or the pass ends. If the endpoint
-/// shares its receiver, each ring is unlocked after each use. The two rings are never locked at once: two
+/// A ring stays locked from its first use until the pass ends or the other ring is used. If the endpoint
+/// shares its receiver, a ring is unlocked after each use. The two rings are never locked at once: two
 /// endpoints that use the same two queues in opposite roles would deadlock.
 pub(super) struct Queues<'a, 'r> {
     bindings: &'a Bindings,
@@ -47,7 +47,7 @@ impl<'a, 'r> Queues<'a, 'r> {
         Queues { bindings, address_cache, transmit: None, receive: None, reader }
     }
 
-    /// Whether both directions report to the same queue, whose ring must not be locked twice.
+    /// Whether both directions report to the same queue. Its ring must not be locked twice.
     fn is_single_queue(&self) -> bool {
         match (&self.bindings.transmit_cq, &self.bindings.receive_cq) {
             (Some(transmit), Some(receive)) => Arc::ptr_eq(transmit, receive),
@@ -98,8 +98,8 @@ impl<'a, 'r> Queues<'a, 'r> {
     }
 
     /// Reports a completion whose source is not in the address vector as an error with the source's address.
-    /// If the queue has no room, returns the completion unchanged: by the time there is room, the vector may
-    /// have the source.
+    /// If the queue has no room, returns the completion unchanged: the vector may have the source by the
+    /// time there is room.
     #[cold]
     fn report_unknown_source(
         &mut self,
@@ -134,8 +134,8 @@ impl<'a, 'r> Queues<'a, 'r> {
         Ok(())
     }
 
-    /// Unlocks the rings if the receiver is shared, since the endpoint may lock the receiver again in this
-    /// pass. All endpoints that share the receiver lock it before a ring.
+    /// Unlocks the rings if the receiver is shared. The endpoint may lock the receiver again in this pass,
+    /// and a thread must lock the receiver before a ring.
     #[inline(always)]
     fn unlock_rings_if_receiver_shared(&mut self) {
         if self.bindings.shares_receiver {
@@ -225,8 +225,8 @@ impl Sink for Queues<'_, '_> {
     }
 }
 
-/// The queues, for progress without a reader. Because of this type, the compiler makes separate copies of
-/// the engine's and the transport's code. The copies for readers then remain small.
+/// The queues, for passes without a reader. The type makes the compiler generate separate code for these
+/// passes, so the code for readers remains small.
 pub(super) struct WithoutReader<'a>(pub(super) Queues<'a, 'static>);
 
 impl Sink for WithoutReader<'_> {
@@ -272,7 +272,7 @@ impl Sink for WithoutReader<'_> {
     }
 }
 
-/// The sink of an endpoint that is being closed. The ends of its operations are not reported.
+/// The sink of an endpoint that is being closed. It reports nothing.
 pub(super) struct NullSink;
 
 impl Sink for NullSink {

@@ -4,16 +4,15 @@ use crate::endpoint_pump::Bindings;
 use crate::wait::Waiter;
 
 impl Bindings {
-    /// Returns the waiters of this endpoint's queues and of the counters that are bound to the endpoint
-    /// itself.
+    /// Returns the waiters of the queues and counters that are bound to this endpoint.
     fn waiters(&self) -> impl Iterator<Item = &Waiter> {
         let queues = self.transmit_cq.iter().chain(&self.receive_cq).filter_map(|cq| cq.waiter());
         let events = self.reporter.iter().filter_map(|reporter| reporter.waiter());
         queues.chain(events).chain(self.counters.iter().filter_map(|counter| counter.waiter()))
     }
 
-    /// Whether a thread may be asleep that relies on the transport to wake it. That thread is the progress
-    /// thread; in a domain without one, it is a thread that waits for a queue or a counter.
+    /// Whether a thread may sleep until the transport wakes it: the progress thread, or in a domain without
+    /// one, a thread that waits for a queue or a counter.
     pub(super) fn has_sleepers(&self) -> bool {
         match &self.progress_doorbell {
             Some(doorbell) => doorbell.is_armed(),

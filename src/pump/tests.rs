@@ -1,5 +1,5 @@
-//! Tests when the progress thread ignores an endpoint, and when the thread drives the endpoint. The test
-//! plays the thread.
+//! Tests when the progress thread drives an endpoint and when it ignores the endpoint. The tests play the
+//! thread.
 
 use std::time::Instant;
 
@@ -84,8 +84,8 @@ impl EndpointWithoutThread {
         (0..3).any(|_| self.pump.progress_for_progress_thread() == WatchResult::Resting(AT_REST))
     }
 
-    /// Waits up to a millisecond for the doorbell or the transport's descriptor to end the thread's sleep.
-    /// Returns whether one of them does.
+    /// Returns whether the doorbell or the transport's descriptor would wake the thread within a
+    /// millisecond.
     fn wait_for_wake_reason(&self) -> bool {
         let mut is_readable = false;
         self.pump.with_wake_fd(&mut |fd| {
@@ -191,8 +191,8 @@ fn post_keeps_the_transport_armed_or_wakes_the_progress_thread() {
     send.request.options =
         TransmitOptions { level: Level::Delivery, signalled: Signalled::Yes, inject: false, fence: false };
     endpoint.pump.post(&mut send).expect("room for a send");
-    // From now on the test does for each endpoint only what the progress thread would do: a pass when it is
-    // woken.
+    // From now on the test only does what the progress thread would do: a pass over an endpoint that wakes
+    // it.
     let deadline = Instant::now() + PATIENCE;
     while !(endpoint.cq.shared().has_unread() && peer.cq.shared().has_unread()) {
         assert!(Instant::now() < deadline, "both threads sleep, and the message has not arrived");

@@ -28,9 +28,9 @@ impl Timekeeper {
         &self.clock
     }
 
-    /// Counts a pass, and advances the engine's time in one of [`PASSES_PER_LOOK`] passes. Call this in
-    /// every pass, after the transport has received, while an [operation may time
-    /// out](Engine::awaits_timeout).
+    /// Counts a pass, and advances the engine's time in one of [`PASSES_PER_LOOK`] passes. While an
+    /// [operation may time out](Engine::awaits_timeout), every pass calls this after the transport has
+    /// received.
     #[cold]
     #[inline(never)]
     pub(super) fn count_pass_or_advance_time(&mut self, engine: &mut Engine, sink: &mut impl Sink) {
@@ -52,8 +52,8 @@ impl Timekeeper {
         self.passes_to_look = if engine.awaits_timeout() { PASSES_PER_LOOK - 1 } else { 0 };
     }
 
-    /// Records the next timeout, and returns `armed`, shortened so that the thread checks again at that
-    /// timeout. Call this before a thread sleeps for as long as `armed` allows.
+    /// Records the next timeout. Returns `armed`, shortened so that the thread checks again at the timeout.
+    /// A thread calls this before it sleeps for as long as the result allows.
     pub(super) fn limit_sleep_to_next_timeout(&mut self, armed: Armed, engine: &Engine) -> Armed {
         self.alarm = engine.next_deadline();
         match self.alarm {
@@ -62,7 +62,7 @@ impl Timekeeper {
         }
     }
 
-    /// Whether the threads that sleep now check again before the next timeout.
+    /// Whether the threads that sleep now will check again by the next timeout.
     pub(super) fn will_sleepers_check_before_timeout(&self, engine: &Engine) -> bool {
         let Some(deadline) = engine.next_deadline() else { return true };
         self.alarm.is_some_and(|alarm| alarm <= deadline)

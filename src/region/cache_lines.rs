@@ -1,4 +1,4 @@
-//! Writes cache lines back to memory. If the memory is persistent, the bytes of the lines are then durable.
+//! Writes cache lines back to memory. After that, bytes in persistent memory are durable.
 
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count, _mm_clflush, _mm_sfence};
@@ -10,7 +10,7 @@ const LINE_BYTES: usize = 64;
 /// The instructions that write a cache line back, the best one first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FlushMethod {
-    /// `clwb`: keeps the line in the cache, and is not ordered with writes of other lines.
+    /// `clwb`: keeps the line in the cache. Not ordered with writes of other lines.
     WriteBack,
     /// `clflushopt`: is not ordered with writes of other lines.
     FlushUnordered,
@@ -37,7 +37,7 @@ impl FlushMethod {
     }
 }
 
-/// Writes a range of bytes back from the caches to memory, and waits until the bytes are there.
+/// Writes a range of bytes back from the caches to memory, and waits until that is done.
 ///
 /// # Safety
 ///

@@ -35,14 +35,14 @@ unsafe impl Send for MappedFile {}
 unsafe impl Sync for MappedFile {}
 
 impl MappedFile {
-    /// Maps a range of a file. If the file's device is memory (DAX), the mapping is one in which flushing
-    /// the caches makes writes durable.
+    /// Maps a range of a file. If the file's device is memory (DAX), flushing the caches makes writes to the
+    /// mapping durable.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Memory`] for a length of 0, an offset that is not a multiple of the page size, or
-    /// a range beyond the file's end; the system's error, such as EACCES for a file that is not
-    /// open for reading and writing.
+    /// [`Misuse::Memory`] for a length of 0, an offset that is not a multiple of the page size, or a range
+    /// beyond the file's end. The system's error, such as EACCES if the file is not open for reading and
+    /// writing.
     pub(super) fn map(file: &File, offset_bytes: u64, len_bytes: usize) -> Result<MappedFile, Error> {
         let metadata = file.metadata().map_err(|error| SystemRequest::FileMapping.refused(error))?;
         if len_bytes == 0 {
@@ -72,7 +72,7 @@ impl MappedFile {
     }
 }
 
-/// A handle to the memory of a mapped file. All handles share one mapping.
+/// A handle to the memory of a mapped file. Clones share one mapping.
 #[derive(Debug, Clone)]
 pub(super) struct FileMemory(pub(super) Arc<MappedFile>);
 
@@ -92,8 +92,8 @@ impl Words for FileMemory {
     }
 }
 
-/// Returns the [`Words::lock_address`] of a page of a file: the same number in every mapping of that page.
-/// It does no harm if pages of two files have the same number.
+/// Returns the [`Words::lock_address`] of a page of a file: the same number in every mapping of the page.
+/// Pages of two files may have the same number.
 fn lock_address_of_file_page(device: u64, inode: u64, offset_bytes: u64) -> usize {
     let page = (device.rotate_left(32) ^ inode).wrapping_add(offset_bytes / page_size() as u64);
     (page as usize).wrapping_mul(page_size()) & (usize::MAX >> 1)

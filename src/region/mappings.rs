@@ -12,8 +12,8 @@ pub(super) struct Mapping {
     pub(super) addresses: Range<usize>,
     /// Whether it is a shared mapping of a file that has a name.
     pub(super) is_of_file: bool,
-    /// Whether this is a DAX mapping: its bytes are durable once they have left the processor's caches. Such
-    /// are mappings with `MAP_SYNC` of `mmap(2)`, and mappings of the memory devices of `ndctl`.
+    /// Whether this is a DAX mapping: its bytes are durable once they have left the processor's caches. The
+    /// mapping was made with `MAP_SYNC` of `mmap(2)`, or is of a memory device.
     pub(super) is_dax: bool,
 }
 
@@ -29,8 +29,8 @@ const MEMORY_DEVICES: &str = "/dev/dax";
 ///
 /// The system's error.
 pub(super) fn read_mappings() -> Result<Vec<Mapping>, Error> {
-    // Without `smaps` a mapping with `MAP_SYNC` counts as one without it. That is safe, since `msync` makes
-    // any file durable.
+    // Without `smaps` nothing tells which mappings have `MAP_SYNC`. This is safe, since `msync` makes any
+    // file durable.
     let text = fs::read_to_string("/proc/self/smaps").or_else(|error| match error.kind() {
         io::ErrorKind::NotFound => fs::read_to_string("/proc/self/maps"),
         _ => Err(error),
@@ -54,8 +54,8 @@ fn parse_mappings(text: &str) -> Vec<Mapping> {
     mappings
 }
 
-/// Parses the first line of a mapping: addresses, permissions, offset, device, inode, and perhaps a
-/// name.
+/// Parses the first line of a mapping: addresses, permissions, offset, device, inode, and perhaps a name.
+/// Returns `None` for any other line.
 fn parse_mapping_head(line: &str) -> Option<Mapping> {
     let mut rest = line;
     let mut next = || {

@@ -1,10 +1,10 @@
 //! Makes persistent memory durable: `FI_RMA_PMEM` of `fi_mr(3)`.
 //!
-//! Memory is persistent if it is a shared mapping of a file. In a *DAX* mapping, bytes are durable once they
-//! have left the processor's caches: the device is memory, and the mapping has `MAP_SYNC` or is of the
-//! device itself. On x86-64 this module flushes the cache lines of DAX mappings. In all other cases it calls
-//! `msync(2)`, which takes as long as the device does. On a file system in ordinary memory, such as tmpfs,
-//! `msync(2)` succeeds and makes nothing durable.
+//! Memory is persistent if it is a shared mapping of a file. A mapping is *DAX* if the file's device is
+//! memory and the mapping has `MAP_SYNC`, or if it is a mapping of the device itself. Bytes of a DAX mapping
+//! are durable once they have left the processor's caches, so on x86-64 this module flushes their cache
+//! lines. In all other cases it calls `msync(2)`, which waits for the device. On a file system in ordinary
+//! memory, such as tmpfs, `msync(2)` succeeds and makes nothing durable.
 
 use homespun_engine::buffer::SegmentMut;
 use homespun_engine::errno::Errno;
@@ -36,8 +36,8 @@ impl Persistent {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Memory`] unless all of the memory consists of shared mappings of files; the system's
-    /// error if it cannot tell.
+    /// [`Misuse::Memory`] if a part of the memory is not a shared mapping of a file. The system's error if
+    /// the mappings cannot be read.
     ///
     /// # Safety
     ///
@@ -50,8 +50,7 @@ impl Persistent {
     ///
     /// # Safety
     ///
-    /// The memory must stay mapped while the result is used. `is_dax` must be true only for a DAX
-    /// mapping.
+    /// The memory must stay mapped while the result is used. `is_dax` may be true only for a DAX mapping.
     pub(super) unsafe fn from_file_mapping(memory: SegmentMut, is_dax: bool) -> Persistent {
         Persistent { pieces: SmallVec::from_slice(&[Piece { memory, is_dax }]) }
     }
@@ -79,7 +78,7 @@ impl Persist for Persistent {
 
 /// # Safety
 ///
-/// The memory must be mapped. `is_dax` must be true only for a DAX mapping.
+/// The memory must be mapped. `is_dax` may be true only for a DAX mapping.
 unsafe fn persist(memory: SegmentMut, is_dax: bool) -> Result<(), Errno> {
     let SegmentMut { address, len_bytes } = memory;
     #[cfg(target_arch = "x86_64")]
@@ -98,7 +97,7 @@ unsafe fn persist(memory: SegmentMut, is_dax: bool) -> Result<(), Errno> {
         .map_err(|errno| Errno::new(errno.raw_os_error()))
 }
 
-/// Splits segments into pieces of one mapping each. All mappings must be of files.
+/// Splits segments into pieces of one mapping each. Fails if one of the mappings is not of a file.
 fn split_by_mapping(segments: &[SegmentMut], mappings: &[Mapping]) -> Result<SmallVec<[Piece; 1]>, Misuse> {
     const NOT_OF_FILES: Misuse = Misuse::Memory(BadMemory::NotPersistent);
     let mut pieces: SmallVec<[Piece; 1]> = SmallVec::new();

@@ -12,7 +12,8 @@ use crate::poster::{Poster, RefusedPost};
 use crate::works::domain::WorkDomain;
 
 impl SharedReceiveContext {
-    /// Checks that a receive may wait, and sets its options. Returns the object to which it will be posted.
+    /// Checks that a receive may wait for a counter, and sets its options. Returns the object that will post
+    /// it.
     pub(crate) fn prepare_waiting_receive(
         &self,
         post: &mut ReceivePost,

@@ -27,12 +27,12 @@ struct Member {
 }
 
 impl Members {
-    /// Adds an endpoint, which the caller enables next.
+    /// Adds an endpoint. The caller enables the endpoint next.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] if the other endpoints have another address vector: the source of a directed
-    /// receive is looked up in a single vector.
+    /// [`Misuse::Invalid`] if the other endpoints have another address vector. A directed receive looks its
+    /// source up in one vector.
     pub(crate) fn join(
         &self,
         pump: &Arc<dyn EndpointPump>,
@@ -51,7 +51,7 @@ impl Members {
         Ok(id)
     }
 
-    /// Removes an endpoint, which the caller closes next.
+    /// Removes an endpoint. The caller closes the endpoint next.
     pub(crate) fn leave(&self, pump: &Arc<dyn EndpointPump>) {
         let mut list = self.0.lock();
         let is_meant = |member: &Member| std::ptr::addr_eq(member.pump.as_ptr(), Arc::as_ptr(pump));
@@ -66,13 +66,13 @@ impl Members {
         !list.members.is_empty() && list.members.iter().all(|member| member.av.is_none())
     }
 
-    /// Returns the address of the source of a directed receive; `None` if all endpoints have connections,
-    /// since such endpoints ignore the source.
+    /// Returns the address of the source of a directed receive. Returns `None` if all endpoints have
+    /// connections, since these ignore the source.
     ///
     /// # Errors
     ///
-    /// [`Misuse::UnknownAddress`] if the vector does not have it; [`Misuse::NoAddressVector`] while there
-    /// is no endpoint.
+    /// [`Misuse::UnknownAddress`] if the vector does not have it. [`Misuse::NoAddressVector`] if there is no
+    /// endpoint.
     pub(super) fn lookup_source(&self, address: FabricAddress) -> Result<Option<Address>, Error> {
         let list = self.0.lock();
         match list.members.iter().find_map(|member| member.av.as_ref()) {
@@ -94,7 +94,7 @@ impl Members {
         self.pumps_where(|_| true).iter().for_each(|pump| pump.fire_due_works());
     }
 
-    /// Wakes the threads that rely on one of the endpoints to wake them.
+    /// Wakes the threads that sleep until one of the endpoints wakes them.
     pub(super) fn wake_sleepers(&self) {
         self.pumps_where(|_| true).iter().for_each(|pump| pump.wake_sleepers());
     }

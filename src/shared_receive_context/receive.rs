@@ -40,11 +40,11 @@ impl ReceiveContext {
         {
             post.from = None;
         }
-        // The capability `RECV` of each endpoint decides whether that endpoint receives; the context need
-        // not have it.
+        // The context need not have `RECV`. The `RECV` of each endpoint decides whether the endpoint
+        // receives.
         self.check_caps(post.required_caps() - Caps::RECV)?;
-        // Ask for a report only if the flags do. An endpoint without selective completion reports the
-        // receive anyway.
+        // Here only the flags decide whether the receive is reported. An endpoint without selective
+        // completion reports every receive.
         post.signalled = signalled_from_flags(true, flags);
         Ok(())
     }
@@ -55,18 +55,19 @@ receive_calls! {
 
     /// Receives a message into `buffer[..buffer.len()]`: `fi_recv`. A source other than
     /// [`UNSPECIFIED`](crate::FabricAddress::UNSPECIFIED) needs
-    /// [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV); endpoints with connections ignore it. If the
-    /// default flags have [`OpFlags::MULTI_RECV`], this is [`recv_multi`](Self::recv_multi).
+    /// [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV). Endpoints with connections ignore the source.
+    /// With [`OpFlags::MULTI_RECV`] among the default flags, this is [`recv_multi`](Self::recv_multi).
     ///
     /// # Errors
     ///
     /// [`Again`](crate::Again) when [`size_ops`](crate::info::RxAttr::size_ops) receives are outstanding.
-    /// [`Misuse`](crate::Misuse) for a capability that the context lacks, and for a directed receive from
-    /// an address that the address vector does not have, or while no enabled endpoint has an address
-    /// vector ([`Misuse::NoAddressVector`](crate::Misuse::NoAddressVector)).
+    /// [`Misuse`](crate::Misuse) for a capability that the context lacks, and for a directed receive from an
+    /// address that the address vector does not have.
+    /// [`Misuse::NoAddressVector`](crate::Misuse::NoAddressVector) for a directed receive while the context
+    /// has no enabled endpoint.
     recv,
 
-    /// Receives a message into all the room of a buffer that can be posted again: `fi_recv`. See
+    /// Receives a message into a buffer that can be posted again: `fi_recv`. See
     /// [`Endpoint::recv_into`](crate::Endpoint::recv_into).
     ///
     /// # Errors
@@ -74,8 +75,8 @@ receive_calls! {
     /// As [`recv`](Self::recv), and as [`Endpoint::recv_into`](crate::Endpoint::recv_into).
     recv_into,
 
-    /// Receives with all options: `fi_recvmsg`, `fi_trecvmsg`. A peek looks among the messages that any
-    /// endpoint of the context has received, and makes progress at all endpoints of the context.
+    /// Receives with all options: `fi_recvmsg`, `fi_trecvmsg`. A peek looks at the messages of all endpoints
+    /// of the context, and makes a pass over these endpoints.
     ///
     /// # Errors
     ///
@@ -93,12 +94,12 @@ impl SharedReceiveContext {
     ///
     /// # Safety
     ///
-    /// Every segment must be initialised memory that nothing else reads or writes until the application has
-    /// read the operation's completion, or until the context has ended: its last handle and the last
-    /// endpoint bound to it were dropped. A receive whose success is not reported uses its memory until the
-    /// context has ended. So does a receive whose completion was not read before the endpoint that reported
-    /// it was closed. A multi-receive buffer must satisfy the conditions of
-    /// [`Endpoint::post_receive`](crate::Endpoint::post_receive).
+    /// Every segment must be initialised memory. Until the application has read the operation's completion,
+    /// no other code may read or write the segments. Without such a completion this holds until the context
+    /// has ended: its last handle and the last endpoint bound to it were dropped. There is no such
+    /// completion if the success of the receive is not reported, or if the endpoint that reported the
+    /// receive was closed before the application read the completion. A multi-receive buffer must satisfy
+    /// the conditions of [`Endpoint::post_receive`](crate::Endpoint::post_receive).
     pub unsafe fn post_receive(&self, receive: &RecvMsg<&[SegmentMut]>) -> Result<(), Error> {
         // SAFETY: the caller promises what `post_raw_receive` requires. The receiver is dropped with
         // the last handle and the last endpoint.

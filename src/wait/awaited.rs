@@ -2,8 +2,8 @@
 
 use homespun_engine::transport::Armed;
 
-/// The event that a thread waits for: the interface of a completion queue, an event queue, a
-/// counter or a wait set to its [`Waiter`](super::Waiter).
+/// The event that a thread waits for. A completion queue, an event queue, a counter or a wait set describes
+/// it to its [`Waiter`](super::Waiter).
 pub(crate) trait Awaited {
     /// Makes a pass over the endpoints that may cause the event.
     fn progress(&self);
@@ -18,11 +18,11 @@ pub(crate) trait Awaited {
     /// Undoes [`arm`](Self::arm), after the sleep or instead of it.
     fn disarm(&self) {}
 
-    /// Returns whether the event has happened. The implementation may keep what it has found. If the
-    /// doorbell was armed before this call, a later event rings it.
+    /// Returns whether the event has happened, and may record the result. If the doorbell was armed before
+    /// this call, a later event rings it.
     fn poll_ready(&self) -> bool;
 
-    /// Records that the application gets a report of the event. The next check then ignores an
-    /// event that is reported only once.
+    /// Records that the application gets a report of the event. After that, the next check ignores an event
+    /// that is reported only once.
     fn mark_reported(&self) {}
 }

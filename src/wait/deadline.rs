@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 pub(super) struct Deadline(Option<Instant>);
 
 impl Deadline {
-    /// Returns the deadline of a timeout from now. A timeout too long for the clock means no
-    /// deadline.
+    /// Returns the time at which the timeout ends. A timeout too long for the clock means no deadline.
     pub(super) fn after(timeout: Option<Duration>) -> Deadline {
         Deadline(timeout.and_then(|timeout| Instant::now().checked_add(timeout)))
     }

@@ -8,10 +8,10 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io;
 
-/// The longest time of one sleep, so that any timeout fits into the system's type.
+/// The longest time of one sleep. A longer timeout might not fit into the system's type.
 const SLEEP_MAX: Duration = Duration::from_secs(3600);
 
-/// An `epoll(7)` descriptor. It is readable while one of its sources is. Sleepers do not ask which one.
+/// An `epoll(7)` descriptor. It is readable while one of its sources is. Sleepers do not ask which source.
 #[derive(Debug)]
 pub(crate) struct EpollSet(OwnedFd);
 
@@ -24,8 +24,8 @@ impl EpollSet {
         Ok(EpollSet(epoll.map_err(|error| SystemRequest::EpollDescriptor.refused(error))?))
     }
 
-    /// Adds a source. A source that is already there stays: enabling an endpoint may fail after
-    /// this, and the application may try again.
+    /// Adds a source. Adding a source again is no error: enabling an endpoint may fail after this call, and
+    /// the application may try again.
     ///
     /// # Errors
     ///
@@ -44,13 +44,13 @@ impl EpollSet {
         let _ = epoll::modify(&self.0, source, EventData::new_u64(0), flags);
     }
 
-    /// Removes a source. Closing its descriptor is not enough: a copy in a child process would
-    /// still wake sleepers.
+    /// Removes a source. Closing its descriptor is not enough: a copy in a child process would still wake
+    /// sleepers.
     pub(crate) fn remove(&self, source: impl AsFd) {
         let _ = epoll::delete(&self.0, source);
     }
 
-    /// Sleeps until a source is readable or the time has passed. It may also wake spuriously.
+    /// Sleeps until a source is readable or the time has passed. May wake earlier.
     pub(crate) fn sleep(&self, at_most: Option<Duration>) {
         let at_most = to_timespec(at_most.map_or(SLEEP_MAX, |time| time.min(SLEEP_MAX)));
         // A signal ends the sleep early, which does no harm.

@@ -1,9 +1,9 @@
-//! Tests with loom: some threads wait by a [`Waiter`], and others wake them. Loom runs a test with all
-//! orders in which the threads may see each other's changes. A thread that sleeps through a change never
+//! Tests with loom. Some threads wait by a [`Waiter`], and others wake them. Loom runs a test with all
+//! orders in which the threads may see each other's changes. If a thread sleeps through a change, it never
 //! wakes, and loom fails the test.
 //!
-//! Loom models sequentially consistent accesses as acquire and release. So only fences have one order that
-//! all threads agree on.
+//! Loom models sequentially consistent accesses as acquire and release. Only for fences does loom have one
+//! order that all threads agree on.
 
 use homespun_engine::transport::Armed;
 use loom::model::Builder;
@@ -21,8 +21,8 @@ use crate::lock::Locking;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 use crate::{Counter, CounterAttr};
 
-/// The largest number of preemptions in one execution. The known mistakes of code that puts threads to sleep
-/// need two to show.
+/// The largest number of preemptions in one execution. Two are enough to show the known mistakes in code
+/// that puts threads to sleep.
 const PREEMPTIONS_MAX: usize = 3;
 
 /// The largest number of preemptions in tests with several doorbells and locks. With more preemptions these
@@ -186,7 +186,7 @@ fn one_ring_wakes_all_sleepers() {
     });
 }
 
-/// A thread that abandons its wait, as after a timeout, must not ring the doorbell of other waiters.
+/// A thread that gives up its wait, as after a timeout, must not ring the doorbell of other waiters.
 #[test]
 fn abandoned_wait_keeps_doorbell_of_other_waiters() {
     explore_interleavings(|| {
@@ -208,8 +208,8 @@ fn abandoned_wait_keeps_doorbell_of_other_waiters() {
     });
 }
 
-/// One thread waits until a counter reaches 1, another until it reaches 2. At 1 the second thread wakes too,
-/// and sleeps again, when the first may not have woken yet.
+/// One thread waits until a counter reaches 1, another until it reaches 2. At 1 both are woken. The second
+/// thread sleeps again, perhaps before the first has woken.
 #[test]
 fn wait_woken_below_its_threshold_wakes_again() {
     explore_interleavings(|| {

@@ -1,9 +1,8 @@
 //! Wait sets: a thread sleeps until one of several queues and counters has an event. `fi_poll(3)`.
 //!
-//! Each member has an epoll set and a doorbell, the same that an application would sleep on. The epoll set
-//! of the wait set contains the epoll sets of its members. To sleep, a thread follows the steps of
-//! [`wait`](super); the thread does each step for every member before the next step. Adding a member rings
-//! the wait set's own doorbell.
+//! Each member has an epoll set and a doorbell, as for an application that sleeps by itself. The wait set's
+//! epoll set contains those of its members. A thread goes to sleep in the steps of [`wait`](super), and
+//! takes each step for all members before the next step. Adding a member rings the wait set's own doorbell.
 
 mod members;
 #[cfg(test)]
@@ -24,13 +23,13 @@ use crate::sync::{AtomicU64, Mutex, Ordering};
 
 /// Waits for several completion queues, counters and event queues at once: `fi_wait_open` of `fi_poll(3)`.
 ///
-/// Members are opened with [`WaitObject::Set`] and with the set in their attributes, and remain members
-/// until they are closed. A member that is closed while a thread waits for the set is freed when that
-/// thread wakes. Members may belong to different domains. Of the members, only a counter can be waited
-/// for alone.
+/// An application opens a member with [`WaitObject::Set`] and with the set in the member's attributes. The
+/// member leaves the set when it is closed. If a thread waits for the set meanwhile, the closed member is
+/// freed when the thread wakes. Members may belong to different domains. A thread cannot wait for a single
+/// member, unless the member is a counter.
 ///
-/// A handle: clones refer to the same set, which any thread may use at any time. A set takes two file
-/// descriptors, and each member five; with [`WaitObject::Yield`] they take none.
+/// Clones of a handle refer to the same set. Any thread may use a set at any time. A set takes two file
+/// descriptors, and each member five. With [`WaitObject::Yield`] they take none.
 ///
 /// ```
 /// use homespun::{CounterAttr, CqAttr, Fabric, Hints, WaitObject};
@@ -70,14 +69,14 @@ pub struct WaitSet {
 struct WaitSetShared {
     waiter: Waiter,
     members: Mutex<SetMembers>,
-    /// How often a member was reported to a thread. A report ends the waits of all other threads, too, even
-    /// if they find no event any more.
+    /// How often a member was reported to a thread. A report ends the waits of all other threads, even if
+    /// they do not find the event.
     reports: AtomicU64,
 }
 
 /// An object that can be a member of a set.
 pub(crate) trait WaitSetMember: Send + Sync {
-    /// Calls `show` with the waiter and the awaited event of the object, if the object has a wait object.
+    /// Calls `show` with the object's waiter and awaited event. Does not call `show` without a wait object.
     fn with_awaited(&self, show: &mut dyn FnMut(&Waiter, &dyn Awaited));
 }
 
@@ -98,18 +97,18 @@ impl WaitSet {
         Ok(WaitSet { shared: Arc::new(WaitSetShared { waiter, members, reports: AtomicU64::new(0) }) })
     }
 
-    /// Waits until a member has an event: `fi_wait`. Without a timeout it waits without limit. Returns
-    /// `false` after the timeout.
+    /// Waits until a member has an event: `fi_wait`. Returns `false` after the timeout. Without a timeout
+    /// there is no limit.
     ///
-    /// A queue has an event while it is not empty; a counter has one event after each change.
-    /// [`CompletionQueue::signal`](crate::CompletionQueue::signal) of a member ends a wait, too. A counter's
-    /// event ends the waits of all threads that wait at that moment, and no wait that begins later. So
-    /// threads that wait for different counters need different sets, or wait for a value
-    /// ([`Counter::wait`](crate::Counter::wait)).
+    /// A queue has an event while it is not empty. A counter has one event after each change.
+    /// [`CompletionQueue::signal`](crate::CompletionQueue::signal) of a member ends a wait, too.
     ///
-    /// The thread sleeps, and makes progress at every event of a member's endpoints. With
-    /// [`WaitObject::Yield`], and for transports that must be polled, it yields the processor between
-    /// polls. Of several threads that wait at once, one does this, and the others sleep until it wakes. A
+    /// An event of a counter ends only waits that have already begun. So threads that wait for different
+    /// counters need different sets, or wait for a value ([`Counter::wait`](crate::Counter::wait)).
+    ///
+    /// The thread sleeps, and makes a pass at each event of an endpoint of a member. With
+    /// [`WaitObject::Yield`], and for transports that must be polled, it polls and yields the processor
+    /// between polls. If several threads wait, only one does this, and the others sleep until it wakes. A
     /// POSIX signal does not end the wait.
     #[must_use]
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
@@ -126,30 +125,29 @@ impl WaitSet {
         }
     }
 
-    /// Prepares to sleep on [`wait_fd`](Self::wait_fd) or
-    /// [`wait_mutex_cond`](Self::wait_mutex_cond): `fi_trywait(3)`. Makes progress first. Call it
-    /// before each sleep. Only one thread at a time may sleep this way, and no thread may
-    /// [`wait`](Self::wait) meanwhile.
+    /// Prepares to sleep on [`wait_fd`](Self::wait_fd) or [`wait_mutex_cond`](Self::wait_mutex_cond):
+    /// `fi_trywait(3)`. Makes progress first. The application must call this before each sleep. Only one
+    /// thread at a time may sleep this way, and no thread may [`wait`](Self::wait) meanwhile.
     ///
     /// Returns `true` if the application may sleep: a later change at a member will wake the application.
     /// Returns `false` if a member may have an event, if a transport must be polled, or for
-    /// [`WaitObject::Yield`]. `try_wait` of a member has the same result.
+    /// [`WaitObject::Yield`]. `try_wait` of a member returns the same.
     ///
     /// # Errors
     ///
-    /// None. It returns a `Result` only to have the signature of [`Waitable`](super::Waitable).
+    /// None. The `Result` is only for the signature of [`Waitable`](super::Waitable).
     pub fn try_wait(&self) -> Result<bool, Error> {
         Ok(self.shared.try_wait())
     }
 
-    /// Returns the descriptor to sleep on, for a set that was opened with [`WaitObject::Fd`]:
-    /// `FI_GETWAIT`. As [`CompletionQueue::wait_fd`](crate::CompletionQueue::wait_fd).
+    /// Returns the descriptor to sleep on: `FI_GETWAIT`. Returns `None` unless the set was opened with
+    /// [`WaitObject::Fd`]. See [`CompletionQueue::wait_fd`](crate::CompletionQueue::wait_fd).
     pub fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         self.shared.waiter.fd()
     }
 
-    /// Returns the mutex and the condition variable to sleep on, for a set that was opened with
-    /// [`WaitObject::MutexCond`]: `FI_GETWAIT`. As
+    /// Returns the mutex and the condition variable to sleep on: `FI_GETWAIT`. Returns `None` unless the set
+    /// was opened with [`WaitObject::MutexCond`]. See
     /// [`CompletionQueue::wait_mutex_cond`](crate::CompletionQueue::wait_mutex_cond).
     ///
     /// # Errors
@@ -168,8 +166,8 @@ impl WaitSet {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Busy`], with the set, while it has members. An object that has just been closed
-    /// may be a member for a moment more, if another thread waits for the set.
+    /// [`Misuse::Busy`], with the set, while it has members. If another thread waits for the set, an object
+    /// that was just closed may remain a member for a moment.
     pub fn close(self) -> Result<(), Rejected<WaitSet>> {
         if self.shared.members.lock().is_empty() {
             return Ok(());
@@ -177,16 +175,15 @@ impl WaitSet {
         Err(Rejected { error: Misuse::Busy(InUse::WaitSet).into(), returned: self })
     }
 
-    /// Adds a member that is being opened. From now on the descriptor of the member's sleepers wakes the
-    /// sleepers of this set.
+    /// Adds a member that is being opened. From now on events of the member wake the sleepers of this set.
     ///
     /// # Errors
     ///
     /// The system's error: ENOMEM, ENOSPC.
     pub(super) fn add_opening_member(&self, sleepers: Option<&Sleepers>) -> Result<WaitSetMembership, Error> {
         let number = self.shared.members.lock().add_opening_member();
-        // List the member first: a sleeper that the member's descriptor wakes then finds the member in the
-        // list, and yields until the member is open.
+        // List the member first. A sleeper that the member's descriptor wakes must find the member in the
+        // list, and yield until the member is open.
         let watched = self.shared.waiter.watch_member(sleepers);
         if watched.is_err() {
             self.shared.members.lock().remove(number);
@@ -218,8 +215,7 @@ impl WaitSetMembership {
         self.set.try_wait()
     }
 
-    /// Removes the member, which is being closed. The descriptor of the member's sleepers no longer wakes
-    /// the sleepers of this set.
+    /// Removes a member that is being closed. Its events no longer wake the sleepers of this set.
     pub(super) fn leave(&self, sleepers: Option<&Sleepers>) {
         self.set.waiter.unwatch_member(sleepers);
         self.set.members.lock().remove(self.number);

@@ -25,7 +25,7 @@ const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 pub(super) enum SleepPlace {
     /// Inside a call of this library.
     Call,
-    /// In the application, which does not report when it wakes.
+    /// In the application. homespun does not learn when the thread wakes.
     Application,
 }
 
@@ -33,19 +33,19 @@ pub(super) enum SleepPlace {
 #[derive(Debug)]
 pub(super) struct Sleepers {
     /// Wakes threads that sleep inside calls. `None` for a wait set: its calls sleep on `application`, one
-    /// call at a time.
+    /// at a time.
     calls: Option<Wakeup>,
     /// Wakes an application that sleeps on the wait object itself.
     application: Option<Wakeup>,
-    /// A timer for the time after which a sleeper checks again, for events that no descriptor announces.
+    /// A timer that wakes sleepers to check for events that no descriptor announces.
     timer: Option<OwnedFd>,
     state: Mutex<State>,
-    /// Locked while a call sleeps on `application`, so that only one call at a time sleeps there. A second
-    /// call would arm the doorbells of the members, and a doorbell that has rung would fall silent before
-    /// the first call wakes.
+    /// Locked while a call sleeps on `application`, so only one call at a time sleeps there. A second call
+    /// would arm the members' doorbells. A doorbell that has rung would fall silent before the first call
+    /// wakes.
     sole_sleeper: TimedMutex<()>,
-    /// The process that has opened the descriptors. A forked child has copies of them, and would change
-    /// the epoll sets of its parent.
+    /// The process that opened the descriptors. A forked child has copies of them, and its changes would
+    /// affect the parent.
     process: u32,
 }
 
@@ -73,7 +73,7 @@ pub(super) struct Sleeper<'a> {
 }
 
 impl Sleepers {
-    /// Opens the descriptors for calls of this library; with `has_application`, also those for an
+    /// Opens the descriptors for calls of this library. With `has_application`, also opens those for an
     /// application that sleeps by itself.
     ///
     /// # Errors
@@ -88,7 +88,7 @@ impl Sleepers {
         Ok(Sleepers { timer: Some(timer), ..sleepers })
     }
 
-    /// Creates the sleepers of a wait set. They need no timer, since the members have timers.
+    /// Creates the sleepers of a wait set. They have no timer, since the members have timers.
     ///
     /// # Errors
     ///
@@ -111,8 +111,8 @@ impl Sleepers {
         self.wakeups().map(|wakeup| &wakeup.doorbell)
     }
 
-    /// Returns what wakes threads that sleep at this place. Calls on a wait set sleep where the application
-    /// sleeps.
+    /// Returns what wakes threads at this place. For a wait set, calls and the application sleep at the same
+    /// place.
     fn wakeup_at(&self, place: SleepPlace) -> Option<&Wakeup> {
         let of_application = self.application.as_ref();
         match place {
@@ -174,8 +174,8 @@ impl Sleepers {
         self.wakeups().try_for_each(|wakeup| wakeup.nest(member))
     }
 
-    /// Undoes [`watch_member`](Self::watch_member). Does nothing in a forked child: the child would
-    /// change the parent's set.
+    /// Undoes [`watch_member`](Self::watch_member). Does nothing in a forked child, since that would change
+    /// the parent's set.
     pub(super) fn unwatch_member(&self, member: &Sleepers) {
         if let (true, Some(member)) =
             (self.is_of_this_process() && member.is_of_this_process(), &member.application)
@@ -185,7 +185,7 @@ impl Sleepers {
     }
 
     /// Waits until no other call sleeps on `application`. Returns a guard that keeps other calls from
-    /// sleeping there, or `None` after the deadline.
+    /// sleeping there; `None` after the deadline.
     fn lock_sole_sleeper(&self, deadline: Deadline) -> Option<TimedMutexGuard<'_, ()>> {
         match deadline.instant() {
             Some(end) => self.sole_sleeper.try_lock_until(end),
@@ -193,8 +193,8 @@ impl Sleepers {
         }
     }
 
-    /// Arms the doorbell, then the endpoints. Returns `None` if an endpoint may have work, or if other
-    /// sleepers have not woken yet; also after the deadline, and in a forked child.
+    /// Arms the doorbell, then the endpoints. Returns `None` if the thread must not sleep: an endpoint may
+    /// have work, earlier sleepers have not woken yet, the deadline has passed, or this is a forked child.
     pub(super) fn arm(
         &self,
         place: SleepPlace,
@@ -207,12 +207,12 @@ impl Sleepers {
         let wakeup = self.wakeup_at(place)?;
         let must_be_alone = place == SleepPlace::Call && self.calls.is_none();
         let sole_sleeper = if must_be_alone { Some(self.lock_sole_sleeper(deadline)?) } else { None };
-        // SYNC POINT join. Lock the state until the end, so that the last thread to check sets the timer.
+        // SYNC POINT join. The state stays locked to the end, so the last thread to check sets the timer.
         let mut state = self.state.lock();
         if place == SleepPlace::Application || state.sleeping_calls == 0 {
             wakeup.doorbell.arm();
         } else if !wakeup.doorbell.is_armed() {
-            // Arming would silence the doorbell before the other sleepers have woken.
+            // Arming would silence the doorbell before all sleepers have woken.
             return None;
         }
         match arm_endpoints() {
@@ -233,8 +233,8 @@ impl Sleepers {
         }
     }
 
-    /// Disarms the doorbell, since no thread sleeps at this place any more. Endpoints that find a doorbell
-    /// armed do additional work, to wake its sleepers.
+    /// Disarms the doorbell, since no thread sleeps at this place any more. While the doorbell is armed,
+    /// endpoints do more work, to wake sleepers.
     pub(super) fn disarm(&self, place: SleepPlace) {
         if self.is_of_this_process()
             && let Some(wakeup) = self.wakeup_at(place)
@@ -243,7 +243,7 @@ impl Sleepers {
         }
     }
 
-    /// Sets the time after which the timer wakes sleepers, or stops the timer.
+    /// Sets the timer to wake sleepers after this time, or stops it.
     fn set_timer(&self, state: &mut State, after: Option<Duration>) {
         let Some(timer) = self.timer.as_ref().filter(|_| after.is_some() || state.is_timer_set) else {
             return;
@@ -280,14 +280,14 @@ impl Wakeup {
 }
 
 impl Sleeper<'_> {
-    /// Sleeps until an event or until the time has passed. It may also wake spuriously.
+    /// Sleeps until an event comes or the time has passed. May wake earlier.
     pub(super) fn sleep(&self, at_most: Option<Duration>) {
         #[cfg(all(test, loom))]
         self.wakeup.doorbell.wait();
         self.wakeup.sources.sleep(at_most);
     }
 
-    /// Ends the attempt of a thread to sleep, since the thread has found an event. Disarms the doorbell.
+    /// Ends a thread's attempt to sleep, since the thread has found an event. Disarms the doorbell.
     pub(super) fn cancel(self) {
         self.wakeup.doorbell.ring();
     }

@@ -10,24 +10,24 @@ use crate::cq::CompletionQueue;
 use crate::eq::EventQueue;
 use crate::fabric::Fabric;
 
-/// An object with a wait object on which an application can sleep: a [`CompletionQueue`], a [`Counter`],
-/// an [`EventQueue`] or a [`WaitSet`].
+/// An object on which an application can sleep by itself: a [`CompletionQueue`], a [`Counter`], an
+/// [`EventQueue`] or a [`WaitSet`], opened with a wait object.
 pub trait Waitable: sealed::Sealed {
     /// Prepares to sleep on the wait object: `fi_trywait(3)`. Returns `true` if the application may sleep.
-    /// Returns `false` if there may be an event, or if the application must poll. Call it before each sleep.
+    /// Returns `false` if there may be an event, or if the application must poll. The application must call
+    /// this before each sleep.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`](crate::Misuse::Invalid) for an object that was opened
-    /// without a wait object.
+    /// [`Misuse::Invalid`](crate::Misuse::Invalid) if the object has no wait object.
     fn try_wait(&self) -> Result<bool, Error>;
 
-    /// Returns the descriptor to sleep on, for an object that was opened with [`WaitObject::Fd`]:
-    /// `FI_GETWAIT`.
+    /// Returns the descriptor to sleep on: `FI_GETWAIT`. Returns `None` unless the object was opened with
+    /// [`WaitObject::Fd`].
     fn wait_fd(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Returns the mutex and the condition variable to sleep on, for an object that was opened with
-    /// [`WaitObject::MutexCond`]: `FI_GETWAIT`.
+    /// Returns the mutex and the condition variable to sleep on: `FI_GETWAIT`. Returns `None` unless the
+    /// object was opened with [`WaitObject::MutexCond`].
     ///
     /// # Errors
     ///
@@ -38,7 +38,7 @@ pub trait Waitable: sealed::Sealed {
     fn wait_object(&self) -> WaitObject;
 }
 
-/// Implements the trait by the methods of the types, so that callers need not import the trait.
+/// Implements the trait by methods of the same names, so that callers need not import the trait.
 macro_rules! waitable {
     ($($type:ty)*) => {
         $(impl Waitable for $type {
@@ -66,15 +66,13 @@ macro_rules! waitable {
 waitable! { CompletionQueue Counter EventQueue WaitSet }
 
 impl Fabric {
-    /// Prepares to sleep until one of these queues, counters and wait sets has an event: `fi_trywait(3)`.
-    /// Returns whether the application may sleep. Each object needs a wait object on which the application
-    /// can sleep. This function calls the `try_wait` of one object after the other, and stops when a call
+    /// Prepares to sleep until one of these objects has an event: `fi_trywait(3)`. Returns whether the
+    /// application may sleep. This calls the `try_wait` of each object in turn, and stops when a call
     /// returns `false`.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`](crate::Misuse::Invalid) for an object that was opened
-    /// without a wait object.
+    /// [`Misuse::Invalid`](crate::Misuse::Invalid) if an object has no wait object.
     pub fn try_wait(&self, objects: &[&dyn Waitable]) -> Result<bool, Error> {
         for object in objects {
             if !object.try_wait()? {

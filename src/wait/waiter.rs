@@ -16,11 +16,11 @@ use crate::doorbell::Doorbell;
 use crate::drive::Drive;
 use crate::sync::yield_now;
 
-/// The means by which the application waits for one queue, counter or wait set.
+/// How threads wait for one queue, counter or wait set.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     object: WaitObject,
-    /// `None` for [`WaitObject::Yield`], with which no thread sleeps.
+    /// `None` for [`WaitObject::Yield`]: threads poll instead of sleeping.
     sleepers: Option<Sleepers>,
     /// The watcher, once the application has asked for the condition variable.
     watcher: OnceLock<Watcher>,
@@ -38,19 +38,18 @@ enum SleepCheck<'a> {
     Busy,
 }
 
-/// The waiter for objects without a wait object. A thread that waits by it polls, and yields the processor
-/// between polls.
+/// The waiter for objects without a wait object. A thread polls, and yields the processor between polls.
 static POLLING: Waiter =
     Waiter { object: WaitObject::Yield, sleepers: None, watcher: OnceLock::new(), membership: None };
 
 impl Waiter {
-    /// Returns the waiter of a queue or a counter; `None` without a wait object. [`WaitObject::Set`]
-    /// needs a set to join; other wait objects ignore the set.
+    /// Returns the waiter of a queue or a counter; `None` for [`WaitObject::None`]. With [`WaitObject::Set`]
+    /// the object joins `set`. Other wait objects ignore `set`.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotSupported`] for an unsupported wait object, [`Misuse::Invalid`] for a member without a
-    /// set; the system's error: EMFILE, ENFILE, ENOMEM, ENOSPC.
+    /// [`Misuse::NotSupported`] for an unsupported wait object. [`Misuse::Invalid`] for [`WaitObject::Set`]
+    /// without a set. The system's error: EMFILE, ENFILE, ENOMEM, ENOSPC.
     pub(crate) fn new(object: WaitObject, set: Option<&WaitSet>) -> Result<Option<Waiter>, Error> {
         let set = set.filter(|_| object == WaitObject::Set);
         let sleepers = match object {
@@ -73,8 +72,8 @@ impl Waiter {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotSupported`] and [`Misuse::Invalid`] for a wait object that a wait set cannot have;
-    /// the system's error: EMFILE, ENFILE, ENOMEM, ENOSPC.
+    /// [`Misuse::NotSupported`] and [`Misuse::Invalid`] for a wait object that a wait set cannot have. The
+    /// system's error: EMFILE, ENFILE, ENOMEM, ENOSPC.
     pub(super) fn for_wait_set(object: WaitObject) -> Result<Waiter, Error> {
         let sleepers = match object {
             WaitObject::Yield => None,
@@ -87,12 +86,12 @@ impl Waiter {
         Ok(Waiter { object, sleepers, watcher: OnceLock::new(), membership: None })
     }
 
-    /// Returns the given waiter. For an object without a wait object, returns a waiter that polls.
+    /// Returns `waiter`, or a waiter that polls if there is none.
     pub(crate) fn waiter_or_polling_one(waiter: Option<&Waiter>) -> &Waiter {
         waiter.unwrap_or(&POLLING)
     }
 
-    /// Attaches the object of this waiter to its wait set, if it is a member of one.
+    /// Attaches the object of this waiter to its wait set, if it has one.
     pub(crate) fn attach_member(&self, member: Weak<impl WaitSetMember + 'static>) {
         if let Some(membership) = &self.membership {
             membership.attach(member);
@@ -104,11 +103,11 @@ impl Waiter {
         Some(self).filter(|waiter| waiter.membership.is_none())
     }
 
-    /// Repeats an attempt until it succeeds, without limit if there is no timeout. Returns `None` after
-    /// the timeout; the caller then makes a last attempt.
+    /// Repeats an attempt until it succeeds or the timeout ends. Returns `None` after the timeout; the
+    /// caller then makes a last attempt.
     ///
-    /// The thread sleeps between attempts, unless its check before the sleep finds the awaited event. If
-    /// there is nothing to sleep on, it yields the processor.
+    /// Between attempts the thread sleeps, unless it finds the event first. If it must not sleep, it yields
+    /// the processor.
     pub(crate) fn wait<R>(
         &self,
         timeout: Option<Duration>,
@@ -129,7 +128,7 @@ impl Waiter {
                 SleepCheck::Busy => yield_now(),
                 SleepCheck::Quiet(sleeper) => {
                     sleeper.sleep(deadline.remaining());
-                    // Disarm before the drop of `sleeper`, after which another call may sleep.
+                    // Disarm before `sleeper` is dropped: after that another call may sleep.
                     awaited.disarm();
                 }
             }
@@ -137,9 +136,8 @@ impl Waiter {
         None
     }
 
-    /// Prepares a sleep of the application: `fi_trywait(3)`. Returns whether the application may sleep
-    /// until the event; if not, the event may have happened. For a member of a set, the result is that of
-    /// the whole set.
+    /// Prepares a sleep of the application: `fi_trywait(3)`. Returns whether the application may sleep until
+    /// the event. For a member of a set, returns the result of the whole set.
     pub(crate) fn try_wait(&self, awaited: &impl Awaited) -> bool {
         if let Some(membership) = &self.membership {
             return membership.try_wait();
@@ -159,9 +157,9 @@ impl Waiter {
         }
     }
 
-    /// Takes the steps before a sleep: see [`wait`](super).
+    /// Takes the steps before a sleep, which [`wait`](super) lists.
     fn prepare_sleep(&self, place: SleepPlace, awaited: &impl Awaited, deadline: Deadline) -> SleepCheck<'_> {
-        // Most events are found before the doorbell and the endpoints are armed.
+        // Look for the event first, since arming costs more.
         awaited.progress();
         if awaited.poll_ready() {
             return SleepCheck::Ready;
@@ -177,8 +175,8 @@ impl Waiter {
         SleepCheck::Quiet(sleeper)
     }
 
-    /// Arms this member of a wait set for a thread that is about to sleep on all members. Returns
-    /// whether events of the member will wake the thread.
+    /// Arms this member of a wait set for a thread that will sleep on all members. Returns whether events of
+    /// the member will wake the thread.
     pub(super) fn arm_member(&self, awaited: &dyn Awaited) -> bool {
         let arm = |sleepers: &Sleepers| {
             sleepers.arm(SleepPlace::Application, Deadline::after(None), || awaited.arm()).is_some()
@@ -223,8 +221,8 @@ impl Waiter {
         }
     }
 
-    /// As [`ring`](Self::ring), after a change that was made without the lock under which a sleeper checks.
-    /// The fence orders the change and the check.
+    /// As [`ring`](Self::ring), after a change without the lock under which a sleeper checks. A fence orders
+    /// the change before the check whether a thread sleeps.
     #[cold]
     pub(crate) fn ring_after_seqcst_fence(&self) {
         if let Some(sleepers) = &self.sleepers {
@@ -251,8 +249,7 @@ impl Waiter {
         fd.map(|fd| Watcher::mutex_cond_or_start(&self.watcher, fd)).transpose()
     }
 
-    /// Returns the descriptor on which the application sleeps, if the waiter was opened with this wait
-    /// object.
+    /// Returns the descriptor on which the application sleeps; `None` if the waiter has another wait object.
     fn application_fd(&self, object: WaitObject) -> Option<BorrowedFd<'_>> {
         self.sleepers.as_ref().filter(|_| self.object == object)?.application_fd()
     }
@@ -276,7 +273,7 @@ impl Waiter {
         }
     }
 
-    /// Takes the steps before a sleep inside a call, and does not sleep.
+    /// Takes the steps before a sleep inside a call, but does not sleep.
     #[cfg(all(test, loom))]
     pub(super) fn prepare_sleep_and_abandon(&self, awaited: &impl Awaited) {
         self.prepare_sleep(SleepPlace::Call, awaited, Deadline::after(None));
@@ -311,7 +308,7 @@ mod tests {
 
     use super::*;
 
-    /// An event that `fire_due_works` causes. It checks that the sleepers are unlocked during that call.
+    /// An event that `fire_due_works` causes. The call checks that the sleepers are unlocked.
     struct Fired<'a> {
         waiter: &'a Waiter,
         is_armed: Cell<bool>,

@@ -1,13 +1,12 @@
 //! A mutex and a condition variable, for applications that wait for the condition: `FI_WAIT_MUTEX_COND`.
 //!
-//! While the application sleeps on a condition, no call of the library runs. So the watcher thread sleeps
-//! on the epoll set of the queue, counter or wait set. It accesses neither the queue nor its endpoints.
-//! It only wakes the application, which then makes progress itself.
+//! While the application sleeps on a condition, no call of the library runs. So a watcher thread sleeps on
+//! the epoll set of the queue, counter or wait set. The thread only wakes the application, which then makes
+//! progress itself.
 //!
-//! The application calls `fi_trywait(3)`, and then waits for the condition. If the application holds the
-//! mutex during both, the thread broadcasts either before the call or after the application has gone to
-//! sleep. If the application does not hold the mutex, a broadcast may come between the two and be lost. So
-//! the thread repeats the broadcast, less and less often, as long as the descriptor is readable.
+//! The application calls `fi_trywait(3)`, and then waits for the condition. If it holds the mutex during
+//! both, no broadcast can come between them. Without the mutex, such a broadcast is lost. So the watcher
+//! thread repeats the broadcast, less and less often, while the descriptor is readable.
 
 use std::cell::UnsafeCell;
 use std::mem;
@@ -31,16 +30,17 @@ use crate::signals::with_signals_blocked;
 const REPEAT_MIN: Duration = Duration::from_millis(1);
 const REPEAT_MAX: Duration = Duration::from_secs(1);
 
-/// The time that the thread waits for the mutex before it checks whether it must stop.
+/// The time for which the thread waits for the mutex. Then it checks whether it must stop.
 const MUTEX_PATIENCE: Duration = Duration::from_millis(50);
 
 /// The mutex and condition of [`WaitObject::MutexCond`](super::WaitObject::MutexCond): `struct
-/// fi_mutex_cond`. Both live as long as the object that was opened with this wait object.
+/// fi_mutex_cond`. Both live as long as the object on which the application sleeps.
 #[derive(Debug, Clone, Copy)]
 pub struct MutexCond {
     /// The watcher thread holds it while it broadcasts the condition.
     pub mutex: *mut pthread_mutex_t,
-    /// The watcher thread broadcasts it when there may be an entry to read, or a counter may have changed.
+    /// The watcher thread broadcasts this when there may be an entry to read, or when a counter may have
+    /// changed.
     pub cond: *mut pthread_cond_t,
 }
 
@@ -62,7 +62,7 @@ struct Watched {
     notify_fd: OwnedFd,
     is_stopping: AtomicBool,
     /// Whether `begin_broadcasting` must notify the thread. False while the thread sleeps on the queue's
-    /// descriptor: then the thread sees by itself that the descriptor becomes readable.
+    /// descriptor, since the descriptor then wakes the thread.
     needs_notification: AtomicBool,
 }
 
@@ -103,8 +103,7 @@ impl Watcher {
         Ok(Watcher { shared, thread: Some(thread), process: process::id() })
     }
 
-    /// Returns the condition that the watcher of this descriptor broadcasts. Starts the watcher at the
-    /// first call.
+    /// Returns the mutex and condition of this watcher. The first call starts the watcher.
     ///
     /// # Errors
     ///
@@ -129,8 +128,8 @@ impl Watcher {
         MutexCond { mutex: mutex.get(), cond: cond.get() }
     }
 
-    /// Makes the thread broadcast from now on whenever the descriptor is readable. Call this when
-    /// `try_wait` has allowed the application to sleep.
+    /// Makes the thread broadcast whenever the descriptor is readable. `try_wait` calls this when it has
+    /// allowed the application to sleep.
     pub(super) fn begin_broadcasting(&self) {
         if self.shared.needs_notification.load(Ordering::SeqCst) {
             self.shared.notify_thread();
@@ -160,7 +159,7 @@ impl Watched {
     }
 
     fn run(&self) {
-        // There is nothing to do before `try_wait` allows the application to wait for the first time.
+        // The thread has nothing to do before `try_wait` allows the application to sleep for the first time.
         self.sleep_and_take_notification(&self.notify_fd, None);
         while !self.is_stopping() {
             self.sleep_and_take_notification(&self.queue, None);
@@ -170,8 +169,8 @@ impl Watched {
         }
     }
 
-    /// Broadcasts until the descriptor is no longer readable, or until `try_wait` has allowed the
-    /// application to sleep again.
+    /// Broadcasts until the descriptor is no longer readable, or `try_wait` allows the application to sleep
+    /// again.
     fn broadcast_until_read(&self) {
         let mut pause = REPEAT_MIN;
         while !self.is_stopping() && is_readable(&self.queue) {
@@ -183,8 +182,8 @@ impl Watched {
         }
     }
 
-    /// Sleeps until a descriptor is readable, the thread is notified, or the time has passed. Returns
-    /// whether the thread was notified, and clears the notification.
+    /// Sleeps until a descriptor is readable, the thread is notified, or the time has passed. Clears a
+    /// notification, and returns whether there was one.
     fn sleep_and_take_notification(&self, until: &OwnedFd, at_most: Option<Duration>) -> bool {
         let mut fds = [PollFd::new(&self.notify_fd, PollFlags::IN), PollFd::new(until, PollFlags::IN)];
         let at_most = at_most.and_then(|time| Timespec::try_from(time).ok());
@@ -200,7 +199,7 @@ impl Watched {
             // SAFETY: the mutex is initialised, and is destroyed only after this thread has ended.
             match unsafe { libc::pthread_mutex_timedlock(mutex.get(), &raw const deadline) } {
                 0 => break,
-                // The application may hold the mutex while it closes the queue.
+                // The application may hold the mutex while it closes the queue. Then this thread must stop.
                 libc::ETIMEDOUT if !self.is_stopping() => {}
                 _ => return,
             }
@@ -239,8 +238,8 @@ impl Pair {
 
 impl Drop for Pair {
     fn drop(&mut self) {
-        // SAFETY: the thread has ended, and an application must not wait for the condition of a queue
-        // that it closes. A mutex that is still locked stays as it is.
+        // SAFETY: the thread has ended, and no application may wait for the condition of a queue that it
+        // closes. A mutex that is still locked stays as it is.
         unsafe {
             libc::pthread_cond_destroy(self.cond.get());
             libc::pthread_mutex_destroy(self.mutex.get());
@@ -259,7 +258,7 @@ fn is_readable(fd: &OwnedFd) -> bool {
     poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
 }
 
-/// Returns the time after this duration, by the clock of `pthread_mutex_timedlock(3)`.
+/// Returns the time after `after`, by the clock of `pthread_mutex_timedlock(3)`.
 fn realtime_deadline(after: Duration) -> libc::timespec {
     let then = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + after;
     libc::timespec {
@@ -278,8 +277,8 @@ mod tests {
         eventfd(count, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).expect("a descriptor")
     }
 
-    /// Locks the mutex, calls `then`, and waits for the condition. The time limit matters only if the test
-    /// fails.
+    /// Locks the mutex, calls `then`, and waits for the condition. Only a failing test reaches the time
+    /// limit.
     fn wait_on_cond(pair: MutexCond, then: impl FnOnce()) -> bool {
         let deadline = realtime_deadline(Duration::from_secs(30));
         // SAFETY: the watcher, which owns the pair, is alive.

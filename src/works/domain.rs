@@ -1,4 +1,4 @@
-//! The interface of a domain to the objects whose operations wait in its work queue.
+//! How objects reach the work queue of their domain.
 
 use std::sync::Arc;
 
@@ -11,9 +11,8 @@ use crate::counter::Counter;
 pub(crate) trait WorkDomain: Send + Sync {
     fn work_queue(&self) -> &Arc<WorkQueue>;
 
-    /// Prepares a counter for works that wait for it. From now on reads of the counter drive the endpoints
-    /// of the domain that may have works, and calls at any endpoint of the domain run due works. A domain
-    /// spends nothing on works before its first one.
+    /// Prepares a counter for works that wait for it. From now on, reads of the counter drive the endpoints
+    /// that may have works, and calls at any endpoint of the domain run due works.
     ///
     /// # Errors
     ///

@@ -1,11 +1,11 @@
-//! Lets one thread at a time run works. Other threads that find due works leave them to that thread.
+//! Lets one thread at a time run works. Other threads leave their due works to it.
 
 use std::ops::ControlFlow;
 
 use crate::sync::{AtomicBool, Ordering, ReentrantMutex, fence};
 
-/// The largest number of rounds in one call. Without a limit the call might never return: works can make
-/// other works due, and other threads can leave works to this call.
+/// The largest number of rounds in one call. Works can make other works due, so without a limit the call
+/// might never return.
 pub(super) const ROUNDS_MAX: u32 = 16;
 
 /// Whether works may be due, and which thread runs them.
@@ -13,11 +13,10 @@ pub(super) const ROUNDS_MAX: u32 = 16;
 pub(super) struct Firing {
     /// Set while a counter may be due, a thread runs works, or works wait for room.
     is_due: AtomicBool,
-    /// Set when a thread leaves due works to the thread that runs works.
+    /// Set when a thread has left due works to the thread that has the turn.
     is_left: AtomicBool,
-    /// Held while a thread runs works. So a thread that locks it knows that no other thread is posting a
-    /// work. The thread that holds the lock may lock it again: a destructor of the application's memory may
-    /// call this library.
+    /// The turn: held while a thread runs works. Holding it ensures that no other thread posts a work. The
+    /// holder may lock it again: a destructor of the application's memory may call this library.
     turn: ReentrantMutex,
 }
 
@@ -37,19 +36,18 @@ impl Firing {
         self.is_due.load(Ordering::Relaxed)
     }
 
-    /// Sets whether a work may be due. The caller has the list of due counters locked.
+    /// Sets whether a work may be due. The caller holds the lock of the list of due counters.
     pub(super) fn set_due(&self, is_due: bool) {
         self.is_due.store(is_due, Ordering::SeqCst);
     }
 
-    /// Runs rounds until no work is due. If another thread is running rounds, leaves the works to that
-    /// thread. Returns `Break` if works may still be due after [`ROUNDS_MAX`] rounds; the next call then
-    /// continues.
+    /// Runs rounds until no work is due. If another thread has the turn, leaves the works to it. Returns
+    /// `Break` if works may still be due after [`ROUNDS_MAX`] rounds: the next call must continue.
     #[cold]
     #[inline(never)]
     pub(super) fn run_rounds(&self, mut round: impl FnMut() -> Round) -> ControlFlow<()> {
         if self.turn.is_owned_by_current_thread() {
-            // An outer call on this thread is running works. It checks for more due works before it returns.
+            // An outer call on this thread is running works. It checks for due works before it returns.
             return ControlFlow::Continue(());
         }
         for _ in 0..ROUNDS_MAX {

@@ -1,10 +1,9 @@
-//! The works of a domain: works that wait for counters, and deferred works that were posted and have not
-//! ended.
+//! The works of a domain: works that wait for counters, and posted deferred works that have not ended.
 //!
-//! A counter may change while an endpoint is locked, and a work may be for that endpoint. So a change
-//! only notes that the counter is due. The thread that has made the change runs the works after it has
-//! released the locks. Only one thread at a time runs works, in the order of the thresholds of each
-//! counter; other threads leave their due works to it. See docs/decisions/due-works.md.
+//! A counter may change while an endpoint is locked, and a due work may be for the same endpoint. So a
+//! change only notes that the counter is due. The thread that made the change runs the works after it has
+//! released its locks. Only one thread at a time runs works, and other threads leave their due works to it.
+//! The works of each counter run in the order of their thresholds. See docs/decisions/due-works.md.
 
 use std::collections::{BTreeSet, HashMap};
 use std::mem;
@@ -32,26 +31,28 @@ impl TriggerCounter for Arc<counter::CounterShared> {
     }
 }
 
-/// The largest number of works in a round. After a round other threads get a turn, such as one that
+/// The largest number of works in a round. After a round another thread gets the turn, such as one that
 /// cancels a work.
 const ROUND_WORKS_MAX: u32 = 64;
 
 /// The works of a domain.
 #[derive(Default)]
 pub(crate) struct WorkQueue {
-    /// An innermost lock.
+    /// A thread that holds this lock takes no other lock.
     due: Mutex<Due>,
     firing: Firing,
-    /// The works that wait, by the numbers of their counters. A thread that holds this lock may lock only
-    /// `due`.
+    /// The works that wait, by the numbers of their counters. A thread that holds this lock may take only
+    /// the lock of `due`.
     waiting: Mutex<WaitingWorks<Arc<counter::CounterShared>, Work>>,
-    /// Deferred work that was posted and has not ended, by its number. An innermost lock.
+    /// Deferred work that was posted and has not ended, by its number. A thread that holds this lock takes
+    /// no other lock.
     posted: Mutex<HashMap<u64, Posted>>,
     /// The next number for a counter or a work.
     numbers: AtomicU64,
-    /// The counters on which threads sleep until works are done.
+    /// The domain's counters. Threads may sleep on them until works are done.
     domain_counters: Arc<DomainCounters>,
-    /// The endpoints to which works may be posted. Some of them may be gone. An innermost lock.
+    /// The endpoints to which works may be posted. Some of them may be gone. A thread that holds this lock
+    /// takes no other lock.
     endpoints: Mutex<Vec<Weak<dyn Poster>>>,
 }
 
@@ -60,10 +61,10 @@ pub(crate) struct WorkQueue {
 struct Due {
     /// The counters that may be due.
     counters: BTreeSet<u64>,
-    /// The counters whose first work has found no room. The next call tries that work again, since the call
-    /// may have made room.
+    /// The counters whose first work has found no room. The next call tries again, since it may have made
+    /// room.
     blocked: BTreeSet<u64>,
-    /// The counter at which the next round begins, so that one counter does not delay the others.
+    /// The counter at which the next round begins, so that no counter delays the others for long.
     resume_at: u64,
 }
 
@@ -71,9 +72,9 @@ struct Due {
 enum Fired {
     /// All of them were carried out.
     All,
-    /// The endpoint of the first work that is left had no room.
+    /// The endpoint of the first remaining work had no room.
     Blocked,
-    /// The round has ended before all were carried out.
+    /// The round has ended before all of them were carried out.
     Unfinished,
 }
 
@@ -94,8 +95,8 @@ impl WorkQueue {
         WorkQueue { domain_counters, ..WorkQueue::default() }
     }
 
-    /// Adds an endpoint to which works may be posted. When a call leaves due works to the next call, the
-    /// queue wakes the threads that sleep on this endpoint.
+    /// Adds an endpoint to which works may be posted. If a call leaves due works to the next call, the queue
+    /// wakes the endpoint's sleepers.
     pub(crate) fn attach_endpoint(&self, endpoint: Weak<dyn Poster>) {
         let mut endpoints = self.endpoints.lock();
         endpoints.retain(|known| known.strong_count() > 0);
@@ -127,31 +128,30 @@ impl WorkQueue {
         self.firing.set_due(true);
     }
 
-    /// Marks works as due if the counter has reached their threshold. A caller that sets the counter to
-    /// another value calls this first, so that these works run even if the new value is lower.
+    /// Marks works as due if the counter has reached their threshold. The caller is about to set the
+    /// counter, and these works must run even if the new value is lower.
     pub(crate) fn mark_reached_works_due(&self, counter_number: u64) {
         if self.waiting.lock().mark_reached_works_due(counter_number) {
             self.mark_counter_due(counter_number);
         }
     }
 
-    /// Makes a change of a counter. If `change` returns true, the counter's value has wrapped, and all works
-    /// that wait for the counter become due.
+    /// Changes a counter by calling `change`. If `change` returns true, the counter's value has wrapped, and
+    /// all works that wait for the counter become due.
     pub(crate) fn change_and_mark_all_due_if_wrapped(
         &self,
         counter_number: u64,
         change: impl FnOnce() -> bool,
     ) {
-        // Keep the works locked during the change, so that no work is added between the change and the
-        // marking.
+        // Keep the works locked, so that no work is added between the change and the marking.
         let mut waiting = self.waiting.lock();
         if change() && waiting.mark_all_works_due(counter_number) {
             self.mark_counter_due(counter_number);
         }
     }
 
-    /// Runs the due works. Call it after anything that may have changed a counter, with no endpoint or
-    /// queue locked.
+    /// Runs the due works. To be called after anything that may have changed a counter, with no endpoint and
+    /// no queue locked.
     #[inline(always)]
     pub(crate) fn fire_due_works(&self) {
         if self.is_due() {
@@ -173,7 +173,7 @@ impl WorkQueue {
         }
     }
 
-    /// Wakes the threads that sleep on the domain's counters and endpoints, so that their next pass runs the
+    /// Wakes the threads that sleep on the domain's counters and endpoints. Their next pass runs the
     /// remaining works.
     #[cold]
     fn wake_sleepers(&self) {
@@ -182,8 +182,8 @@ impl WorkQueue {
         endpoints.iter().for_each(|endpoint| endpoint.wake_sleepers());
     }
 
-    /// Runs due works, up to [`ROUND_WORKS_MAX`]. A work whose endpoint has no room waits, and so do later
-    /// works of the same counter.
+    /// Runs due works, up to [`ROUND_WORKS_MAX`]. If the endpoint of a work has no room, the work and later
+    /// works of the same counter wait.
     fn fire_round(&self) -> Round {
         let (mut counters, mut resume_at) = {
             let mut due = self.due.lock();
@@ -208,8 +208,8 @@ impl WorkQueue {
             counters.append(&mut due.counters);
             if counters.is_empty() || works_left == 0 {
                 let is_finished = counters.is_empty();
-                // Do not clear the flag earlier: a call that makes room, while the post of a work fails for
-                // lack of room, must see that a work is due.
+                // Do not clear the flag earlier. While a post fails for lack of room, another call may make
+                // room, and must see that a work is due.
                 self.firing.set_due(!is_finished || !blocked.is_empty());
                 *due = Due { counters, blocked, resume_at };
                 return if is_finished { Round::Finished } else { Round::Unfinished };
@@ -238,8 +238,7 @@ impl WorkQueue {
         let (poster, post) = match action {
             WorkAction::Post { poster, post } => (poster, post),
             WorkAction::Change { counter, change } => {
-                // Release the counters first: the application may close both as soon as it has seen the
-                // change.
+                // Release the counters first: the application may close both as soon as it sees the change.
                 drop(trigger);
                 counter.release().apply_change(change);
                 return None;
@@ -256,7 +255,7 @@ impl WorkQueue {
         Some(Work { trigger, threshold, action: WorkAction::Post { poster, post }, kind })
     }
 
-    /// Posts deferred work. Returns the work if its endpoint has no room yet; reports any other refusal.
+    /// Posts deferred work. Returns the work if its endpoint has no room yet. Reports any other refusal.
     fn post_deferred_or_return(
         &self,
         number: u64,
@@ -279,7 +278,7 @@ impl WorkQueue {
         let error = post_deferred(&**poster, &mut post).err()?;
         if let Some(error) = refusal_unless_again(error) {
             poster.report_refused_post(post.into_refused_post(error));
-            // If the endpoint is being closed, the work is still in the list.
+            // An endpoint that is being closed ignores the report, so the work is still in the list.
             drop(self.remove_posted_work(number));
             return None;
         }
@@ -292,10 +291,9 @@ impl WorkQueue {
         self.posted.lock().remove(&number)
     }
 
-    /// Counts the end of deferred work. The endpoint where the work has ended calls this, perhaps with the
-    /// endpoint locked. `is_counted_by` says whether a counter is bound to the endpoint for some of the
-    /// given events. Returns the context of the work, and whether the endpoint must count and report the
-    /// end, too.
+    /// Counts the end of deferred work. The work's endpoint calls this, perhaps while the endpoint is
+    /// locked. `is_counted_by` says whether the endpoint counts the given events with the given counter.
+    /// Returns the context of the work, and whether the endpoint must also count and report the end.
     #[cold]
     pub(crate) fn finish_deferred_work(
         &self,
@@ -335,7 +333,7 @@ impl WorkQueue {
         }
     }
 
-    /// Cancels all waiting deferred work, or, if `counter` is given, the work that waits for it.
+    /// Cancels all waiting deferred work, or only the work that waits for `counter`.
     pub(crate) fn cancel_all_deferred_work(&self, counter: Option<&Arc<counter::CounterShared>>) {
         let is_meant = |work: &Work| {
             work.is_deferred() && counter.is_none_or(|counter| Arc::ptr_eq(work.trigger.counter(), counter))
@@ -343,8 +341,8 @@ impl WorkQueue {
         drop(self.call_while_nothing_fires(|| self.take_waiting_where(is_meant)));
     }
 
-    /// Cancels an operation of this endpoint with this context. Looks first for a waiting triggered
-    /// operation, then for the operation of posted deferred work, and last asks the endpoint.
+    /// Cancels an operation of this endpoint with this context. Tries a waiting triggered operation first,
+    /// then the operation of posted deferred work, then the endpoint itself.
     ///
     /// # Errors
     ///
@@ -382,14 +380,13 @@ impl WorkQueue {
         done
     }
 
-    /// Drops the works that wait to be posted to an endpoint that is about to be closed. None of these works
-    /// is reported, even if another thread is just trying to post one.
+    /// Drops the works that wait to be posted to an endpoint that will be closed. They are not reported,
+    /// even if another thread is just trying to post one.
     pub(crate) fn drop_waiting_works_of_endpoint(&self, endpoint: &dyn Poster) {
         drop(self.call_while_nothing_fires(|| self.take_waiting_where(|work| work.posts_to(endpoint))));
     }
 
-    /// Drops the works of an endpoint that was closed, including those that were posted. None of them is
-    /// reported.
+    /// Drops all works of a closed endpoint, waiting or posted. They are not reported.
     pub(crate) fn drop_all_works_of_endpoint(&self, endpoint: &dyn Poster) {
         let waiting = self.take_waiting_where(|work| work.posts_to(endpoint));
         let posted: Vec<_> = {
@@ -399,26 +396,26 @@ impl WorkQueue {
         drop((waiting, posted));
     }
 
-    /// Drops all works that wait, since some of them may refer back to this queue.
+    /// Drops all waiting works. Some of them may refer back to this queue.
     pub(crate) fn drop_all_waiting_works(&self) {
         drop(self.take_waiting_where(|_| true));
     }
 
-    /// Removes and returns the waiting works for which `is_meant` returns true. The caller must drop them
-    /// without holding locks: that may drop memory of the application.
+    /// Removes and returns the waiting works that `is_meant` selects. The caller must hold no lock when it
+    /// drops them, since that may drop memory of the application.
     fn take_waiting_where(&self, is_meant: impl Fn(&Work) -> bool) -> Vec<Work> {
         self.waiting.lock().take_where(is_meant)
     }
 }
 
-/// Removes and returns `number`, or the next higher number in the set; if there is none, the lowest.
+/// Removes and returns the lowest number in the set from `number` on; if there is none, the lowest number.
 fn remove_next_counter(counters: &mut BTreeSet<u64>, number: u64) -> Option<u64> {
     let next = counters.range(number..).next().or_else(|| counters.first()).copied()?;
     counters.remove(&next);
     Some(next)
 }
 
-/// Posts a triggered operation. Returns the operation if its endpoint has no room yet; reports any other
+/// Posts a triggered operation. Returns the operation if its endpoint has no room yet. Reports any other
 /// refusal.
 fn post_triggered_or_return(poster: &dyn Poster, mut post: DeferredPost) -> Option<DeferredPost> {
     let error = post_deferred(poster, &mut post).err()?;
@@ -438,7 +435,7 @@ fn post_deferred(poster: &dyn Poster, post: &mut DeferredPost) -> Result<(), Err
     }
 }
 
-/// Returns the error to report for a due operation that was refused; `None` if it will be tried again.
+/// Returns the error to report for a refused operation; `None` if the operation will be tried again.
 fn refusal_unless_again(error: Error) -> Option<OperationError> {
     match error {
         Error::Again(_) => None,

@@ -1,15 +1,15 @@
-//! The works that wait for counters, ordered by threshold, and indexed by the name that cancels them.
+//! The works that wait for counters, by threshold and by the name that cancels them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
 
-/// The counter for which works wait.
+/// A counter that works wait for.
 pub(super) trait TriggerCounter {
     /// Returns the current sum of its values.
     fn sum(&self) -> u64;
 
-    /// Makes the counter notify its work queue when its sum reaches a threshold, or at once if the sum has
-    /// reached the threshold already.
+    /// Makes the counter notify its work queue when its sum reaches a threshold. If the sum has reached it
+    /// already, the counter notifies at once.
     fn arm_threshold(&self, threshold: u64);
 }
 
@@ -21,9 +21,9 @@ pub(super) trait CancellableWork {
     fn name(&self) -> Self::Name;
 }
 
-/// The works (`W`) that wait for counters (`C`). Counters and works are identified by numbers; an older work
-/// has a lower number. Finding, adding or removing one of `n` works takes O(log n) steps, unless many works
-/// have the same name.
+/// The works (`W`) that wait for counters (`C`). Counters and works have numbers; an older work has a lower
+/// number. Finding, adding or removing one of `n` works takes O(log n) steps, unless many works have the
+/// same name.
 pub(super) struct WaitingWorks<C, W: CancellableWork> {
     counters: HashMap<u64, CounterWorks<C, W>>,
     /// The numbers of the works with each name.
@@ -35,12 +35,12 @@ pub(super) struct WaitingWorks<C, W: CancellableWork> {
 /// The works that wait for one counter.
 struct CounterWorks<C, W> {
     counter: C,
-    /// Works whose threshold the counter has reached, in the order in which they will run. Later changes
-    /// of the counter do not affect them.
+    /// Works whose threshold the counter has reached, in the order in which they will run. Later changes of
+    /// the counter do not affect them.
     reached: BTreeMap<i64, (u64, W)>,
     /// The key in `reached` of each of these works.
     turns: HashMap<u64, i64>,
-    /// The other works, ordered by threshold, and by age if their thresholds are equal.
+    /// The other works, by threshold, then by age.
     unreached: BTreeMap<(u64, u64), W>,
 }
 
@@ -59,8 +59,8 @@ impl<C: TriggerCounter, W: CancellableWork> WaitingWorks<C, W> {
         works.counter.arm_threshold(threshold);
     }
 
-    /// Puts back a work that [`pop_due_or_arm`](Self::pop_due_or_arm) has returned, and whose endpoint had
-    /// no room. The work is the first of its counter again.
+    /// Puts back a work from [`pop_due_or_arm`](Self::pop_due_or_arm) whose endpoint had no room. The work
+    /// is the first of its counter again.
     pub(super) fn put_back(
         &mut self,
         (counter_number, counter): (u64, C),
@@ -75,8 +75,8 @@ impl<C: TriggerCounter, W: CancellableWork> WaitingWorks<C, W> {
         works.reached.insert(turn, (number, work));
     }
 
-    /// Marks works as due if the counter's current sum has reached their threshold. They remain due, even if
-    /// the counter changes. Returns whether any work of the counter is due.
+    /// Marks works of a counter as due if its sum has reached their threshold. They remain due even if the
+    /// sum falls. Returns whether any work of the counter is due.
     pub(super) fn mark_reached_works_due(&mut self, counter_number: u64) -> bool {
         self.counters.get_mut(&counter_number).is_some_and(CounterWorks::mark_reached_works_due)
     }
@@ -86,7 +86,7 @@ impl<C: TriggerCounter, W: CancellableWork> WaitingWorks<C, W> {
         self.counters.get_mut(&counter_number).is_some_and(|works| works.mark_due_up_to(u64::MAX))
     }
 
-    /// Removes and returns the first work of a counter if that work is due. If it is not, makes the counter
+    /// Removes and returns the first work of a counter if the work is due. Otherwise makes the counter
     /// notify the work queue once the work is due.
     pub(super) fn pop_due_or_arm(&mut self, counter_number: u64) -> Option<(u64, W)> {
         let (number, work) = self.counters.get_mut(&counter_number)?.pop_due_or_arm()?;
@@ -95,7 +95,7 @@ impl<C: TriggerCounter, W: CancellableWork> WaitingWorks<C, W> {
         Some((number, work))
     }
 
-    /// Removes and returns the oldest work with this name for which `is_meant` returns true.
+    /// Removes and returns the oldest work with this name that `is_meant` selects.
     pub(super) fn take_oldest(&mut self, name: W::Name, is_meant: impl Fn(&W) -> bool) -> Option<W> {
         let numbers = self.names.get(&name)?;
         let (number, counter_number, threshold) = numbers.iter().find_map(|number| {
@@ -109,7 +109,7 @@ impl<C: TriggerCounter, W: CancellableWork> WaitingWorks<C, W> {
         Some(work)
     }
 
-    /// Removes and returns all works for which `is_meant` returns true.
+    /// Removes and returns all works that `is_meant` selects.
     pub(super) fn take_where(&mut self, is_meant: impl Fn(&W) -> bool) -> Vec<W> {
         let mut taken = Vec::new();
         self.counters.retain(|_, works| {
@@ -166,8 +166,8 @@ impl<C, W> CounterWorks<C, W> {
         }
     }
 
-    /// Moves the works with thresholds up to `sum` to `reached`, behind the works that are there. Returns
-    /// whether any work is due now.
+    /// Moves the works with thresholds up to `sum` to the end of `reached`. Returns whether `reached` has
+    /// any works now.
     fn mark_due_up_to(&mut self, sum: u64) -> bool {
         let mut turn = self.reached.last_key_value().map_or(0, |(last, _)| last + 1);
         while let Some(first) = self.unreached.first_entry().filter(|first| first.key().0 <= sum) {
@@ -201,8 +201,7 @@ impl<C: TriggerCounter, W> CounterWorks<C, W> {
             return Some((number, work));
         }
         let ((threshold, _), _) = self.unreached.first_key_value()?;
-        // `arm_threshold` compares the sum once more, so a change since the sum was read above is not
-        // missed.
+        // `arm_threshold` compares the sum again, so a change after the comparison above is not missed.
         self.counter.arm_threshold(*threshold);
         None
     }

@@ -1,4 +1,4 @@
-//! Work that waits for a counter, in the form in which the queue keeps it.
+//! A work as the queue keeps it until its counter reaches the threshold.
 
 use std::sync::Arc;
 
@@ -35,16 +35,16 @@ pub(crate) enum CounterChange {
     Set(u64),
 }
 
-/// An operation that waits. It accesses memory of the application once it is posted. An injected triggered
-/// operation copies that memory before it waits.
+/// An operation that waits. The operation uses the application's memory only once it is posted. An injected
+/// triggered operation has copied the memory before.
 pub(crate) enum DeferredPost {
     Transmit(Post),
     Receive(ReceivePost),
 }
 
-/// The way in which the application has requested the work.
+/// How the application has requested the work.
 pub(crate) enum WorkKind {
-    /// A triggered operation (`FI_TRIGGER`): its endpoint counts, reports and cancels it like any other
+    /// A triggered operation (`FI_TRIGGER`). Its endpoint counts, reports and cancels it like any other
     /// operation.
     Triggered,
     /// Deferred work.
@@ -80,8 +80,8 @@ impl CounterUse {
         &self.0
     }
 
-    /// Ends this use of the counter, and returns the counter. The caller then changes the counter, and the
-    /// application may close it as soon as it has seen the change.
+    /// Ends this use of the counter, and returns the counter. The caller then changes the counter. As soon
+    /// as the application sees the change, it may close the counter.
     pub(crate) fn release(self) -> Arc<counter::CounterShared> {
         self.0.clone()
     }
@@ -116,13 +116,13 @@ impl CancellableWork for Work {
     }
 }
 
-/// Whether two references are to the same endpoint, whatever interfaces they use.
+/// Whether both references are to the same endpoint, whatever their traits.
 pub(crate) fn is_same_endpoint(one: &Arc<dyn Poster>, other: &dyn Poster) -> bool {
     std::ptr::addr_eq(Arc::as_ptr(one), std::ptr::from_ref(other))
 }
 
 impl WorkAction {
-    /// Returns the context of the operation; 0 for a change of a counter, which has no context.
+    /// Returns the context of the operation; 0 for a change of a counter.
     fn context(&self) -> u64 {
         match self {
             WorkAction::Post { post, .. } => post.context(),
@@ -147,8 +147,8 @@ impl DeferredPost {
         }
     }
 
-    /// Marks the operation as that of the deferred work with this number: the end of the operation ends the
-    /// work.
+    /// Gives the operation the number of the deferred work whose operation it is. The end of the operation
+    /// then ends the work.
     pub(crate) fn set_work_number(&mut self, number: u64) {
         match self {
             DeferredPost::Transmit(post) => post.request.context = number,
@@ -156,7 +156,7 @@ impl DeferredPost {
         }
     }
 
-    /// Undoes [`set_work_number`](Self::set_work_number). `context` is the application's.
+    /// Undoes [`set_work_number`](Self::set_work_number). `context` is the application's context.
     pub(crate) fn clear_work_number(&mut self, context: u64) {
         match self {
             DeferredPost::Transmit(post) => post.request.context = context,
@@ -194,7 +194,7 @@ impl DeferredPost {
         }
     }
 
-    /// Returns the report that the operation was refused with this error.
+    /// Returns the operation's report that it was refused with this error.
     pub(crate) fn into_refused_post(self, error: OperationError) -> RefusedPost {
         let context = match &self {
             DeferredPost::Receive(ReceivePost { work: Some(number), .. }) => *number,

@@ -56,8 +56,8 @@ impl AtomicCall {
         self
     }
 
-    /// Posts the operation. If the operation uses raw memory and fetches, returns the memory of its results,
-    /// which can be read after the completion.
+    /// Posts the operation. Returns the memory of the results if the operation uses raw memory and fetches.
+    /// The caller may read that memory after the completion.
     pub(super) fn post(self, endpoint: &Endpoint) -> Result<Option<RawBuffer>, Error> {
         if self.by == AtomicBy::Raw {
             return RawBuffer::post_atomic(endpoint, &self);

@@ -18,7 +18,7 @@ use super::transport::TransportKind;
 /// A request to the party's process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum RemoteCall {
-    /// Opens the party. Must be the first call, and must not be repeated. Answered by
+    /// Opens the party. The first call must be an `Open`, and no later call may be one. Answered by
     /// [`RemoteAnswer::Opened`].
     Open {
         transport: TransportKind,
@@ -29,14 +29,15 @@ pub(super) enum RemoteCall {
     Send(RemoteSend),
     Receive(RemoteReceive),
     Rma(RmaCall),
-    /// Posts an atomic operation. If it fetches into raw memory, [`Taken`](RemoteCall::Taken) returns the
-    /// fetched bytes.
+    /// Posts an atomic operation. If it fetches into raw memory, the call [`Taken`](RemoteCall::Taken)
+    /// returns the fetched bytes.
     Atomic(AtomicCall),
     /// Answered by [`RemoteAnswer::Registered`].
     Register(RegionSpec),
-    /// The content of the region with this number. Answered by [`RemoteAnswer::Bytes`].
+    /// Returns the content of the region with this number. Answered by [`RemoteAnswer::Bytes`].
     RegionContent(usize),
-    /// The content of a region: its number, the offset, the length. Answered by [`RemoteAnswer::Bytes`].
+    /// Returns a part of a region: the region's number, the offset and the length. Answered by
+    /// [`RemoteAnswer::Bytes`].
     RegionPart(usize, usize, usize),
     /// Copies bytes into a region: its number, the offset, the bytes.
     RegionPut(usize, usize, #[serde(with = "serde_bytes")] Vec<u8>),
@@ -46,10 +47,9 @@ pub(super) enum RemoteCall {
     /// Reads a counter of a region: the region's number, and the bits of the counted event. Answered by
     /// [`RemoteAnswer::Counted`].
     RegionCounted(usize, u64),
-    /// Reads the counter of the endpoint that counts the event with these bits. Answered by
-    /// [`RemoteAnswer::Counted`].
+    /// Reads the endpoint's counter of the event with these bits. Answered by [`RemoteAnswer::Counted`].
     Counted(u64),
-    /// The memory of a raw region after it was closed. Answered by [`RemoteAnswer::Bytes`].
+    /// Returns the memory of a raw region that is closed. Answered by [`RemoteAnswer::Bytes`].
     ClosedContent(usize),
     ReceiveRaw {
         lens_bytes: Vec<usize>,
@@ -61,13 +61,14 @@ pub(super) enum RemoteCall {
         context: u64,
         len_bytes: usize,
     },
-    /// A message in a raw multi-receive buffer. Answered by [`RemoteAnswer::Bytes`].
+    /// Returns a message in a raw multi-receive buffer. Answered by [`RemoteAnswer::Bytes`].
     Within {
         context: u64,
         #[serde(with = "form::segment")]
         place: SegmentMut,
     },
-    /// The whole memory of a raw receive whose endpoint is closed. Answered by [`RemoteAnswer::Bytes`].
+    /// Returns the whole memory of a raw receive whose endpoint is closed. Answered by
+    /// [`RemoteAnswer::Bytes`].
     Contents {
         context: u64,
     },
@@ -100,7 +101,7 @@ pub(super) enum RemoteCall {
     /// Answered by [`RemoteAnswer::Found`].
     ReverseLookup(AddressForm),
     CloseEndpoint,
-    /// From now on the system refuses copies between the party's process and others with this error.
+    /// Makes the system refuse, with this error, all later copies between the party's process and others.
     RefuseCopies {
         errno: i32,
     },
@@ -108,8 +109,8 @@ pub(super) enum RemoteCall {
     Fork {
         lingers: bool,
     },
-    /// Forks a child that checks that the inherited endpoint fails, and then sends a message to this peer
-    /// from a new endpoint.
+    /// Forks a child. The child checks that the inherited endpoint fails, and then sends a message to this
+    /// peer from a new endpoint.
     ForkCaller {
         peer: AddressForm,
         /// The key and the address of a region of the peer.

@@ -20,8 +20,8 @@ use super::net::Net;
 use super::posix;
 use super::transport::Turns;
 
-/// A client or a server: an event queue, a completion queue and a domain. Its endpoints have numbers as
-/// contexts.
+/// A client or a server: a domain, an event queue and a completion queue. The context of each endpoint is a
+/// number.
 #[derive(Debug)]
 pub struct Side {
     /// The fabric of the network.
@@ -34,7 +34,8 @@ pub struct Side {
     pub eq: EventQueue,
     /// The queue of completions.
     pub cq: CompletionQueue,
-    /// The thread that drives both queues: with [`Turns::Threads`], if the queues have no wait objects.
+    /// The thread that drives both queues. Exists with [`Turns::Threads`] if the queues have no wait
+    /// objects.
     driver: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
 }
 
@@ -54,8 +55,8 @@ impl Side {
         Side::open(net, Caps::empty(), eq, cq, None)
     }
 
-    /// Opens a side whose endpoints have these capabilities in addition to those that an application gets if
-    /// it asks for none.
+    /// Opens a side whose endpoints have these capabilities and the default ones: those of an application
+    /// that asks for none.
     pub fn open_with_added_caps(net: &Net, added: Caps) -> Side {
         Side::open(net, added, WaitObject::None, WaitObject::None, None)
     }
@@ -167,7 +168,7 @@ pub fn next_event_of_first_side(sides: &[&Side]) -> EventResult {
     }
 }
 
-/// Waits for the first side's next completed operation, while all sides make progress.
+/// Waits until an operation of the first side has ended. Drives all sides meanwhile.
 #[track_caller]
 pub fn next_operation_end_of_first_side(sides: &[&Side]) -> Ended {
     let deadline = Deadline::new();
@@ -180,13 +181,13 @@ pub fn next_operation_end_of_first_side(sides: &[&Side]) -> Ended {
     }
 }
 
-/// As [`next_operation_end_of_first_side`], for an operation that must succeed.
+/// As [`next_operation_end_of_first_side`], but the operation must succeed.
 #[track_caller]
 pub fn next_completion_of_first_side(sides: &[&Side]) -> Completion {
     next_operation_end_of_first_side(sides).unwrap_or_else(|failure| panic!("{failure:?}")).0
 }
 
-/// As [`next_event_of_first_side`], for an event that must be a connection request.
+/// As [`next_event_of_first_side`], but the event must be a connection request.
 #[track_caller]
 pub fn next_request_of_first_side(sides: &[&Side]) -> ConnectionRequest {
     match next_event_of_first_side(sides) {
@@ -217,8 +218,7 @@ pub fn connect_pair(client: &Side, server: &Side) -> (Endpoint, Endpoint) {
     (connecting, accepting)
 }
 
-/// Closes endpoints while all sides make progress: the close of an endpoint may wait until its messages have
-/// left.
+/// Closes endpoints. Drives all sides meanwhile, since a close may wait until messages have left.
 pub fn close_with_progress<T: Send>(endpoints: T, sides: &[&Side]) {
     thread::scope(|scope| {
         let closing = scope.spawn(|| drop(endpoints));
@@ -263,8 +263,7 @@ fn sleep_on_wait_object_if_allowed(eq: &EventQueue, at_most: Duration) {
     let may_sleep = || {
         let may = eq.try_wait().expect("a queue with a wait object");
         if !may {
-            // If the transport has no descriptor to sleep on, `try_wait` always returns false, and the
-            // caller loops.
+            // Over a transport without a descriptor, `try_wait` always returns false, and the caller loops.
             thread::yield_now();
         }
         may

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The time-out of a test's wait for an event. No test depends on how soon the event comes.
+/// How long a test waits for an event. No test depends on how soon the event comes.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The time at which a test stops waiting.
@@ -28,7 +28,7 @@ impl Deadline {
         self.yield_or_panic_with(|| what.to_owned());
     }
 
-    /// As [`yield_or_panic`](Self::yield_or_panic), with a description that is made only on failure.
+    /// As [`yield_or_panic`](Self::yield_or_panic), but makes the description only on failure.
     #[track_caller]
     pub fn yield_or_panic_with(self, what: impl FnOnce() -> String) {
         if Instant::now() >= self.0 {

@@ -8,7 +8,7 @@ use homespun::CompletionQueue;
 use super::call::RemoteCall;
 use super::remote_party::RemoteParty;
 
-/// The queues of all parties. While a test waits for one queue, it can drive all queues.
+/// The queues of all parties. A test that waits for one queue drives all queues.
 #[derive(Debug, Default)]
 pub(super) struct DrivenQueues {
     all: Mutex<Vec<Driven>>,
@@ -19,8 +19,8 @@ pub(super) struct DrivenQueues {
 #[derive(Debug, Clone)]
 enum Driven {
     Here(CompletionQueue),
-    /// The queues of a party in another process. The process ends with the last strong reference to the
-    /// party.
+    /// The queues of a party in another process. The reference is weak, because the process ends with the
+    /// last strong reference to the party.
     There(Weak<RemoteParty>),
 }
 

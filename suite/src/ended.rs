@@ -5,8 +5,8 @@ use homespun::{Completion, CompletionError, CompletionQueue, Errno, FabricAddres
 /// The end of an operation, with the source of a received message.
 pub type Ended = Result<(Completion, FabricAddress), CompletionError>;
 
-/// Reads the end of an operation, if there is one. Panics if the queue announces an error entry but has
-/// none.
+/// Reads a completion or an error entry, if there is one. Panics if the queue announces an error entry but
+/// has none, or if the queue was overrun.
 pub fn poll_completion(cq: &CompletionQueue) -> Option<Ended> {
     match cq.read_from() {
         Ok(completed) => completed.map(Ok),

@@ -1,4 +1,4 @@
-//! Files that are registered as regions, and the system's state of their pages.
+//! Files that tests register as regions, and whether the system has written their pages back.
 
 use std::env;
 use std::fs::{self, File};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::prerequisites::probe_dirty_page_counts_or_skip;
 
-/// A file that other processes find by the number of its name. Dropping the `NamedFile` removes the file.
+/// A file that other processes find by a number. Dropping the `NamedFile` removes the file.
 #[derive(Debug)]
 pub struct NamedFile {
     /// The number of the name, for [`RegionFile`](crate::RegionFile).
@@ -31,8 +31,7 @@ impl NamedFile {
         fs::read(self.path()).expect("the file is there")
     }
 
-    /// Asserts that the system has written back to the device all bytes that a process has changed in the
-    /// file's pages.
+    /// Asserts that all bytes that a process has changed in the file's pages are on the device.
     ///
     /// On a host without [`Prerequisite::FILES_ON_A_DEVICE`] this check is skipped.
     ///
@@ -45,9 +44,8 @@ impl NamedFile {
         }
     }
 
-    /// Asserts that the system has not written back some of the bytes that a process has changed in the
-    /// file's pages. This check is skipped on the same hosts as
-    /// [`assert_written_back_or_skip`](Self::assert_written_back_or_skip).
+    /// Asserts that some bytes that a process has changed in the file's pages are not on the device. Skipped
+    /// on the same hosts as [`assert_written_back_or_skip`](Self::assert_written_back_or_skip).
     #[track_caller]
     pub fn assert_not_written_back_or_skip(&self, process_id: u32) {
         let path = self.path();
@@ -63,8 +61,8 @@ impl Drop for NamedFile {
     }
 }
 
-/// Opens a file, makes it if it does not exist, and gives it this length. With a number, the file has the
-/// name of this number. Without a number, the file loses its name at once.
+/// Opens or creates a file, and gives the file this length. The number determines the name of the file. A
+/// file without a number loses its name at once.
 pub(super) fn open_region_file(number: Option<u64>, len_bytes: usize) -> File {
     let path = region_file_path(number.unwrap_or_else(self::next_name_number));
     let options = File::options().read(true).write(true).create(true).truncate(false).open(&path);
@@ -81,14 +79,14 @@ fn next_name_number() -> u64 {
     u64::from(process::id()) << 32 | u64::from(NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Returns a path beside the test's program. The directory of the program is usually on a device, unlike
-/// some directories of temporary files.
+/// Returns a path in the directory of the test's program. This directory is usually on a device, unlike some
+/// directories of temporary files.
 fn region_file_path(number: u64) -> PathBuf {
     let program = env::current_exe().expect("the test's own program");
     program.with_file_name(format!("region-{number:016x}"))
 }
 
-/// Returns the number of dirty bytes in a process's mappings of the file, from `proc(5)`.
+/// Returns how many bytes are dirty in a process's mappings of the file, according to `proc(5)`.
 fn dirty_bytes(process_id: u32, path: &Path) -> u64 {
     let smaps = fs::read_to_string(format!("/proc/{process_id}/smaps")).expect("a process of ours");
     let name = path.to_str().expect("a name that is a text");
@@ -100,7 +98,7 @@ fn dirty_bytes(process_id: u32, path: &Path) -> u64 {
                 let kib = amount.trim().strip_suffix(" kB").expect("an amount of memory");
                 dirty_kib += kib.trim().parse::<u64>().expect("a number");
             }
-            // Of the lines about a mapping, only the first does not begin with a capitalised word.
+            // Every line about a mapping begins with a capitalised word, except the first line.
             Some((word, _)) if word.starts_with(|first: char| first.is_ascii_uppercase()) => {}
             _ => is_of_file = line.ends_with(name),
         }

@@ -1,5 +1,5 @@
-//! The work of a forked child: operations on the inherited endpoint, which fail, and a send on a new
-//! endpoint.
+//! The work of a forked child. Operations on the inherited endpoint fail, and a send on a new endpoint
+//! succeeds.
 
 use std::collections::BTreeSet;
 
@@ -32,10 +32,10 @@ const RECEIVE: u64 = 2 << 32;
 const LENS_BYTES: [usize; 4] = [0, 8, 5000, 100_000];
 
 /// Posts sends, receives and a write at the inherited endpoint. Checks that the sends and the write fail,
-/// and that the receives stay posted until they are cancelled. Then closes the endpoint, and checks that
-/// nothing more is reported.
+/// and that the receives stay posted until the child cancels them. Then closes the endpoint, and checks that
+/// the queue is empty.
 ///
-/// `region` has the key and the address of a region of the peer, which the parent has accessed.
+/// `region` has the key and the address of a region of the peer. The parent has accessed this region.
 pub(super) fn check_inherited_endpoint_is_unusable(
     endpoint: Endpoint,
     cq: &CompletionQueue,
@@ -74,8 +74,8 @@ pub(super) fn check_inherited_endpoint_is_unusable(
     assert!(poll_completion(cq).is_none(), "an operation has ended twice");
 }
 
-/// Waits until all sends and the write have failed. In the child, operations that the parent had posted
-/// before the fork fail, too; in the parent they continue.
+/// Waits until all sends and the write have failed. Operations that the parent had posted before the fork
+/// also fail in the child. In the parent these operations continue.
 fn wait_for_all_sends_failed(cq: &CompletionQueue) {
     let mut unended: BTreeSet<u64> = (SENDS..=WRITE).collect();
     let deadline = Deadline::new();

@@ -18,8 +18,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::ended::Ended;
 use super::payload;
 
-/// A string constant of the library. Written as this alias, the type does not make serde borrow the string
-/// from the input.
+/// A string constant of the library. Without this alias, serde would borrow the string from the input.
 type Constant = &'static str;
 
 /// Flags of any type, as their bits.
@@ -41,7 +40,7 @@ pub(crate) mod bits {
     }
 }
 
-/// String constants from another process are leaked, since there are few of them.
+/// Strings from another process are leaked to become constants. There are only a few.
 mod constant {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

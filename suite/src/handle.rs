@@ -1,4 +1,4 @@
-//! Handles of a party's objects, for a party in this process or in another. They have the library's calls.
+//! Handles of a party's objects, with the library's calls. The party is in this process or in another.
 
 use std::sync::Arc;
 use std::thread;
@@ -27,7 +27,7 @@ use super::rma_call::RmaCall;
 pub struct Endpoint {
     /// `None` while the handle is being dropped.
     place: Option<EndpointPlace>,
-    /// The queues to drive while the endpoint closes, since closing waits for the endpoint's peers.
+    /// The queues to drive while the endpoint closes: closing waits for the endpoint's peers.
     queues: Arc<DrivenQueues>,
 }
 
@@ -184,7 +184,8 @@ impl Endpoint {
         })
     }
 
-    /// `fi_inject(3)`, with data `fi_injectdata(3)`, and with a tag `fi_tinject(3)` or `fi_tinjectdata(3)`.
+    /// Calls `fi_inject(3)`, with data `fi_injectdata(3)`, and with a tag `fi_tinject(3)` or
+    /// `fi_tinjectdata(3)`.
     pub fn inject(
         &self,
         message: &[u8],
@@ -245,8 +246,8 @@ impl Endpoint {
         })
     }
 
-    /// Posts a receive into raw memory, in pieces of these lengths. The caller must use the context for no
-    /// other operation of this endpoint.
+    /// Posts a receive into pieces of raw memory of these lengths. No other operation of this endpoint may
+    /// have the same context.
     pub fn receive_into_raw_memory(
         &self,
         lens_bytes: &[usize],
@@ -277,7 +278,7 @@ impl Endpoint {
     }
 
     /// Posts an atomic operation on a region of a peer. If the results go to raw memory, returns that
-    /// memory, and the caller must use the context for no other operation of this endpoint.
+    /// memory. In that case no other operation of this endpoint may have the same context.
     pub fn atomic(&self, call: AtomicCall) -> Result<Option<ReceiveBuffer>, Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => Ok(call.post(endpoint)?.map(ReceiveBuffer::Here)),
@@ -462,8 +463,8 @@ impl Queue {
         }
     }
 
-    /// As [`CompletionQueue::read_each`]. For a queue in another process, all entries are read before
-    /// `take` gets the first.
+    /// As [`CompletionQueue::read_each`]. If the queue is in another process, reads all entries before it
+    /// calls `take`.
     pub fn read_each(
         &self,
         max: usize,
@@ -563,14 +564,14 @@ impl Vector {
 }
 
 impl ReceiveBuffer {
-    /// Returns the received bytes. Call it after reading the completion. Panics if memory beyond the buffer
+    /// Returns the received bytes. The caller has read the completion. Panics if memory beyond the buffer
     /// was written.
     #[track_caller]
     pub fn into_message(self, completion: &Completion) -> Vec<u8> {
         self.into_filled_bytes(completion.context, completion.len_bytes)
     }
 
-    /// As [`into_message`](Self::into_message), for a released multi-receive buffer that is filled up to
+    /// As [`into_message`](Self::into_message), but for a released multi-receive buffer that is filled up to
     /// `used_bytes`.
     #[track_caller]
     pub fn into_filled_bytes(self, context: u64, used_bytes: usize) -> Vec<u8> {
@@ -582,7 +583,7 @@ impl ReceiveBuffer {
         expect_bytes_answer(remote.call(&RemoteCall::Taken { context, len_bytes: used_bytes }))
     }
 
-    /// Returns a message in a multi-receive buffer. Call it after reading the message's completion.
+    /// Returns a message in a multi-receive buffer. The caller has read the completion of the message.
     #[track_caller]
     pub fn message_at(&self, place: SegmentMut) -> Vec<u8> {
         match self {

@@ -1,5 +1,4 @@
-//! Hostile peers over TCP, for tests and measurements of what such peers cost an endpoint. They send what
-//! they like.
+//! Hostile peers over TCP. Tests and benchmarks use them to measure what such peers cost an endpoint.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,13 +15,13 @@ use socket2::SockRef;
 
 use super::Deadline;
 
-/// The tag of the messages that a [`HostilePeer`] sends, for which no receive is posted.
+/// The tag of the messages that a [`HostilePeer`] sends. No receive for this tag is posted.
 pub const HOSTILE_TAG: u64 = 0xdead_beef_cafe_f00d;
 
 /// The length of the greeting of an acceptor that does not hold the link.
 const GREETING_BYTES: usize = HELLO_BYTES + CLAIM_RECORD_BYTES;
 
-/// A hostile peer's connection to an endpoint. The peer follows the protocol only as far as the test wants.
+/// A hostile peer's connection to an endpoint. The test decides how far the peer follows the protocol.
 #[derive(Debug)]
 pub struct HostilePeer {
     stream: TcpStream,
@@ -84,7 +83,7 @@ impl HostilePeer {
         })
     }
 
-    /// Connects, and says hello as the endpoint at this address.
+    /// Connects, and sends a hello that claims this address.
     ///
     /// # Errors
     ///
@@ -116,16 +115,15 @@ impl HostilePeer {
         self.send_bytes(&bytes[..len_bytes]);
     }
 
-    /// Offers messages with these numbers until the credit is used up. The endpoint must have no receive that
-    /// matches them. Returns the number of offers.
+    /// Offers messages with these numbers until the credit is used up. The endpoint must have no receive
+    /// that matches them. Returns how many messages were offered.
     pub fn send_offers(&mut self, numbers: impl Iterator<Item = u64>) -> usize {
         self.read();
         let room = (self.received.granted_bytes - self.spent_bytes) / MESSAGE_COST_BYTES;
         let mut bytes = Vec::new();
         let mut count = 0;
         for op in numbers.take(usize::try_from(room).unwrap_or(usize::MAX)) {
-            // The send asks for a match, so the endpoint never fetches the payload of a message that no
-            // receive matches.
+            // The send awaits a match. So the endpoint fetches no payload as long as no receive matches.
             let message =
                 Message { tag: Some(HOSTILE_TAG), awaits: AwaitedReply::Match, ..Message::of_len(1) };
             let mut header = [0; HEADER_MAX_BYTES];
@@ -186,8 +184,7 @@ impl HostilePeer {
                 self.greeting.extend_from_slice(record);
                 frames = rest;
             }
-            // An endpoint sends correct frames to a peer that has said hello. A peer that has not gets other
-            // bytes.
+            // Only a peer that has said hello gets correct frames from the endpoint.
             self.has_ended |= self.decoder.feed(LinkId(0), frames, &mut self.received).is_err();
         }
         !self.has_ended
@@ -245,8 +242,8 @@ pub fn await_greeting(peer: &mut HostilePeer, progress: impl Fn()) {
     }
 }
 
-/// An address at which a hostile process listens. If an endpoint asks there whether a hello with this
-/// address is genuine, the process confirms it.
+/// An address at which a hostile process listens. An endpoint may ask there whether the process has claimed
+/// the address. The process confirms each claim.
 #[derive(Debug)]
 pub struct HostileAddress {
     listener: TcpListener,
@@ -274,8 +271,8 @@ impl HostileAddress {
         self.listener.local_addr()
     }
 
-    /// Answers the endpoints that ask whether this address was claimed rightly: confirms each claim. Drops
-    /// the connections that have ended.
+    /// Answers the endpoints that ask about claims of this address, and confirms each claim. Drops
+    /// connections that have ended.
     pub fn confirm_claims(&mut self) {
         while let Ok((stream, _)) = self.listener.accept() {
             if stream.set_nonblocking(true).is_ok() {

@@ -1,9 +1,9 @@
 //! The parties, networks and processes of the tests that run over every transport.
 //!
-//! A [`Net`] opens endpoints over one transport ([`TransportKind`]). [`Turns`] says who drives the
-//! endpoints, that is, makes them progress. A [`Party`] is an endpoint with its queues. All parties are in
-//! this process, or each is in a process of its own. [`connecting`] opens endpoints with connections. Your
-//! own transport takes part as a [`Backend`].
+//! A [`Net`] opens endpoints over one transport ([`TransportKind`]). [`Turns`] decides who drives the
+//! endpoints, that is, makes progress for them. A [`Party`] is an endpoint with its queues. Either all
+//! parties are in this process, or each party has a process of its own. [`connecting`] opens endpoints with
+//! connections. A [`Backend`] adds a transport of your own.
 //!
 //! ```
 //! use homespun_suite::payload::{marked_buffer, payload, received_bytes};
@@ -65,10 +65,8 @@ pub use rma_call::{RmaBy, RmaCall};
 pub use setup::Setup;
 pub use transport::{Backend, TransportKind, Turns};
 
-/// Defines the entry of the processes that are started for parties with [`Turns::Processes`]: an ignored
-/// test at the root of the test's crate.
-///
-/// For each such party, a test starts its own program again, at this entry.
+/// Defines an ignored test at the root of the test's crate. With [`Turns::Processes`], a test starts its own
+/// program again for each party, at this ignored test.
 #[macro_export]
 macro_rules! party_process_entry {
     () => {

@@ -10,8 +10,8 @@ use homespun_engine::transport::{Provider, ProviderAttr, SharedMemory};
 use homespun_shm::ShmProvider;
 use homespun_tcp::TcpProvider;
 
-/// A provider that opens its endpoints in the two neighbourhoods by turns. So the first endpoint and the
-/// second are far from each other, and the first and the third are near.
+/// A provider that opens its endpoints in two neighbourhoods by turns. So the first and the second endpoint
+/// are far from each other, and the first and the third are near each other.
 #[derive(Debug)]
 pub struct Neighbours {
     sides: [AutoProvider; 2],

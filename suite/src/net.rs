@@ -19,17 +19,17 @@ use super::party::Party;
 use super::setup::Setup;
 use super::transport::{TransportKind, Turns};
 
-/// The longest time that a closing endpoint waits until its messages are sent. The time is long, since a
-/// peer may read slowly on a busy machine. No test depends on how soon the messages are sent. On the
-/// loopback network the time is simulated.
+/// The longest time that a closing endpoint waits until its messages are sent. A peer may read slowly on a
+/// busy machine, so the time is long. No test depends on how soon messages are sent. The loopback network
+/// simulates time.
 const LINGER: Duration = Duration::from_secs(5);
 
 /// How many times faster time passes on the loopback network while nothing is received. So a closing
 /// endpoint waits only a fiftieth of [`LINGER`] for a peer that no thread drives.
 const IDLE_PACE: u32 = 50;
 
-/// Returns the clock of a network inside the process. Time passes faster while nothing is received, so that
-/// a closing endpoint does not wait long for peers that no thread drives.
+/// Returns the clock of a loopback network. While nothing is received, its time passes faster: a closing
+/// endpoint shall not wait long for a peer that no thread drives.
 fn accelerated_clock(network: &Network) -> SimulatedClock {
     let (network, seen) = (network.clone(), AtomicU64::new(0));
     SimulatedClock::with_sleep_pace(move |waited| {
@@ -131,14 +131,14 @@ impl Net {
         self.fabric.domain(&self.info).expect("the domain was offered")
     }
 
-    /// Returns a network with the same transport and a process for each party, if the transport reaches
-    /// other processes.
+    /// Returns a network over the same transport, with a process for each party. Returns `None` if the
+    /// transport does not reach other processes.
     pub fn with_processes(&self) -> Option<Net> {
         let reaches = TransportKind::BETWEEN_PROCESSES.contains(&self.transport);
         reaches.then(|| Net::new(&self.transport, Turns::Processes))
     }
 
-    /// Whether an application can sleep until an endpoint has an event. If not, it must poll the endpoints.
+    /// Whether an application can sleep until an endpoint has an event. If not, the application must poll.
     pub fn can_sleep(&self) -> bool {
         TransportKind::BETWEEN_PROCESSES.contains(&self.transport)
     }
@@ -191,9 +191,8 @@ impl Net {
         party
     }
 
-    /// Finds out whether an address that an endpoint had is free, by opening another endpoint there. An
-    /// endpoint of another test may have got the address, since an endpoint without a requested port gets
-    /// any free port.
+    /// Returns whether an endpoint can be opened at an address that a former endpoint had. An endpoint of
+    /// another test may have this address now, if that endpoint asked for any free port.
     pub fn probe_address_is_free(&self, address: Address) -> bool {
         if !TransportKind::BETWEEN_PROCESSES.contains(&self.transport) {
             return true;
@@ -214,7 +213,8 @@ impl Net {
     /// Returns an address at which no endpoint listens while the result exists.
     pub fn reserve_vacant_address(&self) -> VacantAddress {
         if matches!(self.transport, TransportKind::Loopback { .. } | TransportKind::Backend(_)) {
-            // An endpoint that asks for no port gets a port of the dynamic range, so never port 9.
+            // An endpoint that asks for no port gets a port of the dynamic range. Port 9 is below that
+            // range.
             let address = self.info.src_addr.expect("the transport has an address").with_port(9);
             return VacantAddress { address, _held: None };
         }
@@ -224,8 +224,8 @@ impl Net {
         let bound = held.local_addr().expect("it is bound").as_socket().expect("an IP address");
         let mut address = Address::from(bound);
         if let TransportKind::Shm4 | TransportKind::Shm6 = self.transport {
-            // Shared memory has its own port numbers, which the socket does not reserve. But another vacant
-            // address is unlikely to get the same number, and endpoints get no port below the dynamic range.
+            // The socket does not reserve a port of shared memory. But endpoints get no port below the
+            // dynamic range, and two vacant addresses rarely get the same number.
             address = address.with_port(1024 + address.port() % 32_768);
         }
         VacantAddress { address, _held: Some(held) }

@@ -71,8 +71,7 @@ impl Party {
         endpoint.bind_av(&av).expect("the first address vector");
         let counters =
             setup.counts.then(|| Counters::bind_all_events(domain, &endpoint, setup.wait, setup.wait_set));
-        // An endpoint of another test may hold the address for a moment, since an endpoint without a
-        // requested port gets any free port.
+        // An endpoint of another test may hold the address for a moment, if it asked for any free port.
         let deadline = Deadline::new();
         while let Err(error) = endpoint.enable() {
             let is_taken = setup.at.is_some() && error.errno() == Errno::EADDRINUSE;
@@ -90,7 +89,8 @@ impl Party {
         }
     }
 
-    /// Opens a party in its own process. The new process drives the party, unless [`Setup::asleep`] is set.
+    /// Opens a party in a process of its own. That process drives the party, unless [`Setup::asleep`] is
+    /// set.
     pub(super) fn open_in_own_process(
         transport: &TransportKind,
         domain: &Domain,
@@ -133,24 +133,25 @@ impl Party {
         self.remote().kill();
     }
 
-    /// Makes the system refuse copies between processes with this error, in the party's process, which must
-    /// not be the test's own.
+    /// Makes the system refuse, with this error, copies between the party's process and others. The party
+    /// must not be in the test's own process.
     pub fn fail_process_copies_with(&self, errno: i32) {
         self.remote()
             .call_for_result(&RemoteCall::RefuseCopies { errno })
             .expect("a process may confine itself");
     }
 
-    /// Forks the party's process, which must not be the test's own. The child does nothing. It ends at once,
-    /// or, if it lingers, when the test closes its channel to the party's process.
+    /// Forks the party's process, which must not be the test's own. The child does nothing. A child that
+    /// lingers ends when the test closes its channel to the party's process. Otherwise the child ends at
+    /// once.
     pub fn fork_idle_child(&self, lingers: bool) {
         self.remote().call_for_result(&RemoteCall::Fork { lingers }).expect("a process may fork");
     }
 
-    /// Forks the party's process, which must not be the test's own. The child posts sends, receives and a
-    /// write to the peer's region at the inherited endpoint. It checks that the sends and the write fail, and
-    /// that the receives stay posted until it cancels them. Then it closes the inherited regions, and sends
-    /// `message` from a new endpoint. Returns when the child has ended.
+    /// Forks the party's process, which must not be the test's own. At the inherited endpoint, the child
+    /// posts sends, receives and a write to the peer's region. It checks that the sends and the write fail,
+    /// and that the receives stay posted until it cancels them. Then it closes the inherited regions, and
+    /// sends `message` from a new endpoint. Returns when the child has ended.
     #[track_caller]
     pub fn fork_child_that_fails_on_inherited_endpoint_and_sends_from_its_own(
         &self,
@@ -201,7 +202,7 @@ impl Party {
         }
     }
 
-    /// Registers the memory of a raw region of this process again, with other access rights or another key.
+    /// Registers the memory of a raw region of this process again, with these access rights and this key.
     pub fn register_again(&self, region: &Region, access: MrAccess, key: u64) -> Result<Region, Error> {
         let (Some(domain), Region::Here(Some(registered))) = (&self.domain, region) else {
             panic!("memory of one process");
@@ -221,7 +222,8 @@ impl Party {
         self.av.reverse_lookup(&name).expect("the other was met")
     }
 
-    /// Returns the address that was inserted first. In a test with two parties, it is the peer's.
+    /// Returns the fabric address that was inserted first. In a test with two parties, this is the peer's
+    /// address.
     pub fn peer(&self) -> FabricAddress {
         FabricAddress(0)
     }
@@ -251,7 +253,7 @@ impl Party {
         self.domain.as_ref().expect("the party lives in another process")
     }
 
-    /// Reads the end of an operation from `cq`, if there is one, without driving other parties.
+    /// Reads a completion or an error entry from `cq`, if there is one. Does not drive other parties.
     pub fn poll_completion(&self) -> Option<Ended> {
         match &self.cq {
             Queue::Here(cq) => poll_completion(cq),
@@ -259,8 +261,8 @@ impl Party {
         }
     }
 
-    /// Exchanges a message each way between two parties that have each other's address. The messages are too
-    /// long to be sent inline.
+    /// Exchanges a message each way. The two parties have each other's address. The messages are too long to
+    /// be sent inline.
     #[track_caller]
     pub fn exchange_long_messages(&self, other: &Party) {
         const LEN_BYTES: usize = 100_000;
@@ -308,7 +310,7 @@ impl Party {
         self.next_completion_with_source().0
     }
 
-    /// As [`next_completion`](Self::next_completion), with the source of a received message.
+    /// As [`next_completion`](Self::next_completion), but also returns the source of a received message.
     #[track_caller]
     pub fn next_completion_with_source(&self) -> (Completion, FabricAddress) {
         match self.next_ended() {
@@ -326,8 +328,8 @@ impl Party {
         }
     }
 
-    /// Waits for the next `count` operations to end, which must succeed. Returns the completions of the
-    /// sends, and then those of the other operations.
+    /// Waits until `count` operations have succeeded. Returns the completions of the sends, and the
+    /// completions of the other operations. Panics if an operation fails.
     #[track_caller]
     pub fn next_completions_of_sends_and_others(&self, count: usize) -> (Vec<Completion>, Vec<Completion>) {
         let all: Vec<Completion> = (0..count).map(|_| self.next_completion()).collect();
@@ -339,7 +341,7 @@ impl Party {
         self.queues.progress();
     }
 
-    /// Asserts that no operation that reports to `cq` ends while all parties are driven for some rounds.
+    /// Drives all parties for some rounds. Panics if an operation that reports to `cq` ends meanwhile.
     #[track_caller]
     pub fn assert_no_completion(&self) {
         for _ in 0..SILENT_ROUNDS {

@@ -1,5 +1,4 @@
-//! A party in a process of its own: the part inside that process, which carries out the calls of the
-//! test.
+//! The part of a party that runs in the party's own process. It carries out the calls of the test.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -22,13 +21,13 @@ use super::regions::Registered;
 use super::seccomp::{COPIES_ACROSS, fail_system_calls_of_process};
 use super::transport::{TransportKind, Turns};
 
-/// The number of rounds without a call after which the process sleeps between rounds.
+/// After this many rounds without a call, the process sleeps between two rounds.
 const BUSY_ROUNDS: usize = 100;
 
 /// The length of the sleep between rounds, which a call ends early.
 const SLEEP: Duration = Duration::from_millis(1);
 
-/// The number of rounds that a party waits for a completion before it answers that it has none.
+/// For this many rounds a party waits for a completion. Then it answers that there is none.
 const WAITING_ROUNDS: usize = 1000;
 
 /// The party inside its process.
@@ -107,7 +106,7 @@ impl PartyServer {
             RemoteCall::RefuseCopies { errno } => fail_system_calls_of_process(&COPIES_ACROSS, errno),
             RemoteCall::Fork { lingers } => fork_idle_child(lingers),
             RemoteCall::ForkCaller { peer: AddressForm(peer), region, message } => {
-                // Besides this thread there is at most the thread that waits for the end of the test.
+                // Besides this thread, only the thread that waits for the end of the test may exist.
                 run_in_forked_child(|| {
                     let endpoint = self.endpoint.take().expect("the party has an endpoint");
                     forked_child::check_inherited_endpoint_is_unusable(
@@ -285,8 +284,8 @@ fn answer_from_result(result: Result<(), Error>) -> RemoteAnswer {
     }
 }
 
-/// Runs a party's process: [`party_process_entry`](crate::party_process_entry) calls it. Returns at once
-/// in a process that no test has started.
+/// Runs a party's process. The test that [`party_process_entry`](crate::party_process_entry) defines calls
+/// this function. In a process that no test has started, the function returns at once.
 pub fn serve_party() {
     let Some(mut channel) = Channel::from_parent() else { return };
     let Some(RemoteCall::Open { transport, setup }) = channel.receive_message().expect("a test that asks")

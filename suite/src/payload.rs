@@ -1,14 +1,14 @@
-//! The contents of messages. A number determines all bytes of a message, so that a test finds a misplaced
+//! The contents of messages. A number determines all bytes of a message. So a test finds each misplaced
 //! byte.
 
 use homespun::{Buffer, Bytes, BytesMut};
 
-/// The period of a message's content. Its large prime factor reveals bytes that are misplaced by the size
-/// of a buffer, a page or a ring, or by a small multiple of it.
+/// The period of a message's content. The period has a large prime factor. So a misplaced byte differs from
+/// the expected byte, even if it is misplaced by a small multiple of the size of a buffer, a page or a ring.
 const PERIOD_BYTES: usize = 8 * 1009;
 
-/// Returns the first `len_bytes` bytes of an endless text that is different for each `identity`. The text
-/// begins with the identity.
+/// Returns the first `len_bytes` bytes of an endless text. The text begins with `identity`, and is different
+/// for each `identity`.
 pub fn payload(identity: u64, len_bytes: usize) -> Bytes {
     let mut bytes = Vec::with_capacity(len_bytes + PERIOD_BYTES);
     bytes.extend_from_slice(&identity.to_le_bytes());
@@ -35,15 +35,15 @@ pub fn split_unevenly(message: &Bytes, count: usize) -> Vec<Bytes> {
     pieces
 }
 
-/// Returns a buffer of `len_bytes` bytes, filled with a byte by which tests recognise memory that nothing
-/// was written to.
+/// Returns a buffer of `len_bytes` bytes with a certain value. By this value tests recognise memory that
+/// nothing was written to.
 pub fn marked_buffer(len_bytes: usize) -> BytesMut {
     let mut room = BytesMut::zeroed(len_bytes);
     room.fill(0xee);
     room
 }
 
-/// Returns buffers of `len_bytes` bytes in all, in `count` pieces of uneven length.
+/// Returns `count` buffers of uneven lengths, which have `len_bytes` bytes in all.
 pub fn marked_buffers(len_bytes: usize, count: usize) -> Vec<BytesMut> {
     let lens = split_unevenly(&Bytes::from(vec![0; len_bytes]), count);
     lens.iter().rev().map(|piece| marked_buffer(piece.len())).collect()

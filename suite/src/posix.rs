@@ -1,5 +1,4 @@
-//! System calls that tests need and that have no safe interface, such as those that affect all threads of
-//! the process.
+//! System calls without a safe interface that tests need. Some of them affect all threads of the process.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,22 +17,22 @@ pub fn become_user(uid: u32) {
     set_parent_process_death_signal(Some(Signal::KILL)).expect("Linux knows this");
 }
 
-/// Puts the processes that this thread starts from now on into a new PID namespace, `pid_namespaces(7)`. The
-/// thread can start no threads any more.
+/// Puts the processes that this thread starts later into a new PID namespace (`pid_namespaces(7)`). After
+/// this call the thread cannot start threads.
 ///
 /// # Errors
 ///
 /// EPERM, unless this process is the superuser's.
 pub fn put_children_into_pid_namespace() -> io::Result<()> {
-    // SAFETY: the call takes a number, and affects only processes that this thread has not started yet.
+    // SAFETY: the call takes a number, and affects only processes that this thread starts later.
     match unsafe { libc::unshare(libc::CLONE_NEWPID) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Forks this process. The child does nothing: it ends at once, or lingers until the other end of standard
-/// input is closed.
+/// Forks this process. The child does nothing. A child that lingers ends when the other end of standard
+/// input is closed. Otherwise the child ends at once.
 pub fn fork_idle_child(lingers: bool) {
     // SAFETY: the child only makes system calls, uses only the stack, and exits without exit handlers.
     let child = unsafe { libc::fork() };
@@ -50,13 +49,13 @@ pub fn fork_idle_child(lingers: bool) {
     unsafe { libc::_exit(0) };
 }
 
-/// Forks this process, runs `work` in the child, and waits for the end of the child. Panics if the work
+/// Forks this process, runs `work` in the child, and waits for the end of the child. Panics if `work`
 /// panics.
 ///
-/// The child has only the calling thread, so no other thread may hold a lock that the work needs.
+/// The child has only the calling thread. So no other thread may hold a lock that `work` needs.
 pub fn run_in_forked_child(work: impl FnOnce()) {
-    // SAFETY: the C library keeps its heap consistent over a fork, and the caller promises that no other
-    // thread holds a lock that the work needs.
+    // SAFETY: the C library keeps its heap consistent over a fork. The caller promises that no other thread
+    // holds a lock that the work needs.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "no child: {}", io::Error::last_os_error());
     if child == 0 {
@@ -103,8 +102,8 @@ pub fn trim_heap() {
     }
 }
 
-/// Locks the mutex and calls `needs_wait`. If that returns true, waits for the condition. Returns false only
-/// if the time ran out.
+/// Locks the mutex, and calls `needs_wait`. If `needs_wait` returns true, waits for the condition. Returns
+/// false if the wait timed out, otherwise true.
 pub fn wait_on_condition_variable(
     of: MutexCond,
     at_most: Duration,
@@ -115,7 +114,7 @@ pub fn wait_on_condition_variable(
         tv_sec: libc::time_t::try_from(then.as_secs()).expect("not so long"),
         tv_nsec: then.subsec_nanos().into(),
     };
-    // SAFETY: the caller promises that the queue of the mutex and the condition is open.
+    // SAFETY: the caller promises that the queue that owns the mutex and the condition is open.
     unsafe {
         assert_eq!(libc::pthread_mutex_lock(of.mutex), 0);
         let waited = if needs_wait() {

@@ -1,9 +1,8 @@
-//! The features of a host that tests need and that a host may lack. A test may be skipped for no other
-//! reason.
+//! The features that tests need and that a host may lack. A test may be skipped for no other reason.
 //!
-//! A test asks here for the feature that it needs, and returns if the host lacks it.
-//! [`Prerequisite::report_skipped`] then reports the skipped test on standard error, and in the file that the
-//! environment variable `HOMESPUN_SKIPPED` names, from which `./test` takes its summary.
+//! A test checks here for the feature that it needs. If the host lacks the feature, the test returns, and
+//! [`Prerequisite::report_skipped`] reports it on standard error. The report also goes to the file that the
+//! environment variable `HOMESPUN_SKIPPED` names. `./test` makes its summary from this file.
 
 use std::env;
 use std::fmt::Display;
@@ -15,10 +14,10 @@ use std::thread;
 use rustix::fs::statfs;
 use rustix::process::geteuid;
 
-/// The number of tmpfs in `statfs(2)`, a file system whose files are only in memory.
+/// The number of tmpfs in `statfs(2)`. The files of a tmpfs are only in memory.
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 
-/// A feature that a host may lack. The constants of this type are all such features.
+/// A feature that a host may lack. Each constant of this type is one of these features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prerequisite {
     name: &'static str,
@@ -76,7 +75,7 @@ impl Prerequisite {
         required: Required::InTestScript,
     };
 
-    /// A kernel that keeps a process from connecting to abstract names outside its sandbox.
+    /// A kernel that keeps a sandboxed process from connecting to abstract names outside of the sandbox.
     pub const SCOPED_ABSTRACT_NAMES: Prerequisite = Prerequisite {
         name: "scoped abstract names",
         reason: "Landlock is off, or is older than Linux 6.12",
@@ -111,7 +110,7 @@ impl Prerequisite {
         required: Required::InTestScript,
     };
 
-    /// The version of libfabric that docs/tolerance.md describes, with its providers.
+    /// The version of libfabric that docs/tolerance.md describes, with the providers of that version.
     pub const DOCUMENTED_LIBFABRIC: Prerequisite = Prerequisite {
         name: "the documented libfabric",
         reason: "docs/tolerance.md is about libfabric 1.17 and its providers",
@@ -146,20 +145,19 @@ impl Prerequisite {
         required: Required::InCi,
     };
 
-    /// Reports that the calling test is skipped for lack of this feature. `detail` adds what is known
-    /// about it.
+    /// Reports that the calling test is skipped, since the host lacks this feature. `detail` adds what is
+    /// known about it.
     ///
     /// # Panics
     ///
-    /// If the test script or CI, whichever runs, requires the feature.
+    /// If `./test` or CI runs the test, and requires the feature.
     #[track_caller]
     pub fn report_skipped(self, detail: impl Display) {
         let Prerequisite { name, reason, required } = self;
         assert!(!required.applies_here(), "there must be {name} here: {detail}");
         let test = thread::current().name().unwrap_or("a test").to_owned();
         let line = format!("skipped: {test}: {name}: {reason} ({detail})\n");
-        // Write to standard error directly: the test harness would hide a line that a passing test
-        // prints.
+        // Write to standard error directly. The test harness hides what a passing test prints.
         let _ = std::io::stderr().write_all(line.as_bytes());
         if let Some(path) = env::var_os("HOMESPUN_SKIPPED") {
             // One call appends the whole line, even while other tests append theirs.
@@ -178,7 +176,7 @@ impl Prerequisite {
     }
 }
 
-/// Returns whether this process may start a process of this user, who must exist in the user namespace
+/// Returns whether this process may start a process of this user. The user must exist in the user namespace
 /// (`user_namespaces(7)`). If not, reports that the test is skipped.
 #[track_caller]
 pub fn probe_user_change_or_skip(uid: u32) -> bool {

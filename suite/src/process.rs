@@ -1,8 +1,8 @@
-//! Other processes of a test: the test's own program, started again at another entry.
+//! Other processes of a test. Each is the test's own program, started again at another entry.
 //!
-//! The work of such a process is an ignored test, its entry. A pair of sockets connects it with the test;
-//! one of them is the standard input of the new process. The process ends when the test closes its
-//! socket. It is killed when the thread that started it ends, for any reason.
+//! The entry is an ignored test that does the work of the process. A pair of sockets connects the process
+//! with the test. One of the sockets is the standard input of the process. When the test closes the other
+//! socket, the process ends. When the thread that started the process ends, the kernel kills the process.
 
 use std::env;
 use std::fmt;
@@ -21,10 +21,10 @@ use serde::de::DeserializeOwned;
 
 use super::posix;
 
-/// The environment variable that marks a process which [`Process::spawn`] has started.
+/// [`Process::spawn`] sets this environment variable in each process that it starts.
 const VARIABLE: &str = "HOMESPUN_TEST_PROCESS";
 
-/// The time that a process may take to answer or to end. The process's own waits must not be longer.
+/// How long a process may take to answer or to end. A process must not wait longer for an event.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 /// A process that a test has started.
@@ -39,13 +39,13 @@ pub struct Process {
 pub struct Channel(UnixStream);
 
 impl Process {
-    /// Starts a process at the ignored test `entry`, given by its path (`module_path!()` and its name).
+    /// Starts a process at the ignored test with this path: `module_path!()` and the test's name.
     pub fn spawn(entry: &str) -> Process {
         let (_crate_name, entry) = entry.split_once("::").expect("a path inside a crate");
         Process::spawn_at_crate_path(entry)
     }
 
-    /// Starts a process at the ignored test `entry`, given by its path inside the crate of the tests.
+    /// Starts a process at the ignored test with this path, which begins inside the crate of the tests.
     pub(super) fn spawn_at_crate_path(entry: &str) -> Process {
         let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
         ours.set_read_timeout(Some(ANSWER_MAX)).expect("a time that is not zero");
@@ -75,7 +75,7 @@ impl Process {
         self.channel.send_message(message).expect("the process listens");
     }
 
-    /// Waits for the next message of the process. Fails the test if the process ends instead.
+    /// Waits for the next message of the process. Panics if the process ends or does not answer in time.
     #[track_caller]
     pub fn receive_message<T: DeserializeOwned>(&mut self) -> T {
         match self.channel.receive_message() {
@@ -85,7 +85,7 @@ impl Process {
         }
     }
 
-    /// Like [`receive_message`](Self::receive_message), but returns `None` if the process ends.
+    /// As [`receive_message`](Self::receive_message), but returns `None` if the process ends.
     pub fn receive_if_alive<T: DeserializeOwned>(&mut self) -> Option<T> {
         self.channel.receive_message().unwrap_or_else(|error| match error.kind() {
             io::ErrorKind::ConnectionReset => None,
@@ -93,8 +93,8 @@ impl Process {
         })
     }
 
-    /// Whether the process has closed its end of the channel, as it does when it dies. The answer is valid
-    /// only if the process sends no more messages.
+    /// Whether the process has sent a message or has closed its end of the channel. A process that dies
+    /// closes its end.
     pub fn is_channel_readable(&self) -> bool {
         self.channel.wait_readable(Duration::ZERO)
     }
@@ -131,7 +131,7 @@ impl Process {
         assert!(status.success(), "a process ended badly: {status}, signal {:?}", status.signal());
     }
 
-    /// Waits until the process has closed its end of the channel, which it does last.
+    /// Waits until the process has closed its end of the channel. A process does this last.
     #[track_caller]
     fn wait_for_channel_close(&mut self) {
         let mut rest = Vec::new();
@@ -165,8 +165,8 @@ impl Drop for Process {
 }
 
 impl Channel {
-    /// Returns the channel to the test that has started this process; `None` if [`Process::spawn`] has
-    /// not started it. From now on the process dies with the test.
+    /// Returns the channel to the test that has started this process. Returns `None` if [`Process::spawn`]
+    /// has not started the process. After this call the process dies with the test.
     pub fn from_parent() -> Option<Channel> {
         env::var_os(VARIABLE)?;
         set_parent_process_death_signal(Some(Signal::KILL)).expect("Linux knows this");
@@ -177,8 +177,7 @@ impl Channel {
     /// Sends a message to the other side.
     pub fn send_message<T: Serialize>(&mut self, message: &T) -> io::Result<()> {
         let mut bytes = vec![0; size_of::<u64>()];
-        // Do not use `to_extend`, which appends byte by byte. That is slow in tests, which are not
-        // optimised.
+        // Do not use `to_extend`. It appends byte by byte, and so is slow in code that is not optimised.
         postcard::to_io(message, &mut bytes).expect("it can be written down");
         let len_bytes = bytes.len() - size_of::<u64>();
         bytes[..size_of::<u64>()].copy_from_slice(&(len_bytes as u64).to_le_bytes());
@@ -198,7 +197,8 @@ impl Channel {
         Ok(Some(postcard::from_bytes(&bytes).expect("both ends are the same program")))
     }
 
-    /// Whether a message has arrived, or the other side has closed its end. Waits at most for `moment`.
+    /// Waits at most for `moment`. Returns whether a message has arrived or the other side has closed its
+    /// end.
     pub fn wait_readable(&self, moment: Duration) -> bool {
         let timeout = Timespec::try_from(moment).expect("a short time");
         let mut fds = [PollFd::new(&self.0, PollFlags::IN)];

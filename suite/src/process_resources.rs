@@ -6,8 +6,8 @@ use std::fs;
 use super::posix::{heap_bytes, trim_heap};
 use super::prerequisites::Prerequisite;
 
-/// The resources of a process that a test may leak. If it leaks none, they are equal before and after the
-/// test.
+/// The resources of a process that a test may leak. A test without a leak leaves these resources as they
+/// were.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessResources {
     descriptors: BTreeSet<String>,
@@ -20,9 +20,10 @@ pub struct ProcessResources {
 /// The memory of a process.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct MemoryUsage {
-    /// The process's private memory in bytes, without free memory of the heap that the C library can return.
+    /// The private memory of the process in bytes. Free memory of the heap does not count if the C library
+    /// can return it.
     pub resident_bytes: u64,
-    /// The used bytes of the process's heap; 0 if the C library does not count them.
+    /// The used bytes of the process's heap, or 0 if the C library does not count them.
     pub heap_bytes: u64,
 }
 

@@ -57,8 +57,8 @@ pub fn write_raw(
     flags: OpFlags,
 ) -> Result<(), Error> {
     let buffers = &leak_copies(pieces)[..];
-    // SAFETY: the memory is never freed, and nothing else has a reference to it. So it stays readable and
-    // unchanged.
+    // SAFETY: the memory is never freed, and nothing else refers to it. So the memory stays readable
+    // and unchanged.
     unsafe {
         endpoint.post_write(&WriteMsg {
             buffers,
@@ -71,7 +71,7 @@ pub fn write_raw(
     }
 }
 
-/// Registered memory in two segments. Behind each is a guard that must remain unchanged.
+/// Registered memory in two segments. A guard follows each segment, and must remain unchanged.
 #[derive(Debug)]
 pub struct RawMemory {
     segments: [SegmentMut; 2],
@@ -88,8 +88,8 @@ impl RawMemory {
             let memory = Box::leak(marked_buffer(len_bytes + GUARD_BYTES).to_vec().into_boxed_slice());
             SegmentMut { address: memory.as_mut_ptr(), len_bytes }
         });
-        // SAFETY: the memory is initialised, never freed, and not read before the region is dropped: see
-        // `content`.
+        // SAFETY: the memory is initialised and never freed. Nothing reads it before the region is dropped:
+        // see `content`.
         let region = unsafe { domain.register_raw(&segments, attr)? };
         Ok((region, RawMemory { segments }))
     }
@@ -98,7 +98,7 @@ impl RawMemory {
     pub fn register_again(&self, domain: &Domain, attr: &MrAttr) -> Result<(MemoryRegion, RawMemory), Error> {
         let segments = self.segments;
         // SAFETY: as in `allocate_and_register`. The caller of `content` promises that both regions are
-        // dropped by then.
+        // dropped before.
         let region = unsafe { domain.register_raw(&segments, attr)? };
         Ok((region, RawMemory { segments }))
     }
@@ -108,14 +108,14 @@ impl RawMemory {
         self.segments[0].address as u64
     }
 
-    /// Returns the content of the memory. Call this after the region was dropped. Panics if memory beyond
-    /// the region was written to.
+    /// Returns the content of the memory. The caller has dropped the region. Panics if memory beyond the
+    /// region was written.
     #[track_caller]
     pub fn content(&self) -> Vec<u8> {
         let mut content = Vec::new();
         for segment in self.segments {
             // SAFETY: the segment and its guard are one allocation, which `allocate_and_register` has
-            // leaked. The region was dropped, so nothing writes to it any more.
+            // leaked. The region was dropped, so nothing writes to the memory any more.
             let memory =
                 unsafe { std::slice::from_raw_parts(segment.address, segment.len_bytes + GUARD_BYTES) };
             let (inside, guard) = memory.split_at(segment.len_bytes);
@@ -126,7 +126,7 @@ impl RawMemory {
     }
 }
 
-/// Maps a file, never unmaps it, and registers it in two segments as persistent memory.
+/// Maps a file, and registers the mapping in two segments as persistent memory. Never unmaps the file.
 pub fn map_and_register(
     domain: &Domain,
     file: &File,
@@ -144,7 +144,8 @@ pub fn map_and_register(
         SegmentMut { address: first, len_bytes: len_bytes / 3 },
         SegmentMut { address: second, len_bytes: len_bytes - len_bytes / 3 },
     ];
-    // SAFETY: the memory is a mapping of a file. It is never unmapped, and nothing else accesses it.
+    // SAFETY: the memory is a mapping of a file. The mapping is never removed, and nothing else accesses the
+    // memory.
     unsafe { domain.register_raw(&segments, &MrAttr { flags, ..*attr }) }
 }
 
@@ -155,7 +156,7 @@ pub fn leak_and_register(
     attr: &MrAttr,
 ) -> Result<MemoryRegion, Error> {
     let segment = SegmentMut { address: memory.as_mut_ptr(), len_bytes: memory.len() };
-    // SAFETY: the memory is initialised and never freed, and the only reference to it was given up.
+    // SAFETY: the memory is initialised and never freed. The only reference to it was given up.
     unsafe { domain.register_raw(&[segment], attr) }
 }
 
@@ -164,8 +165,8 @@ pub fn send_from_raw_memory(endpoint: &Endpoint, pieces: &[Bytes], post: Post) -
     let buffers = &leak_copies(pieces)[..];
     let Post { peer: to, tag, data, context, flags } = post;
     let flags = flags.unwrap_or(endpoint.tx_op_flags());
-    // SAFETY: the memory is never freed, and nothing else has a reference to it. So it stays readable and
-    // unchanged.
+    // SAFETY: the memory is never freed, and nothing else refers to it. So the memory stays readable
+    // and unchanged.
     unsafe { endpoint.post_send(&SendMsg { buffers, to, tag: tag.map(Tag), data, context, flags }) }
 }
 
@@ -178,8 +179,8 @@ pub struct RawBuffer {
 }
 
 impl RawBuffer {
-    /// Posts a receive into pieces of these lengths. The caller must use the context for no other operation
-    /// of the endpoint.
+    /// Posts a receive into pieces of these lengths. No other operation of the endpoint may have the same
+    /// context.
     pub fn post_receive(
         endpoint: &Endpoint,
         lens_bytes: &[usize],
@@ -196,13 +197,14 @@ impl RawBuffer {
         let Post { peer: from, tag, context, flags, .. } = post;
         let (buffers, tagged) = (&pieces[..], tag.map(|tag| Tag(tag).ignoring(ignore)));
         let flags = flags.unwrap_or(endpoint.rx_op_flags());
-        // SAFETY: the memory is initialised, never freed, and not read before the completion was read:
-        // see `into_message`.
+        // SAFETY: the memory is initialised and never freed. Nothing reads it before the completion was
+        // read: see `into_message`.
         unsafe { endpoint.post_receive(&RecvMsg { buffers, from, tagged, context, flags })? };
         Ok(RawBuffer { pieces, context })
     }
 
-    /// Posts an atomic operation from leaked memory, and into leaked memory if it fetches.
+    /// Posts an atomic operation whose operands are in leaked memory. If it fetches, its results go to
+    /// leaked memory, too.
     pub fn post_atomic(endpoint: &Endpoint, call: &AtomicCall) -> Result<Option<RawBuffer>, Error> {
         let AtomicCall { kind, operands, compares, results_bytes, target, context, flags, .. } = call;
         let (operands, compares) = (&leak_copies(operands)[..], &leak_copies(compares)[..]);
@@ -214,8 +216,8 @@ impl RawBuffer {
             })
             .collect();
         let (results, target, context, flags) = (&pieces[..], *target, *context, *flags);
-        // SAFETY: the memory is initialised and never freed. Nothing else refers to the operands, and the
-        // results are not read before the completion was read: see `into_message`.
+        // SAFETY: the memory is initialised and never freed. Nothing else refers to the operands. Nothing
+        // reads the results before the completion was read: see `into_message`.
         unsafe {
             match kind {
                 AtomicKind::Base => {
@@ -235,8 +237,8 @@ impl RawBuffer {
         Ok(Some(RawBuffer { pieces, context }))
     }
 
-    /// Returns a message in a multi-receive buffer. Call it after reading the message's completion. Panics
-    /// if the message is not inside the buffer.
+    /// Returns a message in a multi-receive buffer. The caller has read the completion of the message.
+    /// Panics if the message is not inside the buffer.
     #[track_caller]
     pub fn message_at(&self, place: SegmentMut) -> Vec<u8> {
         let [piece] = self.pieces[..] else { panic!("a multi-receive buffer has one piece") };
@@ -252,22 +254,22 @@ impl RawBuffer {
     pub fn memory_after_close(&self) -> Vec<u8> {
         let whole = self.pieces.iter().map(|piece| {
             // SAFETY: the piece and its guard are one allocation, which `post_receive` has leaked. The
-            // caller has closed the endpoint, so nothing writes to it any more.
+            // caller has closed the endpoint, so nothing writes to the memory any more.
             unsafe { std::slice::from_raw_parts(piece.address, piece.len_bytes + GUARD_BYTES) }
         });
         whole.collect::<Vec<_>>().concat()
     }
 
-    /// Returns the received bytes. Call it after reading the completion, which has this context and length.
-    /// Panics if memory beyond the buffer was written.
+    /// Returns the received bytes. The caller has read the completion, with this context and length. Panics
+    /// if memory beyond the buffer was written.
     #[track_caller]
     pub fn into_message(self, context: u64, len_bytes: usize) -> Vec<u8> {
         assert_eq!(context, self.context, "the completion of another operation");
         let mut message = Vec::new();
         for piece in self.pieces {
             // SAFETY: the piece and its guard are one allocation that was leaked when the operation was
-            // posted. This is the completion of its context, so the operation has ended, and nothing
-            // writes to the memory any more.
+            // posted. The caller has the completion with the operation's context. So the operation has
+            // ended, and nothing writes to the memory any more.
             let memory = unsafe { std::slice::from_raw_parts(piece.address, piece.len_bytes + GUARD_BYTES) };
             let (inside, guard) = memory.split_at(piece.len_bytes);
             assert_eq!(guard, &marked_buffer(GUARD_BYTES)[..], "memory beyond the room was written to");

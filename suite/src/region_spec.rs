@@ -37,9 +37,9 @@ pub enum MemoryKind {
 /// The file of a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegionFile {
-    /// Whether the party maps the file and registers the mapping; otherwise the library maps it.
+    /// Whether the party maps the file itself, and registers the mapping. If not, the library maps the file.
     pub is_raw: bool,
-    /// The number in the [name](super::files::NamedFile) of the file; `None` for a file without a name.
+    /// The number in the [name](super::files::NamedFile) of the file, or `None` for a file without a name.
     pub number: Option<u64>,
 }
 

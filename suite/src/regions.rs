@@ -1,4 +1,4 @@
-//! The memory regions of a party, and its accesses to the regions of its peers. The party is in this process
+//! The memory regions of a party, and the party's accesses to regions of peers. The party is in this process
 //! or in another.
 
 use std::sync::Arc;
@@ -198,8 +198,7 @@ impl Region {
         }
     }
 
-    /// Closes a raw region. Returns the content of its memory at that moment, and a handle to read the
-    /// content later.
+    /// Closes a raw region. Returns its content at that moment, and a handle to read the content later.
     pub fn close_raw(mut self) -> (Vec<u8>, Closed) {
         let closed = match &mut self {
             Region::Here(registered) => {
@@ -232,8 +231,8 @@ impl RmaCall {
 }
 
 impl AtomicCall {
-    /// Returns an operation at the beginning of a region, by the simplest call. Its compare elements are
-    /// its operands.
+    /// Returns an operation at the beginning of a region, made by the simplest call. The operand is also the
+    /// compare value.
     pub fn new(
         kind: AtomicKind,
         (op, datatype): (AtomicOp, Datatype),
@@ -291,7 +290,7 @@ pub enum Closed {
 }
 
 impl Closed {
-    /// Returns the memory's present content. Panics if memory beyond the region was written.
+    /// Returns the present content of the memory. Panics if memory beyond the region was written.
     pub fn content(&self) -> Vec<u8> {
         match self {
             Closed::Here(raw) => raw.content(),

@@ -7,7 +7,8 @@ use homespun::Error;
 use super::call::{RemoteAnswer, RemoteCall};
 use super::process::Process;
 
-/// The ignored test that a party's process runs: [`party_process_entry`](crate::party_process_entry).
+/// The name of the ignored test that a party's process runs. The macro
+/// [`party_process_entry`](crate::party_process_entry) defines the test.
 const ENTRY: &str = "party_process_entry";
 
 /// The process of a party. The process ends when this is dropped.

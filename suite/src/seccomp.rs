@@ -11,26 +11,26 @@ use seccompiler::{
 /// The system calls that copy between processes.
 pub const COPIES_ACROSS: [i64; 2] = [libc::SYS_process_vm_readv, libc::SYS_process_vm_writev];
 
-/// Makes these system calls fail with an error from now on, in all threads of this process.
+/// Makes these system calls fail with this error from now on, in all threads of this process.
 pub fn fail_system_calls_of_process(system_calls: &[i64], errno: i32) {
     let filter = build_filter(system_calls, SeccompAction::Errno(errno.unsigned_abs()));
     apply_filter_all_threads(&filter).expect("a process may confine itself");
 }
 
-/// Makes these system calls fail with an error from now on, in this thread, and in the threads and
-/// processes that it starts later.
+/// Makes these system calls fail with this error from now on, in this thread. Threads and processes that it
+/// starts later inherit this.
 pub fn fail_system_calls_of_thread(system_calls: &[i64], errno: i32) {
     let filter = build_filter(system_calls, SeccompAction::Errno(errno.unsigned_abs()));
     apply_filter(&filter).expect("a thread may confine itself");
 }
 
-/// The length of the longest address of the Internet protocols, `struct sockaddr_in6`. The abstract names of
-/// endpoints are longer.
+/// The length of the longest Internet address, `struct sockaddr_in6`. The abstract names of endpoints are
+/// longer.
 const INTERNET_ADDRESS_MAX_BYTES: u64 = 28;
 
-/// From now on, makes `bind(2)`, `connect(2)` or both fail with an error in this thread if the address is
-/// longer than those of the Internet protocols. The third argument of either call is the length of the
-/// address.
+/// Makes these system calls fail with this error in this thread, if the address is longer than an Internet
+/// address. The calls may be `bind(2)` and `connect(2)`. The third argument of either call is the length of
+/// the address.
 pub fn fail_system_calls_with_long_addresses(system_calls: &[i64], errno: i32) {
     let (length_argument, length_limit) = (2, INTERNET_ADDRESS_MAX_BYTES);
     let is_longer =
@@ -41,7 +41,7 @@ pub fn fail_system_calls_with_long_addresses(system_calls: &[i64], errno: i32) {
     apply_filter(&filter).expect("a thread may confine itself");
 }
 
-/// Makes the kernel kill this process at its first call of any of these system calls.
+/// Makes the kernel kill this process when it makes any of these system calls.
 pub fn kill_at_system_calls(system_calls: &[i64]) {
     let filter = build_filter(system_calls, SeccompAction::KillProcess);
     apply_filter_all_threads(&filter).expect("a process may confine itself");

@@ -20,7 +20,7 @@ pub struct Setup {
     pub cq_format: Option<CqFormat>,
     /// Whether receives have their own queue.
     pub separate_queues: bool,
-    /// A queue of another party of this process, if the party shares it instead of opening its own.
+    /// A queue of another party in this process. The party uses this queue instead of opening its own.
     #[serde(skip)]
     pub shares_cq: Option<CompletionQueue>,
     /// Whether the queue is bound with selective completion.
@@ -41,18 +41,19 @@ pub struct Setup {
     /// The default flags of sends.
     #[serde(with = "form::bits")]
     pub tx_op_flags: OpFlags,
-    /// The endpoint's address; `None` for a free port at the transport's usual address.
+    /// The endpoint's address, or `None` for a free port at the transport's usual address.
     #[serde(with = "form::optional_address")]
     pub at: Option<Address>,
-    /// The user of the party's process, which must not be the test's process; `None` for the test's user.
+    /// The user of the party's process, or `None` for the test's user. Only a party in another process can
+    /// have a user.
     pub user: Option<u32>,
-    /// Resource management of the party's queues. If set, the party gets its own domain.
+    /// The resource management of the party's queues. If it is set, the party gets its own domain.
     #[serde(with = "form::optional_resource_mgmt")]
     pub resource_mgmt: Option<ResourceManagement>,
-    /// Whether nothing but the test's reads of its queue drives the party, until the test calls
+    /// Whether only the test's reads of its queue drive the party, until the test calls
     /// [`Net::start_driving`](super::net::Net::start_driving).
     pub asleep: bool,
-    /// The wait object of the party's queues and counters, for a party in this process only.
+    /// The wait object of the party's queues and counters. Only a party in this process has one.
     #[serde(skip)]
     pub wait: WaitObject,
     /// The wait set of the party's queues and counters, if their wait object is [`WaitObject::Set`].

@@ -48,9 +48,8 @@ pub fn own_thread_directory() -> PathBuf {
     Path::new("/proc").join(fs::read_link("/proc/thread-self").expect("Linux has this link"))
 }
 
-/// Waits until another thread of this process sleeps in the kernel (state S of `proc_pid_stat(5)`). Looks a
-/// thousand times at most, because over a transport without wake-ups a blocked reader polls and never
-/// sleeps.
+/// Waits until another thread of this process sleeps in the kernel: state S in `proc_pid_stat(5)`. Looks at
+/// most a thousand times. Over a transport without wake-ups, a blocked reader polls and never sleeps.
 pub fn wait_until_thread_sleeps(thread_directory: &Path) {
     let stat = thread_directory.join("stat");
     for _ in 0..1000 {
@@ -109,8 +108,7 @@ pub fn sleep_on_wait_object(on: &impl Waitable, at_most: Duration) -> bool {
 fn try_wait_or_yield(on: &impl Waitable) -> bool {
     let may = on.try_wait().expect("a wait object");
     if !may {
-        // If the transport has no descriptor to sleep on, `try_wait` always returns false, and the caller
-        // loops.
+        // Over a transport without a descriptor, `try_wait` always returns false, and the caller loops.
         thread::yield_now();
     }
     may
@@ -126,15 +124,15 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// Drives the endpoints of a counter until `is_over` is set, since they may have to answer counted
-/// accesses.
+/// Drives the endpoints of a counter until `is_over` is set. The endpoints may have to answer accesses of
+/// peers.
 pub fn drive_counter_until(counter: &Counter, is_over: &AtomicBool) {
     while !is_over.load(Ordering::SeqCst) {
         let _ = counter.wait(u64::MAX, Some(Duration::from_millis(1)));
     }
 }
 
-/// Sleeps on a set's wait object until a member has an event. May return early.
+/// Sleeps on a set's wait object until a member has an event. May return before that.
 #[track_caller]
 pub fn sleep_on_wait_set(set: &WaitSet) {
     match set.wait_object() {
@@ -161,8 +159,8 @@ pub fn sleep_in_wait_set_until_operation_ends(set: &WaitSet, cq: &CompletionQueu
     }
 }
 
-/// Gives another thread time to fall asleep. No test depends on the sleep: if an event comes before, the
-/// thread does not sleep.
+/// Gives other threads time to fall asleep. No test depends on it: a thread that still runs finds the event
+/// at once.
 pub fn let_threads_fall_asleep() {
     thread::sleep(Duration::from_millis(3));
 }

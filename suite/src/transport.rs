@@ -32,8 +32,8 @@ pub enum TransportKind {
     Auto4,
     /// The domain `auto`, with addresses of \[::1\]. All peers are near.
     Auto6,
-    /// As `Auto4`, but every second endpoint is in another neighbourhood ([`Neighbours`]): the first is far
-    /// from the second, and near the third.
+    /// As `Auto4`, but every second endpoint is in another neighbourhood ([`Neighbours`]). The first
+    /// endpoint is far from the second, and near the third.
     Mixed4 {
         /// The neighbourhood of the first endpoint, 0 or 1.
         first: usize,
@@ -47,7 +47,7 @@ pub enum TransportKind {
 pub struct Backend {
     /// The name of the transport's domain.
     pub domain: &'static str,
-    /// Adds the transport's provider to a fabric: a call of [`Fabric::with_provider`].
+    /// Adds the provider of the transport to a fabric, by [`Fabric::with_provider`].
     pub install: fn(Fabric) -> Fabric,
 }
 
@@ -85,8 +85,8 @@ impl TransportKind {
         }
     }
 
-    /// Returns the transport for the endpoints of another process. The first endpoint of that process is the
-    /// endpoint with this number in the network, counted from 0.
+    /// Returns the transport for another process. In the whole network, the first endpoint of that process
+    /// has this number, counted from 0.
     #[must_use]
     pub fn for_process(&self, number: usize) -> TransportKind {
         match self {
@@ -95,7 +95,7 @@ impl TransportKind {
         }
     }
 
-    /// Returns the name of the transport's domain, and the IP address of the endpoints.
+    /// Returns the name of the transport's domain, and the IP address of its endpoints.
     pub(super) fn domain_and_address(&self) -> (&'static str, IpAddr) {
         match self {
             TransportKind::Loopback { .. } => ("loopback", Ipv4Addr::LOCALHOST.into()),
@@ -128,8 +128,8 @@ impl<'de> Deserialize<'de> for TransportKind {
 
 /// Returns a loopback address that no other network uses.
 ///
-/// Tests run side by side, and close endpoints while peers still send to them. If networks shared an
-/// address, an endpoint of another test could get the port of a closed one.
+/// Tests run at the same time, and close endpoints to which peers still send. With a common address, an
+/// endpoint of another test could get the port of a closed endpoint.
 fn unique_loopback_address() -> Ipv4Addr {
     static NETWORKS: AtomicU32 = AtomicU32::new(0);
     let number = process::id().wrapping_mul(1 << 10) + NETWORKS.fetch_add(1, Ordering::Relaxed);
@@ -143,9 +143,10 @@ fn unique_loopback_address() -> Ipv4Addr {
 pub enum Turns {
     /// The test's thread. It drives all endpoints in turn while it waits.
     Alternate,
-    /// The test's thread, and a thread for each queue, which drives the queue's endpoints without a pause.
+    /// The test's thread, and a thread for each queue. The thread of a queue drives the queue's endpoints
+    /// without a pause.
     Threads,
-    /// Processes: each endpoint is in a process of its own, which drives the endpoint.
+    /// The processes of the endpoints. Each endpoint has a process of its own.
     Processes,
     /// The library, by automatic progress. A test drives only the queue that it reads.
     Automatic,

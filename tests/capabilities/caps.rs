@@ -58,7 +58,7 @@ fn check_tagged_messages(info: &Info) {
     assert_eq!(alice.endpoint.send(payload(1, 8), alice.peer, 3).unwrap_err().errno(), Errno::EOPNOTSUPP);
 }
 
-/// Opens a pair with minimal capabilities: alice has those of an initiator, bob those of a target.
+/// Opens a pair. Alice has the capabilities of an initiator, and bob those of a target.
 fn open_initiator_and_target(info: &Info, alice: Caps, bob: Caps) -> EndpointPair {
     EndpointPair::open_with_infos(&with_caps(info, alice), &with_caps(info, bob), &OpenAttr::default())
 }
@@ -210,13 +210,14 @@ fn check_durable_writes(info: &Info) {
     }
 }
 
-/// Asserts that, as the system reports, some changed pages of the file are not on the device.
+/// Asserts that some changed pages of the file are not on the device. Skips the check if the system cannot
+/// tell.
 #[track_caller]
 fn assert_not_written_back_or_skip(file: &NamedFile) {
     file.assert_not_written_back_or_skip(process::id());
 }
 
-/// Asserts that, as the system reports, all pages of the file are on the device.
+/// Asserts that all pages of the file are on the device. Skips the check if the system cannot tell.
 #[track_caller]
 pub(crate) fn assert_written_back_or_skip(file: &NamedFile) {
     file.assert_written_back_or_skip(process::id());
@@ -306,8 +307,7 @@ fn check_peers_on_this_host(info: &Info) {
     EndpointPair::open_with_caps(info, Caps::MSG | Caps::LOCAL_COMM).exchange_messages();
 }
 
-/// The test has only this host. A request for peers on other hosts is granted, or refused if the
-/// transport reaches none.
+/// Checks the infos for peers on other hosts, without sending to another host. The test has only this host.
 fn check_peers_on_other_hosts(info: &Info) {
     EndpointPair::open_with_caps(info, Caps::MSG | Caps::REMOTE_COMM).exchange_messages();
     let elsewhere = Hints::new().node("192.0.2.1").service(1).numeric_host();

@@ -1,5 +1,5 @@
-//! The choices of an application for a domain and its objects: `fi_domain(3)`, `fi_av(3)`, `fi_cq(3)`,
-//! `fi_mr(3)`.
+//! Checks what an application may choose for a domain and its objects: `fi_domain(3)`, `fi_av(3)`,
+//! `fi_cq(3)`, `fi_mr(3)`.
 
 use std::thread;
 use std::time::Duration;

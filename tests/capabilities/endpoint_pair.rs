@@ -37,7 +37,8 @@ pub(crate) struct OpenAttr {
 pub(crate) struct TestEndpoint {
     pub(crate) endpoint: Endpoint,
     pub(crate) cq: CompletionQueue,
-    /// The fabric address of the other endpoint in this endpoint's address vector; unused over a connection.
+    /// The fabric address of the other endpoint in this endpoint's address vector. A connected endpoint
+    /// ignores it.
     pub(crate) peer: FabricAddress,
     av: Option<AddressVector>,
 }
@@ -66,7 +67,7 @@ impl EndpointPair {
         EndpointPair::open_with_infos(info, info, attr)
     }
 
-    /// Opens alice with the first info and bob with the second, both in the first's domain.
+    /// Opens a domain with alice's info, and the endpoints of both infos in this domain.
     pub(crate) fn open_with_infos(alice: &Info, bob: &Info, attr: &OpenAttr) -> EndpointPair {
         let domain = Fabric::new().domain(alice).expect("the domain was answered");
         EndpointPair::open_in_domain(domain, alice, bob, attr)
@@ -122,7 +123,7 @@ impl EndpointPair {
         self.next_operation_end(actor).expect("success").0
     }
 
-    /// Checks that no operation of an endpoint ends while both endpoints make progress.
+    /// Drives both endpoints for a while. Panics if an operation of `actor` ends meanwhile.
     #[track_caller]
     pub(crate) fn assert_no_completion(&self, actor: &TestEndpoint) {
         for _ in 0..SILENT_ROUNDS {
@@ -133,7 +134,7 @@ impl EndpointPair {
         }
     }
 
-    /// Sends a message from one endpoint to the other. Reads both completions, and returns the receiver's.
+    /// Sends a message, and reads the completions of both endpoints. Returns the completion of the receive.
     #[track_caller]
     pub(crate) fn send_and_receive(
         &self,
@@ -167,8 +168,8 @@ impl EndpointPair {
         self.domain.register(len_bytes, &attr).expect("a region")
     }
 
-    /// Registers a region of a new file. Then alice overwrites the region and commits the bytes, so all
-    /// pages of the file are on the device. Alice needs the capability to commit.
+    /// Registers a region in a new file. Then alice overwrites the whole region at the commit level, so all
+    /// pages of the file are on the device. Alice must have the capability to commit.
     #[track_caller]
     pub(crate) fn register_persistent_region(&self, len_bytes: usize, key: u64) -> (MemoryRegion, NamedFile) {
         let named = NamedFile::with_unused_name();
@@ -181,7 +182,7 @@ impl EndpointPair {
         (region, named)
     }
 
-    /// Alice writes to the start of a region with these flags, and waits for the completion.
+    /// Alice writes a message to the start of a region, and waits for the completion.
     #[track_caller]
     pub(crate) fn write_with_flags_and_wait(&self, region: &MemoryRegion, message: &Bytes, flags: OpFlags) {
         let (address, key) = (region.address(), region.key());
@@ -228,8 +229,8 @@ fn open_connected_pair(
     (alice, bob)
 }
 
-/// Requests a connection for alice from a passive endpoint with bob's info; both report to one
-/// event queue.
+/// Has alice request a connection from a passive endpoint that is opened with bob's info. Both sides report
+/// to one event queue.
 pub(crate) fn request_connection(
     domain: &Domain,
     alice: &Info,
@@ -273,7 +274,7 @@ impl TestEndpoint {
         TestEndpoint { endpoint, cq, peer: ANY, av }
     }
 
-    /// Binds an endpoint to a queue of its own, and to this event queue for connection events.
+    /// Binds an endpoint to a completion queue of its own. Connection events go to the given event queue.
     fn new_with_event_queue(
         domain: &Domain,
         endpoint: Endpoint,

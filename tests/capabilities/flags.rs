@@ -1,4 +1,4 @@
-//! The flags that operations may have by default: `fi_endpoint(3)`, "op_flags".
+//! Checks the flags that `fi_endpoint(3)` calls "op_flags": the default flags of operations.
 
 use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::info::Info;
@@ -9,7 +9,7 @@ use crate::caps::assert_written_back_or_skip;
 use crate::endpoint_pair::{ANY, EndpointPair, OpenAttr};
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 
-/// The check of each flag of transmit operations. The check gets an info that has the flag by default.
+/// A check for each flag of transmit operations. The info that a check gets has the flag as a default.
 pub(crate) const TRANSMIT: &[(OpFlags, Check)] = &[
     (OpFlags::COMPLETION, check_completion_flag_of_transmits),
     (OpFlags::INJECT, check_injection),
@@ -21,7 +21,7 @@ pub(crate) const TRANSMIT: &[(OpFlags, Check)] = &[
     (OpFlags::COMMIT_COMPLETE, check_commit_complete_writes),
 ];
 
-/// The check of each flag of receives. The check gets an info that has the flag by default.
+/// A check for each flag of receives. The info that a check gets has the flag as a default.
 pub(crate) const RECEIVE: &[(OpFlags, Check)] = &[
     (OpFlags::COMPLETION, check_completion_flag_of_receives),
     (OpFlags::MORE, check_messages_arrive),

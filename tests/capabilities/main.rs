@@ -1,8 +1,9 @@
 //! Tests what `getinfo` returns and grants: every capability, default flag, order, mode, choice and number,
 //! of every domain and endpoint type.
 //!
-//! Tables list a check for each capability, flag, order and mode. The test fails for a returned or granted
-//! bit that is in no table. If an info gets a new field, the tests do not compile until they name the field.
+//! Tables list a check for each capability, flag, order and mode. A bit that `getinfo` returns or grants
+//! fails the test if it is in no table. A new field of an info stops the compilation until a test names the
+//! field.
 
 mod caps;
 mod choices;
@@ -18,11 +19,11 @@ use homespun::flags::OpFlags;
 use homespun::info::{EndpointType, Info, MrMode};
 use homespun::{AddressFormat, Fabric, Hints};
 
-/// A check of a feature with endpoints of this info. Panics if the feature does not work.
+/// A check of a feature, with endpoints of this info. Panics if the feature does not work.
 pub(crate) type Check = fn(&Info);
 
-/// Returns an info for each domain, endpoint type and address format, with addresses of the
-/// loopback interface.
+/// Returns an info for each combination of domain, endpoint type and address format that `getinfo` offers.
+/// Each has a source address of the loopback interface.
 fn offered_infos() -> Vec<Info> {
     let kinds = [EndpointType::Msg, EndpointType::Dgram, EndpointType::Rdm];
     let of_kind = |kind| Fabric::new().infos(&Hints::new().ep_type(kind)).unwrap_or_default();
@@ -39,8 +40,8 @@ fn offered_infos() -> Vec<Info> {
     infos
 }
 
-/// Changes a copy of this info, and asks `getinfo` with the copy as hints. Returns the answer, or `None` if
-/// the hints are refused. The answer gets the source address of this info.
+/// Asks `getinfo` with a changed copy of this info as hints. Returns the answer with the source address of
+/// this info, or `None` if `getinfo` refuses the hints.
 pub(crate) fn getinfo_with_changed_hints(info: &Info, change: impl FnOnce(&mut Info)) -> Option<Info> {
     let mut hints = Info { src_addr: None, dest_addr: None, ..info.clone() };
     change(&mut hints);

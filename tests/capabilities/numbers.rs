@@ -1,4 +1,4 @@
-//! The limits of an info: operations within them succeed, and operations beyond them are refused.
+//! Checks the limits of an info. Operations within a limit succeed; operations beyond it are refused.
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::OpFlags;
@@ -11,11 +11,11 @@ use crate::endpoint_pair::{ANY, EndpointPair, OpenAttr, next_event, request_conn
 use homespun_suite::Deadline;
 use homespun_suite::payload::{marked_buffer, marked_buffers, payload, received_bytes, split_unevenly};
 
-/// The largest number of objects that a test opens. The descriptors of a process are limited.
+/// The largest number of objects that a test opens. The process may not open more descriptors than its
+/// limit.
 const OBJECTS_MAX: usize = 50;
 
-/// Tests every number of an info. The patterns name all fields, so that this function does not compile if an
-/// info gets a new field.
+/// Tests every number of an info. The patterns below name all fields, so a new field stops the compilation.
 pub(crate) fn exercise_limits(info: &Info) {
     let Info {
         caps: _,
@@ -53,8 +53,8 @@ pub(crate) fn exercise_limits(info: &Info) {
                 ep_type: _,
                 protocol: PROTOCOL,
                 protocol_version: PROTOCOL_VERSION,
-                // No Rust buffer is longer than this, so the Rust API cannot exceed it. The plugin's
-                // tests pass a longer length: `message_beyond_max_msg_size_is_refused`.
+                // No Rust buffer is longer than this limit. The plugin's tests pass a longer length:
+                // `message_beyond_max_msg_size_is_refused`.
                 max_msg_size_bytes,
                 msg_prefix_size_bytes: 0,
                 // `orders.rs` tests these sizes.
@@ -87,7 +87,7 @@ pub(crate) fn exercise_limits(info: &Info) {
                 // `tests/semantics/shared_contexts.rs` shares a receive context among a few endpoints.
                 max_ep_srx_ctx: _,
                 cntr_cnt,
-                // The plugin's tests check this limit, since only raw memory is registered in segments.
+                // The plugin's tests check this limit. Only raw memory can have several segments.
                 mr_iov_limit: _,
                 caps: _,
                 mode: _,
@@ -107,7 +107,7 @@ pub(crate) fn exercise_limits(info: &Info) {
     check_inject_size(info, *inject_size_bytes);
     check_outstanding_operations(info, *tx_size_ops, *rx_size_ops);
     check_segment_limits(info, *tx_iov_limit, *rx_iov_limit);
-    // In the crate, each call names one remote segment. Only calls of the plugin pass a number of segments.
+    // A call of the crate names one remote segment. Only a call of the plugin may name several.
     assert_eq!(*rma_iov_limit, usize::from(info.caps.contains(Caps::RMA)));
     check_long_message(info, *max_msg_size_bytes);
     check_tag_bits(info, *mem_tag_format);
@@ -229,8 +229,7 @@ fn check_long_message(info: &Info, max_bytes: usize) {
 fn check_tag_bits(info: &Info, mem_tag_format: u64) {
     let pair = EndpointPair::open(info);
     let (alice, bob) = (&pair.alice, &pair.bob);
-    // The format promises nothing about bits that it lacks. The generic format has fields of one bit
-    // each, up to the highest bit.
+    // Test only the bits up to the highest bit of the format. The format promises nothing about higher bits.
     let bits = u64::BITS - mem_tag_format.leading_zeros();
     for tag in (0..bits).map(|place| 1 << place).chain([0, u64::MAX >> (u64::BITS - bits)]) {
         bob.endpoint.trecv(marked_buffer(8), ANY, Tag(tag), 1).unwrap();

@@ -39,7 +39,8 @@ pub(crate) const OF_MESSAGES: &[(Order, Check)] = &[
     (Order::ATOMIC_WAW, check_updates_after_updates),
 ];
 
-/// The check of each completion order of transmit operations. A request for one order grants all of them.
+/// A check for each completion order of transmit operations. If an application asks for one of these orders,
+/// it gets all of them.
 pub(crate) const OF_TRANSMIT_COMPLETIONS: &[(Order, Check)] = &[
     (Order::RAR, check_completion_order),
     (Order::RAW, check_completion_order),
@@ -55,7 +56,8 @@ pub(crate) const OF_TRANSMIT_COMPLETIONS: &[(Order, Check)] = &[
 /// The check of each completion order of receives; none is offered.
 pub(crate) const OF_RECEIVE_COMPLETIONS: &[(Order, Check)] = &[];
 
-/// Lengths of messages that use different protocols, so that one could overtake another.
+/// Message lengths that use different protocols. Without an order, a short message could overtake a long
+/// one.
 const LENS_BYTES: [usize; 5] = [300_000, 0, 20_000, 8, 3000];
 
 /// The length of an access that takes longer than the operation after it.
@@ -110,7 +112,8 @@ fn post_read(pair: &EndpointPair, region: &MemoryRegion, len_bytes: usize, conte
     endpoint.read(marked_buffer(len_bytes), *peer, region.remote(), context).unwrap();
 }
 
-/// Waits for all operations of alice. Returns the results of her reads in the order of their contexts.
+/// Waits until this many operations of alice have completed. Returns the bytes of her reads, sorted by
+/// context.
 fn await_read_results(pair: &EndpointPair, operations: usize) -> Vec<Vec<u8>> {
     let completions = (0..operations).map(|_| pair.next_completion(&pair.alice));
     let mut reads: Vec<_> =
@@ -125,7 +128,7 @@ enum Before {
     Write,
 }
 
-/// Checks that the accesses before a message have taken effect when the message arrives.
+/// Checks that a message arrives only after earlier accesses have taken effect.
 fn check_sends_after_accesses(info: &Info, before: Before) {
     let (pair, region) = open_pair_with_region(info);
     for turn in 0..TURNS {
@@ -149,7 +152,7 @@ fn check_sends_after_accesses(info: &Info, before: Before) {
     }
 }
 
-/// Checks that eager messages sent before an access have arrived when the access ends.
+/// Checks that short messages sent before an access have arrived when the access completes.
 fn check_accesses_after_sends(info: &Info, order: Order) {
     const EACH: u64 = 5;
     let (pair, region) = open_pair_with_region(info);

@@ -1,11 +1,11 @@
-//! Processes that are killed at every step, and a peer that must survive them.
+//! Kills processes at every step. The peer of these processes must survive.
 //!
-//! The test process is the survivor. It has one endpoint for all victims, which come one after the other.
-//! A victim is a process that exchanges messages of all kinds with the survivor until it is killed: by
-//! itself after a number of library calls, by the system at a certain system call, or by the test at a
-//! random moment.
+//! The test process is the survivor. One endpoint of the survivor serves all victims, one after the other.
+//! Each victim is a process that exchanges messages of all kinds with the survivor until it dies. There are
+//! three ways to die: the victim kills itself after a number of library calls, the system kills the victim
+//! at a certain system call, or the test kills the victim at a random moment.
 //!
-//! `HOMESPUN_DEATHS` sets how many peers die in each test.
+//! `HOMESPUN_DEATHS` sets how many victims die in each test.
 
 mod survivor;
 mod victim;
@@ -24,7 +24,7 @@ use homespun_suite::seccomp::{COPIES_ACROSS, fail_system_calls_of_thread};
 /// The tests count resources of the process, so they run one after the other.
 static EXCLUSIVE_RUN: Mutex<()> = Mutex::new(());
 
-/// Returns the number of peers that die: `HOMESPUN_DEATHS`, or the default if it is not set.
+/// Returns how many victims die: `HOMESPUN_DEATHS`, or the default if the variable is not set.
 fn death_count(default_deaths: u64) -> u64 {
     match env::var("HOMESPUN_DEATHS") {
         Ok(asked) => asked.parse().expect("HOMESPUN_DEATHS is a number"),
@@ -32,7 +32,7 @@ fn death_count(default_deaths: u64) -> u64 {
     }
 }
 
-/// Runs `count` victims until they die, and checks that no resource stays in use.
+/// Runs `count` victims until they die. Checks that the process then has the same resources as before.
 fn outlive_victims(transport: &TransportKind, count: u64, end: impl Fn(u64) -> CauseOfDeath) {
     outlive_victims_of_kind(transport, count, false, end);
 }
@@ -69,7 +69,7 @@ fn kill_at_every_call(transport: &TransportKind, default_deaths: u64) {
     outlive_victims(transport, count, CauseOfDeath::AfterCalls);
 }
 
-/// Kills victims at each system call of a transport, at its first use or a later one.
+/// Kills victims at each system call of a transport. A later victim survives more library calls before that.
 fn kill_at_every_system_call(transport: &TransportKind, default_deaths: u64) {
     let count = death_count(default_deaths);
     outlive_victims(transport, count, |number| {
@@ -101,7 +101,7 @@ mod over_shared_memory {
     }
 }
 
-/// Shared memory without copies between processes, so that all bytes go through the rings.
+/// Forbids copies between processes, so all bytes go through the rings of shared memory.
 mod over_rings {
     use super::*;
 

@@ -18,18 +18,18 @@ use homespun_suite::{AddressForm, Deadline, Ended, Net, Party, TransportKind, Tu
 /// The largest number of outstanding sends.
 const SENDS_MAX: usize = 12;
 
-/// If the plan says that the survivor kills the victim, it does so in a random round, whose number is below
-/// this one.
+/// If the plan says that the survivor kills the victim, it does so in a random round. The round's number is
+/// below this one.
 const ROUNDS_MAX: u64 = 80;
 
 /// After this many rounds without an event, none is expected any more.
 const SILENT_ROUNDS: usize = 30;
 
-/// The largest growth of the process's memory over all deaths: the C library may keep that much freed
-/// memory.
+/// How much the memory of the process may grow over all deaths. The C library may keep so much freed memory.
 const GROWTH_MAX_BYTES: u64 = 64 << 20;
 
-/// The heap that may be kept for each dead peer: its address and the state of its link.
+/// The most heap that may remain for a dead peer. It holds the peer's address and the state of the peer's
+/// link.
 const KEPT_MAX_BYTES: u64 = 1024;
 
 /// The heap that may be kept in addition, for tables that double.
@@ -50,7 +50,7 @@ pub(crate) struct Tally {
     pub(crate) receives_truncated: u64,
     pub(crate) receives_broken: u64,
     pub(crate) receives_cancelled: u64,
-    /// The most memory that the process has used while no operation was outstanding.
+    /// The largest memory of the process that was measured while no operation was outstanding.
     pub(crate) memory_max: MemoryUsage,
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct Survivor {
     is_victim_dead: bool,
     /// The resources of the process while no victim lives.
     alone: ProcessResources,
-    /// The number of deaths when memory was first measured, and the memory in use then.
+    /// The number of deaths at the first measurement, and the memory in use then.
     memory: Option<(u64, MemoryUsage)>,
 }
 
@@ -98,8 +98,8 @@ impl Survivor {
         }
     }
 
-    /// Runs a victim until it dies, and checks that every operation with it ends and no resource stays in
-    /// use.
+    /// Runs a victim until it dies. Checks that every operation with the victim ends, and that the resources
+    /// in use return to what they were.
     pub(crate) fn outlive_victim(&mut self, life: &VictimPlan) {
         self.messages = 0;
         self.has_received = false;
@@ -142,8 +142,7 @@ impl Survivor {
         }
     }
 
-    /// Checks that the memory of the process stays within the limits. Called while no receive is
-    /// posted.
+    /// Checks that the memory of the process stays within the limits. The caller has no receive posted.
     fn check_memory_growth(&mut self, life: &VictimPlan) {
         let now = MemoryUsage::measure_now();
         let (deaths, before) = *self.memory.get_or_insert((self.tally.deaths, now));
@@ -161,7 +160,7 @@ impl Survivor {
         let friend = self.net.open_party();
         let (to_friend, to_self) =
             (self.party.insert_address_of(&friend), friend.insert_address_of(&self.party));
-        // Receives from any source may still be posted, since the death of a peer does not end them.
+        // Receives from any source may still be posted: the death of a peer does not end such a receive.
         (0..4 * POSTED).for_each(|_| self.post_any_receive_if_room());
         let mut number = 0;
         for is_tagged in self.receives.values() {
@@ -231,8 +230,8 @@ impl Survivor {
             deadline.yield_or_panic_with(|| format!("the end of sends {:?} in {life:?}", self.sends));
         }
         self.receive_every_unexpected_message();
-        // Cancel the directed receive from the victim. After every second victim, cancel all other receives,
-        // too. Otherwise the receives from any source stay posted for the next peer.
+        // Cancel the directed receive. After every second victim, cancel all other receives, too. Otherwise
+        // they stay posted for the next victim.
         let mut cancelled = vec![directed];
         if life.number % 2 == 1 {
             cancelled.extend(self.receives.keys());
@@ -260,8 +259,7 @@ impl Survivor {
         }
     }
 
-    /// Receives every unexpected message. If one were left, it would match the next receive from any
-    /// source, which should stay posted.
+    /// Receives every unexpected message. A message left over would match a receive that should stay posted.
     fn receive_every_unexpected_message(&mut self) {
         let deadline = Deadline::new();
         let mut silent_rounds = 0;
@@ -296,7 +294,7 @@ impl Survivor {
         self.next_receive
     }
 
-    /// Drives the endpoint and reads all entries. Returns whether it has read an entry.
+    /// Makes progress, and reads all completions. Returns whether there was one.
     fn drive_and_read(&mut self) -> bool {
         let mut has_read = false;
         while let Some(ended) = self.party.poll_completion() {
@@ -344,7 +342,7 @@ impl Survivor {
     }
 }
 
-/// Checks that the received bytes are those of the message that the remote data identifies.
+/// Checks the received bytes. The remote data of a message determines its bytes.
 fn check_message(completion: &Completion) {
     let bytes = received_bytes(&completion.buffer);
     assert_eq!(bytes.len(), completion.len_bytes);

@@ -16,10 +16,10 @@ use homespun_suite::{AddressForm, Net, Party, TransportKind, Turns};
 /// The entry of a victim's process.
 pub(crate) const ENTRY: &str = concat!(module_path!(), "::victim_process_entry");
 
-/// The number of calls after which a victim dies by itself, if nothing kills it before.
+/// A victim kills itself after this many calls, if nothing has killed it before.
 const CALLS_MAX: u64 = 200;
 
-/// The largest number of messages that a victim sends, since unexpected ones fill the survivor's memory.
+/// The largest number of messages that a victim sends. Unexpected messages fill the survivor's memory.
 const MESSAGES_MAX: u64 = 100;
 
 /// The number of receives of each kind that stay posted.
@@ -31,7 +31,7 @@ const LEN_USUAL_MAX_BYTES: usize = 300_000;
 /// The maximal length of all messages, which exceeds one copy step.
 const LEN_MAX_BYTES: usize = 5 << 20;
 
-/// The system calls of transports: sockets, shared memory, waiting, copies between processes.
+/// The system calls that transports make for sockets, shared memory, waiting and copies between processes.
 pub(crate) const SYSTEM_CALLS: [i64; 27] = [
     libc::SYS_socket,
     libc::SYS_bind,
@@ -85,8 +85,8 @@ pub(crate) enum FirstSender {
 pub(crate) enum CauseOfDeath {
     /// The victim kills itself after this many library calls.
     AfterCalls(u64),
-    /// The system kills the victim at a certain system call, but only after this many library calls. The
-    /// first of those calls opens the endpoint.
+    /// The system kills the victim at the system call `SYSTEM_CALLS[which]`, once the victim has made this
+    /// many library calls. The first library call opens the endpoint.
     AtSystemCall { which: usize, after_calls: u64 },
     /// The survivor kills the victim at a random moment.
     FromOutside,
@@ -187,16 +187,15 @@ pub(crate) fn make_any_message(
     }
 }
 
-/// Returns a receive of any message of its kind, from any source. Only a few have room for the longest
-/// messages.
+/// Returns a receive, tagged or untagged, of any message from any source. Only a few receives have room for
+/// the longest messages.
 pub(crate) fn make_any_receive(random: &mut fastrand::Rng, is_tagged: bool, context: u64) -> RecvMsg {
     let len_bytes = if random.u8(..8) == 0 { LEN_MAX_BYTES } else { LEN_USUAL_MAX_BYTES };
     let tagged = is_tagged.then_some(TagMatch::ANY);
     RecvMsg { buffers: vec![BytesMut::zeroed(len_bytes)], tagged, context, ..RecvMsg::default() }
 }
 
-/// Whether an operation was accepted. Panics if it was refused for any reason but a full
-/// queue.
+/// Returns whether an operation was accepted. Panics for any error other than a full queue.
 pub(crate) fn expect_accepted_or_full(result: Result<(), Error>) -> bool {
     match result {
         Ok(()) => true,
@@ -221,7 +220,7 @@ fn victim_process_entry() {
     else {
         return;
     };
-    // A process that the system kills for a system call would write its memory to a core file.
+    // Forbid core files: the kernel would write one for a process that dies at a system call.
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) }).expect("less is always granted");
     if life.is_confined {
         fail_system_calls_of_process(&COPIES_ACROSS, libc::EPERM);

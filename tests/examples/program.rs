@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The environment variable that has the name of the example and its arguments, one on each line.
+/// The environment variable with the name of the example and its arguments, one on each line.
 const VARIABLE: &str = "HOMESPUN_TEST_EXAMPLE";
 
 /// The beginning of the line with an example's error.
@@ -51,15 +51,15 @@ impl Program {
             .expect("a process");
         let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
         let (sender, lines) = channel();
-        // The pipe closes when the process ends, since only the process has the write end.
+        // This thread ends with the process: the pipe closes when the process ends.
         thread::spawn(move || {
             let _reader_is_gone = stdout.lines().map_while(Result::ok).try_for_each(|line| sender.send(line));
         });
         Program { child, lines }
     }
 
-    /// Waits for a line with this text, and returns the rest of the line. Output of the test harness may
-    /// precede the text.
+    /// Waits for a line with this text. Returns what follows the text in the line. The test harness may
+    /// print before the text.
     #[track_caller]
     pub(crate) fn await_rest_after_text(&mut self, text: &str) -> String {
         let deadline = Instant::now() + PATIENCE;

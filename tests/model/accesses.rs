@@ -1,5 +1,5 @@
-//! Accesses to regions: posts and completions. Each endpoint has one region, which all endpoints access.
-//! [`memory`](crate::memory) checks the bytes.
+//! Accesses to regions: posts and completions. Each endpoint has one region, and all endpoints access it.
+//! The module [`memory`](crate::memory) checks the bytes.
 
 use homespun::flags::{CompletionFlags, MrAccess, OpFlags};
 use homespun::{Completion, CompletionError, FabricAddress, OperationError};
@@ -12,8 +12,8 @@ use crate::run::{Runner, expect_accepted_or_full, expect_lost_sender_errno};
 use homespun_suite::payload::{payload, received_bytes, split_unevenly};
 use homespun_suite::{Ended, Party, Region, RegionSpec, RmaBy, RmaCall};
 
-/// The length of the part of every region that plain accesses use. It is long enough to use every protocol.
-/// The [elements](crate::elements) of atomic operations are behind this part.
+/// The length of the first part of each region. Plain accesses use this part, and it has room for every
+/// protocol. The [elements](crate::elements) of atomic operations follow.
 pub(crate) const REGION_BYTES: usize = 70_000;
 
 /// Returns the bytes that an access writes, which no message contains.
@@ -50,8 +50,7 @@ impl Runner<'_> {
         self.post_access(from, to, (place, len_bytes), call, fenced);
     }
 
-    /// Returns the completion level and the flags of an access, and whether it is fenced. Only some
-    /// programs have fences.
+    /// Returns the completion level of an access, the flags, and whether the access has a fence.
     pub(crate) fn level_flags_and_fence(&self, call: AccessCall, fenced: bool) -> (Level, OpFlags, bool) {
         let is_matched = matches!(call, AccessCall::ReadMatched | AccessCall::WriteMatched);
         let fenced = fenced && self.program.with_fences;
@@ -64,8 +63,7 @@ impl Runner<'_> {
         (level, flags, fenced)
     }
 
-    /// Posts an access to this part of the region. If the access is injected, cuts the part to the inject
-    /// size.
+    /// Posts an access to this part of the region. An injected access is cut to the inject size.
     pub(crate) fn post_access(
         &mut self,
         from: usize,
@@ -253,8 +251,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Marks injected accesses as ended. The fenced last messages of the run come after them. So they have
-    /// taken effect, unless an injected operation of the same endpoint has failed.
+    /// Marks the injected accesses of each endpoint as ended, unless an injected operation of the endpoint
+    /// has failed. The last messages of the run have fences, so all accesses before them have taken effect.
     fn mark_injected_done(&mut self) {
         let now = self.tick();
         let History { sends, accesses, .. } = &self.history;
@@ -276,14 +274,14 @@ impl Runner<'_> {
 
     pub(crate) fn is_access_unfinished(&self, access: &AccessOp) -> bool {
         let has_no_end = !access.injected && access.ended.is_none() && self.history.is_alive(access.by);
-        // Whether a living target has yet to read the remote data of a successful write.
+        // Whether a living target has not read the remote data of a successful write.
         let is_untold = access.has_data && access.ended == Some(Ok(())) && access.data_read_at.is_none();
         has_no_end || is_untold && self.history.is_alive(access.at)
     }
 }
 
-/// Returns the errno of a failed access. Panics unless the access was cancelled, was refused (its region may
-/// have closed with its endpoint), or lost its peer.
+/// Returns the errno of a failed access. Panics unless the access was cancelled or refused, or lost its
+/// peer. A target refuses an access to a region that has closed.
 fn expect_access_errno(error: &OperationError) -> homespun::Errno {
     match error {
         OperationError::Cancelled | OperationError::Refused(_) => error.errno(),

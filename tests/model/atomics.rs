@@ -1,4 +1,4 @@
-//! Atomic operations: posts and completions. [`updates`](crate::updates) checks the elements.
+//! Atomic operations: posts and completions. The module [`updates`](crate::updates) checks the elements.
 
 use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::endpoint::AtomicTarget;
@@ -12,7 +12,7 @@ use crate::run::{Runner, expect_accepted_or_full};
 use homespun_suite::payload::{received_bytes, split_unevenly};
 use homespun_suite::{AtomicBy, AtomicCall};
 
-/// A read of all rows begins this many bytes before the rows, so that the read is long.
+/// The length of a read of all rows. The read begins before the rows, to be this long.
 const LONG_BYTES: usize = 40_000;
 
 impl Access {
@@ -28,7 +28,7 @@ impl Access {
 }
 
 impl Runner<'_> {
-    /// Posts an atomic operation, or another access, to elements of the region at a place.
+    /// Posts an atomic operation, a read or a write of elements of the region at place `to`.
     pub(crate) fn post_elements_access(&mut self, from: usize, to: usize, step: &Step) {
         let Step::Elements { row, part: (first, count), call, op, fenced, .. } = *step else { return };
         let row = &ROWS[row % ROWS.len()];
@@ -103,8 +103,8 @@ impl Runner<'_> {
     }
 }
 
-/// Returns the operation with this number among those of a datatype; without a number, the most common
-/// one.
+/// Returns the operation with this number, of those that the datatype supports. Without a number, returns
+/// the most common one.
 fn choose_op(kind: AtomicKind, datatype: Datatype, number: Option<usize>) -> AtomicOp {
     let ops = AtomicOp::ALL.into_iter().filter(|op| kind.count_max(*op, datatype).is_some());
     let ops: Vec<AtomicOp> = ops.collect();
@@ -115,7 +115,7 @@ fn choose_op(kind: AtomicKind, datatype: Datatype, number: Option<usize>) -> Ato
     }
 }
 
-/// Checks that a completion returns the buffers of its call. Returns the fetched bytes.
+/// Checks that a completion returns the buffers of its call. Returns the bytes that the operation fetched.
 pub(crate) fn check_returned_buffers(
     identity: usize,
     access: &AccessOp,

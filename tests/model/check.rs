@@ -1,5 +1,5 @@
-//! The checks of every history. Before them, the runner has checked each entry that it read: that each
-//! operation ends once, and that buffers and entries are right.
+//! The checks of every history. The test makes other checks when it reads an entry: no operation ends twice,
+//! and buffers and fields are right.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::program::PeekAction;
 use crate::reference;
 use crate::run::CANCELLED;
 
-/// A receiver never fetches a message that is shorter than this, over any network.
+/// A receiver never fetches a message shorter than this.
 const SHORT_BYTES: usize = 1000;
 
 /// The promises that hold for a program, with its network and disruptions.
@@ -42,13 +42,14 @@ pub(crate) fn check_history(history: &History, promise: Promise) {
     }
 }
 
-/// Messages and receives of one kind for one endpoint, in the order of their posting.
+/// The messages to one endpoint and the receives that it posted, all tagged or all untagged, in posting
+/// order.
 struct MessagesAndReceives {
     messages: Vec<usize>,
     receives: Vec<usize>,
 }
 
-/// Returns the messages and receives of each endpoint that stayed open, tagged and untagged ones apart.
+/// Returns two lists for each endpoint that stayed open: of tagged and of untagged operations.
 fn messages_and_receives_by_endpoint_and_kind(history: &History) -> Vec<MessagesAndReceives> {
     let living = (0..history.places.len()).filter(|&place| has_original_endpoint(history, place));
     living
@@ -182,8 +183,8 @@ fn check_cancellations(history: &History) {
     }
 }
 
-/// Checks that no message is matched by a later receive while an earlier receive that accepts it gets no
-/// message.
+/// Checks that a message matched the earliest receive. No earlier receive that accepts the message may
+/// remain posted until the end.
 fn assert_earlier_receives_match_first(history: &History) {
     for (message, send) in history.sends.iter().enumerate() {
         let Some(taker) = Taker::of_message(history, message) else { continue };
@@ -224,8 +225,7 @@ fn assert_acknowledged_messages_arrive(history: &History) {
     }
 }
 
-/// Checks that a send at match level completes only after the operation that matches its message, a receive
-/// or a peek, was posted.
+/// Checks that a send at match level completes only after a receive or a peek that matches it was posted.
 fn assert_match_level_sends_complete_after_their_match(history: &History) {
     for (identity, send) in history.sends.iter().enumerate() {
         if send.level == Level::Match && send.ended == Some(Ok(())) && has_original_endpoint(history, send.to)
@@ -240,8 +240,8 @@ fn assert_match_level_sends_complete_after_their_match(history: &History) {
     }
 }
 
-/// Checks that a fenced message is seen, or completes, only after earlier messages were matched. This holds
-/// for an earlier message if its level or that of the fenced message is the match level.
+/// Checks that a fenced message arrives or completes only after earlier messages were matched. A fence waits
+/// for the match of an earlier message if either of the two has the match level.
 fn assert_fenced_messages_wait_for_earlier_ones(history: &History, promise: Promise) {
     let sends = &history.sends;
     for (later, fenced) in sends.iter().enumerate() {
@@ -253,7 +253,7 @@ fn assert_fenced_messages_wait_for_earlier_ones(history: &History, promise: Prom
         for (earlier, send) in sends[..later].iter().enumerate() {
             let is_before_it = send.from == fenced.from && send.to == fenced.to;
             let has_failed = matches!(send.ended, Some(Err(_)));
-            // If links break, a message may be lost without a report. Then only a success at match level
+            // If links break, a message may be lost without a report. Then only success at match level
             // proves a match.
             let is_known = promise != Promise::AcknowledgedOnly
                 || send.level == Level::Match && send.ended == Some(Ok(()));
@@ -296,8 +296,8 @@ fn assert_peeks_find_waiting_messages(history: &History) {
     }
 }
 
-/// Checks that messages to endpoints that stayed open arrive, even if their sender has closed. A cancelled
-/// message and a message of a killed sender may be lost.
+/// Checks that each message to an endpoint that stayed open arrives. Only a cancelled message and a message
+/// of a killed sender may be lost.
 fn assert_messages_arrive(history: &History) {
     for (identity, send) in history.sends.iter().enumerate() {
         if has_original_endpoint(history, send.to) && !send.cancelled && !history.was_killed(send.from) {
@@ -306,8 +306,9 @@ fn assert_messages_arrive(history: &History) {
     }
 }
 
-/// Checks the order of two messages of one sender. If an operation that accepts both gets the later message,
-/// another operation, posted earlier, has got the earlier message. Unexpected messages wait in order.
+/// Checks that a later message of a sender does not overtake an earlier one. If an operation that accepts
+/// both finds the later message, an operation that was posted before it must have matched the earlier one.
+/// Unexpected messages of one sender must wait in order.
 fn assert_messages_do_not_overtake(history: &History) {
     for MessagesAndReceives { messages, .. } in messages_and_receives_by_endpoint_and_kind(history) {
         for (place, &later) in messages.iter().enumerate() {
@@ -347,9 +348,9 @@ fn assert_messages_do_not_overtake(history: &History) {
     }
 }
 
-/// Checks that messages of one sender in one multi-receive buffer complete in the order of sending, if each
-/// of them certainly travels with its payload. A message does so if it is short, and if the link's initial
-/// credit covers the message, the sender's earlier sends, and all accesses of the sender.
+/// Checks that short messages of one sender complete in a multi-receive buffer in the order of sending. A
+/// message counts only if it certainly travels with its payload. For this the link's initial credit must
+/// cover the message, all earlier sends of the sender on the link, and all accesses of the sender.
 fn assert_short_buffer_messages_complete_in_order(history: &History) {
     let is_eager = |message: usize| {
         let SendOp { from, to, .. } = history.sends[message];

@@ -1,5 +1,5 @@
-//! Random programs of two connected endpoints, checked against the rules of matching and the order
-//! in which receives over a connection complete.
+//! Random programs of two connected endpoints. The results are checked against the rules of matching, and
+//! against the order in which receives of a connection complete.
 
 mod check;
 mod program;
@@ -61,8 +61,8 @@ proptest! {
     }
 }
 
-/// Two receives that match nothing leave one slot for the receives of the runner. The untagged messages
-/// wait for room until the runner receives a tagged message.
+/// Two receives match nothing, and leave one slot for the receives of the test. The untagged messages find
+/// no receive until the test has received a tagged message.
 #[test]
 fn runner_with_one_free_receive_slot_finishes() {
     let nothing = Step::Receive { at: 1, tagged: Some((1, 0)), len_bytes: 0 };

@@ -1,7 +1,7 @@
-//! The elements of atomic operations: their places, operands and results.
+//! The elements that atomic operations change: places, operands and results.
 //!
-//! They are in rows behind the part of a region that other accesses use. All elements of a row have one
-//! datatype, and hold only small numbers, so that comparisons often succeed.
+//! The elements follow the part of the region that plain accesses use. The elements form rows, each of one
+//! datatype. The values are small numbers, so that comparisons often succeed.
 
 use homespun::Bytes;
 use homespun::atomic::{AtomicOp, Datatype};
@@ -20,7 +20,8 @@ pub(crate) struct Row {
 /// The bytes of an element, padded with zeros.
 pub(crate) type Element = u128;
 
-/// The first row is long enough for operations sent in pieces; the second is not aligned.
+/// The alignment, the datatype and the length of each row. Operations on the first row are long enough to be
+/// sent in pieces. The second row is not aligned to its datatype.
 pub(crate) const ROWS: [Row; 7] = lay_out_rows([
     (8, Datatype::Uint64, 1100),
     (3, Datatype::Uint64, 24),
@@ -45,7 +46,7 @@ const fn lay_out_rows<const N: usize>(rows: [(usize, Datatype, usize); N]) -> [R
     let mut row = 0;
     while row < N {
         let (multiple, datatype, count) = rows[row];
-        // Add a byte of padding, so that the unaligned row is not aligned by accident.
+        // Add at least one byte before each row. Otherwise the second row might be aligned by accident.
         laid_out[row] = Row { offset_bytes: (end / multiple + 1) * multiple, datatype, count };
         end = laid_out[row].end_offset();
         row += 1;
@@ -70,8 +71,7 @@ impl Row {
     }
 }
 
-/// Returns the operand of an access for the element at an offset. If the access is a write, it writes this
-/// element there.
+/// Returns the operand that an access has for the element at an offset. A plain write writes this value.
 pub(crate) fn operand_value(access: usize, offset_bytes: usize) -> Element {
     small_element(scrambled_number(access, offset_bytes) % OPERANDS, Row::containing(offset_bytes).datatype)
 }

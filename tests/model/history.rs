@@ -5,9 +5,9 @@ use homespun::{Errno, Error};
 
 use crate::program::PeekAction;
 
-/// All accepted posts, in the order of posting, with their results.
+/// All accepted posts, in posting order, with their results.
 ///
-/// Each call and each entry that is read has its own time, counted from the start of the program.
+/// Each call, and each entry that was read, has its own time. The time counts from the start of the program.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     pub(crate) sends: Vec<SendOp>,
@@ -32,7 +32,7 @@ pub(crate) enum End {
     Killed,
 }
 
-/// An endpoint: the number of its address, and the number of endpoints that were at this address before it.
+/// An endpoint: the number of its address, and how many endpoints had this address before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Incarnation {
     pub(crate) place: usize,
@@ -48,7 +48,7 @@ pub(crate) enum Level {
     Match,
 }
 
-/// A message that was accepted for sending. Its place in the history is its identity.
+/// A message that was accepted for sending. The index in the history is its identity.
 #[derive(Debug)]
 pub(crate) struct SendOp {
     pub(crate) from: Incarnation,
@@ -58,8 +58,8 @@ pub(crate) struct SendOp {
     pub(crate) len_bytes: usize,
     pub(crate) level: Level,
     pub(crate) fenced: bool,
-    /// Whether the message was injected. If so, its success is not reported, and the entry of its failure
-    /// has no context.
+    /// Whether the message was injected. The success of an injected message is not reported, and the entry
+    /// of a failure has no context.
     pub(crate) injected: bool,
     pub(crate) posted_at: u64,
     pub(crate) cancelled: bool,
@@ -70,7 +70,7 @@ pub(crate) struct SendOp {
     pub(crate) seen_at: Option<u64>,
 }
 
-/// How a message has arrived: the operation that matched it, if the program had one.
+/// Which operation of the program matched a message, if any did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrived {
     /// A receive of the program matched it.
@@ -79,11 +79,11 @@ pub(crate) enum Arrived {
     Claimed(usize),
     /// A peek has discarded it.
     Discarded(usize),
-    /// No receive or peek of the program matched it. `order` is its index among the unexpected messages of
-    /// its kind when the program ended.
+    /// No receive and no peek of the program matched it. `order` is its index among the unexpected messages
+    /// that its endpoint had at the end, tagged and untagged ones apart.
     Waiting {
         order: usize,
-        /// The time at which the runner posted the receive that matched the message.
+        /// The time at which the test posted the receive that matched the message.
         posted_at: u64,
     },
 }
@@ -120,8 +120,8 @@ pub(crate) enum ReceiveEnd {
     /// The multi-receive buffer was released.
     Released,
     Cancelled,
-    /// The receive failed: its sender was lost in the middle of a message, or the only source that the
-    /// receive accepts was lost.
+    /// The receive failed. The link to the sender ended in the middle of a message, or the only source that
+    /// the receive accepts was lost.
     Broken(Errno),
 }
 
@@ -161,8 +161,8 @@ pub(crate) enum ClaimEnd {
     Broken(Errno),
 }
 
-/// An accepted access to the region of an endpoint, by a peer or by the endpoint itself. Its index in the
-/// history is its identity.
+/// An accepted access to a region, by a peer or by the region's owner. The index in the history is its
+/// identity.
 #[derive(Debug)]
 pub(crate) struct AccessOp {
     /// The initiator; the owner of the region if it accessed its memory itself.
@@ -176,7 +176,7 @@ pub(crate) struct AccessOp {
     pub(crate) level: Level,
     pub(crate) fenced: bool,
     pub(crate) injected: bool,
-    /// Whether the access has remote data, which produces a completion at the target.
+    /// Whether the access has remote data. Remote data produces a completion at the target.
     pub(crate) has_data: bool,
     pub(crate) posted_at: u64,
     pub(crate) cancelled: bool,
@@ -199,7 +199,7 @@ pub(crate) enum Access {
 }
 
 impl AccessOp {
-    /// Whether the owner of the region has read or written it directly, without a post.
+    /// Whether the owner of the region accessed it directly, without a post.
     pub(crate) fn is_direct_by_owner(&self) -> bool {
         self.posted_at == self.ended_at
     }
@@ -232,7 +232,7 @@ impl PeekOp {
         send.is_accepted_by(self.at, Some(self.tagged), self.from)
     }
 
-    /// Whether the peek has claimed a message that is still to be received or discarded.
+    /// Whether the peek has claimed a message that no operation has received or discarded.
     pub(crate) fn has_unreceived_claim(&self) -> bool {
         self.then == PeekAction::Claim
             && matches!(self.ended, Some(PeekEnd::Found(_)))
@@ -267,7 +267,7 @@ impl History {
         self.places[place].is_vacant = true;
     }
 
-    /// Records how a message has arrived. Panics if that was already recorded: each message arrives once.
+    /// Records how a message has arrived. Panics if the message has arrived before.
     pub(crate) fn record_arrival(&mut self, message: usize, arrived: Arrived) {
         let before = self.sends[message].arrived.replace(arrived);
         assert_eq!(before, None, "message {message} turned up again: {arrived:?}");
@@ -278,7 +278,8 @@ impl History {
         self.sends[message].seen_at.get_or_insert(now);
     }
 
-    /// Returns the time at which the operation that matched or discarded a message was posted.
+    /// Returns when the operation that matched or discarded a message was posted. Returns `None` if the
+    /// message has not arrived, or is claimed and not yet received.
     pub(crate) fn match_posted_at(&self, message: usize) -> Option<u64> {
         match self.sends[message].arrived? {
             Arrived::Received(receive) => Some(self.receives[receive].posted_at),

@@ -1,10 +1,10 @@
-//! Random programs of posts, reads, peeks, cancels, accesses to regions and atomic operations, over every
-//! transport, checked against a model of matching, memory and elements.
+//! Runs random programs of posts, reads, peeks, cancels, accesses and atomic operations over every
+//! transport. Checks the results against a model of matching, memory and elements.
 //!
-//! A [program](program) runs step by step. Its calls and their results are its [history](history), which
-//! is then [checked](check). A failure prints the program, shrunk as far as it still fails; the program
-//! includes the transport's seed. Shared receive contexts ([`shared_context`]), connected endpoints
-//! ([`connected`]) and work that waits for counters ([`works`]) have their own programs.
+//! The runner executes a [program](program) step by step, and records the calls and their results as a
+//! [history](history). Then it [checks](check) the history. If a check fails, the test prints the smallest
+//! program found that fails, with the seed of its transport. Shared receive contexts ([`shared_context`]),
+//! connected endpoints ([`connected`]) and deferred work ([`works`]) have their own programs.
 //!
 //! The environment variable `PROPTEST_CASES` sets the number of programs for each test.
 
@@ -47,7 +47,7 @@ const EXAMPLE: TransportKind = TransportKind::Backend(Backend {
     install: |fabric: Fabric| fabric.with_provider(ChannelProvider::new()),
 });
 
-/// Returns a configuration with this number of programs, unless `PROPTEST_CASES` is set.
+/// Returns a configuration with this number of programs, or with `PROPTEST_CASES` if it is set.
 fn proptest_config(default: u32) -> Config {
     let asked = Config::default();
     Config {
@@ -169,7 +169,7 @@ proptest! {
     }
 }
 
-/// Every endpoint in a process of its own. Killing an endpoint kills its process.
+/// Runs each endpoint in a process of its own. To kill an endpoint, the test kills its process.
 mod across_processes {
     use super::*;
 

@@ -1,13 +1,15 @@
 //! The bytes that a read of a region may find.
 //!
-//! The order of accesses to one region is known only in part: an access precedes another if it ended before
-//! the other was posted, if a fence is between them, or if both endpoints have agreed on that order.
-//! Messages are part of this order, since they can be ordered after accesses. Each byte that a read finds
-//! must come from a write that may be the last before the read: that write does not follow the read, and no
-//! other write is known to be between the two. Accesses without a known order may take effect in either
-//! order.
+//! Only a part of the order of accesses to one region is known. An access precedes another if it ended
+//! before the other was posted. Of two operations of one endpoint, a fence or the message order may fix the
+//! order. Messages count, too, since an access may come before a message.
 //!
-//! Atomic operations depend on the former value; [`updates`](crate::updates) checks them.
+//! Each byte that a read finds must come from a write that may be the last one before the read. Such a write
+//! does not follow the read, and no other write is known to lie between the two. Accesses without a known
+//! order may take effect in either order.
+//!
+//! The result of an atomic operation depends on the former value; the module [`updates`](crate::updates)
+//! checks it.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -37,7 +39,7 @@ pub(crate) fn check_accesses(history: &History, promise: Promise, order: Order) 
     assert_fenced_accesses_wait_for_matches(history, promise);
 }
 
-/// Checks that sends and accesses to one peer complete in the order of posting.
+/// Checks that the sends and accesses of an endpoint to one peer complete in posting order.
 pub(crate) fn check_completion_order(history: &History) {
     let sends = history.sends.iter().filter(|send| !send.injected);
     let sends =
@@ -263,7 +265,7 @@ enum Role {
     Write,
 }
 
-/// Returns the roles of an operation. An operation that fetches and changes elements is both a read and a
+/// Returns the roles of an operation. An atomic operation that fetches and changes elements is a read and a
 /// write.
 fn order_roles(event: Event, history: &History) -> &'static [Role] {
     match event.as_access(history).map(|access| access.access) {
@@ -275,7 +277,7 @@ fn order_roles(event: Event, history: &History) -> &'static [Role] {
     }
 }
 
-/// Whether the later of two operations of one endpoint must not overtake the other.
+/// Whether the message order forbids `second` to overtake `first`. Both are operations of one endpoint.
 fn is_ordered(history: &History, first: Event, second: Event, order: Order) -> bool {
     let is_atomic = |event: Event| {
         event.as_access(history).is_some_and(|access| access.access.atomic_kind_and_op().is_some())
@@ -300,8 +302,8 @@ fn is_ordered(history: &History, first: Event, second: Event, order: Order) -> b
     firsts.iter().any(|first| seconds.iter().any(|second| order.intersects(orders(*first, *second))))
 }
 
-/// Checks that a fenced access ends only after earlier messages were matched, if its fence waits for their
-/// matches.
+/// Checks that a fenced access ends only after earlier messages were matched. A fence waits for the match if
+/// the message or the access has the match level.
 fn assert_fenced_accesses_wait_for_matches(history: &History, promise: Promise) {
     for (number, fenced) in history.accesses.iter().enumerate() {
         if !fenced.fenced

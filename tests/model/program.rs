@@ -1,7 +1,7 @@
 //! Random programs.
 //!
-//! Every operand is taken modulo the number of choices. So each part of a program is a program, too, and
-//! a failing program shrinks well.
+//! The test takes each operand modulo the number of choices. So any part of a program is a program, too,
+//! and a failing program can be shrunk.
 
 use homespun::flags::Order;
 use proptest::prelude::*;
@@ -20,7 +20,7 @@ pub(crate) struct Program {
     /// The seed of the loopback network's faults.
     pub(crate) seed: u64,
     pub(crate) parties: usize,
-    /// Whether messages carry remote data. If not, messages and buffers have at least 8 bytes.
+    /// Whether messages carry remote data. If not, each message has at least 8 bytes.
     pub(crate) with_data: bool,
     /// The depth of every completion queue; 0 for the default.
     pub(crate) cq_depth_entries: usize,
@@ -38,8 +38,8 @@ pub(crate) struct Program {
     pub(crate) completes_in_order: bool,
     /// The memory of regions.
     pub(crate) memory: MemoryKind,
-    /// Whether all messages go from one endpoint to another, untagged, and no receive is cancelled. Then
-    /// there is only one way to match them.
+    /// Whether one endpoint sends untagged messages to another, and no receive is cancelled. Then only one
+    /// matching is possible.
     pub(crate) is_stream: bool,
     pub(crate) steps: Vec<Step>,
 }
@@ -68,7 +68,8 @@ pub(crate) enum Step {
         len_bytes: usize,
         min_free_bytes: usize,
     },
-    /// Peeks at a tagged message that has arrived. It needs remote data, to identify the message.
+    /// Peeks at a tagged message that has arrived. Only programs with remote data peek, to identify the
+    /// message.
     Peek {
         at: usize,
         tagged: (u64, u64),
@@ -119,7 +120,7 @@ pub(crate) enum Step {
         at: usize,
         count: usize,
     },
-    /// Cancels one of the operations that the endpoint has posted, whether or not it has ended.
+    /// Cancels one of the endpoint's posted operations, which may have ended already.
     Cancel {
         at: usize,
         which: usize,
@@ -227,10 +228,11 @@ pub(crate) fn any_program(disruption: Disruption) -> impl Strategy<Value = Progr
         )
 }
 
-/// Returns the budget for unexpected messages, and whether sends use the match level and fences. A small
-/// budget and the match level keep messages at their sender until the peer receives. Programs that close
-/// endpoints use neither, since a message may be lost if it has not left its endpoint within the time
-/// limit of closing.
+/// Returns the budget for unexpected messages, whether sends use the match level, and whether there are
+/// fences.
+///
+/// A small budget and the match level keep messages at their sender. Closing an endpoint waits only a
+/// limited time for such messages, and then they are lost. So programs that close endpoints use neither.
 fn any_budget_matches_and_fences(disruption: Disruption) -> BoxedStrategy<(usize, bool, bool)> {
     match disruption {
         Disruption::Closing => any::<bool>().prop_map(|with_fences| (0, false, with_fences)).boxed(),
@@ -301,7 +303,7 @@ pub(crate) fn any_tag() -> impl Strategy<Value = Option<u64>> {
     prop::option::of(0..4_u64)
 }
 
-/// Returns the tag and the mask of a receive. Many masks ignore some of the few bits that tags have.
+/// Returns the tag of a receive and a mask of the bits that it ignores. Many masks ignore some bits in use.
 pub(crate) fn any_tag_match() -> impl Strategy<Value = Option<(u64, u64)>> {
     prop::option::of(any_tag_and_mask())
 }

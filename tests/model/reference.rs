@@ -6,11 +6,11 @@ use homespun::limits::MULTI_RECV_ALIGN_BYTES;
 
 use crate::history::{History, ReceiveOp};
 
-/// Returns the receive that matches each message, for messages of one sender and one kind. The receiver must
-/// neither cancel, claim nor discard.
+/// Returns the receive that matches each message. All messages have one sender and one kind. No receive is
+/// cancelled, and no peek claims or discards a message.
 ///
-/// Messages keep their order, and so do receives. So the result does not depend on how arrivals and posts
-/// interleave, and this function posts all receives first.
+/// Messages keep their order, and receives keep theirs. So the result is the same as if all receives were
+/// posted first.
 pub(crate) fn match_messages(
     history: &History,
     messages: &[usize],
@@ -44,13 +44,13 @@ pub(crate) fn match_messages(
 
 struct Posted {
     receive: usize,
-    /// How many bytes of a multi-receive buffer are filled, once it has got a message.
+    /// The end of the last message in a multi-receive buffer, or `None` before the first message.
     filled: Option<usize>,
 }
 
 impl Posted {
-    /// Offers the receive a message that it accepts, and fills its buffer if the message fits. Returns
-    /// whether the receive takes the message, and whether the receive ends now.
+    /// Offers the receive a message that it accepts. Returns whether the receive takes the message, and
+    /// whether the receive ends.
     fn offer_message(&mut self, receive: &ReceiveOp, len_bytes: usize) -> (bool, bool) {
         let Some(buffer) = &receive.buffer else { return (true, true) };
         let filled = self.filled.unwrap_or(0);

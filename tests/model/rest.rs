@@ -1,5 +1,4 @@
-//! The end of a run: every message is received, every operation ends, and the remaining receives
-//! are cancelled.
+//! The end of a run: receives every message, waits for all operations, and cancels the remaining receives.
 
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, OpFlags};
@@ -14,17 +13,17 @@ use crate::run::{Runner, expect_accepted_or_full, expect_lost_sender_errno};
 use homespun_suite::payload::marked_buffer;
 use homespun_suite::{Deadline, Ended};
 
-/// The bit that distinguishes the runner's messages from the program's.
+/// The bit that distinguishes the test's messages from the program's.
 const RUNNERS_TAG: u64 = 1 << 63;
 
-/// The first context of the runner's operations; smaller ones belong to the program's.
+/// The first context of the test's own operations. The program's operations have smaller contexts.
 pub(crate) const RUNNERS_CONTEXT: u64 = 1 << 32;
 
-/// After this many rounds without an event, none is expected any more. No delay of the loopback network is
-/// longer. On other transports every message has arrived before.
+/// After this many rounds without an event, the test expects no more events. The loopback network delays
+/// no frame longer. Over other transports, every message has arrived before these rounds.
 const SILENT_ROUNDS: usize = 40;
 
-/// A receive that the runner posts, and that matches any waiting message of its kind.
+/// A receive of the test itself, which matches any waiting message of one kind: tagged or untagged.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Drain {
     pub(crate) at: Incarnation,
@@ -66,10 +65,10 @@ impl Runner<'_> {
 
     /// Waits until every send has ended and every message was received or lost.
     ///
-    /// Each endpoint sends a last message to every place. The message completes when it was received
-    /// or lost, so no earlier message is in flight then. A network that breaks links is an exception, but
-    /// it reports whether it is quiet. A long message may be sent later, on request, so both steps run
-    /// twice.
+    /// Each endpoint sends a last message to every place. When a last message has completed or failed, no
+    /// earlier message to the same place is in flight. If the network breaks links, the test also waits
+    /// until the network is quiet. Then the test does all of this once more, since the payload of a long
+    /// message may follow later.
     pub(crate) fn finish_all_operations(&mut self) {
         for _ in 0..2 {
             self.send_last_messages();
@@ -125,8 +124,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Posts receives for the unexpected and the claimed messages of each endpoint. The program's receives
-    /// were posted earlier, so they match first. If there is no room, cancels a receive of the program.
+    /// Posts receives for the messages that no receive of the program has matched, and for claimed messages.
+    /// If there is no room, cancels a receive of the program.
     fn post_drain_receives(&mut self) {
         for place in 0..self.parties.len() {
             if self.parties[place].is_none() {
@@ -157,7 +156,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Cancels the last posted receive that is open, as the program might have done.
+    /// Cancels the program's last posted receive that is open, and records the cancel.
     fn cancel_last_open_receive(&mut self, place: usize) {
         let who = self.history.incarnation_at(place);
         let can_be_cancelled = |receive: &usize| {
@@ -204,8 +203,8 @@ impl Runner<'_> {
         (peek.ended.is_none() || is_claim_open) && self.history.is_alive(peek.at)
     }
 
-    /// Checks that no directed receive still waits for a lost peer. The last message to that peer has
-    /// failed, which ends such receives.
+    /// Checks that no directed receive waits for a lost peer. The last message to the peer has failed, so
+    /// the library has ended each such receive.
     pub(crate) fn check_no_receive_waits_for_a_lost_peer(&self) {
         for (number, receive) in self.history.receives.iter().enumerate() {
             let waits = receive.ended.is_none() && self.history.is_alive(receive.at);
@@ -217,7 +216,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Cancels all posted receives. Each cancel must succeed, since no message is arriving.
+    /// Cancels all posted receives. No message is arriving any more, so each cancel must succeed.
     pub(crate) fn cancel_remaining_receives(&mut self) {
         let deadline = Deadline::new();
         for receive in 0..self.history.receives.len() {

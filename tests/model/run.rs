@@ -19,7 +19,7 @@ use crate::rest::{Drain, RUNNERS_CONTEXT};
 use homespun_suite::payload::{marked_buffer, marked_buffers, payload, received_bytes, split_unevenly};
 use homespun_suite::{Ended, Net, Party, Region, Setup};
 
-/// The least length of a message that must contain its identity, because it has no remote data.
+/// The least length of a message that has no remote data: the message itself contains its identity.
 const IDENTITY_BYTES: usize = 8;
 
 pub(crate) struct Runner<'a> {
@@ -32,12 +32,12 @@ pub(crate) struct Runner<'a> {
     /// The party of each place, `None` if it is closed or killed.
     pub(crate) parties: Vec<Option<Party>>,
     pub(crate) history: History,
-    /// The number of injected messages and writes of each party that may still fail.
+    /// How many injected messages and writes of each party may still fail.
     pub(crate) injected: Vec<usize>,
-    /// The contexts of the runner's own outstanding sends.
+    /// The contexts of the test's own outstanding sends.
     pub(crate) own_pending: BTreeSet<u64>,
     pub(crate) next_own: u64,
-    /// The runner's own outstanding receives, by context.
+    /// The test's own outstanding receives, by context.
     pub(crate) drains: BTreeMap<u64, Drain>,
     /// The number of unexpected messages of each kind that each endpoint had.
     pub(crate) waited: BTreeMap<(Incarnation, bool), usize>,
@@ -94,7 +94,7 @@ fn party_setup(program: &Program) -> Setup {
     }
 }
 
-/// Inserts the names of all places in order, so that each fabric address is the number of its place.
+/// Inserts the names of all places in order. So the fabric address of a place is its number.
 fn insert_all_addresses(party: &Party, names: &[Address]) {
     for (n, name) in (0..).zip(names) {
         assert_eq!(party.av.insert(&[*name]).remove(0), Ok(FabricAddress(n)));
@@ -305,7 +305,8 @@ impl Runner<'_> {
         self.history.peeks.push(PeekOp { at, tagged, from, then, posted_at, ended: None, claim: None });
     }
 
-    /// Returns the peeks of the endpoint at a place whose claimed messages still wait.
+    /// Returns the peeks of an endpoint that hold a claimed message which no operation has received or
+    /// discarded.
     pub(crate) fn peeks_with_unreceived_claims(&self, place: usize) -> Vec<usize> {
         let who = self.history.incarnation_at(place);
         let peeks = self.history.peeks.iter().enumerate();
@@ -313,7 +314,7 @@ impl Runner<'_> {
         claiming.map(|(number, _)| number).collect()
     }
 
-    /// Receives or discards a claimed message. Returns whether the post was accepted.
+    /// Posts a receive or a discard of a claimed message. Returns whether the post was accepted.
     pub(crate) fn post_claim(&mut self, peek: usize, len_bytes: usize, discards: bool) -> bool {
         let Some(party) = &self.parties[self.history.peeks[peek].at.place] else { return false };
         let context = Operation::Peek(peek).context();
@@ -341,7 +342,8 @@ impl Runner<'_> {
         let accesses = (0..accesses.len()).filter(|&access| is_posted(&accesses[access]));
         let sends = (0..sends.len()).filter(|&send| sends[send].from == who && !sends[send].injected);
         let receives = (0..receives.len()).filter(|&receive| receives[receive].at == who);
-        // A claimed message has the context of its peek, but it is not a posted operation.
+        // A peek is listed, too: the receive of its claimed message has the same context. Each cancel with
+        // this context must fail.
         let peeks = (0..peeks.len()).filter(|&peek| peeks[peek].at == who);
         let posted: Vec<Operation> = sends
             .map(Operation::Send)
@@ -535,7 +537,7 @@ impl Runner<'_> {
         self.history.peeks[peek].claim.as_mut().expect("it is there").ended = Some(end);
     }
 
-    /// Records the end of a receive. Returns the message that it got, or its error.
+    /// Checks the end of a receive. Returns the identity of the received message, or the error.
     pub(crate) fn record_received_message(
         &mut self,
         who: Incarnation,
@@ -558,7 +560,7 @@ impl Runner<'_> {
         Ok(message)
     }
 
-    /// Returns the identity of a received message. Checks every field of the message's completion.
+    /// Checks the bytes and the completion of a received message. Returns the identity of the message.
     fn check_and_identify_message(
         &self,
         who: Incarnation,
@@ -584,8 +586,7 @@ impl Runner<'_> {
         identity
     }
 
-    /// Checks the completion of a received message, but not the received bytes. Returns the length of the
-    /// message.
+    /// Checks the fields of a received message's completion. Returns the length that was sent.
     fn check_completion_fields(
         &self,
         who: Incarnation,
@@ -608,7 +609,7 @@ impl Runner<'_> {
     }
 }
 
-/// Returns the errno of a receive whose sender was lost. Panics for any other error.
+/// Returns the errno of a receive that lost its sender. Panics for any other error.
 pub(crate) fn expect_lost_sender_errno(error: &OperationError) -> Errno {
     match error {
         OperationError::Fault | OperationError::Link(_) => error.errno(),

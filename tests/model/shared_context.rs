@@ -1,9 +1,8 @@
-//! Random programs in which several endpoints share a receive context, checked against a model of
-//! matching. If members leave or links end, the model does not predict which messages are lost. Instead
-//! it limits the number of receives that may fail, and checks that each receive ends once and that no
-//! credit is lost.
+//! Random programs of endpoints that share a receive context, checked against a model of matching. If a
+//! member leaves or a link ends, the model does not predict which messages are lost. Instead the model
+//! limits how many receives may fail, and checks that each receive ends once and that no credit is lost.
 //!
-//! The members of the context are in this process. Their peers are there, too, or in processes of their
+//! The members of the context are in this process. The peers are in this process or in processes of their
 //! own.
 
 mod check;
@@ -25,7 +24,8 @@ fn run_and_check(turns: Turns, transport: &TransportKind, program: &Program) {
     run_and_check_with_faults(None, &Net::new(transport, turns), program);
 }
 
-/// Runs a program. During its steps, `faults`, if given, replace the faults of the network.
+/// Runs a program, and checks its history. `faults`, if given, are the faults of the network during the
+/// steps.
 fn run_and_check_with_faults(faults: Option<Faults>, net: &Net, program: &Program) {
     let history = run_with_time_limit(program, || run::run_program(net, program, faults));
     check::check_history(&history, program.connected);

@@ -1,4 +1,4 @@
-//! A time limit for programs. A program that never ends cannot be shrunk, so it is printed.
+//! A time limit for programs. Prints a program that never ends, since it cannot be shrunk.
 
 use std::fmt::Debug;
 use std::process;

@@ -1,12 +1,11 @@
 //! Checks the elements that atomic operations change.
 //!
-//! The operations on one element must be linearizable. The check searches for an order that agrees with
-//! the [known](crate::memory) one, and that explains every value fetched or read. So sums are complete,
-//! no number is given out twice, and of competing swaps exactly one succeeds.
+//! The operations on one element must be linearizable. The check searches for an order of them that agrees
+//! with the [known](crate::memory) order and explains every value that was read or fetched.
 //!
-//! Atomic operations and plain accesses do not exclude each other. So elements that a plain access wrote
-//! during an atomic operation are not checked, nor are plain reads of an element during an atomic
-//! operation on it.
+//! Atomic operations and plain accesses do not exclude each other. If a plain write and another write or
+//! atomic operation have no known order, the element is not checked. If a plain read and a change of the
+//! element have no known order, the read is not checked.
 
 use std::collections::HashSet;
 
@@ -53,7 +52,7 @@ impl Effect {
         matches!(self, Effect::Write(_))
     }
 
-    /// Returns the element after the operation, if the operation is possible with the element `before`.
+    /// Returns the element after the operation. Returns `None` if the operation cannot have found `before`.
     fn element_after(&self, before: Element) -> Option<Element> {
         match *self {
             Effect::Find(found) => (found == before).then_some(before),
@@ -132,7 +131,7 @@ impl Known<'_> {
     }
 }
 
-/// Returns the effect of an access on an element, or `None` if the result of its read is unknown.
+/// Returns the effect of an access on an element, or `None` for a plain read whose result is unknown.
 fn effect_on_element(number: usize, access: &AccessOp, place: usize, datatype: Datatype) -> Option<Effect> {
     let found = access.found.as_ref().map(|found| {
         let first = place - access.place;
@@ -148,8 +147,8 @@ fn effect_on_element(number: usize, access: &AccessOp, place: usize, datatype: D
     }
 }
 
-/// Whether the remaining operations can take effect in some order. `failed` has the states from which no
-/// order is possible.
+/// Whether the operations that are not in `done` can take effect in some order. `failed` has the states for
+/// which the search has found no order.
 fn has_possible_order(
     element_ops: &[ElementOp],
     mut done: u64,

@@ -1,6 +1,6 @@
 //! Random programs of deferred work and triggered operations, checked against a model.
 //!
-//! The endpoint is in this process. Its peer is there, too, or in a process of its own.
+//! The endpoint is in this process. The endpoint's peer is in this process or in one of its own.
 
 mod check;
 mod fixture;

@@ -1,4 +1,5 @@
-//! Concurrent atomic operations exclude each other, whatever their initiators: `fi_atomic(3)`.
+//! Concurrent atomic operations on an element exclude each other, whichever endpoints begin them:
+//! `fi_atomic(3)`.
 
 use homespun::Bytes;
 use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
@@ -9,7 +10,7 @@ use homespun_suite::{
     AtomicCall, Deadline, MemoryKind, Net, Party, Region, RmaBy, RmaCall, TransportKind, Turns,
 };
 
-/// Several parties add to the same elements. Each value is fetched once, whichever process a party is in.
+/// Several parties add one to the same elements. Each value must be fetched exactly once.
 pub(crate) fn concurrent_updates_by_all_parties_are_each_applied_once(net: &Net) {
     const PARTIES: usize = 4;
     const ROUNDS: usize = 30;
@@ -22,8 +23,8 @@ pub(crate) fn concurrent_updates_by_all_parties_are_each_applied_once(net: &Net)
     for memory_kind in MemoryKind::ALL {
         let region = target.register(make_region_spec(96, memory_kind)).unwrap();
         region.write_at(0, &[0; 96]);
-        // Aligned elements, misaligned ones, elements in two segments if the memory is raw, and elements
-        // longer than the processor can update at once.
+        // Elements that are aligned, or misaligned, or longer than the processor can update at once. If the
+        // memory is raw, some elements lie in two segments.
         let places = [
             (Datatype::Uint64, 0),
             (Datatype::Uint16, 8),
@@ -60,8 +61,8 @@ pub(crate) fn concurrent_updates_by_all_parties_are_each_applied_once(net: &Net)
     }
 }
 
-/// Threads with their own endpoints add to the same memory. They use two transports, each with its own
-/// region and key for the memory.
+/// Threads with their own endpoints add to the same memory over two transports. Each transport has a region
+/// of its own for the memory.
 pub(crate) fn concurrent_updates_over_two_transports_are_each_applied_once(net: &Net) {
     const THREADS: u64 = 3;
     const ROUNDS: u64 = 200;
@@ -82,7 +83,7 @@ pub(crate) fn concurrent_updates_over_two_transports_are_each_applied_once(net: 
             })
         })
         .collect();
-    // The threads add to two numbers: an aligned one, and a misaligned one within one segment.
+    // The threads add to two numbers: an aligned one, and a misaligned one that lies within one segment.
     let add = |party: &Party, region: &Region| {
         for _ in 0..ROUNDS {
             for at in [0, 9] {
@@ -109,7 +110,8 @@ pub(crate) fn concurrent_updates_over_two_transports_are_each_applied_once(net: 
     assert_eq!(content[9..17], total);
 }
 
-/// A lock that parties take by compare-and-swap. Its holder changes two words one after the other.
+/// Parties take a lock by compare-and-swap. The party that holds the lock changes two words one after the
+/// other.
 pub(crate) fn compare_and_swap_lock_excludes_concurrent_holders(net: &Net) {
     const PARTIES: usize = 3;
     const ROUNDS: u64 = 15;

@@ -1,5 +1,4 @@
-//! The atomic operations that an endpoint may begin or accept, and the refusal of others:
-//! `fi_atomic(3)`.
+//! Which atomic operations an endpoint may begin or accept, and how others are refused: `fi_atomic(3)`.
 
 use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::endpoint::{AtomicTarget, CompareAtomicMsg, FetchAtomicMsg};

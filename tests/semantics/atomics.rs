@@ -80,8 +80,7 @@ pub(crate) fn every_atomic_call_updates_the_region(net: &Net) {
                 let operand = payload(context + 1000, LEN_BYTES);
                 let mut compare = before[20..20 + LEN_BYTES].to_vec();
                 let what = if kind == AtomicKind::Compare {
-                    // Make two comparands differ from their elements, so that these two elements are not
-                    // swapped.
+                    // Two compare values differ from their elements, so these two elements are not swapped.
                     compare[7] ^= 1;
                     compare[LEN_BYTES - 1] ^= 1;
                     (AtomicOp::Cswap, Datatype::Uint8)
@@ -160,8 +159,7 @@ pub(super) fn encode_element(value: i64, datatype: Datatype) -> Vec<u8> {
     let real = |size_bytes: usize| match size_bytes {
         4 => (value as f32).to_le_bytes().to_vec(),
         8 => (value as f64).to_le_bytes().to_vec(),
-        // An element of 80 bits: the significand begins with its highest bit, and the exponent of 1
-        // is 16,383.
+        // An 80-bit number: the highest bit of the significand is set, and the exponent of 1 is 16,383.
         _ if value == 0 => vec![0; 16],
         _ => {
             let shift = value.cast_unsigned().leading_zeros();
@@ -180,7 +178,7 @@ pub(super) fn encode_element(value: i64, datatype: Datatype) -> Vec<u8> {
     }
 }
 
-/// Returns the result of an operation on small, non-negative numbers, as `fi_atomic(3)` defines it.
+/// Returns the result of an operation on small numbers that are not negative, as `fi_atomic(3)` defines it.
 fn apply_atomic(op: AtomicOp, [element, operand, compare]: [i64; 3]) -> i64 {
     let swapped_if = |is_so: bool| if is_so { operand } else { element };
     match op {
@@ -333,7 +331,8 @@ pub(crate) fn atomics_take_effect_in_posting_order(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = bob.register(make_region_spec(8, MemoryKind::Raw)).unwrap();
     region.write_at(0, &encode_number(0));
-    // Each operation finds the result of the previous one. A later message arrives after all of them.
+    // Each operation must find the result of the previous one. A later message must arrive after all of
+    // them.
     for value in 0..COUNT {
         let what = (AtomicOp::Cswap, Datatype::Uint64);
         let call = AtomicCall::new(
@@ -360,7 +359,8 @@ pub(crate) fn atomics_beyond_the_limit_of_a_link_complete(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = bob.register(make_region_spec(ATOMIC_MAX_BYTES, MemoryKind::Owned)).unwrap();
     region.write_at(0, &vec![0; ATOMIC_MAX_BYTES]);
-    // First exceed the number of operations that a link may have at a time, then the number of their bytes.
+    // First exceed the number of operations that a link may have at a time. Then exceed the number of their
+    // bytes.
     let (many, long) = (RMA_LINK_MAX_OPS + 200, 2 * ATOMIC_LINK_MAX_BYTES / ATOMIC_MAX_BYTES + 3);
     let mut left = many + long;
     for _ in 0..many {
@@ -445,8 +445,8 @@ pub(crate) fn fence_waits_for_preceding_atomics(net: &Net) {
             alice.endpoint.atomic(make_add_call(AtomicKind::Base, &alice, &region, 1, context)).unwrap();
         }
         let flags = OpFlags::FENCE;
-        // A fenced read or a fenced atomic operation finds the effects of all these operations. When a
-        // fenced message arrives, the memory of its receiver has these effects, too.
+        // A fenced read and a fenced atomic operation must find the effects of all these operations. When a
+        // fenced message arrives, the memory of its receiver must have these effects, too.
         let read = RmaCall::new(RmaBy::Readmsg, encode_number(0), alice.peer(), &region, 50);
         alice.endpoint.rma(RmaCall { flags, ..read }).unwrap();
         let fenced = make_add_call(AtomicKind::Fetch, &alice, &region, 1, 60);

@@ -112,8 +112,8 @@ pub(crate) fn one_counter_counts_for_several_endpoints_and_regions(net: &Net) {
                 from.write(payload(1, 8), to, region.remote(), 3).unwrap();
                 from.read(marked_buffer(8), to, region.remote(), 4).unwrap();
             }
-            // The counter counts the send and the receive. It counts each of the two writes at the initiator
-            // and at its region, and the read of the second region only at that region.
+            // The counter counts a send and a receive. It counts each of two writes twice: at the initiator,
+            // and at the region. It counts a read once, at the second region.
             events += 2 + 2 * 2 + 1;
         }
     }

@@ -1,4 +1,4 @@
-//! Queues are bounded, and no completion is lost: `FI_RM_ENABLED` of `fi_domain(3)`.
+//! Completion queues are bounded, and no completion is lost: `FI_RM_ENABLED` of `fi_domain(3)`.
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::OpFlags;
@@ -27,7 +27,7 @@ pub(crate) fn sends_awaiting_a_match_leave_queue_room_to_other_operations(net: &
     let depth = 4;
     let (alice, bob) =
         net.open_pair_with(Setup { cq_depth_entries: depth, ..Setup::default() }, Setup::default());
-    // None of these sends ends before bob receives, and there are more of them than the queue has entries.
+    // Post more sends than the queue has entries. No send ends before bob receives.
     let count = 2 * depth as u64;
     for context in 0..count {
         let flags = OpFlags::MATCH_COMPLETE;
@@ -72,7 +72,7 @@ pub(crate) fn sends_stay_outstanding_until_the_queue_has_room(net: &Net) {
     let mut contexts = Vec::new();
     let deadline = Deadline::new();
     while ended < count {
-        // Keep the queue full. Some of these operations complete at once, others later.
+        // Keep the queue full. Some of these sends complete at post time, and others later.
         while sent < count {
             match alice.endpoint.send(payload(sent, len_bytes(sent)), alice.peer(), sent) {
                 Ok(()) => sent += 1,
@@ -145,8 +145,7 @@ pub(crate) fn operations_of_endpoints_sharing_a_full_queue_all_complete(net: &Ne
         peer.endpoint.recv(marked_buffer(64), ANY, n).unwrap();
         first.endpoint.recv(marked_buffer(64), ANY, 2000 + n).unwrap();
     }
-    // The peer sends to the first endpoint while both endpoints send to the peer, so that their common queue
-    // holds completions of receives as well as of sends.
+    // The peer also sends to both endpoints. So their common queue has completions of receives and of sends.
     for n in 0..2 * per_sender {
         peer.endpoint.send(payload(n, 64), peer.fabric_address_of(&first), 3000 + n).unwrap();
     }
@@ -228,8 +227,8 @@ pub(crate) fn receives_beyond_the_receive_depth_are_refused(net: &Net) {
     bob.endpoint.recv(marked_buffer(24), ANY, 9).unwrap();
 }
 
-/// Posts messages and receives until one is refused, with every kind of limit, and retries later. Each
-/// attempt has its own number, so that an effect of a refused attempt would show.
+/// Posts sends and receives until one is refused, and retries later. Each attempt has its own number. So the
+/// test notices if a refused attempt has an effect.
 pub(crate) fn refused_posts_have_no_effect(net: &Net) {
     const COUNT: usize = 20;
     /// Messages that are copied when they are posted, and messages that are not.
@@ -293,8 +292,8 @@ struct Attempts {
 }
 
 impl Attempts {
-    /// Posts until `max` operations were accepted in all, or an operation is refused for lack of room.
-    /// `post` gets the number of operations accepted so far, and the number of the attempt.
+    /// Posts until `max` operations were accepted in all, or until one is refused with `full`. `post` gets
+    /// the number of accepted operations and the number of the attempt. Panics for any other refusal.
     #[track_caller]
     fn post_until_full(
         &mut self,

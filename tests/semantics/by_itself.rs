@@ -1,9 +1,9 @@
-//! Transports with automatic progress: the library's progress thread drives the endpoints. IPv6 is left out,
-//! since it would test nothing more. Over the example of a backend, which has no descriptor to sleep on,
-//! only the tests of `tests_of_parties` run.
+//! The transports with automatic progress: the library's progress thread drives the endpoints. IPv6 is left
+//! out, since it would test nothing more. Over the example of a backend only the tests of `tests_of_parties`
+//! run, since it has no descriptor to sleep on.
 
-/// The tests of endpoints with connections, of waits for several objects, of late binding, and of
-/// work that waits for counters, with automatic progress.
+/// The tests with automatic progress of connections, waits for several objects, late binding and deferred
+/// work.
 macro_rules! tests_of_connections_by_themselves {
     ($net:expr) => {
         tests! { $net;

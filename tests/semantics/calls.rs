@@ -1,4 +1,4 @@
-//! Every call that sends and every call that receives, with every size: `fi_msg(3)`, `fi_tagged(3)`.
+//! Every call that sends, and every call that receives, with every size: `fi_msg(3)`, `fi_tagged(3)`.
 
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, OpFlags};
@@ -16,8 +16,8 @@ const MARKER: u64 = 1 << 63;
 enum SendCall {
     /// `fi_send`, `fi_senddata`, `fi_tsend`, `fi_tsenddata`.
     Single,
-    /// `fi_sendv`, `fi_tsendv`. For a message with remote data, `fi_sendmsg`, since no other call sends
-    /// remote data from several buffers.
+    /// `fi_sendv` or `fi_tsendv`. With remote data `fi_sendmsg`: no other call sends several buffers with
+    /// remote data.
     Vector,
     /// `fi_sendmsg`, `fi_tsendmsg`.
     Message,
@@ -148,8 +148,8 @@ impl Message {
     }
 }
 
-/// Sends one message to a receive. The receive is posted before the send, or after the arrival. Checks
-/// all entries.
+/// Sends one message, and receives it. Posts the receive before the send if `receive_first`, otherwise after
+/// the arrival. Checks all entries.
 #[track_caller]
 fn exchange_and_check(
     net: &Net,
@@ -177,7 +177,7 @@ fn exchange_and_check_between(
         message.check_sent(send, &alice.next_completion(), 11);
     }
     let posted = posted.unwrap_or_else(|| {
-        // The peer acknowledges the next message only after all of this one has arrived.
+        // The peer acknowledges this second message only after all of the first one has arrived.
         alice.send_and_wait_for_delivery(SendMsg {
             to: alice.peer(),
             tag: Some(Tag(MARKER)),
@@ -220,8 +220,8 @@ pub(crate) fn messages_of_every_size_arrive(net: &Net) {
     let inject_size_bytes = alice.endpoint.info().tx.inject_size_bytes;
     for boundary in [4096_usize, 8192, 65_536] {
         for len_bytes in boundary - 40..=boundary + 40 {
-            // Try every length near the boundary, since headers add to the length. Try every fourth of the
-            // other lengths.
+            // Try every length near the boundary, since a header adds to the length. Of the others, try
+            // every fourth.
             if len_bytes.abs_diff(boundary) > 3 && len_bytes % 4 != 0 {
                 continue;
             }
@@ -287,7 +287,7 @@ pub(crate) fn vectors_gather_and_scatter_messages(net: &Net) {
 pub(crate) fn raw_buffer_is_not_written_beyond_its_end(net: &Net) {
     let (alice, bob) = net.open_pair();
     for (context, len_bytes) in (1..).zip([0, 1, 100, 5000, 9000, 100_000]) {
-        // The receive matches before, while or after the message arrives, depending on the network.
+        // The network decides whether the receive matches before, while or after the message arrives.
         alice.endpoint.send(payload(context, len_bytes + 3000), alice.peer(), context).unwrap();
         bob.cq.progress();
         let lens = [len_bytes / 3, len_bytes - len_bytes / 3];

@@ -1,4 +1,4 @@
-//! Closing endpoints: accepted messages are still sent, and no call hangs or crashes.
+//! Closing an endpoint: its accepted messages are still sent, and no call hangs or crashes.
 
 use std::any::Any;
 use std::thread;
@@ -13,8 +13,7 @@ use homespun_suite::{Net, Party, Setup};
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
 pub(crate) fn objects_may_be_dropped_in_any_order(net: &Net) {
-    // For any two of the objects, some of these orders drop one of them first, and some drop the other
-    // first.
+    // Of any two objects, some of these orders drop one first, and other orders drop the other first.
     let orders: [[usize; 5]; 6] = [
         [0, 1, 2, 3, 4],
         [4, 3, 2, 1, 0],
@@ -110,7 +109,7 @@ pub(crate) fn unmatched_messages_arrive_after_the_sender_closes(net: &Net) {
     });
 }
 
-/// Each side has connected to the other when one of them closes, after few or many passes.
+/// Each side has begun to connect to the other. Then one side closes, after few or many passes.
 pub(crate) fn fenced_message_arrives_after_its_sender_closes_amid_connects(net: &Net) {
     for passes in 0..8 {
         let (alice, bob) = net.open_pair();

@@ -1,5 +1,5 @@
-//! Completion order: `comp_order` of `fi_endpoint(3)`. Sends and accesses to one peer complete in
-//! the order of their posting.
+//! Completion order: `comp_order` of `fi_endpoint(3)`. Sends and accesses to one peer complete in posting
+//! order.
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::{MrAccess, OpFlags};
@@ -92,8 +92,7 @@ pub(crate) fn failed_access_completes_in_posting_order(net: &Net) {
 pub(crate) fn unreported_operations_end_in_posting_order(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup { selective: true, ..in_order_setup() }, Setup::default());
     let region = register_region(&bob, MemoryKind::Owned, 1);
-    // These operations report no success, but the completion of the next send shows that they have
-    // ended.
+    // These operations report no success. The completion of the next send shows that they have ended.
     for context in 0..20 {
         post_send(&alice, alice.peer(), 1, 8, OpFlags::MATCH_COMPLETE);
         post_access(&alice, RmaBy::Write, alice.peer(), &region, 2, 60_000);
@@ -108,7 +107,7 @@ pub(crate) fn unreported_operations_end_in_posting_order(net: &Net) {
         assert!(region.content()[..60_000] == payload(2, 60_000));
         region.write_at(0, &marked_buffer(60_000));
     }
-    // A failure is reported in posting order although a success would not be reported.
+    // A failure is reported in posting order, even of an operation whose success is not reported.
     let call = RmaCall::new(RmaBy::Write, payload(1, 8), alice.peer(), &region, 1);
     alice.endpoint.rma(RmaCall { key: 99, ..call }).unwrap();
     post_send(&alice, alice.peer(), 2, 8, OpFlags::INJECT_COMPLETE | OpFlags::COMPLETION);

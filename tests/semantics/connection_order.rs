@@ -1,5 +1,5 @@
-//! The order of a connection: its receives complete in the order in which their messages were sent,
-//! whatever the protocol of each message.
+//! The order of a connection: its receives complete in the order of sending, whichever protocol each message
+//! uses.
 
 use homespun::{Completion, Endpoint, Errno, Error, FabricAddress, OperationError, Tag};
 
@@ -13,8 +13,8 @@ use homespun_suite::{Deadline, Net};
 /// The peer address of posts, which connected endpoints ignore.
 const NOWHERE: FabricAddress = FabricAddress(0x5eed);
 
-/// The lengths of the messages. After each long message, which its receiver fetches or requests, come
-/// shorter ones of every kind.
+/// The lengths of the messages. The sender only announces a long message. Shorter messages of every kind
+/// follow each long one.
 const LENS_BYTES: [usize; 16] = [
     1 << 20,
     8,
@@ -70,7 +70,7 @@ fn assert_is_message(completion: &Completion, number: u64) {
     );
 }
 
-/// Checks that the receives of all messages complete at the first side, in this order of contexts.
+/// Checks that the receives with these contexts complete at the first side, in this order.
 #[track_caller]
 fn assert_complete_in_order(contexts: impl Iterator<Item = u64>, sides: &[&Side; 2]) {
     for (number, context) in contexts.enumerate() {

@@ -40,7 +40,7 @@ fn expect_errno<T>(result: Result<T, Error>) -> Errno {
     result.err().expect("it is refused").errno()
 }
 
-/// Waits until a connection request of the first side fails. Returns the error, and the data of the
+/// Waits until a connection request of the first side fails. Returns the error and the data of the
 /// rejection.
 #[track_caller]
 fn expect_connection_failure(sides: &[&Side], endpoint: u64) -> (Errno, Vec<u8>) {
@@ -159,8 +159,8 @@ pub(crate) fn connect_without_a_listener_fails_with_econnrefused(net: &Net) {
     let connecting = client.open_endpoint(CLIENT);
     connecting.connect(vacancy.address, b"hello?").unwrap();
     assert_eq!(expect_connection_failure(&[&client, &server], CLIENT), (Errno::ECONNREFUSED, Vec::new()));
-    // An unconnected endpoint refuses requests too, and still works. A second connect, which is refused
-    // itself, does not change the peer that the event names.
+    // An unconnected endpoint refuses requests, too, and still works. The second connect is refused, and
+    // must not change the peer that the event names.
     let (alice, bob) = net.open_pair();
     let connecting = client.open_endpoint(CLIENT);
     connecting.connect(alice.endpoint.name().unwrap(), b"hello?").unwrap();
@@ -228,7 +228,7 @@ pub(crate) fn connection_carries_writes_with_remote_data(net: &Net) {
     drop(other);
 }
 
-/// Each access is counted. It is also fenced, so that it finds the effects of the previous accesses.
+/// Each access is counted and fenced. The fence makes it find the effects of the previous accesses.
 pub(crate) fn connection_carries_fenced_rma_and_atomics(net: &Net) {
     const LEN_BYTES: usize = 100_000;
     let (client, server) = (Side::new(net), Side::new(net));
@@ -337,7 +337,7 @@ pub(crate) fn accept_after_requester_closed_fails_with_econnaborted(net: &Net) {
         Errno::ECONNABORTED
     );
     assert!(client.poll_event().is_none(), "a closed endpoint reports nothing");
-    // Rejecting the request of a closed requester has no effect either, but returns no error.
+    // The requester has closed. Rejecting its request has no effect, and returns no error.
     let connecting = client.open_endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
     let request = homespun_suite::connecting::next_request_of_first_side(&[&server, &client]);
@@ -373,7 +373,8 @@ pub(crate) fn unread_request_leaves_the_event_queue_when_its_requester_closes(ne
             server.progress();
             deadline.yield_or_panic("that the request is withdrawn");
         }
-        // The request was peeked at, and then withdrawn by the requester. Every call for it still succeeds.
+        // The server peeked at the request, and the requester withdrew it. Every call for the request still
+        // succeeds.
         match round {
             0 => drop(request),
             1 => request.reject(b"too late").unwrap(),
@@ -451,7 +452,8 @@ pub(crate) fn request_is_accepted_after_its_first_endpoint_closes(net: &Net) {
     assert_eq!(expect_errno(request.reject(b"")), Errno::EOPBADSTATE);
     assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
     assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
-    // If a request was rejected meanwhile, an endpoint that was opened for it cannot accept it.
+    // The endpoint was opened for this request before the rejection. The endpoint can no longer accept the
+    // request.
     let connecting = client.open_endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
     let request = homespun_suite::connecting::next_request_of_first_side(&[&server, &client]);
@@ -469,7 +471,7 @@ pub(crate) fn sixty_concurrent_requests_are_all_answered(net: &Net) {
     for (number, endpoint) in (0_u64..).zip(&asking) {
         endpoint.connect(listener.name().unwrap(), &number.to_le_bytes()).unwrap();
     }
-    // The server rejects every third request. Each accept or reject sends back the data of the request.
+    // The server rejects every third request. Each answer sends back the data of the request.
     let mut accepted: Vec<(u64, Endpoint)> = Vec::new();
     let mut heard = (0, 0, 0);
     let deadline = Deadline::new();

@@ -26,19 +26,19 @@ fn all_wait_objects() -> impl Iterator<Item = WaitObject> {
     WAIT_OBJECTS.into_iter().chain([WaitObject::None])
 }
 
-/// Opens two parties with counters, which make progress only in the calls of their waiting threads.
+/// Opens two parties with counters. The parties make progress only in the calls of their waiting threads.
 fn open_sleepers(net: &Net, wait: WaitObject) -> (Party, Party) {
     let setup = || Setup { asleep: true, wait, ..make_counting_setup() };
     net.open_pair_with(setup(), setup())
 }
 
-/// Has the net drive both parties again, since closing one may need the other's progress.
+/// Has the net drive both parties again: closing one may need progress of the other.
 fn start_driving_both(net: &Net, parties: [&Party; 2]) {
     parties.into_iter().for_each(|party| net.start_driving(party));
 }
 
-/// Both parties wait only for counters: of sends, some of which end only when the peer responds; of
-/// receives; and of accesses by the peer.
+/// Both parties wait only for counters, which count sends, receives, and accesses by the peer. Some of the
+/// sends end only when the peer responds.
 pub(crate) fn counter_waits_wake_for_endpoint_events(net: &Net) {
     for wait in all_wait_objects() {
         let (alice, bob) = open_sleepers(net, wait);
@@ -84,7 +84,7 @@ fn has_no_failures(party: &Party) -> bool {
     [SEND, RECV, READ, WRITE].iter().all(|event| party.read_counter(*event).1 == 0)
 }
 
-/// The target waits only for the counter of its region. This counter is bound to no endpoint.
+/// The target waits only for the counter of its region. The counter is bound to no endpoint.
 pub(crate) fn counter_wait_wakes_for_remote_accesses_to_a_region(net: &Net) {
     for wait in all_wait_objects() {
         let setup = |wait| Setup { asleep: true, wait, ..Setup::default() };
@@ -175,7 +175,7 @@ pub(crate) fn counter_wait_wakes_while_another_thread_polls(net: &Net) {
         }
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
-            // This thread drives the endpoint, and polls for every event in order to read it before the
+            // This thread drives the endpoint. The thread polls, so that it reads each event before the
             // waiting thread.
             scope.spawn(|| {
                 while !is_over.load(Ordering::SeqCst) {
@@ -222,7 +222,7 @@ pub(crate) fn counter_wait_survives_closing_endpoints_and_regions(net: &Net) {
         });
         let over = StopOnDrop(&is_over);
         for _ in 0..ROUNDS {
-            // Open an endpoint that makes only the two accesses below, and a region for the second access.
+            // Open an endpoint for only the two accesses below, and a region for the second access.
             let target = net.open_party_with(Setup { asleep: true, ..Setup::default() });
             let alice =
                 net.open_party_with(Setup { asleep: true, wait: WaitObject::Unspec, ..Setup::default() });

@@ -121,7 +121,7 @@ pub(crate) fn accesses_are_counted_at_both_ends(net: &Net) {
     }
 }
 
-/// A region counts an operation by its effect on the memory (`fi_mr(3)`). An endpoint counts it by
+/// A region counts an atomic operation by what it does to the memory (`fi_mr(3)`). An endpoint counts it by
 /// whether it returns results (`fi_endpoint(3)`).
 pub(crate) fn updating_atomics_are_counted_as_writes_by_the_region(net: &Net) {
     for kind in MemoryKind::ALL {
@@ -341,7 +341,7 @@ pub(crate) fn multi_receive_counts_each_message(net: &Net) {
             alice.next_completion();
         }
         bob.wait_for_exact_counts(&[(RECV, (10, 0))]);
-        // The release of a buffer is not counted; a cancelled buffer counts as an error.
+        // The release of a buffer is not counted. A cancelled buffer counts as an error.
         bob.endpoint.recv_multi(marked_buffer(100), ANY, 2).unwrap();
         bob.endpoint.cancel(2).unwrap();
         bob.wait_for_exact_counts(&[(RECV, (10, 1))]);

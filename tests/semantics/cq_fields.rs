@@ -1,5 +1,5 @@
-//! The statements of the sections "Completion fields", "Completion flags" and "fi_close" of `fi_cq(3)`.
-//! `entries.rs`, `overrun.rs` and `waiting.rs` cover reads, overruns and waits.
+//! Tests the statements of `fi_cq(3)` in the sections "Completion fields", "Completion flags" and
+//! "fi_close". The files `entries.rs`, `overrun.rs` and `waiting.rs` test reads, overruns and waits.
 
 use homespun::cq::CQ_DEPTH_DEFAULT_ENTRIES;
 use homespun::endpoint::{RecvMsg, SendMsg};
@@ -157,7 +157,7 @@ pub(crate) fn completion_fields_match_peeks_and_claims(net: &Net) {
     bob.assert_no_completion();
 }
 
-/// An error entry has all known fields of the operation, also under selective completion.
+/// An error entry has all known fields of the operation, with and without selective completion.
 pub(crate) fn error_entries_describe_the_failed_operation(net: &Net) {
     for selective in [false, true] {
         let setup = || Setup { selective, cq_format: Some(CqFormat::Context), ..Setup::default() };

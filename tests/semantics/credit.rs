@@ -1,5 +1,5 @@
 //! Unexpected messages take no more of the receiver's memory than its budget: `total_buffered_recv` of
-//! `fi_endpoint(3)`. Messages beyond the budget wait at their sender. None is lost, and other peers need not
+//! `fi_endpoint(3)`. Messages beyond the budget wait at their sender, and none is lost. Other peers need not
 //! wait.
 
 use std::collections::BTreeSet;
@@ -26,10 +26,10 @@ const TX_DEPTH: usize = 8;
 /// The length of an ordinary message.
 const LEN_BYTES: usize = 1000;
 
-/// After this many refusals in a row, the tests assume that sends are refused until the peer receives.
+/// After this many refusals in a row, a test assumes that only a receive of the peer makes room.
 const REFUSED_ROUNDS: usize = 60;
 
-/// The largest number of sends that a sender's endpoint can accept while the peer posts no receives.
+/// The largest number of sends that an endpoint can accept while the peer posts no receives.
 const ACCEPTED_MAX: usize = TX_DEPTH + (BUDGET_BYTES + CREDIT_BEFORE_ANY_BYTES) / LEN_BYTES;
 
 fn make_receiver_setup() -> Setup {
@@ -40,7 +40,8 @@ fn sender_setup() -> Setup {
     Setup { tx_depth_ops: TX_DEPTH, ..Setup::default() }
 }
 
-/// Returns the length of a message. It varies, so that no message is mistaken for another.
+/// Returns the length of a message. Neighbouring messages differ in length, so that none is mistaken for
+/// another.
 fn message_len_bytes(number: u64) -> usize {
     LEN_BYTES + number as usize % 50
 }
@@ -56,8 +57,7 @@ fn try_send(from: &Party, to: FabricAddress, number: u64, flags: OpFlags) -> boo
     }
 }
 
-/// Sends until no more sends are accepted. Returns the number of accepted sends, and the numbers of those
-/// that completed.
+/// Sends until no more sends are accepted. Returns how many were accepted, and which of them completed.
 fn send_until_refused(from: &Party, to: FabricAddress, flags: OpFlags) -> (u64, Vec<u64>) {
     let (mut accepted, mut refused_rounds) = (0, 0);
     let mut ended = Vec::new();
@@ -132,8 +132,8 @@ pub(crate) fn waiting_sends_proceed_as_messages_are_received(net: &Net) {
     let mut taken = 0;
     let deadline = Deadline::new();
     while taken < count {
-        // Some batches have fewer receives than messages. Others have so many receives that messages find
-        // them posted.
+        // Some batches have few receives, so messages wait for receives. Other batches have many, so
+        // receives wait for messages.
         let batch = (1 + taken % 30).min(count - taken);
         for number in taken..taken + batch {
             bob.endpoint.recv(marked_buffer(2 * LEN_BYTES), ANY, number).unwrap();
@@ -213,8 +213,7 @@ pub(crate) fn flood_by_one_peer_delays_no_other_peer(net: &Net) {
         assert_eq!(completion.context, 1007);
         assert!(received_bytes(&completion.buffer) == buffers[0]);
     }
-    // ... and bob receives the messages of the flood that have arrived. After that the other messages
-    // arrive.
+    // ... and bob receives the messages of the flood that have arrived. Then the others arrive.
     for number in 0..accepted {
         receive_and_check(&bob, number);
     }
@@ -287,8 +286,8 @@ pub(crate) fn many_long_messages_arrive_through_a_small_budget(net: &Net) {
 
 pub(crate) fn send_waiting_for_credit_may_be_cancelled(net: &Net) {
     let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
-    // Injected messages wait at the sender, even if the transport lets the receiver fetch other messages
-    // from their buffers.
+    // Injected messages wait at the sender, even if the receiver could fetch other messages from their
+    // buffers.
     let flags = OpFlags::INJECT | OpFlags::INJECT_COMPLETE;
     let (accepted, ended) = send_until_refused(&alice, alice.peer(), flags);
     let last = accepted - 1;

@@ -18,7 +18,8 @@ const CONTEXT: u64 = 5;
 /// Lengths of messages that use every protocol.
 const LENS_BYTES: [usize; 4] = [0, 300, 100_000, 1 << 20];
 
-/// A party that defers receives. `trigger` is the counter for which they wait, and `done` counts their ends.
+/// A party that defers receives until `trigger` reaches a threshold. `done` counts the receives that have
+/// ended.
 struct Deferring {
     party: Party,
     trigger: Counter,

@@ -16,7 +16,8 @@ use homespun_suite::{Net, Party, Setup};
 /// The errors of links to an endpoint that was closed.
 const GONE: [Errno; 4] = [Errno::ECONNREFUSED, Errno::ECONNRESET, Errno::ESHUTDOWN, Errno::EPIPE];
 
-/// Opens a receiver, and two senders whose addresses at the receiver are 0 and 1.
+/// Opens a receiver and two senders. In the receiver's address vector, the senders have the addresses 0 and
+/// 1.
 fn open_receiver_and_senders(net: &Net, caps: Caps) -> (Party, [Party; 2]) {
     let receiver = net.open_party_with(Setup { caps, ..Setup::default() });
     let senders = [net.open_party(), net.open_party()];
@@ -119,7 +120,7 @@ pub(crate) fn directed_receive_without_the_capability_is_refused(net: &Net) {
 pub(crate) fn directed_receive_fails_when_its_source_closes(net: &Net) {
     let (receiver, [first, second]) = open_receiver_and_senders(net, net.info.caps);
     let names = [FabricAddress(0), FabricAddress(1)];
-    // Posting these receives opens no link, so the receiver does not find out whether the peers are there.
+    // Posting these receives opens no link. So the receiver does not learn whether the peers are there.
     receiver.endpoint.recv(marked_buffer(16), names[0], 1).unwrap();
     receiver.endpoint.trecv(marked_buffer(16), names[0], Tag(5), 2).unwrap();
     receiver.endpoint.recv(marked_buffer(16), names[1], 3).unwrap();
@@ -145,7 +146,7 @@ pub(crate) fn directed_receive_fails_when_its_source_closes(net: &Net) {
     receiver.assert_no_completion();
 }
 
-/// Waits for this many failures with a broken link, and returns their contexts in order.
+/// Waits until this many operations have failed with a broken link. Returns their contexts, sorted.
 #[track_caller]
 fn collect_failed_contexts(party: &Party, count: usize, errors: &[Errno]) -> Vec<u64> {
     let mut contexts: Vec<u64> = (0..count)
@@ -173,7 +174,7 @@ pub(crate) fn directed_receive_fails_when_a_send_to_its_source_is_refused(net: &
     receiver.assert_no_completion();
     receiver.endpoint.send(payload(1, 16), absent, 5).unwrap();
     assert_eq!(collect_failed_contexts(&receiver, 4, &[Errno::ECONNREFUSED]), [1, 2, 3, 5]);
-    // The endpoint connects for a receive that is posted later, and is refused again.
+    // For a receive that is posted later, the endpoint connects again, and is refused again.
     receiver.endpoint.recv(marked_buffer(16), absent, 6).unwrap();
     assert_eq!(collect_failed_contexts(&receiver, 1, &[Errno::ECONNREFUSED]), [6]);
     receiver.endpoint.trecv(marked_buffer(16), absent, Tag(5), 7).unwrap();
@@ -192,7 +193,8 @@ pub(crate) fn directed_receive_fails_when_a_send_to_its_source_is_refused(net: &
     expect_message(&receiver, 4, 9, absent);
 }
 
-/// Another thread posts the receive. The sleeping reader wakes to make the pass that connects to the source.
+/// Another thread posts the receive. The sleeping reader must wake, since only its pass connects to the
+/// source.
 pub(crate) fn receive_from_a_refused_source_wakes_a_blocked_reader(net: &Net) {
     let domain = net.open_other_domain();
     let builder = domain.endpoint_builder(&net.info);

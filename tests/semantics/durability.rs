@@ -1,8 +1,7 @@
 //! Persistent memory: `FI_RMA_PMEM` and `FI_COMMIT_COMPLETE`, `fi_cq(3)`, `fi_mr(3)`.
 //!
-//! Killing the process does not show whether bytes are on the device, since writes to a shared mapping
-//! survive the end of the process anyway. But the system reports which pages of a mapping are dirty and not
-//! yet written back.
+//! Writes to a shared mapping survive the end of the process. So killing a process does not show whether
+//! bytes are on the device. But the system reports which pages are dirty and not yet written back.
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
@@ -34,7 +33,7 @@ fn register_file_region(party: &Party, is_raw: bool, key: u64) -> (Region, Named
     )
 }
 
-/// Commits the current content of the regions, so that only later writes make bytes dirty.
+/// Commits the current content of the regions. After this, only later writes make pages dirty.
 #[track_caller]
 fn commit_initial_content(alice: &Party, regions: &[&Region]) {
     for region in regions {
@@ -68,7 +67,7 @@ fn committing_write_call(
     make_write_call(party, region, context, place, len_bytes, OpFlags::COMMIT_COMPLETE)
 }
 
-/// Checks that no page of the file is dirty, if the file system counts dirty pages.
+/// Checks that no page of the file is dirty. Skips the check if the system does not count dirty pages.
 #[track_caller]
 fn assert_durable(party: &Party, file: &NamedFile) {
     file.assert_written_back_or_skip(party.process_id());

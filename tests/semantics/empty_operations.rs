@@ -1,4 +1,4 @@
-//! Accesses of no bytes and atomic operations on no elements: `fi_rma(3)`, `fi_atomic(3)`.
+//! Accesses without bytes and atomic operations without elements: `fi_rma(3)`, `fi_atomic(3)`.
 
 use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::endpoint::SendMsg;

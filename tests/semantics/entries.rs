@@ -106,7 +106,7 @@ pub(crate) fn read_of_zero_entries_drives_progress(net: &Net) {
     assert_eq!(alice.cq.read().unwrap().unwrap().context, 2);
 }
 
-/// An application whose reads always find completions of its own sends must still receive.
+/// Each read finds a completion of the application's own sends. Nevertheless the application must receive.
 pub(crate) fn read_of_a_nonempty_queue_drives_progress(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup { asleep: true, ..Setup::default() }, Setup::default());
     let any = FabricAddress::UNSPECIFIED;

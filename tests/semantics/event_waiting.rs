@@ -106,8 +106,7 @@ pub(crate) fn event_wait_wakes_for_connection_failures(net: &Net) {
             connecting.connect(name, b"").unwrap();
             // The request goes out while the client waits for another event.
             assert_eq!(client.eq.sread(Some(Duration::from_millis(10))), Ok(None));
-            // Keep the requester open until the server has the request: closing it would withdraw the
-            // request.
+            // Keep the requester open until the server has the request. Closing would withdraw the request.
             is_arrived.recv().expect("the server has the request");
         });
     }

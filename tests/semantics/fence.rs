@@ -1,5 +1,5 @@
-//! Fences: `FI_FENCE` of `fi_endpoint(3)`. A fenced operation waits for all earlier operations to the
-//! same peer, and all later ones wait for the fenced one.
+//! Fences: `FI_FENCE` of `fi_endpoint(3)`. A fenced operation waits for all earlier operations to the same
+//! peer. All later operations to this peer wait for the fenced one.
 
 use std::collections::BTreeSet;
 
@@ -284,12 +284,12 @@ pub(crate) fn fence_after_a_cancelled_fence_waits_for_all_earlier_matches(net: &
     let (alice, bob) = net.open_pair();
     send_short(&alice, 1, OpFlags::INJECT_COMPLETE);
     assert_eq!(alice.next_completion().context, 1);
-    // The first send is complete for alice, so she asks bob whether it was matched.
+    // The first send has completed at alice, so she must ask bob whether its message was matched.
     send_short(&alice, 2, with_fence(OpFlags::MATCH_COMPLETE));
     alice.assert_no_completion();
     alice.endpoint.cancel(2).unwrap();
     assert_eq!(alice.next_failure().error, OperationError::Cancelled);
-    // This send waits for no match, but the next fenced send waits for this one to be matched.
+    // This send does not wait for a match. But the next send has a fence, which waits for this match.
     send_short(&alice, 3, OpFlags::INJECT_COMPLETE);
     send_short(&alice, 4, with_fence(OpFlags::MATCH_COMPLETE));
     send_short(&alice, 5, OpFlags::INJECT_COMPLETE);
@@ -332,7 +332,7 @@ pub(crate) fn operations_behind_a_fence_fail_when_the_peer_closes(net: &Net) {
     alice.assert_no_completion();
 }
 
-/// The length of an access that takes the target several passes in every protocol.
+/// The length of an access for which the target needs several passes, in every protocol.
 const LONG_BYTES: usize = PULL_STEP_MAX_BYTES + 100_000;
 
 /// The offset of the last bytes of a long access.
@@ -354,7 +354,7 @@ const OP_KINDS: [OpKind; 5] =
 /// The kinds of atomic operations for which `AtomicOp::Write` is valid.
 const ATOMIC_KINDS: [AtomicKind; 2] = [AtomicKind::Base, AtomicKind::Fetch];
 
-/// Replaces the first 8 bytes of the region by the first 8 bytes of this context's payload.
+/// Replaces the first 8 bytes of the region by the first 8 bytes of the payload with this context.
 fn post_atomic_write(kind: AtomicKind, party: &Party, region: &Region, context: u64, flags: OpFlags) {
     let what = (AtomicOp::Write, Datatype::Uint64);
     let call = AtomicCall::new(kind, what, payload(context, 8), party.peer(), region, context);
@@ -370,8 +370,8 @@ fn register_long_memory(party: &Party, kind: MemoryKind) -> Region {
     party.register(RegionSpec { len_bytes: LONG_BYTES, kind, access, key: 7, is_counted: false }).unwrap()
 }
 
-/// Posts an operation with this context. An access has this offset and length in the region; a message has
-/// 64 bytes, and its context as its tag.
+/// Posts an operation with this context. `place` and `len_bytes` apply to an access. A message has 64 bytes,
+/// and its context as its tag.
 fn post_operation(
     kind: OpKind,
     party: &Party,
@@ -396,7 +396,7 @@ fn post_fenced_operation(kind: OpKind, party: &Party, region: &Region, level: Op
     post_operation(kind, party, region, 2, (END, 64), with_fence(level));
 }
 
-/// Waits for the completions of the operations with the contexts 1 and 2. They must come in this order.
+/// Waits for the completions of the operations 1 and 2. Panics if they come in another order.
 #[track_caller]
 fn expect_completions_1_then_2(party: &Party) -> (Completion, Completion) {
     let (first, second) = (party.next_completion(), party.next_completion());
@@ -470,7 +470,7 @@ pub(crate) fn every_operation_behind_a_fence_waits_for_a_match(net: &Net) {
     }
 }
 
-/// Receives message 1, for which the fenced message 2 waits. Then receives message 2.
+/// Receives message 1, then message 2. The fenced message 2 waits until message 1 is received.
 #[track_caller]
 fn receive_messages_1_and_2(party: &Party) {
     for tag in [1, 2] {

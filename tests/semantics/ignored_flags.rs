@@ -1,4 +1,4 @@
-//! Flags that have no meaning for an operation. The operation ignores most of them, and refuses some:
+//! Flags that have no meaning for an operation. The operation ignores most of these flags, and refuses some:
 //! `fi_msg(3)`, `fi_trigger(3)`.
 
 use homespun::atomic::{AtomicKind, AtomicOp, Datatype};

@@ -10,7 +10,7 @@ all_tests_over! {
     auto4: crate::networks::auto4(homespun_suite::Turns::Threads);
     mixed4: crate::networks::mixed4(homespun_suite::Turns::Threads);
 }
-/// The transports that reach other processes: all except the loopback and the example of a backend.
+/// The transports that reach other processes: all but the loopback and the example of a backend.
 mod with_other_processes {
     tests_over! { tests_of_peer_processes:
         tcp4: crate::networks::tcp4(homespun_suite::Turns::Threads);

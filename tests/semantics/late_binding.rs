@@ -21,15 +21,15 @@ use homespun_suite::{Deadline, Net, Setup};
 
 const EVENTS: [CounterEvents; 6] = [SEND, RECV, READ, WRITE, REMOTE_READ, REMOTE_WRITE];
 
-/// Lengths of messages: the first is sent in one piece, the second in several, the third at the receiver's
-/// request.
+/// Message lengths. The first is sent in one piece, and the second in several. The sender only announces the
+/// third.
 const LENS_BYTES: [usize; 3] = [8, 3000, 1 << 20];
 
 fn open_queue(domain: &Domain, wait: WaitObject) -> CompletionQueue {
     domain.open_cq(&CqAttr { wait, ..CqAttr::default() }).expect("a queue")
 }
 
-/// Opens an endpoint. Also returns its own fabric address, for use once it is enabled.
+/// Opens an endpoint. Returns it, and the fabric address by which it can reach itself once it is enabled.
 fn open_disabled_endpoint(
     domain: &Domain,
     info: &Info,
@@ -45,7 +45,7 @@ fn open_disabled_endpoint(
     (endpoint, own)
 }
 
-/// Binds a counter for each kind of event, one by one, between exchanges of the enabled endpoint.
+/// Binds counters to the enabled endpoint one by one. Between two bindings the endpoint exchanges messages.
 pub(crate) fn counter_bound_after_enabling_counts_later_operations(net: &Net) {
     let (domain, both) = (net.open_other_domain(), BindFlags::TRANSMIT | BindFlags::RECV);
     let cq = open_queue(&domain, WaitObject::Unspec);
@@ -84,8 +84,7 @@ pub(crate) fn counter_bound_after_enabling_counts_later_operations(net: &Net) {
     }
 }
 
-/// An endpoint that is already enabled gets its only counter, and the application waits only for that
-/// counter.
+/// An enabled endpoint gets its only counter. The application waits only for this counter.
 pub(crate) fn counter_bound_after_enabling_wakes_its_waiters(net: &Net) {
     for wait in WAIT_OBJECTS.into_iter().chain([WaitObject::None]) {
         let setup = || Setup { asleep: true, wait: WaitObject::Unspec, ..Setup::default() };
@@ -121,8 +120,8 @@ pub(crate) fn counter_bound_after_enabling_wakes_its_waiters(net: &Net) {
     }
 }
 
-/// A peer that has mapped a region accesses it by frames again once the region's owner binds a counter of
-/// accesses.
+/// A peer has mapped a region. When the owner binds a counter of accesses, the peer must access the region
+/// by frames again.
 pub(crate) fn access_counter_bound_after_mapping_counts_accesses(net: &Net) {
     const ACCESSES: u64 = 10;
     let (alice, bob) = net.open_pair();
@@ -142,7 +141,7 @@ pub(crate) fn access_counter_bound_after_mapping_counts_accesses(net: &Net) {
     assert_eq!((counter.read(), counter.read_error()), (ACCESSES, 0));
 }
 
-/// The queue is bound while its reader already sleeps. Only that reader drives the endpoint.
+/// A reader sleeps on a queue, and then the queue is bound. Only this reader drives the endpoint.
 pub(crate) fn queue_bound_after_enabling_wakes_its_reader(net: &Net) {
     for wait in WAIT_OBJECTS {
         let domain = net.open_other_domain();
@@ -182,8 +181,7 @@ pub(crate) fn queue_bound_after_enabling_wakes_its_reader(net: &Net) {
     }
 }
 
-/// An endpoint that was enabled with only counters gets a queue for each direction, at different
-/// times.
+/// An endpoint is enabled with counters only. Later it gets a queue for sends, and then one for receives.
 pub(crate) fn queue_bound_after_enabling_reports_later_operations(net: &Net) {
     let domain = net.open_other_domain();
     let messages = Info { caps: Caps::MSG | Caps::SEND | Caps::RECV, ..net.info().clone() };

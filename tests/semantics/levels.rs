@@ -9,7 +9,7 @@ use homespun_suite::{Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-/// Lengths of messages that use every protocol. All of them fit into the receiver's unexpected budget.
+/// Lengths of messages that use every protocol. Together they fit into the receiver's budget.
 const LENS_BYTES: [usize; 6] = [0, 100, 9000, 100_000, 300_000, 1 << 20];
 
 /// Every level, the weakest first.
@@ -84,7 +84,7 @@ pub(crate) fn small_inject_complete_send_completes_without_receiver_progress(net
     }
 }
 
-/// The receiver makes no progress before it closes, so the message is lost. Its sender gets no error.
+/// The receiver closes before it has made progress, so the message is lost. The sender gets no error.
 pub(crate) fn inject_complete_message_is_lost_without_error_when_the_receiver_closes(net: &Net) {
     let (alice, bob) = open_pair_with_sleeping_receiver(net, OpFlags::empty());
     post_send(&alice, 1, OpFlags::INJECT_COMPLETE);
@@ -285,8 +285,8 @@ pub(crate) fn match_level_completes_while_the_receivers_queue_is_full(net: &Net)
     for tag in 1..=4 {
         send_tagged(&alice, tag, 100, OpFlags::MATCH_COMPLETE);
     }
-    // All sends complete, since their messages were matched. The last sends complete when bob reads from his
-    // full queue.
+    // All sends complete, since their messages are matched. The last ones complete when bob reads his full
+    // queue.
     for tag in 1..=4 {
         let completion = bob.next_completion();
         assert_eq!(

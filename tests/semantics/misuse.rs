@@ -22,7 +22,7 @@ fn expect_errno<T>(result: Result<T, impl Into<Error>>) -> Errno {
     }
 }
 
-/// Checks that refused calls had no effect: one message arrives, and no other operation ends.
+/// Checks that refused calls had no effect: one new message arrives, and no other operation ends.
 #[track_caller]
 fn check_calls_had_no_effect(alice: &Party, bob: &Party) {
     bob.endpoint.recv(marked_buffer(8), ANY, 7001).unwrap();

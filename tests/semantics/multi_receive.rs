@@ -383,12 +383,11 @@ pub(crate) fn buffer_takes_no_message_while_the_queue_is_full(net: &Net) {
     for number in 0..60 {
         send_and_wait_for_delivery(&alice, number, lens_bytes(number));
     }
-    // The multi-receive buffer may still match any of the messages, so a peek cannot tell which will be
-    // left.
+    // The multi-receive buffer may still take any of the messages, so a peek cannot tell which will remain.
     let peek = RecvMsg { from: ANY, context: 9, flags: OpFlags::PEEK, ..RecvMsg::default() };
     assert_eq!(bob.endpoint.recvmsg(peek).unwrap_err(), Error::Again(Again::QueueFull));
-    // The later receives must match no message before the buffer is full. It is full after 20 messages of 24
-    // bytes, the last of which is the 40th message in all.
+    // The later receives must match no message until the buffer is full. The buffer is full after 20
+    // messages of 24 bytes. The last of these is the 40th message in all.
     bob.endpoint.recv(marked_buffer(24), ANY, 2).unwrap();
     bob.endpoint.recv_multi(marked_buffer(1000), ANY, 3).unwrap();
     let mut told = Vec::new();

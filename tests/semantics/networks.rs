@@ -34,7 +34,7 @@ pub(crate) fn auto4(turns: Turns) -> Net {
     Net::new(&TransportKind::Auto4, turns)
 }
 
-/// Of three endpoints, the first and the third are near each other, and both are far from the second.
+/// The first and the third endpoint are near each other. Both are far from the second.
 pub(crate) fn mixed4(turns: Turns) -> Net {
     Net::new(&TransportKind::MIXED4, turns)
 }

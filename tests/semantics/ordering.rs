@@ -1,5 +1,5 @@
 //! Message order: `msg_order` of `fi_endpoint(3)`. Messages of one sender match in the order of sending.
-//! Other pairs of reads, writes and sends keep their order, too, if both endpoints have agreed on it.
+//! Other pairs of reads, writes and sends keep their order if both endpoints have agreed on it.
 
 use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::endpoint::SendMsg;
@@ -14,7 +14,7 @@ use homespun_suite::{
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-/// The length of an access that takes the target several passes in every protocol.
+/// The length of an access for which the target needs several passes, in every protocol.
 const LONG_BYTES: usize = PULL_STEP_MAX_BYTES + 100_000;
 
 /// The offset of the last bytes of a long access.
@@ -23,7 +23,7 @@ const END: usize = LONG_BYTES - 100;
 /// Lengths around every limit between protocols.
 const MIXED_LENS_BYTES: [usize; 12] = [0, 70_000, 1, 8193, 8192, 100, 200_000, 4097, 4096, 9, 65_537, 12_000];
 
-/// Posts an operation. While there is no room, reads and counts the party's completions.
+/// Posts an operation. If there is no room, reads and counts completions of the party, and tries again.
 #[track_caller]
 fn post_when_room(party: &Party, ended: &mut usize, mut post: impl FnMut() -> Result<(), Error>) {
     let deadline = Deadline::new();
@@ -111,7 +111,7 @@ pub(crate) fn earliest_matching_receive_takes_a_message(net: &Net) {
         assert_eq!((completion.tag.0, completion.context), (tag, context));
         alice.next_completion();
     }
-    // Conversely, a receive takes the earliest message that it accepts, out of many.
+    // In the other direction, a receive takes the earliest message that it accepts, out of many.
     for tag in 0..others {
         alice.send_and_wait_for_delivery(SendMsg {
             buffers: vec![payload(tag, 8)],
@@ -125,7 +125,7 @@ pub(crate) fn earliest_matching_receive_takes_a_message(net: &Net) {
     bob.endpoint.trecv(marked_buffer(8), ANY, Tag(1000).ignoring(0xff), 3).unwrap();
     let taken: Vec<(u64, u64)> =
         (0..3).map(|_| bob.next_completion()).map(|entry| (entry.context, entry.tag.0)).collect();
-    // 1001 is 0b1111101001. Without the bits of 0x3e, it matches every odd number from 961 to 1023.
+    // 1001 is 0b1111101001. If the bits of 0x3e are ignored, it matches every odd number from 961 to 1023.
     assert_eq!(taken, [(1, 1039), (2, 1001), (3, 1000)]);
 }
 
@@ -222,8 +222,7 @@ fn open_pair_with_memory_kind(
     (alice, bob, region)
 }
 
-/// Posts a write of the payload with this identity to an offset of the region. The write's context is the
-/// identity.
+/// Writes the payload with this identity to an offset of the region. The identity is also the context.
 fn post_write(party: &Party, region: &Region, place: usize, identity: u64, len_bytes: usize) {
     let call = RmaCall::new(RmaBy::Write, payload(identity, len_bytes), party.peer(), region, identity);
     party.endpoint.rma(RmaCall { address: region.address_at(place), ..call }).unwrap();
@@ -235,7 +234,7 @@ fn post_read(party: &Party, region: &Region, place: usize, context: u64, len_byt
     party.endpoint.rma(RmaCall { address: region.address_at(place), ..call }).unwrap();
 }
 
-/// Waits until all operations have ended, and returns the results of the reads with these contexts.
+/// Waits until this many operations have completed. Returns the results of the reads with these contexts.
 fn await_read_results(party: &Party, contexts: &[u64], ended: usize) -> Vec<Vec<u8>> {
     let completions: Vec<_> = (0..ended).map(|_| party.next_completion()).collect();
     let content = |context: &u64| {
@@ -288,8 +287,7 @@ fn send_with_flags(party: &Party, context: u64, flags: OpFlags) {
     party.endpoint.sendmsg(SendMsg { buffers, to, context, flags, ..SendMsg::default() }).unwrap();
 }
 
-/// A message arrives after earlier writes have reached the region, whatever the order of their
-/// completions. The test posts both without a wait in between.
+/// When a message arrives, earlier writes have reached the region. The two may complete in any order.
 pub(crate) fn message_arrives_after_earlier_writes_at_every_level(net: &Net) {
     // A peer may map shareable memory after its first write by frames.
     for kind in [MemoryKind::Raw, MemoryKind::Shareable] {
@@ -333,8 +331,8 @@ pub(crate) fn message_arrives_after_delivered_writes_without_an_order(net: &Net)
 }
 
 /// The endpoints have agreed on no order, and the initiator does not wait for its writes. A fenced send
-/// arrives after them. A fenced write does not notify its target. But a send that is posted after the fenced
-/// write arrives after the writes that were posted before the fenced write.
+/// arrives after earlier writes. The target gets no notification of a fenced write. But a send that is
+/// posted after the fenced write arrives after all writes that were posted before the fenced write.
 pub(crate) fn fenced_and_later_sends_arrive_after_earlier_writes(net: &Net) {
     let (alice, bob, region) = open_pair_with_order(net, Order::empty(), LONG_BYTES);
     let fenced = OpFlags::FENCE | OpFlags::DELIVERY_COMPLETE;
@@ -479,7 +477,7 @@ pub(crate) fn fetch_does_not_overtake_a_read(net: &Net) {
 }
 
 pub(crate) fn access_does_not_overtake_messages(net: &Net) {
-    // The number of messages. The target's budget for unexpected messages does not hold all of them.
+    // The number of messages. The target's budget for unexpected messages has no room for all of them.
     const COUNT: u64 = 100;
     let order = Order::RAS | Order::WAS;
     for kind in MemoryKind::ALL {
@@ -551,8 +549,7 @@ pub(crate) fn strictly_ordered_operations_take_effect_one_by_one(net: &Net) {
     let mut random = fastrand::Rng::with_seed(0x0de5);
     let mut memory = marked_buffer(REGION_BYTES).to_vec();
     region.write_at(0, &memory);
-    // The bytes that each read must return, and the bytes that the memory must have when each message
-    // arrives.
+    // What each read must return, and what the memory must contain when each message arrives.
     let mut reads = Vec::new();
     let mut messages = Vec::new();
     for context in 0..COUNT {

@@ -1,5 +1,5 @@
-//! Overruns of completion queues with `FI_RM_DISABLED`: see `fi_domain(3)`, and the last paragraph of NOTES
-//! in `fi_cq(3)`.
+//! Overruns of completion queues with `FI_RM_DISABLED`: `fi_domain(3)`, and the last paragraph of NOTES in
+//! `fi_cq(3)`.
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::InfoFlags;
@@ -20,7 +20,7 @@ fn make_unprotected_setup(depth_entries: usize) -> Setup {
     }
 }
 
-/// Sends a message of 24 bytes. Waits until the peer has received it, and has written or lost its entry.
+/// Sends 24 bytes. Waits until the peer has received them, and has written or lost the entry.
 fn send_and_wait_for_delivery(party: &Party, context: u64) {
     let buffers = vec![payload(context, 24)];
     party.send_and_wait_for_delivery(SendMsg { buffers, to: party.peer(), context, ..SendMsg::default() });
@@ -64,8 +64,8 @@ pub(crate) fn overrun_queue_returns_its_entries_then_the_error_for_good(net: &Ne
 }
 
 pub(crate) fn overrun_loses_errors_as_it_loses_successes(net: &Net) {
-    // Every other message is truncated. So the first lost entry is an error with one depth, and a success
-    // with the other.
+    // Every second message is truncated. With one depth the first lost entry is an error, with the other a
+    // success.
     for depth in [1, 4] {
         let (alice, bob) = net.open_pair_with(Setup::default(), make_unprotected_setup(depth as usize));
         for context in 0..depth + 2 {
@@ -105,8 +105,7 @@ pub(crate) fn unprotected_sends_are_bounded_only_by_the_transmit_depth(net: &Net
         bob.endpoint.recv(marked_buffer(24), ANY, context).unwrap();
     }
     net.start_driving(&bob);
-    // Each accepted send shows that an earlier send has ended, even if the entry of the earlier send is not
-    // read.
+    // An accepted send shows that an earlier send has ended, even if no entry was read.
     let (mut sent, deadline) = (DEPTH_OPS, Deadline::new());
     while sent < count {
         match post_delivery_complete_send(&alice, sent) {

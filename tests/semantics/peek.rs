@@ -1,5 +1,5 @@
-//! Peeking at unexpected messages, claiming and discarding them: `FI_PEEK`, `FI_CLAIM` and `FI_DISCARD`
-//! of `fi_tagged(3)`.
+//! Peeks at unexpected messages, claims and discards: `FI_PEEK`, `FI_CLAIM` and `FI_DISCARD` of
+//! `fi_tagged(3)`.
 
 use std::thread;
 use std::time::Duration;
@@ -22,7 +22,7 @@ const SMALL_BUDGET_BYTES: usize = 20_000;
 /// A length beyond that budget.
 const LONG_BYTES: usize = 100_000;
 
-/// Sends a tagged message with the bytes and data of `identity`, and waits until it has arrived.
+/// Sends a tagged message with the payload and the remote data `identity`. Waits until it has arrived.
 fn deliver(from: &Party, tag: u64, identity: u64, len_bytes: usize) {
     let (buffers, data) = (vec![payload(identity, len_bytes)], Some(identity));
     from.send_and_wait_for_delivery(SendMsg {
@@ -65,13 +65,13 @@ fn post_peek_or_claim_and_wait(
     ended
 }
 
-/// Peeks at a message from any source, which must have arrived. Returns the identity of the message.
+/// Peeks at a message from any source. The message must have arrived. Returns its identity.
 #[track_caller]
 fn peek_identity(party: &Party, tagged: TagMatch, context: u64, then: OpFlags) -> u64 {
     post_peek_or_claim_and_wait(party, tagged, ANY, context, OpFlags::PEEK | then).unwrap().0.data
 }
 
-/// Peeks until it finds the message. Perhaps only a part of the message has arrived then.
+/// Peeks until the message is found. At that time only a part of it may have arrived.
 #[track_caller]
 fn peek_until_found(party: &Party, tag: u64, context: u64, then: OpFlags) -> Completion {
     let deadline = Deadline::new();
@@ -220,8 +220,8 @@ pub(crate) fn peek_finds_messages_that_arrived_before_a_read_completion(net: &Ne
 /// The number of peeks after which a party sleeps between peeks.
 const EAGER_PEEKS: u32 = 1000;
 
-/// The depth of the queue. It has room for the completions of all peeks, since the parties read none
-/// meanwhile.
+/// The depth of the queues. A queue has room for the completions of all peeks, which the parties do not
+/// read.
 const PEEKS_MAX: usize = 1 << 17;
 
 pub(crate) fn peeks_that_read_no_queue_make_progress(net: &Net) {
@@ -235,8 +235,8 @@ pub(crate) fn peeks_that_read_no_queue_make_progress(net: &Net) {
     for (identity, len_bytes) in (1..).zip(LENS_BYTES) {
         send_match_complete(&alice, 5, identity, len_bytes);
         let (deadline, mut peeks) = (Deadline::new(), 0);
-        // The library refuses a context that has a claimed message. So a refusal shows, without a read,
-        // that a peek has found a message.
+        // A claimed message has the context of its peek, and the library refuses this context for another
+        // peek. So a refusal shows, without a read, that a peek has found the message.
         while peek(&bob, 5, 11, OpFlags::PEEK | OpFlags::CLAIM).is_ok() {
             peek(&alice, 77, 77, OpFlags::PEEK).unwrap();
             peeks += 1;
@@ -270,8 +270,8 @@ pub(crate) fn peeks_that_read_no_queue_make_progress(net: &Net) {
     }
 }
 
-/// Reads until the queue is empty, or an operation has succeeded. Only peeks that find no message may
-/// fail.
+/// Reads until an operation has succeeded or the queue is empty. Panics if an operation has failed, unless
+/// it is a peek that found no message.
 #[track_caller]
 fn poll_success(party: &Party) -> Option<Completion> {
     loop {
@@ -361,7 +361,7 @@ pub(crate) fn discarded_message_is_never_received(net: &Net) {
         }
         deliver(&alice, 6, 5, 8);
         alice.assert_no_completion();
-        // A peek discards one message. Another message is claimed, and then discarded.
+        // A peek discards one message. A second peek claims another message, which a later call discards.
         assert_eq!(peek_identity(&bob, Tag(5).into(), 11, OpFlags::DISCARD), 1);
         assert_eq!(alice.next_completion().context, 1);
         assert_eq!(peek_identity(&bob, Tag(5).into(), 12, OpFlags::CLAIM), 2);
@@ -430,8 +430,8 @@ pub(crate) fn claimed_message_is_truncated_to_its_buffer(net: &Net) {
 /// Peeks at a long message while it arrives.
 pub(crate) fn arriving_message_may_be_peeked_claimed_and_discarded(net: &Net) {
     let (alice, bob) = net.open_pair();
-    // More bytes than the system's buffers hold. The loopback network has no such buffers, and its pieces
-    // are small.
+    // The longest message exceeds the buffers of the system. The loopback network has no buffers, and its
+    // pieces are small.
     let longest_bytes = if net.network.is_none() { 12 << 20 } else { 2 << 20 };
     for len_bytes in [200_000, 1 << 20, longest_bytes] {
         let mut identity = 0;

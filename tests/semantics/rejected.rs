@@ -44,8 +44,7 @@ fn assert_every_send_refused(endpoint: &Endpoint, to: FabricAddress, message: &B
     assert_eq!((back.data, back.context, back.flags), (send.data, send.context, send.flags));
 }
 
-/// Checks that every receive call, and every peek, is refused with this error and returns its
-/// buffers.
+/// Checks that every receive call and every peek is refused with this error and returns its buffers.
 #[track_caller]
 fn assert_every_receive_refused(endpoint: &Endpoint, from: FabricAddress, errno: Errno) {
     assert_every_posted_receive_refused(endpoint, from, errno);
@@ -54,7 +53,7 @@ fn assert_every_receive_refused(endpoint: &Endpoint, from: FabricAddress, errno:
     }
 }
 
-/// Checks that every call that counts towards the receive depth is refused, and returns its buffers.
+/// Checks that every call that posts a receive is refused with this error and returns its buffers.
 #[track_caller]
 fn assert_every_posted_receive_refused(endpoint: &Endpoint, from: FabricAddress, errno: Errno) {
     let whole = |post: &dyn Fn(BytesMut) -> Result<(), Rejected<BytesMut>>| {

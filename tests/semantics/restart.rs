@@ -1,4 +1,4 @@
-//! Peers that close and open again at the same address. Each is a new peer, distinct from the one before.
+//! Peers that close and open again at the same address. Each opened endpoint is a new peer.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 /// Lengths of the messages that a closing endpoint has sent.
 const LENS_BYTES: [usize; 6] = [10, 9000, 0, 100_000, 300_000, 8];
 
-/// Closes a party, and opens another party at its address. The new party inserts the same peer.
+/// Closes a party, and opens another one at its address. Inserts the peer into the new party's vector.
 fn reopen(net: &Net, party: Party, peer: &Party) -> Party {
     let setup = Setup { at: Some(party.endpoint.name().unwrap()), ..Setup::default() };
     drop(party);
@@ -23,15 +23,14 @@ fn reopen(net: &Net, party: Party, peer: &Party) -> Party {
     again
 }
 
-/// Sends messages of many lengths. The remote data of each message tells in which of its lives the sender
-/// sent it.
+/// Sends messages of many lengths. The remote data of each message tells in which life the sender sent it.
 fn send_every_length(from: &Party, life: u64) {
     for (number, len_bytes) in (100 * life..).zip(LENS_BYTES) {
         from.endpoint.senddata(payload(number, len_bytes), number, from.peer(), number).unwrap();
     }
 }
 
-/// Sends with delivery completion until a message arrives. Returns the number of that message.
+/// Sends with delivery completion until a message is delivered. Returns the number of that message.
 #[track_caller]
 fn send_until_delivered(from: &Party, context: u64) -> u64 {
     let deadline = Deadline::new();
@@ -91,7 +90,7 @@ pub(crate) fn messages_of_a_closed_predecessor_still_arrive(net: &Net) {
 pub(crate) fn operations_on_a_closed_predecessor_fail_once_and_miss_its_successor(net: &Net) {
     let (alice, bob) = net.open_pair();
     alice.exchange_long_messages(&bob);
-    // Bob posts no receive for these messages, so the sends fail at the latest when he closes.
+    // Bob posts no receive for these messages. So the sends fail when he closes, or before.
     let levels = [OpFlags::MATCH_COMPLETE, OpFlags::FENCE, OpFlags::DELIVERY_COMPLETE];
     for (context, flags) in (0..).zip(levels) {
         let buffers = vec![payload(context, 64)];
@@ -111,8 +110,8 @@ pub(crate) fn operations_on_a_closed_predecessor_fail_once_and_miss_its_successo
         .collect();
     assert_eq!(failed, [0, 1, 2, 10].into());
     alice.assert_no_completion();
-    // The reopened bob gets none of these messages. The receive from any source, with the context 11, is
-    // still posted, and matches the message that the reopened bob sends.
+    // The reopened bob gets none of these messages. The receive with the context 11 accepts any source. So
+    // this receive is still posted, and matches the message that the reopened bob sends.
     let delivered = send_until_delivered(&alice, 20);
     bob.endpoint.trecv(marked_buffer(64), ANY, Tag(7), 1).unwrap();
     assert_eq!(received_bytes(&bob.next_completion().buffer), payload(delivered, 64));
@@ -139,7 +138,7 @@ pub(crate) fn hub_exchanges_messages_with_each_reopened_peer(net: &Net) {
         }
         let leaver = rim.remove(0);
         rim.push(reopen(net, leaver, &hub));
-        // The reopened party sends first, so that the hub knows it before the hub replies.
+        // The reopened party sends first, so that the hub knows the party before it sends to the party.
         let back = rim.last().unwrap();
         back.endpoint.send(payload(round, 64), back.peer(), round).unwrap();
         hub.endpoint.recv(marked_buffer(64), ANY, round).unwrap();

@@ -25,7 +25,7 @@ fn expect_reusable(completion: Completion) -> ReusableBuffer {
     completion.buffer.into_reusable().expect("the buffer that was posted")
 }
 
-/// Checks that a receive has failed, and that its buffer has `len_bytes` bytes of the message.
+/// Checks that a receive has failed, and that its buffer has the first `len_bytes` bytes of the message.
 #[track_caller]
 fn check_failed_receive(failed: CompletionError, room_bytes: usize, identity: u64, len_bytes: usize) {
     assert_eq!(failed.completion.len_bytes, len_bytes);
@@ -55,8 +55,8 @@ pub(crate) fn reusable_buffer_takes_message_after_message(net: &Net) {
             Some(tag) => bob.endpoint.expect_local().trecv_into(buffer, ANY, Tag(tag), identity).unwrap(),
             None => bob.endpoint.expect_local().recv_into(buffer, ANY, identity).unwrap(),
         };
-        // Each length is received into a buffer posted before the send, and into a buffer posted after
-        // it.
+        // Receive each length twice: into a buffer posted before the send, and into one posted after the
+        // send.
         if identity < 2 * LENS_BYTES.len() as u64 {
             post(buffer);
             send();

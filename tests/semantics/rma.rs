@@ -292,7 +292,7 @@ pub(crate) fn rma_and_messages_flow_both_ways_at_once(net: &Net) {
     let region_of = |party: &Party| {
         party.register(make_region_spec(COUNT as usize * SLOT_BYTES, MemoryKind::Raw)).unwrap()
     };
-    // Parties in other processes have their own domains. Here both parties share a domain and its keys.
+    // Parties of one process share a domain and its keys. So bob's region needs a key of its own.
     let regions = [
         region_of(&alice),
         bob.register(RegionSpec {
@@ -349,8 +349,8 @@ pub(crate) fn fence_waits_for_preceding_accesses(net: &Net) {
     for context in 1..4 {
         let flags = OpFlags::FENCE;
         alice.endpoint.rma(make_write_call(&alice, &region, context, LEN_BYTES)).unwrap();
-        // A fenced read finds the earlier writes. When a fenced message arrives, its receiver finds them,
-        // too.
+        // A fenced read finds the earlier writes. When a fenced message arrives, the earlier writes are in
+        // the receiver's memory, too.
         let fenced = RmaCall { by: RmaBy::Readmsg, flags, ..make_read_call(&alice, &region, 50, LEN_BYTES) };
         alice.endpoint.rma(fenced).unwrap();
         let send = SendMsg { to: alice.peer(), context: 60, flags, ..SendMsg::default() };
@@ -528,7 +528,7 @@ pub(crate) fn invalid_registrations_are_refused(net: &Net) {
     assert_eq!(refused(8, MrAttr { offset: 1, ..attr }), Errno::EINVAL);
     let flags = MrFlags::from_bits_retain(1);
     assert!(domain.register(8, &MrAttr { flags, ..attr }).is_ok(), "flags without a meaning are ignored");
-    // Some programs pass capabilities such as `FI_RMA` here. Providers check only the rights.
+    // Some applications pass capabilities such as `FI_RMA` here. The library checks only the rights.
     let access = EVERYTHING | MrAccess::from_bits_retain(Caps::RMA.bits() | Caps::MSG.bits() | 1);
     let region = domain.register(8, &MrAttr { access, ..attr }).unwrap();
     assert_eq!((region.key(), region.address(), region.len_bytes(), region.access()), (1, 0, 8, EVERYTHING));

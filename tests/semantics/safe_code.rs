@@ -1,5 +1,5 @@
-//! Code without `unsafe` may use its handles in any way. Each call returns a result, without a crash or a
-//! leak.
+//! Code without `unsafe` may use its handles in any way. Each call must return a result, and nothing may
+//! crash or leak.
 
 use std::mem;
 use std::sync::Arc;
@@ -59,8 +59,7 @@ impl OwnEndpoint {
     }
 }
 
-/// Returns a buffer to post, and the rest of its allocation. The rest shows whether the buffer still
-/// exists.
+/// Returns a buffer to post, and the rest of its allocation. The rest shows whether the buffer still exists.
 fn make_watched_buffer(len_bytes: usize) -> (BytesMut, BytesMut) {
     let mut rest = marked_buffer(2 * len_bytes);
     (rest.split_to(len_bytes), rest)
@@ -110,7 +109,7 @@ pub(crate) fn unreported_access_frees_its_buffer(net: &Net) {
     let freed = Arc::new(AtomicUsize::new(0));
     let traced = |n| Bytes::from_owner(Traced { bytes: payload(n, 8), freed: freed.clone() });
     let deadline = Deadline::new();
-    // Over shared memory, the first access maps the region, and later accesses complete at post time.
+    // Over shared memory, the first access maps the region. Later accesses complete at post time.
     for round in 1..=ROUNDS {
         let n = round as u64;
         alice.endpoint.write(traced(n), to, RemoteMemory { address, key }, n).unwrap();
@@ -167,7 +166,7 @@ pub(crate) fn dropped_endpoint_frees_posted_buffers(net: &Net) {
         bob.endpoint.recv(marked_buffer(20_000), ANY, context).unwrap();
         alice.endpoint.send(message.clone(), peer, context).unwrap();
     }
-    // Half of the receives match messages, and one of these messages is truncated. The entries are not read.
+    // Half of the receives match messages, and one message is truncated. Nothing reads the entries.
     for n in 0..10 {
         bob.endpoint.tsend(payload(n, if n == 3 { 6000 } else { 4000 }), peer, Tag(n), 100 + n).unwrap();
         bob.endpoint.send(payload(n, 3000), peer, 100 + n).unwrap();
@@ -230,8 +229,7 @@ pub(crate) fn forgotten_endpoint_still_receives_and_keeps_its_objects_busy(net: 
 }
 
 pub(crate) fn objects_close_in_any_order_or_are_busy(net: &Net) {
-    // There are 24 orders in which to close an endpoint, its completion queue, its address vector and its
-    // domain.
+    // The endpoint, the completion queue, the address vector and the domain can close in 24 orders.
     for order in 0..24 {
         let mut left = vec![0, 1, 2, 3];
         let places = [order / 6, order / 2 % 3, order % 2, 0];
@@ -318,8 +316,8 @@ pub(crate) fn endpoint_closes_when_the_last_thread_drops_its_handle(net: &Net) {
     let sent = AtomicUsize::new(0);
     let OwnEndpoint { endpoint, cq, av } = alice;
     let name = endpoint.name().unwrap();
-    // This thread keeps no handle. Dropping the last handle waits for the receiver, so this thread drives
-    // it.
+    // This thread keeps no handle. The thread that drops the last handle waits for the receiver, so this
+    // thread drives the receiver.
     let handles = [endpoint.clone(), endpoint.clone(), endpoint.clone(), endpoint];
     thread::scope(|scope| {
         for (thread, endpoint) in (0..).zip(handles) {
@@ -382,8 +380,7 @@ pub(crate) fn endpoint_may_be_dropped_amid_traffic_both_ways(net: &Net) {
                 is_gone.store(true, Ordering::Release);
             });
             scope.spawn(move || {
-                // Run until bob notices that the peer has left. After that every send must end, in
-                // success or failure.
+                // Run until bob notices that the peer has left. After that, every send must succeed or fail.
                 let deadline = Deadline::new();
                 let mut outstanding = exchange_until(&bob, WINDOW, |failed| failed);
                 while outstanding > 0 || !is_gone.load(Ordering::Acquire) {
@@ -406,9 +403,9 @@ pub(crate) fn endpoint_may_be_dropped_amid_traffic_both_ways(net: &Net) {
 /// The context of sends; receives have another.
 const SENT: u64 = 1;
 
-/// Keeps `window` messages in flight in each direction. Calls `is_last` for each operation that has ended;
-/// its argument is true for a failed send. Stops when `is_last` returns true, and then returns the number of
-/// outstanding sends.
+/// Keeps `window` messages in flight in each direction. Calls `is_last` for each operation that has ended.
+/// The argument is true for a failed send. When `is_last` returns true, returns the number of outstanding
+/// sends.
 fn exchange_until(own: &OwnEndpoint, window: u64, mut is_last: impl FnMut(bool) -> bool) -> u64 {
     let deadline = Deadline::new();
     let (mut sending, mut receiving, mut number) = (0, 0, 0);
@@ -420,7 +417,7 @@ fn exchange_until(own: &OwnEndpoint, window: u64, mut is_last: impl FnMut(bool) 
         while sending < window {
             number += 1;
             let len_bytes = [8, 900, 20_000, 70_000][number as usize % 4];
-            // At this level the send waits for the peer, so the sender notices when the peer ends.
+            // At this level the send waits for the peer. So the sender notices when the peer has left.
             let send = SendMsg {
                 buffers: vec![payload(number, len_bytes)],
                 to: FabricAddress(0),

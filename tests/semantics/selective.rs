@@ -51,7 +51,7 @@ pub(crate) fn success_is_reported_only_with_the_completion_flag(net: &Net) {
     assert_eq!(alice.next_completion().context, 5);
 }
 
-/// A level says when a completion may appear. It does not request a completion.
+/// A level decides when a completion may appear. It does not request a completion.
 pub(crate) fn completion_level_alone_requests_no_completion(net: &Net) {
     let (alice, bob) = open_selective_pair(net);
     let levels = [
@@ -114,7 +114,7 @@ pub(crate) fn flags_of_a_call_replace_the_default_flags(net: &Net) {
 
 pub(crate) fn inject_call_reports_no_success(net: &Net) {
     let (alice, bob) = open_selective_pair(net);
-    // Neither the flag for completions, nor the level whose name resembles the call, has an effect.
+    // Injecting ignores both flags: it reports no completion.
     alice.endpoint.set_tx_op_flags(OpFlags::COMPLETION | OpFlags::INJECT_COMPLETE).unwrap();
     bob.endpoint.set_rx_op_flags(OpFlags::COMPLETION).unwrap();
     bob.endpoint.recv(marked_buffer(64), ANY, 1).unwrap();

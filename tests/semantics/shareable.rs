@@ -29,7 +29,8 @@ fn make_rma_call(
     RmaCall { address: region.address_at(at), ..RmaCall::new(by, bytes, party.peer(), region, context) }
 }
 
-/// Writes over the link. After that the region is mapped, if the transport can map it.
+/// Writes one byte over the link. After this, the initiator has mapped the region if the transport can map
+/// it.
 #[track_caller]
 fn write_over_link_first(party: &Party, region: &Region) {
     party.endpoint.rma(make_rma_call(RmaBy::Write, party, region, 1, 0, 1)).unwrap();
@@ -200,7 +201,7 @@ pub(crate) fn accesses_to_a_mapped_region_are_counted_though_unreported(net: &Ne
     assert!(region.content() == [payload(6, 8), payload(1000, 8)].concat());
 }
 
-/// The transport must map memory. If the owner is in another process, the test stops that process.
+/// Stops the process of the owner, if the owner is in another process. The transport must map memory.
 pub(crate) fn mapped_region_is_accessed_while_its_owner_is_stopped(net: &Net) {
     assert!(net.maps_peer_memory(), "the test is about memory that the initiator maps");
     let (alice, bob) = net.open_pair();

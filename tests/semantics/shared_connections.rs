@@ -34,8 +34,8 @@ pub(crate) fn connect_with_shared_context(
 pub(crate) fn connections_share_receives(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let context = server.domain.shared_receive_context(&server.info.rx).unwrap();
-    // The receive names a source, so it is refused: an unconnected endpoint may still be bound to the
-    // context, and for such an endpoint the source would count.
+    // A receive that names a source is refused. An unconnected endpoint may still join the context, and
+    // would have to heed the source.
     let refused = context.recv(marked_buffer(8), FabricAddress(0), 0).unwrap_err();
     assert_eq!(refused.error, Misuse::NoCapability(Caps::DIRECTED_RECV).into());
     for number in 0..2 {

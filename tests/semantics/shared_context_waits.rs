@@ -1,5 +1,4 @@
-//! Threads that wait for endpoints with a shared receive context, post to the context, and read the
-//! queues.
+//! Threads wait for endpoints with a shared receive context, post to the context, and read the queues.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -70,7 +69,7 @@ pub(crate) fn concurrent_posts_and_reads_receive_all_messages(net: &Net) {
 pub(crate) fn concurrent_posts_and_reads_of_one_queue_receive_all_messages(net: &Net) {
     let mut sharers = Sharers::new(net, 0);
     let open = || sharers.domain.open_cq(&CqAttr::default()).unwrap();
-    // Three threads drive the endpoints, which report their receives to the last of these queues.
+    // Three threads drive the endpoints. All receives are reported to the last of these queues.
     let cqs = [open(), open(), open()];
     for cq in &cqs[..2] {
         sharers.add_member_with_queues(cq.clone(), BindFlags::TRANSMIT, Some(&cqs[2]));
@@ -78,7 +77,7 @@ pub(crate) fn concurrent_posts_and_reads_of_one_queue_receive_all_messages(net: 
     post_and_read_concurrently(&sharers, &cqs);
 }
 
-/// Two threads post to the context, one thread reads each queue, and two peers send to both endpoints.
+/// Two threads post to the context, and one thread reads each queue. Two peers send to both endpoints.
 fn post_and_read_concurrently(sharers: &Sharers<'_>, cqs: &[CompletionQueue]) {
     const MESSAGES: u64 = 300;
     let (left, _) = sharers.open_peer();
@@ -145,8 +144,8 @@ pub(crate) fn repeated_peeks_find_a_message_arriving_at_any_endpoint(net: &Net) 
                 ..RecvMsg::default()
             })
             .unwrap();
-        // If a peek finds no message, the first endpoint reports the end of the peek, not the endpoint that
-        // will receive the message.
+        // A peek that finds no message ends at the first endpoint, not at the one that will receive the
+        // message.
         match poll_completion(&sharers.members[1].cq) {
             Some(ended) => break assert_eq!(ended.unwrap().0.context, 2),
             None => misses += 1,

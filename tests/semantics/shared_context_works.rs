@@ -50,7 +50,7 @@ fn make_receive_work(
     DeferredWork { context: 100, trigger, action, completion: Some(completion.clone()) }
 }
 
-/// Waits until a counter has this value and this error value. All parties make progress meanwhile.
+/// Waits until a counter has this value and this error value. Drives all parties meanwhile.
 #[track_caller]
 fn await_counts(sharers: &Sharers<'_>, counter: &Counter, expected: (u64, u64)) {
     let deadline = Deadline::new();
@@ -94,7 +94,7 @@ pub(crate) fn receive_that_completes_at_post_triggers_deferred_work(net: &Net) {
     sharers.domain.queue_work(work).unwrap();
     assert!(done.is_in_use(), "nothing was received");
     sharers.context.recv(marked_buffer(8), ANY, 1).unwrap();
-    // No party needs to make progress: the thread that posts the receive runs the due work.
+    // No party needs to make progress: the thread that posts the receive also runs the due work.
     let deadline = Deadline::new();
     while done.is_in_use() {
         deadline.yield_or_panic("the work");
@@ -155,8 +155,8 @@ pub(crate) fn deferred_receives_of_a_context_are_counted_at_the_receiving_endpoi
             } else {
                 send(&peer, ended, len_bytes, to);
                 sharers.drive_repeatedly();
-                // The thread that posts the due receive finds a message that has arrived at an endpoint,
-                // even if another thread drives that endpoint.
+                // The due receive must find a message that has arrived at an endpoint, even if another
+                // thread drives that endpoint.
                 counter.add(1);
             }
             await_counts(&sharers, &done, (ended, 0));
@@ -205,7 +205,7 @@ pub(crate) fn deferred_receive_is_counted_while_its_queue_is_full(net: &Net) {
     let done = open_counter(&sharers);
     let (peer, _) = sharers.open_peer();
     let capacity = sharers.members[1].cq.depth_entries() as u64;
-    // Post more ordinary receives than the queue has room for, then a deferred receive behind them.
+    // Post more ordinary receives than the queue has entries. Then queue a deferred receive.
     for identity in 1..=capacity + 2 {
         sharers.context.recv(marked_buffer(8), ANY, identity).unwrap();
         send(&peer, identity, 8, 1);
@@ -238,7 +238,8 @@ pub(crate) fn waiting_receives_of_a_context_are_cancelled(net: &Net) {
     assert_eq!(sharers.context.cancel(2).unwrap_err().errno(), Errno::ENOENT, "it was not posted");
     sharers.domain.cancel_work(100).unwrap();
     assert!(!done.is_in_use());
-    // Deferred work that was posted is a receive of the context. If the receive fails, so does the work.
+    // When the deferred work is due, it becomes a receive of the context. If the receive fails, the work
+    // fails.
     sharers.domain.queue_work(work).unwrap();
     counter.add(1);
     assert_eq!(sharers.domain.cancel_work(100).unwrap_err().errno(), Errno::ENOENT);

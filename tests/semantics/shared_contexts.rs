@@ -18,7 +18,8 @@ use homespun_suite::{Deadline, Ended, Net, Party, Setup};
 pub(crate) const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 pub(crate) const BOTH: BindFlags = BindFlags::TRANSMIT.union(BindFlags::RECV);
 
-/// Lengths of messages that are small, eager in pieces, and fetched or requested.
+/// Message lengths. The first is sent in one piece, and the second in several. The sender may only announce
+/// the longer ones.
 pub(crate) const LENS_BYTES: [usize; 4] = [8, 3000, 20_000, 400_000];
 
 /// An endpoint of the context, and its queue.
@@ -64,8 +65,8 @@ impl<'a> Sharers<'a> {
         self.add_member_with_queues(cq, flags, None);
     }
 
-    /// Adds an endpoint to the context. Binds `cq` to the endpoint for these directions, and `receives`, if
-    /// given, for receives. Other members may share these queues.
+    /// Adds an endpoint to the context. Binds `cq` with these flags, and `receives`, if given, for receives.
+    /// Other members may have the same queues.
     pub(crate) fn add_member_with_queues(
         &mut self,
         cq: CompletionQueue,
@@ -87,8 +88,8 @@ impl<'a> Sharers<'a> {
         endpoint
     }
 
-    /// Opens a peer whose address vector has each member at the member's index. Returns the peer, and its
-    /// fabric address in the members' vector.
+    /// Opens a peer. In its address vector, each member has the member's index. Returns the peer, and the
+    /// peer's fabric address in the members' vector.
     pub(crate) fn open_peer(&self) -> (Party, FabricAddress) {
         let peer = self.net.open_party();
         for member in &self.members {
@@ -98,7 +99,7 @@ impl<'a> Sharers<'a> {
         (peer, name)
     }
 
-    /// Waits for the end of a member's next operation, while all parties make progress.
+    /// Waits until the next operation of a member has ended. Drives all parties meanwhile.
     #[track_caller]
     pub(crate) fn next_ended(&self, at: usize) -> Ended {
         let deadline = Deadline::new();
@@ -111,7 +112,7 @@ impl<'a> Sharers<'a> {
         }
     }
 
-    /// Waits for the end of a member's next operation, which must be a successful receive.
+    /// Waits for a member's next completion. Panics unless a receive has succeeded.
     #[track_caller]
     pub(crate) fn next_receive_completion(&self, at: usize) -> Completion {
         let (completion, _) = self.next_ended(at).expect("no receive fails");
@@ -119,7 +120,7 @@ impl<'a> Sharers<'a> {
         completion
     }
 
-    /// Waits for the end of any member's next operation. Also returns the index of the member.
+    /// Waits until an operation of any member has ended. Returns the index of the member and the end.
     #[track_caller]
     pub(crate) fn next_ended_of_any(&self) -> (usize, Ended) {
         let deadline = Deadline::new();
@@ -474,7 +475,8 @@ pub(crate) fn endpoints_join_and_leave_while_messages_arrive(net: &Net) {
         peer.endpoint.send(payload(round, 12), to, 1).unwrap();
         let gone = sharers.members.remove(1);
         close_with_progress(&sharers, gone);
-        // At least two receives remain, whether or not the second message arrived before the close.
+        // At least two receives remain, whether or not the second message arrived before the endpoint
+        // closed.
         for identity in 0..2 {
             sharers.send_to_first_member(&peer, payload(identity, 16));
             let completion = sharers.next_receive_of_len(0, 16);
@@ -491,7 +493,7 @@ pub(crate) fn endpoints_join_and_leave_while_messages_arrive(net: &Net) {
 }
 
 impl Sharers<'_> {
-    /// Sends a message to the first member. The peer's sends to other members may fail.
+    /// Sends a message to the first member. Earlier sends to other members may fail meanwhile.
     fn send_to_first_member(&self, from: &Party, message: Bytes) {
         from.endpoint.send(message, FabricAddress(0), 3).unwrap();
     }
@@ -525,8 +527,8 @@ pub(crate) fn selective_endpoint_reports_only_requested_receives(net: &Net) {
     for context in 2..4 {
         sharers.context.recvmsg(asked(context)).unwrap();
     }
-    // At each endpoint, one message matches a receive that requests a completion, and one a receive that
-    // does not.
+    // At each endpoint, one message matches a receive with the flag for completions, and one a receive
+    // without it.
     for to in [1, 0, 1, 0] {
         sharers.deliver(&peer, to, payload(1, 8), None);
     }

@@ -130,8 +130,8 @@ pub(crate) fn send_of_a_received_message_succeeds_although_the_receiver_shuts_do
     }
 }
 
-/// The receiver's acknowledgement waits behind the receiver's own sends. The link may have taken only a part
-/// of one of these sends.
+/// The receiver's acknowledgement waits behind the receiver's own sends. One of these sends may be on the
+/// link in part.
 pub(crate) fn send_of_a_received_message_succeeds_although_the_receiver_closes_amid_sends(net: &Net) {
     const REPLIES: u64 = 8;
     const LOOKS: u32 = 30;
@@ -153,7 +153,7 @@ pub(crate) fn send_of_a_received_message_succeeds_although_the_receiver_closes_a
                 Ok(Some(completion)) if completion.context == 1 => break,
                 Ok(Some(_)) => sent += 1,
                 Ok(None) => {
-                    // Drive the client rarely, so that some of the server's sends still wait at the shutdown.
+                    // Drive the client rarely. So some of the server's sends still wait at the shutdown.
                     looks += 1;
                     if looks % LOOKS == 0 {
                         client.progress();
@@ -165,8 +165,8 @@ pub(crate) fn send_of_a_received_message_succeeds_although_the_receiver_closes_a
         }
         other.shutdown().unwrap();
         for _ in sent..REPLIES {
-            // The send has completed, or the shutdown has cancelled it. In both cases the application may
-            // use the memory of the send again.
+            // Each send has completed, or the shutdown has cancelled it. In both cases its memory is free
+            // again.
             let _either = next_operation_end_of_first_side(&[&server]);
         }
         assert_eq!(next_completion_of_first_side(&[&client, &server]).context, 2, "round {round}");
@@ -208,8 +208,8 @@ pub(crate) fn long_message_in_flight_arrives_whole_or_fails_at_shutdown(net: &Ne
             client.progress();
         }
         [&one, &other][shuts_down].shutdown().unwrap();
-        // The send may succeed or fail. If the sender shut down and its send has succeeded, the message was
-        // received.
+        // The send may succeed or fail. If the sender shut down and the send succeeded, the message has
+        // arrived.
         let sent = next_operation_end_of_first_side(&[&client, &server]).is_ok();
         let arrived = next_operation_end_of_first_side(&[&server, &client]);
         assert!(!sent || arrived.is_ok() || shuts_down == 1, "{arrived:?}");
@@ -239,7 +239,7 @@ pub(crate) fn accepted_request_connects_although_the_server_closes_at_once(net: 
         );
         accepting.send(payload(1, 8), NOWHERE, 1).unwrap();
         next_completion_of_first_side(&[&server]);
-        // The client has made no progress since the server was connected. The server's close waits until its
+        // The client has made no progress since the server was connected. The close waits until the server's
         // messages are sent.
         thread::scope(|scope| {
             scope.spawn(|| drop(accepting));

@@ -20,7 +20,7 @@ fn make_source_err_setup(net: &Net) -> Setup {
     Setup { caps: net.info.caps | Caps::SOURCE_ERR, ..Setup::default() }
 }
 
-/// Opens a sender, and a receiver with an empty address vector that reports unknown sources.
+/// Opens a sender and a receiver. The receiver has an empty address vector, and reports unknown sources.
 fn open_stranger_and_receiver(net: &Net, setup: Setup) -> (Party, Party) {
     let (stranger, receiver) =
         (net.open_party(), net.open_party_with(Setup { caps: make_source_err_setup(net).caps, ..setup }));
@@ -28,8 +28,7 @@ fn open_stranger_and_receiver(net: &Net, setup: Setup) -> (Party, Party) {
     (stranger, receiver)
 }
 
-/// Checks that an error reports this party as the unknown source of a receive that is otherwise
-/// successful.
+/// Checks that an error entry reports this party as an unknown source, and no other error.
 #[track_caller]
 fn assert_unknown_source(failed: &CompletionError, stranger: &Party) {
     let name = stranger.endpoint.name().unwrap();
@@ -189,8 +188,7 @@ pub(crate) fn unknown_source_errors_keep_completion_order(net: &Net) {
         });
         read.map(|_| contexts)
     };
-    // A read may find only one of the completions, since the threads that drive the receiver may have been
-    // asleep.
+    // A read may find only one completion: the threads that drive the receiver may have slept.
     let mut contexts = Vec::new();
     while contexts.len() < 2 {
         receiver.progress_all();
@@ -236,8 +234,8 @@ pub(crate) fn source_is_looked_up_when_its_entry_is_written(net: &Net) {
             ..SendMsg::default()
         });
     }
-    // The queue has room for two entries. When the other entries get room, the library looks up their
-    // sources.
+    // The queue has room for two entries. The library looks up the other sources when their entries get
+    // room.
     let known = receiver.insert_address_of(&stranger);
     for context in 0..2 {
         let failed = receiver.next_failure();

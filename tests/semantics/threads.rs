@@ -1,4 +1,4 @@
-//! Endpoints that have a thread each, and endpoints that several threads share.
+//! Endpoints that each have a thread of their own, and endpoints that several threads share.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -34,7 +34,7 @@ fn open_undriven_pair(net: &Net) -> (Party, Party) {
     net.open_pair_with(setup(), setup())
 }
 
-/// Has the net drive both parties again, since closing one may need the other's progress.
+/// Has the net drive both parties again: closing one may need progress of the other.
 fn start_driving_both(net: &Net, parties: [&Party; 2]) {
     parties.into_iter().for_each(|party| net.start_driving(party));
 }
@@ -115,7 +115,7 @@ pub(crate) fn two_threads_flood_each_other(net: &Net) {
     };
     thread::scope(|scope| {
         let threads = [alice, bob].map(|party| scope.spawn(|| flood(party)));
-        // Each party runs until it has received everything. It stays open until both have.
+        // Each party runs until it has received everything, and stays open until both have.
         let [alice, bob] = threads.map(|thread| thread.join().expect("the flood was checked"));
         start_driving_both(net, [&alice, &bob]);
     });
@@ -191,8 +191,8 @@ pub(crate) fn one_endpoint_serves_several_threads(net: &Net) {
     }
 }
 
-/// Each endpoint's transmit queue is the receive queue of the other endpoint, and two threads drive the
-/// queues. A thread that held one queue while it waited for the other would deadlock.
+/// Each endpoint's transmit queue is the other endpoint's receive queue. Two threads drive the queues. A
+/// thread must not hold one queue while it waits for the other.
 pub(crate) fn queues_shared_crosswise_do_not_deadlock(net: &Net) {
     let domain = net.open_other_domain();
     let open_cq = || domain.open_cq(&CqAttr::default()).unwrap();

@@ -166,7 +166,7 @@ pub(crate) fn every_kind_of_deferred_work_waits_for_its_threshold(net: &Net) {
         &alice,
         DeferredWork { context: 0, trigger: trigger_at(&trigger, 3), action, completion: None },
     );
-    // Messages that arrive before the threshold wait: the deferred receives are not posted yet.
+    // The deferred receives are not posted before the threshold. So messages that arrive earlier wait.
     for (tag, context) in [(None, 1), (Some(7), 2)] {
         let send = SendMsg {
             buffers: vec![payload(context, 8)],
@@ -245,7 +245,8 @@ pub(crate) fn work_is_reported_only_on_request(net: &Net) {
         bob.assert_no_completion();
         bob.wait_for_exact_counts(&[(RECV, (reported, 0))]);
     }
-    // If the completion counter of a work is also bound to the endpoint, it counts the send once, not twice.
+    // The completion counter of this work also counts sends of the endpoint. The counter must count this
+    // send once.
     let own = alice.local_counter(SEND).clone();
     let before = own.read();
     bob.endpoint.recv(marked_buffer(8), ANY, 5).unwrap();
@@ -291,7 +292,8 @@ pub(crate) fn work_that_reports_to_its_endpoints_own_counter_counts_once(net: &N
     trigger.add(1);
     assert_eq!(alice.next_failure().completion.context, 4);
     alice.wait_for_exact_counts(&[(SEND, (1, 1)), (RECV, (1, 1))]);
-    // The completion counter of a work counts a send although the endpoint binds that counter to receives.
+    // The completion counter of this work counts receives of the endpoint. The counter must count this send,
+    // too.
     bob.endpoint.recv(marked_buffer(8), ANY, 5).unwrap();
     queue_work(
         &alice,
@@ -564,8 +566,8 @@ pub(crate) fn triggered_operation_is_cancelled_by_its_context(net: &Net) {
     alice.endpoint.cancel(2).unwrap();
     assert_eq!(alice.next_failure().completion.context, 2);
     alice.wait_for_exact_counts(&[(SEND, (0, 1)), (RECV, (0, 1))]);
-    // Deferred work that was posted is an operation of its endpoint. If the operation fails, so does the
-    // work.
+    // When deferred work is due, it becomes an operation of its endpoint. If the operation fails, the work
+    // fails.
     queue_work(&alice, make_post_work(trigger_at(&trigger, 0), &alice, receive(3), &done));
     alice.endpoint.cancel(3).unwrap();
     assert_eq!(alice.next_failure().completion.context, 3);
@@ -574,7 +576,7 @@ pub(crate) fn triggered_operation_is_cancelled_by_its_context(net: &Net) {
 }
 
 /// A thread sleeps on a queue or a counter. Work becomes due when other threads change counters, when
-/// messages arrive, and when the sleeper's own endpoint has events. The work's buffers are memory of the
+/// messages arrive, and when the thread's own endpoint has events. The buffers of the work are memory of the
 /// caller.
 pub(crate) fn blocked_readers_wake_for_triggered_work(net: &Net) {
     for wait in BLOCKING_WAIT_OBJECTS {
@@ -587,8 +589,8 @@ pub(crate) fn blocked_readers_wake_for_triggered_work(net: &Net) {
         let (trigger, done) = (sleeping(&alice), sleeping(&alice));
         let mut filled = [0; 8];
         let is_over = AtomicBool::new(false);
-        // Only bob's wait receives this message. The message completes a deferred receive, which makes
-        // another work due.
+        // Only bob's wait receives this message. The message completes a deferred receive, and the
+        // completion makes another work due.
         let room = [SegmentMut { address: filled.as_mut_ptr(), len_bytes: 8 }];
         let receive = RecvMsg { buffers: &room[..], context: 1, ..RecvMsg::default() };
         let action = DeferredAction::Post {
@@ -601,7 +603,7 @@ pub(crate) fn blocked_readers_wake_for_triggered_work(net: &Net) {
             action,
             completion: Some(done.clone()),
         };
-        // SAFETY: nothing uses the memory before the receive has ended, and the test waits for that.
+        // SAFETY: the test waits until the receive has ended. Until then nothing else uses the memory.
         unsafe { bob.local_domain().queue_raw_work(work) }.unwrap();
         queue_work(
             &bob,

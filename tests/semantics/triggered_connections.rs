@@ -46,7 +46,7 @@ fn write_operation(memory: RemoteMemory, context: u64) -> Operation {
     Operation::Write(WriteMsg { buffers, to: NOWHERE, memory, context, flags, ..WriteMsg::default() })
 }
 
-/// Queues an operation of an endpoint that waits until a counter has reached a threshold.
+/// Queues an operation of an endpoint until a counter has reached a threshold.
 fn queue_work(
     side: &Side,
     endpoint: &Endpoint,
@@ -92,7 +92,7 @@ fn expect_message(sides: &[&Side], context: u64, identity: u64) {
     assert_eq!(received_bytes(&completion.buffer), payload(identity, 8));
 }
 
-/// Expects that a work is refused when it is due, since its endpoint is not connected.
+/// Waits for the failure of a work that was due while its endpoint was not connected.
 #[track_caller]
 fn expect_not_connected(sides: &[&Side], context: u64) {
     let failed = next_operation_end_of_first_side(sides).expect_err("its endpoint is not connected");

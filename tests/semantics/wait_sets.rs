@@ -20,8 +20,8 @@ const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 /// A length that exceeds the bytes that transports buffer for an idle peer.
 const LEN_BYTES: usize = 100_000;
 
-/// Opens a party with a queue for each direction and a counter for each kind of event. All of them
-/// are members of a set.
+/// Opens a party with a queue for each direction and a counter for each kind of event. All of these queues
+/// and counters are members of the set.
 fn open_set_member(net: &Net, set: &WaitSet) -> Party {
     let (wait, wait_set) = (WaitObject::Set, Some(set.clone()));
     net.open_party_with(Setup {
@@ -62,8 +62,8 @@ pub(crate) fn wait_set_wakes_for_events_of_any_member(net: &Net) {
                     bob.endpoint.recv(marked_buffer(LEN_BYTES), ANY, context).unwrap();
                 }
                 let deadline = Deadline::new();
-                // The test also reads counters, which count the events that the queues report. So it waits
-                // for both.
+                // The counters count the same events that the queues report. Wait until both show all
+                // events.
                 while bob.read_counter(RECV) != (MESSAGES, 0) || bob.read_counter(SEND) != (MESSAGES, 0) {
                     sleep_on_wait_set(&set);
                     arrived += read_and_count_messages(&bob);
@@ -95,7 +95,7 @@ pub(crate) fn wait_set_wakes_for_events_of_any_member(net: &Net) {
     }
 }
 
-/// An application that polls the descriptors of two sets arms both sets first, as it would arm two queues.
+/// An application that polls the descriptors of two sets first arms both sets, as it would arm two queues.
 pub(crate) fn two_wait_set_descriptors_are_polled_at_once(net: &Net) {
     let sets = [(); 2].map(|()| net.fabric.open_wait_set(WaitObject::Fd).expect("a wait set"));
     let [alice, bob] = sets.each_ref().map(|set| open_set_member(net, set));
@@ -131,8 +131,8 @@ pub(crate) fn two_wait_set_descriptors_are_polled_at_once(net: &Net) {
     net.start_driving(&bob);
 }
 
-/// The kernel limits how deep epoll descriptors may be nested: here those of transports, queue, set and
-/// application.
+/// The kernel limits how deep epoll descriptors nest. Here the transport, the queue, the set and the
+/// application each have one.
 pub(crate) fn wait_set_wakes_an_epoll_set(net: &Net) {
     let set = net.fabric.open_wait_set(WaitObject::Fd).expect("a wait set");
     let outer = epoll::create(epoll::CreateFlags::CLOEXEC).expect("a descriptor");

@@ -1,4 +1,4 @@
-//! Blocking reads, and wait objects on which applications sleep themselves: `fi_cq(3)`, `fi_poll(3)`.
+//! Blocking reads, and wait objects on which an application sleeps itself: `fi_cq(3)`, `fi_poll(3)`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
@@ -24,8 +24,8 @@ const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 /// Lengths of messages that use every protocol.
 const LENS_BYTES: [usize; 6] = [0, 8, 9000, 70_000, 300_000, 5 << 20];
 
-/// Returns the lengths of messages that arrive in a short time. Long messages take too long if endpoints
-/// have no descriptor, since their reader yields between any two polls.
+/// Returns message lengths for a test. If endpoints have no descriptor, a reader yields between two polls,
+/// and long messages would take too long.
 fn select_lens_bytes(net: &Net) -> &'static [usize] {
     if net.can_sleep() { &LENS_BYTES } else { &LENS_BYTES[..4] }
 }
@@ -39,7 +39,7 @@ fn open_sleepers(net: &Net, wait: WaitObject) -> (Party, Party) {
     net.open_pair_with(sleeping_setup(wait), sleeping_setup(wait))
 }
 
-/// Has the net drive both parties again, since closing one may need the other's progress.
+/// Has the net drive both parties again: closing one may need progress of the other.
 fn start_driving_both(net: &Net, parties: [&Party; 2]) {
     parties.into_iter().for_each(|party| net.start_driving(party));
 }
@@ -49,8 +49,7 @@ fn sleep_until_completion(cq: &CompletionQueue) -> Completion {
     sleep_until_operation_ends(cq).expect("no operation fails").0
 }
 
-/// Waits on the queue until [`stop_waiting`] is called. Meanwhile the queue's endpoints answer operations of
-/// peers.
+/// Waits on the queue until the test calls [`stop_waiting`]. Meanwhile the queue's endpoints answer peers.
 fn keep_waiting(cq: &CompletionQueue, is_over: &AtomicBool) {
     while !is_over.load(Ordering::SeqCst) {
         assert_eq!(cq.sread(Some(PATIENCE)), Ok(None));
@@ -147,7 +146,7 @@ pub(crate) fn completions_of_every_level_wake_the_sender(net: &Net) {
     }
 }
 
-/// The receiver's thread sleeps, while another thread posts the receive. The sender waits for that match.
+/// The receiver's thread sleeps while another thread posts the receive. The sender waits for the match.
 pub(crate) fn sender_wakes_when_another_thread_posts_the_match(net: &Net) {
     for wait in BLOCKING_WAIT_OBJECTS {
         let (alice, bob) = open_sleepers(net, wait);
@@ -241,8 +240,8 @@ pub(crate) fn killed_peer_wakes_a_blocked_reader(net: &Net) {
         bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         post_send(&alice, 2, 8, OpFlags::MATCH_COMPLETE);
         assert_eq!(sleep_until_completion(alice.local_cq()).context, 2);
-        // Send a short message that arrives and stays unmatched, and a long one that the peer would have to
-        // fetch.
+        // Send a short message that arrives and stays unmatched. Also send a long message. The peer dies
+        // before it fetches the long one.
         post_send(&alice, 3, 8, OpFlags::MATCH_COMPLETE);
         post_send(&alice, 4, 1 << 20, OpFlags::MATCH_COMPLETE);
         thread::scope(|scope| {
@@ -292,9 +291,8 @@ pub(crate) fn signal_ends_all_current_waits_or_the_next(net: &Net) {
     }
 }
 
-/// Signals once while four threads wait, and returns whether this signal ended all four waits. The threads
-/// get the time `to_begin` to begin their waits. If the signal did not end all of them, sends further
-/// signals.
+/// Starts four threads that wait, and signals once after the time `to_begin`. Returns whether this signal
+/// ended all four waits. If it did not, sends further signals.
 fn signal_four_waits_and_check_all_wake(cq: &CompletionQueue, to_begin: Duration) -> bool {
     const THREADS: usize = 4;
     let (begun, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -356,7 +354,7 @@ pub(crate) fn blocking_read_waits_for_the_threshold(net: &Net) {
         });
         assert_eq!(contexts, [0, 1, 2, 3, 4]);
 
-        // A read with fewer entries than the threshold times out. After that an error follows a success.
+        // A read that finds fewer entries than its threshold times out. Later, an error follows a success.
         thread::scope(|scope| {
             let waits = scope.spawn(|| cq.sread_each(8, 5, Some(Duration::from_millis(100)), |_, _| {}));
             send_some(1);
@@ -414,8 +412,8 @@ pub(crate) fn several_threads_block_on_one_queue(net: &Net) {
                             Ok(Some(_)) => {
                                 taken.fetch_add(1, Ordering::SeqCst);
                             }
-                            // Another thread may have read the entry, but no wait ends before the test
-                            // ends.
+                            // Another thread may have read the entry. But no wait ends without an entry
+                            // before the test ends.
                             Ok(None) => assert!(is_over.load(Ordering::SeqCst)),
                             Err(error) => panic!("{error}"),
                         }
@@ -437,8 +435,8 @@ pub(crate) fn several_threads_block_on_one_queue(net: &Net) {
     }
 }
 
-/// Each endpoint has a thread that sleeps until a message arrives, and a thread that polls for
-/// completions of its sends.
+/// Each endpoint has two threads. One sleeps until a message arrives, and the other polls for completions of
+/// sends.
 pub(crate) fn blocked_reader_wakes_while_another_thread_polls(net: &Net) {
     const MESSAGES: u64 = 100;
     let setup = || Setup { separate_queues: true, ..sleeping_setup(WaitObject::Fd) };

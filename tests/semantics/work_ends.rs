@@ -1,4 +1,4 @@
-//! Ends of deferred work other than success: it fails, is cancelled, discarded or refused (`fi_trigger(3)`).
+//! Deferred work that does not succeed: it fails, or is cancelled, discarded or refused (`fi_trigger(3)`).
 
 use homespun::endpoint::{RecvMsg, SendMsg, WriteMsg};
 use homespun::flags::OpFlags;
@@ -272,8 +272,8 @@ pub(crate) fn invalid_deferred_work_is_refused(net: &Net) {
     assert_eq!(rejected.map_err(|rejected| rejected.returned), Err(back()));
     // No work was queued.
     assert!(!trigger.is_in_use() && !done.is_in_use() && !stranger.is_in_use());
-    // `FI_TRIGGER` may be a default flag of an alias if the endpoint has the capability. Calls that post
-    // plain operations then refuse the flag.
+    // An alias may have `FI_TRIGGER` as a default flag if its endpoint has the capability. Then calls that
+    // post plain operations are refused.
     let (alias, plain) = (alice.endpoint.expect_local().alias(), without.endpoint.expect_local().alias());
     assert_eq!(plain.set_tx_op_flags(OpFlags::TRIGGER).unwrap_err().errno(), Errno::EBADFLAGS);
     alias.set_tx_op_flags(OpFlags::TRIGGER).unwrap();

@@ -25,8 +25,8 @@ pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Reads the files whose names end with a dot and `extension`: the files below `place`, or `place` itself if
-/// it is a file. Skips hidden directories and what cargo has built.
+/// Reads the files below `place` whose names end with a dot and `extension`. `place` may be such a file
+/// itself. Skips hidden directories and the directories that cargo builds into.
 ///
 /// # Errors
 ///
@@ -57,7 +57,8 @@ fn path_below_root(path: &Path) -> io::Result<String> {
 
 fn list_below(path: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    // Cargo marks a directory for products as a cache only if it has made the directory itself.
+    // Cargo puts `CACHEDIR.TAG` only into a build directory that it has made itself. So check the name
+    // `target`, too.
     let is_for_products = path == root().join("target") || path.join("CACHEDIR.TAG").exists();
     let is_skipped = name.starts_with('.') || path.is_symlink() || is_for_products;
     if path != root() && is_skipped {

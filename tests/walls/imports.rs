@@ -1,8 +1,7 @@
-//! The imports between files, and the cycles that they form.
+//! The imports between files, and the cycles of imports.
 //!
-//! If a file re-exports a name that another file defines, an import of this name counts as an import from
-//! the file that defines it. The check does not see paths within the arguments of macros, nor names that
-//! a glob `use` imports.
+//! If a file imports a name that a second file only re-exports, the import counts as one from the file that
+//! defines the name. The check sees neither paths in the arguments of macros nor the names of a glob `use`.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -13,8 +12,8 @@ use syn::{Item, ItemMod, ItemUse, UseTree, Visibility};
 
 use crate::modules::{Crate, Module, ModulePath, display_name};
 
-/// Returns the cycles of files that import each other, directly or indirectly. Each cycle is a list of
-/// its files, and the largest cycle comes first.
+/// Returns each group of files that import each other, directly or indirectly. The largest group comes
+/// first.
 pub(crate) fn import_cycles(of_crate: &Crate) -> Vec<Vec<String>> {
     let modules: Vec<&Module> = of_crate.modules().collect();
     let numbers: HashMap<&ModulePath, usize> = modules.iter().map(|module| module.path()).zip(0..).collect();
@@ -50,7 +49,7 @@ pub(crate) fn import_cycles(of_crate: &Crate) -> Vec<Vec<String>> {
 struct NamedPaths {
     /// The names that it uses.
     used: Vec<Vec<String>>,
-    /// The first names of the paths that the file uses outside of its inline modules.
+    /// The first name of each path that the file uses outside of its inline modules.
     beginnings: HashSet<String>,
     /// The names that the file re-exports, each with the path that it comes from.
     re_exported: Vec<(String, Vec<String>)>,
@@ -64,8 +63,8 @@ impl NamedPaths {
         for item in module.items() {
             paths.visit_item(item);
         }
-        // A name that the file re-exports may also be used in the file. All other names are defined in
-        // the file, or local.
+        // A name that the file re-exports may also be used in the file. Any other name is defined in the
+        // file, or is local.
         let NamedPaths { used, beginnings, re_exported, .. } = &mut paths;
         used.extend(
             re_exported.iter().filter(|(name, _)| beginnings.contains(name)).map(|(_, path)| path.clone()),
@@ -77,8 +76,8 @@ impl NamedPaths {
         self.used.extend(self.relative_to_file(path));
     }
 
-    /// Rewrites a path in an inline module as a path from the file. Returns `None` if the path does not
-    /// leave the inline module.
+    /// Rewrites a path in an inline module as a path from the file. Returns `None` if the path stays in the
+    /// inline module.
     fn relative_to_file(&self, path: Vec<String>) -> Option<Vec<String>> {
         if self.inline_depth == 0 || path.first().is_some_and(|first| first == "crate") {
             return Some(path);
@@ -109,8 +108,7 @@ impl<'ast> Visit<'ast> for NamedPaths {
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
         let names: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
-        // A path that begins with a colon begins with another crate. A path of a single name may be a
-        // variable.
+        // A path that begins with `::` begins with another crate. A single name may be a variable.
         if path.leading_colon.is_none() {
             self.beginnings.extend(names.first().filter(|_| self.inline_depth == 0).cloned());
             if names.len() > 1 {
@@ -155,8 +153,8 @@ fn child_path(before: &[String], name: &syn::Ident) -> Vec<String> {
 /// The definitions of names that modules re-export.
 #[derive(Default)]
 struct Definitions {
-    /// For each re-exported name, the module that it comes from, and its name there. The name is `None`
-    /// if it is that module itself.
+    /// The source of each re-exported name: a module, and the name in that module. The second name is `None`
+    /// if the re-exported item is a module.
     named: HashMap<(ModulePath, String), (ModulePath, Option<String>)>,
     /// For each module, the modules that it re-exports as a whole.
     globs: HashMap<ModulePath, Vec<ModulePath>>,
@@ -182,7 +180,7 @@ impl Definitions {
         }
     }
 
-    /// Returns the module that defines the target of a path, if that module is in the crate.
+    /// Returns the module that defines what a path names, or `None` if that module is not in the crate.
     fn defining_module(&self, of_crate: &Crate, from: &[String], path: &[String]) -> Option<ModulePath> {
         let (mut module, mut name) = resolve_path(of_crate, from, path)?;
         // A name may be re-exported more than once.
@@ -226,8 +224,8 @@ fn defined_name(item: &Item) -> Option<String> {
     Some(ident.to_string())
 }
 
-/// Returns the module to which a path leads, and the name in it with which the path ends; `None` as the
-/// name if the path names a module.
+/// Splits a path into the module to which it leads, and the next name in that module. The name is `None` if
+/// the path names a module.
 fn resolve_path(of_crate: &Crate, from: &[String], path: &[String]) -> Option<(ModulePath, Option<String>)> {
     let mut module = from.to_vec();
     let mut names = path.iter().peekable();

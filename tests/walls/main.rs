@@ -1,5 +1,5 @@
-//! Limits of the structure of the code: no large group of files imports each other, and no file is
-//! long. The documentation names only paths, names and calls that exist.
+//! Checks limits of the code: files are short, and no large group of files imports each other. Checks that
+//! the documentation names only paths, names and calls that exist.
 //!
 //! `cargo test --test walls -- --nocapture` prints the cycles of imports and the longest files.
 
@@ -31,14 +31,14 @@ const CRATES: [&str; 10] = [
 /// The largest number of files that may import each other, directly or indirectly.
 const CYCLE_FILES_MAX: usize = 6;
 
-/// The largest number of lines of code in a file, without its tests, comments and blank lines.
+/// The most lines of code in a file. Tests, comments and blank lines do not count.
 const CODE_LINES_MAX: usize = 600;
 
-/// The most characters of a line of a source, also where rustfmt does not wrap it: in macros, texts and
-/// comments.
+/// The most characters of a source line. Rustfmt does not wrap macros, texts and comments; the limit covers
+/// these, too.
 const LINE_CHARACTERS_MAX: usize = 110;
 
-/// The most lines of ARCHITECTURE.md, and the most characters of one outside of tables.
+/// The most lines of ARCHITECTURE.md, and the most characters of a line outside of tables.
 const ARCHITECTURE_LINES_MAX: usize = 250;
 const ARCHITECTURE_LINE_CHARACTERS_MAX: usize = 120;
 

@@ -28,7 +28,7 @@ pub(crate) struct Module {
 }
 
 impl Crate {
-    /// Reads the sources of a crate, without the files that only tests use.
+    /// Reads the sources of a crate, except the files that only tests use.
     ///
     /// # Errors
     ///
@@ -45,12 +45,11 @@ impl Crate {
         Crate::parse(if directory.is_empty() { "homespun" } else { directory }, sources)
     }
 
-    /// Parses a crate from these sources, given with their paths below `src`. Leaves out the files that
-    /// only tests use.
+    /// Parses a crate. Each source has its path below `src`. Leaves out the files that only tests use.
     ///
     /// # Errors
     ///
-    /// Errors of their syntax.
+    /// A source that is not valid Rust.
     pub(crate) fn parse(
         name: &str,
         sources: impl IntoIterator<Item = (PathBuf, String)>,

@@ -1,4 +1,4 @@
-//! The paths, names and links of the Markdown pages, compared with the repository.
+//! Compares the paths, names and links in the Markdown pages with the repository.
 
 mod markdown;
 mod repository;
@@ -12,7 +12,7 @@ use crate::files;
 /// The pages whose paths and links are checked: these and all of `docs`.
 const PAGES: [&str; 4] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "tests/README.md"];
 
-/// The pages whose names are checked. The others have many names of libfabric's.
+/// The pages whose names are checked. Other pages have many names of libfabric.
 const PAGES_WITH_NAMES: [&str; 4] = ["ARCHITECTURE.md", "docs/design/", "docs/decisions/", "docs/recipes.md"];
 
 /// Paths that look like this repository's but are not, with the reason.
@@ -43,8 +43,8 @@ pub(crate) fn read_all() -> Vec<Page> {
     others.chain(below_docs).map(|file| Page::parse(file.path, &file.text)).collect()
 }
 
-/// Returns the paths in backticks that look like this repository's but do not exist, and the exceptions that
-/// no page has any more.
+/// Returns the paths in backticks that look like paths of this repository and do not exist. Also returns the
+/// exceptions that no page needs.
 pub(crate) fn stale_paths(pages: &[Page], existing: &Paths) -> Vec<String> {
     let mut exceptions = Exceptions::new(&FOREIGN_PATHS);
     let mut stale = Vec::new();
@@ -62,8 +62,8 @@ pub(crate) fn stale_paths(pages: &[Page], existing: &Paths) -> Vec<String> {
     stale
 }
 
-/// Returns the names in backticks that look like this project's but are in no source, and the exceptions
-/// that no page has any more.
+/// Returns the names in backticks that look like names of this project and are in no source. Also returns
+/// the exceptions that no page needs.
 pub(crate) fn stale_names(pages: &[Page], sources: &Sources) -> Vec<String> {
     let mut exceptions = Exceptions::new(&FOREIGN_NAMES);
     let mut stale = Vec::new();
@@ -79,8 +79,8 @@ pub(crate) fn stale_names(pages: &[Page], sources: &Sources) -> Vec<String> {
     stale
 }
 
-/// Returns the calls in the tables of `docs/design/engine.md` that do not exist in the part of the engine
-/// whose directory the section names.
+/// Returns the calls in the tables of `docs/design/engine.md` that do not exist. Each section names a
+/// directory of the engine, which must define its calls.
 pub(crate) fn stale_calls(pages: &[Page], sources: &Sources) -> Vec<String> {
     let page = pages.iter().find(|page| page.path == "docs/design/engine.md").unwrap();
     let mut stale = Vec::new();

@@ -1,4 +1,4 @@
-//! The documentation for application authors names the crate `homespun`, and not the engine.
+//! Checks that documentation for application authors names the crate `homespun`, and not the engine's crate.
 
 use std::collections::BTreeSet;
 
@@ -7,11 +7,11 @@ use crate::files::{self, File};
 /// The crate whose items `homespun` re-exports.
 const ENGINE: &str = "homespun_engine";
 
-/// Modules of the engine of which `homespun` re-exports single items without examples.
+/// Modules of the engine from which `homespun` re-exports only single items, without examples.
 const PARTLY_RE_EXPORTED: [&str; 1] = ["wire"];
 
-/// Returns the lines of documentation that would show an application's author a path of the crate
-/// `homespun_engine`, which only authors of transports use.
+/// Returns the documentation lines that would show `homespun_engine` to an author of an application. Only
+/// authors of transports use that crate.
 pub(crate) fn foreign_paths() -> Vec<String> {
     let own = files::read_below("src", "rs").unwrap();
     let lib = own.iter().find(|file| file.path == "src/lib.rs").unwrap();

@@ -1,5 +1,5 @@
-//! The limits, applied to small made-up crates. They show what counts as an import, as a cycle, and as a
-//! line of code.
+//! Applies the checks to small made-up crates. These crates show what counts as an import, a cycle or a line
+//! of code.
 
 use std::path::PathBuf;
 
@@ -18,8 +18,8 @@ fn import_cycles_of(sources: &[(&str, &str)]) -> Vec<Vec<String>> {
     import_cycles(&parse_sample_crate(sources))
 }
 
-/// Returns the cycles of a crate whose file `a.rs` imports `b.rs` by `crate::b::B`. The text of `b.rs`
-/// is `b`.
+/// Returns the cycles of a crate with the files `lib.rs`, `a.rs` and `b.rs`. `a.rs` imports `crate::b::B`,
+/// and `b.rs` has the text `b`.
 fn import_cycles_with_b(b: &str) -> Vec<Vec<String>> {
     import_cycles_of(&[
         ("lib.rs", "mod a; mod b;"),

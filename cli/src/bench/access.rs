@@ -9,16 +9,16 @@ use std::time::Instant;
 use bytes::{Bytes, BytesMut};
 use homespun::flags::Caps;
 
-use crate::exchange::channel::{AccessBuffers, Channel, Completed};
+use crate::exchange::conversation::{AccessBuffers, Completed, Conversation};
 use crate::exchange::measure::{self, Metric};
 use crate::exchange::remote_region::RemoteRegion;
 use crate::exchange::run::Run;
 use crate::exchange::timing::Timing;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// An operation on the region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Operation {
+pub(super) enum AccessOperation {
     /// Write bytes.
     Write,
     /// Read bytes.
@@ -33,37 +33,38 @@ pub(super) const CAPS: Caps = Caps::RMA.union(Caps::ATOMIC);
 /// The length of the integer on which fetch-add operates.
 const INTEGER_BYTES: usize = size_of::<u64>();
 
-impl Operation {
-    pub(super) const ALL: [Operation; 3] = [Operation::Write, Operation::Read, Operation::FetchAdd];
+impl AccessOperation {
+    pub(super) const ALL: [AccessOperation; 3] =
+        [AccessOperation::Write, AccessOperation::Read, AccessOperation::FetchAdd];
 
     /// The operation's name in results.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Operation::Write => "write",
-            Operation::Read => "read",
-            Operation::FetchAdd => "fetch-add",
+            AccessOperation::Write => "write",
+            AccessOperation::Read => "read",
+            AccessOperation::FetchAdd => "fetch-add",
         }
     }
 
     /// The sizes for which to measure the operation, given the requested sizes.
     pub(super) fn sizes_to_measure(self, requested: &[usize]) -> &[usize] {
         match self {
-            Operation::Write | Operation::Read => requested,
-            Operation::FetchAdd => &[INTEGER_BYTES],
+            AccessOperation::Write | AccessOperation::Read => requested,
+            AccessOperation::FetchAdd => &[INTEGER_BYTES],
         }
     }
 
     /// The local buffers of `count` accesses in flight.
     fn allocate_buffers(self, size_bytes: usize, count: u32) -> Vec<AccessBuffers> {
         match self {
-            Operation::Write => {
+            AccessOperation::Write => {
                 let source = Bytes::from(vec![1; size_bytes]);
                 (0..count).map(|_| AccessBuffers::Write(source.clone())).collect()
             }
-            Operation::Read => {
+            AccessOperation::Read => {
                 (0..count).map(|_| AccessBuffers::Read(measure::zeroed_buffer(size_bytes))).collect()
             }
-            Operation::FetchAdd => {
+            AccessOperation::FetchAdd => {
                 // Adding zero costs as much as adding another number, and does not change the memory.
                 let nothing = Bytes::from_static(&[0; INTEGER_BYTES]);
                 let fetch_add = |_| AccessBuffers::FetchAdd {
@@ -79,50 +80,50 @@ impl Operation {
 /// Makes the accesses of a run as the leader. For latency one access is in flight at a time, for bandwidth a
 /// window of them.
 pub(super) fn lead(
-    channel: &mut Channel<'_>,
+    conversation: &mut Conversation<'_>,
     place: RemoteRegion,
-    operation: Operation,
+    operation: AccessOperation,
     metric: Metric,
     run: &Run,
-) -> Result<Timing, Failure> {
+) -> Result<Timing, CommandFailure> {
     let window = match metric {
         Metric::Latency => 1,
         Metric::Bandwidth => run.window,
     };
     let mut accesses =
-        Accesses { channel, place, free: operation.allocate_buffers(run.size_bytes, window), window };
+        Accesses { conversation, place, free: operation.allocate_buffers(run.size_bytes, window), window };
     // Make one access before the measurement: it maps the region, if the domain can map regions.
     accesses.access_once()?;
     let timing = match metric {
         Metric::Latency => measure::time_round_trips(run, || accesses.access_once())?,
         Metric::Bandwidth => {
-            accesses.channel.set_fi_more(true)?;
+            accesses.conversation.set_fi_more(true)?;
             let timing = measure::time_message_rounds(run, |count| {
                 let start = Instant::now();
                 (0..count).try_for_each(|_| accesses.post_within_window())?;
                 accesses.wait_for_all_accesses()?;
                 Ok(start.elapsed())
             })?;
-            accesses.channel.set_fi_more(false)?;
+            accesses.conversation.set_fi_more(false)?;
             timing
         }
     };
-    channel.send(Bytes::new())?;
-    while !matches!(channel.wait_for_message()?, Completed::Sent(_)) {}
+    conversation.send(Bytes::new())?;
+    while !matches!(conversation.wait_for_message()?, Completed::Sent(_)) {}
     Ok(timing)
 }
 
 /// Serves the accesses as the owner of the region. `has_own_core` means that no other process needs the core
 /// of this process.
-pub(super) fn follow(channel: &mut Channel<'_>, has_own_core: bool) -> Result<(), Failure> {
-    channel.post_receive(BytesMut::new())?;
+pub(super) fn follow(conversation: &mut Conversation<'_>, has_own_core: bool) -> Result<(), CommandFailure> {
+    conversation.post_receive(BytesMut::new())?;
     loop {
-        match channel.wait_as_target(has_own_core) {
+        match conversation.wait_as_target(has_own_core) {
             Ok(Completed::Received(..)) => return Ok(()),
             // The owner receives no message while the leader accesses the region, however long that takes.
             // So the owner ignores its own time-out. The leader has one, and this process ends with the
             // leader.
-            Ok(Completed::Sent(_)) | Err(Failure::Stalled { .. }) => {}
+            Ok(Completed::Sent(_)) | Err(CommandFailure::Stalled { .. }) => {}
             Err(failure) => return Err(failure),
         }
     }
@@ -130,7 +131,7 @@ pub(super) fn follow(channel: &mut Channel<'_>, has_own_core: bool) -> Result<()
 
 /// The accesses of a run, as the leader makes them.
 struct Accesses<'c, 'p> {
-    channel: &'c mut Channel<'p>,
+    conversation: &'c mut Conversation<'p>,
     place: RemoteRegion,
     /// The buffers of accesses that are not in flight.
     free: Vec<AccessBuffers>,
@@ -140,24 +141,24 @@ struct Accesses<'c, 'p> {
 
 impl Accesses<'_, '_> {
     /// Makes one access, and waits for its completion.
-    fn access_once(&mut self) -> Result<(), Failure> {
+    fn access_once(&mut self) -> Result<(), CommandFailure> {
         self.post_within_window()?;
         self.wait_for_all_accesses()
     }
 
     /// Posts the next access as soon as fewer than `window` are in flight.
-    fn post_within_window(&mut self) -> Result<(), Failure> {
+    fn post_within_window(&mut self) -> Result<(), CommandFailure> {
         let local = match self.free.pop() {
             Some(local) => local,
-            None => self.channel.wait_for_access()?,
+            None => self.conversation.wait_for_access()?,
         };
-        self.channel.post_access(local, self.place)
+        self.conversation.post_access(local, self.place)
     }
 
     /// Waits for the completions of all accesses.
-    fn wait_for_all_accesses(&mut self) -> Result<(), Failure> {
+    fn wait_for_all_accesses(&mut self) -> Result<(), CommandFailure> {
         while self.free.len() < self.window as usize {
-            self.free.push(self.channel.wait_for_access()?);
+            self.free.push(self.conversation.wait_for_access()?);
         }
         Ok(())
     }
@@ -171,14 +172,14 @@ mod tests {
     use homespun::Address;
 
     use super::*;
-    use crate::exchange::channel::Settings;
-    use crate::exchange::pattern::Direction;
+    use crate::exchange::conversation::Settings;
+    use crate::exchange::host_and_port::HostAndPort;
+    use crate::exchange::pattern::MessageDirection;
     use crate::exchange::port::{self, Port};
-    use crate::exchange::target::Target;
 
     const TIMEOUT: Duration = Duration::from_secs(30);
 
-    fn make_settings(direction: Direction, timeout: Duration) -> Settings {
+    fn make_settings(direction: MessageDirection, timeout: Duration) -> Settings {
         Settings { direction, tagged: true, check: false, timeout }
     }
 
@@ -191,31 +192,32 @@ mod tests {
         let name = domain.to_owned();
         let largest = sizes.iter().copied().max().unwrap_or_default();
         let owner = thread::spawn(move || {
-            let any = Target { host: "127.0.0.1".into(), port: 0 };
+            let any = HostAndPort { host: "127.0.0.1".into(), port: 0 };
             let port = Port::open_listening(&any, Some(&name), CAPS).unwrap();
             let region = port.register_shared(largest).unwrap();
             send_address
                 .send((port.address(), RemoteRegion { key: region.key(), address: region.address() }))
                 .unwrap();
-            let settings = make_settings(Direction::ToClient, owner_timeout);
-            let mut channel = Channel::open(&port, answered.recv().unwrap(), settings).unwrap();
+            let settings = make_settings(MessageDirection::ToClient, owner_timeout);
+            let mut conversation = Conversation::open(&port, answered.recv().unwrap(), settings).unwrap();
             for () in steps {
-                follow(&mut channel, false).unwrap();
+                follow(&mut conversation, false).unwrap();
             }
             let mut written = vec![0; largest];
             region.read_at(0, &mut written).unwrap();
             written
         });
         let (address, place) = addresses.recv().unwrap();
-        let (port, address) = Port::open_to_peer(&Target::from(address), Some(domain), CAPS).unwrap();
+        let (port, address) = Port::open_to_peer(&HostAndPort::from(address), Some(domain), CAPS).unwrap();
         answer.send(port.address()).unwrap();
-        let mut channel = Channel::open(&port, address, make_settings(Direction::ToServer, TIMEOUT)).unwrap();
-        for operation in Operation::ALL {
+        let mut conversation =
+            Conversation::open(&port, address, make_settings(MessageDirection::ToServer, TIMEOUT)).unwrap();
+        for operation in AccessOperation::ALL {
             for &size_bytes in operation.sizes_to_measure(sizes) {
                 for metric in [Metric::Latency, Metric::Bandwidth] {
                     send_step.send(()).unwrap();
                     let run = Run::new(size_bytes, Some(70));
-                    assert!(lead(&mut channel, place, operation, metric, &run).unwrap().each_us > 0.0);
+                    assert!(lead(&mut conversation, place, operation, metric, &run).unwrap().each_us > 0.0);
                 }
             }
         }

@@ -16,18 +16,18 @@ use std::time::Duration;
 use homespun::info::PROVIDER_NAME;
 
 use self::comparison::Comparison;
-use self::libfabric::Libfabric;
+use self::libfabric::InstalledLibfabric;
 use super::figure::{self, CaseRow};
 use super::figure_report::{FigureReport, LibfabricReport};
 use super::providers::Providers;
 use super::sleep::{self, SleepReport, SleepTables};
-use super::survey::Domain;
+use super::survey::MeasuredDomain;
 use super::{figure_table, record};
 use crate::cache_topology::CacheTopology;
 use crate::console::Console;
 use crate::cores::AllowedCores;
-use crate::failure::Failure;
-use crate::host::Host;
+use crate::failure::CommandFailure;
+use crate::host::HostDescription;
 
 /// The environment variable that names the directory of fabtests' programs.
 const FABTESTS: &str = "FABTESTS";
@@ -68,13 +68,13 @@ pub(super) struct ComparisonRequest<'a> {
 ///
 /// # Errors
 ///
-/// A failure of the setup, of a bare loop or of the output. If there is none: [`Failure::Incomplete`] if a
+/// A failure of the setup, of a bare loop or of the output. If there is none: [`CommandFailure::Incomplete`] if a
 /// contender lacks a measurement, or else the failure of the sleep measurement.
-pub(super) fn run(request: &ComparisonRequest<'_>, console: &mut Console) -> Result<(), Failure> {
+pub(super) fn run(request: &ComparisonRequest<'_>, console: &mut Console) -> Result<(), CommandFailure> {
     if let Some(file) = request.readme {
         record::require_table_markers(file)?;
     }
-    let libfabric = Libfabric::find(request.prefix.map(PathBuf::as_path))?;
+    let libfabric = InstalledLibfabric::find(request.prefix.map(PathBuf::as_path))?;
     for provider in [PROVIDER_NAME].into_iter().chain(request.providers.names().iter().map(String::as_str)) {
         libfabric.require_provider(provider)?;
     }
@@ -98,7 +98,7 @@ pub(super) fn run(request: &ComparisonRequest<'_>, console: &mut Console) -> Res
     };
     let mut report = FigureReport {
         homespun_version: env!("CARGO_PKG_VERSION"),
-        host: Host::of_this_host(),
+        host: HostDescription::of_this_host(),
         libfabric: LibfabricReport {
             version: libfabric.version().to_owned(),
             built: request.built.map(str::to_owned),
@@ -143,7 +143,7 @@ pub(super) fn run(request: &ComparisonRequest<'_>, console: &mut Console) -> Res
             if let Err(failure) = slept {
                 console.print_warning(failure);
             }
-            Err(Failure::Incomplete { missing, all: rows().count() })
+            Err(CommandFailure::Incomplete { missing, all: rows().count() })
         }
     }
 }
@@ -154,10 +154,11 @@ fn measure_sleep_and_print(
     rounds: u32,
     cores: Option<(usize, usize)>,
     console: &mut Console,
-) -> Result<SleepReport, Failure> {
-    let has_rival =
-        |domain: &Domain| request.providers.names().iter().any(|name| Domain::of_provider(name) == *domain);
-    let domains: Vec<Domain> = Domain::ALL.into_iter().filter(has_rival).collect();
+) -> Result<SleepReport, CommandFailure> {
+    let has_rival = |domain: &MeasuredDomain| {
+        request.providers.names().iter().any(|name| MeasuredDomain::of_provider(name) == *domain)
+    };
+    let domains: Vec<MeasuredDomain> = MeasuredDomain::ALL.into_iter().filter(has_rival).collect();
     let report = sleep::measure(
         &sleep::SleepRequest {
             domains: &domains,
@@ -179,14 +180,14 @@ fn measure_sleep_and_print(
 }
 
 /// The pairs of cores to measure on, one after the other.
-fn core_pairs_to_measure(pinned: bool) -> Result<Vec<Option<figure::ComparedCores>>, Failure> {
+fn core_pairs_to_measure(pinned: bool) -> Result<Vec<Option<figure::ComparedCores>>, CommandFailure> {
     if !pinned {
         return Ok(vec![None]);
     }
     let cores = AllowedCores::of_this_process();
     let pairs = cores.choose_pairs_to_compare(&CacheTopology::of_this_host());
     if pairs.is_empty() {
-        return Err(Failure::OneCore { available: cores.describe_core_count() });
+        return Err(CommandFailure::OneCore { available: cores.describe_core_count() });
     }
     let place = |pair: crate::cores::CorePair| {
         Some(figure::ComparedCores { numbers: (pair.first, pair.second), sharing: pair.sharing })
@@ -195,7 +196,11 @@ fn core_pairs_to_measure(pinned: bool) -> Result<Vec<Option<figure::ComparedCore
 }
 
 /// Prints the lines above all tables.
-fn print_head(report: &FigureReport, libfabric: &Libfabric, console: &Console) -> Result<(), Failure> {
+fn print_head(
+    report: &FigureReport,
+    libfabric: &InstalledLibfabric,
+    console: &Console,
+) -> Result<(), CommandFailure> {
     let built = report.libfabric.built.as_ref().map(|built| format!(", built {built}")).unwrap_or_default();
     let (version, place) = (libfabric.version(), libfabric.describe_library_path());
     console.print_wrapped(format_args!("libfabric {version}{built} ({place})"))?;

@@ -18,45 +18,45 @@ use std::net::TcpStream;
 use std::time::Instant;
 
 pub(super) use self::memcpy::{Copies, Copying, time_copies, time_memcpy};
-pub(super) use self::memory::Memory;
-pub(super) use self::poller::Poller;
+pub(super) use self::memory::BareMemory;
+pub(super) use self::poller::BarePoller;
 use self::readv::Readv;
-use self::ring::Ring;
+use self::ring::BareRing;
 pub(super) use self::ring::SLOT_MAX_BYTES;
 use self::socket::Socket;
 use super::step::{Step, Way};
 use crate::exchange::measure::{self, Metric};
 use crate::exchange::timing::Timing;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// One process's end of a bare loop.
 pub(super) trait Loop {
     /// Sends one message.
-    fn send(&mut self) -> Result<(), Failure>;
+    fn send(&mut self) -> Result<(), CommandFailure>;
 
     /// Waits for one message and receives it.
-    fn receive(&mut self) -> Result<(), Failure>;
+    fn receive(&mut self) -> Result<(), CommandFailure>;
 
     /// Sends many messages.
-    fn send_many(&mut self, count: u32) -> Result<(), Failure> {
+    fn send_many(&mut self, count: u32) -> Result<(), CommandFailure> {
         (0..count).try_for_each(|_| self.send())
     }
 
     /// Waits for many messages and receives them.
-    fn receive_many(&mut self, count: u32) -> Result<(), Failure> {
+    fn receive_many(&mut self, count: u32) -> Result<(), CommandFailure> {
         (0..count).try_for_each(|_| self.receive())
     }
 
     /// Waits until the other process no longer needs this end.
-    fn await_peer_done(&mut self) -> Result<(), Failure> {
+    fn await_peer_done(&mut self) -> Result<(), CommandFailure> {
         Ok(())
     }
 
     /// Signals to the other process that this process is ready, or done.
-    fn send_signal(&mut self) -> Result<(), Failure>;
+    fn send_signal(&mut self) -> Result<(), CommandFailure>;
 
     /// Waits for the signal of the other process.
-    fn await_signal(&mut self) -> Result<(), Failure>;
+    fn await_signal(&mut self) -> Result<(), CommandFailure>;
 }
 
 /// The medium between the two processes.
@@ -65,7 +65,7 @@ pub(super) enum Medium {
     /// Shared memory.
     Memory {
         /// The shared segment.
-        memory: Memory,
+        memory: BareMemory,
         /// The process id of the other process.
         other_pid: i32,
     },
@@ -75,10 +75,10 @@ pub(super) enum Medium {
 
 impl Medium {
     /// Makes a medium of a TCP connection between the two processes.
-    pub(super) fn from_tcp_stream(stream: io::Result<TcpStream>) -> Result<Medium, Failure> {
+    pub(super) fn from_tcp_stream(stream: io::Result<TcpStream>) -> Result<Medium, CommandFailure> {
         stream
             .and_then(|stream| socket::set_nodelay_and_nonblocking(&stream).map(|()| Medium::Socket(stream)))
-            .map_err(|error| Failure::Bare { doing: "connecting", error })
+            .map_err(|error| CommandFailure::Bare { doing: "connecting", error })
     }
 
     /// Prepares this process's end of a loop. The leader must prepare its end before the follower does,
@@ -86,31 +86,31 @@ impl Medium {
     ///
     /// # Errors
     ///
-    /// [`Failure::PeerProtocol`] if the step's way does not use this medium.
+    /// [`CommandFailure::PeerProtocol`] if the step's way does not use this medium.
     pub(super) fn prepare_loop_end<'a>(
         &'a self,
         step: &Step,
-        poller: &'a Poller,
-    ) -> Result<Box<dyn Loop + 'a>, Failure> {
+        poller: &'a BarePoller,
+    ) -> Result<Box<dyn Loop + 'a>, CommandFailure> {
         if let Medium::Memory { memory, .. } = self {
             memory.clear_if_leader();
         }
         match (self, step.way) {
-            (Medium::Memory { memory, .. }, Way::Ring) => Ok(Box::new(Ring::new(memory, poller, step))),
+            (Medium::Memory { memory, .. }, Way::Ring) => Ok(Box::new(BareRing::new(memory, poller, step))),
             (Medium::Memory { memory, .. }, Way::Pipelined(chunk)) => {
-                Ok(Box::new(Ring::new_chunked(memory, poller, step, chunk.len_bytes())))
+                Ok(Box::new(BareRing::new_chunked(memory, poller, step, chunk.len_bytes())))
             }
             (Medium::Memory { memory, other_pid }, Way::Readv) => {
                 Ok(Box::new(Readv::new(memory, poller, *other_pid, step)))
             }
             (Medium::Socket(stream), Way::Socket) => Ok(Box::new(Socket::new(stream, poller, step))),
-            _ => Err(Failure::PeerProtocol),
+            _ => Err(CommandFailure::PeerProtocol),
         }
     }
 }
 
 /// Measures as the leader: half round trips, or one-way messages.
-pub(super) fn lead(end: &mut dyn Loop, step: &Step) -> Result<Timing, Failure> {
+pub(super) fn lead(end: &mut dyn Loop, step: &Step) -> Result<Timing, CommandFailure> {
     let run = &step.run;
     let timing = match step.metric {
         Metric::Latency => measure::time_round_trips(run, || {
@@ -131,7 +131,7 @@ pub(super) fn lead(end: &mut dyn Loop, step: &Step) -> Result<Timing, Failure> {
 }
 
 /// Takes the follower's part of the measurement.
-pub(super) fn follow(end: &mut dyn Loop, step: &Step) -> Result<(), Failure> {
+pub(super) fn follow(end: &mut dyn Loop, step: &Step) -> Result<(), CommandFailure> {
     let run = &step.run;
     match step.metric {
         Metric::Latency => (0..run.warmup + run.round_trips).try_for_each(|_| {
@@ -188,8 +188,8 @@ mod tests {
 
     const METRICS: [Metric; 2] = [Metric::Latency, Metric::Bandwidth];
 
-    fn make_poller() -> Poller {
-        Poller::new(Arc::new(AtomicBool::new(false)), Duration::from_secs(30), false)
+    fn make_poller() -> BarePoller {
+        BarePoller::new(Arc::new(AtomicBool::new(false)), Duration::from_secs(30), false)
     }
 
     fn own_pid() -> i32 {
@@ -230,11 +230,11 @@ mod tests {
     }
 
     fn measure_over_shared_memory(way: Way, sizes: &'static [usize]) {
-        let memory = Memory::create().unwrap();
+        let memory = BareMemory::create().unwrap();
         let path = PathBuf::from(memory.proc_fd_path());
         let leading = Medium::Memory { memory, other_pid: own_pid() };
         measure_between_threads(way, sizes, &leading, move || Medium::Memory {
-            memory: Memory::open(&path).unwrap(),
+            memory: BareMemory::open(&path).unwrap(),
             other_pid: own_pid(),
         });
     }
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn cross_memory_copies_carry_messages_of_every_size() {
-        let memory = Memory::create().unwrap();
+        let memory = BareMemory::create().unwrap();
         // A process can read its own memory, unless the system forbids the call altogether.
         if memory.check_readv_access(own_pid()).is_ok() {
             measure_over_shared_memory(Way::Readv, &[1, 1000, 16 * 1024, 1 << 20]);
@@ -272,10 +272,10 @@ mod tests {
 
     #[test]
     fn step_over_another_medium_is_refused() {
-        let medium = Medium::Memory { memory: Memory::create().unwrap(), other_pid: own_pid() };
+        let medium = Medium::Memory { memory: BareMemory::create().unwrap(), other_pid: own_pid() };
         let poller = make_poller();
         let step = Step { way: Way::Socket, metric: Metric::Latency, run: Run::new(8, Some(1)) };
         let refused = medium.prepare_loop_end(&step, &poller);
-        assert!(matches!(refused.map(|_| ()), Err(Failure::PeerProtocol)));
+        assert!(matches!(refused.map(|_| ()), Err(CommandFailure::PeerProtocol)));
     }
 }

@@ -1,17 +1,17 @@
 //! One contest: the fabric and its bare loops take turns.
 
-use super::access::Operation;
+use super::access::AccessOperation;
 use super::bare::{self, Copies, Copying};
 use super::pair::Pair;
 use super::percentiles::Times;
 use super::report::Medians;
 use super::step::{Step, Way};
 use super::trial::{calibrate_run, find_fastest_way};
-use crate::exchange::channel::Channel;
+use crate::exchange::conversation::Conversation;
 use crate::exchange::measure::{self, Metric};
 use crate::exchange::run::Run;
 use crate::exchange::timing::Timing;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// The length of the message that stands for an access's request or answer without payload.
 const ANSWER_BYTES: usize = 8;
@@ -74,7 +74,7 @@ enum Part {
 /// The two processes, and the settings of their measurements.
 pub(super) struct Measuring<'a, 'p> {
     pub(super) pair: &'a mut Pair,
-    pub(super) channel: &'a mut Channel<'p>,
+    pub(super) conversation: &'a mut Conversation<'p>,
     /// The approximate time of each part in a round.
     pub(super) round_ms: u32,
 }
@@ -87,7 +87,7 @@ impl Contest {
         bare: &[Way],
         size_bytes: usize,
         has_memcpy: bool,
-    ) -> Result<Contest, Failure> {
+    ) -> Result<Contest, CommandFailure> {
         let latency = measuring.find_fastest_way(bare, size_bytes, Metric::Latency)?;
         let bandwidth = measuring.find_fastest_way(bare, size_bytes, Metric::Bandwidth)?;
         let mut fabric = |metric| {
@@ -107,10 +107,10 @@ impl Contest {
     /// Prepares a contest of accesses: chooses their number in a round.
     pub(super) fn prepare_for_accesses(
         measuring: &mut Measuring<'_, '_>,
-        operation: Operation,
+        operation: AccessOperation,
         bare: BareAccess,
         size_bytes: usize,
-    ) -> Result<Contest, Failure> {
+    ) -> Result<Contest, CommandFailure> {
         let name = bare.name();
         let fabric = |metric, run| Part::Step(Step { way: Way::Access(operation), metric, run });
         let bare = |metric, run: Run| match (bare, metric) {
@@ -140,7 +140,7 @@ impl Contest {
         &self,
         measuring: &mut Measuring<'_, '_>,
         rounds: &mut Rounds,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandFailure> {
         for (samples, part) in rounds.parts.iter_mut().zip(&self.parts) {
             let timing = measuring.time_part(part)?;
             samples.medians_us.push(timing.each_us);
@@ -160,7 +160,7 @@ impl Measuring<'_, '_> {
         size_bytes: usize,
         metric: Metric,
         part: impl Fn(Run) -> Part,
-    ) -> Result<Part, Failure> {
+    ) -> Result<Part, CommandFailure> {
         let run = calibrate_run(size_bytes, metric, self.round_ms, |run| {
             let trial = part(run);
             Ok(trial.round_trip_factor() * self.time_part(&trial)?.each_us)
@@ -168,19 +168,24 @@ impl Measuring<'_, '_> {
         Ok(part(run))
     }
 
-    fn find_fastest_way(&mut self, ways: &[Way], size_bytes: usize, metric: Metric) -> Result<Step, Failure> {
+    fn find_fastest_way(
+        &mut self,
+        ways: &[Way],
+        size_bytes: usize,
+        metric: Metric,
+    ) -> Result<Step, CommandFailure> {
         let pair = &mut *self.pair;
         find_fastest_way(ways, size_bytes, metric, self.round_ms, |step| pair.measure_step(step, None))
     }
 
     /// Measures a part once.
-    fn time_part(&mut self, part: &Part) -> Result<Timing, Failure> {
-        let Measuring { pair, channel, .. } = self;
+    fn time_part(&mut self, part: &Part) -> Result<Timing, CommandFailure> {
+        let Measuring { pair, conversation, .. } = self;
         match part {
-            Part::Step(step) => pair.measure_step(step, Some(channel)),
+            Part::Step(step) => pair.measure_step(step, Some(conversation)),
             Part::ThereAndBack(there, back) => {
-                let there = pair.measure_step(there, Some(channel))?;
-                let back = pair.measure_step(back, Some(channel))?;
+                let there = pair.measure_step(there, Some(conversation))?;
+                let back = pair.measure_step(back, Some(conversation))?;
                 // The result is the sum of two measurements. No single operation took that time, so there
                 // are no single times.
                 Ok(Timing { each_us: there.each_us + back.each_us, singles_us: Vec::new() })

@@ -165,12 +165,15 @@ pub(super) mod tests {
     use super::super::figure::tests::make_figure;
     use super::super::figure_report::LibfabricReport;
     use super::*;
-    use crate::host::Host;
+    use crate::host::HostDescription;
 
     pub(crate) fn make_figure_report() -> FigureReport {
         FigureReport {
             homespun_version: "0.1.0",
-            host: Host { kernel: "Linux 1.2.3".into(), processor: "Some Processor (x86_64)".into() },
+            host: HostDescription {
+                kernel: "Linux 1.2.3".into(),
+                processor: "Some Processor (x86_64)".into(),
+            },
             libfabric: LibfabricReport { version: "2.0".into(), built: Some("with -O3".into()) },
             providers: vec!["shm".into(), "tcp;ofi_rxm".into()],
             has_fabtests: true,

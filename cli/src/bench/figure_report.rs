@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::figure::Figure;
 use super::sleep::SleepReport;
-use crate::host::Host;
+use crate::host::HostDescription;
 
 /// The whole document.
 #[derive(Debug, Serialize)]
@@ -16,7 +16,7 @@ pub(super) struct FigureReport {
     /// The version of homespun.
     pub(super) homespun_version: &'static str,
     #[serde(flatten)]
-    pub(super) host: Host,
+    pub(super) host: HostDescription,
     pub(super) libfabric: LibfabricReport,
     /// The providers that homespun was compared with.
     pub(super) providers: Vec<String>,

@@ -11,17 +11,17 @@ use clap::Args;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 
 use super::access;
-use super::bare::{self, Medium, Memory, Poller};
+use super::bare::{self, BareMemory, BarePoller, Medium};
 use super::step::{Step, Way};
 use crate::console::Console;
 use crate::cores;
-use crate::exchange::channel::{Channel, Settings};
+use crate::exchange::conversation::{Conversation, Settings};
+use crate::exchange::host_and_port::HostAndPort;
 use crate::exchange::measure;
-use crate::exchange::pattern::Direction;
+use crate::exchange::pattern::MessageDirection;
 use crate::exchange::port::Port;
 use crate::exchange::remote_region::RemoteRegion;
-use crate::exchange::target::Target;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::peer_process;
 
 /// The interval between progress calls while no step is under way. These calls send messages that the
@@ -74,7 +74,7 @@ pub(crate) struct FollowerArguments {
 }
 
 /// Follows the leader's steps until the leader closes the pipe.
-pub(crate) fn run(arguments: &FollowerArguments, console: &Console) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &FollowerArguments, console: &Console) -> Result<(), CommandFailure> {
     let lines = peer_process::read_parent_lines_or_exit();
     let follow = || {
         if let Some(core) = arguments.core {
@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: &FollowerArguments, console: &Console) -> Result<()
         let timeout = Duration::from_secs(arguments.timeout);
         // The flag would tell that the leader has ended. Nothing sets it, because this process ends with the
         // leader.
-        let poller = Poller::new(Arc::new(AtomicBool::new(false)), timeout, arguments.core.is_some());
+        let poller = BarePoller::new(Arc::new(AtomicBool::new(false)), timeout, arguments.core.is_some());
         let medium = open_medium(arguments, console)?;
         let has_own_core = arguments.core.is_some();
         let follower = Follower { console, lines: &lines, medium: &medium, poller: &poller, has_own_core };
@@ -92,12 +92,12 @@ pub(crate) fn run(arguments: &FollowerArguments, console: &Console) -> Result<()
             None => follower.follow(None),
         }
     };
-    follow().map_err(|failure| Failure::InPeer(Box::new(failure)))
+    follow().map_err(|failure| CommandFailure::InPeer(Box::new(failure)))
 }
 
-fn open_medium(arguments: &FollowerArguments, console: &Console) -> Result<Medium, Failure> {
+fn open_medium(arguments: &FollowerArguments, console: &Console) -> Result<Medium, CommandFailure> {
     if let Some(path) = &arguments.memory {
-        let memory = Memory::open(path)?;
+        let memory = BareMemory::open(path)?;
         let other_pid = rustix::process::getppid().map_or(0, rustix::process::Pid::as_raw_pid);
         match memory.check_readv_access(other_pid) {
             Ok(()) => console.print_line(MEMORY)?,
@@ -105,7 +105,7 @@ fn open_medium(arguments: &FollowerArguments, console: &Console) -> Result<Mediu
         }
         Ok(Medium::Memory { memory, other_pid })
     } else {
-        let listening = |error| Failure::Bare { doing: "listening", error };
+        let listening = |error| CommandFailure::Bare { doing: "listening", error };
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(listening)?;
         let address = listener.local_addr().map_err(listening)?;
         console.print_line(format_args!("{SOCKET} {address}"))?;
@@ -117,29 +117,37 @@ struct Follower<'a> {
     console: &'a Console,
     lines: &'a Receiver<String>,
     medium: &'a Medium,
-    poller: &'a Poller,
+    poller: &'a BarePoller,
     has_own_core: bool,
 }
 
 impl Follower<'_> {
-    fn open_endpoint_and_follow(&self, domain: &str, arguments: &FollowerArguments) -> Result<(), Failure> {
-        let any = Target { host: Ipv4Addr::LOCALHOST.to_string(), port: 0 };
+    fn open_endpoint_and_follow(
+        &self,
+        domain: &str,
+        arguments: &FollowerArguments,
+    ) -> Result<(), CommandFailure> {
+        let any = HostAndPort { host: Ipv4Addr::LOCALHOST.to_string(), port: 0 };
         let port = Port::open_listening(&any, Some(domain), access::CAPS)?;
         let region = port.register_shared(arguments.region_bytes)?;
         let place = RemoteRegion { key: region.key(), address: region.address() };
         self.console.print_line(format_args!("{ENDPOINT} {} {place}", port.address()))?;
-        let line = self.lines.recv().map_err(|_| Failure::PeerGone)?;
+        let line = self.lines.recv().map_err(|_| CommandFailure::PeerGone)?;
         let partner: SocketAddr =
-            strip_keyword(&line, PARTNER)?.parse().map_err(|_| Failure::PeerProtocol)?;
+            strip_keyword(&line, PARTNER)?.parse().map_err(|_| CommandFailure::PeerProtocol)?;
         let timeout = Duration::from_secs(arguments.timeout);
-        let settings =
-            Settings { direction: Direction::ToClient, tagged: arguments.tagged, check: false, timeout };
-        let mut channel = Channel::open(&port, partner.into(), settings)?;
-        self.follow(Some((&port, &mut channel)))
+        let settings = Settings {
+            direction: MessageDirection::ToClient,
+            tagged: arguments.tagged,
+            check: false,
+            timeout,
+        };
+        let mut conversation = Conversation::open(&port, partner.into(), settings)?;
+        self.follow(Some((&port, &mut conversation)))
     }
 
     /// Takes part in each step that the leader announces.
-    fn follow(&self, mut fabric: Option<(&Port, &mut Channel<'_>)>) -> Result<(), Failure> {
+    fn follow(&self, mut fabric: Option<(&Port, &mut Conversation<'_>)>) -> Result<(), CommandFailure> {
         loop {
             let received = match &fabric {
                 Some(_) => self.lines.recv_timeout(IDLE_INTERVAL),
@@ -156,13 +164,13 @@ impl Follower<'_> {
                 }
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             };
-            let step: Step = line.parse().map_err(|_| Failure::PeerProtocol)?;
+            let step: Step = line.parse().map_err(|_| CommandFailure::PeerProtocol)?;
             if let Way::Fabric | Way::Access(_) = step.way {
-                let (_, channel) = fabric.as_mut().ok_or(Failure::PeerProtocol)?;
+                let (_, conversation) = fabric.as_mut().ok_or(CommandFailure::PeerProtocol)?;
                 self.console.print_line(READY)?;
                 match step.way {
-                    Way::Access(_) => access::follow(channel, self.has_own_core)?,
-                    _ => measure::follow(channel, step.metric, &step.run)?,
+                    Way::Access(_) => access::follow(conversation, self.has_own_core)?,
+                    _ => measure::follow(conversation, step.metric, &step.run)?,
                 }
             } else {
                 let mut end = self.medium.prepare_loop_end(&step, self.poller)?;
@@ -175,12 +183,12 @@ impl Follower<'_> {
 }
 
 /// The text of a line after its first word, which must be `word`.
-pub(super) fn strip_keyword<'a>(line: &'a str, word: &str) -> Result<&'a str, Failure> {
-    line.strip_prefix(word).map(str::trim_start).ok_or(Failure::PeerProtocol)
+pub(super) fn strip_keyword<'a>(line: &'a str, word: &str) -> Result<&'a str, CommandFailure> {
+    line.strip_prefix(word).map(str::trim_start).ok_or(CommandFailure::PeerProtocol)
 }
 
 /// Reads the follower's reason why it cannot read the leader's memory. `None` if it can.
-pub(super) fn parse_readv_refusal(line: &str) -> Result<Option<io::Error>, Failure> {
+pub(super) fn parse_readv_refusal(line: &str) -> Result<Option<io::Error>, CommandFailure> {
     let reason = strip_keyword(line, MEMORY)?;
     Ok((!reason.is_empty()).then(|| io::Error::other(reason.to_owned())))
 }

@@ -5,18 +5,18 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use super::access;
-use super::bare::{self, Medium, Memory, Poller};
+use super::bare::{self, BareMemory, BarePoller, Medium};
 use super::follower::{self, DONE, ENDPOINT, PARTNER, READY, SOCKET};
 use super::step::{Step, Way};
 use crate::cores;
-use crate::exchange::channel::{Channel, Settings};
+use crate::exchange::conversation::{Conversation, Settings};
+use crate::exchange::host_and_port::HostAndPort;
 use crate::exchange::measure;
-use crate::exchange::pattern::Direction;
+use crate::exchange::pattern::MessageDirection;
 use crate::exchange::port::Port;
 use crate::exchange::remote_region::RemoteRegion;
-use crate::exchange::target::Target;
 use crate::exchange::timing::Timing;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::peer_process::PeerProcess;
 
 /// The hidden command of the follower.
@@ -43,7 +43,7 @@ pub(super) struct Placement {
 pub(super) struct Pair {
     peer: PeerProcess,
     medium: Medium,
-    poller: Poller,
+    poller: BarePoller,
     /// The reason why one of the two processes cannot read the memory of the other, if that is so.
     readv_refusal: Option<io::Error>,
     /// The region of the follower. `None` until the follower has announced its endpoint.
@@ -52,7 +52,7 @@ pub(super) struct Pair {
 
 /// The endpoints to open in both processes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Fabric<'a> {
+pub(super) struct EndpointSpec<'a> {
     pub(super) domain: &'a str,
     pub(super) tagged: bool,
     /// The length of the follower's region.
@@ -63,24 +63,24 @@ impl Pair {
     /// Pins this process if that is requested, starts the follower, and connects the two by a medium.
     pub(super) fn start(
         kind: MediumKind,
-        fabric: Option<Fabric<'_>>,
+        fabric: Option<EndpointSpec<'_>>,
         placement: Placement,
-    ) -> Result<Pair, Failure> {
+    ) -> Result<Pair, CommandFailure> {
         let Placement { cores, timeout } = placement;
         if let Some((own, _)) = cores {
             cores::pin_thread_to_core(own)?;
         }
-        let memory = (kind == MediumKind::Memory).then(Memory::create).transpose()?;
-        let path = memory.as_ref().map(Memory::proc_fd_path);
+        let memory = (kind == MediumKind::Memory).then(BareMemory::create).transpose()?;
+        let path = memory.as_ref().map(BareMemory::proc_fd_path);
         let mut arguments = vec![FOLLOWER];
         arguments.extend(path.iter().flat_map(|path| ["--memory", path]));
         let region_bytes = fabric.map_or(0, |fabric| fabric.region_bytes).to_string();
-        if let Some(Fabric { domain, tagged, .. }) = fabric {
+        if let Some(EndpointSpec { domain, tagged, .. }) = fabric {
             arguments.extend(["--domain", domain, "--region-bytes", &region_bytes]);
             arguments.extend(tagged.then_some("--tagged"));
         }
         let mut peer = PeerProcess::start(&arguments, cores.map(|(_, other)| other), timeout)?;
-        let poller = Poller::new(peer.ended_flag(), timeout, cores.is_some());
+        let poller = BarePoller::new(peer.ended_flag(), timeout, cores.is_some());
         let line = peer.await_line()?;
         let (medium, readv_refusal) = match memory {
             Some(memory) => {
@@ -90,8 +90,9 @@ impl Pair {
                 (Medium::Memory { memory, other_pid }, refusal)
             }
             None => {
-                let address: SocketAddr =
-                    follower::strip_keyword(&line, SOCKET)?.parse().map_err(|_| Failure::PeerProtocol)?;
+                let address: SocketAddr = follower::strip_keyword(&line, SOCKET)?
+                    .parse()
+                    .map_err(|_| CommandFailure::PeerProtocol)?;
                 (Medium::from_tcp_stream(TcpStream::connect(address))?, None)
             }
         };
@@ -104,22 +105,22 @@ impl Pair {
     }
 
     /// Fails if one of the two processes cannot read the memory of the other.
-    pub(super) fn require_readv(&mut self) -> Result<(), Failure> {
+    pub(super) fn require_readv(&mut self) -> Result<(), CommandFailure> {
         let doing = "reading the memory of the other process";
-        self.readv_refusal.take().map_or(Ok(()), |error| Err(Failure::Bare { doing, error }))
+        self.readv_refusal.take().map_or(Ok(()), |error| Err(CommandFailure::Bare { doing, error }))
     }
 
     /// Opens this process's endpoint, and returns it with the address of the follower's endpoint.
     pub(super) fn open_port_to_follower(
         &mut self,
         domain: &str,
-    ) -> Result<(Port, homespun::Address), Failure> {
+    ) -> Result<(Port, homespun::Address), CommandFailure> {
         let line = self.peer.await_line()?;
         let endpoint =
-            follower::strip_keyword(&line, ENDPOINT)?.split_once(' ').ok_or(Failure::PeerProtocol)?;
-        let listening: SocketAddr = endpoint.0.parse().map_err(|_| Failure::PeerProtocol)?;
-        self.place = Some(endpoint.1.parse().map_err(|_| Failure::PeerProtocol)?);
-        let target = Target::from(homespun::Address::from(listening));
+            follower::strip_keyword(&line, ENDPOINT)?.split_once(' ').ok_or(CommandFailure::PeerProtocol)?;
+        let listening: SocketAddr = endpoint.0.parse().map_err(|_| CommandFailure::PeerProtocol)?;
+        self.place = Some(endpoint.1.parse().map_err(|_| CommandFailure::PeerProtocol)?);
+        let target = HostAndPort::from(homespun::Address::from(listening));
         let opened = Port::open_to_peer(&target, Some(domain), access::CAPS)?;
         self.peer.write_line(format_args!("{PARTNER} {}", opened.0.address()))?;
         Ok(opened)
@@ -129,34 +130,34 @@ impl Pair {
     pub(super) fn measure_step(
         &mut self,
         step: &Step,
-        channel: Option<&mut Channel<'_>>,
-    ) -> Result<Timing, Failure> {
-        let led = self.try_measure_step(step, channel);
+        conversation: Option<&mut Conversation<'_>>,
+    ) -> Result<Timing, CommandFailure> {
+        let led = self.try_measure_step(step, conversation);
         led.map_err(|failure| self.add_follower_exit_status(failure))
     }
 
     /// Adds the follower's exit status to a failure, if the follower has ended or ends soon.
-    pub(super) fn add_follower_exit_status(&mut self, failure: Failure) -> Failure {
+    pub(super) fn add_follower_exit_status(&mut self, failure: CommandFailure) -> CommandFailure {
         self.peer.add_exit_status(failure)
     }
 
     fn try_measure_step(
         &mut self,
         step: &Step,
-        channel: Option<&mut Channel<'_>>,
-    ) -> Result<Timing, Failure> {
+        conversation: Option<&mut Conversation<'_>>,
+    ) -> Result<Timing, CommandFailure> {
         let Pair { peer, medium, poller, place, .. } = self;
         let Step { way, metric, run } = step;
         match way {
             Way::Fabric => {
-                let channel = channel.ok_or(Failure::PeerProtocol)?;
+                let conversation = conversation.ok_or(CommandFailure::PeerProtocol)?;
                 announce_step_and_await_ready(peer, step)?;
-                measure::lead(channel, *metric, run)
+                measure::lead(conversation, *metric, run)
             }
             Way::Access(operation) => {
-                let (channel, place) = channel.zip(*place).ok_or(Failure::PeerProtocol)?;
+                let (conversation, place) = conversation.zip(*place).ok_or(CommandFailure::PeerProtocol)?;
                 announce_step_and_await_ready(peer, step)?;
-                access::lead(channel, place, *operation, *metric, run)
+                access::lead(conversation, place, *operation, *metric, run)
             }
             Way::Ring | Way::Pipelined(_) | Way::Readv | Way::Socket => {
                 let mut end = medium.prepare_loop_end(step, poller)?;
@@ -170,17 +171,17 @@ impl Pair {
 }
 
 /// Announces the step to the follower, and waits until the follower is ready.
-fn announce_step_and_await_ready(peer: &mut PeerProcess, step: &Step) -> Result<(), Failure> {
+fn announce_step_and_await_ready(peer: &mut PeerProcess, step: &Step) -> Result<(), CommandFailure> {
     peer.write_line(step)?;
     await_word(peer, READY)
 }
 
 /// Waits for this word from the follower.
-fn await_word(peer: &mut PeerProcess, word: &str) -> Result<(), Failure> {
-    if peer.await_line()? == word { Ok(()) } else { Err(Failure::PeerProtocol) }
+fn await_word(peer: &mut PeerProcess, word: &str) -> Result<(), CommandFailure> {
+    if peer.await_line()? == word { Ok(()) } else { Err(CommandFailure::PeerProtocol) }
 }
 
-/// The leader's settings of the channel to the follower.
-pub(super) fn leader_channel_settings(tagged: bool, timeout: Duration) -> Settings {
-    Settings { direction: Direction::ToServer, tagged, check: false, timeout }
+/// The leader's settings of the conversation to the follower.
+pub(super) fn leader_conversation_settings(tagged: bool, timeout: Duration) -> Settings {
+    Settings { direction: MessageDirection::ToServer, tagged, check: false, timeout }
 }

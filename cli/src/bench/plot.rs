@@ -11,7 +11,7 @@ use plotters::series::{DashedLineSeries, LineSeries};
 use plotters::style::{Color, IntoFont, RGBColor, ShapeStyle, WHITE};
 
 use super::figure::{Contender, Drawing, Figure, Role};
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::size;
 
 const WIDTH_PX: u32 = 820;
@@ -55,8 +55,8 @@ const SPARSE_TICKS_POWERS: f64 = 3.5;
 ///
 /// # Errors
 ///
-/// [`Failure::Draw`].
-pub(super) fn draw_svg(figure: &Figure, drawing: Drawing) -> Result<Option<String>, Failure> {
+/// [`CommandFailure::Draw`].
+pub(super) fn draw_svg(figure: &Figure, drawing: Drawing) -> Result<Option<String>, CommandFailure> {
     let lines: Vec<Line> = contender_lines(figure, drawing);
     let points = || lines.iter().flat_map(|line| &line.points);
     if points().next().is_none() {
@@ -65,7 +65,7 @@ pub(super) fn draw_svg(figure: &Figure, drawing: Drawing) -> Result<Option<Strin
     let sizes = Axis::of_sizes(points().map(|(size_bytes, _)| *size_bytes));
     let values = Axis::of_values(points().map(|(_, value)| *value));
     let mut svg = String::new();
-    draw_chart(&mut svg, figure, drawing, &lines, &sizes, &values).map_err(|error| Failure::Draw {
+    draw_chart(&mut svg, figure, drawing, &lines, &sizes, &values).map_err(|error| CommandFailure::Draw {
         name: figure.drawing_file_name(drawing),
         reason: error.to_string(),
     })?;

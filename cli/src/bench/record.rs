@@ -8,7 +8,7 @@ use std::path::Path;
 use super::document::{self, DRAWINGS};
 use super::figure_report::FigureReport;
 use super::plot;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 const DOCUMENT: &str = "RESULTS.md";
 
@@ -17,19 +17,19 @@ const PLACE_BEGIN: &str = "<!-- speed -->";
 const PLACE_END: &str = "<!-- /speed -->";
 
 /// Removes the drawings of an earlier record, and writes the document and its drawings.
-pub(super) fn write_record(report: &FigureReport, directory: &Path) -> Result<(), Failure> {
+pub(super) fn write_record(report: &FigureReport, directory: &Path) -> Result<(), CommandFailure> {
     let drawings = directory.join(DRAWINGS);
     remove_drawings(&drawings)?;
     write_drawings(report, &drawings)?;
     let path = directory.join(DOCUMENT);
-    fs::write(&path, document::render_document(report)).map_err(|error| Failure::Write { path, error })
+    fs::write(&path, document::render_document(report)).map_err(|error| CommandFailure::Write { path, error })
 }
 
 /// Writes a file for every drawing of every figure.
-pub(super) fn write_drawings(report: &FigureReport, directory: &Path) -> Result<(), Failure> {
+pub(super) fn write_drawings(report: &FigureReport, directory: &Path) -> Result<(), CommandFailure> {
     let failed = |path: &Path| {
         let path = path.to_owned();
-        move |error| Failure::Write { path, error }
+        move |error| CommandFailure::Write { path, error }
     };
     fs::create_dir_all(directory).map_err(failed(directory))?;
     for figure in &report.figures {
@@ -44,8 +44,8 @@ pub(super) fn write_drawings(report: &FigureReport, directory: &Path) -> Result<
 }
 
 /// Removes the drawings of earlier records.
-fn remove_drawings(directory: &Path) -> Result<(), Failure> {
-    let failed = |error| Failure::Write { path: directory.to_owned(), error };
+fn remove_drawings(directory: &Path) -> Result<(), CommandFailure> {
+    let failed = |error| CommandFailure::Write { path: directory.to_owned(), error };
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -57,7 +57,7 @@ fn remove_drawings(directory: &Path) -> Result<(), Failure> {
         let is_drawing =
             name.ends_with(".svg") && (name.starts_with("shm-fi_") || name.starts_with("tcp-fi_"));
         if is_drawing {
-            fs::remove_file(&path).map_err(|error| Failure::Write { path, error })?;
+            fs::remove_file(&path).map_err(|error| CommandFailure::Write { path, error })?;
         }
     }
     Ok(())
@@ -67,18 +67,18 @@ fn remove_drawings(directory: &Path) -> Result<(), Failure> {
 ///
 /// # Errors
 ///
-/// [`Failure::Write`], which names the missing lines.
-pub(super) fn require_table_markers(file: &Path) -> Result<(), Failure> {
-    let failed = |error| Failure::Write { path: file.to_owned(), error };
+/// [`CommandFailure::Write`], which names the missing lines.
+pub(super) fn require_table_markers(file: &Path) -> Result<(), CommandFailure> {
+    let failed = |error| CommandFailure::Write { path: file.to_owned(), error };
     let text = fs::read_to_string(file).map_err(failed)?;
     let missing = || failed(io::Error::other(format!("it has no lines {PLACE_BEGIN} and {PLACE_END}")));
     replace_tables(&text, "").map(drop).ok_or_else(missing)
 }
 
 /// Replaces the summary tables in a file.
-pub(super) fn replace_tables_in_file(report: &FigureReport, file: &Path) -> Result<(), Failure> {
+pub(super) fn replace_tables_in_file(report: &FigureReport, file: &Path) -> Result<(), CommandFailure> {
     require_table_markers(file)?;
-    let failed = |error| Failure::Write { path: file.to_owned(), error };
+    let failed = |error| CommandFailure::Write { path: file.to_owned(), error };
     let text = fs::read_to_string(file).map_err(failed)?;
     match replace_tables(&text, &document::render_brief(report)) {
         Some(text) => fs::write(file, text).map_err(failed),

@@ -9,7 +9,7 @@ use super::percentiles::Percentiles;
 
 /// The whole document.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct BenchReport {
     /// The version of homespun.
     pub(super) homespun_version: &'static str,
     /// Whether the fabric's messages had tags.

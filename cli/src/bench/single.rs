@@ -13,7 +13,7 @@ use crate::cores::AllowedCores;
 use crate::exchange::measure::Metric;
 use crate::exchange::run::{ITERATIONS_MAX, Run};
 use crate::exchange::sizes::parse_message_size;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// Measure half of a round trip between two processes without the fabric, and print it in microseconds.
 #[derive(Debug, Args)]
@@ -60,7 +60,7 @@ enum Choice {
 struct CorePair(usize, usize);
 
 /// Measures, and prints the result.
-pub(crate) fn run(arguments: &BareArguments, console: &Console) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &BareArguments, console: &Console) -> Result<(), CommandFailure> {
     let (way, medium) = match arguments.way {
         Choice::Ring => (Way::Ring, MediumKind::Memory),
         Choice::Vm => (Way::Readv, MediumKind::Memory),

@@ -33,9 +33,9 @@ use super::against::libfabric;
 use super::pair::Placement;
 use super::percentiles::{Counts, Times};
 use super::providers::Providers;
-use super::survey::Domain;
+use super::survey::MeasuredDomain;
 use crate::console::Console;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::run::plugin;
 
 /// The number of rounds, and the number of round trips of each size in all rounds together.
@@ -69,7 +69,7 @@ const PROVIDERS: [&str; 4] = ["shm", "tcp", "sockets", "tcp;ofi_rxm"];
 #[derive(Debug)]
 pub(super) struct SleepRequest<'a> {
     /// The domains of homespun.
-    pub(super) domains: &'a [Domain],
+    pub(super) domains: &'a [MeasuredDomain],
     /// The rivals; `None` for the default rivals. Only rivals whose medium is among `domains` are measured.
     pub(super) providers: Option<&'a Providers>,
     /// The prefix of the libfabric installation.
@@ -129,9 +129,9 @@ struct Attempt<T> {
 ///
 /// # Errors
 ///
-/// Any failure of the setup. At the end [`Failure::ContendersFailed`], if a contender failed at something
+/// Any failure of the setup. At the end [`CommandFailure::ContendersFailed`], if a contender failed at something
 /// that it offers.
-pub(super) fn run(request: &SleepRequest<'_>, console: &mut Console) -> Result<(), Failure> {
+pub(super) fn run(request: &SleepRequest<'_>, console: &mut Console) -> Result<(), CommandFailure> {
     let report = measure(request, console)?;
     if request.json {
         console.print_json(&report)?;
@@ -146,7 +146,10 @@ pub(super) fn run(request: &SleepRequest<'_>, console: &mut Console) -> Result<(
 /// # Errors
 ///
 /// Any failure of the setup.
-pub(super) fn measure(request: &SleepRequest<'_>, console: &mut Console) -> Result<SleepReport, Failure> {
+pub(super) fn measure(
+    request: &SleepRequest<'_>,
+    console: &mut Console,
+) -> Result<SleepReport, CommandFailure> {
     let (rounds, round_trips, turn_ms, idle_ms) = match request.quick {
         true => (ROUNDS_QUICK, ROUND_TRIPS_QUICK, TURN_QUICK_MS, IDLE_QUICK_MS),
         false => (ROUNDS, ROUND_TRIPS, TURN_MS, IDLE_MS),
@@ -185,7 +188,7 @@ impl Setup<'_> {
         &self,
         line_up: Vec<SleepContender>,
         console: &mut Console,
-    ) -> Result<SleepReport, Failure> {
+    ) -> Result<SleepReport, CommandFailure> {
         console.start_progress(line_up.len() * self.rounds as usize);
         let mut contenders: Vec<ContenderResults> =
             line_up.into_iter().map(|contender| ContenderResults::new(contender, self.sizes.len())).collect();
@@ -201,7 +204,7 @@ impl Setup<'_> {
         contenders: &mut [ContenderResults],
         version: &mut Option<(u16, u16)>,
         console: &Console,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandFailure> {
         for round in 1..=self.rounds {
             for gathered in &mut *contenders {
                 console.show_step(format!("{}, round {round} of {}", gathered.contender.name, self.rounds));
@@ -232,7 +235,7 @@ impl ContenderResults {
         &mut self,
         setup: &Setup<'_>,
         version: &mut Option<(u16, u16)>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandFailure> {
         if self.polled.is_ok() {
             let measured = self
                 .measure_with_new_pair(Wait::Polled, setup, version, |pair| measure_latencies(pair, setup));
@@ -297,7 +300,7 @@ impl<T> Attempt<T> {
         &mut self,
         measured: Result<U, MeasureError>,
         add: impl Fn(&mut T, U),
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandFailure> {
         match measured {
             Ok(figures) => add(&mut self.gathered, figures),
             Err(MeasureError::NotOffered(reason)) => self.shortfall = Some(Shortfall::NotOffered(reason)),
@@ -357,7 +360,8 @@ pub(super) mod tests {
             placement: Placement { cores: Some((0, 1)), timeout: Duration::from_secs(1) },
         };
         let providers = ["tcp".to_owned(), "sockets".to_owned()];
-        let line_up = SleepContender::all_contenders(&[Domain::Tcp], &providers, Path::new("/plugin"));
+        let line_up =
+            SleepContender::all_contenders(&[MeasuredDomain::Tcp], &providers, Path::new("/plugin"));
         let gathered = line_up.into_iter().zip([10, 20, 40]).map(|(contender, half_us)| {
             let mut gathered = ContenderResults::new(contender, setup.sizes.len());
             for (polled, descriptor) in

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::access::Operation;
+use super::access::AccessOperation;
 use crate::exchange::measure::Metric;
 use crate::exchange::run::Run;
 
@@ -13,7 +13,7 @@ pub(super) enum Way {
     /// The fabric.
     Fabric,
     /// The fabric, with accesses to the follower's memory in place of messages.
-    Access(Operation),
+    Access(AccessOperation),
     /// A bare ring in shared memory. A message takes one slot if it fits.
     Ring,
     /// A bare ring as for [`Ring`](Self::Ring), but a message takes several slots, so that the receiver
@@ -61,7 +61,7 @@ impl Way {
     fn all() -> impl Iterator<Item = Way> {
         let messages = [Way::Fabric, Way::Ring, Way::Readv, Way::Socket];
         let pipelined = Chunk::ALL.map(Way::Pipelined);
-        messages.into_iter().chain(pipelined).chain(Operation::ALL.map(Way::Access))
+        messages.into_iter().chain(pipelined).chain(AccessOperation::ALL.map(Way::Access))
     }
 
     /// The way's name in results.

@@ -2,16 +2,16 @@
 
 use clap::ValueEnum;
 
-use super::access::Operation;
+use super::access::AccessOperation;
 use super::bare::{Copying, SLOT_MAX_BYTES};
 use super::contest::{BareAccess, Contest, Measuring, Rounds};
-use super::pair::{Fabric, MediumKind, Pair, Placement, leader_channel_settings};
+use super::pair::{EndpointSpec, MediumKind, Pair, Placement, leader_conversation_settings};
 use super::report::{AccessReport, DomainReport, Medians, SizeReport};
 use super::step::{Chunk, Way};
 use super::table;
 use crate::console::Console;
-use crate::exchange::channel::Channel;
-use crate::failure::Failure;
+use crate::exchange::conversation::Conversation;
+use crate::failure::CommandFailure;
 use crate::size;
 
 /// The smallest size for which a cross-memory copy may be the fastest bare loop. Below it a ring is faster.
@@ -19,7 +19,7 @@ const READV_MIN_BYTES: usize = 16 * 1024;
 
 /// A domain that has a bare loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Domain {
+pub(super) enum MeasuredDomain {
     Shm,
     Tcp,
 }
@@ -51,38 +51,38 @@ pub(super) struct Survey<'a> {
     pub(super) shows_rows: bool,
 }
 
-impl Domain {
-    pub(super) const ALL: [Domain; 2] = [Domain::Shm, Domain::Tcp];
+impl MeasuredDomain {
+    pub(super) const ALL: [MeasuredDomain; 2] = [MeasuredDomain::Shm, MeasuredDomain::Tcp];
 
     /// The domain that is compared with this provider of libfabric, because both use the same medium. A
     /// provider of unknown name is compared with `tcp`.
-    pub(super) fn of_provider(provider: &str) -> Domain {
+    pub(super) fn of_provider(provider: &str) -> MeasuredDomain {
         match provider.split(';').next() {
-            Some("shm" | "sm2") => Domain::Shm,
-            _ => Domain::Tcp,
+            Some("shm" | "sm2") => MeasuredDomain::Shm,
+            _ => MeasuredDomain::Tcp,
         }
     }
 
     /// The domain's name in `getinfo`.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Domain::Shm => "shm",
-            Domain::Tcp => "tcp",
+            MeasuredDomain::Shm => "shm",
+            MeasuredDomain::Tcp => "tcp",
         }
     }
 
     pub(super) fn medium_kind(self) -> MediumKind {
         match self {
-            Domain::Shm => MediumKind::Memory,
-            Domain::Tcp => MediumKind::Socket,
+            MeasuredDomain::Shm => MediumKind::Memory,
+            MeasuredDomain::Tcp => MediumKind::Socket,
         }
     }
 
     /// The bare loops that may be the fastest for messages of a size.
     pub(super) fn candidate_bare_ways(self, size_bytes: usize, can_readv: bool) -> Vec<Way> {
         match self {
-            Domain::Tcp => vec![Way::Socket],
-            Domain::Shm => {
+            MeasuredDomain::Tcp => vec![Way::Socket],
+            MeasuredDomain::Shm => {
                 let pipelined = Chunk::ALL.into_iter().filter(|chunk| chunk.len_bytes() < size_bytes);
                 // A longer message takes several slots, which the pipelined ways measure.
                 let ring = (size_bytes <= SLOT_MAX_BYTES).then_some(Way::Ring);
@@ -93,13 +93,13 @@ impl Domain {
     }
 
     /// The bare loop that this operation on memory is compared with.
-    fn bare_access(self, operation: Operation) -> BareAccess {
+    fn bare_access(self, operation: AccessOperation) -> BareAccess {
         match (self, operation) {
-            (Domain::Shm, Operation::Write) => BareAccess::Copies(Copying::To),
-            (Domain::Shm, Operation::Read) => BareAccess::Copies(Copying::From),
+            (MeasuredDomain::Shm, AccessOperation::Write) => BareAccess::Copies(Copying::To),
+            (MeasuredDomain::Shm, AccessOperation::Read) => BareAccess::Copies(Copying::From),
             // The target carries out the operation, so a fetch-add costs a request and an answer.
-            (Domain::Shm, Operation::FetchAdd) => BareAccess::Messages(Way::Ring),
-            (Domain::Tcp, _) => BareAccess::Messages(Way::Socket),
+            (MeasuredDomain::Shm, AccessOperation::FetchAdd) => BareAccess::Messages(Way::Ring),
+            (MeasuredDomain::Tcp, _) => BareAccess::Messages(Way::Socket),
         }
     }
 }
@@ -111,10 +111,14 @@ impl Survey<'_> {
     }
 
     /// Measures a domain.
-    pub(super) fn measure_domain(&self, domain: Domain, console: &Console) -> Result<DomainReport, Failure> {
+    pub(super) fn measure_domain(
+        &self,
+        domain: MeasuredDomain,
+        console: &Console,
+    ) -> Result<DomainReport, CommandFailure> {
         let region_bytes =
             self.operations_with_sizes().map(|(_, size_bytes)| size_bytes).max().unwrap_or_default();
-        let fabric = Fabric { domain: domain.name(), tagged: self.tagged, region_bytes };
+        let fabric = EndpointSpec { domain: domain.name(), tagged: self.tagged, region_bytes };
         let mut pair = Pair::start(domain.medium_kind(), Some(fabric), self.placement)?;
         self.measure_with_pair(&mut pair, domain, console)
             .map_err(|failure| pair.add_follower_exit_status(failure))
@@ -126,8 +130,8 @@ impl Survey<'_> {
     }
 
     /// The operations on memory to measure, each with its sizes.
-    fn operations_with_sizes(&self) -> impl Iterator<Item = (Operation, usize)> {
-        let operations = Operation::ALL.into_iter().filter(|_| self.only != Some(Kind::Messages));
+    fn operations_with_sizes(&self) -> impl Iterator<Item = (AccessOperation, usize)> {
+        let operations = AccessOperation::ALL.into_iter().filter(|_| self.only != Some(Kind::Messages));
         operations.flat_map(|operation| {
             let sizes = operation.sizes_to_measure(self.sizes).iter();
             sizes.map(move |size_bytes| (operation, *size_bytes))
@@ -137,15 +141,18 @@ impl Survey<'_> {
     fn measure_with_pair(
         &self,
         pair: &mut Pair,
-        domain: Domain,
+        domain: MeasuredDomain,
         console: &Console,
-    ) -> Result<DomainReport, Failure> {
+    ) -> Result<DomainReport, CommandFailure> {
         let (port, address) = pair.open_port_to_follower(domain.name())?;
-        let mut channel =
-            Channel::open(&port, address, leader_channel_settings(self.tagged, self.placement.timeout))?;
+        let mut conversation = Conversation::open(
+            &port,
+            address,
+            leader_conversation_settings(self.tagged, self.placement.timeout),
+        )?;
         let refusal = pair.readv_refusal().map(ToString::to_string);
         let can_readv = refusal.is_none();
-        let mut measuring = Measuring { pair, channel: &mut channel, round_ms: self.round_ms };
+        let mut measuring = Measuring { pair, conversation: &mut conversation, round_ms: self.round_ms };
         let mut sizes = Vec::new();
         let show = |line: String| if self.shows_rows { console.print_line(line) } else { Ok(()) };
         if self.message_sizes().next().is_some() {
@@ -153,7 +160,7 @@ impl Survey<'_> {
         }
         for size_bytes in self.message_sizes() {
             let ways = domain.candidate_bare_ways(size_bytes, can_readv);
-            let has_memcpy = domain == Domain::Shm && size_bytes >= READV_MIN_BYTES;
+            let has_memcpy = domain == MeasuredDomain::Shm && size_bytes >= READV_MIN_BYTES;
             let contest = Contest::prepare_for_messages(&mut measuring, &ways, size_bytes, has_memcpy)?;
             let name = size::format_with_unit(size_bytes as u64);
             let medians = self.measure_rounds(&contest, &mut measuring, domain, &name, console)?;
@@ -180,7 +187,7 @@ impl Survey<'_> {
         }
         Ok(DomainReport {
             domain: domain.name(),
-            cross_memory_copy: (domain == Domain::Shm).then_some(can_readv),
+            cross_memory_copy: (domain == MeasuredDomain::Shm).then_some(can_readv),
             cross_memory_copy_refusal: refusal,
             sizes,
             accesses,
@@ -192,10 +199,10 @@ impl Survey<'_> {
         &self,
         contest: &Contest,
         measuring: &mut Measuring<'_, '_>,
-        domain: Domain,
+        domain: MeasuredDomain,
         name: &str,
         console: &Console,
-    ) -> Result<Medians, Failure> {
+    ) -> Result<Medians, CommandFailure> {
         let mut rounds = Rounds::new();
         for round in 1..=self.rounds {
             console.show_step(format!("{}, {name}, round {round} of {}", domain.name(), self.rounds));
@@ -215,7 +222,7 @@ mod tests {
     #[test]
     fn candidate_bare_ways_depend_on_domain_size_and_readv() {
         let ways = |size_bytes, can_readv| -> Vec<&str> {
-            let ways = Domain::Shm.candidate_bare_ways(size_bytes, can_readv);
+            let ways = MeasuredDomain::Shm.candidate_bare_ways(size_bytes, can_readv);
             ways.into_iter().map(Way::name).collect()
         };
         assert_eq!(ways(0, true), ["ring"]);
@@ -225,7 +232,7 @@ mod tests {
             ways(64 << 10, false),
             Chunk::ALL[..4].iter().map(|chunk| Way::Pipelined(*chunk).name()).collect::<Vec<_>>()
         );
-        assert_eq!(Domain::Tcp.candidate_bare_ways(1 << 20, true), [Way::Socket]);
+        assert_eq!(MeasuredDomain::Tcp.candidate_bare_ways(1 << 20, true), [Way::Socket]);
     }
 
     #[test]
@@ -251,10 +258,10 @@ mod tests {
 
     #[test]
     fn provider_is_compared_in_the_domain_of_its_medium() {
-        assert_eq!(["shm", "sm2"].map(Domain::of_provider), [Domain::Shm; 2]);
+        assert_eq!(["shm", "sm2"].map(MeasuredDomain::of_provider), [MeasuredDomain::Shm; 2]);
         assert_eq!(
-            ["tcp", "sockets", "tcp;ofi_rxm", "udp;ofi_rxd"].map(Domain::of_provider),
-            [Domain::Tcp; 4]
+            ["tcp", "sockets", "tcp;ofi_rxm", "udp;ofi_rxd"].map(MeasuredDomain::of_provider),
+            [MeasuredDomain::Tcp; 4]
         );
     }
 }

@@ -5,7 +5,7 @@ use super::step::{Step, Way};
 use crate::exchange::measure::Metric;
 use crate::exchange::run::Run;
 use crate::exchange::timing::Timing;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// A trial has this many round trips, or this many windows full of messages.
 const TRIAL_ROUND_TRIPS: u32 = 32;
@@ -29,8 +29,8 @@ pub(super) fn calibrate_run(
     size_bytes: usize,
     metric: Metric,
     round_ms: u32,
-    time_us: impl FnOnce(Run) -> Result<f64, Failure>,
-) -> Result<Run, Failure> {
+    time_us: impl FnOnce(Run) -> Result<f64, CommandFailure>,
+) -> Result<Run, CommandFailure> {
     let window = Run::new(size_bytes, Some(1)).window;
     let (trial, least) = match metric {
         Metric::Latency => (TRIAL_ROUND_TRIPS, ROUND_TRIPS_MIN),
@@ -48,14 +48,14 @@ pub(super) fn calibrate_run(
 ///
 /// # Errors
 ///
-/// Failures of the steps; [`Failure::PeerProtocol`] if `ways` is empty.
+/// Failures of the steps; [`CommandFailure::PeerProtocol`] if `ways` is empty.
 pub(super) fn find_fastest_way(
     ways: &[Way],
     size_bytes: usize,
     metric: Metric,
     round_ms: u32,
-    mut lead: impl FnMut(&Step) -> Result<Timing, Failure>,
-) -> Result<Step, Failure> {
+    mut lead: impl FnMut(&Step) -> Result<Timing, CommandFailure>,
+) -> Result<Step, CommandFailure> {
     let mut best: Option<(f64, Step)> = None;
     for &way in ways {
         let round_trip_factor = if metric == Metric::Latency { 2.0 } else { 1.0 };
@@ -73,7 +73,7 @@ pub(super) fn find_fastest_way(
             }
         }
     }
-    best.map(|(_, step)| step).ok_or(Failure::PeerProtocol)
+    best.map(|(_, step)| step).ok_or(CommandFailure::PeerProtocol)
 }
 
 #[cfg(test)]
@@ -81,7 +81,7 @@ mod tests {
     use super::super::step::Chunk;
     use super::*;
 
-    fn make_timing(each_us: f64) -> Result<Timing, Failure> {
+    fn make_timing(each_us: f64) -> Result<Timing, CommandFailure> {
         Ok(Timing { each_us, singles_us: Vec::new() })
     }
 

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 
-use super::channel::{Channel, Completed};
+use super::conversation::{Completed, Conversation};
 use super::run::Run;
 use super::timing::Timing;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// The largest number of batches of round trips. The result is the median over batches, so occasional
 /// disturbances by other load hardly affect it.
@@ -39,18 +39,26 @@ pub(crate) enum Metric {
 }
 
 /// Measures as the client: half round trips, or one-way messages.
-pub(crate) fn lead(channel: &mut Channel<'_>, metric: Metric, run: &Run) -> Result<Timing, Failure> {
+pub(crate) fn lead(
+    conversation: &mut Conversation<'_>,
+    metric: Metric,
+    run: &Run,
+) -> Result<Timing, CommandFailure> {
     match metric {
-        Metric::Latency => lead_round_trips(channel, run),
-        Metric::Bandwidth => time_one_way_sends(channel, run),
+        Metric::Latency => lead_round_trips(conversation, run),
+        Metric::Bandwidth => time_one_way_sends(conversation, run),
     }
 }
 
 /// Takes the server's part in a measurement.
-pub(crate) fn follow(channel: &mut Channel<'_>, metric: Metric, run: &Run) -> Result<(), Failure> {
+pub(crate) fn follow(
+    conversation: &mut Conversation<'_>,
+    metric: Metric,
+    run: &Run,
+) -> Result<(), CommandFailure> {
     match metric {
-        Metric::Latency => answer_round_trips(channel, run),
-        Metric::Bandwidth => receive_one_way(channel, run),
+        Metric::Latency => answer_round_trips(conversation, run),
+        Metric::Bandwidth => receive_one_way(conversation, run),
     }
 }
 
@@ -63,16 +71,16 @@ pub(crate) fn receive_depth(metric: Metric, run: &Run) -> u32 {
 }
 
 /// The client's part of the round trips. Returns halves of their times.
-fn lead_round_trips(channel: &mut Channel<'_>, run: &Run) -> Result<Timing, Failure> {
-    let mut phase = Phase::for_round_trips(channel, run)?;
+fn lead_round_trips(conversation: &mut Conversation<'_>, run: &Run) -> Result<Timing, CommandFailure> {
+    let mut phase = Phase::for_round_trips(conversation, run)?;
     let timing = time_round_trips(run, || phase.make_round_trip())?;
     phase.wait_for_all_buffers()?;
     Ok(timing.halved())
 }
 
 /// The server's part of the round trips.
-fn answer_round_trips(channel: &mut Channel<'_>, run: &Run) -> Result<(), Failure> {
-    let mut phase = Phase::for_round_trips(channel, run)?;
+fn answer_round_trips(conversation: &mut Conversation<'_>, run: &Run) -> Result<(), CommandFailure> {
+    let mut phase = Phase::for_round_trips(conversation, run)?;
     for _ in 0..run.warmup + run.round_trips {
         phase.await_message()?;
         phase.await_buffer_and_send()?;
@@ -81,27 +89,27 @@ fn answer_round_trips(channel: &mut Channel<'_>, run: &Run) -> Result<(), Failur
 }
 
 /// The client's part of the bandwidth measurement.
-fn time_one_way_sends(channel: &mut Channel<'_>, run: &Run) -> Result<Timing, Failure> {
-    channel.set_fi_more(true)?;
-    let timing = time_message_rounds(run, |count| time_send_round(channel, run, count))?;
-    channel.set_fi_more(false)?;
+fn time_one_way_sends(conversation: &mut Conversation<'_>, run: &Run) -> Result<Timing, CommandFailure> {
+    conversation.set_fi_more(true)?;
+    let timing = time_message_rounds(run, |count| time_send_round(conversation, run, count))?;
+    conversation.set_fi_more(false)?;
     Ok(timing)
 }
 
 /// The server's part of the bandwidth measurement.
-fn receive_one_way(channel: &mut Channel<'_>, run: &Run) -> Result<(), Failure> {
+fn receive_one_way(conversation: &mut Conversation<'_>, run: &Run) -> Result<(), CommandFailure> {
     for count in message_counts_of_rounds(run) {
         let mut phase = Phase::new(
-            channel,
+            conversation,
             Outgoing::none(),
             Incoming::new(run.size_bytes, count, receive_depth(Metric::Bandwidth, run)),
         )?;
-        phase.channel.inject(&[])?;
+        phase.conversation.inject(&[])?;
         for _ in 0..count {
             phase.await_message()?;
-            phase.incoming.post_spare_buffers(phase.channel)?;
+            phase.incoming.post_spare_buffers(phase.conversation)?;
         }
-        phase.channel.inject(&[])?;
+        phase.conversation.inject(&[])?;
     }
     Ok(())
 }
@@ -111,8 +119,8 @@ fn receive_one_way(channel: &mut Channel<'_>, run: &Run) -> Result<(), Failure> 
 /// short round trip.
 pub(crate) fn time_round_trips(
     run: &Run,
-    mut round_trip: impl FnMut() -> Result<(), Failure>,
-) -> Result<Timing, Failure> {
+    mut round_trip: impl FnMut() -> Result<(), CommandFailure>,
+) -> Result<Timing, CommandFailure> {
     for _ in 0..run.warmup {
         round_trip()?;
     }
@@ -144,8 +152,8 @@ pub(crate) fn time_round_trips(
 /// rounds.
 pub(crate) fn time_message_rounds(
     run: &Run,
-    mut send: impl FnMut(u32) -> Result<Duration, Failure>,
-) -> Result<Timing, Failure> {
+    mut send: impl FnMut(u32) -> Result<Duration, CommandFailure>,
+) -> Result<Timing, CommandFailure> {
     let mut times_us = Vec::new();
     for count in message_counts_of_rounds(run) {
         times_us.push(us_per_operation(send(count)?, count));
@@ -167,10 +175,14 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
 
 /// Sends a round of this many messages. Returns the time until the server has confirmed that it has received
 /// all of them.
-fn time_send_round(channel: &mut Channel<'_>, run: &Run, count: u32) -> Result<Duration, Failure> {
-    await_server_ready(channel)?;
-    let outgoing = Outgoing::windowed(run, channel.is_checked());
-    let mut phase = Phase::new(channel, outgoing, Incoming::new(0, 1, 1))?;
+fn time_send_round(
+    conversation: &mut Conversation<'_>,
+    run: &Run,
+    count: u32,
+) -> Result<Duration, CommandFailure> {
+    await_server_ready(conversation)?;
+    let outgoing = Outgoing::windowed(run, conversation.is_checked());
+    let mut phase = Phase::new(conversation, outgoing, Incoming::new(0, 1, 1))?;
     let start = Instant::now();
     for _ in 0..count {
         phase.await_buffer_and_send()?;
@@ -182,38 +194,42 @@ fn time_send_round(channel: &mut Channel<'_>, run: &Run, count: u32) -> Result<D
 }
 
 /// Waits for the empty message with which the server announces that it is ready.
-fn await_server_ready(channel: &mut Channel<'_>) -> Result<(), Failure> {
-    Phase::new(channel, Outgoing::none(), Incoming::new(0, 1, 1))?.await_message()
+fn await_server_ready(conversation: &mut Conversation<'_>) -> Result<(), CommandFailure> {
+    Phase::new(conversation, Outgoing::none(), Incoming::new(0, 1, 1))?.await_message()
 }
 
 /// One side's outgoing and incoming messages in a part of a measurement.
 struct Phase<'c, 'p> {
-    channel: &'c mut Channel<'p>,
+    conversation: &'c mut Conversation<'p>,
     outgoing: Outgoing,
     incoming: Incoming,
 }
 
 impl<'c, 'p> Phase<'c, 'p> {
-    fn new(channel: &'c mut Channel<'p>, outgoing: Outgoing, incoming: Incoming) -> Result<Self, Failure> {
-        let mut phase = Phase { channel, outgoing, incoming };
-        phase.incoming.post_spare_buffers(phase.channel)?;
+    fn new(
+        conversation: &'c mut Conversation<'p>,
+        outgoing: Outgoing,
+        incoming: Incoming,
+    ) -> Result<Self, CommandFailure> {
+        let mut phase = Phase { conversation, outgoing, incoming };
+        phase.incoming.post_spare_buffers(phase.conversation)?;
         Ok(phase)
     }
 
-    fn for_round_trips(channel: &'c mut Channel<'p>, run: &Run) -> Result<Self, Failure> {
-        let outgoing = Outgoing::single(run, channel.inject_max_bytes());
+    fn for_round_trips(conversation: &'c mut Conversation<'p>, run: &Run) -> Result<Self, CommandFailure> {
+        let outgoing = Outgoing::single(run, conversation.inject_max_bytes());
         let incoming =
             Incoming::new(run.size_bytes, run.warmup + run.round_trips, receive_depth(Metric::Latency, run));
-        Phase::new(channel, outgoing, incoming)
+        Phase::new(conversation, outgoing, incoming)
     }
 
-    fn make_round_trip(&mut self) -> Result<(), Failure> {
+    fn make_round_trip(&mut self) -> Result<(), CommandFailure> {
         self.await_buffer_and_send()?;
         self.await_message()
     }
 
     /// Sends the next message as soon as a buffer is free, and then posts the spare receive buffers.
-    fn await_buffer_and_send(&mut self) -> Result<(), Failure> {
+    fn await_buffer_and_send(&mut self) -> Result<(), CommandFailure> {
         let message = loop {
             match self.outgoing.free.pop() {
                 Some(message) => break message,
@@ -221,24 +237,24 @@ impl<'c, 'p> Phase<'c, 'p> {
             }
         };
         let size_bytes = self.outgoing.size_bytes;
-        let message = if self.channel.is_checked() {
+        let message = if self.conversation.is_checked() {
             let mut own = message.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&*shared));
-            self.channel.pattern_of_next_send(size_bytes).fill(&mut own);
+            self.conversation.pattern_of_next_send(size_bytes).fill(&mut own);
             own.freeze()
         } else {
             message
         };
         if self.outgoing.inject {
-            self.channel.inject(&message)?;
+            self.conversation.inject(&message)?;
             self.outgoing.free.push(message);
         } else {
-            self.channel.send(message)?;
+            self.conversation.send(message)?;
         }
-        self.incoming.post_spare_buffers(self.channel)
+        self.incoming.post_spare_buffers(self.conversation)
     }
 
     /// Waits for one more message.
-    fn await_message(&mut self) -> Result<(), Failure> {
+    fn await_message(&mut self) -> Result<(), CommandFailure> {
         let before = self.incoming.arrived;
         while self.incoming.arrived == before {
             self.process_next_completion()?;
@@ -247,18 +263,18 @@ impl<'c, 'p> Phase<'c, 'p> {
     }
 
     /// Waits until completions have returned all send buffers.
-    fn wait_for_all_buffers(&mut self) -> Result<(), Failure> {
+    fn wait_for_all_buffers(&mut self) -> Result<(), CommandFailure> {
         while self.outgoing.free.len() < self.outgoing.window {
             self.process_next_completion()?;
         }
         Ok(())
     }
 
-    fn process_next_completion(&mut self) -> Result<(), Failure> {
-        match self.channel.wait_for_message()? {
+    fn process_next_completion(&mut self) -> Result<(), CommandFailure> {
+        match self.conversation.wait_for_message()? {
             Completed::Sent(message) => self.outgoing.free.push(message),
             Completed::Received(sequence, message) => {
-                self.channel.verify_message(sequence, &message, self.incoming.size_bytes)?;
+                self.conversation.verify_message(sequence, &message, self.incoming.size_bytes)?;
                 self.incoming.arrived += 1;
                 self.incoming.spare.push(message);
             }
@@ -314,11 +330,11 @@ impl Incoming {
     }
 
     /// Posts spare buffers for the messages still to come.
-    fn post_spare_buffers(&mut self, channel: &mut Channel<'_>) -> Result<(), Failure> {
+    fn post_spare_buffers(&mut self, conversation: &mut Conversation<'_>) -> Result<(), CommandFailure> {
         while self.unposted > 0
             && let Some(buffer) = self.spare.pop()
         {
-            channel.post_receive(buffer)?;
+            conversation.post_receive(buffer)?;
             self.unposted -= 1;
         }
         Ok(())

@@ -8,7 +8,7 @@ const WORD_BYTES: usize = size_of::<u64>();
 
 /// The direction of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Direction {
+pub(crate) enum MessageDirection {
     ToServer,
     ToClient,
 }
@@ -27,21 +27,21 @@ pub(crate) struct Pattern {
     seed: u64,
 }
 
-impl Direction {
-    pub(crate) fn opposite(self) -> Direction {
+impl MessageDirection {
+    pub(crate) fn opposite(self) -> MessageDirection {
         match self {
-            Direction::ToServer => Direction::ToClient,
-            Direction::ToClient => Direction::ToServer,
+            MessageDirection::ToServer => MessageDirection::ToClient,
+            MessageDirection::ToClient => MessageDirection::ToServer,
         }
     }
 }
 
 impl Pattern {
     /// The pattern of the message with this number.
-    pub(crate) fn new(direction: Direction, sequence: u64, size_bytes: usize) -> Pattern {
+    pub(crate) fn new(direction: MessageDirection, sequence: u64, size_bytes: usize) -> Pattern {
         let direction = match direction {
-            Direction::ToServer => 1,
-            Direction::ToClient => 2,
+            MessageDirection::ToServer => 1,
+            MessageDirection::ToClient => 2,
         };
         Pattern { seed: mix_bits(mix_bits(mix_bits(direction) ^ sequence) ^ size_bytes as u64) }
     }
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn filled_message_passes_and_any_changed_byte_is_found() {
         for size in [0, 1, 7, 8, 9, 64, 1001] {
-            let pattern = Pattern::new(Direction::ToServer, 5, size);
+            let pattern = Pattern::new(MessageDirection::ToServer, 5, size);
             let mut message = vec![0; size];
             pattern.fill(&mut message);
             assert_eq!(pattern.verify(&message), Ok(()));
@@ -110,11 +110,14 @@ mod tests {
 
     #[test]
     fn messages_have_distinct_contents() {
-        let own = Pattern::new(Direction::ToServer, 5, 64);
+        let own = Pattern::new(MessageDirection::ToServer, 5, 64);
         let mut message = [0; 64];
         own.fill(&mut message);
-        let others =
-            [(Direction::ToClient, 5, 64), (Direction::ToServer, 6, 64), (Direction::ToServer, 5, 65)];
+        let others = [
+            (MessageDirection::ToClient, 5, 64),
+            (MessageDirection::ToServer, 6, 64),
+            (MessageDirection::ToServer, 5, 65),
+        ];
         for (direction, sequence, size) in others {
             assert!(Pattern::new(direction, sequence, size).verify(&message).is_err());
         }

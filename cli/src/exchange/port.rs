@@ -11,8 +11,8 @@ use homespun::{
     Tag,
 };
 
-use super::target::Target;
-use crate::failure::Failure;
+use super::host_and_port::HostAndPort;
+use crate::failure::CommandFailure;
 
 /// The transmit size and the receive size of the endpoint. Each exceeds the window of any
 /// [`Run`](super::run::Run) plus the number of probes that are sent meanwhile.
@@ -27,7 +27,7 @@ const PROBE_CONTEXT: u64 = u64::MAX;
 
 /// An enabled endpoint, its completion queue and its address vector.
 ///
-/// At any time the port receives probes (messages with [`PROBE_TAG`]) from any peer. It returns no [`Event`]
+/// At any time the port receives probes (messages with [`PROBE_TAG`]) from any peer. It returns no [`PortEvent`]
 /// for a probe.
 #[derive(Debug)]
 pub(crate) struct Port {
@@ -47,7 +47,7 @@ const CONVERSATIONS: u64 = 0xfff0;
 
 /// A completion of an operation.
 #[derive(Debug)]
-pub(crate) enum Event {
+pub(crate) enum PortEvent {
     /// A send, or a write to the memory of a peer, has completed.
     Sent {
         /// The context of the operation.
@@ -77,14 +77,14 @@ pub(crate) enum Event {
     Failed(Box<CompletionError>),
 }
 
-impl Event {
+impl PortEvent {
     /// The context of the completed operation.
     pub(crate) fn context(&self) -> u64 {
         match self {
-            Event::Sent { context, .. }
-            | Event::Received { context, .. }
-            | Event::Fetched { context, .. } => *context,
-            Event::Failed(failed) => failed.completion.context,
+            PortEvent::Sent { context, .. }
+            | PortEvent::Received { context, .. }
+            | PortEvent::Fetched { context, .. } => *context,
+            PortEvent::Failed(failed) => failed.completion.context,
         }
     }
 }
@@ -92,7 +92,11 @@ impl Event {
 impl Port {
     /// Opens an endpoint that listens at `at`. It has the capabilities `extra` in addition to those for
     /// messages.
-    pub(crate) fn open_listening(at: &Target, domain: Option<&str>, extra: Caps) -> Result<Port, Failure> {
+    pub(crate) fn open_listening(
+        at: &HostAndPort,
+        domain: Option<&str>,
+        extra: Caps,
+    ) -> Result<Port, CommandFailure> {
         let info = Fabric::new().info(&build_hints(at, domain, extra).source())?;
         Port::open(&info, &at.to_string())
     }
@@ -100,17 +104,17 @@ impl Port {
     /// Opens an endpoint that can reach a peer, and returns it with the peer's address. `extra` is as in
     /// [`open_listening`](Self::open_listening).
     pub(crate) fn open_to_peer(
-        peer: &Target,
+        peer: &HostAndPort,
         domain: Option<&str>,
         extra: Caps,
-    ) -> Result<(Port, Address), Failure> {
+    ) -> Result<(Port, Address), CommandFailure> {
         let info = Fabric::new().info(&build_hints(peer, domain, extra))?;
-        let address = info.dest_addr.ok_or(Failure::NoPeerAddress)?;
+        let address = info.dest_addr.ok_or(CommandFailure::NoPeerAddress)?;
         let at = info.src_addr.map_or_else(|| "any address".into(), |address| address.to_string());
         Ok((Port::open(&info, &at)?, address))
     }
 
-    fn open(info: &Info, at: &str) -> Result<Port, Failure> {
+    fn open(info: &Info, at: &str) -> Result<Port, CommandFailure> {
         let domain = Fabric::new().domain(info)?;
         let cq = domain.open_cq(&CqAttr::default())?;
         let av = domain.open_av(&AvAttr::default())?;
@@ -119,7 +123,7 @@ impl Port {
         endpoint.bind_av(&av)?;
         let address = endpoint.name().map_err(|error| match error {
             Error::Bind { errno, .. } | Error::System { errno, .. } => {
-                Failure::Bind { at: at.into(), error: errno }
+                CommandFailure::Bind { at: at.into(), error: errno }
             }
             error => error.into(),
         })?;
@@ -141,7 +145,7 @@ impl Port {
 
     /// Registers memory of this length, or of one byte if the length is 0. Peers may read and write the
     /// memory, and map it where the domain allows that.
-    pub(crate) fn register_shared(&self, len_bytes: usize) -> Result<MemoryRegion, Failure> {
+    pub(crate) fn register_shared(&self, len_bytes: usize) -> Result<MemoryRegion, CommandFailure> {
         let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
         let attr = MrAttr { access, requested_key: Some(REGION_KEY), shareable: true, ..MrAttr::default() };
         Ok(self.domain.register(len_bytes.max(1), &attr)?)
@@ -155,7 +159,7 @@ impl Port {
     }
 
     /// Drives the endpoint, and returns a completion if there is one.
-    pub(crate) fn poll(&self) -> Result<Option<Event>, Failure> {
+    pub(crate) fn poll(&self) -> Result<Option<PortEvent>, CommandFailure> {
         let completion = match self.cq.read() {
             Ok(Some(completion)) => completion,
             Ok(None) => return Ok(None),
@@ -168,11 +172,11 @@ impl Port {
                 self.post_probe_receive()?;
                 Ok(None)
             }
-            Buffer::Received(message) => Ok(Some(Event::Received { context, tag: tag.0, message })),
-            Buffer::Sent(message) => Ok(Some(Event::Sent { context, message })),
+            Buffer::Received(message) => Ok(Some(PortEvent::Received { context, tag: tag.0, message })),
+            Buffer::Sent(message) => Ok(Some(PortEvent::Sent { context, message })),
             Buffer::Fetched(fetched) => match (fetched.operand, fetched.result) {
                 (Buffer::Sent(operand), Buffer::Received(result)) => {
-                    Ok(Some(Event::Fetched { context, operand, result }))
+                    Ok(Some(PortEvent::Fetched { context, operand, result }))
                 }
                 _ => unreachable!("each was handed over in one piece"),
             },
@@ -181,7 +185,7 @@ impl Port {
         }
     }
 
-    fn poll_error(&self) -> Result<Option<Event>, Failure> {
+    fn poll_error(&self) -> Result<Option<PortEvent>, CommandFailure> {
         let Ok(Some(error)) = self.cq.read_error() else { return Ok(None) };
         // A peer may send a probe that is not empty. It counts as a probe nevertheless.
         if matches!(error.error, OperationError::Truncated { .. })
@@ -190,10 +194,10 @@ impl Port {
             self.post_probe_receive()?;
             return Ok(None);
         }
-        Ok(Some(Event::Failed(Box::new(error))))
+        Ok(Some(PortEvent::Failed(Box::new(error))))
     }
 
-    fn post_probe_receive(&self) -> Result<(), Failure> {
+    fn post_probe_receive(&self) -> Result<(), CommandFailure> {
         let nothing = BytesMut::new();
         Ok(self.endpoint.trecv(nothing, FabricAddress::UNSPECIFIED, Tag(PROBE_TAG), PROBE_CONTEXT)?)
     }
@@ -201,12 +205,12 @@ impl Port {
 
 /// The sorted names of the domains that `getinfo` returns: auto, shm and tcp. If the environment variable
 /// `FI_HOMESPUN_DOMAIN` is set, `getinfo` returns only the domain that it names.
-pub(crate) fn domain_names() -> Result<Vec<String>, Failure> {
+pub(crate) fn domain_names() -> Result<Vec<String>, CommandFailure> {
     domain_names_of(&Fabric::new())
 }
 
 /// As [`domain_names`], but asks this fabric.
-fn domain_names_of(fabric: &Fabric) -> Result<Vec<String>, Failure> {
+fn domain_names_of(fabric: &Fabric) -> Result<Vec<String>, CommandFailure> {
     let mut names: Vec<String> = Vec::new();
     for info in fabric.infos(&Hints::new())? {
         names.extend(info.domain.name.filter(|name| !names.contains(name)));
@@ -219,8 +223,8 @@ fn domain_names_of(fabric: &Fabric) -> Result<Vec<String>, Failure> {
 ///
 /// # Errors
 ///
-/// [`Failure::NoDomain`] if the requested domain does not exist, and any failure of `getinfo`.
-pub(crate) fn find_domain(requested: Option<&str>) -> Result<Option<String>, Failure> {
+/// [`CommandFailure::NoDomain`] if the requested domain does not exist, and any failure of `getinfo`.
+pub(crate) fn find_domain(requested: Option<&str>) -> Result<Option<String>, CommandFailure> {
     // A requested domain takes precedence over FI_HOMESPUN_DOMAIN, so ignore that variable: with it
     // `getinfo` would return only one domain.
     let params = Params { domain: None, ..Params::from_env() };
@@ -228,11 +232,11 @@ pub(crate) fn find_domain(requested: Option<&str>) -> Result<Option<String>, Fai
     let Some(requested) = requested else { return Ok(None) };
     match available.iter().find(|name| name.eq_ignore_ascii_case(requested)) {
         Some(name) => Ok(Some(name.clone())),
-        None => Err(Failure::NoDomain { requested: requested.to_owned(), available }),
+        None => Err(CommandFailure::NoDomain { requested: requested.to_owned(), available }),
     }
 }
 
-fn build_hints(target: &Target, domain: Option<&str>, extra: Caps) -> Hints {
+fn build_hints(target: &HostAndPort, domain: Option<&str>, extra: Caps) -> Hints {
     let hints = Hints::new()
         .node(&target.host)
         .service(target.port)

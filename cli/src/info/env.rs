@@ -6,7 +6,7 @@ use homespun::params::{PARAMS, Param, ParamProblem, Params};
 use serde::Serialize;
 
 use crate::console::{Console, wrap};
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// The indentation of an explanation.
 const INDENT: &str = "    ";
@@ -30,7 +30,7 @@ struct Setting {
 
 /// Shows all parameters, and then all variables of the environment that look like parameters but are
 /// unknown.
-pub(super) fn show_parameters(json: bool, console: &Console) -> Result<(), Failure> {
+pub(super) fn show_parameters(json: bool, console: &Console) -> Result<(), CommandFailure> {
     let (params, problems) = Params::check_env();
     let settings = list_settings(&params, &problems, |variable| env::var_os(variable).is_some());
     if json {

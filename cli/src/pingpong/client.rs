@@ -5,23 +5,23 @@ use std::time::Duration;
 use homespun::flags::Caps;
 
 use super::document::{DomainResult, SizeResult};
-use super::plan::{Greeting, Plan};
+use super::plan::{Plan, PlanRequest};
 use super::server::READY;
 use super::table::{Heading, SizeRow};
 use crate::console::Console;
-use crate::exchange::channel::{Channel, Settings, describe_messages};
+use crate::exchange::conversation::{Conversation, Settings, describe_messages};
+use crate::exchange::host_and_port::HostAndPort;
 use crate::exchange::measure::{self, Metric};
-use crate::exchange::pattern::Direction;
+use crate::exchange::pattern::MessageDirection;
 use crate::exchange::port::Port;
 use crate::exchange::run::{Run, WINDOW_MAX_BYTES, WINDOW_MAX_MESSAGES};
-use crate::exchange::target::Target;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::size;
 
 /// The settings of a client.
 #[derive(Debug)]
 pub(super) struct Client<'a> {
-    pub(super) server: Target,
+    pub(super) server: HostAndPort,
     pub(super) domain: Option<&'a str>,
     pub(super) timeout: Duration,
     pub(super) plan: &'a Plan,
@@ -37,18 +37,19 @@ pub(super) struct Client<'a> {
 
 impl Client<'_> {
     /// Measures, and returns the results.
-    pub(super) fn run(&self, console: &mut Console) -> Result<DomainResult, Failure> {
+    pub(super) fn run(&self, console: &mut Console) -> Result<DomainResult, CommandFailure> {
         let (port, address) = Port::open_to_peer(&self.server, self.domain, Caps::empty())?;
         let Plan { tagged, check, ref runs } = *self.plan;
-        let settings = Settings { direction: Direction::ToServer, tagged, check, timeout: self.timeout };
-        let mut channel = Channel::open(&port, address, settings)?;
-        greet_and_await_ready(&channel, Greeting::encode(port.address(), self.plan))?;
+        let settings =
+            Settings { direction: MessageDirection::ToServer, tagged, check, timeout: self.timeout };
+        let mut conversation = Conversation::open(&port, address, settings)?;
+        greet_and_await_ready(&conversation, PlanRequest::encode(port.address(), self.plan))?;
 
         let [client_core, server_core] = self.cores;
         let mut result = DomainResult {
             domain: port.domain_name().to_owned(),
             client_address: port.address().to_string(),
-            server_address: channel.peer_address().to_string(),
+            server_address: conversation.peer_address().to_string(),
             client_core,
             server_core,
             sizes: Vec::with_capacity(runs.len()),
@@ -59,7 +60,7 @@ impl Client<'_> {
         console.start_progress(runs.len());
         for run in runs {
             console.show_step(size::format_with_unit(run.size_bytes as u64));
-            let measured = measure_size(&mut channel, run)?;
+            let measured = measure_size(&mut conversation, run)?;
             if self.shows_rows {
                 console.print_line(SizeRow(measured))?;
             }
@@ -71,7 +72,7 @@ impl Client<'_> {
     }
 
     /// Prints the lines above the table.
-    fn print_head(&self, result: &DomainResult, console: &Console) -> Result<(), Failure> {
+    fn print_head(&self, result: &DomainResult, console: &Console) -> Result<(), CommandFailure> {
         let Plan { tagged, check, .. } = *self.plan;
         let DomainResult { domain, client_address, server_address, .. } = result;
         let window = WINDOW_MAX_MESSAGES;
@@ -90,9 +91,9 @@ impl Client<'_> {
     }
 }
 
-fn measure_size(channel: &mut Channel<'_>, run: &Run) -> Result<SizeResult, Failure> {
-    let latency_us = measure::lead(channel, Metric::Latency, run)?.each_us;
-    let message_us = measure::lead(channel, Metric::Bandwidth, run)?.each_us;
+fn measure_size(conversation: &mut Conversation<'_>, run: &Run) -> Result<SizeResult, CommandFailure> {
+    let latency_us = measure::lead(conversation, Metric::Latency, run)?.each_us;
+    let message_us = measure::lead(conversation, Metric::Bandwidth, run)?.each_us;
     let Run { size_bytes, round_trips, messages, .. } = *run;
     let bandwidth_mb_per_s = None;
     let result = SizeResult { size_bytes, round_trips, latency_us, messages, message_us, bandwidth_mb_per_s };
@@ -100,12 +101,12 @@ fn measure_size(channel: &mut Channel<'_>, run: &Run) -> Result<SizeResult, Fail
 }
 
 /// Sends the plan to the server, and waits until the server is ready.
-fn greet_and_await_ready(channel: &Channel<'_>, greeting: String) -> Result<(), Failure> {
-    let answer = channel.send_question_and_await_answer(greeting.into())?;
+fn greet_and_await_ready(conversation: &Conversation<'_>, greeting: String) -> Result<(), CommandFailure> {
+    let answer = conversation.send_question_and_await_answer(greeting.into())?;
     if answer == READY.as_bytes() {
         return Ok(());
     }
     // Escape sequences in the answer must not reach the terminal.
     let reason = String::from_utf8_lossy(&answer).escape_debug().to_string();
-    Err(Failure::Refused { address: channel.peer_address(), reason })
+    Err(CommandFailure::Refused { address: conversation.peer_address(), reason })
 }

@@ -21,7 +21,7 @@ pub(super) struct Plan {
 
 /// The first message of a client: its address, and its plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Greeting {
+pub(super) struct PlanRequest {
     pub(super) from: Address,
     /// The plan, or the reason why the server refuses it.
     pub(super) plan: Result<Plan, &'static str>,
@@ -65,14 +65,14 @@ impl FromStr for Plan {
     }
 }
 
-impl Greeting {
+impl PlanRequest {
     /// The text of the greeting.
     pub(super) fn encode(from: Address, plan: &Plan) -> String {
         format!("{MAGIC} {VERSION} {from} {plan}")
     }
 
     /// Parses a client's first message. `None` if the message is no greeting.
-    pub(super) fn parse(message: &[u8]) -> Option<Greeting> {
+    pub(super) fn parse(message: &[u8]) -> Option<PlanRequest> {
         let text = std::str::from_utf8(message).ok()?;
         let mut words = text.splitn(4, ' ');
         let mut word = || words.next();
@@ -84,7 +84,7 @@ impl Greeting {
             VERSION => word().unwrap_or_default().parse(),
             _ => Err("client and server are of different versions"),
         };
-        Some(Greeting { from: from.into(), plan })
+        Some(PlanRequest { from: from.into(), plan })
     }
 }
 
@@ -104,17 +104,20 @@ mod tests {
     #[test]
     fn written_greeting_parses_to_the_same_greeting() {
         for from in ["127.0.0.1:7471", "[::1]:7471", "[fe80::1%2]:1"].map(parse_address) {
-            let text = Greeting::encode(from, &make_plan());
-            assert_eq!(Greeting::parse(text.as_bytes()), Some(Greeting { from, plan: Ok(make_plan()) }));
+            let text = PlanRequest::encode(from, &make_plan());
+            assert_eq!(
+                PlanRequest::parse(text.as_bytes()),
+                Some(PlanRequest { from, plan: Ok(make_plan()) })
+            );
         }
     }
 
     #[test]
     fn truncated_greeting_has_no_complete_plan() {
-        let text = Greeting::encode(parse_address("127.0.0.1:1"), &make_plan());
+        let text = PlanRequest::encode(parse_address("127.0.0.1:1"), &make_plan());
         let last = text.rfind(':').unwrap() + 1;
         for end in 0..last {
-            if let Some(greeting) = Greeting::parse(&text.as_bytes()[..end]) {
+            if let Some(greeting) = PlanRequest::parse(&text.as_bytes()[..end]) {
                 assert!(greeting.plan != Ok(make_plan()), "{:?}", &text[..end]);
             }
         }
@@ -148,7 +151,7 @@ mod tests {
 
     #[test]
     fn greeting_of_another_version_has_an_address_and_no_plan() {
-        let greeting = Greeting::parse(b"homespun-pingpong 2 127.0.0.1:9 whatever").unwrap();
+        let greeting = PlanRequest::parse(b"homespun-pingpong 2 127.0.0.1:9 whatever").unwrap();
         assert_eq!(greeting.from, parse_address("127.0.0.1:9"));
         assert!(greeting.plan.is_err());
     }

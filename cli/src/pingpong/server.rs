@@ -7,14 +7,14 @@ use bytes::BytesMut;
 use homespun::FabricAddress;
 use homespun::flags::Caps;
 
-use super::plan::{Greeting, Plan};
+use super::plan::{Plan, PlanRequest};
 use crate::console::Console;
-use crate::exchange::channel::{CONTROL_MAX_BYTES, Channel, Settings, describe_messages};
+use crate::exchange::conversation::{CONTROL_MAX_BYTES, Conversation, Settings, describe_messages};
+use crate::exchange::host_and_port::HostAndPort;
 use crate::exchange::measure::{self, Metric};
-use crate::exchange::pattern::Direction;
-use crate::exchange::port::{Event, Port};
-use crate::exchange::target::Target;
-use crate::failure::Failure;
+use crate::exchange::pattern::MessageDirection;
+use crate::exchange::port::{Port, PortEvent};
+use crate::failure::CommandFailure;
 
 /// The interval between checks for a client.
 const IDLE_INTERVAL: Duration = Duration::from_millis(1);
@@ -28,7 +28,7 @@ pub(super) const READY: &str = "ready";
 /// The settings of a server.
 #[derive(Debug)]
 pub(super) struct Server<'a> {
-    pub(super) at: Target,
+    pub(super) at: HostAndPort,
     pub(super) domain: Option<&'a str>,
     pub(super) timeout: Duration,
     /// Whether to serve further clients after the first.
@@ -39,7 +39,7 @@ pub(super) struct Server<'a> {
 
 impl Server<'_> {
     /// Prints the server's address, and serves clients.
-    pub(super) fn run(self, console: &Console) -> Result<(), Failure> {
+    pub(super) fn run(self, console: &Console) -> Result<(), CommandFailure> {
         let port = Port::open_listening(&self.at, self.domain, Caps::empty())?;
         // Programs parse this line: the address ends at the first space after "at ". The rest of the line
         // may change.
@@ -54,21 +54,21 @@ impl Server<'_> {
         }
     }
 
-    fn serve_one_client(&self, port: &Port, console: &Console) -> Result<(), Failure> {
+    fn serve_one_client(&self, port: &Port, console: &Console) -> Result<(), CommandFailure> {
         let (greeting, plan) = self.await_acceptable_client(port, console)?;
         let Plan { tagged, check, runs } = plan;
-        let mut channel = Channel::open(port, greeting, self.channel_settings(tagged, check))?;
-        let client = channel.peer_address();
+        let mut conversation = Conversation::open(port, greeting, self.conversation_settings(tagged, check))?;
+        let client = conversation.peer_address();
         if !self.quiet {
             let kind = describe_messages(tagged, check);
             let count = runs.len();
             let sizes = if count == 1 { "size" } else { "sizes" };
             console.print_line(format_args!("serving {client}: {kind}, {count} {sizes}"))?;
         }
-        channel.send_answer(READY)?;
+        conversation.send_answer(READY)?;
         for run in &runs {
-            measure::follow(&mut channel, Metric::Latency, run)?;
-            measure::follow(&mut channel, Metric::Bandwidth, run)?;
+            measure::follow(&mut conversation, Metric::Latency, run)?;
+            measure::follow(&mut conversation, Metric::Bandwidth, run)?;
         }
         if !self.quiet {
             console.print_line(format_args!("served {client}"))?;
@@ -81,10 +81,10 @@ impl Server<'_> {
         &self,
         port: &Port,
         console: &Console,
-    ) -> Result<(homespun::Address, Plan), Failure> {
+    ) -> Result<(homespun::Address, Plan), CommandFailure> {
         loop {
             let message = await_greeting(port)?;
-            let Some(Greeting { from, plan }) = Greeting::parse(&message) else {
+            let Some(PlanRequest { from, plan }) = PlanRequest::parse(&message) else {
                 console.print_warning("ignored a message that is no greeting");
                 continue;
             };
@@ -94,23 +94,23 @@ impl Server<'_> {
             };
             console.print_warning(format_args!("refused the client at {from}: {reason}"));
             // The answer fails if the client has named an address that this side cannot reach.
-            let answered = Channel::open(port, from, self.channel_settings(false, false))
-                .and_then(|channel| channel.send_answer(reason));
+            let answered = Conversation::open(port, from, self.conversation_settings(false, false))
+                .and_then(|conversation| conversation.send_answer(reason));
             if let Err(failure) = answered {
                 console.print_warning(failure);
             }
         }
     }
 
-    fn channel_settings(&self, tagged: bool, check: bool) -> Settings {
-        Settings { direction: Direction::ToClient, tagged, check, timeout: self.timeout }
+    fn conversation_settings(&self, tagged: bool, check: bool) -> Settings {
+        Settings { direction: MessageDirection::ToClient, tagged, check, timeout: self.timeout }
     }
 }
 
 /// The start of the first line that a server prints. The address and a space follow.
 pub(super) const LISTENING: &str = "listening at ";
 
-fn await_greeting(port: &Port) -> Result<BytesMut, Failure> {
+fn await_greeting(port: &Port) -> Result<BytesMut, CommandFailure> {
     let expect = || {
         let buffer = BytesMut::zeroed(CONTROL_MAX_BYTES);
         port.endpoint.recv(buffer, FabricAddress::UNSPECIFIED, GREETING_CONTEXT)
@@ -118,8 +118,8 @@ fn await_greeting(port: &Port) -> Result<BytesMut, Failure> {
     expect()?;
     loop {
         match port.poll()? {
-            Some(Event::Received { context: GREETING_CONTEXT, message, .. }) => return Ok(message),
-            Some(Event::Failed(failed)) if failed.completion.context == GREETING_CONTEXT => expect()?,
+            Some(PortEvent::Received { context: GREETING_CONTEXT, message, .. }) => return Ok(message),
+            Some(PortEvent::Failed(failed)) if failed.completion.context == GREETING_CONTEXT => expect()?,
             // This completion belongs to an earlier client. For example, an answer was not delivered, or a
             // receive was cancelled.
             Some(_) => {}

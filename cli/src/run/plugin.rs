@@ -4,7 +4,7 @@ use std::env;
 use std::path::{Path, PathBuf, absolute};
 
 pub(crate) use super::environment::FI_PROVIDER_PATH;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// The plugin's file name. `cargo build` produces it, and libfabric accepts it.
 const PLUGIN: &str = "libhomespun_fi.so";
@@ -19,8 +19,8 @@ const PLACES: [&str; 7] = [".", "deps", "../lib/homespun", "../lib", "../lib64",
 ///
 /// # Errors
 ///
-/// [`Failure::NoPlugin`], which names the searched directories.
-pub(crate) fn find_directory(requested: Option<&Path>) -> Result<PathBuf, Failure> {
+/// [`CommandFailure::NoPlugin`], which names the searched directories.
+pub(crate) fn find_directory(requested: Option<&Path>) -> Result<PathBuf, CommandFailure> {
     first_with_plugin(requested.map_or_else(candidate_directories, |requested| vec![requested.to_owned()]))
 }
 
@@ -39,12 +39,12 @@ fn candidate_directories_near(directory: &Path) -> Vec<PathBuf> {
     PLACES.map(|place| directory.join(place)).into()
 }
 
-fn first_with_plugin(places: Vec<PathBuf>) -> Result<PathBuf, Failure> {
+fn first_with_plugin(places: Vec<PathBuf>) -> Result<PathBuf, CommandFailure> {
     // The command may change its directory before libfabric looks for the plugin.
     let places: Vec<PathBuf> = places.into_iter().filter_map(|place| absolute(place).ok()).collect();
     match places.iter().find(|place| place.join(PLUGIN).is_file()) {
         Some(place) => Ok(place.clone()),
-        None => Err(Failure::NoPlugin { plugin: PLUGIN, looked_in: places }),
+        None => Err(CommandFailure::NoPlugin { plugin: PLUGIN, looked_in: places }),
     }
 }
 
@@ -97,7 +97,7 @@ mod tests {
     fn plugin_directory_is_absolute() {
         // Tests run in the directory of their package, so `src` exists but has no plugin.
         let missing = find_directory(Some(Path::new("src"))).expect_err("it is not there");
-        let Failure::NoPlugin { looked_in, .. } = missing else { panic!("{missing}") };
+        let CommandFailure::NoPlugin { looked_in, .. } = missing else { panic!("{missing}") };
         assert!(looked_in[0].is_absolute(), "{looked_in:?}");
     }
 }

@@ -41,7 +41,7 @@ use crate::peer_id::PeerId;
 use crate::protocol_violation::ProtocolViolation;
 use crate::timeout::Timeout;
 use crate::transport::{AddressProof, LinkError, LinkId};
-use crate::wire::{Handshake, HandshakeStep, Header};
+use crate::wire::{HandshakeHeader, HandshakeStep, Header};
 
 /// The connection of an endpoint with the role
 /// [`EndpointRole::Connected`](crate::connection::EndpointRole::Connected).
@@ -130,8 +130,8 @@ impl Connection {
             lost: None,
             patience: Timeout::default(),
         };
-        self.handshakes.add(link);
-        self.handshakes.queue_step(link, HandshakeStep::Request, random_number, data);
+        self.handshake_links.add(link);
+        self.handshake_links.queue_step(link, HandshakeStep::Request, random_number, data);
         Ok(())
     }
 
@@ -151,7 +151,7 @@ impl Connection {
         let stage = self.stage_if_fresh()?;
         let link = open();
         *stage = ConnectStage::Accepting { link, requester, data: data.into() };
-        self.handshakes.add(link);
+        self.handshake_links.add(link);
         Ok(())
     }
 
@@ -185,12 +185,12 @@ impl Connection {
         let Established { link, number, .. } = connection;
         // The link is marked as up, so that an endpoint that closes waits until the link has taken
         // these frames.
-        self.handshakes.mark_up(link, peer.0, peer.1);
+        self.handshake_links.mark_up(link, peer.0, peer.1);
         if let Some(rest) = rest {
-            self.handshakes.queue_rest_of_frame(link, rest);
+            self.handshake_links.queue_rest_of_frame(link, rest);
         }
-        self.handshakes.queue_answers(link, answers);
-        self.handshakes.queue_step(link, HandshakeStep::Shutdown, number, &[]);
+        self.handshake_links.queue_answers(link, answers);
+        self.handshake_links.queue_step(link, HandshakeStep::Shutdown, number, &[]);
         self.set_stage(ConnectStage::Leaving { link });
     }
 
@@ -262,7 +262,7 @@ impl Connection {
             return self.abort_breached_handshake_link(id, "not the endpoint that has asked", effects);
         }
         let (number, data) = (requester.number, mem::take(data));
-        self.handshakes.queue_step(id, HandshakeStep::Accept, number, &data);
+        self.handshake_links.queue_step(id, HandshakeStep::Accept, number, &data);
     }
 
     /// Handles a link that has taken an `Accept`: the connection is established.
@@ -280,31 +280,31 @@ impl Connection {
     pub(super) fn handle_step_at_connected(
         &mut self,
         id: LinkId,
-        handshake: Handshake,
+        handshake: HandshakeHeader,
         data: &[u8],
         effects: &mut impl ConnectionEffects,
     ) {
         let RoleState::Connected(connected) = &self.role else { return };
-        let Handshake { step, number, .. } = handshake;
+        let HandshakeHeader { step, number, .. } = handshake;
         match (&connected.stage, step) {
             (ConnectStage::Asked { link, number: asked, .. }, HandshakeStep::Reject)
                 if *link == Some(id) && *asked == number =>
             {
-                self.handshakes.close_when_sent(id);
+                self.handshake_links.close_when_sent(id);
                 self.fail_attempt(ConnectionError::Rejected { data: data.into() }, effects);
             }
             (ConnectStage::Asked { link, number: asked, .. }, HandshakeStep::Accept)
                 if *link != Some(id) && *asked == number =>
             {
                 self.establish(id, number, true, effects);
-                self.handshakes.close_all_when_sent();
-                let confirm = Handshake { step: HandshakeStep::Confirm, number, data_bytes: 0 };
+                self.handshake_links.close_all_when_sent();
+                let confirm = HandshakeHeader { step: HandshakeStep::Confirm, number, data_bytes: 0 };
                 effects.queue_header(id, Header::Connection(confirm));
                 effects.report(ConnectionReport::Connected { data: data.into() });
             }
             (ConnectStage::Leaving { link }, _) if *link == id => {
                 if step == HandshakeStep::Shutdown {
-                    self.handshakes.close_when_sent(id);
+                    self.handshake_links.close_when_sent(id);
                     self.set_stage(ConnectStage::Lost);
                     self.report_connection_if_lost(effects);
                 }
@@ -347,14 +347,14 @@ impl Connection {
         is_confirmed: bool,
         effects: &mut impl ConnectionEffects,
     ) {
-        let Some((address, instance)) = self.handshakes.peer(link) else { return };
+        let Some((address, instance)) = self.handshake_links.peer(link) else { return };
         // The application has asked for this connection, or has accepted it. So the application
         // trusts the peer.
-        let proof = match self.handshakes.proof(link) {
+        let proof = match self.handshake_links.proof(link) {
             None | Some(AddressProof::Claimed) => AddressProof::Confirmed,
             Some(proof) => proof,
         };
-        self.handshakes.remove(link);
+        self.handshake_links.remove(link);
         let peer = effects.add_message_link(link, address, instance, proof);
         self.set_stage(ConnectStage::Up { link, peer, number, is_confirmed });
     }
@@ -367,7 +367,7 @@ impl Connection {
         error: &LinkError,
         effects: &mut impl ConnectionEffects,
     ) {
-        let may_be_answered = self.handshakes.has_live_peer();
+        let may_be_answered = self.handshake_links.has_live_peer();
         let RoleState::Connected(connected) = &mut self.role else { return };
         match &mut connected.stage {
             ConnectStage::Asked { link, lost, .. } => {
@@ -404,7 +404,7 @@ impl Connection {
     /// Ends the attempt to connect.
     fn fail_attempt(&mut self, error: ConnectionError, effects: &mut impl ConnectionEffects) {
         self.set_stage(ConnectStage::Over);
-        self.handshakes.close_all_when_sent();
+        self.handshake_links.close_all_when_sent();
         let reason = OperationError::Link(LinkError::System(error.errno()));
         effects.fail_all_receives(&reason);
         effects.report(ConnectionReport::Failed(error));

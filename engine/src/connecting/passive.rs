@@ -6,7 +6,7 @@ use super::{Connection, ConnectionEffects, RoleState, check_data_len};
 use crate::connection::{ConnectionReport, Request, RequestId, Requester};
 use crate::error::{Error, Misuse, ObjectState};
 use crate::transport::LinkId;
-use crate::wire::{Handshake, HandshakeStep};
+use crate::wire::{HandshakeHeader, HandshakeStep};
 
 /// The state of a passive endpoint.
 #[derive(Debug, Default)]
@@ -63,8 +63,8 @@ impl Connection {
     pub(crate) fn reject(&mut self, request: RequestId, data: &[u8]) -> Result<(), Error> {
         check_data_len(data)?;
         if let Some(PendingRequest { link, number, .. }) = self.passive_mut()?.requests.remove(&request) {
-            self.handshakes.queue_step(link, HandshakeStep::Reject, number, data);
-            self.handshakes.close_when_sent(link);
+            self.handshake_links.queue_step(link, HandshakeStep::Reject, number, data);
+            self.handshake_links.close_when_sent(link);
         }
         Ok(())
     }
@@ -82,7 +82,7 @@ impl Connection {
     pub(crate) fn end_accepted_request(&mut self, request: RequestId) {
         let Ok(passive) = self.passive_mut() else { return };
         if let Some(PendingRequest { link, .. }) = passive.requests.remove(&request) {
-            self.handshakes.close_when_sent(link);
+            self.handshake_links.close_when_sent(link);
         }
     }
 
@@ -98,15 +98,15 @@ impl Connection {
     pub(super) fn handle_step_at_passive(
         &mut self,
         id: LinkId,
-        handshake: Handshake,
+        handshake: HandshakeHeader,
         data: &[u8],
         effects: &mut impl ConnectionEffects,
     ) {
-        let Handshake { step, number, .. } = handshake;
-        let Some((address, instance)) = self.handshakes.peer(id) else { return };
+        let HandshakeHeader { step, number, .. } = handshake;
+        let Some((address, instance)) = self.handshake_links.peer(id) else { return };
         let RoleState::Passive(passive) = &mut self.role else { return };
         let has_asked = passive.requests.values().any(|asked| asked.link == id);
-        if step != HandshakeStep::Request || has_asked || !self.handshakes.is_flushed(id) {
+        if step != HandshakeStep::Request || has_asked || !self.handshake_links.is_flushed(id) {
             return self.abort_breached_handshake_link(
                 id,
                 "asks a passive endpoint for other than a connection",
@@ -114,8 +114,8 @@ impl Connection {
             );
         }
         if !passive.has_backlog_room() {
-            self.handshakes.queue_step(id, HandshakeStep::Reject, number, &[]);
-            return self.handshakes.close_when_sent(id);
+            self.handshake_links.queue_step(id, HandshakeStep::Reject, number, &[]);
+            return self.handshake_links.close_when_sent(id);
         }
         let request = RequestId(passive.count);
         passive.count += 1;

@@ -62,8 +62,8 @@ fn requester() -> Requester {
     Requester { address: address(), instance: INSTANCE, number: NUMBER }
 }
 
-fn make_handshake(step: HandshakeStep, data: &[u8]) -> Handshake {
-    Handshake { step, number: NUMBER, data_bytes: data.len() as u16 }
+fn make_handshake(step: HandshakeStep, data: &[u8]) -> HandshakeHeader {
+    HandshakeHeader { step, number: NUMBER, data_bytes: data.len() as u16 }
 }
 
 fn receive_handshake(
@@ -138,7 +138,7 @@ fn requester_connects_by_accept_on_another_link() {
 fn accept_with_wrong_number_ends_only_its_link() {
     let (mut connection, mut asked) = asking_requester();
     connection.link_up(OTHER, address(), INSTANCE, AddressProof::Credentials, &mut asked);
-    let stranger = Handshake { number: NUMBER + 1, ..make_handshake(HandshakeStep::Accept, b"") };
+    let stranger = HandshakeHeader { number: NUMBER + 1, ..make_handshake(HandshakeStep::Accept, b"") };
     connection.frame_arrived(OTHER, &Header::Connection(stranger), b"", &mut asked);
     assert_eq!((&asked.dismissed[..], asked.events.len()), (&[OTHER][..], 0));
     receive_handshake(&mut connection, ASKED, HandshakeStep::Reject, b"no", &mut asked);

@@ -24,8 +24,8 @@ impl Engine {
         Arrivals { engine: self, sink }
     }
 
-    /// Handles a message that the receiver has refused: the peer has broken the protocol, or the
-    /// link carries no messages.
+    /// Handles a message that the receiver has refused: the link is for handshakes, or the peer has
+    /// broken the protocol.
     #[cold]
     fn handle_refused_message(
         &mut self,
@@ -58,9 +58,9 @@ impl Engine {
         self.abort_link_if_violated(id, outcome, sink);
     }
 
-    /// Spends the credit of a write. Only a write with remote data costs credit: as much as an
-    /// empty message, until the queue has taken the completion. If the peer lacks the credit, ends
-    /// the link and returns false.
+    /// Spends the credit of an access. Only a write with remote data costs credit: as much as an
+    /// empty message. If the peer lacks the credit, ends the link and returns false. Otherwise
+    /// returns true.
     fn spend_write_data_credit_or_abort_link(&mut self, id: LinkId, rma: &Rma, sink: &mut impl Sink) -> bool {
         if rma.kind.data().is_none() {
             return true;
@@ -257,8 +257,8 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
             Header::MappableRegion(shown) => {
                 link.rx.begin_collecting(CollectedHeader::Region(shown), usize::from(shown.remote_bytes));
             }
-            // The header suffices: on a link that carries messages, no handshake step needs its
-            // data.
+            // On a link that carries messages, no handshake step needs its data. So the header
+            // suffices.
             Header::Connection(handshake) => engine.handle_step_on_message_link(id, handshake, self.sink),
             Header::Ack { .. }
             | Header::Clear { .. }

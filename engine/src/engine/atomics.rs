@@ -6,10 +6,11 @@
 //!                                         +--ReadData--> ended
 //! ```
 //!
-//! Atomic operations are queued and sent like other [accesses](super::rma) to regions, and count
-//! toward the same limit of unanswered accesses. Operands travel with the operation. Fetched
-//! elements come back in one frame, which is also the answer. An operation on no elements travels
-//! too, to keep its place in the order of operations, and an answer ends it.
+//! Atomic operations are queued and sent like other [accesses](super::rma), and share their limit
+//! of unanswered accesses. The operands travel in the `Atomic` frame. Fetched elements come back in
+//! one `ReadData` frame, which ends the operation. If nothing is fetched, or if the operation
+//! fails, an `Answer` ends it. Even an operation on no elements is sent, to keep its place in the
+//! order.
 
 use smallvec::SmallVec;
 
@@ -62,8 +63,8 @@ impl Engine {
             Sent::Full => return Taken::Nothing,
             Sent::Partial(taken_bytes) => {
                 link.tx.record_partial_frame(FrameKind::Data, send_id, taken_bytes);
-                // An answer before the end of the frame would break the protocol. At this stage
-                // the engine accepts no answer.
+                // The peer must not answer before the end of the frame. At this stage the engine
+                // accepts no answer.
                 RequestStage::Cleared
             }
             Sent::Whole => RequestStage::Sent,

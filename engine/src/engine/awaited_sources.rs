@@ -1,6 +1,6 @@
-//! Awaited sources. An awaited source is a peer that a posted receive names as its only source, and
-//! to which this side has no link, since the peer was lost or an attempt to connect was cut short.
-//! The engine connects to each awaited source, to learn whether the peer is there. See
+//! Awaited sources. An awaited source is a peer without a link that a posted receive names as its
+//! only source. The peer was lost, or an attempt to connect to it was cut short. The engine
+//! connects to each awaited source, to learn whether the peer is there. See
 //! `docs/decisions/directed-receives.md`.
 
 use std::mem;
@@ -11,8 +11,8 @@ use crate::peer_id::PeerId;
 use crate::transport::Transport;
 
 impl Engine {
-    /// Handles the posting of a receive whose only source is this peer. If the peer is lost, the
-    /// next pass connects to it.
+    /// Makes the next pass connect to this peer, if the peer is lost. The caller has posted a
+    /// receive that names the peer as its only source.
     #[inline(always)]
     pub(super) fn add_awaited_source_if_lost(&mut self, source: PeerId) {
         if self.peers.peer(source).is_lost() {
@@ -20,8 +20,8 @@ impl Engine {
         }
     }
 
-    /// Makes the next pass connect to this peer. The pass skips the peer if it has a link by then,
-    /// or if no posted receive names it as its only source any more.
+    /// Makes the next pass connect to this peer. The pass skips the peer if the peer has a link by
+    /// then, or if no posted receive names the peer as its only source.
     #[cold]
     pub(super) fn add_awaited_source(&mut self, source: PeerId) {
         // A connected endpoint has one peer, and connects only once.
@@ -30,8 +30,8 @@ impl Engine {
         }
     }
 
-    /// Connects to the awaited sources that posted receives still name. If an attempt fails, the
-    /// transport reports its link as ended, and then the receives from this source fail.
+    /// Connects to those awaited sources that still have no link and are named by a receive. If an
+    /// attempt fails, the transport reports the new link as ended. Then the receives fail.
     pub(super) fn connect_to_awaited_sources(&mut self, transport: &mut impl Transport) {
         for source in mem::take(&mut self.awaited_sources) {
             let is_unlinked = self.peers.peer(source).links().is_empty();

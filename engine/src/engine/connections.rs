@@ -1,5 +1,5 @@
-//! The engine's half of [connections](crate::connecting): calls of the application, and the links
-//! that carry handshakes.
+//! Connections at the engine: calls of the application, and frames on handshake links. The state of
+//! a connection is in [`connecting`](crate::connecting).
 
 use std::io::IoSlice;
 
@@ -15,17 +15,17 @@ use crate::link::{FrameKind, PartialFrame};
 use crate::peer_id::PeerId;
 use crate::protocol_violation::ProtocolViolation;
 use crate::transport::{Close, LinkError, LinkId, Transport};
-use crate::wire::{Handshake, Header};
+use crate::wire::{HandshakeHeader, Header};
 
 impl Engine {
     /// Asks the passive endpoint at `to` for a connection. An endpoint may ask once in its life.
-    /// The caller draws `random_number`, which names the request.
+    /// `random_number` identifies the request.
     ///
     /// # Errors
     ///
-    /// [`Misuse::State`] if the endpoint has asked for a connection or accepted one before, or does
-    /// not have the role [`EndpointRole::Connected`](crate::connection::EndpointRole::Connected);
-    /// [`Misuse::Invalid`] for more data than
+    /// [`Misuse::State`] if the endpoint has asked for a connection or accepted one before, or if
+    /// its role is not [`EndpointRole::Connected`](crate::connection::EndpointRole::Connected).
+    /// [`Misuse::Invalid`] if `data` is longer than
     /// [`CONNECTION_DATA_MAX_BYTES`](crate::limits::CONNECTION_DATA_MAX_BYTES).
     ///
     /// [`Misuse::State`]: crate::error::Misuse::State
@@ -57,9 +57,9 @@ impl Engine {
         self.connection.accept(requester, data, || transport.connect(requester.address))
     }
 
-    /// Listens for connection requests. Up to `backlog_requests` of them may wait; the endpoint
-    /// rejects further ones. `None` makes it reject all requests, as before the first call. Requests
-    /// that already wait stay.
+    /// Listens for connection requests. Up to `backlog_requests` requests may wait for the
+    /// application. The endpoint rejects all further requests. With `None` it rejects all new
+    /// requests, as before the first call. Waiting requests stay.
     ///
     /// # Errors
     ///
@@ -72,8 +72,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`Misuse::State`] if the endpoint is not passive, [`Misuse::Invalid`] for more data than
-    /// [`CONNECTION_DATA_MAX_BYTES`](crate::limits::CONNECTION_DATA_MAX_BYTES).
+    /// [`Misuse::State`] if the endpoint is not passive. [`Misuse::Invalid`] if `data` is longer
+    /// than [`CONNECTION_DATA_MAX_BYTES`](crate::limits::CONNECTION_DATA_MAX_BYTES).
     ///
     /// [`Misuse::State`]: crate::error::Misuse::State
     /// [`Misuse::Invalid`]: crate::error::Misuse::Invalid
@@ -89,10 +89,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes a request from the waiting ones, since another endpoint is about to accept it. The
-    /// link between the requester and this endpoint stays until
-    /// [`end_accepted_request`](Self::end_accepted_request), or until the requester has received the
-    /// acceptance of the other endpoint.
+    /// Removes a request from the waiting requests: another endpoint is about to accept it. The
+    /// link to the requester stays until [`end_accepted_request`](Self::end_accepted_request), or
+    /// until the requester knows of the acceptance.
     pub fn mark_request_being_accepted(&mut self, request: RequestId) {
         self.connection.mark_request_being_accepted(request);
     }
@@ -109,7 +108,8 @@ impl Engine {
         self.transmit_handshakes(transport, sink);
     }
 
-    /// Returns the only peer of an endpoint with connections; `None` for an RDM endpoint.
+    /// Returns the only peer of a connected endpoint. Returns `None` if the endpoint has no
+    /// connections (`FI_EP_RDM`).
     ///
     /// # Errors
     ///
@@ -119,12 +119,12 @@ impl Engine {
         self.connection.peer()
     }
 
-    /// Shuts the connection down. Frames that the link has taken still reach the peer. So do this
-    /// side's answers to the peer's operations. This call cancels all operations that have not
-    /// ended, and reports them before it returns. [`ConnectionReport::Shutdown`] follows when the
-    /// peer has confirmed the shutdown, or has shut down too. A second call does nothing.
+    /// Shuts the connection down. Cancels all operations that have not ended, and reports them
+    /// before it returns. The peer still gets the frames that the link has taken, and the answers
+    /// to the peer's operations. [`ConnectionReport::Shutdown`] follows when the peer has confirmed
+    /// the shutdown, or has shut down too. A second call does nothing.
     ///
-    /// If the link has taken a part of a long payload, or if the peer may still read exposed
+    /// If the link has taken only a part of a long payload, or if the peer may still read exposed
     /// payload, this call closes the link and reports [`ConnectionReport::Shutdown`] itself.
     /// Answers that the link has not taken are then lost.
     ///
@@ -144,8 +144,8 @@ impl Engine {
         let is_mid_frame = self.links.get(id).is_some_and(|link| !link.tx.is_between_frames());
         // After a frame that is cut off, no other frame can follow.
         let is_cut_off = is_exposed || is_mid_frame && rest.is_none();
-        // This side has carried out the operations of the peer that these frames answer. So these
-        // operations must not fail at the peer.
+        // These frames answer operations of the peer that this side has carried out. The peer must
+        // not see these operations fail.
         let answers = self.send_last_answers_or_return_rest(id, transport);
         let unended = self.end_link(id, &OperationError::Cancelled, sink);
         if is_cut_off {
@@ -165,10 +165,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Copies the rest of the frame that a link has taken in part, since the frame's operation ends
+    /// Copies the rest of the frame that a link has taken in part: the frame's operation ends
     /// before the link does. Returns `None` if there is no such frame, or if more than
-    /// [`EAGER_MAX_BYTES`] of its payload are left. Only the payload of a `Data` frame or an access
-    /// can be that long. Eager messages and pieces of reads are always short enough.
+    /// [`EAGER_MAX_BYTES`] are left of a requested payload, a write or an atomic operation. Other
+    /// frames are always short enough.
     fn copy_rest_of_frame(&mut self, id: LinkId) -> Option<Box<[u8]>> {
         let PartialFrame { kind, send, taken_bytes } = self.links.get(id)?.tx.partial_frame()?;
         let slices = match kind {
@@ -184,7 +184,7 @@ impl Engine {
         Some(rest.into())
     }
 
-    /// Sends the frames that wait for handshake links, and closes the handshake links that are no
+    /// Sends the frames that are queued for handshake links. Closes the handshake links that are no
     /// longer needed.
     #[cold]
     pub(super) fn transmit_handshakes(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
@@ -237,7 +237,7 @@ impl Engine {
     pub(super) fn handle_step_on_message_link(
         &mut self,
         id: LinkId,
-        handshake: Handshake,
+        handshake: HandshakeHeader,
         sink: &mut impl Sink,
     ) {
         let Some(link) = self.links.get(id) else { return };
@@ -249,7 +249,7 @@ impl Engine {
             Ok(HandshakeResult::Shutdown) => {
                 let error = OperationError::Link(LinkError::Closed);
                 let unended = self.end_link(id, &error, sink);
-                // The peer reads nothing more after its shutdown.
+                // After its shutdown, the peer reads nothing more.
                 self.fail_exposed_sends(unended, &error, sink);
                 self.condemned.push(ClosingLink::without_sends(id, Close::Drain));
                 self.report_connection_if_lost(sink);
@@ -258,8 +258,8 @@ impl Engine {
         }
     }
 
-    /// Reports the end of the connection, if the connection has ended and this was not reported
-    /// yet. The caller has ended the connection's operations.
+    /// If the connection has ended and its end was not reported yet, reports the end. The caller
+    /// has ended all operations of the connection.
     pub(super) fn report_connection_if_lost(&mut self, sink: &mut impl Sink) {
         let (connection, mut effects) = self.connection_and_effects(sink);
         connection.report_connection_if_lost(&mut effects);

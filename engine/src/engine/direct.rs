@@ -1,10 +1,10 @@
 //! Direct access: the initiator reads and writes mapped regions without the target's help.
 //!
 //! When an initiator accesses a mappable region by frames, the target offers the region for
-//! mapping. The initiator maps the region when it next transmits. From then on the initiator copies
-//! to and from the region when it posts an access. It still sends frames for an access that the
-//! target must see, and for an access that must wait. Once the region has ended, it sends frames
-//! for every access.
+//! mapping. The initiator maps the region when it next transmits. From then on, posting an access
+//! copies to or from the region. The initiator still sends frames for an access that the target
+//! must see, or that must wait for earlier operations. When the target has closed the region, the
+//! initiator unmaps it and sends frames again.
 //!
 //! ```text
 //!  initiator                          target
@@ -17,14 +17,15 @@
 //!    Rma(write, key)  ------------->    knows no such key
 //! ```
 //!
-//! If a region ends while the initiator copies, the copy may still go to the region's pages. No
-//! region uses these pages by then.
+//! If the target closes a region during a copy, the copy may still change the old pages. No region
+//! uses these pages any more.
 //!
-//! A write stores its bytes in their order, and then ends. But the processor may let later reads
-//! overtake the stores. If two peers each write and then read, both could miss the other's write.
-//! This is impossible with frames, since the target answers the writes. So a read that follows a
-//! write first executes a memory fence, after which all processors see the write. A write whose
-//! completion level demands that the target sees it executes a memory fence after its stores.
+//! A direct write ends when its bytes are stored. But the processor may let a later read overtake
+//! the stores. Then two peers that each write and then read could both miss the other's write. With
+//! frames this is impossible: a write ends only when the target has answered it. So a direct read
+//! after a direct write first executes a memory fence, which makes the write visible to all
+//! processors. A write whose completion level demands visibility at the target executes a memory
+//! fence after its stores.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -47,8 +48,8 @@ pub enum Attempt {
     Done,
     /// The access cannot be made directly: it must go to the peer by frames.
     Declined,
-    /// No attempt was made, for one of these reasons: earlier completions wait, completions keep
-    /// the order of posting, the access is too long, or too many operations are outstanding.
+    /// No attempt was made. Earlier completions wait, completions keep the order of posting, the
+    /// access is too long, or too many operations are outstanding.
     NotMade,
 }
 
@@ -88,12 +89,14 @@ impl Engine {
         }
     }
 
-    /// Makes an access at once if it can: if the peer's memory is mapped and nothing earlier holds the
-    /// access back. A fence, the level commit, remote data, excessive length or too many outstanding
-    /// operations also prevent it. After [`Attempt::Done`] the caller counts the access and, if it is
-    /// signalled, puts its completion into the queue. If the queue has no room, the caller calls
-    /// [`report_direct_access`](Self::report_direct_access). After any other result nothing has
-    /// changed, and the caller posts the access.
+    /// Tries to make an access directly in mapped memory of the peer. An access with a fence, with
+    /// remote data or with the level commit is never made directly. An access that earlier
+    /// operations hold back is not made directly either.
+    ///
+    /// After [`Attempt::Done`] the caller counts the access. If the access is signalled, the caller
+    /// also puts its completion into the queue. If the queue is full, the caller calls
+    /// [`report_direct_access`](Self::report_direct_access) instead. After any other result nothing
+    /// has changed, and the caller posts the access.
     #[inline]
     pub fn try_access_at_once(
         &mut self,
@@ -123,8 +126,8 @@ impl Engine {
         initiator.report_success(completion, &mut effects);
     }
 
-    /// Makes an access to mapped memory directly, if possible. Returns whether the access was made;
-    /// if so, it has ended.
+    /// Makes an access to mapped memory directly, if possible. Returns whether the access was made.
+    /// If so, the access has ended.
     #[inline]
     pub(super) fn try_direct_access(
         &mut self,
@@ -154,8 +157,8 @@ impl Engine {
     }
 
     /// Writes a few bytes to mapped memory, if possible at once. Returns whether the bytes were
-    /// written. If so, the caller counts the write; the engine neither keeps nor reports it. If
-    /// not, nothing has changed, and the caller posts the write.
+    /// written. If so, the caller counts the write, and the engine does not report it. If not, the
+    /// caller posts the write.
     #[inline]
     pub fn try_inject_write(&mut self, to: PeerId, bytes: &[u8], memory: RemoteMemory) -> bool {
         let RemoteMemory { key, address } = memory;
@@ -221,8 +224,8 @@ impl Engine {
         }
     }
 
-    /// Counts a pass. Every [`MAPPED_SWEEP_PASSES`] passes, unmaps the regions that have ended:
-    /// without this, a region that is never accessed again would stay mapped.
+    /// Counts a pass. Every [`MAPPED_SWEEP_PASSES`] passes, unmaps the regions that their targets
+    /// have closed. Otherwise a region that this side no longer accesses would stay mapped.
     pub(super) fn count_pass_and_sweep_mapped(&mut self) {
         self.passes_to_sweep -= 1;
         if self.passes_to_sweep == 0 {
@@ -241,8 +244,8 @@ impl Engine {
         }
     }
 
-    /// Returns the mapped region of a peer with this key, if an access to it need not wait for
-    /// earlier operations.
+    /// Returns the peer's mapped region with this key. Returns `None` if there is none, or if an
+    /// access to the region must wait for earlier operations.
     #[inline(always)]
     fn directly_accessible_region(&self, to: PeerId, key: u64, is_read: bool) -> Option<&MappedRegion> {
         let link = self.links.get(self.peers.peer(to).transmit_link()?)?;

@@ -1,9 +1,9 @@
 //! Fences: `FI_FENCE`, `fi_endpoint(3)`.
 //!
-//! A fenced operation (a send or an access) waits at the head of its peer's queue until all earlier
-//! operations to the peer have completed and have reached its level. Later operations wait behind it.
-//! The sender cannot know everything itself, for example whether messages without
-//! acknowledgement have arrived. It asks the peer:
+//! A fenced send or access waits at the head of its peer's queue. It goes when all earlier
+//! operations on the peer have completed and have reached the level of the fenced operation. The
+//! sender does not know everything itself, for example whether unacknowledged messages have
+//! arrived. So it asks the peer:
 //!
 //! ```text
 //!  sender                           receiver
@@ -13,7 +13,7 @@
 //!    the fenced message     ----->
 //! ```
 //!
-//! If the fenced send is cancelled, the sender may send other messages before the peer has answered
+//! If the fenced send is cancelled, the sender may send more messages before the peer has answered
 //! the fence. The answer does not cover these messages. So both sides remember which messages came
 //! before the fence. A link has at most one unanswered fence.
 
@@ -25,10 +25,10 @@ use crate::protocol_violation::ProtocolViolation;
 use crate::transport::{LinkId, Transport};
 use crate::wire::Header;
 
-/// Advances a fenced send that is first in the queue of a link's peer. Asks the peer, if necessary,
-/// whether earlier messages have reached the level of the send. Returns whether the send may go
-/// now. It may not go before the sends on the peer's other links have completed, too. Such a link
-/// may lead to a former instance of the peer.
+/// Returns whether a fenced operation, which is the first in its peer's queue, may go now. All
+/// operations on all links of the peer must have completed, also on links to a former instance. The
+/// operations on the link `id` must have reached the level of the fenced operation. If this side
+/// does not know this, it asks the peer by a `Fence` frame.
 #[cold]
 pub(super) fn try_pass_fence(
     links: &mut Links,
@@ -59,8 +59,8 @@ pub(super) fn try_pass_fence(
 
 impl Engine {
     /// Handles a fence of the peer. A fence asks whether the peer's earlier messages have arrived.
-    /// They always have arrived, since a link keeps the order. With `asks_match` the fence also
-    /// asks whether receives have matched these messages.
+    /// They have, since a link keeps the order. With `asks_match`, the answer waits until receives
+    /// have matched these messages.
     pub(super) fn fence_arrived(&mut self, id: LinkId, asks_match: bool, sink: &mut impl Sink) {
         let is_fenced = |header: &Header| *header == Header::Fenced;
         let is_unanswered =

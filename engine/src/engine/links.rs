@@ -1,9 +1,9 @@
 //! The links of an endpoint: how they come up, how they end, and the operations that end with them.
 //!
-//! Messages to a peer travel on one link only, to keep their order: on a link that the peer has
-//! opened if there is one, else on a new link. If two endpoints connect to each other at the same
-//! moment, both links stay, and each side sends on its own. When a link ends, the operations that
-//! it has taken end, too.
+//! All messages to a peer travel on one link, to keep their order. If the peer has opened a link,
+//! this side uses that link. Otherwise this side opens one. If both endpoints connect at the same
+//! moment, both links stay, and each side sends on its own link. When a link ends, the operations
+//! that it has taken end, too.
 
 use tracing::{debug, warn};
 
@@ -28,8 +28,8 @@ pub(super) struct ClosingLink {
     unended: ExposedSends,
 }
 
-/// Sends whose memory one peer can still read. They must not end before the link to this peer is
-/// closed.
+/// Offers and accesses whose memory one peer may still read. They must not end before the link to
+/// this peer is closed.
 #[derive(Debug, Default)]
 pub(super) struct ExposedSends {
     peer: Option<PeerId>,
@@ -37,7 +37,7 @@ pub(super) struct ExposedSends {
 }
 
 impl ClosingLink {
-    /// Returns the peer that can still read sends of the link.
+    /// Returns the peer that may still read memory of operations of the link.
     pub(super) fn peer_of_exposed_sends(&self) -> Option<PeerId> {
         self.unended.peer
     }
@@ -49,8 +49,8 @@ impl ClosingLink {
     }
 }
 
-/// Whether the peer has ended a link before the link came up, for example by closing its endpoint
-/// instead of accepting the link.
+/// Whether the peer has ended a link before the link came up. For example, the peer may have closed
+/// its endpoint instead of accepting the link.
 fn is_cut_short(link: &Link, error: &OperationError) -> bool {
     let is_ended_by_peer =
         matches!(error, OperationError::Link(LinkError::Closed | LinkError::System(Errno::ECONNRESET)));
@@ -86,8 +86,9 @@ impl Engine {
         self.target.link_added(id, peer);
     }
 
-    /// Handles a link that has come up, and finds out whether it leads to the present instance of the
-    /// peer, to an earlier one, or to a new one.
+    /// Handles a link that has come up. Ends the link if the receiver does not admit it, or if it
+    /// leads to an earlier instance of the peer. If it leads to a new instance, retires the peer's
+    /// other links.
     pub(super) fn link_up(
         &mut self,
         id: LinkId,
@@ -127,8 +128,8 @@ impl Engine {
                 self.retire_links_to_former_instance(peer, id, sink);
             }
         }
-        // This link is up. It replaces a link that is still connecting, since that one may take
-        // long, or fail.
+        // A link that is still connecting may take long, or fail. If it has taken nothing yet,
+        // messages go to the new link instead.
         let current = self.peers.peer(peer).transmit_link();
         if current
             .and_then(|current| self.links.get_mut(current))
@@ -144,12 +145,12 @@ impl Engine {
         links.filter(|link| link.is_current()).count()
     }
 
-    /// Handles a link that has ended by itself. Unless the error is [`LinkError::Closed`], the
-    /// peer's other current links end too: messages of the lost link may be missing, and later
-    /// messages must not arrive as if none were missing.
+    /// Handles a link that has ended by itself. If the error is not [`LinkError::Closed`], messages
+    /// of the link may be missing. In that case the peer's other current links end too, so that no
+    /// later message arrives without the missing ones.
     pub(super) fn link_lost(&mut self, id: LinkId, error: &LinkError, sink: &mut impl Sink) {
-        // Forget a link that was to be closed: the transport may give its number to a new link,
-        // which would then be closed.
+        // The link needs no closing any more. The transport may give its number to a new link,
+        // which must not be closed.
         if let Some(place) = self.condemned.iter().position(|condemned| condemned.link == id) {
             let ClosingLink { error, unended, .. } = self.condemned.swap_remove(place);
             self.fail_exposed_sends(unended, &error, sink);
@@ -169,8 +170,9 @@ impl Engine {
         }
     }
 
-    /// Ends all operations on a link, except sends that the peer can still read. Returns these
-    /// sends. The caller ends them when the peer can no longer read them.
+    /// Removes a link and ends its operations. Returns the operations whose memory the peer may
+    /// still read, without ending them. The caller ends them when the peer can no longer read the
+    /// memory.
     pub(super) fn end_link(
         &mut self,
         id: LinkId,
@@ -201,8 +203,8 @@ impl Engine {
             self.drop_transmit_link_and_fail_queued(peer, error, sink);
         }
         if was_last && is_retried {
-            // Queued operations would open the next link, but they may be cancelled before. So the
-            // peer is also awaited as the source of receives.
+            // Queued operations would open the next link, but may be cancelled before. Receives
+            // from the peer need the link, too.
             self.add_awaited_source(peer);
         }
         self.target.link_ended(id);
@@ -225,8 +227,8 @@ impl Engine {
         ExposedSends { peer: Some(peer), exposed }
     }
 
-    /// Whether operations wait for a link to the peer: queued sends and accesses, or, if the peer is
-    /// lost, receives whose only source it is.
+    /// Whether the peer has queued sends or accesses, which wait for a link. If the peer is lost,
+    /// also whether a posted receive names the peer as its only source.
     fn has_operations_waiting_for(&self, peer: PeerId) -> bool {
         let is_lost = self.peers.peer(peer).is_lost();
         !self.initiator.has_none_queued(peer)
@@ -246,7 +248,8 @@ impl Engine {
         initiator.fail_queued(peer, error, &mut effects);
     }
 
-    /// Fails the sends of an ended link, once the peer can no longer read them.
+    /// Fails the offers and accesses of an ended link. The peer must no longer be able to read
+    /// them.
     pub(super) fn fail_exposed_sends(
         &mut self,
         unended: ExposedSends,
@@ -282,8 +285,8 @@ impl Engine {
         self.condemned.push(ClosingLink { link: id, how: Close::Abort, error, unended });
     }
 
-    /// Closes some of the links that the engine has ended, the first first, and fails the sends that the
-    /// peers could read until then. The next pass closes more.
+    /// Closes some of the links that the engine has ended, in the order in which they have ended. Then
+    /// fails the offers and accesses that the peers could read until now. The next pass closes more.
     pub(super) fn close_condemned(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
         let len = self.condemned.len().min(STEP_MAX_CLOSES);
         for ClosingLink { link, how, error, unended } in self.condemned.drain(..len).collect::<Vec<_>>() {

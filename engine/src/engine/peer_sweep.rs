@@ -1,13 +1,13 @@
-//! Sweeps of the peer table: the engine forgets peers that only links have introduced, and to which no part
-//! of the engine refers. See `docs/decisions/peer-table.md`.
+//! Sweeps of the peer table. The engine forgets a peer if the application has never named it and no
+//! part of the engine refers to it. See `docs/decisions/peer-table.md`.
 
 use super::Engine;
 use super::links::ClosingLink;
 use crate::completion::Sink;
 
 impl Engine {
-    /// Forgets unused peers, if links have introduced many since the last sweep. The caller must
-    /// not hold the id of a peer to which no part of the engine refers.
+    /// Forgets unused peers, if links have introduced many peers since the last sweep. The id of a
+    /// forgotten peer becomes invalid, so the caller must hold no id that the engine does not hold.
     pub(super) fn forget_unused_peers_if_due(&mut self, sink: &mut impl Sink) {
         if self.peers.is_sweep_due() {
             self.forget_unused_peers(sink);
@@ -16,7 +16,7 @@ impl Engine {
 
     #[cold]
     fn forget_unused_peers(&mut self, sink: &mut impl Sink) {
-        // Every field is named, so that a new one is not overlooked.
+        // Every field is named, so that a new field is not overlooked.
         let Engine {
             config: _,
             peers,

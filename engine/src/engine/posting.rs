@@ -1,5 +1,5 @@
-//! Posts operations on peers. An operation that nothing holds back goes to the transport at once.
-//! Other operations wait in the queue of their peer.
+//! Posts operations on peers. If nothing holds an operation back, the operation goes to the
+//! transport at once. Otherwise it waits in the queue of its peer.
 
 use std::mem;
 
@@ -15,18 +15,20 @@ use crate::transport::{Sent, Transport};
 use crate::wire::Message;
 
 impl Engine {
-    /// Posts an operation on a peer. The transport gets the operation at once, unless earlier
-    /// operations on the peer are queued, or the link, credit, order or a fence holds the operation
-    /// back. If the engine refuses the operation, its memory stays in `request`.
+    /// Posts an operation on a peer. The operation goes to the transport at once, unless something
+    /// holds it back: queued operations, the link, credit, the order or a fence. If the call fails,
+    /// the memory of the operation stays in `request`.
     ///
     /// # Errors
     ///
     /// [`Again::QueueFull`] when [`Config::tx_depth_ops`](super::Config::tx_depth_ops) operations
-    /// are outstanding; [`Misuse::TooLong`] for more than
-    /// [`Config::message_max_bytes`](super::Config::message_max_bytes), or for more elements than
-    /// [`count_max`](crate::atomic::AtomicKind::count_max). An atomic operation also fails with
-    /// [`Misuse::NoAtomic`], and with [`Misuse::Memory`] if a length is not a whole number of
-    /// elements, or if the lengths of operands, comparands and results differ.
+    /// are outstanding. [`Misuse::TooLong`] if the length exceeds
+    /// [`Config::message_max_bytes`](super::Config::message_max_bytes), or if an atomic operation
+    /// has more elements than [`count_max`](crate::atomic::AtomicKind::count_max).
+    ///
+    /// [`Misuse::NoAtomic`] if there is no such atomic operation. [`Misuse::Memory`] if a length of
+    /// an atomic operation is not a whole number of elements, or if the lengths of operands,
+    /// comparands and results differ.
     #[inline]
     pub fn post(
         &mut self,
@@ -38,8 +40,8 @@ impl Engine {
         self.post_after_attempt(Attempt::NotMade, to, request, transport, sink)
     }
 
-    /// As [`post`](Self::post), after the caller has tried to make an access directly. This call
-    /// does not repeat an attempt that was made.
+    /// As [`post`](Self::post), after an [attempt](Self::try_access_at_once) to make an access
+    /// directly. This call does not repeat an attempt that was made.
     ///
     /// # Errors
     ///
@@ -124,7 +126,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Begins a send. A send without a fence never enters the operation table if it ends at once.
+    /// Begins a send. If a send without a fence ends at once, it never enters the operation table.
     #[inline(always)]
     fn begin_send(
         &mut self,
@@ -171,8 +173,8 @@ impl Engine {
         }
     }
 
-    /// Queues an operation behind the others for its peer, and transmits as many of them as the
-    /// link takes.
+    /// Queues an operation on a peer. Transmits as many of the peer's queued operations as the link
+    /// takes.
     fn enqueue_and_transmit(
         &mut self,
         to: PeerId,

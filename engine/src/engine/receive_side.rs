@@ -25,8 +25,8 @@ use crate::wire::Message;
 pub(super) enum ReceiveSide {
     Own(Receiver),
     Shared(Membership),
-    /// The engine has left its shared receiver, since its endpoint is about to be dropped or could
-    /// not be enabled. Messages that still arrive are discarded.
+    /// The engine has left its shared receiver: its endpoint is about to be dropped, or could not
+    /// be enabled. Messages that still arrive are discarded.
     Left,
 }
 
@@ -213,8 +213,8 @@ impl ReceiveSide {
         }
     }
 
-    /// Reports the failure of a receive. The caller had accepted the receive from the application,
-    /// but the engine has refused it.
+    /// Reports the failure of a receive that the caller had accepted, but the engine has refused.
+    /// Does nothing if the receiver is shared.
     #[cold]
     pub(super) fn report_failure(&mut self, failure: FailedOperation, effects: &mut impl ReceiverEffects) {
         if let ReceiveSide::Own(receiver) = self {
@@ -253,8 +253,8 @@ impl ReceiveSide {
         }
     }
 
-    /// Fails all receives of a receiver that is not shared, since no message can arrive any more.
-    /// Receives of a shared receiver stay, since its other members may still get messages.
+    /// Fails all receives, since no message can arrive any more. A shared receiver keeps its
+    /// receives: its other members may still get messages.
     pub(super) fn fail_all_and_close(
         &mut self,
         peer: Option<PeerId>,
@@ -299,8 +299,8 @@ impl ReceiveSide {
         }
     }
 
-    /// Marks the peers that the receiver refers to. For a shared receiver this marks none: it has
-    /// ids of its own for peers, and uses the engine's ids only while a link leads to the peer.
+    /// Marks the peers that the receiver refers to, so that the engine does not forget them. A
+    /// shared receiver has peer ids of its own, so nothing is marked for it.
     pub(super) fn mark_peers(&self, marks: &mut PeerMarks) {
         match self {
             ReceiveSide::Own(receiver) => receiver.mark_peers(marks),
@@ -308,8 +308,8 @@ impl ReceiveSide {
         }
     }
 
-    /// Whether reports of receives wait for room in their queue, or the shared receiver has mail
-    /// for this engine.
+    /// Whether reports of receives wait for room in their queue. For a shared receiver: whether it
+    /// has mail for this engine.
     #[inline(always)]
     pub(super) fn has_held_reports(&self) -> bool {
         if let ReceiveSide::Own(receiver) = self { receiver.has_held_reports() } else { self.has_mail() }
@@ -320,7 +320,7 @@ impl ReceiveSide {
         matches!(self, ReceiveSide::Shared(membership) if membership.has_mail())
     }
 
-    /// Whether the engine has left its shared receiver. Messages that still arrive are then
+    /// Whether the engine has left its shared receiver. If so, messages that still arrive are
     /// discarded.
     pub(super) fn has_left(&self) -> bool {
         matches!(self, ReceiveSide::Left)
@@ -334,8 +334,8 @@ fn rejected_as_shared(request: ReceiveRequest) -> Rejected<Destination> {
 
 impl Engine {
     /// Makes the engine receive through a shared receiver from now on. The engine must have no
-    /// links yet, and must not post receives itself. With `is_selective`, only receives that ask
-    /// for a completion report their success.
+    /// links yet. With `is_selective`, a receive reports its success only if it asks for a
+    /// completion.
     pub fn join_shared_receiver(&mut self, shared: &Arc<SharedReceiver>, is_selective: bool) -> MemberId {
         let keeps_order = self.config.role == EndpointRole::Connected;
         let membership = Membership::join(shared.clone(), is_selective, keeps_order);
@@ -344,9 +344,9 @@ impl Engine {
         id
     }
 
-    /// Leaves the shared receiver, if the engine has one, and gives up all messages that the
-    /// shared receiver holds for it. Call this before the endpoint lingers, so that the endpoint
-    /// matches no more receives.
+    /// Leaves the shared receiver, if the engine has one. Gives up all messages that the shared
+    /// receiver holds for the engine. Call this before a closed endpoint sends its last frames, so
+    /// that its messages match no more receives.
     pub fn leave_shared_receiver(&mut self, sink: &mut impl Sink) {
         if !matches!(self.receive_side, ReceiveSide::Shared(_)) {
             return;
@@ -372,9 +372,9 @@ impl Engine {
         }
     }
 
-    /// Removes and carries out this engine's mail in its shared receiver: effects that calls of
-    /// other members, or posts of the application, have left for this engine. The caller then makes
-    /// a pass, in which links transmit.
+    /// Takes this engine's mail out of its shared receiver, and carries it out. Calls of other
+    /// members and posts of the application leave mail: effects that this engine must carry out.
+    /// Afterwards the caller makes a pass, which transmits.
     pub fn fetch_mail(&mut self, sink: &mut impl Sink) {
         let ReceiveSide::Shared(membership) = &mut self.receive_side else { return };
         let Mail { replies, counts, sources } = membership.take_mail_except_reports();
@@ -420,8 +420,8 @@ impl Engine {
         }
     }
 
-    /// Delivers the reports that the engine's own receiver holds, or the mail of a shared receiver
-    /// for this engine.
+    /// Delivers the reports that the engine's own receiver holds. For a shared receiver: fetches
+    /// this engine's mail.
     pub(super) fn deliver_held_receives(&mut self, sink: &mut impl Sink) {
         let (receive_side, mut effects) = self.receive_side_and_effects(sink);
         match receive_side {

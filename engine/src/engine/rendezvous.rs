@@ -1,5 +1,5 @@
-//! The sender's side of a rendezvous: payload stays in the sender's memory until the peer has
-//! pulled it, or asks for it. The stages of a rendezvous are in `link/tx/requests.rs`.
+//! The sender's side of a rendezvous. Payload stays in the sender's memory until the peer pulls it
+//! or asks for it. The stages of a rendezvous are in `link/tx/requests.rs`.
 
 use super::Engine;
 use crate::completion::Sink;
@@ -16,7 +16,7 @@ pub(super) enum OfferOutcome {
     Sent,
     /// The link has no room for the offer.
     Full,
-    /// The peer was to pull, but the memory cannot be exposed. The message may travel eagerly.
+    /// The memory cannot be exposed to the peer. The message may travel eagerly.
     SendEagerly,
     /// The send or the link has ended.
     Gone,
@@ -71,7 +71,7 @@ impl Engine {
         self.initiator.activate(peer);
     }
 
-    /// Handles the peer's report that it has the payload of a message; with `fault`, that it could
+    /// Handles the peer's report that it has the payload of a message. With `fault`, the peer could
     /// not read the payload.
     pub(super) fn done_arrived(&mut self, id: LinkId, op: u64, fault: bool, sink: &mut impl Sink) {
         let Some(link) = self.links.get_mut(id) else { return };
@@ -84,8 +84,7 @@ impl Engine {
         self.end_with_answer(id, send, outcome, sink);
     }
 
-    /// Sends payload that the peer has asked for. Returns whether the link has taken all of it, so
-    /// that it can take the next frame.
+    /// Sends payloads that the peer has asked for. Returns whether the link has taken all of them.
     pub(super) fn try_send_cleared(
         &mut self,
         id: LinkId,
@@ -114,8 +113,8 @@ impl Engine {
         true
     }
 
-    /// Records that the link took all of a payload that the peer has asked for. Ends the send,
-    /// unless it needs the peer's answer.
+    /// Records that the link has taken all of a payload that the peer asked for. Ends the send,
+    /// unless the send needs the peer's answer.
     pub(super) fn record_requested_payload_sent(
         &mut self,
         id: LinkId,

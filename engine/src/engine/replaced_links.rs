@@ -1,9 +1,9 @@
-//! Links to endpoints that another endpoint has replaced at the same address.
+//! Links to replaced endpoints. A replaced endpoint has a successor at the same address.
 //!
-//! Such an endpoint may have sent messages before it closed. When its successor connects, this side
-//! may not have read all of them. So this side reads a replaced link to its end, and uses the link
-//! for nothing else. A replaced link ends when the peer closes the link. If the peer's host has
-//! crashed, the link ends when nothing has arrived on it for a while.
+//! When the successor connects, this side may not have read all messages of the replaced endpoint.
+//! So this side reads a replaced link to its end, and uses the link for nothing else. A replaced
+//! link ends when the peer closes it. If the peer's host has crashed, the link ends after a period
+//! without arrivals.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -22,13 +22,13 @@ use crate::target::Target;
 use crate::timeout::Timeout;
 use crate::transport::{LinkError, LinkId};
 
-/// The links to replaced endpoints. Peers choose how many such links there are, so the engine
-/// checks the links rarely.
+/// The links to replaced endpoints. Peers decide how many such links there are, so the engine
+/// checks them rarely.
 #[derive(Debug, Default)]
 pub(super) struct ReplacedLinks {
     by_id: BTreeMap<LinkId, ReplacedLink>,
-    /// When the next check is due, even if no link times out before that; `None` until the first
-    /// check.
+    /// When the next regular check is due; `None` until the first check. A check is also due at
+    /// `deadline`.
     next_check: Option<Moment>,
     /// When the first link times out, as of the last check.
     deadline: Option<Moment>,
@@ -84,9 +84,9 @@ impl ReplacedLinks {
 }
 
 impl Engine {
-    /// Retires the older links to a peer, since a new instance answers at its address. The former
-    /// instance is gone, even if its links are still up. From now on the engine only reads these
-    /// links, and operations that wait for them fail.
+    /// Retires the older links to a peer, since a new instance answers at the peer's address. The
+    /// former instance is gone, even if its links are still up. From now on the engine only reads
+    /// these links. If operations are queued for one of them, they fail.
     pub(super) fn retire_links_to_former_instance(
         &mut self,
         peer: PeerId,

@@ -10,7 +10,8 @@ use crate::target::Target;
 use crate::transport::{LinkId, RemotePayload, Sent, Transport};
 use crate::wire::Header;
 
-/// Where replies come from: the counts of acknowledgements and credit, and the data of reads.
+/// The parts of the engine that replies come from. The receive side knows the counts of
+/// acknowledgements and credit. The target has the data of reads.
 struct ReplySources<'a> {
     receive_side: &'a mut ReceiveSide,
     target: &'a mut Target,
@@ -39,8 +40,8 @@ impl Engine {
     }
 
     /// Sends the last answers to a peer's operations, unless the link is in the middle of a frame.
-    /// Returns the answers that the link had no room for, in the order in which they were to go.
-    /// The caller sends nothing else on the link afterwards.
+    /// Returns the answers that the link has not taken, in order. Drops the pending requests to the
+    /// peer.
     #[cold]
     pub(super) fn send_last_answers_or_return_rest(
         &mut self,
@@ -61,7 +62,8 @@ impl Engine {
 }
 
 impl ReplySources<'_> {
-    /// Sends the pending replies of one link. If that ends a read, the target may count an event.
+    /// Sends the pending replies of one link. When a read of the peer ends, may count an event at
+    /// the sink.
     fn send_pending_replies_on_link(
         &mut self,
         id: LinkId,
@@ -119,10 +121,10 @@ impl ReplySources<'_> {
         }
     }
 
-    /// Sends data of the peer's reads, and answers the reads that end. Sends at most as much as the
-    /// largest piece, so that other frames can go in between. If the link has taken a piece in
-    /// part, sends only the rest of this piece. The link must not be in the middle of another
-    /// frame.
+    /// Sends data of the peer's reads, and answers the reads that end. One call sends at most
+    /// [`READ_PIECE_MAX_BYTES`], so that other frames can go in between. If the link has taken a
+    /// part of a piece, the call sends only the rest of the piece. The link must not be in the
+    /// middle of another frame.
     fn send_read_data(
         &mut self,
         id: LinkId,

@@ -10,11 +10,10 @@
 //!     +----Read----> Requested --ReadData ... Answer--> ended
 //! ```
 //!
-//! An access waits in its peer's queue as a send does, and keeps its place in the queue. Only a write
-//! with remote data needs credit, for the completion at the target. Other accesses need no new memory
-//! at the target. At any completion level, an access by frames ends with its answer: only the answer
-//! tells the initiator that the target has not refused the access. The number of unanswered accesses
-//! on a link is limited. `direct.rs` accesses mapped memory without frames.
+//! An access waits in its peer's queue, among the sends. Only a write with remote data needs
+//! credit: its completion takes memory at the target. At any completion level, an access by frames
+//! ends with the target's answer, since the target may refuse the access. The number of unanswered
+//! accesses on a link is limited. `direct.rs` accesses mapped memory without frames.
 
 use super::Engine;
 use super::transmit::Taken;
@@ -65,8 +64,8 @@ impl Engine {
                 }
                 _ => transport.send(id, &write, &send.source.slices(0)),
             };
-            // An answer before the end of the frame would break the protocol. At the stage `Cleared`
-            // the engine accepts no answer.
+            // The peer must not answer before the end of the frame. At the stage `Cleared` the
+            // engine accepts no answer.
             let is_cut = matches!(sent, Sent::Partial(_));
             (sent, if is_cut { RequestStage::Cleared } else { RequestStage::Sent })
         };
@@ -90,7 +89,7 @@ impl Engine {
         sink: &mut impl Sink,
     ) {
         let Some(link) = self.links.get_mut(id) else { return };
-        // A fetching atomic operation is at the stage `Sent`, since its operands were sent.
+        // The stage of a fetching atomic operation is `Sent`: its operands were sent.
         let is_asked = |stage| matches!(stage, RequestStage::Requested | RequestStage::Sent);
         let asked = link.tx.send_and_stage_of(op).filter(|(_, stage)| is_asked(*stage));
         let piece = asked.and_then(|(send, _)| self.initiator.next_read_piece(send, len_bytes));
@@ -158,8 +157,9 @@ fn rma_header(send_id: SendId, send: &Send, one_sided: &OneSided, kind: RmaKind)
     Header::Rma(Rma { op, key, address, len_bytes, kind, durable })
 }
 
-/// Exposes the payload of a write to the peer, if the peer should fetch it. Returns the description of
-/// the exposed memory, and the length of this description.
+/// Exposes the payload of a write, if the peer is to pull it. Returns the description of the
+/// exposed memory, and the length of the description. Returns `None` if the payload travels with
+/// the write.
 #[inline]
 fn expose_write_payload(
     id: LinkId,

@@ -83,8 +83,8 @@ const RESET: LinkError = LinkError::System(Errno::ECONNRESET);
 /// The description that the scripted transport gives for exposed payload.
 const REMOTE: &[u8] = b"0x7f00";
 
-/// A transport that follows a script. Each send has the next of `answers` as its result, or `Whole`
-/// when none is left. Each pull has the next of `pulls`, or `Done` when none is left.
+/// A transport that follows a script. A send returns the next of `answers`, or `Whole` if none is
+/// left. A pull returns the next of `pulls`, or `Done` if none is left.
 #[derive(Default)]
 struct Scripted {
     answers: VecDeque<Sent>,

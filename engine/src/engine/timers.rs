@@ -15,8 +15,8 @@ impl Engine {
         self.has_timeouts
     }
 
-    /// Tells the engine the time. Ends replaced links, and an attempt to connect, that have timed
-    /// out. Call this after [`receive`](crate::transport::Transport::receive) and before
+    /// Tells the engine the time. Ends what has timed out: replaced links, and an attempt to
+    /// connect. Call this after [`receive`](crate::transport::Transport::receive) and before
     /// [`transmit`](Self::transmit). `now` must never go back.
     #[cold]
     pub fn advance_time(&mut self, now: Moment, sink: &mut impl Sink) {

@@ -23,8 +23,7 @@ pub(super) enum Taken {
 
 impl Engine {
     /// Sends a small message, if possible at once. Returns whether it was sent. If so, the caller
-    /// counts the message; the engine neither keeps nor reports it. If not, nothing has changed,
-    /// and the caller posts the message.
+    /// counts the message, and the engine does not report it. If not, the caller posts the message.
     #[inline]
     pub fn try_inject(
         &mut self,
@@ -55,11 +54,10 @@ impl Engine {
         is_sent
     }
 
-    /// Gives the transport the waiting frames, as far as the links take them: first the pending
-    /// replies to all peers; then, peer by peer, the rest of a partly written frame, payload that
-    /// the peer has asked for, and queued operations. Before all of these, pulls payload that peers
-    /// offer, and connects to lost peers that receives wait for. Call this after
-    /// [`receive`](Transport::receive) in every pass.
+    /// Gives the transport what waits to be sent, as far as the links take it: first the pending
+    /// replies to all peers, then the other frames to each peer. Before that, does rarer work: for
+    /// example, pulls payload that peers offer, and connects to lost peers that receives wait for.
+    /// Call this in every pass, after [`receive`](Transport::receive).
     pub fn transmit(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
         if self.has_rare_work() {
             self.do_rare_work(transport, sink);
@@ -69,7 +67,8 @@ impl Engine {
         }
     }
 
-    /// Sends pending replies and queued operations. Out of line, since most passes have neither.
+    /// Sends pending replies and queued operations. A separate function, since most passes have
+    /// neither.
     #[inline(never)]
     fn transmit_waiting(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
         if self.links.have_pending_replies() {
@@ -82,8 +81,8 @@ impl Engine {
         }
     }
 
-    /// Whether a pass has rare work, that is, work other than pending replies and queued
-    /// operations. A pass without rare work pays one branch for it.
+    /// Whether a pass has work other than pending replies and queued operations. A pass without
+    /// such work pays one branch for this test.
     #[inline(always)]
     fn has_rare_work(&self) -> bool {
         let work = self.receive_side.rare_work_bits()
@@ -142,9 +141,9 @@ impl Engine {
         }
     }
 
-    /// Sends frames to a peer until its link is full, or nothing is left: the rest of a partly
-    /// written frame, payload that the peer has asked for, and queued operations. Returns whether
-    /// any of these are left.
+    /// Sends frames to a peer until the link is full or nothing is left. First comes the rest of a
+    /// partly written frame, then payload that the peer has asked for, then queued operations.
+    /// Returns whether anything is left.
     pub(super) fn transmit_until_full(
         &mut self,
         peer: PeerId,
@@ -260,8 +259,8 @@ impl Engine {
             FrameKind::Data => self.record_requested_payload_sent(id, send_id, sink),
             FrameKind::ReadData => {}
         }
-        // The link may take the next frames in parts too. So the replies are sent here, between two
-        // frames: the peer must not have to wait for all these frames.
+        // Replies go here, between two frames: the peer must not have to wait for all frames that
+        // follow.
         self.try_send_pending_replies_of(id, transport, sink)
     }
 
@@ -280,8 +279,8 @@ impl Engine {
         }
     }
 
-    /// Handles a message that the link has taken whole, and that is not in the operation table. If
-    /// the message awaits a reply, enters it into the table. If not, reports its success.
+    /// Handles a send whose whole message the link has taken, and that is not in the operation
+    /// table. If the send awaits a reply, enters it into the table. If not, reports its success.
     pub(super) fn await_reply_or_complete_unqueued(
         &mut self,
         link: LinkId,
@@ -298,8 +297,8 @@ impl Engine {
         }
     }
 
-    /// Handles a message that is in the operation table, and that the link has taken whole. Ends
-    /// the message's send, unless the message awaits a reply.
+    /// Handles a send of the operation table whose whole message the link has taken. Ends the send,
+    /// unless it awaits a reply.
     fn await_reply_or_complete_queued(&mut self, link: LinkId, id: SendId, sink: &mut impl Sink) {
         let awaits = self.initiator.awaited_reply(id);
         if awaits.wants_answer() {
@@ -315,8 +314,8 @@ impl Engine {
         initiator.end_with_success(id, &mut effects);
     }
 
-    /// Keeps a send until the peer acknowledges or matches its message. The message is the last
-    /// that the link has taken.
+    /// Keeps a send until the peer acknowledges or matches its message. No message may have begun
+    /// on the link after this one.
     fn await_reply(&mut self, link: LinkId, send: SendId, awaits: AwaitedReply) {
         if let Some(link) = self.links.get_mut(link) {
             link.tx.await_reply(send, awaits);

@@ -35,12 +35,12 @@ impl Link {
         self.is_up
     }
 
-    /// Whether another endpoint has replaced the one that the link leads to.
+    /// Whether a new endpoint has replaced the endpoint that the link leads to.
     pub(crate) fn is_replaced(&self) -> bool {
         self.is_replaced
     }
 
-    /// Records that another endpoint has replaced the one that the link leads to.
+    /// Records that a new endpoint has replaced the endpoint that the link leads to.
     pub(crate) fn mark_replaced(&mut self) {
         self.is_replaced = true;
     }
@@ -55,15 +55,14 @@ impl Link {
         !self.is_up && !self.tx.has_taken_frames()
     }
 
-    /// Returns the link's place in the order of creation. A later link may get the same id, but
+    /// Returns the number that this link got at its creation. A later link may get the same id, but
     /// never the same creation number.
     pub(crate) fn creation_number(&self) -> u64 {
         self.creation_number
     }
 }
 
-/// All links, by the numbers that the transport gives them. The numbers are small, so a vector
-/// serves.
+/// All links, by their ids. The transport assigns small ids, so a vector suffices.
 #[derive(Debug, Default)]
 pub(crate) struct Links {
     by_id: Vec<Option<Link>>,
@@ -132,7 +131,8 @@ impl Links {
         Some(link)
     }
 
-    /// Queues a header for the peer. The link sends it after earlier headers, once it has room.
+    /// Queues a header for the peer. The link takes the header when it has room, after earlier
+    /// headers.
     pub(crate) fn queue_header(&mut self, id: LinkId, header: Header) {
         self.add_reply(id, |replies| replies.add_header(header));
     }

@@ -5,8 +5,8 @@ use std::mem;
 
 use crate::wire::Header;
 
-/// The frames that this side must still send to a link's peer, other than its own operations: most
-/// are replies. A link takes an acknowledgement first, then the headers in order, then a grant of
+/// The frames that this side must still send on a link, other than its own operations. Most are
+/// replies. A link takes an acknowledgement first, then the headers in order, then a grant of
 /// credit, then read data.
 #[derive(Debug, Default)]
 pub(crate) struct PendingReplies {
@@ -16,10 +16,10 @@ pub(crate) struct PendingReplies {
     credit: bool,
     /// Whether the peer waits for the data of its reads.
     reads: bool,
-    /// Whether read data was held back so that other frames go first, rather than for lack of room.
+    /// Whether read data waits so that other frames go first. Waiting for room does not count.
     has_paused: bool,
-    /// Answers to the peer. Also requests and reports to it, unless they belong to an operation of this
-    /// side.
+    /// Headers for the peer: answers, reports and requests. Headers of this side's own operations
+    /// are not among them.
     headers: VecDeque<Header>,
 }
 
@@ -53,7 +53,8 @@ impl PendingReplies {
     }
 
     /// Turns a pending acknowledgement into a header with this count, and drops a pending grant of
-    /// credit: the engine is about to leave the receiver that knows the count and the credit.
+    /// credit. The engine is about to leave its shared receiver, which knows the count and the
+    /// credit.
     pub(crate) fn freeze_ack_and_drop_credit_grant(&mut self, received_count: u64) {
         self.credit = false;
         if mem::take(&mut self.ack) {
@@ -73,8 +74,8 @@ impl PendingReplies {
         self.ack = false;
     }
 
-    /// Whether a grant of credit is next. The grant waits until the link has taken all headers. So
-    /// a peer that reads no headers gets no new credit, which bounds the number of headers.
+    /// Whether a grant of credit is next. A grant waits until the link has taken all headers. So if
+    /// a peer reads no headers, it gets no new credit, and the number of headers stays bounded.
     #[inline(always)]
     pub(crate) fn is_credit_grant_next(&self) -> bool {
         self.credit && !self.ack && self.headers.is_empty()
@@ -138,7 +139,7 @@ impl PendingReplies {
     }
 }
 
-/// Whether a header asks something of the peer. A link that is about to end takes no such header.
+/// Whether a header asks something of the peer. A link that is about to end takes no requests.
 fn is_request(header: &Header) -> bool {
     match header {
         Header::Request { .. }

@@ -1,5 +1,5 @@
-//! The frame that is arriving on a link, if the engine collects it, or if it carries the data of a
-//! read. Other frames with payload go to the receiver or the target piece by piece.
+//! The frame that is arriving on a link, if the engine collects it or if it carries data that this
+//! side reads. The payload of other frames goes to the receiver or the target piece by piece.
 
 use smallvec::SmallVec;
 
@@ -28,7 +28,7 @@ enum Incoming {
 pub(crate) struct CollectedFrame {
     of: CollectedHeader,
     len_bytes: usize,
-    /// The part of the payload that has arrived. The length of a collected payload has a limit.
+    /// The part of the payload that has arrived.
     payload: SmallVec<[u8; REMOTE_MAX_BYTES]>,
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct LinkTx {
     awaited_sends: AwaitedSends,
     /// How many requested payloads the link has taken. Payloads that the peer answers do not count.
     unanswered_payloads: u64,
-    /// The messages that the peer must have, since it has answered accesses that were sent after
+    /// The messages that have certainly arrived: the peer has answered an access that followed
     /// them.
     arrived: MessageMark,
     /// Whether the messages before a fence have reached its level.
@@ -82,7 +82,8 @@ pub(crate) enum FrameKind {
 pub(crate) struct PendingSends {
     /// Operations whose payload the peer can no longer read.
     pub(crate) sends: Vec<SendId>,
-    /// Operations whose exposed payload the peer may still be reading.
+    /// All offers and accesses that have not ended. The peer may still be reading the exposed
+    /// payload of some.
     pub(crate) exposed: Vec<SendId>,
 }
 
@@ -152,8 +153,8 @@ impl LinkTx {
         }
     }
 
-    /// Whether the link can begin a message now, if there is credit for it: the link is between two
-    /// frames, and the message order lets a message go.
+    /// Whether the link can begin a message now, if there is credit. The link must be between two
+    /// frames, and no postponed access may hold messages back.
     #[inline(always)]
     pub(crate) fn may_begin_message_given_credit(&self) -> bool {
         self.writing.is_none() && !self.postponed.holds_sends()
@@ -167,8 +168,8 @@ impl LinkTx {
         self.credit.spend(cost_bytes);
     }
 
-    /// Whether the peer is known to have all of every message that the link has taken. If not, an
-    /// access without a frame could overtake a message.
+    /// Whether this side knows that all messages on the link have arrived in full. If not, a direct
+    /// access could overtake a message.
     pub(crate) fn all_messages_have_arrived(&self) -> bool {
         let have_eager = self.arrived.messages.max(self.awaited_sends.acked_messages())
             == self.awaited_sends.sent_messages();
@@ -199,8 +200,7 @@ impl LinkTx {
 
     /// Returns the unfinished operations of an ended link.
     pub(crate) fn into_pending_sends(self) -> PendingSends {
-        // This pattern names every field, so that a new field with operations is not forgotten:
-        // its operations would never end.
+        // Every field is named, so that a new field with operations is not forgotten.
         let LinkTx {
             writing,
             awaited_sends,

@@ -3,21 +3,24 @@
 //! Every message costs its sender credit: [`MESSAGE_COST_BYTES`](crate::limits::MESSAGE_COST_BYTES)
 //! and, if the message is eager, the length of its payload. The receiver grants each link credit
 //! out of its endpoint's *budget*. Once a receive has taken a message, the receiver may grant the
-//! message's credit again. So at any moment
+//! message's credit again. The receiver keeps this sum within the budget:
 //!
 //! ```text
-//!  used = (what links may still send, or have sent and no receive has taken)
+//!  used = (credit of present links: not spent yet, or held by messages that no receive has taken)
 //!       + (payload that was fetched before a receive matched the message)
-//!       + (what links left behind that have ended)
+//!       + (what ended links have left behind)
 //! ```
 //!
-//! is within the budget, with two exceptions. Every link begins with [`CREDIT_INITIAL_BYTES`] from a
-//! reserve, however many links there are. And ended links may leave so many messages behind that the
-//! budget is overdrawn; then no new link comes up, but existing links lose nothing. A link in use
-//! gets a *window* of a sixteenth of the free budget, so that early links leave some for later ones.
+//! There are two exceptions. First, every new link gets [`CREDIT_INITIAL_BYTES`], even if the
+//! budget is used up. Second, ended links may leave so many messages behind that the budget is
+//! overdrawn. Then the receiver may [refuse](super::Receiver::try_admit_link) new links, but
+//! existing links lose nothing.
 //!
-//! The peers of one host use at most their [share](super::shares). Messages that the receiver may drop
-//! count as free: it drops them when it needs the room.
+//! A link in use gets a *window* of a sixteenth of the free budget. So early links leave some for
+//! later ones.
+//!
+//! The peers of one host use at most their [share](super::shares). Messages that the receiver may
+//! drop count as free: it drops them when it needs the room.
 
 use super::shares::Shares;
 use crate::limits::CREDIT_INITIAL_BYTES;
@@ -58,13 +61,13 @@ pub(super) struct Grant {
     held_bytes: u64,
     /// When the peer has spent this much in all, more credit is due.
     due_at_bytes: u64,
-    /// Whether credit was due but the budget had none. If so, each message that arrives is a new
-    /// attempt.
+    /// Whether credit was due but the budget had none. If so, the receiver tries again with each
+    /// message that arrives.
     is_starved: bool,
     /// The host whose share the link uses.
     host: Option<SourceHost>,
-    /// What the link's host is charged for the link: its outstanding credit, counted when credit was
-    /// last granted. Messages may have returned some of this credit since.
+    /// What the host's share is charged for the link: the outstanding credit at the last update.
+    /// Less may be outstanding now.
     charged_bytes: u64,
     /// The payload of the link's messages that was fetched before a receive matched them.
     fetched_bytes: u64,
@@ -142,8 +145,8 @@ impl Budget {
         self.is_overdrawn_without(self.droppable_bytes)
     }
 
-    /// As [`is_overdrawn`](Self::is_overdrawn), if no host had left anything behind. Then peers that are
-    /// proven by credentials have left too much behind.
+    /// As [`is_overdrawn`](Self::is_overdrawn), but ignores leftovers that are charged to hosts. If
+    /// true, peers that are proven by credentials have left too much behind.
     pub(super) fn is_overdrawn_without_hosts(&self) -> bool {
         self.is_overdrawn_without(self.shares.left_behind_bytes())
     }
@@ -152,8 +155,8 @@ impl Budget {
         self.used_bytes - bytes > self.limit_bytes + self.links * CREDIT_INITIAL_BYTES
     }
 
-    /// Returns how many bytes were ever released, or became such that they may be dropped. If this
-    /// number is as it was, nothing that had no room has room now.
+    /// Returns how many bytes were ever released, or became droppable. While this number stays the
+    /// same, nothing that had no room can have room.
     pub(super) fn released_bytes(&self) -> u64 {
         (self.acquired_bytes - self.used_bytes) + self.ever_droppable_bytes
     }
@@ -172,7 +175,8 @@ impl Budget {
         self.retry = Retry::Never;
     }
 
-    /// Records that a link got no credit. If it `needs_drops`, the next pass makes room for it.
+    /// Records that a link got no credit. With `needs_drops`, the next pass drops messages to make
+    /// room for the link.
     fn record_starved(&mut self, needs_drops: bool) {
         self.retry = match self.retry {
             _ if needs_drops => Retry::Now,
@@ -181,8 +185,8 @@ impl Budget {
         };
     }
 
-    /// Whether the limits are large enough for this many bytes of payload from a host. Even if so,
-    /// the credit that links hold may never leave room for them.
+    /// Whether the limits allow this many bytes of payload from a host. Even if they do, the credit
+    /// of links may never leave room for the payload.
     pub(super) fn can_ever_hold(&self, bytes: u64, host: Option<SourceHost>) -> bool {
         bytes <= host.map_or(self.limit_bytes, |_| self.shares.fetch_limit_bytes())
     }
@@ -351,7 +355,7 @@ impl Grant {
     }
 
     /// Returns how much room the next grant needs, if the link is starved and only drops can make
-    /// this room; else 0.
+    /// the room. Otherwise returns 0.
     pub(super) fn needed_room_bytes(&self, budget: &Budget) -> u64 {
         let Window { more_bytes, needs_room, .. } = self.next_window(budget);
         if self.is_starved && needs_room { more_bytes } else { 0 }
@@ -413,16 +417,15 @@ mod tests {
         SourceHost::V4(Ipv4Addr::new(192, 0, 2, number))
     }
 
-    /// Returns the grant of a new link. The link uses the share of `host`, if there is one. A peer
-    /// that is proven by credentials has no share.
+    /// Returns the grant of a new link. The link uses the share of `host`, if there is one.
     fn open_grant(host: Option<SourceHost>, budget: &mut Budget) -> Grant {
         let mut grant = Grant::initial(budget);
         host.into_iter().for_each(|host| grant.charge_to(host, budget));
         grant
     }
 
-    /// Makes the peer send messages that no receive takes, until it has no credit. Returns how much it has
-    /// sent.
+    /// Makes the peer send messages that no receive takes, until the peer has no credit. Returns
+    /// how much it has sent.
     fn flood(grant: &mut Grant, budget: &mut Budget) -> u64 {
         while grant.try_spend(MESSAGE_COST_BYTES) {
             grant.hold(MESSAGE_COST_BYTES);
@@ -537,9 +540,9 @@ mod tests {
     }
 
     proptest! {
-        /// Used credit stays within the budget, and the used credit of a host stays within its share.
-        /// Both may exceed this by the initial credit of every link. A sender whose messages were all
-        /// received can go on. Nothing stays used once all links have ended.
+        /// Used credit stays within the budget, and the used credit of a host within its share.
+        /// Both may exceed this by the initial credit of every link. A sender whose messages were
+        /// all received can go on. Once all links have ended, nothing stays used.
         #[test]
         fn granted_credit_stays_within_budget_and_shares(steps in prop::collection::vec(any_step(), 1..300)) {
             let mut budget = Budget::new(LIMIT_BYTES);

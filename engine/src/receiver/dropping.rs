@@ -1,7 +1,7 @@
 //! Makes room in the budget: drops messages that unproven peers have left behind.
 //!
-//! The receiver drops no more messages than needed. For credit or a payload, it drops messages only if
-//! they are enough to make the needed room.
+//! The receiver drops no more messages than needed. Before it drops messages for credit or a
+//! payload, it checks that the drops can make enough room.
 
 use tracing::{debug, warn};
 
@@ -18,11 +18,16 @@ impl Receiver {
     /// Makes room for a new link to the peer at this address. `proof` says how far the address is
     /// proven. Returns whether the link may come up.
     ///
-    /// A link is refused if peers that are proven by credentials have left more behind than the budget
-    /// has room for. A link that this side has accepted over TCP is also refused because of what the
-    /// peer's host has left behind, without messages that may be dropped: if that is more than the
-    /// host's share, or if the budget is overdrawn and it is more than [`HOST_RESERVE_BYTES`]. So no host
-    /// keeps out peers of another host that has left little behind, or peers that this side connects.
+    /// A link is refused in three cases:
+    ///
+    /// - Peers that are proven by credentials have left more behind than the budget has room for.
+    /// - This side has accepted the link over TCP, and the peer's host has left more behind than the
+    ///   host's share.
+    /// - This side has accepted the link over TCP, the budget is overdrawn, and the peer's host has
+    ///   left more behind than [`HOST_RESERVE_BYTES`].
+    ///
+    /// In the last two cases, messages that may be dropped do not count. So no host keeps out the
+    /// peers of a host that has left little behind, or peers that this side connects to.
     pub(crate) fn try_admit_link(&mut self, address: Address, proof: AddressProof) -> bool {
         if self.budget.is_overdrawn_without_hosts() {
             return false;
@@ -42,7 +47,8 @@ impl Receiver {
         true
     }
 
-    /// Drops some of what exceeds the budget, and the share of a host.
+    /// Drops up to [`STEP_MAX_DROPS`] messages while a host has left more behind than its share, or
+    /// the budget is overdrawn.
     fn drop_excess(&mut self, host: Option<SourceHost>) {
         while !self.has_spent_drops() {
             let of_host = host.filter(|host| self.budget.shares().has_excess_left_behind(*host));
@@ -52,7 +58,8 @@ impl Receiver {
         }
     }
 
-    /// Records that a link is up, to the peer at this address, which is known by `proof`.
+    /// Records that a link to the peer at this address is up. `proof` says how far the address is
+    /// proven.
     pub(crate) fn link_up(&mut self, id: LinkId, address: Address, proof: AddressProof) {
         let Some(link) = self.links.get_mut(id) else { return };
         if proof != AddressProof::Credentials {
@@ -90,8 +97,8 @@ impl Receiver {
         self.budget.has_room(bytes, host)
     }
 
-    /// Lets the messages of an ended link be dropped that no peek has claimed. Drops some at once if the
-    /// budget or the host's share is exceeded.
+    /// Allows the messages of an ended link to be dropped, except messages that peeks have claimed.
+    /// Drops some at once if the budget or the host's share is exceeded.
     pub(super) fn allow_drops(
         &mut self,
         creation_number: u64,
@@ -102,8 +109,8 @@ impl Receiver {
         self.drop_excess(host);
     }
 
-    /// Drops the message that is to be dropped first, of all hosts or of one. Returns whether there
-    /// was a message to drop.
+    /// Drops the message that comes first in the order of drops, among all hosts or one. Returns
+    /// whether there was one.
     fn drop_next(&mut self, host: Option<SourceHost>) -> bool {
         while let Some(id) = self.leftovers.take_next_droppable(host) {
             let unclaimed = self.unexpected.get(id).filter(|unexpected| unexpected.claim.is_none());

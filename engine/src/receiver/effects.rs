@@ -6,18 +6,18 @@ use crate::held_reports::ReportOutcome;
 use crate::transport::LinkId;
 use crate::wire::Header;
 
-/// What a receiver asks of its caller: effects outside its own state.
+/// The effects that a receiver asks its caller for.
 ///
-/// The caller must not call the receiver from an effect.
+/// The caller must not call the receiver while it carries out an effect.
 pub(crate) trait ReceiverEffects {
-    /// Reports a receive or a peek that has succeeded, to the member at which the message arrived.
+    /// Reports the success of a receive or a peek to the member at which the message arrived.
     ///
     /// # Errors
     ///
     /// Returns the completion if there is no room.
     fn complete(&mut self, completion: EndedOperation, to: Option<MemberId>) -> Result<(), EndedOperation>;
 
-    /// Reports a receive or a peek that has failed, to the member at which it failed, if there is
+    /// Reports the failure of a receive or a peek to the member at which it failed, if there is
     /// one.
     ///
     /// # Errors
@@ -31,9 +31,9 @@ pub(crate) trait ReceiverEffects {
     /// Counts a receive that has failed.
     fn count_error(&mut self, events: CounterEvents, to: Option<MemberId>);
 
-    /// Records the end of deferred work. `at` is the member where the work ended, if a member was
-    /// concerned. Returns the report that the receiver then makes, or `None` if another member
-    /// makes the report.
+    /// Records the end of deferred work. `at` is the member at which the work ended, if there is
+    /// one. Returns the report that the receiver must make, or `None` if another member makes the
+    /// report.
     fn record_work_end(&mut self, end: UnrecordedEnd, at: Option<MemberId>) -> Option<EndedWork>;
 
     /// Queues a header for the peer of a link, after earlier headers.
@@ -46,7 +46,8 @@ pub(crate) trait ReceiverEffects {
     /// Queues a grant of the credit that a link's peer [was given](super::Receiver::granted_bytes).
     fn queue_credit_grant(&mut self, link: LinkId);
 
-    /// Whether a member reports the success also of receives that did not ask for a report.
+    /// Whether a member reports every successful receive, even if the receive did not ask for a
+    /// report.
     #[inline(always)]
     fn wants_unsignalled_reports(&self, _: MemberId) -> bool {
         false
@@ -95,7 +96,8 @@ impl EndedWork {
     }
 }
 
-/// Effects that report nothing yet: the receiver holds the reports until the next pass.
+/// Passes effects on, but refuses every report. So the receiver holds the reports until the next
+/// pass.
 pub(super) struct ReportLater<'a, E>(pub(super) &'a mut E);
 
 impl<E: ReceiverEffects> ReceiverEffects for ReportLater<'_, E> {

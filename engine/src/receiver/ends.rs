@@ -28,8 +28,8 @@ impl Receiver {
             return self.fail_truncated_receive(id, source, message, member, effects);
         }
         if receive.signalled == Signalled::Yes {
-            // Counted before the completion is built: a count in between would move the completion
-            // once more.
+            // Counted first: a count after the completion is built would move the completion once
+            // more.
             effects.count(CounterEvents::RECV, member);
             let completion = receive.take_completion(source, message, clamp_to_usize(message.len_bytes));
             self.complete_or_hold(completion, Some(member), effects);
@@ -70,8 +70,8 @@ impl Receiver {
         }
     }
 
-    /// Ends a receive in the operation table that has its whole message, and that has a turn or is
-    /// a part of a multi-receive buffer.
+    /// Ends a receive of the operation table that has its whole message. The receive has a turn, or
+    /// is a part of a multi-receive buffer.
     #[cold]
     fn finish_turn_or_buffer_part(
         &mut self,
@@ -116,8 +116,8 @@ impl Receiver {
         self.end_deferred_work(UnrecordedEnd { outcome, counts_as_receive: true }, at, effects);
     }
 
-    /// Records the end of deferred work. Then counts and reports the end if
-    /// [`ReceiverEffects::record_work_end`] tells the receiver to.
+    /// Records the end of deferred work. Then counts and reports the end, if
+    /// [`ReceiverEffects::record_work_end`] says so.
     #[cold]
     pub(super) fn end_deferred_work(
         &mut self,
@@ -184,8 +184,7 @@ impl Receiver {
         self.count_and_report_failure(failure, receive.signalled, Some(member), effects);
     }
 
-    /// Fails the receives whose only source is this peer, since the peer is gone or could not be
-    /// reached.
+    /// Fails the receives whose only source is this peer. The peer is gone or could not be reached.
     pub(crate) fn fail_receives_only_from(
         &mut self,
         peer: PeerId,
@@ -226,8 +225,7 @@ impl Receiver {
     }
 
     /// As [`fail_all_and_close`](Self::fail_all_and_close), but reports the failures in the next
-    /// pass. So an application that drives several endpoints first reads what the others have
-    /// received in this pass.
+    /// pass. In this pass the application can still read what its other endpoints have received.
     pub(crate) fn fail_all_and_close_in_next_pass(
         &mut self,
         peer: Option<PeerId>,
@@ -258,8 +256,8 @@ impl Receiver {
         }
     }
 
-    /// Fails the receive that a partial message was filling, or drops the message if it is
-    /// unexpected.
+    /// Handles a partial message whose rest will not arrive. If a receive has matched the message,
+    /// the receive fails. If the message is unexpected, the receiver drops it.
     pub(super) fn abandon_partial_message(
         &mut self,
         source: PeerId,
@@ -299,7 +297,7 @@ impl Receiver {
         self.complete_or_hold(completion, to, effects);
     }
 
-    // A function, since a closure would not be inlined, and each move of a completion costs.
+    // Not a closure: a closure would not be inlined, and each move of a completion costs.
     #[inline(always)]
     fn complete_or_hold(
         &mut self,
@@ -366,8 +364,9 @@ impl Receiver {
         !self.held.is_empty()
     }
 
-    /// Delivers the reports of ended receives that wait, as far as their queue has room. In a
-    /// shared receiver, reports wait at the members instead.
+    /// Delivers the held reports of ended receives, as far as the queue has room. Then matches
+    /// untagged messages that were kept aside, if no report is held any more. In a shared receiver,
+    /// reports wait at the members instead.
     #[cold]
     pub(crate) fn deliver_held_reports(&mut self, effects: &mut impl ReceiverEffects) {
         self.held.deliver(|outcome| match outcome {

@@ -1,12 +1,11 @@
 //! Messages whose payload the receiver pulls from the sender's memory, or requests from the sender.
 //!
-//! Fetching a message means to pull or to request its payload. If the budget for unexpected
-//! messages has room, the receiver fetches a message even before a receive matches it, so that the
-//! sender need not wait. But if the sender awaits the match, it waits in any case, and the receiver
-//! does not fetch early.
+//! To *fetch* a message is to pull or to request its payload. If the budget has room, the receiver
+//! fetches a message even before a receive matches it, so that the sender need not wait. If the
+//! sender waits for the match anyway, the receiver does not fetch early.
 //!
 //! When an offer arrives, the receiver only records it. The engine calls
-//! [`pull_payloads`](Receiver::pull_payloads) later, in the part of a pass that may call the transport.
+//! [`pull_payloads`](Receiver::pull_payloads) later in the pass, when it may call the transport.
 
 use std::io::IoSliceMut;
 
@@ -34,8 +33,8 @@ impl Receiver {
     ///
     /// # Errors
     ///
-    /// A [`ProtocolViolation`] if another offer of the peer has the number `op`, if the description
-    /// of the payload is too long, or if the peer has no credit for the offer.
+    /// A [`ProtocolViolation`] if another offer of the peer has the number `op`, if `remote` is too
+    /// long, or if the peer has no credit for the offer.
     pub(crate) fn message_offered(
         &mut self,
         id: LinkId,
@@ -77,8 +76,8 @@ impl Receiver {
         }
         let host = self.links.get(id).and_then(|link| link.grant.host());
         if !message.awaits.wants_match() && self.budget.can_ever_hold(message.len_bytes, host) {
-            // Offers that receives have matched meanwhile stay in the list until their turn. But
-            // they must not make the list grow without bound.
+            // The list may name offers whose fetch has ended. They must not make the list grow
+            // without bound.
             if self.deferred.len() > 2 * self.fetches.len() {
                 let fetches = &self.fetches;
                 self.deferred.retain(|fetch| fetches.contains(*fetch));
@@ -95,9 +94,9 @@ impl Receiver {
         !self.deferred.is_empty()
     }
 
-    /// Begins to fetch unmatched offers for which the budget has room. An offer that is too large
-    /// for now does not hold up the others. It waits for its next turn, or for a receive that
-    /// matches it.
+    /// Begins to fetch unmatched offers for which the budget has room. Tries up to
+    /// [`DEFERRED_STEP_MAX_FETCHES`] offers. If the budget has no room for an offer, the offer goes
+    /// to the end of the list.
     pub(crate) fn begin_deferred_fetches(&mut self) {
         if self.budget.released_bytes() != self.tried_at_released_bytes {
             self.tried_at_released_bytes = self.budget.released_bytes();
@@ -123,7 +122,7 @@ impl Receiver {
         }
     }
 
-    /// Whether a deferred offer may have room, because the budget has released memory since the offer
+    /// Whether a deferred offer may have room now: the budget has released memory since the offer
     /// was last tried.
     pub(super) fn can_fetch_deferred(&self) -> bool {
         let has_released = self.budget.released_bytes() != self.tried_at_released_bytes;
@@ -140,16 +139,16 @@ impl Receiver {
         }
     }
 
-    /// Makes a discarded message hold its credit until its payload arrives, if the payload was
-    /// requested. Returns whether the payload was requested.
+    /// If the payload of a discarded message was requested, makes the message hold its credit until
+    /// the payload arrives. Returns whether the payload was requested.
     pub(super) fn hold_credit_if_payload_requested(&mut self, id: FetchId, cost_bytes: u64) -> bool {
         let Some(filling) = self.fetches.cleared_reassembly(id) else { return false };
         filling.owner.held_bytes = cost_bytes;
         true
     }
 
-    /// Pulls one step of every payload on links that `is_callers_link` selects, up to the limit of one
-    /// pass. `pull` copies bytes from the memory of a link's peer.
+    /// Pulls one piece of every payload on links that `is_callers_link` selects. Stops after
+    /// [`PULL_PASS_MAX_BYTES`]. `pull` copies bytes from the memory of a link's peer.
     pub(crate) fn pull_payloads(
         &mut self,
         is_callers_link: impl Fn(LinkId) -> bool,
@@ -202,8 +201,8 @@ impl Receiver {
         self.fetches.pulling_len() > 0
     }
 
-    /// Begins to read the payload of an offered message, if this side has asked the link's peer for
-    /// a payload with this number and length. Otherwise returns false and changes nothing.
+    /// Begins to read the payload of an offered message. Returns false, and changes nothing, if
+    /// this side has not requested a payload with this number and length.
     pub(crate) fn begin_data_if_requested(&mut self, id: LinkId, op: u64, len_bytes: u64) -> bool {
         match (self.fetches.cleared_fetch(id, op, len_bytes), self.links.get_mut(id)) {
             (Some(fetch), Some(link)) => {

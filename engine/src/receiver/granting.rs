@@ -37,7 +37,8 @@ impl Receiver {
         }
     }
 
-    /// Holds the credit of a frame that stays here for a while. Returns `None` if the link has ended.
+    /// Holds the credit of a frame until [`return_held_credit`](Self::return_held_credit). Returns
+    /// `None` if the link has ended.
     pub(crate) fn hold_credit(&mut self, id: LinkId, cost_bytes: u64) -> Option<HeldCredit> {
         let link = self.links.get_mut(id)?;
         link.grant.hold(cost_bytes);
@@ -82,8 +83,8 @@ impl Receiver {
     #[cold]
     pub(super) fn renew_credit_if_due(&mut self, id: LinkId, effects: &mut impl ReceiverEffects) {
         let Some(link) = self.links.get_mut(id) else { return };
-        // While the link has not taken the last grant, the peer gets no other. So a peer that does
-        // not read cannot make the headers that wait for it grow without bound.
+        // The peer gets no new grant before the link has taken the last one. So a peer that does
+        // not read cannot make its pending headers grow without bound.
         if link.is_grant_queued || !link.grant.is_renewal_due() {
             return;
         }
@@ -112,9 +113,9 @@ impl Receiver {
         !self.starved.is_empty() || !self.retrying.is_empty()
     }
 
-    /// Gives credit to starved links once other links have returned some: to some of them in each
-    /// pass. The peers of starved links may be unable to send, so no other event would give them
-    /// credit.
+    /// Gives credit to starved links once the budget has room, to at most [`STEP_MAX_RETRIES`]
+    /// links in each call. The peers of starved links may be unable to send, so no other event
+    /// would give them credit.
     pub(crate) fn grant_credit_to_starved_links(&mut self, effects: &mut impl ReceiverEffects) {
         if self.retrying.is_empty() && self.budget.can_grant_starved() {
             self.budget.forget_starved();

@@ -1,11 +1,11 @@
-//! Untagged messages of one member that wait because a multi-receive buffer may not take one of them
-//! yet: the member's reports wait for room, or too many of its receives wait for their turn.
+//! Untagged messages of one member that are *kept aside*: no multi-receive buffer may take them
+//! yet. The member's reports wait for room, or too many of its receives wait for their turn.
 //!
-//! When a receiver with one endpoint has a message for a buffer and the completion queue is full, it
-//! stops matching all untagged messages ([`multi_receive`](super::multi_receive)). In a shared receiver
-//! that would stop all members, so only the untagged messages of the one member are kept aside. A
-//! receiver that is not shared uses this list, too, if too many of its receives wait for their turn.
-//! Later untagged messages of the member wait behind those kept aside, so none overtakes an earlier one.
+//! A receiver with one endpoint stops matching all untagged messages when its completion queue is
+//! full ([`multi_receive`](super::multi_receive)). A shared receiver must not stop its other
+//! members, so it keeps aside only the untagged messages of the one member. A receiver that is not
+//! shared does the same if too many of its receives wait for their turn. Later untagged messages of
+//! the member wait behind those kept aside, so none overtakes an earlier one.
 
 use super::{MemberId, Receiver, ReceiverEffects};
 use crate::operation::UnexpectedId;
@@ -40,8 +40,7 @@ impl Receiver {
                 self.untagged.remove_unexpected(place, *id);
             }
         }
-        // The messages found here are older than those of the same source that were kept aside
-        // before.
+        // These messages are older than messages of the same source that were kept aside before.
         let aside = self.multi_receives.kept_aside.entry(member).or_default();
         of_member.into_iter().rev().for_each(|id| aside.ids.push_front(id));
     }
@@ -61,9 +60,9 @@ impl Receiver {
         aside.map(|aside| aside.ids.push_back(id)).is_some()
     }
 
-    /// Records that a message which was kept aside no longer exists. Its id stays in the list until
-    /// half of the listed messages are gone. So when a link with many such messages ends, the list
-    /// is not searched for each.
+    /// Records that a message kept aside no longer exists. Its id stays in the list until half of
+    /// the ids in the list are stale. So when a link with many such messages ends, the list is not
+    /// searched for each message.
     pub(super) fn forget_kept_aside(&mut self, member: MemberId) {
         let Some(aside) = self.multi_receives.kept_aside.get_mut(&member) else { return };
         aside.gone += 1;
@@ -73,8 +72,8 @@ impl Receiver {
         }
     }
 
-    /// Matches the messages of a member that were kept aside. The caller has found that the
-    /// member's queue has room again, or that fewer of its receives wait for their turn.
+    /// Matches the messages of a member that were kept aside. The member's queue has room again, or
+    /// fewer of its receives wait for their turn.
     pub(crate) fn match_kept_aside(&mut self, member: MemberId, effects: &mut impl ReceiverEffects) {
         let Some(mut aside) = self.multi_receives.kept_aside.remove(&member) else { return };
         while let Some(id) = aside.ids.pop_front() {

@@ -1,7 +1,7 @@
-//! What links have left behind that have ended.
+//! What ended links have left behind: messages that no receive has taken.
 //!
-//! The messages of a proven peer stay until receives take them: their sends have completed. Those of
-//! an unproven peer may be dropped when the room is needed, in the order in which their links ended.
+//! Messages of a proven peer stay until receives take them. Messages of an unproven peer may be
+//! dropped when the room is needed. The messages of the link that ended first are dropped first.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -9,21 +9,19 @@ use super::credit::Budget;
 use crate::operation::UnexpectedId;
 use crate::source_host::SourceHost;
 
-/// A link's list of messages may name as many messages that no longer exist as messages that do,
-/// and this many more.
+/// A link's list may contain ids of messages that no longer exist: as many as there are ids of
+/// existing messages, plus this number.
 const GONE_MAX_MESSAGES: usize = 16;
 
-/// The messages of an unproven peer that were kept because no receive took them, the oldest first. Some
-/// may no longer exist.
+/// The unexpected messages of an unproven peer, the oldest first. Some may no longer exist.
 #[derive(Debug, Default)]
 pub(super) struct UnprovenMessages(VecDeque<UnexpectedId>);
 
 impl UnprovenMessages {
-    /// Adds a message. With this one, `kept_len` messages of the link still exist.
+    /// Adds a message. `kept_len` messages of the link still exist, this one included.
     pub(super) fn push(&mut self, id: UnexpectedId, kept_len: u64, exists: impl Fn(UnexpectedId) -> bool) {
         self.0.push_back(id);
-        // Often enough to keep the list short, and so rarely that each message is looked at only a few
-        // times.
+        // This keeps the list short, and checks each id only a few times.
         if self.0.len() as u64 > 2 * kept_len + GONE_MAX_MESSAGES as u64 {
             self.0.retain(|id| exists(*id));
         }
@@ -35,15 +33,15 @@ impl UnprovenMessages {
     }
 }
 
-/// What ended links have left behind, of peers that use the share of a host.
+/// What ended links have left behind. Only links that were charged to a host are listed.
 #[derive(Debug, Default)]
 pub(super) struct Leftovers {
     /// By the creation number of the link. A link that has left nothing is not listed.
     by_link: HashMap<u64, LinkLeftovers>,
-    /// The creation numbers of the ended links whose messages may be dropped, in the order in which
-    /// the links ended: by `end_number`.
+    /// The ended links whose messages may be dropped. The key is the link's `end_number`, and the
+    /// value its creation number.
     droppable: BTreeMap<u64, u64>,
-    /// The same links, with the host of each link at the front of the key.
+    /// The same links. The key begins with the link's host.
     droppable_of_host: BTreeMap<(SourceHost, u64), u64>,
     /// How many links were added so far: the `end_number` of the next one.
     ended_count: u64,
@@ -61,8 +59,8 @@ struct LinkLeftovers {
     unclaimed_bytes: u64,
     /// Whether these messages may be dropped.
     are_droppable: bool,
-    /// The messages that may be dropped, the oldest first. Some of them may no longer exist, or may have
-    /// been claimed by peeks.
+    /// The messages that may be dropped, the oldest first. Some of them may no longer exist, and peeks
+    /// may have claimed some.
     messages: VecDeque<UnexpectedId>,
 }
 
@@ -129,9 +127,9 @@ impl Leftovers {
         }
     }
 
-    /// Removes from its list the id of the message to drop first, and returns it: among the messages of
-    /// `host`, or of all hosts. The list may be out of date: if the message no longer exists, or a peek
-    /// has claimed it, the caller calls again.
+    /// Removes and returns the id of the message to drop first, among the messages of `host` or of
+    /// all hosts. If the message no longer exists, or a peek has claimed it, the caller calls
+    /// again.
     pub(super) fn take_next_droppable(&mut self, host: Option<SourceHost>) -> Option<UnexpectedId> {
         let first = match host {
             None => self.droppable.first_key_value().map(|(_, link)| *link),

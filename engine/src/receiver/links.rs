@@ -16,7 +16,8 @@ pub(super) struct ReceiverLink {
     pub(super) peer: PeerId,
     /// The member that owns the link.
     pub(super) member: MemberId,
-    /// How many links had been added before this one. Unlike its number, it is never used again.
+    /// The number that the link got when it was added. Unlike the link's id, it is never used
+    /// again.
     pub(super) creation_number: u64,
     /// The peer's credit.
     pub(super) grant: Grant,
@@ -32,8 +33,8 @@ pub(super) struct ReceiverLink {
     pub(super) unclaimed_bytes: u64,
     /// How many fences the peer has sent.
     pub(super) received_fences: u64,
-    /// How many of the messages that came before the last fence are still kept. The fence is answered
-    /// when this reaches 0. It is 0 if no fence awaits an answer.
+    /// How many messages before the unanswered fence are still unmatched. The fence is answered
+    /// when this reaches 0. It is 0 if no fence is unanswered.
     pub(super) fenced_messages: u64,
     /// The kept messages of a peer that is not proven; `None` if the peer is proven.
     pub(super) unproven_messages: Option<Box<UnprovenMessages>>,
@@ -53,8 +54,8 @@ pub(super) enum IncomingMessage {
 pub(super) struct Arriving {
     pub(super) message: Message,
     pub(super) destination: PayloadDestination,
-    /// The credit that a discarded message still holds, because its payload was requested. If it
-    /// held none, a peer that never sends such payloads could make offers without end.
+    /// The credit that a discarded message holds until its requested payload arrives. Without this,
+    /// a peer that never sends the payloads could make offers without end.
     pub(super) held_bytes: u64,
 }
 
@@ -81,11 +82,11 @@ impl ReceiverLink {
     }
 }
 
-/// All links, by the transport's numbers. These are small, so a vector serves.
+/// All links, by their ids. The transport assigns small ids, so a vector suffices.
 #[derive(Debug, Default)]
 pub(super) struct ReceiverLinks {
     by_id: Vec<Option<ReceiverLink>>,
-    /// How many links were ever added: the creation number of the next link.
+    /// How many links were ever added: the creation number of the newest link.
     count: u64,
 }
 

@@ -108,8 +108,8 @@ impl Receiver {
     }
 
     /// Removes and returns the earliest posted receive that matches a message from `source`. If
-    /// that is a multi-receive buffer, the buffer stays posted, and the function returns a new
-    /// receive into a part of it.
+    /// this is a multi-receive buffer, the buffer stays posted, and the call returns a new receive
+    /// for a part of the buffer.
     #[inline(always)]
     pub(super) fn take_match(
         &mut self,
@@ -124,7 +124,7 @@ impl Receiver {
         self.matching_of(message).take_posted(source, message.tag.unwrap_or(0))
     }
 
-    /// As [`take_match`](Self::take_match), where there may be multi-receive buffers or turns.
+    /// As [`take_match`](Self::take_match), but handles multi-receive buffers and turns.
     #[cold]
     fn take_special_match(
         &mut self,
@@ -144,7 +144,8 @@ impl Receiver {
         found
     }
 
-    /// Updates `has_special_cases` after buffers, messages kept aside, or turns have come or gone.
+    /// Updates `has_special_cases`. The caller has added or removed buffers, messages kept aside,
+    /// or turns.
     pub(super) fn update_special_cases(&mut self) {
         self.has_special_cases = self.multi_receives.may_claim_untagged() || self.turns.has_turns();
     }
@@ -186,8 +187,8 @@ impl Receiver {
     }
 
     /// As [`payload_space`](Self::payload_space), for a caller that reads into the buffer while
-    /// other threads use the receiver. The caller [returns it](Self::take_back_buffer) before any
-    /// other call for this link.
+    /// other threads use the receiver. The caller [returns the buffer](Self::take_back_buffer)
+    /// before any other call for this link.
     pub(crate) fn lend_buffer(&mut self, id: LinkId) -> Option<LentBuffer> {
         let filling = self.reassembly_mut(id).copied()?;
         let PayloadDestination::Posted(receive) = filling.owner.destination else { return None };
@@ -203,8 +204,8 @@ impl Receiver {
         }
     }
 
-    /// Records that the next bytes of the message that is being read on a link are in place. The
-    /// last byte of the message completes it.
+    /// Records that more bytes of the message that is being read on a link are in place. If this
+    /// was the last byte, the message is whole and ends.
     pub(crate) fn bytes_placed(
         &mut self,
         id: LinkId,
@@ -264,9 +265,9 @@ impl Receiver {
         }
     }
 
-    /// Handles a fence, by which the peer asks whether all its earlier messages have arrived. They
-    /// always have when a fence arrives. With `asks_match`, the peer also asks whether each of them
-    /// was matched or discarded.
+    /// Handles a fence. The peer asks whether all its earlier messages have arrived. They have,
+    /// since a link keeps the order. With `asks_match`, the answer waits until each of them was
+    /// matched or discarded.
     ///
     /// # Errors
     ///
@@ -291,8 +292,8 @@ impl Receiver {
     }
 }
 
-/// Reports the match of an eager message to its sender, if the sender awaits it. The message is in
-/// its receive, or was discarded.
+/// Reports the match of an eager message to its sender, if the sender awaits the match. The message
+/// is in its receive, or was discarded.
 #[inline(always)]
 pub(super) fn report_match_if_awaited(
     id: LinkId,

@@ -1,17 +1,17 @@
 //! Buffers that take many messages: `FI_MULTI_RECV`, `fi_msg(3)`.
 //!
-//! A posted buffer keeps its place among the posted receives while it takes messages. Each message
-//! that it takes becomes a receive of its own, a *part*. The memory of a part is cut off the front
-//! of the remaining buffer. So the messages of a buffer are placed and completed as in any receive,
-//! even if several arrive at the same time, and they share no byte.
+//! A posted buffer keeps its place among the posted receives while it takes messages. For each
+//! message, the receiver cuts a *part* off the front of the buffer's free memory. A part is a
+//! receive of its own. So several messages of a buffer may arrive at the same time, and they share
+//! no byte.
 //!
 //! ```text
 //!  takes messages --(little room left, a message does not fit, cancelled, its only sender is gone)-->
 //!      takes no more --(the last part has ended)--> released, reported
 //! ```
 //!
-//! While completions of receives wait for room in their queue, a buffer takes no message, since one
-//! posted buffer could cause any number of completions. A message for the buffer is *kept aside*
+//! One posted buffer could cause any number of completions. So a buffer takes no message while
+//! completions of receives wait for room in their queue. A message for the buffer is *kept aside*
 //! among the unexpected messages. From then on the receiver matches no untagged message until the
 //! queue has room. Then the receiver matches these messages in the order of arrival. So no message,
 //! receive or peek overtakes another.
@@ -35,7 +35,7 @@ use crate::reassembly::clamp_to_usize;
 use crate::rejected::Rejected;
 use crate::wire::Message;
 
-/// How many of the messages kept aside the first step matches.
+/// How many messages kept aside are looked at in the first step; see `match_kept_untagged`.
 const KEPT_STEP_MIN_MESSAGES: usize = 16;
 
 /// Messages kept aside, by the member at which they arrived. While a member is listed, its later
@@ -54,8 +54,8 @@ pub(super) struct MemberMessages {
 /// The multi-receive buffers that are not released yet.
 #[derive(Debug, Default)]
 pub(super) struct MultiReceives {
-    /// The buffers, each under the id of the receive that stands for it among the posted receives.
-    /// Boxed, since the map has a slot for each receive.
+    /// The buffers, each under the id of its posted receive. Boxed, since the map has a slot for
+    /// each receive.
     buffers: SecondaryMap<ReceiveId, Box<MultiBuffer>>,
     /// The buffer of each part.
     parts: SecondaryMap<ReceiveId, ReceiveId>,
@@ -63,11 +63,11 @@ pub(super) struct MultiReceives {
     posted: usize,
     /// Whether untagged messages are kept aside, since completions of receives are held.
     keeps_untagged: bool,
-    /// Untagged messages of members whose reports wait for room, or that have too many receives
-    /// with turns.
+    /// Untagged messages that are kept aside for single members; see
+    /// [`kept_aside`](super::kept_aside).
     pub(super) kept_aside: KeptAside,
-    /// Receives that get no more messages, since their only source is gone or the connection has
-    /// ended. They fail once the messages kept aside were matched.
+    /// Receives that can match only messages kept aside: their only source is gone, or the
+    /// connection has ended. They fail once these messages were matched.
     orphans: SecondaryMap<ReceiveId, (Option<PeerId>, OperationError)>,
 }
 
@@ -111,9 +111,8 @@ impl MultiReceives {
 }
 
 impl Receiver {
-    /// Posts a receive that takes many messages into one buffer, until less than `min_free_bytes`
-    /// of it are free or a message does not fit. If the buffer is posted as deferred work, `work`
-    /// is the number of that work. The work ends with the release of the buffer.
+    /// Posts a buffer that takes many messages, until less than `min_free_bytes` of it are free or
+    /// a message does not fit. If the call is deferred work, `work` is its number.
     ///
     /// # Errors
     ///
@@ -174,8 +173,7 @@ impl Receiver {
         self.multi_receives.keeps_untagged && !tagged
     }
 
-    /// Whether untagged messages have arrived that are kept aside, so that posted receives may
-    /// still match them.
+    /// Whether untagged messages are kept aside, so that posted receives may still match them.
     pub(super) fn has_unmatched_untagged(&self) -> bool {
         self.is_kind_kept_aside(false) || self.has_kept_aside()
     }
@@ -189,8 +187,8 @@ impl Receiver {
         id
     }
 
-    /// As [`take_match`](Self::take_match), for an untagged message that may be for a buffer.
-    /// Returns `None` also if the message must be kept aside.
+    /// As [`take_match`](Self::take_match), for an untagged message that may be for a buffer. Also
+    /// returns `None` if the message must be kept aside.
     #[cold]
     pub(super) fn take_untagged_match_or_part(
         &mut self,
@@ -225,9 +223,9 @@ impl Receiver {
             return;
         }
         self.set_keeps_untagged_aside(false);
-        // No receive is posted meanwhile. So if a message finds no receive, later messages of the
-        // same source find none either. A message that finds one is therefore the earliest of its
-        // source.
+        // No receive is posted during the loop. So if a message finds no receive, later messages of
+        // its source find none either. If a message finds a receive, the message is the earliest of
+        // its source.
         let mut unwanted = HashSet::new();
         let (mut passed_over, mut step) = (0, KEPT_STEP_MIN_MESSAGES);
         loop {
@@ -252,8 +250,7 @@ impl Receiver {
                         self.receive_unexpected_into(receive, id, effects);
                     }
                     None if self.multi_receives.keeps_untagged => return,
-                    // Keeps this message and the later ones aside. This one stays the first of
-                    // them.
+                    // Keeps this message and all later ones aside, in order.
                     None if self.has_kept_aside_for(MemberId::ONLY) => {
                         return self.keep_all_untagged_aside(MemberId::ONLY);
                     }
@@ -269,8 +266,8 @@ impl Receiver {
         self.fail_orphaned_receives(effects);
     }
 
-    /// Fails the receives in `orphans`. Does nothing while messages are kept aside, since these may
-    /// still match such a receive.
+    /// Fails the receives in `orphans`. Does nothing while messages are kept aside: they may still
+    /// match such a receive.
     pub(super) fn fail_orphaned_receives(&mut self, effects: &mut impl ReceiverEffects) {
         if self.has_unmatched_untagged() {
             return;
@@ -379,8 +376,8 @@ impl Receiver {
         self.end_part(id, member, effects);
     }
 
-    /// Ends a part of a buffer, that is, the receive of one message. Releases the buffer if the
-    /// buffer takes no more messages and none of its other parts is still arriving.
+    /// Ends a part of a buffer. If the buffer takes no more messages and no part of it is still
+    /// arriving, releases the buffer.
     fn end_part(&mut self, id: ReceiveId, member: MemberId, effects: &mut impl ReceiverEffects) {
         let Some(buffer_id) = self.multi_receives.parts.remove(id) else { return };
         let Some(buffer) = self.multi_receives.buffers.get_mut(buffer_id) else { return };
@@ -432,8 +429,8 @@ impl Receiver {
     }
 
     /// Cuts the part for a message off a buffer, and returns the part. Ends the buffer if it has
-    /// too little room left for another message. If the message itself does not fit, also ends the
-    /// buffer, and returns `None`.
+    /// too little room left for another message. If this message does not fit, ends the buffer and
+    /// returns `None`.
     fn cut_part_or_end_buffer(
         &mut self,
         id: ReceiveId,
@@ -476,8 +473,8 @@ impl Receiver {
         self.end_buffer(id, End::Consumed, Some(member), effects);
     }
 
-    /// Ends a buffer that is no longer posted. It is released at once if none of its parts is
-    /// arriving, else with the last part.
+    /// Ends a buffer that is no longer posted. If none of its parts is arriving, releases the
+    /// buffer now. Otherwise the last part releases it.
     fn end_buffer(
         &mut self,
         id: ReceiveId,
@@ -526,7 +523,8 @@ impl Receiver {
         }
     }
 
-    /// Whether a buffer is deferred work, so that its release is a report of its own.
+    /// Whether a buffer is deferred work. If so, a completion without a message reports its
+    /// release.
     fn is_deferred_buffer(&self, id: ReceiveId) -> bool {
         self.receives.get(id).is_some_and(|receive| receive.signalled == Signalled::Deferred)
     }
@@ -539,9 +537,9 @@ impl Receiver {
 }
 
 /// Returns where a message goes in the rest of a buffer: how many bytes to skip, and how many bytes
-/// the message gets. The message begins at an aligned address if it fits there, else at the front.
-/// Returns `None` if the message does not fit. But the first message of a buffer gets all of the
-/// buffer if it is too long, and is truncated.
+/// the message gets. The message begins at an aligned address if it fits there, otherwise at the
+/// front. If the first message of a buffer does not fit, it gets all of the buffer. If a later
+/// message does not fit, returns `None`.
 fn padding_and_length_in_rest(
     rest: &Destination,
     len_bytes: u64,
@@ -558,8 +556,8 @@ fn padding_and_length_in_rest(
     }
 }
 
-/// Hands the unused rest of a buffer to the application with the last message, if the application
-/// gets the rest back.
+/// Adds the unused rest of a buffer to the buffer of the last message, if the application gets its
+/// memory back.
 fn attach_unused(message: Buffer, unused: Buffer) -> Buffer {
     match (message, unused) {
         (Buffer::Received(message), Buffer::Unused(unused)) => {

@@ -80,8 +80,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// Discards the message that a peek with this context has claimed. The call completes like a peek.
-    /// If the call is deferred work, `work` is the number of that work.
+    /// Discards the message that a peek with this context has claimed. The call completes like a
+    /// peek that finds the message. If the call is deferred work, `work` is its number.
     ///
     /// # Errors
     ///
@@ -122,8 +122,7 @@ impl Receiver {
         }
     }
 
-    /// Records that the rest of a claimed message is lost. The receive that takes this message then
-    /// fails.
+    /// Records that the rest of a claimed message is lost. The receive of this message will fail.
     pub(super) fn fail_claimed_message(&mut self, tagged: bool, context: u64, error: &OperationError) {
         self.claimed.insert((tagged, context), Err(error.clone()));
     }

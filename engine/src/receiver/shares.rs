@@ -1,8 +1,8 @@
 //! The parts of a budget that the peers of one host may use.
 //!
-//! Any process can connect over TCP, and say at which address its endpoint is. So a limit for each
-//! peer would limit nothing. But a process has few hosts: see [`SourceHost`]. The receiver limits what
-//! the peers of one host use together, so that the other hosts have the rest.
+//! A process can connect over TCP under many addresses, so a limit for each peer would limit
+//! nothing. But these addresses belong to few hosts: see [`SourceHost`]. So the receiver limits
+//! what the peers of one host use together.
 
 use std::collections::HashMap;
 
@@ -26,8 +26,7 @@ struct HostUse {
     /// All that the peers of the host use: the outstanding credit of links, the fetched payload,
     /// and what ended links have left behind.
     used_bytes: u64,
-    /// Payload that was fetched over links that are still there, before a receive matched its
-    /// message.
+    /// Payload that present links have fetched before a receive matched its message.
     fetched_bytes: u64,
     /// What ended links have left behind.
     left_behind_bytes: u64,
@@ -45,7 +44,7 @@ impl Shares {
         }
     }
 
-    /// Returns the most payload that may be fetched from one host before receives match it.
+    /// Returns how much payload may be fetched from one host before receives match it.
     pub(super) fn fetch_limit_bytes(&self) -> u64 {
         self.fetch_limit_bytes
     }

@@ -329,7 +329,7 @@ fn link_end_fails_partial_messages_and_keeps_whole_ones() {
     receiver.link_ended(LINK, &RESET, &mut asked);
     assert_eq!((receiver.unexpected_len(), receiver.fetches_len()), (1, 0));
 
-    // Another link gets the number of the first link, but must not get what the first link has left
+    // A new link gets the id of the first link. It must not get what the first link has left
     // behind.
     receiver.link_added(LINK, PeerId(6), MemberId::ONLY);
     receiver.post(receive_request(5, 1), &mut asked).unwrap();

@@ -1,13 +1,12 @@
-//! Completion order of connections. A message that is fetched takes longer than shorter messages
-//! that were sent after it, and fetches may end in any order. But the receives of a connection must
-//! complete in the order in which they match. So once a receive has matched a message that is
-//! fetched, this receive and all that match later get a *turn*. A receive that ends before its turn
-//! is held until all earlier turns have ended. Without fetches there are no turns.
+//! Completion order of connections. The receives of a connection must complete in the order in
+//! which they match. But a fetched message may arrive later than messages that were sent after it.
+//! So once a receive has matched a fetched message, this receive and all later ones get a *turn*. A
+//! receive that ends before its turn is held until all earlier turns have ended. Without fetches
+//! there are no turns.
 //!
-//! While a receive has a turn, its [role](ReceiveRole::InTurn) says so and it is not signalled, so
-//! that the paths of ordinary receives need no check for turns. The turn keeps the receive's
-//! original role and signalling.
-//! See `docs/decisions/connection-order.md`.
+//! A receive with a turn has the role [`InTurn`](ReceiveRole::InTurn), and is not signalled. So the
+//! code of ordinary receives needs no check for turns. The turn keeps the receive's original role
+//! and signalling. See `docs/decisions/connection-order.md`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -93,9 +92,9 @@ impl ReceiveTurns {
         Some((id, role, signalled, ending))
     }
 
-    /// Prepares for a member that leaves. The links of the member end next, and its turns end with
-    /// them. Receives that have ended before their turn fail too, since no queue is left to which
-    /// their success could be reported.
+    /// Prepares for a member that leaves. The member's links end next, and its turns end with them.
+    /// Receives that have ended before their turn fail, since no queue is left to report their
+    /// success to.
     pub(super) fn fail_ended_receives_of_leaving_member(&mut self, member: MemberId, error: &OperationError) {
         self.ordered.remove(&member);
         for id in self.by_member.get(&member).into_iter().flatten() {
@@ -130,9 +129,8 @@ impl Receiver {
         self.turns.ordered.insert(member);
     }
 
-    /// Gives a turn to a receive that has just matched, if other receives of its member have turns.
-    /// If there are none yet, the receive gets the first turn if its message is fetched and its
-    /// member keeps the order.
+    /// Gives a turn to a receive that has just matched, in two cases. First, other receives of the
+    /// member have turns. Second, the message is fetched and the member keeps the order.
     pub(super) fn assign_turn_if_needed(&mut self, id: ReceiveId, member: MemberId, is_fetched: bool) {
         let is_behind = self.turns.by_member.contains_key(&member);
         let is_first = is_fetched && self.turns.ordered.contains(&member);
@@ -151,9 +149,9 @@ impl Receiver {
         self.receives.get(id).is_some_and(|receive| receive.role == ReceiveRole::InTurn)
     }
 
-    /// Whether the number of receives of a member that have turns has reached the number that may
-    /// be outstanding. If so, a multi-receive buffer takes no message, since it could make the
-    /// number of turns grow without bound.
+    /// Whether as many receives of a member have turns as receives may be outstanding. If so, a
+    /// multi-receive buffer takes no message: its parts could make the number of turns grow without
+    /// bound.
     pub(super) fn has_max_turns(&self, member: MemberId) -> bool {
         self.turns.turn_count(member) >= self.depth_ops
     }
@@ -183,7 +181,7 @@ impl Receiver {
     }
 
     /// Records that a receive has ended. Once all earlier turns have ended, reports this receive
-    /// and those after it that have ended already.
+    /// and later ones that have already ended.
     fn end_turn(&mut self, id: ReceiveId, ending: ReceiveEnding, effects: &mut impl ReceiverEffects) {
         let Some(turn) = self.turns.by_receive.get_mut(id) else { return };
         turn.ending = Some(ending);

@@ -58,7 +58,7 @@ impl Unexpected {
 
 impl Receiver {
     /// Keeps an eager message, or its beginning, that no posted receive accepts. The caller has
-    /// spent the credit for it.
+    /// spent the message's credit. Returns `None`, and keeps nothing, if the link has ended.
     pub(super) fn keep_eager(
         &mut self,
         link: LinkId,
@@ -128,8 +128,8 @@ impl Receiver {
         Some(id)
     }
 
-    /// Reserves memory for the payload of an offer that no receive has matched. Returns `false` if
-    /// there is too little.
+    /// Reserves memory for the payload of an offer that no receive has matched. Returns whether
+    /// there was enough.
     pub(super) fn try_reserve_payload_memory(&mut self, id: UnexpectedId) -> bool {
         let Some(unexpected) = self.unexpected.get(id) else { return false };
         let (len_bytes, origin) = (unexpected.message.len_bytes, unexpected.origin);
@@ -157,7 +157,7 @@ impl Receiver {
         true
     }
 
-    /// Removes an unexpected message, returns its credit and frees its reserved memory. The caller
+    /// Removes an unexpected message, returns its credit, and frees its reserved memory. The caller
     /// removes the message from matching.
     pub(super) fn remove_unexpected_and_return_credit(
         &mut self,
@@ -169,8 +169,8 @@ impl Receiver {
         Some(unexpected)
     }
 
-    /// Removes an unexpected message, and frees its reserved memory. The message's credit stays held: the
-    /// caller returns it.
+    /// Removes an unexpected message, and frees its reserved memory. The caller returns the
+    /// message's credit.
     fn remove_unexpected_without_credit(
         &mut self,
         id: UnexpectedId,

@@ -1,7 +1,7 @@
 //! [`Header`], the type of all headers, and the table of the files that describe them.
 
 use super::error::WireError;
-use super::headers::{self, Atomic, Handshake, MappableRegion, Message, Outcome, Rma, RmaKind};
+use super::headers::{self, Atomic, HandshakeHeader, MappableRegion, Message, Outcome, Rma, RmaKind};
 use super::rule::{FLAGS_BITS, Fields, Form, Rule};
 
 /// The header of a frame.
@@ -162,7 +162,7 @@ pub enum Header {
         outcome: Outcome,
     },
     /// Makes or ends a connection. The application's data follows as payload.
-    Connection(Handshake),
+    Connection(HandshakeHeader),
 }
 
 /// The table of headers. A row names the file that describes a header, the fields that this file gets, and

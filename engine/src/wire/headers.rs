@@ -26,7 +26,7 @@ pub(super) mod write;
 
 pub use self::answer::{Outcome, Refusal};
 pub use self::atomic::{Atomic, AtomicForm};
-pub use self::connection::{Handshake, HandshakeStep};
+pub use self::connection::{HandshakeHeader, HandshakeStep};
 pub use self::mappable_region::MappableRegion;
 pub use self::message::{AwaitedReply, Message};
 pub use self::rma::{Durable, Rma, RmaKind};

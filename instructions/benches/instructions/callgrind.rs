@@ -15,17 +15,17 @@ use crate::collection::COLLECTED_FUNCTION;
 use crate::path::Path;
 use crate::perform::COUNTED_OPERATIONS;
 
-/// Makes the C library choose the memory and string functions for a processor without extensions, so that
+/// Makes the C library choose the memory and string functions for a processor without extensions. So the
 /// counts do not depend on the processor.
 const WITHOUT_EXTENSIONS: &str = "glibc.cpu.hwcaps=-AVX_Fast_Unaligned_Load,-AVX512F,-AVX512VL,-AVX2,-AVX,\
                                   -ERMS,-FSRM,-SSSE3,-SSE4_1,-SSE4_2";
 
-/// The name of a link to this program, in the directory of the profiles. The path of a program is on its
-/// stack, so the length of the path must not depend on the directory of the checkout.
+/// The name of a link to this program, in the directory of the profiles. A program has its path on its
+/// stack. The link makes the length of this path independent of the repository's directory.
 const PROGRAM: &str = "instructions";
 
-/// Counts these paths, and returns the counts by name. The processes run concurrently, which does not affect
-/// the counts.
+/// Counts these paths, and returns the counts by name. The processes run at the same time; the counts are
+/// the same as if they ran alone.
 pub(crate) fn count_paths(paths: Vec<Path>) -> Result<BTreeMap<String, Count>> {
     let directory = tempfile::tempdir()?;
     symlink(env::current_exe()?, directory.path().join(PROGRAM))?;
@@ -57,7 +57,8 @@ fn take_next_path(waiting: &Mutex<Vec<Path>>) -> Option<Path> {
 fn count_path(path: Path, directory: &FilePath) -> Result<Count> {
     let output = directory.join(path.to_string().replace('/', "-"));
     let mut command = Command::new("valgrind");
-    // Fix the environment, since it is on the stack and its length would shift all addresses below it.
+    // Fix the environment. The environment is on the stack, so its length would shift all addresses below
+    // it.
     command
         .env_clear()
         .env("PATH", env::var_os("PATH").unwrap_or_default())

@@ -1,6 +1,6 @@
-//! Counts the instructions of operations, natively and through the plugin, and compares them with the record
-//! in `counts.json`. CONTRIBUTING.md explains how to use this benchmark,
-//! docs/decisions/instruction-counts.md why it is as it is.
+//! Counts the instructions of operations, by the Rust interface and by the plugin. Compares the counts with
+//! the record in `counts.json`. CONTRIBUTING.md explains how to use this benchmark.
+//! docs/decisions/instruction-counts.md gives the reasons for its design.
 
 #![deny(unsafe_code)]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints its result")]
@@ -68,7 +68,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// Whether the user means this path: its name contains one of the given parts, or none is given.
+/// Whether the user has chosen this path: its name contains one of the given parts, or none is given.
 fn is_meant(name: &str, only: &[String]) -> bool {
     only.is_empty() || only.iter().any(|part| name.contains(part))
 }
@@ -119,7 +119,7 @@ fn count_and_compare(only: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// Writes what is skipped to standard error, and to the file whose lines `./test` prints in its summary.
+/// Reports what is skipped: on standard error, and in the file from which `./test` makes its summary.
 fn report_skipped(what: &str) -> Result<()> {
     eprintln!("skipped: {what}");
     if let Some(path) = env::var_os("HOMESPUN_SKIPPED") {

@@ -24,7 +24,7 @@ pub(crate) struct NativeNode {
     peer: FabricAddress,
     /// The address and the key of the peer's memory.
     target: (u64, u64),
-    /// The buffer for receives and reads. It is empty while such an operation owns the buffer.
+    /// The buffer for receives and reads. While a receive or read has the memory, this buffer is empty.
     room: BytesMut,
 }
 

@@ -3,13 +3,13 @@
 /// The length of messages, writes, reads and atomic operands.
 pub(crate) const LEN_BYTES: usize = 8;
 
-/// An endpoint without locks and with manual progress. It has a completion queue, one peer, and memory that
-/// the peer may access. A call that fails ends the process.
+/// An endpoint without locks and with manual progress. It has a completion queue, one peer, and memory for
+/// accesses of the peer. A call that fails ends the process.
 pub(crate) trait Node: Sized {
     /// The address of a node, and the location of its memory.
     type Name: Copy;
 
-    /// Opens a node on the loopback interface. `is_shareable` lets peers map its memory.
+    /// Opens a node on the loopback interface. If `is_shareable`, peers may map the node's memory.
     fn open(domain: &str, is_shareable: bool) -> Self;
 
     fn own_address(&self) -> Self::Name;

@@ -16,12 +16,12 @@ pub(crate) enum Operation {
     TaggedReceive,
     /// Injects a message.
     Inject,
-    /// Writes to the peer's memory. Counts the instructions of three calls: the post, one read by the target
-    /// of its own completion queue, and the read of the completion.
+    /// Writes to the peer's memory. Counts three calls: the post, one read of the target's completion queue
+    /// by the target, and the read of the completion.
     Write,
     /// Reads the peer's memory. Counts the same three calls as [`Write`](Self::Write).
     Read,
-    /// Adds to a number in the peer's memory, and fetches its previous value. Counts the same three calls as
+    /// Adds to a number in the peer's memory, and fetches its former value. Counts the same three calls as
     /// [`Write`](Self::Write).
     FetchAdd,
     /// Writes to mapped memory of the peer, and reads the completion.
@@ -79,9 +79,9 @@ impl Path {
         paths
     }
 
-    /// Whether the path is counted. In the domain `auto` the peer is near, and only the native interface is
-    /// counted, because the plugin adds as many instructions as in the domain `shm`. Writes to shareable
-    /// memory are counted only for the native interface over shared memory.
+    /// Whether the path is counted. The domain `auto`, with a near peer, is counted only for the Rust
+    /// interface: the plugin adds as many instructions as in the domain `shm`. Writes to shareable memory
+    /// are counted only for the Rust interface over shared memory.
     fn is_available(&self) -> bool {
         let is_native = self.interface == Interface::Native;
         let has_shareable = self.domain != "tcp" && is_native;

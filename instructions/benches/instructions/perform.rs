@@ -1,4 +1,4 @@
-//! The work under callgrind: repeats one operation between two endpoints, which share one thread.
+//! The work under callgrind. Repeats one operation between two endpoints of one thread.
 
 use std::process;
 
@@ -18,11 +18,11 @@ pub(crate) const COUNTED_OPERATIONS: u32 = 1000;
 /// The tag of tagged messages.
 const TAG: Option<u64> = Some(7);
 
-/// After this many polls without the expected completion the endpoints count as stuck.
+/// After this many polls without the expected completion, the program panics.
 const PASSES_MAX: u32 = 100_000;
 
-/// Performs a path's operations, and exits the process without closing the endpoints, since closing may take
-/// long.
+/// Performs the operations of a path, and exits the process. Does not close the endpoints, since closing may
+/// take long.
 pub(crate) fn perform(path: Path) -> ! {
     match path.interface {
         Interface::Native => Pair::<NativeNode>::open(path).perform(path.operation),
@@ -31,11 +31,12 @@ pub(crate) fn perform(path: Path) -> ! {
     process::exit(0)
 }
 
-/// Two endpoints that have each other's addresses. The left endpoint initiates operations.
+/// Two endpoints that have each other's addresses. The left endpoint begins the operations.
 struct Pair<N> {
     left: N,
     right: N,
-    /// The sockets of the domain, if it uses any. The kernel delivers their data asynchronously.
+    /// The sockets of the endpoints, or `None` over shared memory. The kernel delivers their data a little
+    /// later.
     sockets: Option<Sockets>,
 }
 
@@ -123,13 +124,13 @@ impl<N: Node> Pair<N> {
         assert!(has_message, "the message has arrived");
     }
 
-    /// Waits for a message that is in flight, and reads the completion of its receive.
+    /// Waits until a message has arrived, and reads the completion of its receive.
     fn await_receive_completion(&mut self) {
         self.wait_until_delivered();
         poll_until(|| self.right.poll_cq());
     }
 
-    /// Posts an access to the right endpoint's memory, and drives both endpoints until its completion.
+    /// Posts an access to the right endpoint's memory, and reads both queues until the access has completed.
     fn perform_access(&mut self, post: impl FnOnce(&mut N), phase: Phase) {
         phase.run_counted(|| post(&mut self.left));
         if phase == Phase::WarmUp && self.sockets.is_none() && self.left.poll_cq() {
@@ -143,14 +144,14 @@ impl<N: Node> Pair<N> {
         assert!(is_done, "the answer has arrived");
     }
 
-    /// If the domain uses sockets, waits until the kernel has delivered the written bytes.
+    /// If the domain uses sockets, waits until the kernel has delivered the sent bytes.
     fn wait_until_delivered(&self) {
         if let Some(sockets) = &self.sockets {
             sockets.wait_until_readable();
         }
     }
 
-    /// Lets both endpoints process messages that belong to no operation, such as credit.
+    /// Lets both endpoints process frames that belong to no operation, for example credit.
     fn drain_stray_messages(&mut self) {
         let Some(sockets) = &self.sockets else { return };
         while sockets.has_readable() {
@@ -159,8 +160,8 @@ impl<N: Node> Pair<N> {
         }
     }
 
-    /// Waits until the transport has closed the connection with which it checks the address that the link
-    /// claims (docs/decisions/tcp-claims.md). Returns the remaining sockets.
+    /// Waits until the check of the link's address claim (docs/decisions/tcp-claims.md) has ended, and its
+    /// connection is closed. Returns the remaining sockets.
     fn sockets_of_link(&mut self) -> Sockets {
         // Each endpoint has its listener and its end of the link.
         const LASTING_SOCKETS: usize = 4;

@@ -1,4 +1,4 @@
-//! The C interface. This file loads the plugin as libfabric does, and calls it through the vtables of its
+//! The C interface. Loads the plugin as libfabric does, and calls it through the function tables of its
 //! objects.
 
 use std::ffi::CString;
@@ -90,7 +90,7 @@ impl Node for PluginNode {
 
     fn set_peer(&mut self, (name, target): Self::Name) {
         let (av, address) = (self.av, &raw mut self.peer);
-        // SAFETY: the vector is open and holds addresses of this size, and `address` has room for one fabric
+        // SAFETY: the vector is open, and holds addresses of this size. `address` has room for one fabric
         // address.
         let inserted = unsafe { ((*(*av).ops).insert)(av, name.as_ptr().cast(), 1, address, 0, NONE) };
         assert_eq!(inserted, 1);
@@ -145,7 +145,7 @@ impl Node for PluginNode {
     fn fetch_add(&mut self) {
         let (ep, peer, room) = (self.ep, self.peer, self.room.cast());
         let (datatype, op) = (Datatype::Uint64 as u32, AtomicOp::Sum as u32);
-        // SAFETY: the endpoint is open, the operand is static, and the room stays where it is.
+        // SAFETY: the endpoint is open, the operand is static, and the room does not move.
         let result = unsafe {
             let readwrite = (*(*ep).atomic).readwrite;
             readwrite(ep, message_ptr(), 1, NONE, room, NONE, peer, self.target, KEY, datatype, op, NONE)
@@ -169,7 +169,7 @@ fn message_ptr() -> *const c_void {
     (&raw const MESSAGE).cast()
 }
 
-/// Loads the plugin, which Cargo puts beside this program, and never unloads it.
+/// Loads the plugin, and never unloads it. Cargo puts the plugin beside this program.
 fn load_provider() -> &'static FiProvider {
     let path = env::current_exe().expect("this program's path").with_file_name("libhomespun_fi.so");
     // SAFETY: loading the plugin runs none of its code.
@@ -184,7 +184,8 @@ fn load_provider() -> &'static FiProvider {
     }
 }
 
-/// An info for endpoints on the loopback interface, in a domain without locks. The info is never freed.
+/// Returns an info for endpoints on the loopback interface, in a domain without locks. The info is never
+/// freed.
 fn find_unlocked_info(provider: &FiProvider, domain: &str) -> *mut FiInfo {
     let hints = find_domain(getinfo(provider, ptr::null()), domain);
     // SAFETY: every answer has all its attributes, and nothing else uses this answer.
@@ -212,11 +213,11 @@ fn getinfo(provider: &FiProvider, hints: *const FiInfo) -> *mut FiInfo {
     list
 }
 
-/// The first answer for unconnected endpoints (`FI_EP_RDM`) in a domain of this name.
+/// Returns the first info in the list for unconnected endpoints (`FI_EP_RDM`) in a domain of this name.
 fn find_domain(mut list: *mut FiInfo, domain: &str) -> *mut FiInfo {
     loop {
         assert!(!list.is_null(), "the plugin offers {domain}");
-        // SAFETY: the list is valid, each of its answers has all its attributes, and names are C strings.
+        // SAFETY: the list is valid. Each answer has all its attributes, and each name is a C string.
         unsafe {
             let name = (*(*list).domain_attr).name;
             let name = slice::from_raw_parts(name.cast::<u8>(), libc::strlen(name));

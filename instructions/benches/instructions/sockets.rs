@@ -1,5 +1,5 @@
-//! Waits for the kernel outside the counted parts, because the loopback interface delivers data
-//! asynchronously.
+//! Waits for the kernel, outside of the counted parts. The loopback interface delivers data only after the
+//! call that sends the data.
 
 use std::fs;
 use std::os::fd::{BorrowedFd, RawFd};
@@ -41,7 +41,7 @@ impl Sockets {
 
     fn has_readable_within(&self, timeout: &Timespec) -> bool {
         let borrowed = |fd: &RawFd| {
-            // SAFETY: the endpoints own the sockets and keep them open until the process ends. `poll` only
+            // SAFETY: the endpoints own the sockets, and keep them open until the process ends. `poll` only
             // reads their state.
             PollFd::from_borrowed_fd(unsafe { BorrowedFd::borrow_raw(*fd) }, PollFlags::IN)
         };

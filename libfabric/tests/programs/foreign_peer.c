@@ -22,26 +22,14 @@
 #include <rdma/fi_eq.h>
 #include <rdma/fi_errno.h>
 
-enum { WAIT_SECONDS = 30, NAME_MAX_BYTES = 64 };
+#include "endpoint_names.h"
+
+enum { WAIT_SECONDS = 30 };
 
 static struct fid_ep *endpoint;
 static struct fid_eq *eq;
 static struct fid_cq *cq;
 static struct fid_av *av;
-
-static void require(int is_true, const char *what, long result)
-{
-    if (is_true)
-        return;
-    fprintf(stderr, "%s: %s (%ld)\n", what, fi_strerror((int)-result), result);
-    exit(1);
-}
-
-#define MUST(call)                              \
-    do {                                        \
-        long result_ = (long)(call);            \
-        require(result_ == 0, #call, result_);  \
-    } while (0)
 
 static void open_endpoint(enum fi_ep_type type)
 {
@@ -64,27 +52,6 @@ static void open_endpoint(enum fi_ep_type type)
     MUST(fi_ep_bind(endpoint, type == FI_EP_MSG ? &eq->fid : &av->fid, 0));
     MUST(fi_ep_bind(endpoint, &cq->fid, FI_TRANSMIT | FI_RECV));
     MUST(fi_enable(endpoint));
-}
-
-static void print_name(void)
-{
-    unsigned char name[NAME_MAX_BYTES];
-    size_t len_bytes = sizeof name;
-
-    MUST(fi_getname(&endpoint->fid, name, &len_bytes));
-    for (size_t i = 0; i < len_bytes; i++)
-        printf("%02x", name[i]);
-    printf("\n");
-    fflush(stdout);
-}
-
-static void read_peer(unsigned char *name)
-{
-    char line[2 * NAME_MAX_BYTES + 2];
-
-    require(fgets(line, sizeof line, stdin) != NULL, "an address", 0);
-    for (size_t i = 0; i < strlen(line) / 2; i++)
-        require(sscanf(line + 2 * i, "%2hhx", &name[i]) == 1, "an address", 0);
 }
 
 static void print_and_exit(const char *what, const char *text)
@@ -116,7 +83,7 @@ static void dial(void)
     fi_addr_t peer;
     time_t deadline = time(NULL) + WAIT_SECONDS;
 
-    read_peer(name);
+    read_next_name(name);
     require(fi_av_insert(av, name, 1, &peer, 0, NULL) == 1, "fi_av_insert", 0);
     while (time(NULL) < deadline) {
         ssize_t result = fi_send(endpoint, message, sizeof message, NULL, peer, &context);
@@ -139,7 +106,7 @@ static void connect_to_peer(void)
     struct fi_eq_cm_entry entry;
     uint32_t event;
 
-    read_peer(name);
+    read_next_name(name);
     MUST(fi_connect(endpoint, name, NULL, 0));
     ssize_t result = fi_eq_sread(eq, &event, &entry, sizeof entry, WAIT_SECONDS * 1000, 0);
     if (result == -FI_EAVAIL) {
@@ -171,7 +138,7 @@ int main(int argc, char **argv)
     } else if (strcmp(argv[1], "connect") == 0) {
         connect_to_peer();
     } else {
-        print_name();
+        print_name(endpoint);
         serve();
     }
     return 0;

@@ -23,7 +23,9 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 
-enum { ROUNDS = 200, KEY = 7, WAIT_MS = 60000, NAME_MAX_BYTES = 64 };
+#include "endpoint_names.h"
+
+enum { ROUNDS = 200, KEY = 7, WAIT_MS = 60000 };
 
 /* The words of each rank's memory, one for each way in which its neighbour updates it. */
 enum way { PUT, INJECTED_PUT, ADD, FETCHED_ADD, SWAP, COMPARE_AND_SWAP, WAYS };
@@ -34,20 +36,6 @@ static uint64_t writes, fetches;
 static volatile uint64_t memory[WAYS];
 static fi_addr_t neighbour;
 static int blocks;
-
-static void require(int is_true, const char *what, long result)
-{
-    if (is_true)
-        return;
-    fprintf(stderr, "%s: %s (%ld)\n", what, fi_strerror((int)-result), result);
-    exit(1);
-}
-
-#define MUST(call)                              \
-    do {                                        \
-        long result_ = (long)(call);            \
-        require(result_ == 0, #call, result_);  \
-    } while (0)
 
 /* Repeats a call while the endpoint has no room. */
 #define POST(call)                                        \
@@ -147,28 +135,13 @@ static struct fi_info *choose(const char *domain, int is_auto)
     return info;
 }
 
-static void print_name(void)
-{
-    unsigned char name[NAME_MAX_BYTES];
-    size_t len = sizeof name;
-
-    MUST(fi_getname(&endpoint->fid, name, &len));
-    for (size_t i = 0; i < len; i++)
-        printf("%02x", name[i]);
-    printf("\n");
-    fflush(stdout);
-}
-
-/* Inserts the address in a line of hexadecimal digits. */
+/* Reads the next address, and inserts it. */
 static fi_addr_t insert_next_name(struct fid_av *av)
 {
-    char line[2 * NAME_MAX_BYTES + 2];
     unsigned char name[NAME_MAX_BYTES];
     fi_addr_t address;
 
-    require(fgets(line, sizeof line, stdin) != NULL, "too few addresses", 0);
-    for (size_t i = 0; i < strlen(line) / 2; i++)
-        require(sscanf(line + 2 * i, "%2hhx", &name[i]) == 1, "an address", 0);
+    read_next_name(name);
     require(fi_av_insert(av, name, 1, &address, 0, NULL) == 1, "fi_av_insert", 0);
     return address;
 }
@@ -220,7 +193,7 @@ int main(int argc, char **argv)
     require(fi_ep_bind(endpoint, &updated->fid, FI_READ) == -FI_EBUSY, "a second counter of reads was taken", 0);
     MUST(fi_enable(endpoint));
 
-    print_name();
+    print_name(endpoint);
     for (int i = 0; i < ranks; i++) {
         fi_addr_t address = insert_next_name(av);
         if (i == (rank + 1) % ranks)

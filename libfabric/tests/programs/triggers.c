@@ -25,7 +25,9 @@
 #include <rdma/fi_tagged.h>
 #include <rdma/fi_trigger.h>
 
-enum { KEY = 7, TAG = 9, WAIT_MS = 60000, NAME_MAX_BYTES = 64, WRITTEN = 42, BEFORE = 100, ADDED = 5, CHANGE = 7 };
+#include "endpoint_names.h"
+
+enum { KEY = 7, TAG = 9, WAIT_MS = 60000, WRITTEN = 42, BEFORE = 100, ADDED = 5, CHANGE = 7 };
 
 static struct fid_domain *domain;
 static struct fid_ep *endpoint;
@@ -34,20 +36,6 @@ static struct fid_cntr *received;
 static volatile uint64_t memory[2] = { 0, BEFORE };
 static fi_addr_t other;
 static int blocks;
-
-static void require(int is_true, const char *what, long result)
-{
-    if (is_true)
-        return;
-    fprintf(stderr, "%s: %s (%ld)\n", what, fi_strerror((int)-result), result);
-    exit(1);
-}
-
-#define MUST(call)                              \
-    do {                                        \
-        long result_ = (long)(call);            \
-        require(result_ == 0, #call, result_);  \
-    } while (0)
 
 static struct fid_cntr *open_counter(void)
 {
@@ -232,28 +220,13 @@ static struct fi_info *choose(const char *name, int is_auto)
     return info;
 }
 
-static void print_name(void)
-{
-    unsigned char name[NAME_MAX_BYTES];
-    size_t len = sizeof name;
-
-    MUST(fi_getname(&endpoint->fid, name, &len));
-    for (size_t i = 0; i < len; i++)
-        printf("%02x", name[i]);
-    printf("\n");
-    fflush(stdout);
-}
-
-/* Inserts the address in a line of hexadecimal digits. */
+/* Reads the next address, and inserts it. */
 static fi_addr_t insert_next_name(struct fid_av *av)
 {
-    char line[2 * NAME_MAX_BYTES + 2];
     unsigned char name[NAME_MAX_BYTES];
     fi_addr_t address;
 
-    require(fgets(line, sizeof line, stdin) != NULL, "too few addresses", 0);
-    for (size_t i = 0; i < strlen(line) / 2; i++)
-        require(sscanf(line + 2 * i, "%2hhx", &name[i]) == 1, "an address", 0);
+    read_next_name(name);
     require(fi_av_insert(av, name, 1, &address, 0, NULL) == 1, "fi_av_insert", 0);
     return address;
 }
@@ -283,7 +256,7 @@ int main(int argc, char **argv)
     MUST(fi_enable(endpoint));
     MUST(fi_mr_reg(domain, (void *)memory, sizeof memory, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, KEY, 0, &mr, NULL));
 
-    print_name();
+    print_name(endpoint);
     for (int i = 0; i < 2; i++) {
         fi_addr_t address = insert_next_name(av);
         if (i != rank)

@@ -6,8 +6,8 @@ use homespun_engine::wire::Header::{
     Ack, Answer, Clear, Connection, Credit, Data, Done, Fence, Fenced, Matched, ReadData, Request,
 };
 use homespun_engine::wire::{
-    Atomic, AtomicForm, AwaitedReply, Durable, Handshake, HandshakeStep, MappableRegion, Message, Outcome,
-    Refusal, Rma, RmaKind, samples,
+    Atomic, AtomicForm, AwaitedReply, Durable, HandshakeHeader, HandshakeStep, MappableRegion, Message,
+    Outcome, Refusal, Rma, RmaKind, samples,
 };
 use proptest::prelude::*;
 
@@ -145,12 +145,12 @@ fn line_layout_is_as_documented() {
             &[0x1000_c010_0000_beef, 9, 5, 6, 0x0000_0b00_0000_4000, 0x4000],
         ),
         (
-            Connection(Handshake { step: HandshakeStep::Reject, number: 9, data_bytes: 2 }),
+            Connection(HandshakeHeader { step: HandshakeStep::Reject, number: 9, data_bytes: 2 }),
             Payload::Inline(&[7, 8]),
             &[0x0002_0212_0000_beef, 9, 0x0807],
         ),
         (
-            Connection(Handshake { step: HandshakeStep::Request, number: 9, data_bytes: 256 }),
+            Connection(HandshakeHeader { step: HandshakeStep::Request, number: 9, data_bytes: 256 }),
             Payload::Outside(256),
             &[0x0100_4012_0000_beef, 9],
         ),

@@ -6,7 +6,7 @@ use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun_engine::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
 use homespun_engine::transport::{Full, Sent};
 use homespun_engine::wire::{
-    Atomic, AtomicForm, AwaitedReply, Durable, Form, Handshake, HandshakeStep, Header, MappableRegion,
+    Atomic, AtomicForm, AwaitedReply, Durable, Form, HandshakeHeader, HandshakeStep, Header, MappableRegion,
     Message, Outcome, Rma, RmaKind, WireError, samples,
 };
 use proptest::prelude::*;
@@ -192,7 +192,7 @@ fn any_frame() -> impl Strategy<Value = (Header, usize)> {
         1 => (prop::sample::select(HandshakeStep::ALL.to_vec()), any::<u64>(), any::<u16>()).prop_map(
             |(step, number, choice)| {
                 let data_bytes = choice % (step.data_max_bytes() as u16 + 1);
-                (Header::Connection(Handshake { step, number, data_bytes }), usize::from(data_bytes))
+                (Header::Connection(HandshakeHeader { step, number, data_bytes }), usize::from(data_bytes))
             },
         ),
     ]
@@ -337,8 +337,11 @@ fn flipped_bit_of_a_first_word_is_refused() {
             8,
         ),
         (Header::Answer { op: 5, outcome: Outcome::Fault }, 0),
-        (Header::Connection(Handshake { step: HandshakeStep::Accept, number: 5, data_bytes: 100 }), 100),
-        (Header::Connection(Handshake { step: HandshakeStep::Shutdown, number: 5, data_bytes: 0 }), 0),
+        (
+            Header::Connection(HandshakeHeader { step: HandshakeStep::Accept, number: 5, data_bytes: 100 }),
+            100,
+        ),
+        (Header::Connection(HandshakeHeader { step: HandshakeStep::Shutdown, number: 5, data_bytes: 0 }), 0),
     ];
     for (header, size) in chosen.into_iter().chain(of_every_form) {
         for bit in 0..u64::BITS {

@@ -32,7 +32,7 @@ impl TcpTransport {
             return 0;
         }
         let limit = DescriptorLimit::current();
-        let mut reported = 0;
+        let mut reported = self.read_ready_half_open(receiver);
         for _ in 0..ACCEPT_BATCH_CONNECTIONS {
             if self.accepts_only_by_displacing(limit)
                 && !self.read_until_oldest_is_silent(&mut reported, receiver)
@@ -59,6 +59,26 @@ impl TcpTransport {
             }
         }
         reported
+    }
+
+    /// Reads the connections without a hello that have something to read, the oldest first. So the hellos of
+    /// an endpoint and of its successor at the same address are read in the order of their connections. In
+    /// the other order, the successor's link would contest the claim of its predecessor, and the successor
+    /// would deny that claim.
+    fn read_ready_half_open(&mut self, receiver: &mut impl FrameHandler) -> u32 {
+        if self.half_open.is_empty() {
+            return 0;
+        }
+        let mut ready: Vec<(u64, LinkId)> = Vec::new();
+        for &id in &self.ready {
+            if let Some(link) = self.links.link_mut(id).filter(|link| link.is_half_open())
+                && let Origin::Accepted { serial, .. } = link.origin
+            {
+                ready.push((serial, id));
+            }
+        }
+        ready.sort_unstable();
+        ready.into_iter().map(|(_, id)| self.read_link(id, receiver)).sum()
     }
 
     /// Whether the endpoint may accept a connection only in place of another on which the peer has not said

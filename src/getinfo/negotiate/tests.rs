@@ -355,8 +355,8 @@ fn hints_within_limits_are_granted() {
 #[test]
 fn requested_caps_are_granted_with_implied_and_free_ones() {
     let reach = Caps::LOCAL_COMM | Caps::REMOTE_COMM;
-    // An endpoint that sends can fence, an endpoint that receives untagged messages can post multi-receive
-    // buffers, and a target can count accesses.
+    // Senders get fences without a request. Receivers of untagged messages get multi-receive buffers, and
+    // targets get counts of accesses.
     let both = Caps::SEND | Caps::RECV | Caps::FENCE;
     let many = Caps::MULTI_RECV;
     let rma = Caps::RMA | RMA_DIRECTIONS | Caps::RMA_EVENT | Caps::RMA_PMEM;

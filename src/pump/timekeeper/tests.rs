@@ -1,5 +1,5 @@
-//! Tests of a requester over shared memory: the passive endpoint that it asks for a connection is gone,
-//! while its link to a third, silent endpoint is up.
+//! Tests of a requester over shared memory. The requester has asked a passive endpoint for a connection, and
+//! the passive endpoint is gone. The requester's link to a third, silent endpoint is up.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ use crate::lock::Locking;
 use crate::open_pump::OpenPump;
 use crate::{AddressFormat, AddressVector, AvAttr, WaitObject};
 
-/// The time after which a wait of a test fails. No test depends on how soon an event comes.
+/// The time after which a test fails. No test depends on how soon an event comes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const LIMIT: Duration = Duration::from_millis(REQUESTER_WAIT_MAX_MS);
@@ -75,7 +75,7 @@ struct Requester {
     pump: Arc<dyn EndpointPump>,
     clock: SimulatedClock,
     eq: EventQueue,
-    /// The doorbell of a progress thread. The test plays the thread. `None` in a test without one.
+    /// The doorbell of a progress thread that the test plays. `None` in a test without one.
     doorbell: Option<Arc<Doorbell>>,
     asked: EnginelessTransport,
     _stranger: EnginelessTransport,
@@ -122,14 +122,14 @@ impl Requester {
             assert!(Instant::now() < deadline, "the links are not up");
             pump.progress_without_reader();
         }
-        // The first frames of the peers have arrived. Make many passes, since the pump checks its links only
-        // every few passes.
+        // The peers' first frames have arrived. The pump checks its links only every few passes, so make
+        // many.
         (0..100).for_each(|_| pump.progress_without_reader());
         Requester { pump, clock, eq, doorbell, asked, _stranger: stranger }
     }
 
-    /// Drops the passive endpoint's transport. Waits until the requester has noticed that and has started
-    /// its timeout. Returns the result of arming the requester's transport for a thread that then sleeps.
+    /// Drops the passive endpoint's transport. Waits until the requester has noticed and has started its
+    /// timeout. Then arms the requester's transport for a thread that would sleep, and returns the result.
     fn drop_listener_and_await_timeout_start(self) -> (Abandoned, Armed) {
         let Requester { pump, clock, eq, asked, _stranger, .. } = self;
         drop(asked);
@@ -224,7 +224,7 @@ fn progress_thread_is_told_when_a_timeout_is_due() {
     assert_eq!(requester.eq.peek(), Err(EqReadError::ErrorAvailable));
 }
 
-/// Waits until the transport's descriptor is readable. Returns false if it does not become readable in time.
+/// Waits until the transport's descriptor is readable. Returns false if that takes longer than [`PATIENCE`].
 fn wait_until_readable(pump: &dyn EndpointPump) -> bool {
     let mut is_readable = false;
     pump.with_wake_fd(&mut |fd| {

@@ -20,8 +20,8 @@ pub(super) struct SetMembers {
 /// The condition that any member has an event.
 pub(super) struct AnyMember<'a> {
     set: &'a WaitSetShared,
-    /// The number of reports when the thread began to wait. With `None`, reports to other threads do not end
-    /// the thread's wait.
+    /// The number of reports when the thread began to wait. If this is `None`, reports to other threads do
+    /// not end the wait.
     reports_before: Option<u64>,
     present: RefCell<Present>,
     /// Whether the last check has found a member with an event.
@@ -32,8 +32,8 @@ pub(super) struct AnyMember<'a> {
 #[derive(Default)]
 struct Present {
     members: Vec<Arc<dyn WaitSetMember>>,
-    /// Whether another member is being opened. The set may watch the descriptor of that member already, but
-    /// cannot arm the member yet.
+    /// Whether a member is being opened. The descriptor of this member may already wake sleepers of the set,
+    /// but the member cannot be armed yet.
     is_incomplete: bool,
 }
 
@@ -86,19 +86,19 @@ impl<'a> AnyMember<'a> {
         self.is_found.take().then_some(())
     }
 
-    /// Calls `act` for each member. No lock of the set is held meanwhile: `act` may make a pass, a pass may
-    /// drop buffers of the application, and their destructors may call any function of this library.
+    /// Calls `act` for each member, without a lock of the set: `act` may make a pass, a pass may drop
+    /// buffers of the application, and their destructors may call any function of this library.
     fn for_each(&self, mut act: impl FnMut(&Waiter, &dyn Awaited)) {
         self.present.borrow().members.iter().for_each(|member| member.with_awaited(&mut act));
     }
 
-    /// Marks the events of all members as reported to this thread. Returns whether any member had an event.
+    /// Marks the events of all members as reported to this thread. Returns whether there were any.
     fn report_ready_members(&self) -> bool {
         let mut has_reported = false;
         self.for_each(|_, awaited| {
             if awaited.poll_ready() {
-                // Count the report before the event is marked: a thread that finds the mark then sees the
-                // new count.
+                // Count the report before marking the event. A thread that finds the mark then sees the new
+                // count.
                 self.set.reports.fetch_add(1, Ordering::SeqCst);
                 awaited.mark_reported();
                 has_reported = true;
@@ -107,7 +107,7 @@ impl<'a> AnyMember<'a> {
         has_reported
     }
 
-    /// Whether another thread got a report since this thread began to wait.
+    /// Whether another thread has got a report since this thread began to wait.
     fn was_reported_elsewhere(&self) -> bool {
         self.reports_before.is_some_and(|before| self.set.report_count() != before)
     }
@@ -122,8 +122,8 @@ impl Awaited for AnyMember<'_> {
         self.for_each(|_, awaited| awaited.progress());
     }
 
-    /// Arms all members, without progress. Progress of one member could disarm an endpoint that was armed
-    /// for another member, so the caller checks the members only after this.
+    /// Arms all members, without progress. The caller checks the members only after this, since progress of
+    /// one member could disarm an endpoint of another.
     fn arm(&self) -> Armed {
         let mut is_armed = !self.present.borrow().is_incomplete;
         self.for_each(|waiter, awaited| is_armed &= waiter.arm_member(awaited));

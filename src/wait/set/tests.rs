@@ -11,7 +11,7 @@ use crate::{
     CompletionQueue, Counter, CounterAttr, CqAttr, Domain, EqReadError, EventQueue, Fabric, Hints, ReadError,
 };
 
-/// The timeout of waits that must time out, and that of waits that must not. No test depends on the exact
+/// The timeout of waits that must time out, and the timeout of all other waits. No test depends on the exact
 /// time.
 const MOMENT: Option<Duration> = Some(Duration::from_millis(10));
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(60));
@@ -43,7 +43,7 @@ fn open_eq(set: &WaitSet) -> EventQueue {
     EventQueue::open(&attr).expect("an event queue")
 }
 
-/// Waits until a thread sleeps. Returns at once for a set without a descriptor to sleep on.
+/// Waits until a thread sleeps. With [`WaitObject::Yield`] no thread sleeps, so this returns at once.
 fn wait_until_sleeping(set: &WaitSet) {
     while set.wait_object() != WaitObject::Yield && !set.shared.waiter.has_sleeping_call() {
         thread::yield_now();
@@ -109,7 +109,7 @@ fn report_of_a_member_ends_the_waits_of_all_threads() {
         let (cq, counter) = (open_cq(&set), open_counter(&set));
         let change: [&dyn Fn(); 2] = [&|| cq.signal().expect("a wait object"), &|| counter.add(1)];
         for change in change {
-            // All waits count as begun here, even if the system starts their threads later.
+            // Every wait begins with this count, even if the system starts its thread later.
             let reports = set.shared.report_count();
             let wait = |timeout| set.wait_after_report_count(reports, timeout);
             thread::scope(|scope| {

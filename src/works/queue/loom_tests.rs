@@ -1,6 +1,6 @@
 //! Tests with loom: threads make works due, queue works and cancel works. Loom runs a test with all orders
-//! in which the threads may see each other's changes. If each thread leaves a work to another thread, the
-//! work is never done, and the test fails.
+//! in which the threads may see each other's changes. A test fails if a work is never done because each
+//! thread leaves it to another.
 
 use homespun_engine::buffer::Source;
 use homespun_engine::error::Again;
@@ -16,8 +16,8 @@ use crate::poster::RefusedPost;
 use crate::works::work::CounterChange;
 use crate::{Counter, CounterAttr};
 
-/// The largest number of preemptions in one execution. The known mistakes of code by which threads leave
-/// work to each other need two to show.
+/// The largest number of preemptions in one execution. Two are enough to show the known mistakes in code by
+/// which threads leave work to each other.
 const PREEMPTIONS_MAX: usize = 2;
 
 fn explore_interleavings(test: impl Fn() + Sync + Send + 'static) {

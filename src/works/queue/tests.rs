@@ -18,8 +18,8 @@ use crate::works::domain::WorkDomain;
 use crate::works::firing::ROUNDS_MAX;
 use crate::{Counter, CounterAttr, Domain, Fabric, Hints};
 
-/// An endpoint that has no room for the first post. During that post another thread runs the due
-/// works, as a call that makes room does.
+/// An endpoint that has no room for the first post. During that post another thread makes room, and runs the
+/// due works.
 #[derive(Default)]
 struct Crowded {
     works: Arc<WorkQueue>,
@@ -88,8 +88,8 @@ fn triggered_operation_posted_before_its_cancel_is_cancelled_by_its_endpoint() {
     let works = domain.shared.work_queue();
     endpoint.posts.store(1, Ordering::SeqCst);
     works.add_and_fire(make_triggered_send(&trigger, endpoint.clone()));
-    // A thread that cancels first asks the endpoint, which does not have the operation yet. Then the work is
-    // posted. So the work queue must ask the endpoint again.
+    // A thread that cancels asks the endpoint first. The endpoint did not have the operation then, but the
+    // work was posted since. So the work queue must ask the endpoint again.
     trigger.add(1);
     works.cancel_operation_of_endpoint(&*endpoint, 5).unwrap();
     assert_eq!(*endpoint.cancelled.lock(), [5]);
@@ -212,7 +212,7 @@ fn threshold_that_an_endpoint_counts_past_the_largest_number_is_reached() {
         let (trigger, changed) = (open_counter(&domain), open_counter(&domain));
         queue_add_one(&domain, &trigger, threshold, &changed);
         trigger.set(u64::MAX - 3);
-        // An endpoint that counts only marks works as due. They run in the next call of `fire_due_works`.
+        // The endpoint's counts only mark works as due. The next call of `fire_due_works` runs the works.
         (0..5).for_each(|_| trigger.shared().count_success());
         domain.shared.work_queue().fire_due_works();
         assert_eq!((trigger.read(), changed.read()), (1, 1), "{threshold}");

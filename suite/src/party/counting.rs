@@ -24,7 +24,7 @@ impl Party {
         self.counters.as_ref().expect("a party that counts").read_counter(event)
     }
 
-    /// Waits until these counters have these values, and all other counters are 0. Drives all parties
+    /// Waits until these counters have these values and all other counters are 0. Drives all parties
     /// meanwhile.
     #[track_caller]
     pub fn wait_for_exact_counts(&self, expected: &[(CounterEvents, Counted)]) {

@@ -1,5 +1,5 @@
-//! The checks of two connected endpoints: the [checks](crate::check) of every history, and the order of
-//! receives.
+//! The checks of two connected endpoints: the [checks](crate::check) of every history, and the order in
+//! which receives complete.
 
 use super::run::Observed;
 use crate::check::{self, Promise};

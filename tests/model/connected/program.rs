@@ -6,8 +6,8 @@ use proptest::sample::select;
 use crate::history::Level;
 use crate::program::{any_buffer_bytes, any_len_bytes, any_tag, any_tag_match};
 
-/// The length of the longest message, and of a buffer with room for any message. It is so long that the
-/// receiver requests the message, even over TCP.
+/// The length of the longest message, and of a buffer with room for any message. The sender only announces a
+/// message of this length, even over TCP.
 pub(super) const LONGEST_BYTES: usize = 300_000;
 
 #[derive(Debug, Clone)]
@@ -65,8 +65,8 @@ pub(super) fn any_program() -> impl Strategy<Value = Program> {
     let bounds = (select(vec![0, 0, 3, 8]), select(vec![0, 0, 40_000, 100_000]), any::<bool>());
     (any::<u64>(), bounds, prop::collection::vec(any_step(), 1..60)).prop_map(
         |(seed, (depth_ops, unexpected_bytes, receives_first), steps)| {
-            // Receives that are posted first get the default depth: with a small depth, a buffer keeps
-            // untagged messages out of matching for a while, and tagged messages overtake them.
+            // Receives that are posted before all sends get the default depth. A small depth would let
+            // tagged messages overtake untagged ones that wait for room.
             let depth_ops = if receives_first { 0 } else { depth_ops };
             Program { seed, depth_ops, unexpected_bytes, receives_first, steps }
         },

@@ -17,15 +17,15 @@ use homespun_suite::{Deadline, Ended, Net};
 /// The peer address of posts, which connected endpoints ignore.
 const NOWHERE: FabricAddress = FabricAddress(0x5eed);
 
-/// After all operations have ended, the run continues until this many rounds bring no event. So the test
-/// notices a message that is reported twice.
+/// When all operations have ended, the run goes on until this many rounds bring no event. A message that is
+/// reported twice would show in these rounds.
 const SILENT_ROUNDS: usize = 10;
 
 /// The history of a run, and its completions.
 #[derive(Debug, Default)]
 pub(super) struct Observed {
     pub(super) history: History,
-    /// For each endpoint, the receives that have completed, in this order, each with its message.
+    /// The completed receives of each endpoint, in the order of completion, each with its message.
     pub(super) received: [Vec<(usize, usize)>; 2],
     /// The number of receives that were posted before the first send.
     pub(super) posted_first: usize,
@@ -70,8 +70,8 @@ fn open_side(net: &Net, program: &Program) -> Side {
     side
 }
 
-/// Connects two endpoints as [`connecting::connect_pair`] does, but gives each endpoint the attributes of
-/// its own side.
+/// Connects two endpoints as [`connecting::connect_pair`] does, but each endpoint has the attributes of its
+/// own side.
 fn connect([client, server]: &[Side; 2]) -> [Endpoint; 2] {
     let listener = server.open_listener(connecting::LISTENER);
     let connecting = client.open_endpoint(connecting::CLIENT);
@@ -273,8 +273,8 @@ impl Runner {
         identity
     }
 
-    /// Receives the messages that no receive of the program matches, until all messages have arrived and all
-    /// sends have ended.
+    /// Posts receives for the messages that match no receive of the program. Returns when all messages have
+    /// arrived and all sends have ended.
     fn receive_everything(&mut self) {
         let mut deadline = Deadline::new();
         let mut silent_rounds = 0;
@@ -292,8 +292,8 @@ impl Runner {
         }
     }
 
-    /// If a tagged message has not arrived, posts a receive for any tagged message, and likewise for
-    /// untagged messages. Such a receive matches only after the earlier receives of the program.
+    /// Posts a receive for any tagged message if a tagged message is missing. Does the same for untagged
+    /// messages. Earlier receives of the program match first.
     fn post_drain_receives(&mut self, at: usize) {
         for tagged in [None, Some((0, u64::MAX))] {
             let History { sends, receives, .. } = &self.observed.history;
@@ -315,8 +315,8 @@ impl Runner {
         for number in (0..self.observed.history.receives.len()).rev() {
             let receive = &mut self.observed.history.receives[number];
             let is_open = receive.at.place == at && receive.ended.is_none() && !receive.cancelled;
-            // Leave drain receives posted: the one for tagged messages and the one for untagged messages
-            // would replace each other for ever.
+            // Cancel no drain receive. Otherwise the tagged and the untagged one would take turns in one
+            // slot for ever.
             if is_open
                 && !is_drain_receive(receive)
                 && self.endpoints[at].cancel(Operation::Receive(number).context()).is_ok()
@@ -328,7 +328,7 @@ impl Runner {
     }
 }
 
-/// Whether the runner posted this receive, for messages that no receive of the program matches.
+/// Whether the test posted this receive. Only the test's receives are this long.
 fn is_drain_receive(receive: &ReceiveOp) -> bool {
     receive.len_bytes == LONGEST_BYTES
 }

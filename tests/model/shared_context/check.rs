@@ -1,6 +1,5 @@
-//! The checks of every history of a shared receive context. Before them, the runner has checked each
-//! completion that it read: that each message is received once, by one receive, that the member to which
-//! it was sent reports it, and that each receive ends once.
+//! The checks of every history of a shared receive context. The test makes other checks when it reads a
+//! completion: no message and no receive ends twice, and the right member reports each message.
 
 use super::history::{History, Message};
 use crate::history::Level;
@@ -17,7 +16,7 @@ pub(super) fn check_history(history: &History, is_connected: bool) {
     }
 }
 
-/// Returns the received messages, each with its receive and the time at which its completion was
+/// Returns each received message, the receive that matched it, and the time at which the completion was
 /// read.
 fn taken_messages(history: &History) -> impl Iterator<Item = (usize, &Message, usize, u64)> {
     let messages = history.messages.iter().enumerate();
@@ -26,8 +25,8 @@ fn taken_messages(history: &History) -> impl Iterator<Item = (usize, &Message, u
     })
 }
 
-/// Checks that every message is received, unless its link has ended or its member has left. An acknowledged
-/// message can be lost only if its member has left.
+/// Checks that every message is received, unless its link has ended or its member has left. If the send has
+/// succeeded at a higher level than inject, the message may be lost only with its member.
 fn assert_only_disruptions_lose_messages(history: &History) {
     for (number, message) in history.messages.iter().enumerate() {
         let has_arrived = message.level != Level::Inject && message.ended_at.is_some() && !message.has_failed;
@@ -38,8 +37,8 @@ fn assert_only_disruptions_lose_messages(history: &History) {
     }
 }
 
-/// Checks that at least as many messages were lost as receives failed, since a receive that fails with a
-/// member or a link had matched a message. Only a directed receive may fail without a message.
+/// Checks that no more receives failed than messages were lost. A receive that fails with a member or a link
+/// had matched a message. Only a directed receive may fail without one.
 fn assert_each_failed_receive_lost_a_message(history: &History) {
     let lost = || history.messages.iter().filter(|message| message.taken.is_none());
     let lost_with_members = lost().filter(|message| history.has_left(message.to)).count();
@@ -77,11 +76,11 @@ fn assert_earlier_receives_match_first(history: &History) {
     }
 }
 
-/// Checks two messages of one peer to one member. If a receive that accepts both matches the later message,
-/// an earlier receive has matched the earlier message.
+/// Checks that messages of one peer to one member do not overtake. If a receive that accepts both messages
+/// matched the later one, an earlier receive must have matched the earlier message.
 ///
-/// After the end of a link, messages on the next link may overtake messages that are still being read from
-/// the old link. A connection has no next link.
+/// After a link has ended, messages on the next link may overtake messages that are still being read from
+/// the old one. A connection has no next link.
 fn assert_messages_of_a_link_do_not_overtake(history: &History, is_connected: bool) {
     for (later, second, other, seen_at) in taken_messages(history) {
         if !is_connected && !history.no_link_had_ended(second.from, second.to, seen_at) {
@@ -101,7 +100,7 @@ fn assert_messages_of_a_link_do_not_overtake(history: &History, is_connected: bo
     }
 }
 
-/// Checks that a send at match level completes only after the receive that matches its message was posted.
+/// Checks that a send at match level completes only after the receive that matches it was posted.
 fn assert_match_level_sends_complete_after_their_match(history: &History) {
     for (number, message, receive, _) in taken_messages(history) {
         let posted_at = history.receives[receive].posted_at;
@@ -113,7 +112,7 @@ fn assert_match_level_sends_complete_after_their_match(history: &History) {
     }
 }
 
-/// Checks that untagged messages over a connection complete in the order of sending.
+/// Checks that untagged messages of a connection are received in the order of sending.
 fn assert_connections_complete_in_order(history: &History) {
     let untagged = || taken_messages(history).filter(|(_, message, ..)| message.tag.is_none());
     for (later, second, _, then) in untagged() {

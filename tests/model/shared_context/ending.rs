@@ -1,5 +1,5 @@
-//! The end of a run: all messages are received, the remaining receives are cancelled, and the
-//! budget is free again.
+//! The end of a run: receives all messages, cancels the remaining receives, and checks that the budget is
+//! free.
 
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::OpFlags;
@@ -16,13 +16,13 @@ use crate::run::expect_accepted_or_full;
 use homespun_suite::payload::{marked_buffer, payload};
 use homespun_suite::{Deadline, Net};
 
-/// After all operations have ended, the run continues until this many rounds bring no event. So the test
-/// notices a message that is reported twice.
+/// When all operations have ended, the run goes on until this many rounds bring no event. A message that is
+/// reported twice would show in these rounds.
 const SILENT_ROUNDS: usize = 10;
 
 impl Runner<'_> {
-    /// Posts tagged and untagged receives until every send has ended, no frame is in flight, and every
-    /// message was received, except those that a broken link may have lost.
+    /// Posts receives until every send has ended, every message that must arrive was received, and no frame
+    /// is in flight.
     pub(super) fn receive_everything(&mut self) {
         if self.fixture.oldest_member().is_none() {
             // The oldest member reports entries that belong to no endpoint.
@@ -52,8 +52,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Posts a receive for any tagged message and a receive for any untagged message, unless they are
-    /// posted already. If the context has no room for them, cancels the last open receive of the program.
+    /// Posts a receive for any tagged message and one for any untagged message, unless they are posted. If
+    /// the context has no room, cancels the last open receive of the program.
     fn post_drain_receives(&mut self) {
         for tagged in [None, Some((0, u64::MAX))] {
             let receives = &self.history.receives;
@@ -85,8 +85,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Cancels all posted receives. Each cancel must succeed, unless the receive was matched by a message to
-    /// a member that has left: all other messages have arrived by then.
+    /// Cancels all posted receives. A cancel may fail only if a member left with unread entries: the
+    /// completion of the receive may be among them.
     pub(super) fn cancel_remaining_receives(&mut self) {
         let deadline = Deadline::new();
         for receive in 0..self.history.receives.len() {
@@ -107,9 +107,9 @@ impl Runner<'_> {
         }
     }
 
-    /// Checks the counter of each member. The member that reports a receive counts it, as a success if it
-    /// received a whole message. A member that left with unread entries has counted these, too, so its
-    /// counter may exceed the entries that were read.
+    /// Checks the counter of each member. A member counts each receive that it reports: as a success if the
+    /// receive got a whole message, otherwise as a failure. A member that left with unread entries may have
+    /// counted more than the test has read.
     pub(super) fn check_counters(&self) {
         let mut failed = (0, 0);
         for (number, member) in self.fixture.members.iter().enumerate() {
@@ -139,8 +139,8 @@ impl Runner<'_> {
         );
     }
 
-    /// Checks that the budget is free again when all members have left: a new member without a receive
-    /// fetches the longest message for which a free budget has room.
+    /// Closes all members, and checks that the budget is free again. A new member without a receive must
+    /// fetch the longest message for which a free budget has room.
     pub(super) fn close_members_and_check_credit(&mut self, unexpected_bytes: usize) {
         let budget_bytes = unexpected_bytes.max(UNEXPECTED_BUDGET_MIN_BYTES);
         let len_bytes = longest_unmatched_bytes(self.net, budget_bytes);
@@ -168,9 +168,9 @@ impl Runner<'_> {
     }
 }
 
-/// Returns the length of the longest message that is fetched before a receive matches it, if the sender has
-/// the only link. Over shared memory and the loopback, the message may take the whole budget except the
-/// initial credit of the link. Over other transports the shares of the sender's host limit it.
+/// Returns the length of the longest message that a member fetches before a receive matches it. The sender's
+/// link is the only one. Over shared memory and the loopback, the message may take the budget except the
+/// link's initial credit. Over other transports the share of the sender's host limits the message.
 fn longest_unmatched_bytes(net: &Net, budget_bytes: usize) -> usize {
     let initial_bytes = CREDIT_INITIAL_BYTES as usize;
     let percent = |percent: u64| budget_bytes * percent as usize / 100;
@@ -180,7 +180,7 @@ fn longest_unmatched_bytes(net: &Net, budget_bytes: usize) -> usize {
     }
 }
 
-/// Whether a receive was posted to empty the context: no receive of a program has as much room.
+/// Whether the test posted this receive at the end. No receive of a program has as much room.
 fn is_drain_receive(receive: &Receive) -> bool {
     receive.min_free_bytes.is_none() && receive.len_bytes == LEN_MAX_BYTES
 }

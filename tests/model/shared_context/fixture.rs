@@ -23,8 +23,8 @@ pub(super) struct ContextFixture<'a> {
     domain: Domain,
     ends: Ends,
     pub(super) members: Vec<Member>,
-    /// The peers. A peer's address vector has each member at the member's index. The members' vector has
-    /// each peer at the peer's index.
+    /// The peers. In a peer's address vector, a member has the member's index as its address. In the
+    /// members' vector, a peer has the peer's index.
     pub(super) peers: Vec<Peer>,
     pub(super) context: SharedReceiveContext,
 }
@@ -37,7 +37,7 @@ enum Ends {
     Connected { client: Box<Side>, server: Box<Side> },
 }
 
-/// An endpoint of the context, with a queue of its own and a counter of its receives.
+/// An endpoint of the context, with its own completion queue and a counter of its receives.
 pub(super) struct Member {
     /// `None` once it has left.
     endpoint: Option<Endpoint>,
@@ -79,7 +79,7 @@ impl Peer {
 }
 
 impl<'a> ContextFixture<'a> {
-    /// Opens the objects of a program. The members are in this process; the net decides where the peers are.
+    /// Opens the objects of a program. The members are in this process. The net decides where the peers are.
     pub(super) fn open(net: &'a Net, program: &Program) -> ContextFixture<'a> {
         let (domain, caps, ends) = if program.connected {
             let (client, server) = (Box::new(Side::new(net)), Box::new(Side::new(net)));
@@ -149,8 +149,8 @@ impl<'a> ContextFixture<'a> {
         self.members.push(Member { endpoint: Some(endpoint), cq, received, failures: 0 });
     }
 
-    /// Adds an unconnected peer whose address vector has all members. Returns the peer's fabric address for
-    /// the newest member.
+    /// Adds an unconnected peer, and inserts all members into its address vector. Returns the peer's fabric
+    /// address for the newest member, or `None` if the peers have connections.
     pub(super) fn add_unconnected_peer(&mut self) -> Option<FabricAddress> {
         let Ends::Unconnected(av) = &self.ends else { return None };
         let setup = Setup { cq_depth_entries: self.cq_depth_entries, ..Setup::default() };
@@ -186,21 +186,20 @@ impl<'a> ContextFixture<'a> {
         self.members[member].endpoint.is_some()
     }
 
-    /// Returns the oldest member. Its queue gets the entries that belong to no member, such as those of
-    /// cancelled receives.
+    /// Returns the oldest member. The queue of the oldest member gets the entries that belong to no member,
+    /// for example of cancelled receives.
     pub(super) fn oldest_member(&self) -> Option<usize> {
         (0..self.members.len()).find(|member| self.is_member(*member))
     }
 
-    /// Closes members. Drives their peers meanwhile, since closing waits for them. The members' queues
-    /// remain.
+    /// Closes members, but keeps their queues. Drives the peers meanwhile, since closing waits for peers.
     pub(super) fn close_members(&mut self, members: impl IntoIterator<Item = usize>) {
         let closed: Vec<_> =
             members.into_iter().filter_map(|member| self.members[member].endpoint.take()).collect();
         self.run_while_driving(|| drop(closed));
     }
 
-    /// Calls `act`, and drives all endpoints meanwhile, except members, whose queues may be full.
+    /// Calls `act`, and drives the peers meanwhile. Members are not driven: their queues may be full.
     fn run_while_driving(&self, act: impl FnOnce() + Send) {
         thread::scope(|scope| {
             let acting = scope.spawn(act);

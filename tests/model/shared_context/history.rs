@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::history::Level;
 
-/// All posts, in order. Each call and each entry that is read has its own time.
+/// All posts, in order. Each call, and each entry that was read, has its own time.
 #[derive(Debug, Default)]
 pub(super) struct History {
     pub(super) messages: Vec<Message>,
     pub(super) receives: Vec<Receive>,
-    /// The members that have left, each with whether all entries of its queue were read before.
+    /// The members that have left. The flag tells whether the test had read all entries of the member's
+    /// queue.
     pub(super) left: BTreeSet<(usize, bool)>,
     /// The time at which the first link between a peer and a member ended.
     pub(super) ended_links: BTreeMap<(usize, usize), u64>,
@@ -33,7 +34,7 @@ pub(super) struct Message {
     pub(super) ended_at: Option<u64>,
     /// Whether the sender read that its send has failed.
     pub(super) has_failed: bool,
-    /// The receive that matched the message, and the time at which the receive's completion was read.
+    /// The receive that matched the message, and the time at which the completion was read.
     pub(super) taken: Option<(usize, u64)>,
 }
 
@@ -50,13 +51,13 @@ pub(super) struct Receive {
     pub(super) cancelled_at: Option<u64>,
     /// The member from whose queue the last entry of the receive was read.
     pub(super) ended_at: Option<usize>,
-    /// How many messages that the receive had matched were lost when their member left.
+    /// How many matched messages the receive lost because their member left.
     pub(super) lost_with_member: usize,
-    /// How many messages that the receive had matched were lost when their link ended. A directed receive
-    /// that failed when its peer's link ended counts as one lost message.
+    /// How many matched messages the receive lost because their link ended. A directed receive that fails
+    /// because its peer's link ended counts one.
     pub(super) lost_with_link: usize,
-    /// Whether the receive matched a message to a member that left, and the program did not read the end of
-    /// the receive from that member's queue before.
+    /// Whether the end of the receive is lost: it was in the queue of a member that left with unread
+    /// entries.
     pub(super) is_unheard: bool,
 }
 
@@ -71,7 +72,8 @@ impl History {
         self.now
     }
 
-    /// Records that a receive matched a message. Panics if another receive has matched it.
+    /// Records that a receive matched a message. Panics if a receive has matched the message before, or if
+    /// the receive has matched a message and is no multi-receive buffer.
     pub(super) fn record_taken(&mut self, receive: usize, message: usize) {
         let now = self.tick();
         let before = self.messages[message].taken.replace((receive, now));
@@ -95,7 +97,7 @@ impl History {
         self.left.contains(&(member, false))
     }
 
-    /// Whether messages between a peer and a member may be lost even if the member has not left.
+    /// Whether messages from a peer to a member may be lost although the member has not left.
     pub(super) fn can_lose_messages(&self, from: usize, to: usize) -> bool {
         self.is_violent || self.ended_links.contains_key(&(from, to))
     }
@@ -126,9 +128,8 @@ impl Receive {
         tag_fits && self.from.is_none_or(|from| from == message.from)
     }
 
-    /// Returns a time until which the receive was certainly posted. If the receive has ended, it is the time
-    /// at which the receive's last message was sent, or at which the receive was cancelled, whichever is
-    /// later.
+    /// Returns the latest time at which the receive was certainly posted: when its last message was sent, or
+    /// when it was cancelled. Returns `u64::MAX` for a receive that has not ended.
     pub(super) fn certainly_posted_until(&self, messages: &[Message]) -> u64 {
         if !self.has_ended() {
             return u64::MAX;

@@ -1,4 +1,4 @@
-//! Random programs for endpoints that share a receive context, and for the peers that send to them.
+//! Random programs of endpoints that share a receive context, and of peers that send to the endpoints.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -22,7 +22,7 @@ pub(super) struct Program {
     pub(super) connected: bool,
     /// The number of endpoints that receive from the context.
     pub(super) members: usize,
-    /// The number of endpoints that send to the members, if there are no connections.
+    /// How many endpoints send to the members, if there are no connections.
     pub(super) peers: usize,
     /// The depth of every completion queue; 0 for the default.
     pub(super) cq_depth_entries: usize,
@@ -52,8 +52,8 @@ pub(super) enum Step {
     ReadPeer { at: usize },
     /// Closes a member, perhaps after reading its queue until it is empty.
     Leave { at: usize, reads_first: bool },
-    /// Ends the link between a peer and a member. If `in_order` is set and the link is a connection, shuts
-    /// the connection down. Otherwise breaks the link.
+    /// Ends the link between a peer and a member. With `in_order`, shuts down the connection, if the link is
+    /// one. Otherwise breaks the link.
     EndLink { from: usize, to: usize, in_order: bool },
 }
 

@@ -21,7 +21,7 @@ pub(super) struct Runner<'a> {
     is_connected: bool,
 }
 
-/// Runs a program. During its steps, `faults`, if given, replace the faults of the network.
+/// Runs a program. `faults`, if given, are the faults of the network during the steps.
 pub(super) fn run_program(net: &Net, program: &Program, faults: Option<Faults>) -> History {
     let fixture = ContextFixture::open(net, program);
     let history = History::new(faults.is_some());
@@ -104,8 +104,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Returns the only source that a receive accepts, if it has one. Over connections receives have
-    /// none. A context without members has no vector in which to look up a source.
+    /// Returns the only source that a receive accepts, or `None` for any source. A receive over connections
+    /// has no source. Without a member there is no address vector to look up a source.
     fn choose_source(&self, from: Option<usize>) -> Option<usize> {
         from.filter(|_| !self.is_connected && self.fixture.oldest_member().is_some())
             .map(|from| from % self.fixture.peers.len())
@@ -199,7 +199,7 @@ impl Runner<'_> {
         result.is_ok()
     }
 
-    /// Reads and records one completion of a member. Returns false if there was none.
+    /// Reads one completion of a member, and records it. Returns false if there was none.
     fn read_member_completion(&mut self, member: usize) -> bool {
         let Some(ended) = poll_completion(&self.fixture.members[member].cq) else { return false };
         self.record_receive_end(member, &ended);
@@ -248,8 +248,8 @@ impl Runner<'_> {
         let receive = &self.history.receives[number];
         let is_buffer = receive.min_free_bytes.is_some();
         let is_release = completion.flags.contains(CompletionFlags::MULTI_RECV);
-        // The release of a buffer may be read before the completions of messages in that buffer, if these
-        // completions are in the queues of other members.
+        // The release of a buffer may be read before completions of messages in the buffer. These
+        // completions may be in the queues of other members.
         let may_follow = is_buffer && !is_release && receive.ended_at != Some(member);
         assert!(!receive.has_ended() || may_follow, "receive {number} ended again, with {ended:?}");
         assert!(is_buffer || !is_release, "no buffer is released: {ended:?}");

@@ -1,4 +1,4 @@
-//! The checks at the end of every program of works. The runner has already checked the counters.
+//! The checks at the end of every program of works. The test has already checked the counters.
 
 use homespun::OperationError;
 
@@ -74,8 +74,9 @@ fn assert_each_message_arrives_once(reference: &Reference, is_done: &[bool], see
     }
 }
 
-/// Checks that works that wait for one counter take effect in the order in which they became due: their
-/// receives match, their messages arrive, and their accesses change elements in that order.
+/// Checks the order of works that wait for one counter and post the same kind of operation. Their receives
+/// match, their messages arrive, and their accesses change the element in the order in which the works
+/// became due.
 fn assert_works_of_a_counter_are_done_in_order(reference: &Reference, seen: &Observed) {
     for (one, first) in reference.works.iter().enumerate() {
         for (other, second) in reference.works.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The endpoint with deferred work, its counters, and the peer of its operations.
+//! The endpoint with deferred work, the counters, and the peer of the endpoint's operations.
 
 use std::thread;
 
@@ -160,8 +160,8 @@ fn open_region(peer: &Party, works: usize) -> Region {
 }
 
 impl WorkFixture<'_> {
-    /// Closes the endpoint, and the context of its receives. Drives the peer meanwhile, since closing
-    /// waits for it.
+    /// Closes the endpoint and the shared receive context. Drives the peer meanwhile, since closing waits
+    /// for the peer.
     pub(super) fn close_endpoint(&mut self) {
         let endpoint = (self.endpoint.take(), self.receive_context.take());
         thread::scope(|scope| {

@@ -16,8 +16,8 @@ use homespun_suite::payload::{marked_buffer, payload};
 const NO_KEY: u64 = 99;
 pub(super) const LEN_BYTES: usize = 8;
 
-/// Returns the context of a work's operation. It is a small number, like the number of the work in the
-/// queue, so that the checks notice if the library confuses them.
+/// Returns the context of a work's operation. The context is small, like the number of a work in the
+/// library's queue. So the checks notice if the library confuses the two.
 pub(super) fn context_of(work: usize) -> u64 {
     work as u64
 }
@@ -27,7 +27,7 @@ pub(super) fn work_of(context: u64) -> usize {
     context as usize
 }
 
-/// Returns the tag of tagged messages. All receives of a kind accept all messages of that kind.
+/// Returns the tag of a message, or `None` for an untagged one. All tagged messages have the same tag.
 pub(super) fn tag_of_kind(is_tagged: bool) -> Option<u64> {
     is_tagged.then_some(7)
 }

@@ -7,15 +7,13 @@ use proptest::sample::select;
 pub(super) struct Program {
     /// The seed of the loopback network's faults.
     pub(super) seed: u64,
-    /// The transmit size of the endpoint: how many sends and accesses may be outstanding; 0 for the default.
-    /// If it is small, work waits for room.
+    /// The transmit size of the endpoint, or 0 for the default. With a small size, works wait for room.
     pub(super) depth_ops: usize,
     /// Whether the endpoint's receives are those of a shared receive context.
     pub(super) shares_receives: bool,
     /// Whether the endpoint has a shared transmit context.
     pub(super) shares_transmits: bool,
-    /// Whether the endpoint is closed at the end, while works wait for counters that reach their
-    /// thresholds later.
+    /// Whether the program closes the endpoint at the end, while works still wait for their counters.
     pub(super) closes_endpoint: bool,
     pub(super) steps: Vec<Step>,
 }
@@ -23,9 +21,9 @@ pub(super) struct Program {
 /// A counter. Its number is taken modulo the number of counters of its kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CounterName {
-    /// Changed only by the application and by works, so its value is known at every moment.
+    /// A counter that only the application and works change. So its value is known at every moment.
     Known(usize),
-    /// Also counts operations, so it changes while endpoints are driven. It only grows.
+    /// A counter that also counts operations. The value may grow whenever an endpoint makes progress.
     Counting(usize),
 }
 
@@ -38,8 +36,8 @@ pub(super) enum Step {
         counter: CounterName,
         change: Change,
     },
-    /// Queues deferred work that posts an operation. `completion` names the counter, if any, that counts the
-    /// operation's end. `is_reported` tells whether the endpoint reports that end.
+    /// Queues deferred work that posts an operation. If `completion` names a counter, that counter counts
+    /// the end of the operation. `is_reported` tells whether the endpoint reports the end.
     QueuePost {
         trigger: CounterName,
         threshold: u64,
@@ -47,7 +45,7 @@ pub(super) enum Step {
         completion: Option<usize>,
         is_reported: bool,
     },
-    /// Posts a triggered operation. If it is injected, its memory is copied when it is posted.
+    /// Posts a triggered operation. An injected one copies its payload when it is posted.
     Trigger {
         trigger: CounterName,
         threshold: u64,
@@ -97,7 +95,7 @@ pub(super) enum Action {
     Read,
     /// Adds one to a number that all works of this kind share.
     Add,
-    /// Adds one to the number of [`Action::Add`], and fetches the number's former value.
+    /// Adds one to the element that [`Action::Add`] changes, and fetches the former value.
     FetchAdd,
     /// Swaps the work's own number if that number is zero.
     CompareSwap,

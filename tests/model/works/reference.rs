@@ -1,14 +1,13 @@
 //! The model of deferred work.
 //!
-//! The application's calls determine the value of a *known* counter. The value of a *counting* counter
-//! also depends on the times at which operations end. Its bound is the value that it would have if each
-//! operation ended when it is posted. Counting counters only grow, so they equal their bound once all
-//! operations have ended, in whatever order.
+//! The calls of the application determine the value of a *known* counter. The value of a *counting* counter
+//! also depends on when operations end. The bound of a counting counter is the value that it would have if
+//! each operation ended at once. When all operations have ended, a counting counter equals its bound.
 
 use super::program::{Action, Change, CounterName};
 
-/// The number of known counters. Those of the first half may trigger works, and each of them has a result
-/// counter in the second half.
+/// The number of known counters. The first half may trigger works. The second half has a result counter for
+/// each counter of the first half.
 pub(super) const KNOWN: usize = 4;
 pub(super) const COUNTING: usize = 3;
 
@@ -19,7 +18,7 @@ pub(super) type Counted = (u64, u64);
 pub(super) struct Reference {
     /// The values of known counters.
     pub(super) known: [Counted; KNOWN],
-    /// The additions to counting counters by the application, and by works of known counters.
+    /// What the application and the works of known counters have added to counting counters.
     added: [Counted; COUNTING],
     pub(super) works: Vec<Work>,
     /// The works of known counters that have run, in order.
@@ -80,8 +79,8 @@ impl Reference {
         }
     }
 
-    /// Runs the due works of known counters. The works of one counter run in the order of their thresholds;
-    /// of works with equal thresholds the oldest runs first. The order between counters makes no difference.
+    /// Runs the works of known counters that are due. The lowest threshold runs first. Of equal thresholds,
+    /// the oldest work runs first. The order between counters makes no difference.
     pub(super) fn run_due_works(&mut self) {
         while let Some(number) = self.next_due_work() {
             self.works[number].state = State::Done;
@@ -108,7 +107,7 @@ impl Reference {
         self.works[index].state = State::Cancelled;
     }
 
-    /// Whether a work may still wait: it was neither cancelled nor has certainly run.
+    /// Whether a work may still wait. The work was not cancelled, and the model has not run it.
     pub(super) fn may_wait(&self, work: usize) -> bool {
         self.works[work].state == State::Waiting
     }
@@ -140,9 +139,9 @@ impl Reference {
         Bound { counted, is_done }
     }
 
-    /// Whether one work is certainly done before the other, if both are done. The order is known only for
-    /// works of the same counter. If the model has run both, it is the order in which the model ran them.
-    /// Otherwise it is the order in which they were queued, if the first has no higher threshold.
+    /// Whether work `one` is certainly done before work `other`. The order is known only for works of one
+    /// counter. If the model has run both works, its order counts. Otherwise the order is certain only if
+    /// `one` was queued earlier and has no higher threshold.
     pub(super) fn is_done_before(&self, one: usize, other: usize) -> bool {
         let (first, second) = (&self.works[one], &self.works[other]);
         let place = |work: usize| self.done.iter().position(|done| *done == work);

@@ -13,23 +13,23 @@ use homespun_suite::payload::{marked_buffer, received_bytes};
 use homespun_suite::poll_completion;
 use homespun_suite::{Deadline, Net};
 
-/// The first context of the runner's own operations.
+/// The first context of the test's own operations.
 const RUNNERS_CONTEXT: u64 = 1 << 32;
 
 /// The context of the read that ends a program.
 const FENCE_CONTEXT: u64 = RUNNERS_CONTEXT + 2;
 
-/// After all operations have ended, the run continues until this many rounds bring no event. So the test
-/// notices a work that runs twice.
+/// When all operations have ended, the run goes on until this many rounds bring no event. A work that runs
+/// twice would show in these rounds.
 const SILENT_ROUNDS: usize = 10;
 
 /// The observed results.
 #[derive(Debug, Default)]
 pub(super) struct Observed {
-    /// The reported result of each work: the fetched value, or the number of the message.
+    /// The reported result of each work: a fetched value, the number of a received message, or 0.
     pub(super) reports: Vec<Option<Result<u64, OperationError>>>,
-    /// The works whose messages the peer has received, in the order of the peer's completions. Untagged
-    /// messages are in the first list, tagged ones in the second.
+    /// The works whose messages the peer has received, in the order of receiving. The first list has
+    /// untagged messages, the second has tagged ones.
     pub(super) sent: [Vec<usize>; 2],
     /// The messages of the peer that no work has received.
     pub(super) left_over: [usize; 2],
@@ -73,8 +73,8 @@ pub(super) fn run_program<'a>(net: &'a Net, program: &Program) -> Runner<'a> {
     runner
 }
 
-/// Returns the result counter of a known counter. Only works that wait for the known counter change the
-/// result counter. So the value of the result counter shows the order in which the works ran.
+/// Returns the result counter of a known counter. Only works of that known counter change its result
+/// counter. So the result counter shows the order in which those works ran.
 fn result_counter_of(trigger: usize) -> CounterName {
     CounterName::Known(KNOWN / 2 + trigger)
 }
@@ -122,10 +122,10 @@ impl Runner<'_> {
         }
     }
 
-    /// Queues work that changes a counter. Works of a known counter add to any counter that may be a
-    /// trigger, and set only their own result counter. Works of counting counters only add to counting
-    /// counters: the value after a set would depend on the order of works, which is promised only for works
-    /// of one counter.
+    /// Queues work that changes a counter. A work of a known counter may add to any trigger counter, and may
+    /// set only its result counter. A work of a counting counter only adds to counting counters. After a
+    /// set, the value would depend on the order of works of different counters, and no such order is
+    /// promised.
     fn queue_change_work(
         &mut self,
         trigger: CounterName,
@@ -157,8 +157,8 @@ impl Runner<'_> {
         self.reference.queue_work(trigger, threshold, WorkEffect::Change { counter, change });
     }
 
-    /// Queues work that posts an operation. If the endpoint has little room, it is unknown when the work
-    /// runs, so the work waits for a counting counter instead of a known one.
+    /// Queues work that posts an operation. If the endpoint has a small transmit size, the model cannot know
+    /// when the work runs. Then the work waits for a counting counter.
     fn queue_post_work(&mut self, trigger: CounterName, threshold: u64, effect: WorkEffect, flags: OpFlags) {
         let WorkEffect::Post { action, completion, is_reported, is_triggered } = effect else { return };
         let trigger = match trigger_counter_of(trigger) {
@@ -227,8 +227,8 @@ impl Runner<'_> {
         self.reference.cancel_work(number);
     }
 
-    /// Flushes waiting works. Which works of counting counters wait is known only while no operation is
-    /// outstanding.
+    /// Flushes the works of a counter, or all works. Works of counting counters are flushed only while the
+    /// model knows which of them wait. For this, no operation may be outstanding.
     fn flush_works_if_predictable(&mut self, counter: Option<CounterName>) {
         let bound = self.reference.upper_bound();
         let is_known = matches!(counter, Some(CounterName::Known(_)));
@@ -246,8 +246,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Compares the counters with the model. Known counters must be equal to those of the model. Counting
-    /// counters must not exceed their bound.
+    /// Compares the counters with the model. A known counter must have the value in the model. A counting
+    /// counter must not exceed its bound.
     fn check_counters(&mut self) {
         let bound = self.reference.upper_bound();
         assert_eq!(self.fixture.values_of_known_counters(), self.reference.known, "known counters");
@@ -314,8 +314,8 @@ impl Runner<'_> {
             return;
         }
         if context >= RUNNERS_CONTEXT {
-            // The runner posted this receive for a message that no work has received. The receive has
-            // completed, or was cancelled.
+            // The test posted this receive for a message that no work has received. The receive has
+            // completed or failed.
             if result.is_ok() {
                 self.seen.left_over[(context - RUNNERS_CONTEXT) as usize] += 1;
             }
@@ -392,8 +392,8 @@ impl Runner<'_> {
         self.check_counters();
     }
 
-    /// Closes the endpoint, then raises the counters past most thresholds. Of the works that still wait, only
-    /// those that change counters run: the others need the endpoint.
+    /// Closes the endpoint, then raises the counters past most thresholds. Works that post operations need
+    /// the endpoint. So only works that change counters still run.
     fn close_endpoint_and_reach_thresholds(&mut self) {
         self.fixture.close_endpoint();
         let is_done = self.reference.upper_bound().is_done;
@@ -412,7 +412,7 @@ impl Runner<'_> {
         self.wait_for_due_works();
     }
 
-    /// Posts a fenced read, which completes after everything before it, and waits for it.
+    /// Posts a fenced read, and waits for its completion. The read completes after all earlier operations.
     fn fence_and_wait(&mut self) {
         let region = &self.fixture.region;
         let memory = RemoteMemory { address: region.address_at(CONSTANT_AT), key: region.key() };

@@ -59,8 +59,8 @@ impl Page {
         texts.into_iter().map(move |text| Span { page: &self.path, line: number, text, is_picture })
     }
 
-    /// Returns the calls in the tables with the columns `event` and `call`, each with the directory
-    /// that the page has named last.
+    /// Returns the calls in the tables with the columns `event` and `call`. Each call comes with the
+    /// directory that the page named last before it.
     pub(crate) fn calls(&self) -> impl Iterator<Item = (String, Span<'_>)> {
         let mut directory = String::new();
         let mut is_table = false;
@@ -87,7 +87,7 @@ impl Page {
         })
     }
 
-    /// Takes a path relative to this page. Returns the same path relative to the root of the repository.
+    /// Turns a path relative to this page into a path relative to the root of the repository.
     pub(crate) fn resolve(&self, path: &str) -> String {
         let mut names: Vec<&str> = self.path.split('/').collect();
         names.pop();
@@ -135,7 +135,7 @@ impl<'a> Span<'a> {
         }
     }
 
-    /// Returns the words that may be names of items. From a picture, returns only those with `::`.
+    /// Returns the words that may be names of items. In a picture, only words with `::` count.
     pub(crate) fn names(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         let words = self.text.split(|letter: char| !(letter.is_alphanumeric() || "_:".contains(letter)));
         let is_picture = self.is_picture;

@@ -28,8 +28,8 @@ impl Paths {
             && (is_below_root || path.ends_with('/') || EXTENSIONS.iter().any(|end| path.ends_with(end)))
     }
 
-    /// Whether a file or directory has this path. A path whose first directory is one of the root begins
-    /// there; any other path may be the end of a longer one. `*` and `<...>` stand for any text.
+    /// Whether a file or directory has this path. A path whose first directory is below the root begins at
+    /// the root. Any other path may be the end of a longer path. `*` and `<...>` stand for any text.
     pub(crate) fn has_path(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
         let first = path.split('/').next().unwrap_or_default();
@@ -71,8 +71,7 @@ impl Sources {
         Sources { files, words }
     }
 
-    /// Whether the code contains this name. If the name is a path, one file must contain the last two names
-    /// of the path.
+    /// Whether the code contains this name. Of a path, one file must contain the last two names.
     pub(crate) fn has_name(&self, path: &str) -> bool {
         let names: Vec<&str> = path.rsplit("::").take(2).collect();
         let has_all = |file: &Source| names.iter().all(|name| words(&file.code).any(|word| word == *name));
@@ -81,7 +80,7 @@ impl Sources {
                 || self.files.iter().filter(|file| file.code.contains(names[0])).any(has_all))
     }
 
-    /// Whether the module of this directory has a function of this name for other modules.
+    /// Whether the module in this directory has a `pub(crate)` function of this name.
     pub(crate) fn has_function(&self, directory: &str, name: &str) -> bool {
         let module = format!("{}.rs", directory.trim_end_matches('/'));
         let is_own = |file: &&Source| {

@@ -10,16 +10,16 @@ use super::super::figure::{Case, CaseRow, Cell, ComparedCores, Contender, Figure
 use super::super::figure_table;
 use super::super::pair::Placement;
 use super::super::percentiles::Times;
-use super::super::survey::Domain;
+use super::super::survey::MeasuredDomain;
 use super::floor::{BareLoop, Floor, has_floor};
-use super::libfabric::Libfabric;
+use super::libfabric::InstalledLibfabric;
 use super::output;
-use super::program::{Program, Provider};
+use super::program::{ComparedProvider, Program};
 use super::program_pair::{Conditions, ProgramPair, find_free_port};
 use crate::console::Console;
 use crate::exchange::measure::{self, Metric};
 use crate::exchange::timing::Timing;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::size;
 
 /// The name of the bare loop among the contenders.
@@ -42,7 +42,7 @@ const ROUND_TRIPS_MIN: usize = 20;
 /// The settings of a comparison.
 #[derive(Debug)]
 pub(super) struct Comparison<'a> {
-    pub(super) libfabric: &'a Libfabric,
+    pub(super) libfabric: &'a InstalledLibfabric,
     /// The directory of fabtests' programs.
     pub(super) fabtests: Option<&'a Path>,
     /// The providers that homespun is compared with.
@@ -62,7 +62,7 @@ pub(super) struct Comparison<'a> {
 enum Turn<'a> {
     Bare(BareLoop),
     /// Runs a provider with this number of operations.
-    Provider(&'a Provider, usize),
+    Provider(&'a ComparedProvider, usize),
     /// Does nothing, because the contender has failed in this figure.
     Failed,
 }
@@ -76,10 +76,10 @@ struct Measured {
 
 impl Comparison<'_> {
     /// Measures all figures.
-    pub(super) fn measure_all_figures(&self, console: &mut Console) -> Result<Vec<Figure>, Failure> {
-        let domains = Domain::ALL.map(|domain| (domain, self.providers_of_domain(domain)));
+    pub(super) fn measure_all_figures(&self, console: &mut Console) -> Result<Vec<Figure>, CommandFailure> {
+        let domains = MeasuredDomain::ALL.map(|domain| (domain, self.providers_of_domain(domain)));
         let domains = domains.into_iter().filter(|(_, contestants)| contestants.len() > 1);
-        let domains: Vec<(Domain, Vec<Provider>)> = domains.collect();
+        let domains: Vec<(MeasuredDomain, Vec<ComparedProvider>)> = domains.collect();
         let programs = self.find_programs_or_warn(console);
         let rows = self.places.len() * domains.len() * programs.len() * self.sizes.len();
         console.start_progress(rows * self.rounds as usize);
@@ -90,10 +90,10 @@ impl Comparison<'_> {
 
     fn measure_figures(
         &self,
-        domains: &[(Domain, Vec<Provider>)],
+        domains: &[(MeasuredDomain, Vec<ComparedProvider>)],
         programs: &[(Program, PathBuf)],
         console: &Console,
-    ) -> Result<Vec<Figure>, Failure> {
+    ) -> Result<Vec<Figure>, CommandFailure> {
         let mut figures = Vec::new();
         for place in self.places {
             for (domain, contestants) in domains {
@@ -117,10 +117,10 @@ impl Comparison<'_> {
     }
 
     /// The providers that take part in a domain, homespun first.
-    fn providers_of_domain(&self, domain: Domain) -> Vec<Provider> {
-        let homespun = Provider { name: PROVIDER_NAME.into(), domain: Some(domain.name()) };
-        let others = self.providers.iter().filter(|name| Domain::of_provider(name) == domain);
-        let others = others.map(|name| Provider { name: name.clone(), domain: None });
+    fn providers_of_domain(&self, domain: MeasuredDomain) -> Vec<ComparedProvider> {
+        let homespun = ComparedProvider { name: PROVIDER_NAME.into(), domain: Some(domain.name()) };
+        let others = self.providers.iter().filter(|name| MeasuredDomain::of_provider(name) == domain);
+        let others = others.map(|name| ComparedProvider { name: name.clone(), domain: None });
         [homespun].into_iter().chain(others).collect()
     }
 
@@ -149,11 +149,11 @@ impl Comparison<'_> {
         &self,
         figure: &mut Figure,
         (program, path): (Program, &Path),
-        contestants: &[Provider],
+        contestants: &[ComparedProvider],
         placement: Placement,
         floor: &mut Floor,
         console: &Console,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandFailure> {
         if self.shows_rows {
             console.print_line(format_args!("\n{}", figure_table::format_heading(figure)))?;
         }
@@ -162,7 +162,7 @@ impl Comparison<'_> {
             let bare_loop = floor.find_fastest_loop(program, size_bytes)?;
             let name = size::format_with_unit(size_bytes as u64);
             console.show_step(format!("{}, {name}", figure.title));
-            let run = |provider: &Provider, iterations| {
+            let run = |provider: &ComparedProvider, iterations| {
                 let pair = |port| program.build_pair(path.to_owned(), provider, size_bytes, iterations, port);
                 self.time_with_retries(pair, program, provider, size_bytes, placement, console)
             };
@@ -222,16 +222,16 @@ impl Comparison<'_> {
         &self,
         pair: impl Fn(u16) -> ProgramPair,
         program: Program,
-        provider: &Provider,
+        provider: &ComparedProvider,
         size_bytes: usize,
         Placement { cores, timeout }: Placement,
         console: &Console,
-    ) -> Result<Option<f64>, Failure> {
+    ) -> Result<Option<f64>, CommandFailure> {
         let conditions = Conditions { libfabric: self.libfabric, cores, timeout };
         let mut reason = String::new();
         for _ in 0..TRIES {
             // A new try gets a new port, since another process may take the port before the server does.
-            let port = find_free_port().map_err(Failure::Start)?;
+            let port = find_free_port().map_err(CommandFailure::Start)?;
             reason = match pair(port).run(conditions)? {
                 Ok(printed) => match output::parse_transfer_us(&printed, size_bytes) {
                     Some(time_us) => return Ok(Some(time_us)),
@@ -245,7 +245,7 @@ impl Comparison<'_> {
             None => provider.name.clone(),
         };
         let program = format!("{}, {},", program.name(), size::format_with_unit(size_bytes as u64));
-        console.print_warning(Failure::NotMeasured { program, contender, reason });
+        console.print_warning(CommandFailure::NotMeasured { program, contender, reason });
         Ok(None)
     }
 }
@@ -275,10 +275,10 @@ impl Measured {
 }
 
 fn new_figure(
-    domain: Domain,
+    domain: MeasuredDomain,
     program: Program,
     place: Option<ComparedCores>,
-    contestants: &[Provider],
+    contestants: &[ComparedProvider],
 ) -> Figure {
     let contender = |name: &str, role| Contender { name: name.to_owned(), role };
     let providers = contestants.iter().map(|provider| match provider.domain {
@@ -286,8 +286,8 @@ fn new_figure(
         None => contender(&provider.name, Role::Other),
     });
     let medium = match domain {
-        Domain::Shm => "shared memory",
-        Domain::Tcp => "TCP",
+        MeasuredDomain::Shm => "shared memory",
+        MeasuredDomain::Tcp => "TCP",
     };
     let floor = has_floor(domain, program).then(|| contender(FLOOR_NAME, Role::Floor));
     let slug = place.as_ref().map_or("unpinned", ComparedCores::file_name_part);
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn contender_that_fails_in_a_later_round_has_no_cell() {
-        let provider = Provider { name: "shm".into(), domain: None };
+        let provider = ComparedProvider { name: "shm".into(), domain: None };
         let turn = Turn::Provider(&provider, TRIAL_ITERATIONS);
         let measured = |times_us: &[f64]| {
             let mut measured = Measured::empty_for_turn(&turn);

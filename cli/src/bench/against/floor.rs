@@ -3,11 +3,11 @@
 use super::super::bare::{self, Copies, Copying};
 use super::super::pair::{Pair, Placement};
 use super::super::step::{Step, Way};
-use super::super::survey::Domain;
+use super::super::survey::MeasuredDomain;
 use super::super::trial::{calibrate_run, find_fastest_way};
 use super::program::Program;
 use crate::exchange::timing::Timing;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// The name of the bare loop that copies within one process.
 const COPY_NAME: &str = "memcpy";
@@ -15,7 +15,7 @@ const COPY_NAME: &str = "memcpy";
 /// Two processes connected by a medium, without a fabric.
 #[derive(Debug)]
 pub(super) struct Floor {
-    domain: Domain,
+    domain: MeasuredDomain,
     pair: Pair,
     can_readv: bool,
     round_ms: u32,
@@ -30,12 +30,16 @@ pub(super) enum BareLoop {
 
 /// Whether a bare loop exists that does as much work as the program. Over TCP a read takes a request and an
 /// answer, and a write takes an acknowledgement. A bare stream of bytes has none of these.
-pub(super) fn has_floor(domain: Domain, program: Program) -> bool {
-    domain == Domain::Shm || !matches!(program, Program::RmaWrite | Program::RmaRead)
+pub(super) fn has_floor(domain: MeasuredDomain, program: Program) -> bool {
+    domain == MeasuredDomain::Shm || !matches!(program, Program::RmaWrite | Program::RmaRead)
 }
 
 impl Floor {
-    pub(super) fn start(domain: Domain, placement: Placement, round_ms: u32) -> Result<Floor, Failure> {
+    pub(super) fn start(
+        domain: MeasuredDomain,
+        placement: Placement,
+        round_ms: u32,
+    ) -> Result<Floor, CommandFailure> {
         let pair = Pair::start(domain.medium_kind(), None, placement)?;
         let can_readv = pair.readv_refusal().is_none();
         Ok(Floor { domain, pair, can_readv, round_ms })
@@ -46,14 +50,14 @@ impl Floor {
         &mut self,
         program: Program,
         size_bytes: usize,
-    ) -> Result<Option<BareLoop>, Failure> {
+    ) -> Result<Option<BareLoop>, CommandFailure> {
         if !has_floor(self.domain, program) {
             return Ok(None);
         }
         let metric = program.metric();
         let copying = match (self.domain, program) {
-            (Domain::Shm, Program::RmaWrite) => Some(Copying::To),
-            (Domain::Shm, Program::RmaRead) => Some(Copying::From),
+            (MeasuredDomain::Shm, Program::RmaWrite) => Some(Copying::To),
+            (MeasuredDomain::Shm, Program::RmaRead) => Some(Copying::From),
             _ => None,
         };
         if let Some(copying) = copying {
@@ -70,7 +74,7 @@ impl Floor {
     }
 
     /// Measures the bare loop once.
-    pub(super) fn time_bare_loop(&mut self, bare_loop: &BareLoop) -> Result<Timing, Failure> {
+    pub(super) fn time_bare_loop(&mut self, bare_loop: &BareLoop) -> Result<Timing, CommandFailure> {
         match bare_loop {
             BareLoop::Step(step) => self.pair.measure_step(step, None),
             BareLoop::Copies(copies) => bare::time_copies(copies),
@@ -96,8 +100,8 @@ mod tests {
     fn only_rma_over_tcp_has_no_floor() {
         for program in [Program::Pingpong].into_iter().chain(Program::FABTESTS) {
             let is_access = program.file_name() == "fi_rma_bw";
-            assert!(has_floor(Domain::Shm, program), "{program:?}");
-            assert_eq!(has_floor(Domain::Tcp, program), !is_access, "{program:?}");
+            assert!(has_floor(MeasuredDomain::Shm, program), "{program:?}");
+            assert_eq!(has_floor(MeasuredDomain::Tcp, program), !is_access, "{program:?}");
         }
     }
 }

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use homespun::info::PROVIDER_NAME;
 
 use super::output;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::run::plugin;
 
 const PINGPONG: &str = "fi_pingpong";
@@ -23,7 +23,7 @@ const CONFLICTING: [&str; 2] = ["FI_PROVIDER", "FI_HOMESPUN_DOMAIN"];
 
 /// An installed libfabric, with homespun's plugin.
 #[derive(Debug)]
-pub(super) struct Libfabric {
+pub(super) struct InstalledLibfabric {
     programs: PathBuf,
     /// The directory of the library. `None` leaves the search to the loader.
     libraries: Option<PathBuf>,
@@ -31,14 +31,14 @@ pub(super) struct Libfabric {
     version: String,
 }
 
-impl Libfabric {
+impl InstalledLibfabric {
     /// Finds the installation below `prefix`. Without a prefix, finds the installation whose programs are on
     /// `PATH`.
     ///
     /// # Errors
     ///
-    /// [`Failure::NoLibfabric`], which names the missing file, or [`Failure::NoPlugin`].
-    pub(super) fn find(prefix: Option<&Path>) -> Result<Libfabric, Failure> {
+    /// [`CommandFailure::NoLibfabric`], which names the missing file, or [`CommandFailure::NoPlugin`].
+    pub(super) fn find(prefix: Option<&Path>) -> Result<InstalledLibfabric, CommandFailure> {
         let (programs, libraries) = match prefix {
             Some(prefix) => {
                 let programs = [prefix.join("bin")];
@@ -47,14 +47,14 @@ impl Libfabric {
             None => {
                 let path = env::var_os("PATH").unwrap_or_default();
                 let programs: Vec<PathBuf> = env::split_paths(&path).collect();
-                let missing = |_| Failure::NoLibfabric { missing: PINGPONG, looked_in: "PATH".into() };
+                let missing = |_| CommandFailure::NoLibfabric { missing: PINGPONG, looked_in: "PATH".into() };
                 (find_directory_with(PINGPONG, &programs).map_err(missing)?, None)
             }
         };
         let plugin = plugin::find_directory(None)?;
-        let mut libfabric = Libfabric { programs, libraries, plugin, version: String::new() };
+        let mut libfabric = InstalledLibfabric { programs, libraries, plugin, version: String::new() };
         let printed = libfabric.run_fi_info(&["--version"])?.unwrap_or_default();
-        let missing = || Failure::NoLibfabric {
+        let missing = || CommandFailure::NoLibfabric {
             missing: LIBRARY,
             looked_in: match &libfabric.libraries {
                 Some(directory) => directory.display().to_string(),
@@ -87,15 +87,19 @@ impl Libfabric {
     ///
     /// # Errors
     ///
-    /// [`Failure::NoProvider`], which lists the providers that it has.
-    pub(super) fn require_provider(&self, requested: &str) -> Result<(), Failure> {
+    /// [`CommandFailure::NoProvider`], which lists the providers that it has.
+    pub(super) fn require_provider(&self, requested: &str) -> Result<(), CommandFailure> {
         if self.run_fi_info(&["-p", requested, "-t", "FI_EP_RDM"])?.is_some() {
             return Ok(());
         }
         let mut available = output::parse_provider_names(&self.run_fi_info(&["-l"])?.unwrap_or_default());
         // homespun always takes part, so do not list it as a choice.
         available.retain(|name| name != PROVIDER_NAME || name == requested);
-        Err(Failure::NoProvider { requested: requested.to_owned(), version: self.version.clone(), available })
+        Err(CommandFailure::NoProvider {
+            requested: requested.to_owned(),
+            version: self.version.clone(),
+            available,
+        })
     }
 
     /// Sets the environment in which a program loads this libfabric with homespun's plugin.
@@ -110,12 +114,12 @@ impl Libfabric {
     }
 
     /// The output of `fi_info`, or `None` if it fails.
-    fn run_fi_info(&self, arguments: &[&str]) -> Result<Option<String>, Failure> {
+    fn run_fi_info(&self, arguments: &[&str]) -> Result<Option<String>, CommandFailure> {
         let program = self.programs.join(INFO);
         let mut command = Command::new(&program);
         command.args(arguments).stdin(Stdio::null());
         self.set_environment(&mut command);
-        let failed = |error| Failure::NotExecuted { command: program.clone().into(), error };
+        let failed = |error| CommandFailure::NotExecuted { command: program.clone().into(), error };
         let output = command.output().map_err(failed)?;
         Ok(output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned()))
     }
@@ -125,17 +129,17 @@ impl Libfabric {
 ///
 /// # Errors
 ///
-/// [`Failure::NoLibfabric`].
-pub(in crate::bench) fn find_library_directory(prefix: &Path) -> Result<PathBuf, Failure> {
+/// [`CommandFailure::NoLibfabric`].
+pub(in crate::bench) fn find_library_directory(prefix: &Path) -> Result<PathBuf, CommandFailure> {
     find_directory_with(LIBRARY, &LIBRARY_DIRECTORIES.map(|directory| prefix.join(directory)))
 }
 
 /// The first of these directories that holds a file of this name.
-fn find_directory_with(name: &'static str, directories: &[PathBuf]) -> Result<PathBuf, Failure> {
+fn find_directory_with(name: &'static str, directories: &[PathBuf]) -> Result<PathBuf, CommandFailure> {
     let found = directories.iter().find(|directory| directory.join(OsStr::new(name)).is_file());
     found.cloned().ok_or_else(|| {
         let places: Vec<String> = directories.iter().map(|place| place.display().to_string()).collect();
-        Failure::NoLibfabric { missing: name, looked_in: places.join(", ") }
+        CommandFailure::NoLibfabric { missing: name, looked_in: places.join(", ") }
     })
 }
 
@@ -148,7 +152,7 @@ mod tests {
     #[test]
     fn prefix_without_programs_or_library_is_refused() {
         let prefix = tempfile::tempdir().expect("a temporary directory");
-        let message = || Libfabric::find(Some(prefix.path())).unwrap_err().to_string();
+        let message = || InstalledLibfabric::find(Some(prefix.path())).unwrap_err().to_string();
         assert!(message().contains("no fi_pingpong"), "{}", message());
         fs::create_dir(prefix.path().join("bin")).expect("a temporary directory");
         fs::write(prefix.path().join("bin/fi_pingpong"), "").expect("a temporary file");

@@ -9,7 +9,7 @@ use clap::Args;
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 use crate::cores;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// The name of this hidden command.
 pub(super) const COMMAND: &str = "bench-program";
@@ -33,17 +33,17 @@ pub(crate) struct ProgramArguments {
 /// # Errors
 ///
 /// The reason why the program could not be executed. On success this function does not return.
-pub(crate) fn run(arguments: &ProgramArguments) -> Result<(), Failure> {
-    let failed = |error| Failure::NotExecuted { command: arguments.program[0].clone(), error };
+pub(crate) fn run(arguments: &ProgramArguments) -> Result<(), CommandFailure> {
+    let failed = |error| CommandFailure::NotExecuted { command: arguments.program[0].clone(), error };
     // The death signal stays set across `execve(2)`.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|errno| failed(errno.into()))?;
     // The parent may have ended before the death signal was set.
     if getppid().map(Pid::as_raw_pid) != Some(arguments.parent) {
-        return Err(Failure::PeerGone);
+        return Err(CommandFailure::PeerGone);
     }
     if let Some(core) = arguments.core {
         cores::pin_thread_to_core(core)?;
     }
-    let (program, rest) = arguments.program.split_first().ok_or(Failure::PeerProtocol)?;
+    let (program, rest) = arguments.program.split_first().ok_or(CommandFailure::PeerProtocol)?;
     Err(failed(Command::new(program).args(rest).exec()))
 }

@@ -34,7 +34,7 @@ pub(super) enum Program {
 
 /// A provider, with the names for the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Provider {
+pub(super) struct ComparedProvider {
     pub(super) name: String,
     /// The domain of homespun; `None` for any other provider.
     pub(super) domain: Option<&'static str>,
@@ -107,7 +107,7 @@ impl Program {
     pub(super) fn build_pair(
         self,
         path: PathBuf,
-        provider: &Provider,
+        provider: &ComparedProvider,
         size_bytes: usize,
         iterations: usize,
         port: u16,
@@ -158,7 +158,7 @@ fn window_for_size(size_bytes: usize) -> usize {
 mod tests {
     use super::*;
 
-    fn format_command_lines(program: Program, provider: &Provider) -> (String, String) {
+    fn format_command_lines(program: Program, provider: &ComparedProvider) -> (String, String) {
         let pair = program.build_pair("/bin/true".into(), provider, 64, 100, 9000);
         let joined = |words: &[OsString]| {
             words.iter().map(|word| word.to_str().expect("UTF-8")).collect::<Vec<_>>().join(" ")
@@ -168,11 +168,11 @@ mod tests {
 
     #[test]
     fn command_lines_differ_in_port_and_peer_only() {
-        let homespun = Provider { name: "homespun".into(), domain: Some("shm") };
+        let homespun = ComparedProvider { name: "homespun".into(), domain: Some("shm") };
         let (server, client) = format_command_lines(Program::Pingpong, &homespun);
         assert_eq!(server, "-p homespun -d shm -S 64 -I 100 -e rdm -B 9000");
         assert_eq!(client, "-p homespun -d shm -S 64 -I 100 -e rdm -P 9000 127.0.0.1");
-        let layered = Provider { name: "tcp;ofi_rxm".into(), domain: None };
+        let layered = ComparedProvider { name: "tcp;ofi_rxm".into(), domain: None };
         let (server, client) = format_command_lines(Program::RmaRead, &layered);
         assert_eq!(server, "-p tcp;ofi_rxm -S 64 -I 100 -W 64 -s 127.0.0.1 -o read -E=9000");
         assert_eq!(client, format!("{server} 127.0.0.1"));

@@ -14,9 +14,9 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, unbounded};
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::libfabric::Libfabric;
+use super::libfabric::InstalledLibfabric;
 use super::on_core;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// The interval between checks whether the server listens.
 const LISTEN_INTERVAL: Duration = Duration::from_millis(2);
@@ -50,7 +50,7 @@ pub(super) struct ProgramPair {
 /// The conditions under which both processes run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Conditions<'a> {
-    pub(super) libfabric: &'a Libfabric,
+    pub(super) libfabric: &'a InstalledLibfabric,
     /// The cores of the client and of the server; `None` if the system chooses.
     pub(super) cores: Option<(usize, usize)>,
     pub(super) timeout: Duration,
@@ -75,8 +75,8 @@ impl ProgramPair {
     ///
     /// # Errors
     ///
-    /// [`Failure::Start`] if a process cannot be started.
-    pub(super) fn run(&self, conditions: Conditions<'_>) -> Result<Result<String, String>, Failure> {
+    /// [`CommandFailure::Start`] if a process cannot be started.
+    pub(super) fn run(&self, conditions: Conditions<'_>) -> Result<Result<String, String>, CommandFailure> {
         let (client_core, server_core) = conditions.cores.unzip();
         let deadline = Instant::now() + conditions.timeout;
         let mut server = Process::start(&self.program, &self.server, server_core, conditions.libfabric)?;
@@ -146,21 +146,21 @@ impl Process {
         program: &PathBuf,
         arguments: &[OsString],
         core: Option<usize>,
-        libfabric: &Libfabric,
-    ) -> Result<Process, Failure> {
-        let mut command = Command::new(env::current_exe().map_err(Failure::Start)?);
+        libfabric: &InstalledLibfabric,
+    ) -> Result<Process, CommandFailure> {
+        let mut command = Command::new(env::current_exe().map_err(CommandFailure::Start)?);
         command.args([on_core::COMMAND, "--parent", &std::process::id().to_string()]);
         command.args(core.map(|core| format!("--core={core}")));
         command.arg("--").arg(program).args(arguments);
         libfabric.set_environment(&mut command);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(Failure::Start)?;
+        let mut child = command.spawn().map_err(CommandFailure::Start)?;
         let (stdout, stderr) = (read_in_thread(child.stdout.take()), read_in_thread(child.stderr.take()));
         Ok(Process { child, stdout, stderr })
     }
 
-    fn try_wait(&mut self) -> Result<Option<ExitStatus>, Failure> {
-        self.child.try_wait().map_err(Failure::Start)
+    fn try_wait(&mut self) -> Result<Option<ExitStatus>, CommandFailure> {
+        self.child.try_wait().map_err(CommandFailure::Start)
     }
 
     /// The complete output, or `None` if the process has not closed its output by the deadline.
@@ -173,7 +173,7 @@ impl Process {
     }
 
     /// The exit status, or `None` if the process still runs after `limit`.
-    fn await_exit_status_within(&mut self, limit: Duration) -> Result<Option<ExitStatus>, Failure> {
+    fn await_exit_status_within(&mut self, limit: Duration) -> Result<Option<ExitStatus>, CommandFailure> {
         let deadline = Instant::now() + limit;
         loop {
             let status = self.try_wait()?;

@@ -6,14 +6,14 @@ use std::sync::atomic::{Ordering, fence};
 use std::time::Instant;
 
 use super::Buffers;
-use super::sys::Segment;
+use super::sys::BareSegment;
 use crate::exchange::measure::{self, Metric};
 use crate::exchange::run::Run;
 use crate::exchange::timing::Timing;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// Copies from shared to private memory, once for each message of the run.
-pub(in crate::bench) fn time_memcpy(run: &Run) -> Result<Timing, Failure> {
+pub(in crate::bench) fn time_memcpy(run: &Run) -> Result<Timing, CommandFailure> {
     let segment = create_populated_segment(run.size_bytes)?;
     let mut buffers = Buffers::new(run.size_bytes, run.window);
     measure::time_message_rounds(run, |count| {
@@ -46,7 +46,7 @@ pub(in crate::bench) struct Copies {
 }
 
 /// Makes and times the copies.
-pub(in crate::bench) fn time_copies(copies: &Copies) -> Result<Timing, Failure> {
+pub(in crate::bench) fn time_copies(copies: &Copies) -> Result<Timing, CommandFailure> {
     let Copies { copying, metric, run } = copies;
     let segment = create_populated_segment(run.size_bytes)?;
     let source = vec![1; run.size_bytes];
@@ -81,9 +81,9 @@ pub(in crate::bench) fn time_copies(copies: &Copies) -> Result<Timing, Failure> 
 
 /// Creates shared memory and writes to all of it, so that the kernel allocates its pages before the
 /// measurement.
-fn create_populated_segment(size_bytes: usize) -> Result<Segment, Failure> {
-    let making = |error| Failure::Bare { doing: "making shared memory", error };
-    let segment = Segment::create(size_bytes.max(1)).map_err(making)?;
+fn create_populated_segment(size_bytes: usize) -> Result<BareSegment, CommandFailure> {
+    let making = |error| CommandFailure::Bare { doing: "making shared memory", error };
+    let segment = BareSegment::create(size_bytes.max(1)).map_err(making)?;
     segment.write(0, &vec![1; size_bytes]);
     Ok(segment)
 }

@@ -4,8 +4,8 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::sys::{self, Segment};
-use crate::failure::Failure;
+use super::sys::{self, BareSegment};
+use crate::failure::CommandFailure;
 
 /// The size of a cache line.
 pub(super) const LINE_BYTES: usize = 64;
@@ -19,7 +19,7 @@ pub(super) const RING_BYTES: usize = 256 * 1024;
 
 /// The numbers that each process writes and the other process reads.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Number {
+pub(super) enum SharedNumber {
     /// How many messages the process has offered for copying.
     Offered,
     /// How many messages, or slots of the ring, the process has received.
@@ -39,7 +39,7 @@ const SIDE_BYTES: usize = NUMBERS * SPACING_BYTES + RING_BYTES;
 
 const SEGMENT_BYTES: usize = 2 * SIDE_BYTES;
 
-/// The bytes that a process finds at [`Number::Probe`] if it can read the memory of the other process.
+/// The bytes that a process finds at [`SharedNumber::Probe`] if it can read the memory of the other process.
 static PROBE: [u8; 8] = *b"homespun";
 
 /// One of the two processes.
@@ -51,28 +51,29 @@ enum Side {
 
 /// The shared memory, as one of the two processes uses it.
 #[derive(Debug)]
-pub(in crate::bench) struct Memory {
-    segment: Segment,
+pub(in crate::bench) struct BareMemory {
+    segment: BareSegment,
     side: Side,
 }
 
-impl Memory {
+impl BareMemory {
     /// Creates the shared memory, in the leader.
-    pub(in crate::bench) fn create() -> Result<Memory, Failure> {
-        let segment = Segment::create(SEGMENT_BYTES).map_err(bare_failure_while("making shared memory"))?;
-        Ok(Memory { segment, side: Side::Leader }.publish_probe())
+    pub(in crate::bench) fn create() -> Result<BareMemory, CommandFailure> {
+        let segment =
+            BareSegment::create(SEGMENT_BYTES).map_err(bare_failure_while("making shared memory"))?;
+        Ok(BareMemory { segment, side: Side::Leader }.publish_probe())
     }
 
     /// Opens the shared memory, in the follower.
-    pub(in crate::bench) fn open(path: &Path) -> Result<Memory, Failure> {
-        let segment =
-            Segment::open(path, SEGMENT_BYTES).map_err(bare_failure_while("opening the shared memory"))?;
-        Ok(Memory { segment, side: Side::Follower }.publish_probe())
+    pub(in crate::bench) fn open(path: &Path) -> Result<BareMemory, CommandFailure> {
+        let segment = BareSegment::open(path, SEGMENT_BYTES)
+            .map_err(bare_failure_while("opening the shared memory"))?;
+        Ok(BareMemory { segment, side: Side::Follower }.publish_probe())
     }
 
     /// Publishes the address of [`PROBE`] to the other process.
-    fn publish_probe(self) -> Memory {
-        self.number_of_own_side(Number::Probe).store((&raw const PROBE) as u64, Ordering::Release);
+    fn publish_probe(self) -> BareMemory {
+        self.number_of_own_side(SharedNumber::Probe).store((&raw const PROBE) as u64, Ordering::Release);
         self
     }
 
@@ -90,7 +91,7 @@ impl Memory {
         let mut found = [0; PROBE.len()];
         sys::read_process_memory(
             pid,
-            self.number_of_other_side(Number::Probe).load(Ordering::Acquire),
+            self.number_of_other_side(SharedNumber::Probe).load(Ordering::Acquire),
             &mut found,
         )?;
         if found == PROBE { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
@@ -106,13 +107,13 @@ impl Memory {
 
     /// A number that this process writes.
     #[inline]
-    pub(super) fn number_of_own_side(&self, number: Number) -> &AtomicU64 {
+    pub(super) fn number_of_own_side(&self, number: SharedNumber) -> &AtomicU64 {
         self.number_of_side(self.side, number)
     }
 
     /// A number that the other process writes.
     #[inline]
-    pub(super) fn number_of_other_side(&self, number: Number) -> &AtomicU64 {
+    pub(super) fn number_of_other_side(&self, number: SharedNumber) -> &AtomicU64 {
         self.number_of_side(self.side.opposite(), number)
     }
 
@@ -128,12 +129,12 @@ impl Memory {
 
     /// The whole segment.
     #[inline]
-    pub(super) fn segment(&self) -> &Segment {
+    pub(super) fn segment(&self) -> &BareSegment {
         &self.segment
     }
 
     #[inline]
-    fn number_of_side(&self, side: Side, number: Number) -> &AtomicU64 {
+    fn number_of_side(&self, side: Side, number: SharedNumber) -> &AtomicU64 {
         self.segment.atomic_at(side.offset() + number as usize * SPACING_BYTES)
     }
 }
@@ -154,6 +155,6 @@ impl Side {
     }
 }
 
-fn bare_failure_while(doing: &'static str) -> impl FnOnce(io::Error) -> Failure {
-    move |error| Failure::Bare { doing, error }
+fn bare_failure_while(doing: &'static str) -> impl FnOnce(io::Error) -> CommandFailure {
+    move |error| CommandFailure::Bare { doing, error }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// The number of polls between two reads of the clock.
 const SPINS_PER_CLOCK: u32 = 1024;
@@ -19,38 +19,41 @@ const SPINS_BEFORE_YIELD_PINNED: u32 = 1 << 20;
 
 /// Polls until the other process has acted.
 #[derive(Debug)]
-pub(in crate::bench) struct Poller {
+pub(in crate::bench) struct BarePoller {
     gone: Arc<AtomicBool>,
     timeout: Duration,
     spins_before_yield: u32,
 }
 
-impl Poller {
+impl BarePoller {
     /// A poller that waits at most `timeout`. `gone` becomes true when the other process ends. `pinned` means
     /// that each process has its own core.
-    pub(in crate::bench) fn new(gone: Arc<AtomicBool>, timeout: Duration, pinned: bool) -> Poller {
+    pub(in crate::bench) fn new(gone: Arc<AtomicBool>, timeout: Duration, pinned: bool) -> BarePoller {
         let spins_before_yield = if pinned { SPINS_BEFORE_YIELD_PINNED } else { SPINS_BEFORE_YIELD_SHARED };
-        Poller { gone, timeout, spins_before_yield }
+        BarePoller { gone, timeout, spins_before_yield }
     }
 
     /// Polls until `look` returns a value.
     ///
     /// # Errors
     ///
-    /// An error of `look`. [`Failure::PeerGone`] if the other process ends, and [`Failure::PeerSilent`] after
+    /// An error of `look`. [`CommandFailure::PeerGone`] if the other process ends, and [`CommandFailure::PeerSilent`] after
     /// the time-out.
     #[inline]
     pub(super) fn poll_until_some<T>(
         &self,
-        mut look: impl FnMut() -> Result<Option<T>, Failure>,
-    ) -> Result<T, Failure> {
+        mut look: impl FnMut() -> Result<Option<T>, CommandFailure>,
+    ) -> Result<T, CommandFailure> {
         match look()? {
             Some(found) => Ok(found),
             None => self.keep_polling(look),
         }
     }
 
-    fn keep_polling<T>(&self, mut look: impl FnMut() -> Result<Option<T>, Failure>) -> Result<T, Failure> {
+    fn keep_polling<T>(
+        &self,
+        mut look: impl FnMut() -> Result<Option<T>, CommandFailure>,
+    ) -> Result<T, CommandFailure> {
         let mut spins: u32 = 0;
         let mut since = None;
         loop {
@@ -64,10 +67,10 @@ impl Poller {
                 continue;
             }
             if self.gone.load(Ordering::Relaxed) {
-                return Err(Failure::PeerGone);
+                return Err(CommandFailure::PeerGone);
             }
             if since.get_or_insert_with(Instant::now).elapsed() > self.timeout {
-                return Err(Failure::PeerSilent { timeout: self.timeout });
+                return Err(CommandFailure::PeerSilent { timeout: self.timeout });
             }
         }
     }
@@ -81,11 +84,14 @@ mod tests {
     fn wait_fails_for_a_peer_that_is_gone_or_silent() {
         for pinned in [false, true] {
             let gone = Arc::new(AtomicBool::new(true));
-            let poller = Poller::new(gone.clone(), Duration::from_secs(60), pinned);
-            assert!(matches!(poller.poll_until_some(|| Ok(None::<()>)), Err(Failure::PeerGone)));
+            let poller = BarePoller::new(gone.clone(), Duration::from_secs(60), pinned);
+            assert!(matches!(poller.poll_until_some(|| Ok(None::<()>)), Err(CommandFailure::PeerGone)));
             gone.store(false, Ordering::Relaxed);
-            let poller = Poller::new(gone, Duration::ZERO, pinned);
-            assert!(matches!(poller.poll_until_some(|| Ok(None::<()>)), Err(Failure::PeerSilent { .. })));
+            let poller = BarePoller::new(gone, Duration::ZERO, pinned);
+            assert!(matches!(
+                poller.poll_until_some(|| Ok(None::<()>)),
+                Err(CommandFailure::PeerSilent { .. })
+            ));
             assert_eq!(poller.poll_until_some(|| Ok(Some(7))).unwrap(), 7);
         }
     }

@@ -3,13 +3,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::memory::{LINE_BYTES, Memory, Number, RING_BYTES};
-use super::poller::Poller;
-use super::signal::Signals;
+use super::memory::{BareMemory, LINE_BYTES, RING_BYTES, SharedNumber};
+use super::poller::BarePoller;
+use super::signal::SignalCounts;
 use super::{Buffers, Loop};
 use crate::bench::step::Step;
 use crate::exchange::measure;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// The length of the sequence number, which precedes the payload of each slot.
 const SEQUENCE_BYTES: usize = size_of::<u64>();
@@ -27,16 +27,16 @@ const CREDITS_PER_LAP: usize = 4;
 /// receiver polls that number. It is in the same cache line as the first bytes of the payload, so polling it
 /// fetches no additional line. The receiver returns credits only a few times a lap.
 #[derive(Debug)]
-pub(super) struct Ring<'a> {
-    memory: &'a Memory,
-    poller: &'a Poller,
+pub(super) struct BareRing<'a> {
+    memory: &'a BareMemory,
+    poller: &'a BarePoller,
     size_bytes: usize,
     chunk_bytes: usize,
     slots: usize,
     stride_bytes: usize,
     source: Vec<u8>,
     buffers: Buffers,
-    signals: Signals,
+    signals: SignalCounts,
     /// The next slot to fill, and the number of slots filled so far.
     head: Cursor,
     /// The number of slots that may be filled before the sender reads the receiver's count again.
@@ -52,25 +52,25 @@ struct Cursor {
     count: u64,
 }
 
-impl<'a> Ring<'a> {
+impl<'a> BareRing<'a> {
     /// An end that sends a message in one slot if it fits into [`SLOT_MAX_BYTES`].
-    pub(super) fn new(memory: &'a Memory, poller: &'a Poller, step: &Step) -> Ring<'a> {
-        Ring::new_chunked(memory, poller, step, SLOT_MAX_BYTES)
+    pub(super) fn new(memory: &'a BareMemory, poller: &'a BarePoller, step: &Step) -> BareRing<'a> {
+        BareRing::new_chunked(memory, poller, step, SLOT_MAX_BYTES)
     }
 
     /// An end that sends a message in slots with at most `chunk_max_bytes` of payload, so that the receiver
     /// copies from one slot while the sender fills the next.
     pub(super) fn new_chunked(
-        memory: &'a Memory,
-        poller: &'a Poller,
+        memory: &'a BareMemory,
+        poller: &'a BarePoller,
         step: &Step,
         chunk_max_bytes: usize,
-    ) -> Ring<'a> {
+    ) -> BareRing<'a> {
         let size_bytes = step.run.size_bytes;
         let chunk_bytes = size_bytes.min(chunk_max_bytes);
         let stride_bytes = (SEQUENCE_BYTES + chunk_bytes).next_multiple_of(LINE_BYTES);
         let slots = RING_BYTES / stride_bytes;
-        Ring {
+        BareRing {
             memory,
             poller,
             size_bytes,
@@ -79,7 +79,7 @@ impl<'a> Ring<'a> {
             stride_bytes,
             source: vec![1; size_bytes],
             buffers: Buffers::new(size_bytes, measure::receive_depth(step.metric, &step.run)),
-            signals: Signals::default(),
+            signals: SignalCounts::default(),
             head: Cursor::default(),
             limit: slots as u64,
             tail: Cursor::default(),
@@ -88,9 +88,9 @@ impl<'a> Ring<'a> {
 
     /// Waits until the next slot is free.
     #[inline]
-    fn await_free_slot(&mut self) -> Result<(), Failure> {
+    fn await_free_slot(&mut self) -> Result<(), CommandFailure> {
         if self.head.count == self.limit {
-            let (taken, slots) = (self.memory.number_of_other_side(Number::Taken), self.slots as u64);
+            let (taken, slots) = (self.memory.number_of_other_side(SharedNumber::Taken), self.slots as u64);
             let full = self.limit;
             self.limit = self.poller.poll_until_some(|| {
                 let limit = taken.load(Ordering::Acquire) + slots;
@@ -115,9 +115,9 @@ impl Cursor {
     }
 }
 
-impl Loop for Ring<'_> {
+impl Loop for BareRing<'_> {
     #[inline]
-    fn send(&mut self) -> Result<(), Failure> {
+    fn send(&mut self) -> Result<(), CommandFailure> {
         let mut sent_bytes = 0;
         loop {
             self.await_free_slot()?;
@@ -135,7 +135,7 @@ impl Loop for Ring<'_> {
     }
 
     #[inline]
-    fn receive(&mut self) -> Result<(), Failure> {
+    fn receive(&mut self) -> Result<(), CommandFailure> {
         let buffer = self.buffers.next_buffer();
         let mut received_bytes = 0;
         loop {
@@ -149,7 +149,7 @@ impl Loop for Ring<'_> {
             let end = self.size_bytes.min(received_bytes + self.chunk_bytes);
             segment.read(offset + SEQUENCE_BYTES, &mut buffer[received_bytes..end]);
             if self.tail.slot.is_multiple_of((self.slots / CREDITS_PER_LAP).max(1)) {
-                self.memory.number_of_own_side(Number::Taken).store(self.tail.count, Ordering::Release);
+                self.memory.number_of_own_side(SharedNumber::Taken).store(self.tail.count, Ordering::Release);
             }
             received_bytes = end;
             if received_bytes == self.size_bytes {
@@ -158,12 +158,12 @@ impl Loop for Ring<'_> {
         }
     }
 
-    fn send_signal(&mut self) -> Result<(), Failure> {
+    fn send_signal(&mut self) -> Result<(), CommandFailure> {
         self.signals.send_signal(self.memory);
         Ok(())
     }
 
-    fn await_signal(&mut self) -> Result<(), Failure> {
+    fn await_signal(&mut self) -> Result<(), CommandFailure> {
         self.signals.await_signal(self.memory, self.poller)
     }
 }
@@ -185,13 +185,13 @@ mod tests {
 
     #[test]
     fn messages_arrive_whole_and_in_order_over_many_laps() {
-        let poller = Poller::new(Arc::new(AtomicBool::new(false)), Duration::from_secs(30), false);
+        let poller = BarePoller::new(Arc::new(AtomicBool::new(false)), Duration::from_secs(30), false);
         for size_bytes in [1, 8, 56, 57, 1000, 32 * 1024, 32 * 1024 + 1, 100_000] {
-            let leading = Memory::create().unwrap();
-            let following = Memory::open(leading.proc_fd_path().as_ref()).unwrap();
+            let leading = BareMemory::create().unwrap();
+            let following = BareMemory::open(leading.proc_fd_path().as_ref()).unwrap();
             let step = make_one_way_step(size_bytes);
-            let mut sender = Ring::new(&leading, &poller, &step);
-            let mut receiver = Ring::new(&following, &poller, &step);
+            let mut sender = BareRing::new(&leading, &poller, &step);
+            let mut receiver = BareRing::new(&following, &poller, &step);
             // Send bursts of messages that fill at most a quarter of the ring, but at least one message.
             let burst = (RING_BYTES / 4 / (size_bytes + LINE_BYTES)).max(1).min(step.run.window as usize);
             for message in 0..3 * RING_BYTES / (size_bytes * burst).max(LINE_BYTES) {
@@ -213,12 +213,12 @@ mod tests {
 
     #[test]
     fn full_ring_waits_for_its_receiver() {
-        let poller = Poller::new(Arc::new(AtomicBool::new(false)), Duration::ZERO, true);
-        let memory = Memory::create().unwrap();
-        let mut sender = Ring::new(&memory, &poller, &make_one_way_step(8));
+        let poller = BarePoller::new(Arc::new(AtomicBool::new(false)), Duration::ZERO, true);
+        let memory = BareMemory::create().unwrap();
+        let mut sender = BareRing::new(&memory, &poller, &make_one_way_step(8));
         for _ in 0..RING_BYTES / LINE_BYTES {
             sender.send().unwrap();
         }
-        assert!(matches!(sender.send(), Err(Failure::PeerSilent { .. })));
+        assert!(matches!(sender.send(), Err(CommandFailure::PeerSilent { .. })));
     }
 }

@@ -2,26 +2,30 @@
 
 use std::sync::atomic::Ordering;
 
-use super::memory::{Memory, Number};
-use super::poller::Poller;
-use crate::failure::Failure;
+use super::memory::{BareMemory, SharedNumber};
+use super::poller::BarePoller;
+use crate::failure::CommandFailure;
 
 /// How many signals this process has sent and received.
 #[derive(Debug, Default)]
-pub(super) struct Signals {
+pub(super) struct SignalCounts {
     sent: u64,
     received: u64,
 }
 
-impl Signals {
-    pub(super) fn send_signal(&mut self, memory: &Memory) {
+impl SignalCounts {
+    pub(super) fn send_signal(&mut self, memory: &BareMemory) {
         self.sent += 1;
-        memory.number_of_own_side(Number::Signals).store(self.sent, Ordering::Release);
+        memory.number_of_own_side(SharedNumber::Signals).store(self.sent, Ordering::Release);
     }
 
-    pub(super) fn await_signal(&mut self, memory: &Memory, poller: &Poller) -> Result<(), Failure> {
+    pub(super) fn await_signal(
+        &mut self,
+        memory: &BareMemory,
+        poller: &BarePoller,
+    ) -> Result<(), CommandFailure> {
         self.received += 1;
-        let sent = memory.number_of_other_side(Number::Signals);
+        let sent = memory.number_of_other_side(SharedNumber::Signals);
         poller.poll_until_some(|| Ok((sent.load(Ordering::Acquire) >= self.received).then_some(())))
     }
 }

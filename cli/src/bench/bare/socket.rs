@@ -3,11 +3,11 @@
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
-use super::poller::Poller;
+use super::poller::BarePoller;
 use super::{BLANK, Loop};
 use crate::bench::step::Step;
 use crate::exchange::measure;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// While more messages follow, each write offers the kernel at least this many bytes. So small one-way
 /// messages are joined, as a stream of bytes permits.
@@ -17,7 +17,7 @@ const WRITE_MIN_BYTES: usize = 64 * 1024;
 #[derive(Debug)]
 pub(super) struct Socket<'a> {
     stream: &'a TcpStream,
-    poller: &'a Poller,
+    poller: &'a BarePoller,
     size_bytes: usize,
     source: Vec<u8>,
     /// The receive buffer, filled from the start again once it is full.
@@ -32,7 +32,7 @@ pub(super) fn set_nodelay_and_nonblocking(stream: &TcpStream) -> io::Result<()> 
 }
 
 impl<'a> Socket<'a> {
-    pub(super) fn new(stream: &'a TcpStream, poller: &'a Poller, step: &Step) -> Socket<'a> {
+    pub(super) fn new(stream: &'a TcpStream, poller: &'a BarePoller, step: &Step) -> Socket<'a> {
         let run = &step.run;
         // A stream does not transfer empty messages, so send at least one byte.
         let size_bytes = run.size_bytes.max(1);
@@ -42,7 +42,7 @@ impl<'a> Socket<'a> {
         Socket { stream, poller, size_bytes, source, buffer, at: 0 }
     }
 
-    fn write(&mut self, mut count_bytes: u64) -> Result<(), Failure> {
+    fn write(&mut self, mut count_bytes: u64) -> Result<(), CommandFailure> {
         let Socket { mut stream, poller, ref source, .. } = *self;
         while count_bytes > 0 {
             let piece = &source[..clamped_len(source.len(), count_bytes)];
@@ -51,7 +51,7 @@ impl<'a> Socket<'a> {
         Ok(())
     }
 
-    fn read(&mut self, mut count_bytes: u64) -> Result<(), Failure> {
+    fn read(&mut self, mut count_bytes: u64) -> Result<(), CommandFailure> {
         while count_bytes > 0 {
             if self.at == self.buffer.len() {
                 self.at = 0;
@@ -74,27 +74,27 @@ impl<'a> Socket<'a> {
 }
 
 impl Loop for Socket<'_> {
-    fn send(&mut self) -> Result<(), Failure> {
+    fn send(&mut self) -> Result<(), CommandFailure> {
         self.write(self.total_bytes_of_messages(1))
     }
 
-    fn receive(&mut self) -> Result<(), Failure> {
+    fn receive(&mut self) -> Result<(), CommandFailure> {
         self.read(self.total_bytes_of_messages(1))
     }
 
-    fn send_many(&mut self, count: u32) -> Result<(), Failure> {
+    fn send_many(&mut self, count: u32) -> Result<(), CommandFailure> {
         self.write(self.total_bytes_of_messages(count))
     }
 
-    fn receive_many(&mut self, count: u32) -> Result<(), Failure> {
+    fn receive_many(&mut self, count: u32) -> Result<(), CommandFailure> {
         self.read(self.total_bytes_of_messages(count))
     }
 
-    fn send_signal(&mut self) -> Result<(), Failure> {
+    fn send_signal(&mut self) -> Result<(), CommandFailure> {
         self.write(1)
     }
 
-    fn await_signal(&mut self) -> Result<(), Failure> {
+    fn await_signal(&mut self) -> Result<(), CommandFailure> {
         self.read(1)
     }
 }
@@ -104,13 +104,13 @@ fn clamped_len(len_bytes: usize, count_bytes: u64) -> usize {
 }
 
 /// The number of bytes that a call has read or written. `None` if the call would block.
-fn bytes_unless_would_block(result: io::Result<usize>) -> Result<Option<usize>, Failure> {
+fn bytes_unless_would_block(result: io::Result<usize>) -> Result<Option<usize>, CommandFailure> {
     match result {
-        Ok(0) => Err(Failure::PeerGone),
+        Ok(0) => Err(CommandFailure::PeerGone),
         Ok(count) => Ok(Some(count)),
         Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
             Ok(None)
         }
-        Err(error) => Err(Failure::Bare { doing: "using a socket", error }),
+        Err(error) => Err(CommandFailure::Bare { doing: "using a socket", error }),
     }
 }

@@ -22,19 +22,19 @@ const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 /// All other accesses copy bytes. So if another process writes at the wrong time, bytes become meaningless,
 /// but nothing worse happens.
 #[derive(Debug)]
-pub(super) struct Segment {
+pub(super) struct BareSegment {
     file: OwnedFd,
     base: NonNull<u8>,
     len_bytes: usize,
 }
 
-impl Segment {
+impl BareSegment {
     /// Creates a segment of zeros.
-    pub(super) fn create(len_bytes: usize) -> io::Result<Segment> {
+    pub(super) fn create(len_bytes: usize) -> io::Result<BareSegment> {
         let file = memfd_create("homespun-bench", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, len_bytes as u64)?;
         fcntl_add_seals(&file, SEALS)?;
-        Segment::map(file, len_bytes)
+        BareSegment::map(file, len_bytes)
     }
 
     /// Opens the segment of another process. `path` is that of its descriptor in `/proc`.
@@ -42,23 +42,23 @@ impl Segment {
     /// # Errors
     ///
     /// Errors of the system, and `InvalidData` if the file is not a segment of this length.
-    pub(super) fn open(path: &Path, len_bytes: usize) -> io::Result<Segment> {
+    pub(super) fn open(path: &Path, len_bytes: usize) -> io::Result<BareSegment> {
         let file = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
         let is_sealed = fcntl_get_seals(&file)?.contains(SEALS);
         let actual_bytes = rustix::fs::fstat(&file)?.st_size;
         if !is_sealed || usize::try_from(actual_bytes) != Ok(len_bytes) {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        Segment::map(file, len_bytes)
+        BareSegment::map(file, len_bytes)
     }
 
-    fn map(file: OwnedFd, len_bytes: usize) -> io::Result<Segment> {
+    fn map(file: OwnedFd, len_bytes: usize) -> io::Result<BareSegment> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the kernel chooses an address where nothing is mapped. The file has this length and is
         // sealed against becoming shorter, so the whole mapping stays readable and writable.
         let base = unsafe { mmap(ptr::null_mut(), len_bytes, access, MapFlags::SHARED, &file, 0) }?;
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::InvalidData)?;
-        Ok(Segment { file, base, len_bytes })
+        Ok(BareSegment { file, base, len_bytes })
     }
 
     /// The descriptor. Another process opens its path in `/proc`.
@@ -123,7 +123,7 @@ impl Segment {
     }
 }
 
-impl Drop for Segment {
+impl Drop for BareSegment {
     fn drop(&mut self) {
         // SAFETY: the segment was mapped with this length, and no reference outlives `self`.
         let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.len_bytes) };
@@ -158,9 +158,9 @@ mod tests {
 
     #[test]
     fn second_mapping_shows_writes_of_the_first() {
-        let first = Segment::create(8192).unwrap();
+        let first = BareSegment::create(8192).unwrap();
         let path = format!("/proc/self/fd/{}", first.descriptor());
-        let second = Segment::open(path.as_ref(), 8192).unwrap();
+        let second = BareSegment::open(path.as_ref(), 8192).unwrap();
         first.atomic_at(64).store(7, Ordering::Release);
         first.write(8189, b"end");
         assert_eq!(second.atomic_at(64).load(Ordering::Acquire), 7);
@@ -173,16 +173,16 @@ mod tests {
 
     #[test]
     fn file_that_is_no_segment_of_that_length_is_refused() {
-        let segment = Segment::create(8192).unwrap();
+        let segment = BareSegment::create(8192).unwrap();
         let path = format!("/proc/self/fd/{}", segment.descriptor());
-        assert_eq!(Segment::open(path.as_ref(), 4096).unwrap_err().kind(), io::ErrorKind::InvalidData);
-        assert!(Segment::open("/dev/null".as_ref(), 8192).is_err());
+        assert_eq!(BareSegment::open(path.as_ref(), 4096).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert!(BareSegment::open("/dev/null".as_ref(), 8192).is_err());
     }
 
     #[test]
     #[should_panic(expected = "beyond the end")]
     fn write_beyond_the_end_panics() {
-        Segment::create(4096).unwrap().write(4090, b"too long");
+        BareSegment::create(4096).unwrap().write(4090, b"too long");
     }
 
     #[test]

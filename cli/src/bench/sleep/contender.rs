@@ -6,7 +6,7 @@ use std::path::Path;
 use homespun::info::PROVIDER_NAME;
 use homespun::params;
 
-use crate::bench::survey::Domain;
+use crate::bench::survey::MeasuredDomain;
 use crate::run::plugin;
 
 /// Restricts libfabric to the listed providers, separated by commas (`fi_getinfo(3)`).
@@ -30,14 +30,14 @@ impl SleepContender {
     /// Returns homespun's plugin in each of these domains, each followed by those of these providers that
     /// use the same medium.
     pub(super) fn all_contenders(
-        domains: &[Domain],
+        domains: &[MeasuredDomain],
         providers: &[String],
         directory: &Path,
     ) -> Vec<SleepContender> {
         let mut contenders = Vec::new();
         for &domain in domains {
             let own = SleepContender::new_homespun(domain, directory);
-            let rivals = providers.iter().filter(|provider| Domain::of_provider(provider) == domain);
+            let rivals = providers.iter().filter(|provider| MeasuredDomain::of_provider(provider) == domain);
             let rivals: Vec<SleepContender> =
                 rivals.map(|provider| SleepContender::new_rival(provider, &own)).collect();
             contenders.push(own);
@@ -50,7 +50,7 @@ impl SleepContender {
         contenders
     }
 
-    fn new_homespun(domain: Domain, directory: &Path) -> SleepContender {
+    fn new_homespun(domain: MeasuredDomain, directory: &Path) -> SleepContender {
         SleepContender {
             name: format!("{PROVIDER_NAME}/{}", domain.name()),
             provider: PROVIDER_NAME.to_owned(),
@@ -80,7 +80,7 @@ impl SleepContender {
 mod tests {
     use super::*;
 
-    fn list_contender_names(domains: &[Domain], providers: &[&str]) -> Vec<String> {
+    fn list_contender_names(domains: &[MeasuredDomain], providers: &[&str]) -> Vec<String> {
         let providers: Vec<String> = providers.iter().map(ToString::to_string).collect();
         let contenders = SleepContender::all_contenders(domains, &providers, Path::new("/plugin"));
         contenders.into_iter().map(|contender| contender.name).collect()
@@ -90,17 +90,23 @@ mod tests {
     fn rivals_follow_the_domain_that_they_are_compared_with() {
         let all = ["tcp", "shm", "tcp;ofi_rxm", "tcp"];
         assert_eq!(
-            list_contender_names(&Domain::ALL, &all),
+            list_contender_names(&MeasuredDomain::ALL, &all),
             ["homespun/shm", "shm", "homespun/tcp", "tcp", "tcp;ofi_rxm"]
         );
-        assert_eq!(list_contender_names(&[Domain::Tcp], &all), ["homespun/tcp", "tcp", "tcp;ofi_rxm"]);
-        assert_eq!(list_contender_names(&[Domain::Shm], &[]), ["homespun/shm"]);
+        assert_eq!(
+            list_contender_names(&[MeasuredDomain::Tcp], &all),
+            ["homespun/tcp", "tcp", "tcp;ofi_rxm"]
+        );
+        assert_eq!(list_contender_names(&[MeasuredDomain::Shm], &[]), ["homespun/shm"]);
     }
 
     #[test]
     fn layered_rival_lists_each_layer_in_its_environment() {
-        let contenders =
-            SleepContender::all_contenders(&[Domain::Tcp], &["tcp;ofi_rxm".into()], Path::new("/plugin"));
+        let contenders = SleepContender::all_contenders(
+            &[MeasuredDomain::Tcp],
+            &["tcp;ofi_rxm".into()],
+            Path::new("/plugin"),
+        );
         assert_eq!(contenders[1].environment, [("FI_PROVIDER".to_owned(), "tcp,ofi_rxm".into())]);
         assert_eq!(contenders[1].rival_of.as_deref(), Some("homespun/tcp"));
         assert_eq!(contenders[0].environment[0], ("FI_PROVIDER_PATH".to_owned(), "/plugin".into()));

@@ -4,11 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::bench::percentiles::Counts;
 use crate::console::Console;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// The order for the next step of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Order {
+pub(super) enum StepOrder {
     /// Make the endpoint at this address the peer. The process answers [`Answer::Done`].
     SetPeer(Vec<u8>),
     /// Reply to each of this many messages with a message of the same length. The process answers this order
@@ -77,7 +77,7 @@ pub(super) struct Slept {
 
 impl Answer {
     /// Writes the answer to standard output.
-    pub(super) fn write_to_stdout(&self, console: &Console) -> Result<(), Failure> {
-        console.print_line(serde_json::to_string(self).map_err(|error| Failure::Output(error.into()))?)
+    pub(super) fn write_to_stdout(&self, console: &Console) -> Result<(), CommandFailure> {
+        console.print_line(serde_json::to_string(self).map_err(|error| CommandFailure::Output(error.into()))?)
     }
 }

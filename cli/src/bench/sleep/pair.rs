@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::Setup;
 use super::contender::SleepContender;
-use super::order::{Answer, Opened, Order, RoundTrips, Slept};
+use super::order::{Answer, Opened, RoundTrips, Slept, StepOrder};
 use super::peer::Wait;
 use crate::bench::percentiles::Counts;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::peer_process::PeerProcess;
 
 /// The hidden command of both processes.
@@ -24,13 +24,13 @@ pub(super) enum MeasureError {
     /// The measurement failed.
     Failed(String),
     /// libfabric cannot be loaded, or the processes cannot be started: nothing can be measured at all.
-    Fatal(Failure),
+    Fatal(CommandFailure),
 }
 
-impl From<Failure> for MeasureError {
+impl From<CommandFailure> for MeasureError {
     /// Converts to [`MeasureError::Failed`], since the failure of one pair does not end the measurement of
     /// others.
-    fn from(failure: Failure) -> MeasureError {
+    fn from(failure: CommandFailure) -> MeasureError {
         MeasureError::Failed(failure.to_string())
     }
 }
@@ -56,8 +56,8 @@ impl SleepPair {
         let mut follower = start_peer(contender, wait, setup, other)?;
         let led = await_opened(&mut leader)?;
         let followed = await_opened(&mut follower)?;
-        send_order(&mut leader, &Order::SetPeer(followed.address))?;
-        send_order(&mut follower, &Order::SetPeer(led.address))?;
+        send_order(&mut leader, &StepOrder::SetPeer(followed.address))?;
+        send_order(&mut follower, &StepOrder::SetPeer(led.address))?;
         await_answer(&mut leader, |answer| matches!(answer, Answer::Done).then_some(()))?;
         await_answer(&mut follower, |answer| matches!(answer, Answer::Done).then_some(()))?;
         Ok(SleepPair { leader, follower, provider: led.provider, libfabric: led.libfabric })
@@ -75,9 +75,9 @@ impl SleepPair {
 
     /// Measures single round trips.
     pub(super) fn measure_round_trips(&mut self, trips: RoundTrips) -> Result<Counts, MeasureError> {
-        send_order(&mut self.follower, &Order::Follow(trips))?;
+        send_order(&mut self.follower, &StepOrder::Follow(trips))?;
         await_answer(&mut self.follower, |answer| matches!(answer, Answer::Ready).then_some(()))?;
-        send_order(&mut self.leader, &Order::Lead(trips))?;
+        send_order(&mut self.leader, &StepOrder::Lead(trips))?;
         let led = await_answer(&mut self.leader, |answer| match answer {
             Answer::Halves(counts) => Some(counts),
             _ => None,
@@ -89,8 +89,8 @@ impl SleepPair {
 
     /// Lets both processes sleep at the same time.
     pub(super) fn sleep_both(&mut self, duration_ms: u64) -> Result<[Slept; 2], MeasureError> {
-        send_order(&mut self.leader, &Order::Sleep(duration_ms))?;
-        send_order(&mut self.follower, &Order::Sleep(duration_ms))?;
+        send_order(&mut self.leader, &StepOrder::Sleep(duration_ms))?;
+        send_order(&mut self.follower, &StepOrder::Sleep(duration_ms))?;
         let slept = |answer| match answer {
             Answer::Slept(slept) => Some(slept),
             _ => None,
@@ -102,7 +102,7 @@ impl SleepPair {
     pub(super) fn close(mut self) {
         for process in [&mut self.leader, &mut self.follower] {
             // This fails if the process has already ended.
-            let _ = send_order(process, &Order::Close);
+            let _ = send_order(process, &StepOrder::Close);
         }
         self.leader.wait_or_terminate(CLOSE_MAX);
         self.follower.wait_or_terminate(CLOSE_MAX);
@@ -114,8 +114,8 @@ impl SleepPair {
         match self.follower.try_next_line().map(|line| serde_json::from_str(&line)) {
             Some(Ok(Answer::Failed(reason))) => MeasureError::Failed(reason),
             Some(_) => error,
-            None => match self.follower.add_exit_status(Failure::PeerGone) {
-                ended @ Failure::PeerEnded { .. } => MeasureError::Failed(ended.to_string()),
+            None => match self.follower.add_exit_status(CommandFailure::PeerGone) {
+                ended @ CommandFailure::PeerEnded { .. } => MeasureError::Failed(ended.to_string()),
                 _ => error,
             },
         }
@@ -128,10 +128,9 @@ fn start_peer(
     setup: &Setup<'_>,
     core: Option<usize>,
 ) -> Result<PeerProcess, MeasureError> {
-    let libfabric = setup
-        .libfabric
-        .to_str()
-        .ok_or_else(|| MeasureError::Fatal(Failure::Load { reason: "its path is not in UTF-8".into() }))?;
+    let libfabric = setup.libfabric.to_str().ok_or_else(|| {
+        MeasureError::Fatal(CommandFailure::Load { reason: "its path is not in UTF-8".into() })
+    })?;
     let max_bytes = setup.sizes.iter().copied().max().unwrap_or_default().to_string();
     let mut arguments = vec![PEER, "--libfabric", libfabric];
     arguments.extend([
@@ -155,9 +154,9 @@ fn await_opened(process: &mut PeerProcess) -> Result<Opened, MeasureError> {
     })
 }
 
-fn send_order(process: &mut PeerProcess, order: &Order) -> Result<(), MeasureError> {
-    let line =
-        serde_json::to_string(order).map_err(|error| MeasureError::Fatal(Failure::Output(error.into())))?;
+fn send_order(process: &mut PeerProcess, order: &StepOrder) -> Result<(), MeasureError> {
+    let line = serde_json::to_string(order)
+        .map_err(|error| MeasureError::Fatal(CommandFailure::Output(error.into())))?;
     Ok(process.write_line(line)?)
 }
 
@@ -168,12 +167,12 @@ fn await_answer<T>(
 ) -> Result<T, MeasureError> {
     loop {
         let line = process.await_line()?;
-        match serde_json::from_str(&line).map_err(|_| Failure::PeerProtocol)? {
+        match serde_json::from_str(&line).map_err(|_| CommandFailure::PeerProtocol)? {
             Answer::Ongoing => {}
-            Answer::NoLibfabric(reason) => return Err(MeasureError::Fatal(Failure::Load { reason })),
+            Answer::NoLibfabric(reason) => return Err(MeasureError::Fatal(CommandFailure::Load { reason })),
             Answer::NotOffered(reason) => return Err(MeasureError::NotOffered(reason)),
             Answer::Failed(reason) => return Err(MeasureError::Failed(reason)),
-            answer => return convert(answer).ok_or(Failure::PeerProtocol.into()),
+            answer => return convert(answer).ok_or(CommandFailure::PeerProtocol.into()),
         }
     }
 }

@@ -11,11 +11,11 @@ use homespun_host::{CallError, Libfabric, Lockstep, WaitObject};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::messages::{ExchangeError, Messages};
-use super::order::{Answer, Opened, Order, RoundTrips, Slept};
+use super::order::{Answer, Opened, RoundTrips, Slept, StepOrder};
 use crate::bench::percentiles::Times;
 use crate::console::Console;
 use crate::cores;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::peer_process;
 
 /// The interval at which the leader reports that the measurement is still under way.
@@ -84,7 +84,7 @@ impl Wait {
 }
 
 /// Carries out orders until the order to close.
-pub(crate) fn run(arguments: &PeerArguments, console: &Console) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &PeerArguments, console: &Console) -> Result<(), CommandFailure> {
     let lines = peer_process::read_parent_lines_or_exit();
     if let Some(core) = arguments.core {
         cores::pin_thread_to_core(core)?;
@@ -142,25 +142,25 @@ enum Stop {
     Exchange(#[from] ExchangeError),
     /// The process cannot reach the controlling process.
     #[error("{0}")]
-    Failure(#[from] Failure),
+    Failure(#[from] CommandFailure),
 }
 
 impl Peer<'_> {
     fn carry_out_orders(&mut self, lines: &Receiver<String>) -> Result<(), Stop> {
         loop {
-            let line = lines.recv().map_err(|_| Failure::PeerGone)?;
-            let answer = match serde_json::from_str(&line).map_err(|_| Failure::PeerProtocol)? {
-                Order::SetPeer(address) => {
+            let line = lines.recv().map_err(|_| CommandFailure::PeerGone)?;
+            let answer = match serde_json::from_str(&line).map_err(|_| CommandFailure::PeerProtocol)? {
+                StepOrder::SetPeer(address) => {
                     self.messages.set_peer(&address)?;
                     Answer::Done
                 }
-                Order::Follow(trips) => {
+                StepOrder::Follow(trips) => {
                     self.follow_round_trips(&trips)?;
                     Answer::Done
                 }
-                Order::Lead(trips) => Answer::Halves(self.lead_round_trips(&trips)?.to_counts()),
-                Order::Sleep(for_ms) => Answer::Slept(self.measure_sleep(Duration::from_millis(for_ms))?),
-                Order::Close => return Ok(()),
+                StepOrder::Lead(trips) => Answer::Halves(self.lead_round_trips(&trips)?.to_counts()),
+                StepOrder::Sleep(for_ms) => Answer::Slept(self.measure_sleep(Duration::from_millis(for_ms))?),
+                StepOrder::Close => return Ok(()),
             };
             answer.write_to_stdout(self.console)?;
         }

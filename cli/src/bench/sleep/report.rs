@@ -10,7 +10,7 @@ use super::order::Slept;
 use super::{Attempt, ContenderResults, Setup};
 use crate::bench::percentiles::{Percentiles, Times};
 use crate::exchange::measure::median;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// Providers of an installed libfabric, side by side.
 #[derive(Debug, Serialize)]
@@ -129,11 +129,11 @@ impl SleepReport {
 impl SleepReport {
     /// # Errors
     ///
-    /// [`Failure::ContendersFailed`] if a contender failed at something that it offers.
-    pub(in crate::bench) fn require_success(&self) -> Result<(), Failure> {
+    /// [`CommandFailure::ContendersFailed`] if a contender failed at something that it offers.
+    pub(in crate::bench) fn require_success(&self) -> Result<(), CommandFailure> {
         match self.contenders.iter().filter(|contender| contender.has_failed()).count() {
             0 => Ok(()),
-            failed => Err(Failure::ContendersFailed { failed, all: self.contenders.len() }),
+            failed => Err(CommandFailure::ContendersFailed { failed, all: self.contenders.len() }),
         }
     }
 }

@@ -10,8 +10,8 @@ use crate::target::{Target, TargetEffects};
 use crate::transport::LinkId;
 use crate::wire::Header;
 
-/// An engine's links, sink and receiver, which carry out the effects of its target. The receiver is
-/// among them because the target returns credit to it.
+/// An engine's links, sink and receiver, which carry out the effects of its target. Credit that the
+/// target returns goes to the receiver.
 #[derive(Debug)]
 pub(in super::super) struct TargetCarrier<'a, S> {
     receive_side: &'a mut ReceiveSide,

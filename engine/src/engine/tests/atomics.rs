@@ -182,8 +182,7 @@ fn atomic_on_no_elements_ignores_its_target() {
         assert_eq!(read_region(&region), [0; 8]);
         assert!(!engine.has_unsent() && engine.condemned.is_empty());
         assert_eq!(engine.target.unanswered_counts(LINK), (0, 0));
-        // An endpoint that is no target of atomic operations refuses even an operation on no
-        // elements.
+        // An endpoint that allows no atomic operations refuses even an operation on no elements.
         engine.target.set_atomic_access(MrAccess::empty());
         engine.arrivals(&mut sink).frame(LINK, &atomic_header(4, 0, form), b"");
         engine.transmit(&mut transport, &mut sink);

@@ -12,7 +12,7 @@ use crate::connection::{ConnectionError, Request, RequestId, Requester};
 use crate::limits::{
     CONNECTION_DATA_MAX_BYTES, EAGER_MAX_BYTES, REQUESTER_MAX_LINKS, REQUESTER_WAIT_MAX_MS, TIMEOUT_GRACE_MS,
 };
-use crate::wire::{Handshake, HandshakeStep};
+use crate::wire::{HandshakeHeader, HandshakeStep};
 
 /// The number that names each request in these tests.
 const NUMBER: u64 = 0x5eed;
@@ -26,7 +26,7 @@ fn engine_with_role(role: EndpointRole) -> (Engine, Scripted, Recorder) {
 }
 
 fn handshake_header(step: HandshakeStep, number: u64, data: &[u8]) -> Header {
-    Header::Connection(Handshake { step, number, data_bytes: data.len() as u16 })
+    Header::Connection(HandshakeHeader { step, number, data_bytes: data.len() as u16 })
 }
 
 fn bring_link_up(engine: &mut Engine, sink: &mut Recorder, id: LinkId, port: u16, instance: u64) {
@@ -75,8 +75,7 @@ fn accepting_engine() -> (Engine, Scripted, Recorder) {
     (engine, transport, sink)
 }
 
-/// Returns a passive endpoint that listens, and that has a request of the endpoint at port 4, over
-/// link 7.
+/// Returns a listening passive endpoint. The endpoint at port 4 has sent it a request over link 7.
 fn passive_engine_with_request() -> (Engine, Request, Scripted, Recorder) {
     let (mut engine, transport, mut sink) = engine_with_role(EndpointRole::Passive);
     engine.listen(Some(1)).unwrap();
@@ -278,8 +277,7 @@ fn request_of_gone_requester_is_withdrawn_unless_being_accepted() {
         engine.arrivals(&mut sink).link_event(OTHER, LinkEvent::Down(error));
         assert!(sink.events.is_empty(), "the acceptor finds out by itself");
     }
-    // A requester that sends anything after its request breaks the protocol, and its request is
-    // withdrawn.
+    // A requester must send nothing after its request. If it does, its request is withdrawn.
     let (mut engine, request, mut transport, mut sink) = passive_engine_with_request();
     receive_frame(&mut engine, &mut sink, OTHER, untagged_header(1), b"x");
     assert_eq!(sink.events, [ConnectionReport::Withdrawn(request.id)]);
@@ -310,7 +308,7 @@ fn connect_attempt_ends_with_its_link() {
         engine.arrivals(&mut sink).link_event(OWN, LinkEvent::Down(error));
         assert_eq!(take_failure(&mut sink).errno(), errno);
     }
-    // If the link ends before it was up, the engine concludes that no endpoint listens.
+    // If the link ends before it has come up, the engine concludes that no endpoint listens.
     let (mut never_up, mut transport, mut sink) = engine_with_role(EndpointRole::Connected);
     never_up.connect(address(2), NUMBER, b"", &mut transport, &mut sink).unwrap();
     never_up.arrivals(&mut sink).link_event(OWN, LinkEvent::Down(RESET));
@@ -378,8 +376,8 @@ fn unexpected_frame_aborts_a_handshake_link() {
             Header::Data { op: 1, len_bytes: 0 },
         ])
     };
-    // Each case has a link that is no connection yet, the step that may arrive on it, and whether
-    // the attempt to connect ends with the link.
+    // Each case has a link that is no connection yet, the step that may arrive on the link, and
+    // whether the attempt to connect ends with the link.
     type Case = (fn() -> Made, LinkId, Option<HandshakeStep>, bool);
     let cases: [Case; 4] = [
         (|| asking_engine(), OWN, Some(HandshakeStep::Reject), true),

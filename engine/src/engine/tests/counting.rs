@@ -135,8 +135,9 @@ fn each_message_in_multi_receive_buffer_is_counted() {
             engine.arrivals(&mut sink).frame(LINK, &untagged_header(8), message);
             assert_eq!(take_counted(&mut sink), [RECEIVED]);
         }
-        // If messages are signalled, the last of them also reports the release of the buffer. If
-        // not, the release has a report of its own. The release never counts as a message.
+        // If messages are signalled, the completion of the last message also reports the release of
+        // the buffer. Otherwise the release has a completion of its own. The release never counts
+        // as a message.
         assert_eq!(sink.ended.len(), if signalled == Signalled::Yes { 2 } else { 1 });
         engine.post_multi_receive(receive_request(16, 2), 1, None, &mut sink).unwrap();
         engine.cancel(2, &mut sink).unwrap();
@@ -267,7 +268,7 @@ fn remote_atomic_counts_once_per_region_counter() {
     apart.bind_counter(CounterEvents::REMOTE_READ, &reads).unwrap();
     apart.bind_counter(CounterEvents::REMOTE_WRITE, &writes).unwrap();
     let [read, write] = [CounterEvents::REMOTE_READ, CounterEvents::REMOTE_WRITE];
-    // Each case has the events that the endpoint counts, and those that the counters of each region
+    // Each case has the events that the endpoint counts, and the events that the region's counters
     // count.
     for (op, (kind, what, of_endpoint, of_region)) in (1..).zip([
         (AtomicKind::Base, AtomicOp::Sum, write, write),

@@ -147,7 +147,7 @@ fn link_down_returns_its_credit_to_the_budget() {
         engine.transmit(&mut transport, &mut sink);
         engine.arrivals(&mut sink).frame_begun(LINK, &untagged_header(100));
         engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(RESET));
-        // Messages that arrived whole stay, and use the budget until receives take them.
+        // Whole messages stay, and use the budget until receives take them.
         assert_eq!(engine.receive_side.unexpected_len(), 2, "round {round}");
         engine.post_receive(receive_request(3, 1), &mut sink).unwrap();
         engine.post_receive(receive_request(20_000, 2), &mut sink).unwrap();

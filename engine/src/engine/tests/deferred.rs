@@ -1,4 +1,4 @@
-//! Tests of deferred work: when such an operation ends, the sink gets the number of its work.
+//! Tests of deferred work. When the operation of a work ends, the sink gets the work's number.
 
 use super::ordering::engine_with_config;
 use super::*;

@@ -1,4 +1,4 @@
-//! Tests of mapped regions, from the side of the initiator and that of the target.
+//! Tests of mapped regions, at the initiator and at the target.
 
 use super::atomics::{atomic_request, fetch_local};
 use super::rma::{rma_header, rma_request};
@@ -90,8 +90,8 @@ fn direct_access_is_done_and_reported_by_the_caller() {
     assert_eq!(local.completion_flags(), RMA | CompletionFlags::READ);
     assert_eq!(local.take_buffer().into_received().as_deref(), Some(&b"hello"[..]));
     assert_eq!((transport.sent.len(), sink.ended.len(), sink.counted.len()), (0, 0, 0));
-    // If the sink has no room for the completion, it is held like any other. Later completions do
-    // not overtake it.
+    // If the sink has no room for the completion, the engine holds the completion. Later
+    // completions do not overtake it.
     sink.room = 0;
     let completion =
         EndedOperation::of_transmit(8, CompletionFlags::of_access(false, false), hello_write().into_buffer());
@@ -265,8 +265,8 @@ fn engine_with_access_order() -> (Engine, PeerId, Scripted, Recorder) {
     (engine, peer, transport, sink)
 }
 
-/// Posts a write. Returns true if the engine made the write directly. If the write went as a frame,
-/// delivers the peer's answer to it, and returns false.
+/// Posts a write. Returns whether the engine made the write directly. If the write went as a frame,
+/// delivers the peer's answer.
 fn post_write_returning_if_direct(
     engine: &mut Engine,
     peer: PeerId,

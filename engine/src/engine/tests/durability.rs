@@ -211,8 +211,8 @@ fn failed_flush_is_answered_not_durable() {
     arrivals.frame(LINK, &with_data(1, Durable::Written), b"a");
     arrivals.frame(LINK, &write_header(2, KEY, 0, 1, Durable::Nothing), b"a");
     arrivals.frame(LINK, &write_header(3, KEY, 5, 0, Durable::Everything), b"");
-    // After a failed flush, the engine flushes the region no more: the system reports only once
-    // what it has lost.
+    // After a failed flush, the engine never flushes the region again. The system reports lost data
+    // only once.
     device.set_broken(false);
     arrivals.frame(LINK, &write_header(4, KEY, 5, 1, Durable::Written), b"a");
     arrivals.frame(LINK, &write_header(5, KEY, 5, 0, Durable::Everything), b"");
@@ -240,7 +240,7 @@ fn closing_a_region_answers_its_unflushed_write_once_as_not_durable() {
     engine.target.regions().close(&closed);
     engine.arrivals(&mut sink).frame(LINK, &write_header(6, KEY, 0, 0, Durable::Everything), b"");
     engine.arrivals(&mut sink).frame(LINK, &write_header(7, KEY, 0, 0, Durable::Everything), b"");
-    // If the closed region was also freed before the fence, the fence still fails, and fails once.
+    // The closed region is freed before the fence. The fence still fails, but only once.
     let (dropped, _device) = add_persistent_region(&engine, 3);
     let (_other, _device) = add_persistent_region(&engine, 4);
     engine.arrivals(&mut sink).frame(LINK, &write_header(8, 3, 0, 1, Durable::Nothing), b"a");

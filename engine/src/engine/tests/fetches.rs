@@ -5,7 +5,7 @@ use crate::limits::{MESSAGE_MAX_BYTES, PULL_PASS_MAX_BYTES, REMOTE_MAX_BYTES};
 
 const LINK: LinkId = LinkId(7);
 
-/// Returns an engine that pulls 4 bytes at a time, with a peer on link 7 that exposes this memory.
+/// Returns an engine that pulls 4 bytes at a time. Its peer on link 7 exposes `memory`.
 fn engine_and_memory(memory: &[u8]) -> (Engine, Scripted, Recorder) {
     let (mut engine, _, transport, sink) = engine_with_peer();
     engine.set_pull_step_max_bytes(4);

@@ -1,14 +1,14 @@
-//! Tests of well-formed frames that no correct peer sends. Each of them ends its link, and no
-//! other.
+//! Tests of well-formed frames that no correct peer sends. Each frame ends its link, and no other
+//! link.
 
 use super::*;
 
 const LINK: LinkId = LinkId(7);
 const OTHER: LinkId = LinkId(8);
 
-/// Returns an engine with an operation in every state on link 7. It has sent a message that waits
-/// for an acknowledgement, one that waits for its match, and one that is offered. It has received
-/// an offer of a message.
+/// Returns an engine with an operation in every state on link 7. The engine has sent three
+/// messages. One awaits an acknowledgement, one awaits its match, and one is offered. The engine
+/// has also received an offer.
 fn engine_with_operations_in_flight() -> (Engine, Scripted, Recorder, u64) {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     engine.arrivals(&mut sink).link_event(OTHER, LinkEvent::up(address(3), 1));

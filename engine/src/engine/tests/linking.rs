@@ -147,8 +147,8 @@ fn silent_former_link_times_out() {
     assert!(!engine.awaits_timeout() && engine.next_deadline().is_none());
 }
 
-/// An application that makes no pass for hours does not receive frames that arrive meanwhile. Once
-/// it does make passes, it must receive them before the link times out.
+/// The application makes no pass for hours, and frames arrive in the meantime. The next passes must
+/// receive these frames before the link times out.
 #[test]
 fn former_link_is_read_before_timeout_after_long_pause() {
     const HOURS_MS: u64 = 10_000_000;
@@ -192,7 +192,7 @@ fn former_links_are_checked_rarely() {
         engine.advance_time(Moment::from_ms(ms), &mut sink);
         assert_eq!(engine.next_deadline(), deadline);
     }
-    // A link that is replaced meanwhile is checked in time, even if the application sleeps.
+    // Another link is replaced. It is checked in time, even if the application sleeps.
     engine.arrivals(&mut sink).link_event(LinkId(9), LinkEvent::up(address(2), 3));
     assert_eq!(engine.next_deadline(), Some(Moment::from_ms(REPLACED_LINK_CHECK_MS)));
     engine.advance_time(Moment::from_ms(REPLACED_LINK_CHECK_MS), &mut sink);
@@ -372,8 +372,8 @@ fn directed_receive_fails_when_no_attempt_reaches_its_peer() {
     assert_eq!(sink.ended_contexts(), [3, 1, 2, 4]);
 }
 
-/// Returns an engine with a receive from a peer to which it never had a link, and with a send that
-/// waits for the link to this peer.
+/// Returns an engine with a directed receive from a peer, and with a queued send to the same peer.
+/// The engine never had a link to this peer.
 fn engine_that_awaits_a_new_peer() -> (Engine, Scripted, Recorder) {
     let mut engine = Engine::new(Config::default());
     let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
@@ -429,7 +429,7 @@ fn requested_payload_keeps_former_link_alive() {
     assert_eq!(sink.ended_contexts(), [1]);
 }
 
-/// Returns an engine that has lost the peer at address 2, since this peer has closed its link.
+/// Returns an engine that has lost the peer at address 2: the peer has closed its link.
 fn engine_with_lost_peer() -> (Engine, Criteria, Scripted, Recorder) {
     let (mut engine, peer, transport, mut sink) = engine_with_peer();
     engine.arrivals(&mut sink).link_event(LinkId(7), LinkEvent::Down(LinkError::Closed));

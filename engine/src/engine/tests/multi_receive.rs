@@ -28,8 +28,7 @@ fn offer_header(op: u64, len_bytes: u64, remote: &[u8]) -> Header {
     Header::Request { message, op, remote_bytes: remote.len() as u8 }
 }
 
-/// Describes a completion: its context, its flags without those that every receive has, and its
-/// memory.
+/// Returns the context of a completion, its flags except those of every receive, and its memory.
 fn describe_ended(ended: &Result<EndedOperation, FailedOperation>) -> (u64, CompletionFlags, &[u8]) {
     let completion = match ended {
         Ok(completion) => completion,

@@ -1,4 +1,5 @@
-//! Tests of the order of operations, from both sides, and of completions in the order of posting.
+//! Tests of the order of operations, at the initiator and at the target, and of completions in the
+//! order of posting.
 
 use super::atomics::{atomic_request, base_local, fetch_local};
 use super::rma::{KEY, read_local, read_region, rma_header, rma_request, write_local};
@@ -181,7 +182,7 @@ fn link_down_releases_held_operations() {
     assert_eq!(sink.take_ended().len(), 1);
 }
 
-/// Lets a peer read a region, and overwrite the start of the region with its next frame. Returns
+/// Lets a peer read a region, then overwrite the start of the region with its next frame. Returns
 /// the bytes that the peer has read, and the bytes in the region afterwards.
 fn read_then_overwrite(order: Order, len_bytes: usize) -> (Vec<u8>, Vec<u8>) {
     let (mut engine, _, mut transport, mut sink) =
@@ -271,7 +272,7 @@ fn completions_keep_the_order_of_posting_to_each_peer() {
     deliver_answer(&mut engine, &mut sink, first, Outcome::Refused(Refusal::Key));
     assert_eq!(sink.ended_contexts(), [6, 1, 2]);
     assert_eq!(sink.ended[1].as_ref().unwrap_err().error, OperationError::Refused(Refusal::Key));
-    // An operation that reports nothing holds back the reports of later ones, too.
+    // Even an operation that reports nothing holds back the reports of later operations.
     deliver_answer(&mut engine, &mut sink, silent, Outcome::Done);
     assert_eq!(sink.ended_contexts(), [6, 1, 2, 4, 5]);
     assert_eq!(engine.outstanding_transmits(), 0);

@@ -51,8 +51,8 @@ impl Node {
         self.transport.flush();
     }
 
-    /// Registers memory that peers may access under the key 7: memory that the region owns or, with
-    /// a base address, the test's `memory`.
+    /// Registers memory that peers may access under the key 7. With a base address, this is the
+    /// test's `memory`. Otherwise the region owns memory of the same length.
     fn register(&mut self, memory: &mut [u8], base_address: Option<u64>) -> Arc<Region> {
         let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
         let attr = RegionAttr { key: 7, access, base_address: base_address.unwrap_or(0) };
@@ -278,8 +278,8 @@ fn every_operation_ends_once_when_links_break_at_random() {
     }
 }
 
-/// Checks that the messages that arrived whole were matched in the order of sending, although they
-/// may have completed in another order. The pattern of a message tells its number.
+/// Checks that whole messages were matched in the order of sending. They may have completed in
+/// another order. The bytes of a message encode its number.
 fn assert_no_message_overtook_another(node: &Node, seed: u64) {
     let mut completions: Vec<_> = node.sink.ended.iter().flatten().collect();
     completions.sort_unstable_by_key(|completion| completion.context);

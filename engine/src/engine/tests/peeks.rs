@@ -164,8 +164,8 @@ fn peeks_are_bounded_by_the_depth() {
     assert_eq!(take_errors(&mut sink), [(1, OperationError::NoMessage)]);
     engine.peek(peek_request(2, PeekAction::Keep), &mut sink).unwrap();
     assert_eq!(take_errors(&mut sink), [(2, OperationError::NoMessage)]);
-    // The posted receive uses up the depth, but a peek is still accepted. Otherwise no peek might
-    // ever be possible again, since the receive may never end.
+    // The posted receive uses up the depth. A peek is still accepted, since this receive may never
+    // end.
     engine.post_receive(receive_request(1, 3), &mut sink).unwrap();
     engine.peek(peek_request(4, PeekAction::Keep), &mut sink).unwrap();
     assert_eq!(take_errors(&mut sink), [(4, OperationError::NoMessage)]);

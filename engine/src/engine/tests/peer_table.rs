@@ -1,5 +1,5 @@
-//! Tests that the engine forgets peers that only links have introduced, but keeps each peer to
-//! which a part of the engine refers.
+//! Tests that the engine forgets peers that only links have introduced, but keeps a peer while any
+//! part of the engine refers to it.
 
 use std::collections::HashMap;
 
@@ -33,7 +33,7 @@ fn let_peers_pass(engine: &mut Engine, sink: &mut Recorder, ports: impl Iterator
     greatest
 }
 
-/// Returns the ports of so many peers that two sweeps happen, and ids of forgotten peers are used again.
+/// Returns the ports of enough peers for two sweeps. Ids of forgotten peers are then used again.
 fn many_ports() -> impl Iterator<Item = u16> {
     10_000..10_000 + 3 * PEER_SWEEP_MIN_PEERS as u16
 }
@@ -54,8 +54,8 @@ fn named_peer_keeps_its_id_without_a_link() {
     assert_eq!((engine.peers().find(address(2)), engine.peers().address_of(peer)), (Some(peer), address(2)));
 }
 
-/// Lets a peer connect, send a frame, and leave. Then lets others come and go. Returns whether the
-/// peer keeps its id.
+/// Lets a peer connect, send a frame and leave. Then lets other peers come and go. Returns whether
+/// the first peer keeps its id.
 fn keeps_id_after_frame(
     prepare: impl FnOnce(&mut Engine, &mut Recorder),
     header: &Header,
@@ -141,12 +141,14 @@ fn loss_of_a_peer_is_remembered_while_few_others_come() {
     assert!(!connects_for_receive_from_lost_peer(3 * few), "no peer is forgotten");
 }
 
-/// A sink that looks up the source of each report, and keeps the result for each peer as the pump does.
+/// A sink that looks up the address of each report's source. Like the pump, it caches the address
+/// of each peer.
 #[derive(Default)]
 struct CachingSink {
     room: usize,
     addresses: HashMap<PeerId, Address>,
-    /// For each report: the address of its source, and the source's port as the message or write names it.
+    /// For each report: the address of its source, and the port that the message or write itself
+    /// names.
     reported: Vec<(Address, u64)>,
     clears: usize,
 }

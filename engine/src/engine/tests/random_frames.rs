@@ -113,7 +113,7 @@ fn any_message() -> impl Strategy<Value = Message> {
     })
 }
 
-/// Generates headers. Numbers of operations and counts are small, so that some match real ones.
+/// Generates headers. Operation numbers and counts are small, so that some match real operations.
 fn any_header() -> impl Strategy<Value = Header> {
     // The engine's own numbers have bits above bit 31 set: see `op_number_of`.
     let op = || {
@@ -154,8 +154,8 @@ fn any_header() -> impl Strategy<Value = Header> {
     ]
 }
 
-/// Generates a header of any form, made from a number of this range. The length of its payload is
-/// at most this number.
+/// Generates a header of any form from a number in `numbers`. The payload has at most this number
+/// of bytes.
 pub(super) fn header_of_any_form(numbers: std::ops::Range<u64>) -> impl Strategy<Value = Header> {
     (prop::sample::select(Form::all().collect::<Vec<_>>()), numbers, 0..samples::PAIRS)
         .prop_map(|(form, number, end)| samples::fitting_header(form, number, end))
@@ -237,8 +237,8 @@ struct Run {
     accepted: usize,
     /// The memory of regions that were closed.
     closed: Vec<Vec<u8>>,
-    /// The regions that are open. Each comes with a vector: the memory of a raw region. Other
-    /// regions do not use their vector.
+    /// The open regions. Each comes with a vector: the memory of a raw region. Other regions do not
+    /// use their vector.
     regions: VecDeque<(Arc<Region>, Vec<u8>)>,
 }
 
@@ -448,8 +448,7 @@ proptest! {
             prop_assert!(memory.iter().all(|byte| *byte == 0xee), "a region was written to after its end");
         }
 
-        // Messages that arrived whole are still there. Once they are discarded, the whole budget is
-        // free.
+        // Whole messages are still there. Once they are discarded, the whole budget is free.
         run.engine.discard_unexpected(&mut run.sink);
         prop_assert!(run.engine.receive_side.try_reserve_budget(BUDGET_BYTES as u64), "all of it is free");
         prop_assert!(run.engine.fetches_len() == 0 && run.engine.target.inbounds_len() == 0);

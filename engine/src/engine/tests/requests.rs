@@ -245,7 +245,7 @@ fn link_down_fails_each_offered_send_once() {
     assert_eq!((engine.outstanding_transmits(), engine.has_unsent(), sink.ended.len()), (0, false, 4));
 }
 
-/// A sink that records, for each operation that ends, how many links had been closed before.
+/// A sink. For each operation that ends, it records how many links were closed before.
 struct Watching {
     closes: Arc<AtomicUsize>,
     seen: Vec<usize>,

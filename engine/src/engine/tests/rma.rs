@@ -27,8 +27,8 @@ pub(super) fn read_local(len_bytes: usize) -> RmaLocal {
     RmaLocal::Read(Destination::owned(BytesMut::zeroed(len_bytes)))
 }
 
-/// Creates a region of a vector's memory. The test must not read, move or drop the vector before
-/// the region has ended.
+/// Creates a region of this memory. The test must not read, move or drop the memory before the
+/// region has ended.
 #[expect(unsafe_code, reason = "raw regions are what this is about")]
 pub(super) fn raw_region(memory: &mut [u8], attr: RegionAttr) -> Result<Region, Misuse> {
     let segment = SegmentMut { address: memory.as_mut_ptr(), len_bytes: memory.len() };

@@ -8,7 +8,7 @@ use super::*;
 use crate::connection::EndpointRole;
 use crate::operation::{PeekAction, PeekRequest};
 use crate::shared_receiver::{MemberId, SharedReceiver};
-use crate::wire::{Handshake, HandshakeStep};
+use crate::wire::{HandshakeHeader, HandshakeStep};
 
 mod leaving;
 mod random;
@@ -52,7 +52,7 @@ impl Member {
         for (link, port) in [(LinkId(0), 2), (LINK, 3)] {
             engine.arrivals(&mut sink).link_event(link, LinkEvent::up(address(port), 1));
         }
-        let accept = Handshake { step: HandshakeStep::Accept, number: 1, data_bytes: 0 };
+        let accept = HandshakeHeader { step: HandshakeStep::Accept, number: 1, data_bytes: 0 };
         engine.arrivals(&mut sink).frame(LINK, &Header::Connection(accept), b"");
         engine.transmit(&mut transport, &mut sink);
         assert!(engine.connected_peer().is_some_and(|peer| peer.is_ok()));
@@ -368,7 +368,8 @@ fn directed_receive_is_kept_for_a_peer_that_another_member_gets_a_link_to() {
     }
 }
 
-/// A sink that posts a receive while the receiver reports another one, as another thread may.
+/// A sink that posts a receive while the receiver reports another receive. Another thread could do
+/// the same.
 struct Posting<'a> {
     shared: &'a SharedReceiver,
     next: Option<ReceiveRequest>,

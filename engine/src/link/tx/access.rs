@@ -11,8 +11,8 @@ use crate::operation::{Send, SendId};
 pub(crate) struct LinkAccess {
     class: OpClass,
     len_bytes: u64,
-    /// The credit that the access spends. Only a write with remote data spends any, since only such
-    /// a write has a completion at the target.
+    /// The credit that the access spends. Only a write with remote data spends credit, for its
+    /// completion at the target.
     cost_bytes: u64,
     /// How many bytes the access fetches, if it is atomic.
     fetched_bytes: usize,
@@ -85,7 +85,8 @@ impl LinkTx {
         self.requests.remove_access(send);
         self.outstanding_ops -= 1;
         self.outstanding_bytes -= access.fetched_bytes;
-        // The answer proves that all messages that the link had taken before the access have arrived.
+        // The peer has answered the access. So it has all messages that the link took before the
+        // access.
         self.arrived.advance_to(begun.after);
         if begun.is_postponed {
             self.postponed.remove(access.class, order);

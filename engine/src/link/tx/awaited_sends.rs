@@ -15,10 +15,9 @@ pub(super) struct AwaitedSends {
     sent_messages: u64,
     /// The largest count that the peer has acknowledged.
     acked_messages: u64,
-    /// Sends that end with an acknowledgement, each with the count of messages up to and including
-    /// its own.
+    /// Sends that end with an acknowledgement, each with the number of its message.
     awaiting_ack: VecDeque<(u64, SendId)>,
-    /// Sends that end when the peer's application matches their message, by the message's number.
+    /// Sends that end when a receive of the peer matches their message, by the message's number.
     awaiting_match: BTreeMap<u64, SendId>,
 }
 
@@ -50,8 +49,8 @@ impl AwaitedSends {
 }
 
 impl LinkTx {
-    /// Keeps the send whose message the link took last, until the peer acknowledges or matches the
-    /// message.
+    /// Keeps a send until the peer acknowledges or matches its message. The message is the last
+    /// that the link has taken.
     pub(crate) fn await_reply(&mut self, send: SendId, awaits: AwaitedReply) {
         let awaited_sends = &mut self.awaited_sends;
         let number = awaited_sends.sent_messages;
@@ -67,8 +66,8 @@ impl LinkTx {
     ///
     /// # Errors
     ///
-    /// A [`ProtocolViolation`] if this is more than were sent, or less than the peer has
-    /// acknowledged before.
+    /// A [`ProtocolViolation`] if the count exceeds the messages that the link has taken in full,
+    /// or is less than the peer has acknowledged before.
     pub(crate) fn record_ack(&mut self, received_count: u64) -> Result<(), ProtocolViolation> {
         // A message that is still being written cannot have arrived.
         let is_mid_message = self.writing.is_some_and(|writing| writing.kind == FrameKind::Message);
@@ -92,15 +91,15 @@ impl LinkTx {
         Some(send)
     }
 
-    /// Records that the peer's application has matched a message. Returns the message's send, which
-    /// has now ended.
+    /// Records that a receive of the peer has matched a message. Returns the send of the message,
+    /// which has now ended.
     ///
     /// # Errors
     ///
     /// A [`ProtocolViolation`] if no send waits for this match.
     pub(crate) fn take_matched_send(&mut self, number: u64) -> Result<SendId, ProtocolViolation> {
-        // A message that is still being written is not in the map yet. So a match of this message
-        // is a violation, too.
+        // A message that is still being written is not in the map. So its match is a violation,
+        // too.
         self.awaited_sends
             .awaiting_match
             .remove(&number)

@@ -4,14 +4,15 @@ use super::LinkTx;
 use crate::protocol_violation::ProtocolViolation;
 use crate::wire::AwaitedReply;
 
-/// What the sender has asked about the messages before a fence, and what the peer has answered.
+/// Whether the sender has asked about the messages before a fence, and whether the peer has
+/// answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Fence {
     /// The peer was not asked.
     #[default]
     Open,
-    /// The peer was asked, and has not answered. The link had taken this many frames before the
-    /// fence.
+    /// The peer was asked, and has not answered. Before the fence, the link had taken
+    /// `taken_frames` frames.
     Asked { matched: bool, taken_frames: u64 },
     /// The first `taken_frames` frames have arrived and, if `matched`, receives have matched them.
     Met { matched: bool, taken_frames: u64 },
@@ -23,8 +24,8 @@ impl LinkTx {
         self.writing.is_none() && self.requests.is_empty() && self.awaited_sends.has_no_waiting_sends()
     }
 
-    /// Whether all operations that the link has taken are known to have reached the completion
-    /// level of a fenced send. `awaits` is the reply that this level requires.
+    /// Whether this side knows that all operations on the link have reached the completion level of
+    /// a fenced operation. `awaits` is the reply that this level requires.
     pub(crate) fn all_operations_have_reached_level(&self, awaits: AwaitedReply) -> bool {
         match self.fence {
             _ if !awaits.wants_answer() => true,

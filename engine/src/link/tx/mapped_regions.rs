@@ -26,7 +26,8 @@ pub(crate) struct MappedRegion {
 }
 
 impl MappedRegion {
-    /// Returns the offset of a range in the mapped memory, if the region allows this access to it.
+    /// Returns the offset of a range in the mapped memory. Returns `None` if the range leaves the
+    /// region, if the region does not allow the access, or if its memory is retired.
     #[inline(always)]
     pub(crate) fn offset_if_allowed(&self, address: u64, len_bytes: u64, access: MrAccess) -> Option<usize> {
         let offset_bytes = address.checked_sub(self.address)?;
@@ -52,9 +53,9 @@ impl MappedRegions {
     pub(crate) fn add_offered_region(&mut self, shown: MappableRegion, remote: RemotePayload) {
         self.mapped.retain(|mapped| mapped.key != shown.key && !mapped.memory.is_retired());
         self.to_map.retain(|(waiting, _)| waiting.key != shown.key);
-        // The peer keeps this limit too, but does not count regions that it has ended. This side counts
-        // such a region until it maps the region and sees its end, so an offer beyond the limit is no
-        // violation. Accesses to a region that is dropped here go by frames.
+        // An offer beyond the limit is no violation: the peer no longer counts regions that it has
+        // ended, but this side may still count them. Accesses to a region that is dropped here go
+        // by frames.
         if self.mapped.len() + self.to_map.len() >= MAPPED_LINK_MAX_REGIONS {
             if self.to_map.is_empty() {
                 return;

@@ -10,8 +10,8 @@ pub(crate) struct MessageMark {
 }
 
 impl MessageMark {
-    /// Records that the peer has these messages. The peer may already be known to have more, since
-    /// answers may come in another order than their operations.
+    /// Records that the peer has these messages. Answers may arrive out of order, so this side may
+    /// already know that the peer has more.
     pub(super) fn advance_to(&mut self, mark: MessageMark) {
         self.messages = self.messages.max(mark.messages);
         self.payloads = self.payloads.max(mark.payloads);

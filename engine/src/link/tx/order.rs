@@ -1,23 +1,21 @@
 //! Message order: `msg_order` of `fi_endpoint(3)`. If both ends have agreed on an order, an
-//! operation must not take effect before an earlier one that the order names.
+//! operation must not overtake earlier operations that the order names.
 //!
-//! Frames arrive in the order of sending, and the target carries out almost every operation when
-//! its frame arrives: it matches messages, and applies small writes. Two kinds of accesses are
-//! *postponed*: an [offered](crate::wire::RmaKind::Offer) write, whose data the target fetches
-//! later, and a read, which the target answers piece by piece. Later operations would overtake
-//! these accesses. Suppose that an operation must not overtake a postponed access. Then the
-//! initiator keeps the operation at the head of its peer's queue, until the peer has answered the
-//! access. No frame carries anything for this, and an endpoint without these orders never waits.
+//! Frames arrive in the order of sending, and the target carries out most operations on arrival.
+//! Two kinds of accesses are *postponed*. The target fetches the data of an
+//! [offered](crate::wire::RmaKind::Offer) write later, and it answers a read piece by piece. Later
+//! operations could overtake such an access. If the order forbids this, the initiator keeps a later
+//! operation at the head of its peer's queue until the peer has answered the access. No frame
+//! carries anything for this.
 //!
-//! An access without a frame (`engine/direct.rs`) overtakes messages that are under way. If the
-//! order forbids that, this side makes such an access only when the peer is known to have all
-//! messages, since it has acknowledged them or has answered an access that was sent after them. So
-//! the first access after a message travels as a frame. Once the peer has answered this access,
-//! later ones need no frame.
+//! A direct access (`engine/direct.rs`) overtakes messages that are under way. If the order forbids
+//! this, the initiator makes direct accesses only when it knows that all messages have arrived. It
+//! knows this if the peer has acknowledged them, or has answered an access that followed them. So
+//! the first access after a message usually travels as a frame. Once the peer has answered that
+//! access, later accesses are direct again.
 //!
-//! A short read need not be postponed. A target that has agreed on an order copies the data of a
-//! short read when the request arrives, unless a postponed read is ahead of it. The initiator
-//! relies on that.
+//! A short read is not postponed, unless a postponed read is ahead of it. A target that has agreed
+//! on an order copies the data of a short read when the request arrives.
 
 use super::LinkTx;
 use crate::flags::Order;
@@ -39,8 +37,7 @@ pub(super) enum OpClass {
     Fetch,
 }
 
-/// The postponed accesses of a link: its peer may carry them out later than operations sent after
-/// them.
+/// The postponed accesses of a link. The peer may carry them out after later operations.
 #[derive(Debug, Default)]
 pub(super) struct Postponed {
     /// How many reads are postponed.
@@ -69,9 +66,9 @@ impl OpClass {
         }
     }
 
-    /// Returns the orders that make this operation wait for postponed reads, and those that make it
-    /// wait for postponed writes. A read never overtakes another, since the peer answers reads one
-    /// after the other. A fetching atomic operation could overtake a read, since the peer carries
+    /// Returns the orders that make this operation wait for postponed reads, then the orders that
+    /// make it wait for postponed writes. A read need not wait for reads: the peer answers reads
+    /// one after another. A fetching atomic operation may have to wait for reads: the peer carries
     /// it out on arrival.
     fn blocking_orders(self) -> [Order; 2] {
         match self {
@@ -97,8 +94,7 @@ impl Postponed {
         self.read_ops > 0 && by_reads || self.write_ops > 0 && by_writes
     }
 
-    /// Whether the peer may carry out an access later than operations sent after it. Returns
-    /// `false` if the peer certainly does not.
+    /// Whether the peer may carry out an access after operations that this side sends later.
     pub(super) fn is_postponed_by_peer(&self, effect: OpClass, is_offered: bool, len_bytes: u64) -> bool {
         match effect {
             // The peer carries out an atomic operation when it arrives.

@@ -1,9 +1,9 @@
-//! The sender's side of a rendezvous: payload stays in the sender's memory until the peer has
-//! pulled it, or asks for it.
+//! The sender's side of a rendezvous. Payload stays in the sender's memory until the peer pulls it
+//! or asks for it.
 //!
-//! A message is offered in three cases: the peer can pull it, and it is long enough for a pull to be
-//! faster; it is too long to travel eagerly; or there is too little credit for its payload. If the
-//! peer cannot pull, it asks for the payload.
+//! A message is offered in three cases: it is long enough to be pulled, it is too long to travel
+//! eagerly, or there is too little credit for its payload. If the peer cannot pull, it asks for the
+//! payload.
 //!
 //! ```text
 //!  queued --Request--> Offered --Done--> ended
@@ -33,8 +33,8 @@ pub(super) struct Requests {
     /// Sends whose payload the peer has asked for, in the order of asking. The link has not begun
     /// to take these payloads.
     cleared: VecDeque<SendId>,
-    /// The description of the exposed memory of the send that is first in the peer's queue, if the
-    /// link had no room for the send's offer.
+    /// The send that is first in the peer's queue, and the description of its exposed memory. Kept
+    /// only if the link had no room for the send's offer.
     next: Option<(SendId, RemotePayload)>,
     /// Whether the peer has said that it cannot pull. If so, this side exposes nothing more to it.
     peer_cannot_pull: bool,
@@ -163,8 +163,8 @@ impl LinkTx {
         !self.requests.peer_cannot_pull
     }
 
-    /// Removes the kept description of exposed memory. Returns it if it describes the memory of
-    /// this send, which an earlier attempt to offer the send has exposed.
+    /// Removes the description that [`keep_exposed_description`](Self::keep_exposed_description)
+    /// has kept. Returns it if it belongs to this send.
     pub(crate) fn take_exposed_description(&mut self, send: SendId) -> Option<RemotePayload> {
         self.requests.next.take().filter(|(exposed, _)| *exposed == send).map(|(_, remote)| remote)
     }
@@ -198,8 +198,8 @@ impl LinkTx {
         self.requests.begun.push_back(Request { send, stage: RequestStage::Offered, is_remote });
     }
 
-    /// Records that the peer asks for the payload of an offer; with `cannot_pull`, also that the
-    /// peer cannot pull.
+    /// Records that the peer asks for the payload of an offer. With `cannot_pull`, also records
+    /// that the peer cannot pull.
     ///
     /// # Errors
     ///
@@ -222,14 +222,14 @@ impl LinkTx {
         self.requests.cleared.front().copied()
     }
 
-    /// Removes the first of the cleared sends, since the link begins to take its payload, or since
-    /// it has ended.
+    /// Removes the first cleared send. The link has begun to take its payload, or the send has
+    /// ended.
     pub(crate) fn pop_cleared(&mut self) {
         self.requests.cleared.pop_front();
     }
 
-    /// Records that the link took all of a requested payload. Returns when the send ends: with this
-    /// payload, or if `awaits_answer`, with the peer's answer.
+    /// Records that the link took all of a requested payload. Returns when the send ends: now, or
+    /// with the peer's answer if `awaits_answer` is true.
     pub(crate) fn record_payload_sent(&mut self, send: SendId, awaits_answer: bool) -> SendEnd {
         let Some(place) = self.requests.position_of(send) else { return SendEnd::WithAnswer };
         if awaits_answer {
@@ -241,14 +241,14 @@ impl LinkTx {
         SendEnd::Now
     }
 
-    /// Records that the peer has the payload of a message; with `fault`, that the peer could not
-    /// read the payload. Returns the message's send, which has now ended.
+    /// Records that the peer has the payload of a message. With `fault`, the peer could not read
+    /// the payload. Returns the send of the message, which has now ended.
     ///
     /// # Errors
     ///
-    /// A [`ProtocolViolation`] if the message was not offered, if `fault` is set though the link
-    /// has carried the payload, or if the operation is an access: `Done` does not answer accesses.
-    /// `is_message` tells messages from accesses.
+    /// A [`ProtocolViolation`] if no message with this number waits for the answer `Done`, or if
+    /// `fault` is set although the link has carried the payload. `is_message` tells messages from
+    /// accesses, which `Done` does not answer.
     pub(crate) fn take_done_send(
         &mut self,
         op: u64,

@@ -1,4 +1,4 @@
-//! Tests of what ended links leave behind: whose messages are dropped, when, and for whom.
+//! Tests of the messages that ended links leave behind: which of them the receiver drops, and when.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -62,7 +62,8 @@ fn close(receiver: &mut Receiver, link: LinkId, asked: &mut EffectsRecorder) {
     receiver.link_ended(link, &RESET, asked);
 }
 
-/// Opens a link, sends messages with this tag on it, and closes it. Returns whether it came up.
+/// Opens a link, sends messages with this tag on it, and closes it. Returns whether the link came
+/// up.
 fn try_visit(
     receiver: &mut Receiver,
     host: u8,
@@ -130,8 +131,8 @@ fn proven_leftovers_are_kept_and_fill_only_the_share_of_their_host() {
         assert_eq!(receiver.dropped_messages(), 0);
         let left_bytes = receiver.unexpected_len() as u64 * MESSAGE_COST_BYTES;
         assert!((SHARE_BYTES..=SHARE_BYTES + CREDIT_INITIAL_BYTES).contains(&left_bytes), "{left_bytes}");
-        // Links of other hosts still come up. So do links of the same host that this side has
-        // begun.
+        // Links of other hosts still come up. Links to the same host come up too, if this side
+        // connects them.
         open(&mut receiver, OTHER, 2, AddressProof::Claimed);
         open(&mut receiver, LINK, 1, AddressProof::Reached);
         close(&mut receiver, LINK, &mut asked);

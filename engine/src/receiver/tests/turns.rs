@@ -249,7 +249,7 @@ fn buffer_takes_no_more_messages_than_may_wait_for_their_turn() {
     receiver.set_depth_ops(DEPTH_OPS);
     receiver.post_multi_receive(receive_request(40, 1), 0, None, &mut asked).unwrap();
     deliver_offer(&mut receiver, LINK, 7, 16, &mut asked);
-    // Empty messages use no memory of the buffer, so it could take any number of them.
+    // Empty messages use no memory of the buffer, so the buffer could take any number of them.
     for number in 0..MESSAGES {
         let empty = Message { data: Some(number), ..make_message(0, AwaitedReply::Nothing) };
         receiver.message_arrived(LINK, &empty, b"", &mut asked).unwrap();

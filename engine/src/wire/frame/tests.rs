@@ -7,8 +7,8 @@ use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::limits::{ATOMIC_MAX_BYTES, CONNECTION_DATA_MAX_BYTES, MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
 use crate::wire::testing::{any_header, sample_headers};
 use crate::wire::{
-    Atomic, AtomicForm, AwaitedReply, Durable, Handshake, HandshakeStep, MappableRegion, Message, Outcome,
-    Refusal, Rma, RmaKind,
+    Atomic, AtomicForm, AwaitedReply, Durable, HandshakeHeader, HandshakeStep, MappableRegion, Message,
+    Outcome, Refusal, Rma, RmaKind,
 };
 
 fn encoded_header(header: &Header) -> Vec<u8> {
@@ -37,7 +37,7 @@ fn rma_header(kind: RmaKind, durable: Durable) -> Header {
 }
 
 fn handshake_header(step: HandshakeStep, data_bytes: u16) -> Header {
-    Header::Connection(Handshake { step, number: 9, data_bytes })
+    Header::Connection(HandshakeHeader { step, number: 9, data_bytes })
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::wire::rule::{Fields, Rule};
 
 /// A step in the life of a connection: `fi_cm(3)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Handshake {
+pub struct HandshakeHeader {
     /// The step.
     pub step: HandshakeStep,
     /// The number that the requester has drawn at random. Only the passive endpoint that it asks,
@@ -76,8 +76,8 @@ pub(in crate::wire) const RULE: Rule = Rule::of_kind(18)
 const _: () = assert!(CONNECTION_DATA_MAX_BYTES <= u16::MAX as usize);
 
 #[inline(always)]
-pub(in crate::wire) fn encode_words(handshake: Handshake, put: &mut impl FnMut(u64)) -> Fields {
-    let Handshake { step, number, data_bytes } = handshake;
+pub(in crate::wire) fn encode_words(handshake: HandshakeHeader, put: &mut impl FnMut(u64)) -> Fields {
+    let HandshakeHeader { step, number, data_bytes } = handshake;
     debug_assert!(usize::from(data_bytes) <= step.data_max_bytes(), "more data than a peer takes");
     put(number);
     Fields::new(&RULE, step.number(), u64::from(data_bytes))
@@ -87,10 +87,10 @@ pub(in crate::wire) fn encode_words(handshake: Handshake, put: &mut impl FnMut(u
 pub(in crate::wire) fn decode_words(
     fields: Fields,
     word: &mut impl FnMut() -> u64,
-) -> Result<Handshake, WireError> {
+) -> Result<HandshakeHeader, WireError> {
     let step = HandshakeStep::from_number(fields.form.flags()).ok_or(WireError::UnknownFlag)?;
     if fields.payload_len_bytes > step.data_max_bytes() as u64 {
         return Err(WireError::ImpossibleLength);
     }
-    Ok(Handshake { step, number: word(), data_bytes: fields.payload_len_bytes as u16 })
+    Ok(HandshakeHeader { step, number: word(), data_bytes: fields.payload_len_bytes as u16 })
 }

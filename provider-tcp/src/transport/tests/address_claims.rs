@@ -240,6 +240,33 @@ fn restarted_peer_gets_in_beside_its_old_link() {
 }
 
 #[test]
+fn hellos_of_a_peer_and_its_successor_are_read_in_the_order_of_their_connections() {
+    let provider = provider();
+    let mut side = Side::open(&provider, LOOPBACK);
+    let vacated = vacant_address();
+    let mut old = AddressClaimer::connect(&side);
+    drive_until("it to be accepted", &mut [&mut side], |sides| !sides[0].transport.half_open.is_empty());
+    old.send(&Hello { address: vacated, instance: 1 }.to_bytes());
+    old.send(&encode_frame());
+    drop(old);
+    let mut successor = Side::open(&provider, &vacated.to_string());
+    let out = successor.transport.connect(side.transport.address());
+    for _ in 0..3 {
+        successor.progress();
+    }
+    // The next pass of this side finds both hellos.
+    drive_until("the end of the checks", &mut [&mut side, &mut successor], |sides| {
+        sides[1].is_up(out) && !sides[0].transport.address_claims.is_busy()
+    });
+    let instances = |side: &Side, has_frames: bool| -> Vec<u64> {
+        let inboxes = side.recorder.inboxes.values().filter(|inbox| inbox.frames.is_empty() != has_frames);
+        inboxes.filter_map(|inbox| inbox.up.map(|(_, instance)| instance)).collect()
+    };
+    assert_eq!(instances(&side, true), [1], "the message of the old peer");
+    assert_eq!(instances(&side, false), [successor.instance]);
+}
+
+#[test]
 fn link_whose_peer_has_ended_contests_no_claim() {
     let mut pair = Pair::open_connected(&provider(), LOOPBACK);
     await_end_of_checks(&mut pair);

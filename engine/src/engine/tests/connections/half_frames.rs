@@ -54,8 +54,7 @@ fn shutdown_during_read_answer_sends_the_rest_first() {
     assert!(transport.closed.is_empty() && !engine.has_unsent());
 }
 
-/// This side shuts down without waiting for the peer's answer, and the peer still gets the whole
-/// write.
+/// This side shuts down in the middle of a write. The peer still gets the whole write.
 #[test]
 fn shutdown_during_write_sends_the_rest_first() {
     let (mut engine, peer, mut transport, mut sink) = connected_engine();

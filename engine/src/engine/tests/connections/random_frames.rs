@@ -1,5 +1,5 @@
-//! Tests that any frames in any order on an endpoint with connections cause no panic, that each
-//! operation ends once, and that the events of the connection are possible ones.
+//! Tests of an endpoint with connections. Whatever frames arrive in whatever order, nothing panics,
+//! each operation ends once, and only possible events of the connection are reported.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ enum Step {
     Connect,
     Accept,
     Listen(Option<usize>),
-    /// Rejects the request at this index of the reported ones. The oldest has the index 0.
+    /// Rejects the reported request with this index. The oldest request has the index 0.
     Reject(usize),
     Settle(usize),
     Shutdown,
@@ -43,7 +43,7 @@ fn any_header() -> impl Strategy<Value = Header> {
     );
     prop_oneof![
         6 => handshake.prop_map(|(step, number, data_bytes)| {
-            Header::Connection(Handshake { step, number, data_bytes })
+            Header::Connection(HandshakeHeader { step, number, data_bytes })
         }),
         4 => message.prop_map(|(len_bytes, awaits)| {
             Header::Message(Message { len_bytes, tag: None, data: None, awaits })
@@ -194,7 +194,8 @@ impl Run {
     }
 }
 
-/// Whether this reports a write by the peer. There is no region, but an empty write needs none.
+/// Whether `outcome` reports a write by the peer. There is no region, but an empty write needs
+/// none.
 fn is_access_of_peer(outcome: &Result<EndedOperation, FailedOperation>) -> bool {
     outcome.as_ref().is_ok_and(|completion| completion.flags.contains(CompletionFlags::REMOTE_WRITE))
 }

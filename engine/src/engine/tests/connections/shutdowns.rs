@@ -31,8 +31,7 @@ fn peer_shutdown_ends_the_connection() {
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.closed, [(OTHER, Close::Drain)]);
     assert_eq!(engine.connected_peer(), Some(Err(Misuse::NotConnected.into())));
-    // A receive still gets a message that had arrived. Without such a message, the receive is
-    // refused.
+    // A receive still gets a message that arrived before. If there is none, the receive is refused.
     engine.post_receive(receive_request(8, 7), &mut sink).unwrap();
     assert_eq!(received_bytes(&sink.ended[0]), b"left");
     let rejected = engine.post_receive(receive_request(8, 8), &mut sink).unwrap_err();

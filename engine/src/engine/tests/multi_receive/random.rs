@@ -26,8 +26,8 @@ enum Step {
         len: usize,
         begun: Option<usize>,
     },
-    /// Delivers the offer of a message. If `is_pulled`, the engine can pull the message, else it
-    /// must request the payload.
+    /// Delivers the offer of a message. If `is_pulled`, the engine can pull the message. Otherwise
+    /// it must request the payload.
     Offer {
         sender: usize,
         len: usize,
@@ -96,7 +96,7 @@ struct Posted {
 
 impl Posted {
     /// Places a message in this receive. Returns the offset and length of the message in the
-    /// receive's memory, or `None` if another receive must get the message. Also returns whether
+    /// receive's memory, or `None` if the message must go to another receive. Also returns whether
     /// this receive ends.
     fn place_message(&mut self, base: usize, len: usize) -> (Option<(usize, usize)>, bool) {
         let Some((begin, min_free)) = self.buffer else { return (Some((0, len.min(self.len))), true) };
@@ -136,8 +136,8 @@ struct World {
     /// For each context, the base address of the receive's memory, and whether the receive is a
     /// buffer.
     receives: Vec<(usize, bool)>,
-    /// How many messages have failed since their sender was lost. Their completions do not say
-    /// which they are.
+    /// How many messages have failed because their sender was lost. Their completions do not
+    /// identify them.
     broken: usize,
 }
 
@@ -188,8 +188,8 @@ impl World {
             Step::Send { sender, len, begun } => self.deliver_message(sender, len, begun),
             Step::Offer { sender, len, is_pulled } => self.deliver_offer(sender, len, is_pulled),
             Step::GoOn { sender, count } => self.continue_frame(sender, count),
-            // While messages are kept aside, the model cannot tell which comes first, these
-            // messages or this step. So the step is skipped.
+            // While messages are kept aside, the model cannot tell whether these messages or this
+            // step comes first. So the step is skipped.
             Step::Break { .. } | Step::Cancel { .. } if self.engine.receive_side.keeps_untagged_aside() => {}
             Step::Break { sender } => self.break_link(sender),
             Step::Cancel { place } => self.cancel_posted(place),
@@ -223,7 +223,8 @@ impl World {
         self.unexpected = waiting;
     }
 
-    /// In the model, offers a message to a posted receive. Returns whether the receive takes it.
+    /// In the model, offers a message to a posted receive. Returns whether the receive takes the
+    /// message.
     fn offer_to_receive(&mut self, at: usize, message: usize) -> bool {
         let Sent { sender, len, .. } = self.messages[message];
         let posted = &mut self.posted[at];
@@ -390,7 +391,7 @@ impl World {
         self.engine.deliver_held(&mut self.sink);
     }
 
-    /// Lets everything arrive that is under way, and cancels the receives that are still posted.
+    /// Delivers everything that is under way, and cancels the receives that are still posted.
     fn finish_and_cancel_all(&mut self) {
         self.read_completions(1 << 20);
         for _ in 0..400 {

@@ -89,7 +89,8 @@ fn engine_that_has_left_shared_receiver_discards_messages_and_keeps_link() {
     assert!(sent_headers_from(&second.transport, 0).contains(&Header::Clear { op: 3, cannot_pull: true }));
     second.receive_frame(&message_header(1, AwaitedReply::Arrival), b"y");
     second.engine.leave_shared_receiver(&mut second.sink);
-    // The requested data still arrives. So does a message, but the engine will not acknowledge it.
+    // The requested data still arrives. A message arrives too, but the engine will not acknowledge
+    // it.
     second.receive_frame(&Header::Data { op: 3, len_bytes: 10 }, b"0123456789");
     second.receive_frame(&message_header(1, AwaitedReply::Arrival), b"z");
     second.progress();

@@ -34,7 +34,7 @@ struct Observed {
     due: VecDeque<Vec<u8>>,
 }
 
-/// Three members whose queues have room for two entries, and what the program has done so far.
+/// Three members whose queues have room for two entries, and what the application has done so far.
 struct Run {
     shared: Arc<SharedReceiver>,
     observed: Vec<Observed>,

@@ -1,4 +1,4 @@
-//! Sends random messages of one sender, eager and offered, into random receives and buffers. The
+//! Sends random eager and offered messages of one sender into random receives and buffers. The
 //! receives complete in order. If payload cannot be read or the link ends, messages are lost. Even
 //! then each receive ends once, and no credit is lost.
 
@@ -127,8 +127,8 @@ impl Scene {
     fn run_step(&mut self, step: Step) {
         let Scene { receiver, asked, .. } = self;
         match step {
-            // The receiver may refuse a receive or a buffer, once as many are outstanding as the
-            // depth allows.
+            // Once as many receives are outstanding as the depth allows, the receiver refuses a
+            // receive or a buffer.
             Step::Post { len } => {
                 self.posted += usize::from(receiver.post(receive_request(len, POSTED), asked).is_ok());
             }

@@ -11,12 +11,12 @@ pub(crate) const PORT_DEFAULT: u16 = 7471;
 
 /// A host, by name or number, and a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Target {
+pub(crate) struct HostAndPort {
     pub(crate) host: String,
     pub(crate) port: u16,
 }
 
-impl FromStr for Target {
+impl FromStr for HostAndPort {
     type Err = &'static str;
 
     /// Reads `HOST`, `HOST:PORT`, `[IPV6]` and `[IPV6]:PORT`. A text with several colons and no brackets is
@@ -41,23 +41,23 @@ impl FromStr for Target {
             Some(port) => port.parse().map_err(|_| "a port is a number up to 65535")?,
             None => PORT_DEFAULT,
         };
-        Ok(Target { host: host.into(), port })
+        Ok(HostAndPort { host: host.into(), port })
     }
 }
 
-impl From<Address> for Target {
+impl From<Address> for HostAndPort {
     fn from(address: Address) -> Self {
         let host = match address.socket_addr() {
             SocketAddr::V6(v6) if v6.scope_id() != 0 => format!("{}%{}", v6.ip(), v6.scope_id()),
             other => other.ip().to_string(),
         };
-        Target { host, port: address.port() }
+        HostAndPort { host, port: address.port() }
     }
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for HostAndPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Target { host, port } = self;
+        let HostAndPort { host, port } = self;
         if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
     }
 }
@@ -66,8 +66,8 @@ impl fmt::Display for Target {
 mod tests {
     use super::*;
 
-    fn make_target(host: &str, port: u16) -> Result<Target, &'static str> {
-        Ok(Target { host: host.into(), port })
+    fn make_target(host: &str, port: u16) -> Result<HostAndPort, &'static str> {
+        Ok(HostAndPort { host: host.into(), port })
     }
 
     #[test]
@@ -82,14 +82,14 @@ mod tests {
     #[test]
     fn malformed_address_is_refused() {
         for text in ["", ":80", "host:", "host:port", "host:65536", "[::1", "[::1]80", "[]:80"] {
-            assert!(text.parse::<Target>().is_err(), "{text:?}");
+            assert!(text.parse::<HostAndPort>().is_err(), "{text:?}");
         }
     }
 
     #[test]
     fn written_target_parses_to_the_same_target() {
         for text in ["localhost:1", "127.0.0.1:7471", "[::1]:7471"] {
-            assert_eq!(text.parse::<Target>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<HostAndPort>().unwrap().to_string(), text);
         }
     }
 }

@@ -9,10 +9,10 @@ use homespun::endpoint::{AtomicTarget, SendMsg};
 use homespun::flags::OpFlags;
 use homespun::{Address, CompletionError, Error, FabricAddress, OperationError, Rejected, RemoteMemory, Tag};
 
-use super::pattern::{Direction, Pattern};
-use super::port::{Event, PROBE_TAG, Port};
+use super::pattern::{MessageDirection, Pattern};
+use super::port::{PROBE_TAG, Port, PortEvent};
 use super::remote_region::RemoteRegion;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// After this many empty reads of the queue in one wait, each further empty read yields. A peer on the same
 /// core could otherwise run only when the kernel preempts this thread.
@@ -21,7 +21,7 @@ const SPINS_BEFORE_YIELD: u32 = 256;
 /// The number of empty reads of the queue between two reads of the clock.
 const SPINS_PER_CLOCK: u32 = 64;
 
-/// Each time this long passes without an event, the channel probes the peer. A receive that waits without a
+/// Each time this long passes without an event, the conversation probes the peer. A receive that waits without a
 /// link does not notice that the peer is gone; a probe opens a link, and fails if the peer is gone.
 const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -33,7 +33,7 @@ pub(crate) const CONTROL_MAX_BYTES: usize = 8 * 1024;
 /// The messages of each direction are numbered from 0. In a tagged conversation the number is the tag, and
 /// each receive accepts only its own number.
 #[derive(Debug)]
-pub(crate) struct Channel<'a> {
+pub(crate) struct Conversation<'a> {
     port: &'a Port,
     peer: FabricAddress,
     address: Address,
@@ -84,12 +84,12 @@ impl Contexts {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Settings {
     /// The direction in which this side sends.
-    pub(crate) direction: Direction,
+    pub(crate) direction: MessageDirection,
     /// Whether messages have tags.
     pub(crate) tagged: bool,
     /// Whether every byte is checked.
     pub(crate) check: bool,
-    /// The longest time that the channel waits without an event.
+    /// The longest time that the conversation waits without an event.
     pub(crate) timeout: Duration,
 }
 
@@ -120,11 +120,15 @@ pub(crate) fn describe_messages(tagged: bool, check: bool) -> String {
     format!("{tagged} messages{check}")
 }
 
-impl<'a> Channel<'a> {
-    pub(crate) fn open(port: &'a Port, address: Address, settings: Settings) -> Result<Channel<'a>, Failure> {
+impl<'a> Conversation<'a> {
+    pub(crate) fn open(
+        port: &'a Port,
+        address: Address,
+        settings: Settings,
+    ) -> Result<Conversation<'a>, CommandFailure> {
         let peer = port.av.insert_one(address)?;
         let contexts = Contexts { conversation: port.allocate_conversation_number() };
-        Ok(Channel { port, peer, address, settings, contexts, sent: 0, posted: 0, received: 0 })
+        Ok(Conversation { port, peer, address, settings, contexts, sent: 0, posted: 0, received: 0 })
     }
 
     /// The peer's address.
@@ -144,7 +148,7 @@ impl<'a> Channel<'a> {
 
     /// Sets whether each send or access announces that another follows at once (`FI_MORE`), so that several
     /// may travel together. The next wait for a completion sends what the endpoint has held back.
-    pub(crate) fn set_fi_more(&self, more: bool) -> Result<(), Failure> {
+    pub(crate) fn set_fi_more(&self, more: bool) -> Result<(), CommandFailure> {
         let flags = if more { OpFlags::MORE } else { OpFlags::empty() };
         Ok(self.port.endpoint.set_tx_op_flags(flags)?)
     }
@@ -155,8 +159,8 @@ impl<'a> Channel<'a> {
     }
 
     /// Sends a message. The completion returns its buffer in [`Completed::Sent`].
-    pub(crate) fn send(&mut self, message: Bytes) -> Result<(), Failure> {
-        let Channel { port, peer, sent, .. } = *self;
+    pub(crate) fn send(&mut self, message: Bytes) -> Result<(), CommandFailure> {
+        let Conversation { port, peer, sent, .. } = *self;
         let context = self.contexts.context_for(sent);
         // The transmit size of the endpoint exceeds every window, so this send does not fail with `EAGAIN`.
         if self.settings.tagged {
@@ -169,8 +173,8 @@ impl<'a> Channel<'a> {
     }
 
     /// Sends a small message without a completion.
-    pub(crate) fn inject(&mut self, message: &[u8]) -> Result<(), Failure> {
-        let Channel { port, peer, sent, .. } = *self;
+    pub(crate) fn inject(&mut self, message: &[u8]) -> Result<(), CommandFailure> {
+        let Conversation { port, peer, sent, .. } = *self;
         let tag = self.settings.tagged.then_some(sent);
         self.post_with_retry(|| port.endpoint.inject(message, peer, tag.map(Tag), None))?;
         self.sent += 1;
@@ -179,8 +183,12 @@ impl<'a> Channel<'a> {
 
     /// Posts an access to the memory of the peer. When the access has completed,
     /// [`wait_for_access`](Self::wait_for_access) returns these buffers.
-    pub(crate) fn post_access(&mut self, local: AccessBuffers, at: RemoteRegion) -> Result<(), Failure> {
-        let Channel { port, peer, .. } = *self;
+    pub(crate) fn post_access(
+        &mut self,
+        local: AccessBuffers,
+        at: RemoteRegion,
+    ) -> Result<(), CommandFailure> {
+        let Conversation { port, peer, .. } = *self;
         let (context, RemoteRegion { key, address }) = (self.contexts.context_for(ACCESS), at);
         // The transmit size exceeds every window, so no post fails with `EAGAIN`.
         match local {
@@ -200,8 +208,8 @@ impl<'a> Channel<'a> {
     }
 
     /// Posts a receive for the first message of the peer that has no receive yet.
-    pub(crate) fn post_receive(&mut self, buffer: BytesMut) -> Result<(), Failure> {
-        let Channel { port, peer, posted, .. } = *self;
+    pub(crate) fn post_receive(&mut self, buffer: BytesMut) -> Result<(), CommandFailure> {
+        let Conversation { port, peer, posted, .. } = *self;
         let context = self.contexts.context_for(posted);
         if self.settings.tagged {
             port.endpoint.trecv(buffer, peer, Tag(posted), context)?;
@@ -213,7 +221,7 @@ impl<'a> Channel<'a> {
     }
 
     /// Sends a control message, and waits for the control message that answers it.
-    pub(crate) fn send_question_and_await_answer(&self, question: Bytes) -> Result<BytesMut, Failure> {
+    pub(crate) fn send_question_and_await_answer(&self, question: Bytes) -> Result<BytesMut, CommandFailure> {
         let endpoint = &self.port.endpoint;
         let context = self.contexts.context_for(CONTROL);
         endpoint.recv(BytesMut::zeroed(CONTROL_MAX_BYTES), self.peer, context)?;
@@ -228,72 +236,74 @@ impl<'a> Channel<'a> {
         })?;
         loop {
             match self.await_event()? {
-                Event::Received { message, .. } => return Ok(message),
-                Event::Sent { .. } | Event::Fetched { .. } => {}
-                Event::Failed(failed) => return Err(Failure::from_first_contact(self.address, failed.error)),
+                PortEvent::Received { message, .. } => return Ok(message),
+                PortEvent::Sent { .. } | PortEvent::Fetched { .. } => {}
+                PortEvent::Failed(failed) => {
+                    return Err(CommandFailure::from_first_contact(self.address, failed.error));
+                }
             }
         }
     }
 
     /// Sends a control message as an answer.
-    pub(crate) fn send_answer(&self, text: &str) -> Result<(), Failure> {
+    pub(crate) fn send_answer(&self, text: &str) -> Result<(), CommandFailure> {
         self.post_with_retry(|| self.port.endpoint.inject(text.as_bytes(), self.peer, None, None))
     }
 
     /// Waits until a send or a receive completes. Skips completions of fetch-adds. No write or read may be
     /// in flight, because its completion would be taken for that of a message.
-    pub(crate) fn wait_for_message(&mut self) -> Result<Completed, Failure> {
+    pub(crate) fn wait_for_message(&mut self) -> Result<Completed, CommandFailure> {
         self.wait_for_message_yielding_if(true)
     }
 
     /// Waits for a completion while the peer accesses this process's memory. Yields to other threads, unless
     /// this thread `has_own_core`.
-    pub(crate) fn wait_as_target(&mut self, has_own_core: bool) -> Result<Completed, Failure> {
+    pub(crate) fn wait_as_target(&mut self, has_own_core: bool) -> Result<Completed, CommandFailure> {
         self.wait_for_message_yielding_if(!has_own_core)
     }
 
-    fn wait_for_message_yielding_if(&mut self, yields: bool) -> Result<Completed, Failure> {
+    fn wait_for_message_yielding_if(&mut self, yields: bool) -> Result<Completed, CommandFailure> {
         loop {
             return match self.poll_until_own_event(yields)? {
-                Event::Sent { message, .. } => Ok(Completed::Sent(message)),
-                Event::Received { context, tag, message } => {
+                PortEvent::Sent { message, .. } => Ok(Completed::Sent(message)),
+                PortEvent::Received { context, tag, message } => {
                     let sequence = self.contexts.sequence_if_own(context).unwrap_or_default();
                     if self.settings.tagged && tag != sequence {
-                        return Err(Failure::Tag { address: self.address, sequence, tag });
+                        return Err(CommandFailure::Tag { address: self.address, sequence, tag });
                     }
                     self.received += 1;
                     Ok(Completed::Received(sequence, message))
                 }
                 // A fetch-add has completed. No caller of this function waits for that.
-                Event::Fetched { .. } => continue,
-                Event::Failed(failed) => Err(self.completion_failure(*failed)),
+                PortEvent::Fetched { .. } => continue,
+                PortEvent::Failed(failed) => Err(self.completion_failure(*failed)),
             };
         }
     }
 
     /// Waits for the completion of an access. No message may be in flight, because its completion would be
     /// skipped.
-    pub(crate) fn wait_for_access(&mut self) -> Result<AccessBuffers, Failure> {
+    pub(crate) fn wait_for_access(&mut self) -> Result<AccessBuffers, CommandFailure> {
         loop {
             let event = self.await_event()?;
             if self.contexts.context_for(ACCESS) != event.context() {
                 continue;
             }
             return match event {
-                Event::Sent { message, .. } => Ok(AccessBuffers::Write(message)),
-                Event::Received { message, .. } => Ok(AccessBuffers::Read(message)),
-                Event::Fetched { operand, result, .. } => Ok(AccessBuffers::FetchAdd { operand, result }),
-                Event::Failed(failed) => Err(self.completion_failure(*failed)),
+                PortEvent::Sent { message, .. } => Ok(AccessBuffers::Write(message)),
+                PortEvent::Received { message, .. } => Ok(AccessBuffers::Read(message)),
+                PortEvent::Fetched { operand, result, .. } => Ok(AccessBuffers::FetchAdd { operand, result }),
+                PortEvent::Failed(failed) => Err(self.completion_failure(*failed)),
             };
         }
     }
 
     /// Waits for an event of this conversation.
-    fn await_event(&self) -> Result<Event, Failure> {
+    fn await_event(&self) -> Result<PortEvent, CommandFailure> {
         self.poll_until_own_event(true)
     }
 
-    fn poll_until_own_event(&self, yields: bool) -> Result<Event, Failure> {
+    fn poll_until_own_event(&self, yields: bool) -> Result<PortEvent, CommandFailure> {
         let mut timer = IdleTimer { yields, ..IdleTimer::new(self) };
         loop {
             let Some(event) = self.port.poll()? else {
@@ -312,17 +322,22 @@ impl<'a> Channel<'a> {
         sequence: u64,
         message: &[u8],
         size_bytes: usize,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandFailure> {
         let address = self.address;
         let actual_bytes = message.len();
         if actual_bytes != size_bytes {
-            return Err(Failure::Length { address, sequence, actual_bytes, expected_bytes: size_bytes });
+            return Err(CommandFailure::Length {
+                address,
+                sequence,
+                actual_bytes,
+                expected_bytes: size_bytes,
+            });
         }
         if !self.settings.check {
             return Ok(());
         }
         let pattern = Pattern::new(self.settings.direction.opposite(), sequence, size_bytes);
-        pattern.verify(message).map_err(|mismatch| Failure::Corrupt {
+        pattern.verify(message).map_err(|mismatch| CommandFailure::Corrupt {
             address,
             sequence,
             size_bytes,
@@ -333,22 +348,22 @@ impl<'a> Channel<'a> {
     }
 
     /// Converts the failure of an operation.
-    fn completion_failure(&self, failed: CompletionError) -> Failure {
+    fn completion_failure(&self, failed: CompletionError) -> CommandFailure {
         let CompletionError { completion, error, .. } = failed;
         let address = self.address;
         match error {
-            OperationError::Truncated { overflow_bytes } => Failure::TooLong {
+            OperationError::Truncated { overflow_bytes } => CommandFailure::TooLong {
                 address,
                 sequence: completion.context & PROBE,
                 expected_bytes: completion.len_bytes,
                 overflow_bytes,
             },
-            error => Failure::Lost { address, error },
+            error => CommandFailure::Lost { address, error },
         }
     }
 
     /// Repeats `attempt` until the endpoint has room for the operation.
-    fn post_with_retry(&self, mut attempt: impl FnMut() -> Result<(), Error>) -> Result<(), Failure> {
+    fn post_with_retry(&self, mut attempt: impl FnMut() -> Result<(), Error>) -> Result<(), CommandFailure> {
         let mut timer = IdleTimer::new(self);
         loop {
             match attempt() {
@@ -362,7 +377,7 @@ impl<'a> Channel<'a> {
     }
 
     /// Sends a probe, which fails if the peer is gone.
-    fn send_probe(&self) -> Result<(), Failure> {
+    fn send_probe(&self) -> Result<(), CommandFailure> {
         // Without transmit completion a probe would succeed as soon as it is posted.
         let (flags, context) = (OpFlags::TRANSMIT_COMPLETE, self.contexts.context_for(PROBE));
         let probe =
@@ -376,21 +391,21 @@ impl<'a> Channel<'a> {
     }
 }
 
-impl Drop for Channel<'_> {
+impl Drop for Conversation<'_> {
     fn drop(&mut self) {
         // Cancel the remaining receives, so that they do not take messages of a later peer at this address.
         // If a cancel fails, the receive has completed or is about to complete.
         for sequence in self.received..self.posted {
             let _ = self.port.endpoint.cancel(self.contexts.context_for(sequence));
         }
-        // This channel inserted the address, and no other channel uses it.
+        // This conversation inserted the address, and no other conversation uses it.
         let _ = self.port.av.remove(&[self.peer]);
     }
 }
 
 /// Measures the time without an event, and limits it.
 struct IdleTimer<'a> {
-    channel: &'a Channel<'a>,
+    conversation: &'a Conversation<'a>,
     /// Whether to yield to other threads.
     yields: bool,
     spins: u32,
@@ -399,12 +414,12 @@ struct IdleTimer<'a> {
 }
 
 impl<'a> IdleTimer<'a> {
-    fn new(channel: &'a Channel<'a>) -> IdleTimer<'a> {
-        IdleTimer { channel, yields: true, spins: 0, since: None, probes: 0 }
+    fn new(conversation: &'a Conversation<'a>) -> IdleTimer<'a> {
+        IdleTimer { conversation, yields: true, spins: 0, since: None, probes: 0 }
     }
 
     /// Counts an empty read of the queue. Probes the peer now and then, and fails after the time-out.
-    fn probe_or_time_out(&mut self) -> Result<(), Failure> {
+    fn probe_or_time_out(&mut self) -> Result<(), CommandFailure> {
         self.spins = self.spins.wrapping_add(1);
         if self.yields && self.spins > SPINS_BEFORE_YIELD {
             thread::yield_now();
@@ -413,13 +428,13 @@ impl<'a> IdleTimer<'a> {
             return Ok(());
         }
         let waited = self.since.get_or_insert_with(Instant::now).elapsed();
-        let Settings { timeout, .. } = self.channel.settings;
+        let Settings { timeout, .. } = self.conversation.settings;
         if waited > timeout {
-            return Err(Failure::Stalled { address: self.channel.address, timeout });
+            return Err(CommandFailure::Stalled { address: self.conversation.address, timeout });
         }
         if waited > PROBE_INTERVAL * (self.probes + 1) {
             self.probes += 1;
-            self.channel.send_probe()?;
+            self.conversation.send_probe()?;
         }
         Ok(())
     }

@@ -5,11 +5,11 @@ use std::mem;
 
 use crate::address::Address;
 use crate::transport::{AddressProof, LinkId, Sent};
-use crate::wire::{Handshake, HandshakeStep, Header};
+use crate::wire::{HandshakeHeader, HandshakeStep, Header};
 
 /// All handshake links.
 #[derive(Debug, Default)]
-pub(super) struct Handshakes {
+pub(super) struct HandshakeLinks {
     by_id: BTreeMap<LinkId, HandshakeLink>,
     /// Links that have frames to send, or that must be closed. Each link is listed at most once.
     pending: Vec<LinkId>,
@@ -24,7 +24,7 @@ struct HandshakeLink {
     /// that has carried messages.
     proof: Option<AddressProof>,
     /// A handshake step that has arrived in part.
-    incoming: Option<(Handshake, Vec<u8>)>,
+    incoming: Option<(HandshakeHeader, Vec<u8>)>,
     outgoing: VecDeque<Outgoing>,
     /// Whether to close the link once it has taken all its outgoing frames.
     is_parting: bool,
@@ -40,7 +40,7 @@ struct Outgoing {
     taken_bytes: Option<usize>,
 }
 
-impl Handshakes {
+impl HandshakeLinks {
     /// Whether the next pass has frames to send or links to close.
     #[inline(always)]
     pub(super) fn have_output(&self) -> bool {
@@ -112,7 +112,7 @@ impl Handshakes {
     pub(super) fn queue_step(&mut self, id: LinkId, step: HandshakeStep, number: u64, data: &[u8]) {
         let Some(link) = self.by_id.get_mut(&id) else { return };
         let data_bytes = u16::try_from(data.len()).unwrap_or(u16::MAX);
-        let handshake = Handshake { step, number, data_bytes };
+        let handshake = HandshakeHeader { step, number, data_bytes };
         let header = Some(Header::Connection(handshake));
         link.outgoing.push_back(Outgoing { header, data: data.into(), taken_bytes: None });
         self.mark_pending(id);
@@ -149,7 +149,7 @@ impl Handshakes {
     }
 
     /// Records that a handshake step begins to arrive.
-    pub(super) fn begin_incoming(&mut self, id: LinkId, handshake: Handshake) {
+    pub(super) fn begin_incoming(&mut self, id: LinkId, handshake: HandshakeHeader) {
         if let Some(link) = self.by_id.get_mut(&id) {
             link.incoming = Some((handshake, Vec::new()));
         }
@@ -157,7 +157,7 @@ impl Handshakes {
 
     /// Adds the next bytes of the handshake step that is arriving. If the step is now complete,
     /// removes it and returns it with its data.
-    pub(super) fn append_incoming(&mut self, id: LinkId, bytes: &[u8]) -> Option<(Handshake, Vec<u8>)> {
+    pub(super) fn append_incoming(&mut self, id: LinkId, bytes: &[u8]) -> Option<(HandshakeHeader, Vec<u8>)> {
         let incoming = &mut self.by_id.get_mut(&id)?.incoming;
         let (handshake, data) = incoming.as_mut()?;
         let missing_bytes = usize::from(handshake.data_bytes).saturating_sub(data.len());
@@ -178,7 +178,7 @@ impl Handshakes {
         for id in mem::take(&mut self.pending) {
             let Some(link) = self.by_id.get_mut(&id) else { continue };
             let is_done = link.try_transmit_all(id, send, |taken| {
-                if let Header::Connection(Handshake { step: HandshakeStep::Accept, .. }) = taken {
+                if let Header::Connection(HandshakeHeader { step: HandshakeStep::Accept, .. }) = taken {
                     accepted = Some(id);
                 }
             });

@@ -1,0 +1,62 @@
+//! The tests of endpoints with connections, which share a process.
+
+macro_rules! tests_of_connections {
+    ($net:expr) => {
+        tests! { $net;
+            connections:
+                accepted_request_connects_both_endpoints
+                rejected_request_fails_with_econnrefused
+                connect_without_a_listener_fails_with_econnrefused
+                connection_carries_messages_both_ways
+                connection_carries_writes_with_remote_data
+                connection_carries_fenced_rma_and_atomics
+                send_before_connection_fails_with_enotconn
+                unread_request_leaves_the_event_queue_when_its_requester_closes
+                accept_after_requester_closed_fails_with_econnaborted
+                waiting_requests_are_refused_when_the_listener_closes
+                request_is_accepted_after_its_first_endpoint_closes
+                sixty_concurrent_requests_are_all_answered
+                requests_beyond_the_backlog_are_refused
+                endpoint_takes_over_address_of_passive_endpoint
+                passive_endpoint_may_be_named_before_it_listens
+                invalid_connection_calls_are_refused
+                close_of_a_bound_event_queue_fails_with_ebusy
+                completion_queue_reads_drive_a_connection;
+            connection_order:
+                receives_posted_early_complete_in_send_order
+                receives_posted_late_complete_in_send_order
+                tagged_and_untagged_receives_complete_in_send_order
+                multi_receive_messages_complete_in_send_order
+                truncated_receives_complete_in_send_order
+                connections_of_a_shared_context_keep_send_order;
+            shutdown:
+                messages_sent_before_a_shutdown_arrive_before_its_event
+                operations_fail_when_the_connection_ends
+                send_of_a_received_message_succeeds_although_the_receiver_shuts_down
+                send_of_a_received_message_succeeds_although_the_receiver_closes_amid_sends
+                simultaneous_shutdowns_reach_both_sides
+                long_message_in_flight_arrives_whole_or_fails_at_shutdown
+                accepted_request_connects_although_the_server_closes_at_once
+                connection_objects_may_be_dropped_in_any_order;
+            event_waiting:
+                event_wait_wakes_for_connection_events
+                event_wait_wakes_for_connection_failures
+                blocked_completion_read_completes_the_connection
+                threads_blocked_on_event_and_completion_queues_both_wake
+                application_event_wakes_every_waiter;
+            shared_connections:
+                connections_share_receives
+                closed_connection_leaves_shared_receives_posted;
+            triggered_connections:
+                deferred_work_of_connected_endpoints_waits_for_its_threshold
+                received_messages_trigger_an_answer
+                work_queued_before_the_connection_runs_if_due_after_it
+                work_due_after_a_shutdown_fails_with_enotconn
+                receive_due_after_a_shutdown_takes_an_earlier_message
+                work_under_way_fails_when_the_connection_ends
+                closing_a_connected_endpoint_discards_only_its_own_work;
+            wait_sets:
+                wait_set_wakes_for_events_and_completions;
+        }
+    };
+}
