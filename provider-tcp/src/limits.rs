@@ -135,8 +135,8 @@ pub const CLAIM_TIME_CHECK_PASSES: u32 = 16;
 /// that peers claim.
 pub const ADDRESS_LIST_FRESH_MS: u64 = 1_000;
 
-/// After this many ends of links a pass reads no further links, and no further answers of checks. The end of
-/// a link with many offers costs the engine milliseconds.
+/// After this many ends of links a pass reads no further links, and no further answers of checks. Each end costs
+/// some system calls, and the engine up to a thousand accesses of the peer.
 pub const PASS_MAX_ENDS: u32 = 4;
 
 /// How many readiness events one poll of the kernel takes at most. The next poll takes the rest.

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 
 use homespun::limits::{CREDIT_INITIAL_BYTES, MESSAGE_COST_BYTES};
 
-use crate::history::{Arrived, ClaimEnd, History, Level, PeekEnd, ReceiveEnd, ReceiveOp, SendOp};
+use crate::history::{
+    AddressHistory, Arrived, ClaimEnd, History, Incarnation, Level, PeekEnd, PeekOp, ReceiveEnd, ReceiveOp,
+    SendOp,
+};
 use crate::program::PeekAction;
 use crate::reference;
 use crate::run::CANCELLED;
@@ -244,7 +247,7 @@ fn assert_match_level_sends_complete_after_their_match(history: &History) {
 /// for the match of an earlier message if either of the two has the match level.
 fn assert_fenced_messages_wait_for_earlier_ones(history: &History, promise: Promise) {
     let sends = &history.sends;
-    for (later, fenced) in sends.iter().enumerate() {
+    for later in 0..sends.len() {
         let Some(passed_at) = fence_passed_at(history, later) else { continue };
         for (earlier, send) in sends[..later].iter().enumerate() {
             // If links break, a message may be lost without a report. Then only success at match level
@@ -423,4 +426,43 @@ fn assert_single_sender_matches_equal_reference(history: &History) {
             assert_eq!(taker, expected, "what takes message {message}");
         }
     }
+}
+
+#[test]
+fn peek_must_find_a_message_that_a_later_one_was_fenced_behind() {
+    let at = |place| Incarnation { place, life: 0 };
+    let send = |tag, level, fenced, seen_at| SendOp {
+        from: at(0),
+        to: 1,
+        tag: Some(tag),
+        len_bytes: 8,
+        level,
+        fenced,
+        injected: false,
+        posted_at: tag,
+        cancelled: false,
+        ended: None,
+        ended_at: 0,
+        arrived: None,
+        seen_at,
+    };
+    let found = |level, posted_at| {
+        let sends = vec![send(1, Level::Inject, false, None), send(2, level, true, Some(5))];
+        let peek = PeekOp {
+            at: at(1),
+            tagged: (1, 0),
+            from: None,
+            then: PeekAction::Leave,
+            posted_at,
+            ended: Some(PeekEnd::Nothing),
+            claim: None,
+        };
+        let places = vec![AddressHistory::default(), AddressHistory::default()];
+        let history = History { sends, peeks: vec![peek], places, ..History::default() };
+        let check = || assert_peeks_find_waiting_messages(&history, Promise::Everything);
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(check)).is_ok()
+    };
+    assert!(!found(Level::Delivery, 6), "the first message had arrived");
+    assert!(found(Level::Delivery, 4), "the later message had not been seen");
+    assert!(found(Level::Inject, 6), "the fence waits for no arrival");
 }
