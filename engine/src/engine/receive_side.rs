@@ -119,7 +119,7 @@ impl ReceiveSide {
             ) -> Result<(), ProtocolViolation>, else Ok(());
             fn begin_data_if_requested(id: LinkId, op: u64, len_bytes: u64) -> bool, else false;
             fn grant_credit_to_starved_links(effects: &mut impl ReceiverEffects), else ();
-            fn begin_drop_step(effects: &mut impl ReceiverEffects), else ();
+            fn finish_drop_step(effects: &mut impl ReceiverEffects), else ();
         }
     }
 

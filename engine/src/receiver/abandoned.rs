@@ -42,11 +42,11 @@ impl Receiver {
         }
     }
 
-    /// Begins the step of a pass, in which at most [`STEP_MAX_DROPS`] offers are dropped, and as many
-    /// messages to make room. Drops offers of links that have ended.
-    pub(crate) fn begin_drop_step(&mut self, effects: &mut impl ReceiverEffects) {
-        (self.dropped_in_step, self.abandoned_in_step) = (0, 0);
+    /// Ends a step: drops offers of links that have ended, as far as the limit of the step still allows. In
+    /// the next step, [`STEP_MAX_DROPS`] offers may be dropped, and as many messages to make room.
+    pub(crate) fn finish_drop_step(&mut self, effects: &mut impl ReceiverEffects) {
         self.drop_abandoned_until(STEP_MAX_DROPS, effects);
+        (self.dropped_in_step, self.abandoned_in_step) = (0, 0);
     }
 
     /// Drops all offers of links that have ended.
@@ -54,7 +54,7 @@ impl Receiver {
         self.drop_abandoned_until(usize::MAX, effects);
     }
 
-    /// Whether a step has offers to drop, or must begin so that more may be dropped.
+    /// Whether a step has offers to drop, or must end so that more may be dropped.
     #[inline(always)]
     pub(crate) fn needs_drop_step(&self) -> bool {
         !self.abandoned.is_empty() || self.dropped_in_step > 0 || self.abandoned_in_step > 0

@@ -285,8 +285,8 @@ impl Membership {
         self.act_for_member(effects, |receiver, effects| receiver.grant_credit_to_starved_links(effects));
     }
 
-    pub(crate) fn begin_drop_step(&mut self, effects: &mut impl ReceiverEffects) {
-        self.act_for_member(effects, |receiver, effects| receiver.begin_drop_step(effects));
+    pub(crate) fn finish_drop_step(&mut self, effects: &mut impl ReceiverEffects) {
+        self.act_for_member(effects, |receiver, effects| receiver.finish_drop_step(effects));
     }
 
     pub(crate) fn needs_drop_step(&self) -> bool {
