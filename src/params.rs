@@ -104,7 +104,8 @@ pub const SHM_ANY_TRACER: Param = param!(
 pub const TCP_ACCEPTED_LINKS: Param = param!(
     "tcp_accepted_links",
     "How many links from peers an active or passive endpoint over tcp or auto accepts over TCP; each link \
-     takes a descriptor, and further peers are refused; at most 1048576",
+     takes a descriptor, so RLIMIT_NOFILE may allow fewer; one host may have 75 percent of them; a further \
+     peer takes the place of one whose address was never confirmed, or is refused; at most 1048576",
     default: "16384"
 );
 

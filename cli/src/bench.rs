@@ -39,11 +39,11 @@ use crate::exchange::port;
 use crate::exchange::sizes::Sizes;
 use crate::failure::CommandFailure;
 
-/// The default number of rounds, and the approximate time of each measurement in a round.
+/// The default number of rounds, and the approximate duration of a measurement in each round.
 const ROUNDS: u32 = 9;
 const ROUND_MS: u32 = 12;
 
-/// With `--quick`: the number of rounds, and the approximate time of each measurement in a round.
+/// With `--quick`: the number of rounds, and the approximate duration of a measurement in each round.
 const ROUNDS_QUICK: u32 = 3;
 const ROUND_QUICK_MS: u32 = 2;
 
@@ -52,34 +52,34 @@ const ROUNDS_MAX: u32 = 1_000;
 
 /// Compare the speed of homespun with bare loops, or with libfabric's own providers.
 ///
-/// Two processes, each on its own core, exchange messages: through the fabric, and through a bare loop that
-/// only moves the bytes. Then one process writes and reads memory of the other, and adds to an integer there.
-/// The measurements take turns, so that other load of the host slows all alike. Numbers are medians over all
-/// rounds. Only ratios can be compared between hosts.
+/// Two processes, each on its own core, exchange messages through the fabric, and through a bare loop
+/// that only moves the bytes. Then one process writes and reads memory of the other process, and adds to
+/// an integer there. The measurements take turns, so that other load of the host slows all alike.
+/// Numbers are medians over all rounds. Between hosts, compare only ratios.
 ///
-/// Over shared memory (shm), messages are compared with the fastest of three bare loops. The first is a ring
-/// of cache lines. The second is the same ring with each message in chunks of 4 to 64 KiB: one process copies
-/// a chunk in while the other copies the previous chunk out. The third, for messages of at least 16 KiB, is
-/// one process_vm_readv(2) by the receiver. Over TCP the bare loop is a polled, non-blocking socket; small
-/// one-way messages are joined into large writes.
+/// Messages over shared memory (shm) are compared with the fastest of three bare loops. The first is a
+/// ring of cache lines. The second is the same ring with chunks of 4 to 64 KiB: the sender copies a
+/// chunk in while the receiver copies the previous chunk out. The third, for messages of at least 16
+/// KiB, is one process_vm_readv(2) by the receiver. Over TCP the bare loop is a polled, non-blocking
+/// socket. It joins small one-way messages into large writes.
 ///
-/// A write or a read over shared memory is compared with a copy within one process, followed by a fence. Over
-/// TCP it is compared with the sum of two halves of round trips over the socket: one with the payload, one
-/// with 8 bytes. A fetch-add needs work of the target, so over shared memory it is compared with such a sum
-/// over the ring.
+/// Writes and reads over shared memory are compared with a copy within one process, followed by a fence.
+/// Over TCP they are compared with the sum of two halves of round trips over the socket: one with the
+/// payload, one with 8 bytes. A fetch-add needs work of the target, so over shared memory it is compared
+/// with the sum of two such halves over the ring.
 ///
-/// With --against, homespun is compared with providers of an installed libfabric, which loads homespun as a
-/// plugin. The programs are libfabric's fi_pingpong and, if the variable FABTESTS names a directory with the
-/// programs of fabtests, fi_rdm_tagged_pingpong, fi_rdm_tagged_bw and fi_rma_bw. Each process stays on a
-/// core. Everything is measured on two cores that share a cache, and then on two cores that share none, as
-/// far as the host has both kinds. Over TCP, fi_rma_bw has no bare loop: a read takes a request and an
-/// answer, and a bare stream has neither. Then follows the measurement of --only sleep, for the same
-/// providers.
+/// With --against, homespun is compared with providers of an installed libfabric, which loads homespun
+/// as a plugin. The programs are libfabric's fi_pingpong, and those of fabtests if the variable FABTESTS
+/// names their directory: fi_rdm_tagged_pingpong, fi_rdm_tagged_bw and fi_rma_bw. Each process stays on
+/// a core. Everything is measured on two cores that share a cache, and on two cores that share none, if
+/// the host has them. Over TCP, fi_rma_bw has no bare loop, because a bare stream has neither requests
+/// nor answers. The measurement of --only sleep follows, for the same providers.
 ///
-/// With --only sleep, two processes exchange tagged messages over the C interface of libfabric, with the same
-/// code for homespun and for other providers (by default shm, tcp, sockets and tcp;ofi_rxm). First both
-/// processes poll. Then both sleep on the descriptor of their queue (FI_WAIT_FD). Last, both sleep without
-/// messages, and their processor time is measured. Threads of a provider run on the core of their process.
+/// With --only sleep, two processes exchange tagged messages over the C interface of libfabric. The code
+/// is the same for homespun and for other providers (by default shm, tcp, sockets and tcp;ofi_rxm).
+/// First both processes poll. Then both sleep on the descriptor of their queue (FI_WAIT_FD). Last, both
+/// sleep without messages, and their processor time is measured. Threads of a provider run on the core
+/// of their process.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{COLUMNS}\n\n{JSON}\n\n{EXAMPLES}"))]
 pub(crate) struct BenchArguments {
@@ -128,9 +128,10 @@ pub(crate) struct BenchArguments {
     /// Compare with these providers, separated by commas, such as shm, tcp, sockets, tcp;ofi_rxm.
     #[arg(long, value_name = "LIST", help_heading = AGAINST_LIBFABRIC)]
     against: Option<Providers>,
-    /// The prefix below which libfabric is installed, with its bin and lib.
+    /// The directory under which libfabric is installed, with its bin and lib.
     ///
-    /// By default its programs are found on PATH, and its library, with --only sleep, by the system's loader.
+    /// By default its programs are found on PATH. With --only sleep, the system's loader finds its
+    /// library.
     #[arg(long, value_name = "DIR", help_heading = AGAINST_LIBFABRIC)]
     libfabric: Option<PathBuf>,
     /// How that libfabric was built, such as "with -O3"; the results repeat it.
@@ -146,8 +147,8 @@ pub(crate) struct BenchArguments {
     record: Option<PathBuf>,
     /// Write the summary tables into this file, such as README.md; not with --quick.
     ///
-    /// The tables are those of RESULTS.md. They replace the text between the lines "<!-- speed -->" and "<!--
-    /// /speed -->".
+    /// The tables are those of RESULTS.md. They replace the text between the lines "<!-- speed -->" and
+    /// "<!-- /speed -->".
     #[arg(long, value_name = "FILE", requires = "against", help_heading = AGAINST_LIBFABRIC)]
     readme: Option<PathBuf>,
 }
@@ -270,7 +271,7 @@ pub(crate) fn run(arguments: &BenchArguments, console: &mut Console) -> Result<(
 }
 
 impl BenchArguments {
-    /// If the values of options conflict, ends the process with the exit status for wrong usage.
+    /// Ends the process with the exit status for wrong usage if options conflict.
     fn reject_conflicting_options(&self) {
         let is_waiting = self.only == Some(Kind::Waiting);
         let has_providers = self.against.is_some();
@@ -350,7 +351,7 @@ fn print_head(survey: &Survey<'_>, cores: &AllowedCores, console: &Console) -> R
     console.print_wrapped("ratio: the fabric's time divided by the bare loop's; above 1 the fabric is slower")
 }
 
-/// Returns the requested domain. Without a request, returns the available domains that can be measured.
+/// Returns the requested domain. Without a request, returns all available domains that have a bare loop.
 fn domains_to_measure(requested: Option<&str>) -> Result<Vec<MeasuredDomain>, CommandFailure> {
     let requested = requested.filter(|name| !name.eq_ignore_ascii_case(ALL));
     let requested = port::find_domain(requested)?;

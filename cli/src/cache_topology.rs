@@ -106,8 +106,8 @@ impl FromStr for CoreList {
 mod tests {
     use super::*;
 
-    /// A host with four cores. Cores 0 and 1 are threads of one physical core. Core 2 shares the third-level
-    /// cache with them. Core 3 shares no cache.
+    /// A host with four cores. Cores 0 and 1 are threads of one physical core. Core 2 shares the
+    /// third-level cache with both. Core 3 shares no cache with any other core.
     fn fabricated_topology() -> (tempfile::TempDir, CacheTopology) {
         let root = tempfile::tempdir().expect("a temporary directory");
         let caches = [

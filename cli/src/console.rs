@@ -13,7 +13,8 @@ use crate::failure::CommandFailure;
 /// The largest width of results, in characters.
 pub(crate) const WIDTH: usize = 80;
 
-/// Wraps a paragraph to lines of [`WIDTH`] that begin with these indentations. Words are never broken.
+/// Wraps a paragraph to lines of [`WIDTH`]. The first line begins with `first_indent`, the others with
+/// `rest_indent`. Words are never broken.
 pub(crate) fn wrap(text: &str, first_indent: &str, rest_indent: &str) -> String {
     let options = Options::new(WIDTH)
         .initial_indent(first_indent)
@@ -24,7 +25,7 @@ pub(crate) fn wrap(text: &str, first_indent: &str, rest_indent: &str) -> String 
     textwrap::fill(text, options)
 }
 
-/// Standard output and standard error. Standard error shows a progress bar if it is a terminal.
+/// Standard output and standard error. If standard error is a terminal, it shows a progress bar.
 #[derive(Debug)]
 pub(crate) struct Console {
     bar: ProgressBar,
@@ -35,11 +36,11 @@ impl Console {
         Console { bar: ProgressBar::hidden() }
     }
 
-    /// Writes a line of results and flushes it, even if standard output is a pipe.
+    /// Writes a line of results. Flushes standard output, even if it is a pipe.
     ///
     /// # Errors
     ///
-    /// [`CommandFailure::Output`], even for a closed pipe, where `println!` would panic.
+    /// [`CommandFailure::Output`], also for a closed pipe. (`println!` would panic.)
     pub(crate) fn print_line(&self, text: impl Display) -> Result<(), CommandFailure> {
         let line = format!("{text}\n");
         let write = || {
@@ -77,8 +78,8 @@ impl Console {
         let _ = self.bar.suspend(|| io::stderr().write_all(line.as_bytes()));
     }
 
-    /// Shows a progress bar with this number of steps if standard error is a terminal. With `-v` there is no
-    /// bar, because it would be lost among the log messages.
+    /// Shows a progress bar with this number of steps, if standard error is a terminal. With `-v` shows
+    /// no bar, because log messages would hide it.
     pub(crate) fn start_progress(&mut self, steps: usize) {
         if LevelFilter::current() > LevelFilter::WARN {
             return;
@@ -88,8 +89,8 @@ impl Console {
             .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     }
 
-    /// Shows the name of the next step. Draws the bar now, so that drawing does not disturb the measurement
-    /// that follows.
+    /// Shows the name of the next step. Draws the bar at once, so that drawing does not disturb the next
+    /// measurement.
     pub(crate) fn show_step(&self, message: String) {
         self.bar.set_message(message);
         self.bar.tick();

@@ -32,16 +32,17 @@ impl AllowedCores {
         }
     }
 
-    /// Two cores to measure between, on different physical cores if possible. `None` if there are fewer than
-    /// two cores.
+    /// Chooses two cores to measure between, on different physical cores if possible. `None` if there
+    /// are fewer than two cores.
     pub(crate) fn choose_pair(&self) -> Option<(usize, usize)> {
         self.choose_pair_preferring_other_physical_core(physical_core_id)
     }
 
-    /// The pairs of cores to measure on. Returns two pairs, both with the first core: in one the cores share
-    /// a cache but not the physical core, in the other they share no cache. A pair that does not exist is
-    /// left out. If neither exists, returns the pair of [`choose_pair`](Self::choose_pair). Empty if there
-    /// are fewer than two cores.
+    /// Chooses the pairs of cores to measure on: one pair shares a cache but not the physical core, the
+    /// other shares no cache. Both pairs have the first core. A pair that does not exist is left out.
+    ///
+    /// If neither pair exists, returns the pair of [`choose_pair`](Self::choose_pair). Returns no pair
+    /// if there are fewer than two cores.
     pub(crate) fn choose_pairs_to_compare(&self, topology: &CacheTopology) -> Vec<CorePair> {
         self.choose_pairs_by_sharing(
             |first, second| topology.sharing_between(first, second),
@@ -102,8 +103,8 @@ pub(crate) fn pin_thread_to_core(core: usize) -> Result<(), CommandFailure> {
     sched_setaffinity(None, &set).map_err(|errno| failure(errno.into()))
 }
 
-/// The identity of the physical core to which `core` belongs: the kernel's numbers of its package and of the
-/// physical core.
+/// Identifies the physical core to which `core` belongs, by the kernel's numbers of the package and the
+/// physical core. `None` if the kernel does not tell.
 fn physical_core_id(core: usize) -> Option<(String, String)> {
     let topology = format!("/sys/devices/system/cpu/cpu{core}/topology");
     let package = fs::read_to_string(format!("{topology}/physical_package_id")).ok()?;

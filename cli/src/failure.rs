@@ -56,7 +56,7 @@ pub(crate) enum CommandFailure {
         /// The failure of the operation.
         error: OperationError,
     },
-    /// One of the two processes may not connect to the other.
+    /// One of the two processes is not allowed to connect to the other.
     #[error("not allowed to connect to {address}: {reason}")]
     Denied {
         /// The peer.
@@ -222,7 +222,7 @@ pub(crate) enum CommandFailure {
         /// The MPI implementation that contains the launcher, and its packages.
         mpi: &'static str,
     },
-    /// The command is a launcher of Open MPI. homespun is offered under the name of another provider, and
+    /// The command is a launcher of Open MPI. homespun is offered under another provider's name, and
     /// Open MPI uses no provider of that name.
     #[error(
         "{} belongs to Open MPI, which leaves out every provider named {name}, so it would not use homespun; \
@@ -332,9 +332,9 @@ impl CommandFailure {
         matches!(self, CommandFailure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
 
-    /// The exit status of homespun. For a command that does not exist or cannot be executed, the status is
-    /// that of `env(1)`: 127 or 126. For [`OpenMpiExcludes`](Self::OpenMpiExcludes) it is 2, as for wrong
-    /// options.
+    /// The exit status of homespun. As with `env(1)`, it is 127 if the command does not exist, and 126
+    /// if the command cannot be executed. It is 2 for [`OpenMpiExcludes`](Self::OpenMpiExcludes), as for
+    /// wrong options.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             CommandFailure::NoMpi { .. } | CommandFailure::NoCommand { .. } => ExitCode::from(127),

@@ -11,7 +11,7 @@ use serde::Serialize;
 pub(crate) struct HostDescription {
     /// The name and the release of the kernel, from `uname(2)`.
     pub(crate) kernel: String,
-    /// The model of the processor, or its architecture if the kernel does not name the model.
+    /// The model of the processor. If the kernel does not name the model, the architecture.
     pub(crate) processor: String,
 }
 

@@ -13,12 +13,13 @@ use crate::failure::CommandFailure;
 
 /// Show the domains and endpoints that this host offers.
 ///
-/// Calls getinfo, which fi_getinfo(3) describes. Shows a summary of the domains, and then each answer with
-/// its domain, endpoint type, addresses at both ends, capabilities and limits. Without NODE and SERVICE,
-/// shows each address format of each domain once, without addresses.
+/// Calls getinfo, which fi_getinfo(3) describes. Shows a summary of the domains. Then shows each answer
+/// with its domain, endpoint type, addresses at both ends, capabilities and limits. Without NODE and
+/// SERVICE, shows each address format of each domain once, without addresses.
 ///
-/// The last section is about this host. For auto it shows how peers at the addresses of each interface are
-/// reached, and why; for auto and shm, whether large messages can be copied directly from process to process.
+/// The last section is about this host. For auto it shows how, and why, peers at the addresses of each
+/// interface are reached. For auto and shm it shows whether large messages can be copied directly from
+/// process to process.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
 pub(crate) struct InfoArguments {
@@ -41,8 +42,8 @@ pub(crate) struct InfoArguments {
     /// Print the answers, with every attribute, as a JSON array.
     #[arg(long, conflicts_with = "full")]
     json: bool,
-    /// Show the parameters instead, which are environment variables (FI_HOMESPUN_*): the value in force, the
-    /// default and the purpose of each.
+    /// Show the parameters instead. Parameters are environment variables (FI_HOMESPUN_*). Each is shown
+    /// with the value in force, the default and the purpose.
     #[arg(long, conflicts_with_all = ["node", "domain", "full"])]
     env: bool,
 }

@@ -18,11 +18,11 @@ const LEVELS: [LevelFilter; 4] =
 pub(crate) enum Audience {
     /// The user of this process.
     User,
-    /// The user of the process that started this one. That process has already shown the same warnings.
+    /// The user of the parent process, which has already shown the same warnings.
     ParentsUser,
 }
 
-/// Shows events from now on. Without `-v` these are warnings and errors, or for [`Audience::ParentsUser`]
+/// Shows events from now on. Without `-v` shows warnings and errors, but for [`Audience::ParentsUser`]
 /// only errors.
 pub(crate) fn install_subscriber(verbosity: u8, audience: Audience) {
     let level = match (verbosity, audience) {
@@ -30,11 +30,11 @@ pub(crate) fn install_subscriber(verbosity: u8, audience: Audience) {
         _ => LEVELS[usize::from(verbosity).min(LEVELS.len() - 1)],
     };
     let format = Line { has_target: verbosity > 0 };
-    // `init` panics only if there is a subscriber already, and no other code installs one.
+    // `init` panics only if a subscriber is already installed. No other code installs one.
     tracing_subscriber::fmt().with_max_level(level).with_writer(io::stderr).event_format(format).init();
 }
 
-/// Returns the arguments with which another process of this program has the same verbosity.
+/// Returns the arguments that give another process of this program the same verbosity.
 pub(crate) fn verbosity_arguments() -> impl Iterator<Item = &'static str> {
     let count = LEVELS.iter().position(|level| *level == LevelFilter::current());
     std::iter::repeat_n("-v", count.unwrap_or(0))

@@ -41,7 +41,8 @@ struct Arguments {
     command: Command,
 }
 
-/// The display order of the options that all commands have: after a command's own options, before help.
+/// The display order of the options that all commands have: after each command's own options and before
+/// help.
 const LAST: usize = 900;
 
 /// The largest width of help texts, in characters.
@@ -72,8 +73,8 @@ enum Command {
 }
 
 impl Command {
-    /// Returns who reads the log events. Another `homespun` command starts `pingpong --peer-process`, and
-    /// all hidden commands but `bare`.
+    /// Returns who reads the log events. Another `homespun` command starts `pingpong --peer-process` and
+    /// the hidden commands, except `bare`. The user starts all other commands.
     fn audience(&self) -> Audience {
         match self {
             Command::Info(_) | Command::Bench(_) | Command::Run(_) | Command::Bare(_) => Audience::User,
@@ -100,7 +101,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // If the reader of the results has closed the pipe early, print no error message.
+            // Print no error message if the reader of the results has closed the pipe early.
             if !failure.is_closed_pipe() {
                 console.print_warning(&failure);
             }

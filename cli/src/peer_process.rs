@@ -1,7 +1,7 @@
-//! The peer of a measurement on one host: this program again, in another process.
+//! The peer of a measurement on one host: another process of this program.
 //!
-//! Two pipes connect the processes. The peer process writes lines to its standard output, and reads lines
-//! from its standard input. It ends when its standard input closes.
+//! Two pipes connect the processes. The peer process writes lines to its standard output, and reads
+//! lines from its standard input. When its standard input closes, the peer process ends.
 
 use std::env;
 use std::ffi::OsString;
@@ -19,19 +19,20 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::failure::CommandFailure;
 use crate::logging;
 
-/// How long this process waits for the end of a peer process after SIGTERM, or after a failure that the end
-/// of the peer process may explain.
+/// How long to wait until a peer process ends: after SIGTERM, and after a failure that its end may
+/// explain.
 const END_LAG: Duration = Duration::from_millis(500);
 
 /// The interval between checks for the end.
 const END_INTERVAL: Duration = Duration::from_millis(5);
 
-/// This program in another process. The peer process ends at the latest when this value is dropped or this
-/// process ends.
+/// Another process of this program. The process ends at the latest when this value is dropped, or when
+/// this process ends.
 #[derive(Debug)]
 pub(crate) struct PeerProcess {
     child: Child,
-    /// When this pipe closes, the peer process ends. The kernel closes it even if this process is killed.
+    /// The peer process ends when this pipe closes. If this process is killed, the kernel closes the
+    /// pipe.
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
     gone: Arc<AtomicBool>,
@@ -39,8 +40,8 @@ pub(crate) struct PeerProcess {
 }
 
 impl PeerProcess {
-    /// Starts this program with these arguments, pinned to `core` if that is given. The peer process may
-    /// take as long as `timeout` for each line.
+    /// Starts this program with these arguments. Pins it to `core`, if there is one. `timeout` limits
+    /// the wait for each line of the peer process.
     pub(crate) fn start(
         arguments: &[&str],
         core: Option<usize>,
@@ -83,11 +84,12 @@ impl PeerProcess {
         Ok(PeerProcess { child, stdin, lines, gone, timeout })
     }
 
-    /// The next line of the process.
+    /// Waits for the next line of the process.
     ///
     /// # Errors
     ///
-    /// [`CommandFailure::PeerSilent`] after the time-out, [`CommandFailure::PeerEnded`] if the process has ended.
+    /// [`CommandFailure::PeerEnded`] if the process has ended, [`CommandFailure::PeerSilent`] after the
+    /// time-out.
     pub(crate) fn await_line(&mut self) -> Result<String, CommandFailure> {
         let line = self.lines.recv_timeout(self.timeout);
         line.map_err(|_| self.add_exit_status(CommandFailure::PeerSilent { timeout: self.timeout }))
@@ -98,8 +100,8 @@ impl PeerProcess {
         self.lines.try_recv().ok()
     }
 
-    /// Waits at most `limit` for the process to end by itself. Then sends SIGTERM, on which libraries clean
-    /// up. Kills the process if it is still running after [`END_LAG`].
+    /// Waits at most `limit` until the process ends by itself. After that sends SIGTERM, on which
+    /// libraries clean up. Kills the process if it still runs [`END_LAG`] later.
     pub(crate) fn wait_or_terminate(mut self, limit: Duration) {
         if self.wait_for_exit(limit) {
             return;
@@ -125,8 +127,8 @@ impl PeerProcess {
     ///
     /// # Errors
     ///
-    /// [`CommandFailure::PeerEnded`] if the process has ended, [`CommandFailure::PeerGone`] if it has only closed its
-    /// input.
+    /// [`CommandFailure::PeerEnded`] if the process has ended. [`CommandFailure::PeerGone`] if it has closed
+    /// its input but still runs.
     pub(crate) fn write_line(&mut self, line: impl Display) -> Result<(), CommandFailure> {
         let line = format!("{line}\n");
         let written = self.stdin.as_mut().map_or(Err(io::ErrorKind::BrokenPipe.into()), |stdin| {
@@ -145,8 +147,9 @@ impl PeerProcess {
         self.gone.clone()
     }
 
-    /// Adds the exit status of the peer process to a failure, if that process has ended or ends within
-    /// [`END_LAG`]. Returns [`CommandFailure::Output`] and [`CommandFailure::PeerEnded`] unchanged.
+    /// Adds the exit status of the peer process to a failure, if the peer process ends within
+    /// [`END_LAG`]. Otherwise returns the failure unchanged, as it does with [`CommandFailure::Output`] and
+    /// [`CommandFailure::PeerEnded`].
     pub(crate) fn add_exit_status(&mut self, cause: CommandFailure) -> CommandFailure {
         if matches!(cause, CommandFailure::Output(_) | CommandFailure::PeerEnded { .. }) {
             return cause;
@@ -170,13 +173,13 @@ impl Drop for PeerProcess {
     }
 }
 
-/// Called by a peer process: returns the lines that its parent sends. Ends the peer process as soon as the
-/// parent has ended, even in the middle of a measurement.
+/// Called by a peer process: returns the lines that its parent sends. Ends the peer process as soon as
+/// the parent ends, even in the middle of a measurement.
 pub(crate) fn read_parent_lines_or_exit() -> Receiver<String> {
     let (sender, lines) = unbounded();
     thread::spawn(move || {
         for line in io::stdin().lines().map_while(Result::ok) {
-            // This fails if the caller needs no lines and has dropped the receiver. The loop still notices
+            // This fails if the caller has dropped the receiver. The loop goes on, so that it notices
             // the parent's end.
             let _ = sender.send(line);
         }

@@ -25,14 +25,15 @@ use crate::peer_process::{self, PeerProcess};
 
 /// Measure latency and bandwidth between two processes.
 ///
-/// Without SERVER and --listen, the command starts its own peer process on this host, pins each of the two
-/// to a core, and measures shared memory (domain shm) and TCP (domain tcp). With --listen it is a server,
-/// which waits for a client on this or another host. With SERVER it is the client of that server. Both need
-/// the same --domain. The client decides what to measure, and prints the table.
+/// Without SERVER and --listen, the command starts its own peer process on this host. It pins each of
+/// the two processes to a core, and measures shared memory (domain shm) and TCP (domain tcp). With
+/// --listen it is a server, which waits for a client on this host or another. With SERVER it is a client
+/// of that server. Client and server need the same --domain. The client decides what to measure, and
+/// prints the table.
 ///
-/// Each size is measured twice. The first measurement is of latency: half of a round trip, the median over
-/// batches of round trips. The second is of bandwidth, in 10^6 bytes a second: the client keeps many one-way
-/// messages in flight, each flagged FI_MORE, and stops the clock when the server has confirmed all of them.
+/// Each size is measured twice. First latency: half of a round trip, the median over batches of round
+/// trips. Then bandwidth, in 10^6 bytes a second: the client keeps many one-way messages in flight, each
+/// flagged FI_MORE. It stops the clock when the server has confirmed all of them.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("by_address").args(["server", "listen"]))]
 #[command(after_help = EXAMPLES, after_long_help = format!("{JSON}\n\n{EXAMPLES}"))]
@@ -134,7 +135,7 @@ pub(crate) fn run(arguments: &PingpongArguments, console: &mut Console) -> Resul
     }
 }
 
-/// Prints the results as a document, if that is requested. Otherwise the tables have shown them already.
+/// With `--json`, prints the results as a document. Otherwise the tables have already shown them.
 fn print_document_if_requested(
     arguments: &PingpongArguments,
     domains: Vec<DomainResult>,
@@ -160,7 +161,8 @@ fn serve(
 ) -> Result<(), CommandFailure> {
     let PingpongArguments { keep, core, peer_process, .. } = arguments;
     if *peer_process {
-        // The call makes this server end with its parent. The parent sends no lines, so drop the receiver.
+        // This call makes the server end with its parent. The parent sends no lines, so drop the
+        // receiver.
         drop(peer_process::read_parent_lines_or_exit());
     }
     let server =
@@ -215,7 +217,7 @@ fn measure_with_own_server(
     let mut domains = port::domain_names()?;
     match domain {
         Some(requested) => domains.retain(|domain| domain == requested),
-        // `auto` reaches a peer on this host over shared memory, which `shm` measures already.
+        // `auto` reaches a peer on this host over shared memory, like `shm`. So skip `auto`.
         None if domains.len() > 1 => domains.retain(|domain| domain != "auto"),
         None => {}
     }

@@ -5,8 +5,8 @@ use comfy_table::{CellAlignment, ContentArrangement, Table};
 
 use crate::console::WIDTH;
 
-/// A table with these headings. Its cells are wrapped if the table would be wider than [`WIDTH`]. The first
-/// `words` columns are aligned to the left, the others to the right.
+/// A table with these headings. A table wider than [`WIDTH`] gets wrapped cells. The first `words`
+/// columns are aligned to the left, the others to the right.
 pub(crate) fn new_table<const N: usize>(heading: [&str; N], words: usize) -> Table {
     let mut table = Table::new();
     table.load_style(NOTHING).set_header(heading);
@@ -17,7 +17,7 @@ pub(crate) fn new_table<const N: usize>(heading: [&str; N], words: usize) -> Tab
     table
 }
 
-/// The lines of a table, without spaces after them, and without the padding of the first column.
+/// The lines of a table, without trailing spaces and without the padding of the first column.
 pub(crate) fn render_table(table: &Table) -> String {
     let unpadded = |line: String| line.strip_prefix(' ').unwrap_or(&line).trim_end().to_owned();
     table.lines().map(unpadded).collect::<Vec<_>>().join("\n")

@@ -1,4 +1,5 @@
-//! `homespun run`: executes a command so that its libfabric, Open MPI, MPICH or Intel MPI uses homespun.
+//! `homespun run`: executes a command so that it uses homespun through libfabric, Open MPI, MPICH or
+//! Intel MPI.
 
 mod environment;
 mod loader;
@@ -22,10 +23,10 @@ use crate::failure::CommandFailure;
 
 /// Run a command over homespun: a program that uses libfabric, or mpirun of Open MPI, MPICH or Intel MPI.
 ///
-/// Sets environment variables and executes the command in place of this process, so exit status and signals
-/// are the command's own. Options of homespun come before the command.
+/// Sets environment variables and executes the command in place of this process. So exit status and
+/// signals are those of the command. Options of homespun come before the command.
 ///
-/// For libfabric, FI_PROVIDER_PATH and FI_PROVIDER make it load homespun and no other provider. With --as,
+/// FI_PROVIDER_PATH and FI_PROVIDER make libfabric load homespun and no other provider. With --as,
 /// FI_HOMESPUN_AS and FI_PROVIDER have the name given there.
 ///
 /// For Open MPI, OMPI_MCA_pml, _mtl, _mtl_ofi_provider_include, _btl and _osc send its messages through
@@ -34,9 +35,9 @@ use crate::failure::CommandFailure;
 /// For MPICH, MPIR_CVAR_CH4_NETMOD and MPIR_CVAR_NOLOCAL send all messages through libfabric.
 ///
 /// For Intel MPI, I_MPI_FABRICS, I_MPI_OFI_PROVIDER and I_MPI_COLL_INTRANODE do the same.
-/// I_MPI_OFI_LIBRARY_INTERNAL keeps Intel MPI's scripts from replacing FI_PROVIDER_PATH.
-/// I_MPI_REMOVED_VAR_WARNING, unless it is already set, silences the warning of versions that no longer know
-/// I_MPI_OFI_LIBRARY_INTERNAL.
+/// I_MPI_OFI_LIBRARY_INTERNAL keeps Intel MPI's scripts from replacing FI_PROVIDER_PATH. Versions that
+/// no longer know this variable print a warning. I_MPI_REMOVED_VAR_WARNING, unless it is already set,
+/// silences the warning.
 ///
 /// Open MPI's mpirun passes its environment to the ranks on this host. Ranks on other hosts get only the
 /// variables that its option -x names.
@@ -72,7 +73,8 @@ Examples:
 Exit status: that of the command; 127 if there is no such command, 126 if it cannot be executed, \
 1 if the plugin or the domain is missing, 2 if the command line was wrong.";
 
-/// The launchers of MPI programs, each with the implementation to install if the launcher is missing.
+/// The launchers of MPI programs. If a launcher is missing, the user should install the MPI named beside
+/// it.
 const MPI_LAUNCHERS: [(&str, &str); 4] =
     [("mpirun", OPEN_MPI), ("mpiexec", OPEN_MPI), ("orterun", OPEN_MPI), ("mpiexec.hydra", WITH_HYDRA)];
 
@@ -83,7 +85,7 @@ const WITH_HYDRA: &str = "MPICH or Intel MPI (mpich and impi-rt in the Python pa
 ///
 /// # Errors
 ///
-/// The reason why the command could not be executed. On success this function does not return.
+/// The reason why the command could not be executed. After success this function does not return.
 pub(crate) fn exec_command(arguments: &RunArguments, console: &Console) -> Result<(), CommandFailure> {
     let domain = find_domain(arguments.domain.as_deref())?;
     let directory = plugin::find_directory(arguments.provider_dir.as_deref())?;
@@ -109,13 +111,17 @@ pub(crate) fn exec_command(arguments: &RunArguments, console: &Console) -> Resul
     Err(execution_failure(program, command.exec()))
 }
 
-/// Returns the requested domain's name as `getinfo` spells it, or `None` if no domain is requested. Warns of
-/// bad parameters in the environment: the command would only log them, and libfabric's log is usually off.
+/// Returns the requested domain's name in the spelling of `getinfo`. Returns `None` if no domain is
+/// requested.
+///
+/// Warns about bad parameters in the environment. The command itself would only log them, and
+/// libfabric's log is usually off.
 ///
 /// # Errors
 ///
-/// [`CommandFailure::NoDomain`] if the requested domain does not exist, or if none is requested and the domain in
-/// FI_HOMESPUN_DOMAIN does not exist. The fabric's error if FI_HOMESPUN_IFACE matches no interface.
+/// [`CommandFailure::NoDomain`] if the requested domain does not exist. If none is requested,
+/// [`CommandFailure::NoDomain`] if the domain in FI_HOMESPUN_DOMAIN does not exist. The fabric's error if
+/// FI_HOMESPUN_IFACE matches no interface.
 fn find_domain(requested: Option<&str>) -> Result<Option<String>, CommandFailure> {
     let of_user = Params::from_env().domain;
     let found = port::find_domain(requested.or(of_user.as_deref()))?;
@@ -125,7 +131,7 @@ fn find_domain(requested: Option<&str>) -> Result<Option<String>, CommandFailure
 /// The reason why a program could not be executed.
 fn execution_failure(program: &OsString, error: io::Error) -> CommandFailure {
     let name = Path::new(program);
-    // A missing interpreter of an existing script gives the same error as a missing command.
+    // A script without its interpreter gives the same error as a missing command.
     if error.kind() != io::ErrorKind::NotFound || (name.components().count() > 1 && name.exists()) {
         return CommandFailure::NotExecuted { command: program.clone(), error };
     }

@@ -3,8 +3,8 @@
 /// The letters of the powers of 1024, starting with the first power.
 const LETTERS: [char; 4] = ['K', 'M', 'G', 'T'];
 
-/// The most digits that a size may have after the decimal point, not counting zeros at the end. The largest
-/// unit is 2^40, so a whole number of bytes needs no more digits.
+/// The largest number of digits that a size may have after the decimal point, without zeros at the end.
+/// The largest unit is 2^40, so a whole number of bytes needs no more digits.
 const DECIMALS_MAX: usize = 40;
 
 /// Reads a number of bytes: `64`, `4K`, `1.5K`, `1KiB`, and what [`format_with_unit`] writes.
@@ -30,7 +30,8 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
     whole.and_then(|whole| whole.checked_add(part)).ok_or_else(|| "the size is too large".into())
 }
 
-/// The power of 1024 for which a unit stands: nothing and `B` for the power 0, `K` and `KiB` for the first.
+/// The power of 1024 that a unit stands for. The power is 0 for no unit and for `B`, and 1 for `K` and
+/// `KiB`.
 fn parse_unit(unit: &str) -> Option<usize> {
     let unit = unit.to_ascii_uppercase();
     let mut letters = unit.chars();
@@ -42,7 +43,8 @@ fn parse_unit(unit: &str) -> Option<usize> {
     }
 }
 
-/// Multiplies the fraction with these digits by a power of two. `None` unless the result is a whole number.
+/// Multiplies a fraction by a power of two. `digits` are the fraction's decimal digits. `None` unless
+/// the result is a whole number.
 fn multiply_decimals(digits: &str, mut factor: u64) -> Option<u64> {
     let mut digits: Vec<u8> = digits.trim_end_matches('0').bytes().map(|digit| digit - b'0').collect();
     if digits.len() > DECIMALS_MAX {
@@ -62,7 +64,8 @@ fn multiply_decimals(digits: &str, mut factor: u64) -> Option<u64> {
     digits.iter().all(|digit| *digit == 0).then_some(product)
 }
 
-/// Writes a number of bytes in the form that [`parse`] reads: a whole number of the largest possible unit.
+/// Writes a number of bytes in the form that [`parse`] reads: a whole number of the largest unit that
+/// divides it.
 pub(crate) fn format(bytes: u64) -> String {
     let (number, power) = divide_by_1024(bytes);
     match power.checked_sub(1) {
@@ -80,8 +83,8 @@ pub(crate) fn format_with_unit(bytes: u64) -> String {
     }
 }
 
-/// Divides by 1024 while there is no remainder, at most once for each of [`LETTERS`]. Returns the quotient
-/// and the number of divisions.
+/// Divides by 1024 until there is a remainder, at most once for each of [`LETTERS`]. Returns the
+/// quotient and the number of divisions.
 fn divide_by_1024(mut bytes: u64) -> (u64, usize) {
     let mut power = 0;
     while bytes != 0 && bytes.is_multiple_of(1024) && power < LETTERS.len() {

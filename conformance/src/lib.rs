@@ -1,8 +1,8 @@
 //! The contract of a homespun backend as a library of tests.
 //!
-//! The author of a backend implements [`Provider`] and [`Transport`], for which the backend needs the crate
-//! `homespun-engine` alone. The documentation of these traits makes promises; here each promise is a function
-//! that panics if a backend breaks it. The tests use a backend through the two traits only.
+//! A backend implements [`Provider`] and [`Transport`], and needs only the crate `homespun-engine`. The
+//! documentation of these traits makes promises. This crate has a function for each promise. The function
+//! panics if a backend breaks the promise. The functions use a backend only through the two traits.
 //!
 //! # How to use it
 //!
@@ -14,8 +14,8 @@
 //! homespun-conformance = "0.1"
 //! ```
 //!
-//! One line in a file below `tests/` turns each function into a test. Replace the loopback network
-//! with an expression that creates your provider:
+//! One line in a file below `tests/` turns each function into a test. Replace the loopback network with an
+//! expression that creates your provider:
 //!
 //! ```
 //! use homespun_engine::loopback::{Faults, Network};
@@ -24,7 +24,7 @@
 //! # fn main() {}
 //! ```
 //!
-//! `cargo test` then shows each promise by name, as `ok`, as `FAILED`, or as `ignored` if it belongs to an
+//! `cargo test` then shows the result of each promise by name. A promise is `ignored` if it belongs to an
 //! optional [feature](transport::Features) that the backend does not declare:
 //!
 //! ```text
@@ -33,8 +33,8 @@
 //! test declared_features_match_the_backend ... ok
 //! ```
 //!
-//! To begin, declare no feature: `declared_features_match_the_backend` prints the features that the
-//! backend has. [`transport_contract`] documents the other arguments of the macro.
+//! To begin, declare no feature: `declared_features_match_the_backend` prints the features that the backend
+//! has. [`transport_contract`] documents the other arguments of the macro.
 //!
 //! # One promise at a time
 //!
@@ -53,7 +53,7 @@
 //! ```
 //!
 //! [`TestEndpoint`](transport::TestEndpoint) drives a transport as an engine would, and
-//! [`Recorder`](transport::Recorder) records what it reports. Tests of your own may use them too:
+//! [`Recorder`](transport::Recorder) records what the transport reports. Tests of your own may use both:
 //!
 //! ```
 //! use homespun_conformance::transport::{Backend, drive_until, pseudo_random_payload};
@@ -76,13 +76,13 @@ pub mod transport;
 /// Makes a `#[test]` of each function of the contract, with the name of the function.
 ///
 /// Takes an expression whose type is a [`Provider`](homespun_engine::transport::Provider). Each test
-/// evaluates the expression, so if the expression creates a provider, each test has a provider of its own.
+/// evaluates the expression anew.
 ///
 /// `features` lists the optional [features](transport::Features) of the backend; the default is none. Tests
-/// of other features are ignored, with the reason. One more test, `declared_features_match_the_backend`,
-/// fails if the list lacks a feature that the backend has, or names a feature that the backend lacks.
+/// of other features are ignored. One more test, `declared_features_match_the_backend`, fails if the list
+/// differs from the features that the backend has.
 ///
-/// Each test waits for an event up to a minute. A slow backend may ask for more `patience`.
+/// A test waits up to a minute for an event. A slow backend may ask for more `patience`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -107,7 +107,7 @@ macro_rules! transport_contract {
             @features [$($($feature)*)?] lacks lacks lacks lacks lacks; ($provider $(, $patience)?)
         }
     };
-    // The following arms take one listed feature at a time, and replace its `lacks` by `has`.
+    // Each of the following arms takes one listed feature, and replaces its `lacks` by `has`.
     (
         @features [pulls $($rest:ident)*]
         $pulls:ident $maps:ident $splits:ident $wakes:ident $backlog:ident; $run:tt

@@ -1,8 +1,9 @@
 //! The contract of a transport, by theme.
 //!
-//! Each function opens endpoints of a provider, lets them communicate, and panics if a promise of
-//! [`Transport`](homespun_engine::transport::Transport), [`Provider`](homespun_engine::transport::Provider)
-//! or [`FrameHandler`](homespun_engine::transport::FrameHandler) is broken.
+//! Each function opens endpoints of a provider and lets them communicate. The function panics if the backend
+//! breaks a promise of [`Transport`](homespun_engine::transport::Transport),
+//! [`Provider`](homespun_engine::transport::Provider) or
+//! [`FrameHandler`](homespun_engine::transport::FrameHandler).
 //! [`transport_contract`](crate::transport_contract) makes a test of each function.
 
 mod backend;

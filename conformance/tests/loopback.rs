@@ -4,8 +4,7 @@ use homespun_engine::loopback::{CAPACITY_MIN_BYTES, Faults, Network};
 
 homespun_conformance::transport_contract!(Network::new(1, Faults::default()), features: [maps, splits]);
 
-/// Links of a small capacity that cut and delay frames at random, are full at random, and refuse
-/// some pulls.
+/// Links of small capacity that cut and delay bytes at random, are full at random, and refuse some pulls.
 mod choppy {
     use super::*;
 
@@ -15,7 +14,7 @@ mod choppy {
     );
 }
 
-/// Links of the smallest capacity, on which every read is cut at a random byte.
+/// Links of the smallest capacity. Every read is cut at a random byte.
 mod tiny {
     use super::*;
 

@@ -1,5 +1,5 @@
-//! The recorder panics if a transport lets a connected link come up with a peer that only claims its
-//! address, confirms a claim twice, or confirms an address that is already proven.
+//! The recorder panics in three cases: a connected link comes up although its peer only claims its address;
+//! a claim is confirmed twice; an already proven address is confirmed.
 
 use std::net::SocketAddr;
 

@@ -7,9 +7,8 @@ use std::str::FromStr;
 /// The fabric address of an endpoint: an IPv4 or IPv6 socket address.
 ///
 /// Every domain names endpoints by socket addresses (`FI_SOCKADDR_IN` and `FI_SOCKADDR_IN6`), even
-/// a domain that never opens a socket. So node and service arguments work in every domain. The
-/// scope id of an IPv6 address is kept, since a link-local address needs it. The flow label is
-/// dropped, since it does not identify an endpoint.
+/// a domain that never opens a socket. An address keeps the scope id of an IPv6 address but not the
+/// flow label.
 ///
 /// The text form is `127.0.0.1:7471` or `[::1]:7471`, which `FromStr` parses. With the feature
 /// `serde`, an address is serialized as this text in every format.
@@ -116,7 +115,8 @@ impl FromStr for Address {
     }
 }
 
-/// Serializes the text: in binary formats, the standard library's type loses the scope id.
+/// Serializes the text in every format. The standard library's type loses the scope id in binary
+/// formats.
 #[cfg(feature = "serde")]
 impl serde::Serialize for Address {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {

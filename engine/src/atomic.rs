@@ -1,24 +1,22 @@
 //! Atomic operations: `fi_atomic(3)`.
 //!
 //! An atomic operation changes or reads an array of elements in a [region](crate::region) of a
-//! peer. The target's engine always carries the operation out. So with any transport and any number
-//! of initiators, each element is updated as if no other initiator updated it at the same time.
+//! peer. The target's engine carries out every atomic operation, whatever the transport.
 //!
 //! # What is atomic
 //!
 //! Each element is atomic; the array is not. No update of an element is lost or seen in part,
-//! whether the update comes from another endpoint, domain or transport of the target's process,
-//! from another thread that drives one of these, or from the process as its own peer. Two elements
-//! that differ but share memory exclude each other in two cases:
+//! whichever endpoints, transports and threads of the target's process carry out the updates. Two
+//! different elements may share memory. Their updates exclude each other in two cases:
 //!
 //! - Both elements have 1, 2, 4 or 8 bytes and are naturally aligned, or lie in one naturally
 //!   aligned word of 8 bytes of a region that is not raw memory. The processor's atomic
-//!   instructions update such elements. So the elements also exclude the atomic instructions of the
+//!   instructions update these elements. So the updates also exclude atomic instructions of the
 //!   application, and of other processes that share the memory.
-//! - Neither element is of this kind: each is too large, misaligned, or split by the segments of
-//!   its region. The target updates such an element under a lock that the process keeps for the
-//!   element's address or, if the region is a file, for its offset in the file. Raw memory that is
-//!   mapped at two addresses has two locks.
+//! - Both elements are too large, misaligned, or split by the segments of their region. The target
+//!   updates these elements under a lock. The process keeps the lock for the element's address or,
+//!   if the region is a file, for the element's offset in the file. Raw memory that is mapped at
+//!   two addresses has two locks.
 //!
 //! Atomic operations do not exclude reads and writes of a region (`fi_rma(3)`), nor plain loads and
 //! stores.
@@ -70,10 +68,9 @@ pub enum Datatype {
     FloatComplex = 10,
     /// A complex number, of two [`Double`](Datatype::Double), the real part first.
     DoubleComplex = 11,
-    /// C's `long double` on x86-64: an extended number of 80 bits, in 16 bytes. Other architectures
-    /// do not offer it.
+    /// C's `long double`: an extended number of 80 bits, in 16 bytes. Only x86-64 offers it.
     LongDouble = 12,
-    /// A complex number, of two [`LongDouble`](Datatype::LongDouble), the real part first. Only
+    /// A complex number of two [`LongDouble`](Datatype::LongDouble)s, the real part first. Only
     /// x86-64 offers it.
     LongDoubleComplex = 13,
     /// A signed integer of 128 bits.
@@ -126,7 +123,8 @@ pub enum AtomicOp {
     CswapGe = 16,
     /// The element becomes the operand if the compare operand is greater than the element.
     CswapGt = 17,
-    /// The element takes over the operand's bits, where the compare operand's bits are set.
+    /// The element takes the operand's bits at the positions where the compare operand's bits are
+    /// set.
     Mswap = 18,
 }
 
@@ -295,8 +293,8 @@ impl AtomicKind {
         self != AtomicKind::Base
     }
 
-    /// Returns how many elements a call may cover, or `None` if this host does not offer the call:
-    /// `fi_atomicvalid`, `fi_fetch_atomicvalid`, `fi_compare_atomicvalid`.
+    /// Returns how many elements a call may cover: `fi_atomicvalid`, `fi_fetch_atomicvalid`,
+    /// `fi_compare_atomicvalid`. Returns `None` if this host does not offer the call.
     pub fn count_max(self, op: AtomicOp, datatype: Datatype) -> Option<usize> {
         (self.can_apply(op, datatype) && datatype.is_native()).then(|| datatype.count_max())
     }

@@ -2,9 +2,9 @@
 //!
 //! There are two tiers, which the engine handles alike. The owned tier holds the application's
 //! [`Bytes`] or [`BytesMut`] until the operation ends, and hands them back with the completion. The
-//! raw tier holds addresses, for C callers and for callers that want neither a copy nor a change of
-//! owner. Creating a raw buffer is `unsafe`; using it is not. Of the engine's modules, only this
-//! one and [`region`](crate::region) turn addresses of the application's memory into slices.
+//! raw tier holds addresses, for C callers and for callers that keep their memory. Creating a raw
+//! buffer is `unsafe`; using a raw buffer is not. Of the engine's modules, only this module and
+//! [`region`](crate::region) turn addresses of the application's memory into slices.
 
 mod destination;
 mod reusable;
@@ -48,12 +48,11 @@ pub enum Buffer {
     /// The payload of a receive into a buffer that can be posted again as it is.
     Reusable(ReusableBuffer),
     /// The payload of a vectored receive. The message fills the buffers in order. Each buffer is
-    /// cut to the bytes that it holds.
+    /// cut to the bytes that it received.
     ReceivedVector(Vec<BytesMut>),
-    /// The place of a message in a multi-receive buffer that was posted through the raw tier:
-    /// exactly the bytes of the message.
+    /// The bytes of a message in a multi-receive buffer that was posted through the raw tier.
     Within(SegmentMut),
-    /// The unused memory of a multi-receive buffer that is released without a message.
+    /// The unused memory of a multi-receive buffer whose release comes without a message.
     Unused(BytesMut),
     /// The last message of a multi-receive buffer, with the unused memory of the buffer.
     ReceivedLast(Box<ReceivedLast>),
@@ -66,9 +65,8 @@ pub enum Buffer {
 pub struct ReceivedLast {
     /// The message.
     pub message: BytesMut,
-    /// The unused end of the buffer. It begins after the message that was placed last. This need
-    /// not be the message in `message`, since messages may complete in another order than they are
-    /// placed.
+    /// The unused end of the buffer, after the message that was placed last. Messages may complete
+    /// in another order than they were placed, so that message may differ from `message`.
     pub unused: BytesMut,
 }
 
@@ -76,7 +74,7 @@ pub struct ReceivedLast {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fetched {
     /// The former elements: [`Buffer::Received`], or [`Buffer::ReceivedVector`] if the application
-    /// posted several buffers for them. Empty if the operation has failed.
+    /// posted several buffers for the result. Empty if the operation has failed.
     pub result: Buffer,
     /// The operands: [`Buffer::Sent`] or [`Buffer::SentVector`].
     pub operand: Buffer,
@@ -120,7 +118,8 @@ impl Buffer {
         }
     }
 
-    /// Returns the buffer with the received message, if it can be posted again as it is.
+    /// Returns the reusable buffer that holds the received message, if the receive was posted with
+    /// one.
     pub fn into_reusable(self) -> Option<ReusableBuffer> {
         if let Buffer::Reusable(buffer) = self { Some(buffer) } else { None }
     }

@@ -41,34 +41,33 @@ pub struct FailedOperation {
     pub completion: EndedOperation,
     /// Why it failed.
     pub error: OperationError,
-    /// The target of a send or an access, if it is known when the operation ends. If the peer of a
-    /// receive is known, it is the source in `completion`.
+    /// The target of a send or an access, if the engine knows it when the operation ends. `None` for a
+    /// receive: `completion` names its source.
     pub target: Option<PeerId>,
 }
 
 impl FailedOperation {
-    /// Returns the operation's peer, if it is known. For a send or an access, this is the target. For a
-    /// receive, this is the sender of its message or, without a message, the only source that the
-    /// receive names.
+    /// Returns the operation's peer, if the engine knows it. For a send or an access, this is the target.
+    /// For a receive, this is the sender of its message. For a receive without a message, this is the only
+    /// source that the receive accepts.
     pub fn peer(&self) -> Option<PeerId> {
         self.target.or(self.completion.source)
     }
 }
 
-/// How to report an ended operation that was deferred work. The end of the work is recorded in any case.
+/// How to report an ended operation that was deferred work. The end of the work itself is already recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkEnd {
     /// The application's context.
     pub context: u64,
-    /// Whether to count the operation, and to report its success, like any other. Failure is always
-    /// reported.
+    /// Whether to count the operation and report its success. A failure is always reported.
     pub is_reported: bool,
 }
 
 /// The destination of completions: an endpoint's completion queues, counters, and event queue.
 ///
-/// A sink without room hands the entry back. The engine keeps such entries in order until
-/// [`Engine::deliver_held`](crate::Engine::deliver_held).
+/// A sink without room hands the entry back to the engine. The engine keeps the entry and offers it again,
+/// in order, in [`Engine::deliver_held`](crate::Engine::deliver_held).
 pub trait Sink {
     /// Takes the completion of an operation that succeeded.
     ///
@@ -84,37 +83,36 @@ pub trait Sink {
     /// Hands the failure back if there is no room.
     fn fail(&mut self, failure: FailedOperation, peers: &Peers) -> Result<(), FailedOperation>;
 
-    /// Whether the sink counts operations. If not, the engine need not call [`count`](Self::count) and
+    /// Whether the sink counts operations. If not, the engine need not call [`count`](Self::count) or
     /// [`count_error`](Self::count_error).
     #[inline(always)]
     fn has_counters(&self) -> bool {
         false
     }
 
-    /// Counts an operation that has succeeded. The engine calls this once, even if the operation is
-    /// not reported or its completion has to wait for room. If completions keep an order, the
-    /// engine makes the call when it is the operation's turn.
+    /// Counts an operation that has succeeded. The engine calls this once for each operation, even if the
+    /// operation is not reported or the completion is held. If completions keep an order, the engine waits
+    /// for the operation's turn.
     fn count(&mut self, _events: CounterEvents) {}
 
     /// As [`count`](Self::count), for an operation that has failed.
     fn count_error(&mut self, _events: CounterEvents) {}
 
-    /// Records the end of deferred work, that is, of an operation that was posted as
-    /// [`Signalled::Deferred`](crate::operation::Signalled). The engine calls this once, when the
-    /// work ends. By default, the operation is then counted and reported like any other.
+    /// Records the end of deferred work: an operation posted as
+    /// [`Signalled::Deferred`](crate::operation::Signalled). The engine calls this once, when the work ends.
+    /// By default, the operation is then counted and reported like any other.
     fn record_deferred_work_end(&mut self, number: u64, _has_succeeded: bool) -> WorkEnd {
         WorkEnd { context: number, is_reported: true }
     }
 
-    /// Drops whatever the sink has kept for each [`PeerId`]. The engine has forgotten some peers, and
-    /// may give their ids to other peers from now on. Between two such calls, an id always stands for
+    /// Drops whatever the sink keeps for each [`PeerId`]. The engine calls this after it has forgotten
+    /// peers, because their ids may now stand for other peers. Between two calls, an id always stands for
     /// the same peer.
     fn clear_peer_cache(&mut self) {}
 
-    /// Takes an event of a connection. The sink must always have room for it. A connected endpoint has
-    /// few such events in its life. At a passive endpoint, the sink holds at most one event for each
-    /// request that the backlog has room for, if the sink forgets withdrawn requests. An unconnected
-    /// endpoint has no such events.
+    /// Takes an event of a connection. The sink must always have room for it. An unconnected endpoint has no
+    /// events, and a connected endpoint has few. If the sink forgets withdrawn requests, a passive endpoint
+    /// has at most one event for each request in its backlog.
     fn report_connection_event(&mut self, event: ConnectionReport) {
         let _ = event;
     }

@@ -9,15 +9,13 @@
 //!  ------------------------------> +-----------------------------------+
 //! ```
 //!
-//! A connected endpoint takes messages from one peer, a passive endpoint from none. So the links of
-//! these endpoints begin here, apart from the links that carry messages. When both sides have
-//! agreed, one link becomes the connection, and moves to the links that carry messages. A message
-//! on any other link finds no peer, so the engine hands the message to this module, which ends the
-//! link. Thus the code for messages need not know connections.
+//! A connected endpoint takes messages from one peer, and a passive endpoint takes none. So each link of
+//! these endpoints begins here, as a *handshake link*. When both sides have agreed, one handshake link
+//! becomes the connection: the engine moves it to the links that carry messages. If a message arrives on a
+//! handshake link, the engine passes the message to this module, and this module ends the link.
 //!
-//! The caller passes events to the connection, as to the [receiver](crate::receiver). The connection
-//! asks for small [`ConnectionEffects`], which the caller carries out. The connection knows a link
-//! only by its number.
+//! The caller tells the connection what happened. The connection asks for [`ConnectionEffects`], and the
+//! caller carries them out. The connection knows a link only by its number.
 
 mod connected;
 mod effects;
@@ -69,8 +67,8 @@ pub(crate) struct Established {
 pub(crate) enum HandshakeResult {
     /// The link stays.
     Nothing,
-    /// The peer has shut the connection down: everything that it has sent has arrived, and it reads
-    /// nothing more.
+    /// The peer has shut the connection down. Everything that the peer has sent has arrived, and the peer
+    /// reads nothing more.
     Shutdown,
 }
 
@@ -96,15 +94,14 @@ impl Connection {
         self.handshake_links.have_output()
     }
 
-    /// Whether frames wait for a handshake link that is up. Frames for links that are not up yet do
-    /// not count.
+    /// Whether a handshake link that is up has frames to send. Links that are not up yet do not count.
     pub(crate) fn has_unsent(&self) -> bool {
         self.handshake_links.have_unsent()
     }
 
-    /// Sends the frames that wait for handshake links. `send` gives a link a frame; without a
-    /// header, it gives the link the rest of a frame. Removes the links that are no longer needed,
-    /// and returns them for the caller to close.
+    /// Sends the frames that handshake links have queued. `send` puts a frame on a link; without a header,
+    /// `send` puts the rest of a frame on the link. Removes the links that are no longer needed, and returns
+    /// them for the caller to close.
     pub(crate) fn transmit_and_take_links_to_close(
         &mut self,
         mut send: impl FnMut(LinkId, Option<&Header>, &[u8]) -> Sent,
@@ -165,8 +162,7 @@ impl Connection {
         true
     }
 
-    /// Records that a link that carries messages has ended. Returns whether the link was the
-    /// connection.
+    /// Records the end of a link that carried messages. Returns whether that link was the connection.
     pub(crate) fn end_connection_if_on_link(&mut self, id: LinkId) -> bool {
         match &mut self.role {
             RoleState::Connected(connected) => connected.end_if_connection_link(id),
@@ -179,7 +175,7 @@ impl Connection {
         self.handshake_links.take_ids()
     }
 
-    /// Handles a frame on a handshake link, or on a link that this endpoint does not know.
+    /// Handles a frame on a handshake link, or on a link that the engine does not know.
     pub(crate) fn frame_arrived(
         &mut self,
         id: LinkId,
@@ -237,8 +233,8 @@ impl Connection {
         }
     }
 
-    /// Handles a handshake step, or its beginning, on a link that carries messages. `is_answer_pending`
-    /// says whether the link has yet to send the answer to an earlier step.
+    /// Handles a handshake step, or the first part of one, on a link that carries messages.
+    /// `is_answer_pending` says whether this side still has to send an answer to an earlier step.
     ///
     /// # Errors
     ///
@@ -253,8 +249,8 @@ impl Connection {
         let HandshakeHeader { step, number, .. } = handshake;
         match (&self.role, step) {
             (RoleState::Unconnected, HandshakeStep::Request) => {
-                // A peer that asks repeatedly but reads no answers must not make this side keep an
-                // unlimited number of answers.
+                // A peer that asks repeatedly but reads no answers must not make this side store more and
+                // more answers.
                 if is_answer_pending {
                     return Err(ProtocolViolation("asks for a connection again before it was answered"));
                 }
@@ -270,8 +266,8 @@ impl Connection {
         }
     }
 
-    /// Ends a link whose peer has broken the protocol, and the attempt to connect that depends on
-    /// the link.
+    /// Ends a link whose peer has broken the protocol. If an attempt to connect needs the link, the attempt
+    /// fails.
     fn abort_breached_handshake_link(
         &mut self,
         id: LinkId,

@@ -10,7 +10,8 @@ pub enum EndpointRole {
     /// Any peer, without a connection (`FI_EP_RDM`).
     #[default]
     Unconnected,
-    /// No peer: the endpoint only receives requests for connections (a passive endpoint).
+    /// No peer: the endpoint only receives requests for connections. Such an endpoint is called
+    /// passive.
     Passive,
     /// One peer, with which the endpoint is connected (`FI_EP_MSG`).
     Connected,
@@ -31,8 +32,8 @@ pub struct Request {
     pub data: Box<[u8]>,
 }
 
-/// An endpoint that has asked for a connection, with all that
-/// [`Engine::accept`](crate::Engine::accept) needs to know of this endpoint.
+/// An endpoint that has asked for a connection: what [`Engine::accept`](crate::Engine::accept) needs to know
+/// of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Requester {
     /// The requester's address.
@@ -48,24 +49,25 @@ pub struct Requester {
 pub enum ConnectionReport {
     /// A requester asks a passive endpoint for a connection (`FI_CONNREQ`).
     Requested(Request),
-    /// The requester was lost before the application began to accept its request. If the
-    /// application has not read the request yet, it never will.
+    /// The requester was lost before the application began to accept the request. The application
+    /// cannot read the request any more.
     Withdrawn(RequestId),
-    /// The endpoint is connected (`FI_CONNECTED`). At the requester, the event carries the
-    /// acceptor's data. The acceptor always gets its event before the requester gets one.
+    /// The endpoint is connected (`FI_CONNECTED`). The acceptor gets this event before the
+    /// requester does.
     Connected {
-        /// The data that the acceptor passed to [`Engine::accept`](crate::Engine::accept).
+        /// The data that the acceptor passed to [`Engine::accept`](crate::Engine::accept). Empty at
+        /// the acceptor.
         data: Box<[u8]>,
     },
-    /// The requester has confirmed that its request was accepted, so the acceptor
+    /// The requester has confirmed the connection. The acceptor's endpoint now
     /// [ends](crate::Engine::end_accepted_request) the request. The application does not see this
     /// event.
     Confirmed,
-    /// The attempt to connect has failed. If this endpoint was accepting a request, the caller
-    /// [ends](crate::Engine::end_accepted_request) the request.
+    /// The attempt to connect has failed. If this endpoint was accepting a request, the engine's
+    /// caller now [ends](crate::Engine::end_accepted_request) the request.
     Failed(ConnectionError),
-    /// The connection has ended (`FI_SHUTDOWN`): a side has shut it down, or the peer was lost. If
-    /// this endpoint had accepted a request, the caller
+    /// The connection has ended (`FI_SHUTDOWN`): one side has shut it down, or the peer was lost.
+    /// If this endpoint had accepted a request, the engine's caller now
     /// [ends](crate::Engine::end_accepted_request) the request.
     Shutdown,
 }
@@ -79,8 +81,8 @@ pub enum ConnectionError {
         /// The data of the peer's application.
         data: Box<[u8]>,
     },
-    /// The link to the address ended without an answer: the passive endpoint has closed, or what
-    /// is at the address has ended the link before it was up.
+    /// The link to the address ended without an answer. The passive endpoint has closed, or another program
+    /// at the address has ended the link.
     #[error("no endpoint listens")]
     NotListening,
     /// The requester was lost before its request was accepted.

@@ -6,8 +6,8 @@ use crate::error::Error;
 
 /// A positive fabric error number.
 ///
-/// The numbers are those of the operating system if it has the error. Numbers that libfabric has
-/// added start at 256. A peer or a kernel may report a number that has no name here.
+/// Errors of the operating system keep their numbers. Errors that only libfabric has start at 256.
+/// A number need not have a name here, since a peer or a kernel may report any number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Errno(i32);
 
@@ -112,8 +112,8 @@ impl Errno {
 }
 
 impl From<io::Error> for Errno {
-    /// Returns the system's error number. For an error that the standard library has made itself,
-    /// returns the nearest number, or `EIO` if there is none.
+    /// Returns the system's error number. If the standard library made the error itself, returns
+    /// the nearest number, or `EIO` if no number is near.
     fn from(error: io::Error) -> Errno {
         if let Some(raw) = error.raw_os_error() {
             return Errno(raw);
@@ -139,7 +139,7 @@ impl From<io::Error> for Errno {
     }
 }
 
-/// A number of the operating system becomes the system's error. A number that only libfabric has
+/// An error of the operating system becomes the same error. An error that only libfabric has
 /// becomes the source of an error of kind `Other`.
 impl From<Errno> for io::Error {
     fn from(errno: Errno) -> io::Error {

@@ -37,15 +37,13 @@ use crate::wire::Refusal;
 
 // Every call that posts returns this type.
 const _: () = assert!(size_of::<Result<(), Error>>() <= 32);
-// Must be small: each failure contains this type, and a sink without room hands failures back by
-// value.
+// Keep this type small: a sink without room hands failures back by value.
 const _: () = assert!(size_of::<OperationError>() <= 24);
 
 /// Why a call failed. A call that returns one of these has changed nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A mistake of the caller, or a request that is not supported. Repeating the call does not
-    /// help.
+    /// A mistake of the caller, or an unsupported request. Repeating the call does not help.
     #[error(transparent)]
     Misuse(#[from] Misuse),
     /// The system or the transport refused.
@@ -60,8 +58,8 @@ pub enum Error {
     /// or not of this host, or there are too few descriptors or too little memory.
     #[error("cannot open an endpoint at {address}: {errno}")]
     Bind {
-        /// The address. If its port is 0, the transport was to choose the port. Boxed, so that
-        /// results stay small.
+        /// The address. Port 0 means that the transport was to choose the port. Boxed, to keep
+        /// results small.
         address: Box<Address>,
         /// The error number of the system.
         errno: Errno,
@@ -123,8 +121,7 @@ pub enum Misuse {
     /// The endpoint was opened without the capability that the call needs.
     #[error("the endpoint lacks {}", FiCaps(*.0))]
     NoCapability(Caps),
-    /// An atomic operation that homespun does not offer for this datatype, or does not offer by
-    /// this call.
+    /// An atomic operation that this set of calls does not offer for this datatype.
     #[error("{op} of {datatype} is not offered as a {kind} atomic operation")]
     NoAtomic {
         /// The set of calls.
@@ -152,7 +149,7 @@ pub enum Misuse {
     /// homespun does not have this feature.
     #[error("not supported: {0}")]
     NotSupported(Unsupported),
-    /// The call names an object that does not exist, such as an operation to cancel or a domain.
+    /// The call names something that does not exist, such as a domain or an operation to cancel.
     #[error("not found: {0}")]
     NotFound(Missing),
     /// Another memory region has this key.
@@ -187,8 +184,8 @@ impl fmt::Display for Direction {
 /// What must become free before the call can succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Again {
-    /// The endpoint has as many outstanding operations as its depth allows. Operations whose
-    /// completions wait for room in a queue count as outstanding.
+    /// The endpoint has as many outstanding operations as its depth allows. An operation stays
+    /// outstanding while its completion waits for room in a queue.
     #[error("the endpoint's queue is full")]
     QueueFull,
 }
@@ -252,23 +249,21 @@ pub enum OperationError {
     /// No message has arrived that the peek could find.
     #[error("no such message has arrived")]
     NoMessage,
-    /// A peer could not read the sender's memory, from which it had to fetch the payload of a
-    /// message or a write. If a receive has matched the message, the receive ends with this error
-    /// too.
+    /// A peer failed to read the payload of a message or a write from the sender's memory. If a
+    /// receive has matched the message, the receive ends with this error too.
     #[error("the sender's memory could not be read")]
     Fault,
-    /// The target has refused the access to its memory. Normally nothing was read or written. If
-    /// the region was closed in the middle of the access, a part of the data may have been read or
-    /// written.
+    /// The target has refused the access. Normally nothing was read or written. If the region was
+    /// closed during the access, part of the data may have been read or written.
     #[error("refused by the target: {0}")]
     Refused(Refusal),
     /// The target has written the data but could not make it durable, so a loss of power may lose
-    /// the data. Or a fence demanded that earlier writes be durable first, and the target could not
-    /// make them durable. In this case the data was not written.
+    /// the data. Or earlier writes had to be durable first, because of a fence, and the target
+    /// could not make them durable. Then the target has not written the data.
     #[error("the peer could not make it durable, and may not have written it")]
     NotDurable,
-    /// The deferred operation was refused when it was due, with the error that a direct call would
-    /// have returned.
+    /// The engine refused the deferred operation when it was due. A direct call would have returned
+    /// this error.
     #[error("refused when it was due: {0}")]
     Deferred(Box<Misuse>),
     /// The link to the peer ended, or could not be made.
@@ -277,7 +272,7 @@ pub enum OperationError {
     /// The receive has succeeded, but the sender is not in the address vector, and the application
     /// asked for the addresses of such senders (`FI_SOURCE_ERR`). The [peer of the
     /// failure](crate::completion::FailedOperation::peer) is the sender. The endpoint reports this
-    /// error, since the engine knows no address vector.
+    /// error, not the engine.
     #[error("the sender is not in the address vector")]
     UnknownSource,
 }

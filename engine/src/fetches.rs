@@ -1,5 +1,5 @@
-//! The receiving side of a rendezvous: it pulls payload from the sender's memory, or asks the
-//! sender to send it.
+//! The receiving side of a rendezvous: this side pulls payload from the sender's memory, or asks the sender
+//! to send the payload.
 //!
 //! ```text
 //!  offered --> Waiting (its owner has no use or no room for it yet)
@@ -13,9 +13,9 @@
 //!             +--> Gone: left to the end of the link
 //! ```
 //!
-//! The table's owner knows what a payload is, where it goes, and what to answer. There are two
-//! owners, each with its own table: the receiver fetches messages, and the target fetches the data
-//! that peers write to regions.
+//! The owner of the table knows what a payload is, where the payload goes, and what to answer. There are two
+//! owners, each with its own table. The receiver fetches messages. The target fetches the data that peers
+//! write to regions.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::IoSliceMut;
@@ -31,7 +31,7 @@ use crate::transport::{LinkId, Pull, RemotePayload};
 /// The payloads that peers have offered. `O` names what a payload belongs to: a message or a write.
 #[derive(Debug)]
 pub(crate) struct Fetches<O> {
-    // Boxed, since a table never shrinks, and this one may once have held very many fetches.
+    // Boxed, to keep unused slots small: a slot map never shrinks, and may once have held very many fetches.
     by_id: SlotMap<FetchId, Box<Fetch<O>>>,
     /// The fetches whose payload the owner needs.
     needed: BTreeMap<OfferKey, FetchId>,
@@ -39,12 +39,12 @@ pub(crate) struct Fetches<O> {
     unneeded: BTreeMap<OfferKey, FetchId>,
     /// How many links with each number have ended.
     generations: Vec<u32>,
-    /// The fetches that this side pulls, in turn. Some of them may have ended meanwhile.
+    /// The fetches that this side pulls, in turn. Some fetches in the queue may have ended.
     pulling: VecDeque<FetchId>,
-    /// Links on which a pull was refused. This side does not try to pull on them again.
+    /// Links on which a pull was refused. On these links, this side asks the sender to send instead.
     unpullable: BTreeSet<LinkId>,
-    /// Counts, for each link by its number, what happens to the peer's offers: an offer is made,
-    /// bytes are pulled, an offer ends.
+    /// Counts the changes to the offers of each link, by the link's number. A change is a new offer, a pull
+    /// of bytes, or the end of an offer.
     changes: Vec<u64>,
     /// See [`PULL_STEP_MAX_BYTES`].
     step_max_bytes: usize,
@@ -101,7 +101,7 @@ pub(crate) trait FetchMemory<O> {
         copy: impl FnOnce(&mut [IoSliceMut<'_>]) -> Pull,
     ) -> Pull;
 
-    /// Discards the bytes that were pulled, since the payload will come again from its beginning.
+    /// Discards the pulled bytes, because the sender will send the payload from its beginning.
     fn discard_pulled(&mut self, owner: &O);
 }
 
@@ -180,7 +180,7 @@ impl<O> Fetches<O> {
     pub(crate) fn reassembly_mut(&mut self, id: FetchId) -> Option<&mut Reassembly<O>> {
         self.by_id.get_mut(id).map(|fetch| &mut fetch.filling)
     }
-    /// Returns the reassembly of a fetch whose payload this side has asked the sender for.
+    /// Returns where the payload of a fetch goes, if this side has asked the sender to send that payload.
     pub(crate) fn cleared_reassembly(&mut self, id: FetchId) -> Option<&mut Reassembly<O>> {
         let fetch = self.by_id.get_mut(id)?;
         matches!(fetch.stage, FetchStage::Cleared).then_some(&mut fetch.filling)
@@ -227,7 +227,7 @@ impl<O> Fetches<O> {
         }
     }
 
-    /// Returns how many fetches this side pulls. This many steps advance each of them once.
+    /// Returns how many fetches this side pulls: the number of pull steps that advance each fetch once.
     #[inline(always)]
     pub(crate) fn pulling_len(&self) -> usize {
         self.pulling.len()
@@ -307,7 +307,7 @@ impl<O> Fetches<O> {
         }
     }
 
-    /// Asks the sender for the whole payload. Bytes that were pulled before are not trusted.
+    /// Asks the sender to send the whole payload, and discards the bytes that were pulled before.
     fn fall_back_to_request(
         &mut self,
         id: FetchId,
@@ -321,8 +321,8 @@ impl<O> Fetches<O> {
         FetchStep::Asked { link: fetch.link, op: fetch.op, cannot_pull }
     }
 
-    /// Returns the fetch whose payload a link's peer begins to send. Returns `None` if this side has
-    /// not asked for this payload, or has asked for another length.
+    /// Returns the fetch whose payload the peer of this link now begins to send. Returns `None` if this side
+    /// has not asked for the payload, or if the length differs from the offer.
     pub(crate) fn cleared_fetch(&self, link: LinkId, op: u64, len_bytes: u64) -> Option<FetchId> {
         let id = self.find_offer(link, op)?;
         let fetch = self.by_id.get(id)?;
@@ -372,8 +372,8 @@ impl<O> Fetches<O> {
         first_of_link(&self.unneeded, offers.0).is_some()
     }
 
-    /// Returns a number that changes whenever a link's peer makes an offer, and whenever an offer ends
-    /// or some of its bytes are pulled. Reading it costs the same however many offers there are.
+    /// Returns a number that changes when the link's peer makes an offer, when an offer ends, and when bytes
+    /// of an offer are pulled. The cost does not depend on the number of offers.
     pub(crate) fn change_count(&self, link: LinkId) -> u64 {
         self.changes.get(link.0 as usize).copied().unwrap_or(0)
     }

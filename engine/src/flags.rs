@@ -1,19 +1,19 @@
 //! The flag vocabulary of libfabric: one type for each place where flags appear.
 //!
-//! Every bit has the value that `rdma/fabric.h` gives it, so a C caller's word converts by
-//! `from_bits_retain`. Libfabric uses some bits twice: bit 59 is the capability `FI_DIRECTED_RECV`
-//! and the operation flag `FI_CLAIM`. Separate types keep such flags apart.
+//! Bits have the values of `rdma/fabric.h`, so `from_bits_retain` converts a C caller's word.
+//! Libfabric uses some bits twice: bit 59 is both the capability `FI_DIRECTED_RECV` and the
+//! operation flag `FI_CLAIM`. Separate types keep these flags apart.
 //!
-//! With the feature `serde`, text formats hold the names of flags (`"MSG | TAGGED"`) and bits
-//! without a name as a hexadecimal number; binary formats hold the bits.
+//! With the feature `serde`, text formats hold the names of flags (`"MSG | TAGGED"`), and a
+//! hexadecimal number for bits without a name. Binary formats hold the bits.
 
 use bitflags::bitflags;
 
 bitflags! {
     /// The capabilities of an endpoint, domain or provider: `fi_getinfo(3)`, "Capabilities".
     ///
-    /// Only the bits that homespun knows have names. `getinfo` answers a request for any other bit
-    /// with ENODATA.
+    /// Only the bits that homespun knows have names. If an application asks for any other bit,
+    /// `getinfo` fails with ENODATA.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct Caps: u64 {
@@ -47,8 +47,8 @@ bitflags! {
         const HMEM = 1 << 47;
         /// A write to persistent memory can complete when its data is durable.
         const RMA_PMEM = 1 << 49;
-        /// A source that is not in the address vector is reported as an error that carries its
-        /// address.
+        /// A message from a source that is not in the address vector is reported as an error with
+        /// the source's address.
         const SOURCE_ERR = 1 << 50;
         /// Reaches endpoints of the same host.
         const LOCAL_COMM = 1 << 51;
@@ -72,7 +72,8 @@ impl Caps {
         .union(Caps::DIRECTED_RECV)
         .union(Caps::HMEM);
 
-    /// The primary modifiers. If a request names no modifier, the application gets all that apply.
+    /// The primary modifiers. If the application names no modifier, it gets all modifiers that
+    /// apply.
     pub const MODIFIERS: Caps = Caps::READ
         .union(Caps::WRITE)
         .union(Caps::RECV)
@@ -95,7 +96,8 @@ bitflags! {
         const MORE = 1 << 18;
         /// Look for an unexpected message without receiving it.
         const PEEK = 1 << 19;
-        /// Defer until a counter has reached a threshold. The context names both: `fi_trigger(3)`.
+        /// Defer until a counter has reached a threshold: `fi_trigger(3)`. The context names the
+        /// counter and the threshold.
         const TRIGGER = 1 << 20;
         /// Defer until every earlier operation to the peer has completed.
         const FENCE = 1 << 21;
@@ -174,7 +176,7 @@ impl CompletionFlags {
         CompletionFlags::SEND.union(CompletionFlags::tagged_or_msg(is_tagged))
     }
 
-    /// Returns the flags of a receive's completion, without those that the message adds.
+    /// Returns the flags that every receive's completion has. A message may add flags.
     #[inline(always)]
     pub const fn of_receive(is_tagged: bool) -> CompletionFlags {
         CompletionFlags::RECV.union(CompletionFlags::tagged_or_msg(is_tagged))
@@ -221,7 +223,7 @@ bitflags! {
         const RECV = 1 << 10;
         /// Reports completed transmit operations.
         const TRANSMIT = 1 << 11;
-        /// Only operations that carry [`OpFlags::COMPLETION`] are reported when they succeed.
+        /// A success is reported only if the operation has [`OpFlags::COMPLETION`].
         const SELECTIVE_COMPLETION = 1 << 59;
     }
 }
@@ -230,8 +232,8 @@ bitflags! {
     /// The events that a counter counts: `fi_ep_bind` of `fi_endpoint(3)`; for a memory region,
     /// `fi_mr_bind` of `fi_mr(3)`.
     ///
-    /// An operation that succeeds increments the counter's value; one that fails increments its
-    /// error value.
+    /// An operation that succeeds increments the counter's value. An operation that fails
+    /// increments the counter's error value.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct CounterEvents: u64 {
@@ -245,8 +247,8 @@ bitflags! {
         const SEND = 1 << 11;
         /// Reads and fetching atomic operations by peers.
         const REMOTE_READ = 1 << 12;
-        /// Writes by peers. For an endpoint, also their atomic operations without fetching; for a
-        /// memory region, also all their atomic operations that may change the region.
+        /// Writes by peers. An endpoint also counts atomic operations of peers that do not fetch. A
+        /// memory region also counts every atomic operation of peers that may change the region.
         const REMOTE_WRITE = 1 << 13;
     }
 }
@@ -267,7 +269,8 @@ bitflags! {
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct MrFlags: u64 {
-        /// The region will be bound to counters. It accepts accesses only once it is enabled.
+        /// The region will be bound to counters. Peers can access the region only once it is
+        /// enabled.
         const RMA_EVENT = 1 << 56;
         /// The memory is persistent: data written to it can be made durable.
         const RMA_PMEM = 1 << 49;
@@ -310,8 +313,7 @@ bitflags! {
 }
 
 bitflags! {
-    /// The pairs of operations that are processed in posting order: `fi_endpoint(3)`, "Message
-    /// ordering".
+    /// The pairs of operations that keep posting order: `fi_endpoint(3)`, "Message ordering".
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct Order: u64 {

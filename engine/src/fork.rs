@@ -1,13 +1,13 @@
 //! Transports after `fork(2)`: a child cannot use its parent's endpoints.
 //!
-//! A child has copies of its parent's descriptors. While the child keeps them, a peer does not see the
-//! parent's sockets hang up, and the child's calls on them affect the parent: both have one connection, and
-//! one list of watched descriptors. So the child closes its copies at once, in a handler that `fork(2)`
-//! calls. Each object of an endpoint knows whether this process created or inherited it.
+//! A child has copies of its parent's descriptors. While the child keeps the copies, a peer does not see the
+//! parent's sockets hang up, and calls on the copies affect the parent's connections. So the child closes
+//! its copies at once, in a handler that `fork(2)` calls. Each object of an endpoint knows whether it was
+//! created in this process or inherited from the parent.
 //!
-//! A transport keeps its descriptors in [`CloseOnFork`], and remembers the [`ForkGeneration`] in which
-//! it was opened. In a forked child the transport touches none of its descriptors, and every link is
-//! down with [`Denial::ForkedChild`](crate::transport::Denial::ForkedChild).
+//! A transport keeps its descriptors in [`CloseOnFork`], and remembers the [`ForkGeneration`] in which it
+//! was opened. In a forked child the transport touches none of its descriptors, and every link is down with
+//! [`Denial::ForkedChild`](crate::transport::Denial::ForkedChild).
 
 use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
@@ -19,11 +19,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// How many forks lie between this process and the first process that loaded this library.
+/// How many forks lie between the first process that loaded this library and this process.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
-/// The descriptors that a child closes, each with the generation that opened it. A child closes only its
-/// parent's generation: its parent has closed the older descriptors, and may have reused their numbers.
+/// The descriptors that a child closes, each with the generation that opened it. A child closes only the
+/// descriptors of its parent's generation. The parent has already closed older descriptors, so their numbers
+/// may now name others.
 static REGISTRY: Registry =
     Registry { is_locked: AtomicBool::new(false), descriptors: UnsafeCell::new(BTreeMap::new()) };
 
@@ -38,7 +39,7 @@ impl ForkGeneration {
         ForkGeneration(GENERATION.load(Ordering::Relaxed))
     }
 
-    /// Whether the calling process is a forked child of the process that created the object. Costs one load.
+    /// Whether the calling process is a forked child of the process that created the object.
     #[inline]
     pub fn is_in_forked_child(self) -> bool {
         GENERATION.load(Ordering::Relaxed) != self.0
@@ -47,17 +48,17 @@ impl ForkGeneration {
 
 /// The owner of a descriptor, such as a socket. A forked child closes its copy of the descriptor at once.
 ///
-/// In a forked child nothing may use the owner, since another descriptor may have got the same number by
-/// then. Dropping a `CloseOnFork` does nothing there. Do not replace the owner through `DerefMut`: the
-/// descriptor of the new owner would not be registered, so forked children would keep it open.
+/// In a forked child nothing may use the owner, since its number may by then name another descriptor. In a
+/// forked child, dropping a `CloseOnFork` does nothing. Do not replace the owner through `DerefMut`: the
+/// descriptor of the new owner would not be registered, so forked children would keep that descriptor open.
 pub struct CloseOnFork<T: AsRawFd> {
     owner: ManuallyDrop<T>,
     generation: ForkGeneration,
 }
 
 impl<T: AsRawFd> CloseOnFork<T> {
-    /// Wraps an owner whose descriptor this process has opened, and registers the descriptor. `owner`
-    /// must own the descriptor, not borrow it.
+    /// Wraps an owner whose descriptor this process has opened, and registers the descriptor. `owner` must
+    /// not merely borrow the descriptor.
     pub fn new(owner: T) -> CloseOnFork<T> {
         let generation = ForkGeneration::current();
         let fd = owner.as_raw_fd();
@@ -100,7 +101,7 @@ impl<T: AsRawFd> fmt::Debug for CloseOnFork<T> {
 impl<T: AsRawFd> Drop for CloseOnFork<T> {
     fn drop(&mut self) {
         if self.generation.is_in_forked_child() {
-            // The fork handler has closed the descriptor. Another descriptor may have got its number by now.
+            // The fork handler has closed the descriptor, and its number may now name another descriptor.
             return;
         }
         let fd = self.owner.as_raw_fd();
@@ -110,8 +111,8 @@ impl<T: AsRawFd> Drop for CloseOnFork<T> {
     }
 }
 
-/// A map behind a lock that can be held across a fork and then released in both parent and child. The locks
-/// of the standard library cannot. A thread holds the lock only for an insertion, a removal or a fork.
+/// A map behind a lock that a thread may hold during a fork: parent and child can both release it. Locks of
+/// the standard library do not allow that.
 struct Registry {
     is_locked: AtomicBool,
     descriptors: UnsafeCell<BTreeMap<RawFd, ForkGeneration>>,
@@ -145,9 +146,9 @@ fn install_handlers() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
         // SAFETY: the handlers stay mapped: they are part of the program, or of the plugin, which is linked
-        // with `-z nodelete`. The child's handler does only what a child of a process with many threads may
-        // do: it closes descriptors, and reads a map that no thread was changing, since the lock is held
-        // across the fork.
+        // with `-z nodelete`. The child's handler does only what a forked child of a process with many
+        // threads may do. It closes descriptors, and reads a map. No thread was changing the map, since the
+        // lock is held across the fork.
         let result = unsafe {
             libc::pthread_atfork(
                 Some(lock_before_fork),
@@ -179,6 +180,6 @@ extern "C" fn close_inherited_fds_in_child() {
             unsafe { libc::close(fd) };
         }
     }
-    // The entries stay: removing one frees memory, which is not allowed in a fork handler.
+    // The entries stay: to remove an entry frees memory, and a fork handler must not free memory.
     REGISTRY.unlock();
 }

@@ -8,8 +8,8 @@ use crate::peer_id::PeerId;
 /// The report of an ended operation: its completion or its failure.
 pub(crate) type ReportOutcome = Result<EndedOperation, Box<FailedOperation>>;
 
-/// Reports that the queue had no room for, in order. No report is lost, and no link has to wait for
-/// room. An operation counts as outstanding while its report waits.
+/// Reports that found no room in the queue, in order. An operation counts as outstanding while its
+/// report waits.
 #[derive(Debug, Default)]
 pub(crate) struct HeldReports {
     outcomes: VecDeque<ReportOutcome>,
@@ -36,8 +36,8 @@ impl HeldReports {
             .flatten()
     }
 
-    /// Reports a success, or keeps it behind the reports that already wait. `complete` hands a
-    /// completion back if the queue has no room.
+    /// Reports a success with `complete`, unless earlier reports wait. If earlier reports wait or
+    /// `complete` hands the completion back, keeps the completion in order.
     #[inline(always)]
     pub(crate) fn complete_or_hold(
         &mut self,
@@ -73,7 +73,8 @@ impl HeldReports {
         }
     }
 
-    /// Passes the waiting reports to `report`, until it hands one back for lack of room.
+    /// Passes the waiting reports to `report` in order, until `report` hands a report back for lack
+    /// of room.
     pub(crate) fn deliver(&mut self, mut report: impl FnMut(ReportOutcome) -> Result<(), ReportOutcome>) {
         while let Some(outcome) = self.outcomes.pop_front() {
             if let Err(refused) = report(outcome) {

@@ -1,5 +1,5 @@
-//! The initiator of an endpoint: its sends and its accesses to peers' regions, from when they are
-//! posted until they complete.
+//! The initiator of an endpoint: the sends of the endpoint and its accesses to peers' regions, from post to
+//! completion.
 //!
 //! ```text
 //!  insert, enqueue, cancel        +-------------------------------------------+  complete, fail, count
@@ -10,10 +10,9 @@
 //!  -----------------------------> +-------------------------------------------+
 //! ```
 //!
-//! The caller passes events to the initiator, as to the [receiver](crate::receiver). The initiator
-//! asks for small [`InitiatorEffects`], which the caller carries out. The initiator knows neither
-//! links nor transports. The engine decides which link takes an operation. The state of each
-//! [link](crate::link) lists the operations that the link has taken.
+//! The caller tells the initiator what happened. The initiator asks for [`InitiatorEffects`], and the caller
+//! carries them out. The initiator knows neither links nor transports. The engine decides which link takes
+//! an operation. The state of each [link](crate::link) lists the operations that the link has taken.
 
 mod answers;
 mod effects;
@@ -40,16 +39,15 @@ use crate::wire::AwaitedReply;
 /// An endpoint's operations on its peers, until they end and are reported.
 #[derive(Debug)]
 pub(crate) struct Initiator {
-    /// Operations that have not ended. Most operations that end when they are posted never enter this
-    /// table.
+    /// Operations that have not ended. Most operations that end at post time never enter this table.
     sends: SlotMap<SendId, Send>,
     queues: PeerQueues,
     reports: Reports,
 }
 
 impl Initiator {
-    /// Creates an empty initiator. Operations on one peer complete in the order of posting if
-    /// `completes_in_order`, else in the order in which they end.
+    /// Creates an empty initiator. If `completes_in_order`, operations on one peer complete in the order of
+    /// posting. Otherwise they complete in the order in which they end.
     pub(crate) fn new(completes_in_order: bool) -> Initiator {
         Initiator {
             sends: SlotMap::with_key(),
@@ -76,7 +74,7 @@ impl Initiator {
         self.sends.insert(send)
     }
 
-    /// Keeps an operation until it ends, and queues it behind other operations for its peer.
+    /// Keeps an operation until it ends, and queues the operation behind others for the same peer.
     // Inlined, so that the operation, which is large, is built in its slot.
     #[inline(always)]
     pub(crate) fn enqueue(&mut self, to: PeerId, send: Send) -> SendId {
@@ -91,8 +89,8 @@ impl Initiator {
         self.sends.get(id)
     }
 
-    /// Copies the source of an operation that has not ended, unless the operation owns the source.
-    /// The application may then reuse its buffer.
+    /// Copies the payload of an operation that has not ended, if the payload is in borrowed memory. The
+    /// application may then reuse that memory.
     #[inline]
     pub(crate) fn copy_borrowed_source(&mut self, id: SendId) {
         if let Some(send) = self.sends.get_mut(id) {
@@ -134,8 +132,8 @@ impl Initiator {
         self.queues.first(peer)
     }
 
-    /// Removes the first operation from a peer's queue, since the link has begun to take it, or
-    /// since it has ended.
+    /// Removes the first operation from a peer's queue. The link has begun to take the operation, or the
+    /// operation has ended.
     #[inline]
     pub(crate) fn unqueue_first(&mut self, peer: PeerId) {
         self.queues.pop(peer);
@@ -152,14 +150,14 @@ impl Initiator {
         self.queues.active_len()
     }
 
-    /// Removes the next peer from the list of active ones, and returns it. The caller then calls
+    /// Removes and returns the next active peer. The caller then calls
     /// [`requeue_or_deactivate`](Self::requeue_or_deactivate).
     #[inline]
     pub(crate) fn pop_active(&mut self) -> Option<PeerId> {
         self.queues.pop_active()
     }
 
-    /// Ends a peer's part of a pass. Lists the peer as active again if `is_active`.
+    /// Ends the peer's part of a pass. If `is_active`, lists the peer as active again.
     #[inline]
     pub(crate) fn requeue_or_deactivate(&mut self, peer: PeerId, is_active: bool) {
         self.queues.requeue_or_deactivate(peer, is_active);
@@ -179,13 +177,13 @@ impl Initiator {
         }
     }
 
-    /// Reports an operation that succeeded when it was posted, and never entered the table.
+    /// Reports an operation that succeeded at post time and never entered the table.
     #[inline(always)]
     pub(crate) fn report_immediate_success(&mut self, send: Send, effects: &mut impl InitiatorEffects) {
         self.reports.report_success_in_turn(send, effects);
     }
 
-    /// As [`report_immediate_success`](Self::report_immediate_success), for an access.
+    /// Like [`report_immediate_success`](Self::report_immediate_success), for an access.
     pub(crate) fn report_immediate_access(
         &mut self,
         to: PeerId,
@@ -233,8 +231,7 @@ impl Initiator {
         self.fail_sends(queued, Some(peer), error, effects);
     }
 
-    /// Cancels the first queued operation that matches `key`. No link has taken a byte of a queued
-    /// operation. Returns whether there was such an operation.
+    /// Cancels the first queued operation that matches `key`. Returns whether there was one.
     pub(crate) fn cancel(&mut self, key: CancelKey, effects: &mut impl InitiatorEffects) -> bool {
         let sends = &self.sends;
         let matches = |id: SendId| {
@@ -252,8 +249,8 @@ impl Initiator {
         reports.mark_peers(marks);
     }
 
-    /// Whether an operation that ends when it is posted can be reported at once: no completion
-    /// waits, and completions keep no order.
+    /// Whether an operation that ends at post time can be reported at once. Otherwise completions wait for
+    /// room, or keep an order.
     #[inline(always)]
     pub(crate) fn can_report_at_once(&self) -> bool {
         self.reports.can_report_at_once()

@@ -1,15 +1,15 @@
 //! The sans-IO protocol engine of homespun.
 //!
-//! homespun is a software fabric: the object model of libfabric without special hardware. This
-//! crate is its core. It uses no sockets, no shared memory, no threads and no clocks. It holds
+//! homespun is a software fabric: the object model of libfabric without special hardware. This crate is the
+//! core of homespun. It uses no sockets, no shared memory, no threads and no clocks. It holds
 //!
 //! - the vocabulary: [`flags`], [`errno`], [`error`], [`address`];
 //! - the [`wire`] format;
 //! - the [`Engine`]: [`operation`]s, [`matching`], ordering, completions;
 //! - the interface of a backend: [`transport`], [`link_table`] to number its links, and [`fork`] for
 //!   descriptors that a forked child must not touch;
-//! - with the feature `loopback`: the module `loopback`, a backend inside one process that injects faults,
-//!   for tests.
+//! - with the feature `loopback`: the module `loopback`, a backend for tests that stays in one process and
+//!   injects faults.
 //!
 //! Applications use the `homespun` crate. A backend needs only this crate, without features, and
 //! `homespun-conformance` for its tests. A backend implements [`Provider`](transport::Provider) and

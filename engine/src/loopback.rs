@@ -1,10 +1,9 @@
-//! A network inside the process. It is seeded and deterministic, and has the faults that its user
-//! sets.
+//! A network inside the process, for tests. It is deterministic, and injects the faults that its
+//! user sets.
 //!
-//! The engine's tests, the examples in the documentation, and simulations run on this network. Its
-//! links carry hellos and frames as bytes, as TCP links do. It has no clock and no thread, and
-//! takes no randomness from the system: the same calls in the same order on a network with the same
-//! seed have the same results.
+//! The links of the network carry hellos and frames as bytes, as TCP links do. The network has no
+//! clock and no thread, and all its randomness comes from a seed. With the same seed, the same
+//! calls in the same order have the same results.
 //!
 //! ```text
 //!  LoopbackTransport --send--> Pipe (written | under way | arrived) --receive--> LoopbackTransport
@@ -35,13 +34,13 @@ pub use crate::loopback::transport::LoopbackTransport;
 /// A network inside the process, and the [`Provider`] of endpoints on it. A clone is another handle
 /// to the same network.
 ///
-/// An endpoint that is opened at a wildcard address gets the loopback address of the same format.
-/// An endpoint whose address has no port gets the next free port. Any other address works too, as
-/// if every host were on this network.
+/// An endpoint opened at a wildcard address gets the loopback address of the same format. An
+/// endpoint opened at port 0 gets the next free port. Any other address works too, as if every host
+/// were on this network.
 ///
 /// Without faults, flushed bytes arrive at the peer's next
 /// [`receive`](crate::transport::Transport::receive). A connection is made in the connector's next
-/// `receive`, whether or not the peer ever calls its own.
+/// `receive`; the peer need not call anything.
 ///
 /// ```
 /// use homespun_engine::address::AddressFormat;
@@ -108,15 +107,15 @@ impl Network {
         Network { state, memories: Arc::default(), reported: Arc::default() }
     }
 
-    /// Changes the faults from now on. Bytes and connections that are delayed already stay delayed.
+    /// Changes the faults. Bytes and connections that are already delayed stay delayed.
     pub fn set_faults(&self, faults: Faults) {
         self.lock().faults = faults;
     }
 
-    /// Removes an endpoint as if its process had died. Its peers first get the bytes in flight, or
-    /// a part of them ([`Faults::lose_per_mille`]). Then their links go down with ECONNRESET.
-    /// Connections to the address are refused until another endpoint is opened there. The removed
-    /// endpoint's own transport does nothing any more. Returns whether there was an endpoint.
+    /// Removes an endpoint as if its process had died. The endpoint's peers get the bytes in
+    /// flight, or a part of them ([`Faults::lose_per_mille`]). Then their links go down with
+    /// ECONNRESET. The removed endpoint's transport does nothing any more. Returns whether there
+    /// was an endpoint at the address.
     pub fn kill(&self, address: Address) -> bool {
         let mut state = self.lock();
         let endpoint = state.endpoint_at(address);
@@ -126,10 +125,9 @@ impl Network {
         endpoint.is_some()
     }
 
-    /// Breaks all links between two endpoints, whichever of them made the connection. Both first
-    /// get the bytes in flight, or a part of them ([`Faults::lose_per_mille`]). Then their links go
-    /// down with ECONNRESET. Returns how many links there were. A link counts once, although both
-    /// endpoints have it.
+    /// Breaks all links between two endpoints. Both endpoints first get the bytes in flight, or a
+    /// part of them ([`Faults::lose_per_mille`]). Then their links go down with ECONNRESET. Returns
+    /// how many links there were.
     pub fn break_links_between(&self, a: Address, b: Address) -> usize {
         let mut state = self.lock();
         match (state.endpoint_at(a), state.endpoint_at(b)) {
@@ -138,10 +136,10 @@ impl Network {
         }
     }
 
-    /// Whether nothing is in flight on the network: no bytes between a call to send and the peer's
-    /// [`receive`](crate::transport::Transport::receive), no connection that is being made or waits
-    /// to be accepted, and no end of a link that was not reported. The network does not know of the
-    /// rest of a frame that the sender keeps after [`Sent::Full`] or [`Sent::Partial`].
+    /// Whether nothing is in flight on the network. In flight are: sent bytes that the peer has not
+    /// [received](crate::transport::Transport::receive), connections that are not yet accepted, and
+    /// ends of links that are not yet reported. Bytes that the sender keeps after [`Sent::Full`] or
+    /// [`Sent::Partial`] do not count.
     ///
     /// [`Sent::Full`]: crate::transport::Sent::Full
     /// [`Sent::Partial`]: crate::transport::Sent::Partial
@@ -150,14 +148,13 @@ impl Network {
     }
 
     /// Returns how many frames, pieces of frames and link events all endpoints have
-    /// [received](crate::transport::Transport::receive) so far. While this number stays the same,
-    /// no endpoint receives anything.
+    /// [received](crate::transport::Transport::receive).
     pub fn received_count(&self) -> u64 {
         self.reported.load(Ordering::Relaxed)
     }
 
-    /// Locks the network. If a thread panics while it holds the lock, its test fails, but the other
-    /// threads can still show why.
+    /// Locks the network, even after a thread has panicked with the lock held. The other threads
+    /// can then still report their state.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

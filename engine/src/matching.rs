@@ -1,14 +1,13 @@
 //! Matches messages that arrive with posted receives: `fi_msg(3)`, `fi_tagged(3)`.
 //!
-//! A message takes the earliest posted receive that accepts it. A receive takes the earliest
-//! message that it accepts, of those that arrived before it was posted. Messages and receives
-//! without a match wait in two queues, in order.
+//! A message that arrives takes the earliest posted receive that accepts the message. A receive
+//! that is posted takes the earliest waiting message that the receive accepts. Messages and
+//! receives without a match wait in two queues, in order.
 //!
-//! A search first scans the front of a queue, which is a dense array. If the match lies deeper, the
-//! search builds an index. The queue keeps the index until it is short again, or until a call
-//! removes many entries in one pass. With the index, the cost of a search is the logarithm of the
-//! queue's length, for each ignore mask that receives use. Programs use few masks, however many
-//! tags and sources there are.
+//! A search first scans the front of a queue. If the match lies deeper, the search builds an index.
+//! The queue keeps the index until the queue is short again, or until a call removes many entries
+//! in one pass. With the index, the cost of a search grows with the logarithm of the queue's
+//! length, and with the number of ignore masks in use. Programs use few masks.
 
 mod index;
 mod queue;
@@ -25,7 +24,7 @@ use crate::peer_id::PeerId;
 /// Which messages a receive accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Criteria {
-    /// The only source whose messages the receive accepts; `None` for any source
+    /// The only source whose messages the receive accepts. `None` accepts any source
     /// (`FI_ADDR_UNSPEC`).
     pub source: Option<PeerId>,
     /// The tag of the messages.
@@ -46,7 +45,7 @@ impl Criteria {
     }
 }
 
-/// The place of an unexpected message among those that wait. No later message gets the same place.
+/// The place of an unexpected message in the queue. No later message gets the same place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place(Sequence);
 
@@ -66,12 +65,13 @@ impl Envelope {
 /// The posted receives and the unexpected messages of one kind. Tagged and untagged messages never
 /// match each other, so each kind has its own `Matching`.
 ///
-/// `R` is the id of a receive, and `U` that of a message. An id is unique among those that wait.
+/// `R` is the id of a receive, and `U` is the id of a message. Waiting receives have different ids,
+/// and so do waiting messages.
 ///
-/// When a message arrives, the caller first matches it with the posted receives
-/// ([`take_posted`](Self::take_posted)), and adds it to the unexpected messages only if no receive
-/// accepts it. When a receive is posted, the caller first matches it with the unexpected messages
-/// ([`take_unexpected`](Self::take_unexpected)). So a receive and a message that it accepts never
+/// When a message arrives, the caller first looks for a posted receive
+/// ([`take_posted`](Self::take_posted)). If no receive accepts the message, the caller adds it to
+/// the unexpected messages. When a receive is posted, the caller first looks for an unexpected
+/// message ([`take_unexpected`](Self::take_unexpected)). So a message and a matching receive never
 /// both wait, unless the receiver keeps the message aside.
 #[derive(Debug)]
 pub struct Matching<R, U> {
@@ -98,15 +98,13 @@ impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
         self.posted.take_earliest(&Envelope { source, tag })
     }
 
-    /// Returns the earliest posted receive that accepts a message with this sender and tag. The
-    /// receive stays posted.
+    /// Like [`take_posted`](Self::take_posted), but the receive stays posted.
     #[inline]
     pub fn peek_posted(&mut self, source: PeerId, tag: u64) -> Option<R> {
         self.posted.peek_earliest(&Envelope { source, tag })
     }
 
-    /// Adds a message behind all others, and returns its place. The caller has found no posted
-    /// receive that accepts the message, or has kept the message aside.
+    /// Adds a message behind all others, and returns its place. Does not look for a posted receive.
     pub fn add_unexpected(&mut self, source: PeerId, tag: u64, message: U) -> Place {
         Place(self.unexpected.push(Envelope { source, tag }, message))
     }
@@ -118,13 +116,12 @@ impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
     }
 
     /// Returns the earliest unexpected message that the criteria accept (`FI_PEEK`). The message
-    /// stays. Only the speed of the next search may change.
+    /// stays in the queue.
     pub fn peek_unexpected(&mut self, criteria: &Criteria) -> Option<U> {
         self.unexpected.peek_earliest(criteria)
     }
 
-    /// Posts a receive behind all others. The receive accepts no unexpected message, or must not
-    /// take one yet.
+    /// Posts a receive behind all others. Does not look for an unexpected message.
     #[inline]
     pub fn add_posted(&mut self, criteria: Criteria, receive: R) {
         self.posted.push(criteria, receive);
@@ -135,18 +132,19 @@ impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
         self.posted.remove(receive)
     }
 
-    /// Removes and returns all posted receives whose only source is this peer, the earliest first.
+    /// Removes and returns all posted receives that accept only this peer's messages, the earliest
+    /// first.
     pub fn take_all_directed_posted(&mut self, source: PeerId) -> Vec<R> {
         self.posted.take_all_where(|criteria, _| criteria.source == Some(source))
     }
 
-    /// Returns all posted receives whose only source is this peer, the earliest first.
+    /// Returns all posted receives that accept only this peer's messages, the earliest first.
     pub fn directed_posted(&self, source: PeerId) -> impl Iterator<Item = R> {
         self.posted.iter_where(move |criteria| criteria.source == Some(source))
     }
 
-    /// Returns the sources of the posted receives that name an only source. A source may occur
-    /// several times.
+    /// Returns the source of each posted receive that accepts only one source's messages. A source
+    /// may occur several times.
     pub fn directed_sources(&self) -> impl Iterator<Item = PeerId> {
         self.posted.keys().filter_map(|criteria| criteria.source)
     }
@@ -156,9 +154,8 @@ impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
         self.unexpected.take_all_where(|_, message| matches(message));
     }
 
-    /// Removes the unexpected message at a place. Returns whether it was there. The place makes
-    /// this fast: a search from the front could take long, since peers choose how many messages
-    /// wait and in which order they end.
+    /// Removes the unexpected message at a place. Returns whether the message was there. The cost
+    /// grows only with the logarithm of the queue's length, so peers cannot make this call slow.
     pub fn remove_unexpected(&mut self, place: Place, message: U) -> bool {
         self.unexpected.remove_at(place.0, message)
     }

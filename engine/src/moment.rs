@@ -3,8 +3,8 @@
 use std::ops::Add;
 use std::time::Duration;
 
-/// A point in time, in milliseconds since an origin that the owner of the clock chooses, such as
-/// the start of the system.
+/// A point in time, in milliseconds since an origin. The owner of the clock chooses the origin,
+/// such as the start of the system.
 ///
 /// The engine reads no clock. Where time matters, a method takes a `Moment`. Moments of different
 /// clocks must not be compared.
@@ -29,7 +29,7 @@ impl Moment {
         Moment(ms)
     }
 
-    /// Returns how much later this moment is than `earlier`; zero if this moment comes first.
+    /// Returns how much later this moment is than `earlier`; zero if this moment is earlier.
     pub const fn saturating_duration_since(self, earlier: Moment) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }

@@ -1,4 +1,4 @@
-//! Operations: the requests of an application, and the engine's state of each until it ends.
+//! Operations: the application's requests, and the engine's state of each operation until it ends.
 
 mod id;
 mod level;
@@ -26,13 +26,13 @@ use crate::wire::{AtomicForm, Durable, Message};
 pub(crate) enum CancelKey {
     /// The context of an operation of the application.
     Context(u64),
-    /// The number of deferred work. An operation of the application may have the same value as its
-    /// context.
+    /// The number of deferred work. An operation of the application may have a context of the same
+    /// value.
     Work(u64),
 }
 
 impl CancelKey {
-    /// Whether the key matches an operation with this context and this kind of report.
+    /// Whether the key names an operation with this context and this kind of report.
     pub(crate) fn matches_operation(self, context: u64, signalled: Signalled) -> bool {
         match self {
             CancelKey::Context(key) => context == key && signalled != Signalled::Deferred,
@@ -70,8 +70,8 @@ impl RmaLocal {
         mem::replace(self, RmaLocal::Write { source: Source::default(), data: None })
     }
 
-    /// Removes the application's memory from an access that has ended, and returns it, to be handed
-    /// back.
+    /// Takes the application's memory out of an access that has ended. Returns the memory for the
+    /// completion.
     #[inline]
     pub fn take_buffer(&mut self) -> Buffer {
         match self {
@@ -95,8 +95,7 @@ impl RmaLocal {
     }
 }
 
-/// The initiator's memory of an atomic operation. Each buffer has the length of all elements
-/// together.
+/// The initiator's memory of an atomic operation. Each buffer has room for all elements.
 #[derive(Debug)]
 pub enum AtomicLocal {
     /// No elements come back.
@@ -111,7 +110,7 @@ pub enum AtomicLocal {
         /// The memory for the previous elements.
         result: Destination,
     },
-    /// The target compares each element with a value of the initiator, and returns the previous
+    /// The target compares each element with a value of the initiator, and returns the old
     /// elements.
     Compare {
         /// The operands.
@@ -133,7 +132,7 @@ impl AtomicLocal {
         }
     }
 
-    /// Removes and returns the memory. Leaves an operation without elements in its place.
+    /// Removes and returns the memory. Leaves an operation without elements behind.
     pub fn take(&mut self) -> AtomicLocal {
         mem::replace(self, AtomicLocal::Base { operand: Source::default() })
     }
@@ -150,8 +149,8 @@ impl AtomicLocal {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NoAtomic`] and [`Misuse::TooLong`]; [`Misuse::Memory`] for a part of an element,
-    /// or for lengths that differ.
+    /// [`Misuse::NoAtomic`] for an unsupported operation; [`Misuse::TooLong`] for too many
+    /// elements; [`Misuse::Memory`] for a part of an element, or for buffers of different lengths.
     pub(crate) fn checked_form(&self, op: AtomicOp, datatype: Datatype) -> Result<AtomicForm, Misuse> {
         let kind = self.kind();
         let count_max = kind.count_max(op, datatype).ok_or(Misuse::NoAtomic { kind, op, datatype })?;
@@ -177,8 +176,8 @@ impl AtomicLocal {
         AtomicForm::new(kind, op, datatype, len_bytes / size_bytes).ok_or(too_long)
     }
 
-    /// Returns the application's memory, to hand it back, as [`Buffer::Fetched`] if there is memory
-    /// for results.
+    /// Returns the application's memory for the completion. For a fetching operation, this is
+    /// [`Buffer::Fetched`], or [`Buffer::None`] if all memory was posted through the raw tier.
     pub fn into_buffer(self) -> Buffer {
         match self {
             AtomicLocal::Base { operand } => operand.into_buffer(),
@@ -190,8 +189,8 @@ impl AtomicLocal {
     }
 }
 
-/// Returns the memory of a fetching operation, to hand it back: [`Buffer::None`] if all of it was
-/// posted through the raw tier.
+/// Returns the memory of a fetching operation for the completion: [`Buffer::None`] if all memory
+/// was posted through the raw tier.
 fn fetched_buffer(operand: Source, compare: Option<Source>, result: Buffer) -> Buffer {
     let compare = compare.map_or(Buffer::None, Source::into_buffer);
     let fetched = Fetched { result, operand: operand.into_buffer(), compare };
@@ -203,8 +202,7 @@ fn fetched_buffer(operand: Source, compare: Option<Source>, result: Buffer) -> B
 pub struct ReceiveRequest {
     /// The memory for the message.
     pub destination: Destination,
-    /// Whether the receive is for tagged messages. Tagged and untagged messages never match each
-    /// other.
+    /// Whether the receive takes tagged messages. Otherwise it takes untagged messages.
     pub tagged: bool,
     /// The messages that the receive accepts. For untagged messages only the source counts.
     pub criteria: Criteria,
@@ -221,11 +219,11 @@ pub struct PeekRequest {
     pub tagged: bool,
     /// The messages that the peek looks for. For untagged messages only the source counts.
     pub criteria: Criteria,
-    /// The context, which the completion hands back. It also names the message that the peek
-    /// claims.
+    /// The context, which the completion hands back. If the peek claims a message, the context also
+    /// names the message.
     pub context: u64,
-    /// The number of the deferred work, if the peek is deferred work. Its result then goes to
-    /// [`Sink::record_deferred_work_end`](crate::completion::Sink::record_deferred_work_end).
+    /// The number of the deferred work, if the peek is deferred work. The peek's result then goes
+    /// to [`Sink::record_deferred_work_end`](crate::completion::Sink::record_deferred_work_end).
     pub work: Option<u64>,
     /// What happens to the message.
     pub then: PeekAction,
@@ -255,8 +253,8 @@ pub(crate) struct Send {
     pub(crate) fence: bool,
     /// The turn in which the send is reported, if completions keep an order.
     pub(crate) turn: Option<Turn>,
-    /// The access, if the send is not a message but an access. `message` then holds the length and
-    /// the remote data of the access.
+    /// The access, if this is an access and not a message. For an access, `message` holds the
+    /// length and the remote data.
     pub(crate) one_sided: Option<Box<OneSided>>,
 }
 
@@ -265,10 +263,10 @@ pub(crate) struct Send {
 pub(crate) struct OneSided {
     pub(crate) key: u64,
     pub(crate) address: u64,
-    /// The memory for read or fetched data, and how many bytes have arrived. `None` if no data
-    /// comes back.
+    /// The memory for read or fetched data, and the number of bytes that have arrived. `None` if
+    /// the target returns no data.
     pub(crate) read: Option<(Destination, u64)>,
-    /// The form of an atomic operation. The source holds its operands and comparands.
+    /// The form of an atomic operation. The operands and comparands are in the send's source.
     pub(crate) atomic: Option<AtomicForm>,
     /// Which writes must be durable before the target answers.
     pub(crate) durable: Durable,
@@ -291,20 +289,19 @@ pub(crate) struct Receive {
 pub(crate) enum ReceiveRole {
     /// None: the receive is an ordinary one.
     Single,
-    /// The receive stands for a multi-receive buffer. Its destination is the room that is left in
-    /// the buffer.
+    /// The receive is a multi-receive buffer. Its destination is the unused room of the buffer.
     Buffer,
-    /// The receive is for a message that the buffer has taken. Its destination is the message's
-    /// place in the buffer. The buffer decides whether the message is reported, so the receive's
-    /// own [`signalled`](Receive::signalled) is [`Signalled::No`].
+    /// The receive stands for one message in a multi-receive buffer. Its destination is the
+    /// message's place in the buffer. The buffer decides whether the message is reported, so
+    /// [`signalled`](Receive::signalled) is [`Signalled::No`] here.
     Part,
-    /// The receive is a single receive or a part of a buffer, and has a turn in completion order.
-    /// The turn keeps the receive's original role, and whether it is signalled.
+    /// The receive has a turn in completion order. Without the turn it would be a single receive or
+    /// a part of a buffer. The turn keeps that role, and whether the receive is signalled.
     InTurn,
 }
 
 impl Send {
-    /// Returns how many bytes the send fetches as an atomic operation; 0 for any other send.
+    /// Returns how many bytes an atomic operation fetches; 0 for any other send.
     pub(crate) fn atomic_fetch_len_bytes(&self) -> usize {
         let fetching = self.one_sided.as_ref().filter(|access| access.read.is_some());
         fetching.and_then(|access| access.atomic).map_or(0, |form| form.len_bytes())
@@ -328,7 +325,7 @@ impl Send {
 }
 
 impl OneSided {
-    /// Returns the state of a read or a write, with its source and its remote data.
+    /// Returns the state of a read or a write, together with its source and its remote data.
     #[inline(always)]
     pub(crate) fn of_rma(
         local: RmaLocal,
@@ -350,8 +347,8 @@ impl OneSided {
         (source, data, OneSided { key, address, read, atomic: None, durable, begun })
     }
 
-    /// Returns the state of an atomic operation of this form, with its operands and comparands as
-    /// one source.
+    /// Returns the state of an atomic operation, together with one source that has the operands and
+    /// comparands.
     #[inline(always)]
     pub(crate) fn of_atomic(
         local: AtomicLocal,
@@ -407,10 +404,9 @@ impl Receive {
         }
     }
 
-    /// Returns the completion of a receive that took `message`, or of a peek that found it.
-    /// `placed_bytes` of the message fitted into the destination.
-    // Inlined, like every function that hands the completion on to the application: moving a
-    // completion costs more than making it.
+    /// Returns the completion of a receive that took `message`, or of a peek that found `message`.
+    /// The first `placed_bytes` of the message are in the destination.
+    // Inlined, like all functions that pass completions on: to move a completion costs more than to make it.
     #[inline(always)]
     pub(crate) fn take_completion(
         &mut self,

@@ -16,8 +16,9 @@ use crate::peer_id::PeerId;
 /// The peers of an endpoint, by id and by address.
 ///
 /// A peer that the application has *named* stays for the life of the engine. Any other peer was *introduced*
-/// by a link or by a report of a shared receive context. It is forgotten once two sweeps in a row have found
-/// it unused, and its id may go to a new peer. See `docs/decisions/peer-table.md`.
+/// by a link or by a report of a shared receive context. Once two sweeps in a row have found an introduced
+/// peer unused, the table forgets the peer, and may give its id to a new peer. See
+/// `docs/decisions/peer-table.md`.
 #[derive(Debug)]
 pub struct Peers {
     /// The peers by id. Those whose ids are in `free` are forgotten.
@@ -39,8 +40,8 @@ impl Default for Peers {
 }
 
 impl Peers {
-    /// Creates an empty table. A sweep is due once as many peers were introduced as were in use at the last
-    /// sweep, and at least `sweep_min_peers`.
+    /// Creates an empty table. A sweep is due once enough peers were introduced since the last sweep: as
+    /// many as were then in use, and at least `sweep_min_peers`.
     pub(crate) fn with_sweep_min(sweep_min_peers: usize) -> Peers {
         Peers {
             slots: Vec::new(),
@@ -52,14 +53,14 @@ impl Peers {
         }
     }
 
-    /// Returns the peer at an address that the application names. From now on the peer is never forgotten.
+    /// Returns the peer at an address that the application names. The table never forgets this peer.
     pub(crate) fn intern_named(&mut self, address: Address) -> PeerId {
         let id = self.find(address).unwrap_or_else(|| self.add(address));
         self.peer_mut(id).mark_named();
         id
     }
 
-    /// Returns the peer at an address that a link, or a report of a shared receive context, introduces.
+    /// Returns the peer at an address that a link or a report of a shared receive context introduces.
     pub(crate) fn intern_introduced(&mut self, address: Address) -> PeerId {
         self.find(address).unwrap_or_else(|| {
             self.introduced_since_sweep += 1;
@@ -91,9 +92,9 @@ impl Peers {
         PeerMarks::for_ids_below(self.slots.len())
     }
 
-    /// Forgets the peers that were unused at the last sweep and are unused now: the application has not
-    /// named them, no link leads to them or has begun since, and they are not among the `marks`. Returns
-    /// whether it has forgotten any.
+    /// Forgets the peers that were unused at the last sweep and are still unused. A peer is in use if the
+    /// application has named it, if a link leads to it or has begun since the last sweep, or if it is among
+    /// the `marks`. Returns whether the table has forgotten any peer.
     pub(crate) fn sweep(&mut self, marks: &PeerMarks) -> bool {
         let Peers { slots, by_address, free, .. } = self;
         let free_before = free.len();

@@ -5,7 +5,7 @@
 pub(crate) struct Reassembly<O> {
     /// The length of the whole payload.
     pub(crate) len_bytes: u64,
-    /// How many bytes have arrived. This includes bytes that were dropped since the destination had
+    /// How many bytes have arrived, including bytes that were dropped because the destination had
     /// no room.
     pub(crate) arrived_bytes: u64,
     /// What the payload belongs to: a message, a read or a write.

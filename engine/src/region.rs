@@ -1,18 +1,18 @@
 //! Registered memory, which peers read and write without a receive: `fi_mr(3)`.
 //!
 //! A [`Region`] is memory with a key and access rights. [`Regions`] is the table in which the
-//! endpoints of a domain look up keys. There are two tiers. Memory that a region owns, shares or
-//! borrows consists of atomic words, so that the application may copy to and from it while peers
-//! access it. Peers that can map shared memory access it without an engine. Raw memory belongs to
-//! the application, which promises to keep it until the region has ended. The engine reads frames
-//! straight into raw memory, and writes frames straight from it.
+//! endpoints of a domain look up keys. There are two tiers of memory. Memory that a region owns,
+//! shares or borrows consists of atomic words: the application may copy to and from it while peers
+//! access it. Peers that can map shared memory access that memory without an engine. Raw memory
+//! belongs to the application, which promises to keep the memory until the region has ended. The
+//! engine reads frames straight into raw memory, and sends frames straight from raw memory.
 //!
 //! # How a region ends
 //!
-//! [`Regions::close`] takes the region out of the table and marks it closed. An engine checks the
-//! mark before it touches the memory. A call of an engine keeps no slice of raw memory after it has
-//! returned. So the region has ended once all engine calls that were running when the region was
-//! closed have returned: then no engine touches the memory of the region.
+//! [`Regions::close`] takes the region out of the table and marks the region as closed. An engine
+//! checks the mark before it touches the memory, and keeps no slice of raw memory between calls. So
+//! the region has ended once all engine calls that were running at the close have returned. Then no
+//! engine touches the memory any more.
 
 mod atomics;
 mod table;
@@ -54,29 +54,28 @@ pub struct Region {
     has_failed: AtomicBool,
 }
 
-/// Makes writes to persistent memory durable: `FI_RMA_PMEM`, `fi_mr(3)`. How this is done depends
-/// on the memory.
+/// Makes writes to persistent memory durable: `FI_RMA_PMEM`, `fi_mr(3)`.
 pub trait Persist: Send + Sync {
-    /// Makes a range of the region durable, whichever way it was written. Returns when the range is
-    /// durable. Engines call this only while the memory of the region may be touched.
+    /// Makes a range of the region durable, whoever wrote it. Returns when the range is durable.
+    /// Engines call this only before the region has ended.
     ///
     /// # Errors
     ///
-    /// The system's error. No byte of the region is then known to be durable: the system may have
-    /// dropped pages that it could not write, and reports that only once. So after an error, the
-    /// engine never calls this again for the region.
+    /// The system's error. After an error, no byte of the region counts as durable: the system may
+    /// have dropped pages that it could not write, and reports this only once. So the engine never
+    /// calls this again for the region.
     fn persist(&self, offset_bytes: usize, len_bytes: usize) -> Result<(), Errno>;
 }
 
-/// Words that a region borrows from an object that keeps them, such as a mapped file.
+/// Words that a region borrows from their keeper, such as a mapped file.
 pub trait Words: Send + Sync {
     /// Returns the words, the same ones in every call.
     fn words(&self) -> &[AtomicU64];
 
     /// Returns a number for the address of the first word. Each following byte has the next number.
-    /// These numbers select the locks for atomic operations that the processor has no instruction
-    /// for. So memory that is mapped twice, such as a file, must have the same number in both
-    /// mappings. No number may exceed half of `usize::MAX`.
+    /// The numbers select locks for atomic operations that the processor has no instruction for. If
+    /// memory is mapped twice, such as a file, both mappings must return the same number. No number
+    /// may exceed half of `usize::MAX`.
     fn lock_address(&self) -> usize {
         self.words().as_ptr().addr()
     }
@@ -103,10 +102,9 @@ enum Memory {
 
 const WORD_BYTES: usize = size_of::<u64>();
 
-// SAFETY: the segments of raw memory are only addresses. `copy_in`, `copy_out`, `slices_mut`,
-// `slices` and `try_update_natively` are the only functions that access the memory there, and the
-// caller of `Region::raw` has promised that any thread may access the memory in this way, at any
-// time until the region has ended.
+// SAFETY: the segments of raw memory are only addresses. Only `copy_in`, `copy_out`, `slices_mut`,
+// `slices` and `try_update_natively` access the memory there. The caller of `Region::raw` has
+// promised that any thread may access the memory in these ways until the region has ended.
 unsafe impl Sync for Region {}
 
 /// The attributes of a new region.
@@ -116,8 +114,8 @@ pub struct RegionAttr {
     pub key: u64,
     /// The access rights.
     pub access: MrAccess,
-    /// The address of the first byte, as peers know it: 0 if peers count from the start of the
-    /// region, else the address of its memory.
+    /// The address that peers use for the first byte: 0 if peers count from the start of the
+    /// region, or else the address of the region's memory.
     pub base_address: u64,
 }
 
@@ -137,9 +135,9 @@ impl Region {
         Region::new_non_empty(len_bytes, Memory::Owned(words.into()), attr)
     }
 
-    /// Creates a region of the caller's memory. Several segments follow each other as if they were
-    /// one, and may be empty. A single segment at the null address stands for the address space
-    /// from its beginning, where most addresses have no memory.
+    /// Creates a region of the caller's memory. Several segments act as one piece of memory. A
+    /// segment may be empty. A single segment at the null address stands for the address space,
+    /// where most addresses have no memory.
     ///
     /// # Errors
     ///
@@ -150,10 +148,11 @@ impl Region {
     /// # Safety
     ///
     /// Until the region has [ended](self#how-a-region-ends), every segment must be initialised
-    /// memory that any thread may read and, if peers may write, may write. No Rust reference to it
-    /// may exist until then, other than to atomics or cells. Bytes that a peer and another thread
-    /// access at the same time have no particular value. For the address space, all this must hold
-    /// for the memory that peers access, while they access it.
+    /// memory that any thread may read. If peers may write, any thread must be allowed to write,
+    /// too. Until then, no Rust reference to the memory may exist, except to atomics or cells.
+    /// Bytes that a peer and another thread access at the same time have no particular value. If
+    /// the region is the address space, all this must hold for memory that a peer accesses, during
+    /// the access.
     pub unsafe fn raw(segments: &[SegmentMut], attr: RegionAttr) -> Result<Region, Misuse> {
         if segments.len() > IOV_LIMIT {
             return Err(Misuse::TooManySegments { count: segments.len(), max: IOV_LIMIT });
@@ -170,8 +169,8 @@ impl Region {
         Ok(Region::new(len_bytes, Memory::Raw(SmallVec::from_slice(segments)), attr))
     }
 
-    /// Creates a region of memory that peers may map, and may then access without the help of an
-    /// engine. The memory is retired when the region ends.
+    /// Creates a region of memory that peers may map. Peers access mapped memory without an engine.
+    /// The memory is retired when the region is closed.
     ///
     /// # Errors
     ///
@@ -187,7 +186,8 @@ impl Region {
         Region::new_non_empty(len_bytes, Memory::Shared(memory), attr)
     }
 
-    /// Creates a region of words that `keeper` keeps until the region is dropped.
+    /// Creates a region of the words of `keeper`. The region keeps the keeper until the region is
+    /// dropped.
     ///
     /// # Errors
     ///
@@ -233,7 +233,8 @@ impl Region {
         }
     }
 
-    /// Returns the region, which peers cannot access until it is [enabled](Self::enable).
+    /// Returns the region in a disabled state. Peers cannot access it until it is
+    /// [enabled](Self::enable).
     #[must_use]
     pub fn into_disabled(mut self) -> Region {
         *self.is_enabled.get_mut() = false;
@@ -250,13 +251,13 @@ impl Region {
         self.is_enabled.load(Ordering::Acquire)
     }
 
-    /// Binds a counter to these events of the region. Only accesses through endpoints that have
-    /// events ([`rma_events`]) count.
+    /// Binds a counter to these events of the region. The counter counts only accesses through
+    /// endpoints that have events ([`rma_events`]).
     ///
     /// # Errors
     ///
-    /// [`Misuse::Busy`] if one of the events has a counter already. The call has then changed
-    /// nothing, unless another thread binds a counter at the same time.
+    /// [`Misuse::Busy`] if one of the events already has a counter. Then nothing has changed,
+    /// unless another thread binds a counter at the same time.
     ///
     /// [`rma_events`]: crate::engine::Config::rma_events
     pub fn bind_counter(&self, events: CounterEvents, counter: &Arc<dyn CountAccess>) -> Result<(), Misuse> {
@@ -272,16 +273,16 @@ impl Region {
             return Err(BUSY);
         }
         places().try_for_each(|place| place.set(counter.clone()).map_err(|_| BUSY))?;
-        // Peers that have mapped the memory use frames from now on. These accesses can be counted.
+        // Peers that have mapped the memory use frames from now on, and accesses by frames can be
+        // counted.
         if let Some(memory) = self.shareable_memory() {
             memory.retire();
         }
         Ok(())
     }
 
-    /// Makes a range durable. Returns whether the range is durable now. It is not if the region is
-    /// not persistent, if the region has ended meanwhile, or if this attempt or an earlier one has
-    /// failed.
+    /// Makes a range durable. Returns whether the range is now durable. Returns `false` if the
+    /// region is not persistent or is closed, or if this or an earlier attempt has failed.
     pub(crate) fn try_persist(&self, offset_bytes: usize, len_bytes: usize) -> bool {
         let Some(persistence) = self.persistence.as_ref().filter(|_| self.is_open()) else { return false };
         if self.has_failed.load(Ordering::Acquire) {
@@ -316,8 +317,8 @@ impl Region {
         self.base_address
     }
 
-    /// Returns where the memory begins in this process: the start of the first segment, if there
-    /// are several. The application may access the memory through this pointer until the region has
+    /// Returns the start of the memory in this process, or of the first segment. The application
+    /// may access the memory through this pointer until the region has
     /// [ended](self#how-a-region-ends). Such an access is like an access of a peer.
     pub fn as_ptr(&self) -> *mut u8 {
         match &self.memory {
@@ -328,7 +329,7 @@ impl Region {
         }
     }
 
-    /// Returns the region, with the [address](Self::as_ptr) of its memory as the base address.
+    /// Returns the region with its [address](Self::as_ptr) in this process as the base address.
     #[must_use]
     pub fn with_own_base_address(self) -> Region {
         Region { base_address: self.as_ptr().expose_provenance() as u64, ..self }
@@ -344,8 +345,8 @@ impl Region {
         self.shareable_memory().is_some()
     }
 
-    /// Copies from the region into all of `into`. If a peer writes meanwhile, the copy may contain
-    /// only a part of what the peer writes.
+    /// Copies from the region, to fill `into`. If a peer writes at the same time, the copy may have
+    /// only a part of the new bytes.
     ///
     /// # Errors
     ///
@@ -360,14 +361,13 @@ impl Region {
         Ok(())
     }
 
-    /// Copies all of `from` into the region. If a peer reads meanwhile, it may get only a part of
-    /// `from`.
+    /// Copies all of `from` into the region. A peer that reads at the same time may get only a part
+    /// of `from`.
     ///
     /// # Errors
     ///
     /// [`Misuse::Memory`] if the range exceeds the region, if the region is the address space, or
-    /// if it is raw memory that peers may not write, since such memory may be read-only. Nothing is
-    /// then copied.
+    /// if the region is raw memory that peers may not write. Nothing is then copied.
     pub fn write_at(&self, offset_bytes: usize, from: &[u8]) -> Result<(), Misuse> {
         self.check_range(offset_bytes, from.len())?;
         if self.is_address_space() {
@@ -414,8 +414,7 @@ impl Region {
         }
     }
 
-    /// Copies from the region into `into`. Bytes of `into` beyond the region's end stay as they
-    /// are.
+    /// Copies from the region into `into`. Bytes of `into` beyond the region's end stay unchanged.
     fn copy_out(&self, offset_bytes: usize, into: &mut [u8]) {
         match &self.memory {
             Memory::Owned(words) => self.load_from_words(words, offset_bytes, into),
@@ -446,8 +445,8 @@ impl Region {
         words::load_bytes(words, offset_bytes, &mut into[..room_bytes]);
     }
 
-    /// Returns the memory while peers may map it, that is, until accesses are counted or the region
-    /// has ended.
+    /// Returns the memory, if peers may map it. Returns `None` once a counter is bound to the
+    /// region, or once the region is closed.
     pub(crate) fn shareable_memory(&self) -> Option<&dyn SharedMemory> {
         match &self.memory {
             Memory::Shared(memory) => Some(&**memory).filter(|memory| !memory.is_retired()),
@@ -456,8 +455,8 @@ impl Region {
     }
 }
 
-/// Returns the pieces of segments that make up a range of bytes. Bytes of the range beyond the last
-/// segment are left out.
+/// Returns the pieces of segments that make up a range of bytes. Leaves out bytes beyond the last
+/// segment.
 fn segments_in_range(
     segments: &[SegmentMut],
     offset_bytes: usize,
@@ -469,8 +468,8 @@ fn segments_in_range(
         skip -= skipped_bytes;
         let here_bytes = left.min(segment.len_bytes - skipped_bytes);
         left -= here_bytes;
-        // The offset lies in the segment, so the sum does not wrap. Unlike `add`, `wrapping_add` is
-        // safe. A null segment is the whole address space, where the offset is the address.
+        // The offset lies in the segment, so the sum does not wrap; `wrapping_add` is safe, `add`
+        // is not. A null segment is the address space: there the offset is the address.
         let address = match segment.address.is_null() {
             true => ptr::with_exposed_provenance_mut(skipped_bytes),
             false => segment.address.wrapping_add(skipped_bytes),
@@ -556,7 +555,7 @@ mod tests {
     }
 
     proptest! {
-        /// Writes at any offset leave the same bytes in an owned region, in a raw region of up to
+        /// The same writes leave the same bytes in an owned region, in a raw region of up to
         /// `IOV_LIMIT` segments, and in a byte vector.
         #[test]
         fn owned_and_raw_regions_behave_as_byte_vector(

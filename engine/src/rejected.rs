@@ -8,7 +8,8 @@ use crate::error::Error;
 /// The error of a refused call, with the value that the caller had handed over. The call has
 /// changed nothing.
 ///
-/// `?` converts it into the [`Error`]. A caller that tries again has all that it needs:
+/// `?` converts this error into the [`Error`]. A caller may instead take the value back and try
+/// again:
 ///
 /// ```
 /// # use homespun_engine::error::{Again, Error};
@@ -30,8 +31,8 @@ use crate::error::Error;
 pub struct Rejected<B> {
     /// The reason.
     pub error: Error,
-    /// The value that the caller handed over: one buffer or several, a request, or an object that
-    /// cannot be closed yet.
+    /// The value that the caller handed over: buffers, a request, or an object that cannot be
+    /// closed yet.
     pub returned: B,
 }
 
@@ -60,7 +61,7 @@ impl<B> fmt::Display for Rejected<B> {
     }
 }
 
-/// Leaves out `returned`, which may be long: a `main` that returns an error prints it in this form.
+/// Leaves out `returned`, which may be long. A `main` that returns an error prints this form.
 impl<B> fmt::Debug for Rejected<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rejected").field("error", &self.error).finish_non_exhaustive()

@@ -3,8 +3,8 @@
 /// An address in a region of a peer: `struct fi_rma_iov` without its length.
 ///
 /// The owner of the region sends this address to its peers, for example in a message
-/// ([`MemoryRegion::remote`](https://docs.rs/homespun)). The peers name it in reads, writes and
-/// atomic operations.
+/// ([`MemoryRegion::remote`](https://docs.rs/homespun)). The peers pass the address to reads,
+/// writes and atomic operations.
 ///
 /// ```
 /// # use homespun_engine::remote_memory::RemoteMemory;
@@ -26,14 +26,13 @@ impl RemoteMemory {
     /// The length of [`to_bytes`](Self::to_bytes).
     pub const LEN_BYTES: usize = 16;
 
-    /// Returns the address `bytes` further on in the same region. The sum wraps around at the end
-    /// of the address space, where there are no regions.
+    /// Returns the address that is `bytes` higher in the same region. The sum wraps around.
     #[must_use]
     pub fn offset(self, bytes: u64) -> RemoteMemory {
         RemoteMemory { address: self.address.wrapping_add(bytes), ..self }
     }
 
-    /// Returns the address as bytes for a message. The bytes are the same on every host.
+    /// Returns the address as bytes for a message. The form is the same on every host.
     pub fn to_bytes(self) -> [u8; Self::LEN_BYTES] {
         (u128::from(self.address) | u128::from(self.key) << 64).to_le_bytes()
     }

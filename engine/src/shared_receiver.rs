@@ -7,12 +7,11 @@
 //!  application        --+                                    +--> mail of the next, while there is none
 //! ```
 //!
-//! The receiver has the same type as that of a single endpoint. It knows links and peers by ids
-//! that are the same for all members; this module translates between these and the members' own
-//! ids. Effects at the calling member are carried out in the call. Effects at another member become
-//! *mail*, since the caller does not hold the lock of that member's links and queue. Afterwards,
-//! when it holds no lock, the caller makes each member with mail [fetch
-//! it](crate::Engine::fetch_mail). See `docs/decisions/shared-context-mail.md`.
+//! The receiver has the same type as the receiver of a single endpoint. It has its own ids for links and
+//! peers, common to all members. This module translates between these ids and the members' own ids. Effects
+//! at the calling member are carried out in the call. Effects at another member become *mail*, since the
+//! caller does not hold that member's lock. When the caller holds no lock any more, it makes each member
+//! with mail [fetch the mail](crate::Engine::fetch_mail). See `docs/decisions/shared-context-mail.md`.
 
 mod distribution;
 mod mailbox;
@@ -42,9 +41,9 @@ use crate::transport::LinkId;
 
 /// The receives and the unexpected messages of several endpoints, the members.
 ///
-/// Any thread may use the receiver. A thread that holds the lock of a member's engine may take the
-/// receiver's lock. A thread that holds the receiver's lock must not take the lock of a member's
-/// engine. While a thread holds a member's lock, it must not take the lock of another member.
+/// Any thread may use the receiver. A thread may hold one member's lock when it takes the receiver's lock. A
+/// thread that holds the receiver's lock must not take a member's lock. A thread that holds one member's
+/// lock must not take another member's lock.
 #[derive(Debug)]
 pub struct SharedReceiver {
     state: Mutex<State>,
@@ -65,7 +64,7 @@ struct State {
 }
 
 impl SharedReceiver {
-    /// Creates a receiver without members. It accepts up to `depth_ops` outstanding receives.
+    /// Creates a receiver without members. At most `depth_ops` receives may be outstanding.
     pub fn new(depth_ops: usize, unexpected_budget_bytes: usize) -> Arc<SharedReceiver> {
         Arc::new(SharedReceiver {
             state: Mutex::new(State {
@@ -80,8 +79,8 @@ impl SharedReceiver {
         })
     }
 
-    /// As [`Engine::post_receive`](crate::Engine::post_receive). If `from` is given, the receive
-    /// accepts only messages of the peer at this address. The criteria of `request` must name no source.
+    /// Like [`Engine::post_receive`](crate::Engine::post_receive). If `from` is given, the receive accepts
+    /// only messages of the peer at this address. The criteria of `request` must name no source.
     ///
     /// # Errors
     ///
@@ -96,8 +95,8 @@ impl SharedReceiver {
         })
     }
 
-    /// As [`Engine::post_multi_receive`](crate::Engine::post_multi_receive). If `from` is given,
-    /// the buffer accepts only messages of the peer at this address.
+    /// Like [`Engine::post_multi_receive`](crate::Engine::post_multi_receive). If `from` is given, the
+    /// buffer accepts only messages of the peer at this address.
     ///
     /// # Errors
     ///
@@ -129,8 +128,8 @@ impl SharedReceiver {
         })
     }
 
-    /// As [`Engine::peek`](crate::Engine::peek). If `from` is given, the peek looks only for
-    /// messages of the peer at this address. The oldest member reports a peek that finds no message.
+    /// Like [`Engine::peek`](crate::Engine::peek). If `from` is given, the peek looks only for messages of
+    /// the peer at this address. If the peek finds no message, the oldest member reports that.
     ///
     /// # Errors
     ///
@@ -140,8 +139,7 @@ impl SharedReceiver {
         if state.is_queue_full() {
             return Err(Again::QueueFull.into());
         }
-        // The source is interned and used under the same lock: between two locks, a peer that is
-        // not in use may be forgotten.
+        // Intern the source under the same lock: once the lock is released, an unused peer may be forgotten.
         request.criteria.source = from.map(|from| state.intern_peer(from));
         state.act_for_application(|receiver, effects| receiver.peek(request, effects), self)
     }
@@ -162,13 +160,13 @@ impl SharedReceiver {
         )
     }
 
-    /// Cancels the oldest receive with this context that no message has matched. The oldest member
-    /// reports the receive. Returns whether there was such a receive.
+    /// Cancels the oldest unmatched receive with this context. The oldest member reports it. Returns whether
+    /// there was such a receive.
     pub fn cancel(&self, context: u64) -> bool {
         self.cancel_receive(CancelKey::Context(context))
     }
 
-    /// As [`cancel`](Self::cancel), for the receive of the deferred work with this number.
+    /// Like [`cancel`](Self::cancel), for the receive of the deferred work with this number.
     pub fn cancel_work(&self, number: u64) -> bool {
         self.cancel_receive(CancelKey::Work(number))
     }
@@ -177,9 +175,9 @@ impl SharedReceiver {
         self.lock().act_for_application(|receiver, effects| receiver.cancel(key, effects), self)
     }
 
-    /// Makes the oldest member report the failure of a receive or a peek that the caller had accepted,
-    /// but that was refused or cancelled before it was posted. `is_work` says whether it is deferred
-    /// work. `is_counted` says whether the member counts it; a peek is not counted.
+    /// Makes the oldest member report the failure of a receive or a peek that was accepted, but refused or
+    /// cancelled before it was posted. `is_work` says whether the operation is deferred work. `is_counted`
+    /// says whether the member counts the operation; a peek is not counted.
     pub fn report_refused_receive(&self, failure: FailedOperation, is_work: bool, is_counted: bool) {
         let mut state = self.lock();
         state.act_for_application(
@@ -194,22 +192,22 @@ impl SharedReceiver {
         self.has_unnotified_mail.load(Ordering::Acquire)
     }
 
-    /// Returns the members with mail that were not notified of it yet. They count as notified from
-    /// now on. The caller must make each of them [fetch its mail](crate::Engine::fetch_mail), while
-    /// the caller holds no member's lock.
+    /// Returns the members that have mail and were not notified yet, and counts them as notified. The caller
+    /// must make each member [fetch its mail](crate::Engine::fetch_mail), and must first release any
+    /// member's lock.
     pub fn take_members_with_mail(&self) -> Vec<MemberId> {
         let mut state = self.lock();
         self.has_unnotified_mail.store(false, Ordering::Release);
         state.mailboxes.take_unnotified_members()
     }
 
-    /// Sets whether a member reports the success of only those receives that ask for it.
+    /// Sets whether a member reports successes only if the receive asks for a report.
     pub fn set_selective(&self, member: MemberId, is_selective: bool) {
         self.lock().mailboxes.set_selective(member, is_selective);
     }
 
-    /// Posts a receive with `post`. If `from` is given, the peer at this address becomes the only
-    /// source of the receive.
+    /// Posts a receive with `post`. If `from` is given, the receive accepts only messages of the peer at
+    /// this address.
     fn intern_source_and_post(
         &self,
         from: Option<Address>,
@@ -240,7 +238,7 @@ impl SharedReceiver {
         self.lock().receiver.try_reserve_budget(limit_bytes)
     }
 
-    /// Returns the stored number of reports that wait, and their number counted anew.
+    /// Returns the stored number of waiting reports, and the number that a new count finds.
     #[cfg(test)]
     pub(crate) fn unreported_counts(&self) -> (usize, usize) {
         let mailboxes = &self.lock().mailboxes;
@@ -253,7 +251,7 @@ impl SharedReceiver {
         self.lock().peers.len()
     }
 
-    /// Locks the state. If a thread has panicked while it held the lock, other threads still go on.
+    /// Locks the state, even if another thread has panicked with the lock held.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -266,7 +264,7 @@ impl State {
         owners.any(|(owner, _)| *owner == member)
     }
 
-    /// Returns the id of the peer at an address. May forget other peers that are not in use.
+    /// Returns the id of the peer at an address. May forget other peers that are unused.
     fn intern_peer(&mut self, address: Address) -> PeerId {
         if self.peers.get(address).is_none() && self.peers.is_sweep_due() {
             self.forget_unused_peers();
@@ -274,15 +272,15 @@ impl State {
         self.peers.intern(address)
     }
 
-    /// Forgets the peers that have no link, that no receive names, and that no waiting message or report
-    /// comes from.
+    /// Forgets unused peers. A peer is in use if it has a link, if a receive names it, or if a waiting
+    /// message or report comes from it.
     fn forget_unused_peers(&mut self) {
         let named = self.receiver.peers_in_use().chain(self.mailboxes.report_sources());
         self.peers.retain_only(&named.collect());
     }
 
-    /// Whether no more receives may be posted. The receiver counts the receives that have not
-    /// ended. The mailboxes count the ended receives that were not reported yet.
+    /// Whether no more receives may be posted. The receiver counts the receives that have not ended. The
+    /// mailboxes count the ended receives whose reports wait.
     fn is_queue_full(&self) -> bool {
         self.receiver.outstanding_receives() + self.mailboxes.unreported_count() >= self.depth_ops
     }
@@ -296,8 +294,8 @@ impl State {
         self.act_for_caller(None, act, shared)
     }
 
-    /// Runs an action of the receiver that the application has asked for. Then shares the budget that
-    /// the action has freed among the members, which may be asleep.
+    /// Runs an action of the receiver for the application. Then distributes the budget that the action has
+    /// freed, since the members may be asleep.
     fn act_for_application<R>(
         &mut self,
         act: impl FnOnce(&mut Receiver, &mut Distribution<'_, NeverMember>) -> R,
@@ -310,8 +308,8 @@ impl State {
         result
     }
 
-    /// Runs an action of the receiver for a caller. If the caller is a member, carries out the effects
-    /// at this member at once. Effects at other members become mail.
+    /// Runs an action of the receiver for a caller. Effects at the calling member are carried out at once.
+    /// Effects at other members become mail.
     fn act_for_caller<R, E: ReceiverEffects>(
         &mut self,
         caller: Option<(MemberId, &mut E)>,
@@ -335,8 +333,8 @@ impl State {
         result
     }
 
-    /// If a receive names this peer as its only source and no member has a link to the peer, asks
-    /// the members that have lost the peer to connect to it.
+    /// If a receive accepts only messages of this peer and no member has a link to the peer, asks the
+    /// members that have lost the peer to connect to it.
     fn ask_members_to_connect_if_awaited(&mut self, source: PeerId) {
         if !self.receiver.has_link_to(source)
             && self.receiver.has_receive_only_from(source)
@@ -346,9 +344,8 @@ impl State {
         }
     }
 
-    /// Fails the receives whose only source is a peer that was lost and has no link. The caller has
-    /// held the lock since it found the peer lost: without the lock, a member could have got a new
-    /// link to the peer.
+    /// Fails the receives that accept only messages of a lost peer without links. The caller must have held
+    /// the lock since it found the peer lost: otherwise a member may have got a new link to the peer.
     fn fail_receives_only_from_lost_peers<E: ReceiverEffects>(
         &mut self,
         mut caller: Option<(MemberId, &mut E)>,

@@ -4,10 +4,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::address::Address;
 
-/// A host, as far as its address tells: an IPv4 address, or the first 64 bits of an IPv6 address.
+/// A host: an IPv4 address, or the first 64 bits of an IPv6 address.
 ///
-/// A host can usually take any address of its IPv6 network of 64 bits, so these all count as one
-/// host.
+/// A host can usually take any IPv6 address with the same first 64 bits, so all these addresses
+/// count as one host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SourceHost {
     /// An IPv4 address.

@@ -17,15 +17,15 @@
 //!  Read  --> ReadData, piece by piece --> Answer
 //! ```
 //!
-//! Results of [atomic operations](atomics) are sent like the data of a read. They are also the
-//! answer.
+//! The target sends the results of [atomic operations](atomics) like the data of a read. The results are
+//! also the answer.
 //!
-//! The target refuses an access with an unknown key, without the needed right, or beyond the end of
-//! the region: it sends an answer and drops the payload. It also refuses an access if the region
-//! closes in the middle of it.
+//! The target refuses an access with an unknown key, without the needed right, or beyond the end of the
+//! region. Then it sends an answer and drops the payload. If a region is closed during an access, the target
+//! refuses the access, too.
 //!
-//! The caller passes events to the target, as to the [receiver](crate::receiver). The target asks for
-//! small [`TargetEffects`], which the caller carries out. The target knows a link only by its number.
+//! The caller tells the target what happened. The target asks for [`TargetEffects`], and the caller carries
+//! them out. The target knows a link only by its number.
 
 mod atomics;
 mod durability;
@@ -69,26 +69,25 @@ pub(crate) struct Target {
     atomics: MrAccess,
     /// Whether accesses of peers are counted.
     counts_accesses: bool,
-    /// Whether the data of a short read is copied when the request arrives, since later operations
+    /// Whether the target copies the data of a short read when the request arrives, because later operations
     /// must not change the data.
     copies_reads: bool,
     /// Whether peers must access regions by frames only.
     forbids_mapping: bool,
     links: TargetLinks,
-    // Boxed, since a table never shrinks, and this one may once have held very many writes.
+    // Boxed, to keep unused slots small: a slot map never shrinks, and may once have held very many writes.
     inbounds: SlotMap<PeerWriteId, Box<PeerWrite>>,
     /// The writes that peers have offered.
     fetches: Fetches<PeerWriteId>,
-    /// Writes of peers to persistent memory that were not made durable when they completed.
+    /// Writes of peers to persistent memory that completed without being made durable.
     unpersisted: HashMap<PeerId, Unpersisted>,
-    /// Completions of writes with remote data that the queue had no room for, in order.
+    /// Completions of writes with remote data that found no room in the queue, in order.
     events: VecDeque<HeldEvent>,
 }
 
 impl Target {
-    /// Creates a target without links. Peers may access `regions`: by reads and writes as `access`
-    /// allows, by atomic operations as `atomics` allows. `order` is the agreed order of the
-    /// operations of one peer.
+    /// Creates a target without links. `access` says whether peers may read and write `regions`. `atomics`
+    /// says the same of atomic operations. `order` is the agreed order of one peer's operations.
     pub(crate) fn new(
         regions: Arc<Regions>,
         access: MrAccess,
@@ -101,7 +100,7 @@ impl Target {
             access,
             atomics,
             counts_accesses,
-            // `RAR` is here since a fetching atomic operation counts as a read, and could overtake one.
+            // `RAR` counts too: a fetching atomic operation is a read, and could overtake an earlier read.
             copies_reads: order.intersects(Order::WAR | Order::RMA_WAR | Order::SAR | Order::RAR),
             forbids_mapping: false,
             links: TargetLinks::default(),
@@ -117,8 +116,8 @@ impl Target {
         self.links.insert(id, peer);
     }
 
-    /// Removes a link that has ended. Bytes that were written stay. Writes that were arriving get
-    /// no answer.
+    /// Removes a link that has ended. Bytes that were written stay. A write that was still arriving gets no
+    /// answer.
     pub(crate) fn link_ended(&mut self, id: LinkId) {
         let Some(link) = self.links.remove(id) else { return };
         if let Some(writes::IncomingWrite::Sent(filling)) = link.writing {
@@ -130,8 +129,8 @@ impl Target {
         }
     }
 
-    /// Returns the progress of a link as two counts: changes of offers, and bytes that have arrived
-    /// of the write that is being read. Every byte of a write changes one of the counts.
+    /// Returns the progress of a link as two counts: changes of offers, and arrived bytes of the current
+    /// write. Every byte of a write changes one of the counts.
     pub(crate) fn progress_counts(&self, id: LinkId) -> (u64, u64) {
         let writing_bytes = match self.links.get(id).and_then(|link| link.writing.as_ref()) {
             Some(writes::IncomingWrite::Sent(filling)) => filling.arrived_bytes,
@@ -141,7 +140,7 @@ impl Target {
         (self.fetches.change_count(id), writing_bytes)
     }
 
-    /// Marks the peers that links, held completions, or writes that are not durable yet refer to.
+    /// Marks the peers that have links, held completions, or writes that are not durable yet.
     pub(crate) fn mark_peers(&self, marks: &mut PeerMarks) {
         let Target { links, unpersisted, events, .. } = self;
         marks.mark(links.peers());
@@ -149,7 +148,7 @@ impl Target {
         marks.mark(events.iter().filter_map(HeldEvent::source));
     }
 
-    /// Counts an access of a link's peer that begins.
+    /// Counts a new access of the link's peer.
     ///
     /// # Errors
     ///
@@ -163,8 +162,8 @@ impl Target {
         Ok(())
     }
 
-    /// Returns the part of a region that a peer wants to access, if this endpoint allows the
-    /// access. Then also offers the region for mapping, unless it was offered before.
+    /// Returns the part of a region that a peer wants to access, if this endpoint allows the access. Then
+    /// also offers the region for mapping, unless it has done so before.
     fn check_window_and_offer_mapping(
         &mut self,
         id: LinkId,
@@ -176,8 +175,7 @@ impl Target {
             return Err(Refusal::Access);
         }
         let Rma { key, address, len_bytes, durable, .. } = *rma;
-        // A write that asks for durability must name a persistent region, even if the write is
-        // empty.
+        // A write that must be durable needs a persistent region, even if the write is empty.
         let window = if durable == Durable::Nothing {
             self.regions.checked_window_or_empty(key, address, len_bytes, access)?
         } else {
@@ -190,8 +188,8 @@ impl Target {
         Ok(window)
     }
 
-    /// Counts an access that has succeeded, if the endpoint has `FI_RMA_EVENT`: at the endpoint as the event
-    /// `of_endpoint`, and at the region as `of_region`. The two differ for atomic operations.
+    /// Counts a successful access, if the endpoint has `FI_RMA_EVENT`. The endpoint counts `of_endpoint`,
+    /// and the region counts `of_region`. The two differ for atomic operations.
     fn count_access_if_enabled(
         &self,
         window: &Window,

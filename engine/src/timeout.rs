@@ -13,13 +13,12 @@ pub(crate) struct Timeout {
 }
 
 impl Timeout {
-    /// Starts the time, unless it runs already. Returns whether the limit is exceeded at `now`. The
+    /// Starts the time, unless it already runs. Returns whether the limit is exceeded at `now`. The
     /// caller repeats this call as long as the silence lasts.
     ///
-    /// At the first call after the deadline, the limit is not exceeded yet: an application that
-    /// made no passes for long has not received the frames that arrived meanwhile. So a grace
-    /// period begins. The limit is exceeded if nothing arrives in this period either, whether the
-    /// application makes passes or sleeps.
+    /// The first call after the deadline only starts a grace period: an application that made no
+    /// passes for long may not yet have received frames that have arrived. A call after the grace
+    /// period finds the limit exceeded.
     pub(crate) fn poll_expired(&mut self, now: Moment, limit_ms: u64) -> bool {
         let deadline = *self.deadline.get_or_insert(now + Duration::from_millis(limit_ms));
         if now < deadline {

@@ -2,9 +2,9 @@
 //! frames.
 //!
 //! A transport knows sockets or rings. It never sees a completion queue, an operation or an
-//! `fi_addr_t`. No raw pointer crosses this interface: the caller gives payload to send as borrowed
-//! slices. The transport puts received payload where [`FrameHandler::payload_space`] says, or hands
-//! it over by [`FrameHandler::payload_arrived`].
+//! `fi_addr_t`. No raw pointer crosses this interface: the caller passes payload as borrowed
+//! slices. The transport puts received payload where [`FrameHandler::payload_space`] says, or
+//! passes the payload to [`FrameHandler::payload_arrived`].
 
 use std::fmt;
 use std::io::{IoSlice, IoSliceMut};
@@ -22,26 +22,25 @@ use crate::wire::Header;
 
 /// One connection between two endpoints, numbered by the transport that owns it.
 ///
-/// The transport may reuse a number once [`FrameHandler::link_event`] has reported
-/// [`LinkEvent::Down`] for it, or once the caller has called [`Transport::close`] with it.
+/// The transport may reuse the number of a link once it has reported [`LinkEvent::Down`] for the
+/// link, or once the caller has called [`Transport::close`] for the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LinkId(pub u32);
 
 /// How much of a frame the transport has taken in [`Transport::send`] or [`Transport::resume`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
-    /// The transport has taken nothing. The caller may repeat the call later. The result is also
-    /// `Full` on a link that has broken, until the transport reports the end of the link.
+    /// The transport has taken nothing. The caller may repeat the call later. On a broken link the
+    /// result is also `Full`, until the transport reports the end of the link.
     Full,
-    /// The transport has taken the header and this many bytes of the payload, but not all. The
-    /// caller must give the link nothing else until [`Transport::resume`] has delivered the rest.
+    /// The transport has taken the header and this many bytes of the payload, but not all. On this
+    /// link, the caller may send nothing else until [`Transport::resume`] has delivered the rest.
     Partial(usize),
     /// The transport has taken the whole frame, and will not read the payload again.
     Whole,
 }
 
-/// The transport has taken nothing, since the link has no room. The caller may repeat the call
-/// later.
+/// The link has no room, and the transport has taken nothing. The caller may repeat the call later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Full;
 
@@ -49,8 +48,8 @@ pub struct Full;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Close {
     /// Frames that the transport has taken still reach the peer. Then the peer sees
-    /// [`LinkError::Closed`], or ECONNRESET if the last frame was taken only in part. Frames that
-    /// the peer sends later are read and dropped. The endpoint must live until the link is no
+    /// [`LinkError::Closed`], or ECONNRESET if the last frame was taken only in part. The transport
+    /// reads and drops what the peer sends later. The endpoint must live until the link is no
     /// longer [draining](Transport::draining_count).
     Drain,
     /// Ends the link at once. Buffered frames are lost.
@@ -62,18 +61,18 @@ pub enum Close {
 pub struct LinkCaps {
     /// The largest payload, in bytes, that [`Transport::send_inline`] takes.
     pub inline_max_bytes: usize,
-    /// From this many bytes of payload on, a [pull](Transport::pull) by the peer is better than
-    /// sending. `usize::MAX` on a link that cannot pull.
+    /// From this payload length on, the peer should [pull](Transport::pull), and this side should
+    /// not send. `usize::MAX` if the link cannot pull.
     pub pull_min_bytes: usize,
 }
 
 /// The description of payload that was [exposed](Transport::expose) to a peer. Only the transports
-/// at the two ends interpret its bytes.
+/// at the two ends understand its bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RemotePayload(SmallVec<[u8; REMOTE_MAX_BYTES]>);
 
 impl RemotePayload {
-    /// Creates a description of `bytes`, or returns `None` if `bytes` is longer than
+    /// Creates a description of these bytes. Returns `None` if there are more than
     /// [`REMOTE_MAX_BYTES`].
     pub fn new(bytes: &[u8]) -> Option<RemotePayload> {
         (bytes.len() <= REMOTE_MAX_BYTES).then(|| RemotePayload(SmallVec::from_slice(bytes)))
@@ -90,32 +89,32 @@ impl RemotePayload {
 pub enum Pull {
     /// The bytes are in place.
     Done,
-    /// This process cannot access the peer's memory, or may not, and this will not change. The peer
-    /// has to send the payload that it has exposed.
+    /// This process cannot or may not access the peer's memory, and this will not change. The peer
+    /// must send the exposed payload.
     Refused,
-    /// Some of the memory that the peer named is not the peer's own. The link stays usable.
+    /// Some of the described memory is not the peer's own. The link stays usable.
     Fault,
-    /// The peer is gone, or no longer exposes anything. Bytes that were already put in place are
-    /// not valid. A later call of [`receive`](Transport::receive) reports the link as down.
+    /// The peer is gone, or no longer exposes anything. Bytes that were already copied are not
+    /// valid. A later call of [`receive`](Transport::receive) reports the link as down.
     Gone,
 }
 
 /// Whether the descriptor of [`Transport::wake_fd`] wakes the caller for the next event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Armed {
-    /// There may be something to do right now. The caller must call [`receive`](Transport::receive)
-    /// instead of sleeping.
+    /// There may be something to do now. The caller must not sleep, but call
+    /// [`receive`](Transport::receive).
     Ready,
     /// The next event makes the descriptor readable.
     Asleep {
-        /// The caller must call [`receive`](Transport::receive) after this time at the latest, for
-        /// an event that makes no descriptor readable, such as room in a peer's backlog.
+        /// The caller must call [`receive`](Transport::receive) after this time at the latest. Some events,
+        /// such as room in a peer's backlog, make no descriptor readable.
         look_again_after: Option<Duration>,
     },
 }
 
 impl Armed {
-    /// Returns the same result, except that a call of [`receive`](Transport::receive) is due within
+    /// Returns the same result, but makes a call of [`receive`](Transport::receive) due within
     /// `time`.
     #[must_use]
     pub fn look_again_within(self, time: Duration) -> Armed {
@@ -131,28 +130,26 @@ impl Armed {
 /// An event of a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkEvent {
-    /// The peer's hello has arrived. This event comes once, before the first frame of the link, for
-    /// links that this side accepted as well as for links that it connected. A transport that
-    /// checks who its peers are may report it later. If an accepted link ends before this event,
-    /// the transport never reports the link.
+    /// The peer's hello has arrived. This event comes once for every link, before the first frame
+    /// of the link. A transport that checks who its peers are may report the event later. If an
+    /// accepted link ends before this event, the transport never reports the link.
     Up {
-        /// The address of the peer's endpoint. If this side connected the link, this is the address
-        /// that it connected to.
+        /// The address of the peer's endpoint. For a link that this side connected: the address to
+        /// which it connected.
         peer: Address,
-        /// The random number that the peer's endpoint drew when it was opened. Another number at
-        /// the same address means another endpoint.
+        /// The random number that the peer's endpoint drew when it was opened. A different number
+        /// at the same address means a different endpoint.
         instance: u64,
-        /// Why the peer is believed to be the endpoint at this address. A link that this side
-        /// connected is never merely [`Claimed`](AddressProof::Claimed).
+        /// Why this side believes that the peer is the endpoint at this address. Never
+        /// [`Claimed`](AddressProof::Claimed) for a link that this side connected.
         proof: AddressProof,
     },
-    /// The endpoint at the address of a link has confirmed that it made the link, which came up as
-    /// merely [`Claimed`](AddressProof::Claimed). This event comes at most once, between `Up` and
-    /// `Down`. It does not count in the result of [`Transport::receive`], since it gives the caller
-    /// nothing to do.
+    /// The address of the link's peer was only [`Claimed`](AddressProof::Claimed). Now the endpoint
+    /// at that address has confirmed that it made the link. This event comes at most once, between
+    /// `Up` and `Down`. The result of [`Transport::receive`] does not count this event.
     Confirmed,
     /// The link has ended. The transport has reported everything that arrived before, and reports
-    /// nothing after.
+    /// nothing more.
     Down(LinkError),
 }
 
@@ -164,34 +161,44 @@ impl LinkEvent {
     }
 }
 
-/// Why the peer of a link is believed to be the endpoint at the link's address.
+/// Why this side believes that a link's peer is the endpoint at the link's address.
 ///
-/// The receiver never drops a message of a peer whose proof is more than
-/// [`Claimed`](AddressProof::Claimed). A backend whose peers cannot lie about their address reports
-/// [`Credentials`](AddressProof::Credentials).
+/// The receiver drops only messages of peers whose address is [a claim](Self::is_claim). A backend whose
+/// peers cannot lie about their address reports [`Credentials`](AddressProof::Credentials).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressProof {
-    /// The kernel or this process vouches for the peer, for example by the credentials of its
-    /// socket. Such a peer may use all of the budget for unexpected messages. Other peers share a
-    /// part of it with all peers of their host.
+    /// The kernel or this process vouches for the peer, for example by the credentials of its socket. The
+    /// peer may use the whole budget. A peer without this proof shares a part of the budget with all peers
+    /// of its host.
     Credentials,
     /// This side connected the link to the address.
     Reached,
     /// The endpoint at the address has confirmed that it made the link.
     Confirmed,
-    /// The peer claims to be at the address, and nothing has proven this claim yet.
+    /// The peer claims to be at the address, and nothing has proven this yet.
     Claimed,
+    /// As [`Claimed`](Self::Claimed). The peer has also ended the link, after it sent what is still
+    /// unread, and its claim is older than the links to the endpoint that is now at the address. If
+    /// the engine knows that endpoint by another instance, the peer was the endpoint before it.
+    ClaimedByFormer,
+}
+
+impl AddressProof {
+    /// Whether only the peer itself says that it is at the address.
+    pub fn is_claim(self) -> bool {
+        matches!(self, AddressProof::Claimed | AddressProof::ClaimedByFormer)
+    }
 }
 
 /// Why a link ended.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
-    /// The peer has closed the link or its endpoint in an orderly way ([`Close::Drain`]). All that
-    /// it had sent has arrived.
+    /// The peer has closed the link or its endpoint in an orderly way ([`Close::Drain`]).
+    /// Everything that the peer had sent has arrived.
     #[error("the peer closed the connection")]
     Closed,
-    /// The system reported an error: for example that the connection was refused, reset or timed
-    /// out, that the host is unreachable, or that there are no more descriptors.
+    /// The system reported an error, such as ECONNREFUSED, ECONNRESET, ETIMEDOUT, EHOSTUNREACH or
+    /// EMFILE.
     #[error("{0}")]
     System(Errno),
     /// This process may not communicate with the endpoint at this address, or that endpoint may not
@@ -227,19 +234,18 @@ impl LinkError {
 }
 
 /// Memory that several processes have mapped: the process that has
-/// [allocated](Provider::allocate_shareable) it, and peers that have
-/// [mapped](Transport::map_peer_memory) it. The system frees the memory once no process has it
-/// mapped.
+/// [allocated](Provider::allocate_shareable) the memory, and peers that have
+/// [mapped](Transport::map_peer_memory) it. The system frees the memory once no process maps it.
 pub trait SharedMemory: fmt::Debug + Send + Sync {
     /// Returns the memory. Any process may change any of it at any time.
     fn words(&self) -> &[AtomicU64];
 
-    /// Returns the description by which peers [map](Transport::map_peer_memory) the memory, or
-    /// `None` for memory that a peer has allocated.
+    /// Returns the description by which peers [map](Transport::map_peer_memory) the memory. Returns
+    /// `None` if a peer has allocated the memory.
     fn describe(&self) -> Option<RemotePayload>;
 
-    /// Tells every process that has mapped the memory that the memory has ended. What peers write
-    /// to it later is lost.
+    /// Marks the memory as ended. Every process that has mapped the memory sees the mark. Later writes of
+    /// peers are lost.
     fn retire(&self);
 
     /// Whether the memory has ended.
@@ -253,10 +259,10 @@ pub type Space<'a> = SmallVec<[IoSliceMut<'a>; IOV_LIMIT + 1]>;
 ///
 /// # Who calls, and when
 ///
-/// There is one caller at a time: every method takes `&mut self` or is a getter, and the caller may
+/// There is one caller at a time: every method takes `&mut self` or is a getter. The caller may
 /// move the transport between threads. No method blocks. The transport acts only inside these
-/// calls, and has no thread of its own. Links are made by [`connect`](Self::connect) and by peers.
-/// Both ends use either kind of link in both directions.
+/// calls, and has no thread of its own. [`connect`](Self::connect) makes links, and peers make
+/// links. Both ends use every link in both directions.
 ///
 /// ```text
 ///  connect ------+                                    +-- Down -->  the number is free
@@ -264,63 +270,62 @@ pub type Space<'a> = SmallVec<[IoSliceMut<'a>; IOV_LIMIT + 1]>;
 ///  (the peer) ---+   (if connected)                   +-- close -->  the number is free
 /// ```
 ///
-/// The caller gives each frame with [`send_inline`](Self::send_inline) or [`send`](Self::send). If
-/// the transport has taken only a part of a frame, the next call for this link is
-/// [`resume`](Self::resume), and the caller sends nothing else on it. A caller may name a link only
-/// if `connect` has returned it or [`Up`](LinkEvent::Up) has reported it, and only until it was
-/// reported [`Down`](LinkEvent::Down) or closed. The [`FrameHandler`] cannot call the transport
-/// from inside [`receive`](Self::receive). The engine acts on a frame afterwards.
+/// The caller sends each frame with [`send_inline`](Self::send_inline) or [`send`](Self::send). If
+/// the transport has taken only a part of a frame, the caller's next send on this link must be
+/// [`resume`](Self::resume). A caller may name a link once `connect` has returned the link or
+/// [`Up`](LinkEvent::Up) has reported the link, until the link is reported
+/// [`Down`](LinkEvent::Down) or closed. The [`FrameHandler`] cannot call the transport from inside
+/// [`receive`](Self::receive).
 ///
 /// # Room to grow
 ///
-/// Every transport must have the methods without a default, and these will not change. A new method
-/// gets a default that means "this transport does not do that", and the engine works without it.
+/// Every transport must have the methods without a default. These methods will not change. The
+/// default of a new method means "this transport does not do that", and the engine works without
+/// the method.
 pub trait Transport: Send + 'static {
-    /// Returns the address under which peers reach this endpoint (`fi_getname`). If the endpoint
-    /// was bound to a wildcard, the address names an interface of this host. The address never
-    /// changes.
+    /// Returns the address under which peers reach this endpoint (`fi_getname`). It never changes.
+    /// If the endpoint was bound to a wildcard, the address is that of an interface of this host.
     fn address(&self) -> Address;
 
     /// Returns what this link can do. A link may lose capabilities while it lives, but never gains
     /// any.
     fn caps(&self, link: LinkId) -> LinkCaps;
 
-    /// Starts to connect to a peer. This never fails at once: [`receive`](Self::receive) reports a
-    /// failure as [`LinkEvent::Down`]. The caller may send from now on. While the link is
-    /// connecting, sends get [`Sent::Full`]. Frames that were taken before [`Up`](LinkEvent::Up)
-    /// may be lost with the link.
+    /// Starts to connect to a peer. [`receive`](Self::receive) reports a failure as
+    /// [`LinkEvent::Down`]. The caller may send at once, but may get [`Sent::Full`] while the link
+    /// is connecting. Frames that were taken before [`Up`](LinkEvent::Up) may be lost with the
+    /// link.
     fn connect(&mut self, to: Address) -> LinkId;
 
-    /// Sends a small frame: copies the whole frame, or takes nothing of it. `payload` has the
-    /// length that the header says, at most [`LinkCaps::inline_max_bytes`].
+    /// Sends a small frame: copies the whole frame, or takes nothing. `payload` has the length that
+    /// the header states, and at most [`LinkCaps::inline_max_bytes`].
     ///
     /// # Errors
     ///
     /// [`Full`], in the cases of [`Sent::Full`].
     fn send_inline(&mut self, link: LinkId, header: &Header, payload: &[u8]) -> Result<(), Full>;
 
-    /// Sends a frame of any size. Together, the slices have the length that the header says. They
-    /// may be empty.
+    /// Sends a frame of any size. The total length of the slices is the length that the header
+    /// states. Slices may be empty.
     fn send(&mut self, link: LinkId, header: &Header, payload: &[IoSlice<'_>]) -> Sent;
 
-    /// Continues the frame of which [`send`](Self::send) took a part. `rest` is the payload that
-    /// was not taken yet, at least one byte. The number in a resulting [`Sent::Partial`] counts
-    /// from the start of `rest`.
+    /// Continues a frame that [`send`](Self::send) took in part. `rest` is the untaken payload, at
+    /// least one byte. The number in a resulting [`Sent::Partial`] counts from the start of `rest`.
     fn resume(&mut self, link: LinkId, rest: &[IoSlice<'_>]) -> Sent;
 
     /// Makes payload readable to the peer of this link. Returns the payload's description, or
     /// `None` if the peer cannot access the payload.
     ///
-    /// The caller must leave the memory as it is until the peer reports that it no longer needs the
-    /// payload, or until the link is reported down or [`close`](Self::close) is called for it.
-    /// After that no [`pull`](Self::pull) of the peer succeeds. The caller need not undo anything.
+    /// The caller must leave the memory unchanged until the peer no longer needs the payload, or
+    /// until the link is reported down or [closed](Self::close). After that no [`pull`](Self::pull)
+    /// of the peer succeeds.
     fn expose(&mut self, link: LinkId, payload: &[IoSlice<'_>]) -> Option<RemotePayload> {
         let _ = (link, payload);
         None
     }
 
-    /// Copies payload that the peer of this link has exposed, from `offset_bytes` on, into all of
-    /// `into`. After any result but [`Pull::Done`], `into` holds no particular bytes.
+    /// Copies payload that the link's peer has exposed, from `offset_bytes` on, and fills `into`.
+    /// After any result but [`Pull::Done`], `into` holds no particular bytes.
     fn pull(
         &mut self,
         link: LinkId,
@@ -333,8 +338,8 @@ pub trait Transport: Send + 'static {
     }
 
     /// Maps memory of this length that the peer of this link has
-    /// [allocated](Provider::allocate_shareable). Returns `None` if the peer names other memory, or
-    /// memory that cannot be mapped. Then accesses go by frames.
+    /// [allocated](Provider::allocate_shareable). Returns `None` if `from` describes other memory,
+    /// or if the memory cannot be mapped.
     fn map_peer_memory(
         &mut self,
         link: LinkId,
@@ -345,35 +350,33 @@ pub trait Transport: Send + 'static {
         None
     }
 
-    /// Sends frames that the transport has taken, as far as there is room. Until this call a
-    /// transport may hold frames back, so that many of them travel together.
+    /// Sends frames that the transport has taken, as far as there is room. Until this call, a
+    /// transport may hold frames back to send many together.
     fn flush(&mut self);
 
-    /// Accepts links, reads them, and reports up to about `budget_frames` frames in all, fairly
-    /// over the links. Returns how many frames, pieces of unfinished frames and link events it has
-    /// reported; 0 means that there was nothing to do.
+    /// Accepts links, reads all links fairly, and reports up to about `budget_frames` frames in
+    /// all. Returns the number of reported frames, pieces of unfinished frames and link events; 0
+    /// means that there was nothing to do.
     fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32;
 
     /// Returns a descriptor that becomes readable when an [armed](Self::arm) transport has an
-    /// event. It can be nested in `epoll(7)`. Only the transport reads it. A transport that has to
-    /// be polled always returns `None`.
+    /// event. The descriptor can be nested in `epoll(7)`. Only the transport reads it. A transport
+    /// that must be polled always returns `None`.
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
     /// Asks the peers and the kernel to wake this transport, and then checks once more for events.
     /// The caller arms the transport before it sleeps on [`wake_fd`](Self::wake_fd). The transport
-    /// stays armed until the next call of a method that takes `&mut self`. An event is a frame that
-    /// arrives, a link that comes up or ends, or new room on a link on which the last frame got
-    /// [`Sent::Full`] or [`Sent::Partial`].
+    /// stays armed until the next call of a method that takes `&mut self`. Events are: a frame
+    /// arrives, a link comes up or ends, or a link has room again after [`Sent::Full`] or
+    /// [`Sent::Partial`].
     ///
-    /// A frame or an event of a link keeps the transport [`Ready`](Armed::Ready) until `receive`
-    /// has reported it, however often the caller arms the transport. This also holds if another
-    /// method has found the event; for example, `connect` may find that the connection is refused.
-    /// Room on a link makes the transport ready only once, since the caller then sends again. For
-    /// an event that makes no descriptor readable, the transport sets
-    /// [`look_again_after`](Armed::Asleep::look_again_after). Such events are a retry of a connect,
-    /// and the progress of a link that is [draining](Self::draining_count).
+    /// A frame or a link event keeps the transport [`Ready`](Armed::Ready) until `receive` has
+    /// reported it, however often the caller arms the transport. Room on a link makes the transport
+    /// ready only once, since the caller then sends again. Two events make no descriptor readable:
+    /// the time to retry a connect, and progress of a [draining](Self::draining_count) link. For
+    /// these, the transport sets [`look_again_after`](Armed::Asleep::look_again_after).
     fn arm(&mut self) -> Armed {
         Armed::Ready
     }
@@ -384,24 +387,22 @@ pub trait Transport: Send + 'static {
     /// Stops accepting new links, for an endpoint that is being closed.
     fn stop_accepting(&mut self);
 
-    /// Returns how many links closed with [`Close::Drain`] still need this endpoint. If the
-    /// endpoint was dropped now, the peer might miss frames that were taken, or see another end
-    /// than [`LinkError::Closed`]. An endpoint that is being closed is dropped once this is 0, or
-    /// when its time limit has passed.
+    /// Returns how many links closed with [`Close::Drain`] still need this endpoint. If the endpoint were
+    /// dropped now, peers might miss frames, or might not see [`LinkError::Closed`]. An endpoint that is
+    /// being closed is dropped once this number is 0, or after a time limit.
     ///
-    /// The number falls during calls of [`receive`](Self::receive) and [`flush`](Self::flush). It
-    /// falls to 0 without any call of the peer, since it counts neither frames that wait to be read
-    /// at the peer nor the peer's answer. There is one exception: if there was no room for all
-    /// frames that were taken, the peer must first read some of them, or end.
+    /// The number falls during calls of [`receive`](Self::receive) and [`flush`](Self::flush). A link counts
+    /// until the peer can get all its frames without this endpoint. The peer need not act for this, unless
+    /// it must first read some frames to make room for the rest.
     fn draining_count(&self) -> usize;
 }
 
 /// Handles what a transport reports. The engine implements this trait.
 ///
-/// A frame arrives either whole, by [`frame`](Self::frame), or by
-/// [`frame_begun`](Self::frame_begun) and then its payload, in order. The transport reports each
-/// piece of payload by [`bytes_placed`](Self::bytes_placed) or by
-/// [`payload_arrived`](Self::payload_arrived), as it chooses. The frame ends with its last byte.
+/// The transport reports a frame either whole, by [`frame`](Self::frame), or in pieces. In pieces,
+/// the transport first calls [`frame_begun`](Self::frame_begun). Then it calls
+/// [`bytes_placed`](Self::bytes_placed) or [`payload_arrived`](Self::payload_arrived) for each
+/// piece of payload, in order. The frame ends with its last byte.
 pub trait FrameHandler {
     /// Handles a whole frame. `payload` has the length that the header says.
     fn frame(&mut self, link: LinkId, header: &Header, payload: &[u8]);
@@ -409,12 +410,12 @@ pub trait FrameHandler {
     /// Handles the header of a frame. At least one byte of payload follows.
     fn frame_begun(&mut self, link: LinkId, header: &Header);
 
-    /// Returns the space for the next payload bytes of the link's unfinished frame, into which the
-    /// transport may read them. The space is never longer than the rest of the frame. If it is
-    /// empty, the transport gives the bytes to [`payload_arrived`](Self::payload_arrived).
+    /// Returns space for the next payload bytes of the link's unfinished frame. The space is never
+    /// longer than the rest of the frame. If the space is empty, the transport passes the bytes to
+    /// [`payload_arrived`](Self::payload_arrived) instead.
     fn payload_space(&mut self, link: LinkId) -> Space<'_>;
 
-    /// Counts payload bytes that the transport has put at the start of
+    /// Handles payload bytes that the transport has put at the start of
     /// [`payload_space`](Self::payload_space).
     fn bytes_placed(&mut self, link: LinkId, count_bytes: usize);
 
@@ -425,12 +426,13 @@ pub trait FrameHandler {
     fn link_event(&mut self, link: LinkId, event: LinkEvent);
 }
 
-/// The capabilities and limits of a provider, from which `getinfo` describes its domain.
+/// The capabilities and limits of a provider. `getinfo` uses them to describe the provider's
+/// domain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderAttr {
     /// The domain's name (`"tcp"`).
     pub domain: String,
-    /// The address formats that endpoints may have. The preferred format comes first.
+    /// The address formats that endpoints may have, the preferred format first.
     pub formats: Vec<AddressFormat>,
     /// Whether endpoints reach peers on the same host.
     pub local: bool,
@@ -452,18 +454,19 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     /// The transport that this provider opens.
     type Transport: Transport;
 
-    /// Returns what this provider can do. The method is called often, so it should cost little.
+    /// Returns what this provider can do. homespun calls this often, so the call should cost
+    /// little.
     fn attr(&self) -> ProviderAttr;
 
     /// Returns facts about this host that users may want to know, such as a faster path that the
-    /// provider may not use. Each is one sentence, for `homespun info`.
+    /// provider may not use. `homespun info` prints each fact, which is one sentence.
     fn host_findings(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Allocates memory of at least one byte, all zeros. Peers can
-    /// [map](Transport::map_peer_memory) it to access it without the help of its owner. Returns
-    /// `None` if the provider has no such memory.
+    /// Allocates at least one byte of zeroed memory that peers can
+    /// [map](Transport::map_peer_memory). Peers access mapped memory without the owner's help.
+    /// Returns `None` if the provider has no such memory.
     ///
     /// # Errors
     ///
@@ -473,9 +476,9 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Opens an endpoint's transport at `bind`. For port 0 the system chooses a port. At a wildcard
-    /// address, the endpoint accepts connections on every interface. `instance` is a random number
-    /// that distinguishes this endpoint from earlier ones at its address.
+    /// Opens an endpoint's transport at `bind`. If the port is 0, the system chooses a port. At a
+    /// wildcard address, the endpoint accepts connections on every interface. `instance` is a
+    /// random number that distinguishes this endpoint from other endpoints at its address.
     ///
     /// # Errors
     ///

@@ -1,11 +1,10 @@
 //! The protocol between endpoints.
 //!
-//! A [`Header`] is the meaning of a frame: transports and engine exchange headers. Each file of
-//! `headers/` describes one header, with its number, flags, words and limits. [`Fields`] are a header's
-//! parts. [`frame`] lays them out on a byte stream, and the shared-memory transport lays them out in a
-//! line of its ring. Neither layout knows any single header. [`hello`] is the first data on a stream,
-//! from both sides, [`address_claim`] has the records by which endpoints over TCP check a hello, and
-//! [`stream`] parses a stream.
+//! Engine and transports pass each frame to each other as a [`Header`] and a payload. Each file of
+//! `headers/` describes one header: its number, flags, words and limits. [`Fields`] are a header's parts.
+//! [`frame`] lays these parts out on a byte stream, and the shared-memory transport lays them out in a line
+//! of its ring. [`hello`] is the first data on a stream, from both sides. [`address_claim`] has the records
+//! by which endpoints over TCP check a hello. [`stream`] parses a stream.
 
 pub mod address_claim;
 pub mod checksum;

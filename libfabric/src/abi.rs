@@ -1,11 +1,13 @@
 //! The C interface of libfabric, written by hand: the declarations of `rdma/*.h` that a provider
 //! needs.
 //!
-//! A structure has the name of its C counterpart in Rust's spelling (`struct fi_tx_attr` is
-//! [`FiTxAttr`](info::FiTxAttr)) and the same fields, described in the man pages. Fields that
-//! libfabric added after 1.17 carry the version that added them. The plugin's vtables have all of
-//! these fields, since a vtable's `size` tells the host where it ends. A structure of the caller has
-//! only the fields of the version with which the caller was compiled.
+//! A structure has the fields of its C counterpart, and the C name in Rust's spelling: `struct
+//! fi_tx_attr` is [`FiTxAttr`](info::FiTxAttr). The man pages describe the fields. A field that
+//! libfabric added after 1.17 is declared with the version that added it.
+//!
+//! The plugin fills every slot of its own vtables, because the `size` in a vtable tells the host
+//! how many slots there are. A structure from an application has only the fields of the version for
+//! which the application was compiled.
 //!
 //! Sizes are asserted at compile time; the test `layout` compares every offset and constant in
 //! [`struct_layouts`] and [`constants`] with the installed headers.
@@ -51,11 +53,12 @@ pub struct Field {
     pub since: (u16, u16),
 }
 
-/// The oldest version of libfabric that the declarations describe. Its headers have every field that is
-/// not declared after a `since`.
+/// The oldest version of libfabric that the declarations describe. Its headers have all fields that
+/// are declared without `since`.
 pub const BASE_VERSION: (u16, u16) = (1, 17);
 
-/// Declares structures of the C interface, with their expected size, and their [`Layout`].
+/// Declares structures of the C interface, and lists each with its [`Layout`]. Checks the size of
+/// each at compile time.
 macro_rules! c_structs {
     ($(
         $(#[$attr:meta])*

@@ -165,7 +165,8 @@ unsafe fn post_base(
 ///
 /// # Safety
 ///
-/// As [`post_base`]; and no other code accesses the results until the completion is read.
+/// As [`post_base`]. No other code accesses the results until the application has read the
+/// completion.
 unsafe fn post_fetch(
     endpoint: &Endpoint,
     operands: impl AsRef<[Segment]>,
@@ -191,7 +192,8 @@ unsafe fn post_fetch(
 ///
 /// # Safety
 ///
-/// As [`post_fetch`]; the comparands stay unchanged as long as the operands.
+/// As [`post_fetch`]. The comparands, too, stay unchanged until the application has read the
+/// completion.
 unsafe fn post_compare(
     endpoint: &Endpoint,
     operands: impl AsRef<[Segment]>,
@@ -214,7 +216,7 @@ unsafe fn post_compare(
     }
 }
 
-/// Writes to `count` how many elements one call may have at most.
+/// Writes to `count` the largest number of elements that one call may have.
 ///
 /// # Safety
 ///
@@ -236,11 +238,12 @@ unsafe fn write_max_count(
     Ok(())
 }
 
-/// Converts the numbers of a call to the type of its elements and its operation.
+/// Converts the numbers of an element type and of an operation, which a C call passes.
 ///
 /// # Errors
 ///
-/// EOPNOTSUPP for a number that the headers lack, and for a call that homespun does not offer.
+/// EOPNOTSUPP for a number that libfabric does not define. EOPNOTSUPP also if calls of this kind do
+/// not offer the operation on this type.
 fn parse_supported_atomic(kind: AtomicKind, datatype: u32, op: u32) -> Result<(Datatype, AtomicOp), Failure> {
     let named = Datatype::from_number(datatype).zip(AtomicOp::from_number(op));
     let (datatype, op) = named.ok_or(Failure(Errno::EOPNOTSUPP))?;
@@ -265,7 +268,7 @@ fn len_bytes(count: usize, datatype: Datatype) -> Result<usize, Failure> {
     count.checked_mul(datatype.size_bytes()).ok_or(Failure(Errno::EMSGSIZE))
 }
 
-/// Returns the elements of a vector, as memory to read.
+/// Converts a vector of elements to segments. The operation only reads the elements.
 ///
 /// # Safety
 ///
@@ -283,7 +286,7 @@ pub(crate) unsafe fn ioc_segments(
         .collect()
 }
 
-/// Returns the elements of a vector, as memory to write.
+/// Converts a vector of elements to segments. The operation writes the elements.
 ///
 /// # Safety
 ///
@@ -303,12 +306,12 @@ unsafe fn ioc_segments_mut(
         .collect()
 }
 
-/// Returns the operands that a vector describes. Does not read the vector if the operation has no
-/// operands.
+/// Returns the operands that a vector describes. If the operation has no operands, returns none and
+/// does not read the vector.
 ///
 /// # Safety
 ///
-/// As [`vector_entries`], if there are operands.
+/// As [`vector_entries`], if the operation has operands.
 unsafe fn operands_in_vector(
     ioc: *const FiIoc,
     count: usize,
@@ -329,7 +332,7 @@ fn operands_in_buffer(buf: *const c_void, count: usize, target: AtomicTarget) ->
     }
 }
 
-/// A call that a `struct fi_msg_atomic` describes. The C caller passes the vector of results separately.
+/// The arguments of a call that passes a `struct fi_msg_atomic`.
 pub(crate) struct AtomicMessage {
     pub(crate) target: AtomicTarget,
     pub(crate) operands: Segments,
@@ -337,11 +340,12 @@ pub(crate) struct AtomicMessage {
     pub(crate) ctx: *mut c_void,
 }
 
-/// Converts the structure of a call and its vector of results.
+/// Converts a `struct fi_msg_atomic` and the vector of results.
 ///
 /// # Safety
 ///
-/// `msg` is null or valid, and so are its pointers; the results are as for [`vector_entries`].
+/// `msg` is null or valid, and so is each pointer in it. `resultv` and `result_count` meet the
+/// conditions of [`vector_entries`].
 pub(crate) unsafe fn parse_atomic_message(
     kind: AtomicKind,
     msg: *const FiMsgAtomic,
@@ -385,7 +389,8 @@ pub(crate) unsafe extern "C" fn query_atomic(
         if attr.is_null() {
             return Err(Errno::EINVAL.into());
         }
-        // Flags other than these two and `FI_TAGGED` are ignored, as in calls that post an operation.
+        // Only `FI_FETCH_ATOMIC`, `FI_COMPARE_ATOMIC` and `FI_TAGGED` have an effect here. Other
+        // flags are ignored.
         let kind = match (flags & FI_FETCH_ATOMIC != 0, flags & FI_COMPARE_ATOMIC != 0) {
             (false, false) => AtomicKind::Base,
             (true, false) => AtomicKind::Fetch,

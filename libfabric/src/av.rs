@@ -68,8 +68,8 @@ pub(crate) unsafe extern "C" fn open_av(
         let state =
             AvState { av: opened, dependents: Dependents::default(), _domain: domain.dependents.lease() };
         let front = FidAv { fid: object::new_fid::<AvState>(context, &FID_OPS), ops: &OPS };
-        // SAFETY: neither is null, so both are writable. `r#type` tells the application which type of
-        // vector it got.
+        // SAFETY: `attr` and `av` are not null, so both are writable. `r#type` tells the
+        // application the type of the vector.
         unsafe {
             (*attr).r#type = av_type;
             av.write(object::open(front, state));
@@ -88,7 +88,7 @@ unsafe fn read_attr(attr: *const FiAvAttr) -> Result<AvAttr, Failure> {
             av_type: AvType::from_raw((*attr).r#type)?,
             count: (*attr).count,
             ep_per_node: (*attr).ep_per_node,
-            // Any value will do: homespun ignores it.
+            // homespun ignores this value.
             rx_ctx_bits: u32::try_from((*attr).rx_ctx_bits).unwrap_or(0),
             name: read_string((*attr).name)?,
             flags: AvFlags::from_bits_retain((*attr).flags),
@@ -104,7 +104,7 @@ unsafe extern "C" fn close(av: *mut Fid) -> c_int {
     })
 }
 
-/// The application's arrays for the result of each address of an insertion.
+/// The application's arrays for the results of an insertion, with one element for each address.
 struct Report {
     fi_addr: *mut u64,
     /// With `FI_SYNC_ERR`, the application's array of error numbers.
@@ -113,8 +113,8 @@ struct Report {
 
 impl Report {
     fn new(fi_addr: *mut u64, flags: u64, context: *mut c_void) -> Result<Report, Failure> {
-        // With `FI_AV_USER_ID`, `fi_addr` has values that the caller chose, which homespun does not
-        // support. Flags other than this one and `FI_SYNC_ERR` are ignored.
+        // With `FI_AV_USER_ID` the caller chooses the `fi_addr_t` values, which homespun does not
+        // support. Besides this flag only `FI_SYNC_ERR` has an effect.
         if flags & FI_AV_USER_ID != 0 {
             return Err(Misuse::Flags(FI_AV_USER_ID).into());
         }
@@ -163,8 +163,8 @@ unsafe extern "C" fn insert(
         let read = |index| {
             // SAFETY: the caller passes `count` addresses of the vector's format.
             let address = unsafe { sockaddr::read(addr.byte_add(index * stride_bytes), stride_bytes) };
-            // An unreadable address is inserted as the wildcard, which the vector refuses: no message can be
-            // sent to it. A refused address still takes an index.
+            // Insert the wildcard address in place of an unreadable address. The vector refuses the
+            // wildcard, and the refused address still takes an index.
             address.unwrap_or_else(|_| av.format().wildcard())
         };
         let addresses: Vec<Address> = (0..count).map(read).collect();

@@ -1,9 +1,9 @@
-//! The mistakes that only a C program can make: in Rust the types rule them out.
+//! Mistakes that a Rust program cannot make, because Rust's types rule them out.
 
 use homespun::Errno;
 
-/// A mistake of the C program, or a request that the plugin does not offer. The program gets the error
-/// number; the log has the text.
+/// A mistake of the C program, or a request for something that the plugin lacks. The program gets
+/// the error number. The text goes to the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CMisuse {
     #[error("a fabric without a name")]

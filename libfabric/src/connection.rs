@@ -64,7 +64,8 @@ unsafe extern "C" fn connect(
     paramlen: usize,
 ) -> c_int {
     run_entry_point(|| {
-        // SAFETY: the caller passes an open endpoint, an address of its format, and data of this length.
+        // SAFETY: the caller passes an open endpoint, an address of the endpoint's format, and
+        // `paramlen` bytes of data.
         unsafe {
             let state = object::state::<EndpointState>(ep.cast())?;
             state.endpoint.connect(read_peer_address(addr)?, connection_data(param, paramlen)?)?;
@@ -79,8 +80,8 @@ unsafe extern "C" fn accept(ep: *mut FidEp, param: *const c_void, paramlen: usiz
         let state = unsafe { object::state::<EndpointState>(ep.cast())? };
         // SAFETY: as above.
         let data = unsafe { connection_data(param, paramlen)? };
-        // After `accept` another thread of the application may read the event and close the endpoint. So
-        // remove the request from the state first.
+        // Take the request before `accept`. As soon as the connection is up, another thread of the
+        // application may read the event and close the endpoint.
         let request = state.request.lock().take();
         if let Err(error) = state.endpoint.accept(data) {
             *state.request.lock() = request;
@@ -118,11 +119,11 @@ unsafe extern "C" fn getpeer(ep: *mut FidEp, addr: *mut c_void, addrlen: *mut us
     })
 }
 
-/// Returns the application's data for a connection request or its answer.
+/// Returns the data that the application sends with a connection request or with an answer.
 ///
 /// # Errors
 ///
-/// EINVAL for a null pointer with a length that is not 0.
+/// EINVAL if `param` is null and `len_bytes` is not 0.
 ///
 /// # Safety
 ///
@@ -139,11 +140,12 @@ pub(crate) unsafe fn connection_data<'a>(
     }
 }
 
-/// Reads a socket address without a length argument: its family implies the length.
+/// Reads a socket address. The C call passes no length, so the address's family determines the
+/// length.
 ///
 /// # Safety
 ///
-/// `addr` is null or points to a socket address with the length that its family implies.
+/// `addr` is null, or points to a socket address as long as its family requires.
 unsafe fn read_peer_address(addr: *const c_void) -> Result<Address, Failure> {
     if addr.is_null() {
         return Err(Errno::EINVAL.into());
@@ -166,15 +168,15 @@ pub(crate) const ENTRY_BYTES: usize = size_of::<FiEqCmEntry>();
 pub(crate) struct CmEvent {
     pub(crate) number: u32,
     fid: *mut Fid,
-    /// The info of a request. The application becomes its owner.
+    /// The info of a request. The application will own and free the info.
     info: Option<InfoList>,
     handle: *mut Fid,
     data: Box<[u8]>,
 }
 
 impl CmEvent {
-    /// Converts an event. `peeked` is the handle of the request that the application has peeked at, and
-    /// the info that the peek returned.
+    /// Converts an event. If the application has peeked at a connection request, `peeked` is the
+    /// handle and the info that the peek returned.
     ///
     /// # Errors
     ///
@@ -217,9 +219,9 @@ impl CmEvent {
         })
     }
 
-    /// Writes the entry, and as much of the data as fits. Returns the number of bytes written. After a
-    /// peek at a connection request, also returns the request's handle and info, which the next read of
-    /// the request uses again.
+    /// Writes the entry, and as much of the data as fits. Returns the number of bytes written. For
+    /// a peek at a connection request, also returns the request's handle and info: a later read of
+    /// this request returns the same info.
     ///
     /// # Safety
     ///

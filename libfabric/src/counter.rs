@@ -108,7 +108,7 @@ unsafe extern "C" fn control(cntr: *mut Fid, command: c_int, arg: *mut c_void) -
         match command {
             FI_GETOPSFLAG | FI_SETOPSFLAG if arg.is_null() => Err(Errno::EINVAL.into()),
             FI_GETOPSFLAG => {
-                // SAFETY: for this command it points to flags.
+                // SAFETY: for this command `arg` points to flags.
                 unsafe { arg.cast::<u64>().write(0) };
                 Ok(0)
             }

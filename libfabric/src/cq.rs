@@ -72,7 +72,8 @@ pub(crate) unsafe extern "C" fn open_cq(
         if attr.is_null() || cq.is_null() {
             return Err(Errno::EINVAL.into());
         }
-        // SAFETY: not null, so valid; the fields exist in every version of the structure.
+        // SAFETY: `attr` is not null, so valid. These fields exist in every version of the
+        // structure.
         let (wait_obj, wait_cond) = unsafe { ((*attr).wait_obj, (*attr).wait_cond) };
         // SAFETY: not null, so valid.
         let (attr, wait_set) = unsafe { read_attr(attr)? };
@@ -98,7 +99,7 @@ pub(crate) unsafe extern "C" fn open_cq(
     })
 }
 
-/// Reads the attributes. Also returns the lease that keeps the wait set open.
+/// Reads the attributes. Also returns the lease that keeps the wait set open, if the queue has one.
 ///
 /// # Safety
 ///
@@ -115,8 +116,8 @@ unsafe fn read_attr(attr: *const FiCqAttr) -> Result<(CqAttr, Option<Lease>), Fa
         _ => return Err(Errno::EBADFLAGS.into()),
     }
     let format = match format {
-        // For an unspecified format the plugin chooses, but cannot report its choice. So it chooses the
-        // smallest entry, which fits into any buffer.
+        // With `FI_CQ_FORMAT_UNSPEC` the plugin chooses the format but cannot tell the application.
+        // The smallest entry fits into any buffer.
         FI_CQ_FORMAT_UNSPEC | FI_CQ_FORMAT_CONTEXT => Some(CqFormat::Context),
         FI_CQ_FORMAT_MSG => Some(CqFormat::Msg),
         FI_CQ_FORMAT_DATA => Some(CqFormat::Data),
@@ -238,7 +239,7 @@ unsafe fn fill_entries<E: for<'a> From<&'a Completion>>(
     let entries: *mut E = buf.cast();
     let mut index = 0;
     let take = |completion: Completion, source: FabricAddress| {
-        // SAFETY: the queue passes at most `count` completions, and the arrays have room for as many.
+        // SAFETY: the queue passes at most `count` completions. Both arrays have room for `count`.
         unsafe {
             entries.add(index).write(E::from(&completion));
             if !src_addr.is_null() {
@@ -260,7 +261,7 @@ fn context_pointer(completion: &Completion) -> *mut c_void {
     ptr::with_exposed_provenance_mut(completion.context as usize)
 }
 
-/// Returns the address of a message in a multi-receive buffer; null for other operations.
+/// Returns the address of a message in a multi-receive buffer. Returns null for other operations.
 fn multi_recv_address(completion: &Completion) -> *mut c_void {
     match &completion.buffer {
         Buffer::Within(segment) => segment.address.cast(),

@@ -1,6 +1,7 @@
 //! The deferred work queue: `fi_trigger(3)`.
 //!
-//! Queueing copies the structures, so the caller must keep only the memory to which they point.
+//! Queueing copies the C structures and their vectors. The application must keep only the buffers
+//! of the operation.
 
 use std::ptr;
 
@@ -29,7 +30,7 @@ use crate::rma::rma_remote_memory;
 use crate::shared_receive_context::receive_context_from_fid;
 use crate::triggered::{RawOperation, counter_from_fid};
 
-/// Deferred work, and the action of such work, on the caller's memory.
+/// Deferred work and its action. Their segments are borrowed from the caller.
 type RawWork<'a> = DeferredWork<&'a [Segment], &'a [SegmentMut]>;
 type RawAction<'a> = DeferredAction<&'a [Segment], &'a [SegmentMut]>;
 
@@ -37,9 +38,10 @@ type RawAction<'a> = DeferredAction<&'a [Segment], &'a [SegmentMut]>;
 ///
 /// # Safety
 ///
-/// `work` is valid, as are the structures, objects and memory that it names.
+/// `work` is valid, and so are the structures, objects and memory that it names.
 pub(crate) unsafe fn queue_work(domain: &Domain, work: *const FiDeferredWork) -> Result<c_int, Failure> {
-    // SAFETY: the caller promises it. The queue copies what an action borrows from this stack.
+    // SAFETY: the caller promises it. The queue copies everything that an action borrows from this
+    // function's stack.
     unsafe {
         let FiDeferredWork { op_type, op, .. } = *work;
         let queue = |action: RawAction<'_>| queue_action(domain, work, action);
@@ -282,7 +284,8 @@ unsafe fn queue_compare_atomic(
     }
 }
 
-/// Queues work with this action. The application cancels it by the address of `work`.
+/// Queues `action` until the triggering counter of `work` reaches the threshold. To cancel the
+/// work, the application passes the same pointer `work`.
 ///
 /// # Safety
 ///

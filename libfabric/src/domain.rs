@@ -79,9 +79,9 @@ pub(crate) unsafe extern "C" fn open_domain(
     })
 }
 
-/// Whether more than one thread may use the objects of a domain at a time. Always true for connected
-/// endpoints: event queues belong to the fabric, and any thread that reads one drives progress of the
-/// endpoints that are bound to it.
+/// Whether several threads may use the objects of a domain at the same time. This is always so for
+/// connected endpoints. Their event queue belongs to the fabric, and any thread that reads the
+/// event queue makes progress of the endpoints.
 fn needs_locks(info: &Info) -> bool {
     info.domain.threading != Some(Threading::Domain)
         || info.domain.data_progress == Some(Progress::Auto)
@@ -92,9 +92,9 @@ fn needs_locks(info: &Info) -> bool {
 fn open_with_locking(fabric: &Fabric, info: &Info, is_locked: bool) -> Result<Domain, Error> {
     if !is_locked {
         // SAFETY: an application that opens a domain with `FI_THREAD_DOMAIN` serialises all access
-        // to the domain's objects (`fi_domain(3)`), and `getinfo` grants that level only on
-        // request. Of the plugin's own threads, the one of `FI_WAIT_MUTEX_COND` accesses neither
-        // queues nor endpoints, and no progress thread runs.
+        // to the domain's objects (`fi_domain(3)`). `getinfo` grants that level only on request. No
+        // progress thread runs. The plugin's thread for `FI_WAIT_MUTEX_COND` accesses neither
+        // queues nor endpoints.
         unsafe { fabric.domain_unsynchronised(info) }
     } else {
         fabric.domain(info)
@@ -109,14 +109,14 @@ unsafe extern "C" fn control(domain: *mut Fid, command: c_int, arg: *mut c_void)
             FI_MAP_RAW_MR | FI_UNMAP_KEY | FI_QUEUE_WORK | FI_CANCEL_WORK if arg.is_null() => {
                 Err(Errno::EINVAL.into())
             }
-            // SAFETY: for this command it points to a `struct fi_mr_map_raw`.
+            // SAFETY: for this command `arg` points to a `struct fi_mr_map_raw`.
             FI_MAP_RAW_MR => unsafe { mr::map_raw_key(&*arg.cast()) },
             FI_UNMAP_KEY => Ok(0),
-            // SAFETY: for this command it points to a `struct fi_deferred_work` that meets the
-            // conditions of `fi_trigger(3)`.
+            // SAFETY: for this command `arg` points to a `struct fi_deferred_work`, and it meets
+            // the conditions of `fi_trigger(3)`.
             FI_QUEUE_WORK => unsafe { deferred_work::queue_work(&state.domain, arg.cast()) },
             FI_CANCEL_WORK => deferred_work::cancel_work(&state.domain, arg.cast()),
-            // SAFETY: for this command it is null, or an open counter.
+            // SAFETY: for this command `arg` is null, or an open counter.
             FI_FLUSH_WORK => unsafe { deferred_work::flush_work(&state.domain, arg.cast()) },
             _ => Err(Errno::ENOSYS.into()),
         }
@@ -127,7 +127,7 @@ unsafe extern "C" fn close(domain: *mut Fid) -> c_int {
     run_entry_point(|| {
         let in_use = |state: &DomainState| {
             let has_dependents = state.dependents.has_any();
-            // Remove it before another object may have its address.
+            // Remove the domain before another object may have the same address.
             if !has_dependents {
                 opened::remove_domain(domain);
             }

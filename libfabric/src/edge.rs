@@ -1,11 +1,12 @@
-//! The edge between C and Rust: converts results for C, and lets no panic through.
+//! The edge between C and Rust: converts results for C, and stops panics.
 //!
-//! Unwinding into C is undefined, and since Rust 1.81 an `extern "C"` function that panics aborts.
-//! Neither suits a plugin in an application's process, so every entry point that runs code of
-//! homespun runs it through [`run_entry_point`]. A panic is a bug in homespun, and may leave a
-//! half-changed object that refers to the application's buffers. So the first panic closes the
-//! plugin: that call and every later one fail with `-FI_EOTHER` (or null), and no later call accesses
-//! homespun's state. A call without a panic pays one load and one branch for this check.
+//! A panic must not reach C code: since Rust 1.81, a panic that leaves an `extern "C"` function
+//! aborts the process. So every entry point that runs code of homespun runs it through
+//! [`run_entry_point`].
+//!
+//! A panic is a bug in homespun. It may leave a half-changed object that refers to the
+//! application's buffers. So the first panic closes the plugin: the call that panicked and every
+//! later call fail with `-FI_EOTHER` (or null). Later calls do not access homespun's state.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -64,7 +65,7 @@ impl Status for () {
     fn failure(_: Errno) -> Self {}
 }
 
-/// Runs calls until one of them panics, and refuses all later ones.
+/// Runs calls until one of them panics. Refuses all later calls.
 struct Edge {
     broken: AtomicBool,
 }
@@ -76,14 +77,14 @@ impl Edge {
 
     #[inline]
     fn run_entry_point<R: Status>(&self, call: impl FnOnce() -> Result<R, Failure>) -> R {
-        // Relaxed: the flag guards no data. While the first panic unwinds, another thread may still read
-        // `false` and enter, as it might have entered just before the panic. The state that it finds is
-        // memory-safe, and unwinding releases the locks.
+        // Relaxed: the flag guards no data. While the first panic unwinds, another thread may still
+        // read `false` and enter. That is safe: the state is memory-safe, and unwinding releases
+        // the locks.
         if self.broken.load(Ordering::Relaxed) {
             return R::failure(Errno::EOTHER);
         }
-        // AssertUnwindSafe: calls that begin once the flag is set do not read the state that the closure may
-        // have left inconsistent. For a call that races with the panic, see above.
+        // AssertUnwindSafe: the closure may leave inconsistent state, but no call reads the state
+        // once the flag is set. For a call that races with the panic, see above.
         match panic::catch_unwind(AssertUnwindSafe(call)) {
             Ok(Ok(answer)) => answer,
             Ok(Err(Failure(errno))) => R::failure(errno),

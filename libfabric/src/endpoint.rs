@@ -1,5 +1,5 @@
-//! `fi_endpoint(3)`. Names and connections are in [`connection`], messages in
-//! [`message`] and [`tagged`].
+//! `fi_endpoint(3)`. The calls of `fi_cm(3)` are in [`connection`], messages in [`message`] and
+//! [`tagged`].
 
 use homespun::flags::{BindFlags, CounterEvents, OpFlags};
 use homespun::info::EndpointType;
@@ -98,7 +98,7 @@ pub(crate) unsafe extern "C" fn open_endpoint(
     })
 }
 
-/// Returns the structure of an endpoint for C.
+/// Returns the `struct fid_ep` of an endpoint.
 fn new_fid_ep(context: *mut c_void) -> FidEp {
     FidEp {
         fid: object::new_fid::<EndpointState>(context, &FID_OPS),
@@ -141,7 +141,8 @@ unsafe extern "C" fn bind(ep: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
     run_entry_point(|| {
         // SAFETY: the caller passes an open endpoint.
         let state = unsafe { object::state::<EndpointState>(ep.cast())? };
-        // SAFETY: the caller passes an open object of the same fabric, and so of this plugin.
+        // SAFETY: the caller passes an open object of the same fabric, so it belongs to this
+        // plugin.
         let lease = unsafe { bind_object(&state.endpoint, ep, other, flags)? };
         state.add_bound_lease(lease);
         Ok(0)
@@ -208,11 +209,11 @@ unsafe extern "C" fn control(ep: *mut Fid, command: c_int, arg: *mut c_void) -> 
         let endpoint = &state.endpoint;
         match command {
             FI_ALIAS if arg.is_null() => return Err(Errno::EINVAL.into()),
-            // SAFETY: for this command it points to a `struct fi_alias`; the endpoint is open.
+            // SAFETY: for this command `arg` points to a `struct fi_alias`; the endpoint is open.
             FI_ALIAS => unsafe { open_alias(state, (*ep).context, &*arg.cast())? },
             FI_ENABLE => endpoint.enable()?,
             FI_GETOPSFLAG | FI_SETOPSFLAG if arg.is_null() => return Err(Errno::EINVAL.into()),
-            // SAFETY: for these commands it points to flags.
+            // SAFETY: for these commands `arg` points to flags.
             FI_GETOPSFLAG => unsafe { getopsflag(endpoint, arg.cast())? },
             // SAFETY: as above.
             FI_SETOPSFLAG => setopsflag(endpoint, unsafe { arg.cast::<u64>().read() })?,
@@ -229,8 +230,8 @@ enum Direction {
 }
 
 impl Direction {
-    /// Returns the direction and the other flags. Flags that do not name exactly one direction are
-    /// an error.
+    /// Splits flags into a direction and the other flags. Fails unless the flags name exactly one
+    /// direction.
     fn split_from_flags(flags: u64) -> Result<(Direction, OpFlags), Failure> {
         let rest = OpFlags::from_bits_retain(flags & !(FI_TRANSMIT | FI_RECV));
         match (flags & FI_TRANSMIT != 0, flags & FI_RECV != 0) {
@@ -241,7 +242,8 @@ impl Direction {
     }
 }
 
-/// `FI_GETOPSFLAG`: `flags` names the direction, and receives the default flags of that direction.
+/// `FI_GETOPSFLAG`: reads a direction from `flags`, and writes the default operation flags of this
+/// direction to `flags`.
 ///
 /// # Safety
 ///
@@ -258,7 +260,7 @@ unsafe fn getopsflag(endpoint: &Endpoint, flags: *mut u64) -> Result<(), Failure
     Ok(())
 }
 
-/// `FI_SETOPSFLAG`: `flags` names a direction, and contains the new default flags of this direction.
+/// `FI_SETOPSFLAG`: `flags` has a direction, and the new default operation flags of this direction.
 fn setopsflag(endpoint: &Endpoint, flags: u64) -> Result<(), Failure> {
     match Direction::split_from_flags(flags)? {
         (Direction::Transmit, flags) => endpoint.set_tx_op_flags(flags)?,

@@ -28,8 +28,8 @@ pub(crate) struct EqState {
     pub(crate) eq: EventQueue,
     /// The address of the fabric.
     fabric: usize,
-    /// The handle of the request that the application has peeked at but not read, and the info that
-    /// the peek returned.
+    /// The handle and the info of a connection request that the application has peeked at but not
+    /// read.
     peeked: Mutex<Option<(usize, InfoList)>>,
     /// The `FI_WAIT_*` value with which the application opened the queue.
     wait_obj: u32,
@@ -164,7 +164,8 @@ unsafe fn read_event(
     if event.is_null() || buf.is_null() && len > 0 {
         return Err(Errno::EINVAL.into());
     }
-    // The data of a connection event may be truncated; that of an application's own event may not.
+    // The data of a connection event may be truncated. The data of an event that the application
+    // wrote may not.
     let fits = |event: &Event| match event {
         Event::Written { data, .. } => data.len() <= len,
         Event::Connection(_) => ENTRY_BYTES <= len,
@@ -216,9 +217,9 @@ unsafe extern "C" fn readerr(eq: *mut FidEq, buf: *mut FiEqErrEntry, flags: u64)
         }
         let context = |error: &EventError| {
             let fid = fid_of_error(error);
-            // SAFETY: it is an endpoint. A thread that closes it frees its memory only after it has
-            // removed the endpoint's reports from the queue, and waits for that: the queue is
-            // locked.
+            // SAFETY: `fid` is an endpoint. A thread that closes the endpoint frees the memory only
+            // after it has removed the endpoint's errors from the queue. It cannot do this yet: the
+            // queue is locked here.
             if fid.is_null() { ptr::null_mut() } else { unsafe { (*fid).context } }
         };
         let found = if is_peek(flags)? {

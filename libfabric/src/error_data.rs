@@ -5,23 +5,25 @@ use std::ptr;
 use libc::c_void;
 use parking_lot::Mutex;
 
-/// Passes the data of errors to the application in one of two ways.
+/// Passes error data to the application, in one of two ways (`fi_cq(3)` and `fi_eq(3)`,
+/// "err_data").
 ///
-/// Since 1.5 an application may pass a buffer with its size. An application that passes none gets a
-/// pointer to the plugin's buffer, which stays valid until the application reads the next error:
-/// `fi_cq(3)` and `fi_eq(3)`, "err_data".
+/// Since libfabric 1.5 an application may pass a buffer and its size. If it passes none, it gets a
+/// pointer to the plugin's own buffer, which is valid until the application reads the next error.
 #[derive(Debug, Default)]
 pub(crate) struct ErrorData(Mutex<Box<[u8]>>);
 
 impl ErrorData {
-    /// Passes `data` to the application. If the application has passed a buffer, copies as much as fits
-    /// into it. Otherwise stores a pointer to the plugin's own buffer, or null if there is no data; this
-    /// buffer is valid until the next error is read. Writes to `err_data_size` how many bytes the
-    /// application gets. `err_data_size` is `None` if this version of the entry has no such field.
+    /// Passes `data` to the application. If the application has passed a buffer, copies as much as
+    /// fits. Otherwise writes to `err_data` a pointer to the plugin's buffer, or null without data.
+    ///
+    /// Writes the number of bytes to `err_data_size`. `err_data_size` is `None` if the entry has no
+    /// such field in the application's version.
     ///
     /// # Safety
     ///
-    /// `err_data` and `err_data_size` are valid. The buffer of the application, if any, has this size.
+    /// `err_data` and `err_data_size` are valid. If the application has passed a buffer, the buffer
+    /// has the size that `err_data_size` states.
     pub(crate) unsafe fn deliver(
         &self,
         data: Box<[u8]>,

@@ -46,7 +46,8 @@ pub(crate) unsafe extern "C" fn open_fabric(
         if attr.is_null() || fabric.is_null() {
             return Err(Errno::EINVAL.into());
         }
-        // SAFETY: not null, so valid. The host has converted the attributes to its own version.
+        // SAFETY: `attr` is not null, so valid. The host has converted the attributes to its own
+        // version.
         let (name, api_version) =
             unsafe { (read_string((*attr).name)?, Version::from_raw((*attr).api_version)) };
         let native = Fabric::with_params(host::read_params());
@@ -77,7 +78,7 @@ unsafe extern "C" fn close(fabric: *mut Fid) -> c_int {
     run_entry_point(|| {
         let in_use = |state: &FabricState| {
             let has_dependents = state.dependents.has_any();
-            // Remove it before another object may have its address.
+            // Remove the fabric before another object may have the same address.
             if !has_dependents {
                 opened::remove_fabric(fabric);
                 handles::remove_requests_of_fabric(fabric);

@@ -1,7 +1,7 @@
 //! The objects that `fi_info::handle` may name: passive endpoints, and connection requests.
 //!
-//! The plugin looks handles up by their address and never reads their memory: an application may
-//! still have an info whose handle names an object that no longer exists.
+//! The plugin looks up handles by their address and never reads their memory. An application may
+//! still have an info whose handle names a closed object.
 
 use std::collections::HashMap;
 use std::ptr;
@@ -23,14 +23,14 @@ struct Handles {
     requests: HashMap<usize, Held>,
 }
 
-/// A request that the application has read or peeked at, and neither accepted nor rejected.
+/// A request that the application has read or peeked at, and has neither accepted nor rejected.
 struct Held {
     request: ConnectionRequest,
     /// The address of the passive endpoint that received the request, or 0 if that endpoint was closed.
     passive: usize,
     /// The address of the fabric of the request.
     fabric: usize,
-    /// The memory that the handle points to. Only the application reads it, never the plugin.
+    /// The memory that the handle points to. Only the application reads this memory.
     _fid: Box<RequestFid>,
 }
 
@@ -48,20 +48,20 @@ pub(crate) enum Handle {
     Request(ConnectionRequest),
 }
 
-/// Adds a passive endpoint that was opened, with the names of its fabric and domain.
+/// Adds an open passive endpoint, and the names of its fabric and domain.
 pub(crate) fn add_passive<T>(at: *const T, passive: &PassiveEndpoint, names: Names) {
     HANDLES.lock().passive.insert(at.expose_provenance(), (passive.clone(), names));
 }
 
-/// Returns the names of the fabric and domain of the passive endpoint that received a request, unless that
-/// endpoint is closed.
+/// Returns the names of the fabric and the domain of the passive endpoint that received a request.
+/// Returns `None` if that endpoint is closed.
 pub(crate) fn lookup_passive_names(request: &ConnectionRequest) -> Option<Names> {
     let passive = request.passive_endpoint() as usize;
     HANDLES.lock().passive.get(&passive).map(|(_, names)| names.clone())
 }
 
-/// Removes a passive endpoint before it closes. The application may still accept requests that it
-/// has read.
+/// Removes a passive endpoint before it closes. Keeps its requests: the application may still
+/// accept them.
 pub(crate) fn remove_passive<T>(at: *const T) {
     let mut handles = HANDLES.lock();
     let passive = handles.passive.remove(&at.addr());
@@ -73,13 +73,13 @@ pub(crate) fn remove_passive<T>(at: *const T) {
     drop(passive);
 }
 
-/// Removes the pending requests of a fabric before the fabric closes: the requests end with the fabric.
+/// Removes the pending requests of a fabric, before the fabric closes.
 pub(crate) fn remove_requests_of_fabric<T>(at: *const T) {
     remove_requests(|held| held.fabric == at.addr());
 }
 
-/// Returns the handle of a request, the same on every call. Keeps the request until the application
-/// accepts it, rejects it or closes the fabric.
+/// Returns the handle of a request: every call returns the same one. Keeps the request until the
+/// application accepts it, rejects it or closes the fabric.
 pub(crate) fn find_or_add_request_handle(request: &ConnectionRequest, fabric: *const c_void) -> *mut Fid {
     let mut handles = HANDLES.lock();
     let known = handles.requests.iter().find(|(_, held)| held.request == *request).map(|(&at, _)| at);

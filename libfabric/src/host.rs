@@ -1,7 +1,8 @@
 //! The host: the libfabric that loaded the plugin, and its functions for providers.
 //!
-//! The plugin imports no symbols, since it must load even if libfabric's symbols are not visible to
-//! it. It looks libfabric's functions up at run time, and works without a host if it finds none.
+//! The plugin imports no symbols from libfabric, because it must load even if libfabric's symbols
+//! are not visible to it. It looks up libfabric's functions at run time. If there are none, it
+//! works without a host.
 
 use std::ffi::{CStr, CString};
 use std::ptr::{self, NonNull};
@@ -39,12 +40,12 @@ unsafe impl Send for Host {}
 // SAFETY: as above.
 unsafe impl Sync for Host {}
 
-/// The host, from `fi_prov_ini` until it calls `cleanup`. After that the host may be unloaded, and
-/// loaded again at another address.
+/// The current host, or `None` before `fi_prov_ini` and after `cleanup`. After `cleanup` the host
+/// may be unloaded, and loaded again at another address.
 static HOST: RwLock<Option<Host>> = RwLock::new(None);
 
-/// Looks up the libfabric that has loaded the plugin, and makes it the current host. `provider` identifies
-/// the plugin to that host.
+/// Looks up the libfabric that loaded the plugin, and makes it the current host. `provider`
+/// identifies the plugin to the host.
 pub(crate) fn find_and_set_current(provider: *const FiProvider) {
     *HOST.write() = Host::from_loaded_libfabric(provider);
 }
@@ -61,8 +62,8 @@ pub(crate) fn forget_libfabric() {
     *HOST.write() = None;
 }
 
-/// Returns the host, if there is one. It is a copy, so that no lock is held while the host's code
-/// runs.
+/// Returns a copy of the current host, if there is one. With a copy, no lock is held while the
+/// host's code runs.
 pub(crate) fn current() -> Option<Host> {
     *HOST.read()
 }
@@ -74,8 +75,8 @@ pub(crate) fn define_params(host: &Host) {
     }
 }
 
-/// Returns the values of the parameters. They come from the host, which may read them from its
-/// configuration file. Without a host they come from the environment.
+/// Returns the values of the parameters from the host, or without a host from the environment. The
+/// host may also read its configuration file.
 pub(crate) fn read_params() -> Params {
     match current() {
         Some(host) => Params::from_lookup(|param| host.param_value(param)),
@@ -110,8 +111,8 @@ impl Host {
         Version::from_raw(unsafe { (self.fi_version)() })
     }
 
-    /// Defines the parameter as a string, also if it is a number: the host would read an invalid
-    /// number as 0, without an error.
+    /// Defines every parameter as a string, even a number. Otherwise the host would turn an invalid
+    /// number into 0 without an error.
     fn define_param(&self, param: &Param) {
         let (Ok(name), Ok(help)) = (CString::new(param.name), CString::new(param.help)) else { return };
         // SAFETY: the host is loaded, since it called the plugin; the format takes one string, and
@@ -173,7 +174,7 @@ impl Library {
 }
 
 impl Drop for Library {
-    /// Releases the reference that the look-up took. Otherwise it would keep the host loaded.
+    /// Releases the reference that the look-up took. The reference would keep the host loaded.
     fn drop(&mut self) {
         // SAFETY: the handle is open, and this is its last use. The host itself keeps the library
         // loaded.

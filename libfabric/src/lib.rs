@@ -1,17 +1,18 @@
 //! homespun as a provider of libfabric.
 //!
 //! An unmodified libfabric, 1.17 or 2.x, loads `libhomespun_fi.so` from a directory in
-//! `FI_PROVIDER_PATH` and then offers a provider `homespun`. The library builds without libfabric,
+//! `FI_PROVIDER_PATH`, and then offers a provider `homespun`. The library builds without libfabric,
 //! and imports no symbols from it.
 //!
-//! There are no semantics here: every call converts its arguments, calls [`homespun`], and converts the
-//! result back. C applications get the same features as Rust applications. [`abi`] declares C's interface,
-//! `edge` wraps every call from C, and `object` allocates and closes the objects. Each kind of object has a
-//! file, and so has each of its vtables that is more than stubs.
+//! The plugin has no semantics of its own. Every call converts its arguments, calls [`homespun`],
+//! and converts the result back. [`abi`] declares C's interface, `edge` wraps every call from C,
+//! and `object` allocates and closes the objects. Each kind of object has a file. So has each
+//! vtable with functions that are not stubs.
 //!
-//! Two checks exist only here, since Rust's types make them needless. Closing an object on which another
-//! object depends fails with `-FI_EBUSY`; in Rust the dependent object keeps it alive instead. And the
-//! plugin refuses null pointers and objects of the wrong class.
+//! Two checks exist only here, because Rust's types make them needless in a Rust program. First,
+//! the plugin refuses null pointers and objects of the wrong class. Second, closing an object on
+//! which another object depends fails with `-FI_EBUSY`. In Rust the dependent object keeps the
+//! first object alive.
 
 #![deny(unreachable_pub)]
 

@@ -1,5 +1,5 @@
-//! Diagnostics: forwards homespun's `tracing` events to the host's `fi_log`, at the level and for
-//! the subsystems that `FI_LOG_LEVEL` and `FI_LOG_SUBSYS` choose.
+//! Diagnostics: forwards homespun's `tracing` events to the host's `fi_log`. `FI_LOG_LEVEL` and
+//! `FI_LOG_SUBSYS` choose the level and the subsystems.
 
 use std::ffi::CString;
 use std::fmt::{self, Write};
@@ -18,7 +18,8 @@ use crate::host;
 
 /// Sends log messages to the host from now on; drops them if the host is gone.
 pub(crate) fn install_or_refresh_subscriber() {
-    // The plugin has its own copy of `tracing`, so a subscriber that is already set is the plugin's own.
+    // The plugin has its own copy of `tracing`. So if a subscriber is already set, it is the
+    // plugin's own.
     if set_global_default(Forward).is_err() {
         callsite::rebuild_interest_cache();
     }
@@ -72,8 +73,8 @@ impl Subscriber for Forward {
     fn exit(&self, _: &Id) {}
 }
 
-/// Returns the host's level for a `tracing` level. The host's "trace" is less verbose than its
-/// "info".
+/// Returns the host's level for a `tracing` level. Does not use the host's "trace", which is less
+/// verbose than the host's "info".
 fn host_log_level(level: &Level) -> u32 {
     match *level {
         Level::ERROR | Level::WARN => FI_LOG_WARN,

@@ -1,4 +1,5 @@
-//! Memory that homespun allocates for C, and that peers may map: `include/homespun.h`, `fi_open_ops`.
+//! Memory that homespun allocates for C programs, and that peers may map (`include/homespun.h`). A
+//! program gets the functions by `fi_open_ops`.
 
 use std::ffi::CStr;
 

@@ -1,4 +1,4 @@
-//! `fi_msg(3)`, and the functions that untagged and tagged messages have in common.
+//! `fi_msg(3)`, and the functions that untagged and tagged messages share.
 
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::OpFlags;
@@ -138,8 +138,8 @@ pub(crate) unsafe fn post_inject(
     endpoint.inject(message, FabricAddress(to), tag.map(Tag), data).map_err(Failure::from)
 }
 
-/// Returns the buffers of a receive. If the flags show that the receive gets no data, returns none and
-/// does not read `iov`, since the caller need not pass it then.
+/// Returns the buffers of a receive. A peek or a discard gets no data, so for these flags the
+/// function returns no buffers and does not read `iov`.
 ///
 /// # Safety
 ///

@@ -20,8 +20,8 @@ use crate::states::{DomainState, EndpointState};
 
 /// The object behind a `struct fid_mr`.
 struct MrState {
-    /// The only handle of the region: dropping it closes the region. This is the first field, so that it
-    /// is dropped before the leases of the objects on which the region depends.
+    /// The only handle of the region: dropping it closes the region. This must be the first field,
+    /// because the region must close before the leases below are dropped.
     region: MemoryRegion,
     /// The leases of the objects bound to the region.
     bound: Mutex<Vec<Lease>>,
@@ -38,8 +38,8 @@ static FID_OPS: FiOps = FiOps { close, bind, control, ..FiOps::UNSUPPORTED };
 
 pub(crate) static OPS: FiOpsMr = FiOpsMr { size: size_of::<FiOpsMr>(), reg, regv, regattr };
 
-/// The flag for a buffer of a device, which `struct fi_mr_dmabuf` describes. Headers have this flag
-/// since 1.20.
+/// With this flag `struct fi_mr_dmabuf` describes a buffer of a device. Headers have the flag since
+/// 1.20.
 const FI_MR_DMABUF: u64 = 1 << 40;
 
 /// The size of a key. A raw key has no other content.
@@ -99,8 +99,8 @@ unsafe extern "C" fn regattr(
         if flags & FI_MR_DMABUF != 0 {
             return Err(Misuse::Flags(FI_MR_DMABUF).into());
         }
-        // SAFETY: not null, so valid, and vectors describe the memory. These fields exist in every
-        // version of the structure, except for the key's size, which 1.5 added.
+        // SAFETY: `from` is not null, so valid, and its vectors describe the memory. Every version
+        // of the structure has these fields except `auth_key_size`, which 1.5 added.
         let (segments, attr, context) = unsafe {
             if api_version >= Version::new(1, 5) && (*from).auth_key_size != 0 {
                 return Err(CMisuse::RegionAuthorization.into());
@@ -120,8 +120,8 @@ pub(crate) fn make_mr_attr(access: u64, offset: u64, requested_key: u64, flags: 
 
 /// # Safety
 ///
-/// `domain` is an open domain; the segments meet the conditions of `fi_mr(3)` until the region is
-/// closed; `mr` is null or writable.
+/// `domain` is an open domain. The segments meet the conditions of `fi_mr(3)` until the region is
+/// closed. `mr` is null or writable.
 unsafe fn register(
     domain: *mut Fid,
     segments: &[SegmentMut],
@@ -142,7 +142,7 @@ unsafe fn register(
     Ok(0)
 }
 
-/// Returns the structure of a region of this domain for C.
+/// Opens the C object of a region. `domain` is the region's domain.
 pub(crate) fn open_mr_object(region: MemoryRegion, domain: &DomainState, context: *mut c_void) -> *mut FidMr {
     let front = FidMr {
         fid: object::new_fid::<MrState>(context, &FID_OPS),
@@ -172,7 +172,7 @@ unsafe extern "C" fn bind(mr: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
         unsafe {
             match (*other).fclass {
                 FI_CLASS_EP if flags != 0 => return Err(Misuse::Flags(flags).into()),
-                // Neither depends on the other, so no lease is kept.
+                // The region and the endpoint may close in either order, so no lease is kept.
                 FI_CLASS_EP => {
                     region.bind_endpoint(&object::state::<EndpointState>(other.cast())?.endpoint)?;
                 }
@@ -200,7 +200,7 @@ unsafe extern "C" fn control(mr: *mut Fid, command: c_int, arg: *mut c_void) -> 
             // Every access looks up the memory behind a region, so no refresh is needed.
             FI_REFRESH => Ok(0),
             FI_GET_RAW_MR if arg.is_null() => Err(Errno::EINVAL.into()),
-            // SAFETY: for this command it points to a `struct fi_mr_raw_attr`.
+            // SAFETY: for this command `arg` points to a `struct fi_mr_raw_attr`.
             FI_GET_RAW_MR => unsafe { fill_raw_attr(region, &*arg.cast::<FiMrRawAttr>()) },
             _ => Err(Errno::ENOSYS.into()),
         }
@@ -231,7 +231,7 @@ unsafe fn fill_raw_attr(region: &MemoryRegion, attr: &FiMrRawAttr) -> Result<c_i
     Ok(0)
 }
 
-/// `fi_mr_map_raw`: converts a raw key, which is the key's bytes, to the key.
+/// `fi_mr_map_raw`: converts a raw key to the key. A raw key is the bytes of the key.
 ///
 /// # Safety
 ///

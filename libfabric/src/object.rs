@@ -1,7 +1,7 @@
-//! The objects of C: a `struct fid_*` with the plugin's state behind it, in one allocation.
+//! The objects of C. Each is one allocation: a `struct fid_*`, followed by the plugin's state.
 //!
-//! C gets a pointer to the front part and may write there (libfabric sets `api_version`, layers
-//! replace `ops`), so Rust code forms references only to the state behind it.
+//! C code may write to the `struct fid_*`: libfabric sets `api_version`, and layers replace `ops`.
+//! So Rust code forms references only to the state behind it.
 
 use std::mem::{ManuallyDrop, needs_drop};
 use std::sync::Arc;
@@ -51,34 +51,34 @@ pub(crate) fn open<S: State>(front: S::Front, state: S) -> *mut S::Front {
 ///
 /// # Safety
 ///
-/// `object` is null or points to an open object whose class matches its type. An object of class
-/// `S::CLASS` is one of this plugin. The object is not closed before the returned reference is
-/// dropped.
+/// `object` is null, or an open object whose class matches its type. If its class is `S::CLASS`,
+/// this plugin made it. The object stays open until the returned reference is dropped.
 #[inline]
 pub(crate) unsafe fn state<'a, S: State>(object: *const c_void) -> Result<&'a S, Failure> {
     let object: *const Object<S> = object.cast();
     if object.is_null() {
         return Err(Errno::EINVAL.into());
     }
-    // SAFETY: the caller passes an open object, which begins with a `Fid`, as `Object<S>` does.
+    // SAFETY: the caller passes an open object, and every object begins with a `Fid`.
     if unsafe { (*object.cast::<Fid>()).fclass } != S::CLASS {
         return Err(Errno::EINVAL.into());
     }
-    // SAFETY: all objects of this class come from `open`, and the caller keeps this one open. Until
-    // `close`, all borrows of the state are shared ones from here.
+    // SAFETY: all objects of this class come from `open`, and the caller keeps this object open.
+    // Until `close`, code gets references to the state only here, and only shared ones.
     Ok(unsafe { &(*object).state })
 }
 
-/// Closes an object. Frees its memory only after the drop of its state: until then a queue may
-/// refer to the object, and another thread may read the fields that C code has written there.
+/// Closes an object: drops its state, then frees its memory. While the state is being dropped, a
+/// queue may still refer to the object, and another thread may still read the fields that C code
+/// wrote.
 ///
 /// # Errors
 ///
-/// As [`state`]; EBUSY if `in_use` returns true. The object then stays open.
+/// As [`state`]. EBUSY if `in_use` returns true. After an error the object is still open.
 ///
 /// # Safety
 ///
-/// As [`state`], and no code uses the object again unless this returns an error.
+/// As [`state`]. Unless this function returns an error, no code uses the object again.
 pub(crate) unsafe fn close<S: State>(
     object: *mut c_void,
     in_use: impl FnOnce(&S) -> bool,
@@ -88,8 +88,8 @@ pub(crate) unsafe fn close<S: State>(
         return Err(CMisuse::InUse.into());
     }
     let object: *mut Object<S> = object.cast();
-    // SAFETY: `state` has checked that this came from `open`, and the caller gives it up, so no
-    // reference to the state exists. The front needs no drop, and the allocation has the same
+    // SAFETY: `state` has checked that the object came from `open`. The caller gives the object up,
+    // so no reference to the state exists. The front needs no drop, and the allocation has the same
     // layout.
     unsafe {
         (&raw mut (*object).state).drop_in_place();
@@ -98,7 +98,7 @@ pub(crate) unsafe fn close<S: State>(
     Ok(())
 }
 
-/// Counts the objects that depend on an object, so that closing it too early gets EBUSY.
+/// Counts the objects that depend on one object. Closing that object too early fails with EBUSY.
 #[derive(Debug, Default)]
 pub(crate) struct Dependents(Arc<()>);
 

@@ -1,11 +1,13 @@
-//! The name under which libfabric offers homespun, and what goes with it.
+//! The name under which libfabric offers homespun: its own name, or that of another provider
+//! (`FI_HOMESPUN_AS`).
 //!
-//! Under the name of another provider (`FI_HOMESPUN_AS`) homespun's infos look like those of that provider.
-//! They have the same protocol numbers. An info whose source is an address of this host names its domain
-//! after the network interface, and its fabric after the network. If the application gives no address, it
-//! gets such an info for each address of this host. All these infos stand for one domain of homespun. This
-//! module translates hints and infos at the C interface; the crate `homespun` knows only its own names.
-//! `docs/decisions/offered-names.md` has the reasons.
+//! With the name of another provider, homespun's infos look like infos of that provider: they have
+//! its protocol numbers. An info whose source is an address of this host names its domain after the
+//! network interface, and its fabric after the network. If the application gives no address, it
+//! gets an info for each address of this host. All these infos stand for one domain of homespun.
+//!
+//! This module translates hints and infos at the C interface; the crate `homespun` knows only its
+//! own names. `docs/decisions/offered-names.md` has the reasons.
 
 mod current;
 mod infos;
@@ -29,7 +31,7 @@ use self::interfaces::{local_addresses, offer_at_interfaces};
 pub(crate) use self::names::Names;
 use self::wanted::Wanted;
 
-/// `fi_getinfo(3)`. The hints and the infos have the names under which homespun is offered now.
+/// `fi_getinfo(3)`. Hints and infos have the names under which homespun is currently offered.
 ///
 /// # Errors
 ///
@@ -65,8 +67,9 @@ pub(crate) fn getinfo(
     Ok(infos)
 }
 
-/// Leaves out connected endpoints if there are unconnected ones. Since 1.18 libfabric moves the unconnected
-/// endpoints of `tcp` to the end of the list, and an application that names no type takes the first info.
+/// Removes infos of connected endpoints if there are infos of unconnected endpoints. Since 1.18
+/// libfabric moves `tcp`'s unconnected endpoints to the end of the list. An application that asks
+/// for no type takes the first info, and would get a connected endpoint.
 fn prefer_unconnected(infos: &mut Vec<Info>) {
     let is_unconnected = |info: &Info| info.ep.ep_type == Some(EndpointType::Rdm);
     if infos.iter().any(is_unconnected) {

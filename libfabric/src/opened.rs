@@ -1,9 +1,11 @@
 //! The open fabrics and domains, for `fi_getinfo`.
 //!
-//! An application may name an open object in its hints. It then gets only infos of that object.
-//! Each info names the open fabric and the open domain that fit it, the first one if several do:
-//! `fi_fabric(3)`, "fabric", and `fi_domain(3)`, "domain". Objects are compared by address
-//! and never dereferenced: the object of a hint may be closed.
+//! An application may name an open object in its hints. It then gets only infos of this object.
+//! Each info points to an open fabric and an open domain that fit it, if there are any:
+//! `fi_fabric(3)`, "fabric", and `fi_domain(3)`, "domain". If several objects fit, it points to the
+//! first.
+//!
+//! Objects are compared by address and never dereferenced, because hints may name a closed object.
 
 use std::ptr;
 
@@ -73,8 +75,8 @@ pub(crate) fn remove_domain<T>(domain: *const T) {
     OPENED.lock().domains.retain(|open| open.at != domain.addr());
 }
 
-/// Writes the open objects into the info of a connection request: the fabric of the request, and the
-/// first domain that can open an endpoint with this info.
+/// Writes open objects into the info of a connection request: the request's fabric, and the first
+/// domain that can open an endpoint with this info.
 ///
 /// # Safety
 ///
@@ -94,7 +96,7 @@ pub(crate) unsafe fn write_open_objects_into_request(
 pub(crate) struct NamedObjects {
     fabric: usize,
     domain: usize,
-    /// A passive endpoint, whose address the new endpoint takes over.
+    /// A passive endpoint. The new endpoint takes over its address.
     handle: usize,
 }
 
@@ -114,11 +116,11 @@ impl NamedObjects {
         }
     }
 
-    /// Restricts hints to infos of the objects that they name.
+    /// Restricts hints to infos of the objects that the hints name.
     ///
     /// # Errors
     ///
-    /// ENODATA for an object that is not open, and for hints that exclude all infos of the objects.
+    /// ENODATA if a named object is not open, or if no info of the objects can meet the hints.
     pub(crate) fn restrict_hints(self, hints: &mut Info) -> Result<(), Failure> {
         if let Some((passive, names)) = self.passive_endpoint() {
             restrict_to_passive(passive.info(), &names, hints)?;
@@ -155,8 +157,8 @@ impl NamedObjects {
         Ok(())
     }
 
-    /// Returns the passive endpoint that hints name, with the names of its fabric and domain. Other handles
-    /// are ignored.
+    /// Returns the passive endpoint that the hints name, with the names of its fabric and domain.
+    /// Returns `None` for any other handle.
     fn passive_endpoint(self) -> Option<(PassiveEndpoint, Names)> {
         match handles::lookup_handle(ptr::without_provenance(self.handle)) {
             Some(Handle::PassiveEndpoint(passive, names)) => Some((passive, names)),
@@ -164,8 +166,8 @@ impl NamedObjects {
         }
     }
 
-    /// Writes the open objects into an answer: for each info the named ones that fit it, or without a
-    /// name the first ones that fit it.
+    /// Writes into each info of an answer the first open fabric and the first open domain that fit
+    /// the info. If the hints named an object, only this object is written.
     ///
     /// # Safety
     ///
@@ -194,15 +196,15 @@ impl NamedObjects {
     }
 }
 
-/// Sets the hint for a name to `name`. Returns `None` if the hint asked for another name.
+/// Sets the hint `asked` to `name`. Returns `None` if the hint was another name.
 fn restrict_name(asked: &mut Option<String>, name: &str) -> Option<()> {
     let is_met = asked.as_ref().is_none_or(|asked| asked.eq_ignore_ascii_case(name));
     *asked = Some(name.to_owned());
     is_met.then_some(())
 }
 
-/// Narrows hints to infos of connected endpoints that can take the place of a passive endpoint
-/// (`fi_info.handle`): infos of its fabric, domain and address format.
+/// Restricts hints that name a passive endpoint. Allows only infos of connected endpoints that have
+/// the passive endpoint's fabric, domain and address format.
 ///
 /// # Errors
 ///
@@ -239,7 +241,7 @@ impl OpenDomain {
     }
 }
 
-/// Returns the pointer that C code has to the object at this address; null for `None`.
+/// Returns the pointer that C code has to the object at address `at`. Returns null for `None`.
 fn to_pointer(at: Option<usize>) -> *mut c_void {
     at.map_or(ptr::null_mut(), ptr::with_exposed_provenance_mut)
 }

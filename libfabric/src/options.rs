@@ -1,8 +1,9 @@
 //! The options of an endpoint: `fi_getopt` and `fi_setopt` of `fi_endpoint(3)`.
 //!
-//! The supported options are of the level FI_OPT_ENDPOINT, each a `size_t`: FI_OPT_MIN_MULTI_RECV,
-//! and for connected endpoints FI_OPT_CM_DATA_SIZE, which is read only. Calls with any other option
-//! fail with ENOPROTOOPT, which an application need not treat as a failure.
+//! Both supported options have the level FI_OPT_ENDPOINT and the type `size_t`.
+//! FI_OPT_MIN_MULTI_RECV exists for endpoints and shared receive contexts. FI_OPT_CM_DATA_SIZE
+//! exists for connected and passive endpoints, and is read only. Any other option fails with
+//! ENOPROTOOPT, which an application need not treat as a failure.
 
 use homespun::info::EndpointType;
 use homespun::limits::CONNECTION_DATA_MAX_BYTES;
@@ -29,7 +30,7 @@ pub(crate) unsafe extern "C" fn getopt(
     len: *mut usize,
 ) -> c_int {
     run_entry_point(|| {
-        // SAFETY: the caller passes an open endpoint, active or passive.
+        // SAFETY: the caller passes an open endpoint, a passive endpoint or a shared receive context.
         let current = match unsafe { find_option(ep, level, name)? } {
             Setting::MinMultiRecv(endpoint) => endpoint.min_multi_recv_bytes(),
             Setting::MinMultiRecvOfContext(context) => context.min_multi_recv_bytes(),
@@ -38,8 +39,7 @@ pub(crate) unsafe extern "C" fn getopt(
         if value.is_null() || len.is_null() {
             return Err(Errno::EINVAL.into());
         }
-        // SAFETY: not null, so it has the size of the room, and is writable for the length of the
-        // value.
+        // SAFETY: `len` is not null, so it holds the size of the caller's buffer and is writable.
         let room_bytes = unsafe { len.replace(SIZE_BYTES) };
         if room_bytes < SIZE_BYTES {
             return Err(Errno::ETOOSMALL.into());
@@ -58,7 +58,7 @@ pub(crate) unsafe extern "C" fn setopt(
     len: usize,
 ) -> c_int {
     run_entry_point(|| {
-        // SAFETY: the caller passes an open endpoint, active or passive.
+        // SAFETY: the caller passes an open endpoint, a passive endpoint or a shared receive context.
         let setting = unsafe { find_option(ep, level, name)? };
         if matches!(setting, Setting::CmDataSize) {
             return Err(Errno::ENOPROTOOPT.into());
@@ -88,13 +88,13 @@ enum Setting<'a> {
 ///
 /// # Errors
 ///
-/// ENOPROTOOPT if the object does not have the option. EINVAL for null, and for an object of another
-/// kind.
+/// ENOPROTOOPT if the object does not have the option. EINVAL if `ep` is null or an object of
+/// another kind.
 ///
 /// # Safety
 ///
-/// `ep` is null or an open endpoint, active or passive, or a shared receive context, for as long as the
-/// result is used.
+/// `ep` is null or an open object: an endpoint, a passive endpoint or a shared receive context. The
+/// object stays open as long as the result is used.
 unsafe fn find_option<'a>(ep: *mut Fid, level: c_int, name: c_int) -> Result<Setting<'a>, Failure> {
     if ep.is_null() {
         return Err(Errno::EINVAL.into());

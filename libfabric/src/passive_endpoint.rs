@@ -104,7 +104,7 @@ unsafe extern "C" fn close(pep: *mut Fid) -> c_int {
     run_entry_point(|| {
         // SAFETY: the caller closes an object of this class and uses it no more.
         unsafe { object::state::<PassiveState>(pep.cast())? };
-        // Remove it before another object may have its address.
+        // Remove the endpoint before another object may have the same address.
         handles::remove_passive(pep);
         // SAFETY: as above.
         unsafe { object::close::<PassiveState>(pep.cast(), |_| false)? };
@@ -138,7 +138,7 @@ unsafe extern "C" fn control(pep: *mut Fid, command: c_int, arg: *mut c_void) ->
         match command {
             FI_BACKLOG if arg.is_null() => Err(Errno::EINVAL.into()),
             FI_BACKLOG => {
-                // SAFETY: for this command it points to an `int`.
+                // SAFETY: for this command `arg` points to an `int`.
                 let requests = unsafe { arg.cast::<c_int>().read() };
                 let requests = usize::try_from(requests).map_err(|_| Errno::EINVAL)?;
                 state.passive.set_backlog(requests)?;

@@ -73,11 +73,11 @@ unsafe extern "C" fn close(pollset: *mut Fid) -> c_int {
     })
 }
 
-/// Returns the queue or counter behind a `fid`, and its count of dependents.
+/// Returns the queue or counter behind `fid`, and the count of its dependents.
 ///
 /// # Errors
 ///
-/// EINVAL for anything but a completion queue or a counter.
+/// EINVAL unless `fid` is a completion queue or a counter.
 ///
 /// # Safety
 ///

@@ -1,5 +1,5 @@
-//! The common part of all calls that post an operation: their C functions, and the conversion of C's
-//! vectors, flags and addresses.
+//! What all calls that post an operation share: C functions, and the conversion of C's vectors,
+//! flags and addresses.
 
 use std::slice;
 
@@ -28,10 +28,9 @@ pub(crate) type Desc = *mut c_void;
 pub(crate) type Descs = *mut *mut c_void;
 
 /// Defines the C functions of a vtable. Write each as a Rust function whose first argument is the
-/// object, although C passes a `struct fid_ep`. The object is the endpoint, unless a function after
-/// `of` returns another one for the `struct fid_ep`. The body runs in
-/// [`run_entry_point`](crate::edge::run_entry_point), and in an `unsafe` block, because the C caller
-/// keeps to the manual page.
+/// endpoint: the macro gets it from C's `struct fid_ep`. For another object, name after `of` the
+/// function that returns it. The body runs in [`run_entry_point`](crate::edge::run_entry_point).
+/// The body is in an `unsafe` block: the C caller must keep to the manual page.
 macro_rules! entry_points {
     (
         of $object:path,
@@ -82,8 +81,9 @@ pub(crate) fn flags_or_default(flags: Option<u64>, default: OpFlags) -> OpFlags 
     flags.map_or(default, OpFlags::from_bits_retain)
 }
 
-/// Returns the source that a receive names. Without `FI_DIRECTED_RECV` returns the unspecified
-/// source: C programs rely on the source being ignored (`fi_msg(3)`), but Rust calls refuse it.
+/// Returns the source that a receive names, or the unspecified source without `FI_DIRECTED_RECV`.
+/// Without this capability C programs may pass any source (`fi_msg(3)`), but homespun's Rust calls
+/// accept only the unspecified one.
 #[inline(always)]
 pub(crate) fn receive_source(from: u64, caps: Caps) -> FabricAddress {
     if caps.contains(Caps::DIRECTED_RECV) { FabricAddress(from) } else { FabricAddress::UNSPECIFIED }
@@ -120,7 +120,7 @@ pub(crate) fn segment_mut(buf: *mut c_void, len_bytes: usize) -> [SegmentMut; 1]
     [SegmentMut { address: buf.cast(), len_bytes }]
 }
 
-/// Returns the buffers of a vector to read.
+/// Converts a vector of buffers that the operation reads.
 ///
 /// # Errors
 ///
@@ -135,7 +135,7 @@ pub(crate) unsafe fn segments(iov: *const iovec, count: usize) -> Result<Segment
     Ok(entries.iter().flat_map(|entry| segment(entry.iov_base, entry.iov_len)).collect())
 }
 
-/// Returns the buffers of a vector to write.
+/// Converts a vector of buffers that the operation writes.
 ///
 /// # Errors
 ///
@@ -154,7 +154,7 @@ pub(crate) unsafe fn segments_mut(iov: *const iovec, count: usize) -> Result<Seg
 ///
 /// # Errors
 ///
-/// EINVAL for a null address with a count that is not 0; [`Misuse::TooManySegments`] beyond
+/// EINVAL if `vector` is null and `count` is not 0. [`Misuse::TooManySegments`] if `count` exceeds
 /// [`IOV_LIMIT`].
 ///
 /// # Safety
@@ -175,11 +175,12 @@ pub(crate) unsafe fn vector_entries<'a, T>(vector: *const T, count: usize) -> Re
 ///
 /// # Errors
 ///
-/// EINVAL for a null address with a length that is not 0, EMSGSIZE for an impossible length.
+/// EINVAL if `buf` is null and `len` is not 0. EMSGSIZE if `len` exceeds half of the address space.
 ///
 /// # Safety
 ///
-/// `buf` is null or readable for `len` bytes, and no code writes to them as long as the slice is used.
+/// `buf` is null or readable for `len` bytes. No code writes to these bytes as long as the slice is
+/// used.
 pub(crate) unsafe fn bytes_to_inject<'a>(buf: *const c_void, len: usize) -> Result<&'a [u8], Failure> {
     match (buf.is_null(), len) {
         (_, 0) => Ok(&[]),
@@ -191,13 +192,13 @@ pub(crate) unsafe fn bytes_to_inject<'a>(buf: *const c_void, len: usize) -> Resu
     }
 }
 
-/// Returns the one range of the peer's memory that a message names for local memory of these
-/// lengths. A message of no bytes need not name a range.
+/// Returns the range of the peer's memory that a call names. The range must be as long as the local
+/// memory. A call without bytes need not name a range.
 ///
 /// # Errors
 ///
-/// EINVAL if the message names no range, or a range of another length; [`Misuse::TooManySegments`]
-/// for several ranges.
+/// EINVAL if the call names no range, or a range of another length. [`Misuse::TooManySegments`] for
+/// several ranges.
 ///
 /// # Safety
 ///

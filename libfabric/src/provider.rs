@@ -25,8 +25,9 @@ const INTERFACE_VERSION: Version = Version::new(2, 6);
 /// A `struct fi_provider`.
 struct Provider(UnsafeCell<FiProvider>);
 
-// SAFETY: only the host and `fi_prov_ini` write it, and hosts call that one at a time while they
-// load providers. No other code of the plugin reads or writes it.
+// SAFETY: only the host and `fi_prov_ini` write the structure. A host makes one call of
+// `fi_prov_ini` at a time, while it loads providers. No other code of the plugin reads or writes
+// the structure.
 unsafe impl Sync for Provider {}
 
 impl Provider {
@@ -46,15 +47,16 @@ impl Provider {
 /// The provider that the host registers.
 static PROVIDER: Provider = Provider::new();
 
-/// Identifies the plugin to the host in calls about parameters, since the host composes the names of
-/// variables from the provider's name. If homespun is offered under another name, log messages use this
-/// identity, too.
+/// Identifies the plugin in calls about parameters: the host builds the names of environment
+/// variables from the provider's name. Also identifies the plugin in log messages, if homespun is
+/// offered under another name.
 static IDENTITY: Provider = Provider::new();
 
-/// Returns the plugin's provider to a host, which looks this function up in the library:
-/// `fi_provider(7)`.
+/// Returns the plugin's provider to the host. The host looks this function up in the library
+/// (`fi_provider(7)`).
 ///
-/// A host that is unloaded and loaded again calls this function again, after [`FiProvider::cleanup`].
+/// After [`FiProvider::cleanup`] a host may be unloaded. When it is loaded again, it calls this
+/// function again.
 #[unsafe(no_mangle)]
 pub extern "C" fn fi_prov_ini() -> *mut FiProvider {
     let provider = PROVIDER.0.get();
@@ -67,12 +69,12 @@ pub extern "C" fn fi_prov_ini() -> *mut FiProvider {
         let name = host::read_params().offered_name;
         offered_name::set_current(name);
         if name == OfferedName::Homespun {
-            // The host keeps the filters of its log in the provider that it registers, so log messages
-            // must name it.
+            // The host stores its log filters in the provider that it registers. So log messages
+            // must name this provider.
             host::set_log_identity(provider);
         }
-        // A host skips a provider whose `fi_version` is below the application's version, and accepts
-        // applications of every version up to the host's own.
+        // An application may have any version up to the host's. The host skips a provider whose
+        // `fi_version` is below the application's version.
         let host_version = host.map_or(INTERFACE_VERSION, |host| host.version());
         let fi_version = match host_version.major {
             major if major == INTERFACE_VERSION.major => host_version.max(INTERFACE_VERSION),
@@ -92,7 +94,7 @@ pub extern "C" fn fi_prov_ini() -> *mut FiProvider {
 }
 
 extern "C" fn cleanup() {
-    // Clear it even after a panic: the plugin must not call an unloaded host.
+    // Forget the host even after a panic: the plugin must not call an unloaded host.
     host::forget_libfabric();
     run_entry_point(|| {
         log::install_or_refresh_subscriber();
@@ -114,8 +116,8 @@ unsafe extern "C" fn provider_getinfo(
         }
         // SAFETY: not null, so writable.
         unsafe { info.write(ptr::null_mut()) };
-        // SAFETY: the host passes the application's arguments of `fi_getinfo`: null or strings, and
-        // null or hints with the host's structures.
+        // SAFETY: the host passes the application's arguments of `fi_getinfo`. The strings are null
+        // or valid. The hints are null or have the host's structures.
         let (node, service, named, mut hints) = unsafe {
             (
                 read_str(node)?,
@@ -140,8 +142,8 @@ unsafe extern "C" fn provider_getinfo(
         let fabric = Fabric::with_params(host::read_params());
         let infos = offered_name::getinfo(&fabric, node, service, flags, hints);
         let infos = infos.inspect_err(|error| {
-            // This is a mistake of the user, who has allowed no interface of this host. The application
-            // learns only that nothing is offered.
+            // The user has allowed no interface of this host. Log the mistake, because the
+            // application gets only an error number.
             if let Error::Misuse(Misuse::NoInterface(_)) = error {
                 tracing::warn!(%error, "nothing is offered");
             }
@@ -157,8 +159,8 @@ unsafe extern "C" fn provider_getinfo(
 
 /// # Safety
 ///
-/// `hints` is null or a valid `struct fi_info` with all fields that the plugin knows, and so are
-/// the structures that it points to.
+/// `hints` is null, or a valid `struct fi_info` with all fields that the plugin knows. The
+/// structures that it points to are valid and complete, too.
 unsafe fn read_hints(hints: *const FiInfo, version: u32) -> Result<Option<Info>, Failure> {
     if hints.is_null() {
         return Ok(None);

@@ -86,7 +86,8 @@ entry_points! {
 ///
 /// # Safety
 ///
-/// The segments stay valid and unchanged until the completion is read (`fi_rma(3)`).
+/// The segments stay valid and unchanged until the application has read the completion
+/// (`fi_rma(3)`).
 #[inline(always)]
 unsafe fn post_write(
     endpoint: &Endpoint,
@@ -112,7 +113,7 @@ unsafe fn post_write(
 ///
 /// # Safety
 ///
-/// No other code accesses the segments until the completion is read (`fi_rma(3)`).
+/// No other code accesses the segments until the application has read the completion (`fi_rma(3)`).
 #[inline(always)]
 unsafe fn post_read(
     endpoint: &Endpoint,

@@ -1,5 +1,5 @@
-//! Receive contexts that endpoints share: `fi_srx_context` of `fi_endpoint(3)`. The calls that post
-//! to them are in [`shared_receives`].
+//! Receive contexts that endpoints share: `fi_srx_context` of `fi_endpoint(3)`. Receives are posted
+//! to them in [`shared_receives`].
 
 use homespun::flags::OpFlags;
 use homespun::{Errno, SharedReceiveContext};
@@ -34,7 +34,7 @@ unsafe impl State for SharedReceiveContextState {
 
 static FID_OPS: FiOps = FiOps {
     close,
-    // Queues and counters are bound to its endpoints.
+    // Queues and counters are bound to the endpoints of the context, not to the context.
     bind: StubFn::STUB,
     control,
     ..FiOps::UNSUPPORTED
@@ -89,7 +89,7 @@ pub(crate) unsafe extern "C" fn open_shared_receive_context(
     })
 }
 
-/// Returns the shared receive context behind a pointer that C passed in.
+/// Returns the shared receive context behind a pointer from C.
 ///
 /// # Errors
 ///
@@ -101,7 +101,7 @@ pub(crate) unsafe extern "C" fn open_shared_receive_context(
 pub(crate) unsafe fn receive_context_from_fid<'a>(
     srx: *const c_void,
 ) -> Result<&'a SharedReceiveContext, Failure> {
-    // SAFETY: the caller's promise is ours.
+    // SAFETY: the caller promises it.
     Ok(unsafe { &object::state::<SharedReceiveContextState>(srx)?.context })
 }
 
@@ -124,12 +124,12 @@ unsafe extern "C" fn control(srx: *mut Fid, command: c_int, arg: *mut c_void) ->
             FI_ENABLE => {}
             FI_GETOPSFLAG | FI_SETOPSFLAG if arg.is_null() => return Err(Errno::EINVAL.into()),
             FI_GETOPSFLAG => {
-                // SAFETY: for this command it points to flags.
+                // SAFETY: for this command `arg` points to flags.
                 parse_receive_flags(unsafe { flags.read() })?;
                 // SAFETY: as above.
                 unsafe { flags.write(context.rx_op_flags().bits()) };
             }
-            // SAFETY: for this command it points to flags.
+            // SAFETY: for this command `arg` points to flags.
             FI_SETOPSFLAG => context.set_rx_op_flags(parse_receive_flags(unsafe { flags.read() })?)?,
             _ => return Err(Errno::ENOSYS.into()),
         }
@@ -137,8 +137,8 @@ unsafe extern "C" fn control(srx: *mut Fid, command: c_int, arg: *mut c_void) ->
     })
 }
 
-/// Returns the operation flags of a command. The command must name receives, since a shared receive
-/// context has no other direction.
+/// Returns the operation flags of a command. Fails unless the command names receives as its only
+/// direction.
 fn parse_receive_flags(flags: u64) -> Result<OpFlags, Failure> {
     if flags & FI_RECV == 0 || flags & FI_TRANSMIT != 0 {
         return Err(CMisuse::NotReceiving.into());

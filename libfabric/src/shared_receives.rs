@@ -1,5 +1,4 @@
-//! Posts receives to a shared receive context: `fi_msg(3)` and `fi_tagged(3)`. A context sends
-//! nothing.
+//! Posts receives to a shared receive context: `fi_msg(3)` and `fi_tagged(3)`.
 
 use homespun::{RecvMsg, SegmentMut, SharedReceiveContext, TagMatch};
 use libc::{c_void, iovec};
@@ -78,7 +77,7 @@ entry_points! {
     }
 }
 
-/// Returns the shared receive context to which C code posts.
+/// Returns the shared receive context behind a `struct fid_ep`.
 ///
 /// # Errors
 ///
@@ -96,7 +95,7 @@ unsafe fn receive_context_from_fid_ep<'a>(srx: *mut FidEp) -> Result<&'a SharedR
 ///
 /// # Safety
 ///
-/// No other code accesses the segments until the completion is read (`fi_msg(3)`).
+/// No other code accesses the segments until the application has read the completion (`fi_msg(3)`).
 unsafe fn post_receive(
     srx: &SharedReceiveContext,
     buffers: impl AsRef<[SegmentMut]>,

@@ -11,7 +11,8 @@ use crate::edge::Failure;
 ///
 /// # Errors
 ///
-/// EINVAL for null, for a length that is too small, and for a family other than IPv4 and IPv6.
+/// EINVAL if `addr` is null, if `len_bytes` is too small, or if the family is neither IPv4 nor
+/// IPv6.
 ///
 /// # Safety
 ///
@@ -87,14 +88,15 @@ impl CAddress {
         bytes.into()
     }
 
-    /// Copies as much as fits into the caller's buffer, as `fi_getname(3)` and `fi_av_lookup` do:
-    /// `*len_bytes` is the room on input and the whole size on output.
+    /// Copies as much as fits into the caller's buffer, as `fi_getname(3)` and `fi_av_lookup` do.
+    /// `*len_bytes` is the buffer's size before the call, and the address's size after the call.
     ///
     /// Returns whether the whole address fits.
     ///
     /// # Safety
     ///
-    /// `len_bytes` is valid for reading and writing, and `to` is writable for that many bytes or null.
+    /// `len_bytes` is valid for reading and writing. `to` is null, or writable for `*len_bytes`
+    /// bytes.
     pub(crate) unsafe fn copy_to(&self, to: *mut c_void, len_bytes: *mut usize) -> bool {
         // SAFETY: the caller promises it. Null has no room.
         let room_bytes = if to.is_null() { 0 } else { unsafe { len_bytes.read() } };
@@ -104,7 +106,7 @@ impl CAddress {
         };
         let count_bytes = self.len_bytes().min(room_bytes);
         if count_bytes > 0 {
-            // SAFETY: `from` has `len_bytes()`, `to` has `room_bytes`. They do not overlap, since
+            // SAFETY: `from` has `len_bytes()` bytes, `to` has `room_bytes`. They do not overlap:
             // `from` is on the plugin's stack or heap.
             unsafe { std::ptr::copy_nonoverlapping(from, to.cast(), count_bytes) };
         }

@@ -17,7 +17,7 @@ pub(crate) struct FabricState {
     pub(crate) fabric: Fabric,
     /// The name of the fabric, as the application sees it.
     pub(crate) name: String,
-    /// The version that the application passed to `fi_getinfo`: it determines the length of the
+    /// The version that the application passed to `fi_getinfo`. It determines the length of the
     /// application's structures.
     pub(crate) api_version: Version,
     pub(crate) dependents: Dependents,
@@ -36,14 +36,15 @@ pub(crate) struct DomainState {
 
 /// The state behind a `struct fid_ep`.
 pub(crate) struct EndpointState {
-    /// The endpoint closes when this handle and those of all aliases are dropped. This is the first
-    /// field, so that it is dropped before the leases of the objects on which the endpoint depends.
+    /// A handle of the endpoint. The endpoint closes when this handle and those of all aliases are
+    /// dropped. This must be the first field, because the endpoint must close before the leases
+    /// below are dropped.
     pub(crate) endpoint: Endpoint,
-    /// The connection request that the endpoint was opened for, until it is accepted.
+    /// The connection request for which the endpoint was opened, until the application accepts it.
     pub(crate) request: Arc<Mutex<Option<ConnectionRequest>>>,
     /// The leases of the objects bound to the endpoint.
     bound: Arc<Mutex<Vec<Lease>>>,
-    /// Counts the aliases of the endpoint, which hold leases of it.
+    /// Counts the aliases of the endpoint. Each alias holds a lease of it.
     pub(crate) dependents: Dependents,
     /// The lease of the domain, or of the original endpoint if this is an alias.
     _parent: Lease,

@@ -7,16 +7,16 @@ use std::sync::LazyLock;
 use homespun::cq::strerror;
 use libc::{c_char, c_int};
 
-/// A number greater than every error number of libfabric or homespun. From here on, every number gets
-/// the text of an unknown number.
+/// A number above every error number of libfabric and homespun. It and every higher number are
+/// described as unknown.
 const ERRNO_END: c_int = 512;
 
 static DESCRIPTIONS: LazyLock<Vec<CString>> = LazyLock::new(|| {
     (0..=ERRNO_END).map(|number| CString::new(strerror(number)).unwrap_or_default()).collect()
 });
 
-/// Describes an error number, as `fi_cq_strerror` does: returns a static text, and copies as much
-/// of it as fits into the caller's buffer.
+/// Describes an error number, as `fi_cq_strerror` does. Returns a static text, and copies as much
+/// of it as fits into `buf`.
 ///
 /// # Safety
 ///
@@ -29,7 +29,8 @@ pub(crate) unsafe fn describe_errno(errno: c_int, buf: *mut c_char, len_bytes: u
     text.as_ptr()
 }
 
-/// Copies as much of a text as fits, and a zero byte after it. Copies nothing into an empty buffer.
+/// Copies as much of a text as fits, and then a zero byte. Copies nothing if the buffer has no
+/// room.
 ///
 /// # Safety
 ///

@@ -18,12 +18,14 @@ use crate::posting::deref_non_null;
 /// An operation on the caller's memory.
 pub(crate) type RawOperation<'a> = Operation<&'a [Segment], &'a [SegmentMut]>;
 
-/// Called when the plain post of an operation has failed with `refusal`. If the flags have `FI_TRIGGER`,
-/// which the plain post refuses, posts the operation as a triggered one. Otherwise returns `refusal`.
+/// Posts an operation as a triggered one if its flags have `FI_TRIGGER`. Otherwise returns
+/// `refusal`. The caller has first posted the operation in the plain way, and that post failed with
+/// `refusal`.
 ///
 /// # Safety
 ///
-/// As the call that posts the operation; with `FI_TRIGGER`, `ctx` is null or a `struct fi_triggered_context`.
+/// As the call that posts the operation. With `FI_TRIGGER`, `ctx` is null or a `struct
+/// fi_triggered_context`.
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn post_triggered_or_refuse<'a>(
@@ -60,8 +62,8 @@ pub(crate) unsafe fn receive_triggered_or_refuse(
     }
 }
 
-/// Reads the trigger of an operation with `FI_TRIGGER`. Returns `refusal` for an operation without this
-/// flag, and for an object without this capability.
+/// Reads the trigger of an operation with `FI_TRIGGER`. Returns `refusal` if the operation lacks
+/// this flag, or if the object lacks this capability.
 ///
 /// # Safety
 ///
@@ -86,11 +88,11 @@ unsafe fn read_trigger_or_refuse(
     Ok(Trigger { counter, threshold: threshold.threshold as u64 })
 }
 
-/// Returns the counter behind a pointer that C passed in.
+/// Returns the counter behind a pointer from C.
 ///
 /// # Errors
 ///
-/// EINVAL for a null pointer, or for another object.
+/// EINVAL for a null pointer, or for an object that is not a counter.
 ///
 /// # Safety
 ///

@@ -7,7 +7,7 @@ use libc::c_int;
 
 use crate::abi::fid::FiOps;
 
-/// A function type of the C interface with a stub that only returns `-FI_ENOSYS`.
+/// A function type of the C interface. Its stub only returns `-FI_ENOSYS`.
 pub(crate) trait StubFn {
     /// The stub.
     const STUB: Self;
@@ -45,7 +45,8 @@ impl Status for isize {
     }
 }
 
-/// Implements [`StubFn`] for functions of up to as many parameters as there are names.
+/// Implements [`StubFn`] for functions with at least one parameter, and at most as many as there are
+/// names.
 macro_rules! unsupported {
     () => {};
     ($first:ident $($rest:ident)*) => {

@@ -1,4 +1,5 @@
-//! Wait objects of event and completion queues, of counters and of wait sets: `fi_wait(3)`, `fi_trywait(3)`.
+//! Wait objects of event queues, completion queues, counters and wait sets: `fi_wait(3)`,
+//! `fi_trywait(3)`.
 
 use std::os::fd::AsRawFd;
 use std::slice;
@@ -69,8 +70,8 @@ impl WaitCondition {
         }
     }
 
-    /// Returns the limits of a read. A threshold is passed as the pointer `cond`; the timeout is in
-    /// milliseconds, and a negative one waits without limit.
+    /// Returns the limits of a blocking read. With a threshold, the pointer `cond` is the number of
+    /// entries. `timeout` is in milliseconds; a negative value means no limit.
     pub(crate) fn wait_limits(self, cond: *const c_void, timeout: c_int) -> BlockingRead {
         let threshold_entries = match self {
             WaitCondition::None => 1,
@@ -80,13 +81,13 @@ impl WaitCondition {
     }
 }
 
-/// Runs the `fi_control` commands for wait objects. `wait_obj` is the value that the application
-/// opened the queue, counter or set with.
+/// Runs the `fi_control` commands for wait objects. `wait_obj` is the value with which the
+/// application opened the object.
 ///
 /// # Errors
 ///
-/// ENOSYS for other commands; ENODATA for a wait object that the application cannot have;
-/// EINVAL if `arg` is null.
+/// ENOSYS for other commands. ENODATA for a wait object that the application cannot have. EINVAL if
+/// `arg` is null.
 ///
 /// # Safety
 ///
@@ -102,7 +103,7 @@ pub(crate) unsafe fn control_wait_object(
         FI_GETWAIT => unsafe { getwait(waitable, arg) },
         FI_GETWAITOBJ if arg.is_null() => Err(Errno::EINVAL.into()),
         FI_GETWAITOBJ => {
-            // SAFETY: for this command it points to an `enum fi_wait_obj`.
+            // SAFETY: for this command `arg` points to an `enum fi_wait_obj`.
             unsafe { arg.cast::<u32>().write(wait_obj) };
             Ok(0)
         }
@@ -114,7 +115,7 @@ pub(crate) unsafe fn control_wait_object(
 ///
 /// # Errors
 ///
-/// ENODATA for a wait object that the application cannot have, EINVAL if `arg` is null.
+/// ENODATA for a wait object that the application cannot have. EINVAL if `arg` is null.
 ///
 /// # Safety
 ///
@@ -152,7 +153,8 @@ pub(crate) unsafe extern "C" fn trywait(fabric: *mut FidFabric, fids: *mut *mut 
             if fid.is_null() {
                 return Err(Errno::EINVAL.into());
             }
-            // SAFETY: the caller passes open objects, and the class decides the type of the state.
+            // SAFETY: the caller passes open objects, and the class determines the type of the
+            // state.
             let waitable: &dyn Waitable = unsafe {
                 match (*fid).fclass {
                     FI_CLASS_CQ => &object::state::<CqState>(fid.cast())?.cq,

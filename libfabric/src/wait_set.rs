@@ -46,8 +46,7 @@ impl WaitAttr {
     ///
     /// # Errors
     ///
-    /// EINVAL for an unknown `wait_obj`, and for a `wait_set` that is null or an object of another
-    /// class.
+    /// EINVAL if `wait_obj` is unknown, or if `wait_set` is null or no wait set.
     ///
     /// # Safety
     ///

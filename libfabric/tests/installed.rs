@@ -1,7 +1,7 @@
 //! Runs the plugin in the installed libfabric, with its program `fi_info` (Debian: `libfabric-bin`).
 //!
-//! Without that program the tests report that they are skipped, and pass; under `./test` they fail. `PATH`
-//! and `LD_LIBRARY_PATH` choose another libfabric.
+//! The tests need that program. Without it they are skipped with a message; under `./test` they fail.
+//! `PATH` and `LD_LIBRARY_PATH` choose another libfabric.
 
 use std::env;
 use std::io;
@@ -10,7 +10,8 @@ use std::process::Command;
 
 use homespun_suite::prerequisites::Prerequisite;
 
-/// Runs `fi_info` with the plugin alone in its provider path. Returns its stdout and stderr.
+/// Runs `fi_info` with only the plugin in its provider path. Returns stdout and stderr, or `None` if
+/// the program is missing.
 fn run_fi_info(arguments: &[&str], variables: &[(&str, &str)]) -> Option<String> {
     let directory = tempfile::tempdir().expect("a temporary directory");
     // Cargo builds the plugin before its tests, and puts both into one directory.

@@ -1,7 +1,7 @@
 //! Compares the hand-written C interface with the installed headers: every size, offset and constant.
 //!
-//! Without a C compiler or the headers (Debian: `libfabric-dev`), the test reports that it is skipped, and
-//! passes; under `./test` it fails. `C_INCLUDE_PATH` chooses other headers.
+//! The test needs a C compiler and the headers (Debian: `libfabric-dev`). Without them it is skipped
+//! with a message; under `./test` it fails. `C_INCLUDE_PATH` chooses other headers.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -43,8 +43,8 @@ int main(void)
 {
 ";
 
-/// Returns all constants by their C name: the plugin's, and homespun's flags and errors, which have
-/// the same values.
+/// Returns constants by their C names: the constants of the plugin, and homespun's flags and errors.
+/// All must have C's values.
 fn own_constants() -> BTreeMap<String, u64> {
     let mut all: BTreeMap<String, u64> =
         CONSTANTS.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
@@ -183,8 +183,9 @@ fn interface_matches_the_installed_headers() {
         for field in fields.iter().filter(|field| field.since <= version) {
             compare(&format!("{name}.{}", field.name), field.offset_bytes as u64, u64::eq);
         }
-        // In headers older than a field, the structure ends before that field. In headers newer than
-        // 1.17 it may be longer, except a vtable: the plugin would not fill new slots.
+        // Headers may be older than a field: their structure ends before that field. In headers newer
+        // than 1.17 a structure may be longer. A vtable may not: the plugin would leave its new slots
+        // empty.
         let newer = fields.iter().find(|field| field.since > version);
         let size_bytes = newer.map_or(*size_bytes, |field| field.offset_bytes) as u64;
         let may_be_longer = version > BASE_VERSION && !name.starts_with("struct fi_ops");

@@ -1,5 +1,5 @@
-//! Tests that a panic inside the plugin reaches no C code. The test has a process of its own, since
-//! the panic closes the plugin.
+//! Tests that a panic inside the plugin does not reach C code. The panic closes the plugin, so the test
+//! has a process of its own.
 
 use std::panic;
 use std::ptr;

@@ -1,4 +1,4 @@
-//! The ids by which the caller knows links: those of near links are even, those of far links odd.
+//! The ids by which the caller knows links. Near links have even ids, and far links have odd ids.
 
 use homespun_engine::transport::LinkId;
 

@@ -1,5 +1,4 @@
-//! Frame handlers that forward the reports of the two transports, with the ids by which the caller knows
-//! links.
+//! Frame handlers that forward the reports of the two transports to the caller, with the caller's link ids.
 
 use homespun_engine::transport::{FrameHandler, LinkEvent, LinkId, Space};
 use homespun_engine::wire::Header;

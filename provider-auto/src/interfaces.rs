@@ -1,11 +1,11 @@
-//! What the user of a host may want to know: how peers at each interface's addresses are reached.
+//! Facts for the user of a host: for each interface, how peers at its addresses are reached.
 
 use std::collections::BTreeMap;
 
 use homespun_engine::address::AddressFormat;
 use homespun_tcp::{LocalAddress, LocalInterfaces};
 
-/// Returns a sentence for each interface with an address that peers can use, and one for all other
+/// Returns a sentence for each interface whose address peers can use, and a sentence for all other
 /// addresses.
 pub(crate) fn interface_findings() -> Vec<String> {
     let formats = [AddressFormat::SockaddrIn, AddressFormat::SockaddrIn6];

@@ -1,10 +1,10 @@
-//! The automatic backend of homespun. Its endpoints have one address, and two transports behind it: shared
-//! memory for *near* peers, TCP for *far* ones.
+//! The automatic backend of homespun. Each endpoint has one address and two transports: shared memory for
+//! *near* peers, and TCP for *far* peers.
 //!
-//! [`AutoProvider`] opens an [`AutoTransport`] for each endpoint: a
+//! [`AutoProvider`] opens an [`AutoTransport`] for each endpoint. It consists of a
 //! [`TcpTransport`](homespun_tcp::TcpTransport) that listens at the address, and a
 //! [`ShmTransport`](homespun_shm::ShmTransport) that listens at an abstract name (`unix(7)`) made of the
-//! same address. Both send the same hello. So an endpoint of the domain `tcp` is a peer, too: a far one.
+//! same address. Both send the same hello. So an endpoint of the domain `tcp` can be a far peer.
 //!
 //! ```text
 //!                              connect
@@ -17,17 +17,16 @@
 //!             shared memory           asked again later                  TCP
 //! ```
 //!
-//! The choice is made for each link, when it is connected, before its first frame. If the address is one of
-//! this host's, only four answers lead to TCP: no socket has the name, a socket of another type has it,
-//! another user has it, or a security policy forbids the connect. An endpoint whose own name a policy
-//! forbids reaches all peers over TCP. A lack of descriptors is no reason to choose TCP: the link fails.
-//! While the name's backlog is full, the link waits, and takes no frames. An abstract name belongs to a
-//! network namespace, so endpoints of other namespaces are far, even if they have the same address.
+//! The connecting transport chooses for each link, before the first frame. If the address is on this host,
+//! only four answers lead to TCP: no socket has the name, a socket of another type has it, another user has
+//! it, or a security policy forbids the connect. If a policy forbids an endpoint's own name, the endpoint
+//! reaches all peers over TCP. If the process lacks descriptors, the link fails. If the name's backlog is
+//! full, the link waits, and takes no frames. An abstract name belongs to a network namespace, so endpoints
+//! of other namespaces are far.
 //!
-//! The numbers of near links are even and those of far links odd. So a frame to a near peer costs only a
-//! shift more than over shared memory alone. The epoll descriptor of TCP is nested in that of shared memory.
-//! So one poll of the kernel covers both, and as long as no far peer is active, polls are as frequent as
-//! over shared memory alone.
+//! Near links have even numbers, and far links have odd numbers. So a frame to a near peer costs only one
+//! shift more than over shared memory alone. The epoll descriptor of shared memory contains the epoll
+//! descriptor of TCP. So one poll of the kernel covers both.
 //!
 //! # Memory
 //!

@@ -4,45 +4,45 @@ use std::collections::HashMap;
 
 use homespun_engine::transport::LinkId;
 
-/// The links that had to wait at the full backlog of a name, and then found that no near peer has the name.
-/// The caller knows each of them by the id that the link had over shared memory. There are seldom any.
+/// The links that have moved to TCP. Each link first had to wait at the full backlog of a name, and then
+/// found that no near peer has the name. The caller knows the link by its id over shared memory.
 #[derive(Debug, Default)]
 pub(crate) struct MovedLinks {
     far_by_near: HashMap<LinkId, LinkId>,
     near_by_far: HashMap<LinkId, LinkId>,
-    /// The ids over shared memory of links that have ended, and that [`pop_ended`](MovedLinks::pop_ended)
-    /// has not returned yet.
+    /// The ids over shared memory of ended links, until [`pop_ended`](MovedLinks::pop_ended) returns them.
     ended: Vec<LinkId>,
 }
 
 impl MovedLinks {
-    /// Adds a link that has moved. `near` is its id over shared memory, `far` its id over TCP.
+    /// Adds a link that has moved. `near` is the link's id over shared memory, and `far` is its id over TCP.
     pub(crate) fn insert(&mut self, near: LinkId, far: LinkId) {
         self.far_by_near.insert(near, far);
         self.near_by_far.insert(far, near);
     }
 
-    /// Returns the id over TCP of the link that had the id `near` over shared memory. `None` if this link
-    /// has not moved.
+    /// Returns the id over TCP of a link that moved, given its id over shared memory. `None` if the link has
+    /// not moved.
     #[inline]
     pub(crate) fn far_id_of(&self, near: LinkId) -> Option<LinkId> {
         self.far_by_near.get(&near).copied()
     }
 
-    /// Returns the id that the link `far` of TCP had over shared memory. `None` if this link has not moved.
+    /// Returns the id over shared memory of a link that moved, given its id over TCP. `None` if the link has
+    /// not moved.
     #[inline]
     pub(crate) fn near_id_of(&self, far: LinkId) -> Option<LinkId> {
         self.near_by_far.get(&far).copied()
     }
 
-    /// Removes a link that the caller has closed. Returns its id over TCP, if the link had moved.
+    /// Removes a link that the caller has closed. Returns the link's id over TCP, if the link had moved.
     pub(crate) fn remove_closed(&mut self, near: LinkId) -> Option<LinkId> {
         let far = self.far_by_near.remove(&near)?;
         self.near_by_far.remove(&far);
         Some(far)
     }
 
-    /// Removes a link that TCP has reported down. TCP may give its id to another link at once.
+    /// Removes a link that TCP has reported down. TCP may reuse the link's id at once.
     pub(crate) fn remove_ended(&mut self, far: LinkId) {
         if let Some(near) = self.near_by_far.remove(&far) {
             self.far_by_near.remove(&near);

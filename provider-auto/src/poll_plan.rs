@@ -4,14 +4,14 @@ use crate::limits::{EMPTY_FAR_POLLS_MAX, PASSES_PER_FAR_POLL, PASSES_PER_NEAR_PO
 
 /// Tracks whether far peers are active, and how long ago each transport was polled.
 ///
-/// A ring of shared memory that carries messages is *hot*: each poll of shared memory looks into it. A poll
-/// of hot rings costs no system call. A poll of TCP costs one, and so does a poll of shared memory without a
-/// hot ring. So while far peers are active, each pass polls the transport that is likely to have frames, and
-/// only some passes poll the other one. While no far peer is active, passes poll shared memory alone, whose
-/// polls of the kernel also report events of TCP.
+/// A ring in shared memory that carries messages is *hot*: each poll of shared memory looks into it. A poll
+/// of hot rings costs no system call. A poll of TCP costs one system call, and a poll of shared memory
+/// without hot rings also costs one. While far peers are active, each pass polls the transport that is
+/// likely to have frames, and only some passes poll the other transport. While no far peer is active, passes
+/// poll only shared memory. Its polls of the kernel also report events of TCP.
 #[derive(Debug, Default)]
 pub(crate) struct PollPlan {
-    /// How many more polls of TCP may find nothing before far peers count as inactive.
+    /// After how many more polls of TCP that find nothing far peers count as inactive.
     far_polls_left: u32,
     passes_since_far_poll: u32,
     passes_since_near_poll: u32,
@@ -32,8 +32,8 @@ impl PollPlan {
         true
     }
 
-    /// Counts a pass. Returns whether the pass must poll TCP although the kernel has announced no event. If
-    /// TCP has work that waits for a time, some passes poll TCP although no far peer is active.
+    /// Counts a pass. Returns whether the pass must poll TCP even if the kernel has announced no event. If
+    /// TCP has timed work, some passes poll TCP even without active far peers.
     #[inline]
     pub(crate) fn count_pass_and_check_far_due(&mut self, has_hot_rings: bool, has_timed_work: bool) -> bool {
         let is_active = self.is_far_active();
@@ -67,8 +67,8 @@ impl PollPlan {
 mod tests {
     use super::*;
 
-    /// Makes passes in which TCP reports nothing. Returns how many of them polled shared memory, and how
-    /// many polled TCP.
+    /// Makes passes in which TCP reports nothing. Returns how many polled shared memory, and how many polled
+    /// TCP.
     fn count_polls(
         plan: &mut PollPlan,
         passes: u32,

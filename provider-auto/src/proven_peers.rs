@@ -1,7 +1,7 @@
-//! Proven peers: the peers at the other ends of links over shared memory. For such a link the kernel tells
-//! which user the peer's process belongs to.
+//! Proven peers: the peers of links over shared memory. For each of these links, the kernel has told which
+//! user the peer's process belongs to.
 //!
-//! While such a link leads to a peer, TCP holds each new connection that claims the peer's address until the
+//! If a new connection over TCP claims the address of a proven peer, TCP holds the connection until the
 //! endpoint at that address has confirmed it.
 
 use std::collections::HashMap;
@@ -28,8 +28,8 @@ pub(crate) enum ProvenChange {
 }
 
 impl ProvenPeers {
-    /// Adds a link over shared memory to this address, unless the link was added before. The link may still
-    /// be connecting, or wait at a full backlog.
+    /// Adds a link over shared memory to this address, unless the link was added before. The link need not
+    /// be up.
     pub(crate) fn add_link(&mut self, near: LinkId, address: Address) {
         if self.address_by_link.insert(near, address).is_some() {
             return;

@@ -12,8 +12,8 @@ use crate::interfaces::interface_findings;
 use crate::limits::PORT_TRIES;
 use crate::transport::AutoTransport;
 
-/// Opens endpoints that reach each peer over shared memory if possible, and else over TCP. Its domain is
-/// `auto`.
+/// Opens endpoints that reach each peer over shared memory if possible, and otherwise over TCP. The provider
+/// of the domain `auto`.
 ///
 /// ```
 /// use homespun_auto::AutoProvider;
@@ -40,8 +40,8 @@ impl AutoProvider {
         AutoProvider { near, far, neighbourhood: Arc::from("") }
     }
 
-    /// Sets the neighbourhood, a name of at most 32 bytes; by default it is empty. Endpoints share memory
-    /// only with endpoints of the same neighbourhood. So processes of one host can act as if they were on
+    /// Sets the neighbourhood, a name of at most 32 bytes; the default is empty. Endpoints share memory only
+    /// within a neighbourhood. With several neighbourhoods, processes of one host act as if they were on
     /// several hosts.
     #[must_use]
     pub fn with_neighbourhood(mut self, name: &str) -> AutoProvider {
@@ -51,8 +51,8 @@ impl AutoProvider {
 
     /// Opens an endpoint at `bind`. If the port of `bind` is 0, the system chooses a port.
     fn try_open(&self, bind: Address, instance: u64) -> Result<AutoTransport, Errno> {
-        // A peer that reaches the endpoint over TCP must find its name in shared memory, too. So TCP listens
-        // last.
+        // TCP listens last: a peer that reaches the endpoint over TCP must also find its name in shared
+        // memory.
         let bound = self.far.bind(bind)?;
         let near =
             self.near.open_beside_tcp(bound.bound(), bound.address(), &self.neighbourhood, instance)?;

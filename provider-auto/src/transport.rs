@@ -20,20 +20,21 @@ use crate::moved_links::MovedLinks;
 use crate::poll_plan::PollPlan;
 use crate::proven_peers::{ProvenChange, ProvenPeers};
 
-/// One endpoint's links, over shared memory and over TCP. Opened by [`AutoProvider`](crate::AutoProvider).
+/// One endpoint's links, over shared memory and over TCP. [`AutoProvider`](crate::AutoProvider) opens it.
 ///
 /// Dropping the transport ends all links at once. To end a link in order, call [`close`](Transport::close)
 /// with [`Close::Drain`].
 #[derive(Debug)]
 pub struct AutoTransport {
-    /// This field is dropped before `near`. So a peer that no longer finds the endpoint's name in shared
-    /// memory finds its TCP port closed, too.
+    /// Dropped before `near`: when peers no longer find the name in shared memory, the TCP port is closed,
+    /// too.
     far: TcpTransport,
     near: ShmTransport,
     moved: MovedLinks,
     proven: ProvenPeers,
     plan: PollPlan,
-    /// Whether passes leave out TCP until the kernel reports an event of TCP or a call uses TCP.
+    /// Whether passes leave out TCP. This ends when the kernel reports an event of TCP, or when a call uses
+    /// TCP.
     is_far_quiet: bool,
     /// Whether a call has used TCP since TCP was flushed last.
     is_far_used: bool,
@@ -64,8 +65,7 @@ impl Transport for AutoTransport {
 
     fn caps(&self, link: LinkId) -> LinkCaps {
         match CarriedLink::from_link_id(link) {
-            // Also right for a link that has moved to TCP: shared memory reports no pulls for its id, and
-            // TCP has none either.
+            // Also right for a link that has moved to TCP: neither shared memory nor TCP pulls for it.
             CarriedLink::Near(near) => self.near.caps(near),
             CarriedLink::Far(far) => self.far.caps(far),
         }
@@ -175,7 +175,7 @@ impl Transport for AutoTransport {
         }
         let mut reported = 0;
         if self.plan.count_pass_and_check_near_due(self.near.has_hot_rings()) {
-            // Active far peers get half of the budget, however many frames the near peers have sent.
+            // Active far peers get half of the budget, however many frames near peers have sent.
             let for_far = if self.plan.is_far_active() { budget_frames / 2 } else { 0 };
             let handler = &mut NearHandler { receiver, proven: &mut self.proven };
             reported = self.near.receive(budget_frames - for_far, handler);
@@ -226,8 +226,8 @@ impl Transport for AutoTransport {
     }
 
     fn stop_accepting(&mut self) {
-        // TCP stops first: otherwise a peer that no longer finds the name in shared memory might still be
-        // accepted over TCP.
+        // TCP stops first: otherwise a peer that no longer finds the name in shared memory might connect
+        // over TCP.
         self.use_far().stop_accepting();
         self.near.stop_accepting();
     }
@@ -238,8 +238,8 @@ impl Transport for AutoTransport {
 }
 
 impl AutoTransport {
-    /// Moves to TCP the links that waited at a full backlog and then found no near peer. Also tells TCP
-    /// which peers have become proven, or are no longer.
+    /// Moves links to TCP that waited at a full backlog and then found no near peer. Also tells TCP which
+    /// peers have become proven or are no longer proven.
     #[inline(always)]
     fn move_absent_links_if_any(&mut self) {
         if self.near.has_absent_link() | self.proven.has_changes() {

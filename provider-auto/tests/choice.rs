@@ -62,8 +62,8 @@ fn drive_both<A: Transport, B: Transport>(
     }
 }
 
-/// Sends messages of several sizes both ways over a link of `a`, which `b` has accepted. Checks that each
-/// side knows the other by its address and instance.
+/// Sends messages of several sizes both ways over a link that `a` has connected and `b` has accepted. Checks
+/// that each side knows the address and instance of the other.
 #[track_caller]
 fn exchange_messages<B: Transport>(
     a: &mut Endpoint,
@@ -133,8 +133,8 @@ fn stranger_over_tcp_cannot_claim_the_address_of_a_near_peer() {
     let mut stranger = TcpStream::connect(b.address().socket_addr()).expect("it listens");
     stranger.set_nonblocking(true).expect("a socket");
     stranger.write_all(&Hello { address: a.address(), instance: 33 }.to_bytes()).expect("room");
-    // `b` has a link over shared memory to the claimed address. So it asks the endpoint there, `a`, which
-    // denies the claim.
+    // `b` has a link over shared memory to the claimed address. So `b` asks the endpoint there, which is
+    // `a`, and `a` denies the claim.
     let deadline = Deadline::new();
     let ended = loop {
         a.transmit();
@@ -290,7 +290,7 @@ impl SilentListener {
     }
 }
 
-/// Opens an `auto` endpoint with links that wait, since the backlog at the name of this address is full.
+/// Opens an `auto` endpoint whose links wait: the backlog at the name of this address is full.
 fn open_with_waiting_links<const N: usize>(address: Address) -> (Endpoint, [LinkId; N], SilentListener) {
     let listener = SilentListener::bind(address, 0);
     let _first = listener.connect();
@@ -336,7 +336,7 @@ fn waiting_link_moves_to_tcp_when_its_name_is_given_up() {
     for link in [first, second] {
         assert_eq!(a.recorder.payloads_of(link), [pseudo_random_payload(1 << 20, 9)]);
     }
-    // This side closes one link, and the peer ends the other. After that their numbers are free.
+    // This side closes one link, and the peer ends the other link. Then both numbers are free.
     a.close(first, Close::Drain);
     drive_both(&mut a, &mut b, "the end at the peer", |_, b| {
         links.iter().filter(|(link, ..)| b.recorder.down_error(*link).is_some()).count() == 1

@@ -25,7 +25,7 @@ mod short_backlog {
     );
 }
 
-/// Every second endpoint is in the other neighbourhood, so peers are far and near in turn.
+/// Every second endpoint is in the other neighbourhood, so some peers are far and some are near.
 mod mixed {
     use super::*;
 

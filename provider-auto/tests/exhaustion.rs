@@ -1,5 +1,5 @@
-//! A lack of descriptors is an error, and no reason to choose TCP. The test changes a limit of the process,
-//! so it is the only one in its binary.
+//! A process that lacks descriptors gets an error: the lack is no reason to choose TCP. The test changes a
+//! limit of the process, so it is the only test in its binary.
 
 use std::fs;
 use std::net::SocketAddr;

@@ -1,6 +1,7 @@
-//! Security policies that forbid abstract names. Peers are then reached over TCP, and the log says so once.
+//! Security policies that forbid abstract names. The endpoint then reaches peers over TCP, and logs one
+//! warning.
 //!
-//! Each test starts a thread, and confines only this thread by a policy.
+//! Each test starts a thread, and applies a policy to this thread only.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -31,7 +32,7 @@ fn is_near(endpoint: &Endpoint, link: LinkId) -> bool {
     endpoint.transport.caps(link).pull_min_bytes != usize::MAX
 }
 
-/// Connects the first endpoint to the second, and sends a message over the link. Returns whether they share
+/// Connects the first endpoint to the second, and sends a message. Returns whether the link is over shared
 /// memory.
 fn send_over_new_link(endpoints: &mut [Endpoint; 2]) -> bool {
     let to = endpoints[1].address();
@@ -82,8 +83,8 @@ impl Log {
     }
 }
 
-/// Confines a thread, which opens an endpoint and connects it twice to an endpoint from outside the thread.
-/// Then the endpoint from outside connects to the endpoint of the thread. Asserts that all three links use
+/// Confines a thread by `confine`. The thread opens an endpoint and connects it twice to an outside
+/// endpoint. Then the outside endpoint connects to the thread's endpoint. Asserts that all three links use
 /// TCP, and that the log has one warning.
 #[track_caller]
 fn check_peers_are_reached_over_tcp_with_one_warning(confine: impl FnOnce() + Send) {
@@ -136,7 +137,7 @@ fn peer_is_far_if_connecting_to_its_name_is_forbidden() {
     }
 }
 
-/// A process that may make no ring has another problem than a policy about names, and is to learn of it.
+/// A process that may not make rings has another problem than a policy about names, and must see the error.
 #[test]
 fn link_without_memory_for_its_ring_fails_and_blames_no_policy() {
     for errno in [libc::EACCES, libc::EPERM] {
@@ -162,8 +163,8 @@ fn link_without_memory_for_its_ring_fails_and_blames_no_policy() {
     }
 }
 
-/// Forbids this thread to connect to abstract names of sockets that were opened outside the thread. Returns
-/// false if the kernel cannot forbid it.
+/// Forbids this thread to connect to abstract names that other threads have bound. Returns false if the
+/// kernel cannot forbid it.
 fn scope_abstract_names_of_thread() -> bool {
     let ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)

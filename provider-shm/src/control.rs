@@ -1,5 +1,5 @@
-//! Control sockets: UNIX sockets over which two processes connect, check each other's user, hand over their
-//! rings, and notice when the peer ends.
+//! Control sockets: the UNIX sockets over which two processes connect. Each process checks the peer's user,
+//! passes its ring to the peer, and notices when the peer ends.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -68,8 +68,8 @@ impl Control {
             let socket = CloseOnFork::new(open_socket()?);
             match connect(&socket, &name::socket_name(kind, candidate)?) {
                 Ok(()) => match Control::from_socket_of_same_user(socket) {
-                    // Another user's process may have bound this name, while the endpoint has bound the next
-                    // name. So try the next name, too.
+                    // Another user's process may have this name, while the endpoint has the next name. So
+                    // try the next name, too.
                     Err(error @ LinkError::Denied(_)) if !matches!(refused, ConnectError::Busy) => {
                         refused = ConnectError::NoEndpoint(error);
                     }
@@ -94,8 +94,8 @@ impl Control {
         Control::from_socket_of_same_user(CloseOnFork::new(socket))
     }
 
-    /// Reads the peer's credentials, and refuses a peer of another user. An abstract name has no owner, so
-    /// any user's process may bind it or connect to it.
+    /// Reads the peer's credentials, and refuses a peer of another user. Any user's process can bind an
+    /// abstract name or connect to it.
     fn from_socket_of_same_user(socket: CloseOnFork<OwnedFd>) -> Result<Control, LinkError> {
         let peer = sys::peer_credentials(&socket).map_err(|error| LinkError::System(to_errno(&error)))?;
         let uid = rustix::process::geteuid().as_raw();
@@ -110,9 +110,9 @@ impl Control {
         self.peer
     }
 
-    /// Opens a descriptor that becomes readable when the peer's process ends. Returns `None` if the system
-    /// does not open one, for example because the process has already ended. Then only the hang-up of the
-    /// control socket announces the peer's end.
+    /// Opens a descriptor that becomes readable when the peer's process ends. Returns `None` if this fails,
+    /// for example because the process has already ended. Then only the control socket announces the peer's
+    /// end.
     pub(crate) fn open_peer_pidfd(&self) -> Option<CloseOnFork<OwnedFd>> {
         let opened = sys::peer_pidfd(&self.socket).or_else(|_| {
             let pid = rustix::process::Pid::from_raw(self.peer.pid).ok_or(io::ErrorKind::NotFound)?;
@@ -147,10 +147,10 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// The peer violates the protocol, or this process has no free descriptors to receive the peer's.
+    /// The peer violates the protocol, or this process has no free descriptors for those of the greeting.
     pub(crate) fn try_receive_greeting(&self) -> Result<Received, LinkError> {
-        // There is room for one byte and one descriptor more than a greeting has, so a longer message is
-        // detected.
+        // To detect a message that is too long, there is room for one more byte and one more descriptor than
+        // in a greeting.
         let mut bytes = [0; GREETING_BYTES + 1];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(GREETING_FDS + 1))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -202,7 +202,8 @@ impl AsFd for Control {
     }
 }
 
-/// Opens a sequenced-packet socket: a greeting arrives together with its descriptors or not at all.
+/// Opens a sequenced-packet socket. Over it, a greeting arrives together with its descriptors, or not at
+/// all.
 pub(crate) fn open_socket() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)

@@ -1,13 +1,12 @@
-//! Cookies: how a process that reads a peer's memory verifies that the memory is still exposed.
+//! Cookies. By a cookie, a process that reads a peer's memory verifies that the memory is still exposed.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A random number in the memory of this process. It stays in place while memory is exposed on a link.
+/// A random number in the memory of this process, valid while memory is exposed on a link.
 ///
-/// A peer that copies exposed memory also copies the cookie, after the memory. The peer discards the copy if
-/// it does not find the cookie: the memory is no longer exposed, or another process has reused the id of
-/// this process.
+/// A peer that copies exposed memory then also copies the cookie. If the peer does not find the cookie, it
+/// discards the copy: the memory is no longer exposed, or another process has reused the id of this process.
 #[derive(Debug)]
 pub(crate) struct Cookie {
     cell: Box<AtomicU64>,
@@ -37,7 +36,7 @@ impl Cookie {
 
 impl Drop for Cookie {
     fn drop(&mut self) {
-        // Invalidate the cookie before the application gets the exposed memory back and writes to it.
+        // Invalidate the cookie before the application gets the exposed memory back.
         self.cell.store(!self.value, Ordering::SeqCst);
     }
 }

@@ -4,11 +4,10 @@ use std::{fs, io};
 
 use crate::memory;
 
-/// The setting of the Yama security module that restricts which processes may trace others, and so read their
-/// memory.
+/// A setting of the Yama security module. It restricts which processes may read the memory of others.
 const PTRACE_SCOPE: &str = "/proc/sys/kernel/yama/ptrace_scope";
 
-/// Describes in one sentence whether this host permits copies of large messages from process to process.
+/// Says in one sentence whether this host lets a process copy large messages from another process's memory.
 pub(crate) fn describe_cross_memory_support(allows_any_tracer: bool) -> String {
     let scope = fs::read_to_string(PTRACE_SCOPE).ok().and_then(|text| text.trim().parse().ok());
     describe_probe_result(

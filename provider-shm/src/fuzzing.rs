@@ -1,5 +1,5 @@
-//! The fuzz target of the ring. Its input encodes a program: a sequence of calls to both ends of a ring, and
-//! of writes that overwrite parts of the ring. An ordinary test replays the corpus.
+//! The fuzz target of the ring. The input encodes a program: calls to both ends of a ring, and writes that
+//! overwrite parts of the ring. An ordinary test replays the corpus.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -14,13 +14,13 @@ use crate::ring::{Consumer, INLINE_MAX_BYTES, Producer};
 use crate::segment::Segment;
 use crate::sync::Ordering;
 
-/// Runs the program that `input` encodes, and returns whether both ends accepted the ring. If a program
-/// overwrites the ring, an end may refuse the ring, but must not panic or break its contract.
+/// Runs the program that `input` encodes. Returns whether both ends accepted the ring. If a program
+/// overwrites the ring, an end may refuse the ring.
 ///
 /// # Panics
 ///
-/// If the consumer breaks the contract of [`FrameHandler`](homespun_engine::transport::FrameHandler), or if a
-/// program that has overwritten nothing loses or alters a frame.
+/// If the consumer breaks the contract of [`FrameHandler`](homespun_engine::transport::FrameHandler), or if
+/// a program that has overwritten nothing loses or alters a frame.
 pub fn run_ring_program(input: &[u8]) -> bool {
     let (segment, file) = Segment::create().expect("memory for a ring");
     let other = Segment::map(&file).expect("memory for a ring");
@@ -45,15 +45,15 @@ pub fn run_ring_program(input: &[u8]) -> bool {
 /// The number of kinds of steps. A step's kind is its first byte modulo this.
 const STEPS: u8 = 8;
 
-/// The bit of a send's choice byte that requests an inline send. The other bits choose the values of the
-/// header.
+/// In the choice byte of a send: the bit that requests an inline send. The other bits choose the header's
+/// values.
 const INLINE: u8 = 64;
 
-/// Headers are made from numbers below this, which limits the lengths of their payloads.
+/// The numbers for headers are below this. So the payloads have a limited length.
 const NUMBER_END: u64 = 1 << 19;
 
-/// Returns a header that a correct engine may send. It has the form of `kind` and `flags` if there is such a
-/// form, else some other form.
+/// Returns a header that a correct engine may send. If no form has this kind and these flags, takes another
+/// form.
 fn sendable_header(kind: u8, flags: u8, choice: u8, number: u64) -> Header {
     static FORMS: LazyLock<Vec<Form>> = LazyLock::new(|| Form::all().collect());
     let other = || FORMS[usize::from(kind ^ flags) % FORMS.len()];
@@ -65,8 +65,7 @@ struct Run {
     producer: Producer,
     consumer: Consumer,
     recorder: Recorder,
-    /// The frames that the ring has taken, wholly or in part, and that were not yet compared with received
-    /// frames.
+    /// The frames that the ring has taken, wholly or in part, until they are compared with received frames.
     sent: VecDeque<(Header, Vec<u8>)>,
     /// The payload of the unfinished frame that is still to be sent.
     rest: Vec<u8>,
@@ -93,8 +92,7 @@ impl Run {
         }
     }
 
-    /// Sends a frame such as a correct engine sends. The input determines the header and the payload's
-    /// length.
+    /// Sends a correct frame. The input determines the header and the payload's length.
     fn send(&mut self, input: &mut Input<'_>) {
         if self.producer.is_mid_frame() || self.has_finished {
             return;
@@ -144,7 +142,7 @@ impl Run {
         }
     }
 
-    /// Writes a line with correct checks at the consumer's position, or up to 3 lines ahead.
+    /// Writes a line with correct checks, at the consumer's position or up to 3 lines ahead.
     fn scribble_line(&mut self, input: &mut Input<'_>) {
         let shape = usize::from(input.next_byte().unwrap_or(0));
         let (ahead, value_bytes, others) = (shape % 4, shape / 4 % 8 + 1, shape / 32);
@@ -166,7 +164,7 @@ impl Run {
         self.is_scribbled = true;
     }
 
-    /// Makes one of the calls that move no frame: about wake-ups, about room, or about the end of the ring.
+    /// Makes a call that moves no frame: about wakeups, room, or the end of the ring.
     fn call_sleep_wake_or_finish(&mut self, choice: u8) {
         match choice % 8 {
             0 => self.is_refused |= self.consumer.request_wake_if_empty().is_err(),
@@ -184,7 +182,8 @@ impl Run {
         }
     }
 
-    /// Checks that everything that the ring has taken arrives, unless the program has overwritten something.
+    /// Checks that everything that the ring has taken arrives. Skips the check if the program has
+    /// overwritten parts of the ring.
     fn drain_and_assert_all_arrived(&mut self) {
         if self.is_scribbled {
             return;
@@ -201,7 +200,7 @@ impl Run {
     }
 }
 
-/// The bytes of a program that were not read yet. Numbers that reach beyond the end are padded with zeros.
+/// The unread bytes of a program. After the last byte come zeros, if a number needs more bytes.
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
@@ -241,7 +240,7 @@ mod tests {
         assert_eq!(sent, Form::all().map(|form| (form.kind(), form.flags())).collect());
     }
 
-    /// Replays the fuzz target's corpus, in which both verdicts must occur: accepted and refused.
+    /// Replays the fuzz target's corpus. It must have inputs that are accepted and inputs that are refused.
     #[test]
     fn corpus_inputs_get_the_verdicts_in_their_names() {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/ring");

@@ -1,5 +1,5 @@
-//! The greeting, the first message of each side of a link. It travels over the control socket together with
-//! two descriptors: the sender's ring, and the doorbell that the sender rings.
+//! The greeting: the first message of each side of a link. It travels over the control socket with two
+//! descriptors: of the sender's ring, and of the doorbell that the sender rings.
 //!
 //! ```text
 //!  offset  0                     48               56       64
@@ -35,7 +35,8 @@ const _: () = assert!(field::HELLO.end == field::COOKIE_ADDRESS.start);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Greeting {
     pub(crate) hello: hello::Hello,
-    /// The sender's cookie. The peer must find it in place after each copy from the sender's memory.
+    /// The sender's cookie. After each copy from the sender's memory, the peer must find the cookie in
+    /// place.
     pub(crate) cookie: CookieLocation,
 }
 
@@ -52,7 +53,7 @@ impl Greeting {
     ///
     /// # Errors
     ///
-    /// Those of [`Hello::parse`](hello::Hello::parse).
+    /// The errors of [`Hello::parse`](hello::Hello::parse).
     pub(crate) fn parse(bytes: &[u8; GREETING_BYTES]) -> Result<Greeting, WireError> {
         let (hello, rest) = bytes.split_first_chunk().ok_or(WireError::BadMagic)?;
         let (address, rest) = rest.split_first_chunk().ok_or(WireError::BadMagic)?;

@@ -2,9 +2,9 @@
 //! message between two polling endpoints costs no system call.
 //!
 //! [`ShmProvider`] opens a [`ShmTransport`] for each endpoint. An endpoint listens at an abstract UNIX name
-//! made of its address. A link is a connection to that name, over which each side hands the other a ring in
-//! sealed anonymous memory. Nothing has a name in a file system, so a process that dies leaves nothing
-//! behind.
+//! made of its address. A link is a connection to that name. Over this connection, each side passes a ring
+//! in sealed anonymous memory to the peer. Nothing has a name in a file system, so a process that dies
+//! leaves nothing behind.
 //!
 //! ```text
 //!   sender                                                     receiver
@@ -20,12 +20,12 @@
 //! pass. A ring that stays empty becomes *cold*: its receiver stops polling it until the doorbell rings. So
 //! idle links cost no polling.
 //!
-//! The receiver copies each value out of a ring, and checks and uses only the copy: the peer may overwrite
-//! the ring at any time. A peer that does so ends only its own link. Processes of other users are refused.
+//! The receiver copies each value out of a ring, and checks and uses only the copy. A faulty peer may
+//! overwrite the ring at any time, but ends only its own link. Processes of other users are refused.
 //!
 //! # Memory
 //!
-//! A link takes two segments of shared memory, one for each ring, of about 290 KiB each; and up to four
+//! A link takes two segments of shared memory of about 290 KiB, one for each ring. It also takes up to four
 //! descriptors on each side. The kernel allocates the pages of a segment when they are first used.
 
 #![deny(unsafe_code)]

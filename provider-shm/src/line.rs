@@ -1,7 +1,7 @@
 //! The layout of a frame's first line, and of the lines with further pieces of its payload.
 //!
-//! A line is 8 words. Every line has the first word. The header determines which words follow the first.
-//! Payload that fits takes the remaining words, padded with zeros to a whole word:
+//! A line is 8 words. The header determines which words follow the first word. Payload that fits takes the
+//! remaining words, padded with zeros to a whole word:
 //!
 //! ```text
 //!  word 0, from its lowest bit                            then, each only if the header has it
@@ -14,25 +14,24 @@
 //! ```
 //!
 //! Kind and flags are the header's [form](homespun_engine::wire::Form), which determines how many words the
-//! header has. This layout adds two flags to those of the header, the two highest bits `OUTSIDE` and `LONG`.
-//! It also adds kind 0, `piece`: such a line has no header, and announces a further piece of payload in the
-//! data area, `len` bytes long.
+//! header has. This layout adds two flags, the two highest bits: `OUTSIDE` and `LONG`. It also adds the kind
+//! 0, `piece`. A line of this kind has no header. It announces a further piece of payload in the data area,
+//! `len` bytes long.
 //!
-//! In a frame's first line without `OUTSIDE`, `len` is the length of the payload, which is in this line.
-//! With `OUTSIDE`, `len` is the length of the payload's first piece, which is in the data area. This piece
-//! is the whole payload unless the flags contain `LONG`. With `LONG`, `length` is the length of the whole
+//! Without `OUTSIDE`, a frame's payload is in its first line, and `len` is the length of the payload. With
+//! `OUTSIDE`, the first piece of the payload is in the data area, and `len` is the length of this piece.
+//! Without `LONG`, this piece is the whole payload. With `LONG`, `length` is the length of the whole
 //! payload, and a line of kind `piece` follows for each further piece. Lines give no offsets: in the data
-//! area each piece starts where the previous one ends, rounded up to a unit.
+//! area, each piece starts where the previous piece ends, rounded up to a unit.
 //!
-//! The sequence number tells to which lap of the ring a line belongs: in each lap the producer writes every
-//! place once. In a correct ring each place holds either the line of this lap or the line of the previous
-//! lap. The first check makes the exclusive or of all bytes of the first word a constant
-//! ([`is_check_right`]). The second check [covers](homespun_engine::wire::checksum) the header's words and
-//! `length`. So the consumer detects a change of any single byte outside the payload. After a change of the
-//! sequence number, the line belongs to neither lap, or has a wrong check.
+//! The sequence number tells to which lap of the ring a line belongs: in each lap, the producer writes every
+//! place once. In a correct ring, each place holds either the line of this lap or the line of the previous
+//! lap. The first check makes the XOR of all bytes of the first word a constant ([`is_check_right`]). The
+//! second [check](homespun_engine::wire::checksum) covers the header's words and `length`. So the consumer
+//! detects a change of any single byte outside the payload.
 //!
-//! A header with its payload has exactly one layout for each length of a first piece: [`parse_line`] accepts
-//! only lines that [`emit_line_returning_first_word`] or [`piece_line_word`] writes.
+//! [`parse_line`] accepts only lines that [`emit_line_returning_first_word`] or [`piece_line_word`] can
+//! write.
 
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -42,14 +41,14 @@ use homespun_engine::wire::{COMMON_KIND, FLAGS_BITS, Fields, Form, Header, WORDS
 
 use crate::segment::{LINE_WORDS, LINES};
 
-/// The largest piece of payload in the data area. It is small enough that the consumer copies one piece while
-/// the producer copies the next, and large enough that the cost of its line is negligible.
+/// The largest piece of payload in the data area. Pieces are small, so that the consumer copies one piece
+/// while the producer copies the next. Pieces are large compared with their lines.
 pub(crate) const PIECE_MAX_BYTES: usize = if cfg!(loom) { 8 } else { 32 * 1024 };
 
 /// The smallest piece, except for the last piece of a payload.
 pub(crate) const PIECE_MIN_BYTES: usize = if cfg!(loom) { 4 } else { 4096 };
 
-/// The longest payload that fits into a line. Only a header without words leaves so much room.
+/// The longest payload that fits into a line. Only a header without words leaves this much room.
 pub(crate) const ROOM_MAX_BYTES: usize = (LINE_WORDS - 1) * WORD_BYTES;
 
 const WORD_BYTES: usize = size_of::<u64>();
@@ -96,8 +95,8 @@ pub(crate) enum Payload<'a> {
 pub(crate) enum Parsed {
     /// A frame, and where its payload is.
     Frame(Header, Found),
-    /// The length of a further piece. The caller still has to check that a frame is unfinished, and that the
-    /// length is valid for the rest of the frame's payload.
+    /// The length of a further piece. The caller must check that a frame is unfinished, and that the length
+    /// is valid for the rest of its payload.
     Piece(usize),
 }
 
@@ -110,18 +109,18 @@ pub(crate) enum Found {
     Outside(usize),
 }
 
-/// The exclusive or of all bytes of a correct first word. It is not zero, so that zeroed memory is no line.
+/// The XOR of all bytes of a correct first word. It is not zero, so zeroed memory is not a line.
 const FOLDED: u8 = 0xa5;
 
-/// The sequence number of the line at `position`, which counts lines since the ring was created. The line
-/// one lap before has another sequence number.
+/// The sequence number of the line at `position`, which counts lines since the ring was created. One lap
+/// before, the line had another number.
 #[inline]
 pub(crate) fn sequence_at(position: u64) -> u16 {
     position.wrapping_add(1) as u16
 }
 
-// Sequence numbers repeat only after more than a lap. So in one place, the lines of successive laps have
-// different sequence numbers.
+// Sequence numbers repeat only after more than a lap. So the lines of successive laps in one place have
+// different numbers.
 const _: () = assert!(LINES < 1 << u16::BITS);
 
 /// The sequence number in a first word.
@@ -130,15 +129,14 @@ pub(crate) fn sequence_in_first_word(first: u64) -> u16 {
     (first >> field::SEQUENCE) as u16
 }
 
-/// Whether a first word has the right check, as every first word of a correct producer has.
+/// Whether a first word has the right check.
 #[inline]
 pub(crate) fn is_check_right(first: u64) -> bool {
     fold_word(first) == FOLDED
 }
 
-/// Whether a correct ring may hold this first word in the place of the line at `position`, before the
-/// producer has published that line. The word must be that of the line one lap before, or zero in the first
-/// lap.
+/// Whether a correct ring may hold this first word in the place of the line at `position`, before that line
+/// is published. The word must be the first word of the line one lap before, or zero in the first lap.
 pub(crate) fn is_from_previous_lap(first: u64, position: u64) -> bool {
     match position.checked_sub(LINES as u64) {
         Some(before) => sequence_in_first_word(first) == sequence_at(before) && is_check_right(first),
@@ -159,9 +157,9 @@ fn room_bytes_beside_words(words: usize) -> usize {
     ROOM_MAX_BYTES - words * WORD_BYTES
 }
 
-/// Writes the first line of a frame: calls `put` for each word but the first, once and in order, and returns
-/// the first word. `payload` must match the header: inline if it fits into the line, else a first piece of a
-/// length that [`is_valid_piece_len`] accepts.
+/// Writes the first line of a frame: calls `put` for each word except the first, in order, and returns the
+/// first word. `payload` must be inline if it fits into the line. Otherwise it must be a first piece whose
+/// length [`is_valid_piece_len`] accepts.
 #[inline]
 pub(crate) fn emit_line_returning_first_word(
     sequence: u16,
@@ -171,7 +169,7 @@ pub(crate) fn emit_line_returning_first_word(
 ) -> u64 {
     let mut used = 1;
     let mut push = |word: u64| {
-        // The line cannot overflow, since `payload` is inline only if it fits. `% LINE_WORDS` saves a bounds
+        // The line cannot overflow: `payload` is inline only if it fits. `% LINE_WORDS` saves a bounds
         // check.
         put(used % LINE_WORDS, word);
         used += 1;
@@ -220,8 +218,7 @@ pub(crate) fn piece_line_word(sequence: u16, piece_bytes: usize) -> u64 {
 #[inline]
 fn build_first_word(sequence: u16, check: Checksum, kind: u8, flags: u8, len_bytes: usize) -> u64 {
     let words_check = check.finish();
-    // The check that makes `is_check_right` true. It is computed from the fields, so that all but the last
-    // operation can run before `words_check` is known.
+    // Makes `is_check_right` true. Almost all operations can run before `words_check` is known.
     let halves = sequence ^ len_bytes as u16;
     let check = (halves ^ halves >> 8) as u8 ^ kind ^ flags ^ FOLDED ^ words_check;
     u64::from(sequence) << field::SEQUENCE
@@ -232,8 +229,7 @@ fn build_first_word(sequence: u16, check: Checksum, kind: u8, flags: u8, len_byt
         | (len_bytes as u64) << field::LEN
 }
 
-/// Replaces the two checks in a first word by the checks that a correct producer would write with these
-/// words.
+/// Returns a first word with the right checks for these words, in place of its own checks.
 #[cfg(all(any(test, fuzzing), not(loom)))]
 pub(crate) fn with_valid_checks(first: u64, word: impl Fn(usize) -> u64) -> u64 {
     let (kind, flags) = ((first >> field::KIND) as u8, (first >> field::FLAGS) as u8);
@@ -257,7 +253,7 @@ pub(crate) fn is_valid_piece_len(piece_bytes: usize, left_bytes: u64) -> bool {
 ///
 /// # Errors
 ///
-/// The line is malformed: no correct producer writes it.
+/// The line is malformed.
 #[inline]
 pub(crate) fn parse_line(
     first: u64,
@@ -338,8 +334,8 @@ fn parse_piece_line(flags: u8, words_check: u8, piece_bytes: usize) -> Result<Pa
     Ok(Parsed::Piece(piece_bytes))
 }
 
-/// Reads a header from the words of its line, and compares their checksum with `words_check`. Also returns
-/// how many words the header has. The checksum includes `long_bytes`, the `length` of a line with `LONG`.
+/// Reads a header from the words of its line, and checks `words_check`. Also returns how many words the
+/// header has. The check covers `long_bytes`, too: the `length` of a line with `LONG`.
 #[inline(always)]
 fn parse_header_words(
     form: Form,

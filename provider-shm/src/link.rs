@@ -19,12 +19,12 @@ use crate::segment::{MapError, Segment};
 pub(crate) enum Slot {
     /// A connection.
     Made(Box<Link>),
-    /// A connect that the transport tries, or tries again because the peer's backlog was full or too many
-    /// descriptors were in flight.
+    /// A connect that is still to be tried, for the first time or again. Another try is needed if the peer's
+    /// backlog was full or too many descriptors were in flight.
     Waiting(Address),
     /// A connect that failed. The next pass reports it.
     Failed(LinkError),
-    /// A connect of a transport beside TCP that found no endpoint of this user. The owner of the transport
+    /// A connect that found no endpoint of this user, at a transport beside TCP. The owner of the transport
     /// gets the link by [`take_absent_link`](crate::ShmTransport::take_absent_link).
     Absent,
 }
@@ -38,10 +38,10 @@ pub(crate) struct Link {
     pub(crate) outgoing: Option<Outgoing>,
     /// The peer's ring. `None` until the peer's greeting has arrived.
     pub(crate) incoming: Option<Incoming>,
-    /// Whether the peer has hung up or its process has ended. Then nothing arrives but the frames that are
-    /// already in the ring.
+    /// Whether the peer has hung up, or its process has ended. Then only frames that are already in the ring
+    /// still arrive.
     pub(crate) has_hung_up: bool,
-    /// The protocol violation for which the link ends, if the peer has committed one.
+    /// The protocol violation of the peer for which the link ends, if there is one.
     pub(crate) fault: Option<&'static str>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Link {
 pub(crate) enum Origin {
     /// This side, to this address.
     Connected(Address),
-    /// The peer. The number counts the connections that the endpoint had accepted before.
+    /// The peer. The number says how many connections the endpoint had accepted before.
     Accepted(u64),
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Outgoing {
     pub(crate) ring: Producer,
     doorbell: CloseOnFork<OwnedFd>,
     pub(crate) cookie: Cookie,
-    /// Whether the link is in the transport's list `dirty`: the peer may have to be woken.
+    /// Whether the link is in the transport's list `dirty`: the peer may need a wakeup.
     pub(crate) in_dirty: bool,
     /// Whether this side has sent since the last frame arrived.
     pub(crate) has_sent: bool,
@@ -83,8 +83,8 @@ pub(crate) struct Incoming {
 }
 
 impl Outgoing {
-    /// Creates a ring. Also returns the descriptor of the ring's memory, which this side sends to the peer
-    /// and need not keep.
+    /// Creates a ring. Also returns the descriptor of the ring's memory for the peer. This side need not
+    /// keep the descriptor.
     pub(crate) fn create_ring() -> io::Result<(Outgoing, OwnedFd)> {
         let (segment, descriptor) = Segment::create()?;
         let doorbell = CloseOnFork::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
@@ -102,8 +102,8 @@ impl Outgoing {
 
     /// Wakes the peer.
     pub(crate) fn ring_doorbell(&self) {
-        // The write fails only if the eventfd's counter is at its maximum. Then the doorbell is readable
-        // already.
+        // The write fails only if the counter of the eventfd is at its maximum. Then the doorbell is already
+        // readable.
         #[expect(clippy::host_endian_bytes, reason = "an eventfd counts in the host's own numbers")]
         let one = 1_u64.to_ne_bytes();
         if let Err(error) = rustix::io::write(&self.doorbell, &one) {
@@ -128,8 +128,7 @@ impl Incoming {
         Ok(Incoming {
             ring: Consumer::new(segment),
             doorbell: CloseOnFork::new(doorbell),
-            // A link within this process needs no pidfd: when the process ends, both ends of the link are
-            // gone.
+            // A link within this process needs no pidfd: both ends of the link end with the process.
             pidfd: if is_own { None } else { control.open_peer_pidfd() },
             peer_memory,
             empty_polls: 0,
@@ -149,9 +148,8 @@ impl Link {
         Link { control, origin, outgoing: None, incoming: None, has_hung_up: false, fault: None }
     }
 
-    /// Tries to make the ring cold, so that no pass polls it until the doorbell rings. Returns false if the
-    /// ring has a frame. Also returns false if the ring is malformed: then the next pass reports the end of
-    /// the link.
+    /// Tries to make the ring cold: no pass polls it until the doorbell rings. Returns false if the ring has
+    /// a frame, or if the ring is malformed. The next pass reports the end of the link of a malformed ring.
     pub(crate) fn try_stop_polling_ring(&mut self) -> bool {
         let Some(incoming) = &mut self.incoming else { return true };
         // Publish now: this side may sleep next, while the peer waits for room.

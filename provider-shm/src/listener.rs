@@ -15,11 +15,11 @@ use crate::name::{self, NameKind};
 #[derive(Debug)]
 pub(crate) struct Listener {
     sockets: SmallVec<[CloseOnFork<OwnedFd>; 2]>,
-    /// Whether connections may be waiting. The kernel reports each arrival only once, so this stays set
-    /// until an accept has found no connection.
+    /// Whether connections may be waiting. The kernel reports an arrival only once, so this stays set until
+    /// an accept finds no connection.
     is_pending: bool,
-    /// Whether an accept has failed for lack of descriptors or memory. The connections wait until the next
-    /// try.
+    /// Whether an accept has failed for lack of descriptors or memory. The connections then wait for the
+    /// next try.
     is_starved: bool,
 }
 
@@ -74,8 +74,8 @@ impl Listener {
         self.is_starved
     }
 
-    /// Lets the transport accept again. The transport calls this when it polls the kernel, and when a link
-    /// has ended and its descriptors have become free.
+    /// Lets the transport accept again. Called at each poll of the kernel, and when the end of a link has
+    /// freed descriptors.
     pub(crate) fn clear_starved(&mut self) {
         self.is_starved = false;
     }
@@ -117,7 +117,7 @@ fn bind_and_listen(
     Ok(socket)
 }
 
-/// Whether an accept failed for lack of descriptors or memory, so that the connection keeps waiting.
+/// Whether an accept failed for lack of descriptors or memory. Then the connection keeps waiting.
 fn is_exhaustion(error: rustix::io::Errno) -> bool {
     use rustix::io::Errno;
     [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM].contains(&error)

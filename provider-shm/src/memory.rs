@@ -1,4 +1,4 @@
-//! Cross-memory copies: this process copies exposed payload straight from the memory of a peer's process.
+//! Cross-memory copies: this process copies exposed payload directly from the memory of a peer's process.
 
 use std::io::{self, IoSlice, IoSliceMut};
 
@@ -17,7 +17,7 @@ type RemoteSlices = SmallVec<[RemoteSlice; IOV_LIMIT + 1]>;
 /// The memory of a peer's process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PeerMemory {
-    /// The peer's process id in the PID namespace of this process; 0 if the peer has no id there. Then this
+    /// The peer's process id in the PID namespace of this process. 0 if the peer has no id there: then this
     /// process cannot read the peer's memory.
     pub(crate) pid: i32,
     pub(crate) cookie: CookieLocation,
@@ -56,22 +56,22 @@ impl PeerMemory {
             Ok(copied) if copied == all_bytes && u64::from_le_bytes(cookie) == self.cookie.value => {
                 Pull::Done
             }
-            // The cookie after the payload is missing or different: the payload is not exposed any more.
+            // The cookie is missing or different, so the payload is no longer exposed.
             Ok(copied) if copied >= wanted_bytes => Pull::Gone,
             Ok(_) => self.classify_failed_read(),
             Err(error) => match error.raw_os_error() {
                 Some(libc::EFAULT) => self.classify_failed_read(),
                 Some(libc::EINVAL) => Pull::Fault,
                 Some(libc::ESRCH) => Pull::Gone,
-                // EPERM and ENOSYS mean that the system bars cross-memory copies. A lack of memory is
-                // temporary. In either case the peer sends the payload instead.
+                // EPERM and ENOSYS mean that the system forbids cross-memory copies. A lack of memory is
+                // temporary. In all these cases the peer sends the payload instead.
                 _ => Pull::Refused,
             },
         }
     }
 
-    /// Finds out why a slice cannot be read: its description is wrong ([`Pull::Fault`]), or the peer no
-    /// longer exposes it ([`Pull::Gone`]).
+    /// Finds out why a slice cannot be read. Either its description is wrong ([`Pull::Fault`]), or the peer
+    /// no longer exposes it ([`Pull::Gone`]).
     fn classify_failed_read(self) -> Pull {
         let mut cookie = [0; size_of::<u64>()];
         let at = RemoteSlice { address: self.cookie.address, len_bytes: size_of::<u64>() as u64 };
@@ -82,7 +82,7 @@ impl PeerMemory {
     }
 }
 
-/// Tries `process_vm_readv` on this process itself, which succeeds unless the system bars the call
+/// Tries `process_vm_readv` on this process itself. This fails only if the system forbids the call
 /// altogether.
 pub(crate) fn probe_process_vm_readv() -> io::Result<()> {
     let (there, mut here) = ([7_u8; 1], [0_u8; 1]);
@@ -94,7 +94,7 @@ pub(crate) fn probe_process_vm_readv() -> io::Result<()> {
     }
 }
 
-/// The slices of a range of the described memory, or `None` if the description does not cover the range.
+/// The slices of a range of the described memory. `None` if the description does not cover the range.
 fn remote_slices_of_range(
     from: &RemotePayload,
     offset_bytes: u64,

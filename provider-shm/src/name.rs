@@ -1,7 +1,6 @@
 //! The names of endpoints: abstract UNIX addresses made of IP address and port.
 //!
-//! An abstract name belongs to the network namespace, as IP addresses do. It is in no file system, and
-//! vanishes with its socket.
+//! An abstract name belongs to the network namespace. It is in no file system, and vanishes with its socket.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -25,8 +24,8 @@ const _: () = assert!(PORTS_MAX.is_power_of_two());
 pub(crate) enum NameKind {
     /// An endpoint over shared memory alone.
     Alone,
-    /// An endpoint that also listens on TCP, at the port in its name. An endpoint over shared memory alone
-    /// may use the same port number, so the names of the two kinds must differ.
+    /// An endpoint that also listens on TCP, at the port in its name. An endpoint of the other kind may use
+    /// the same port number, so the two kinds need different names.
     BesideTcp {
         /// A part of the name; empty if the provider sets none.
         neighbourhood: Arc<str>,
@@ -43,8 +42,8 @@ pub(crate) fn socket_name(kind: &NameKind, address: Address) -> io::Result<Socke
     Ok(SocketAddrUnix::new_abstract_name(name.as_bytes())?)
 }
 
-/// The addresses to bind for an endpoint: a specific address alone; for a wildcard, the loopback address, at
-/// which peers reach the endpoint, and then the wildcard.
+/// The addresses to bind for an endpoint: a specific address alone, or for a wildcard the loopback address
+/// and the wildcard. Peers reach the endpoint at the first of these addresses.
 pub(crate) fn addresses_to_bind(bind: Address) -> SmallVec<[Address; 2]> {
     if bind.is_specific() { smallvec![bind] } else { smallvec![to_loopback(bind), bind] }
 }
@@ -63,15 +62,14 @@ pub(crate) fn possible_bind_addresses(kind: &NameKind, to: Address) -> SmallVec<
     }
 }
 
-/// The ports to try for an endpoint: the requested one, or for port 0 every dynamic port. For port 0 the
-/// search starts at a port that depends on the instance and on the number of earlier calls. So a new
-/// endpoint does not reuse the port of an endpoint that this process has just closed: peers of the closed
-/// endpoint would still connect to this port.
+/// The ports to try for an endpoint: the requested port, or every dynamic port if the request is 0. For 0,
+/// the first port depends on the instance and on the number of earlier calls. So a new endpoint does not
+/// reuse the port of an endpoint that this process has just closed. Peers may still connect to that port.
 pub(crate) fn ports_to_try(asked: u16, instance: u64) -> impl Iterator<Item = u16> {
     /// Calls for port 0 so far in this process.
     static CALLS: AtomicU64 = AtomicU64::new(0);
     /// The distance between the first ports of successive calls. It is odd, and the number of ports is a
-    /// power of two. So successive calls of one instance start at every port before any repeats.
+    /// power of two. So the successive calls of one instance start at every port once before a port repeats.
     const STRIDE: u64 = 10_007;
 
     let (start, count) = match asked {
@@ -93,8 +91,8 @@ pub(crate) fn is_local(address: Address) -> bool {
     address.ip().is_loopback()
         || match UdpSocket::bind(address.with_port(0).socket_addr()) {
             Ok(_) => true,
-            // Without a free descriptor the check is impossible. Then say yes: the caller's next step also
-            // needs a descriptor, and fails with this error.
+            // Without a free descriptor the check is impossible. Then say yes: the caller's next step needs
+            // a descriptor, too, and fails with this error.
             Err(error) => matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)),
         }
 }

@@ -22,7 +22,7 @@ pub(crate) enum EventSource {
     Doorbell(LinkId),
     /// The process of a link's peer, which has ended.
     Process(LinkId),
-    /// The companion: another transport. The owner of both transports adds the companion's epoll descriptor.
+    /// The companion: another transport of the same owner. The owner adds the companion's epoll descriptor.
     Companion,
 }
 
@@ -56,8 +56,8 @@ impl EventSource {
     }
 }
 
-/// An edge-triggered epoll instance: it reports each event once. Only the events of a companion are reported
-/// again and again.
+/// An edge-triggered epoll instance: it reports each event once. Only the events of a companion are
+/// level-triggered.
 #[derive(Debug)]
 pub(crate) struct Poller {
     epoll: CloseOnFork<OwnedFd>,
@@ -76,13 +76,13 @@ impl Poller {
         Ok(epoll::add(&self.epoll, fd, source.token(), flags)?)
     }
 
-    /// Watches the epoll descriptor of another transport. Each poll reports the descriptor as long as it has
-    /// events, since the other transport may take only some of them at once.
+    /// Watches the epoll descriptor of another transport. Each poll reports the descriptor while it has
+    /// events, since the other transport may handle only some of them at once.
     pub(crate) fn add_companion(&self, fd: impl AsFd) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, fd, EventSource::Companion.token(), EventFlags::IN)?)
     }
 
-    /// Stops watching a descriptor. Closing the descriptor would not suffice, since a forked child may hold a
+    /// Stops watching a descriptor. Closing the descriptor is not enough, since a forked child may have a
     /// copy.
     pub(crate) fn remove(&self, fd: impl AsFd) {
         if let Err(error) = epoll::delete(&self.epoll, fd) {

@@ -45,20 +45,19 @@ impl ShmProvider {
         ShmProvider::default()
     }
 
-    /// Once an endpoint is opened, lets every process of this user read this process's memory
-    /// (`PR_SET_PTRACER_ANY` in `prctl(2)`). Where the Yama security module lets only ancestors read it
-    /// (`kernel.yama.ptrace_scope = 1`), this setting lets a large message take one copy instead of two. The
-    /// setting also lets debuggers of this user attach to the process, so it is off by default. Without Yama
-    /// it has no effect.
+    /// Lets every process of this user read this process's memory (`PR_SET_PTRACER_ANY` in `prctl(2)`), once
+    /// an endpoint is opened. This matters where the Yama security module lets only ancestors read it
+    /// (`kernel.yama.ptrace_scope = 1`): large messages then take one copy instead of two. Off by default,
+    /// since it also lets debuggers of this user attach to the process.
     #[must_use]
     pub fn with_any_tracer(mut self) -> ShmProvider {
         self.allows_any_tracer = true;
         self
     }
 
-    /// Sets how many connections may wait until an endpoint accepts them (`listen(2)`), within the kernel's
-    /// own limit `net.core.somaxconn`; the default is 4096. When the backlog is full, the connecting endpoint
-    /// tries again later.
+    /// Sets how many connections may wait until an endpoint accepts them (`listen(2)`); the default is 4096.
+    /// The kernel's own limit `net.core.somaxconn` applies, too. If the backlog is full, the connecting
+    /// endpoint tries again later.
     #[must_use]
     pub fn with_backlog_connections(mut self, connections: u16) -> ShmProvider {
         self.backlog_connections = connections;
@@ -66,11 +65,11 @@ impl ShmProvider {
     }
 
     /// Opens the shared-memory transport of an endpoint that also has a TCP transport. The TCP transport is
-    /// bound to `bound`, a specific address or a wildcard, with a port; peers reach the endpoint at
+    /// bound to `bound`, a specific address or a wildcard, with a port. Peers reach the endpoint at
     /// `address`. The shared-memory transport connects only to endpoints that this method has opened with
     /// the same neighbourhood. [`ShmTransport::take_absent_link`] returns the links whose connect found no
     /// such endpoint. If a security policy forbids the endpoint's abstract name (EPERM or EACCES), the
-    /// transport opens, warns in the log, and reaches no peer.
+    /// transport still opens, but logs a warning and reaches no peer.
     ///
     /// ```
     /// use homespun_engine::address::Address;

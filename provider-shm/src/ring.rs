@@ -1,8 +1,8 @@
 //! The ring of one direction of a link: one producer, one consumer, no lock.
 //!
-//! A small message takes one line, which carries its own sequence number, so only one cache line moves from
-//! the producer to the consumer. Each side counts lines and bytes since the ring was created. The consumer
-//! publishes its counts seldom, and the producer reads them only when the ring seems full.
+//! A small message takes one line. The line carries its own sequence number, so only one cache line moves
+//! from the producer to the consumer. Each side counts lines and bytes since the ring was created. The
+//! consumer publishes its counts seldom, and the producer reads these counts only when the ring seems full.
 
 mod consumer;
 #[cfg(all(test, loom))]
@@ -22,18 +22,18 @@ use crate::segment::{DATA_BYTES, DATA_UNIT_BYTES, LINES};
 /// The largest payload of a frame that [`Producer::send_inline`] takes, whole or not at all.
 pub(crate) const INLINE_MAX_BYTES: usize = if cfg!(loom) { 8 } else { 4096 };
 
-/// The largest payload outside a line that the consumer copies to a buffer and reports together with its
-/// header. The consumer copies larger payload to the space that the frame handler offers.
+/// The largest payload outside a line that the consumer reports together with the header. For this, the
+/// consumer copies the payload to a buffer. It copies larger payload to the frame handler's space.
 const FRAME_MAX_BYTES: usize = 1024;
 
 /// After consuming this many lines the consumer publishes its progress.
 const PUBLISH_LINES: u64 = (LINES / 4) as u64;
 
-/// After consuming this much of the data area, or up to a piece more, the consumer publishes its progress.
+/// After consuming at least this much of the data area, the consumer publishes its progress.
 const PUBLISH_BYTES: u64 = (DATA_BYTES / 4) as u64;
 
-// A producer never waits for progress that the consumer has made but not published: when the ring is empty,
-// the published room suffices for a line and for `INLINE_MAX_BYTES` of payload.
+// A producer never waits for progress that the consumer has not published: when the ring is empty, the
+// published room suffices for a line and for `INLINE_MAX_BYTES` of payload.
 const _: () = assert!(PUBLISH_LINES > 0 && PUBLISH_LINES < LINES as u64);
 const _: () = assert!(INLINE_MAX_BYTES <= PIECE_MAX_BYTES && PIECE_MIN_BYTES <= INLINE_MAX_BYTES);
 const _: () =

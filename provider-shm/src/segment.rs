@@ -1,8 +1,8 @@
 //! The memory of a ring: one direction of a link.
 //!
-//! A segment is an anonymous file of a fixed size. The producer creates it, and both sides map it. Its size
-//! is sealed, so neither side can make the other's accesses fail by truncating it. Each row of this picture
-//! starts on a cache line of its own:
+//! A segment is an anonymous file of a fixed size. The producer creates the file, and both sides map it. The
+//! size is sealed: otherwise one side could truncate the file, and accesses of the other side would fail.
+//! Each row of this picture starts on a cache line of its own:
 //!
 //! ```text
 //!   finished_at, room_requested       written by the producer, seldom
@@ -41,7 +41,7 @@ pub(crate) const LINES: usize = if cfg!(loom) { 4 } else { 512 };
 /// The size of the data area, a power of two.
 pub(crate) const DATA_BYTES: usize = if cfg!(loom) { 16 } else { 256 * 1024 };
 
-/// Each piece of payload in the data area starts at a multiple of this, so that the producer writes no cache
+/// Each piece of payload in the data area starts at a multiple of this. So the producer never writes a cache
 /// line that the consumer is reading.
 pub(crate) const DATA_UNIT_BYTES: usize = if cfg!(loom) { 4 } else { 64 };
 
@@ -54,7 +54,7 @@ pub(crate) enum MapError {
     /// A system call failed.
     #[error(transparent)]
     System(#[from] io::Error),
-    /// The file has the wrong size, is not sealed against a change of its size, or is not writable.
+    /// The file has the wrong size, its size is not sealed, or it is not writable.
     #[error("not a sealed ring")]
     NotARing,
 }
@@ -62,7 +62,7 @@ pub(crate) enum MapError {
 /// The index of a line in the ring. `position` counts lines since the ring was created.
 #[inline]
 fn line_index(position: u64) -> usize {
-    // `LINES` is a power of two, so truncating to a `usize` does not change the remainder.
+    // `LINES` is a power of two, so a `usize` gives the same remainder as a `u64`.
     position as usize % LINES
 }
 

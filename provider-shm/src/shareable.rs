@@ -1,9 +1,9 @@
-//! Shareable memory: a region of one process that peers map, so that they read and write it without that
+//! Shareable memory: a region of one process that peers map. Peers read and write mapped memory without that
 //! process's help.
 //!
-//! The region is a sealed memory file. Only the process that has allocated it, its owner, keeps a descriptor.
-//! A peer opens the file through the owner's entry in `/proc`. A nonce at the start of the file shows that
-//! the process id still belongs to the owner.
+//! The region is a sealed memory file. Only the owner, which has allocated the region, keeps a descriptor. A
+//! peer opens the file through the owner's entry in `/proc`. A nonce at the start of the file shows that the
+//! process id still belongs to the owner.
 //!
 //! ```text
 //!  first page                 the following pages
@@ -13,10 +13,10 @@
 //!    8       4
 //! ```
 //!
-//! The kernel frees the pages when no process maps them any more, so a peer that has not yet noticed the end
-//! of the region still accesses valid memory.
+//! The kernel frees the pages when no process maps them any more. So after the end of the region, a peer
+//! that still maps the pages accesses valid memory.
 //!
-//! A forked child does not inherit mappings of peers' memory. It inherits the mappings of memory that its
+//! A forked child does not inherit mappings of peers' memory. The child inherits mappings of memory that its
 //! parent has allocated, since the application may read that memory. But the child does not end the region.
 
 use std::io;
@@ -41,7 +41,7 @@ const START_BYTES: usize = 4096;
 /// The seals that keep any process from changing the size of the file.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
-/// The size of a region's description for peers: the number of the owner's descriptor, and the nonce.
+/// The size of a region's description for peers: the owner's descriptor number, and the nonce.
 const DESCRIPTION_BYTES: usize = size_of::<u32>() + size_of::<u64>();
 
 #[repr(C)]
@@ -80,8 +80,7 @@ struct Allocation {
 pub(crate) fn allocate(len_bytes: usize) -> io::Result<Arc<dyn SharedMemory>> {
     let words = len_bytes.div_ceil(size_of::<u64>());
     let file_bytes = file_size_bytes(words).ok_or(io::ErrorKind::OutOfMemory)?;
-    // The kernel overcommits: it would grant more memory than the host has, and kill the process that touches
-    // it.
+    // The kernel overcommits: it would grant more memory than the host has, and later kill the process.
     let host = sysinfo();
     let all_bytes = u64::from(host.mem_unit).saturating_mul(host.totalram.saturating_add(host.totalswap));
     if file_bytes as u64 > all_bytes {
@@ -109,8 +108,7 @@ pub(crate) fn map(pid: i32, from: &RemotePayload, len_bytes: u64) -> Option<Arc<
         return None;
     }
     let path = format!("/proc/{pid}/fd/{}", u32::from_le_bytes(*descriptor));
-    // Open with `O_PATH` first: the path may lead to anything, such as a device, and opening a device could
-    // have side effects.
+    // Open with `O_PATH` first: the path may lead to a device, and opening a device could have side effects.
     let found = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let status = fstat(&found).ok()?;
     let is_file = FileType::from_raw_mode(status.st_mode) == FileType::RegularFile;
@@ -119,8 +117,7 @@ pub(crate) fn map(pid: i32, from: &RemotePayload, len_bytes: u64) -> Option<Arc<
     }
     let path = format!("/proc/self/fd/{}", found.as_raw_fd());
     let file = open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    // Only memory files have seals. Check the seals before the size: then the size cannot change after the
-    // check.
+    // Only memory files have seals. Check the seals before the size, which then cannot change any more.
     let is_sealed = fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(SEALS));
     if !is_sealed || usize::try_from(fstat(&file).ok()?.st_size) != Ok(expected_bytes) {
         return None;
@@ -147,8 +144,8 @@ impl Mapping {
         let mapping =
             Mapping { start: first_page, words, generation: ForkGeneration::current(), belongs_to_peer };
         if belongs_to_peer {
-            // SAFETY: this is the mapping just made. A forked child does not inherit it and never accesses
-            // it: `words`, `is_retired` and `drop` check for that.
+            // SAFETY: this is the new mapping. A forked child does not inherit it and never accesses it:
+            // `words`, `is_retired` and `drop` check for that.
             unsafe { madvise(start, len_bytes, Advice::LinuxDontFork)? };
         }
         Ok(mapping)

@@ -1,7 +1,7 @@
 //! Atomics and fences, of the standard library or of loom.
 //!
-//! Where an access by the producer pairs with one by the consumer, both accesses have a comment `SYNC POINT`
-//! with the same name:
+//! An access of the producer may pair with an access of the consumer. Then both accesses have a comment
+//! `SYNC POINT` with the same name:
 //!
 //! - line: the producer publishes a line (release); the consumer reads its sequence number (acquire).
 //! - room: the consumer publishes its progress (release); the producer looks for room (acquire).
@@ -11,7 +11,7 @@
 //!   stores a room request, fences, and looks for room.
 //! - finished: the producer stores where the ring ends (release); the consumer reads it (acquire).
 //!
-//! At the two points with fences at least one side sees the other's store, so no wakeup is lost.
+//! At the two points with fences, at least one side sees the store of the other side. So no wakeup is lost.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};

@@ -1,5 +1,5 @@
-//! System calls without a safe interface: those that read a peer's credentials, open a descriptor of its
-//! process, copy from its memory, and let other processes read this process's memory.
+//! System calls without a safe interface. They read a peer's credentials, open a descriptor of the peer's
+//! process, copy from the peer's memory, and let other processes read this process's memory.
 
 use std::io::{self, IoSliceMut};
 use std::mem;
@@ -27,13 +27,13 @@ const SO_PEERPIDFD: libc::c_int = 77;
 
 /// The credentials of the process that connected, or that called `listen(2)`.
 pub(crate) fn peer_credentials(socket: impl AsFd) -> io::Result<Credentials> {
-    // This does not use rustix, whose type cannot hold the id 0 of a process in another PID namespace.
+    // Not by rustix: its type cannot hold the id 0 of a process in another PID namespace.
     let mut raw = libc::ucred { pid: 0, uid: 0, gid: 0 };
     read_socket_option(socket.as_fd(), libc::SO_PEERCRED, &mut raw)?;
     Ok(Credentials { pid: raw.pid, uid: raw.uid })
 }
 
-/// A descriptor of the process at the other end, which becomes readable when that process ends.
+/// A descriptor of the peer's process. It becomes readable when that process ends.
 pub(crate) fn peer_pidfd(socket: impl AsFd) -> io::Result<OwnedFd> {
     let mut raw: libc::c_int = -1;
     read_socket_option(socket.as_fd(), SO_PEERPIDFD, &mut raw)?;
@@ -59,8 +59,8 @@ fn read_socket_option<T: Copy>(socket: BorrowedFd<'_>, name: libc::c_int, value:
     }
 }
 
-/// Copies slices of the memory of process `pid`, one after the other, to `into`. Returns how many bytes it
-/// has copied: all of them, or fewer if some of the memory is not readable.
+/// Copies slices of the memory of process `pid`, one after the other, to `into`. Returns how many bytes were
+/// copied: fewer than all if some of the memory is not readable.
 pub(crate) fn read_process_memory(
     pid: i32,
     from: &[RemoteSlice],
@@ -88,8 +88,8 @@ pub(crate) fn read_process_memory(
     usize::try_from(copied).map_err(|_| io::Error::last_os_error())
 }
 
-/// Lets every process of this user read this process's memory, even where Yama lets only its ancestors do so
-/// (`PR_SET_PTRACER` in `prctl(2)`).
+/// Lets every process of this user read this process's memory (`PR_SET_PTRACER` in `prctl(2)`). Otherwise
+/// Yama may allow this only to the ancestors of this process.
 pub(crate) fn allow_any_tracer() -> io::Result<()> {
     // SAFETY: this operation takes a number and touches no memory of the caller.
     match unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) } {

@@ -41,7 +41,7 @@ use crate::transport::policy::PolicyRefusal;
 /// Dropping the transport ends all links at once. To end a link in order, call [`close`](Transport::close)
 /// with [`Close::Drain`].
 ///
-/// In a forked child all links of the transport have ended. The child neither reads nor changes anything of
+/// In a forked child, all links of the transport are down. The child neither reads nor changes anything of
 /// its parent's endpoint.
 #[derive(Debug)]
 pub struct ShmTransport {
@@ -52,32 +52,33 @@ pub struct ShmTransport {
     poller: Poller,
     listener: Option<Listener>,
     links: LinkTable<Slot>,
-    /// The hot links, whose rings every pass polls. The peers of the other links ring the doorbell when they
-    /// have sent.
+    /// The hot links: every pass polls their rings. The peers of the other links ring the doorbell after a
+    /// send.
     hot: Vec<LinkId>,
     /// The index of the hot link that the next pass polls first.
     turn: usize,
     /// Links whose control socket may be readable, or whose end the next pass must report.
     control_ready: Vec<LinkId>,
-    /// Links on which this side has sent since the last flush. Their peers may have to be woken.
+    /// Links on which this side has sent since the last flush. Their peers may need a wakeup.
     dirty: Vec<LinkId>,
     /// Links that had no room for a frame.
     full: Vec<LinkId>,
-    /// Links whose connect must be tried again, because the peer's backlog is full or too many descriptors
-    /// are in flight.
+    /// Links whose connect must be tried again: the peer's backlog was full, or too many descriptors were in
+    /// flight.
     waiting: Vec<LinkId>,
-    /// Accepted links whose greeting has not arrived, in the order in which they were accepted.
+    /// Accepted links without the peer's greeting, in the order in which they were accepted.
     half_open: BTreeMap<u64, LinkId>,
     accepted_count: u64,
     /// How many passes in a row have reported neither a frame nor an event.
     idle_passes: u32,
     /// How many passes have gone by since the last poll of the kernel.
     passes_since_kernel_poll: u32,
-    /// Links whose connect found no endpoint beside TCP, and the address of the connect.
-    /// [`Self::take_absent_link`] removes them from this list.
+    /// Links whose connect found no endpoint beside TCP, with the address of the connect, until
+    /// [`Self::take_absent_link`] returns them.
     absent: Vec<(LinkId, Address)>,
     refusal: PolicyRefusal,
-    /// Whether a poll of the kernel has found events of the companion, which [`Self::watch_companion`] adds.
+    /// Whether a poll of the kernel has found events of the companion, that is, of the other transport that
+    /// [`Self::watch_companion`] adds.
     has_companion_event: bool,
 }
 
@@ -127,8 +128,8 @@ impl Transport for ShmTransport {
     fn caps(&self, link: LinkId) -> LinkCaps {
         let is_reachable = match self.links.get(link) {
             Some(Slot::Made(link)) => link.control.peer_credentials().pid != 0,
-            // The peer's process is not known yet. Assume that pulls will work, since a link may lose
-            // capabilities but never gains any.
+            // The peer's process is not known yet. Say that pulls work: a link may lose capabilities but
+            // never gains any.
             Some(Slot::Waiting(_)) => true,
             Some(Slot::Failed(_) | Slot::Absent) | None => false,
         };
@@ -168,7 +169,7 @@ impl Transport for ShmTransport {
     }
 
     fn expose(&mut self, link: LinkId, payload: &[IoSlice<'_>]) -> Option<RemotePayload> {
-        // The payload stays exposed until the link ends and drops its cookie, a part of `outgoing`.
+        // The payload stays exposed until the link ends, which drops the cookie in `outgoing`.
         self.link_mut(link)?.outgoing.as_ref()?;
         memory::describe_payload(payload)
     }
@@ -231,7 +232,7 @@ impl Transport for ShmTransport {
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        // A forked child has no descriptor, because the fork handler has closed its copy.
+        // A forked child has no descriptor: the fork handler has closed its copy.
         (!self.generation.is_in_forked_child()).then(|| self.poller.as_fd())
     }
 
@@ -249,8 +250,7 @@ impl Transport for ShmTransport {
             }
             self.hot.pop();
         }
-        // Poll the kernel before the requests for room: the poll may connect a waiting link, which may then
-        // have room.
+        // Poll the kernel first: the poll may connect a waiting link, which may then have room.
         self.poll_kernel();
         let full = mem::take(&mut self.full);
         let mut has_new_room = false;
@@ -272,7 +272,7 @@ impl Transport for ShmTransport {
         Armed::Asleep { look_again_after: must_retry.then_some(Duration::from_millis(RETRY_MS)) }
     }
 
-    /// Does not wait for the peer. The frames that the transport has taken are in the ring, and the peer can
+    /// Does not wait for the peer. The ring holds all frames that the transport has taken, and the peer can
     /// read the ring even after this side has ended the link.
     fn close(&mut self, link: LinkId, how: Close) {
         tracing::debug!(link = link.0, ?how, "closing");
@@ -283,7 +283,7 @@ impl Transport for ShmTransport {
             outgoing.ring.finish();
         }
         self.drop_link(link);
-        // Remove the link's number from the lists, since the next link may get the same number.
+        // Remove the link from the lists, since the next link may get the same number.
         for list in [&mut self.hot, &mut self.dirty, &mut self.full, &mut self.waiting] {
             list.retain(|id| *id != link);
         }
@@ -303,8 +303,8 @@ impl Transport for ShmTransport {
 }
 
 impl ShmTransport {
-    /// The link with this number, if it is connected ([`Slot::Made`]). Always `None` in a forked child,
-    /// which does not inherit the rings.
+    /// The link with this number, if it is connected ([`Slot::Made`]). `None` in a forked child, which does
+    /// not inherit the rings.
     #[inline]
     fn link_mut(&mut self, id: LinkId) -> Option<&mut Link> {
         if self.generation.is_in_forked_child() {
@@ -316,8 +316,8 @@ impl ShmTransport {
         }
     }
 
-    /// Writes to a link, and adds the link to `dirty` for the next flush. If the link has not taken
-    /// everything, also adds it to `full`. Returns `None` if the link is not connected or has hung up.
+    /// Writes to a link, and adds the link to `dirty`. If the link has not taken everything, also adds the
+    /// link to `full`. Returns `None` if the link is not connected or has hung up.
     #[inline]
     fn write_and_enlist<T>(
         &mut self,
@@ -376,8 +376,8 @@ impl ShmTransport {
         self.accept_waiting();
         for id in mem::take(&mut self.waiting) {
             self.try_connect(id);
-            // While the link was connecting, sends on it got `Full`. Add the link to `full`, so that `arm`
-            // returns `Ready` and the engine sends again.
+            // While the link was connecting, sends got `Full`. Add the link to `full`: then `arm` returns
+            // `Ready`, and the engine sends again.
             if let Some(Slot::Made(link)) = self.links.get_mut(id)
                 && let Some(outgoing) = &mut link.outgoing
                 && !mem::replace(&mut outgoing.in_full, true)
@@ -457,7 +457,8 @@ impl ShmTransport {
         reported
     }
 
-    /// Ends a link. Reports the end, unless the peer connected and the link was never reported as up.
+    /// Ends a link and reports the end. Reports nothing if the peer connected and the link was never
+    /// reported as up. Returns the number of reports.
     fn end_and_report_link(&mut self, id: LinkId, error: LinkError, receiver: &mut impl FrameHandler) -> u32 {
         let is_known = match self.links.get(id) {
             Some(Slot::Made(link)) => link.origin.is_connector() || link.outgoing.is_some(),
@@ -466,8 +467,7 @@ impl ShmTransport {
         };
         tracing::debug!(link = id.0, %error, is_known, "down");
         self.drop_link(id);
-        // Remove the link here: only `arm` empties `full`, and an application that polls does not arm the
-        // transport.
+        // Only `arm` empties `full`, and an application that polls never arms. So remove the link here.
         self.full.retain(|full| *full != id);
         if is_known {
             receiver.link_event(id, LinkEvent::Down(error));
@@ -475,8 +475,8 @@ impl ShmTransport {
         u32::from(is_known)
     }
 
-    /// Ends a link and frees its number. Drops its cookie, so the peer discards later copies of payload that
-    /// was exposed on the link.
+    /// Ends a link, and frees its number and its cookie. Without the cookie, the peer discards later copies
+    /// of payload that was exposed on the link.
     fn drop_link(&mut self, id: LinkId) {
         let Some(Slot::Made(link)) = self.links.remove(id) else { return };
         if let Origin::Accepted(serial) = link.origin {

@@ -12,7 +12,7 @@ use homespun_shm::ShmProvider;
 use crate::raw::{RawSocket, listen_at, vacant_address};
 
 /// A connect to a peer with a full backlog waits for a place in the backlog. Once the connect has succeeded,
-/// `arm` returns `Ready`, because sends that were refused before may succeed now.
+/// `arm` returns `Ready`, so that refused sends are repeated.
 #[test]
 fn connect_to_a_full_backlog_waits() {
     let provider = ShmProvider::new();
@@ -33,7 +33,7 @@ fn connect_to_a_full_backlog_waits() {
         panic!("no event announces a place in a backlog, so the transport must ask for a timer");
     };
 
-    // The endpoint does not retry the connect of a link that was closed while it waited.
+    // The endpoint does not retry the connect of a link that was closed before the connect succeeded.
     let closed = endpoint.connect(address);
     endpoint.close(closed, Close::Drain);
 
@@ -48,8 +48,8 @@ fn connect_to_a_full_backlog_waits() {
     });
 }
 
-/// The peer with the full backlog ends, and another endpoint opens at its address. The waiting connects
-/// reach the new endpoint.
+/// A peer with a full backlog ends, and another endpoint opens at its address. Waiting connects then reach
+/// the new endpoint.
 #[test]
 fn waiting_connect_reaches_the_next_endpoint_at_its_address() {
     let provider = ShmProvider::new();

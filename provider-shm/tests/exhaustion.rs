@@ -16,7 +16,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 type Endpoints = [TestEndpoint<ShmTransport>; 2];
 
-/// The limit of descriptors during the test. It is low, so that the test soon reaches it.
+/// The limit of descriptors during the test. A low limit is soon reached.
 const LIMIT_FDS: u64 = 128;
 
 /// More descriptors than either side needs for a link, including retries.
@@ -28,7 +28,7 @@ fn limit_fds(count: u64) {
         .expect("the process may lower its limit");
 }
 
-/// Holds all free descriptors of the process but a given number, until it is dropped.
+/// Holds all free descriptors of the process except a given number, until it is dropped.
 struct Shortage(Vec<OwnedFd>);
 
 impl Shortage {
@@ -53,7 +53,7 @@ impl Drop for Shortage {
 enum Phase {
     /// The connector opens its socket and creates its ring.
     Connecting,
-    /// The acceptor accepts the connection, receives the connector's ring, and creates its own.
+    /// The acceptor accepts the connection, receives the connector's ring, and creates its own ring.
     Accepting,
     /// The connector receives the acceptor's ring.
     Answered,
@@ -63,8 +63,7 @@ fn count_open_fds() -> usize {
     fs::read_dir("/proc/self/fd").expect("this is Linux").count()
 }
 
-/// Connects while only `free` descriptors are left during `phase`. Returns the link, and its error if it
-/// failed.
+/// Connects while only `free` descriptors are left in `phase`. Returns the link, and its error if it failed.
 fn connect_with_few_descriptors(
     endpoints: &mut Endpoints,
     phase: Phase,
@@ -114,9 +113,9 @@ fn send_frames_and_close(endpoints: &mut Endpoints, link: LinkId) {
     assert_eq!(news.iter().filter(|(_, event)| matches!(event, Event::Frame(..))).count(), 2);
 }
 
-/// Unless the user is root, the kernel lets a user have as many descriptors in flight as one process may have
-/// open. The descriptors of greetings that a peer has not yet received count as in flight. Further links wait
-/// until the peer receives some.
+/// The kernel lets a user (other than root) have only as many descriptors in flight as one process may have
+/// open. The descriptors of unread greetings are in flight. Further links wait until the peer reads
+/// greetings.
 fn unread_rings_delay_further_links(provider: &ShmProvider) {
     let mut endpoints = [TestEndpoint::open(provider, 11), TestEndpoint::open(provider, 22)];
     let to = endpoints[1].address();
@@ -163,10 +162,10 @@ fn descriptor_exhaustion_fails_one_link_only() {
 
     let emfile = LinkError::System(Errno::EMFILE);
     let reset = LinkError::System(Errno::ECONNRESET);
-    // If this many descriptors are free in this phase, the link fails, and the connector gets this error.
+    // With this many free descriptors in this phase, the link fails, and the connector gets this error.
     let phases = [
         (Phase::Connecting, 0..=2, emfile.clone()),
-        // With no free descriptor at all, the connection waits in the backlog and does not fail.
+        // With no free descriptor, the connection does not fail, but waits in the backlog.
         (Phase::Accepting, 1..=3, reset),
         (Phase::Answered, 0..=1, emfile),
     ];

@@ -1,5 +1,5 @@
-//! Peers of the same user send bad greetings. A bad greeting ends the link on which it arrives, and
-//! no other.
+//! Peers of the same user send bad greetings. A bad greeting ends the link on which it arrives, and no other
+//! link.
 //!
 //! The test counts the descriptors of the process, so it is the only test in its binary.
 
@@ -32,7 +32,7 @@ fn count_open_fds() -> usize {
     fs::read_dir("/proc/self/fd").expect("this is Linux").count()
 }
 
-/// A first message that is no correct greeting, and the descriptors that come with it.
+/// A first message that is not a correct greeting, and the descriptors that come with it.
 struct BadGreeting {
     what: &'static str,
     bytes: Vec<u8>,
@@ -113,7 +113,7 @@ fn make_bad_greetings(from: Address) -> Vec<BadGreeting> {
     all
 }
 
-/// Descriptors that are no doorbells but do no harm, because the endpoint never reads from them.
+/// Descriptors that are not doorbells, but do no harm: the endpoint never reads from them.
 fn make_odd_doorbells() -> Vec<OwnedFd> {
     let (reader, writer) = std::io::pipe().expect("descriptors");
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("a descriptor");

@@ -37,8 +37,8 @@ fn send_and_exit(to: Address) -> ! {
     process::exit(0);
 }
 
-/// The connector hands its ring over with its greeting. So its frames arrive even if it exits before the peer
-/// accepts the connection.
+/// The greeting carries the connector's ring. So the connector's frames arrive even if the connector exits
+/// before the peer accepts the connection.
 #[test]
 fn frames_of_an_exited_process_arrive_before_its_link_ends() {
     if let Ok(to) = env::var(SEND_TO) {

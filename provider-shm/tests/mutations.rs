@@ -1,5 +1,5 @@
-//! Peers that write a line with a changed byte. After any change of a header's byte, the peer's link ends
-//! with a protocol error, and no other link ends.
+//! Peers that change a byte of a line. If the byte belongs to a header, the peer's link ends with a protocol
+//! error, and no other link ends.
 
 #[allow(dead_code, reason = "each test uses a part of it")]
 mod raw;
@@ -29,8 +29,7 @@ const LINES_START_BYTES: u64 = 192;
 const LINES: usize = 512;
 const LINE_BYTES: usize = 64;
 
-/// The value that a peer writes to a doorbell, the same in either byte order. The kernel adds it to a counter
-/// that the test never reads.
+/// The value that a peer writes to a doorbell. It is the same in either byte order.
 const ONE: [u8; WORD_BYTES] = [1; WORD_BYTES];
 
 const WORD_BYTES: usize = size_of::<u64>();
@@ -71,14 +70,14 @@ mod flag {
     pub(super) const DURABLE: u8 = 1 << 1;
     pub(super) const EVERYTHING: u8 = 1 << 2;
     /// The only flag of some headers. Its meaning depends on the kind: the receiver cannot pull, a fault
-    /// occurred, or the fence asks for matches.
+    /// occurred, or the fence waits for matches.
     pub(super) const ONLY: u8 = 1 << 0;
     /// Flags of every line.
     pub(super) const OUTSIDE: u8 = 1 << 6;
     pub(super) const LONG: u8 = 1 << 7;
 }
 
-/// The content of a line: its kind, its flags, its payload length, and the words of its header.
+/// The content of a line: kind, flags, payload length, and the words of the header.
 #[derive(Debug, Clone, Copy)]
 struct LineSpec(u8, u8, u16, &'static [u64]);
 
@@ -153,7 +152,7 @@ fn sample_lines() -> Vec<LineSpec> {
     ]
 }
 
-/// The values to which a byte is changed: all bits zero, all bits one, any single bit flipped, all bits
+/// The values to which a byte is changed: all bits 0, all bits 1, each single bit flipped, and all bits
 /// flipped.
 fn byte_mutations(byte: u8) -> Vec<u8> {
     let flips = (0..u8::BITS).map(|bit| byte ^ 1 << bit);
@@ -174,8 +173,8 @@ struct Case {
     frames: usize,
 }
 
-/// Cases in which a line with one changed byte follows valid lines: one case for each byte of the line and
-/// each of its [`byte_mutations`].
+/// Cases in which a line with one changed byte follows valid lines. There is one case for each byte of the
+/// line and each of its [`byte_mutations`].
 fn mutated_line_cases(valid: &[LineSpec], spec: LineSpec, frames: usize) -> Vec<Case> {
     let line = spec.encode_at(valid.len() as u64);
     let mut cases = Vec::new();
@@ -190,7 +189,7 @@ fn mutated_line_cases(valid: &[LineSpec], spec: LineSpec, frames: usize) -> Vec<
     cases
 }
 
-/// Two endpoints with a link. The peers of the test connect to the second endpoint.
+/// Two linked endpoints. The hand-made peers of the test connect to the second endpoint.
 struct Fixture {
     endpoints: Endpoints,
     link: LinkId,
@@ -221,8 +220,8 @@ impl Fixture {
         Fixture { endpoints, link, from: vacant_address() }
     }
 
-    /// Connects a peer with this instance, whose ring already holds the lines of a case. If the valid lines
-    /// fill the ring, the caller writes the changed line later, in the place of the first line.
+    /// Connects a peer with this instance. The peer's ring already holds the lines of a case. If the valid
+    /// lines fill the ring, the caller later writes the changed line in the place of the first line.
     fn connect_peer(&self, instance: u64, case: &Case) -> Peer {
         let (ring, doorbell) = (make_ring_memfd(), make_doorbell());
         let mut lines: Vec<u8> = Vec::new();
@@ -239,8 +238,8 @@ impl Fixture {
         Peer { control, ring, doorbell }
     }
 
-    /// Drives the second endpoint until `done` accepts the peers' logs, and returns the logs. They leave out
-    /// the endpoint's first `seen` events. Arms the endpoint after each pass, as an idle application would.
+    /// Drives the second endpoint until `done` accepts the peers' logs. Returns the logs, without the
+    /// endpoint's first `seen` events. Arms the endpoint after each pass.
     fn observe_until(
         &mut self,
         seen: usize,
@@ -285,8 +284,7 @@ impl Fixture {
     }
 }
 
-/// If a link refused an unchanged sample, the tests of the sample's mutations would pass for the wrong
-/// reason.
+/// Links accept unchanged samples. Otherwise the tests of changed samples would prove nothing.
 #[test]
 fn unchanged_samples_are_accepted() {
     let mut fixture = Fixture::new();
@@ -296,8 +294,8 @@ fn unchanged_samples_are_accepted() {
     all.push(vec![begun, LineSpec(kind::PIECE, 0, 0x8000, &[])]);
     for (lines, instance) in all.into_iter().zip(100..) {
         let LineSpec(_, flags, ..) = lines[lines.len() - 1];
-        // A sample with `LONG` lacks the rest of its frame, so no frame can follow. After any other sample,
-        // send another frame.
+        // A sample with `LONG` leaves its frame unfinished, so no other frame can follow. After any other
+        // sample, send another frame.
         let is_long = flags & flag::LONG != 0;
         let what = format!("{lines:x?}");
         let after = if is_long { vec![] } else { vec![ACK] };
@@ -308,7 +306,7 @@ fn unchanged_samples_are_accepted() {
             logs.get(&instance).is_some_and(|log| !log.frames.is_empty())
         });
         drop(peer);
-        // Wait for the end of the link, so that the events after the next `seen` concern only the next peer.
+        // Wait for the end of the link, so that all later events are of the next peer.
         let logs = fixture.observe_until(seen, "the end", |logs| logs[&instance].down.is_some());
         let PeerLog { frames, down } = &logs[&instance];
         assert_eq!(*down, Some(LinkError::System(Errno::ECONNRESET)), "{}", case.what);
@@ -347,8 +345,8 @@ fn changed_header_byte_ends_the_link() {
     }
 }
 
-/// If a change gives a line the sequence number of the previous lap, only the line's check shows that the
-/// line does not belong to that lap.
+/// A change may give a line the sequence number of the previous lap. Then only the line's check reveals the
+/// change.
 #[test]
 fn line_with_previous_sequence_number_ends_the_link() {
     let mut fixture = Fixture::new();
@@ -377,12 +375,12 @@ fn line_with_previous_sequence_number_ends_the_link() {
     }
 }
 
-/// If a peer ends inside a frame, or with a line that it has not published, its link ends with ECONNRESET.
+/// If a peer ends inside a frame, or without having published its last line, the link ends with ECONNRESET.
 #[test]
 fn truncated_frame_resets_the_link() {
     let mut fixture = Fixture::new();
     let begun = LineSpec(kind::DATA, flag::OUTSIDE | flag::LONG, 0x8000, &[7, 1 << 20]);
-    // A line of which all but the first word is written. The first word would publish the line.
+    // A line that is complete except for the first word. The first word would publish the line.
     let mut unpublished = LineSpec(kind::MESSAGE, flag::TAGGED, 8, &[3]).encode_at(1);
     unpublished[..WORD_BYTES].fill(0);
     let cases = [

@@ -38,7 +38,7 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// Stands between two endpoints: forwards their greetings over these sockets and keeps their rings.
+/// Stands between two endpoints: forwards their greetings over these sockets, and keeps their rings.
 struct Interceptor {
     sockets: [RawSocket; 2],
     rings: Vec<OwnedFd>,
@@ -58,8 +58,8 @@ impl Interceptor {
     }
 }
 
-/// Connects two endpoints through an interceptor. Returns the connector's number for the link, the
-/// acceptor's number, and the interceptor.
+/// Connects two endpoints through an interceptor. Returns the link's number at the connector, its number at
+/// the acceptor, and the interceptor.
 fn connect_intercepted(endpoints: &mut Endpoints) -> (LinkId, LinkId, Interceptor) {
     let address = vacant_address();
     let listener = listen_at(address, 8);
@@ -94,8 +94,8 @@ fn scribble_on_ring(rng: &mut Rng, ring: &OwnedFd) {
     let mut bytes = [0; 8];
     pread(ring, &mut bytes, word).expect("it is memory");
     match rng.u8(..6) {
-        // The first four changes are plausible: a bit is flipped, the value is a little more or less, or it
-        // is a word of another line.
+        // The first four changes are plausible: one bit is flipped, the value is a little more or less, or
+        // the word comes from another line.
         0 => bytes[(place % 8) as usize] ^= 1 << rng.u8(..8),
         1 => bytes = u64::from_le_bytes(bytes).wrapping_add(rng.u64(..3)).to_le_bytes(),
         2 => bytes = u64::from_le_bytes(bytes).wrapping_sub(1).to_le_bytes(),
@@ -111,7 +111,7 @@ fn scribble_on_ring(rng: &mut Rng, ring: &OwnedFd) {
     pwrite(ring, &bytes, word).expect("it is memory");
 }
 
-/// Lets both sides send frames until the link goes down on either side, for at most [`PASSES`] passes.
+/// Lets both sides send frames until either side reports the link as down, for at most [`PASSES`] passes.
 fn exchange_frames_until_down(rng: &mut Rng, endpoints: &mut Endpoints, links: [LinkId; 2]) {
     let seen = [0, 1].map(|at: usize| endpoints[at].recorder.log().len());
     let is_down = |endpoint: &TestEndpoint<ShmTransport>, seen: usize| {
@@ -128,7 +128,7 @@ fn exchange_frames_until_down(rng: &mut Rng, endpoints: &mut Endpoints, links: [
                     .post(links[at], pseudo_random_payload(*rng.choice(&SIZES).expect("there are some"), 1));
             }
             endpoint.transmit();
-            // Receive frame by frame, so that much changes in between; or receive all frames at once.
+            // Receive frame by frame, with many changes in between; or receive all frames at once.
             let (times, budget_frames) = if rng.bool() { (BUDGET_FRAMES, 1) } else { (1, BUDGET_FRAMES) };
             for _ in 0..times {
                 endpoint.receive(budget_frames);
@@ -158,7 +158,8 @@ fn assert_scribbled_rings_end_own_links_only(seed: u64) {
             let mut scribbler = rng.fork();
             scope.spawn(move || {
                 while !is_over.load(Ordering::Relaxed) {
-                    // From round to round, overwrite the first ring, the second ring, or either at random.
+                    // Overwrite the first ring in one round, the second ring in the next, and a random ring
+                    // in the third.
                     let at = [0, 1, scribbler.usize(..2)][(round % 3) as usize];
                     scribble_on_ring(&mut scribbler, &rings[at]);
                     if round % 4 < 2 {

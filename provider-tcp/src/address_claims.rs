@@ -1,21 +1,21 @@
 //! The addresses that links lead to, and the checks of addresses that peers claim.
 //!
-//! A link that this side has connected leads to the address that it was connected to. A link that a peer has
-//! connected *claims* an address by its hello. The claim is *contested* if another link to the address lives
-//! and is not held itself, or if the caller has reserved the address. Then this side *holds* the new link:
-//! it neither reads nor reports the link. It admits the link once the claim is proven, or once nothing
-//! contests it any more. If a claim is not contested, the link is up at once, and the claim is checked in
-//! the background.
+//! A link that this side has connected leads to the address of the connect. A link that a peer has connected
+//! *claims* an address by its hello. The claim is *contested* if there is another live link to the address
+//! that is not held, or if the caller has reserved the address. Then this side *holds* the new link: it
+//! neither reads nor reports the link. This side *admits* the link once the claim is proven or is no longer
+//! contested. If a claim is not contested, the link is up at once, and this side checks the claim in the
+//! background.
 //!
-//! This module has no sockets. The transport makes the connection for each check that
-//! [`start_next_check`](AddressClaims::start_next_check) returns, and reports the outcome. See
-//! docs/decisions/tcp-claims.md.
+//! This module has no sockets. [`start_next_check`](AddressClaims::start_next_check) returns a check. The
+//! transport makes the connection for the check, and reports the outcome. See docs/decisions/tcp-claims.md.
 
 mod due_queue;
+mod hung_up_held;
 mod links_to_address;
 mod running_checks;
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::mem;
 use std::time::{Duration, Instant};
 
@@ -26,43 +26,42 @@ use homespun_engine::wire::address_claim::ClaimStatus;
 use smallvec::SmallVec;
 
 use self::due_queue::DueQueue;
+use self::hung_up_held::HungUpHeld;
 use self::links_to_address::{CheckState, LinksToAddress, Standing, VerdictEffect};
 use self::running_checks::{CheckKind, RunningChecks};
-use crate::limits::{
-    CLAIM_TIME_CHECK_PASSES, HELD_HUNG_UP_MAX_LINKS, HELD_HUNG_UP_MAX_LINKS_OF_ADDRESS, PAST_TOKENS_MAX,
-};
+use crate::limits::{CLAIM_TIME_CHECK_PASSES, PAST_TOKENS_MAX};
 
 /// The links by the address that they lead to or claim, and the checks of the claims.
 #[derive(Debug)]
 pub(crate) struct AddressClaims {
     by_address: HashMap<Address, LinksToAddress>,
-    /// The tokens that acceptors have given to links of this side, and the addresses to which this side has
-    /// connected these links.
+    /// The tokens that acceptors have given to links of this side, each with the address that the link leads
+    /// to.
     given_tokens: HashMap<u64, Address>,
-    /// The tokens in `given_tokens` whose links have ended, in the order of their ends. They stay known for
-    /// a while, since the acceptor may not have read yet what the link has sent.
+    /// The tokens in `given_tokens` of ended links, the earliest end first. They stay known for a while,
+    /// since the acceptor may still have to read what the link has sent.
     past_tokens: VecDeque<u64>,
-    /// The links of this side whose hello may have left, and which have no token yet. They are ordered by
-    /// the port that they were connected to, so that a question finds the links to the endpoint that asks.
+    /// The links of this side whose hello may have left, but which have no token yet. The key begins with
+    /// the port to which the link was connected. So one range of keys has all links to the port of a peer
+    /// that asks.
     awaiting_token: BTreeMap<(u16, LinkId), Address>,
     /// Addresses with a contested claim that wait for a check.
     contested_due: DueQueue,
     /// Other addresses that wait for a check.
     background_due: DueQueue,
-    /// Addresses that are to be checked later, by time. The number in the key distinguishes entries of the
-    /// same moment.
+    /// Addresses to check later, by time. The number in the key distinguishes entries with the same time.
     timers: BTreeMap<Timer, Address>,
     timer_count: u64,
     check_count: u64,
     running: RunningChecks,
     /// Held links that are to be admitted.
-    admitted: VecDeque<LinkId>,
-    /// Held links whose peers have hung up, in the order of the hang-ups, and the addresses that they claim.
-    hung_up_held: VecDeque<(LinkId, Address)>,
+    admitted: VecDeque<Admitted>,
+    hung_up_held: HungUpHeld,
     /// Held links that are to be dropped, because their peers have hung up.
     surplus: VecDeque<LinkId>,
-    /// Addresses of which every new claim is contested, because the caller knows an endpoint there.
-    reserved: HashSet<Address>,
+    /// Addresses where the caller knows an endpoint, and since when. Every new claim of such an address is
+    /// contested.
+    reserved: HashMap<Address, Instant>,
     hold_timeout: Duration,
     /// How many passes remain until one must read the clock.
     passes_until_time_check: u32,
@@ -83,7 +82,7 @@ pub(crate) struct CheckPlan {
     pub(crate) asked: Asked,
 }
 
-/// Identifies a check by the number of checks that were started before it; also has its kind.
+/// Identifies a check by the number of earlier checks. Also says the kind of the check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CheckId {
     number: u64,
@@ -101,10 +100,33 @@ pub(crate) enum CheckOutcome {
     Unreachable,
 }
 
+/// What the hello of an accepted link says, and when it came.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NewClaim {
+    /// The claimed address.
+    pub(crate) address: Address,
+    /// The token that this side gives to the link.
+    pub(crate) token: u64,
+    /// The host that the link comes from.
+    pub(crate) from: SourceHost,
+    /// The place of the link among all accepted connections; `None` for a link that this side connects.
+    pub(crate) serial: Option<u64>,
+    /// When the last bytes have arrived that can be read.
+    pub(crate) arrived_at: Instant,
+}
+
+/// A held link that is to be admitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Admitted {
+    pub(crate) link: LinkId,
+    /// The peer had the address before the endpoint that contests the claim, and has left.
+    pub(crate) is_former: bool,
+}
+
 /// How a peer has hung up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HangUp {
-    /// The peer has ended its stream in order. The connection may have been reset after that.
+    /// The peer has ended its stream in order. The connection may have been reset later.
     EndOfStream,
     /// The peer has reset the connection.
     Reset,
@@ -135,33 +157,36 @@ impl AddressClaims {
             check_count: 0,
             running: RunningChecks::default(),
             admitted: VecDeque::new(),
-            hung_up_held: VecDeque::new(),
+            hung_up_held: HungUpHeld::default(),
             surplus: VecDeque::new(),
-            reserved: HashSet::new(),
+            reserved: HashMap::new(),
             hold_timeout,
             passes_until_time_check: 0,
         }
     }
 
-    /// Records that the caller knows an endpoint at this address, so that every later claim of the address
-    /// is contested.
-    pub(crate) fn reserve_address(&mut self, address: Address) {
-        self.reserved.insert(address);
+    /// Records that the caller knows an endpoint at this address. Every later claim of the address is
+    /// contested.
+    pub(crate) fn reserve_address(&mut self, address: Address, now: Instant) {
+        self.reserved.entry(address).or_insert(now);
     }
 
     /// Ends the effect of [`reserve_address`](Self::reserve_address).
     pub(crate) fn release_address(&mut self, address: Address) {
-        if self.reserved.remove(&address) {
+        if self.reserved.remove(&address).is_some() {
             self.admit_if_uncontested(address);
         }
     }
 
     /// Records that this side connects a link.
     pub(crate) fn add_connecting(&mut self, link: LinkId, to: Address, now: Instant) {
-        self.by_address.entry(to).or_default().insert(link, 0, Standing::Connecting, now);
+        let links = self.by_address.entry(to).or_default();
+        let from = SourceHost::of(to);
+        let claim = NewClaim { address: to, token: 0, from, serial: None, arrived_at: now };
+        links.insert(link, &claim, Standing::Connecting, now);
     }
 
-    /// Records that the connection of a link of this side was made. From now on this side's hello may leave.
+    /// Records that a link of this side has its connection. From now on the link's hello may leave.
     pub(crate) fn record_connection_made(&mut self, link: LinkId, to: Address) {
         self.awaiting_token.insert((to.port(), link), to);
     }
@@ -172,19 +197,19 @@ impl AddressClaims {
         self.given_tokens.insert(token, to);
     }
 
-    /// Whether a link of this side has no token yet, although its hello may have left.
+    /// Whether a link of this side has no token yet, although the link's hello may have left.
     pub(crate) fn is_awaiting_token(&self) -> bool {
         !self.awaiting_token.is_empty()
     }
 
-    /// The links of this side to this port whose hello may have left, and that have no token yet.
+    /// The links of this side to this port that have no token yet, although their hello may have left.
     pub(crate) fn links_awaiting_token(&self, port: u16) -> impl Iterator<Item = (LinkId, Address)> + '_ {
         let of_port = self.awaiting_token.range((port, LinkId(0))..=(port, LinkId(u32::MAX)));
         of_port.map(|((_, link), to)| (*link, *to))
     }
 
-    /// Records that a link that this side has connected is up. Unproven claims of the address are checked
-    /// again.
+    /// Records that a link that this side has connected is up. Unproven claims of the same address are
+    /// checked again.
     pub(crate) fn record_connected(&mut self, link: LinkId, to: Address) {
         if let Some(links) = self.by_address.get_mut(&to) {
             links.mark_connected(link);
@@ -192,73 +217,63 @@ impl AddressClaims {
         }
     }
 
-    /// The address to which this side has connected the link that was given this token.
+    /// The address to which this side has connected the link with this token.
     pub(crate) fn address_of_token(&self, token: u64) -> Option<Address> {
         self.given_tokens.get(&token).copied()
     }
 
-    /// Records the claim of an accepted link.
-    pub(crate) fn add_accepted(
-        &mut self,
-        link: LinkId,
-        address: Address,
-        token: u64,
-        now: Instant,
-    ) -> Admission {
-        let is_reserved = self.reserved.contains(&address);
+    /// Records the claim of an accepted link that comes from this host.
+    pub(crate) fn add_accepted(&mut self, link: LinkId, claim: NewClaim, now: Instant) -> Admission {
+        let address = claim.address;
+        let reserved_since = self.reserved.get(&address).copied();
         let links = self.by_address.entry(address).or_default();
-        let admission = match (is_reserved || links.is_contested(), links.has_room_to_hold()) {
-            (false, _) => Admission::Open,
-            (true, true) => Admission::Held,
-            (true, false) => {
+        let is_contested = reserved_since.is_some() || links.is_contested();
+        let admission = match (links.has_room_for_claim(), is_contested) {
+            (true, false) => Admission::Open,
+            (true, true) if links.has_room_to_hold() => Admission::Held,
+            _ => {
                 // The sooner the false claims are denied, the sooner the peer of a true one gets in.
                 self.schedule_check_now(address);
                 return Admission::Refused("too many links claim this address");
             }
         };
-        let standing = if admission == Admission::Held { Standing::Held } else { Standing::Unproven };
-        links.insert(link, token, standing, now);
+        let standing = match admission {
+            Admission::Held => {
+                let is_oldest = links.is_claim_oldest(&claim, reserved_since);
+                Standing::Held { is_oldest }
+            }
+            _ => Standing::Unproven,
+        };
+        links.insert(link, &claim, standing, now);
         self.schedule_check_now(address);
         admission
     }
 
-    /// Records that the peer of a link has hung up, or that this side closes the link. Such a link contests
-    /// no claim. If it is not held, the caller still reads it to its end. A held link is kept, since the
-    /// caller reads it if it is admitted later, but only a few such links are kept. A held link that the
-    /// peer has reset is to be dropped.
+    /// Records that the peer of a link has hung up, or that this side closes the link. The link contests no
+    /// claim any more. If the link is not held, the caller reads it to its end. If the link is held, it is
+    /// kept after the end of the stream, but dropped after a reset. Only a few such links are kept.
+    ///
+    /// A held link whose claim is older than its rivals is admitted after the end of its stream. Its peer was
+    /// there before them, and has left.
     pub(crate) fn record_hang_up(&mut self, link: LinkId, address: Address, how: HangUp) {
         let Some(links) = self.by_address.get_mut(&address) else { return };
-        if links.mark_hung_up(link) {
+        if let Some((from, is_oldest)) = links.mark_hung_up(link) {
             match how {
-                HangUp::EndOfStream => self.keep_held_link_after_hang_up(link, address),
+                HangUp::EndOfStream if is_oldest => {
+                    links.admit_as_former(link);
+                    self.admitted.push_back(Admitted { link, is_former: true });
+                }
+                HangUp::EndOfStream => self.surplus.extend(self.hung_up_held.keep(link, address, from)),
                 HangUp::Reset => self.surplus.push_back(link),
             }
         }
         self.admit_if_uncontested(address);
     }
 
-    /// Keeps a held link whose peer has hung up. If too many such links are kept, the one whose peer was the
-    /// first to hang up is to be dropped.
-    fn keep_held_link_after_hang_up(&mut self, link: LinkId, address: Address) {
-        if self.hung_up_held.iter().any(|(kept, _)| *kept == link) {
-            return;
-        }
-        self.hung_up_held.push_back((link, address));
-        let claims_address = |(_, claimed): &&(LinkId, Address)| *claimed == address;
-        let count_of_address = self.hung_up_held.iter().filter(claims_address).count();
-        let first = if count_of_address > HELD_HUNG_UP_MAX_LINKS_OF_ADDRESS {
-            self.hung_up_held.iter().position(|kept| claims_address(&kept))
-        } else {
-            (self.hung_up_held.len() > HELD_HUNG_UP_MAX_LINKS).then_some(0)
-        };
-        let dropped = first.and_then(|first| self.hung_up_held.remove(first));
-        self.surplus.extend(dropped.map(|(link, _)| link));
-    }
-
     /// Forgets a link that has ended.
     pub(crate) fn remove_link(&mut self, link: LinkId, address: Address) {
-        self.admitted.retain(|admitted| *admitted != link);
-        self.hung_up_held.retain(|(kept, _)| *kept != link);
+        self.admitted.retain(|admitted| admitted.link != link);
+        self.hung_up_held.remove(|kept| kept == link);
         self.surplus.retain(|surplus| *surplus != link);
         self.awaiting_token.remove(&(address.port(), link));
         let Some(links) = self.by_address.get_mut(&address) else { return };
@@ -273,7 +288,7 @@ impl AddressClaims {
     }
 
     /// Records that the link of this side with this token has ended. The token stays known for a while: the
-    /// acceptor may still read what the link has sent, and ask about the link.
+    /// acceptor may still read from the link, and ask about it.
     pub(crate) fn retire_token(&mut self, token: u64) {
         if self.past_tokens.len() == PAST_TOKENS_MAX
             && let Some(oldest) = self.past_tokens.pop_front()
@@ -284,7 +299,7 @@ impl AddressClaims {
     }
 
     /// Removes and returns a held link that is to be admitted.
-    pub(crate) fn pop_admitted(&mut self) -> Option<LinkId> {
+    pub(crate) fn pop_admitted(&mut self) -> Option<Admitted> {
         self.admitted.pop_front()
     }
 
@@ -294,7 +309,7 @@ impl AddressClaims {
     }
 
     /// Starts the next check that is due, and returns its plan. Returns `None` if no check is due or too
-    /// many are under way. Some places are kept for each kind of check.
+    /// many are running. Each kind of check has reserved places.
     pub(crate) fn start_next_check(&mut self, now: Instant) -> Option<CheckPlan> {
         while let Some((timer, address)) = self.timers.first_key_value().map(|(timer, at)| (*timer, *at))
             && timer.0 <= now
@@ -322,7 +337,7 @@ impl AddressClaims {
     }
 
     /// Records the result of a check. Returns the links that are to end, because their claim is refuted or
-    /// could not be proven in time.
+    /// could not be proven in time, or because a proven link takes their place.
     pub(crate) fn finish_check(
         &mut self,
         plan: &CheckPlan,
@@ -340,14 +355,17 @@ impl AddressClaims {
         let mut admitted: SmallVec<[LinkId; 2]> = SmallVec::new();
         match outcome {
             CheckOutcome::Answered(answers) => {
-                // Apply the confirmations first: an unclear answer can end a link only if another link to
-                // the address is proven.
+                // Apply the confirmations first: an unclear answer ends a link only if another link to the
+                // address is proven.
                 let is_confirmed = |answer: &&(_, _, ClaimStatus)| answer.2 == ClaimStatus::Confirmed;
                 let others = answers.iter().filter(|answer| !is_confirmed(answer));
                 for (link, token, verdict) in answers.iter().filter(is_confirmed).chain(others) {
                     match links.apply_verdict(*link, *token, *verdict) {
                         VerdictEffect::Stays => {}
-                        VerdictEffect::Admitted => admitted.push(*link),
+                        VerdictEffect::Admitted { in_place_of } => {
+                            admitted.push(*link);
+                            ends.extend(in_place_of);
+                        }
                         VerdictEffect::Ends => ends.push(*link),
                     }
                 }
@@ -355,7 +373,7 @@ impl AddressClaims {
             CheckOutcome::Silent => links.record_unanswered_check(true),
             CheckOutcome::Unreachable => {
                 links.record_unanswered_check(false);
-                if !self.reserved.contains(&plan.address) {
+                if !self.reserved.contains_key(&plan.address) {
                     admitted.extend(links.admit_unless_another_is_up());
                 }
             }
@@ -370,8 +388,8 @@ impl AddressClaims {
         ends
     }
 
-    /// Records that a check could not be begun, and schedules another. Returns the links that are to
-    /// end, because they have been held for the hold timeout.
+    /// Records that a check could not begin, and schedules another check. Returns the links to end: they
+    /// have been held for the hold timeout.
     pub(crate) fn postpone_check(&mut self, plan: &CheckPlan, now: Instant) -> Vec<LinkId> {
         self.running.remove(SourceHost::of(plan.address), plan.id.kind);
         self.schedule_recheck(plan.address, false, now);
@@ -379,7 +397,7 @@ impl AddressClaims {
         links.map(|links| links.links_held_too_long(now, self.hold_timeout).to_vec()).unwrap_or_default()
     }
 
-    /// Whether there is something to do in this pass or in a later one. Most passes ask only this.
+    /// Whether there is something to do, in this pass or a later one. Most passes ask nothing else.
     #[inline]
     pub(crate) fn is_busy(&self) -> bool {
         !self.running.is_empty()
@@ -408,8 +426,8 @@ impl AddressClaims {
         true
     }
 
-    /// Returns when the next check is due, for which a sleeping application must make a pass. Lets the next
-    /// pass read the clock.
+    /// Returns when the next check is due: a sleeping application must then make a pass. Lets the next pass
+    /// read the clock.
     pub(crate) fn prepare_sleep_and_get_next_timer(&mut self) -> Option<Instant> {
         self.passes_until_time_check = 0;
         self.timers.first_key_value().map(|((at, _), _)| *at)
@@ -424,8 +442,8 @@ impl AddressClaims {
         self.running.has_room(kind) && due.has_eligible(|host| self.running.has_room_for_host(host, kind))
     }
 
-    /// Removes from its queue the address that is to be checked next, and returns it, if there is a place for
-    /// the check.
+    /// Removes the next address to check from its queue, and returns it. Returns `None` if no address waits
+    /// or no place is free.
     fn pop_due(&mut self) -> Option<(Address, CheckKind)> {
         let running = &self.running;
         let queues = [
@@ -437,8 +455,8 @@ impl AddressClaims {
         })
     }
 
-    /// If a claim of this address needs a check, queues the check, which starts as soon as few enough checks
-    /// are running.
+    /// If a claim of this address needs a check, queues the check. The check starts once there is a place
+    /// for it.
     fn schedule_check_now(&mut self, address: Address) {
         let Some(links) = self.by_address.get_mut(&address) else { return };
         let is_contested = links.has_held();
@@ -459,7 +477,8 @@ impl AddressClaims {
         self.unschedule_check(address, before);
     }
 
-    /// Removes an address from the queue or from the timers, if its check waits there according to `check`.
+    /// Removes the address's check from the queue or the timers, if it waits there. `check` says where it
+    /// waits.
     fn unschedule_check(&mut self, address: Address, check: CheckState) {
         match check {
             CheckState::Waiting(timer) => drop(self.timers.remove(&timer)),
@@ -469,7 +488,7 @@ impl AddressClaims {
         }
     }
 
-    /// If a claim of this address still needs a check, schedules the check, at once or after a delay.
+    /// If a claim of this address still needs a check, schedules the check: at once, or after a delay.
     fn schedule_recheck(&mut self, address: Address, is_at_once: bool, now: Instant) {
         let Some(links) = self.by_address.get_mut(&address) else { return };
         links.check = CheckState::Idle;
@@ -493,7 +512,7 @@ impl AddressClaims {
     }
 
     fn admit_if_uncontested(&mut self, address: Address) {
-        let Some(links) = self.by_address.get_mut(&address).filter(|_| !self.reserved.contains(&address))
+        let Some(links) = self.by_address.get_mut(&address).filter(|_| !self.reserved.contains_key(&address))
         else {
             return;
         };
@@ -505,8 +524,8 @@ impl AddressClaims {
     }
 
     fn queue_admitted(&mut self, links: &[LinkId]) {
-        self.hung_up_held.retain(|(kept, _)| !links.contains(kept));
-        self.admitted.extend(links);
+        self.hung_up_held.remove(|kept| links.contains(&kept));
+        self.admitted.extend(links.iter().map(|&link| Admitted { link, is_former: false }));
     }
 }
 

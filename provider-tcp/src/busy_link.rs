@@ -4,11 +4,11 @@ use homespun_engine::transport::LinkId;
 
 use crate::limits::{BLIND_PASSES_MAX, BUSY_LINK_READS_MIN};
 
-/// Tracks from which link frames arrive.
+/// Tracks which link frames arrive on.
 ///
-/// While two endpoints take turns in sending, each pass of either endpoint finds the same link ready. Polling
-/// the kernel first would cost a system call while the peer waits. So after some reads in a row from one
-/// link, passes read that link blindly, and poll the kernel about all links only every few passes.
+/// If two endpoints send in turn, each pass of an endpoint finds the same link ready. A poll of the kernel
+/// before the read would only cost time. So after some reads in a row from one link, passes read that link
+/// without a poll. Only every few passes poll the kernel.
 #[derive(Debug, Default)]
 pub(crate) struct BusyLink {
     link: Option<LinkId>,
@@ -28,13 +28,12 @@ impl BusyLink {
         }
     }
 
-    /// Makes the next pass poll the kernel, because it matters to learn soon of another event, such as room
-    /// to write.
+    /// Makes the next pass poll the kernel, to learn soon of another event, such as room to write.
     pub(crate) fn force_kernel_poll(&mut self) {
         *self = BusyLink::default();
     }
 
-    /// Counts a pass. Returns the link that the pass reads blindly, or `None` if the pass must poll the
+    /// Counts a pass. Returns the link that the pass reads without a poll. `None` if the pass must poll the
     /// kernel.
     pub(crate) fn next_blind_read(&mut self) -> Option<LinkId> {
         if self.reads < BUSY_LINK_READS_MIN || self.blind_passes == BLIND_PASSES_MAX {

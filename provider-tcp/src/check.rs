@@ -1,5 +1,5 @@
-//! A connection that asks the endpoint at a claimed address whether it has made the links that claim the
-//! address.
+//! A connection to a claimed address. It asks the endpoint there whether it has made the links that claim
+//! the address.
 
 use std::io::{self, IoSlice, Read};
 use std::mem;
@@ -16,7 +16,7 @@ use crate::address_claims::{CheckOutcome, CheckPlan};
 use crate::hello::ClaimRecordReader;
 use crate::socket::SendSocket;
 
-/// A connection to a claimed address. It carries questions and their answers, and no frames.
+/// A connection to a claimed address. It carries questions and answers, but no frames.
 #[derive(Debug)]
 pub(crate) struct Check {
     pub(crate) plan: CheckPlan,
@@ -47,8 +47,8 @@ impl Check {
         }
     }
 
-    /// Connects, asks and reads answers as far as it can without waiting. Returns the outcome once there is
-    /// one.
+    /// Connects, asks and reads answers, as far as possible without waiting. Returns the outcome once there
+    /// is one.
     pub(crate) fn advance(&mut self) -> Option<CheckOutcome> {
         self.is_ready = false;
         match self.try_advance() {
@@ -130,10 +130,11 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
+    use homespun_engine::source_host::SourceHost;
     use homespun_engine::wire::hello::HELLO_BYTES;
 
     use super::*;
-    use crate::address_claims::AddressClaims;
+    use crate::address_claims::{AddressClaims, NewClaim};
     use crate::socket::{self, KernelBuffers};
 
     const TOKENS: [u64; 2] = [7, 8];
@@ -143,7 +144,15 @@ mod tests {
         let now = Instant::now();
         let mut claims = AddressClaims::new(Duration::MAX);
         for (number, token) in (0..).zip(TOKENS) {
-            claims.add_accepted(LinkId(number), address.into(), token, now);
+            let from = SourceHost::of(address.into());
+            let claim = NewClaim {
+                address: address.into(),
+                token,
+                from,
+                serial: Some(number.into()),
+                arrived_at: now,
+            };
+            claims.add_accepted(LinkId(number), claim, now);
         }
         let stream = socket::start_connect(address, None, KernelBuffers::default()).unwrap();
         let own: SocketAddr = "127.0.0.1:9".parse().unwrap();
@@ -160,8 +169,7 @@ mod tests {
         panic!("the check never ends");
     }
 
-    /// Returns the outcome of a check whose questions are answered by these pieces of bytes, after which the
-    /// connection ends.
+    /// Returns the outcome of a check that gets these pieces of bytes as answers. Then the connection ends.
     fn outcome_of(pieces: &[&[u8]]) -> CheckOutcome {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut check = start_check_of(listener.local_addr().unwrap());

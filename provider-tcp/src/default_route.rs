@@ -8,12 +8,13 @@ use homespun_engine::address::AddressFormat;
 const IPV4_TABLE: &str = "/proc/net/route";
 const IPV6_TABLE: &str = "/proc/net/ipv6_route";
 
-/// Flags of a route (`linux/route.h`): the route is usable; the route refuses all packets.
+/// Flags of a route (`linux/route.h`): `UP` for a usable route, `REJECT` for a route that refuses all
+/// packets.
 const RTF_UP: u32 = 0x1;
 const RTF_REJECT: u32 = 0x200;
 
-/// The names of the interfaces of all default routes of this format, in the order in which the kernel
-/// prefers them. Empty if there is none, or if the table cannot be read.
+/// The interfaces of all default routes of this format, in the kernel's order of preference. Empty if there
+/// is no default route, or if the table cannot be read.
 pub(crate) fn default_route_interfaces(format: AddressFormat) -> Vec<String> {
     match format {
         AddressFormat::SockaddrIn => interfaces_by_metric(&read_table(IPV4_TABLE), parse_ipv4_line),
@@ -29,7 +30,7 @@ struct DefaultRoute<'a> {
 }
 
 fn read_table(table: &str) -> String {
-    // A host without IPv6 has no table for it, and a sandbox may hide both tables.
+    // A host without IPv6 has no table for IPv6, and a sandbox may hide both tables.
     fs::read_to_string(table).unwrap_or_default()
 }
 
@@ -43,7 +44,7 @@ fn interfaces_by_metric<'a>(
 }
 
 /// Parses a line of `/proc/net/route`: interface, destination, gateway, flags, references, uses, metric,
-/// mask and others. `None` unless it is a usable default route.
+/// mask and others. `None` if the line is not a usable default route.
 fn parse_ipv4_line(line: &str) -> Option<DefaultRoute<'_>> {
     let mut words = line.split_whitespace();
     let interface = words.next()?;
@@ -55,9 +56,8 @@ fn parse_ipv4_line(line: &str) -> Option<DefaultRoute<'_>> {
     (destination == 0 && mask == 0 && is_usable(flags)).then_some(DefaultRoute { metric, interface })
 }
 
-/// Parses a line of `/proc/net/ipv6_route`: destination and the length of its prefix, source and the length
-/// of its prefix, next hop, metric, references, uses, flags, interface. `None` unless it is a usable default
-/// route.
+/// Parses a line of `/proc/net/ipv6_route`: destination, its prefix length, source, its prefix length, next
+/// hop, metric, references, uses, flags, interface. `None` if the line is not a usable default route.
 fn parse_ipv6_line(line: &str) -> Option<DefaultRoute<'_>> {
     let mut words = line.split_whitespace();
     let destination = u128::from_str_radix(words.next()?, 16).ok()?;
@@ -117,7 +117,7 @@ ffffffff 00000001 00000000 00200200       lo
         let ipv4 = IPV4.lines().nth(3).expect("a default route");
         let ipv6 = IPV6.lines().nth(2).expect("a default route");
         assert!(parse_ipv4_line(ipv4).is_some() && parse_ipv6_line(ipv6).is_some());
-        // In the IPv4 line the columns after the mask do not matter. In the IPv6 line the interface is last.
+        // In the IPv4 line, columns after the mask do not matter. In the IPv6 line, the interface is last.
         let mask_end = ipv4.rfind("\t0\t0\t0").expect("its end");
         for end in 0..mask_end - "0000000".len() {
             assert!(parse_ipv4_line(&ipv4[..end]).is_none(), "{:?}", &ipv4[..end]);

@@ -27,21 +27,31 @@ impl DescriptorLimit {
     }
 
     /// Whether this new descriptor has one of the last numbers, which are reserved for the process itself.
-    /// The kernel gives the lowest free number, so all numbers below that of a new descriptor are in use.
+    /// The kernel gives the lowest free number, so all lower numbers are in use.
     pub(crate) fn is_in_reserve(self, new: &impl AsRawFd) -> bool {
         self.is_number_in_reserve(new.as_raw_fd())
     }
 
-    /// Whether the next new descriptor will be below the reserve. To find out, opens and closes a copy of
-    /// `any`.
-    pub(crate) fn has_spare(self, any: impl AsFd) -> bool {
-        rustix::io::fcntl_dupfd_cloexec(any, 0).is_ok_and(|next| !self.is_in_reserve(&next))
+    /// Whether the next `count` new descriptors will be below the reserve. To find out, opens and closes as
+    /// many copies of `any`.
+    pub(crate) fn has_spare(self, any: impl AsFd, count: usize) -> bool {
+        let copies: Vec<_> =
+            (0..count).map_while(|_| rustix::io::fcntl_dupfd_cloexec(&any, 0).ok()).collect();
+        copies.len() == count && copies.iter().all(|copy| !self.is_in_reserve(copy))
+    }
+
+    /// How many accepted links an endpoint may have, if the process uses no other descriptors.
+    pub(crate) fn accepted_max_links(self) -> usize {
+        usize::try_from(self.first_reserved_number()).unwrap_or(usize::MAX).max(1)
     }
 
     fn is_number_in_reserve(self, number: RawFd) -> bool {
+        u64::try_from(number).is_ok_and(|number| number >= self.first_reserved_number())
+    }
+
+    fn first_reserved_number(self) -> u64 {
         let share = percent_of(self.max_descriptors, RESERVE_SHARE_PERCENT);
-        let first = self.max_descriptors - share.min(RESERVE_MAX_DESCRIPTORS);
-        u64::try_from(number).is_ok_and(|number| number >= first)
+        self.max_descriptors - share.min(RESERVE_MAX_DESCRIPTORS)
     }
 }
 
@@ -77,11 +87,19 @@ mod tests {
     }
 
     #[test]
+    fn reserve_is_not_for_accepted_links() {
+        assert_eq!(limit(1024).accepted_max_links(), 992);
+        assert_eq!(limit(40).accepted_max_links(), 36);
+        assert_eq!(limit(0).accepted_max_links(), 1);
+        assert!(limit(u64::MAX).accepted_max_links() > 1 << 30);
+    }
+
+    #[test]
     fn spare_descriptor_is_found_by_its_number() {
         let file = File::open("/dev/null").unwrap();
-        assert!(limit(u64::MAX).has_spare(&file));
+        assert!(limit(u64::MAX).has_spare(&file, 3));
         let below = u64::try_from(file.as_raw_fd()).unwrap();
         // Every number from this one on is in the reserve.
-        assert!(!limit(below.min(2)).has_spare(&file));
+        assert!(!limit(below.min(2)).has_spare(&file, 1));
     }
 }

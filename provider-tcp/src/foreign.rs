@@ -1,8 +1,8 @@
 //! Connections from programs that use libfabric's own provider `tcp` and not homespun.
 //!
-//! If one process uses homespun in place of libfabric's `tcp`, another process may still use libfabric's.
-//! This side refuses the connection requests of such a process in the protocol of libfabric's `tcp`, so that
-//! its application learns that the connection was refused, and not only that a header was missing.
+//! A process that uses libfabric's `tcp` may connect to an endpoint of homespun. This side refuses the
+//! request in the protocol of libfabric's `tcp`. So the application of that process learns that the
+//! connection was refused.
 
 /// The version of the header, and the type of a request.
 const REQUEST_PREFIX: [u8; 2] = [3, 0];
@@ -15,7 +15,8 @@ const REFUSAL: [u8; 32] = {
     bytes
 };
 
-/// If a stream begins like a connection request of libfabric's `tcp`, returns the bytes that refuse it.
+/// If a stream begins like a connection request of libfabric's `tcp`, returns the bytes that refuse the
+/// request.
 pub(crate) fn refusal_for(stream: &[u8]) -> Option<&'static [u8]> {
     stream.starts_with(&REQUEST_PREFIX).then_some(&REFUSAL)
 }

@@ -4,10 +4,11 @@ use std::time::Instant;
 
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
+use homespun_engine::source_host::SourceHost;
 use homespun_engine::transport::{AddressProof, FrameHandler, LinkError, LinkEvent, LinkId};
 use homespun_engine::wire::hello::{Hello, Question};
 
-use crate::address_claims::{AddressClaims, Admission};
+use crate::address_claims::{AddressClaims, Admission, NewClaim};
 use crate::hello::{Greeting, believed_address};
 use crate::limits::QUESTIONS_MAX;
 use crate::link::{NO_ROOM, NOT_ACCEPTING, Origin};
@@ -18,6 +19,8 @@ use crate::local_address_cache::LocalAddressCache;
 pub(crate) struct Greeter<'a> {
     pub(crate) id: LinkId,
     pub(crate) origin: Origin,
+    /// When the bytes that are being read have arrived.
+    pub(crate) arrived_at: Instant,
     /// Whether the endpoint still accepts links.
     pub(crate) is_accepting: bool,
     /// Whether the endpoint may have another accepted link.
@@ -43,7 +46,8 @@ pub(crate) struct AddressClaim {
 }
 
 impl Greeter<'_> {
-    /// Handles the hello of a peer that has connected. Returns whether the link is held.
+    /// Handles the hello of a peer that has connected. Returns whether the link is held. Fails if the
+    /// endpoint takes no new links, or if the claim is refused.
     pub(crate) fn handle_hello(
         &mut self,
         hello: &Hello,
@@ -55,14 +59,17 @@ impl Greeter<'_> {
         if !self.has_room {
             return Err(NO_ROOM);
         }
-        let Origin::Accepted { remote, .. } = self.origin else { return Ok(false) };
+        let Origin::Accepted { remote, serial } = self.origin else { return Ok(false) };
         let local = &mut *self.local;
         let address = believed_address(hello.address, remote, |ip| local.contains(ip));
         let token = getrandom::u64().map_err(|error| {
             tracing::debug!(%error, "no random number");
             LinkError::System(Errno::EIO)
         })?;
-        let admission = self.claims.add_accepted(self.id, address, token, Instant::now());
+        let from = SourceHost::of(remote.into());
+        let (serial, arrived_at) = (Some(serial), self.arrived_at);
+        let claim = NewClaim { address, token, from, serial, arrived_at };
+        let admission = self.claims.add_accepted(self.id, claim, Instant::now());
         tracing::debug!(link = self.id.0, peer = %address, claimed = %hello.address, ?admission, "hello");
         let is_held = match admission {
             // Not a protocol error: the peer speaks the protocol.
@@ -164,6 +171,7 @@ mod tests {
         let mut greeter = Greeter {
             id: LinkId(id),
             origin,
+            arrived_at: Instant::now(),
             is_accepting,
             has_room,
             claims,

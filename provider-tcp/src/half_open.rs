@@ -9,12 +9,12 @@ use crate::limits::{HALF_OPEN_GRACE_MS, HELLO_CHECK_PASSES};
 
 /// The accepted links whose hello has not arrived, and how long they may still take.
 ///
-/// They are few as long as peers are honest: a peer says hello as soon as it is connected. A stranger that
-/// says nothing, or says hello too slowly, costs a descriptor until its time is over.
+/// An honest peer says hello as soon as it is connected, so these links are few. A stranger that says
+/// nothing, or says hello too slowly, costs a descriptor until its time is over.
 #[derive(Debug)]
 pub(crate) struct HalfOpenLinks {
-    /// The key is the number of connections that the endpoint accepted before this one, so the oldest link
-    /// comes first.
+    /// The key is the number of connections that the endpoint accepted before. So the oldest link comes
+    /// first.
     links: BTreeMap<u64, HalfOpen>,
     accepted_count: u64,
     timeout: Duration,
@@ -66,7 +66,7 @@ impl HalfOpenLinks {
         self.links.pop_first().map(|(_, link)| link.id)
     }
 
-    /// The oldest link, if it has had enough time that a new connection may displace it.
+    /// The oldest link, if it is old enough for a new connection to displace it.
     pub(crate) fn oldest_displaceable(&self, now: Instant) -> Option<LinkId> {
         let is_aged = self.is_oldest_aged(now, Duration::from_millis(HALF_OPEN_GRACE_MS));
         self.oldest().filter(|_| is_aged)
@@ -97,8 +97,8 @@ impl HalfOpenLinks {
         true
     }
 
-    /// Returns how soon a sleeping application must make a pass, because the time of a link is over then.
-    /// Lets the next pass read the clock.
+    /// Returns how soon a sleeping application must make a pass, to drop a link whose time is over. Lets the
+    /// next pass read the clock.
     pub(crate) fn prepare_sleep_and_get_time_limit(&mut self) -> Option<Duration> {
         let (_, oldest) = self.links.first_key_value()?;
         self.passes_until_check = 0;

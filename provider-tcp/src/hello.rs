@@ -17,8 +17,8 @@ struct Assembler<const N: usize> {
 impl<const N: usize> Assembler<N> {
     const EMPTY: Assembler<N> = Assembler { bytes: [0; N], len_bytes: 0 };
 
-    /// Reads the record, or a part of it, from the next bytes of the stream. Returns the bytes that follow
-    /// it, and the record once it is complete.
+    /// Reads the record, or a part of it, from the next bytes of the stream. Returns the record if it is now
+    /// complete, and the bytes that follow.
     fn feed<'a>(&mut self, bytes: &'a [u8]) -> (Option<[u8; N]>, &'a [u8]) {
         if self.len_bytes == N {
             self.len_bytes = 0;
@@ -58,8 +58,8 @@ impl OpeningReader {
         HELLO_BYTES - self.0.len_bytes
     }
 
-    /// Reads the next bytes of the stream. Once the opening (a hello or a question) is complete, returns it
-    /// with the bytes that follow.
+    /// Reads the next bytes of the stream. If they complete the opening (a hello or a question), returns it
+    /// and the bytes that follow.
     pub(crate) fn feed<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<(Opening, &'a [u8])>, WireError> {
         match self.0.feed(bytes) {
             (Some(whole), rest) => Ok(Some((Opening::parse(&whole)?, rest))),
@@ -80,8 +80,8 @@ impl ClaimRecordReader {
         ClaimRecordReader(Assembler::EMPTY)
     }
 
-    /// Reads the record, or a part of it, from the next bytes of the stream. Once the record is complete,
-    /// returns it with the bytes that follow.
+    /// Reads the next bytes of the stream. If they complete the record, returns it and the bytes that
+    /// follow.
     pub(crate) fn feed<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<(ClaimRecord, &'a [u8])>, WireError> {
         match self.0.feed(bytes) {
             (Some(whole), rest) => Ok(Some((ClaimRecord::parse(&whole)?, rest))),
@@ -126,8 +126,8 @@ impl GreetingReader {
         self.held_token.is_some()
     }
 
-    /// Reads the next bytes of the stream. Once a part of the greeting is complete, returns it with the
-    /// bytes that follow.
+    /// Reads the next bytes of the stream. If they complete a part of the greeting, returns this part and
+    /// the bytes that follow.
     pub(crate) fn feed<'a>(
         &mut self,
         mut bytes: &'a [u8],
@@ -160,18 +160,19 @@ impl GreetingReader {
     }
 }
 
-/// The address that the peer of an accepted connection is believed to have.
+/// The address that this side believes the peer of an accepted connection to have.
 ///
-/// The hello claims an address, which may be false. This side takes the claimed port, since the connection
-/// does not show it. It takes the claimed IP address if the connection comes from the claimed host, else
-/// that of the connection. All addresses of this host count as one host: a peer of this host that is bound
-/// to a wildcard claims the address of an interface, and may connect through loopback.
+/// The hello claims an address, which may be false. This side believes the port of the claim, since the
+/// connection does not show the peer's port. It believes the IP address of the claim only if the connection
+/// comes from the claimed host. Otherwise it believes the IP address of the connection. All addresses of
+/// this host count as one host: a peer on this host may claim the address of an interface, and connect
+/// through loopback.
 pub(crate) fn believed_address(
     claimed: Address,
     remote: SocketAddr,
     mut is_local: impl FnMut(IpAddr) -> bool,
 ) -> Address {
-    // Even if the IP addresses are equal, take the connection's: only its scope id is valid on this host.
+    // Take the connection's IP address even if the two are equal: only its scope id is valid on this host.
     let observed = Address::from(remote).with_port(claimed.port());
     let same_format = claimed.format() == observed.format();
     if same_format && claimed.ip() != observed.ip() && is_local(observed.ip()) && is_local(claimed.ip()) {
@@ -180,8 +181,8 @@ pub(crate) fn believed_address(
     observed
 }
 
-/// Whether two addresses lead to one endpoint: they are equal, or they have the same port and both IP
-/// addresses are this host's.
+/// Whether two addresses lead to one endpoint: either they are equal, or they have the same port and both IP
+/// addresses are of this host.
 pub(crate) fn is_same_endpoint(
     one: Address,
     other: Address,
@@ -198,8 +199,8 @@ mod tests {
         text.parse::<SocketAddr>().unwrap().into()
     }
 
-    /// Asserts that this side believes a peer to be at `believed` if the peer claims `claimed` over a
-    /// connection from `remote`. This host has loopback, 10.0.0.1, fd00::1 and fe80::1.
+    /// Asserts which address this side believes, if a peer claims `claimed` over a connection from `remote`.
+    /// This host has loopback, 10.0.0.1, fd00::1 and fe80::1.
     fn assert_believed_address(claimed: &str, remote: &str, believed: &str) {
         let ours = ["10.0.0.1", "fd00::1", "fe80::1"].map(|ip| ip.parse::<IpAddr>().unwrap());
         let is_local = |ip: IpAddr| ip.is_loopback() || ours.contains(&ip);
@@ -215,18 +216,18 @@ mod tests {
         // The connection comes from the claimed host.
         assert_believed_address("10.0.0.7:100", "10.0.0.7:5555", "10.0.0.7:100");
         assert_believed_address("[fd00::7]:100", "[fd00::7]:5555", "[fd00::7]:100");
-        // The connection comes from another host than the claimed one, so only the port is believed.
+        // The connection does not come from the claimed host, so only the port is believed.
         assert_believed_address("10.0.0.7:100", "10.0.0.8:5555", "10.0.0.8:100");
         // Another host claims to be this one.
         assert_believed_address("127.0.0.1:100", "10.0.0.8:5555", "10.0.0.8:100");
         assert_believed_address("10.0.0.1:100", "10.0.0.8:5555", "10.0.0.8:100");
         // This host claims to be another one.
         assert_believed_address("10.0.0.8:100", "127.0.0.1:5555", "127.0.0.1:100");
-        // The claimed address and that of the connection both belong to this host, so the claim is believed.
+        // The claimed address and the connection's address are both of this host, so the claim is believed.
         assert_believed_address("10.0.0.1:100", "127.0.0.1:5555", "10.0.0.1:100");
         assert_believed_address("127.0.0.1:100", "10.0.0.1:5555", "127.0.0.1:100");
         assert_believed_address("[fd00::1]:100", "[::1]:5555", "[fd00::1]:100");
-        // The claimed address is of this host, but of a family in which this endpoint cannot answer.
+        // The claimed address is of this host, but this endpoint cannot use addresses of its family.
         assert_believed_address("10.0.0.1:100", "[::1]:5555", "[::1]:100");
     }
 
@@ -254,8 +255,8 @@ mod tests {
         Hello { address: parse_address("127.0.0.1:9"), instance: 3 }
     }
 
-    /// Returns the parts that a reader finds in a hello and these records. Asserts that it finds the same
-    /// parts if the bytes arrive in two pieces, wherever they are cut.
+    /// Returns the parts that a reader finds in a hello and these records. Asserts that the parts are the
+    /// same if the bytes arrive in two pieces, wherever they are cut.
     fn read_greeting(claims: &[(ClaimStatus, u64)]) -> Result<Vec<Greeting>, WireError> {
         let mut bytes = hello().to_bytes().to_vec();
         bytes.extend(claims.iter().flat_map(|&(status, token)| ClaimRecord { status, token }.to_bytes()));

@@ -21,11 +21,11 @@ const RESET: LinkError = LinkError::System(Errno::ECONNRESET);
 #[derive(Debug)]
 pub(crate) struct Inbound {
     state: StreamState,
-    /// The end of the stream, or an error, follows the bytes that can be read. So even after a short read
-    /// something is left to read.
+    /// After the bytes that can be read comes the end of the stream, or an error. So even after a short
+    /// read, something is left to read.
     hung_up: bool,
-    /// A read has left much of a frame outstanding, so the next frame may be large, too. A later read clears
-    /// this if it ends between two frames and has placed no payload.
+    /// The next frame may be large: an earlier read left much of a frame outstanding. A read that ends
+    /// between two frames and places no payload clears this.
     expects_large: bool,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Inbound {
 enum StreamState {
     /// A peer has connected. Its hello or first question has not yet arrived in full.
     Opening(OpeningReader),
-    /// A peer has connected to ask questions, and this many have arrived.
+    /// A peer has connected to ask questions. The number says how many have arrived.
     Questions(OpeningReader, usize),
     /// The claim of the peer's hello is contested, so nothing is read.
     Held,
@@ -95,12 +95,12 @@ impl Inbound {
         matches!(&self.state, StreamState::Greeting(reader) if reader.is_held())
     }
 
-    /// Whether the end of the peer's stream, or an error, follows the bytes that can be read.
+    /// Whether the peer's stream ends, or has an error, after the bytes that can be read.
     pub(crate) fn is_hung_up(&self) -> bool {
         self.hung_up
     }
 
-    /// The first bytes of the peer's stream, as long as they are no valid hello or question.
+    /// The first bytes of the peer's stream, until they are a valid hello or question.
     pub(crate) fn opening_bytes(&self) -> &[u8] {
         match &self.state {
             StreamState::Opening(reader) => reader.arrived(),
@@ -113,7 +113,7 @@ impl Inbound {
         self.state = StreamState::Frames(Decoder::new());
     }
 
-    /// Notes that the end of the peer's stream, or an error, follows the bytes that can be read.
+    /// Records that the peer's stream ends, or has an error, after the bytes that can be read.
     pub(crate) fn mark_hung_up(&mut self) {
         self.hung_up = true;
     }
@@ -123,9 +123,9 @@ impl Inbound {
         self.state = StreamState::Discard;
     }
 
-    /// Reads once. Gives what precedes the frames to the `greeter`. If the greeter refuses the peer, the
+    /// Reads once. Passes what precedes the frames to the `greeter`. If the greeter refuses the peer, the
     /// outcome is [`Broken`](ReadOutcome::Broken) with the greeter's error. On an accepted connection, reads
-    /// nothing beyond the peer's hello until the hello is complete, because the link may have to be held.
+    /// nothing beyond the peer's hello until the hello is complete: the link may have to be held.
     pub(crate) fn read<R: FrameHandler>(
         &mut self,
         id: LinkId,
@@ -193,7 +193,7 @@ impl Inbound {
         Ok(reported)
     }
 
-    /// Handles bytes that precede the frames. Returns how many events were reported, and the bytes that
+    /// Handles bytes that precede the frames. Returns how many events it has reported, and the bytes that
     /// follow.
     fn feed_before_frames<'a, R: FrameHandler>(
         &mut self,
@@ -248,7 +248,7 @@ impl Inbound {
         match &self.state {
             StreamState::Frames(decoder) if decoder.is_reading_frame() => ReadOutcome::Broken(RESET),
             StreamState::Frames(_) | StreamState::Discard => ReadOutcome::Closed,
-            // An end is orderly only after the peer's hello. On a link that this side has connected, it is
+            // An end is orderly only after the peer's hello. If this side has connected the link, an end is
             // orderly only after the acceptor has admitted the link.
             StreamState::Opening(_) | StreamState::Held | StreamState::Greeting(_) => {
                 ReadOutcome::Broken(RESET)
@@ -270,8 +270,7 @@ struct Filled {
     is_short: bool,
 }
 
-/// Reads payload into the receiver's space, and the bytes that follow it into the buffer, in one system
-/// call.
+/// In one system call, reads payload into the receiver's space and the bytes after it into the buffer.
 fn read_payload(
     id: LinkId,
     stream: &TcpStream,

@@ -6,13 +6,13 @@ use std::str::FromStr;
 
 use ipnet::IpNet;
 
-/// Which network interfaces an endpoint may name to its peers.
+/// Which interfaces' addresses an endpoint may give to its peers.
 ///
-/// As a text it is a list, separated by commas, of names of interfaces (`eth0`), networks (`10.0.0.0/8`) and
+/// The text form is a list separated by commas: names of interfaces (`eth0`), networks (`10.0.0.0/8`) and
 /// addresses (`10.0.0.7`), the most preferred first. A `^` before an element excludes this element and all
-/// later ones, as in the lists of Open MPI and UCX: `^docker0,10.8.0.0/16` excludes both, and
-/// `eth0,eth1,^fd00::/8` takes two interfaces without their addresses in `fd00::/8`. A list that only
-/// excludes allows every other interface.
+/// later elements, as in Open MPI and UCX. So `^docker0,10.8.0.0/16` excludes both elements, and
+/// `eth0,eth1,^fd00::/8` allows two interfaces without their addresses in `fd00::/8`. If a list only
+/// excludes, all other interfaces are allowed.
 ///
 /// ```
 /// use homespun_tcp::InterfaceSelector;
@@ -48,8 +48,8 @@ pub enum InterfaceSelectorError {
 }
 
 impl InterfaceSelector {
-    /// Returns the rank of an interface's address among those that the user allows: 0 for the most
-    /// preferred. `None` if the user does not allow it.
+    /// Returns the rank of an interface's address among the allowed addresses: 0 for the most preferred.
+    /// `None` if the selector does not allow the address.
     pub(crate) fn rank(&self, name: &str, address: IpAddr) -> Option<usize> {
         let matches = |pattern: &Pattern| match pattern {
             Pattern::Name(wanted) => wanted == name,

@@ -2,24 +2,22 @@
 //! IPv6.
 //!
 //! [`TcpProvider`] opens a [`TcpTransport`] for each endpoint. A transport listens at the endpoint's address
-//! and connects on demand; each connection is a link. The connector sends a hello, and its frames right
-//! behind the hello. Once the acceptor has received the hello, it sends its own hello and a record about the
-//! link, and then its frames. Frames have the layout of [`homespun_engine::wire`].
+//! and connects on demand. Each connection is a link. The connector sends a hello, and then its frames
+//! without delay. Once the acceptor has received the hello, it sends its own hello, a record about the link,
+//! and then its frames. Frames have the layout of [`homespun_engine::wire`].
 //!
 //! The connector's hello claims an address. To check the claim, the acceptor connects to the address, and
 //! asks the endpoint there whether it has made the link ([`homespun_engine::wire::address_claim`]). If the
-//! acceptor has another live link to the address, it neither reads nor reports the new link until the claim
-//! is proven or the other link has ended.
+//! acceptor already has a live link to the address, the acceptor holds the new link: it neither reads nor
+//! reports the new link until the claim is proven, or until the older link has ended.
 //!
 //! A link copies small frames to a staging buffer and writes them together. It writes larger payload
 //! straight from the caller's slices. It reads payload straight into the receiver's space, except for the
-//! part that arrives in one read with the header. An idle pass costs one system call. A small message costs
-//! one write at its sender, and at most an `epoll_wait(2)` and a read at its receiver. These costs do not
-//! grow with the number of links.
+//! part that comes in one read with the header. An idle pass costs one system call. A small message costs
+//! one write at its sender, and at most an `epoll_wait(2)` and a read at its receiver.
 //!
 //! The transport checks everything that a peer sends, but does not authenticate peers: any process that can
-//! connect can be a peer. The limits in [`limits`] bound the descriptors and the memory that such a process
-//! can take.
+//! connect can be a peer. [`limits`] limits the descriptors and the memory that a peer can take.
 //!
 //! # Example
 //!
@@ -85,6 +83,7 @@
 
 pub mod limits;
 
+mod accepted_links;
 mod address_claims;
 mod busy_link;
 mod check;

@@ -42,7 +42,7 @@ pub(crate) enum Origin {
 /// ```
 ///
 /// A link is held while its claim is contested: see [`AddressClaims`](crate::address_claims::AddressClaims).
-/// An accepted connection that brings questions remains half-open until it ends.
+/// An accepted connection that brings questions counts as a link without a hello until it ends.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) stream: CloseOnFork<TcpStream>,
@@ -52,7 +52,7 @@ pub(crate) struct Link {
     closing: Option<Closing>,
     /// The claim of an accepted link, once its hello has arrived.
     pub(crate) address_claim: Option<AddressClaim>,
-    /// Whether the endpoint at the claimed address has confirmed the claim.
+    /// The endpoint at the claimed address has confirmed the claim.
     is_confirmed: bool,
     /// The token that the acceptor has given to a link of this side.
     pub(crate) given_token: Option<u64>,
@@ -70,12 +70,11 @@ pub(crate) struct Link {
 enum Closing {
     /// The link is still writing frames that it has taken.
     Writing,
-    /// The link has written the end of its stream. The end of the peer's stream has not arrived.
+    /// The link has written the end of its stream. The end of the peer's stream has not arrived yet.
     Reading,
 }
 
-/// The error of a link whose peer has said hello while the endpoint had all the accepted links that it may
-/// have.
+/// The error of a link whose peer has said hello when the endpoint already had all allowed accepted links.
 pub(crate) const NO_ROOM: LinkError = LinkError::System(Errno::ENOBUFS);
 
 /// The error of a link whose acceptor takes no new links.
@@ -114,8 +113,8 @@ impl Link {
         self.closing.is_some()
     }
 
-    /// Whether this side accepted the connection and the peer has not said hello. Such a link was not yet
-    /// reported.
+    /// Whether this side accepted the connection and the peer has not said hello. The caller does not know
+    /// such a link.
     pub(crate) fn is_half_open(&self) -> bool {
         self.inbound.awaits_hello()
     }
@@ -132,20 +131,20 @@ impl Link {
         self.inbound.is_held()
     }
 
-    /// Whether the caller knows the link: it has connected the link or was told that the link is up, and has
-    /// not closed it.
+    /// Whether the caller knows the link and has not closed it. The caller knows links that it has
+    /// connected, and links that were reported as up.
     pub(crate) fn is_known_to_engine(&self) -> bool {
         !self.is_closing() && !self.is_half_open() && !self.is_held()
     }
 
-    /// Whether the link takes frames to send. It takes none while the acceptor holds it, or once this side
-    /// closes it. Frames that it has taken before are still sent.
+    /// Whether the link takes frames to send. It takes none while the acceptor holds it, nor once this side
+    /// closes it.
     #[inline]
     pub(crate) fn can_take_frames(&self) -> bool {
         !self.is_closing() && !self.inbound.is_held_by_acceptor()
     }
 
-    /// The address that the link leads to, or claims to lead to. `None` for a half-open link.
+    /// The address that the link leads to or claims. `None` for an accepted link without the peer's hello.
     pub(crate) fn address(&self) -> Option<Address> {
         match self.origin {
             Origin::Connected(to) => Some(to),
@@ -158,14 +157,14 @@ impl Link {
         self.inbound.is_hung_up() || socket::has_hung_up(&*self.stream)
     }
 
-    /// Whether an event of the kernel or a failed write has shown that the peer has hung up.
+    /// Whether an event of the kernel, or a failed write, has shown that the peer has hung up.
     pub(crate) fn has_kernel_reported_hang_up(&self) -> bool {
         self.inbound.is_hung_up()
     }
 
-    /// Determines how the peer has hung up. If the link is held, also removes the error from its socket, and
-    /// stores it as the link's failure. A write of this side can cause a reset after the end of the peer's
-    /// stream. The error is then EPIPE, which counts as the end of the stream.
+    /// Determines how the peer has hung up. If the link is held, also takes the socket's error and stores it
+    /// as the link's failure. EPIPE counts as the end of the stream. It arises if the peer ends its stream,
+    /// and this side then writes and so causes a reset.
     pub(crate) fn determine_hang_up(&mut self) -> HangUp {
         if self.is_held()
             && self.outbound.failure().is_none()
@@ -179,18 +178,23 @@ impl Link {
         }
     }
 
-    /// The first bytes of the peer's stream, as long as they are no valid hello or question.
+    /// The first bytes of the peer's stream, until they are a valid hello or question.
     pub(crate) fn opening_bytes(&self) -> &[u8] {
         self.inbound.opening_bytes()
     }
 
-    /// Why the peer of an accepted link is believed to be at the address that it claims.
+    /// Why this side believes that the peer of an accepted link is at the claimed address.
     pub(crate) fn proof_of_claim(&self) -> AddressProof {
         if self.is_confirmed { AddressProof::Confirmed } else { AddressProof::Claimed }
     }
 
+    /// Whether the endpoint at the claimed address has confirmed the claim.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.is_confirmed
+    }
+
     /// Records that the endpoint at the claimed address has confirmed the claim with this token. Returns
-    /// whether to report this: the caller knows the link, but knows the claim only as unconfirmed.
+    /// whether to report the confirmation: the caller knows the link, and this is the first confirmation.
     pub(crate) fn confirm_claim(&mut self, token: u64) -> bool {
         let is_first = !self.is_confirmed && self.address_claim.is_some_and(|claim| claim.token == token);
         self.is_confirmed |= is_first;
@@ -205,8 +209,8 @@ impl Link {
         self.outbound.stage_bytes(&ClaimRecord { status, token }.to_bytes(), spare);
     }
 
-    /// Starts to read a held link, and tells the peer that it is admitted. Returns the link's claim; `None`
-    /// if the link is not held.
+    /// Admits a held link: tells the peer, and starts to read. Returns the link's claim; `None` if the link
+    /// is not held.
     pub(crate) fn admit(&mut self, spare: &mut SpareBuffers) -> Option<AddressClaim> {
         let claimed = self.address_claim.filter(|_| self.is_held())?;
         self.inbound.start_reading_frames();
@@ -220,13 +224,13 @@ impl Link {
         self.outbound.has_staged() && self.outbound.can_write()
     }
 
-    /// Notes that the end of the peer's stream, or an error, follows the bytes that can be read.
+    /// Records that the peer's stream ends, or has an error, after the bytes that can be read.
     pub(crate) fn mark_hung_up(&mut self) {
         self.inbound.mark_hung_up();
     }
 
-    /// Writes the staged bytes. If the link is being closed, also writes the end of the stream once no
-    /// staged bytes are left.
+    /// Writes the staged bytes. If the link is being closed and no staged bytes are left, also ends the
+    /// stream.
     pub(crate) fn flush(&mut self, spare: &mut SpareBuffers) {
         self.outbound.flush(&*self.stream, spare);
         if self.closing == Some(Closing::Writing) && !self.outbound.has_staged() {
@@ -240,8 +244,8 @@ impl Link {
         }
     }
 
-    /// Handles the kernel's report that the socket is writable or broken. If this report shows that a
-    /// connect of this side has succeeded, returns the address that it has connected to.
+    /// Handles the kernel's report that the socket is writable or broken. If this shows that a connect has
+    /// succeeded, returns the address of the connect.
     pub(crate) fn handle_writable(&mut self) -> Option<Address> {
         match self.origin {
             Origin::Connected(to) if self.outbound.is_connecting() => {
@@ -255,14 +259,14 @@ impl Link {
         }
     }
 
-    /// Checks whether the connection was made. Writes nothing, so that the hello can leave together with the
-    /// first frames.
+    /// Checks whether the connection was made. Writes nothing: the hello leaves together with the first
+    /// frames.
     fn finish_connecting_if_made(&mut self, to: Address) {
         match self.stream.take_error() {
             Ok(Some(error)) | Err(error) => self.mark_failed(socket::to_errno(&error)),
             Ok(None) if self.stream.peer_addr().is_err() => return,
-            // If no socket listens at the port, the kernel may have given this socket the same port. Then
-            // this socket is connected to itself.
+            // If no socket listens at the port, the kernel may have given this port to this socket. Then the
+            // socket is connected to itself.
             Ok(None) if self.stream.local_addr().is_ok_and(|own| to == own.into()) => {
                 self.mark_failed(Errno::ECONNREFUSED);
             }
@@ -276,8 +280,8 @@ impl Link {
         self.inbound.mark_hung_up();
     }
 
-    /// Reads once and reports frames and events. A link that does not [carry frames](Self::carries_frames)
-    /// needs a `greeter`.
+    /// Reads once, and reports frames and events. If the link does not [carry frames](Self::carries_frames),
+    /// a `greeter` is needed.
     pub(crate) fn read<R: FrameHandler>(
         &mut self,
         id: LinkId,
@@ -304,21 +308,19 @@ impl Link {
             (ReadOutcome::Blocked, Some(Errno::EPIPE)) => {
                 ReadStep::Ended(LinkError::System(Errno::ECONNRESET))
             }
-            // A failed write has consumed the socket's error, so a read would not return it.
+            // A failed write has consumed the socket's error, so a read would not return the error.
             (_, Some(errno)) => ReadStep::Ended(LinkError::System(errno)),
         }
     }
 
-    /// Starts to drain the link: it still writes the frames that it has taken, and drops the frames that
-    /// arrive.
+    /// Starts to drain the link. It still writes the frames that it has taken, and drops arriving frames.
     pub(crate) fn start_draining(&mut self) {
         self.inbound.start_discarding();
         self.closing = Some(Closing::Writing);
     }
 
-    /// Whether the peer's kernel has acknowledged everything but the end of the stream. There is no need to
-    /// wait for the acknowledgement of the end, which the peer's kernel may delay: this side's kernel
-    /// repeats the end if necessary.
+    /// Whether the peer's kernel has acknowledged everything except the end of the stream. The end needs no
+    /// wait: this side's kernel repeats it if necessary.
     pub(crate) fn has_peer_acknowledged_all(&self) -> bool {
         const END_BYTES: usize = 1;
         // If the kernel cannot tell, the link ends when the peer's stream ends.
@@ -326,7 +328,7 @@ impl Link {
             && sys::unacknowledged_bytes(&*self.stream).is_ok_and(|left| left <= END_BYTES)
     }
 
-    /// If the peer will miss frames, makes it see a reset instead of an orderly end.
+    /// If the peer will miss frames, makes the peer see a reset instead of an orderly end.
     pub(crate) fn reset_on_close_if_incomplete(&self) {
         if !self.outbound.can_end_stream()
             && let Err(error) = SockRef::from(&*self.stream).set_linger(Some(Duration::ZERO))

@@ -8,8 +8,7 @@ use crate::link::Link;
 
 /// All links of a transport, by number.
 ///
-/// In a forked child [`link_mut`](Links::link_mut) finds no connection, since all of them belong to the
-/// parent.
+/// In a forked child, [`link_mut`](Links::link_mut) finds no link: all links belong to the parent.
 #[derive(Debug)]
 pub(crate) struct Links {
     table: LinkTable<Slot>,

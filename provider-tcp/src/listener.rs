@@ -27,11 +27,11 @@ pub(crate) enum Accepted {
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: CloseOnFork<TcpListener>,
-    /// Connections may be waiting. Once the kernel has reported one, it need not report further ones until
-    /// an accept has found the queue empty.
+    /// Connections may be waiting. After the kernel has reported a connection, it may report no more until
+    /// an accept has found none.
     is_pending: bool,
-    /// How many further passes the listener waits for descriptors, memory or a place for a connection
-    /// without a hello; 0 if it is not paused.
+    /// How many more passes the listener waits for descriptors, for memory, or for a place for a connection
+    /// without a hello; 0 if it does not wait.
     pause_passes: u32,
 }
 
@@ -63,8 +63,8 @@ impl Listener {
         self.is_pending && self.pause_passes == 0
     }
 
-    /// If connections may be waiting, ends a pause, so that the next pass accepts again. Returns whether it
-    /// has ended a pause.
+    /// If connections may be waiting, ends a pause: the next pass accepts again. Returns whether there was a
+    /// pause.
     pub(crate) fn end_pause_if_pending(&mut self) -> bool {
         self.is_pending && mem::take(&mut self.pause_passes) > 0
     }
@@ -91,13 +91,13 @@ impl Listener {
                 tracing::debug!(%error, "cannot accept: out of descriptors or memory");
                 return Accepted::Exhausted;
             }
-            // The error concerns only this connection. The next pass accepts the next one.
+            // The error concerns only this connection. The next pass accepts the next connection.
             Err(error) => tracing::debug!(%error, "a connection ended before it was accepted"),
         }
         Accepted::Nothing
     }
 
-    /// Lets the connections wait in the kernel for some passes, after which there may be room for them.
+    /// Lets connections wait in the kernel for some passes. After that there may be room for them.
     pub(crate) fn pause(&mut self) {
         self.pause_passes = ACCEPT_RETRY_PASSES;
     }
@@ -115,7 +115,7 @@ impl Listener {
     }
 }
 
-/// Whether a call failed for lack of descriptors or memory, so that it may succeed later.
+/// Whether a call failed for lack of descriptors or memory. Such a call may succeed later.
 pub(crate) fn is_exhaustion(errno: Errno) -> bool {
     [Errno::EMFILE, Errno::ENFILE, Errno::ENOBUFS, Errno::ENOMEM].contains(&errno)
 }

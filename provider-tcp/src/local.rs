@@ -11,8 +11,8 @@ use ipnet::IpNet;
 use crate::default_route::default_route_interfaces;
 use crate::interface_selector::InterfaceSelector;
 
-/// The beginnings of the names of interfaces that seldom lead to the peers of an application: bridges,
-/// interfaces of containers and virtual machines, and tunnels of virtual private networks.
+/// How the names of interfaces begin that seldom lead to an application's peers: bridges, interfaces of
+/// containers and virtual machines, and tunnels of virtual private networks.
 const VIRTUAL_PREFIXES: &[&str] = &[
     "docker",
     "podman",
@@ -51,22 +51,21 @@ pub struct LocalAddress {
     pub interface: String,
     /// The address.
     pub ip: IpAddr,
-    /// The network that the interface is attached to, such as `192.0.2.0/24`. For a loopback interface it is
-    /// the address alone.
+    /// The network of the interface, such as `192.0.2.0/24`. For a loopback interface: the address alone.
     pub network: String,
 }
 
-/// How well an address that the user allows suits an endpoint. The least value is the best.
+/// How well an allowed address suits an endpoint. The least value is the best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Suitability {
-    /// The address belongs to the interface of a default route. The number is the index of this route in the
-    /// kernel's order of preference: 0 is the best.
+    /// The address belongs to the interface of a default route. The number is the route's index in the
+    /// kernel's order of preference; 0 is the best.
     DefaultRoute(usize),
     Physical,
     Virtual,
     Loopback,
-    /// A link-local address, which at best the peers in one network reach. An IPv4 host gives itself one for
-    /// lack of another address.
+    /// A link-local address. At best, peers in the same network reach it. An IPv4 host gives itself such an
+    /// address if it gets no other.
     LinkLocal,
 }
 
@@ -81,10 +80,9 @@ impl LocalInterfaces {
     }
 
     /// Returns the address that an endpoint bound to all interfaces gives to its peers: the best that the
-    /// selector allows. Without a selector, it is the address of the interface with the default route, else
-    /// that of another interface, else the loopback address. Among the other interfaces, those of
-    /// containers, virtual machines and virtual private networks come last. `None` if the selector allows no
-    /// address of this format.
+    /// selector allows. Without a selector, the order is: the interface with the default route; other
+    /// interfaces; interfaces of containers, virtual machines and virtual private networks; loopback. `None`
+    /// if the selector allows no address of this format.
     pub fn reachable_ip(
         &self,
         format: AddressFormat,
@@ -106,8 +104,8 @@ impl LocalInterfaces {
         }
     }
 
-    /// Returns the addresses of this format that peers can use and the selector allows, in the order of
-    /// [`reachable_ip`](Self::reachable_ip): the best first.
+    /// Returns the usable addresses of this format that the selector allows, the best first, as in
+    /// [`reachable_ip`](Self::reachable_ip).
     pub fn addresses(
         &self,
         format: AddressFormat,
@@ -160,8 +158,8 @@ impl fmt::Display for LocalInterfaces {
     }
 }
 
-/// The address at which peers reach a listener. For a listener bound to a wildcard it is the address of an
-/// interface, the best that the selector allows.
+/// The address at which peers reach a listener. If the listener is bound to a wildcard, this is the best
+/// address of an interface that the selector allows.
 ///
 /// # Errors
 ///
@@ -183,8 +181,8 @@ pub(crate) fn reachable_address(
     Ok(SocketAddr::new(ip, bound.port()).into())
 }
 
-/// Whether an interface is up and its address has this format and is of use to peers. A link-local address
-/// of IPv6 is of no use to them: its scope id is valid on this host only.
+/// Whether an interface is up and peers can use its address in this format. Peers cannot use a link-local
+/// IPv6 address: its scope id is valid only on this host.
 fn is_usable(interface: &Interface, format: AddressFormat) -> bool {
     let is_of_format = match format {
         AddressFormat::SockaddrIn => interface.ip().is_ipv4(),

@@ -1,4 +1,4 @@
-//! The list of this host's addresses, for judging the addresses that peers claim.
+//! The list of this host's addresses, used to judge the addresses that peers claim.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -7,8 +7,8 @@ use if_addrs::Interface;
 
 use crate::limits::ADDRESS_LIST_FRESH_MS;
 
-/// The addresses of this host, kept for [`ADDRESS_LIST_FRESH_MS`]: each hello of a peer may need the list,
-/// and a host may have thousands of interfaces.
+/// The addresses of this host, kept for [`ADDRESS_LIST_FRESH_MS`]. Each hello may need the list, and a host
+/// may have thousands of interfaces.
 #[derive(Debug, Default)]
 pub(crate) struct LocalAddressCache {
     addresses: Vec<IpAddr>,

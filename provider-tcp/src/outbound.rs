@@ -13,14 +13,15 @@ use crate::limits::INLINE_MAX_BYTES;
 use crate::socket::{self, SendSocket};
 use crate::staging::{SpareBuffers, Staging};
 
-/// The slices of one write, in order: staging (two slices, since the buffer may wrap), header and payload.
+/// The slices of one write, in order: staging (up to two slices, since the buffer may wrap), header,
+/// payload.
 type Slices<'a> = SmallVec<[IoSlice<'a>; IOV_LIMIT + 3]>;
 
 /// The sending half of a link: staged bytes, and whether more can be written.
 #[derive(Debug)]
 pub(crate) struct Outbound {
     staging: Staging,
-    /// The link has taken part of a frame. The rest of the frame must be written before any other frame.
+    /// The link has taken a part of a frame. The rest must be written before any other frame.
     unfinished: bool,
     write_state: WriteState,
 }
@@ -34,7 +35,7 @@ enum WriteState {
     Writable,
     /// The kernel's buffer is full. The kernel reports when the buffer has room again.
     Blocked,
-    /// A write, the connect or the shutdown has failed with this error. There are no further writes.
+    /// A write, the connect or the shutdown has failed with this error. No write follows.
     Failed(Errno),
 }
 
@@ -50,8 +51,8 @@ impl Outbound {
         self.staging.append(bytes, spare);
     }
 
-    /// Allows writes again. Called when the connection is made, or when the kernel has reported that the
-    /// socket is writable or broken. The next write finds out whether the socket is broken.
+    /// Allows writes again. Called when the connection is made, or when the kernel reports that the socket
+    /// is writable or broken. If the socket is broken, the next write shows that.
     pub(crate) fn mark_writable(&mut self) {
         if self.failure().is_none() {
             self.write_state = WriteState::Writable;
@@ -80,7 +81,7 @@ impl Outbound {
         !self.staging.is_empty()
     }
 
-    /// Whether the stream can end here without the peer missing anything that the link has taken.
+    /// Whether the stream can end here without a loss of frames that the link has taken.
     pub(crate) fn can_end_stream(&self) -> bool {
         self.staging.is_empty() && !self.unfinished
     }
@@ -93,8 +94,7 @@ impl Outbound {
         payload: &[IoSlice<'_>],
         spare: &mut SpareBuffers,
     ) -> Result<(), Full> {
-        // Take nothing while the connection is being made: if the connect failed, the frame would be lost
-        // although the link had taken it.
+        // Take nothing before the connection is made: if the connect failed, the frame would be lost.
         if self.unfinished || self.is_connecting() || self.failure().is_some() {
             return Err(Full);
         }
@@ -114,7 +114,7 @@ impl Outbound {
         Ok(())
     }
 
-    /// Sends a frame behind the staged bytes: copies a small frame to staging, and writes a larger one
+    /// Sends a frame after the staged bytes. Copies a small frame to staging, and writes a larger frame
     /// without a copy.
     pub(crate) fn send(
         &mut self,
@@ -141,8 +141,8 @@ impl Outbound {
             return Sent::Full;
         }
         let Some(taken) = beyond_staged.checked_sub(head_bytes) else {
-            // The kernel has taken only a part of the header. So the link has taken the header, and the
-            // payload must follow.
+            // The kernel has taken only a part of the header. The rest goes to staging, so the link has
+            // taken the header, and the payload must follow.
             self.staging.append(&head[beyond_staged..head_bytes], spare);
             self.unfinished = true;
             return Sent::Partial(0);
@@ -183,7 +183,7 @@ impl Outbound {
         matches!(self.write_state, WriteState::Writable)
     }
 
-    /// Writes staging, header and payload in one system call, if `can_write`. Returns how many bytes of
+    /// If `can_write`, writes staging, header and payload in one system call. Returns how many bytes of
     /// header and payload the kernel has taken.
     fn write_behind_staged(
         &mut self,
@@ -211,8 +211,7 @@ impl Outbound {
 }
 
 impl WriteState {
-    /// Writes to the socket, and updates the state with the result. Returns how many bytes the kernel has
-    /// taken.
+    /// Writes to the socket, and updates the state. Returns how many bytes the kernel has taken.
     fn write_and_update(
         &mut self,
         socket: &impl SendSocket,
@@ -222,8 +221,8 @@ impl WriteState {
         loop {
             return match socket.send(slices) {
                 Ok(written) => {
-                    // The kernel takes fewer bytes than it is offered only when its buffer is full. It
-                    // reports later when there is room.
+                    // The kernel takes fewer bytes only if its buffer is full. It later reports when there
+                    // is room.
                     *self = if written < offered_bytes { WriteState::Blocked } else { WriteState::Writable };
                     written
                 }

@@ -11,12 +11,13 @@ use homespun_engine::transport::{Provider, ProviderAttr};
 use socket2::Socket;
 
 use crate::interface_selector::InterfaceSelector;
-use crate::limits::{ACCEPTED_DEFAULT_LINKS, HELLO_TIMEOUT_MS, HOLD_TIMEOUT_MS};
+use crate::limits::{ACCEPTED_DEFAULT_LINKS, HELLO_TIMEOUT_MS, HOLD_TIMEOUT_MS, UNPROVEN_GRACE_MS};
 use crate::local;
 use crate::socket::{self, KernelBuffers};
 use crate::transport::{AcceptLimits, TcpTransport};
 
-/// Opens endpoints that reach each other over TCP, on this host and on others. Its domain is `tcp`.
+/// Opens endpoints that reach each other over TCP, on this host and on other hosts. The provider of the
+/// domain `tcp`.
 #[derive(Debug, Clone)]
 pub struct TcpProvider {
     buffers: KernelBuffers,
@@ -28,6 +29,7 @@ impl Default for TcpProvider {
     fn default() -> TcpProvider {
         let accepting = AcceptLimits {
             max_links: ACCEPTED_DEFAULT_LINKS,
+            unproven_grace: Duration::from_millis(UNPROVEN_GRACE_MS),
             hello_timeout: Duration::from_millis(HELLO_TIMEOUT_MS),
             hold_timeout: Duration::from_millis(HOLD_TIMEOUT_MS),
         };
@@ -36,42 +38,56 @@ impl Default for TcpProvider {
 }
 
 impl TcpProvider {
-    /// A provider with the kernel's default buffers, which the kernel enlarges as a connection needs.
+    /// A provider whose connections have the kernel's default buffers. The kernel enlarges these as needed.
     pub fn new() -> TcpProvider {
         TcpProvider::default()
     }
 
-    /// Sets the allowed interfaces. An endpoint that is bound to a wildcard gives its peers an address of an
-    /// allowed interface. If none of these has an address of the endpoint's format, opening the endpoint
-    /// fails with EADDRNOTAVAIL.
+    /// Sets the allowed interfaces. If an endpoint is bound to a wildcard, it gives its peers an address of
+    /// an allowed interface. If no allowed interface has an address of the endpoint's format, the endpoint
+    /// does not open: EADDRNOTAVAIL.
     #[must_use]
     pub fn with_interfaces(mut self, selector: InterfaceSelector) -> TcpProvider {
         self.interfaces = Some(selector);
         self
     }
 
-    /// Asks for a send buffer of this many bytes in the kernel for each connection (`SO_SNDBUF` in
-    /// `socket(7)`). The kernel doubles the value, and keeps it within its own limits.
+    /// Sets the size of the kernel's send buffer for each connection (`SO_SNDBUF` in `socket(7)`). The
+    /// kernel doubles the value, within its own limits.
     #[must_use]
     pub fn with_send_buffer_bytes(mut self, bytes: usize) -> TcpProvider {
         self.buffers.send_bytes = Some(bytes);
         self
     }
 
-    /// Asks for a receive buffer of this many bytes in the kernel for each connection (`SO_RCVBUF` in
-    /// `socket(7)`). The kernel doubles the value, and keeps it within its own limits.
+    /// Sets the size of the kernel's receive buffer for each connection (`SO_RCVBUF` in `socket(7)`). The
+    /// kernel doubles the value, within its own limits.
     #[must_use]
     pub fn with_receive_buffer_bytes(mut self, bytes: usize) -> TcpProvider {
         self.buffers.receive_bytes = Some(bytes);
         self
     }
 
-    /// Sets how many accepted links an endpoint has at most, by default [`ACCEPTED_DEFAULT_LINKS`]. Accepted
-    /// connections on which the peer has not said hello do not count. The endpoint refuses further peers: it
-    /// closes their connections, and their sends fail with ECONNRESET.
+    /// Sets how many accepted links an endpoint has at most, by default [`ACCEPTED_DEFAULT_LINKS`]. The
+    /// endpoint may have fewer, if the process may have few descriptors. Accepted connections on which the
+    /// peer has not said hello do not count. One host may have only a part of the links
+    /// ([`HOST_LINKS_PERCENT`](crate::limits::HOST_LINKS_PERCENT)).
+    ///
+    /// A further peer gets the place of a link whose claim of its address is
+    /// [unproven](Self::with_unproven_grace). If there is none, the endpoint refuses the peer: it closes the
+    /// connection, and the peer's sends fail with ECONNRESET.
     #[must_use]
     pub fn with_accepted_max_links(mut self, links: usize) -> TcpProvider {
         self.accepting.max_links = links;
+        self
+    }
+
+    /// Sets how long an accepted link is safe from being displaced by another link, by default
+    /// [`UNPROVEN_GRACE_MS`]. After this time it may be displaced, until the endpoint at the address that its
+    /// peer claims has confirmed it.
+    #[must_use]
+    pub fn with_unproven_grace(mut self, grace: Duration) -> TcpProvider {
+        self.accepting.unproven_grace = grace;
         self
     }
 
@@ -83,17 +99,17 @@ impl TcpProvider {
         self
     }
 
-    /// Sets how long an endpoint holds an accepted link at most, by default [`HOLD_TIMEOUT_MS`]. It holds a
-    /// link while another link to the claimed address lives and the claim is not proven. After this time the
-    /// held link ends.
+    /// Sets how long an endpoint holds an accepted link before it ends the link; the default is
+    /// [`HOLD_TIMEOUT_MS`]. A link is held if another live link leads to the address that it claims. The
+    /// hold ends once the claim is proven.
     #[must_use]
     pub fn with_hold_timeout(mut self, timeout: Duration) -> TcpProvider {
         self.accepting.hold_timeout = timeout;
         self
     }
 
-    /// Binds an endpoint without listening. Until it listens, no peer can connect to it, but the system
-    /// gives its port to no other endpoint that asks for port 0.
+    /// Binds an endpoint without listening. Until the endpoint listens, no peer can connect to it. But the
+    /// system no longer gives its port to another endpoint at port 0.
     ///
     /// ```
     /// use homespun_engine::transport::Transport;
@@ -119,7 +135,7 @@ impl TcpProvider {
     }
 }
 
-/// An endpoint that has its address, but does not listen yet. Made by [`TcpProvider::bind`].
+/// An endpoint that has its address, but does not listen yet. [`TcpProvider::bind`] makes it.
 #[derive(Debug)]
 pub struct BoundTcp {
     pub(crate) socket: Socket,
@@ -130,7 +146,7 @@ pub struct BoundTcp {
 }
 
 impl BoundTcp {
-    /// Returns the address to which the endpoint is bound. Its port is not 0, but its IP address may be a
+    /// Returns the address to which the endpoint is bound. The port is not 0, but the IP address may be a
     /// wildcard.
     pub fn bound(&self) -> Address {
         self.bound.into()
@@ -142,12 +158,12 @@ impl BoundTcp {
         self.address
     }
 
-    /// Opens the transport, which listens. `instance` means what it means for [`Provider::open`].
+    /// Opens the transport, which listens. For `instance`, see [`Provider::open`].
     ///
     /// # Errors
     ///
-    /// EADDRINUSE if another socket has begun to listen at the port since this endpoint was bound; or
-    /// another error of the system, such as EMFILE.
+    /// EADDRINUSE if another socket has begun to listen at the port since this endpoint was bound; otherwise
+    /// the system's error, such as EMFILE.
     pub fn listen(self, instance: u64) -> Result<TcpTransport, Errno> {
         TcpTransport::listen(self, instance).map_err(|error| socket::to_errno(&error))
     }

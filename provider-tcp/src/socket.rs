@@ -15,7 +15,7 @@ use crate::limits::{
     BACKLOG_CONNECTIONS, KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, KEEPALIVE_PROBES, USER_TIMEOUT_MS,
 };
 
-/// The requested sizes of the kernel's buffers for each socket. `None` leaves the kernel's default.
+/// The requested sizes of the kernel's buffers of each socket. `None` keeps the kernel's default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct KernelBuffers {
     pub(crate) send_bytes: Option<usize>,
@@ -36,31 +36,28 @@ impl KernelBuffers {
 
 /// Creates a socket that is bound to an address, to listen there.
 ///
-/// The socket does not share its port with another listener. SO_REUSEADDR lets it bind a port that old
-/// connections (TIME_WAIT) still hold, but on Linux never the port of another listener. SO_REUSEPORT stays
-/// off.
+/// SO_REUSEADDR lets the socket bind a port that old connections (TIME_WAIT) still hold. On Linux, two
+/// listeners can nevertheless not share a port, because SO_REUSEPORT stays off.
 pub(crate) fn bind_listener(at: SocketAddr, buffers: KernelBuffers) -> io::Result<Socket> {
     let socket = open_stream_socket(at)?;
     socket.set_reuse_address(true)?;
     if at.is_ipv6() {
         socket.set_only_v6(true)?;
     }
-    // Accepted sockets inherit the buffer sizes. Setting them later would miss the window that the kernel
-    // offers when a connection is made.
+    // Accepted sockets inherit the buffer sizes. A later change would miss the first window of a connection.
     buffers.apply(&socket)?;
     socket.bind(&at.into())?;
     Ok(socket)
 }
 
-/// Lets a bound socket listen. Fails with EADDRINUSE if another socket that was bound to the port already
-/// listens.
+/// Makes a bound socket listen. Fails with EADDRINUSE if another socket already listens at the port.
 pub(crate) fn listen(bound: Socket) -> io::Result<TcpListener> {
     bound.listen(BACKLOG_CONNECTIONS)?;
     Ok(TcpListener::from_std(bound.into()))
 }
 
-/// Creates a socket and starts to connect it. With a `source`, the connection comes from that IP address and
-/// any port.
+/// Creates a socket and starts to connect it. If there is a `source`, the connection comes from its IP
+/// address and any port.
 pub(crate) fn start_connect(
     to: SocketAddr,
     source: Option<SocketAddr>,
@@ -102,8 +99,8 @@ pub(crate) trait SendSocket {
 }
 
 impl SendSocket for TcpStream {
-    /// Uses `send` with `MSG_NOSIGNAL`: `write_vectored` is `writev(2)`, which raises SIGPIPE if the peer is
-    /// gone. A Rust program ignores SIGPIPE, but a C program that loads homespun as a plugin may die of it.
+    /// Uses `send` with `MSG_NOSIGNAL`: `writev(2)` raises SIGPIPE if the peer is gone. A Rust program
+    /// ignores SIGPIPE, but a C program that loads homespun as a plugin may die of it.
     fn send(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let flags = SendFlags::NOSIGNAL;
         let sent = match slices {
@@ -114,7 +111,7 @@ impl SendSocket for TcpStream {
     }
 }
 
-/// Whether the end of the peer's stream, or an error, has arrived, even if bytes before it are unread.
+/// Whether the peer's stream has ended or has an error, even if bytes before that are unread.
 pub(crate) fn has_hung_up(socket: impl AsFd) -> bool {
     let mut polled = [PollFd::new(&socket, PollFlags::RDHUP)];
     let ends = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;

@@ -5,11 +5,10 @@ use std::io::IoSlice;
 
 use crate::limits::{STAGING_MAX_BYTES, STAGING_SPARE_BUFFERS};
 
-/// Bytes that the link has taken and not yet written: hello, headers, small frames.
+/// Bytes that the link has taken but not yet written: hello, headers, small frames.
 ///
-/// When the first byte is staged, the link gets a buffer from [`SpareBuffers`], if one is there. When the
-/// last byte is consumed, the buffer goes back. So an idle link has no buffer, and a busy link seldom
-/// allocates.
+/// For the first staged byte, the link takes a buffer from [`SpareBuffers`], if there is one. After the last
+/// byte, the link gives the buffer back. So an idle link has no buffer, and a busy link seldom allocates.
 #[derive(Debug, Default)]
 pub(crate) struct Staging {
     bytes: VecDeque<u8>,
@@ -76,7 +75,7 @@ mod tests {
         let (mut staging, mut spare) = (Staging::default(), SpareBuffers::default());
         let mut expected = VecDeque::new();
         let mut next = 0_u8;
-        // The pieces have different sizes, and their sum exceeds the buffer, so the buffer wraps.
+        // The pieces have different sizes, and together are longer than the buffer, so the buffer wraps.
         for round in 0..2_000 {
             let piece: Vec<u8> = (0..round % 97)
                 .map(|_| {

@@ -1,4 +1,4 @@
-//! Endpoints driven by hand, and a frame handler that records everything, for the tests of this crate.
+//! Hand-driven endpoints, and a frame handler that records everything, for the tests of this crate.
 
 use std::collections::BTreeMap;
 use std::io::{IoSlice, IoSliceMut};
@@ -17,7 +17,7 @@ use crate::{TcpProvider, TcpTransport};
 
 static NEXT_INSTANCE: AtomicU64 = AtomicU64::new(1 << 40);
 
-/// How long a test waits for an event before it fails. This is far longer than any event takes.
+/// How long a test waits for an event before it fails: far longer than any event takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How much space the recorder offers for the payload of unfinished frames.

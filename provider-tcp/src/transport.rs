@@ -21,6 +21,7 @@ use homespun_engine::wire::hello::{HELLO_BYTES, Hello};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
+use crate::accepted_links::AcceptedLinks;
 use crate::address_claims::{AddressClaims, HangUp};
 use crate::busy_link::BusyLink;
 use crate::check::Check;
@@ -36,25 +37,26 @@ use crate::provider::BoundTcp;
 use crate::socket::{self, KernelBuffers};
 use crate::staging::SpareBuffers;
 
-/// The listener's token in the poll. A link's token there is its number, which is always smaller.
+/// The listener's token in the poll. The token of a link is the link's number, which is always smaller.
 const LISTENER: Token = Token(usize::MAX);
 
-/// One endpoint's sockets: its listener and its links. Opened by [`TcpProvider`](crate::TcpProvider).
+/// One endpoint's sockets: its listener and its links. [`TcpProvider`](crate::TcpProvider) opens it.
 ///
 /// Dropping the transport closes all its sockets at once. To end a link in order, call
 /// [`close`](Transport::close) with [`Close::Drain`].
 ///
-/// In a forked child all links of the transport have ended. The child neither uses nor changes the sockets
-/// of its parent.
+/// In a forked child, all links of the transport are down. The child neither uses nor changes the sockets of
+/// its parent.
 #[derive(Debug)]
 pub struct TcpTransport {
     poll: CloseOnFork<Poll>,
     events: Events,
-    /// Takes new links, while this side accepts them, and the questions of peers about links of this side.
+    /// Takes new links while this side accepts them. Also takes the questions of peers about links of this
+    /// side.
     listener: Option<Listener>,
     is_accepting: bool,
     links: Links,
-    /// Links that may have something to read. A link stays in the list until a read finds the socket empty.
+    /// Links that may have something to read. A link stays in the list until a read finds its socket empty.
     ready: VecDeque<LinkId>,
     /// Links that have staged bytes and whose sockets may be writable.
     dirty: Vec<LinkId>,
@@ -62,31 +64,29 @@ pub struct TcpTransport {
     has_new_room: bool,
     half_open: HalfOpenLinks,
     address_claims: AddressClaims,
-    /// The connections that check claims. The token of each in the poll tells its index in this list.
+    /// The connections that check claims. A check's token in the poll determines its index in this list.
     checks: Vec<Option<Box<Check>>>,
-    /// How many accepted links there are on which the peer has said hello, and how many there may be.
-    accepted_links: usize,
-    accepted_max_links: usize,
+    accepted: AcceptedLinks,
     /// How many links this side has connected or is connecting.
     connected_links: usize,
-    /// A peer was refused, because the endpoint had all the accepted links that it may have.
+    /// This endpoint has refused a peer, because it already had all allowed accepted links.
     has_refused: bool,
     /// How many accepted connections have one of the last descriptors, which are reserved for the process
     /// itself.
     reserve_links: usize,
     local_addresses: LocalAddressCache,
-    /// The endpoint has warned of a connection in another protocol. It warns only once, since otherwise
-    /// strangers could fill the log.
+    /// The endpoint has warned of a connection in another protocol. It warns only once: otherwise strangers
+    /// could fill the log.
     has_warned_of_foreign_protocol: bool,
     /// Closed links that are still draining.
     draining: Vec<LinkId>,
-    /// How many more ends of links this pass may report before it reads no further links and checks.
+    /// How many more ends of links this pass may report. After that it reads no further links and checks.
     ends_left: u32,
     busy_link: BusyLink,
     spare: SpareBuffers,
     read_buffer: Box<[u8]>,
     address: Address,
-    /// The source address of outgoing connections; `None` leaves the choice to the routing table.
+    /// The source address of outgoing connections. If `None`, the routing table decides.
     source: Option<SocketAddr>,
     hello: [u8; HELLO_BYTES],
     buffers: KernelBuffers,
@@ -97,6 +97,8 @@ pub struct TcpTransport {
 pub(crate) struct AcceptLimits {
     /// How many accepted links there may be on which the peer has said hello.
     pub(crate) max_links: usize,
+    /// How long a link whose claim is unproven is safe from being displaced.
+    pub(crate) unproven_grace: Duration,
     /// How long an accepted connection may take until the peer's hello has arrived.
     pub(crate) hello_timeout: Duration,
     /// How long a link with a contested claim is held.
@@ -121,8 +123,7 @@ impl TcpTransport {
             half_open: HalfOpenLinks::new(accepting.hello_timeout),
             address_claims: AddressClaims::new(accepting.hold_timeout),
             checks: Vec::new(),
-            accepted_links: 0,
-            accepted_max_links: accepting.max_links,
+            accepted: AcceptedLinks::new(accepting.max_links, accepting.unproven_grace),
             connected_links: 0,
             has_refused: false,
             reserve_links: 0,
@@ -202,10 +203,10 @@ impl Transport for TcpTransport {
         }
     }
 
-    /// Every read counts against the budget, even if it completes no frame. A read that returns only part of
-    /// a payload counts as one frame in the result. One read may return as many frames as fit into
+    /// Every read counts against the budget, even if it completes no frame. In the result, a read that
+    /// returns only a part of a payload counts as one frame. One read may return as many frames as fit into
     /// [`READ_BUFFER_BYTES`], and so exceed the budget. The first read of an accepted connection does not
-    /// count, so that many new connections do not delay the reads of links.
+    /// count, so new connections do not delay the reads of links.
     fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
         self.ends_left = PASS_MAX_ENDS;
         if self.links.are_inherited() {
@@ -240,7 +241,7 @@ impl Transport for TcpTransport {
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        // A forked child has no descriptor, because the fork handler has closed its copy.
+        // A forked child has no descriptor: the fork handler has closed its copy.
         (!self.links.are_inherited()).then(|| self.poll.registry().as_fd())
     }
 
@@ -273,7 +274,7 @@ impl Transport for TcpTransport {
             (Close::Drain, Some(made)) if made.outbound.failure().is_none() => {
                 made.start_draining();
                 self.draining.push(link);
-                // The caller no longer uses the link. So from now on the link contests no claim.
+                // The caller no longer uses the link, so the link contests no claim any more.
                 if let Some(address) = made.address() {
                     self.address_claims.record_hang_up(link, address, HangUp::EndOfStream);
                 }
@@ -286,8 +287,8 @@ impl Transport for TcpTransport {
         }
     }
 
-    /// Also drops held links, which have not been reported to the caller. As long as links of this side are
-    /// left, it keeps the listener, because peers may hold these links and ask about them.
+    /// Also drops held links, which the caller does not know. Keeps the listener while this side has links
+    /// that it has connected: peers may hold these links and ask about them.
     fn stop_accepting(&mut self) {
         self.is_accepting = false;
         self.drop_held_links();
@@ -300,9 +301,8 @@ impl Transport for TcpTransport {
 }
 
 impl TcpTransport {
-    /// Whether the next pass has something to do that no event of the kernel announces: it reads a link that
-    /// was not read until its socket was empty, accepts a connection, checks a claim, or reports the end of
-    /// the links in a forked child.
+    /// Whether the next pass has something to do that no event of the kernel announces: to read a link, to
+    /// accept a connection, to check a claim, or, in a forked child, to report the end of the links.
     #[inline]
     pub fn has_work_now(&self) -> bool {
         let has_connections = self.listener.as_ref().is_some_and(Listener::can_accept);
@@ -317,8 +317,8 @@ impl TcpTransport {
     }
 
     /// Whether later passes have something to do that no event of the kernel announces: to end a link that
-    /// has [drained](Transport::draining_count), to accept a connection after a pause, to enforce the time
-    /// for a hello, or to check claims.
+    /// has [drained](Transport::draining_count), to accept a connection after a pause, to drop connections
+    /// without a hello, or to check claims.
     #[inline]
     pub fn has_timed_work(&self) -> bool {
         let is_paused = self.listener.as_ref().is_some_and(Listener::may_have_connections);
@@ -333,7 +333,7 @@ impl TcpTransport {
             return;
         }
         // This loop only marks links, and ends none. A link that ends deregisters its socket before its
-        // number is reused, so no event can belong to an earlier link of the same number.
+        // number is reused, so every event belongs to the current link of its number.
         for event in &self.events {
             if event.token() == LISTENER {
                 if let Some(listener) = &mut self.listener {
@@ -391,7 +391,8 @@ impl TcpTransport {
         Ok(id)
     }
 
-    /// Writes on a link and enlists it for the flush. If the write has failed, also enlists it for a read.
+    /// Writes on a link, and lists the link for the flush. If the write has failed, also lists the link for
+    /// a read.
     fn write_and_enlist<T>(
         &mut self,
         id: LinkId,
@@ -405,7 +406,7 @@ impl TcpTransport {
         }
         enlist_dirty(&mut self.dirty, id, link);
         if link.outbound.failure().is_some() {
-            // After a failed write the link first reads the frames that the peer has already sent, then
+            // After a failed write, the link first reads the frames that the peer has already sent. Then it
             // ends.
             link.mark_hung_up();
             enlist_ready(&mut self.ready, id, link);
@@ -417,8 +418,8 @@ impl TcpTransport {
     fn flush_dirty_links(&mut self) {
         let mut dirty = mem::take(&mut self.dirty);
         for id in dirty.drain(..) {
-            // A number may be in the list twice, or may be that of a link that has ended. So the link's own
-            // mark decides.
+            // The list may have a link twice, or the number of an ended link. So the link's own mark
+            // decides.
             if self.links.link_mut(id).is_some_and(|link| mem::take(&mut link.in_dirty)) {
                 self.flush_link(id);
             }
@@ -438,9 +439,8 @@ impl TcpTransport {
         }
     }
 
-    /// Flushes draining links, and ends those whose data the peer's kernel has acknowledged. Does not wait
-    /// for the end of the peer's stream, because closing an endpoint must not depend on the progress of its
-    /// peer.
+    /// Flushes draining links, and ends links whose data the peer's kernel has acknowledged. Does not wait
+    /// for the end of the peer's stream: to close an endpoint must not depend on the peer's progress.
     fn advance_draining(&mut self) {
         for place in (0..self.draining.len()).rev() {
             let id = self.draining[place];
@@ -451,7 +451,7 @@ impl TcpTransport {
         }
     }
 
-    /// Reads one link once. Returns how many frames and events the read has reported.
+    /// Reads one link once. Returns how many frames and events it has reported.
     fn read_link(&mut self, id: LinkId, receiver: &mut impl FrameHandler) -> u32 {
         if let Some(Slot::Failed(error)) = self.links.slot(id) {
             let error = error.clone();
@@ -520,8 +520,8 @@ impl TcpTransport {
         reported
     }
 
-    /// Closes the listener, and the connections without a hello, if this side accepts no links and no peer
-    /// needs to ask about links of this side.
+    /// Closes the listener and the connections without a hello, unless they are still needed: this side
+    /// accepts links, or has links that it has connected and that peers may ask about.
     fn close_listener_if_unneeded(&mut self) {
         if self.is_accepting || self.connected_links > 0 && !self.links.are_inherited() {
             return;
@@ -541,7 +541,7 @@ impl TcpTransport {
         let Some(Slot::Made(mut link)) = self.links.remove(id) else { return };
         if let Origin::Accepted { serial, .. } = link.origin {
             self.half_open.remove(serial);
-            self.accepted_links -= usize::from(!link.is_half_open());
+            self.accepted.remove(id);
             self.reserve_links -= usize::from(link.is_in_reserve);
         }
         if link.is_closing() {

@@ -4,7 +4,7 @@ use homespun_tcp::TcpProvider;
 
 homespun_conformance::transport_contract!(TcpProvider::new(), features: [splits, wakes]);
 
-/// The socket buffers are small, so links are often full and frames are often cut.
+/// The socket buffers are small. So links are often full, and frames are often cut.
 mod tight {
     use super::*;
 

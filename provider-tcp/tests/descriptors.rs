@@ -5,11 +5,12 @@ mod side;
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use homespun_engine::errno::Errno;
 use homespun_engine::transport::{Close, LinkError, LinkId, Provider, Transport};
+use homespun_engine::wire::hello::Hello;
 use homespun_tcp::TcpProvider;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -45,7 +46,7 @@ fn ended_links_close_their_descriptors() {
     // Connections without a hello, and connects to a vacant address.
     let mut stranger = TcpStream::connect(server.transport.address().socket_addr()).unwrap();
     stranger.write_all(b"hello?").unwrap();
-    let vacant = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let vacant = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     client.transport.connect(vacant.into());
     drive_until("both to end", &mut [&mut client, &mut server], |sides| {
         sides[0].events.down.len() == 1 && count_open_fds() == begin + 1
@@ -55,7 +56,9 @@ fn ended_links_close_their_descriptors() {
 }
 
 fn descriptor_exhaustion_delays_links_and_loses_none() {
-    let (mut client, mut server) = (Side::open(&TcpProvider::new()), Side::open(&TcpProvider::new()));
+    // Without descriptors no claim is checked, so the links would displace each other.
+    let provider = TcpProvider::new().with_unproven_grace(Duration::MAX);
+    let (mut client, mut server) = (Side::open(&provider), Side::open(&provider));
     let address = server.transport.address();
     let before = getrlimit(Resource::Nofile);
     let room = (count_open_fds() + LINKS + 10) as u64;
@@ -78,8 +81,7 @@ fn descriptor_exhaustion_delays_links_and_loses_none() {
     let accepted = server.events.up.len();
     assert!((1..LINKS).contains(&accepted), "{accepted} links were accepted");
 
-    // As links end, the listener accepts the waiting connections, although no event of the kernel announces
-    // them.
+    // When links end, the listener accepts the waiting connections, although no kernel event announces them.
     let mut ended = 0;
     drive_until("every link to have been up", &mut [&mut client, &mut server], |sides| {
         if ended < LINKS - 1 && sides[0].events.up.len() > ended {
@@ -119,11 +121,35 @@ fn exhausted_accept_displaces_a_silent_connection() {
     setrlimit(Resource::Nofile, before).unwrap();
 }
 
+fn exhausted_accept_displaces_an_unproven_link() {
+    let provider = TcpProvider::new().with_unproven_grace(Duration::ZERO);
+    let (mut client, mut server) = (Side::open(&provider), Side::open(&provider));
+    let address = server.transport.address();
+    let vacant = TcpListener::bind("127.77.0.3:0").unwrap().local_addr().unwrap();
+    let mut stranger = TcpStream::connect(address.socket_addr()).unwrap();
+    stranger.write_all(&Hello { address: vacant.into(), instance: 7 }.to_bytes()).unwrap();
+    drive_until("the end of the check", &mut [&mut server], |sides| {
+        sides[0].events.up.len() == 1 && !sides[0].transport.has_timed_work()
+    });
+    let link = client.transport.connect(address);
+    let before = getrlimit(Resource::Nofile);
+    let room = (count_open_fds() + 10) as u64;
+    setrlimit(Resource::Nofile, Rlimit { current: Some(room), maximum: before.maximum }).unwrap();
+    let files: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    drive_until("a peer in its place", &mut [&mut client, &mut server], |sides| {
+        sides[0].events.up.contains(&link)
+    });
+    assert!(matches!(server.events.down[..], [(_, LinkError::Protocol(_))]), "{:?}", server.events.down);
+    drop(files);
+    setrlimit(Resource::Nofile, before).unwrap();
+}
+
 #[test]
 fn descriptors_are_closed_and_exhaustion_delays_links() {
     let begin = count_open_fds();
     ended_links_close_their_descriptors();
     descriptor_exhaustion_delays_links_and_loses_none();
     exhausted_accept_displaces_a_silent_connection();
+    exhausted_accept_displaces_an_unproven_link();
     assert_eq!(count_open_fds(), begin, "something outlived its transport");
 }

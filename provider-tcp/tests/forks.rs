@@ -96,7 +96,7 @@ fn child_disturbs_no_link_of_its_parent() {
     client.transport.send_inline(links[0].0, &header, b"abc").unwrap();
     let staged_before = server.events.frames.len();
     let address = server.transport.address().socket_addr();
-    // The child takes its copies of both endpoints out of `sides`. The parent's copies stay there.
+    // The child takes its copies of both endpoints out of `sides`. The parent's copies stay in `sides`.
     let mut sides = Some((client, server));
     let child = fork_child(|| {
         let (client, server) = sides.take().unwrap();

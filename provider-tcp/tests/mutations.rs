@@ -1,5 +1,5 @@
 //! Peers that send a frame whose header has a changed byte or is cut. The peer's link ends with an error,
-//! and the link of a correct peer goes on. A connector refuses a greeting with a changed byte, too.
+//! and the link of a correct peer stays up. A connector also refuses a greeting with a changed byte.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -22,13 +22,14 @@ use homespun_engine::wire::{
 use homespun_tcp::{TcpProvider, TcpTransport};
 use socket2::SockRef;
 
-/// How long the test waits for an event before it fails. This is far longer than any event takes.
+/// How long the test waits for an event before it fails: far longer than any event takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How many peers the test connects at a time.
 const PEERS: usize = 32;
 
-/// The instance of the peer with correct frames. The instance of any other peer is the number of its case.
+/// The instance of the peer that sends correct frames. The instance of any other peer is the number of its
+/// case.
 const UNAFFECTED: u64 = u64::MAX;
 
 /// The frame that each peer sends before the changed frame.
@@ -180,13 +181,13 @@ fn sample_headers() -> Vec<Header> {
         }),
         Header::Connection(HandshakeHeader { step: HandshakeStep::Shutdown, number: NUMBER, data_bytes: 0 }),
     ];
-    // `fitting_header` looks for a last word and a payload length that fit the form. It begins at the pair
-    // with index 1, whose payload is short.
+    // `fitting_header` looks for a last word and a payload length that fit the form. Pair 1 has a short
+    // payload, so begin there.
     let of_every_form = Form::all().map(|form| samples::fitting_header(form, NUMBER, 1));
     chosen.into_iter().chain(of_every_form).collect()
 }
 
-/// The values to which a byte is changed: all bits zero, all bits one, any single bit flipped, all bits
+/// The values to which a byte is changed: all bits 0, all bits 1, each single bit flipped, and all bits
 /// flipped.
 fn byte_mutations(byte: u8) -> Vec<u8> {
     let flips = (0..u8::BITS).map(|bit| byte ^ 1 << bit);
@@ -233,8 +234,7 @@ fn assert_link_works(side: &mut Side, friend: &mut Side, link: LinkId, after: &s
     assert!(!side.logs.down.contains_key(&UNAFFECTED));
 }
 
-/// Shows that the samples are valid. If the link refused a sample without a change, the tests of its changes
-/// would show nothing.
+/// The link accepts unchanged samples. Otherwise the tests of changed samples would prove nothing.
 #[test]
 fn unchanged_header_arrives() {
     let mut side = Side::open(1);
@@ -299,8 +299,8 @@ fn changed_header_byte_ends_the_link() {
     }
 }
 
-/// A connector refuses a greeting with any changed byte: in the hello of the acceptor, or in the record with
-/// the token of the link.
+/// A connector refuses a greeting with any changed byte, in the acceptor's hello or in the record with the
+/// link's token.
 #[test]
 fn changed_greeting_byte_refuses_the_link() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,11 +1,11 @@
-//! Strangers that take connections do not keep a peer out, nor take the last descriptors of the process. The
+//! Strangers that take connections neither keep a peer out nor take the last descriptors of the process. The
 //! test limits and counts the descriptors of its process, so it is the only test in its binary. Strangers
-//! and peers are other processes.
+//! and peers run in other processes.
 
 mod side;
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::{env, fs};
 
@@ -14,27 +14,37 @@ use homespun_engine::wire::hello::Hello;
 use homespun_engine::wire::{Header, Message};
 use homespun_tcp::TcpProvider;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use socket2::{Domain, Socket, Type};
 
 use side::{Side, drive_until};
 
 /// How many descriptors this process may have.
 const LIMIT_DESCRIPTORS: usize = 120;
 
-/// How many of the [`LIMIT_DESCRIPTORS`] are in the reserve. Strangers may take at most one of these.
+/// How many of the [`LIMIT_DESCRIPTORS`] are in the reserve. Strangers may take at most one more than all
+/// others.
 const RESERVE_DESCRIPTORS: usize = 14;
 
 /// How many connections without a hello the endpoint may have.
 const SILENT_MAX: usize = LIMIT_DESCRIPTORS / 4;
 
-/// How many connections the strangers make.
+/// How many links of one host the endpoint accepts.
+const HOST_MAX_LINKS: usize = ((LIMIT_DESCRIPTORS - RESERVE_DESCRIPTORS) * 75).div_ceil(100);
+
+/// How many connections the strangers of each host make.
 const STRANGERS: usize = 400;
+
+/// The hosts from which strangers connect. The peers connect from another one.
+const HOSTS: [&str; 2] = ["127.0.0.2", "127.0.0.3"];
 
 /// How many peers connect beside the strangers, and how many frames each peer exchanges.
 const PEERS: usize = 3;
 const FRAMES: usize = 10;
 
-/// The arguments of [`process_entry`] in the environment: its role, and the address of the endpoint.
+/// The arguments of [`process_entry`] in the environment: its role, the host from which strangers connect,
+/// and the address of the endpoint.
 const ROLE: &str = "HOMESPUN_STRANGERS_ROLE";
+const HOST: &str = "HOMESPUN_STRANGERS_HOST";
 const ADDRESS: &str = "HOMESPUN_STRANGERS_ADDRESS";
 
 impl Side {
@@ -58,9 +68,14 @@ struct Visitor {
 
 impl Visitor {
     fn spawn(role: &str, address: SocketAddr) -> Visitor {
+        Visitor::spawn_on(HOSTS[0], role, address)
+    }
+
+    fn spawn_on(host: &str, role: &str, address: SocketAddr) -> Visitor {
         let mut process = Command::new(env::current_exe().unwrap())
             .args(["--exact", "process_entry", "--ignored", "--nocapture"])
             .env(ROLE, role)
+            .env(HOST, host)
             .env(ADDRESS, address.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -70,14 +85,14 @@ impl Visitor {
         Visitor { process, output }
     }
 
-    /// Reads the output of the process up to a line with this word. Returns what follows the word.
+    /// Reads the output of the process up to a line with this word. Returns the rest of that line.
     fn read_line_with(&mut self, word: &str) -> String {
         let mut lines = (&mut self.output).lines().map_while(Result::ok);
         let found = lines.find_map(|line| line.split_once(word).map(|(_, rest)| rest.trim().to_owned()));
         found.expect("a visitor has failed")
     }
 
-    /// Waits until the process has made all its connections. It makes them without the endpoint's help.
+    /// Waits until the process has made all its connections. The endpoint need not make passes for that.
     fn wait_until_connected(&mut self) {
         self.read_line_with("connected");
     }
@@ -113,9 +128,15 @@ fn process_entry() {
     if role == "peer" {
         return exchange_frames_as_peer(address);
     }
+    let host: IpAddr = env::var(HOST).unwrap().parse().unwrap();
     let mut kept = Vec::new();
     for _ in 0..STRANGERS {
-        let Ok(mut stream) = TcpStream::connect(address) else { continue };
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&SocketAddr::new(host, 0).into()).unwrap();
+        if socket.connect(&address.into()).is_err() {
+            continue;
+        }
+        let mut stream = TcpStream::from(socket);
         let own = stream.local_addr().unwrap();
         if role == "speaking" {
             // The endpoint may have refused the connection by now.
@@ -175,11 +196,13 @@ fn count_reserved_sockets() -> usize {
     list_descriptors().iter().filter(is_reserved).count()
 }
 
-/// Asserts that at most one socket is in the reserve. The endpoint may have accepted one connection there,
-/// from whose descriptor it knows that no lower number is free.
+/// Asserts that at most one socket more is in the reserve than descriptors are free below it. The endpoint
+/// may have accepted one connection there, from whose descriptor it knows that no lower number is free.
 #[track_caller]
 fn assert_reserve_is_free() {
-    assert!(count_reserved_sockets() <= 1, "{:?}", list_descriptors());
+    let first = LIMIT_DESCRIPTORS - RESERVE_DESCRIPTORS;
+    let free_count = first - list_descriptors().iter().filter(|(number, _)| *number < first).count();
+    assert!(count_reserved_sockets() <= 1 + free_count, "{:?}", list_descriptors());
 }
 
 /// Echoes the frames of the peers until all peers have succeeded.
@@ -205,8 +228,8 @@ fn peers_get_in_beside_silent_strangers() {
     let mut peers: Vec<Visitor> = (0..PEERS).map(|_| Visitor::spawn("peer", address)).collect();
     serve(&mut server, &mut peers);
     assert_eq!(server.events.up.len(), PEERS, "a stranger was reported");
-    // The endpoint accepts all strangers. The later ones displace the earlier ones, since strangers get no
-    // more than their share of the descriptors.
+    // The endpoint accepts all strangers. Later strangers displace earlier ones, since strangers get only
+    // their share of the descriptors.
     server.drive_until("all strangers but the last to be displaced", |_| {
         strangers.count_ended() >= STRANGERS - SILENT_MAX
     });
@@ -216,12 +239,39 @@ fn peers_get_in_beside_silent_strangers() {
     assert!((SILENT_MAX - PEERS..=SILENT_MAX).contains(&taken), "{taken} connections without a hello");
 }
 
-fn strangers_that_say_hello_leave_the_reserve() {
+fn strangers_of_one_host_that_say_hello_leave_room_for_peers() {
     let mut server = Side::open(&TcpProvider::new());
     let address = server.transport.address().socket_addr();
     let mut strangers = Visitor::spawn("speaking", address);
     strangers.wait_until_connected();
-    server.drive_until("the strangers to take what they can", |_| count_reserved_sockets() > 0);
+    server.drive_until("the strangers to take their share", |_| {
+        assert_reserve_is_free();
+        strangers.count_ended() > 0
+    });
+    let mut peers: Vec<Visitor> = (0..PEERS).map(|_| Visitor::spawn("peer", address)).collect();
+    serve(&mut server, &mut peers);
+    server.drive_until("the other strangers to be refused", |server| {
+        let live_count = server.events.up.len() - server.events.down.len();
+        assert!(live_count <= HOST_MAX_LINKS + PEERS, "{live_count}");
+        strangers.count_ended() == STRANGERS - HOST_MAX_LINKS
+    });
+}
+
+/// Lets strangers on two hosts take all descriptors but the reserve.
+fn take_all_descriptors(server: &mut Side) -> [Visitor; 2] {
+    let address = server.transport.address().socket_addr();
+    let mut strangers = HOSTS.map(|host| Visitor::spawn_on(host, "speaking", address));
+    strangers.iter_mut().for_each(Visitor::wait_until_connected);
+    server.drive_until("the strangers to take what they can", |_| {
+        assert_reserve_is_free();
+        count_reserved_sockets() > 0
+    });
+    strangers
+}
+
+fn strangers_that_say_hello_leave_the_reserve() {
+    let mut server = Side::open(&TcpProvider::new());
+    let _strangers = take_all_descriptors(&mut server);
     for _ in 0..1_000 {
         server.transport.receive(64, &mut server.events);
     }
@@ -235,27 +285,27 @@ fn strangers_that_say_hello_leave_the_reserve() {
         !own.events.up.is_empty() || server.events.down.iter().any(|(down, _)| *down == link)
     });
     assert_eq!(own.events.up.len(), 1, "{:?}", server.events.down);
-    drop(own);
-    // Wait until as many links have ended as were up. Some may be those of strangers that waited in the
-    // kernel.
-    drop(strangers);
-    let gone = server.events.up.len();
-    server.drive_until("the end of the strangers' links", |server| server.events.down.len() >= gone);
-    let mut peers = [Visitor::spawn("peer", address)];
+}
+
+fn peers_get_in_beside_strangers_that_have_taken_all_descriptors() {
+    let mut server = Side::open(&TcpProvider::new());
+    let _strangers = take_all_descriptors(&mut server);
+    let address = server.transport.address().socket_addr();
+    let mut peers: Vec<Visitor> = (0..PEERS).map(|_| Visitor::spawn("peer", address)).collect();
     serve(&mut server, &mut peers);
 }
 
 fn limit_of_accepted_links_bounds_descriptors() {
-    let mut server = Side::open(&TcpProvider::new().with_accepted_max_links(20));
-    let before = count_sockets();
-    let mut strangers = Visitor::spawn("speaking", server.transport.address().socket_addr());
-    strangers.wait_until_connected();
-    server.drive_until("all links", |server| server.events.up.len() == 20);
-    for _ in 0..1_000 {
-        server.transport.receive(64, &mut server.events);
-        assert_eq!(server.events.up.len(), 20);
-    }
-    server.drive_until("the others to be refused", |_| count_sockets() == before + 20);
+    const MAX_LINKS: usize = 20;
+    let mut server = Side::open(&TcpProvider::new().with_accepted_max_links(MAX_LINKS));
+    let address = server.transport.address().socket_addr();
+    let mut strangers = HOSTS.map(|host| Visitor::spawn_on(host, "speaking", address));
+    strangers.iter_mut().for_each(Visitor::wait_until_connected);
+    server.drive_until("the others to be refused", |server| {
+        let live_count = server.events.up.len() - server.events.down.len();
+        assert!(live_count <= MAX_LINKS, "{live_count}");
+        strangers.iter_mut().map(Visitor::count_ended).sum::<usize>() == 2 * STRANGERS - MAX_LINKS
+    });
 }
 
 #[test]
@@ -263,6 +313,8 @@ fn strangers_neither_keep_peers_out_nor_take_the_last_descriptors() {
     let maximum = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: Some(LIMIT_DESCRIPTORS as u64), maximum }).unwrap();
     peers_get_in_beside_silent_strangers();
+    strangers_of_one_host_that_say_hello_leave_room_for_peers();
     strangers_that_say_hello_leave_the_reserve();
+    peers_get_in_beside_strangers_that_have_taken_all_descriptors();
     limit_of_accepted_links_bounds_descriptors();
 }

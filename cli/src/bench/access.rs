@@ -1,8 +1,8 @@
-//! Measures accesses through the fabric to a region of the follower.
+//! Measures how fast the leader accesses a region of the follower, through the fabric.
 //!
-//! The follower registers a region, and the leader maps it where the domain offers mapped memory. While the
-//! leader accesses the region, the follower drives its endpoint, because some accesses need work of the
-//! target. The leader ends the measurement with an empty message.
+//! The follower registers the region. If the domain offers mapped memory, the leader maps the region.
+//! During the measurement the follower drives its endpoint, because some accesses need work of the
+//! target. At the end the leader sends an empty message.
 
 use std::time::Instant;
 
@@ -27,7 +27,7 @@ pub(super) enum AccessOperation {
     FetchAdd,
 }
 
-/// The capabilities that both endpoints need for accesses, in addition to those for messages.
+/// The capabilities that both endpoints need for accesses, besides those for messages.
 pub(super) const CAPS: Caps = Caps::RMA.union(Caps::ATOMIC);
 
 /// The length of the integer on which fetch-add operates.
@@ -65,7 +65,7 @@ impl AccessOperation {
                 (0..count).map(|_| AccessBuffers::Read(measure::zeroed_buffer(size_bytes))).collect()
             }
             AccessOperation::FetchAdd => {
-                // Adding zero costs as much as adding another number, and does not change the memory.
+                // Adding zero costs as much as adding any other number, and does not change the memory.
                 let nothing = Bytes::from_static(&[0; INTEGER_BYTES]);
                 let fetch_add = |_| AccessBuffers::FetchAdd {
                     operand: nothing.clone(),
@@ -77,8 +77,8 @@ impl AccessOperation {
     }
 }
 
-/// Makes the accesses of a run as the leader. For latency one access is in flight at a time, for bandwidth a
-/// window of them.
+/// Makes the accesses of a run, as the leader. For latency one access is in flight at a time, for
+/// bandwidth a whole window of accesses.
 pub(super) fn lead(
     conversation: &mut Conversation<'_>,
     place: RemoteRegion,
@@ -113,16 +113,15 @@ pub(super) fn lead(
     Ok(timing)
 }
 
-/// Serves the accesses as the owner of the region. `has_own_core` means that no other process needs the core
-/// of this process.
+/// Serves the leader's accesses, as the owner of the region. `has_own_core`: no other process needs the
+/// core of this process.
 pub(super) fn follow(conversation: &mut Conversation<'_>, has_own_core: bool) -> Result<(), CommandFailure> {
     conversation.post_receive(BytesMut::new())?;
     loop {
         match conversation.wait_as_target(has_own_core) {
             Ok(Completed::Received(..)) => return Ok(()),
-            // The owner receives no message while the leader accesses the region, however long that takes.
-            // So the owner ignores its own time-out. The leader has one, and this process ends with the
-            // leader.
+            // No message comes while the leader accesses the region, so ignore the time-out of this
+            // process. The leader has a time-out, and this process ends with the leader.
             Ok(Completed::Sent(_)) | Err(CommandFailure::Stalled { .. }) => {}
             Err(failure) => return Err(failure),
         }
@@ -183,7 +182,7 @@ mod tests {
         Settings { direction, tagged: true, check: false, timeout }
     }
 
-    /// Measures every operation, size and metric between two endpoints of this process, each in its own
+    /// Measures every operation, size and metric. Both endpoints are in this process, each in its own
     /// thread.
     fn measure_every_access(domain: &str, sizes: &[usize], owner_timeout: Duration) {
         let (send_step, steps) = crossbeam_channel::unbounded::<()>();

@@ -1,5 +1,5 @@
-//! `homespun bench --against`: compares homespun with the providers of an installed libfabric in the same
-//! unmodified programs.
+//! `homespun bench --against`: runs the same unmodified programs over homespun and over the providers of
+//! an installed libfabric, and compares their results.
 
 mod comparison;
 mod floor;
@@ -32,11 +32,12 @@ use crate::host::HostDescription;
 /// The environment variable that names the directory of fabtests' programs.
 const FABTESTS: &str = "FABTESTS";
 
-/// The default number of rounds, and the approximate time of each contender in a round.
+/// The default number of rounds, and the approximate duration of each contender's turn in a round.
 const ROUNDS: u32 = 5;
 const ROUND_MS: u32 = 60;
 
-/// With `--quick`: the number of rounds, and the approximate time of each contender in a round.
+/// With `--quick`: the number of rounds, and the approximate duration of each contender's turn in a
+/// round.
 const ROUNDS_QUICK: u32 = 3;
 const ROUND_QUICK_MS: u32 = 10;
 
@@ -68,8 +69,8 @@ pub(super) struct ComparisonRequest<'a> {
 ///
 /// # Errors
 ///
-/// A failure of the setup, of a bare loop or of the output. If there is none: [`CommandFailure::Incomplete`] if a
-/// contender lacks a measurement, or else the failure of the sleep measurement.
+/// A failure of the setup, of a bare loop or of the output. [`CommandFailure::Incomplete`] if a contender
+/// lacks a measurement. If no contender does, the failure of the sleep measurement.
 pub(super) fn run(request: &ComparisonRequest<'_>, console: &mut Console) -> Result<(), CommandFailure> {
     if let Some(file) = request.readme {
         record::require_table_markers(file)?;

@@ -1,7 +1,9 @@
-//! Bare loops: they do only the necessary work of messages, and so give a lower bound for the fabric's times.
+//! Bare loops: they do only the necessary work of messages. Their times are lower bounds for the
+//! fabric's times.
 //!
-//! Each bare loop moves messages between the same two processes by one mechanism, without headers, matching
-//! or completions. Its only flow control keeps the sender from overrunning the receiver.
+//! Each bare loop moves messages between the same two processes by one mechanism, without headers,
+//! matching or completions. It has only as much flow control as keeps the sender from overrunning the
+//! receiver.
 
 mod memcpy;
 mod memory;
@@ -81,12 +83,12 @@ impl Medium {
             .map_err(|error| CommandFailure::Bare { doing: "connecting", error })
     }
 
-    /// Prepares this process's end of a loop. The leader must prepare its end before the follower does,
-    /// because the leader clears the shared memory.
+    /// Prepares this process's end of a loop. The leader must do this before the follower, because the
+    /// leader clears the shared memory.
     ///
     /// # Errors
     ///
-    /// [`CommandFailure::PeerProtocol`] if the step's way does not use this medium.
+    /// [`CommandFailure::PeerProtocol`] if the step's way needs another medium.
     pub(super) fn prepare_loop_end<'a>(
         &'a self,
         step: &Step,
@@ -147,8 +149,8 @@ pub(super) fn follow(end: &mut dyn Loop, step: &Step) -> Result<(), CommandFailu
     end.await_peer_done()
 }
 
-/// Buffers for arriving messages, used in turn. A loop of messages has as many buffers as the fabric has
-/// posted receives, so that both use the same amount of memory.
+/// Buffers for arriving messages, used in turn. There are as many buffers as the fabric posts receives,
+/// so that a bare loop and the fabric use the same amount of memory.
 #[derive(Debug)]
 struct Buffers {
     buffers: Vec<Vec<u8>>,
@@ -254,7 +256,7 @@ mod tests {
     #[test]
     fn cross_memory_copies_carry_messages_of_every_size() {
         let memory = BareMemory::create().unwrap();
-        // A process can read its own memory, unless the system forbids the call altogether.
+        // A process can read its own memory, unless the system forbids process_vm_readv(2) altogether.
         if memory.check_readv_access(own_pid()).is_ok() {
             measure_over_shared_memory(Way::Readv, &[1, 1000, 16 * 1024, 1 << 20]);
         }

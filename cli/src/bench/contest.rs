@@ -13,7 +13,8 @@ use crate::exchange::run::Run;
 use crate::exchange::timing::Timing;
 use crate::failure::CommandFailure;
 
-/// The length of the message that stands for an access's request or answer without payload.
+/// The length of a message that imitates a part of an access without payload: the request of a read, or
+/// the answer to a write.
 const ANSWER_BYTES: usize = 8;
 
 /// The bare loop that an access is compared with.
@@ -21,8 +22,8 @@ const ANSWER_BYTES: usize = 8;
 pub(super) enum BareAccess {
     /// Copies to or from shared memory.
     Copies(Copying),
-    /// Messages. The bare latency is the sum of two halves of round trips: one with the payload, one with
-    /// [`ANSWER_BYTES`]. The bare bandwidth is that of one-way messages with the payload.
+    /// Messages. The bare latency is half of a round trip with the payload plus half of a round trip
+    /// with [`ANSWER_BYTES`]. The bare bandwidth is that of one-way messages with the payload.
     Messages(Way),
 }
 
@@ -36,15 +37,15 @@ impl BareAccess {
     }
 }
 
-/// The measurements of one kind of operation and one size: both metrics, each through the fabric and through
-/// a bare loop.
+/// The measurements of one kind of operation and one size. Both metrics are measured through the fabric
+/// and through a bare loop.
 pub(super) struct Contest {
-    /// First latency, then bandwidth; each first through the fabric, then through the bare loop.
+    /// Latency through the fabric and through the bare loop, then bandwidth through both.
     parts: [Part; 4],
-    /// The names of the bare loops: of latency and of bandwidth.
+    /// The bare loop's name for latency, and for bandwidth.
     bare_names: [&'static str; 2],
-    /// The run of copies within this process, for comparison. `None` for accesses, for small messages, and
-    /// for a domain that shares no memory.
+    /// Copies within this process, measured for comparison. `None` for accesses, for small messages, and
+    /// for domains without shared memory.
     memcpy: Option<Run>,
 }
 
@@ -80,8 +81,8 @@ pub(super) struct Measuring<'a, 'p> {
 }
 
 impl Contest {
-    /// Prepares a contest of messages: chooses the fastest of the bare ways, and the number of messages in a
-    /// round.
+    /// Prepares a contest of messages: chooses the fastest of the ways in `bare`, and the number of
+    /// messages in a round.
     pub(super) fn prepare_for_messages(
         measuring: &mut Measuring<'_, '_>,
         bare: &[Way],
@@ -135,7 +136,7 @@ impl Contest {
         self.bare_names
     }
 
-    /// Measures every part once. Since the parts alternate, other load of the host slows all of them alike.
+    /// Measures every part once. The parts alternate, so other load of the host slows all of them alike.
     pub(super) fn run_round(
         &self,
         measuring: &mut Measuring<'_, '_>,
@@ -186,8 +187,8 @@ impl Measuring<'_, '_> {
             Part::ThereAndBack(there, back) => {
                 let there = pair.measure_step(there, Some(conversation))?;
                 let back = pair.measure_step(back, Some(conversation))?;
-                // The result is the sum of two measurements. No single operation took that time, so there
-                // are no single times.
+                // The result is the sum of two measurements. No single operation took that time, so
+                // there are no times of single operations.
                 Ok(Timing { each_us: there.each_us + back.each_us, singles_us: Vec::new() })
             }
             Part::Copies(copies) => bare::time_copies(copies),
@@ -196,8 +197,8 @@ impl Measuring<'_, '_> {
 }
 
 impl Part {
-    /// The factor from a measured time to the time of a whole operation: 2 where the measured time is half
-    /// of a round trip, or the sum of two such halves.
+    /// The factor from a measured time to the time of a whole operation. It is 2 if the measured time is
+    /// half of a round trip, or the sum of two such halves.
     fn round_trip_factor(&self) -> f64 {
         match self {
             Part::ThereAndBack(..) => 2.0,

@@ -1,5 +1,5 @@
-//! The Markdown document of a comparison: setup, method, the summary tables, every figure, and the tables of
-//! sleeping providers.
+//! The Markdown document of a comparison. It has setup, method, summary tables, every figure, and the
+//! tables of sleeping providers.
 
 use super::figure::{CaseRow, Quantity};
 use super::figure_report::FigureReport;
@@ -143,13 +143,13 @@ fn unique_places(report: &FigureReport) -> Vec<&str> {
     places
 }
 
-/// The command that reproduces the record, without the directories of this host.
+/// The command that reproduces the record. Directories of this host are left out.
 fn reproducing_command(report: &FigureReport) -> String {
     let fabtests = if report.has_fabtests { "FABTESTS=<directory> " } else { "" };
     let prefix = if report.has_prefix { " --libfabric <prefix>" } else { "" };
     let built = report.libfabric.built.as_ref();
     let built = built.map(|built| format!(" --libfabric-built {built:?}")).unwrap_or_default();
-    // Quote the names if one has a semicolon, which would end the command in a shell.
+    // Quote the names if one contains a semicolon, because a shell would end the command there.
     let providers = report.providers.join(",");
     let quote = if providers.contains(';') { "'" } else { "" };
     format!("{fabtests}homespun bench --against {quote}{providers}{quote}{prefix}{built} --record benches")

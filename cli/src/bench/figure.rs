@@ -1,7 +1,8 @@
-//! The results of one comparison, however they were measured: contenders, and a row for each case.
+//! The results of one comparison: contenders, and a row for each case. The form does not depend on how
+//! the results were measured.
 //!
-//! Every quantity is a time, so less is better. Bandwidth is compared by the time of a transfer. A ratio is
-//! homespun's time divided by that of another contender, so homespun is faster if the ratio is below 1.
+//! Every quantity is a time, so less is better. For bandwidth the quantity is the time of a transfer. A
+//! ratio is homespun's time divided by another contender's time, so below 1 homespun is faster.
 
 use serde::Serialize;
 
@@ -72,10 +73,11 @@ pub(super) enum Role {
 #[derive(Debug, Serialize)]
 pub(super) struct CaseRow {
     pub(super) case: Case,
-    /// One cell for each contender, in their order; null where a contender could not be measured.
+    /// One cell for each contender, in the contenders' order; null where a contender could not be
+    /// measured.
     pub(super) cells: Vec<Option<Cell>>,
-    /// homespun's median divided by that of each contender, in their order. null for homespun itself, and
-    /// where homespun or the contender was not measured.
+    /// homespun's median divided by each contender's median, in the contenders' order; null for homespun
+    /// itself, and where homespun or the contender was not measured.
     pub(super) ratios: Vec<Option<f64>>,
     /// The name of the bare loop that was measured in this case.
     pub(super) floor: Option<String>,

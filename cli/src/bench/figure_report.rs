@@ -1,8 +1,8 @@
-//! The results of a comparison. `--against --json` prints them, and `--record` writes a document made from
-//! them.
+//! The results of a comparison. `--against --json` prints them, and `--record` writes them as a
+//! document.
 //!
-//! Later versions keep the names and meanings of fields, and may add fields. No field but `libfabric` in
-//! `sleep` names a directory of this host.
+//! Later versions keep the names and meanings of fields, and may add fields. The field `libfabric` in
+//! `sleep` may name a directory of this host; no other field does.
 
 use serde::Serialize;
 
@@ -32,8 +32,8 @@ pub(super) struct FigureReport {
     /// The number of rounds over which medians are taken.
     pub(super) rounds: u32,
     pub(super) figures: Vec<Figure>,
-    /// The results of the same providers while processes poll, sleep and idle; null if this measurement
-    /// failed as a whole.
+    /// The results of the same providers while processes poll, sleep and idle; null if this whole
+    /// measurement failed.
     pub(super) sleep: Option<SleepReport>,
 }
 

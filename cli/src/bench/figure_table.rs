@@ -56,8 +56,8 @@ pub(super) fn format_markdown(figure: &Figure) -> String {
     format_markdown_table(&column_names(figure, true), rows)
 }
 
-/// The medians and ratios of the chosen rows, as a Markdown table. Of the contenders besides homespun and the
-/// bare loop, it has only the first.
+/// The medians and ratios of the chosen rows, as a Markdown table. Its columns are homespun, the bare
+/// loop, and the first of the other contenders.
 pub(super) fn format_brief_markdown(figure: &Figure, is_chosen: impl Fn(&CaseRow) -> bool) -> String {
     let first_other = figure.contenders.iter().position(|contender| contender.role == Role::Other);
     let is_shown = |index: usize| figure.contenders[index].role != Role::Other || Some(index) == first_other;

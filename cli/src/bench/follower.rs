@@ -1,4 +1,5 @@
-//! The follower: the process that takes its part in each step that the leader announces.
+//! The follower: the second process of a measurement. It does its part in each step that the leader
+//! announces.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -24,20 +25,19 @@ use crate::exchange::remote_region::RemoteRegion;
 use crate::failure::CommandFailure;
 use crate::peer_process;
 
-/// The interval between progress calls while no step is under way. These calls send messages that the
+/// The interval between progress calls while no step is under way. Progress calls send messages that the
 /// endpoint still holds.
 const IDLE_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The first word that a follower with shared memory writes. If it cannot read the leader's memory, the
-/// reason follows.
+/// The first word that a follower with shared memory writes. A reason follows if the follower cannot
+/// read the leader's memory.
 pub(super) const MEMORY: &str = "memory";
 
-/// The first word that a follower without shared memory writes. The address at which it listens for a
-/// connection follows.
+/// The first word that a follower without shared memory writes. The address at which the follower
+/// listens comes next.
 pub(super) const SOCKET: &str = "socket";
 
-/// The word that the follower writes before the address of its endpoint and the region that the leader may
-/// access.
+/// The word that the follower writes before its endpoint's address and its region.
 pub(super) const ENDPOINT: &str = "endpoint";
 
 /// The word that the leader writes before the address of its endpoint.
@@ -46,8 +46,8 @@ pub(super) const PARTNER: &str = "partner";
 /// The follower's word that a step may begin.
 pub(super) const READY: &str = "ready";
 
-/// The word that the follower writes when its part in a bare loop is over. Then the leader may clear the
-/// shared memory.
+/// The word that the follower writes at the end of its part in a bare loop. Then the leader may clear
+/// the shared memory.
 pub(super) const DONE: &str = "done";
 
 /// The other process of `bench` and `bare`.
@@ -81,8 +81,8 @@ pub(crate) fn run(arguments: &FollowerArguments, console: &Console) -> Result<()
             cores::pin_thread_to_core(core)?;
         }
         let timeout = Duration::from_secs(arguments.timeout);
-        // The flag would tell that the leader has ended. Nothing sets it, because this process ends with the
-        // leader.
+        // The flag would show that the leader has ended. It stays false, because this process ends with
+        // the leader.
         let poller = BarePoller::new(Arc::new(AtomicBool::new(false)), timeout, arguments.core.is_some());
         let medium = open_medium(arguments, console)?;
         let has_own_core = arguments.core.is_some();
@@ -187,7 +187,8 @@ pub(super) fn strip_keyword<'a>(line: &'a str, word: &str) -> Result<&'a str, Co
     line.strip_prefix(word).map(str::trim_start).ok_or(CommandFailure::PeerProtocol)
 }
 
-/// Reads the follower's reason why it cannot read the leader's memory. `None` if it can.
+/// Reads the first line of a follower with shared memory. Returns the reason why the follower cannot
+/// read the leader's memory, or `None` if it can.
 pub(super) fn parse_readv_refusal(line: &str) -> Result<Option<io::Error>, CommandFailure> {
     let reason = strip_keyword(line, MEMORY)?;
     Ok((!reason.is_empty()).then(|| io::Error::other(reason.to_owned())))

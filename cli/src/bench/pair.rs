@@ -44,9 +44,9 @@ pub(super) struct Pair {
     peer: PeerProcess,
     medium: Medium,
     poller: BarePoller,
-    /// The reason why one of the two processes cannot read the memory of the other, if that is so.
+    /// The reason, if one of the two processes cannot read the memory of the other.
     readv_refusal: Option<io::Error>,
-    /// The region of the follower. `None` until the follower has announced its endpoint.
+    /// The region of the follower, or `None` until the follower has announced it.
     place: Option<RemoteRegion>,
 }
 
@@ -60,7 +60,8 @@ pub(super) struct EndpointSpec<'a> {
 }
 
 impl Pair {
-    /// Pins this process if that is requested, starts the follower, and connects the two by a medium.
+    /// Starts the follower and connects to it by a medium. Pins both processes if `placement` names
+    /// cores.
     pub(super) fn start(
         kind: MediumKind,
         fabric: Option<EndpointSpec<'_>>,
@@ -99,7 +100,7 @@ impl Pair {
         Ok(Pair { peer, medium, poller, readv_refusal, place: None })
     }
 
-    /// The reason why one of the two processes cannot read the memory of the other; `None` if both can.
+    /// The reason why one of the two processes cannot read the memory of the other. `None` if both can.
     pub(super) fn readv_refusal(&self) -> Option<&io::Error> {
         self.readv_refusal.as_ref()
     }
@@ -110,7 +111,7 @@ impl Pair {
         self.readv_refusal.take().map_or(Ok(()), |error| Err(CommandFailure::Bare { doing, error }))
     }
 
-    /// Opens this process's endpoint, and returns it with the address of the follower's endpoint.
+    /// Opens this process's endpoint. Returns its port, and the address of the follower's endpoint.
     pub(super) fn open_port_to_follower(
         &mut self,
         domain: &str,

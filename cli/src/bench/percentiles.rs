@@ -17,7 +17,7 @@ pub(super) struct Times {
     histogram: Histogram<u64>,
 }
 
-/// Pairs of a time and its count, in the form in which one process sends them to another.
+/// Pairs of a time and its count. One process sends them to another in this form.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Counts(Vec<(u64, u64)>);
 
@@ -42,7 +42,7 @@ impl Times {
     /// Counts times in microseconds.
     pub(super) fn extend(&mut self, times_us: &[f64]) {
         for time_us in times_us {
-            // The conversion truncates to whole picoseconds. The histogram grows as needed.
+            // The conversion truncates to whole picoseconds.
             self.histogram += (time_us * UNITS_PER_US) as u64;
         }
     }

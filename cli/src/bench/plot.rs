@@ -1,4 +1,4 @@
-//! Draws a figure: times or rates over size, with a line for each contender. Both axes are logarithmic.
+//! Draws a figure: times or rates by size, with a line for each contender. Both axes are logarithmic.
 
 use std::ops::Range;
 
@@ -32,7 +32,7 @@ const LEGEND_DASH_PX: (i32, i32) = (10, 16);
 const TEXT_COLOUR: RGBColor = RGBColor(40, 40, 40);
 const GRID_COLOUR: RGBColor = RGBColor(222, 222, 222);
 
-/// Colours that readers with a colour vision deficiency can distinguish (Okabe and Ito).
+/// Colours that readers with colour vision deficiency can tell apart (Okabe and Ito).
 const FLOOR_COLOUR: RGBColor = RGBColor(110, 110, 110);
 const HOMESPUN_COLOUR: RGBColor = RGBColor(213, 94, 0);
 const OTHER_COLOURS: [RGBColor; 5] = [
@@ -46,8 +46,8 @@ const OTHER_COLOURS: [RGBColor; 5] = [
 /// The factor by which an axis extends beyond the smallest and the largest value.
 const MARGIN: f64 = 1.25;
 
-/// The ticks within a power of ten. If an axis spans more than `SPARSE_TICKS_POWERS` powers of ten, it has
-/// only the first tick of each.
+/// The ticks within a power of ten. An axis over more than `SPARSE_TICKS_POWERS` powers of ten has only
+/// the first tick of each power.
 const TICKS: [f64; 3] = [1.0, 2.0, 5.0];
 const SPARSE_TICKS_POWERS: f64 = 3.5;
 
@@ -200,7 +200,8 @@ fn draw_chart(
             chart.draw_series(LineSeries::new(points.iter().copied(), style))?
         };
         series.label(&line.contender.name).legend(move |(x, y)| {
-            // The line in the legend has two pieces. There is a gap between them if the line is dashed.
+            // A line in the legend consists of two pieces. If the line is dashed, there is a gap between
+            // the pieces.
             let (first_end, second_start) = if is_floor { LEGEND_DASH_PX } else { (0, 0) };
             EmptyElement::at((x, y))
                 + PathElement::new(vec![(0, 0), (first_end, 0)], style)

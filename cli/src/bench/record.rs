@@ -1,5 +1,5 @@
-//! Writes the files of a comparison: drawings, a document with drawings and tables, and the summary tables in
-//! another file.
+//! Writes the files of a comparison: drawings, a document with drawings and tables, and another file's
+//! summary tables.
 
 use std::fs;
 use std::io;
@@ -16,7 +16,7 @@ const DOCUMENT: &str = "RESULTS.md";
 const PLACE_BEGIN: &str = "<!-- speed -->";
 const PLACE_END: &str = "<!-- /speed -->";
 
-/// Removes the drawings of an earlier record, and writes the document and its drawings.
+/// Removes the drawings of an earlier record. Then writes the document and its drawings.
 pub(super) fn write_record(report: &FigureReport, directory: &Path) -> Result<(), CommandFailure> {
     let drawings = directory.join(DRAWINGS);
     remove_drawings(&drawings)?;
@@ -86,8 +86,8 @@ pub(super) fn replace_tables_in_file(report: &FigureReport, file: &Path) -> Resu
     }
 }
 
-/// Returns the text with these tables between the lines [`PLACE_BEGIN`] and [`PLACE_END`]. `None` if the
-/// text lacks these lines.
+/// Returns `text` with these tables between the lines [`PLACE_BEGIN`] and [`PLACE_END`]. Returns `None`
+/// if the text lacks these lines.
 fn replace_tables(text: &str, brief: &str) -> Option<String> {
     let (before, rest) = text.split_once(PLACE_BEGIN)?;
     let (_, after) = rest.split_once(PLACE_END)?;

@@ -1,7 +1,7 @@
-//! The results of `homespun bench`. `--json` prints them as a document, and the tables are made from them.
+//! The results of `homespun bench`. `--json` prints them as a document, and the tables show them.
 //!
-//! Later versions keep the names and meanings of fields, and may add fields. A field is `null` if it was not
-//! measured or does not apply to a size.
+//! Later versions keep the names and meanings of fields, and may add fields. A field is `null` if it was
+//! not measured, or does not apply to the size.
 
 use serde::Serialize;
 
@@ -27,8 +27,8 @@ pub(super) struct BenchReport {
 pub(super) struct DomainReport {
     /// The domain's name: `shm` or `tcp`.
     pub(super) domain: &'static str,
-    /// Whether each of the two processes can read the memory of the other; `null` for a domain without such
-    /// reads.
+    /// Whether each of the two processes can read the memory of the other; `null` if the domain does not
+    /// use such reads.
     pub(super) cross_memory_copy: Option<bool>,
     /// The system's reason why one process cannot read the memory of the other.
     pub(super) cross_memory_copy_refusal: Option<String>,
@@ -38,15 +38,15 @@ pub(super) struct DomainReport {
     pub(super) accesses: Vec<AccessReport>,
 }
 
-/// The results of one operation on the memory of the other process, in one size.
+/// The results of one operation on the memory of the other process, for one size.
 #[derive(Debug, Serialize)]
 pub(super) struct AccessReport {
     /// The operation: `write`, `read` or `fetch-add`.
     pub(super) operation: &'static str,
-    /// The fields are those of messages, with two differences. First, latency is the time from the post of an
-    /// access to its completion. The bare latency is the time of a copy with a fence (`memcpy`), or of half a
-    /// round trip with the payload plus half a round trip with 8 bytes (`ring`, `socket`). Second, rates
-    /// count accesses.
+    /// The same fields as for messages, but latency is the time from the post of an access to its
+    /// completion, and rates count accesses. The bare latency is the time of a copy with a fence
+    /// (`memcpy`). For `ring` and `socket` it is half of a round trip with the payload plus half of a
+    /// round trip with 8 bytes.
     #[serde(flatten)]
     pub(super) figures: SizeReport,
 }
@@ -56,8 +56,8 @@ pub(super) struct AccessReport {
 pub(super) struct SizeReport {
     /// The length of a message.
     pub(super) size_bytes: usize,
-    /// The bare loop that gave the bare latency: `ring`, `pipelined-` followed by a chunk such as `16K`,
-    /// `process_vm_readv` or `socket`; for accesses `memcpy`, `ring` or `socket`.
+    /// The bare loop that gave the bare latency: `ring`, `process_vm_readv`, `socket`, or `pipelined-`
+    /// and a chunk such as `16K`. For accesses: `memcpy`, `ring` or `socket`.
     pub(super) bare_loop: &'static str,
     /// The bare loop that gave the bare rate of one-way messages.
     pub(super) bare_message_loop: &'static str,
@@ -67,17 +67,17 @@ pub(super) struct SizeReport {
     pub(super) bare_latency_us: f64,
     /// `latency_us / bare_latency_us`: 1 at best.
     pub(super) latency_ratio: f64,
-    /// Percentiles of the halved times of single round trips through the fabric; for accesses, of times that
+    /// Percentiles of the halved times of single round trips through the fabric. For accesses the times
     /// are not halved.
     pub(super) latency_percentiles: Option<Percentiles>,
-    /// Percentiles of the halved times of single round trips through the bare loop; for accesses, of times
-    /// that are not halved. `null` if the bare latency is the sum of two times.
+    /// Percentiles of the halved times of single round trips through the bare loop. For accesses the
+    /// times are not halved. `null` if the bare latency is the sum of two times.
     pub(super) bare_latency_percentiles: Option<Percentiles>,
     /// The rate of one-way messages through the fabric.
     pub(super) messages_per_s: f64,
     /// The rate of one-way messages through the bare loop.
     pub(super) bare_messages_per_s: f64,
-    /// The fabric's time of a one-way message divided by that of the bare loop: 1 at best.
+    /// The fabric's time of a one-way message divided by the bare loop's time: at best 1.
     pub(super) message_time_ratio: f64,
     /// The bandwidth of one-way messages through the fabric, in 10^6 bytes a second; `null` for empty
     /// messages.
@@ -85,8 +85,8 @@ pub(super) struct SizeReport {
     /// The bandwidth of one-way messages through the bare loop, in 10^6 bytes a second; `null` for empty
     /// messages.
     pub(super) bare_bandwidth_mb_per_s: Option<f64>,
-    /// The rate of copies from shared to private memory within one process, in 10^6 bytes a second; `null`
-    /// for small sizes, and for domains that share no memory.
+    /// The rate of copies within one process, from shared to private memory, in 10^6 bytes a second;
+    /// `null` for small sizes, and for domains without shared memory.
     pub(super) memcpy_mb_per_s: Option<f64>,
 }
 
@@ -105,7 +105,7 @@ pub(super) struct Medians {
 }
 
 impl SizeReport {
-    /// `bare_names` are the names of the bare loops of latency and of messages one way.
+    /// `bare_names` are the bare loops' names: first of latency, then of one-way messages.
     pub(super) fn new(size_bytes: usize, bare_names: [&'static str; 2], medians: Medians) -> SizeReport {
         let [bare_loop, bare_message_loop] = bare_names;
         let Medians { latency_us, bare_latency_us, message_us, bare_message_us, memcpy_us, .. } = medians;
@@ -130,7 +130,7 @@ impl SizeReport {
     }
 }
 
-/// A quotient of times. A divisor below 10^-6 µs counts as 10^-6 µs, so the quotient is finite.
+/// Divides two times. A divisor below 10^-6 µs counts as 10^-6 µs, so the quotient is finite.
 pub(super) fn quotient(dividend: f64, divisor_us: f64) -> f64 {
     dividend / divisor_us.max(1e-6)
 }

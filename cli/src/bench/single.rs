@@ -1,5 +1,4 @@
-//! `homespun bare`: measures one bare loop, and prints one number for scripts that compare it with other
-//! numbers.
+//! `homespun bare`: measures one bare loop, and prints one number, for scripts.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -30,7 +29,8 @@ pub(crate) struct BareArguments {
         value_parser = clap::value_parser!(u32).range(1..=i64::from(ITERATIONS_MAX))
     )]
     iterations: u32,
-    /// The cores of the two processes; by default two that are not threads of one physical core, if possible.
+    /// The cores of the two processes. By default they are not threads of one physical core, if
+    /// possible.
     #[arg(long, value_name = "NUMBER,NUMBER")]
     cores: Option<CorePair>,
     /// Give up when nothing has happened for this long.

@@ -1,10 +1,11 @@
-//! `homespun bench --only sleep`, which is also a part of `--against`: compares providers of an installed
+//! `homespun bench --only sleep`, also a part of `--against`: compares providers of an installed
 //! libfabric while processes poll and while they sleep.
 //!
-//! Pairs of this program's processes exchange tagged messages over the C interface, with the same code for
-//! every provider. They measure three quantities that libfabric's programs do not show: percentiles of single
-//! round trips; the time of round trips in which both sides sleep on the descriptor of their queue; and the
-//! processor time of a pair that sleeps without messages.
+//! Pairs of this program's processes exchange tagged messages over the C interface, with the same code
+//! for every provider. They measure three quantities that libfabric's own programs do not show. The
+//! first is percentiles of single round trips. The second is the time of round trips in which both sides
+//! sleep on the descriptor of their queue. The third is the processor time of a pair that sleeps without
+//! messages.
 
 mod contender;
 mod markdown;
@@ -38,19 +39,19 @@ use crate::console::Console;
 use crate::failure::CommandFailure;
 use crate::run::plugin;
 
-/// The number of rounds, and the number of round trips of each size in all rounds together.
+/// The number of rounds, and the number of round trips of each size, over all rounds.
 const ROUNDS: u32 = 5;
 const ROUND_TRIPS: u32 = 20_000;
 
-/// The approximate time limit of all round trips of one size in a round. If a round trip takes hundreds of
-/// microseconds, this limit reduces the number of round trips.
+/// The approximate time limit for the round trips of one size in a round. Round trips of hundreds of
+/// microseconds reach this limit, so fewer of them are made.
 const TURN_MS: u64 = 1_000;
 
 /// How long a pair sleeps in each round.
 const IDLE_MS: u64 = 2_000;
 
-/// With `--quick`: the number of rounds, the number of round trips in all rounds together, their time limit
-/// in a round, and how long a pair sleeps in a round.
+/// With `--quick`: the number of rounds, the number of round trips over all rounds, their time limit in
+/// a round, and how long a pair sleeps in a round.
 const ROUNDS_QUICK: u32 = 3;
 const ROUND_TRIPS_QUICK: u32 = 1_000;
 const TURN_QUICK_MS: u64 = 200;
@@ -70,7 +71,8 @@ const PROVIDERS: [&str; 4] = ["shm", "tcp", "sockets", "tcp;ofi_rxm"];
 pub(super) struct SleepRequest<'a> {
     /// The domains of homespun.
     pub(super) domains: &'a [MeasuredDomain],
-    /// The rivals; `None` for the default rivals. Only rivals whose medium is among `domains` are measured.
+    /// The rivals, or `None` for the default rivals. Rivals whose medium is not among `domains` are
+    /// skipped.
     pub(super) providers: Option<&'a Providers>,
     /// The prefix of the libfabric installation.
     pub(super) prefix: Option<&'a Path>,
@@ -78,8 +80,8 @@ pub(super) struct SleepRequest<'a> {
     pub(super) rounds: Option<u32>,
     pub(super) quick: bool,
     pub(super) json: bool,
-    /// The cores of the two processes, or `None` to pin neither. The caller must choose the cores before a
-    /// bare loop pins this process: a pinned process may run on only one core.
+    /// The cores of the two processes, or `None` to pin neither. The caller must choose the cores before
+    /// a bare loop pins this process, because a pinned process may run on only one core.
     pub(super) cores: Option<(usize, usize)>,
     pub(super) timeout: Duration,
 }
@@ -93,9 +95,9 @@ struct Setup<'a> {
     sizes: &'a [usize],
     /// The number of turns of each contender.
     rounds: u32,
-    /// The number of round trips of each size in a turn, unless they take longer than `turn_ms`.
+    /// The number of round trips of each size in a turn. `turn_ms` may reduce the number.
     round_trips: u32,
-    /// The approximate time limit, in milliseconds, of the round trips of one size in a turn.
+    /// The approximate time limit for the round trips of one size in a turn, in milliseconds.
     turn_ms: u64,
     /// How long a pair sleeps in a turn.
     idle_ms: u64,
@@ -129,8 +131,8 @@ struct Attempt<T> {
 ///
 /// # Errors
 ///
-/// Any failure of the setup. At the end [`CommandFailure::ContendersFailed`], if a contender failed at something
-/// that it offers.
+/// Any failure of the setup. At the end, [`CommandFailure::ContendersFailed`] if a contender failed at
+/// something that it offers.
 pub(super) fn run(request: &SleepRequest<'_>, console: &mut Console) -> Result<(), CommandFailure> {
     let report = measure(request, console)?;
     if request.json {
@@ -229,8 +231,8 @@ impl ContenderResults {
         }
     }
 
-    /// Makes each measurement that has not failed in an earlier round. Starts a new pair of processes for
-    /// each way to wait.
+    /// Makes each measurement that has not failed in an earlier round. For each way to wait, starts a
+    /// new pair of processes.
     fn measure_one_turn(
         &mut self,
         setup: &Setup<'_>,
@@ -291,11 +293,11 @@ impl<T> Attempt<T> {
         self.shortfall.is_none()
     }
 
-    /// Adds the results of a round, or keeps the reason why there are none.
+    /// Adds the results of a round. If there are none, keeps the reason.
     ///
     /// # Errors
     ///
-    /// A fatal failure, after which no contender can be measured.
+    /// A fatal failure: no contender can be measured after it.
     fn record_round<U>(
         &mut self,
         measured: Result<U, MeasureError>,
@@ -348,7 +350,8 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A report with three contenders: homespun/tcp; tcp, which offers no descriptor; and sockets.
+    /// A report with three contenders: homespun/tcp; tcp, which has no descriptor to sleep on; and
+    /// sockets.
     pub(crate) fn make_sleep_report() -> SleepReport {
         let setup = Setup {
             libfabric: OsStr::new("/opt/libfabric/lib/libfabric.so.1"),

@@ -7,7 +7,7 @@ use super::access::AccessOperation;
 use crate::exchange::measure::Metric;
 use crate::exchange::run::Run;
 
-/// The way in which messages travel, or the operation that is measured in place of messages.
+/// How messages travel, or which operation is measured in place of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     /// The fabric.
@@ -16,8 +16,8 @@ pub(super) enum Way {
     Access(AccessOperation),
     /// A bare ring in shared memory. A message takes one slot if it fits.
     Ring,
-    /// A bare ring as for [`Ring`](Self::Ring), but a message takes several slots, so that the receiver
-    /// copies from one slot while the sender fills the next.
+    /// A bare ring like [`Ring`](Self::Ring), with long messages in several slots. The receiver copies
+    /// from one slot while the sender fills the next.
     Pipelined(Chunk),
     /// Bare cross-memory copies.
     Readv,

@@ -14,7 +14,8 @@ use crate::exchange::conversation::Conversation;
 use crate::failure::CommandFailure;
 use crate::size;
 
-/// The smallest size for which a cross-memory copy may be the fastest bare loop. Below it a ring is faster.
+/// The smallest size at which a cross-memory copy may be the fastest bare loop. For smaller messages a
+/// ring is faster.
 const READV_MIN_BYTES: usize = 16 * 1024;
 
 /// A domain that has a bare loop.
@@ -54,8 +55,8 @@ pub(super) struct Survey<'a> {
 impl MeasuredDomain {
     pub(super) const ALL: [MeasuredDomain; 2] = [MeasuredDomain::Shm, MeasuredDomain::Tcp];
 
-    /// The domain that is compared with this provider of libfabric, because both use the same medium. A
-    /// provider of unknown name is compared with `tcp`.
+    /// The domain that uses the same medium as this provider of libfabric. An unknown provider counts as
+    /// one over TCP.
     pub(super) fn of_provider(provider: &str) -> MeasuredDomain {
         match provider.split(';').next() {
             Some("shm" | "sm2") => MeasuredDomain::Shm,
@@ -97,7 +98,7 @@ impl MeasuredDomain {
         match (self, operation) {
             (MeasuredDomain::Shm, AccessOperation::Write) => BareAccess::Copies(Copying::To),
             (MeasuredDomain::Shm, AccessOperation::Read) => BareAccess::Copies(Copying::From),
-            // The target carries out the operation, so a fetch-add costs a request and an answer.
+            // The target carries out a fetch-add, so the operation takes a request and an answer.
             (MeasuredDomain::Shm, AccessOperation::FetchAdd) => BareAccess::Messages(Way::Ring),
             (MeasuredDomain::Tcp, _) => BareAccess::Messages(Way::Socket),
         }

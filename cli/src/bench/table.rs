@@ -1,16 +1,16 @@
-//! A domain's results as text for a terminal: a heading, and a row for each size.
+//! The results of a domain as text for a terminal: a heading, and a row for each size.
 
 use super::report::{AccessReport, SizeReport};
 use crate::console::wrap;
 use crate::size;
 
-/// The columns of messages. With the widest name of a bare loop, rows have 79 characters.
+/// The columns of messages. A row with the longest bare loop's name has 79 characters.
 const HEADING: [&str; 11] =
     ["size", "latency", "p50", "p99", "bare us", "ratio", "M msg/s", "MB/s", "bare", "ratio", "bare loop"];
 
 const WIDTHS: [usize; 10] = [5, 7, 5, 5, 7, 5, 7, 6, 6, 5];
 
-/// The columns of accesses. For lack of room the bandwidth of the bare loop is left out.
+/// The columns of accesses. There is no room for the bandwidth of the bare loop.
 const ACCESS_HEADING: [&str; 11] = [
     "operation",
     "size",
@@ -81,22 +81,22 @@ fn format_columns(report: &SizeReport) -> [String; HEADING.len()] {
     ]
 }
 
-/// A number with three significant digits, or as a power of ten if it would be wider than `width`. A dash
-/// for `None`.
+/// Formats a number with three significant digits. If that text would be wider than `width`, formats the
+/// number like `1.2e5`. Returns a dash for `None`.
 fn format_narrow_or_dash(number: Option<f64>, width: usize) -> String {
     let Some(number) = number else { return "-".into() };
     let text = format_significant(number);
     if text.len() <= width { text } else { format!("{number:.1e}") }
 }
 
-/// The name of a bare loop for tables, where room is scarce: `readv` for `process_vm_readv`, and `p16K` for
+/// The short name of a bare loop, for tables: `readv` for `process_vm_readv`, `p16K` for
 /// `pipelined-16K`.
 pub(super) fn short_loop_name(name: &str) -> String {
     let name = name.strip_prefix("process_vm_").unwrap_or(name);
     name.strip_prefix("pipelined-").map_or_else(|| name.to_owned(), |chunk| format!("p{chunk}"))
 }
 
-/// A number with three significant digits, but always with all digits before the decimal point.
+/// A number with three significant digits. Digits before the decimal point are never rounded away.
 pub(super) fn format_significant(number: f64) -> String {
     let magnitude = number.abs().max(1e-6).log10().floor();
     // The magnitude is between -6 and 308, so the number of decimals is small.
@@ -104,7 +104,7 @@ pub(super) fn format_significant(number: f64) -> String {
     format!("{number:.decimals$}")
 }
 
-/// Joins columns of at least these widths, separated by a space. The last column is aligned to the left.
+/// Joins columns by spaces. A column with a width is aligned to the right. The last column has no width.
 pub(super) fn align_columns(columns: &[String], widths: &[usize]) -> String {
     let mut line = String::new();
     for (column, width) in columns.iter().zip(widths) {

@@ -1,5 +1,5 @@
-//! Trial runs before a size is measured. They find the number of operations in a round, and the fastest bare
-//! loop.
+//! Trial runs before a size is measured. They find the fastest bare loop, and the number of operations
+//! in a round.
 
 use super::step::{Step, Way};
 use crate::exchange::measure::Metric;
@@ -11,20 +11,18 @@ use crate::failure::CommandFailure;
 const TRIAL_ROUND_TRIPS: u32 = 32;
 const TRIAL_WINDOWS: u32 = 8;
 
-/// A round has at least this many round trips, or this many windows full of messages.
+/// The least number of round trips in a round, or of windows full of messages.
 const ROUND_TRIPS_MIN: u32 = 16;
 const WINDOWS_MIN: u32 = 8;
 
 /// The largest number of operations in a round.
 const COUNT_MAX: u32 = 1 << 22;
 
-/// The number of trials of each way. Only the best time of each way counts, so one disturbance does not
-/// decide.
+/// How often each way is tried. Only the best time of a way counts, so one disturbance does not decide.
 const TRIES: u32 = 2;
 
-/// Returns a run with as many operations as fit into a round. To find this number, calls `time_us`, which
-/// makes a trial run and returns the time of each operation. For latency that is the time of a whole round
-/// trip.
+/// Returns a run with as many operations as fit into a round. `time_us` makes a trial run and returns
+/// the time of each operation; for latency, an operation is a whole round trip.
 pub(super) fn calibrate_run(
     size_bytes: usize,
     metric: Metric,
@@ -43,8 +41,8 @@ pub(super) fn calibrate_run(
     Ok(Run::new(size_bytes, Some(count)))
 }
 
-/// Tries each of `ways` for messages of this size. Returns the step of the fastest one, with a message count
-/// that fits into a round. `lead` measures one step.
+/// Tries each of `ways` for messages of this size. Returns the step of the fastest way, with as many
+/// messages as fit into a round. `lead` measures one step.
 ///
 /// # Errors
 ///

@@ -14,32 +14,33 @@ use super::port::{PROBE_TAG, Port, PortEvent};
 use super::remote_region::RemoteRegion;
 use crate::failure::CommandFailure;
 
-/// After this many empty reads of the queue in one wait, each further empty read yields. A peer on the same
-/// core could otherwise run only when the kernel preempts this thread.
+/// The number of empty reads of the queue in one wait, after which each further empty read yields.
+/// Otherwise a peer on the same core could run only when the kernel preempts this thread.
 const SPINS_BEFORE_YIELD: u32 = 256;
 
 /// The number of empty reads of the queue between two reads of the clock.
 const SPINS_PER_CLOCK: u32 = 64;
 
-/// Each time this long passes without an event, the conversation probes the peer. A receive that waits without a
-/// link does not notice that the peer is gone; a probe opens a link, and fails if the peer is gone.
+/// The conversation probes the peer each time this long passes without an event. A receive without a link
+/// does not notice that the peer is gone. A probe opens a link, and fails if the peer is gone.
 const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The largest control message: a greeting, or the answer to it. Control messages are not numbered.
+/// The largest control message. Control messages are a greeting and the answer to it, and have no
+/// number.
 pub(crate) const CONTROL_MAX_BYTES: usize = 8 * 1024;
 
 /// A port's conversation with one peer.
 ///
-/// The messages of each direction are numbered from 0. In a tagged conversation the number is the tag, and
-/// each receive accepts only its own number.
+/// The messages of each direction are numbered from 0. In a tagged conversation the number is the tag,
+/// and each receive accepts only the message with its own number.
 #[derive(Debug)]
 pub(crate) struct Conversation<'a> {
     port: &'a Port,
     peer: FabricAddress,
     address: Address,
     settings: Settings,
-    /// The contexts of this conversation. They differ from those of earlier conversations on the port, whose
-    /// operations may complete during this one.
+    /// The contexts of this conversation. Earlier conversations on the port have other contexts, because
+    /// operations of an earlier conversation may complete during this conversation.
     contexts: Contexts,
     /// The number of messages that this side has sent.
     sent: u64,
@@ -49,14 +50,15 @@ pub(crate) struct Conversation<'a> {
     received: u64,
 }
 
-/// The contexts of one conversation's operations. The upper bits are the number of the conversation. The
-/// lower bits are the number of a message.
+/// The contexts of a conversation's operations. The upper bits are the number of the conversation, the
+/// lower bits the number of a message.
 #[derive(Debug, Clone, Copy)]
 struct Contexts {
     conversation: u64,
 }
 
-/// The number of bits of a context that hold the number of a message. They suffice for every measurement.
+/// The number of lower bits in a context, which hold the number of a message. They suffice for every
+/// measurement.
 const SEQUENCE_BITS: u32 = 48;
 
 /// The sequence number of all probes.
@@ -73,7 +75,7 @@ impl Contexts {
         self.conversation << SEQUENCE_BITS | sequence
     }
 
-    /// The sequence number in this context, if the context belongs to this conversation.
+    /// The sequence number in `context`, if the context belongs to this conversation.
     fn sequence_if_own(self, context: u64) -> Option<u64> {
         let sequence = context & PROBE;
         (context == self.context_for(sequence)).then_some(sequence)
@@ -102,7 +104,7 @@ pub(crate) enum Completed {
     Received(u64, BytesMut),
 }
 
-/// The local buffers of an access to the memory of the peer. The completion returns them.
+/// The local buffers of an access to the memory of the peer. The completion returns the buffers.
 #[derive(Debug)]
 pub(crate) enum AccessBuffers {
     /// The source of a write.
@@ -146,8 +148,9 @@ impl<'a> Conversation<'a> {
         self.port.endpoint.info().tx.inject_size_bytes
     }
 
-    /// Sets whether each send or access announces that another follows at once (`FI_MORE`), so that several
-    /// may travel together. The next wait for a completion sends what the endpoint has held back.
+    /// Sets or clears `FI_MORE` for sends and accesses. With this flag the endpoint may hold operations
+    /// back, so that several travel together. The next wait for a completion sends what the endpoint
+    /// holds back.
     pub(crate) fn set_fi_more(&self, more: bool) -> Result<(), CommandFailure> {
         let flags = if more { OpFlags::MORE } else { OpFlags::empty() };
         Ok(self.port.endpoint.set_tx_op_flags(flags)?)
@@ -162,7 +165,7 @@ impl<'a> Conversation<'a> {
     pub(crate) fn send(&mut self, message: Bytes) -> Result<(), CommandFailure> {
         let Conversation { port, peer, sent, .. } = *self;
         let context = self.contexts.context_for(sent);
-        // The transmit size of the endpoint exceeds every window, so this send does not fail with `EAGAIN`.
+        // The endpoint's transmit size exceeds every window, so this send does not fail with `EAGAIN`.
         if self.settings.tagged {
             port.endpoint.tsend(message, peer, Tag(sent), context)?;
         } else {
@@ -181,8 +184,8 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
-    /// Posts an access to the memory of the peer. When the access has completed,
-    /// [`wait_for_access`](Self::wait_for_access) returns these buffers.
+    /// Posts an access to the memory of the peer. After its completion,
+    /// [`wait_for_access`](Self::wait_for_access) returns the buffers.
     pub(crate) fn post_access(
         &mut self,
         local: AccessBuffers,
@@ -250,14 +253,14 @@ impl<'a> Conversation<'a> {
         self.post_with_retry(|| self.port.endpoint.inject(text.as_bytes(), self.peer, None, None))
     }
 
-    /// Waits until a send or a receive completes. Skips completions of fetch-adds. No write or read may be
-    /// in flight, because its completion would be taken for that of a message.
+    /// Waits until a send or a receive completes. Skips completions of fetch-adds. No write or read may
+    /// be in flight: its completion would be taken for the completion of a message.
     pub(crate) fn wait_for_message(&mut self) -> Result<Completed, CommandFailure> {
         self.wait_for_message_yielding_if(true)
     }
 
-    /// Waits for a completion while the peer accesses this process's memory. Yields to other threads, unless
-    /// this thread `has_own_core`.
+    /// Waits for a completion while the peer accesses this process's memory. Yields to other threads
+    /// unless this thread has a core of its own.
     pub(crate) fn wait_as_target(&mut self, has_own_core: bool) -> Result<Completed, CommandFailure> {
         self.wait_for_message_yielding_if(!has_own_core)
     }
@@ -281,8 +284,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Waits for the completion of an access. No message may be in flight, because its completion would be
-    /// skipped.
+    /// Waits until an access completes. No message may be in flight: its completion would be skipped.
     pub(crate) fn wait_for_access(&mut self) -> Result<AccessBuffers, CommandFailure> {
         loop {
             let event = self.await_event()?;
@@ -383,7 +385,7 @@ impl<'a> Conversation<'a> {
         let probe =
             SendMsg { to: self.peer, tag: Some(Tag(PROBE_TAG)), context, flags, ..SendMsg::default() };
         match self.port.endpoint.sendmsg(probe) {
-            // `Again` means that many operations are in flight. They will fail if the peer is gone, so no
+            // `Again` means that many operations are in flight. If the peer is gone, they fail, so no
             // probe is needed.
             Ok(()) | Err(Rejected { error: Error::Again(_), .. }) => Ok(()),
             Err(rejected) => Err(rejected.into()),
@@ -393,8 +395,8 @@ impl<'a> Conversation<'a> {
 
 impl Drop for Conversation<'_> {
     fn drop(&mut self) {
-        // Cancel the remaining receives, so that they do not take messages of a later peer at this address.
-        // If a cancel fails, the receive has completed or is about to complete.
+        // Cancel the remaining receives. Otherwise they could take messages of a later peer at this
+        // address. If a cancel fails, the receive has completed or is about to complete.
         for sequence in self.received..self.posted {
             let _ = self.port.endpoint.cancel(self.contexts.context_for(sequence));
         }
@@ -418,7 +420,7 @@ impl<'a> IdleTimer<'a> {
         IdleTimer { conversation, yields: true, spins: 0, since: None, probes: 0 }
     }
 
-    /// Counts an empty read of the queue. Probes the peer now and then, and fails after the time-out.
+    /// Counts an empty read of the queue. Probes the peer now and then. Fails after the time-out.
     fn probe_or_time_out(&mut self) -> Result<(), CommandFailure> {
         self.spins = self.spins.wrapping_add(1);
         if self.yields && self.spins > SPINS_BEFORE_YIELD {

@@ -19,8 +19,8 @@ pub(crate) struct HostAndPort {
 impl FromStr for HostAndPort {
     type Err = &'static str;
 
-    /// Reads `HOST`, `HOST:PORT`, `[IPV6]` and `[IPV6]:PORT`. A text with several colons and no brackets is
-    /// an IPv6 address.
+    /// Reads `HOST`, `HOST:PORT`, `[IPV6]` and `[IPV6]:PORT`. Without brackets, a text with several
+    /// colons is an IPv6 address.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         const BAD: &str = "an address is HOST, HOST:PORT or [IPV6]:PORT";
         let (host, port) = match text.strip_prefix('[') {

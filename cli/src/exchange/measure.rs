@@ -1,9 +1,9 @@
-//! The measurement of one size by client and server, and how its times are computed.
+//! Measures one size between client and server, and computes the times.
 //!
-//! Latency is measured by round trips: the client sends a message, and the server answers with a message of
-//! the same length. Bandwidth is measured in a few rounds. In each round the server posts receives and
-//! announces that it is ready. Then the client sends with a window of messages in flight, each flagged
-//! `FI_MORE`. The server sends an empty message once it has received all messages of the round.
+//! Latency is measured by round trips: the client sends a message, and the server answers with a message
+//! of the same length. Bandwidth is measured in a few rounds. In each round the server posts receives
+//! and announces that it is ready. The client then keeps a window of messages in flight, each with
+//! `FI_MORE`. When the server has received all messages of the round, it sends an empty message.
 
 use std::time::{Duration, Instant};
 
@@ -14,19 +14,19 @@ use super::run::Run;
 use super::timing::Timing;
 use crate::failure::CommandFailure;
 
-/// The largest number of batches of round trips. The result is the median over batches, so occasional
-/// disturbances by other load hardly affect it.
+/// The largest number of batches of round trips. The result is the median over batches, so a short
+/// disturbance hardly affects it.
 const BATCHES_MAX: u32 = 32;
 
-/// The last round trips of a run are timed individually. Their number is that of all round trips divided by
-/// this divisor, but at most [`SINGLES_MAX`].
+/// The last round trips of a run are timed one by one. Their number is the number of all round trips
+/// divided by this divisor, but at most [`SINGLES_MAX`].
 const SINGLES_DIVISOR: u32 = 4;
 
 /// The largest number of individually timed round trips in a run.
 const SINGLES_MAX: u32 = 4096;
 
-/// The number of posted receives during round trips. With two, the next message finds a receive even before
-/// the buffer of the last message has been posted again.
+/// The number of posted receives during round trips. With two receives, one is still posted while the
+/// buffer of the other is being posted again.
 const ROUND_TRIP_DEPTH: u32 = 2;
 
 /// A measured quantity.
@@ -115,7 +115,7 @@ fn receive_one_way(conversation: &mut Conversation<'_>, run: &Run) -> Result<(),
 }
 
 /// Makes the round trips of a run over any medium. The result is the median over batches of round trips.
-/// Only the last round trips are timed individually, since reading the clock takes a considerable part of a
+/// Only the last round trips are timed one by one, because reading the clock takes long compared with a
 /// short round trip.
 pub(crate) fn time_round_trips(
     run: &Run,
@@ -147,8 +147,8 @@ pub(crate) fn time_round_trips(
     Ok(Timing { each_us: median(times_us), singles_us })
 }
 
-/// Sends the messages of a run in rounds over any medium. `send` gets the number of messages of a round,
-/// sends them, and returns the time that they took. The result is the time of each message, the median over
+/// Sends the messages of a run over any medium, in rounds. `send` sends as many messages as its argument
+/// says, and returns the time that they took. The result is the time of each message: the median over
 /// rounds.
 pub(crate) fn time_message_rounds(
     run: &Run,
@@ -173,7 +173,7 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
-/// Sends a round of this many messages. Returns the time until the server has confirmed that it has received
+/// Sends a round of `count` messages. Returns the time until the server confirms that it has received
 /// all of them.
 fn time_send_round(
     conversation: &mut Conversation<'_>,
@@ -193,7 +193,7 @@ fn time_send_round(
     Ok(time)
 }
 
-/// Waits for the empty message with which the server announces that it is ready.
+/// Waits for the empty message by which the server announces that it is ready.
 fn await_server_ready(conversation: &mut Conversation<'_>) -> Result<(), CommandFailure> {
     Phase::new(conversation, Outgoing::none(), Incoming::new(0, 1, 1))?.await_message()
 }
@@ -228,7 +228,7 @@ impl<'c, 'p> Phase<'c, 'p> {
         self.await_message()
     }
 
-    /// Sends the next message as soon as a buffer is free, and then posts the spare receive buffers.
+    /// Sends the next message as soon as a buffer is free. Then posts the spare receive buffers.
     fn await_buffer_and_send(&mut self) -> Result<(), CommandFailure> {
         let message = loop {
             match self.outgoing.free.pop() {
@@ -289,7 +289,7 @@ struct Outgoing {
     window: usize,
     /// Buffers that no send uses.
     free: Vec<Bytes>,
-    /// Whether messages are small enough for inject, which copies them and needs no completion.
+    /// Whether messages are small enough for inject, which copies a message and writes no completion.
     inject: bool,
 }
 
@@ -341,7 +341,7 @@ impl Incoming {
     }
 }
 
-/// A buffer whose pages are already allocated, so that the measurement includes no page faults.
+/// A buffer of zeros. Its pages are already allocated, so the measurement includes no page faults.
 pub(crate) fn zeroed_buffer(size_bytes: usize) -> BytesMut {
     let mut buffer = BytesMut::with_capacity(size_bytes);
     buffer.resize(size_bytes, 0);

@@ -1,7 +1,7 @@
 //! The content of messages when every byte is checked.
 //!
-//! The content depends on a message's direction, number and length. So the check fails for the content of
-//! any other message, even if only a part of it was left in the buffer.
+//! The content depends on a message's direction, number and length. So the check fails if a buffer
+//! contains any part of another message.
 
 /// The length of the words that make up the content.
 const WORD_BYTES: usize = size_of::<u64>();

@@ -15,11 +15,11 @@ use super::host_and_port::HostAndPort;
 use crate::failure::CommandFailure;
 
 /// The transmit size and the receive size of the endpoint. Each exceeds the window of any
-/// [`Run`](super::run::Run) plus the number of probes that are sent meanwhile.
+/// [`Run`](super::run::Run), plus the probes that are sent meanwhile.
 const DEPTH_OPS: usize = 512;
 
-/// The tag of probes: empty messages that show whether their receiver is alive. No numbered message has this
-/// tag.
+/// The tag of probes. A probe is an empty message that shows whether its receiver is alive. No numbered
+/// message has this tag.
 pub(crate) const PROBE_TAG: u64 = u64::MAX;
 
 /// The context of the receive for probes.
@@ -27,8 +27,8 @@ const PROBE_CONTEXT: u64 = u64::MAX;
 
 /// An enabled endpoint, its completion queue and its address vector.
 ///
-/// At any time the port receives probes (messages with [`PROBE_TAG`]) from any peer. It returns no [`PortEvent`]
-/// for a probe.
+/// At any time the port receives probes (messages with [`PROBE_TAG`]) from any peer. A probe causes no
+/// [`PortEvent`].
 #[derive(Debug)]
 pub(crate) struct Port {
     pub(crate) endpoint: Endpoint,
@@ -39,10 +39,11 @@ pub(crate) struct Port {
     conversations: Cell<u64>,
 }
 
-/// The requested key of the region that peers access. A domain that chooses keys itself ignores it.
+/// The requested key of the region that peers access. A domain that chooses keys itself ignores the
+/// request.
 const REGION_KEY: u64 = 1;
 
-/// The number of distinct conversation numbers, after which they repeat.
+/// How many different numbers conversations get before the numbers repeat.
 const CONVERSATIONS: u64 = 0xfff0;
 
 /// A completion of an operation.
@@ -90,8 +91,8 @@ impl PortEvent {
 }
 
 impl Port {
-    /// Opens an endpoint that listens at `at`. It has the capabilities `extra` in addition to those for
-    /// messages.
+    /// Opens an endpoint that listens at `at`. It has the capabilities for messages and those in
+    /// `extra`.
     pub(crate) fn open_listening(
         at: &HostAndPort,
         domain: Option<&str>,
@@ -101,8 +102,8 @@ impl Port {
         Port::open(&info, &at.to_string())
     }
 
-    /// Opens an endpoint that can reach a peer, and returns it with the peer's address. `extra` is as in
-    /// [`open_listening`](Self::open_listening).
+    /// Opens an endpoint that can reach `peer`. Also returns the peer's address. The endpoint has the
+    /// capabilities for messages and those in `extra`.
     pub(crate) fn open_to_peer(
         peer: &HostAndPort,
         domain: Option<&str>,
@@ -144,14 +145,14 @@ impl Port {
     }
 
     /// Registers memory of this length, or of one byte if the length is 0. Peers may read and write the
-    /// memory, and map it where the domain allows that.
+    /// memory. Peers may map it if the domain allows that.
     pub(crate) fn register_shared(&self, len_bytes: usize) -> Result<MemoryRegion, CommandFailure> {
         let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
         let attr = MrAttr { access, requested_key: Some(REGION_KEY), shareable: true, ..MrAttr::default() };
         Ok(self.domain.register(len_bytes.max(1), &attr)?)
     }
 
-    /// A number, at least 1, that distinguishes the operations of one conversation from those of others.
+    /// Returns a number, at least 1, for the contexts of a new conversation.
     pub(crate) fn allocate_conversation_number(&self) -> u64 {
         let number = self.conversations.get() % CONVERSATIONS + 1;
         self.conversations.set(number);
@@ -180,14 +181,14 @@ impl Port {
                 }
                 _ => unreachable!("each was handed over in one piece"),
             },
-            // These are completions of probes, or of questions that the caller no longer needs.
+            // A probe has completed, or a question that the caller no longer needs.
             _ => Ok(None),
         }
     }
 
     fn poll_error(&self) -> Result<Option<PortEvent>, CommandFailure> {
         let Ok(Some(error)) = self.cq.read_error() else { return Ok(None) };
-        // A peer may send a probe that is not empty. It counts as a probe nevertheless.
+        // A peer may send a probe that is not empty. Such a message, too, counts as a probe.
         if matches!(error.error, OperationError::Truncated { .. })
             && error.completion.context == PROBE_CONTEXT
         {
@@ -203,8 +204,8 @@ impl Port {
     }
 }
 
-/// The sorted names of the domains that `getinfo` returns: auto, shm and tcp. If the environment variable
-/// `FI_HOMESPUN_DOMAIN` is set, `getinfo` returns only the domain that it names.
+/// The sorted names of the domains that `getinfo` returns: auto, shm and tcp. The environment variable
+/// `FI_HOMESPUN_DOMAIN`, if set, restricts `getinfo` to one domain.
 pub(crate) fn domain_names() -> Result<Vec<String>, CommandFailure> {
     domain_names_of(&Fabric::new())
 }
@@ -219,14 +220,15 @@ fn domain_names_of(fabric: &Fabric) -> Result<Vec<String>, CommandFailure> {
     Ok(names)
 }
 
-/// Returns the requested domain's name as `getinfo` spells it, or `None` if no domain is requested.
+/// Returns the requested domain's name in the spelling of `getinfo`. Returns `None` if no domain is
+/// requested.
 ///
 /// # Errors
 ///
 /// [`CommandFailure::NoDomain`] if the requested domain does not exist, and any failure of `getinfo`.
 pub(crate) fn find_domain(requested: Option<&str>) -> Result<Option<String>, CommandFailure> {
-    // A requested domain takes precedence over FI_HOMESPUN_DOMAIN, so ignore that variable: with it
-    // `getinfo` would return only one domain.
+    // Ignore FI_HOMESPUN_DOMAIN, which would restrict `getinfo` to one domain. A requested domain takes
+    // precedence over this variable.
     let params = Params { domain: None, ..Params::from_env() };
     let available = domain_names_of(&Fabric::with_params(params))?;
     let Some(requested) = requested else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! The parameters of a measurement of one size: message length and numbers of operations.
+//! The parameters for measuring one size: the message length and the numbers of operations.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,11 +12,11 @@ pub(crate) const ITERATIONS_MAX: u32 = 1 << 30;
 /// The largest number of messages in flight during the bandwidth measurement.
 pub(crate) const WINDOW_MAX_MESSAGES: u32 = 64;
 
-/// The largest number of bytes in flight during the bandwidth measurement. But at least two messages are in
+/// The largest number of bytes in flight during the bandwidth measurement. At least two messages are in
 /// flight, whatever their size.
 pub(crate) const WINDOW_MAX_BYTES: u64 = 4 << 20;
 
-/// The least number of messages in flight. With fewer, sends would not overlap.
+/// The least number of messages in flight. A single message in flight would not overlap with another.
 const WINDOW_MIN_MESSAGES: u32 = 2;
 
 /// The default time for all round trips of one size.
@@ -34,14 +34,14 @@ const MESSAGE_NS: u64 = 1_000;
 /// The estimated transfer rate.
 const BYTES_PER_NS: u64 = 2;
 
-/// The least number of iterations of one size, unless the user sets the number.
+/// The least number of operations for one size, unless the user sets the number.
 const ITERATIONS_MIN: u64 = 16;
 
-/// The largest number of rounds of the bandwidth measurement, whose result is the median over rounds.
+/// The largest number of rounds of a bandwidth measurement. The result is the median over rounds.
 const ROUNDS_MAX: u32 = 9;
 
-/// The least number of windows in a round, unless there is only one round. With many windows the beginning
-/// and the end of a round have little weight.
+/// The least number of windows in a round, unless there is only one round. Over many windows the
+/// beginning and the end of a round have little weight.
 const ROUND_MIN_WINDOWS: u32 = 4;
 
 /// The largest number of warm-up round trips before the measured ones.
@@ -63,8 +63,8 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// The run for messages of this size. Without `iterations`, the round trips and the one-way messages of
-    /// the run take about a quarter of a second in total, as far as that can be estimated.
+    /// The run for messages of this size. `iterations` is the number of round trips, and of one-way
+    /// messages. Without `iterations`, the run takes about a quarter of a second by a rough estimate.
     pub(crate) fn new(size_bytes: usize, iterations: Option<u32>) -> Run {
         let size = size_bytes as u64;
         let scaled = |budget_ns: u64, each_ns: u64| {

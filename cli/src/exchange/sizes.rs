@@ -29,7 +29,7 @@ impl FromStr for Sizes {
 ///
 /// # Errors
 ///
-/// A message for the user, if the text is no size or the size is too large.
+/// A message for the user, if the text is not a size, or if the size exceeds [`SIZE_MAX_BYTES`].
 pub(crate) fn parse_message_size(text: &str) -> Result<usize, String> {
     match size::parse(text)? {
         size if size <= SIZE_MAX_BYTES => Ok(size as usize),

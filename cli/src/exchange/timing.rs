@@ -5,12 +5,12 @@
 pub(crate) struct Timing {
     /// The time of one operation: the median over batches or rounds.
     pub(crate) each_us: f64,
-    /// The times of the individually timed operations. Empty if operations overlap.
+    /// The times of operations that were timed one by one. Empty if operations overlap.
     pub(crate) singles_us: Vec<f64>,
 }
 
 impl Timing {
-    /// Halves every time, to convert the times of round trips to those of one direction.
+    /// Halves every time, which converts round trips to one direction.
     pub(crate) fn halved(self) -> Timing {
         let singles_us = self.singles_us.into_iter().map(|time_us| time_us / 2.0).collect();
         Timing { each_us: self.each_us / 2.0, singles_us }

@@ -18,18 +18,18 @@ const MARK: &str = "  ! ";
 #[derive(Debug, Serialize)]
 struct Setting {
     variable: String,
-    /// The value in force, or its description; `null` if there is no such parameter.
+    /// The value in force, or a description of it; `null` if there is no such parameter.
     value: Option<String>,
     default: Option<&'static str>,
     /// Whether the variable is in the environment, even if its value is invalid.
     is_set: bool,
-    /// Why homespun does not use the variable's value as it is written; `null` if there is no such reason.
+    /// Why homespun does not use the value as it is written; `null` if homespun uses the value, or if
+    /// no value is set.
     problem: Option<String>,
     purpose: Option<&'static str>,
 }
 
-/// Shows all parameters, and then all variables of the environment that look like parameters but are
-/// unknown.
+/// Shows all parameters. Then shows all environment variables that look like parameters but are unknown.
 pub(super) fn show_parameters(json: bool, console: &Console) -> Result<(), CommandFailure> {
     let (params, problems) = Params::check_env();
     let settings = list_settings(&params, &problems, |variable| env::var_os(variable).is_some());

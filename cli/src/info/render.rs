@@ -21,7 +21,7 @@ const SHORT_NAME_WIDTH: usize = 14;
 /// The width of attribute names, in characters.
 const FULL_NAME_WIDTH: usize = 22;
 
-/// The attributes by which users choose an endpoint: addresses, capabilities, limits.
+/// The attributes by which users choose an endpoint: addresses, capabilities and limits.
 pub(super) fn render_short(info: &Info) -> String {
     let mut text = Text::new(SHORT_NAME_WIDTH);
     text.add_heading(&format_heading(info));

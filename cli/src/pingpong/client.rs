@@ -25,7 +25,7 @@ pub(super) struct Client<'a> {
     pub(super) domain: Option<&'a str>,
     pub(super) timeout: Duration,
     pub(super) plan: &'a Plan,
-    /// A remark about the server, which the client prints after the server's address.
+    /// A remark about the server. The client prints it after the server's address.
     pub(super) about_server: &'a str,
     /// A remark about this host's cores.
     pub(super) about_cores: &'a str,

@@ -1,7 +1,7 @@
 //! The results as one JSON document.
 //!
-//! Later versions keep the names and meanings of fields, and may add fields. The names of numbers end with
-//! their units.
+//! Later versions keep the names and meanings of fields, and may add fields. The name of a number ends
+//! with its unit.
 
 use serde::Serialize;
 
@@ -29,8 +29,8 @@ pub(super) struct DomainResult {
     pub(super) server_address: String,
     /// The core on which this process stays; `null` if the system chooses.
     pub(super) client_core: Option<usize>,
-    /// The core on which the other process stays; `null` if the system chooses or this process does not
-    /// know.
+    /// The core of the other process; `null` if the system chooses the core, or if this process does not
+    /// know it.
     pub(super) server_core: Option<usize>,
     /// The results of each size, in the requested order.
     pub(super) sizes: Vec<SizeResult>,
@@ -47,7 +47,7 @@ pub(super) struct SizeResult {
     pub(super) latency_us: f64,
     /// The number of measured one-way messages.
     pub(super) messages: u32,
-    /// The time of a one-way message while many are in flight: the median over rounds.
+    /// The time of a one-way message while many messages are in flight: the median over rounds.
     pub(super) message_us: f64,
     /// The bandwidth of one-way messages in 10^6 bytes a second; `null` for empty messages.
     pub(super) bandwidth_mb_per_s: Option<f64>,

@@ -1,4 +1,4 @@
-//! The plan of a measurement. The client decides on the plan, and sends it to the server.
+//! The plan of a measurement. The client makes the plan, and sends it to the server.
 
 use std::fmt;
 use std::net::SocketAddr;

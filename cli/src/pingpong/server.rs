@@ -22,7 +22,7 @@ const IDLE_INTERVAL: Duration = Duration::from_millis(1);
 /// The context of the receive for greetings.
 const GREETING_CONTEXT: u64 = u64::MAX - 1;
 
-/// The answer to an accepted client. To a refused client the server answers with the reason.
+/// The answer to an accepted client. A refused client gets the reason as its answer.
 pub(super) const READY: &str = "ready";
 
 /// The settings of a server.
@@ -41,8 +41,8 @@ impl Server<'_> {
     /// Prints the server's address, and serves clients.
     pub(super) fn run(self, console: &Console) -> Result<(), CommandFailure> {
         let port = Port::open_listening(&self.at, self.domain, Caps::empty())?;
-        // Programs parse this line: the address ends at the first space after "at ". The rest of the line
-        // may change.
+        // Programs parse this line. The address ends at the first space after "at ". The rest of the
+        // line may change.
         console.print_line(format_args!("{LISTENING}{} (domain {})", port.address(), port.domain_name()))?;
         loop {
             match self.serve_one_client(&port, console) {
@@ -93,7 +93,7 @@ impl Server<'_> {
                 Err(reason) => reason,
             };
             console.print_warning(format_args!("refused the client at {from}: {reason}"));
-            // The answer fails if the client has named an address that this side cannot reach.
+            // The answer fails if this side cannot reach the address that the client has named.
             let answered = Conversation::open(port, from, self.conversation_settings(false, false))
                 .and_then(|conversation| conversation.send_answer(reason));
             if let Err(failure) = answered {
@@ -107,7 +107,7 @@ impl Server<'_> {
     }
 }
 
-/// The start of the first line that a server prints. The address and a space follow.
+/// The beginning of the first line that a server prints. The server's address and a space follow.
 pub(super) const LISTENING: &str = "listening at ";
 
 fn await_greeting(port: &Port) -> Result<BytesMut, CommandFailure> {
@@ -120,8 +120,8 @@ fn await_greeting(port: &Port) -> Result<BytesMut, CommandFailure> {
         match port.poll()? {
             Some(PortEvent::Received { context: GREETING_CONTEXT, message, .. }) => return Ok(message),
             Some(PortEvent::Failed(failed)) if failed.completion.context == GREETING_CONTEXT => expect()?,
-            // This completion belongs to an earlier client. For example, an answer was not delivered, or a
-            // receive was cancelled.
+            // This completion belongs to an earlier client, such as an answer that was not delivered, or
+            // a cancelled receive.
             Some(_) => {}
             None => thread::sleep(IDLE_INTERVAL),
         }

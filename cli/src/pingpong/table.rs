@@ -1,5 +1,5 @@
-//! The table of results for a terminal. Its rows appear as they are measured, so the columns have fixed
-//! widths.
+//! The table of results for a terminal. The columns have fixed widths, because each row appears as soon
+//! as it is measured.
 
 use std::fmt;
 

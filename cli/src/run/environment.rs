@@ -14,36 +14,38 @@ pub(crate) const FI_PROVIDER_PATH: &str = "FI_PROVIDER_PATH";
 /// Names the only provider that libfabric may use (`fi_getinfo(3)`).
 const FI_PROVIDER: &str = "FI_PROVIDER";
 
-/// Sends Open MPI's messages through libfabric to homespun. The variables name each component, so there is
-/// no fallback: `MPI_Init` fails if homespun cannot be used, for example because it is offered under another
-/// name.
+/// Sends Open MPI's messages through libfabric to homespun. The variables name each component, so there
+/// is no fallback: if homespun cannot be used, `MPI_Init` fails. It also fails if homespun is offered
+/// under another name.
 const OPEN_MPI: [(&str, &str); 5] = [
     ("OMPI_MCA_pml", "cm"),
     ("OMPI_MCA_mtl", "ofi"),
     ("OMPI_MCA_mtl_ofi_provider_include", PROVIDER_NAME),
     ("OMPI_MCA_btl", "self"),
-    // One-sided communication uses messages, or loads and stores if the ranks share the memory.
+    // One-sided communication uses messages. If the ranks share the memory, it uses loads and stores.
     ("OMPI_MCA_osc", "pt2pt,sm"),
 ];
 
-/// Sends MPICH's messages through libfabric. With these variables MPICH does not use its UCX network, and
-/// treats ranks on one host like ranks on several hosts. There is no fallback, since `FI_PROVIDER` leaves
-/// libfabric no other provider.
+/// Sends MPICH's messages through libfabric. MPICH then does not use its UCX network, and treats ranks
+/// on one host like ranks on several hosts. There is no fallback, because `FI_PROVIDER` leaves libfabric
+/// no other provider.
 const MPICH: [(&str, &str); 2] = [("MPIR_CVAR_CH4_NETMOD", "ofi"), ("MPIR_CVAR_NOLOCAL", "1")];
 
-/// Names the provider that Intel MPI uses. `MPI_Init` fails if that provider cannot be used.
+/// Names the provider for Intel MPI. If that provider cannot be used, `MPI_Init` fails.
 const I_MPI_OFI_PROVIDER: &str = "I_MPI_OFI_PROVIDER";
 
 /// Sends Intel MPI's messages through libfabric.
 const INTEL_MPI: [(&str, &str); 3] = [
     ("I_MPI_FABRICS", "ofi"),
-    // By default barriers and other small collective operations between ranks on one host bypass libfabric.
+    // By default small collective operations between ranks on one host, such as barriers, bypass
+    // libfabric.
     ("I_MPI_COLL_INTRANODE", "pt2pt"),
-    // Without this variable `vars.sh`, which Intel MPI's `mpirun` reads, replaces `FI_PROVIDER_PATH`.
+    // Intel MPI's `mpirun` reads `vars.sh`. Without this variable, `vars.sh` replaces
+    // `FI_PROVIDER_PATH`.
     ("I_MPI_OFI_LIBRARY_INTERNAL", "0"),
 ];
 
-/// Variables that are removed because they conflict with [`OPEN_MPI`]: lists of excluded providers, and
+/// Variables that conflict with [`OPEN_MPI`], and so are removed: lists of excluded providers, and
 /// another name for the list of included providers.
 const CONFLICTING: [&str; 3] = [
     "OMPI_MCA_mtl_ofi_provider_exclude",
@@ -55,7 +57,8 @@ const CONFLICTING: [&str; 3] = [
 const DEFAULTS: [(&str, &str); 2] = [
     // Lets Open MPI's `mpirun` start more ranks than there are cores.
     ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
-    // Intel MPI 2021.19 would warn on standard output that I_MPI_OFI_LIBRARY_INTERNAL was removed.
+    // Without this variable Intel MPI 2021.19 warns on standard output that I_MPI_OFI_LIBRARY_INTERNAL
+    // was removed.
     ("I_MPI_REMOVED_VAR_WARNING", "0"),
 ];
 
@@ -66,8 +69,8 @@ pub(super) struct Environment {
 }
 
 impl Environment {
-    /// The environment for the plugin in this directory, offered under this name, and for this domain.
-    /// Without `domain`, the domain is that of the user's `FI_HOMESPUN_DOMAIN`, or else `auto`.
+    /// The environment for the plugin in directory `plugin`, offered under `name`. Without `domain`, the
+    /// domain is that of the user's `FI_HOMESPUN_DOMAIN`, or else `auto`.
     pub(super) fn new(plugin: &Path, domain: Option<&str>, name: OfferedName) -> Environment {
         Environment::with_lookup(plugin, domain, name, |variable| env::var_os(variable).is_some())
     }
@@ -84,8 +87,8 @@ impl Environment {
             (I_MPI_OFI_PROVIDER.to_owned(), name.as_str().into()),
         ];
         let variable = params::DOMAIN.env_variable();
-        // Open MPI and Intel MPI spread their ranks over domains with equal attributes, as over several
-        // network adapters. So even without a requested domain, the command is offered only one domain.
+        // Open MPI and Intel MPI spread ranks over domains with equal attributes, as over several
+        // network adapters. So offer the command a single domain, even if none is requested.
         let default = (!is_set(variable.as_ref())).then_some("auto");
         set.extend(domain.or(default).map(|domain| (variable, domain.into())));
         let is_named = name != OfferedName::Homespun || is_set(params::AS.env_variable().as_ref());

@@ -4,19 +4,20 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The names of Open MPI's launchers. Other implementations of MPI use the first two as well.
+/// The names of Open MPI's launchers. Other MPIs, too, use the first two names.
 const LAUNCHERS: [&str; 6] = ["mpirun", "mpiexec", "orterun", "prterun", "mpirun.openmpi", "mpiexec.openmpi"];
 
-/// The names of Open MPI in the versions that its launchers print.
+/// Open MPI's names in the version texts of its launchers.
 const MARKS: [&str; 3] = ["Open MPI", "OpenRTE", "PRRTE"];
 
-/// Whether a program is a launcher of Open MPI. If its name is that of a launcher, runs it with `--version`.
+/// Whether a program is a launcher of Open MPI. If the program has a launcher's name, runs it with
+/// `--version`.
 pub(super) fn is_launcher(program: &OsStr) -> bool {
     let name = Path::new(program).file_name();
     if !LAUNCHERS.iter().any(|launcher| name == Some(OsStr::new(launcher))) {
         return false;
     }
-    // If the launcher cannot be executed, `homespun run` reports that when it executes the command.
+    // If the launcher cannot be executed, `homespun run` reports the error when it executes the command.
     let asked = Command::new(program).arg("--version").stdin(Stdio::null()).output();
     asked.is_ok_and(|output| {
         let said = String::from_utf8_lossy(&output.stdout);

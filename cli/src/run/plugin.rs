@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf, absolute};
 pub(crate) use super::environment::FI_PROVIDER_PATH;
 use crate::failure::CommandFailure;
 
-/// The plugin's file name. `cargo build` produces it, and libfabric accepts it.
+/// The plugin's file name. `cargo build` gives the plugin this name, and libfabric accepts it.
 const PLUGIN: &str = "libhomespun_fi.so";
 
-/// The directories to search, relative to this program's directory. Cargo puts the plugin into the first two
-/// (into `deps` if it builds only what this program needs). An installation may put it into the next three.
-/// The last two are the directories of cargo's profiles, and exist only in a build tree.
+/// The directories to search, relative to this program's directory. Cargo puts the plugin into the first
+/// two. An installation may put it into the next three. The last two exist only in a build tree: they
+/// are the directories of cargo's profiles.
 const PLACES: [&str; 7] = [".", "deps", "../lib/homespun", "../lib", "../lib64", "../release", "../debug"];
 
-/// The absolute path of the plugin's directory: the requested directory, else the first of the searched ones
-/// that has a plugin.
+/// The absolute path of the plugin's directory. Without a requested directory, it is the first searched
+/// directory that has a plugin.
 ///
 /// # Errors
 ///
@@ -25,11 +25,12 @@ pub(crate) fn find_directory(requested: Option<&Path>) -> Result<PathBuf, Comman
 }
 
 fn candidate_directories() -> Vec<PathBuf> {
-    // `current_exe` resolves symbolic links: it returns the program's own path, not that of a link to it.
+    // `current_exe` resolves symbolic links: it returns the path of the program, not of a link to the
+    // program.
     let program = env::current_exe().ok();
     let mut places =
         program.as_deref().and_then(Path::parent).map(candidate_directories_near).unwrap_or_default();
-    // Search `FI_PROVIDER_PATH` last, because a plugin that was built with this program is preferred.
+    // Search `FI_PROVIDER_PATH` last: a plugin that was built with this program is preferred.
     places.extend(env::var_os(FI_PROVIDER_PATH).iter().flat_map(env::split_paths));
     places
 }

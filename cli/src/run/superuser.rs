@@ -7,14 +7,14 @@ use rustix::process::geteuid;
 
 use super::open_mpi;
 
-/// The variables without which Open MPI's launchers refuse to start as the superuser. Each must be 1.
+/// Open MPI's launchers refuse to start as the superuser unless each of these variables is 1.
 const CONSENT: [&str; 2] = ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"];
 
 /// The option of Open MPI's launchers that replaces both variables.
 const CONSENT_OPTION: &str = "--allow-run-as-root";
 
-/// Returns a warning, which lists the missing variables, if Open MPI will refuse to run this command as the
-/// superuser.
+/// Returns a warning if Open MPI will refuse to run this command as the superuser. The warning lists the
+/// missing variables.
 pub(super) fn warning_of_missing_consent(command: &[OsString]) -> Option<String> {
     if !geteuid().is_root() || has_consent_option(command) {
         return None;
@@ -30,7 +30,7 @@ fn has_consent_option(command: &[OsString]) -> bool {
     command.iter().any(|argument| argument == CONSENT_OPTION)
 }
 
-/// Returns the variables of [`CONSENT`] that are not 1, as assignments of a shell.
+/// Returns an assignment, as a shell reads it, for each variable of [`CONSENT`] that is not 1.
 fn list_missing_variables(lookup: impl Fn(&str) -> Option<OsString>) -> Vec<String> {
     let missing = CONSENT.into_iter().filter(|name| lookup(name).is_none_or(|value| value != "1"));
     missing.map(|name| format!("{name}=1")).collect()

@@ -17,7 +17,7 @@ const WITHOUT_FABTESTS: [(&str, &str); 1] = [("FABTESTS", "")];
 
 const QUICK: [&str; 6] = ["bench", "--quick", "--rounds", "1", "--sizes", "8,16K"];
 
-/// Arguments for a record. They lack `--quick`, because the command refuses to record quick rounds.
+/// Arguments for a record. They lack `--quick`, with which the command refuses to write a record.
 const FOR_A_RECORD: [&str; 5] = ["bench", "--rounds", "1", "--sizes", "8,16K"];
 
 /// The script of a fake `fi_info`.
@@ -32,7 +32,7 @@ fn path_str(path: &Path) -> &str {
     path.to_str().expect("a name in UTF-8")
 }
 
-/// Makes a prefix with these scripts as programs and an empty file as the library.
+/// Makes an installation prefix. The programs are these scripts, the library is an empty file.
 fn make_fake_libfabric(pingpong: &str, info: &str) -> TempDir {
     let prefix = tempfile::tempdir().expect("a temporary directory");
     for directory in ["bin", "lib"] {
@@ -67,7 +67,7 @@ fn tcp_contenders_have_rows_lines_and_a_record() {
     run_and_check_record_against("tcp", "TCP", &["--no-pin"]);
 }
 
-/// Runs a comparison with a record, and checks that every output has every contender.
+/// Runs a comparison with a record. Checks that every output shows every contender.
 fn run_and_check_record_against(provider: &str, medium: &str, more: &[&str]) {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let page = directory.path().join("PAGE.md");
@@ -104,7 +104,7 @@ fn run_and_check_record_against(provider: &str, medium: &str, more: &[&str]) {
         for size in [" | 8 B | ", " | 16 KiB | "] {
             assert_eq!(rows_of(&contender, "polling", size), 1, "{record}");
         }
-        // The contender has a row while it sleeps in an exchange, and one while it idles.
+        // The contender has a row for exchanges in which it sleeps, and a row while it idles.
         assert!(rows_of(&contender, "FI_WAIT_", "") >= 2, "{record}");
     }
     let (_, brief) = record.split_once("\n## In short\n").expect("a section");
@@ -247,12 +247,13 @@ fn failing_program_leaves_a_gap_and_the_command_fails_at_the_end() {
         assert_eq!(row[4..], ["-", "-", "-", "-", "-", "-", "socket"], "{outcome:?}");
     }
     let complaints: Vec<&str> = outcome.stderr.lines().collect();
-    // After a contender has failed, other sizes are not tried, so each contender has only one line.
+    // A contender that has failed is not tried with other sizes, so each contender has only one line.
     let reason = "gave no result: the server ended early (exit status: 3): out of luck";
     let expected = [
         format!("homespun: fi_pingpong, 8 B, over homespun (tcp) {reason}"),
         format!("homespun: fi_pingpong, 8 B, over tcp {reason}"),
-        // The measurement of sleep loads the library itself. It fails, since the library is an empty file.
+        // The sleep measurement loads the library itself, and fails because the library is an empty
+        // file.
         complaints.get(2).copied().unwrap_or_default().to_owned(),
         "homespun: 2 of 2 sizes could not be measured for every contender".to_owned(),
     ];
@@ -262,7 +263,7 @@ fn failing_program_leaves_a_gap_and_the_command_fails_at_the_end() {
 
 #[test]
 fn refused_client_is_started_again() {
-    // The server listens, but the first client behaves as if the server did not listen.
+    // The server listens, but the first client acts as if the server did not listen.
     let homespun = env!("CARGO_BIN_EXE_homespun");
     let pingpong = format!(
         r#"case "$*" in
@@ -373,7 +374,7 @@ fn poll_until_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Whether a process runs. A zombie does not count, since it has no command line.
+/// Whether a process runs. A zombie has no command line, so it does not count.
 fn is_running(pid: &str) -> bool {
     fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|command_line| !command_line.is_empty())
 }

@@ -12,7 +12,7 @@ const QUICK: [&str; 6] = ["bench", "--quick", "--rounds", "2", "--sizes", "0,8,1
 /// The text that follows the name of a domain in the heading of accesses.
 const ACCESS: &str = ", access to memory";
 
-/// The tables of an output: for each, the domain in its heading, and the words of each row.
+/// The tables of an output. Each is the domain in the heading, and the words of each row.
 fn parse_tables(outcome: &Outcome) -> Vec<(String, Vec<Vec<String>>)> {
     let blocks = outcome.stdout.split("\n\n").filter_map(|block| block.strip_prefix("domain "));
     let parsed = blocks.map(|block| {

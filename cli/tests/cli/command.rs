@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// The longest wait of a test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
-/// A process counts as busy after this much processor time, in clock ticks. It is a few hundredths of a
+/// A process is busy once it has used this much processor time, in clock ticks: a few hundredths of a
 /// second.
 const BUSY_TICKS: u64 = 5;
 
@@ -67,7 +67,7 @@ pub(crate) fn run_with_environment(variables: &[(&str, &str)], arguments: &[&str
     start_with_environment(variables, arguments).wait_with_output()
 }
 
-/// Those of the domains shm and tcp that `homespun info` lists, in the order of measurement.
+/// Returns those of the domains shm and tcp that `homespun info` lists, in the order of measurement.
 pub(crate) fn available_domains() -> Vec<&'static str> {
     let info = run(&["info"]).stdout;
     let is_there = |name: &&str| info.lines().any(|line| line.starts_with(&format!("{name}: reliable")));
@@ -75,7 +75,7 @@ pub(crate) fn available_domains() -> Vec<&'static str> {
 }
 
 impl Running {
-    /// Waits for a line of results with this beginning, and returns the rest of the line.
+    /// Waits for a line of results that starts with `beginning`. Returns the rest of the line.
     pub(crate) fn await_line_rest(&mut self, beginning: &str) -> String {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -94,8 +94,8 @@ impl Running {
         }
     }
 
-    /// Waits until the command and all processes that it has started have ended. Those processes share the
-    /// command's standard error, so the end of that pipe shows their end.
+    /// Waits until the command and all processes that it has started have ended. These processes share
+    /// the command's standard error, so that pipe closes only when all have ended.
     pub(crate) fn wait_with_output(mut self) -> Outcome {
         let deadline = Instant::now() + PATIENCE;
         let stdout = read_rest_until(&self.stdout, deadline).map(|rest| self.seen.clone() + &rest);
@@ -110,7 +110,8 @@ impl Running {
         }
     }
 
-    /// The process id of the process that the command has started. Panics unless there is exactly one.
+    /// The process id of the process that the command has started. Panics unless there is exactly one
+    /// process.
     pub(crate) fn peer_process_id(&self) -> i32 {
         let children = self.read_child_pids();
         children.trim().parse().unwrap_or_else(|_| panic!("not one child: {children:?}"))
@@ -126,7 +127,7 @@ impl Running {
         self.peer_process_id()
     }
 
-    /// Waits until the process that the command has started is working, and returns its process id.
+    /// Waits until the process that the command has started is busy. Returns its process id.
     pub(crate) fn await_busy_peer_process(&self) -> i32 {
         let pid = self.await_peer_process();
         let deadline = Instant::now() + PATIENCE;
@@ -137,7 +138,7 @@ impl Running {
         pid
     }
 
-    /// Waits until the command has started this many processes, and returns their process ids.
+    /// Waits until the command has started at least `count` processes. Returns their process ids.
     pub(crate) fn await_peer_processes(&self, count: usize) -> Vec<i32> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -195,7 +196,8 @@ fn read_lines_in_thread(pipe: impl Read + Send + 'static) -> Receiver<String> {
     lines
 }
 
-/// All text until the pipe is closed. If the deadline passes before, an error with the text so far.
+/// Returns all text until the pipe is closed. If the deadline passes first, returns the text so far as
+/// an error.
 fn read_rest_until(lines: &Receiver<String>, deadline: Instant) -> Result<String, String> {
     let mut text = String::new();
     loop {

@@ -1,5 +1,5 @@
-//! `homespun info` on a system that refuses to copy memory from process to process, as the seccomp filter of
-//! a container may.
+//! `homespun info` on a system that forbids copies from process to process, as a container's seccomp
+//! filter may.
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
@@ -9,7 +9,8 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 
 use crate::command::{Outcome, run};
 
-/// Runs `homespun info` in a thread whose seccomp filter refuses copies between processes with this error.
+/// Runs `homespun info` in a thread with a seccomp filter: copies between processes fail with this
+/// error.
 fn run_info_with_copies_refused(errno: i32) -> Outcome {
     let confined = thread::spawn(move || {
         let copies = [libc::SYS_process_vm_readv, libc::SYS_process_vm_writev];

@@ -121,7 +121,7 @@ fn keep_option_serves_further_clients_after_one_dies() {
     let client = start(&["pingpong", address, "--sizes", "8", "--iterations", ENDLESS]);
     server.await_line_rest("serving ");
     drop(client);
-    // The server may still be busy with the dead client. Then the next client waits.
+    // If the server is still busy with the dead client, the next client waits.
     let client = run(&measure);
     assert!(client.status.success(), "{client:?}");
     assert_eq!(parse_table_sizes(&client), ["8", "64K"]);

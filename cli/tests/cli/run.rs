@@ -12,7 +12,7 @@ fn find_printed_variable<'a>(outcome: &'a Outcome, name: &str) -> Option<&'a str
     outcome.stdout.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
 }
 
-/// The lines on standard error, except the warning that the host has no libfabric.
+/// The lines on standard error. Leaves out the warning that the host has no libfabric.
 fn filter_stderr_lines(outcome: &Outcome) -> Vec<&str> {
     outcome.stderr.lines().filter(|line| !line.contains("the system has no libfabric.so.1")).collect()
 }
@@ -130,8 +130,8 @@ fn command_is_executed_in_place_of_homespun() {
     assert_eq!(outcome.status.code(), Some(42), "{outcome:?}");
     let outcome = run(&["run", "--", "sh", "-c", "kill -TERM $$"]);
     assert_eq!(outcome.status.signal(), Some(libc::SIGTERM), "{outcome:?}");
-    // SIGPIPE ends a program that writes to a closed pipe. homespun itself ignores the signal, as Rust
-    // programs do, but the command must not ignore it.
+    // SIGPIPE ends a program that writes to a closed pipe. homespun ignores the signal, like all Rust
+    // programs, but the command must not ignore it.
     let outcome = run(&["run", "--", "sh", "-c", "kill -PIPE $$"]);
     assert_eq!(outcome.status.signal(), Some(libc::SIGPIPE), "{outcome:?}");
 }
@@ -181,8 +181,8 @@ fn domain_variable_that_names_no_domain_is_refused() {
     assert_eq!(find_printed_variable(&outcome, "FI_HOMESPUN_DOMAIN"), Some("tcp"), "{outcome:?}");
 }
 
-/// A directory with a launcher `mpirun`. With `--version` the launcher prints the name of this MPI; without
-/// it the launcher prints `started`.
+/// A directory with a launcher `mpirun`. With `--version` it prints the name of this MPI, otherwise
+/// `started`.
 fn make_launcher(mpi: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let launcher = directory.path().join("mpirun");
@@ -274,7 +274,7 @@ fn run_of_an_unknown_domain_is_refused() {
 
 #[test]
 fn missing_libfabric_is_a_warning_and_the_command_runs() {
-    // The loader searches LD_LIBRARY_PATH first, and fails at a file that is not a library.
+    // The loader searches LD_LIBRARY_PATH first. It fails if the file there is not a library.
     let directory = tempfile::tempdir().expect("a temporary directory");
     fs::write(directory.path().join("libfabric.so.1"), "").expect("a temporary file");
     let variables = [("LD_LIBRARY_PATH", directory.path().to_str().expect("a name in UTF-8"))];

@@ -1,5 +1,5 @@
-//! `homespun bench --only sleep`: providers of the installed libfabric, polled, asleep and idle. Debian's
-//! `libfabric-bin` has the library, with the providers shm, tcp and sockets.
+//! `homespun bench --only sleep`: providers of the installed libfabric, polled, asleep and idle.
+//! Debian's package `libfabric-bin` brings this library, with the providers shm, tcp and sockets.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::command::{Outcome, available_domains, kill, run, start};
 
 const QUICK: [&str; 7] = ["bench", "--only", "sleep", "--quick", "--rounds", "1", "--sizes"];
 
-/// The names of the contenders whose domain is available. `named` gives the domain of each.
+/// Returns the contenders whose domain is available. `named` has a domain and a name for each contender.
 fn select_available_contenders(named: &[(&str, &'static str)]) -> Vec<&'static str> {
     let there = available_domains();
     named.iter().filter(|(domain, _)| there.contains(domain)).map(|(_, name)| *name).collect()
@@ -17,7 +17,7 @@ fn parse_json_output(outcome: &Outcome) -> Value {
     serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}: {outcome:?}"))
 }
 
-/// Asserts that `part` of a report has figures of single round trips of these sizes.
+/// Asserts that `part` of a report has times of single round trips for these sizes.
 fn assert_latencies(part: &Value, sizes: &[u64], has_ratio: bool) {
     assert_eq!((&part["not_offered"], &part["failure"]), (&Value::Null, &Value::Null), "{part}");
     let measured = part["sizes"].as_array().expect("a list");
@@ -63,7 +63,7 @@ fn every_provider_is_measured_polled_asleep_and_idle() {
                 "FI_WAIT_FD"
             }
         };
-        // If there are numbers, the two processes have exchanged a message after they had slept.
+        // Numbers exist only if the two processes exchanged a message after their sleep.
         let idle = &contender["idle"];
         assert_eq!((&idle["failure"], &idle["wait_object"]), (&Value::Null, &wait_object.into()), "{idle}");
         for field in ["processor_ms_per_s", "wake_ups_per_s"] {

@@ -1,4 +1,4 @@
-//! The links that endpoints of the domain `auto` have chosen, as homespun's log tells.
+//! Which transports endpoints of the domain `auto` have chosen for their links. homespun's log tells.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ pub(crate) enum Chosen {
     Tcp,
 }
 
-/// The endpoints of some ranks, and the transports of the links between each two of them.
+/// The endpoints of some ranks, and the transports of the links between each two endpoints.
 #[derive(Debug)]
 pub(crate) struct ChosenLinks {
     endpoints: BTreeSet<SocketAddr>,
@@ -48,8 +48,9 @@ impl ChosenLinks {
         links
     }
 
-    /// Fails the test unless there are as many endpoints at each address as expected, and each pair of
-    /// endpoints has links: over shared memory if both have the same IP address, else over TCP.
+    /// Fails the test unless each address has the expected number of endpoints, and each pair of
+    /// endpoints has links. Links must use shared memory if both endpoints have the same IP address,
+    /// otherwise TCP.
     #[track_caller]
     pub(crate) fn assert_near_if_same_host(&self, expected: &[(&str, usize)]) {
         let mut counts = BTreeMap::new();
@@ -68,7 +69,7 @@ impl ChosenLinks {
         }
     }
 
-    /// Fails the test unless there are as many endpoints as expected, and all links use shared memory.
+    /// Fails the test unless there are this many endpoints and all links use shared memory.
     #[track_caller]
     pub(crate) fn assert_all_near(&self, endpoints: usize) {
         let first = self.endpoints.first().expect("a rank has logged").ip().to_string();

@@ -1,4 +1,4 @@
-//! Runs a program that sends messages of every kind and size and checks every byte.
+//! Runs a program that sends messages of every kind and size, and checks every byte.
 
 use crate::mpi::Mpi;
 use crate::programs::EVERY_BYTE;

@@ -1,6 +1,6 @@
-//! Without homespun the MPI programs fail, since `homespun run` leaves them no fallback. So in the other
-//! tests all messages have come over homespun. Another test shows that the programs use the domain `auto`
-//! without `--domain`.
+//! Without homespun the MPI programs fail, because `homespun run` leaves them no fallback. So all
+//! messages of the other tests go over homespun. Another test shows that without `--domain` a program
+//! uses the domain `auto`.
 
 use std::time::Duration;
 
@@ -9,8 +9,7 @@ use crate::launch::Launch;
 use crate::mpi::Mpi;
 use crate::programs::EVERY_BYTE;
 
-/// The time limit of a run. `mpirun` itself may hang when its ranks fail early, which does not matter to
-/// this test.
+/// The time limit of a run. `mpirun` may hang when its ranks fail early, but that does not matter here.
 const FAILURE_MAX: Duration = Duration::from_secs(30);
 
 #[test]

@@ -1,5 +1,5 @@
-//! Distributed graphs, which MPICH builds with probes. `docs/decisions/peek.md` describes a fault of MPICH,
-//! and how homespun keeps it rare.
+//! Distributed graphs, which MPICH builds with probes. MPICH has a fault: some calls return wrong
+//! neighbours. `docs/decisions/peek.md` describes it, and how homespun keeps it rare.
 
 use std::thread;
 
@@ -12,16 +12,16 @@ use crate::programs::{GRAPH, Program};
 
 const CALLS: u32 = 1000;
 
-/// The largest accepted number of calls that return wrong neighbours. If a peek (`FI_PEEK`) received
-/// messages before it answered, most calls would return wrong neighbours.
+/// The largest accepted number of calls with wrong neighbours. Most calls would be wrong if a peek
+/// (`FI_PEEK`) received messages before it answered.
 const WRONG_MAX: u32 = CALLS * 12 / 100;
 
-/// The number of runs. The test checks the median number of wrong calls, because a busy machine may spoil
-/// one run. Calls go wrong when a rank finds two messages of its peer at once, which often happens after the
-/// rank has waited for a processor.
+/// The number of runs. The test checks the median, because a busy machine may spoil one run. A call goes
+/// wrong if a rank finds two messages of its peer at once. This often happens after the rank has waited
+/// for a processor.
 const RUNS: usize = 3;
 
-/// Pins each rank to a core. Ranks that share a processor would always find two messages of their peer at
+/// Pins each rank to a core. If ranks shared a core, each would always find two messages of its peer at
 /// once.
 const EACH_ON_A_CORE: &[&str] = &["-bind-to", "core"];
 

@@ -1,5 +1,5 @@
-//! Two hosts that are network namespaces of this host: each has a host name of its own, and a pair of
-//! virtual interfaces joins them.
+//! Two network namespaces of this host, used as two hosts. Each has its own host name. A pair of virtual
+//! interfaces connects them.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -18,27 +18,27 @@ pub(crate) const ADDRESSES: [&str; 2] = ["10.7.0.1", "10.7.0.2"];
 /// The interface of each host.
 const INTERFACE: &str = "eth0";
 
-/// The time limit for an interface to come up, and the interval between checks.
+/// The time limit for an interface to come up, and the interval between the checks.
 const UP_MAX: Duration = Duration::from_secs(60);
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// The options of unshare(1) with which a process may make network namespaces. The superuser needs none.
-/// Another user makes a user namespace as well.
+/// The options of unshare(1) for making network namespaces. The superuser needs no options. Other users
+/// make a user namespace as well.
 const RIGHTS: [&[&str]; 2] = [&[], &["--user", "--map-root-user"]];
 
-/// How the messages of unshare(1) begin if the system refuses the namespaces or their users. Other messages
-/// tell of a mistake in the call.
+/// How unshare(1)'s messages begin if the system refuses the namespaces. Any other message means a
+/// mistake in the call.
 const UNSHARE_REFUSALS: [&str; 3] =
     ["unshare: unshare failed: ", "unshare: cannot open /proc/self/", "unshare: write failed /proc/self/"];
 
 /// The message of ip(8) if the system refuses an interface.
 const IP_REFUSAL: &str = "Operation not permitted";
 
-/// A shell script that prepares a host, writes an empty line when that is done, and then waits for the end
-/// of standard input.
+/// A shell script that prepares a host. Then it writes an empty line, and waits for the end of standard
+/// input.
 const HOLD: &str = "ip link set lo up && hostname \"$0\" && echo && exec cat";
 
-/// Two hosts. They exist as long as this value or a process that was started on them exists.
+/// Two hosts. They exist as long as this value, or any process on them, exists.
 #[derive(Debug)]
 pub(crate) struct Hosts {
     holders: [Holder; 2],
@@ -46,8 +46,8 @@ pub(crate) struct Hosts {
 }
 
 impl Hosts {
-    /// Makes two hosts. If this process may not make them, returns `None` and reports the test as skipped.
-    /// Any other failure is one of the test.
+    /// Makes two hosts. If this process may not make them, reports the test as skipped and returns
+    /// `None`. Any other failure fails the test.
     pub(crate) fn make_or_skip() -> Option<Hosts> {
         Prerequisite::IP.report_skipped_if_none(search_path("ip"), "it is not in PATH")?;
         let mut refusals = Vec::new();
@@ -61,13 +61,14 @@ impl Hosts {
         None
     }
 
-    /// Makes two hosts, or returns what the system says if it refuses the namespaces or the interfaces.
+    /// Makes two hosts. If the system refuses the namespaces or the interfaces, returns the system's
+    /// message.
     fn make(rights: &[&str]) -> Result<Hosts, String> {
         let is_in_user_namespace = !rights.is_empty();
         let mut left = Command::new("unshare");
         left.args(rights).args(["--net", "--uts", "sh", "-c", HOLD, NAMES[0]]);
         let left = Holder::start(&mut left)?;
-        // The superuser of the user namespace may make a second network namespace there, and may enter both.
+        // The superuser of the user namespace may make a second network namespace there, and enter both.
         let mut right = command_beside(&left, is_in_user_namespace);
         right.args(["unshare", "--net", "--uts", "sh", "-c", HOLD, NAMES[1]]);
         let right = Holder::start(&mut right)?;
@@ -88,8 +89,8 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// Waits until the system has noticed that the interface is up, which takes up to a second. Before that,
-    /// endpoints use the loopback interface.
+    /// Waits until the interface is up. This takes up to a second. Before that, endpoints use the
+    /// loopback interface.
     fn wait_until_up(&self, host: usize) {
         let deadline = Instant::now() + UP_MAX;
         while !self.ip(host, &["-oneline", "link", "show", INTERFACE]).contains(" state UP ") {
@@ -123,7 +124,8 @@ impl Hosts {
         command
     }
 
-    /// The options with which `mpirun`, on the first host, places this many ranks on each host.
+    /// The options with which `mpirun` places this many ranks on each host. `mpirun` runs on the first
+    /// host.
     pub(crate) fn options(mpi: Mpi, ranks: usize) -> Vec<String> {
         let rsh = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mpi/as_rsh.sh");
         let rsh = rsh.to_str().expect("cargo's paths are text");
@@ -131,13 +133,13 @@ impl Hosts {
         let options: &[&str] = match mpi {
             Mpi::Open => &[
                 ["--mca", "plm_rsh_agent", rsh, "--host", &places].as_slice(),
-                // Of libfabric's variables Open MPI passes to other hosts only those that `-x` names.
+                // Open MPI passes a variable of libfabric to other hosts only if `-x` names it.
                 &["-x", "FI_PROVIDER_PATH", "-x", "FI_PROVIDER", "-x", "FI_HOMESPUN_DOMAIN"],
                 &["-x", "FI_LOG_LEVEL", "-x", "FI_LOG_PROV"],
             ]
             .concat(),
             Mpi::Mpich => &["-launcher", "rsh", "-launcher-exec", rsh, "-hosts", &places],
-            // With `-iface`, Intel MPI tells other hosts the interface's address instead of the host's name.
+            // With `-iface`, Intel MPI tells other hosts an address instead of the host's name.
             Mpi::Intel => {
                 &["-launcher", "rsh", "-launcher-exec", rsh, "-hosts", &places, "-iface", INTERFACE]
             }
@@ -153,8 +155,8 @@ struct Holder {
 }
 
 impl Holder {
-    /// Starts a holder and waits until it has prepared its host. If the system refuses the namespaces,
-    /// returns the message of unshare(1).
+    /// Starts a holder, and waits until it has prepared its host. If the system refuses the namespaces,
+    /// returns unshare(1)'s message.
     fn start(command: &mut Command) -> Result<Holder, String> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).env("LC_ALL", "C");
         let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));

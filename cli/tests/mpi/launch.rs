@@ -1,4 +1,4 @@
-//! Runs `homespun run -- mpirun …` with each MPI, and cleans up even after a failure.
+//! Runs `homespun run -- mpirun …` with each MPI. Ends all processes, even after a failure.
 
 use std::env;
 use std::fs;
@@ -18,8 +18,7 @@ use crate::chosen_links::LOGGING;
 use crate::hosts::{ADDRESSES, Hosts};
 use crate::mpi::Mpi;
 
-/// The time limit of a run. A run takes seconds. On a busy host it takes minutes, because waiting ranks keep
-/// polling.
+/// The time limit of a run. A run takes seconds, but minutes on a busy host: waiting ranks keep polling.
 const RUN_MAX: Duration = Duration::from_secs(600);
 
 /// The time that `mpirun` may take to end its ranks after SIGTERM.
@@ -28,7 +27,7 @@ const END_MAX: Duration = Duration::from_secs(10);
 /// The interval between checks for the end of a process.
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// Held during a run. Ranks poll for messages, so two simultaneous runs would only compete for cores.
+/// Locked during a run. Ranks poll for messages, so two runs at once would compete for cores.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// The result of a run.
@@ -48,8 +47,8 @@ pub(crate) struct Launch<'a> {
     hosts: Option<&'a Hosts>,
     domain: Option<&'static str>,
     variables: Vec<(&'static str, &'static str)>,
-    /// Environment variables for the launcher alone. `homespun run` does not get them, because it would
-    /// check them.
+    /// Environment variables that only the launcher gets. `homespun run` must not get them, because it
+    /// would check them.
     launcher_variables: Vec<(&'static str, &'static str)>,
     options: Vec<String>,
     ranks: usize,
@@ -62,7 +61,7 @@ impl<'a> Launch<'a> {
         Launch { domain: Some(domain), ..Launch::new(mpi, ranks) }
     }
 
-    /// A launch of this many ranks without `--domain`, and with this variable in the environment.
+    /// A launch of this many ranks, with this environment variable and without `--domain`.
     pub(crate) fn with_variable(
         mpi: Mpi,
         variable: (&'static str, &'static str),
@@ -71,8 +70,8 @@ impl<'a> Launch<'a> {
         Launch { variables: vec![variable], ..Launch::new(mpi, ranks) }
     }
 
-    /// A launch of this many ranks without `--domain`. The launcher has this environment variable, and
-    /// `homespun run` does not.
+    /// A launch of this many ranks without `--domain`. Only the launcher gets this environment variable,
+    /// not `homespun run`.
     pub(crate) fn with_launcher_variable(
         mpi: Mpi,
         variable: (&'static str, &'static str),
@@ -110,7 +109,7 @@ impl<'a> Launch<'a> {
         Launch { run_max, ..self }
     }
 
-    /// Runs a program in each rank until it ends, or kills the ranks after the time limit.
+    /// Runs a program in each rank. Kills the ranks if they still run after the time limit.
     pub(crate) fn run(&self, program: &Path, arguments: &[&str]) -> Outcome {
         // A failed test poisons the lock, which must not make the next test fail.
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -124,8 +123,8 @@ impl<'a> Launch<'a> {
         Outcome { status, stdout, stderr }
     }
 
-    /// As [`run`](Self::run), but with homespun's log. Also returns what each rank has written to standard
-    /// error, one text for each rank. The outcome contains these texts, too.
+    /// As [`run`](Self::run), but with homespun's log. Also returns the standard error of each rank, as
+    /// one text for each. The outcome contains these texts, too.
     pub(crate) fn run_with_logs(mut self, program: &Path) -> (Outcome, Vec<String>) {
         self.variables.extend(LOGGING);
         let directory = tempfile::tempdir().expect("a temporary directory");
@@ -169,8 +168,8 @@ impl<'a> Launch<'a> {
 }
 
 impl Outcome {
-    /// Fails the test unless the run succeeded, and the MPI reports that all ranks used this domain of
-    /// homespun.
+    /// Fails the test unless the run succeeded, and the MPI reports this domain of homespun for all
+    /// ranks.
     #[track_caller]
     pub(crate) fn assert_success_over(&self, mpi: Mpi, domain: &str, ranks: usize) {
         assert!(self.status.is_some_and(|status| status.success()), "{self}");
@@ -181,13 +180,13 @@ impl Outcome {
                     assert_eq!(self.stderr.matches(&chosen).count(), ranks, "{chosen:?}: {self}");
                 }
             }
-            // One rank reports for all ranks, and it reports only the provider. The domain is right, since
-            // `--domain` leaves no other.
+            // One rank reports for all, and reports only the provider. The domain is right: `--domain`
+            // leaves no other.
             Mpi::Mpich => {
                 let chosen = "libfabric provider: homespun - homespun";
                 assert!(self.stdout.lines().any(|line| line == chosen), "{self}");
             }
-            // Rank 0 lists the domain of each rank, under the name of a network interface.
+            // Rank 0 lists the domain of each rank. Intel MPI calls it the name of a network interface.
             Mpi::Intel => {
                 assert!(
                     self.find_line("[0] MPI startup(): libfabric provider: homespun").is_some(),
@@ -252,10 +251,11 @@ impl Running {
         }
     }
 
-    /// Ends `mpirun` and its ranks by SIGTERM, or by SIGKILL if `mpirun` has not ended in time.
+    /// Ends `mpirun` and its ranks by SIGTERM. If `mpirun` does not end in time, kills all of them.
     fn kill(&mut self) {
         let pid = Pid::from_child(&self.child);
-        // Each rank is in its own process group, so a signal to the group of `mpirun` does not reach it.
+        // Each rank has its own process group, so a signal to the group of `mpirun` does not reach the
+        // rank.
         let ranks = descendants(pid);
         let _ = kill_process_group(pid, Signal::TERM);
         if self.wait_at_most(END_MAX).is_none() {
@@ -294,7 +294,7 @@ fn read_in_thread(mut pipe: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, text) = channel();
     thread::spawn(move || {
         let mut bytes = Vec::new();
-        // After an error, pass on the bytes that came before it. The receiver may be gone.
+        // After a read error, pass on the bytes that were read. The receiver may be gone.
         let _ = pipe.read_to_end(&mut bytes);
         let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
     });

@@ -1,10 +1,10 @@
-//! Open MPI, MPICH and Intel MPI over homespun, started by `homespun run`: programs of our own that check
-//! every byte, and NetPIPE.
+//! Open MPI, MPICH and Intel MPI over homespun, started by `homespun run`. The programs are NetPIPE, and
+//! test programs that check every byte.
 //!
-//! Without Open MPI (Debian: `openmpi-bin`, `libopenmpi-dev`, `netpipe-openmpi`), MPICH or Intel MPI (both
-//! in the Python package index, see `mpi.rs`) the tests print that they are skipped, and pass. In `./test`,
-//! which installs these packages, the tests fail instead. Without the right to make network namespaces,
-//! tests with ranks on two hosts print that they are skipped.
+//! The tests need Open MPI (Debian: `openmpi-bin`, `libopenmpi-dev`, `netpipe-openmpi`), MPICH and Intel
+//! MPI (both in the Python package index, see `mpi.rs`). Tests of a missing MPI print that they are
+//! skipped, and pass. `./test` installs these packages, and there such tests fail. Tests with two hosts
+//! need the right to make network namespaces. Without it they print that they are skipped.
 
 mod chosen_links;
 mod every_byte;

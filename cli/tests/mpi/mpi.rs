@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 
 use homespun_suite::prerequisites::Prerequisite;
 
-/// The variable that names the directory of MPICH (`bin/mpicc`, `bin/mpirun`), such as a virtual environment
-/// with the wheel `mpich` of the Python package index. That wheel contains its own libfabric.
+/// The variable that names MPICH's directory (`bin/mpicc`, `bin/mpirun`). The directory may be a virtual
+/// environment with the wheel `mpich` of the Python package index. This wheel contains its own
+/// libfabric.
 const MPICH_DIRECTORY: &str = "HOMESPUN_MPICH";
 
-/// The variable that names the directory of Intel MPI (`bin/mpicc`, `bin/mpiexec.hydra`), such as a virtual
-/// environment with the wheels `impi-rt` and `impi-devel` of the Python package index.
+/// The variable that names Intel MPI's directory (`bin/mpicc`, `bin/mpiexec.hydra`). The directory may
+/// be a virtual environment with the wheels `impi-rt` and `impi-devel` of the Python package index.
 const INTEL_MPI_DIRECTORY: &str = "HOMESPUN_INTEL_MPI";
 
 /// An implementation of MPI.
@@ -56,8 +57,7 @@ impl Mpi {
         report_if_not_file(command, &format!("{title}, whose directory {variable} names"))
     }
 
-    /// The environment variables for the MPI's compiler and its ranks, in addition to those of `homespun
-    /// run`.
+    /// The environment variables for the MPI's compiler and ranks, besides those of `homespun run`.
     pub(crate) fn environment(self) -> Vec<(&'static str, OsString)> {
         let set: &[(&str, &str)] = match self {
             Mpi::Open => &[
@@ -72,8 +72,8 @@ impl Mpi {
                 ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
             ],
             Mpi::Mpich => &[("MPIR_CVAR_DEBUG_SUMMARY", "1"), ("MPIR_CVAR_POLLS_BEFORE_YIELD", "1")],
-            // Rank 0 reports the provider and the domains. Idle ranks sleep between polls, and no rank is
-            // pinned to a core.
+            // Rank 0 reports the provider and the domains. Idle ranks sleep between polls. Ranks are not
+            // pinned.
             Mpi::Intel => &[("I_MPI_DEBUG", "4"), ("I_MPI_THREAD_YIELD", "3"), ("I_MPI_PIN", "0")],
         };
         let mut variables: Vec<_> = set.iter().map(|&(name, value)| (name, value.into())).collect();

@@ -1,4 +1,4 @@
-//! NetPIPE, an unmodified benchmark: messages back and forth between two ranks.
+//! NetPIPE: an unmodified benchmark that sends messages back and forth between two ranks.
 
 use crate::DOMAINS;
 use crate::launch::Launch;
@@ -8,15 +8,15 @@ use crate::mpi::{Mpi, find_program};
 const LONGEST_BYTES: &str = "8388608";
 const REPETITIONS: &str = "3";
 
-/// NetPIPE prints a line for each size. The line ends with `MEASURED` if NetPIPE measures the size, and with
-/// `CHECKED` if it checks the data.
+/// NetPIPE prints a line for each size. If NetPIPE measures, the line ends with `MEASURED`; if NetPIPE
+/// checks the data, with `CHECKED`.
 const MEASURED: &str = "usec";
 const CHECKED: &str = "Integrity check passed";
 
 /// Makes NetPIPE measure each size without the sizes just below and above it.
 const ROUND_SIZES: [&str; 2] = ["-p", "0"];
 
-/// Runs NetPIPE with these options over each domain. Each line about a size must end with `verdict`.
+/// Runs NetPIPE with these options over each domain. The line of each size must end with `verdict`.
 fn run_netpipe(options: &[&str], verdict: &str) {
     let (Some(_), Some(program)) = (Mpi::Open.find_launcher(), find_program("NPopenmpi", "netpipe-openmpi"))
     else {
@@ -31,7 +31,7 @@ fn run_netpipe(options: &[&str], verdict: &str) {
         assert!(sizes.len() > 20 && sizes.iter().all(|line| line.trim_end().ends_with(verdict)), "{outcome}");
         let longest =
             sizes.iter().filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).max();
-        // When NetPIPE checks data it uses other sizes. The largest of these is at least half of
+        // To check data, NetPIPE uses other sizes. The largest of them is at least half of
         // `LONGEST_BYTES`.
         assert!(longest >= LONGEST_BYTES.parse::<u64>().ok().map(|bytes| bytes / 2), "{outcome}");
     }

@@ -3,30 +3,29 @@
 use crate::mpi::Mpi;
 use crate::programs::{ACCUMULATE, ONE_SIDED};
 
-/// With these options Open MPI implements one-sided communication with messages over homespun, even if ranks
-/// could share the memory.
+/// Makes Open MPI use messages over homespun for one-sided communication, even between ranks that could
+/// share memory.
 const OF_MESSAGES: &[&str] = &["--mca", "osc", "pt2pt"];
 
-/// With these options Open MPI implements one-sided communication with libfabric's reads, writes and atomic
-/// operations.
+/// Makes Open MPI use libfabric's reads, writes and atomic operations for one-sided communication.
 const OF_ACCESSES: &[&str] = &["--mca", "osc", "rdma", "--mca", "btl", "self,ofi"];
 
 /// The same as [`OF_ACCESSES`], but only the locks use atomic operations.
 const WITH_LOCKS: &[&str] =
     &["--mca", "osc", "rdma", "--mca", "btl", "self,ofi", "--mca", "osc_rdma_acc_use_amo", "0"];
 
-/// Excludes a test of order. With any provider, Open MPI 4.1 does not keep the order of accumulates that its
-/// libfabric module sends as messages: accumulates of the next message overtake a postponed accumulate.
+/// Excludes a test of order. Open MPI 4.1 sends accumulates as messages. If an accumulate is postponed,
+/// those in the next message overtake it, with any provider.
 const WITHOUT_ORDER: &[&str] = &["order"];
 
-/// Excludes accesses of a rank to its own memory. Open MPI 4.1 crashes when a rank compares and swaps eight
-/// of its own bytes through the libfabric module, which dereferences a handle that only memory of other
-/// ranks has (`mca_btl_ofi_acswap`).
+/// Excludes accesses of a rank to its own memory. Open MPI 4.1 crashes if a rank compares and swaps
+/// eight of its own bytes through the libfabric module. The module (`mca_btl_ofi_acswap`) then
+/// dereferences a handle that only memory of other ranks has.
 const WITHOUT_OWN: &[&str] = &["own"];
 
-/// Excludes operations that Open MPI 4.1 passes to its libfabric module although the module can only add and
-/// swap integers. The module ends the program ("Unknown or unsupported atomic op."), or adds complex numbers
-/// as if they were integers. Also excludes "own", for the reason of [`WITHOUT_OWN`].
+/// Excludes operations that Open MPI 4.1's libfabric module cannot do: it can only add and swap
+/// integers. For other operations it ends the program ("Unknown or unsupported atomic op."), or adds
+/// complex numbers as if they were integers. Also excludes "own", as [`WITHOUT_OWN`] does.
 const ADDED_AND_SWAPPED: &[&str] = &[
     "MPI_MIN",
     "MPI_MAX",

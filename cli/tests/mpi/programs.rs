@@ -31,7 +31,7 @@ pub(crate) const ACCUMULATE: Program = Program { name: "accumulate", verdict: "e
 /// Builds distributed graphs, and counts calls that return wrong neighbours.
 pub(crate) const GRAPH: Program = Program { name: "graph", verdict: "graphs counted" };
 
-/// The path of each compiled program, by its name and MPI. `None` if the MPI is not installed.
+/// The path of each compiled program, by program and MPI. `None` if the MPI is not installed.
 type Compiled = HashMap<(&'static str, Mpi), Option<PathBuf>>;
 
 impl Program {
@@ -40,7 +40,8 @@ impl Program {
         self.verdict
     }
 
-    /// The path of the program, which is compiled once for each MPI. `None` if that MPI is not installed.
+    /// The path of the program. The program is compiled once for each MPI. `None` if the MPI is not
+    /// installed.
     pub(crate) fn compile_once(self, mpi: Mpi) -> Option<PathBuf> {
         static PROGRAMS: LazyLock<Mutex<Compiled>> = LazyLock::new(Mutex::default);
         let mut programs = PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -52,7 +53,7 @@ impl Program {
         let compiler = mpi.find_command("mpicc")?;
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mpi");
         let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{mpi:?}", self.name));
-        // Compile to a new file, since another run of the tests may be using the old one.
+        // Compile to a new file, because another run of the tests may be using the old file.
         let new = program.with_extension(process::id().to_string());
         let mut command = Command::new(compiler);
         command.args(["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&new);
@@ -63,7 +64,7 @@ impl Program {
         Some(program)
     }
 
-    /// Runs the program over each domain with these arguments and `mpirun` options, and checks its output.
+    /// Runs the program over each domain with these arguments and `mpirun` options. Checks the output.
     #[track_caller]
     pub(crate) fn run_and_check(
         self,
@@ -81,14 +82,14 @@ impl Program {
         }
     }
 
-    /// Fails the test unless the run succeeded, and the program has printed its line of success.
+    /// Fails the test unless the run succeeded and the program printed its line of success.
     #[track_caller]
     pub(crate) fn assert_success(self, outcome: &Outcome, ranks: usize) {
         assert!(outcome.status.is_some_and(|status| status.success()), "{outcome}");
         assert!(outcome.find_line(&format!("{}: {ranks} ranks, ", self.verdict)).is_some(), "{outcome}");
     }
 
-    /// Fails the test if the run has succeeded, or if the program has printed its line of success.
+    /// Fails the test if the run succeeded or the program printed its line of success.
     #[track_caller]
     pub(crate) fn assert_failure(self, outcome: &Outcome) {
         assert!(!outcome.status.is_some_and(|status| status.success()), "{outcome}");

@@ -1,4 +1,4 @@
-//! Ranks on two hosts, two on each, over the domain `auto`: near and far peers at once.
+//! Two ranks on each of two hosts, over the domain `auto`. Each rank has near and far peers.
 
 use crate::chosen_links::ChosenLinks;
 use crate::hosts::{ADDRESSES, Hosts};
@@ -24,7 +24,7 @@ fn intel_mpi_ranks_on_two_hosts_use_shared_memory_and_tcp() {
     run_on_two_hosts(Mpi::Intel);
 }
 
-/// Runs the program that checks every byte, and checks over which transport each pair of ranks had a link.
+/// Runs the program that checks every byte. Checks which transport each pair of ranks used.
 #[track_caller]
 fn run_on_two_hosts(mpi: Mpi) {
     let Some(program) = EVERY_BYTE.compile_once(mpi) else { return };

@@ -8,7 +8,7 @@ use homespun_engine::transport::{LinkId, Provider};
 use crate::transport::deadline::PATIENCE;
 use crate::transport::{Deadline, TestEndpoint, drive_until};
 
-/// A backend under test: its provider, and how long its tests wait for an event.
+/// A backend under test: its provider, and how long tests wait for an event.
 #[derive(Debug)]
 pub struct Backend<'a, P> {
     provider: &'a P,
@@ -23,8 +23,8 @@ impl<P> Clone for Backend<'_, P> {
 
 impl<P> Copy for Backend<'_, P> {}
 
-/// Two endpoints, and the number that each has for the link between them: the connector's, then the
-/// acceptor's.
+/// Two endpoints with a link between them, and the link's number at each: at the connector, then at the
+/// acceptor.
 pub type Linked<T> = ([TestEndpoint<T>; 2], LinkId, LinkId);
 
 impl<'a, P: Provider> Backend<'a, P> {
@@ -49,8 +49,7 @@ impl<'a, P: Provider> Backend<'a, P> {
         Deadline::after(self.patience)
     }
 
-    /// Returns a length for a frame: `wished_bytes`, or the length of the provider's largest message if that
-    /// is shorter.
+    /// Returns `wished_bytes`, or the length of the provider's largest message if that is shorter.
     pub(crate) fn clamp_frame_bytes(self, wished_bytes: usize) -> usize {
         usize::try_from(self.provider.attr().max_message_bytes)
             .map_or(wished_bytes, |max| max.min(wished_bytes))
@@ -60,7 +59,7 @@ impl<'a, P: Provider> Backend<'a, P> {
     ///
     /// # Panics
     ///
-    /// If the provider does not open it.
+    /// If the provider does not open the endpoint.
     #[track_caller]
     pub fn open_endpoint(self, instance: u64) -> TestEndpoint<P::Transport> {
         TestEndpoint::open(self.provider, instance).with_patience(self.patience)
@@ -76,7 +75,7 @@ impl<'a, P: Provider> Backend<'a, P> {
         TestEndpoint::open_at(self.provider, bind, instance).with_patience(self.patience)
     }
 
-    /// Opens two endpoints, of instances 11 and 22, with a link that is up on both sides.
+    /// Opens two endpoints, with the instances 11 and 22, and a link that is up on both sides.
     ///
     /// # Panics
     ///

@@ -13,8 +13,8 @@ use crate::transport::{
 const RESET: LinkError = LinkError::System(Errno::ECONNRESET);
 
 /// Frames that the link took before [`Close::Drain`] reach the peer. Then the peer sees
-/// [`LinkError::Closed`]. The draining side drops frames that the peer sends meanwhile, and reports nothing
-/// more of the link. In the end [`draining_count`](Transport::draining_count) of that side is 0.
+/// [`LinkError::Closed`]. The draining side drops frames from the peer, and reports nothing more about the
+/// link. In the end its [`draining_count`](Transport::draining_count) is 0.
 pub fn drain_delivers_all_frames_before_closed<P: Provider>(backend: Backend<'_, P>) {
     let (mut endpoints, link, peer) = backend.open_linked_pair();
     for size in SIZES {
@@ -33,9 +33,9 @@ pub fn drain_delivers_all_frames_before_closed<P: Provider>(backend: Backend<'_,
     assert_eq!(a.recorder.log().len(), events_before, "reported of a closed link");
 }
 
-/// After [`Close::Drain`], [`draining_count`](Transport::draining_count) falls to 0 although the peer makes
-/// no call. From then on the transport may be dropped: the peer still gets all frames that the link has
-/// taken, and sees [`LinkError::Closed`].
+/// After [`Close::Drain`], [`draining_count`](Transport::draining_count) falls to 0, although the peer makes
+/// no call. Then the transport may be dropped: the peer still gets all frames that the link has taken, and
+/// sees [`LinkError::Closed`].
 pub fn drain_completes_without_calls_of_the_peer<P: Provider>(backend: Backend<'_, P>) {
     for is_accepted in [false, true] {
         let ([mut a, mut b], mut link, mut peer) = backend.open_linked_pair();
@@ -54,8 +54,8 @@ pub fn drain_completes_without_calls_of_the_peer<P: Provider>(backend: Backend<'
     }
 }
 
-/// [`draining_count`](Transport::draining_count) falls to 0 without calls of the peer, even for a link
-/// that the peer has not accepted. Frames on that link may be lost.
+/// [`draining_count`](Transport::draining_count) falls to 0 without calls of the peer, even if the peer has
+/// not accepted the link. Frames on a link that the peer has not accepted may be lost.
 pub fn drain_while_connecting_completes_without_calls_of_the_peer<P: Provider>(backend: Backend<'_, P>) {
     for passes in 0..4 {
         let [mut a, b] = [backend.open_endpoint(11), backend.open_endpoint(22)];
@@ -80,8 +80,8 @@ pub fn drain_of_a_full_link_completes_when_the_peer_is_dropped<P: Provider>(back
     drive_until(array::from_mut(&mut a), "the link to drain", |[a]| a.transport.draining_count() == 0);
 }
 
-/// A transport whose full link has [drained](Transport::draining_count) may be dropped: the peer still gets
-/// all frames that the link has taken.
+/// Once a full link has [drained](Transport::draining_count), its transport may be dropped. The peer still
+/// gets all frames that the link has taken.
 pub fn transport_dropped_after_a_drain_loses_no_frames<P: Provider>(backend: Backend<'_, P>) {
     let (mut endpoints, link, peer) = backend.open_linked_pair();
     let taken = fill_link(&mut endpoints[0], link, 100) - 1;
@@ -95,7 +95,7 @@ pub fn transport_dropped_after_a_drain_loses_no_frames<P: Provider>(backend: Bac
     assert_eq!(b.recorder.down_error(peer), Some(&end));
 }
 
-/// Sends empty frames on an idle link, and returns how many of them the link has taken.
+/// Sends empty frames on an idle link. Returns how many frames the link has taken.
 fn send_empty_frames<T: Transport>(endpoint: &mut TestEndpoint<T>, link: LinkId) -> usize {
     const FRAMES: usize = 8;
     for _ in 0..FRAMES {
@@ -107,7 +107,7 @@ fn send_empty_frames<T: Transport>(endpoint: &mut TestEndpoint<T>, link: LinkId)
     taken
 }
 
-/// The drain of a full link delivers all frames that the link has taken, and then ends the link.
+/// The drain of a full link delivers all frames that the link has taken. Then the link ends.
 pub fn drain_of_a_full_link_delivers_the_taken_frames<P: Provider>(backend: Backend<'_, P>) {
     let (mut endpoints, link, peer) = backend.open_linked_pair();
     let taken = fill_link(&mut endpoints[0], link, 100) - 1;
@@ -134,9 +134,9 @@ pub fn drain_from_both_sides_completes<P: Provider>(backend: Backend<'_, P>) {
     assert!(endpoints.iter().all(|endpoint| endpoint.recorder.log().len() == 1), "reported of a closed link");
 }
 
-/// If a link is closed after it has taken only a part of a frame, its peer sees ECONNRESET, even after
+/// If a link has taken only a part of a frame and is then closed, the peer sees ECONNRESET, even after
 /// [`Close::Drain`]. After a drain, the peer first gets all frames that the link has taken whole. After an
-/// abort, the peer may miss some of these frames.
+/// abort, some of these frames may be lost.
 pub fn close_after_a_partly_taken_frame_resets_the_peer<P: Provider>(backend: Backend<'_, P>) {
     for how in [Close::Drain, Close::Abort] {
         let (mut endpoints, link, peer) = backend.open_linked_pair();
@@ -173,9 +173,9 @@ pub fn drain_amid_an_incoming_frame_reports_closed_to_the_peer<P: Provider>(back
     assert_eq!(endpoints[0].recorder.down_error(link), Some(&LinkError::Closed));
 }
 
-/// A link may be closed, in either way, before it is up. This side then reports nothing of it, and
-/// [`draining_count`](Transport::draining_count) falls to 0. The peer reports nothing, or that the
-/// link came up and went down.
+/// A link may be closed, in either way, before it is up. This side then reports nothing about the link, and
+/// [`draining_count`](Transport::draining_count) falls to 0. The peer reports nothing, or that the link came
+/// up and went down.
 pub fn close_while_connecting_reports_nothing<P: Provider>(backend: Backend<'_, P>) {
     for how in [Close::Drain, Close::Abort] {
         for passes in 0..4 {
@@ -187,8 +187,8 @@ pub fn close_while_connecting_reports_nothing<P: Provider>(backend: Backend<'_, 
                 endpoints[0].receive(BUDGET_FRAMES);
             }
             endpoints[0].close(link, how);
-            // A second link follows: once its frame has arrived, the peer has reported everything about the
-            // first link.
+            // A second link follows. When its frame has arrived, the peer has reported everything about the
+            // first.
             let next = endpoints[0].connect(endpoints[1].address());
             endpoints[0].post(next, pseudo_random_payload(60, 1));
             let is_next = |event: &Event| match event {
@@ -211,8 +211,8 @@ pub fn close_while_connecting_reports_nothing<P: Provider>(backend: Backend<'_, 
     }
 }
 
-/// A link may be closed, in either way, after it has ended but before its end was reported: because the
-/// connect was refused, or because the peer is gone. Then nothing is reported of it, and
+/// A link may have ended because the connect was refused or the peer is gone. The caller may close it, in
+/// either way, before the transport reports the end. Then the transport reports nothing about the link, and
 /// [`draining_count`](Transport::draining_count) falls to 0.
 pub fn close_of_an_ended_link_reports_nothing<P: Provider>(backend: Backend<'_, P>) {
     for how in [Close::Drain, Close::Abort] {
@@ -233,9 +233,8 @@ pub fn close_of_an_ended_link_reports_nothing<P: Provider>(backend: Backend<'_, 
     }
 }
 
-/// [`Close::Abort`] takes effect at once and leaves nothing to drain. The peer receives all sent frames,
-/// only the first of them, or none. The peer may see [`LinkError::Closed`] only if it has received all
-/// frames that the link has taken.
+/// [`Close::Abort`] takes effect at once and leaves nothing to drain. The last frames may be lost. The peer
+/// may see [`LinkError::Closed`] only if it has received all frames that the link has taken.
 pub fn abort_reports_closed_to_the_peer_only_after_all_frames<P: Provider>(backend: Backend<'_, P>) {
     for passes in 0..4 {
         for accepted in [false, true] {
@@ -276,7 +275,7 @@ pub fn abort_reports_closed_to_the_peer_only_after_all_frames<P: Provider>(backe
 }
 
 /// When a transport is dropped, its peers report the frames that have arrived, and then the end of their
-/// links. Connects that the transport has not accepted fail.
+/// links. Unaccepted connects to the transport fail.
 pub fn dropped_transport_ends_its_links_and_fails_unaccepted_connects<P: Provider>(backend: Backend<'_, P>) {
     let (mut endpoints, link, peer) = backend.open_linked_pair();
     endpoints[1].post(peer, pseudo_random_payload(500, 1));
@@ -295,7 +294,7 @@ pub fn dropped_transport_ends_its_links_and_fails_unaccepted_connects<P: Provide
     assert_eq!(a.recorder.payloads_of(link), [pseudo_random_payload(500, 1)]);
 }
 
-/// When a transport is dropped after it has taken a frame in part, its peer sees ECONNRESET.
+/// If a transport is dropped after it has taken a frame in part, the peer sees ECONNRESET.
 pub fn transport_dropped_after_a_partly_taken_frame_resets_the_peer<P: Provider>(backend: Backend<'_, P>) {
     let ([mut a, mut b], link, peer) = backend.open_linked_pair();
     let frames = send_until_partly_taken(backend, &mut a, link);
@@ -305,8 +304,7 @@ pub fn transport_dropped_after_a_partly_taken_frame_resets_the_peer<P: Provider>
     assert!(b.recorder.frame_count(peer) < frames);
 }
 
-/// A later link may get the number of a closed link. The transport then reports no event of the closed link:
-/// neither its peer, nor a frame, nor its end.
+/// A later link may get the number of a closed link. The transport then reports no event of the closed link.
 pub fn reused_link_id_gets_no_events_of_its_predecessor<P: Provider>(backend: Backend<'_, P>) {
     const ROUNDS: usize = 24;
     let mut endpoints = [11, 22, 33].map(|instance| backend.open_endpoint(instance));

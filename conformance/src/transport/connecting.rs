@@ -9,16 +9,16 @@ use crate::transport::{
     BUDGET_FRAMES, Backend, Event, TestEndpoint, drive_all_until, drive_until, pseudo_random_payload,
 };
 
-/// [`LinkEvent::Up`](homespun_engine::transport::LinkEvent::Up) names the peer's address and its instance, on
-/// the side that connected and on the side that accepted.
+/// On both sides, [`LinkEvent::Up`](homespun_engine::transport::LinkEvent::Up) names the peer's address and
+/// the peer's instance.
 pub fn link_up_names_address_and_instance_of_the_peer<P: Provider>(backend: Backend<'_, P>) {
     let ([a, b], link, peer) = backend.open_linked_pair();
     assert_eq!(a.recorder.log(), [(link, Event::Up(b.address(), 22))]);
     assert_eq!(b.recorder.log(), [(peer, Event::Up(a.address(), 11))]);
 }
 
-/// Endpoints reach each other with every address format of the provider, whether they are bound to a
-/// wildcard or to a specific address.
+/// Endpoints reach each other with every address format of the provider, from wildcard binds and from
+/// specific binds.
 pub fn endpoints_of_each_address_format_exchange_frames<P: Provider>(backend: Backend<'_, P>) {
     for format in backend.provider().attr().formats {
         let a = backend.open_endpoint_at(format.wildcard(), 11);
@@ -38,7 +38,7 @@ pub fn endpoints_of_each_address_format_exchange_frames<P: Provider>(backend: Ba
     }
 }
 
-/// When two endpoints connect to each other at the same moment, both links come up and carry frames.
+/// If two endpoints connect to each other at the same moment, both links come up and carry frames.
 pub fn simultaneous_connects_make_two_links<P: Provider>(backend: Backend<'_, P>) {
     let mut endpoints = [backend.open_endpoint(11), backend.open_endpoint(22)];
     let addresses = endpoints.each_ref().map(TestEndpoint::address);
@@ -79,7 +79,7 @@ pub fn two_connects_to_one_peer_make_two_links<P: Provider>(backend: Backend<'_,
     });
 }
 
-/// An endpoint may connect to itself. It then has two link numbers, one for each end of the link.
+/// An endpoint may connect to itself. Then each end of the link has a link number of its own.
 pub fn endpoint_connects_to_itself<P: Provider>(backend: Backend<'_, P>) {
     let mut a = backend.open_endpoint(11);
     let address = a.address();
@@ -97,9 +97,8 @@ pub fn endpoint_connects_to_itself<P: Provider>(backend: Backend<'_, P>) {
     });
 }
 
-/// A connect to an address without an endpoint fails with ECONNREFUSED, which
-/// [`receive`](Transport::receive) reports. Until that report the link has a number and accepts calls. The
-/// link never comes up.
+/// A connect to an address without an endpoint fails with ECONNREFUSED: [`receive`](Transport::receive)
+/// reports the error. Until then, the caller may use the link. The link never comes up.
 pub fn connect_to_a_vacant_address_fails_with_econnrefused<P: Provider>(backend: Backend<'_, P>) {
     let mut a = backend.open_endpoint(11);
     let vacant = backend.open_endpoint(22).address();
@@ -112,8 +111,8 @@ pub fn connect_to_a_vacant_address_fails_with_econnrefused<P: Provider>(backend:
     assert_eq!(a.recorder.log(), [refused], "down once, and never up");
 }
 
-/// A new endpoint at the address of a closed endpoint accepts connects. Its instance tells the two endpoints
-/// apart.
+/// A new endpoint may open at the address of a closed endpoint, and accepts connects. Its instance
+/// distinguishes it from the closed endpoint.
 pub fn endpoint_reopened_at_an_address_has_its_own_instance<P: Provider>(backend: Backend<'_, P>) {
     let ([a, b], link, _) = backend.open_linked_pair();
     let address = b.address();
@@ -127,8 +126,8 @@ pub fn endpoint_reopened_at_an_address_has_its_own_instance<P: Provider>(backend
     assert_eq!(endpoints[0].recorder.up_events().last(), Some(&(link, address, 33)));
 }
 
-/// After [`stop_accepting`](Transport::stop_accepting) all connects fail, including those that were in
-/// progress. Existing links continue. The method may be called twice.
+/// After [`stop_accepting`](Transport::stop_accepting) all connects to the endpoint fail, including
+/// unfinished ones. Existing links continue. The method may be called twice.
 pub fn stop_accepting_refuses_new_links_and_keeps_old_ones<P: Provider>(backend: Backend<'_, P>) {
     let (mut endpoints, link, peer) = backend.open_linked_pair();
     let address = endpoints[1].address();
@@ -147,10 +146,10 @@ pub fn stop_accepting_refuses_new_links_and_keeps_old_ones<P: Provider>(backend:
     assert_eq!(b.address(), address);
 }
 
-/// If the acceptor does not report a link as up, the connector does not either, even if the acceptor [stops
-/// accepting](Transport::stop_accepting) in between. Otherwise the connector's engine would see the link
-/// come up and break. It would then give up its other links to that endpoint, although the endpoint is about
-/// to close them in order.
+/// If the acceptor never reports a link as up, the connector must not report it either, even if the acceptor
+/// [stops accepting](Transport::stop_accepting) in between. Otherwise the connector's engine would see the
+/// link break. The engine would then give up its other links to that endpoint, although the endpoint may
+/// still close them in order.
 pub fn link_unreported_by_the_acceptor_never_comes_up<P: Provider>(backend: Backend<'_, P>) {
     for passes in 0..4 {
         let mut endpoints = [backend.open_endpoint(11), backend.open_endpoint(22)];
@@ -158,7 +157,7 @@ pub fn link_unreported_by_the_acceptor_never_comes_up<P: Provider>(backend: Back
         let link = endpoints[0].connect(address);
         endpoints[0].post(link, pseudo_random_payload(50, 1));
         let [a, b] = &mut endpoints;
-        // The acceptor makes some passes before the connector makes its first pass, and no pass after that.
+        // The acceptor makes some passes before the connector's first pass, and no pass after that.
         for _ in 0..passes {
             b.receive(BUDGET_FRAMES);
             b.transmit();
@@ -181,8 +180,8 @@ pub fn link_unreported_by_the_acceptor_never_comes_up<P: Provider>(backend: Back
     }
 }
 
-/// After [`stop_accepting`](Transport::stop_accepting) an endpoint can still connect to others: an
-/// endpoint that is being closed may have messages for new peers.
+/// After [`stop_accepting`](Transport::stop_accepting) an endpoint can still connect to others: it may have
+/// messages for new peers while it is being closed.
 pub fn connect_after_stop_accepting_succeeds<P: Provider>(backend: Backend<'_, P>) {
     let mut endpoints = [backend.open_endpoint(11), backend.open_endpoint(22)];
     endpoints[0].transport.stop_accepting();
@@ -194,8 +193,8 @@ pub fn connect_after_stop_accepting_succeeds<P: Provider>(backend: Backend<'_, P
     });
 }
 
-/// Several endpoints with many links between them exchange frames on every link in both directions, and every
-/// frame arrives on its own link.
+/// Several endpoints with many links between them exchange frames in both directions. Every frame arrives on
+/// its own link.
 pub fn links_between_many_endpoints_carry_their_own_frames<P: Provider>(backend: Backend<'_, P>) {
     const CLIENTS: usize = 5;
     const LINKS_EACH: usize = 10;

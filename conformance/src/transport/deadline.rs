@@ -3,8 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The time that a test waits for an event before it fails, unless the backend asks for another time. No
-/// test depends on how soon the event comes.
+/// How long a test waits for an event before it fails, unless the backend asks for another time.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The moment when a test stops waiting.
@@ -32,7 +31,7 @@ impl Deadline {
     ///
     /// # Panics
     ///
-    /// If the deadline has passed; the message contains `what`.
+    /// If the deadline has passed. The panic message contains `what`.
     #[track_caller]
     pub fn yield_or_panic(self, what: &str) {
         assert!(self.time_left() > Duration::ZERO, "waited in vain for {what}");

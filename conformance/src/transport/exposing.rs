@@ -1,8 +1,8 @@
 //! Exposing and pulling payload.
 //!
 //! These tests apply only to links that pull. A transport that cannot pull says so in its caps. A transport
-//! may refuse a pull at any time, and must then refuse all later pulls. A pull must never panic, and must
-//! never succeed with other bytes than the payload.
+//! may refuse a pull at any time, and must then refuse all later pulls. A pull must never panic. A pull that
+//! succeeds must deliver the payload's bytes.
 
 use std::io::{IoSlice, IoSliceMut};
 
@@ -12,10 +12,10 @@ use homespun_engine::transport::{Close, LinkId, Provider, Pull, RemotePayload, T
 
 use crate::transport::{BUDGET_FRAMES, Backend, TestEndpoint, drive_until, pseudo_random_payload};
 
-/// By how many bytes the exposed payload exceeds `pull_min_bytes` of the link's caps.
+/// By how many bytes the exposed payload is longer than `pull_min_bytes` of the link's caps.
 const EXPOSED_BYTES: usize = 300_000;
 
-/// How many links of a backend may refuse their first pull before the backend counts as unable to pull.
+/// If more links than this refuse their first pull, the backend counts as unable to pull.
 const REFUSALS_MAX: usize = 5;
 
 /// Finds out whether links of this backend pull payload.
@@ -81,7 +81,7 @@ impl<T: Transport> Exposure<T> {
         });
     }
 
-    /// Asserts that further pulls fail, and that the pulling side sees the end of the link.
+    /// Asserts that further pulls fail. Asserts that the link ends at the pulling side.
     fn assert_pulls_fail_and_link_ends(mut self) {
         for (offset_bytes, count_bytes) in [(0, self.bytes.len()), (0, 1), (1000, 5000)] {
             let (pulled, _) = self.pull(offset_bytes, count_bytes);
@@ -97,7 +97,7 @@ impl<T: Transport> Exposure<T> {
     }
 }
 
-/// Splits payload into as many pieces as an operation may have, of different lengths.
+/// Splits payload into pieces of different lengths: as many as an operation may have.
 fn split_into_pieces(bytes: &[u8]) -> Vec<IoSlice<'_>> {
     let mut pieces = Vec::new();
     let mut rest = bytes;
@@ -110,8 +110,8 @@ fn split_into_pieces(bytes: &[u8]) -> Vec<IoSlice<'_>> {
     pieces
 }
 
-/// [`Pull::Done`] means that all of `into` holds the exposed payload from the offset on, whether the payload
-/// was exposed in one piece or in many. After one refusal all further pulls are refused.
+/// After [`Pull::Done`], `into` holds the exposed payload from the offset on, whether the payload was
+/// exposed in one piece or in many. After one refused pull, all further pulls are refused.
 pub fn pull_reads_exposed_payload_whole_and_in_parts<P: Provider>(backend: Backend<'_, P>) {
     let mut exposure = Exposure::new(backend);
     let len_bytes = exposure.bytes.len();
@@ -143,8 +143,8 @@ pub fn pull_reads_exposed_payload_whole_and_in_parts<P: Provider>(backend: Backe
     exposure.assert_link_works();
 }
 
-/// The peer may pull exposed payload repeatedly and in any order, also between frames and while
-/// other payload is exposed over the same link.
+/// The peer may pull exposed payload repeatedly and in any order: between frames, and while other payload is
+/// exposed on the same link.
 pub fn pull_again_reads_the_same_payload<P: Provider>(backend: Backend<'_, P>) {
     let mut exposure = Exposure::new(backend);
     let other = pseudo_random_payload(exposure.bytes.len(), 3);
@@ -179,8 +179,8 @@ pub fn pull_again_reads_the_same_payload<P: Provider>(backend: Backend<'_, P>) {
     }
 }
 
-/// After the peer has finished its pulls, the application may change the memory and expose it
-/// again. Later pulls read the new content.
+/// After the peer's pulls, the application may change the memory and expose it again. Later pulls read the
+/// new content.
 pub fn pull_of_memory_that_is_exposed_again_reads_its_new_content<P: Provider>(backend: Backend<'_, P>) {
     let mut exposure = Exposure::new(backend);
     for round in 0..3 {
@@ -198,8 +198,7 @@ pub fn pull_of_memory_that_is_exposed_again_reads_its_new_content<P: Provider>(b
     exposure.assert_link_works();
 }
 
-/// A pull beyond the end of the exposed payload fails, whatever memory follows the payload. The link stays
-/// usable.
+/// A pull beyond the end of the exposed payload fails, whatever lies there in memory. The link stays usable.
 pub fn pull_beyond_exposed_memory_fails<P: Provider>(backend: Backend<'_, P>) {
     let mut exposure = Exposure::new(backend);
     let len_bytes = exposure.bytes.len() as u64;
@@ -217,8 +216,8 @@ pub fn pull_beyond_exposed_memory_fails<P: Provider>(backend: Backend<'_, P>) {
     exposure.assert_link_works();
 }
 
-/// Pulls from meaningless descriptions fail. Pulls from tampered descriptions do no harm. The link stays
-/// usable.
+/// A pull from a meaningless description fails. A pull from a tampered description does no harm. The link
+/// stays usable.
 pub fn pull_from_an_invalid_description_fails<P: Provider>(backend: Backend<'_, P>) {
     let mut exposure = Exposure::new(backend);
     let mut rng = Rng::with_seed(7);
@@ -248,8 +247,8 @@ pub fn pull_from_an_invalid_description_fails<P: Provider>(backend: Backend<'_, 
     exposure.assert_link_works();
 }
 
-/// Once the exposing side has called [`close`](Transport::close), no pull succeeds, even before the pulling
-/// side has seen the end.
+/// Once the exposing side has called [`close`](Transport::close), no pull succeeds, even if the pulling side
+/// has not yet seen the end.
 pub fn pull_after_close_fails<P: Provider>(backend: Backend<'_, P>) {
     for how in [Close::Drain, Close::Abort] {
         for pulls_before in [false, true] {

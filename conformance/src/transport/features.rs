@@ -8,23 +8,23 @@ use crate::transport::room::probe_splits;
 use crate::transport::waking::probe_backlog;
 use crate::transport::{Backend, TestEndpoint};
 
-/// The optional features of a backend. The contract tests each of them only in backends that have it.
+/// The optional features of a backend. Tests of a feature run only for backends that have it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Features {
     /// Links [pull](Transport::pull) payload: their caps say so, and a pull is not refused.
     pub pulls: bool,
-    /// The provider has shareable memory, and its links [map](Transport::map_peer_memory) the
-    /// shareable memory of their peers.
+    /// The provider allocates shareable memory, and links [map](Transport::map_peer_memory) the shareable
+    /// memory of their peers.
     pub maps: bool,
-    /// Links take a long frame [in part](homespun_engine::transport::Sent::Partial) while there is no
-    /// room for all of it. Without this feature, links take a frame whole or not at all.
+    /// A link without room for a long frame takes it [in part](homespun_engine::transport::Sent::Partial).
+    /// Without this feature, links take a frame whole or not at all.
     pub splits: bool,
     /// Endpoints have a [descriptor](Transport::wake_fd) on which their caller can sleep. Without this
     /// feature, the caller must poll the backend.
     pub wakes: bool,
-    /// While the acceptor makes no call, at most 32 connects fill its backlog. A further connect waits for a
-    /// place in the backlog. The connector's transport asks for a pass at a [later time](Armed::Asleep),
-    /// since no descriptor announces a free place.
+    /// If the acceptor makes no call, its backlog is full after at most 32 connects. A further connect waits
+    /// for a place in the backlog. No descriptor announces a free place, so the connector's transport asks
+    /// for a pass at a [later time](Armed::Asleep).
     pub backlog: bool,
 }
 
@@ -33,7 +33,7 @@ impl Features {
     ///
     /// # Panics
     ///
-    /// If its links do not come up in time.
+    /// If a link does not come up in time.
     pub fn probe<P: Provider>(backend: Backend<'_, P>) -> Features {
         Features {
             pulls: probe_pulls(backend),
@@ -53,7 +53,7 @@ pub(super) fn has_wake_fd<T: Transport>(endpoint: &TestEndpoint<T>) -> bool {
 ///
 /// # Panics
 ///
-/// If the backend has other features, or if a transport without a descriptor allows its caller to sleep.
+/// If the features differ, or if a transport without a descriptor allows its caller to sleep.
 pub fn assert_features<P: Provider>(backend: Backend<'_, P>, declared: Features) {
     let found = Features::probe(backend);
     assert_eq!(declared, found, "the declared features, on the left, are not those of the backend");

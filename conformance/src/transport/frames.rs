@@ -12,7 +12,7 @@ use crate::transport::{
     BUDGET_FRAMES, Backend, Event, SIZES, TestEndpoint, drive_until, message_header, pseudo_random_payload,
 };
 
-/// Frames of all [`SIZES`], in both directions at once, arrive whole, in order, and with their headers.
+/// Frames of all [`SIZES`], in both directions at once, arrive whole and in order, with their headers.
 pub fn frames_arrive_whole_and_in_order<P: Provider>(backend: Backend<'_, P>) {
     let (mut endpoints, there, back) = backend.open_linked_pair();
     let to: Vec<_> = SIZES.map(|size| pseudo_random_payload(size, 1)).into();
@@ -50,9 +50,8 @@ pub fn header_of_each_form_arrives_unchanged<P: Provider>(backend: Backend<'_, P
     }
 }
 
-/// [`send_inline`](Transport::send_inline) takes any payload up to
-/// [`inline_max_bytes`](homespun_engine::transport::LinkCaps::inline_max_bytes), the longest included, once
-/// there is room.
+/// A link with room takes any payload by [`send_inline`](Transport::send_inline), up to and including the
+/// length [`inline_max_bytes`](homespun_engine::transport::LinkCaps::inline_max_bytes).
 pub fn send_inline_takes_payload_up_to_its_limit<P: Provider>(backend: Backend<'_, P>) {
     let (mut endpoints, link, peer) = backend.open_linked_pair();
     let limit_bytes = endpoints[0].transport.caps(link).inline_max_bytes;
@@ -90,8 +89,8 @@ pub fn many_small_frames_arrive_in_order<P: Provider>(backend: Backend<'_, P>) {
     }
 }
 
-/// A frame that is larger than the usual buffers of a transport arrives whole. Its size is 5 MiB, or that of
-/// the provider's largest message if that is smaller.
+/// A frame that is larger than usual buffers arrives whole: 5 MiB, or the provider's largest message if that
+/// is smaller.
 pub fn large_frame_arrives_whole<P: Provider>(backend: Backend<'_, P>) {
     let len_bytes = backend.clamp_frame_bytes(5 * 1024 * 1024 + 13);
     let (mut endpoints, link, peer) = backend.open_linked_pair();
@@ -103,8 +102,8 @@ pub fn large_frame_arrives_whole<P: Provider>(backend: Backend<'_, P>) {
     );
 }
 
-/// The caller may send a frame as soon as [`connect`](Transport::connect) has returned, and a send that is
-/// refused succeeds later. The peer reports the link as up before the first frame.
+/// The caller may send a frame as soon as [`connect`](Transport::connect) has returned. If the link refuses
+/// the frame, a later send succeeds. The peer reports the link as up before the first frame.
 pub fn frame_sent_before_link_up_arrives_after_it<P: Provider>(backend: Backend<'_, P>) {
     let mut endpoints = [backend.open_endpoint(11), backend.open_endpoint(22)];
     let link = endpoints[0].connect(endpoints[1].address());
@@ -117,8 +116,8 @@ pub fn frame_sent_before_link_up_arrives_after_it<P: Provider>(backend: Backend<
     assert_eq!(events, [&Event::Up(a.address(), 11), &frame]);
 }
 
-/// Once the link has taken a frame, and has flushed it while there was room, the frame arrives without
-/// further calls of the sender.
+/// Once a link with room has taken and flushed a frame, the frame arrives without further calls of the
+/// sender.
 pub fn flushed_frame_arrives_without_further_calls_of_the_sender<P: Provider>(backend: Backend<'_, P>) {
     let ([mut a, mut b], link, peer) = backend.open_linked_pair();
     for round in 1..=20 {
@@ -133,14 +132,14 @@ pub fn flushed_frame_arrives_without_further_calls_of_the_sender<P: Provider>(ba
     assert_eq!((a.receive(BUDGET_FRAMES), b.recorder.down_error(peer)), (0, None));
 }
 
-/// The caller may move a transport between threads, and two transports may be called at the same time.
+/// The caller may move a transport between threads. Two threads may call two transports at the same time.
 pub fn transport_moved_to_another_thread_works<P: Provider>(backend: Backend<'_, P>) {
     let ([mut a, mut b], link, peer) = backend.open_linked_pair();
     for size in SIZES {
         a.post(link, pseudo_random_payload(size, 1));
         b.post(peer, pseudo_random_payload(size, 2));
     }
-    // Each side continues until both sides have all frames: the transport may need further calls to send a
+    // Each side continues until both sides have all frames: a transport may need further calls to send a
     // frame that it has taken.
     let finished = AtomicUsize::new(0);
     let run = |endpoint: &mut TestEndpoint<P::Transport>| {

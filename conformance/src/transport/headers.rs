@@ -1,5 +1,4 @@
-//! Sample headers of every [`Form`]. The rules of the wire format generate them, so they include a new form
-//! without a change here.
+//! Sample headers of every [`Form`]. The rules of the wire format determine them, so they include new forms.
 
 use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun_engine::limits::{CONNECTION_DATA_MAX_BYTES, MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
@@ -15,8 +14,7 @@ const PAYLOADS_BYTES: [usize; 8] = [0, 1, 16, 17, REMOTE_MAX_BYTES, 100, CONNECT
 ///
 /// # Panics
 ///
-/// If the samples have no number and no length that suit some form. Then add them to
-/// [`samples::last_words_and_lengths`].
+/// If no sample suits some form. To repair this, add a pair to [`samples::last_words_and_lengths`].
 pub(super) fn sample_headers() -> Vec<Header> {
     let mut headers = Vec::new();
     for form in Form::all() {
@@ -34,7 +32,7 @@ pub(super) fn sample_headers() -> Vec<Header> {
 }
 
 /// Returns values for the last word of a header, each with a payload length. Every [`Form`] of header
-/// accepts some of these pairs. The payloads of [`sample_headers`] are short enough to send in a test.
+/// accepts some of these pairs. All payloads are short enough for a test.
 fn last_header_words_and_payload_lengths(number: u64) -> Vec<(u64, u64)> {
     let lasts = [number, 0, number & 0xff_ffff, MESSAGE_MAX_BYTES];
     let payloads = |last| PAYLOADS_BYTES.map(|len_bytes| (last, len_bytes as u64));

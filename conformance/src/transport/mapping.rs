@@ -1,7 +1,7 @@
 //! Shareable memory: allocating it, and mapping a peer's.
 //!
 //! These tests apply only to backends whose links map memory of their peers. A transport maps the memory
-//! that a peer describes, or refuses to map it. The transport must not panic, and must not map other memory.
+//! that a peer describes, or refuses. The transport must not panic, and must not map other memory.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -60,8 +60,8 @@ impl<T: Transport> SharedRegion<T> {
     }
 }
 
-/// Mapped memory is zero at first and long enough, and each side sees what the other writes. After the owner
-/// has retired the memory, the mapping side sees that, and its mapping stays valid.
+/// Mapped memory is long enough, is zero at first, and is shared: each side sees what the other side writes.
+/// If the owner retires the memory, the mapping side sees that. The mapping then stays valid.
 pub fn mapped_memory_is_shared_with_its_owner<P: Provider>(backend: Backend<'_, P>) {
     let mut region = SharedRegion::new(backend);
     let mapped = region.map(LEN_BYTES as u64).expect("the peer may map it");
@@ -111,7 +111,7 @@ pub fn map_with_a_wrong_description_fails<P: Provider>(backend: Backend<'_, P>) 
     region.assert_link_works();
 }
 
-/// Memory that was freed cannot be mapped, even with a description from before.
+/// Freed memory cannot be mapped, even with a description from before.
 pub fn map_of_freed_memory_fails<P: Provider>(backend: Backend<'_, P>) {
     let SharedRegion { owner, mut other, at_owner: _, at_other, memory, remote } = SharedRegion::new(backend);
     memory.retire();

@@ -6,8 +6,8 @@ use homespun_engine::transport::{Provider, Transport};
 
 use crate::transport::Backend;
 
-/// [`Provider::attr`] names a domain, at least one address format, and a largest message that a frame can
-/// carry. The attributes never change.
+/// [`Provider::attr`] names a domain, at least one address format, and the length of the largest message. A
+/// frame can carry that length. The attributes never change.
 pub fn provider_attr_is_complete_and_constant<P: Provider>(backend: Backend<'_, P>) {
     let attr = backend.provider().attr();
     assert!(!attr.domain.is_empty());
@@ -17,9 +17,8 @@ pub fn provider_attr_is_complete_and_constant<P: Provider>(backend: Backend<'_, 
     assert_eq!(backend.provider().attr(), attr, "the attributes changed");
 }
 
-/// An endpoint that is bound to a wildcard reports a specific address of this host, with a port, by
-/// [`Transport::address`]. This holds for every address format of the provider. Two open endpoints have
-/// different addresses.
+/// For every address format of the provider, an endpoint that is bound to a wildcard has a specific address
+/// of this host, with a port ([`Transport::address`]). Two open endpoints have different addresses.
 pub fn wildcard_bind_resolves_to_a_specific_address<P: Provider>(backend: Backend<'_, P>) {
     for format in backend.provider().attr().formats {
         let [a, b] = [11, 22].map(|instance| backend.open_endpoint_at(format.wildcard(), instance));
@@ -43,8 +42,8 @@ pub fn open_binds_to_the_requested_address<P: Provider>(backend: Backend<'_, P>)
     }
 }
 
-/// [`Provider::open`] fails with EADDRINUSE at an address that has an endpoint, and succeeds there once that
-/// endpoint's transport was dropped.
+/// [`Provider::open`] fails with EADDRINUSE at the address of an open endpoint. Once that endpoint's
+/// transport was dropped, it succeeds.
 pub fn open_at_an_address_in_use_fails_with_eaddrinuse<P: Provider>(backend: Backend<'_, P>) {
     for format in backend.provider().attr().formats {
         let a = backend.open_endpoint_at(format.wildcard(), 11);

@@ -5,13 +5,13 @@ use std::io::IoSliceMut;
 use std::mem;
 
 use homespun_engine::address::Address;
-use homespun_engine::transport::{AddressProof, FrameHandler, LinkError, LinkEvent, LinkId, Space};
+use homespun_engine::transport::{FrameHandler, LinkError, LinkEvent, LinkId, Space};
 use homespun_engine::wire::Header;
 
 /// The largest space that the recorder offers for payload.
 const SPACE_MAX_BYTES: usize = 256 * 1024;
 
-/// An event that a transport has reported to a [`Recorder`]; frames are reassembled.
+/// An event that a transport has reported to a [`Recorder`]. A frame that came in pieces is one event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The link has come up: the peer's address and instance.
@@ -22,14 +22,13 @@ pub enum Event {
     Down(LinkError),
 }
 
-/// Records all events, and panics if a transport breaks the rules of [`FrameHandler`]. It notices frames of
-/// links that are not up, frames inside frames, more payload than the header says or than fits into the
-/// space, and links that come up or go down twice. It also notices a link that this side connected and whose
-/// peer only claims its address, and a confirmation of a peer whose address is already proven.
+/// Records all events, and panics if a transport breaks the rules of [`FrameHandler`]. Forbidden are: frames
+/// of links that are not up, frames inside frames, too much payload for the header or the space, and links
+/// that come up or go down twice. Also forbidden are a link that this side connected to a peer that only
+/// claims its address, and a confirmation of a peer whose address is already proven.
 ///
-/// The recorder takes payload in all ways that a handler may. In turn it offers space for the whole rest of
-/// the payload (up to a limit), space for half of the rest, and no space. The space has up to two slices.
-/// The recorder never allocates memory for the whole claimed length in advance.
+/// The recorder takes payload in all ways that a handler may. In turn, it offers space for the rest of the
+/// payload (up to a limit), space for half of the rest, and no space. The space has up to two slices.
 #[derive(Debug, Default)]
 pub struct Recorder {
     log: Vec<(LinkId, Event)>,
@@ -68,8 +67,8 @@ impl Recorder {
             .collect()
     }
 
-    /// Returns the error with which a link ended; `None` if it has not ended, or if a later link with the
-    /// same number has had events.
+    /// Returns the error with which a link ended. `None` if the link has not ended, or if a later link has
+    /// reused its number.
     pub fn down_error(&self, link: LinkId) -> Option<&LinkError> {
         let (_, last) = self.log.iter().rfind(|(of, _)| *of == link)?;
         match last {
@@ -78,7 +77,7 @@ impl Recorder {
         }
     }
 
-    /// Returns the links that came up, in order, each with address and instance of the peer.
+    /// Returns the links that came up, in order, each with the peer's address and instance.
     pub fn up_events(&self) -> Vec<(LinkId, Address, u64)> {
         let up = |(link, event): &(LinkId, Event)| match event {
             Event::Up(peer, instance) => Some((*link, *peer, *instance)),
@@ -102,7 +101,7 @@ impl Recorder {
         self.up.get(&link).is_some_and(Option::is_some)
     }
 
-    /// Counts the pieces of payload that were placed in a space, and the pieces that came by
+    /// Returns two counts: pieces of payload that were placed in a space, and pieces that came by
     /// [`payload_arrived`](FrameHandler::payload_arrived).
     pub fn placed_and_chunk_counts(&self) -> (usize, usize) {
         (self.placed, self.chunks)
@@ -112,13 +111,13 @@ impl Recorder {
     ///
     /// # Panics
     ///
-    /// If a link of this number has not ended.
+    /// If another link has this number and has not ended.
     pub fn note_connecting(&mut self, link: LinkId) {
         assert!(!self.up.contains_key(&link), "{link:?} is up, and was given to another link");
         assert!(self.connecting.insert(link), "{link:?} is connecting, and was given to another link");
     }
 
-    /// Notes that this side has closed a link, so that nothing more may be reported about it.
+    /// Notes that this side has closed a link. From now on no report about the link is allowed.
     pub fn note_closed(&mut self, link: LinkId) {
         self.up.remove(&link);
         self.connecting.remove(&link);
@@ -195,7 +194,7 @@ impl FrameHandler for Recorder {
         match event {
             LinkEvent::Up { peer, instance, proof } => {
                 assert!(self.up.insert(link, None).is_none(), "{link:?} came up twice");
-                if proof == AddressProof::Claimed {
+                if proof.is_claim() {
                     assert!(!self.connecting.contains(&link), "{link:?} was connected to a mere claim");
                     self.claimed.insert(link);
                 }

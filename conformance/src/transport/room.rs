@@ -16,8 +16,8 @@ const REFUSALS_MIN: usize = 50;
 /// The size of a frame that no transport can hold whole.
 const LARGE_BYTES: usize = 24 * 1024 * 1024;
 
-/// A link whose peer does not read becomes full. Once the peer reads, the frame that was taken in part is
-/// resumed, and everything arrives.
+/// A link becomes full if the peer does not read. Once the peer reads, the sender resumes the partly taken
+/// frame, and everything arrives.
 pub fn full_link_delivers_everything_once_the_peer_reads<P: Provider>(backend: Backend<'_, P>) {
     let (mut endpoints, link, peer) = backend.open_linked_pair();
     let frames = fill_link(&mut endpoints[0], link, 256 * 1024);
@@ -30,9 +30,8 @@ pub fn full_link_delivers_everything_once_the_peer_reads<P: Provider>(backend: B
     drive_until(&mut endpoints, "one more frame", |[_, b]| b.recorder.frame_count(peer) == frames + 1);
 }
 
-/// [`resume`](Transport::resume) continues a frame that was taken in part, and answers
-/// [`Sent::Full`](homespun_engine::transport::Sent::Full) while there is no room. Other links carry frames
-/// meanwhile.
+/// [`resume`](Transport::resume) continues a frame that was taken in part. While there is no room, it
+/// returns [`Sent::Full`](homespun_engine::transport::Sent::Full). Other links carry frames meanwhile.
 pub fn partly_sent_frame_does_not_block_other_links<P: Provider>(backend: Backend<'_, P>) {
     let ([mut a, mut b], link, peer) = backend.open_linked_pair();
     let frames = send_until_partly_taken(backend, &mut a, link);
@@ -51,7 +50,8 @@ pub fn partly_sent_frame_does_not_block_other_links<P: Provider>(backend: Backen
     drive_until(&mut [a, b], "the rest of the frame", |[_, b]| b.recorder.frame_count(peer) == frames);
 }
 
-/// A broken link answers [`Sent::Full`](homespun_engine::transport::Sent::Full) until its end is reported.
+/// A send on a broken link returns [`Sent::Full`](homespun_engine::transport::Sent::Full) until the end of
+/// the link is reported.
 pub fn broken_link_answers_full_until_link_down<P: Provider>(backend: Backend<'_, P>) {
     let ([mut a, b], link, _) = backend.open_linked_pair();
     drop(b);
@@ -83,9 +83,9 @@ pub fn receive_on_an_idle_transport_returns_0<P: Provider>(backend: Backend<'_, 
     }
 }
 
-/// [`receive`](Transport::receive) reports about as much as its budget allows. A call with a budget
-/// of one frame leaves most frames to later calls, whether each of many links has one frame or one
-/// link has many large ones.
+/// [`receive`](Transport::receive) reports about as many frames as its budget allows. With a budget of one
+/// frame, it leaves most frames to later calls: of many links with one frame each, and of one link with many
+/// large frames.
 pub fn receive_budget_limits_reported_frames<P: Provider>(backend: Backend<'_, P>) {
     const LINKS: usize = 32;
     const LEN_BYTES: usize = 16 * 1024;
@@ -112,14 +112,13 @@ pub fn receive_budget_limits_reported_frames<P: Provider>(backend: Backend<'_, P
     let frames = fill_link(&mut endpoints[0], link, LEN_BYTES);
     endpoints[1].receive(1);
     let count = endpoints[1].recorder.frame_count(peer);
-    // If the link holds fewer than `TAKEN_MIN_FRAMES` frames, only the first part of the test checks the
-    // budget.
+    // A link that holds fewer than `TAKEN_MIN_FRAMES` frames is too short for this part of the test.
     assert!(frames < TAKEN_MIN_FRAMES || count < frames / 2, "{count} of {frames} at once");
     drive_until(&mut endpoints, "all frames", |[_, b]| b.recorder.frame_count(peer) == frames);
 }
 
-/// [`receive`](Transport::receive) is fair: links that always have more to read do not delay the frame of
-/// another link for ever, and each link gets its turn.
+/// [`receive`](Transport::receive) is fair: links that always have more to read do not delay another link
+/// for ever, and each link gets its turn.
 pub fn flooded_link_does_not_starve_others<P: Provider>(backend: Backend<'_, P>) {
     const FLOODERS: usize = 3;
     let mut server = backend.open_endpoint(0);
@@ -181,8 +180,8 @@ fn drive_two_until<T: Transport>(
     }
 }
 
-/// Posts frames of this size, numbered by their salt, until the link takes no more. Returns the number of
-/// posted frames, of which the link has not taken the last one whole. The peer must not be receiving.
+/// Posts frames of this size until the link takes no more. The number of a frame is its salt. Returns how
+/// many frames were posted; the link has not taken the last one whole. The peer must not be receiving.
 pub(super) fn fill_link<T: Transport>(
     endpoint: &mut TestEndpoint<T>,
     link: LinkId,
@@ -205,14 +204,14 @@ pub(super) fn fill_link<T: Transport>(
     frames
 }
 
-/// Finds out whether links of this backend take a long frame in part while there is no room for all of it.
+/// Finds out whether a link without room for a long frame takes it in part.
 pub(super) fn probe_splits<P: Provider>(backend: Backend<'_, P>) -> bool {
     let ([mut a, _b], link, _) = backend.open_linked_pair();
     try_send_until_partly_taken(backend, &mut a, link).is_some()
 }
 
-/// Sends frames until the link has taken one in part. Returns how many frames the link has taken, including
-/// that one. The peer must not be receiving.
+/// Sends frames until the link has taken a frame in part. Returns the number of frames, including that one.
+/// The peer must not be receiving.
 pub(super) fn send_until_partly_taken<P: Provider>(
     backend: Backend<'_, P>,
     endpoint: &mut TestEndpoint<P::Transport>,
@@ -222,8 +221,8 @@ pub(super) fn send_until_partly_taken<P: Provider>(
         .expect("a link without room takes a long frame in part")
 }
 
-/// Sends frames until the link has taken one in part. Returns `None` if the link has taken only
-/// whole frames.
+/// Sends frames until the link has taken a frame in part. Returns `None` if the link has taken only whole
+/// frames.
 fn try_send_until_partly_taken<P: Provider>(
     backend: Backend<'_, P>,
     endpoint: &mut TestEndpoint<P::Transport>,

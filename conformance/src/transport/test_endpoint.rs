@@ -11,15 +11,15 @@ use homespun_engine::wire::Header;
 use crate::transport::deadline::PATIENCE;
 use crate::transport::{Deadline, Event, Recorder, message_header};
 
-/// The budget that [`drive_until`] gives to each call of [`receive`](Transport::receive), in frames.
+/// The budget, in frames, of each call of [`receive`](Transport::receive) that [`drive_until`] makes.
 pub const BUDGET_FRAMES: u32 = 32;
 
-/// An endpoint under test: a transport, a recorder of its reports, and a queue of frames to send for each
+/// An endpoint under test: a transport, a recorder of the transport's reports, and a send queue for each
 /// link.
 ///
-/// It calls the transport as an engine would: it resumes a frame that was taken in part before it sends
-/// another on that link, and retries frames that were refused. It sends a frame inline if the payload is
-/// short enough and has an even length.
+/// The endpoint calls the transport as an engine would. It resumes a partly taken frame before it sends
+/// another frame on that link, and retries refused frames. If a payload is short enough and has an even
+/// length, the endpoint sends the frame inline.
 #[derive(Debug)]
 pub struct TestEndpoint<T> {
     /// The transport, for direct calls.
@@ -35,8 +35,8 @@ pub struct TestEndpoint<T> {
 #[derive(Debug, Default)]
 struct Outbox {
     frames: VecDeque<(Header, Vec<u8>)>,
-    /// How many bytes of the first frame's payload the link has taken; `None` if the link has not taken the
-    /// frame's header.
+    /// How much of the first frame's payload the link has taken; `None` if the link has not taken the
+    /// header.
     taken_bytes: Option<usize>,
     /// The caps of the link at the last send.
     caps: Option<LinkCaps>,
@@ -47,7 +47,7 @@ impl<T: Transport> TestEndpoint<T> {
     ///
     /// # Panics
     ///
-    /// If the provider does not open it.
+    /// If the provider does not open the endpoint.
     pub fn open(provider: &impl Provider<Transport = T>, instance: u64) -> Self {
         TestEndpoint::open_at(provider, provider.attr().preferred_format().wildcard(), instance)
     }
@@ -69,7 +69,7 @@ impl<T: Transport> TestEndpoint<T> {
         TestEndpoint { transport, recorder, address, outbox, refusals, patience: PATIENCE }
     }
 
-    /// Sets how long a test that drives this endpoint waits for an event; the default is a minute.
+    /// Sets how long tests wait for an event of this endpoint; the default is a minute.
     #[must_use]
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
@@ -95,7 +95,7 @@ impl<T: Transport> TestEndpoint<T> {
     ///
     /// # Panics
     ///
-    /// If the transport gives the link a number that is not free.
+    /// If the transport gives the link a number that another link has.
     pub fn connect(&mut self, to: Address) -> LinkId {
         let link = self.transport.connect(to);
         self.recorder.note_connecting(link);
@@ -113,7 +113,7 @@ impl<T: Transport> TestEndpoint<T> {
         self.outbox.entry(link).or_default().frames.push_back((header, payload));
     }
 
-    /// Closes a link and drops its queued frames. From now on the recorder panics if the transport reports
+    /// Closes a link and drops its queued frames. Afterwards the recorder panics if the transport reports
     /// anything about the link.
     pub fn close(&mut self, link: LinkId, how: Close) {
         self.transport.close(link, how);
@@ -126,7 +126,7 @@ impl<T: Transport> TestEndpoint<T> {
         self.outbox.values().all(|outbox| outbox.frames.is_empty())
     }
 
-    /// Counts the frames that are queued on a link, including one that was taken in part.
+    /// Returns how many frames are queued on a link, including a partly taken frame.
     pub fn queued_frame_count(&self, link: LinkId) -> usize {
         self.outbox.get(&link).map_or(0, |outbox| outbox.frames.len())
     }
@@ -145,7 +145,8 @@ impl<T: Transport> TestEndpoint<T> {
     ///
     /// # Panics
     ///
-    /// If the caps of a link have grown, or if the transport reports a whole payload as a part.
+    /// If the caps of a link have grown, or if the transport answers [`Sent::Partial`] after the whole
+    /// payload.
     pub fn transmit(&mut self) {
         for (&link, outbox) in &mut self.outbox {
             while outbox.transmit_front_frame(link, &mut self.transport) {}
@@ -154,11 +155,11 @@ impl<T: Transport> TestEndpoint<T> {
         self.transport.flush();
     }
 
-    /// Receives once. Returns the number of events that the transport claims to have reported.
+    /// Receives once. Returns the number of events that the transport says it has reported.
     ///
     /// # Panics
     ///
-    /// If the transport has reported more events than it claims.
+    /// If the transport has reported more events than it says.
     pub fn receive(&mut self, budget_frames: u32) -> u32 {
         let seen = self.recorder.log().len();
         let reported = self.transport.receive(budget_frames, &mut self.recorder);
@@ -181,7 +182,8 @@ impl<T: Transport> TestEndpoint<T> {
 }
 
 impl Outbox {
-    /// Sends the first frame, or the rest of it. Returns whether the transport has taken all of it.
+    /// Sends the first frame, or the rest of it. Returns whether the transport has now taken the whole
+    /// frame.
     fn transmit_front_frame(&mut self, link: LinkId, transport: &mut impl Transport) -> bool {
         let caps = transport.caps(link);
         if let Some(before) = self.caps.replace(caps) {
@@ -231,7 +233,7 @@ fn split_in_two_slices(payload: &[u8]) -> [IoSlice<'_>; 2] {
 ///
 /// # Panics
 ///
-/// If that takes longer than the first endpoint's patience; the message contains `what`.
+/// If this takes longer than the first endpoint's patience. The panic message contains `what`.
 #[track_caller]
 pub fn drive_until<T: Transport, const N: usize>(
     endpoints: &mut [TestEndpoint<T>; N],
@@ -251,7 +253,7 @@ pub fn drive_until<T: Transport, const N: usize>(
 ///
 /// # Panics
 ///
-/// If that takes longer than the first endpoint's patience; the message contains `what`.
+/// If this takes longer than the first endpoint's patience. The panic message contains `what`.
 #[track_caller]
 pub fn drive_all_until<T: Transport>(
     endpoints: &mut [TestEndpoint<T>],

@@ -1,7 +1,7 @@
 //! Sleeping on a transport, and waking.
 //!
 //! These tests apply only to transports that have a [`wake_fd`](Transport::wake_fd). A transport may wake
-//! its caller spuriously, but not without end, and must not lose a wakeup.
+//! its caller without cause, but not for ever. A transport must not lose a wakeup.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,10 +15,10 @@ use crate::transport::features::has_wake_fd;
 use crate::transport::room::fill_link;
 use crate::transport::{BUDGET_FRAMES, Backend, SIZES, TestEndpoint, drive_until, pseudo_random_payload};
 
-/// The longest wait on a descriptor in a test that also drives another endpoint.
+/// How long at most a test waits on a descriptor if it also drives another endpoint.
 const LOOK_MS: u64 = 5;
 
-/// The number of times that the tests arm a transport that has something to report.
+/// How many times the tests arm a transport that has something to report.
 const ARMS: usize = 3;
 
 /// The sleep of an armed transport whose descriptor is not readable.
@@ -57,8 +57,8 @@ impl Sleep {
         Sleep { retry_at: after.map(|after| Instant::now() + after) }
     }
 
-    /// Waits until the transport is woken, or until its retry time has come. Makes no call of the transport,
-    /// and calls `meanwhile` in a loop.
+    /// Waits until the transport is woken, or until its retry time. Makes no call of the transport. Calls
+    /// `meanwhile` in a loop.
     #[track_caller]
     fn wait_until_woken<T: Transport>(
         &self,
@@ -75,9 +75,9 @@ impl Sleep {
         }
     }
 
-    /// Waits until the transport has a frame or a link event to report: until it is woken, and then stays
-    /// awake although it is armed several times. A transport that was woken without cause may fall asleep
-    /// again; then the wait continues.
+    /// Waits until the transport has a frame or a link event to report: it is woken, and stays awake
+    /// although it is armed several times. If it was woken without cause and falls asleep again, the wait
+    /// continues.
     #[track_caller]
     fn wait_until_event<T: Transport>(
         mut self,
@@ -97,7 +97,7 @@ impl Sleep {
     }
 }
 
-/// Arms a transport. Returns whether its caller would make another pass even if nothing more happens.
+/// Arms a transport. Returns whether the transport asks for another pass, even if nothing more happens.
 fn arm_and_check_awake<T: Transport>(endpoint: &mut TestEndpoint<T>) -> bool {
     let sleep = Sleep::arm(endpoint);
     sleep.retry_at.is_some() || poll_readable(expect_wake_fd(&endpoint.transport), Duration::ZERO)
@@ -114,8 +114,8 @@ fn poll_readable(descriptor: impl AsFd, wait: Duration) -> bool {
     poll(&mut asked, Some(&wait)).is_ok_and(|ready| ready > 0)
 }
 
-/// Drives an endpoint that sleeps whenever it can, until `done` returns true. `done` may post answers to
-/// received frames.
+/// Drives an endpoint until `done` returns true. The endpoint sleeps whenever it can. `done` may post
+/// answers to received frames.
 #[track_caller]
 fn drive_sleeping_until<T: Transport>(
     endpoint: &mut TestEndpoint<T>,
@@ -137,8 +137,7 @@ fn drive_sleeping_until<T: Transport>(
 }
 
 /// Calls `done`. If `done` returns false, transmits the frames that `done` may have posted, and calls `done`
-/// again. Without this call of `transmit`, the endpoint would sleep with frames that it has not offered to
-/// the transport.
+/// again. Without the call of `transmit`, the endpoint would sleep with untransmitted frames.
 fn transmit_unless_done<T: Transport>(
     endpoint: &mut TestEndpoint<T>,
     done: &mut impl FnMut(&mut TestEndpoint<T>) -> bool,
@@ -149,8 +148,8 @@ fn transmit_unless_done<T: Transport>(
     }
 }
 
-/// While an endpoint has nothing to do, its caller can sleep: [`arm`](Transport::arm) allows the sleep, and
-/// the descriptor is not readable. This holds without a link, with an unused link, and after many frames.
+/// The caller of an idle transport can sleep: [`arm`](Transport::arm) allows the sleep, and the descriptor
+/// is not readable. This holds without a link, with an unused link, and after many frames.
 pub fn idle_transport_arms_and_sleeps<P: Provider>(backend: Backend<'_, P>) {
     let (mut endpoints, link, peer) = backend.open_linked_pair();
     Sleep::start_when_idle(&mut backend.open_endpoint(33));
@@ -195,8 +194,7 @@ pub fn accepted_connect_wakes_the_connector<P: Provider>(backend: Backend<'_, P>
     });
 }
 
-/// The refusal of a connect wakes the sleeping connector, even if the refusal came before the transport was
-/// armed.
+/// A refused connect wakes the sleeping connector, even if the refusal comes before the transport is armed.
 pub fn refused_connect_wakes_the_connector<P: Provider>(backend: Backend<'_, P>) {
     let [mut a, vacant] = [11, 22].map(|instance| backend.open_endpoint(instance));
     let address = vacant.address();
@@ -220,7 +218,7 @@ pub fn frame_wakes_the_receiver<P: Provider>(backend: Backend<'_, P>) {
     }
 }
 
-/// A transport does not sleep while it has frames to report for which the budget was too small.
+/// A transport does not sleep while it has frames that an earlier budget was too small to report.
 pub fn arm_with_unreported_frames_stays_awake<P: Provider>(backend: Backend<'_, P>) {
     for (frames, len_bytes) in [(100, 40), (20, 20_000)] {
         let ([mut a, mut b], link, peer) = backend.open_linked_pair();
@@ -295,8 +293,7 @@ pub fn dropped_transport_wakes_the_peer<P: Provider>(backend: Backend<'_, P>) {
     });
 }
 
-/// A transport does not sleep if an event has come since its last pass: a connect, a frame, or the end of a
-/// link.
+/// A transport does not sleep if a connect, a frame, or the end of a link has come since its last pass.
 pub fn arm_after_an_unreported_event_stays_awake<P: Provider>(backend: Backend<'_, P>) {
     let [mut a, mut b] = [backend.open_endpoint(11), backend.open_endpoint(22)];
     a.connect(b.address());
@@ -340,8 +337,8 @@ pub fn arm_after_room_was_freed_stays_awake<P: Provider>(backend: Backend<'_, P>
 }
 
 /// A connect succeeds even if other connects have filled the acceptor's backlog and the connector sleeps.
-/// Since no descriptor announces room in the backlog, the connector's transport sets a retry time. Needs the
-/// feature `backlog`.
+/// The connector's transport sets a retry time, because no descriptor announces room in the backlog. Needs
+/// the feature `backlog`.
 pub fn connector_at_a_full_backlog_sets_a_retry_time_and_connects<P: Provider>(backend: Backend<'_, P>) {
     let [mut a, mut b, mut c] = connect_to_filled_backlog(backend);
     let waiting = Sleep::start_when_idle(&mut a);
@@ -352,8 +349,8 @@ pub fn connector_at_a_full_backlog_sets_a_retry_time_and_connects<P: Provider>(b
         if a.recorder.live_link_count() == 1 {
             break;
         }
-        // The acceptor makes passes only after the connector has fallen asleep. A place that is freed
-        // earlier would be found without a wakeup.
+        // The acceptor makes passes only once the connector is asleep. Otherwise the connector could find
+        // room in the backlog without a wakeup.
         sleep.wait_until_woken(&a, "a place in the backlog", || {
             make_progress(&mut b);
             make_progress(&mut c);
@@ -364,8 +361,8 @@ pub fn connector_at_a_full_backlog_sets_a_retry_time_and_connects<P: Provider>(b
     }
 }
 
-/// Returns three endpoints. The third endpoint has connected to the second many times, and after that the
-/// first has connected to the second. The second endpoint makes no call.
+/// Returns three endpoints. The third has connected to the second many times. After that, the first has
+/// connected to the second. The second endpoint makes no call.
 fn connect_to_filled_backlog<P: Provider>(backend: Backend<'_, P>) -> [TestEndpoint<P::Transport>; 3] {
     const OTHERS: usize = 32;
     let [mut a, b, mut c] = [11, 22, 33].map(|instance| backend.open_endpoint(instance));
@@ -377,14 +374,14 @@ fn connect_to_filled_backlog<P: Provider>(backend: Backend<'_, P>) -> [TestEndpo
     [a, b, c]
 }
 
-/// Finds out whether a connect waits for a place in the backlog of an acceptor that makes no call.
+/// Finds out whether a connect waits for a place in the backlog of an idle acceptor.
 pub(super) fn probe_backlog<P: Provider>(backend: Backend<'_, P>) -> bool {
     let [mut a, _acceptor, _other] = connect_to_filled_backlog(backend);
     has_wake_fd(&a) && Sleep::start_when_idle(&mut a).retry_at.is_some()
 }
 
-/// A full link drains although its endpoint sleeps whenever it can, and although the peer reads only about
-/// one frame at a time.
+/// A full link drains, although its endpoint sleeps whenever it can and the peer reads only about one frame
+/// at a time.
 pub fn drain_completes_while_the_endpoint_sleeps<P: Provider>(backend: Backend<'_, P>) {
     let ([mut a, mut b], link, peer) = backend.open_linked_pair();
     let taken = fill_link(&mut a, link, 100) - 1;
@@ -403,8 +400,8 @@ pub fn drain_completes_while_the_endpoint_sleeps<P: Provider>(backend: Backend<'
     drive_until(&mut [b], "the frames", |[b]| b.recorder.frame_count(peer) == taken);
 }
 
-/// The caller may nest the descriptor in an `epoll(7)` instance of its own. A frame then makes the
-/// descriptor of that instance readable.
+/// The caller may nest the descriptor in its own `epoll(7)` instance. A frame then makes the descriptor of
+/// that instance readable.
 pub fn wake_fd_works_inside_another_epoll<P: Provider>(backend: Backend<'_, P>) {
     let ([mut a, mut b], link, peer) = backend.open_linked_pair();
     let nest = epoll::create(epoll::CreateFlags::CLOEXEC).expect("an epoll");
@@ -429,9 +426,9 @@ pub fn wake_fd_works_inside_another_epoll<P: Provider>(backend: Backend<'_, P>) 
     }
 }
 
-/// Two endpoints in two threads, each asleep whenever it has nothing to do, exchange messages without a
-/// lost wakeup. First they send single messages in turn, then many large ones at once, so that both wait
-/// for room.
+/// Two endpoints in two threads exchange messages without a lost wakeup. Each sleeps whenever it has nothing
+/// to do. First they send single messages in turn. Then both send many large messages at once and wait for
+/// room.
 pub fn sleeping_endpoints_miss_no_wakeup<P: Provider>(backend: Backend<'_, P>) {
     const TURNS: usize = 1000;
     const FLOOD: usize = 3 * SIZES.len();

@@ -8,10 +8,9 @@ use std::ops::{BitAnd, BitOr, BitXor, Not};
 use super::long_double::LongDouble;
 use super::{AtomicOp, Datatype};
 
-/// Updates `element`, which is a copy of the element in memory: it has the old value, and gets the new
-/// one, computed with the operand and the compare operand. Returns whether the caller must store the
-/// copy. Each slice has the length of the datatype. An operation that has no operand, or no compare
-/// operand, does not read that slice.
+/// Computes the new value of an element in `element`, which holds a copy of the old value. Returns whether
+/// the caller must store the new value. Each slice has the length of the datatype. An operation without
+/// operand or compare operand does not read that slice.
 pub(crate) type Combine = fn(element: &mut [u8], operand: &[u8], compare: &[u8]) -> bool;
 
 impl AtomicOp {
@@ -58,7 +57,7 @@ fn integer_combine_fn<T: Bits + PartialOrd>(op: AtomicOp) -> Option<Combine> {
     Some(combine)
 }
 
-/// Returns the function of an operation on ordered numbers, that is, all numbers but complex ones.
+/// Returns the function of an operation on ordered numbers: all numbers except complex ones.
 fn ordered_combine_fn<T: Number + PartialOrd>(op: AtomicOp) -> Option<Combine> {
     let combine: Combine = match op {
         AtomicOp::Min => |e, o, _| store_operand_if(e, o, T::read(o) < T::read(e)),
@@ -89,7 +88,7 @@ fn number_combine_fn<T: Number>(op: AtomicOp) -> Option<Combine> {
     Some(combine)
 }
 
-/// If `condition`, replaces the element by the operand bit for bit, padding included. Returns `condition`.
+/// If `condition`, replaces the element by the operand, including the padding. Returns `condition`.
 fn store_operand_if(element: &mut [u8], operand: &[u8], condition: bool) -> bool {
     if condition {
         element.copy_from_slice(operand);
@@ -272,9 +271,8 @@ impl<F: Real> Complex<F> {
         }
     }
 
-    /// Returns the product if a factor or a partial product is infinite: C11, annex G.5.1, requires
-    /// an infinite product then, although both parts of the plain product are NaN. Returns `None` if
-    /// none of them is infinite.
+    /// Returns the product if a factor or a partial product is infinite: C11, annex G.5.1, requires an
+    /// infinite product, even where the usual formula gives NaN. Otherwise returns `None`.
     #[cold]
     fn infinite_product(self, other: Complex<F>) -> Option<Complex<F>> {
         let (mut left, mut right) = (self, other);

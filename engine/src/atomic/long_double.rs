@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 
 use super::arithmetic::{Number, Real};
 
-/// An extended number: a significand of 64 bits, whose first bit is the integer bit, an exponent of
-/// 15 bits and a sign bit. The 6 bytes that follow in memory are padding.
+/// An extended number: a significand of 64 bits, an exponent of 15 bits and a sign bit. The first
+/// bit of the significand is the integer bit. In memory, 6 bytes of padding follow.
 #[derive(Clone, Copy)]
 pub(super) struct LongDouble([u8; VALUE_BYTES]);
 
@@ -23,15 +23,16 @@ const EXPONENT_OF_ONE: u16 = 16_383;
 
 const INTEGER_BIT: u64 = 1 << 63;
 
-/// Loads the two operands onto the empty stack, runs the instruction, and pops the result, which
-/// leaves the stack empty again.
+/// Runs an instruction with two operands on the processor's floating-point stack. The stack is
+/// empty before and after.
 macro_rules! on_the_stack {
     ($instruction:literal, $left:expr, $right:expr) => {{
         let mut result = [0; VALUE_BYTES];
-        // SAFETY: the code reads 10 bytes from each operand and writes 10 bytes to the result,
-        // which are their sizes. It declares that it changes all registers of the stack, so the
-        // stack is empty before it. After it the stack is empty again: the code loads two values,
-        // the instruction pops one, and the store pops the other. The code touches nothing else.
+        // SAFETY: the code reads 10 bytes from each operand and writes 10 bytes to the result. These are the
+        // sizes of the operands and the result. The code declares that it changes all registers of the
+        // stack, so the stack is empty before. The stack is empty again afterwards: the code loads two
+        // values, the instruction pops one value, and the store pops the other value. The code touches
+        // nothing else.
         unsafe {
             asm!(
                 "fld tbyte ptr [{left}]",
@@ -79,10 +80,10 @@ impl PartialEq for LongDouble {
 impl PartialOrd for LongDouble {
     fn partial_cmp(&self, other: &LongDouble) -> Option<Ordering> {
         let (is_unordered, is_greater, is_less): (u8, u8, u8);
-        // SAFETY: the code reads 10 bytes from each operand, which are their sizes. It declares
-        // that it changes all registers of the stack, so the stack is empty before it. After it the
-        // stack is empty again: the code loads two values, the comparison pops one, and a store of
-        // the other to its own register pops that. The code writes no memory.
+        // SAFETY: the code reads 10 bytes from each operand, which is the size of an operand. The code
+        // declares that it changes all registers of the stack, so the stack is empty before. The stack is
+        // empty again afterwards: the code loads two values, the comparison pops one value, and `fstp` pops
+        // the other value. The code writes no memory.
         unsafe {
             asm!(
                 "fld tbyte ptr [{right}]",

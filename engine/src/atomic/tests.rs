@@ -48,7 +48,7 @@ fn combine_fn_exists_exactly_for_offered_ops_and_datatypes() {
     }
 }
 
-/// Compares how many operations each datatype supports with the table of the manual page.
+/// Compares the number of operations for each datatype with the table of the manual page.
 #[test]
 fn supported_atomics_match_the_manual_page() {
     let count = |kind: AtomicKind, datatype| {
@@ -118,7 +118,7 @@ fn expected_integer(
 }
 
 /// Returns the new element according to the manual page, for real numbers. A double holds each of
-/// them exactly, and `round` rounds to the datatype.
+/// the numbers exactly, and `round` rounds to the datatype.
 fn expected_real(op: AtomicOp, [e, o, c]: [f64; 3], round: fn(f64) -> f64) -> Option<f64> {
     let truth = |truth: bool| Some(f64::from(u8::from(truth)));
     match op {
@@ -300,8 +300,8 @@ fn nan_is_stored_bit_by_bit() {
     );
 }
 
-/// Compares products of complex numbers with infinite or NaN parts with those of a C compiler.
-/// `NAN` stands for a NaN of either sign.
+/// Compares products of complex numbers with those of a C compiler. Parts of the numbers are
+/// infinite or NaN. `NAN` stands for a NaN of either sign.
 #[test]
 fn product_of_infinite_complex_number_is_infinite() {
     const INF: f64 = f64::INFINITY;

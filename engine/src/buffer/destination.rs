@@ -36,7 +36,7 @@ impl Destination {
         Destination { len_bytes: buffer.len(), memory: DestinationMemory::Owned(buffer) }
     }
 
-    /// Receives into the whole room of a buffer. The buffer comes back with the same room.
+    /// Receives into the whole room of a reusable buffer.
     pub fn reusable(buffer: ReusableBuffer) -> Destination {
         let room = buffer.into_room();
         Destination { len_bytes: room.len(), memory: DestinationMemory::Reusable(room) }
@@ -59,13 +59,16 @@ impl Destination {
     ///
     /// # Errors
     ///
-    /// As [`Source::raw`](super::Source::raw).
+    /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`](crate::limits::IOV_LIMIT);
+    /// [`Misuse::Memory`] for a null address with a length, or for lengths whose sum exceeds the
+    /// address space.
     ///
     /// # Safety
     ///
-    /// Every segment must be initialised memory that any thread may read and write, and that
-    /// nothing else reads or writes, until the operation that is posted with this destination has
-    /// ended. It has ended when its completion was produced, or when the engine was dropped.
+    /// Every segment must be initialised memory that any thread may read and write. Nothing else
+    /// may read or write the memory until the operation that is posted with this destination has
+    /// ended. An operation has ended when its completion was produced, or when the engine was
+    /// dropped.
     #[inline(always)]
     pub unsafe fn raw(segments: &[SegmentMut]) -> Result<Destination, Misuse> {
         check_segment_count(segments.len())?;
@@ -76,9 +79,8 @@ impl Destination {
         unsafe { Destination::raw_allowing_null(segments) }
     }
 
-    /// Receives a message into the caller's memory, as [`raw`](Self::raw) does. But a null address
-    /// with a length counts as no room: applications that expect empty messages pass such an
-    /// address.
+    /// Like [`raw`](Self::raw), but counts a segment with a null address as empty, whatever its
+    /// length. Applications that expect empty messages pass such segments.
     ///
     /// # Errors
     ///
@@ -100,7 +102,7 @@ impl Destination {
         Ok(Destination { len_bytes, memory: DestinationMemory::RawVector(segments) })
     }
 
-    /// Returns the same memory for use as a multi-receive buffer, which must be one segment.
+    /// Returns the same memory for use as a multi-receive buffer. The memory must be one segment.
     ///
     /// # Errors
     ///
@@ -128,8 +130,8 @@ impl Destination {
         Err(Rejected { error: misuse.into(), returned: self })
     }
 
-    /// Returns how many bytes precede the first address that is a multiple of `align_bytes`. The
-    /// memory must be in one piece.
+    /// Returns how many bytes precede the first address that is a multiple of `align_bytes`, for
+    /// memory in one piece.
     pub(crate) fn padding_bytes(&self, align_bytes: usize) -> usize {
         let address = match &self.memory {
             DestinationMemory::Owned(buffer) => buffer.as_ptr().addr(),
@@ -142,7 +144,7 @@ impl Destination {
     }
 
     /// Drops the first `skip_bytes`, returns the next `len_bytes`, and keeps the rest. If the
-    /// memory is too short, or not in one piece, it stays as it is, and the result is empty.
+    /// memory is too short or not in one piece, changes nothing and returns an empty destination.
     pub(crate) fn skip_and_split_to(&mut self, skip_bytes: usize, len_bytes: usize) -> Destination {
         let end_bytes = skip_bytes.saturating_add(len_bytes);
         if end_bytes > self.len_bytes {
@@ -193,7 +195,7 @@ impl Destination {
         self.len_bytes
     }
 
-    /// Copies `bytes` to `offset_bytes`, except bytes that do not fit. Returns the copied length.
+    /// Copies `bytes` to `offset_bytes`, as far as they fit. Returns the number of bytes copied.
     #[inline]
     pub fn copy_in(&mut self, offset_bytes: usize, bytes: &[u8]) -> usize {
         if let Some(whole) = self.contiguous_mut() {
@@ -254,7 +256,7 @@ impl Destination {
         self.take_buffer(self.len_bytes)
     }
 
-    /// Removes and returns the application's memory, cut to `received_bytes`, to be handed back.
+    /// Removes the application's memory and returns it for the completion, cut to `received_bytes`.
     #[inline]
     pub(crate) fn take_buffer(&mut self, received_bytes: usize) -> Buffer {
         if let DestinationMemory::Raw(_) | DestinationMemory::RawVector(_) = &self.memory {

@@ -7,15 +7,13 @@ use bytes::BytesMut;
 
 /// A buffer that takes one receive after another, and is initialised only once.
 ///
-/// A [`BytesMut`] comes back cut to the message. To post it again at its full length, an
-/// application must `resize` it, which writes all bytes that the message has not filled: after a
-/// message of 64 bytes, nearly all of 1 MiB. A reusable buffer keeps its length. It comes back in
-/// [`Buffer::Reusable`](super::Buffer::Reusable), dereferences to the message alone, and can be
-/// posted again as it is.
+/// A [`BytesMut`] comes back cut to the message. To post the `BytesMut` again at full length, the
+/// application must `resize` it, and `resize` writes every byte behind the message. A reusable
+/// buffer keeps its room, and can be posted again without a write. A completion hands it back as
+/// [`Buffer::Reusable`](super::Buffer::Reusable). It dereferences to the message.
 ///
-/// All of the memory is initialised, because a transport gets it as a slice. The system zeroes the
-/// memory of a large [`zeroed`](Self::zeroed) buffer when it is first touched. The memory behind
-/// the message holds remains of earlier messages. These are never visible.
+/// All of the memory is initialised, because a transport gets it as a slice. The memory behind the
+/// message may hold bytes of earlier messages, but no method shows them.
 ///
 /// The buffer takes 32 bytes besides its room.
 ///
@@ -52,7 +50,7 @@ impl ReusableBuffer {
         self.0.clear();
     }
 
-    /// Returns the message, in the same memory. The rest of the room remains as capacity.
+    /// Returns the message in the same memory. The rest of the room becomes spare capacity.
     pub fn into_message(self) -> BytesMut {
         self.0
     }
@@ -67,7 +65,8 @@ impl ReusableBuffer {
         self.0
     }
 
-    /// Returns a buffer with this [room](Self::into_room) and a message of this length in it.
+    /// Returns a buffer with the room that [`into_room`](Self::into_room) returned, and a message
+    /// of this length.
     #[inline]
     pub(super) fn from_room(mut room: BytesMut, message_bytes: usize) -> ReusableBuffer {
         debug_assert_eq!(room.len(), room.capacity());
@@ -76,8 +75,7 @@ impl ReusableBuffer {
     }
 }
 
-/// Makes an empty buffer whose room is these bytes. Capacity of the `BytesMut` beyond its length is
-/// given up.
+/// Makes an empty buffer whose room is these bytes, without the spare capacity of the `BytesMut`.
 impl From<BytesMut> for ReusableBuffer {
     fn from(mut bytes: BytesMut) -> ReusableBuffer {
         if bytes.capacity() > bytes.len() {
@@ -106,7 +104,7 @@ impl Clone for ReusableBuffer {
     }
 }
 
-/// Compares the lengths of the room and the messages, but not the bytes behind the messages.
+/// Compares the rooms' lengths and the messages, but not the bytes behind the messages.
 impl PartialEq for ReusableBuffer {
     fn eq(&self, other: &ReusableBuffer) -> bool {
         self.room_bytes() == other.room_bytes() && self[..] == other[..]
@@ -128,7 +126,7 @@ impl fmt::Debug for ReusableBuffer {
 mod tests {
     use super::*;
 
-    /// Makes buffers with the same room from each kind of memory that a `BytesMut` can have.
+    /// Makes buffers with equal room from each kind of memory that a `BytesMut` can have.
     fn make_buffers_of_every_kind() -> Vec<ReusableBuffer> {
         let spacious = |len_bytes| {
             let mut bytes = BytesMut::with_capacity(100);

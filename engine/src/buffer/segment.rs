@@ -60,13 +60,12 @@ impl SegmentMut {
             return &mut [];
         }
         // SAFETY: only `Destination` calls this, for segments that came through
-        // `Destination::raw_allowing_null`. That function sets the length of a null segment to 0,
-        // and its caller has promised initialised memory that nothing else uses until the operation
-        // has ended. The engine drops the `Destination` when it ends the operation. The slice
-        // borrows the `Destination` mutably, so there is never more than one slice.
-        // `Destination::skip_and_split_to` cuts each piece off its segment, so piece and rest lie
-        // within the promised memory and share no byte. The engine ends the operation of a
-        // multi-receive buffer after those of its pieces.
+        // `Destination::raw_allowing_null`. That function sets the length of a null segment to 0. The caller
+        // of that function has promised initialised memory that nothing else uses until the operation has
+        // ended. The engine drops the `Destination` when it ends the operation. The slice borrows the
+        // `Destination` mutably, so there is never more than one slice. `Destination::skip_and_split_to`
+        // cuts each piece off its segment: piece and rest lie within the promised memory and share no byte.
+        // The engine ends the operation of a multi-receive buffer after the operations of its pieces.
         unsafe { slice::from_raw_parts_mut(self.address, self.len_bytes) }
     }
 }

@@ -59,11 +59,11 @@ impl Source {
     ///
     /// # Safety
     ///
-    /// Any thread must be able to read every segment, and nothing may write to it, until the
-    /// operation that is posted with this source has ended. It has ended when its completion was
-    /// produced, or when the engine was dropped. With
-    /// [`TransmitOptions::inject`](crate::operation::TransmitOptions::inject), this must hold only
-    /// until the request was posted or refused.
+    /// Any thread must be able to read every segment, and nothing may write to a segment, until the
+    /// operation that is posted with this source has ended. An operation has ended when its
+    /// completion was produced, or when the engine was dropped. If the operation has
+    /// [`TransmitOptions::inject`](crate::operation::TransmitOptions::inject), the memory is needed
+    /// only until the engine has accepted or refused the post.
     #[inline(always)]
     pub unsafe fn raw(segments: &[Segment]) -> Result<Source, Misuse> {
         if let [one] = segments {
@@ -80,9 +80,8 @@ impl Source {
         Ok(Source { len_bytes, memory: SourceMemory::RawVector(segments.into()) })
     }
 
-    /// Gathers from `first`, then from `second`. To get the buffers of a pair back, split the pair
-    /// by [`into_pair`](Self::into_pair): [`into_buffer`](Self::into_buffer) of the pair returns
-    /// neither buffer.
+    /// Gathers from `first`, then from `second`. [`into_buffer`](Self::into_buffer) returns neither
+    /// buffer of a pair. To get them back, split the pair by [`into_pair`](Self::into_pair).
     pub(crate) fn pair(first: Source, second: Source) -> Source {
         let len_bytes = first.len_bytes.saturating_add(second.len_bytes);
         Source { len_bytes, memory: SourceMemory::Pair(Box::new((first, second))) }
@@ -145,8 +144,8 @@ impl Source {
         }
     }
 
-    /// Copies the caller's memory, unless the source owns its memory. The source then no longer
-    /// depends on the caller's memory.
+    /// If the source borrows the caller's memory, copies the bytes, so the source no longer needs
+    /// the caller's memory.
     pub fn copy_borrowed_memory(&mut self) {
         if let SourceMemory::Raw(_) | SourceMemory::RawVector(_) = &self.memory {
             let mut copy = Vec::with_capacity(self.len_bytes);
@@ -160,8 +159,8 @@ impl Source {
         }
     }
 
-    /// Gives up the caller's memory, since nothing will read it again. Owned memory stays, to be
-    /// handed back.
+    /// Gives up the caller's memory, which the source no longer reads. Keeps owned memory, to hand
+    /// it back.
     #[inline]
     pub(crate) fn release_raw_memory(&mut self) {
         if let SourceMemory::Raw(_) | SourceMemory::RawVector(_) = &self.memory {
@@ -172,8 +171,8 @@ impl Source {
         }
     }
 
-    /// Returns the application's memory, to hand it back. If the memory is owned, the source gives
-    /// it up and is then empty.
+    /// Returns the application's memory for the completion. If the memory is owned, the source is
+    /// empty afterwards.
     #[inline]
     pub(crate) fn take_buffer(&mut self) -> Buffer {
         if let SourceMemory::Raw(_) = &self.memory {

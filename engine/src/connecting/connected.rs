@@ -8,23 +8,22 @@
 //!  An attempt that fails is Over.
 //! ```
 //!
-//! The requester asks on a link to the passive endpoint. The accepting endpoint answers on another
-//! link, which becomes the connection. To accept, an endpoint needs only the requester's address and
-//! instance, and the request's number. Only the requester, the passive endpoint and the accepting
-//! endpoint know the number. If the first link ends without an answer while another link to the
-//! requester is up, the requester waits a while for an answer on that link. The passive endpoint
-//! keeps the first link until the requester has confirmed the connection, or the accepting endpoint
-//! has given up.
+//! The requester asks on a link to the passive endpoint. The accepting endpoint (the acceptor) answers on a
+//! second link, and the second link becomes the connection. To accept, an endpoint needs the requester's
+//! address and instance, and the random number of the request. No other endpoint knows the number. The
+//! passive endpoint keeps the first link until the requester has confirmed the connection, or the acceptor
+//! has given up. If the first link ends early but the second link is up, the requester waits for an answer
+//! on the second link, for a limited time.
 //!
-//! The accepting endpoint (the acceptor) first makes sure that the requester still exists. The
-//! acceptor is connected once the link has taken its `Accept`. So the acceptor reports the connection
-//! before the requester can use it.
+//! The acceptor first checks that the requester still exists. The acceptor is connected once the second link
+//! has taken the `Accept`. So the acceptor reports the connection before the requester can use the
+//! connection.
 //!
-//! A side that shuts down sends a shutdown after all its earlier frames, and ends its operations.
-//! When the peer has read the shutdown, it ends the link, and so confirms the shutdown. A frame that
-//! the link has taken in part is completed from a copy. There is no copy of the rest of a long
-//! payload, nor of payload that the peer may still fetch. In these cases this side closes the link
-//! at once, and unsent answers to the peer's operations are lost.
+//! A side that shuts down ends its operations, and sends a shutdown after all its earlier frames. When the
+//! peer has read the shutdown, the peer ends the link. That confirms the shutdown. If the link has taken a
+//! frame in part, this side sends the rest from a copy. There is no copy of a long payload, nor of payload
+//! that the peer may still fetch. In these cases this side closes the link at once, and unsent answers to
+//! the peer are lost.
 
 use std::mem;
 
@@ -60,14 +59,15 @@ enum ConnectStage {
         /// The link to the passive endpoint; `None` once it has ended.
         link: Option<LinkId>,
         number: u64,
-        /// Why the link to the passive endpoint has ended, if it has. An acceptor may still answer.
+        /// Why the link to the passive endpoint has ended, if the link has ended. The acceptor may still
+        /// answer.
         lost: Option<ConnectionError>,
-        /// The time limit for the acceptor's answer. It runs once the link to the passive endpoint
-        /// has ended.
+        /// The time limit for the acceptor's answer. The time runs from the end of the link to the passive
+        /// endpoint.
         patience: Timeout,
     },
-    /// The endpoint accepts a request over this link. The link is not up yet, or has not taken the
-    /// `Accept`.
+    /// The endpoint accepts a request over this link. Either the link is not up yet, or the link has not
+    /// taken the `Accept`.
     Accepting { link: LinkId, requester: Requester, data: Box<[u8]> },
     /// The endpoint is connected.
     Up {
@@ -86,7 +86,7 @@ enum ConnectStage {
 }
 
 impl Connected {
-    /// Whether an acceptor may still answer a request of this endpoint, over a link of its own.
+    /// Whether this endpoint has asked for a connection, and an acceptor may still answer.
     pub(super) fn is_asking(&self) -> bool {
         matches!(self.stage, ConnectStage::Asked { .. })
     }
@@ -96,8 +96,7 @@ impl Connected {
         matches!(self.stage, ConnectStage::Leaving { link } if link == id)
     }
 
-    /// Ends the connection if this link is the connection. Returns whether the link was the
-    /// connection.
+    /// If this link is the connection, records that the connection has ended, and returns `true`.
     pub(super) fn end_if_connection_link(&mut self, id: LinkId) -> bool {
         let is_it = matches!(self.stage, ConnectStage::Up { link, .. } if link == id);
         if is_it {
@@ -108,12 +107,12 @@ impl Connected {
 }
 
 impl Connection {
-    /// Asks for a connection on the link that `open` opens to the passive endpoint. The caller draws
-    /// `random_number`, which names the request.
+    /// Asks for a connection. `open` opens a link to the passive endpoint. `random_number` identifies the
+    /// request.
     ///
     /// # Errors
     ///
-    /// [`Misuse::State`] if the endpoint has asked for a connection or accepted one before, or has
+    /// [`Misuse::State`] if the endpoint has already asked for a connection or accepted a request, or has
     /// another role; [`Misuse::Invalid`] for too much data.
     pub(crate) fn connect(
         &mut self,
@@ -135,8 +134,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Accepts a request that a passive endpoint has received, on the link that `open` opens to the
-    /// requester.
+    /// Accepts a request that a passive endpoint has received. `open` opens a link to the requester.
     ///
     /// # Errors
     ///
@@ -155,8 +153,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Returns the connection that this side may shut down. Returns `None` if the connection has ended,
-    /// if this side has shut it down, or if the attempt to connect has failed.
+    /// Returns the connection, if there is one to shut down. Returns `None` if the connection has ended or
+    /// was shut down by this side, or if the attempt to connect has failed.
     ///
     /// # Errors
     ///
@@ -172,9 +170,9 @@ impl Connection {
         }
     }
 
-    /// Queues what a connection still sends when it is shut down: the `rest` of a frame that the
-    /// link had taken in part, then the answers to the peer's operations, then the shutdown. `peer`
-    /// is the peer's address and instance. The caller has ended the operations of the connection.
+    /// Queues what this side still sends when it shuts down: the `rest` of a frame that the link has taken
+    /// in part, the answers to the peer's operations, and the shutdown. `peer` is the peer's address and
+    /// instance. The caller has already ended the operations of the connection.
     pub(crate) fn queue_shutdown(
         &mut self,
         connection: Established,
@@ -183,8 +181,7 @@ impl Connection {
         answers: Vec<Header>,
     ) {
         let Established { link, number, .. } = connection;
-        // The link is marked as up, so that an endpoint that closes waits until the link has taken
-        // these frames.
+        // Mark the link as up: an endpoint that closes then waits until the link has taken the frames.
         self.handshake_links.mark_up(link, peer.0, peer.1);
         if let Some(rest) = rest {
             self.handshake_links.queue_rest_of_frame(link, rest);
@@ -228,8 +225,8 @@ impl Connection {
         }
     }
 
-    /// Returns the stage for the caller to replace, if the endpoint has neither asked for a
-    /// connection nor accepted one.
+    /// Returns the stage for the caller to replace. Fails if the endpoint has already asked for a connection
+    /// or accepted a request.
     fn stage_if_fresh(&mut self) -> Result<&mut ConnectStage, Error> {
         match &mut self.role {
             RoleState::Connected(connected) if matches!(connected.stage, ConnectStage::Fresh) => {
@@ -245,8 +242,8 @@ impl Connection {
         }
     }
 
-    /// Sends the `Accept` on a link that has come up to the requester's address. Ends the link if
-    /// the endpoint at this address has another instance than the requester.
+    /// Handles a link that has come up to the requester's address: sends the `Accept`. If the endpoint at
+    /// this address is not the requester, ends the link instead.
     pub(super) fn check_requester_and_accept(
         &mut self,
         id: LinkId,
@@ -317,7 +314,7 @@ impl Connection {
         }
     }
 
-    /// Handles the requester's confirmation of the connection. The requester may confirm once.
+    /// Handles the requester's confirmation of the connection.
     ///
     /// # Errors
     ///
@@ -348,18 +345,17 @@ impl Connection {
         effects: &mut impl ConnectionEffects,
     ) {
         let Some((address, instance)) = self.handshake_links.peer(link) else { return };
-        // The application has asked for this connection, or has accepted it. So the application
-        // trusts the peer.
+        // The application has asked for this connection or accepted it, so the application trusts the peer.
         let proof = match self.handshake_links.proof(link) {
-            None | Some(AddressProof::Claimed) => AddressProof::Confirmed,
-            Some(proof) => proof,
+            Some(proof) if !proof.is_claim() => proof,
+            _ => AddressProof::Confirmed,
         };
         self.handshake_links.remove(link);
         let peer = effects.add_message_link(link, address, instance, proof);
         self.set_stage(ConnectStage::Up { link, peer, number, is_confirmed });
     }
 
-    /// Handles the end of a handshake link, which may end an attempt to connect or a shutdown.
+    /// Handles the end of a handshake link. This may end an attempt to connect, or a shutdown.
     pub(super) fn handle_handshake_link_end(
         &mut self,
         id: LinkId,
@@ -410,8 +406,8 @@ impl Connection {
         effects.report(ConnectionReport::Failed(error));
     }
 
-    /// Reports the end of the connection, if the connection has ended and this was not reported yet.
-    /// The caller has ended the connection's operations.
+    /// If the connection has ended and the end is not yet reported, reports the end. The caller has ended
+    /// the connection's operations.
     pub(crate) fn report_connection_if_lost(&mut self, effects: &mut impl ConnectionEffects) {
         if let RoleState::Connected(connected) = &mut self.role
             && matches!(connected.stage, ConnectStage::Lost)
@@ -422,17 +418,17 @@ impl Connection {
     }
 }
 
-/// Returns why a passive endpoint has not answered, given the error that ended its link.
+/// Returns why a passive endpoint has not answered. `error` ended the link to that endpoint.
 fn unanswered_error(was_up: bool, error: &LinkError) -> ConnectionError {
     match error {
-        // A passive endpoint that closes ends the links of its requesters without an answer.
+        // A passive endpoint that closes ends the links of its requesters, and sends no answer.
         LinkError::Closed => ConnectionError::NotListening,
         LinkError::System(Errno::ECONNRESET) if !was_up => ConnectionError::NotListening,
         error => ConnectionError::Link(error.clone()),
     }
 }
 
-/// Returns why an acceptor has not reached the requester, given the error that ended its link.
+/// Returns why an acceptor has not reached the requester. `error` ended the acceptor's link.
 fn unreached_error(error: &LinkError) -> ConnectionError {
     match error {
         // The address has no endpoint, or another endpoint.

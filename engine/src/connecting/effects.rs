@@ -14,8 +14,8 @@ pub(crate) trait ConnectionEffects {
     /// Reports an event to the application. There is always room for it.
     fn report(&mut self, event: ConnectionReport);
 
-    /// Makes a link carry messages from now on. The link leads to the endpoint with this instance
-    /// at this address; `proof` says how that is known. Returns the peer at the address.
+    /// Makes a handshake link carry messages from now on, and returns the link's peer. The peer has
+    /// this address and instance; `proof` says how this side knows.
     fn add_message_link(
         &mut self,
         link: LinkId,
@@ -33,7 +33,7 @@ pub(crate) trait ConnectionEffects {
     /// Fails all receives, since no message can arrive any more.
     fn fail_all_receives(&mut self, error: &OperationError);
 
-    /// Asks the caller to [advance the time](super::Connection::advance_time) from now on, since a
-    /// [timeout](super::Connection::awaits_timeout) runs.
+    /// Asks the caller to [advance the time](super::Connection::advance_time) from now on, because
+    /// a [timeout](super::Connection::awaits_timeout) is running.
     fn arm_timeout(&mut self);
 }

@@ -20,7 +20,7 @@ pub(super) struct HandshakeLinks {
 struct HandshakeLink {
     /// The peer's address and instance, once the link is up.
     peer: Option<(Address, u64)>,
-    /// Why the peer is believed to be at its address, once the link is up. `None` also for a link
+    /// Why this side believes that the peer has its address. `None` until the link is up, and for a link
     /// that has carried messages.
     proof: Option<AddressProof>,
     /// A handshake step that has arrived in part.
@@ -33,10 +33,10 @@ struct HandshakeLink {
 /// A frame to send.
 #[derive(Debug)]
 struct Outgoing {
-    /// `None` if the link has begun to take the frame, so that only the rest of its data follows.
+    /// `None` if the link has taken the header. Then only data is left to send.
     header: Option<Header>,
     data: Box<[u8]>,
-    /// How much of the data the link has taken; `None` if it has not begun to take the frame.
+    /// How much of the data the link has taken; `None` if the link has taken nothing of the frame.
     taken_bytes: Option<usize>,
 }
 
@@ -47,8 +47,7 @@ impl HandshakeLinks {
         !self.pending.is_empty()
     }
 
-    /// Whether frames wait for a link that is up. Frames for links that are not up yet do not
-    /// count.
+    /// Whether a link that is up has frames to send. Links that are not up yet do not count.
     pub(super) fn have_unsent(&self) -> bool {
         let links = self.pending.iter().filter_map(|id| self.by_id.get(id));
         links.into_iter().any(|link| link.peer.is_some() && !link.outgoing.is_empty())
@@ -118,16 +117,15 @@ impl HandshakeLinks {
         self.mark_pending(id);
     }
 
-    /// Queues the rest of a frame on a link that has carried messages. The caller has queued no other
-    /// frame on this link yet.
+    /// Queues the rest of a frame on a link that has carried messages, before any other frame.
     pub(super) fn queue_rest_of_frame(&mut self, id: LinkId, rest: Box<[u8]>) {
         let Some(link) = self.by_id.get_mut(&id) else { return };
         link.outgoing.push_back(Outgoing { header: None, data: rest, taken_bytes: Some(0) });
         self.mark_pending(id);
     }
 
-    /// Queues the answers to the peer's operations on a link that has carried messages. The caller has
-    /// queued no handshake step on this link yet.
+    /// Queues the answers to the peer's operations on a link that has carried messages, before any handshake
+    /// step.
     pub(super) fn queue_answers(&mut self, id: LinkId, answers: Vec<Header>) {
         let Some(link) = self.by_id.get_mut(&id) else { return };
         let outgoing = |header| Outgoing { header: Some(header), data: Box::default(), taken_bytes: None };
@@ -155,8 +153,8 @@ impl HandshakeLinks {
         }
     }
 
-    /// Adds the next bytes of the handshake step that is arriving. If the step is now complete,
-    /// removes it and returns it with its data.
+    /// Adds the next bytes of the handshake step that is arriving. If these bytes complete the step, removes
+    /// the step and returns it with its data.
     pub(super) fn append_incoming(&mut self, id: LinkId, bytes: &[u8]) -> Option<(HandshakeHeader, Vec<u8>)> {
         let incoming = &mut self.by_id.get_mut(&id)?.incoming;
         let (handshake, data) = incoming.as_mut()?;
@@ -165,10 +163,10 @@ impl HandshakeLinks {
         if data.len() == usize::from(handshake.data_bytes) { incoming.take() } else { None }
     }
 
-    /// Sends the waiting frames with `send`, as
-    /// [`Connection::transmit_and_take_links_to_close`](super::Connection::transmit_and_take_links_to_close)
-    /// describes. Returns the link that has taken an `Accept`, if there is one. Also removes the links that
-    /// are no longer needed, and returns them for the caller to close.
+    /// Sends the queued frames with `send`.
+    /// [`Connection`](super::Connection::transmit_and_take_links_to_close) describes `send`. Returns the
+    /// link that has taken an `Accept`, if any. Also removes and returns the links that the caller must
+    /// close.
     pub(super) fn transmit_and_take_links_to_close(
         &mut self,
         send: &mut impl FnMut(LinkId, Option<&Header>, &[u8]) -> Sent,
@@ -200,8 +198,8 @@ impl HandshakeLinks {
 }
 
 impl HandshakeLink {
-    /// Sends the waiting frames. Calls `on_taken` for each header whose frame the link has taken whole.
-    /// Returns whether the link has taken all frames.
+    /// Sends the queued frames of one link. Calls `on_taken` with the header of each frame that the link has
+    /// taken whole. Returns whether the link has taken all frames.
     fn try_transmit_all(
         &mut self,
         id: LinkId,

@@ -29,8 +29,8 @@ struct PendingRequest {
 }
 
 impl Passive {
-    /// Removes the request that came on this link, since the requester was lost. Returns the
-    /// request, unless another endpoint is about to accept it.
+    /// Removes the request that came on this link, because the requester was lost. Returns the request's id,
+    /// or `None` if there is no such request, or if another endpoint is accepting it.
     pub(super) fn take_lost_request(&mut self, link: LinkId) -> Option<RequestId> {
         let (&request, _) = self.requests.iter().find(|(_, asked)| asked.link == link)?;
         let asked = self.requests.remove(&request)?;
@@ -44,8 +44,8 @@ impl Passive {
 }
 
 impl Connection {
-    /// Sets how many requests may wait from now on. The endpoint rejects further ones. `None` makes it
-    /// reject all requests.
+    /// Sets how many requests may wait. The endpoint rejects further requests. If the number is `None`, the
+    /// endpoint rejects all requests.
     ///
     /// # Errors
     ///
@@ -69,8 +69,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Records that another endpoint is about to accept a request. The request then no longer
-    /// counts as waiting.
+    /// Records that another endpoint is accepting a request. The request no longer counts as waiting.
     pub(crate) fn mark_request_being_accepted(&mut self, request: RequestId) {
         let Ok(passive) = self.passive_mut() else { return };
         if let Some(asked) = passive.requests.get_mut(&request) {
@@ -78,7 +77,7 @@ impl Connection {
         }
     }
 
-    /// Closes the link of a request that another endpoint has accepted, or has failed to accept.
+    /// Closes the link of a request that another endpoint has accepted or has failed to accept.
     pub(crate) fn end_accepted_request(&mut self, request: RequestId) {
         let Ok(passive) = self.passive_mut() else { return };
         if let Some(PendingRequest { link, .. }) = passive.requests.remove(&request) {
@@ -93,8 +92,8 @@ impl Connection {
         }
     }
 
-    /// Handles a handshake step at a passive endpoint. Only a request is allowed, and only as the
-    /// first step on its link.
+    /// Handles a handshake step at a passive endpoint. The first step on a link must be a request, and no
+    /// other step is allowed.
     pub(super) fn handle_step_at_passive(
         &mut self,
         id: LinkId,

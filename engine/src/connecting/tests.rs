@@ -1,5 +1,4 @@
-//! Tests of a connection alone, without endpoint, transport and engine: events go in, effects come
-//! out.
+//! Tests of a connection alone, without endpoint, transport and engine.
 
 use std::net::SocketAddr;
 
@@ -76,7 +75,7 @@ fn receive_handshake(
     connection.frame_arrived(link, &Header::Connection(make_handshake(of, data)), data, asked);
 }
 
-/// Returns the steps that a connection sends on links that take everything, and the links to close.
+/// Returns the steps that a connection sends on links with unlimited room, and the links to close.
 fn take_sent_handshakes(
     connection: &mut Connection,
     asked: &mut EffectsRecorder,

@@ -86,9 +86,9 @@ impl Engine {
         self.target.link_added(id, peer);
     }
 
-    /// Handles a link that has come up. Ends the link if the receiver does not admit it, or if it
-    /// leads to an earlier instance of the peer. If it leads to a new instance, retires the peer's
-    /// other links.
+    /// Handles a link that has come up. Ends the link if the receiver does not admit it. Retires the
+    /// link if it leads to a former instance of the peer: that instance may have sent messages on the
+    /// link before it closed. If the link leads to a new instance, retires the peer's other links.
     pub(super) fn link_up(
         &mut self,
         id: LinkId,
@@ -114,14 +114,20 @@ impl Engine {
         let created_count = self.links.created_count();
         let Some(link) = self.links.get_mut(id) else { return };
         link.mark_up();
-        match self.peers.peer_mut(peer).link_up(instance, link.creation_number(), created_count) {
+        let begun_as = match proof {
+            // The link was begun before all links to the present instance.
+            AddressProof::ClaimedByFormer => 0,
+            _ => link.creation_number(),
+        };
+        match self.peers.peer_mut(peer).link_up(instance, begun_as, created_count) {
             PeerLinkUp::Current if self.current_links_len(peer) > PEER_MAX_LINKS => {
                 debug!(address = %self.peers.address_of(peer), "refusing a link: the peer has too many");
                 return self.abort_link(id, &LinkError::System(Errno::ENOBUFS), sink);
             }
             PeerLinkUp::Current => {}
             PeerLinkUp::Predecessor => {
-                return self.abort_link(id, &LinkError::System(Errno::ECONNRESET), sink);
+                debug!(address = %self.peers.address_of(peer), "a link leads to a former instance");
+                return self.retire_link(id, sink);
             }
             PeerLinkUp::Successor => {
                 debug!(address = %self.peers.address_of(peer), "the peer was replaced by a new instance");

@@ -85,8 +85,7 @@ impl ReplacedLinks {
 
 impl Engine {
     /// Retires the older links to a peer, since a new instance answers at the peer's address. The
-    /// former instance is gone, even if its links are still up. From now on the engine only reads
-    /// these links. If operations are queued for one of them, they fail.
+    /// former instance is gone, even if its links are still up.
     pub(super) fn retire_links_to_former_instance(
         &mut self,
         peer: PeerId,
@@ -94,17 +93,23 @@ impl Engine {
         sink: &mut impl Sink,
     ) {
         for id in self.peers.peer(peer).links().clone() {
-            let Some(link) = self.links.get_mut(id).filter(|link| link.is_current()) else { continue };
-            if id == newest {
-                continue;
+            if id != newest {
+                self.retire_link(id, sink);
             }
-            link.mark_replaced();
-            self.replaced.add(id, ReadProgress::of(id, link, &self.receive_side, &self.target));
-            self.has_timeouts = true;
-            if self.peers.peer(peer).transmit_link() == Some(id) {
-                let error = OperationError::Link(LinkError::System(Errno::ECONNRESET));
-                self.drop_transmit_link_and_fail_queued(peer, &error, sink);
-            }
+        }
+    }
+
+    /// Retires a link that is up, and that leads to a former instance of the peer. From now on the
+    /// engine only reads the link. If operations are queued for the link, they fail.
+    pub(super) fn retire_link(&mut self, id: LinkId, sink: &mut impl Sink) {
+        let Some(link) = self.links.get_mut(id).filter(|link| link.is_current()) else { return };
+        let peer = link.peer();
+        link.mark_replaced();
+        self.replaced.add(id, ReadProgress::of(id, link, &self.receive_side, &self.target));
+        self.has_timeouts = true;
+        if self.peers.peer(peer).transmit_link() == Some(id) {
+            let error = OperationError::Link(LinkError::System(Errno::ECONNRESET));
+            self.drop_transmit_link_and_fail_queued(peer, &error, sink);
         }
     }
 

@@ -27,10 +27,10 @@ pub enum Argument {
     /// A range of nodes or services that runs past the last possible node or service.
     #[error("a range of nodes or services beyond what can be counted to")]
     AddressRange,
-    /// `FI_SOURCE`, which makes node and service the source, although the call names neither.
+    /// `FI_SOURCE` in a call that names neither node nor service.
     #[error("FI_SOURCE without a node or a service")]
     UnnamedSource,
-    /// More data with a connection request, or with its answer, than the limit allows.
+    /// Too much data with a connection request, or with the answer to a request.
     #[error("{len_bytes} bytes of data with a connection, which may have {CONNECTION_DATA_MAX_BYTES}")]
     ConnectionData {
         /// The length of the data.
@@ -39,7 +39,8 @@ pub enum Argument {
     /// An endpoint type without connections, although the call needs `FI_EP_MSG`.
     #[error("an endpoint type other than FI_EP_MSG, which alone has connections")]
     Unconnected,
-    /// An info of a connected endpoint, which needs a peer before it can be enabled.
+    /// An info of connected endpoints (`FI_EP_MSG`), in a call that opens and enables an endpoint at once. A
+    /// connected endpoint needs a peer before it is enabled.
     #[error("an info of connected endpoints (FI_EP_MSG), which need a peer before they are enabled")]
     PeerNeeded,
     /// An info of another domain than that in which the object is opened.
@@ -55,7 +56,7 @@ pub enum Argument {
     #[error("a backlog of 0 requests")]
     EmptyBacklog,
     /// A connected endpoint in a domain without locks. Its event queue belongs to no domain, so
-    /// other threads may use it.
+    /// other threads may use the endpoint.
     #[error("endpoints for connections in a domain without locks")]
     UnlockedConnections,
     /// A domain without locks whose threading level lets several threads use it.
@@ -76,7 +77,7 @@ pub enum Argument {
     /// The endpoint has transmit capabilities that the shared context lacks.
     #[error("an endpoint with transmit capabilities that the transmit context lacks")]
     TransmitContextCaps,
-    /// Another address vector than that of the other endpoints that share the receive context.
+    /// An address vector that the other endpoints of the receive context do not use.
     #[error("another address vector than that of the other endpoints of the receive context")]
     OtherAddressVector,
     /// A completion queue with more entries than the limit.
@@ -103,8 +104,8 @@ pub enum Argument {
     /// `FI_DISCARD` with both a peek and a claim. It allows only one of them.
     #[error("FI_DISCARD with both FI_PEEK and FI_CLAIM")]
     DiscardedClaim,
-    /// A completion counter for a deferred change of a counter. Such a change has no completion to
-    /// count.
+    /// A completion counter for a deferred change of a counter. A change of a counter has no
+    /// completion.
     #[error("a completion counter for a deferred change of a counter")]
     CountedChange,
 }

@@ -7,8 +7,8 @@ pub enum BadMemory {
     /// No segment, for a region or for a buffer that must be one segment.
     #[error("no segment, where at least one is needed")]
     NoSegment,
-    /// A reusable buffer, posted as a multi-receive buffer. Each message would get a piece of it,
-    /// so the application could not get it back whole.
+    /// A reusable buffer, posted as a multi-receive buffer. A reusable buffer cannot be cut into
+    /// messages.
     #[error("a reusable buffer, where one that can be cut into messages is needed")]
     Reusable,
     /// A segment at the null address that is not empty.
@@ -41,12 +41,12 @@ pub enum BadMemory {
     /// The access does not lie within the region.
     #[error("a range beyond the end of the memory region")]
     BeyondRegion,
-    /// A copy from or to a region that is the whole address space. Most addresses there have no
+    /// A copy from or to a region that is the whole address space. Most of the addresses have no
     /// memory.
     #[error("a copy from or to a memory region that is the address space")]
     AddressSpace,
-    /// A write by this side to a region that peers may only read. Its memory belongs to the
-    /// application, and may be read-only.
+    /// A write by this side to a region that peers may only read. The region's memory belongs to
+    /// the application, and may be read-only.
     #[error("a write to a memory region that peers may only read")]
     NotWritable,
     /// Only shared mappings of files can be made durable.

@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Missing {
-    /// An operation to cancel. There is none, or it can no longer be cancelled and ends by itself.
+    /// An operation to cancel: there is none, or it can no longer be cancelled.
     #[error("no such operation, or it can no longer be cancelled")]
     Operation,
     /// Deferred work to cancel.

@@ -16,10 +16,10 @@ pub enum ObjectState {
     /// The endpoint has its address already. The call must come before that.
     #[error("the endpoint has its address already")]
     AddressAssigned,
-    /// The endpoint shares a receive context, which must be bound before the endpoint is enabled.
+    /// The endpoint uses a shared receive context, but none is bound.
     #[error("no shared receive context is bound")]
     NoReceiveContext,
-    /// The endpoint shares a transmit context, which must be bound before the endpoint is enabled.
+    /// The endpoint uses a shared transmit context, but none is bound.
     #[error("no shared transmit context is bound")]
     NoTransmitContext,
     /// The endpoint has already asked for a connection, or accepted one.
@@ -28,7 +28,7 @@ pub enum ObjectState {
     /// The endpoint was opened to accept a request, so it cannot ask for a connection.
     #[error("the endpoint was opened to accept a request")]
     OpenedForRequest,
-    /// The endpoint was not opened for a request, so there is none that it could accept.
+    /// The endpoint was not opened for a request, so there is no request to accept.
     #[error("the endpoint was not opened for a request")]
     NotOpenedForRequest,
     /// Only a passive endpoint receives requests.

@@ -5,15 +5,15 @@ use crate::address::AddressFormat;
 use crate::flags::Caps;
 use crate::limits::{DEPTH_MAX_OPS, IOV_LIMIT};
 
-/// A requirement that no domain meets: ENODATA. Its text continues "it needs ...".
+/// A requirement that no domain meets: ENODATA. The error text reads "it needs" and then this text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unmet {
     /// Capabilities that no domain has.
     #[error("{}", FiCaps(*.0))]
     Caps(Caps),
-    /// Capabilities that concern sources, over a connection. A connected endpoint has only one
-    /// source.
+    /// Capabilities that concern sources (`FI_SOURCE` and others), over a connection. A connected
+    /// endpoint has only one source.
     #[error("FI_SOURCE, FI_SOURCE_ERR or FI_DIRECTED_RECV over a connection")]
     ConnectionSource,
     /// Reports of unknown sources, without completions that name their sources.
@@ -25,8 +25,7 @@ pub enum Unmet {
     /// Events of peers' accesses, at an endpoint that is no target of accesses.
     #[error("FI_RMA_EVENT without being the target of accesses")]
     RmaEventAlone,
-    /// Completion once the data is durable (`FI_COMMIT_COMPLETE`), without the capability to write
-    /// to persistent memory.
+    /// `FI_COMMIT_COMPLETE` without the capability to write to persistent memory.
     #[error("FI_COMMIT_COMPLETE without FI_RMA_PMEM")]
     CommitAlone,
     /// Transmit attributes with more capabilities than the endpoint.
@@ -50,7 +49,7 @@ pub enum Unmet {
     /// An order of transmit completions other than the order of posting.
     #[error("an order of transmit completions other than FI_ORDER_STRICT")]
     TransmitCompletionOrder,
-    /// Ordered receive completions. Receives complete in the order in which they end.
+    /// Ordered receive completions. In homespun, receives complete in the order in which they end.
     #[error("ordered receive completions")]
     ReceiveCompletionOrder,
     /// An inject size above the limit.
@@ -110,8 +109,8 @@ pub enum Unmet {
     /// Authorization keys of endpoints and domains.
     #[error("authorization keys")]
     AuthorizationKeys,
-    /// `FI_PROGRESS_CONTROL_UNIFIED`, which only control operations can have as their progress
-    /// model.
+    /// `FI_PROGRESS_CONTROL_UNIFIED` as the progress model of data. Only control operations can
+    /// have this model.
     #[error("FI_PROGRESS_CONTROL_UNIFIED as data progress")]
     UnifiedDataProgress,
     /// Another fabric than `homespun`.
@@ -123,7 +122,7 @@ pub enum Unmet {
     /// A domain with a name that no domain has.
     #[error("a domain of that name")]
     DomainName,
-    /// The domain that the user has named in `FI_HOMESPUN_DOMAIN`, but that does not exist.
+    /// The domain that the user names in `FI_HOMESPUN_DOMAIN`. There is no such domain.
     #[error("a domain of the name that FI_HOMESPUN_DOMAIN gives")]
     PreferredDomain,
     /// A source or destination whose address format the domain has.

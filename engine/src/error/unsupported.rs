@@ -13,8 +13,8 @@ pub enum Unsupported {
     /// Connections of an endpoint of another type than `FI_EP_MSG`.
     #[error("connections of endpoints of another type than FI_EP_MSG")]
     Connections,
-    /// Receives posted to an endpoint with a shared receive context. They must be posted to the
-    /// context.
+    /// Receives posted to an endpoint with a shared receive context. Post them to the context
+    /// instead.
     #[error("receives of an endpoint with a shared receive context; post them to the context")]
     SharedContextReceive,
     /// Sends and accesses through a shared receive context.

@@ -1,5 +1,5 @@
-//! Operations that end with an answer of the peer: accesses to its regions, and messages that it
-//! fetches.
+//! Operations that end with an answer of the peer: accesses to the peer's regions, and messages
+//! whose payload the peer fetches.
 
 use super::{Initiator, InitiatorEffects};
 use crate::buffer::Destination;
@@ -23,7 +23,7 @@ impl Initiator {
         self.sends.get(id).is_some_and(is_answered)
     }
 
-    /// Returns where the next piece of read data goes. Returns `None` if this operation may get no
+    /// Returns where the next piece of read data goes. Returns `None` if the operation expects no
     /// piece, or no piece of this length.
     pub(crate) fn next_read_piece(&self, id: SendId, len_bytes: u64) -> Option<Reassembly<SendId>> {
         let send = self.sends.get(id)?;
@@ -52,8 +52,8 @@ impl Initiator {
         }
     }
 
-    /// Records that a piece is whole. Returns whether the operation is atomic. If so, this piece is
-    /// also the answer that ends the operation.
+    /// Records that a piece has arrived whole. Returns whether the operation is atomic. The piece
+    /// of an atomic operation is also the answer that ends the operation.
     pub(crate) fn finish_read_piece(&mut self, piece: &Reassembly<SendId>) -> bool {
         if let Some((_, read_bytes)) = self.read_buffer_of(piece.owner) {
             *read_bytes = piece.arrived_bytes;
@@ -79,8 +79,8 @@ impl Initiator {
             (Some((_, arrived_bytes)), RequestStage::Requested, Outcome::Done) => {
                 *arrived_bytes == send.message.len_bytes
             }
-            // An atomic operation that fetches elements ends when they arrive. The target sends it
-            // a successful answer only if there are no elements.
+            // An atomic operation that fetches elements ends when the elements arrive. Only if
+            // there are no elements does the target send `Done`.
             (Some(_), RequestStage::Sent, Outcome::Done) => send.message.len_bytes == 0,
             (Some(_), RequestStage::Requested | RequestStage::Sent, Outcome::Refused(_)) => true,
             _ => false,

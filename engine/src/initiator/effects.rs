@@ -30,7 +30,6 @@ pub(crate) trait InitiatorEffects {
     /// Counts an operation that has failed.
     fn count_error(&mut self, events: CounterEvents);
 
-    /// Records the end of an operation that was deferred work. Returns whether and how to report
-    /// it.
+    /// Records the end of deferred work. Returns whether and how to report the operation.
     fn record_deferred_work_end(&mut self, number: u64, has_succeeded: bool) -> WorkEnd;
 }

@@ -1,4 +1,4 @@
-//! The queues of operations that wait for the links to their peers, in the order of posting.
+//! For each peer, the queue of operations that wait for the link, in the order of posting.
 
 use std::collections::VecDeque;
 
@@ -9,8 +9,8 @@ use crate::peer_id::PeerId;
 #[derive(Debug, Default)]
 pub(super) struct PeerQueues {
     by_peer: Vec<PeerQueue>,
-    /// Peers with queued operations, payload that they have asked for, or a partly written frame.
-    /// Each peer is listed at most once.
+    /// Peers with queued operations, with payload to send that the peer has asked for, or with a
+    /// partly written frame. Each peer is listed at most once.
     active: VecDeque<PeerId>,
 }
 
@@ -44,7 +44,7 @@ impl PeerQueues {
         }
     }
 
-    /// Removes and returns a peer's whole queue, together with its memory, since the peer may never
+    /// Removes and returns a peer's whole queue. Leaves no memory behind, since the peer may never
     /// be used again.
     pub(super) fn take_all(&mut self, peer: PeerId) -> VecDeque<SendId> {
         self.by_peer
@@ -59,7 +59,7 @@ impl PeerQueues {
         in_use.map(|(number, _)| PeerId(number))
     }
 
-    /// Removes the first queued operation that `matches`. Returns it with its peer.
+    /// Removes the first queued operation that `matches`. Returns its peer and its id.
     pub(super) fn remove_first(&mut self, matches: impl Fn(SendId) -> bool) -> Option<(PeerId, SendId)> {
         let PeerQueues { by_peer, active } = self;
         active.iter().find_map(|peer| {

@@ -1,5 +1,5 @@
-//! Reports completions to the sink, and holds them while the sink is full. Counts all operations
-//! that have ended, reported or not.
+//! Reports completions to the sink, and holds completions while the sink is full. Counts all operations that
+//! have ended, even unreported ones.
 
 use super::InitiatorEffects;
 use super::turns::{Ending, Turn, Turns};
@@ -11,12 +11,10 @@ use crate::operation::{Send, Signalled};
 use crate::peer_id::PeerId;
 use crate::peers::PeerMarks;
 
-/// Reports that the sink had no room for, in order. No report is lost, and no link has to wait for
-/// room.
+/// Reports of sends and accesses that found no room in the sink, in order. An operation counts as
+/// outstanding while its report waits for room or for a turn.
 ///
-/// The reports of sends and of receives wait separately, since they may go to different queues. The
-/// depths of the endpoint bound both: an operation still counts as outstanding while its report
-/// waits for room or for its turn.
+/// The reports of receives wait elsewhere, since they may go to another queue.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     held: HeldReports,
@@ -25,8 +23,8 @@ pub(super) struct Reports {
 }
 
 impl Reports {
-    /// Creates empty reports. Operations complete in the order of posting if `are_in_order`, else
-    /// in the order in which they end.
+    /// Creates empty reports. If `are_in_order`, operations complete in the order of posting. Otherwise they
+    /// complete in the order in which they end.
     pub(super) fn new(are_in_order: bool) -> Reports {
         Reports { turns: are_in_order.then(Box::default), ..Reports::default() }
     }
@@ -52,8 +50,8 @@ impl Reports {
     }
 
     /// As [`count`](Self::count), for a send or an access to a peer's region.
-    // Takes the send rather than its completion, since it runs before the completion is built. A
-    // call between building and reporting the completion would copy the completion once more.
+    // Runs before the completion is built, and so takes the send. A call between building and reporting the
+    // completion would copy the completion once more.
     #[inline(always)]
     pub(super) fn count_send(&self, send: &Send, effects: &mut impl InitiatorEffects) {
         if effects.has_counters() {
@@ -61,8 +59,8 @@ impl Reports {
         }
     }
 
-    /// Counts a send or an access that has succeeded, and reports it if it is signalled. If the
-    /// operation has a turn, the count and the report wait for this turn.
+    /// Counts a send or an access that has succeeded. If the operation is signalled, also reports it. If the
+    /// operation has a turn, count and report wait for the turn.
     #[inline(always)]
     pub(super) fn report_success_in_turn(&mut self, send: Send, effects: &mut impl InitiatorEffects) {
         if let Some(turn) = send.turn {
@@ -83,8 +81,7 @@ impl Reports {
         }
     }
 
-    /// As [`report_success_in_turn`](Self::report_success_in_turn), for an access that ended when it was
-    /// posted.
+    /// Like [`report_success_in_turn`](Self::report_success_in_turn), for an access that ended at post time.
     pub(super) fn report_immediate_access_in_turn(
         &mut self,
         to: PeerId,
@@ -111,15 +108,14 @@ impl Reports {
         }
     }
 
-    /// Whether a send or an access that ends when it is posted can be reported at once: no
-    /// completion waits, and completions keep no order.
+    /// Whether an operation that ends at post time can be reported at once. Otherwise completions wait for
+    /// room, or keep an order.
     #[inline(always)]
     pub(super) fn can_report_at_once(&self) -> bool {
         self.held.is_empty() && self.turns.is_none()
     }
 
-    /// Returns the turn of a send or an access that is posted now, or `None` if completions keep no
-    /// order.
+    /// Returns the turn of an operation that is posted now, or `None` if completions keep no order.
     #[inline(always)]
     pub(super) fn assign_turn(&mut self, to: PeerId) -> Option<Turn> {
         self.turns.as_mut().map(|turns| turns.assign(to))
@@ -169,7 +165,8 @@ impl Reports {
         self.held.fail_or_hold(failure, |failure| effects.fail(failure));
     }
 
-    /// As [`report_success_in_turn`](Self::report_success_in_turn), for a failure, which is always reported.
+    /// Like [`report_success_in_turn`](Self::report_success_in_turn), for a failure. A failure is always
+    /// reported.
     pub(super) fn report_failure_in_turn(
         &mut self,
         send: Send,
@@ -185,8 +182,8 @@ impl Reports {
         }
     }
 
-    /// Records the end of a send or an access. Then counts and reports, in order, the ended
-    /// operations on this peer that no earlier unended operation holds back.
+    /// Records the end of a send or an access. Then counts and reports, in order, the ended operations on
+    /// this peer, up to the first that has not ended.
     #[cold]
     fn end_turn(&mut self, turn: Turn, ending: Ending, effects: &mut impl InitiatorEffects) {
         let Some(turns) = &mut self.turns else { return };

@@ -1,4 +1,4 @@
-//! Tests of an initiator alone, without endpoint, link and engine: events go in, effects come out.
+//! Tests of an initiator alone, without endpoint, link and engine.
 
 use bytes::{Bytes, BytesMut};
 
@@ -18,7 +18,7 @@ const OTHER: PeerId = PeerId(0);
 #[derive(Debug, Default)]
 struct EffectsRecorder {
     is_full: bool,
-    /// The contexts of ended operations, with the errors of those that have failed.
+    /// The contexts of ended operations. A failed operation has an error.
     ended: Vec<(u64, Option<OperationError>)>,
     buffers: Vec<Buffer>,
     counted: Vec<CounterEvents>,

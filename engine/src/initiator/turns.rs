@@ -1,11 +1,11 @@
 //! Completion order: `comp_order` of `fi_endpoint(3)`.
 //!
-//! Operations on one peer may end in another order than they were posted in. An operation that
-//! needs no answer ends when the link has taken it; others end when the peer answers. If
-//! completions must keep the order of posting (`FI_ORDER_STRICT`), each operation gets a *turn*
-//! when it is posted. Its end is held until all operations with earlier turns to the same peer have
-//! ended. Operations that report no success have turns too, since a completion implies that all
-//! operations before it have ended.
+//! Operations on one peer need not end in the order of posting. Some end when the link has taken
+//! them, others when the peer answers. If completions must keep the order of posting
+//! (`FI_ORDER_STRICT`), each operation gets a *turn* when it is posted. The end of an operation is
+//! held until all operations on the same peer with earlier turns have ended. An operation that
+//! reports no success has a turn too, since a later completion implies that the operation has
+//! ended.
 
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU32;
@@ -15,8 +15,7 @@ use crate::flags::CounterEvents;
 use crate::operation::Signalled;
 use crate::peer_id::PeerId;
 
-/// The turn of an operation. Small enough to fit into the padding of
-/// [`Send`](crate::operation::Send).
+/// The turn of an operation. It fits into the padding of [`Send`](crate::operation::Send).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Turn(NonZeroU32);
 
@@ -80,8 +79,8 @@ impl Turns {
         turn
     }
 
-    /// Records the end of an operation. Returns its peer. The caller then calls
-    /// [`take_first_if_ended`](Self::take_first_if_ended) for this peer until it returns `None`.
+    /// Records the end of an operation, and returns the operation's peer. The caller then repeats
+    /// [`take_first_if_ended`](Self::take_first_if_ended) for this peer until the result is `None`.
     pub(super) fn record_end(&mut self, turn: Turn, ending: Ending) -> PeerId {
         let entry = &mut self.entries[entry_index(turn.0)];
         entry.ending = Some(ending);
@@ -89,8 +88,8 @@ impl Turns {
         entry.peer
     }
 
-    /// If the operation with this peer's first turn has ended, removes the turn, and returns how
-    /// the operation has ended.
+    /// Removes this peer's first turn and returns how its operation has ended. Returns `None` if
+    /// that operation has not ended, or if the peer has no turn.
     pub(super) fn take_first_if_ended(&mut self, peer: PeerId) -> Option<Ending> {
         let turns = self.by_peer.get_mut(&peer)?;
         let number = turns.front()?.0;

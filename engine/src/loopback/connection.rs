@@ -55,12 +55,12 @@ pub(super) struct End {
     pub(super) is_ready: bool,
 }
 
-/// Copies of the payload that one end has exposed to the other. The key of a copy is the number in
-/// the payload's description.
+/// Copies of the payload that one end has exposed to the other end. The key of a copy is the number
+/// in the payload's description.
 #[derive(Default)]
 pub(super) struct Exposed {
     payloads: BTreeMap<u64, Vec<u8>>,
-    /// For each operation that was offered to the other end, the number of its payload.
+    /// For each operation that this end has offered, the number of its payload.
     of_ops: BTreeMap<u64, u64>,
 }
 
@@ -69,8 +69,7 @@ impl Exposed {
         self.payloads.insert(number, payload);
     }
 
-    /// Records that the exposed payload with this number belongs to the operation `op`, which was
-    /// offered to the other end.
+    /// Records that this exposed payload belongs to the offered operation `op`.
     pub(super) fn attach_to_op(&mut self, op: u64, number: u64) {
         self.of_ops.insert(op, number);
     }
@@ -83,7 +82,7 @@ impl Exposed {
     }
 
     /// Copies a range of the payload with this number. Returns `None` if there is no such payload,
-    /// or if it is too short.
+    /// or if the range exceeds it.
     pub(super) fn read_at(&self, number: u64, offset_bytes: u64, into: &mut [IoSliceMut<'_>]) -> Option<()> {
         let payload = self.payloads.get(&number)?;
         let mut rest = payload.get(usize::try_from(offset_bytes).ok()?..)?;
@@ -102,12 +101,12 @@ impl Exposed {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum EndState {
     Open,
-    /// The owner has closed this end by [`Close::Drain`](crate::transport::Close::Drain), and has
-    /// not called [`flush`](crate::transport::Transport::flush) or
-    /// [`receive`](crate::transport::Transport::receive) since.
+    /// The owner has closed this end by [`Close::Drain`](crate::transport::Close::Drain). Since
+    /// then, the owner has called neither [`flush`](crate::transport::Transport::flush) nor
+    /// [`receive`](crate::transport::Transport::receive).
     Draining,
-    /// The owner has closed this end by [`Close::Drain`](crate::transport::Close::Drain). The
-    /// network has all bytes for the other end, so it no longer needs the owner.
+    /// The owner has closed this end by [`Close::Drain`](crate::transport::Close::Drain), and the
+    /// network has all bytes for the other end.
     Delivered,
     Gone,
 }
@@ -156,8 +155,8 @@ impl End {
         }
     }
 
-    /// Detaches the owner, which then reads nothing more from this end. The other end can no longer
-    /// read payload that the owner has exposed.
+    /// Detaches the owner, which then reads nothing more. Drops the payload that the owner has
+    /// exposed to the other end.
     pub(super) fn detach_owner(&mut self, state: EndState) {
         self.state = state;
         self.link = None;

@@ -1,39 +1,38 @@
-//! The faults of a [`Network`](super::Network), and the random source that decides when they occur.
+//! The faults of a [`Network`](super::Network), and the random numbers that decide when they occur.
 
 use fastrand::Rng;
 
 /// The faults of a [`Network`](super::Network). By default there are none.
 ///
-/// A probability is given in thousandths: 0 is never, 1000 and more is always. The network only
-/// does what [`Transport`] permits. So a caller that keeps the contract survives every setting,
-/// though it waits for ever with some, such as `full_per_mille: 1000`.
+/// A probability is given in thousandths: 0 is never, 1000 and more is always. The network does
+/// only what [`Transport`] permits, so a correct caller survives every setting. With some settings,
+/// such as `full_per_mille: 1000`, a caller waits for ever.
 ///
 /// [`Transport`]: crate::transport::Transport
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Faults {
-    /// The probability that a read is cut at an arbitrary byte, even inside a header, so that the
-    /// rest comes with a later read.
+    /// The probability that a read is cut at an arbitrary byte, even inside a header. The rest
+    /// comes with a later read.
     pub split_per_mille: u16,
-    /// The probability of a delay. Delayed bytes arrive only after the reader has made some more
-    /// calls of `receive`. A delayed connection comes up only after the connector has made some
-    /// more of these calls. Bytes keep their order.
+    /// The probability of a delay. Delayed bytes arrive only after some more `receive` calls of the
+    /// reader. A delayed connection comes up only after some more `receive` calls of the connector.
+    /// Bytes keep their order.
     pub delay_per_mille: u16,
     /// The longest delay in calls of `receive`; at least 1.
     pub delay_max_calls: u16,
     /// The probability that a call to send finds the link full, although there is room.
     pub full_per_mille: u16,
-    /// The probability that `send` or `resume` takes only a part of the bytes for which there is
-    /// room.
+    /// The probability that `send` or `resume` takes fewer bytes than there is room for.
     pub partial_per_mille: u16,
     /// The probability that a link breaks when an end writes to it or reads from it.
     pub drop_link_per_mille: u16,
     /// The probability that a connect is refused although an endpoint listens.
     pub refuse_per_mille: u16,
-    /// The probability that a link that ends abruptly, for any reason, loses the bytes in flight
-    /// from an arbitrary byte on.
+    /// The probability that bytes in flight are lost when a link ends abruptly. The loss begins at
+    /// an arbitrary byte.
     pub lose_per_mille: u16,
-    /// The smallest payload, in bytes, that may be [pulled](crate::transport::Transport::pull)
-    /// instead of being sent; `None` if none may be. Applies to links that are made from now on.
+    /// The smallest payload, in bytes, that a peer may [pull](crate::transport::Transport::pull).
+    /// If `None`, no payload may be pulled. Applies to links that are made from now on.
     pub pull_min_bytes: Option<u32>,
     /// The probability that a pull is refused. All later pulls on the link are then refused too.
     pub refuse_pull_per_mille: u16,
@@ -44,8 +43,8 @@ pub struct Faults {
     pub capacity_bytes: u32,
 }
 
-/// The least number of bytes that one direction of a link holds, whatever
-/// [`Faults::capacity_bytes`] says.
+/// The least number of bytes that one direction of a link holds. Replaces a smaller
+/// [`Faults::capacity_bytes`].
 pub const CAPACITY_MIN_BYTES: u32 = 256;
 
 impl Default for Faults {
@@ -68,8 +67,8 @@ impl Default for Faults {
 }
 
 impl Faults {
-    /// Returns the faults of a bad network that loses nothing: small pipes, cut and delayed bytes,
-    /// links that are full at any moment, and large payload that is pulled until a pull is refused.
+    /// Returns the faults of a bad network without losses: small pipes, cut and delayed bytes,
+    /// links that are full at random, and refused pulls.
     pub fn choppy() -> Self {
         Faults {
             split_per_mille: 500,
@@ -84,7 +83,7 @@ impl Faults {
         }
     }
 
-    /// As [`choppy`](Self::choppy). In addition links break, connections are refused, and some
+    /// Like [`choppy`](Self::choppy), but links also break, connections are refused, and some
     /// memory is unreadable.
     pub fn nasty() -> Self {
         Faults {
@@ -129,7 +128,7 @@ impl RandomSource {
     }
 
     /// Draws whether and where to cut the next read: after 1 to `available_bytes` bytes. Small
-    /// pieces are as likely as large ones, so that headers are cut too.
+    /// pieces are as likely as large pieces, to cut headers too.
     pub(super) fn draw_cut_bytes(&mut self, faults: &Faults, available_bytes: usize) -> Option<usize> {
         if available_bytes < 2 || !self.draw_chance(faults.split_per_mille) {
             return None;

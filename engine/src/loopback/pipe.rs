@@ -6,14 +6,14 @@ use crate::transport::LinkError;
 
 /// A bounded queue of bytes between a writer and a reader.
 ///
-/// A byte is first *written*, until the writer flushes; then *under way*, until the reader makes
-/// the call of `receive` at which the flush is due; then *arrived*, until it is read.
+/// A byte is first *written*. When the writer flushes, the byte is *under way*. When the reader
+/// makes the `receive` call at which the flush is due, the byte has *arrived* and can be read.
 pub(super) struct Pipe {
     bytes: VecDeque<u8>,
     capacity_bytes: usize,
     arrived_bytes: usize,
     /// The bytes under way. Each entry has the number of bytes of a flush, and the number of the
-    /// reader's call of `receive` at which they arrive.
+    /// reader's `receive` call at which the bytes arrive.
     under_way: VecDeque<(usize, u64)>,
     written_bytes: usize,
     /// Why the pipe ended, if no more bytes follow those in the queue.
@@ -48,7 +48,8 @@ impl Pipe {
         self.written_bytes > 0
     }
 
-    /// Whether bytes, or the end of the pipe, are under way to the reader or have arrived.
+    /// Whether the reader has something to read, now or after a delay: bytes, or the end of the
+    /// pipe.
     pub(super) fn has_input(&self) -> bool {
         self.bytes.len() > self.written_bytes || self.end.is_some()
     }
@@ -58,8 +59,8 @@ impl Pipe {
         self.bytes.is_empty() && self.end.is_none()
     }
 
-    /// Appends bytes, or drops them if the reader has left. If the capacity matters, the caller has
-    /// checked [`room_bytes`](Self::room_bytes).
+    /// Appends bytes. If the reader has left, drops the bytes. Does not check the capacity: see
+    /// [`room_bytes`](Self::room_bytes).
     pub(super) fn write(&mut self, bytes: &[u8]) {
         if !self.reader_has_left {
             self.bytes.extend(bytes);
@@ -67,8 +68,8 @@ impl Pipe {
         }
     }
 
-    /// Puts the written bytes under way. They arrive when the reader makes its call of `receive`
-    /// with the number `arrival_call`.
+    /// Puts the written bytes under way. They arrive at the reader's `receive` call with this
+    /// number.
     pub(super) fn flush(&mut self, arrival_call: u64) {
         if self.written_bytes > 0 {
             self.under_way.push_back((self.written_bytes, arrival_call));
@@ -76,8 +77,8 @@ impl Pipe {
         }
     }
 
-    /// Marks bytes as arrived if they are due at the reader's call of `receive` with the number
-    /// `call`. Bytes never overtake others. Returns how many bytes can be read.
+    /// Marks the bytes as arrived that are due at the reader's `receive` call with this number.
+    /// Returns how many bytes can be read.
     pub(super) fn deliver_due_bytes(&mut self, call: u64) -> usize {
         while let Some(&(count_bytes, arrival_call)) = self.under_way.front()
             && arrival_call <= call
@@ -93,20 +94,20 @@ impl Pipe {
         self.bytes.iter().copied().take(self.arrived_bytes)
     }
 
-    /// Moves up to `count_bytes` of the bytes that have arrived to the end of `into`.
+    /// Moves up to `count_bytes` arrived bytes to the end of `into`.
     pub(super) fn read(&mut self, count_bytes: usize, into: &mut Vec<u8>) {
         let count_bytes = count_bytes.min(self.arrived_bytes);
         into.extend(self.bytes.drain(..count_bytes));
         self.arrived_bytes -= count_bytes;
     }
 
-    /// Returns why the pipe ended, once the reader has read all bytes before the end.
+    /// Returns why the pipe has ended. Returns `None` if the pipe has not ended, or still holds bytes.
     pub(super) fn end_reason(&self) -> Option<&LinkError> {
         self.end.as_ref().filter(|_| self.bytes.is_empty())
     }
 
-    /// Ends the pipe after the flushed bytes. Unflushed bytes are lost. Replaces an earlier reason
-    /// that was not read yet.
+    /// Ends the pipe after the flushed bytes, and drops unflushed bytes. Replaces an earlier
+    /// reason.
     pub(super) fn finish(&mut self, why: LinkError) {
         self.truncate(self.flushed_bytes());
         self.end = Some(why);
@@ -133,7 +134,7 @@ impl Pipe {
         self.written_bytes = left;
     }
 
-    /// Drops all bytes in the pipe and all that are written later, since the reader has left.
+    /// Records that the reader has left. Drops all bytes in the pipe and all later bytes.
     pub(super) fn detach_reader(&mut self) {
         self.truncate(0);
         self.reader_has_left = true;

@@ -1,4 +1,4 @@
-//! Memory that the endpoints of a network share. All of them are in one process.
+//! Memory that the endpoints of a network share. All endpoints are in one process.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};

@@ -1,6 +1,6 @@
-//! The network itself: its endpoints, the connections between them, and what happens to these.
+//! The state of the network: its endpoints, and the connections between them.
 //!
-//! One lock guards all of this. No function here calls a frame handler, so no thread holds the lock
+//! One lock guards the state. No function here calls a frame handler, so no thread holds the lock
 //! while a handler runs.
 
 mod ending;
@@ -34,7 +34,7 @@ pub(super) struct State {
     by_address: BTreeMap<Address, EndpointKey>,
     connections: SlotMap<ConnectionKey, LoopbackConnection>,
     next_port: u16,
-    /// How many payloads were exposed. The count gives each payload a number that is unique on this
+    /// How many payloads endpoints have exposed. Gives each payload a number that is unique on this
     /// network.
     exposures: u64,
 }
@@ -42,20 +42,20 @@ pub(super) struct State {
 struct Endpoint {
     hello: Hello,
     accepting: bool,
-    /// How many times the endpoint has called `receive`. Delays of bytes and connections are
-    /// counted in these calls.
+    /// How many times the endpoint has called `receive`. Delays are counted in these calls.
     calls: u64,
-    /// Connections that this endpoint makes, each with the number of the call at which it is made.
+    /// Connections that this endpoint makes, each with the number of the `receive` call that
+    /// completes it.
     connecting: Vec<(ConnectionKey, u64)>,
     /// Connections that this endpoint has not accepted yet.
     incoming: VecDeque<ConnectionKey>,
-    /// Ends of this endpoint that have something to report, in the order in which they are served.
-    /// No end is listed twice.
+    /// Ends of this endpoint that have something to report, in the order of service. No end is
+    /// listed twice.
     ready: VecDeque<EndKey>,
-    /// Ends of this endpoint with unflushed bytes. The connections of some may be gone by now.
+    /// Ends of this endpoint with unflushed bytes. The list may name connections that are gone.
     unflushed: Vec<EndKey>,
-    /// Ends of this endpoint that it has closed by [`Close::Drain`](crate::transport::Close::Drain)
-    /// since its last call of `flush` or `receive`.
+    /// Ends that this endpoint has closed by [`Close::Drain`](crate::transport::Close::Drain) since
+    /// its last call of `flush` or `receive`.
     draining: Vec<EndKey>,
 }
 
@@ -99,7 +99,7 @@ impl State {
         Ok((key, address))
     }
 
-    /// Returns an address of the same host, with the next port that no endpoint there has.
+    /// Returns an address of the same host with the next free port.
     fn next_free_address(&mut self, host: Address) -> Result<Address, Errno> {
         for _ in FIRST_PORT..=u16::MAX {
             let address = host.with_port(self.next_port);
@@ -174,7 +174,7 @@ impl State {
         }
     }
 
-    /// Accepts a connection that waits, if there is one, and gives it this link number.
+    /// Accepts a waiting connection, if there is one, as the link with this number.
     pub(super) fn accept(&mut self, key: EndpointKey, link: LinkId) -> Option<EndKey> {
         loop {
             let connection = self.endpoints.get_mut(key)?.incoming.pop_front()?;
@@ -186,8 +186,8 @@ impl State {
         }
     }
 
-    /// Sends the acceptor's hello. The acceptor must have read the connector's hello: to the
-    /// connector, this answer proves that the link is up on both sides.
+    /// Sends the acceptor's hello. The acceptor has already read the connector's hello. So the
+    /// acceptor's hello tells the connector that the link is up on both sides.
     pub(super) fn answer_hello(&mut self, key: EndpointKey, end: EndKey) {
         if let Some(endpoint) = self.endpoints.get(key)
             && self.connections.contains_key(end.connection)
@@ -197,7 +197,7 @@ impl State {
         }
     }
 
-    /// Sends the hello before any frame. It is small enough that there is always room for it.
+    /// Sends the hello before any frame. A new link always has room for it.
     fn send_hello(&mut self, end: EndKey, hello: &[u8]) {
         let peer = end.other_end();
         if !self.connections[end.connection].severed {
@@ -216,8 +216,8 @@ impl State {
         })
     }
 
-    /// Writes a whole frame, or nothing of it. With `in_parts` it may also write the header and a
-    /// part of the payload.
+    /// Writes a whole frame or nothing. If `in_parts`, may also write the header and a part of the
+    /// payload.
     pub(super) fn send(
         &mut self,
         end: EndKey,
@@ -259,8 +259,8 @@ impl State {
         self.record_sent(end, taken_bytes, total_bytes)
     }
 
-    /// Returns how many bytes an end may write, or `None` if it cannot write at all. At random,
-    /// breaks the link or finds it full.
+    /// Returns how many bytes an end may write, or `None` if the end cannot write at all. At
+    /// random, breaks the link, or pretends that the link is full.
     fn draw_room_to_send(&mut self, end: EndKey) -> Option<usize> {
         let connection = self.connections.get(end.connection)?;
         if connection.severed || (end.side == Side::Connector && !connection.made) {
@@ -340,9 +340,9 @@ impl State {
         Pull::Done
     }
 
-    /// Updates the exposed payload when a frame is sent. An offer of a message tells which payload
-    /// belongs to its operation. `Done` or `Clear` for a message drops the payload that the peer
-    /// has exposed. The payload of an offered write stays until the link has ended.
+    /// Updates the exposed payload when a frame is sent. `Request` connects a payload with an operation.
+    /// `Done` or `Clear` for a message drops the payload that the peer has exposed. The payload of an
+    /// offered write stays until the link has ended.
     pub(super) fn track_exposed_payload(&mut self, end: EndKey, header: &Header, payload: &[u8]) {
         let Some(connection) = self.connections.get_mut(end.connection) else { return };
         match header {
@@ -368,8 +368,8 @@ impl State {
         self.finish_draining(key);
     }
 
-    /// Marks the draining ends of an endpoint as [delivered](EndState::Delivered), since the
-    /// network has all their bytes.
+    /// Marks the draining ends of an endpoint as [delivered](EndState::Delivered): the network has
+    /// all their bytes.
     fn finish_draining(&mut self, key: EndpointKey) {
         let Some(endpoint) = self.endpoints.get_mut(key) else { return };
         for end in std::mem::take(&mut endpoint.draining) {
@@ -396,9 +396,9 @@ impl State {
         self.schedule_if_ready(peer);
     }
 
-    /// Removes and returns the next end that has something to report: bytes, or the end of its
-    /// link. The caller queues it again by [`schedule_if_ready`](Self::schedule_if_ready). Ends
-    /// whose bytes are still under way stay queued. At random, breaks links.
+    /// Removes and returns the next end with something to report: bytes, or the end of its link.
+    /// The caller then calls [`schedule_if_ready`](Self::schedule_if_ready). Ends whose bytes are
+    /// still under way stay queued. At random, breaks links.
     pub(super) fn take_next_ready(&mut self, key: EndpointKey) -> Option<Ready> {
         let (calls, count) =
             self.endpoints.get(key).map(|endpoint| (endpoint.calls, endpoint.ready.len()))?;
@@ -466,8 +466,7 @@ impl State {
         self.connections.iter().filter(|(_, connection)| belongs(connection)).map(|(key, _)| key).collect()
     }
 
-    /// Returns an end of a connection. The connection must exist: its owner still knows it, or the
-    /// caller has just checked.
+    /// Returns an end of a connection that the caller knows to exist.
     fn end_mut(&mut self, end: EndKey) -> &mut End {
         self.connections[end.connection].end_at_mut(end.side)
     }

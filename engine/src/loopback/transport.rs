@@ -24,33 +24,31 @@ const READ_MAX_BYTES: usize = 64 * 1024;
 
 /// An endpoint's transport on a [`Network`], made by [`Provider::open`](crate::transport::Provider::open).
 ///
-/// Frames are always held back until [`flush`](Transport::flush). Exposed payload is copied. The
-/// network keeps the copy of a message's payload until the peer has said that it no longer needs the
-/// payload, and any other copy until the link has ended. A connection is made inside the connector's
-/// next [`receive`](Transport::receive). Each piece of a long frame counts as a frame in the budget
-/// and in the result of `receive`.
+/// Frames are always held back until [`flush`](Transport::flush). The network copies exposed payload. It
+/// keeps the copy of a message's payload until the peer no longer needs the payload, and any other copy
+/// until the link has ended. A connection is made inside the connector's next
+/// [`receive`](Transport::receive). In the budget and the result of `receive`, each piece of a long frame
+/// counts as a frame.
 ///
 /// Dropping the transport ends its links abruptly and frees its address.
 ///
 /// # Panics
 ///
-/// In debug builds, if the caller breaks the contract of [`Transport`]: if it names a link that it
-/// does not have, or gives a payload whose length differs from that in the header. Nothing that a
-/// peer does makes this code panic.
+/// In debug builds, if the caller breaks the contract of [`Transport`]: if it names a link that it does not
+/// have, or gives a payload whose length differs from the length in the header. A peer cannot cause a panic.
 pub struct LoopbackTransport {
     network: Network,
     key: EndpointKey,
     address: Address,
     links: Vec<Option<Link>>,
     free: Vec<LinkId>,
-    /// A copy of the bytes that were read last, so that the network is not locked while the frame
-    /// handler runs.
+    /// A copy of the bytes that were read last. The network is not locked while the frame handler runs.
     scratch: Vec<u8>,
 }
 
 struct Link {
     end: EndKey,
-    /// The address to which this side connected; `None` for a link that it accepted.
+    /// The address to which this side connected; `None` if this side accepted the link.
     connected_to: Option<Address>,
     stream: Stream,
 }
@@ -61,11 +59,10 @@ enum Stream {
     Frames(Decoder),
 }
 
-/// A report. The transport chooses the report while it holds the lock, and makes the report without
-/// the lock.
+/// A report. The transport chooses the report with the lock held, and makes the report without the lock.
 enum PendingReport {
-    /// The scratch buffer holds bytes of this link. With `place`, payload among them goes straight
-    /// into the frame handler's space.
+    /// The scratch buffer holds bytes of this link. If `place`, payload goes straight into the frame
+    /// handler's space.
     Bytes {
         link: LinkId,
         place: bool,
@@ -92,8 +89,8 @@ impl LoopbackTransport {
         end
     }
 
-    /// Returns the number of the next link: the number that was freed last, if there is one. So a test
-    /// soon shows if a caller still uses the number of a link that has ended.
+    /// Returns the number for the next link: the number that was freed last, if there is one. Quick reuse
+    /// reveals callers that still use the number of an ended link.
     fn next_link_id(&self) -> LinkId {
         self.free.last().copied().unwrap_or(LinkId(self.links.len() as u32))
     }
@@ -121,7 +118,7 @@ impl LoopbackTransport {
         }
     }
 
-    /// Finds the next report. If it is of bytes, moves these bytes to the scratch buffer.
+    /// Finds the next report. If the report is of bytes, moves them to the scratch buffer.
     fn take_next_report(&mut self, budget_frames: u32) -> Option<PendingReport> {
         let network = self.network.clone();
         let mut state = network.lock();
@@ -178,7 +175,8 @@ impl LoopbackTransport {
         }
     }
 
-    /// Reports the end of a link, unless the frame handler was never told of the link.
+    /// Reports the end of a link, unless the frame handler does not know the link. Returns the number of
+    /// reports.
     fn report_down(&mut self, id: LinkId, why: LinkError, receiver: &mut impl FrameHandler) -> u32 {
         let Some(link) = self.remove_link(id) else { return 0 };
         let why = match (&link.stream, why) {
@@ -322,8 +320,8 @@ impl std::fmt::Debug for LoopbackTransport {
 }
 
 impl Stream {
-    /// Chooses how many bytes to read from a link now: those of one frame, or as many of them as
-    /// have arrived. If the network cuts the read, the number is random instead.
+    /// Returns how many bytes to read from a link now: at most one frame. If the network cuts the read, the
+    /// number is random instead.
     fn bytes_to_read(&self, state: &mut State, ready: &Ready, budget_frames: u32) -> usize {
         let available_bytes = ready.available_bytes.min(READ_MAX_BYTES);
         let (payload_left, mid_header) = match self {
@@ -337,8 +335,8 @@ impl Stream {
                 (payload_left, decoder.is_reading_frame() && payload_left == 0)
             }
         };
-        // The read may cover the rest of this payload and then as many headers as the budget
-        // allows. So a cut can fall anywhere, also between later frames or inside one.
+        // The read may cover the rest of this payload and as many headers as the budget allows. So a cut can
+        // also fall between later frames, or inside one.
         let budget_bytes = HEADER_MAX_BYTES.saturating_mul(budget_frames as usize);
         let cut_max_bytes = available_bytes.min(payload_left.saturating_add(budget_bytes));
         if let Some(cut_bytes) = state.dice.draw_cut_bytes(&state.faults, cut_max_bytes) {
@@ -367,8 +365,8 @@ impl Stream {
     }
 }
 
-/// Reports bytes that follow the hello. With `place`, payload goes into the handler's space, as far as it
-/// fits; the decoder gets the rest. Returns the number of reported frames and pieces of frames.
+/// Reports bytes that follow the hello. If `place`, puts payload into the handler's space as far as it fits,
+/// and passes the rest to the decoder. Returns the number of reported frames and pieces of frames.
 fn report_frames(
     decoder: &mut Decoder,
     link: LinkId,

@@ -1,9 +1,9 @@
 //! Indexes that find the earliest match in a long queue.
 //!
-//! Both indexes keep one ordered set for each ignore mask in use; in practice there are few masks. In
-//! a set, entries with the same source filter and the same masked tag lie together, the earliest
-//! first. So one search finds the earliest match under a mask. The sets are ordered and not hashed:
-//! peers choose tags and sources, so the cost of a search must not depend on how well these hash.
+//! Both indexes keep one ordered set for each ignore mask in use. In a set, entries with the same source
+//! filter and the same masked tag lie together, the earliest first. So one search finds the earliest match
+//! under a mask. The sets are ordered, not hashed, because peers choose tags and sources, and could choose
+//! values that hash badly.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,8 +11,8 @@ use std::fmt;
 use crate::matching::{Criteria, Envelope};
 use crate::peer_id::PeerId;
 
-/// How many masks unexpected messages are indexed under. If an application uses more masks while
-/// many messages wait, a search with any other mask checks one message after another.
+/// For how many masks the index of unexpected messages has sets. A search with any further mask checks one
+/// message after another.
 const UNEXPECTED_MASKS_MAX: usize = 8;
 
 /// The place of an entry in the order of arrival.
@@ -32,8 +32,7 @@ pub(super) trait Index: Default + fmt::Debug {
     /// Removes the entry with this key and sequence number.
     fn remove(&mut self, key: &Self::Key, sequence: Sequence);
 
-    /// Returns the earliest entry that matches. `entries` are all entries of the queue, the
-    /// earliest first.
+    /// Returns the earliest entry that matches. `entries` are all entries of the queue, in order.
     fn earliest_match(
         &mut self,
         query: &Self::Query,
@@ -41,8 +40,7 @@ pub(super) trait Index: Default + fmt::Debug {
     ) -> Option<Sequence>;
 }
 
-/// The entries under one mask, ordered by source filter, then by tag under the mask, then by
-/// sequence number.
+/// The entries under one mask, ordered by source filter, then by masked tag, then by sequence number.
 #[derive(Debug)]
 struct Masked {
     ignore: u64,
@@ -69,8 +67,8 @@ impl Masked {
     }
 }
 
-/// The index of posted receives. Each receive is in the set of its own mask. A message searches
-/// every set twice: for receives from its sender, and for receives from any source.
+/// The index of posted receives. Each receive is in the set of its mask. For a message, the index searches
+/// every set twice: for receives from the message's sender, and for receives from any source.
 #[derive(Debug, Default)]
 pub(super) struct PostedIndex {
     masks: Vec<Masked>,
@@ -115,9 +113,9 @@ impl Index for PostedIndex {
     }
 }
 
-/// The index of unexpected messages. The first [`UNEXPECTED_MASKS_MAX`] masks that receives search
-/// with get a set each. Each message is in all sets, in each once under its sender and once under
-/// any source. A receive searches only the set of its mask.
+/// The index of unexpected messages. Each of the first [`UNEXPECTED_MASKS_MAX`] masks that receives use gets
+/// a set. Each set has each message twice: under the message's sender, and under any source. For a receive,
+/// the index searches only the set of the receive's mask.
 #[derive(Debug, Default)]
 pub(super) struct UnexpectedIndex {
     masks: Vec<Masked>,

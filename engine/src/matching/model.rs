@@ -1,8 +1,8 @@
-//! A model of matching as the man pages define it: two lists, each searched from the front.
+//! A model of matching as the man pages define it: two lists, searched from the front.
 
 use super::{Criteria, Matching, PeerId, Place};
 
-/// An operation on a [`Matching`]. `source` counts modulo the number of peers, and `place` modulo
+/// An operation on a [`Matching`]. `source` is taken modulo the number of peers, and `place` modulo
 /// the length of the queue.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Operation {
@@ -20,7 +20,7 @@ pub(crate) enum Operation {
         tag: u64,
         ignore: u64,
     },
-    /// A message arrives and is kept aside, whether or not a posted receive accepts it.
+    /// A message arrives and is kept aside, even if a posted receive accepts it.
     KeepAside {
         source: usize,
         tag: u64,
@@ -66,8 +66,7 @@ pub(crate) struct Model {
     matching: Matching<u32, u32>,
     posted: Vec<(Criteria, u32)>,
     unexpected: Vec<Waiting>,
-    /// The name of the next entry. Each name is used once, so that a name from one queue is never
-    /// found in the other.
+    /// The name of the next entry. No name is used twice, so the two queues never share a name.
     next_name: u32,
 }
 

@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 use crate::matching::index::{Index, Sequence};
 
 /// How many entries a search scans before it uses an index. An index costs more than this scan, so
-/// a queue that is no longer than this never builds an index.
+/// a queue of up to this length never builds an index.
 const SCAN_MAX_ENTRIES: usize = 16;
 
-/// A queue with fewer entries drops its index. This is less than the length at which an index is
-/// built. So a queue whose length varies around one of these limits does not build an index over
-/// and over.
+/// A queue with fewer entries drops its index. The number is less than the length at which a queue
+/// builds an index. So a queue whose length varies a little does not build an index again and
+/// again.
 const INDEX_MIN_ENTRIES: usize = SCAN_MAX_ENTRIES / 2;
 
 /// A queue whose capacity is no larger than this never shrinks.
@@ -18,8 +18,8 @@ const SHRINK_MIN_ENTRIES: usize = 256;
 
 /// Entries in the order of arrival, each with a key and a name.
 ///
-/// The removal of an entry near either end closes the gap. The removal of a deeper entry leaves a
-/// vacant slot. The slot at the front is never vacant, and vacant slots never outnumber the
+/// If an entry near either end is removed, the gap closes. If a deeper entry is removed, its slot
+/// stays vacant. The slot at the front is never vacant, and vacant slots never outnumber the
 /// entries.
 #[derive(Debug)]
 pub(super) struct IndexedQueue<X: Index, N> {
@@ -99,7 +99,7 @@ impl<X: Index, N: Copy + Eq> IndexedQueue<X, N> {
         is_there && self.take_at(at).is_some()
     }
 
-    /// Removes and returns all entries whose key and name `matches` selects, in one pass.
+    /// Removes and returns all entries that `matches` selects, in one pass.
     pub(super) fn take_all_where(&mut self, matches: impl Fn(&X::Key, N) -> bool) -> Vec<N> {
         let mut taken = Vec::new();
         for slot in &mut self.slots {
@@ -188,7 +188,8 @@ impl<X: Index, N: Copy + Eq> IndexedQueue<X, N> {
         }
     }
 
-    /// Restores the invariants of vacant slots. Drops the index if the queue has become short.
+    /// Removes vacant slots where the queue has too many. Drops the index if the queue has become
+    /// short.
     fn compact(&mut self) {
         while self.slots.front().is_some_and(|slot| slot.entry.is_none()) {
             self.slots.pop_front();

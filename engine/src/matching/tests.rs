@@ -92,7 +92,8 @@ fn removing_receives_from_the_middle_leaves_the_others() {
 fn drained_matching_keeps_no_entries() {
     let mut matching: Matching<u64, u64> = Matching::new();
     for round in 0..2 {
-        // The queue is long enough for an index: the first receive that matches is beyond the scan.
+        // The queue is long enough for an index: a scan does not reach the first receive that
+        // matches.
         for name in 0..100 {
             matching.add_posted(criteria_for_tag(name / 50), round * 100 + name);
             matching.add_unexpected(A, 2 + name / 50, round * 100 + name);
@@ -104,7 +105,7 @@ fn drained_matching_keeps_no_entries() {
     }
 }
 
-/// The habits of a program: the tags and masks that it uses, and how often it does each operation.
+/// The habits of a program: which tags and masks it uses, and how often it does each operation.
 #[derive(Debug, Clone)]
 struct OperationMix {
     tags: u64,
@@ -112,13 +113,13 @@ struct OperationMix {
     arrive_weight: u32,
     post_weight: u32,
     remove_weight: u32,
-    /// How often a message is kept aside, and how often a receive is posted that such messages do
-    /// not match.
+    /// How often a message is kept aside, and how often a receive is posted that cannot take a kept
+    /// message.
     aside_weight: u32,
 }
 
 fn any_mix() -> impl Strategy<Value = OperationMix> {
-    // The last list has more masks than the index allows. With 60 tags, every bit of these masks
+    // The last list has more masks than the index keeps. With 60 tags, each bit of the masks
     // matters.
     let ignores = prop_oneof![
         Just(vec![0]),
@@ -161,8 +162,7 @@ fn any_operation(mix: &OperationMix) -> impl Strategy<Value = Operation> + use<>
 }
 
 fn any_program() -> impl Strategy<Value = Vec<Operation>> {
-    // The program changes its mix of operations from time to time, so that queues get long and
-    // short again.
+    // The mix of operations changes from time to time, so queues become long and short again.
     let phase = any_mix().prop_flat_map(|mix| vec(any_operation(&mix), 0..250));
     let end = select(vec![Operation::DrainPosted, Operation::DrainUnexpected, Operation::RemoveAbsent]);
     vec((phase, end), 1..4).prop_map(|phases| {

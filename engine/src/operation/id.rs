@@ -9,7 +9,7 @@ new_key_type! {
     pub(crate) struct ReceiveId;
     /// Names a message that has arrived before a receive for it was posted.
     pub(crate) struct UnexpectedId;
-    /// Names a payload that a peer has offered for fetching, until all of it has arrived.
+    /// Names a payload that a peer has offered, until all of the payload has arrived.
     pub(crate) struct FetchId;
     /// Names a peer's write to a region, until all of its payload has arrived.
     pub(crate) struct PeerWriteId;

@@ -2,9 +2,8 @@
 
 use crate::wire::AwaitedReply;
 
-/// The earliest point at which a send completes: `fi_cq(3)`, "Completion event semantics". The
-/// weakest level comes first. For a message, [`Commit`](Self::Commit) means the same as
-/// [`Delivery`](Self::Delivery).
+/// The earliest point at which a send completes: `fi_cq(3)`, "Completion event semantics". The weakest level
+/// comes first. For messages, [`Commit`](Self::Commit) means [`Delivery`](Self::Delivery).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Level {
     /// The engine will not read the source buffer again (`FI_INJECT_COMPLETE`). The default.
@@ -15,14 +14,14 @@ pub enum Level {
     /// The message is in the peer's posted buffer, or the peer's endpoint has buffered all of it
     /// (`FI_DELIVERY_COMPLETE`).
     ///
-    /// A receiver always acknowledges a message only once the message's last byte is placed or
-    /// buffered. So a message reaches this level at the same moment as [`Level::Transmit`].
+    /// A receiver acknowledges a message only when the last byte is placed or buffered. So a message reaches
+    /// this level together with [`Level::Transmit`].
     Delivery,
-    /// A receive of the peer has matched the message. The message is in the buffer of the receive,
-    /// or was discarded (`FI_MATCH_COMPLETE`).
+    /// A receive of the peer has taken the message, or the peer has discarded the message
+    /// (`FI_MATCH_COMPLETE`). A message that a receive has taken is in the receive's buffer.
     Match,
-    /// The bytes written to persistent memory are durable (`FI_COMMIT_COMPLETE`). For all
-    /// operations but writes this level means [`Level::Delivery`].
+    /// The bytes written to persistent memory are durable (`FI_COMMIT_COMPLETE`). For operations other than
+    /// writes, this level means [`Level::Delivery`].
     Commit,
 }
 
@@ -36,7 +35,7 @@ impl Level {
         }
     }
 
-    /// Whether this level requires that all processors of the host see a write to mapped memory.
+    /// Whether a write to mapped memory must be visible to all processors before it completes at this level.
     #[inline]
     pub(crate) fn needs_visibility(self) -> bool {
         match self {
@@ -53,9 +52,9 @@ pub enum Signalled {
     No,
     /// On the counters and the completion queue.
     Yes,
-    /// On the queue of deferred work (`fi_trigger(3)`). The engine calls
-    /// [`Sink::record_deferred_work_end`](crate::completion::Sink::record_deferred_work_end) for success
-    /// and for failure. The result of this call says what else to report. The context of the
-    /// operation is the number of the work.
+    /// As deferred work (`fi_trigger(3)`). The engine calls
+    /// [`Sink::record_deferred_work_end`](crate::completion::Sink::record_deferred_work_end) for success and
+    /// for failure. The result of this call says what else to report. The operation's context is the number
+    /// of the work.
     Deferred,
 }

@@ -1,4 +1,4 @@
-//! Requests for operations on a peer: sends, accesses to its regions, and atomic operations.
+//! Requests for operations on a peer: sends, accesses to the peer's regions, and atomic operations.
 
 use std::mem;
 
@@ -11,7 +11,7 @@ use crate::remote_memory::RemoteMemory;
 /// The request for an operation on a peer.
 #[derive(Debug)]
 pub struct TransmitRequest {
-    /// The operation. If the request is accepted, the engine takes the memory out of it.
+    /// The operation. An engine that accepts the request takes the memory out of the operation.
     pub op: TransmitOp,
     /// How the engine carries the operation out.
     pub options: TransmitOptions,
@@ -54,22 +54,22 @@ pub enum TransmitOp {
 /// The options of an operation on a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransmitOptions {
-    /// When a send completes at the earliest. With a [fence](Self::fence), earlier operations must have
-    /// reached this level, too, before this one starts.
+    /// When a send completes at the earliest. If the send has a [fence](Self::fence), earlier operations
+    /// must reach this level, too, before the send starts.
     ///
-    /// An access that the initiator makes directly, in memory that it has mapped, completes when it
-    /// is posted. Any other access completes when its target has answered, whatever the level:
-    /// before the answer the target may still refuse the access. The target answers a write of
-    /// [`Level::Commit`] when its data is durable. If the write is also fenced, the target answers
-    /// when all earlier writes to persistent memory are durable, too.
+    /// An access to memory that the initiator has mapped completes when it is posted. Any other access
+    /// completes when the target has answered, whatever the level. The target answers a write of
+    /// [`Level::Commit`] when the data is durable. If the write has a fence, too, the target answers when
+    /// all earlier writes to persistent memory are also durable.
     pub level: Level,
     /// Whether and where success is reported. Failure is always reported.
     pub signalled: Signalled,
-    /// Whether the application may reuse the source memory as soon as the request was accepted
+    /// Whether the application may reuse the source memory once the engine has accepted the request
     /// (`FI_INJECT`).
     pub inject: bool,
-    /// Whether this operation and all later ones to the same peer wait until all earlier ones have
-    /// completed and have reached this operation's level (`FI_FENCE`).
+    /// Whether this operation and all later operations on the same peer wait for the earlier ones
+    /// (`FI_FENCE`). The wait ends when all earlier operations on that peer have completed and have reached
+    /// this operation's level.
     pub fence: bool,
 }
 
@@ -100,8 +100,7 @@ impl TransmitOp {
         }
     }
 
-    /// Returns the length of the longest piece of memory that is copied if this operation is
-    /// injected.
+    /// Returns the length of the longest memory that the call copies if this operation is injected.
     #[inline(always)]
     pub fn longest_injected_bytes(&self) -> usize {
         match self {
@@ -122,8 +121,8 @@ impl TransmitOp {
         }
     }
 
-    /// Copies the memory that the operation only reads, unless the operation owns the memory. The
-    /// application may then reuse the memory.
+    /// Copies the memory that the operation only reads, if the memory is borrowed. The application may then
+    /// reuse the memory.
     pub fn copy_borrowed_memory(&mut self) {
         match self {
             TransmitOp::Send { source, .. }

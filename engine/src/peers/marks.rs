@@ -2,7 +2,7 @@
 
 use crate::peer_id::PeerId;
 
-/// A set of known peers. For a sweep of the table, each part of the engine adds the peers whose ids it
+/// A set of peers to keep. Before a sweep of the table, each part of the engine adds the peers whose ids it
 /// holds.
 #[derive(Debug)]
 pub(crate) struct PeerMarks {

@@ -8,28 +8,28 @@ use crate::address::Address;
 use crate::limits::CONNECT_RETRIES_MAX;
 use crate::transport::LinkId;
 
-/// The state of one peer. The engine tells it what happens to the links that lead to the peer.
+/// The state of one peer. The engine records here what happens to the links that lead to the peer.
 #[derive(Debug)]
 pub(crate) struct Peer {
     address: Address,
-    /// The endpoint at the address. It is known from the moment a first link comes up until no link
-    /// is up or connecting.
+    /// The endpoint at the address. Known from the moment a first link comes up until no link is up or
+    /// connecting.
     instance: Option<Instance>,
-    /// The link that carries messages to the peer: one at a time, to keep their order.
+    /// The link that carries messages to the peer. There is only one, so that messages keep their order.
     transmit_link: Option<LinkId>,
     /// All links that are up or connecting.
     links: SmallVec<[LinkId; 2]>,
     /// How many attempts to connect in a row were cut short and retried.
     connect_retries: u32,
-    /// Whether the last link has ended, or could not be made, and no link has come up since.
+    /// Whether the last link has ended or could not be made, and no link has come up since.
     is_lost: bool,
-    /// Whether the application has named the peer, so that it is never forgotten.
+    /// Whether the application has named the peer. A named peer is never forgotten.
     is_named: bool,
     /// Whether the peer was unused at the last sweep, and no link has begun since.
     was_unused: bool,
 }
 
-/// The endpoint that answers at a peer's address. Another one may take the address later.
+/// The endpoint that answers at a peer's address. Another endpoint may take the address later.
 #[derive(Debug, Clone, Copy)]
 struct Instance {
     /// The number in its hello.
@@ -43,10 +43,10 @@ struct Instance {
 pub(crate) enum PeerLinkUp {
     /// The endpoint that is known at the address, or the first one there.
     Current,
-    /// A new endpoint at the address. Older links to the peer lead to the endpoint before it.
+    /// A new endpoint at the address. Older links to the peer lead to the previous endpoint.
     Successor,
-    /// The endpoint that had the address before the known one. The engine had created this link, and at
-    /// least one more after it, when the first link to the known endpoint came up.
+    /// The endpoint that had the address before the endpoint that is known now. When the first link to the
+    /// known endpoint came up, the engine had already created this link and at least one later link.
     Predecessor,
 }
 
@@ -84,7 +84,7 @@ impl Peer {
         self.is_named = true;
     }
 
-    /// Records whether the peer is in use at a sweep. Returns whether the table keeps it.
+    /// Records at a sweep whether the peer is in use. Returns whether the table keeps the peer.
     pub(super) fn note_sweep(&mut self, is_used: bool) -> bool {
         let was_unused = mem::replace(&mut self.was_unused, !is_used);
         is_used || !was_unused
@@ -94,8 +94,8 @@ impl Peer {
         self.address
     }
 
-    /// Returns the instance number of the peer. It is known from the moment a first link comes up until
-    /// no link is up or connecting.
+    /// Returns the peer's instance, if it is known: from the moment a first link comes up until no link is
+    /// up or connecting.
     pub(crate) fn instance(&self) -> Option<u64> {
         self.instance.map(|instance| instance.number)
     }
@@ -112,7 +112,7 @@ impl Peer {
         &self.links
     }
 
-    /// Whether the last link has ended, or could not be made, and no link has come up since.
+    /// Whether the last link has ended or could not be made, and no link has come up since.
     #[inline(always)]
     pub(crate) fn is_lost(&self) -> bool {
         self.is_lost
@@ -124,9 +124,9 @@ impl Peer {
         self.links.push(link);
     }
 
-    /// Records that a link came up, and returns which endpoint it leads to. `instance` is the number in the
-    /// hello of that endpoint. The engine has created `created_count` links so far. This link was the
-    /// `creation_number`th of them.
+    /// Records that a link came up, and returns which endpoint it leads to. `instance` comes from that
+    /// endpoint's hello. The engine has created `created_count` links so far, and this link was number
+    /// `creation_number`.
     pub(crate) fn link_up(&mut self, instance: u64, creation_number: u64, created_count: u64) -> PeerLinkUp {
         (self.connect_retries, self.is_lost) = (0, false);
         match self.instance {
@@ -139,7 +139,7 @@ impl Peer {
         }
     }
 
-    /// Records that a link has ended, or could not be made. Returns what this means for the peer.
+    /// Records that a link has ended or could not be made. Returns what this means for the peer.
     pub(crate) fn link_ended(&mut self, link: LinkId) -> PeerLinkEnd {
         self.links.retain(|other| *other != link);
         let end = PeerLinkEnd {
@@ -158,21 +158,20 @@ impl Peer {
         self.transmit_link = Some(link);
     }
 
-    /// Forgets which link carries the messages, and how many retries there were. No link carries
-    /// messages until one is set again.
+    /// Forgets which link carries the messages, and resets the number of retries.
     pub(crate) fn clear_transmit_link(&mut self) {
         (self.transmit_link, self.connect_retries) = (None, 0);
     }
 
-    /// Counts a retry of an attempt to connect that was cut short. If there were too many retries in a row,
-    /// returns false and counts nothing.
+    /// Counts a retry of an attempt to connect that was cut short. After too many retries in a row, returns
+    /// false and counts nothing.
     pub(crate) fn try_count_connect_retry(&mut self) -> bool {
         let is_allowed = self.connect_retries < CONNECT_RETRIES_MAX;
         self.connect_retries += u32::from(is_allowed);
         is_allowed
     }
 
-    /// Records that the peer is gone as far as the engine knows, until a link to it comes up.
+    /// Records that the peer counts as gone until a link to it comes up.
     pub(crate) fn mark_lost(&mut self) {
         self.is_lost = true;
     }
@@ -182,7 +181,7 @@ impl Peer {
 mod tests {
     use super::*;
 
-    /// Makes a peer with the first links of an engine. The engine counts links from 1.
+    /// Makes a peer whose links are the first links of an engine. The engine numbers links from 1.
     fn make_peer_with_links(count: u32) -> Peer {
         let mut peer = Peer::at("127.0.0.1:4711".parse().unwrap());
         (1..=count).for_each(|number| peer.link_begun(LinkId(number)));

@@ -1,4 +1,4 @@
-//! Tests of the table: which peers it keeps, and that no id stands for two of them.
+//! Tests of the table: which peers it keeps, and that no two peers ever share an id.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ fn address(number: u16) -> Address {
     SocketAddr::from(([127, 0, 0, 1], number)).into()
 }
 
-/// A table, and what a correct table must know. Peers are numbered by their ports.
+/// A table, and what a correct table must know. A peer's key is its port.
 struct Modelled {
     peers: Peers,
     /// The ids of peers that are named, linked or kept.
@@ -24,8 +24,8 @@ struct Modelled {
     linked: BTreeSet<u16>,
     /// The peers that a part of the engine refers to, besides links.
     kept: BTreeSet<u16>,
-    /// How many peers were introduced so far. `last_used` has this number for the moment when each
-    /// peer was last used.
+    /// How many peers were introduced so far. `last_used` has this number as it was when each peer was last
+    /// used.
     introductions: usize,
     last_used: BTreeMap<u16, usize>,
     most_used: usize,
@@ -36,7 +36,7 @@ enum Step {
     /// A link comes up, and introduces the peer if it is not known.
     LinkUp(u16),
     LinkDown(u16),
-    /// A part of the engine keeps the id of a peer that has a link, for example for a message that waits.
+    /// A part of the engine keeps the id of a linked peer, for example for a message that waits.
     Keep(u16),
     Drop(u16),
     Name(u16),

@@ -32,7 +32,7 @@ impl Receiver {
         if self.budget.is_overdrawn_without_hosts() {
             return false;
         }
-        if matches!(proof, AddressProof::Confirmed | AddressProof::Claimed) {
+        if proof == AddressProof::Confirmed || proof.is_claim() {
             let host = SourceHost::of(address);
             let kept_bytes = self.budget.shares().kept_left_behind_bytes(host);
             let is_overdrawn = self.budget.is_overdrawn_after_drops();
@@ -65,7 +65,7 @@ impl Receiver {
         if proof != AddressProof::Credentials {
             link.grant.charge_to(SourceHost::of(address), &mut self.budget);
         }
-        if proof == AddressProof::Claimed {
+        if proof.is_claim() {
             link.unproven_messages = Some(Box::default());
         }
     }

@@ -1,4 +1,4 @@
-//! Atomic operations on the memory of a region. [`atomic`](crate::atomic) says which accesses
+//! Atomic operations on the memory of a region. See [`atomic`](crate::atomic) for which accesses
 //! exclude each other.
 
 #![expect(clippy::host_endian_bytes, reason = "elements lie in memory as the application has them")]
@@ -15,15 +15,15 @@ use crate::buffer::SegmentMut;
 /// The number of locks for elements that the processor cannot update atomically.
 const LOCKS: usize = 128;
 
-/// The length in bytes of the blocks of memory that share a lock. An element lies in at most two
+/// The length of the blocks of memory that share a lock, in bytes. An element lies in at most two
 /// blocks.
 const LOCKED_BYTES: usize = 64;
 
 const _: () = assert!(ELEMENT_MAX_BYTES <= LOCKED_BYTES);
 
-/// The locks of the process. The address of memory selects its lock or, if the memory has several
-/// addresses, its [lock address](super::Words::lock_address) does. So one piece of memory has one
-/// lock, whatever regions and domains it belongs to.
+/// The locks of the process. The address of memory selects the lock. If the memory has several addresses,
+/// its [lock address](super::Words::lock_address) selects the lock. So all regions and domains use the same
+/// lock for the same memory.
 static LOCKED: [Mutex<()>; LOCKS] = [const { Mutex::new(()) }; LOCKS];
 
 /// An operation on an array of elements.
@@ -40,8 +40,8 @@ pub(crate) struct Elements<'a> {
 }
 
 impl Window {
-    /// Updates the elements for which the window was made. Appends their previous values to
-    /// `before`, if it is given. Returns whether the region is still open.
+    /// Updates the elements of the window, if the region is open. Appends the old values to
+    /// `before`, if there is one. Returns whether the region is open.
     pub(crate) fn update_elements_if_open(
         &self,
         elements: &Elements<'_>,
@@ -70,8 +70,8 @@ impl Window {
 }
 
 impl Region {
-    /// Updates the element at an offset, if `combine` returns true. Writes the old value to
-    /// `before`.
+    /// Writes the element at an offset to `before`. Then updates the element, if `combine` returns
+    /// true.
     fn update_element(&self, offset_bytes: usize, before: &mut [u8], combine: impl Fn(&mut [u8]) -> bool) {
         match &self.memory {
             Memory::Owned(words) => {
@@ -145,8 +145,8 @@ impl Region {
 
 type Locks = SmallVec<[MutexGuard<'static, ()>; 2]>;
 
-/// Locks pieces of memory, which are given by address and length. Takes the locks in an order that
-/// is always the same, so that two threads cannot wait for each other.
+/// Locks pieces of memory, each given by address and length. The order of locking is always the
+/// same, so two threads cannot wait for each other.
 fn lock_places(places: impl IntoIterator<Item = (usize, usize)>) -> Locks {
     let ends = |(address, len_bytes): (usize, usize)| [address, address + len_bytes - 1];
     let mut numbers: SmallVec<[usize; 2]> =
@@ -179,8 +179,8 @@ fn update_in_word(
     }
 }
 
-/// Updates an element of raw memory with the processor's instructions, if there are any for its
-/// size and alignment. Returns whether there are such instructions.
+/// Updates an element of raw memory with the processor's instructions. Returns `false` without an
+/// update if the processor has none for this size and alignment.
 fn try_update_natively(element: SegmentMut, before: &mut [u8], combine: impl Fn(&mut [u8]) -> bool) -> bool {
     macro_rules! update {
         ($atomic:ty, $number:ty) => {{
@@ -190,11 +190,11 @@ fn try_update_natively(element: SegmentMut, before: &mut [u8], combine: impl Fn(
             // SAFETY: the element is aligned. It is a piece of a segment, which has the element's
             // length. The caller of `Region::raw` has promised that the segment is initialised
             // memory that is readable, and writable if peers may write. This holds during this call
-            // of the engine, since the region was found open. No Rust reference to the memory
-            // exists other than to atomics and cells. If peers may only read, this code does only a
-            // relaxed load, which is fit for memory that cannot be written. Other accesses at the
-            // same time are atomic ones of this size, or have no particular result: copies on
-            // behalf of peers, and elements of another size.
+            // of the engine, since the region was found open. Other than to atomics and cells, no
+            // Rust reference to the memory exists. If peers may only read, this code does only a
+            // relaxed load, which suits read-only memory. Other accesses at the same time are
+            // either atomic accesses of this size, or have no particular result: copies on behalf
+            // of peers, and elements of another size.
             let cell = unsafe { <$atomic>::from_ptr(element.address.cast::<$number>()) };
             let mut present = cell.load(Ordering::Relaxed);
             loop {

@@ -30,23 +30,22 @@ impl Regions {
         }
     }
 
-    /// Closes a region. Calls of an [`Engine`](crate::Engine) with this table that are running may
-    /// use the memory of the region until they return.
+    /// Closes a region. Calls of an [`Engine`](crate::Engine) that are running now may use the
+    /// region's memory until they return.
     pub fn close(&self, region: &Arc<Region>) {
         let mut by_key = self.by_key.write().unwrap_or_else(PoisonError::into_inner);
         if by_key.get(&region.key).is_some_and(|present| Arc::ptr_eq(present, region)) {
             by_key.remove(&region.key);
         }
-        // Retired before another region can get the key: a peer that still maps this memory must
-        // not reach it by that key.
+        // Retire the memory before another region can get the key. Otherwise a peer that still maps
+        // this memory could reach it by that key.
         if let Some(memory) = region.shareable_memory() {
             memory.retire();
         }
         region.is_closed.store(true, Ordering::Release);
     }
 
-    /// Returns the window on the range that a peer names, if the region allows the peer this
-    /// access.
+    /// Returns the window on the range that a peer names, if the region allows this access.
     pub(crate) fn checked_window(
         &self,
         key: u64,
@@ -68,8 +67,8 @@ impl Regions {
         Ok(Window::new(region.clone(), offset_bytes as usize))
     }
 
-    /// As [`checked_window`](Self::checked_window). But an access of no bytes touches no memory, so
-    /// it may name any key and address.
+    /// Like [`checked_window`](Self::checked_window), but an access of no bytes may name any key
+    /// and address.
     pub(crate) fn checked_window_or_empty(
         &self,
         key: u64,

@@ -20,8 +20,8 @@ pub(crate) struct Window {
     offset_bytes: usize,
 }
 
-/// Offsets count from the start of the window. They must be within the range for which the window
-/// was made.
+/// Offsets count from the start of the window, and must lie in the range for which the window was
+/// made.
 impl Window {
     /// Creates a window that begins at an offset in a region.
     pub(super) fn new(region: Arc<Region>, offset_bytes: usize) -> Window {
@@ -54,8 +54,7 @@ impl Window {
         self.region.try_persist(self.offset_bytes, len_bytes)
     }
 
-    /// Copies `bytes` to an offset, if the region is still open. Returns whether the region is
-    /// open.
+    /// Copies `bytes` to an offset, if the region is open. Returns whether the region is open.
     pub(crate) fn copy_in_if_open(&self, at_bytes: usize, bytes: &[u8]) -> bool {
         let is_open = self.is_open();
         if is_open {
@@ -64,8 +63,7 @@ impl Window {
         is_open
     }
 
-    /// Copies from an offset into all of `into`, if the region is still open. Returns whether the
-    /// region is open.
+    /// Fills `into` from an offset, if the region is open. Returns whether the region is open.
     pub(crate) fn copy_out_if_open(&self, at_bytes: usize, into: &mut [u8]) -> bool {
         let is_open = self.is_open();
         if is_open {
@@ -74,7 +72,8 @@ impl Window {
         is_open
     }
 
-    /// Counts an access of a peer. A counter that is bound to both events counts the access once.
+    /// Counts an access of a peer. If one counter is bound to both events, it counts the access
+    /// once.
     pub(crate) fn count_access(&self, events: CounterEvents) {
         let mut counted: Option<&Arc<dyn CountAccess>> = None;
         for (place, event) in self.region.counters.iter().zip(REGION_EVENTS) {
@@ -91,8 +90,8 @@ impl Window {
         matches!(self.region.memory, Memory::Raw(_)) && self.is_open()
     }
 
-    /// Returns the memory from an offset on, to be written to. It is empty unless the window is
-    /// [sliceable](Self::is_sliceable).
+    /// Returns the memory at an offset for writing. Empty if the region is closed, or if the window
+    /// is not [sliceable](Self::is_sliceable).
     pub(crate) fn slices_mut(&mut self, at_bytes: usize, len_bytes: usize) -> Space<'_> {
         let Memory::Raw(segments) = &self.region.memory else { return Space::new() };
         if !self.is_open() {
@@ -111,8 +110,8 @@ impl Window {
         pieces.map(place).collect()
     }
 
-    /// Returns the memory from an offset on, to be read. It is empty unless the window is
-    /// [sliceable](Self::is_sliceable).
+    /// Returns the memory at an offset for reading. Empty if the region is closed, or if the window
+    /// is not [sliceable](Self::is_sliceable).
     pub(crate) fn slices(&self, at_bytes: usize, len_bytes: usize) -> SmallVec<[IoSlice<'_>; IOV_LIMIT]> {
         let Memory::Raw(segments) = &self.region.memory else { return SmallVec::new() };
         if !self.is_open() {

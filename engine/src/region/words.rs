@@ -1,10 +1,9 @@
 //! Copies bytes to and from words that other threads and processes read and write at the same time.
 //!
-//! Suppose that one thread stores bytes in one call, and another thread loads them in one call.
-//! Then the second thread also sees everything that the first one did or saw before. So an
-//! application may wait for a word to change, and then read what was written before that word. The
-//! last whole word is stored after the other whole words. So an application that sees the last one
-//! sees the others too.
+//! A thread that loads bytes also sees everything that the storing thread did or saw before it stored these
+//! bytes. So an application may wait until a word changes, and then read what was written before that word.
+//! The last whole word of a call is stored after its other whole words. So an application that sees the last
+//! whole word sees the others too.
 
 #[cfg(all(target_arch = "x86_64", target_pointer_width = "64"))]
 mod strings;
@@ -13,11 +12,11 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 const WORD_BYTES: usize = size_of::<u64>();
 
-/// The least number of words for which the processor's string instruction pays.
+/// The least number of words for which the processor's string instruction is faster.
 #[cfg(all(target_arch = "x86_64", target_pointer_width = "64"))]
 const STRING_MIN_WORDS: usize = 64;
 
-/// Copies bytes into words, from an offset on. There must be room for all of them.
+/// Copies bytes into words, from an offset on. The words must have room for all bytes.
 #[inline]
 pub(crate) fn store_bytes(words: &[AtomicU64], offset_bytes: usize, bytes: &[u8]) {
     fence(Ordering::Release);
@@ -56,8 +55,7 @@ fn store_whole_words(words: &[AtomicU64], from: &[[u8; WORD_BYTES]]) {
         && let (Some((last_word, words)), Some((last, from))) = (words.split_last(), from.split_last())
     {
         strings::store_with_rep_movs(words, from);
-        // The last word is stored last, as in the loop: the processor does not store it before the
-        // string.
+        // Store the last word last, as in the loop: the processor does not store it before the string.
         return last_word.store(u64::from_le_bytes(*last), Ordering::Relaxed);
     }
     for (word, bytes) in words.iter().zip(from) {
@@ -76,8 +74,7 @@ fn load_whole_words(words: &[AtomicU64], into: &mut [[u8; WORD_BYTES]]) {
     }
 }
 
-/// Copies bytes into a part of a word. Another thread may write the other bytes of the word
-/// meanwhile.
+/// Copies bytes into a part of a word. Another thread may write the other bytes at the same time.
 fn store_partial_word(word: &AtomicU64, offset_in_word: usize, bytes: &[u8]) {
     let (mut value, mut mask) = ([0; WORD_BYTES], [u8::MAX; WORD_BYTES]);
     value[offset_in_word..offset_in_word + bytes.len()].copy_from_slice(bytes);
@@ -86,7 +83,7 @@ fn store_partial_word(word: &AtomicU64, offset_in_word: usize, bytes: &[u8]) {
     let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| Some(old & mask | value));
 }
 
-/// Copies bytes out of words, from an offset on. The words must have as many bytes.
+/// Fills `bytes` from words, from an offset on. The words must have enough bytes.
 #[inline]
 pub(crate) fn load_bytes(words: &[AtomicU64], offset_bytes: usize, bytes: &mut [u8]) {
     match (offset_bytes % WORD_BYTES, bytes.as_mut_array()) {

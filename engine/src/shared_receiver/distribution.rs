@@ -10,11 +10,11 @@ use crate::receiver::{EndedWork, MemberId, ReceiverEffects, UnrecordedEnd};
 use crate::transport::LinkId;
 use crate::wire::Header;
 
-/// Carries out the effects at the calling member, and mails those at other members.
+/// Carries out effects at the calling member. Mails effects at other members.
 #[derive(Debug)]
 pub(super) struct Distribution<'a, E> {
-    /// The calling member, if a member calls, and its effects. These take the member's own ids of
-    /// peers and links.
+    /// The calling member, if a member calls, and its effects. These effects take the member's own
+    /// ids of peers and links.
     pub(super) caller: Option<(MemberId, &'a mut E)>,
     pub(super) links: &'a LinkTable<(MemberId, LinkId)>,
     pub(super) mailboxes: &'a mut Mailboxes,
@@ -26,9 +26,9 @@ impl<E: ReceiverEffects> Distribution<'_, E> {
         self.caller.as_mut().filter(|(id, _)| *id == member).map(|(_, effects)| &mut **effects)
     }
 
-    /// Makes a report at once if the recipient is the caller, has no earlier report to make, has a
-    /// link to the source, and has room for the report. In all other cases mails the report to the
-    /// recipient.
+    /// Makes a report at once if the recipient is the caller, no earlier report of the recipient
+    /// waits, and the recipient has a link to the source and room for the report. Otherwise mails
+    /// the report to the recipient.
     fn report_or_mail(&mut self, outcome: ReportOutcome, to: Option<MemberId>) {
         let recipient = self.mailboxes.recipient_or_oldest(to);
         let source = source_of(&outcome);

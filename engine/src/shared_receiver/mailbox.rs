@@ -18,15 +18,15 @@ use crate::wire::Header;
 /// The mail of a member, and what the receiver must know of the member.
 #[derive(Debug, Default)]
 pub(super) struct Mailbox {
-    /// Whether the member reports the success of only those receives that ask for it.
+    /// Whether the member reports successes only if the receive asks for a report.
     pub(super) is_selective: bool,
     /// Whether the member has mail. The member reads this without the lock.
     pub(super) has_mail: Arc<AtomicBool>,
     /// The reports that wait, in order. Their sources are the receiver's ids.
     reports: VecDeque<Report>,
     mail: Mail,
-    /// The peers that the member has links to, by the receiver's ids. Each entry has the id of the
-    /// peer in the member's own engine.
+    /// The peers that the member has links to, by the receiver's ids. Each entry has the member's own id of
+    /// the peer.
     names: HashMap<PeerId, Name>,
 }
 
@@ -51,10 +51,10 @@ struct Name {
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) outcome: ReportOutcome,
-    /// Whether the report concerns no particular endpoint, so that any member may make it.
+    /// Whether any member may make the report, because it concerns no particular endpoint.
     pub(crate) is_common: bool,
-    /// Set if the report ends deferred work whose end is not recorded yet. The context of the
-    /// report is then the work's number.
+    /// Set if the report ends deferred work and the end is not recorded yet. The report's context is then
+    /// the number of the work.
     pub(crate) ends_work: Option<EndsWork>,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct EndsWork {
 pub(crate) struct Count {
     pub(crate) events: CounterEvents,
     pub(crate) is_success: bool,
-    /// Whether the receive concerns no particular endpoint, so that any member may count it.
+    /// Whether any member may count the receive, because it concerns no particular endpoint.
     pub(crate) is_common: bool,
 }
 
@@ -88,8 +88,7 @@ impl Mailbox {
         self.reports.len()
     }
 
-    /// Records that the member has one more link to a peer. `members_id` is the id of the peer in the
-    /// member's own engine.
+    /// Records that the member has one more link to a peer. `members_id` is the member's own id of the peer.
     pub(super) fn add_link_to(&mut self, peer: PeerId, members_id: PeerId) {
         self.names.entry(peer).or_insert(Name { peer: members_id, links: 0 }).links += 1;
     }
@@ -104,7 +103,7 @@ impl Mailbox {
         }
     }
 
-    /// Returns the id of a peer in the member's own engine, if the member has a link to the peer.
+    /// Returns the member's own id of a peer, if the member has a link to the peer.
     pub(super) fn members_id_of_peer(&self, peer: PeerId) -> Option<PeerId> {
         self.names.get(&peer).map(|name| name.peer)
     }
@@ -153,8 +152,8 @@ impl Mailbox {
         taken
     }
 
-    /// Passes each report to `record`, and puts the report that `record` returns in its place. If
-    /// `record` returns none, drops the report. Does nothing if no report ends deferred work.
+    /// Passes each report to `record`, and replaces the report by the result. If the result is `None`, drops
+    /// the report. Does nothing if no report ends deferred work.
     pub(super) fn record_work_ends(&mut self, record: impl FnMut(Report) -> Option<Report>) {
         if self.reports.iter().any(|report| report.ends_work.is_some()) {
             self.reports = mem::take(&mut self.reports).into_iter().filter_map(record).collect();
@@ -162,7 +161,7 @@ impl Mailbox {
         }
     }
 
-    /// Drops the replies on a link that has ended, since another link may get its number.
+    /// Drops the replies for a link that has ended. Another link may get the number of this link.
     pub(super) fn drop_replies_on_link(&mut self, link: LinkId) {
         self.mail.replies.retain(|(other, _)| *other != link);
     }
@@ -177,7 +176,7 @@ impl Mailbox {
         self.reports.is_empty() && counts.is_empty() && replies.is_empty() && sources.is_empty()
     }
 
-    /// Returns the part of the mail that other members can take over when this member leaves.
+    /// Returns the mail that other members can take over when this member leaves.
     pub(super) fn into_mail_for_others(self) -> (impl Iterator<Item = Report>, impl Iterator<Item = Count>) {
         let reports = self.reports.into_iter().filter_map(Report::into_reportable_by_others);
         (reports, self.mail.counts.into_iter().filter(|count| count.is_common))
@@ -185,9 +184,9 @@ impl Mailbox {
 }
 
 impl Report {
-    /// Returns the part of the report that another member can make. A report that ends deferred
-    /// work stays whole, since the end must be recorded in any case. A multi-receive buffer takes
-    /// messages of all endpoints, so its release is reported even if its last message is lost.
+    /// Returns what another member can report. A report that ends deferred work stays whole, so that the end
+    /// is recorded. If the report releases a multi-receive buffer, the release stays and the last message is
+    /// dropped: the buffer serves all endpoints.
     fn into_reportable_by_others(mut self) -> Option<Report> {
         match &mut self.outcome {
             _ if self.is_common || self.ends_work.is_some() => {}

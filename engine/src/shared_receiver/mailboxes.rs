@@ -11,22 +11,22 @@ use crate::peer_id::PeerId;
 use crate::receiver::MemberId;
 use crate::transport::LinkId;
 
-/// The effects that members have not carried out yet, and which members must be notified of them.
+/// The effects that members have not carried out yet, and the members to notify of them.
 #[derive(Debug, Default)]
 pub(super) struct Mailboxes {
     by_member: BTreeMap<MemberId, Mailbox>,
     next_member: u32,
     /// Members with mail that were not notified of it yet.
     unnotified: BTreeSet<MemberId>,
-    /// The mail for the next member, while there is no member. It concerns no particular endpoint.
+    /// Mail for the next member, while there is no member. The mail concerns no particular endpoint.
     vacant: Mailbox,
     /// How many reports wait in all mailboxes.
     unreported: usize,
 }
 
 impl Mailboxes {
-    /// Adds a member, which takes over the mail that waits for the next member. Returns its id, and
-    /// the flag that says whether it has mail.
+    /// Adds a member, which takes over the mail for the next member. Returns the member's id, and the flag
+    /// that says whether the member has mail.
     pub(super) fn add_member(&mut self, is_selective: bool) -> (MemberId, Arc<AtomicBool>) {
         let id = MemberId(self.next_member);
         self.next_member += 1;
@@ -40,8 +40,8 @@ impl Mailboxes {
         (id, has_mail)
     }
 
-    /// Removes a member. Its mail that concerns no particular endpoint goes to another member. If
-    /// there is none, the mail waits for the next member.
+    /// Removes a member. Mail that concerns no particular endpoint goes to the oldest other member. If there
+    /// is none, the mail waits for the next member.
     pub(super) fn remove_member(&mut self, member: MemberId) {
         let Some(mailbox) = self.by_member.remove(&member) else { return };
         self.unnotified.remove(&member);
@@ -52,8 +52,7 @@ impl Mailboxes {
         counts.for_each(|count| self.add_count(heir, count));
     }
 
-    /// Returns `member`. If that member has left, or `member` is `None`, returns the oldest member
-    /// instead.
+    /// Returns `member`. If `member` is `None` or has left, returns the oldest member instead.
     pub(super) fn recipient_or_oldest(&self, member: Option<MemberId>) -> Option<MemberId> {
         let member = member.filter(|member| self.by_member.contains_key(member));
         member.or_else(|| self.by_member.keys().next().copied())
@@ -76,7 +75,7 @@ impl Mailboxes {
         self.by_member.get(&member).is_some_and(|mailbox| mailbox.unreported_count() > 0)
     }
 
-    /// Whether a member also reports the success of receives that did not ask for a report.
+    /// Whether a member reports the success even of receives that ask for no report.
     pub(super) fn wants_unsignalled_reports(&self, member: MemberId) -> bool {
         self.by_member.get(&member).is_some_and(|mailbox| !mailbox.is_selective)
     }
@@ -92,8 +91,7 @@ impl Mailboxes {
         self.by_member.get(&member)?.members_id_of_peer(peer)
     }
 
-    /// Records that a member has one more link to a peer. `members_id` is the id of the peer in the
-    /// member's own engine.
+    /// Records that a member has one more link to a peer. `members_id` is the member's own id of the peer.
     pub(super) fn add_link_to(&mut self, member: MemberId, peer: PeerId, members_id: PeerId) {
         if let Some(mailbox) = self.by_member.get_mut(&member) {
             mailbox.add_link_to(peer, members_id);
@@ -105,16 +103,15 @@ impl Mailboxes {
         self.by_member.values().chain([&self.vacant]).flat_map(Mailbox::report_sources)
     }
 
-    /// Mails a report to `member`, or to the next member if `member` is `None`. Marks the member as not
-    /// notified yet.
+    /// Mails a report to `member`, or to the next member if `member` is `None`. Lists the member for
+    /// notification.
     pub(super) fn add_report(&mut self, member: Option<MemberId>, report: Report) {
         self.mailbox_or_vacant(member).add_report(report);
         self.unreported += 1;
         member.into_iter().for_each(|member| self.mark_unnotified(member));
     }
 
-    /// Mails a report to a member that need not be notified, since it checks by itself whether its
-    /// queue has room.
+    /// Mails a report to a member without notification: the member itself checks whether its queue has room.
     pub(super) fn add_report_without_notification(&mut self, member: MemberId, report: Report) {
         if let Some(mailbox) = self.by_member.get_mut(&member) {
             mailbox.add_report(report);
@@ -136,9 +133,8 @@ impl Mailboxes {
         }
     }
 
-    /// Mails a peer's address to every member, so that members that have lost the peer connect to
-    /// it. A posted receive names the peer as its only source, and no member has a link to the
-    /// peer.
+    /// Mails a peer's address to every member. A receive accepts only this peer's messages, and no member
+    /// has a link to the peer. So members that have lost the peer connect to it.
     pub(super) fn mail_source_to_all(&mut self, source: Address) {
         for (member, mailbox) in &mut self.by_member {
             mailbox.add_source(source);
@@ -154,8 +150,8 @@ impl Mailboxes {
         }
     }
 
-    /// Removes and returns the next report of a member. The report counts as made, unless it is
-    /// [put back](Self::put_back_report).
+    /// Removes and returns the next report of a member. The report counts as made, unless the member [puts
+    /// it back](Self::put_back_report).
     pub(super) fn take_report(&mut self, member: MemberId) -> Option<Report> {
         let report = self.by_member.get_mut(&member)?.take_report()?;
         self.unreported -= 1;
@@ -170,14 +166,13 @@ impl Mailboxes {
         }
     }
 
-    /// Removes and returns the mail of a member, except reports. The member then counts as
-    /// notified.
+    /// Removes and returns the mail of a member, except reports. The member counts as notified.
     pub(super) fn take_mail_except_reports(&mut self, member: MemberId) -> Mail {
         self.unnotified.remove(&member);
         self.by_member.get_mut(&member).map(Mailbox::take_mail_except_reports).unwrap_or_default()
     }
 
-    /// Records the reports of a member that end deferred work, as [`Mailbox::record_work_ends`] does.
+    /// Records the ends of deferred work among a member's reports: see [`Mailbox::record_work_ends`].
     pub(super) fn record_work_ends(
         &mut self,
         member: MemberId,
@@ -205,7 +200,6 @@ impl Mailboxes {
     }
 
     /// Returns the members that were not notified of their mail yet, and counts them as notified.
-    /// The caller notifies them.
     pub(super) fn take_unnotified_members(&mut self) -> Vec<MemberId> {
         mem::take(&mut self.unnotified).into_iter().collect()
     }

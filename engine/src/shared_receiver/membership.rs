@@ -19,8 +19,8 @@ use crate::receiver::{
 use crate::transport::{AddressProof, LinkId, Pull, RemotePayload, Space};
 use crate::wire::Message;
 
-/// A member's access to the receiver that it shares: translates the ids of links and peers. A
-/// method does what the method of [`Receiver`] with the same name does.
+/// A member's access to the shared receiver. Its methods do what the methods of [`Receiver`] with
+/// the same names do, and translate the ids of links and peers.
 #[derive(Debug)]
 pub(crate) struct Membership {
     shared: Arc<SharedReceiver>,
@@ -29,14 +29,14 @@ pub(crate) struct Membership {
     has_mail: Arc<AtomicBool>,
     /// The receiver's ids of the member's links.
     links: Vec<Option<LinkId>>,
-    /// The buffer that the receiver has lent. The transport reads payload into it while the
-    /// receiver is not locked.
+    /// The buffer that the receiver has lent to the transport. The transport reads payload into it
+    /// while the receiver is not locked.
     lent: Option<LentBuffer>,
 }
 
 impl Membership {
-    /// Joins the receiver, and takes over mail that waits for the next member. With `keeps_order`,
-    /// the member's receives complete in the order in which they match.
+    /// Joins the receiver, and takes over the mail for the next member. If `keeps_order`, the
+    /// member's receives complete in the order in which they match.
     pub(crate) fn join(shared: Arc<SharedReceiver>, is_selective: bool, keeps_order: bool) -> Membership {
         let mut state = shared.lock();
         let (id, has_mail) = state.mailboxes.add_member(is_selective);
@@ -110,7 +110,7 @@ impl Membership {
     }
 
     /// Records that this member has lost a peer. Other members may still have links to the peer.
-    /// When the last of these links ends, the receives whose only source is the peer fail.
+    /// When the last link ends, the receives that accept only this peer's messages fail.
     pub(crate) fn peer_lost(
         &mut self,
         address: Address,
@@ -293,8 +293,8 @@ impl Membership {
         self.read_state(|state| state.receiver.needs_drop_step())
     }
 
-    /// Matches the messages of the member that were kept aside, if the member's reports no longer
-    /// wait for room.
+    /// Matches the messages that were kept aside, unless reports of this member still wait for
+    /// room.
     pub(crate) fn match_kept_aside(&mut self, effects: &mut impl ReceiverEffects) {
         let id = self.id;
         self.act_for_member(effects, |receiver, effects| receiver.match_kept_aside(id, effects));
@@ -339,14 +339,14 @@ impl Membership {
         self.shared.has_mail_for_members()
     }
 
-    /// Removes and returns the member's mail, except reports: [`take_report`](Self::take_report)
-    /// removes these one by one.
+    /// Removes and returns the member's mail, except reports. To get the reports, call
+    /// [`take_report`](Self::take_report).
     pub(crate) fn take_mail_except_reports(&mut self) -> Mail {
         self.shared.lock().mailboxes.take_mail_except_reports(self.id)
     }
 
-    /// Records and counts the ends of deferred work that the mail contains. If such an end must
-    /// also be reported, its report stays in its place among the others.
+    /// Records and counts the ends of deferred work in the mail. If an end must also be reported,
+    /// its report keeps its place among the reports.
     pub(crate) fn record_work_ends(&mut self, effects: &mut impl ReceiverEffects) {
         let id = self.id;
         self.shared.lock().mailboxes.record_work_ends(id, |mut report| {
@@ -366,8 +366,8 @@ impl Membership {
         });
     }
 
-    /// Removes and returns the next report. If the member's engine has no id for the source of the
-    /// report yet, `intern` makes one.
+    /// Removes and returns the next report. If the member's engine does not know the source,
+    /// `intern` adds the source.
     pub(crate) fn take_report(&mut self, intern: impl FnOnce(Address) -> PeerId) -> Option<Report> {
         let mut guard = self.shared.lock();
         let State { mailboxes, peers, .. } = &mut *guard;
@@ -378,8 +378,8 @@ impl Membership {
         Some(Report { outcome: with_source(report.outcome, name), ..report })
     }
 
-    /// Puts back the report that was taken last, since the queue has no room for it. `source` is
-    /// the address of the report's source.
+    /// Puts back the report that was taken last, because the queue has no room. `source` is the
+    /// address of the report's source.
     pub(crate) fn put_back_report(&mut self, report: Report, source: Option<Address>) {
         let mut state = self.shared.lock();
         let source = source.map(|source| state.intern_peer(source));
@@ -390,10 +390,9 @@ impl Membership {
 }
 
 impl Drop for Membership {
-    /// Leaves the receiver. If a message on a link of this member was filling a receive, the
-    /// receive fails at the oldest other member. The oldest other member also takes over mail that
-    /// concerns no particular endpoint. The room in the budget that becomes free goes to the other
-    /// members.
+    /// Leaves the receiver. If a receive is being filled from a link of this member, the oldest
+    /// other member reports that it failed. The oldest other member also takes over mail that
+    /// concerns no particular endpoint. Freed room in the budget goes to the other members.
     fn drop(&mut self) {
         let mut guard = lock_and_return_buffer(&self.shared, &mut self.lent);
         let state = &mut *guard;
@@ -426,7 +425,7 @@ impl Drop for Membership {
     }
 }
 
-/// Locks the receiver, and returns to it the buffer that the member's transport has borrowed.
+/// Locks the receiver, and returns the buffer that the member's transport has borrowed.
 fn lock_and_return_buffer<'a>(
     shared: &'a SharedReceiver,
     lent: &mut Option<LentBuffer>,

@@ -10,8 +10,8 @@ use crate::peer_id::PeerId;
 /// With fewer peers than this, none is forgotten.
 const FORGET_MIN_PEERS: usize = 64;
 
-/// The peers that members have links to, that receives name as their source, or whose messages
-/// wait.
+/// The peers that are in use: a member has a link to the peer, a receive names it, or a message of
+/// it waits.
 #[derive(Debug, Default)]
 pub(super) struct SharedPeers {
     known: HashMap<PeerId, SharedPeer>,
@@ -26,8 +26,8 @@ pub(super) struct SharedPeers {
 #[derive(Debug)]
 struct SharedPeer {
     address: Address,
-    /// Set if the peer was lost. Once the peer's last link has ended, the receives that name only
-    /// this peer fail with this error.
+    /// Set if the peer was lost. When the peer's last link has ended, the receives that accept only
+    /// this peer's messages fail with this error.
     ending: Option<OperationError>,
 }
 
@@ -65,7 +65,7 @@ impl SharedPeers {
         self.known.len()
     }
 
-    /// Whether so many peers were added since the last sweep that another sweep pays.
+    /// Whether enough peers were added since the last sweep to make another sweep worthwhile.
     pub(super) fn is_sweep_due(&self) -> bool {
         self.known.len() >= FORGET_MIN_PEERS.max(2 * self.kept)
     }
@@ -81,8 +81,8 @@ impl SharedPeers {
         self.by_address.shrink_to(2 * self.kept);
     }
 
-    /// Marks a peer as lost. The receives that name the peer as their only source fail once its
-    /// last link has ended. An unknown peer has no such receives.
+    /// Marks a peer as lost. When its last link has ended, the receives that accept only this
+    /// peer's messages fail.
     pub(super) fn mark_lost(&mut self, address: Address, error: OperationError) {
         let Some(peer) = self.get(address) else { return };
         if let Some(known) = self.known.get_mut(&peer) {
@@ -91,9 +91,8 @@ impl SharedPeers {
         }
     }
 
-    /// Returns the peers that are [marked as lost](Self::mark_lost) and have no link left, and
-    /// removes their marks. Each comes with the error for the receives that name the peer as their
-    /// only source.
+    /// Unmarks and returns the peers that are [marked as lost](Self::mark_lost) and have no link
+    /// left. The error is for the receives that accept only the peer's messages.
     pub(super) fn take_lost_without_links(
         &mut self,
         has_no_link: impl Fn(PeerId) -> bool,

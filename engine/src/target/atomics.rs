@@ -6,8 +6,8 @@
 //!                +--> refused --> Answer queued
 //! ```
 //!
-//! The target carries an operation out in one step, when its last operand has arrived. Operations
-//! and the other frames of a link are handled in the order of arrival.
+//! The target carries out an operation in one step, when the last operand has arrived. All frames
+//! of a link are handled in the order of arrival.
 
 use super::{TOO_MANY, Target, TargetEffects, queue_answer};
 use crate::flags::{CounterEvents, MrAccess};

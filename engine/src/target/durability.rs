@@ -1,15 +1,14 @@
 //! Persistent memory: `FI_RMA_PMEM` and `FI_COMMIT_COMPLETE`, `fi_cq(3)`.
 //!
-//! The target answers a write that must be durable once its bytes are durable. The bytes of other
-//! writes may stay in the caches of the processor or the system, until a write arrives that must be
-//! durable *and* is fenced. A fence promises that earlier operations have reached its level. So the
-//! target then makes all earlier writes of the same peer durable. It records these writes for each
-//! peer, not for each link, since the promise of a fence outlasts a link. It makes them durable
-//! before it places the first byte of the fenced write. So if the fenced write survives a power
-//! failure, all earlier writes survive too.
+//! If a write must be durable, the target answers once the bytes are durable. The bytes of other
+//! writes may stay in the caches of the processor or the system. A write that must be durable may
+//! also have a fence. Then the target makes all earlier writes of the same peer durable, before it
+//! places the first byte of the fenced write. So if the fenced write survives a power failure, all
+//! earlier writes survive too. The target records writes that are not durable for each peer, not
+//! for each link, since a fence also covers writes on ended links.
 //!
-//! Making memory durable takes as long as the device needs. The endpoint does nothing else
-//! meanwhile.
+//! Making memory durable takes as long as the device needs. Meanwhile the endpoint does nothing
+//! else.
 
 use std::collections::hash_map::Entry;
 use std::mem;
@@ -22,13 +21,13 @@ use crate::region::{Region, Window};
 use crate::transport::LinkId;
 use crate::wire::Durable;
 
-/// A peer's writes to persistent memory that completed before they were durable. For each region
-/// there is one range, which covers all writes to the region.
+/// A peer's writes to persistent memory that completed before they were durable. Each region has
+/// one range, which covers all writes to the region.
 #[derive(Debug, Default)]
 pub(super) struct Unpersisted {
     written: Vec<Written>,
     /// Whether some of these writes were to regions that have ended, and no answer has reported
-    /// that yet.
+    /// this yet.
     is_incomplete: bool,
 }
 
@@ -40,8 +39,8 @@ struct Written {
 }
 
 impl Target {
-    /// Makes all earlier writes of a link's peer durable, if `durable` of the next write asks for
-    /// that. Returns whether that succeeded.
+    /// Makes all earlier writes of the link's peer durable, if `durable` demands it. Returns
+    /// whether the next write may go on: `false` if an earlier write could not be made durable.
     pub(super) fn persist_earlier_writes_if_asked(&mut self, id: LinkId, durable: Durable) -> bool {
         if durable != Durable::Everything {
             return true;
@@ -55,9 +54,9 @@ impl Target {
         is_durable
     }
 
-    /// Makes a write to persistent memory durable, if the peer has asked for that. If not, records
-    /// the write, so that a later fenced write makes it durable. All payload of the write is in
-    /// place. Returns false if the attempt to make the write durable failed.
+    /// Makes a completed write to persistent memory durable, if the peer has asked for it.
+    /// Otherwise records the write for a later fenced write. Returns false if the write could not
+    /// be made durable.
     pub(super) fn persist_or_note_write(
         &mut self,
         id: LinkId,
@@ -100,9 +99,9 @@ impl Unpersisted {
         }
     }
 
-    /// Makes the writes durable. Returns whether all of them are durable now. Keeps writes that are
-    /// not durable yet for the next call. A write to a region that has ended makes one call fail,
-    /// and is then forgotten.
+    /// Makes the recorded writes durable. Returns whether all of them are durable now. Keeps the others for
+    /// the next call. If the region of a write has ended, the call returns `false` once, and forgets the
+    /// write.
     fn try_persist_all(&mut self) -> bool {
         let mut is_durable = !mem::take(&mut self.is_incomplete);
         self.written.retain(|written| {

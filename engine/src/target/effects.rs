@@ -23,14 +23,13 @@ pub(crate) trait TargetEffects {
     /// Queues a header for the peer of a link, after earlier headers.
     fn queue_header(&mut self, link: LinkId, header: Header);
 
-    /// Queues the data that answers the [next read](super::Target::next_outgoing_read) of a link's
-    /// peer.
+    /// Queues the data of the [next read](super::Target::next_outgoing_read) of the link's peer.
     fn queue_read_data(&mut self, link: LinkId);
 
     /// Returns credit to the peer of a link.
     fn return_credit(&mut self, link: LinkId, cost_bytes: u64);
 
-    /// Holds credit of a link's peer while a completion waits for room. Returns `None` if the link
+    /// Holds credit of the link's peer until a completion finds room. Returns `None` if the link
     /// has ended.
     fn hold_credit(&mut self, link: LinkId, cost_bytes: u64) -> Option<HeldCredit>;
 

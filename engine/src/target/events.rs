@@ -1,7 +1,8 @@
 //! Completions of peers' writes with remote data: `FI_REMOTE_CQ_DATA`, `fi_rma(3)`.
 //!
-//! The application posts nothing for these completions, so credit bounds their number. Until the
-//! queue has taken a completion, the write costs the peer as much credit as an empty message.
+//! The application posts nothing for these completions, so credit limits their number. Until the
+//! queue takes the completion of a write, the write costs the peer as much credit as an empty
+//! message.
 
 use super::{Target, TargetEffects};
 use crate::buffer::Buffer;
@@ -64,8 +65,7 @@ impl Target {
         !self.events.is_empty()
     }
 
-    /// Returns to the peers all credit that waiting completions hold. The completions still wait,
-    /// but hold no credit any more.
+    /// Gives the peers back the credit that waiting completions hold. The completions still wait.
     pub(crate) fn return_all_held_credit(&mut self, effects: &mut impl TargetEffects) {
         for credit in self.events.iter_mut().filter_map(|held| held.credit.take()) {
             effects.return_held_credit(credit);

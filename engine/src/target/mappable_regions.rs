@@ -1,4 +1,5 @@
-//! Regions that peers may map and then access without the target's help: see `engine/direct.rs`.
+//! Regions that peers may map. Peers access a mapped region without the target's help: see
+//! `engine/direct.rs`.
 
 use std::sync::{Arc, Weak};
 
@@ -11,8 +12,8 @@ use crate::wire::{Header, MappableRegion};
 const _: () = assert!(REMOTE_MAX_BYTES <= u8::MAX as usize);
 
 impl Target {
-    /// Offers a region for mapping to the peer that has accessed the region. Does nothing if the
-    /// link has had this offer already, or if peers cannot map the region.
+    /// Offers a region for mapping to a peer that has accessed the region. Does nothing if the link
+    /// already has this offer, or if peers cannot map the region.
     pub(super) fn offer_region_for_mapping_once(
         &mut self,
         id: LinkId,
@@ -20,8 +21,8 @@ impl Target {
         effects: &mut impl TargetEffects,
     ) {
         let region = window.region();
-        // Do not offer memory that is longer than a frame can describe, or persistent memory: only
-        // frames tell which writes must be made durable.
+        // Do not offer memory that is too long to describe. Do not offer persistent memory, because
+        // only frames tell which writes must be made durable.
         if self.forbids_mapping || region.is_persistent() || region.len_bytes() as u64 > MESSAGE_MAX_BYTES {
             return;
         }
@@ -33,8 +34,8 @@ impl Target {
         if offered.iter().any(is_same) {
             return;
         }
-        // Forget the offers of regions that no peer maps any more: the region has ended, or a
-        // counter was bound to it since. These offers must not use up the link's limit.
+        // Forget regions that peers can no longer map: closed regions, and regions with a counter.
+        // Their offers must not use up the link's limit.
         offered.retain(|region| region.upgrade().is_some_and(|region| region.shareable_memory().is_some()));
         if offered.len() >= MAPPED_LINK_MAX_REGIONS {
             return;
@@ -53,7 +54,7 @@ impl Target {
     }
 
     /// Makes peers access all regions by frames from now on. Retires the regions that this side has
-    /// offered for mapping. No endpoint offers a retired region again.
+    /// offered for mapping.
     pub(crate) fn disable_direct_access(&mut self) {
         if self.forbids_mapping {
             return;
@@ -68,7 +69,7 @@ impl Target {
         }
     }
 
-    /// Returns the description of a region that was offered to a link's peer, or `None` if the
+    /// Returns the description of a region that was offered to the link's peer, or `None` if the
     /// region can no longer be mapped.
     pub(crate) fn describe_mappable_region(
         &self,

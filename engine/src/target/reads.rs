@@ -1,5 +1,4 @@
-//! Reads of regions by peers. The data of a read is sent in pieces, which the link takes one by
-//! one.
+//! Reads of regions by peers. The target sends the data of a read in pieces.
 
 use std::io::IoSlice;
 
@@ -14,8 +13,8 @@ use crate::region::Window;
 use crate::transport::LinkId;
 use crate::wire::{Header, Outcome, Refusal, Rma};
 
-/// A read of a region by a peer, whose data is being sent. Or the results of an atomic operation of
-/// a peer.
+/// A read of a region by a peer, or the results of a peer's atomic operation. Its data is being
+/// sent.
 #[derive(Debug)]
 pub(crate) struct OutgoingRead {
     op: u64,
@@ -23,9 +22,9 @@ pub(crate) struct OutgoingRead {
     /// How many bytes the link has taken in whole pieces.
     sent_bytes: u64,
     /// The memory to read, or why the rest is not sent. `None` for the results of an atomic
-    /// operation, which are one piece.
+    /// operation.
     window: Option<Result<Window, Refusal>>,
-    /// The payload of the piece being sent, if it is not sent from the region's memory.
+    /// A copy of the piece that is being sent. Empty if the piece is sent from the region's memory.
     copy: Vec<u8>,
     /// Whether the whole read was copied when it was requested.
     is_copied: bool,
@@ -86,7 +85,7 @@ impl Target {
         self.links.get_mut(id)?.reads.front_mut()
     }
 
-    /// Ends the first read of a link's peer: its data was sent, or the read was refused. Returns
+    /// Ends the first read of the link's peer: its data was sent, or the read was refused. Returns
     /// the event that the endpoint counts, if any.
     pub(crate) fn end_outgoing_read(&mut self, id: LinkId) -> Option<CounterEvents> {
         let link = self.links.get_mut(id)?;
@@ -111,7 +110,7 @@ impl OutgoingRead {
         (self.len_bytes - self.sent_bytes).min(READ_PIECE_MAX_BYTES as u64)
     }
 
-    /// Checks that the region is still open. Returns whether another piece must be sent.
+    /// Returns whether another piece must be sent. If the region has closed, refuses the rest.
     pub(crate) fn prepare_piece_if_left(&mut self) -> bool {
         let is_left = self.sent_bytes < self.len_bytes;
         if is_left {
@@ -138,8 +137,8 @@ impl OutgoingRead {
         }
     }
 
-    /// Copies the next piece of a read, if it cannot be sent from the region's memory. Does not
-    /// copy it again if the link had no room for it before.
+    /// Copies the next piece of a read, unless the piece can be sent from the region's memory or is
+    /// already copied.
     pub(crate) fn copy_piece_if_needed(&mut self) {
         if let Some(Ok(window)) = &self.window
             && self.copy.is_empty()
@@ -150,8 +149,8 @@ impl OutgoingRead {
         }
     }
 
-    /// Returns the rest of the piece that is being sent. If the region has closed, the rest is
-    /// zeros: the frame that was begun must be completed, and the answer then refuses the read.
+    /// Returns the unsent rest of the current piece. If the region has closed, the rest is zeros:
+    /// the frame must be completed, and the answer then refuses the read.
     pub(crate) fn piece_slices(&mut self, taken_bytes: usize) -> SmallVec<[IoSlice<'_>; IOV_LIMIT]> {
         let piece_bytes = clamp_to_usize(self.next_piece_len_bytes());
         if self.copy.is_empty() {
@@ -179,7 +178,7 @@ impl OutgoingRead {
         Header::ReadData { op: self.op, len_bytes: self.next_piece_len_bytes() }
     }
 
-    /// Returns the answer that follows the data of the read; `None` for results of an atomic
+    /// Returns the answer that follows the data of the read; `None` for the results of an atomic
     /// operation.
     pub(crate) fn answer_header(&self) -> Option<Header> {
         let outcome = match self.window.as_ref()? {

@@ -1,4 +1,4 @@
-//! Tests of a target alone, without endpoint, link and engine: events go in, effects come out.
+//! Tests of a target alone, without endpoint, link and engine.
 
 use std::io::IoSliceMut;
 
@@ -38,8 +38,8 @@ impl Target {
         self.unpersisted.len()
     }
 
-    /// Returns how many accesses of a link's peer are not answered, and how many bytes atomic
-    /// operations have fetched for it.
+    /// Returns two counts for the link's peer: accesses without an answer, and result bytes of atomic
+    /// operations that are not sent yet.
     pub(crate) fn unanswered_counts(&self, id: LinkId) -> (usize, usize) {
         self.links.get(id).map_or((0, 0), |link| (link.unanswered_ops, link.unanswered_bytes))
     }

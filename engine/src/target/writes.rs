@@ -23,7 +23,7 @@ pub(super) struct PeerWrite {
     durable: Durable,
     /// The part of the region to write to, or the answer if the write is refused.
     window: Result<Window, Outcome>,
-    /// A buffer for one step of a pull, if the pull cannot place bytes straight into the region.
+    /// A buffer for one step of a pull that cannot place bytes straight into the region.
     pulled: Vec<u8>,
 }
 
@@ -37,8 +37,8 @@ pub(super) enum IncomingWrite {
 }
 
 impl Target {
-    /// Handles a write that has arrived whole. If the write has remote data, the caller has spent
-    /// the credit for it.
+    /// Handles a write that has arrived whole. If the write has remote data, the caller has already
+    /// charged the credit.
     ///
     /// # Errors
     ///
@@ -83,8 +83,8 @@ impl Target {
         PeerWrite { op: rma.op, data: rma.kind.data(), durable: rma.durable, window, pulled: Vec::new() }
     }
 
-    /// Returns the part of a region that a peer writes to, or the answer if the write must be
-    /// refused. If the write asks for that, also makes the peer's earlier writes durable.
+    /// Returns the part of a region that a peer writes to, or the answer that refuses the write. If
+    /// the write demands it, first makes the peer's earlier writes durable.
     fn check_write_and_persist_earlier(
         &mut self,
         id: LinkId,
@@ -111,7 +111,7 @@ impl Target {
     /// # Errors
     ///
     /// A [`ProtocolViolation`] if another offer of the peer has this number, if the description of
-    /// the payload is too long, or as for [`write_arrived`](Self::write_arrived).
+    /// the payload is too long, or if the peer has too many accesses without an answer.
     pub(crate) fn write_offered(
         &mut self,
         id: LinkId,
@@ -144,8 +144,8 @@ impl Target {
         self.pulling_len() > 0
     }
 
-    /// Pulls one step of every write that peers have offered, up to the limit of one pass. `pull`
-    /// copies bytes from the memory of a link's peer.
+    /// Pulls one step of every offered write, up to the limit of one pass. `pull` copies bytes from
+    /// the memory of a link's peer.
     pub(crate) fn pull_payloads(
         &mut self,
         mut pull: impl FnMut(LinkId, &RemotePayload, u64, &mut [IoSliceMut<'_>]) -> Pull,
@@ -176,8 +176,8 @@ impl Target {
         }
     }
 
-    /// Begins to read the payload of an offered write, if this side has asked the link's peer for a
-    /// payload with this number and length. Otherwise returns false and changes nothing.
+    /// Begins to read the payload of an offered write. Returns false and changes nothing if this
+    /// side has not asked the peer for a payload with this number and length.
     pub(crate) fn begin_data_if_requested(&mut self, id: LinkId, op: u64, len_bytes: u64) -> bool {
         match (self.fetches.cleared_fetch(id, op, len_bytes), self.links.get_mut(id)) {
             (Some(fetch), Some(link)) => {
@@ -204,7 +204,7 @@ impl Target {
         self.bytes_placed(id, bytes.len(), effects);
     }
 
-    /// Returns the space for the next bytes of the write that is being read on a link.
+    /// Returns the space for the next bytes of the write that is arriving on a link.
     pub(crate) fn payload_space(&mut self, id: LinkId) -> Space<'_> {
         let Some(filling) = self.reassembly_mut(id).copied() else { return Space::new() };
         match self.inbounds.get_mut(filling.owner).map(|inbound| &mut inbound.window) {
@@ -215,8 +215,8 @@ impl Target {
         }
     }
 
-    /// Records that the next bytes of the write that is being read on a link are in place. The last
-    /// byte of the write ends it.
+    /// Records that the next bytes of the write that is arriving on a link are in place. The last
+    /// byte ends the write.
     pub(crate) fn bytes_placed(&mut self, id: LinkId, count_bytes: usize, effects: &mut impl TargetEffects) {
         let Some(filling) = self.reassembly_mut(id) else { return };
         if filling.advance(count_bytes) == Arrived::Partly {
@@ -300,7 +300,7 @@ impl FetchMemory<PeerWriteId> for SlotMap<PeerWriteId, Box<PeerWrite>> {
             .map_or(Pull::Gone, |inbound| inbound.pull_into_region(filling.arrived_bytes, step_bytes, copy))
     }
 
-    // The region keeps the pulled bytes, and the requested payload overwrites them.
+    // Nothing to discard: the requested payload overwrites the pulled bytes in the region.
     fn discard_pulled(&mut self, _: &PeerWriteId) {}
 }
 
@@ -334,15 +334,14 @@ impl PeerWrite {
     }
 }
 
-/// Gives the credit for a write back to the link's peer, if the write has remote data. The write
-/// gets no completion.
+/// Returns credit to the link's peer for a write with remote data that gets no completion.
 fn return_credit_if_remote_data(id: LinkId, data: Option<u64>, effects: &mut impl TargetEffects) {
     if data.is_some() {
         effects.return_credit(id, MESSAGE_COST_BYTES);
     }
 }
 
-/// Copies bytes into a region if it is still open. If the region has closed, refuses the write.
+/// Copies bytes into a region. If the region has closed, refuses the write instead.
 fn copy_into_window(window: &mut Result<Window, Outcome>, at_bytes: u64, bytes: &[u8]) {
     if let Ok(open) = window
         && !open.copy_in_if_open(clamp_to_usize(at_bytes), bytes)

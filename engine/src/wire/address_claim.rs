@@ -1,9 +1,9 @@
-//! The records by which endpoints over TCP check what a hello claims. They precede the frames of a link, or
-//! travel on connections that carry no frames.
+//! The records by which endpoints over TCP check what a hello claims. A record precedes the frames of a
+//! link, or travels on a connection that carries no frames.
 //!
-//! A hello claims that it comes from the endpoint at an address. The acceptor of the link gives the link a
-//! *token*, a random number. To check the claim, the acceptor connects to the claimed address, and asks the
-//! endpoint there about the token: only the endpoint that has made the link knows the token. A claim is
+//! A hello claims that it comes from the endpoint at an address. The acceptor gives the link a *token*, a
+//! random number. Only the endpoint that has made the link learns the token. To check the claim, the
+//! acceptor connects to the claimed address, and asks the endpoint there about the token. A claim is
 //! *contested* while the acceptor has another live link to the address.
 //!
 //! ```text
@@ -66,20 +66,20 @@ pub struct ClaimRecord {
 pub enum ClaimStatus {
     /// The link is up. Follows the acceptor's hello.
     Welcome,
-    /// The acceptor does not read the link until its claim is proven or no longer contested. This record
-    /// follows the acceptor's hello.
+    /// The acceptor does not read the link yet: it waits until the claim is proven or no longer contested.
+    /// This record follows the acceptor's hello.
     Held,
     /// A link that was held is up.
     Admitted,
-    /// The acceptor takes no new links, since it is being closed. This record follows the acceptor's hello.
-    /// Its token is 0.
+    /// The acceptor is being closed and takes no new links. This record follows the acceptor's hello. Its
+    /// token is 0.
     Refused,
     /// The endpoint that answers has made the link to the endpoint that asks.
     Confirmed,
     /// The endpoint that answers has not made the link.
     Denied,
-    /// The endpoint that answers cannot tell: a link of its own has no token yet, or it has made the link to
-    /// another address than that of the endpoint that asks.
+    /// The answering endpoint cannot tell. Either one of its links has no token yet, or it has made the link
+    /// to another address than the asker's.
     Unclear,
 }
 
@@ -145,7 +145,7 @@ fn compute_check(bytes: &[u8; CLAIM_RECORD_BYTES]) -> u32 {
     compute_crc32(&[&bytes[..field::CHECK.start], &bytes[field::CHECK.end..]])
 }
 
-/// Returns the bytes of a field, whose length the caller knows at compile time.
+/// Returns the bytes of a field. The caller knows the length of the field at compile time.
 fn field_array<const N: usize>(bytes: &[u8; CLAIM_RECORD_BYTES], field: Range<usize>) -> [u8; N] {
     debug_assert_eq!(field.len(), N);
     std::array::from_fn(|at| bytes[field.start + at])

@@ -2,12 +2,10 @@
 
 /// A check over words that are added one by one.
 ///
-/// Each bit of a word changes one bit of the check. So a change of one byte, or of some of any 8
-/// bits in a row, always changes the check. Words are rotated against each other, so their order
-/// matters.
+/// Each bit of a word changes one bit of the check. So a change within any 8 bits in a row always changes
+/// the check. Each word is rotated by a different amount, so the order of words matters.
 ///
-/// The check protects against accidents, not against attackers. It is cheap enough for every use: a
-/// few instructions.
+/// The check protects against accidents, not against attackers. It costs only a few instructions.
 ///
 /// ```
 /// use homespun_engine::wire::checksum::Checksum;
@@ -19,10 +17,10 @@
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Checksum(u64);
 
-/// A constant part of every check, so that the check of zero bytes is not zero.
+/// A constant part of every check. It makes the check of zero bytes different from zero.
 const SALT: u8 = 0x5a;
 
-/// The rotation of each word against the next, in bits. It does not divide the length of a byte.
+/// By how many bits each word is rotated against the next. Does not divide the length of a byte.
 const ROTATION_BITS: u32 = 3;
 
 impl Checksum {
@@ -40,7 +38,7 @@ impl Checksum {
     }
 }
 
-/// Combines all bytes of a word by XOR. A change of one byte always changes the result.
+/// XORs all bytes of a word. A change of one byte always changes the result.
 #[inline]
 pub fn fold_word(word: u64) -> u8 {
     let folded = word ^ word >> 32;

@@ -1,6 +1,6 @@
 //! The errors in bytes from a peer.
 
-/// Why bytes were refused. Each reason is a way in which a peer broke the protocol.
+/// Why bytes were refused: how the peer broke the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.reason())]
 pub enum WireError {
@@ -20,8 +20,8 @@ pub enum WireError {
     ImpossibleLength,
     /// A check does not match its bytes: they were corrupted, or are no header.
     WrongCheck,
-    /// A line of a shared-memory ring has neither the sequence number that is next at its place,
-    /// nor the one before.
+    /// A line of a shared-memory ring has a sequence number that is neither of this lap nor of the previous
+    /// lap.
     OutOfSequence,
     /// A hello carries an address that is invalid.
     MalformedAddress,
@@ -30,7 +30,7 @@ pub enum WireError {
 }
 
 impl WireError {
-    /// Returns the reason as a constant text, for
+    /// Returns the reason as text for
     /// [`LinkError::Protocol`](crate::transport::LinkError::Protocol).
     pub fn reason(self) -> &'static str {
         match self {

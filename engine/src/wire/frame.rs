@@ -9,14 +9,14 @@
 //!  bytes   1      1       1       1       8 each          8, if the header may have payload
 //! ```
 //!
-//! Kind and flags are the header's [form](super::Form). It determines how many words follow, and
-//! whether a payload length follows. Every header has exactly one such layout: [`parse`] accepts
+//! Kind and flags are the header's [form](super::Form). The form determines how many words follow,
+//! and whether a payload length follows. Every header has exactly one layout: [`parse`] accepts
 //! only bytes that [`emit`] writes.
 //!
-//! The two checks catch errors that TCP's own checksum misses, and peers that are out of step. The
-//! first covers kind and flags. The header's length depends on them, so they are checked before
-//! more bytes are awaited. The second is [over](super::checksum) the words and the length. No
-//! change of a single byte passes unnoticed.
+//! The two checks catch errors that TCP's own checksum misses. The first check covers kind and
+//! flags. The header's length depends on kind and flags, so this check comes before the wait for
+//! more bytes. The second [check](super::checksum) covers the words and the length. Together, the
+//! checks notice every change of a single byte.
 
 use crate::wire::checksum::Checksum;
 use crate::wire::error::WireError;
@@ -38,8 +38,7 @@ pub fn header_len_bytes(header: &Header) -> usize {
     FIXED_BYTES + (words + usize::from(fields.form.can_have_payload())) * WORD_BYTES
 }
 
-/// Writes a header to the start of `buffer` and returns its size in bytes. Leaves the rest of the
-/// buffer as it is.
+/// Writes a header to the start of `buffer`, and returns the header's size in bytes.
 pub fn emit(header: &Header, buffer: &mut [u8; HEADER_MAX_BYTES]) -> usize {
     let mut check = Checksum::default();
     let mut end = FIXED_BYTES;
@@ -57,13 +56,13 @@ pub fn emit(header: &Header, buffer: &mut [u8; HEADER_MAX_BYTES]) -> usize {
     end
 }
 
-/// Reads the header at the start of `bytes` and returns it with its size in bytes, or `None` if
-/// more bytes are needed.
+/// Reads the header at the start of `bytes`. Returns the header and its size in bytes, or `None` if
+/// the header is incomplete.
 ///
 /// # Errors
 ///
-/// The bytes are no header. An error in the form is reported as soon as the wrong byte has arrived,
-/// any other error when the header is complete.
+/// The bytes are not a header. An error in the form is reported as soon as the wrong byte has
+/// arrived. Other errors are reported when the header is complete.
 pub fn parse(bytes: &[u8]) -> Result<Option<(Header, usize)>, WireError> {
     let Some((fixed, rest)) = bytes.split_first_chunk::<FIXED_BYTES>() else {
         return check_partial_form(bytes);
@@ -110,7 +109,7 @@ fn check_partial_form(bytes: &[u8]) -> Result<Option<(Header, usize)>, WireError
     Ok(None)
 }
 
-/// Returns the check of kind and flags. A change of one of the two changes the check.
+/// Returns the check of kind and flags. A change of either one changes the check.
 fn form_checksum(kind: u8, flags: u8) -> u8 {
     FORM_CHECK_SALT ^ kind ^ flags.rotate_left(4)
 }

@@ -6,9 +6,9 @@ use super::rule::{FLAGS_BITS, Fields, Form, Rule};
 
 /// The header of a frame.
 ///
-/// A message travels in one of two ways. An eager message is a [`Message`](Header::Message) with
-/// its payload. In a rendezvous the payload stays at the sender until the receiver pulls it or asks
-/// for it:
+/// A message travels in one of two ways. An eager message is a [`Message`](Header::Message) with its
+/// payload. In a rendezvous, the sender keeps the payload until the receiver pulls the payload or asks for
+/// it:
 ///
 /// ```text
 ///  sender                                   receiver
@@ -21,8 +21,8 @@ use super::rule::{FLAGS_BITS, Fields, Form, Rule};
 ///                 <------------------------  Done(op), if the sender waits for it
 /// ```
 ///
-/// Accesses write and read memory that a peer has registered, without a message. Each access has a
-/// number, and gets one answer even if it is refused:
+/// An access writes or reads memory that a peer has registered. Each access has a number, and gets one
+/// answer, even if the target refuses the access:
 ///
 /// ```text
 ///  initiator                                target
@@ -64,38 +64,35 @@ use super::rule::{FLAGS_BITS, Fields, Form, Rule};
 ///    Connection(shutdown)  --------------->  ends the link
 /// ```
 ///
-/// Messages, requests, and writes with data for a completion cost the sender
-/// [credit](crate::limits::MESSAGE_COST_BYTES), which the receiver grants by [`Credit`](Header::Credit).
-/// Other frames cost no credit, so they never wait for a receive.
+/// Messages, requests, and writes with completion data cost the sender
+/// [credit](crate::limits::MESSAGE_COST_BYTES). The receiver grants credit by [`Credit`](Header::Credit).
+/// Other frames cost no credit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Header {
     /// An eager message; its payload follows.
     Message(Message),
-    /// Acknowledges the eager messages that have arrived whole on this link. The acknowledgement travels
-    /// on the same link as the messages, in the other direction. So if the link ends, no acknowledgement
-    /// of its messages can arrive later. Has no payload.
+    /// Acknowledges the eager messages that have arrived whole on this link. Has no payload.
     Ack {
         /// The cumulative count since the link came up.
         received: u64,
     },
-    /// Offers a message whose payload the receiver is to fetch. The payload of this frame is a
-    /// [`RemotePayload`](crate::transport::RemotePayload), empty if the receiver cannot pull and has to ask.
+    /// Offers a message. The payload of this frame is a [`RemotePayload`](crate::transport::RemotePayload),
+    /// from which the receiver pulls. If this payload is empty, the receiver cannot pull and has to ask.
     Request {
         /// The message.
         message: Message,
-        /// The sender's number for the operation, unique on the link while the operation lives.
+        /// The sender's number for the operation. No two unfinished operations on a link share a number.
         op: u64,
-        /// The length of the description that follows, at most
+        /// The length of the payload of this frame, at most
         /// [`REMOTE_MAX_BYTES`](crate::limits::REMOTE_MAX_BYTES).
         remote_bytes: u8,
     },
-    /// Asks the sender for the payload: the receiver has matched the request, or has room for it.
-    /// Has no payload.
+    /// Asks the sender for the payload. The receiver has matched the request, or has room for the payload.
+    /// Has no payload itself.
     Clear {
         /// The number in the request.
         op: u64,
-        /// Whether the receiver tried to pull and cannot. The sender then exposes no more payload
-        /// to it.
+        /// Whether the receiver has failed to pull. The sender then exposes no more payload to it.
         cannot_pull: bool,
     },
     /// The payload that the receiver has asked for.
@@ -105,54 +102,50 @@ pub enum Header {
         /// The length of the message, as in the request.
         len_bytes: u64,
     },
-    /// The payload is in place, or could not be read. This frame is the last of the operation. Has no
-    /// payload.
+    /// Ends the operation: the payload is in place, or could not be read. Has no payload.
     Done {
         /// The number in the request.
         op: u64,
-        /// Whether the exposed memory was unreadable
-        /// ([`Pull::Fault`](crate::transport::Pull::Fault)).
+        /// Whether the exposed memory was unreadable ([`Pull::Fault`](crate::transport::Pull::Fault)).
         fault: bool,
     },
-    /// The application has matched or discarded this eager message, whose sender
-    /// [awaits](super::AwaitedReply::Match) that. Has no payload.
+    /// The receiving application has matched or discarded this eager message. Sent only if the sender
+    /// [awaits](super::AwaitedReply::Match) it. Has no payload.
     Matched {
-        /// The message's number among the eager messages of the link, as [`Ack`](Header::Ack) counts them:
-        /// the first is 1.
+        /// The message's number among the eager messages of the link. The first message has the number 1.
         number: u64,
     },
     /// The limit for the total cost of messages. Has no payload.
     Credit {
-        /// The cumulative limit since the link came up, in bytes. It never shrinks, and starts at
+        /// The limit in bytes, counted from the time when the link came up. It never shrinks, and starts at
         /// [`CREDIT_INITIAL_BYTES`](crate::limits::CREDIT_INITIAL_BYTES).
         granted_bytes: u64,
     },
-    /// Asks for [`Fenced`](Header::Fenced) as soon as all earlier messages have arrived. Until that
-    /// answer arrives, the sender sends no other fence. It sends messages before the answer only if
-    /// it no longer waits for the answer. Has no payload.
+    /// Asks for [`Fenced`](Header::Fenced) as soon as all earlier messages have arrived. The sender sends no
+    /// second fence before that answer arrives. As long as it waits for the answer, it sends no messages.
+    /// Has no payload.
     Fence {
         /// Whether the messages must also have been matched or discarded.
         matched: bool,
     },
-    /// The answer to [`Fence`](Header::Fence): its condition holds. Has no payload.
+    /// The answer to [`Fence`](Header::Fence): what the fence asks for has happened. Has no payload.
     Fenced,
-    /// An access to a region of the receiver. At most
-    /// [`RMA_LINK_MAX_OPS`](crate::limits::RMA_LINK_MAX_OPS) accesses of a link are unanswered at a
-    /// time.
+    /// An access to a region of the receiver. At most [`RMA_LINK_MAX_OPS`](crate::limits::RMA_LINK_MAX_OPS)
+    /// accesses on a link are unanswered at a time.
     Rma(Rma),
-    /// An atomic operation on a region of the receiver. It counts toward the limit of unanswered
-    /// accesses. The results in flight on a link together have at most
+    /// An atomic operation on a region of the receiver. It counts toward the limit of unanswered accesses.
+    /// The results of all unanswered operations on a link have at most
     /// [`ATOMIC_LINK_MAX_BYTES`](crate::limits::ATOMIC_LINK_MAX_BYTES).
     Atomic(Atomic),
-    /// The next piece of the data of a read. Or all results of an atomic operation; this frame is
-    /// then also its answer.
+    /// The next piece of the data of a read. Or all results of an atomic operation, as its answer.
     ReadData {
         /// The number in the request.
         op: u64,
         /// The length of this piece.
         len_bytes: u64,
     },
-    /// A region of the sender that the receiver may map, and access without the sender's help.
+    /// A region of the sender that the receiver may map. The receiver accesses a mapped region without the
+    /// sender's help.
     MappableRegion(MappableRegion),
     /// The result of an access, and the last frame of it. Has no payload.
     Answer {
@@ -165,19 +158,17 @@ pub enum Header {
     Connection(HandshakeHeader),
 }
 
-/// The table of headers. A row names the file that describes a header, the fields that this file gets, and
-/// how the header is made from the fields that the file returns.
+/// The table of headers. A row names the file that describes a header. The row also says how to take the
+/// header apart for that file, and how to put it together again.
 macro_rules! headers {
     ($($file:ident: $header:pat => $parts:expr, $made:expr;)*) => {
         /// The rules of each kind.
         const RULES: [Option<&Rule>; KINDS] = rules_by_kind(&[$(&headers::$file::RULE),*]);
 
         impl Header {
-            /// Passes the header's words to `put`, each once and in order, and returns the other
-            /// fields.
+            /// Passes the header's words to `put` in order, and returns the other fields.
             ///
-            /// Does not refuse a header that breaks its rules: the engine makes none, and every
-            /// peer refuses it.
+            /// Does not check the header's rules: the engine keeps them, and every peer checks them.
             #[inline(always)]
             pub fn encode_words(&self, mut put: impl FnMut(u64)) -> Fields {
                 match *self {
@@ -185,13 +176,12 @@ macro_rules! headers {
                 }
             }
 
-            /// Makes a header of these fields and [`Form::word_count`] words, which `word` returns
-            /// in order.
+            /// Makes a header of these fields and [`Form::word_count`] words. `word` returns the words in
+            /// order.
             ///
             /// # Errors
             ///
-            /// Refuses a header that no correct peer sends. May refuse it before it has read all
-            /// words.
+            /// Refuses a header that no correct peer sends, perhaps before it has read all words.
             #[inline(always)]
             pub fn decode_words(fields: Fields, mut word: impl FnMut() -> u64) -> Result<Header, WireError> {
                 if fields.payload_len_bytes > fields.form.payload_max_bytes() {
@@ -242,8 +232,8 @@ impl Header {
     }
 }
 
-/// The kind of eager messages. Most frames are of this kind, so a layout may have a separate path
-/// for it, in which all rules of the kind are constants.
+/// The kind of eager messages. Most frames are of this kind, so a layout may treat it on a fast path of its
+/// own.
 pub const COMMON_KIND: u8 = headers::message::RULE.kind;
 
 /// The most words that any header has.
@@ -281,7 +271,8 @@ impl Form {
     ///
     /// # Errors
     ///
-    /// No header has this kind, or the kind does not have these flags.
+    /// [`WireError::UnknownKind`] if no header has this kind; [`WireError::UnknownFlag`] if the kind does
+    /// not have these flags.
     #[inline(always)]
     pub fn new(kind: u8, flags: u8) -> Result<Form, WireError> {
         static BY_KIND: [Option<&Rule>; KINDS] = RULES;

@@ -1,8 +1,8 @@
 //! The headers, one in each file: its number, flags, words and payload, with their limits.
 //!
-//! A file has three items: the header's `RULE`; `encode_words`, which takes the header apart; and
-//! `decode_words`, which puts it together again or refuses what the rule cannot check. The table in
-//! `header.rs` lists the files.
+//! Each file has three items. `RULE` has the limits that a rule can express. `encode_words` takes
+//! the header apart. `decode_words` puts the header together again, and checks the other limits.
+//! The table in `header.rs` lists the files.
 
 pub(super) mod ack;
 pub(super) mod answer;

@@ -10,10 +10,9 @@
 //! The purpose of a hello is 0. A [`Question`] has the same layout with the purpose 1, and a token in place
 //! of the instance.
 //!
-//! Numbers are little-endian, the octets of the IP address in their own order. An IPv4 address fills the
-//! first 4 bytes of its field; the other 12 and the scope id are then reserved. Reserved bytes are
-//! zero. The check is the CRC-32 of all other bytes, in their order: a corrupted port or instance
-//! would name another peer.
+//! Numbers are little-endian. The octets of the IP address keep their usual order. An IPv4 address fills the
+//! first 4 bytes of its field. Then the other 12 bytes and the scope id are reserved. Reserved bytes are
+//! zero. The check is the CRC-32 of all other bytes, in order.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::ops::Range;
@@ -26,7 +25,7 @@ pub const HELLO_BYTES: usize = field::INSTANCE.end;
 
 const MAGIC: [u8; 8] = *b"homespun";
 
-/// The version of the protocol: of this hello and of every frame that follows it.
+/// The version of the protocol: of this hello and of all frames that follow it.
 pub const VERSION: u16 = 6;
 
 const IPV4_BYTES: usize = 4;
@@ -62,20 +61,21 @@ const _: () = assert!(HELLO_BYTES == 48);
 const _: () = assert!(field::MAGIC.end - field::MAGIC.start == MAGIC.len());
 const _: () = assert!(field::IP.end - field::IP.start == size_of::<Ipv6Addr>());
 
-/// The address and instance of an endpoint, as it sends them at the start of a stream.
+/// The address and instance of an endpoint. Each side sends its own at the start of a stream.
 ///
-/// It is a claim, not a proof: its IP address is credible only if the connection's own address
-/// agrees with it, and a scope id has a meaning only on the host that chose it.
+/// A hello is a claim, not a proof. The IP address is credible only if it agrees with the address of the
+/// connection. A scope id has a meaning only on the host that chose it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hello {
-    /// The address at which peers reach the endpoint; not the address of this connection.
+    /// The address at which peers reach the endpoint. The address of this connection may differ.
     pub address: Address,
     /// The random number that the endpoint drew when it was opened.
     pub instance: u64,
 }
 
-/// A question about a link, from the endpoint that accepted it: "Have you made the link to me that got this
-/// [token](super::address_claim)?" An endpoint over TCP asks it on a connection of its own, which is no link.
+/// A question from the endpoint that accepted a link: "Have you made the link to me that got this
+/// [token](super::address_claim)?" An endpoint over TCP asks this on a separate connection, which is no
+/// link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Question {
     /// The address of the endpoint that asks.
@@ -105,8 +105,8 @@ impl Hello {
     ///
     /// # Errors
     ///
-    /// The peer is no homespun endpoint, speaks another version of the protocol, or names an
-    /// address that no endpoint can have; or the bytes were corrupted on their way.
+    /// The peer is no homespun endpoint, speaks another version of the protocol, asks a question, or names
+    /// an address that no endpoint can have. Or the bytes were corrupted on their way.
     pub fn parse(bytes: &[u8; HELLO_BYTES]) -> Result<Hello, WireError> {
         match Opening::parse(bytes)? {
             Opening::Hello(hello) => Ok(hello),
@@ -183,16 +183,15 @@ fn encode(purpose: u8, address: Address, last: u64) -> [u8; HELLO_BYTES] {
     bytes
 }
 
-/// Checks whether these first bytes of a stream, however few, can be the start of a hello or a question.
-/// Ignores bytes beyond a hello's length.
+/// Checks whether these first bytes of a stream can be the start of a hello or a question. Ignores bytes
+/// beyond a hello's length.
 ///
-/// A program that connects by mistake (a browser, a port scanner) is refused at its first wrong
-/// byte, before a whole hello has arrived.
+/// A program that connects by mistake, such as a browser, is refused at its first wrong byte.
 ///
 /// # Errors
 ///
-/// Returns the error with which [`Opening::parse`] refuses all bytes that start like this. Only `parse`
-/// verifies the check.
+/// The error with which [`Opening::parse`] refuses every stream that starts with these bytes. This function
+/// does not verify the CRC-32.
 pub fn check_prefix(bytes: &[u8]) -> Result<(), WireError> {
     if !is_field_expected(bytes, field::MAGIC, &MAGIC) {
         return Err(WireError::BadMagic);
@@ -217,7 +216,7 @@ fn compute_check(bytes: &[u8; HELLO_BYTES]) -> u32 {
     compute_crc32(&[&bytes[..field::CHECK.start], &bytes[field::CHECK.end..]])
 }
 
-/// Returns the CRC-32 of these bytes. Uses no table, since it runs only a few times for each connection.
+/// Returns the CRC-32 of these bytes. Needs no table, since it runs only a few times for each connection.
 pub(super) fn compute_crc32(parts: &[&[u8]]) -> u32 {
     const POLYNOMIAL_REFLECTED: u32 = 0xedb8_8320;
     let mut crc = u32::MAX;
@@ -235,7 +234,7 @@ fn is_field_expected(bytes: &[u8], field: Range<usize>, expected: &[u8]) -> bool
     field.zip(expected).all(|(at, expected)| bytes.get(at).is_none_or(|byte| byte == expected))
 }
 
-/// Returns the bytes of a field, whose length the caller knows at compile time.
+/// Returns the bytes of a field. The caller knows the length of the field at compile time.
 fn field_array<const N: usize>(bytes: &[u8; HELLO_BYTES], field: Range<usize>) -> [u8; N] {
     debug_assert_eq!(field.len(), N);
     std::array::from_fn(|at| bytes[field.start + at])
@@ -352,7 +351,7 @@ mod tests {
         assert_eq!(Opening::parse(&expected), Err(WireError::WrongCheck), "a hello with a changed byte");
     }
 
-    /// Endpoints of one version understand each other, so a change of a header's form needs a new version.
+    /// Endpoints of one version understand each other. So a changed form of a header needs a new version.
     #[test]
     fn changed_forms_of_headers_need_a_new_version() {
         let mut digest = 0xcbf2_9ce4_8422_2325_u64;

@@ -1,11 +1,11 @@
-//! The contents of a header, independent of its layout in a transport, and the rules of its kind.
+//! The contents of a header, whatever its layout, and the rules of its kind.
 
 use std::fmt;
 
 use crate::limits::MESSAGE_MAX_BYTES;
 use crate::wire::error::WireError;
 
-/// The number of bits for a header's flags. A layout may use the other two bits of their byte.
+/// How many bits a header's flags have. A layout may use the other two bits of the byte.
 pub const FLAGS_BITS: u32 = 6;
 
 const FLAG_SETS: usize = 1 << FLAGS_BITS;
@@ -13,11 +13,10 @@ const FLAG_SETS: usize = 1 << FLAGS_BITS;
 /// The entry for refused flags, in place of a number of words.
 const REFUSED: u8 = u8::MAX;
 
-/// The rules of one kind of header: the flags it may have, the words that follow, and the longest
-/// payload.
+/// The rules of one kind of header: its allowed flags, its number of words, and its longest payload.
 ///
-/// [`Rule::of_kind`] returns the rule of a header without flags, words and payload. The other
-/// functions change the rule: each allows, requires or excludes something.
+/// [`Rule::of_kind`] returns the rule of a header without flags, words and payload. Each other function
+/// changes one part of the rule.
 pub(super) struct Rule {
     pub(super) kind: u8,
     /// The number of words for each set of flags, or [`REFUSED`].
@@ -26,15 +25,15 @@ pub(super) struct Rule {
 }
 
 impl Rule {
-    /// Returns the rules of a kind without flags, words or payload. The kind is not 0: layouts may
-    /// use that kind for purposes of their own.
+    /// Returns the rule of a kind without flags, words or payload. No kind is 0: layouts may use 0 for
+    /// purposes of their own.
     pub(super) const fn of_kind(kind: u8) -> Rule {
         let mut words = [REFUSED; FLAG_SETS];
         words[0] = 0;
         Rule { kind, words, payload_max_bytes: 0 }
     }
 
-    /// Allows any set of these flags. A flag beyond [`FLAGS_BITS`] does not compile.
+    /// Allows any set of these flags. A flag that needs more than [`FLAGS_BITS`] bits does not compile.
     pub(super) const fn allow_flags(mut self, flags: u8) -> Rule {
         assert!((flags as usize) < FLAG_SETS, "a header has no room for this flag");
         let mut set = 0;
@@ -112,8 +111,8 @@ impl Rule {
     }
 }
 
-/// A kind and flags that agree with the rules of that kind. They determine how many words follow, and
-/// whether payload may follow.
+/// A kind and flags that the kind allows. Together they determine how many words follow, and whether payload
+/// may follow.
 #[derive(Clone, Copy)]
 pub struct Form {
     kind: u8,
@@ -126,7 +125,7 @@ impl Form {
     ///
     /// # Errors
     ///
-    /// [`WireError::UnknownFlag`]: the rule does not allow these flags.
+    /// [`WireError::UnknownFlag`] if the rule does not allow these flags.
     #[inline(always)]
     pub(super) fn with_flags(rule: &'static Rule, flags: u8) -> Result<Form, WireError> {
         match rule.words.get(usize::from(flags)) {
@@ -153,8 +152,7 @@ impl Form {
         usize::from(self.rule.words[usize::from(self.flags) % FLAG_SETS])
     }
 
-    /// Whether headers of this kind may have payload. If not, the length is 0 and a layout omits
-    /// it.
+    /// Whether headers of this kind may have payload. If not, a layout omits the length of the payload.
     #[inline(always)]
     pub fn can_have_payload(self) -> bool {
         self.rule.payload_max_bytes > 0
@@ -172,9 +170,9 @@ impl fmt::Debug for Form {
     }
 }
 
-/// A header taken apart, except for its words: [`Header::encode_words`](crate::wire::Header::encode_words)
-/// hands these to the layout one by one, and [`Header::decode_words`](crate::wire::Header::decode_words)
-/// asks for them one by one, so that no copy of them is kept.
+/// The parts of a header, except its words. [`Header::encode_words`](crate::wire::Header::encode_words)
+/// passes the words to the layout one by one. [`Header::decode_words`](crate::wire::Header::decode_words)
+/// asks for them one by one.
 #[derive(Debug, Clone, Copy)]
 pub struct Fields {
     /// Kind and flags.
@@ -199,11 +197,11 @@ impl Fields {
     }
 }
 
-/// Checks the length of a message or an access that travels in a word, and returns it.
+/// Checks the length of a message or an access, and returns the length.
 ///
 /// # Errors
 ///
-/// [`WireError::ImpossibleLength`]: it exceeds [`MESSAGE_MAX_BYTES`].
+/// [`WireError::ImpossibleLength`] if the length exceeds [`MESSAGE_MAX_BYTES`].
 #[inline(always)]
 pub(super) fn check_len_bytes(len_bytes: u64) -> Result<u64, WireError> {
     if len_bytes <= MESSAGE_MAX_BYTES { Ok(len_bytes) } else { Err(WireError::ImpossibleLength) }

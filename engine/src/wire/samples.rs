@@ -1,5 +1,5 @@
-//! Headers made from the rules, for the tests and fuzz targets of layouts and transports. They
-//! cover a new header although they do not name it.
+//! Headers for the tests and fuzz targets of layouts and transports. The rules determine the headers, so the
+//! tests also cover a new header.
 
 use super::headers::AtomicForm;
 use super::rule::{Fields, Form};
@@ -10,9 +10,8 @@ use crate::limits::{CONNECTION_DATA_MAX_BYTES, MESSAGE_MAX_BYTES, REMOTE_MAX_BYT
 /// The number of pairs that [`last_words_and_lengths`] returns.
 pub const PAIRS: usize = 6;
 
-/// Returns pairs of a last word of a header and a length of its payload, made from a number. Every form
-/// accepts at least one pair for any number. A header with a new restriction of its last word needs one
-/// more pair.
+/// Returns pairs of a header's last word and its payload length, made from a number. For any number, every
+/// form accepts at least one pair. If a new header restricts its last word in a new way, add a pair.
 pub fn last_words_and_lengths(number: u64) -> [(u64, u64); PAIRS] {
     let len_bytes = number % (MESSAGE_MAX_BYTES + 1);
     let up_to = |max_bytes: usize| number % (max_bytes as u64 + 1);
@@ -27,15 +26,15 @@ pub fn last_words_and_lengths(number: u64) -> [(u64, u64); PAIRS] {
     ]
 }
 
-/// Returns the header with this form, last word and length of the payload, if a correct peer may send
-/// it. Its other words are `number` and `!number` in turn.
+/// Returns the header with this form, last word and payload length. Its other words are `number` and
+/// `!number` in turn. Returns `None` if no correct peer sends this header.
 pub fn sample_header(form: Form, number: u64, last_word_and_length: (u64, u64)) -> Option<Header> {
     let mut words = [number, !number].into_iter().cycle();
     let words: [u64; WORDS_MAX] = std::array::from_fn(|_| words.next().unwrap_or_default());
     header_with_last_word(form, &words, last_word_and_length)
 }
 
-/// Returns the header with this form and these words, but with another last word. Returns `None` if no
+/// Returns the header with this form and these words, but with the given last word. Returns `None` if no
 /// correct peer sends this header.
 ///
 /// # Panics
@@ -54,8 +53,8 @@ pub fn header_with_last_word(
     Header::decode_words(Fields { form, payload_len_bytes }, word).ok()
 }
 
-/// Returns the header with this form, made from this number and the first of the
-/// [pairs](last_words_and_lengths) that the form accepts. The search begins at the pair `first_pair`.
+/// Returns a header with this form, made from this number. Its end is the first of the
+/// [pairs](last_words_and_lengths) that the form accepts, counted from the pair `first_pair`.
 ///
 /// # Panics
 ///
@@ -68,7 +67,7 @@ pub fn fitting_header(form: Form, number: u64, first_pair: usize) -> Header {
 
 /// Returns an operation that depends on the number.
 fn sample_atomic_form(number: u64) -> AtomicForm {
-    /// Returns the element of `all` at the lowest digit of `number`, and removes that digit.
+    /// Takes the lowest digit from `number`, and returns the element of `all` at that digit.
     fn pick_by_digit<T: Copy>(all: &[T], number: &mut u64) -> T {
         let count = all.len() as u64;
         let one = all[(*number % count) as usize];

@@ -5,13 +5,11 @@ use crate::wire::error::WireError;
 use crate::wire::frame::{self, HEADER_MAX_BYTES};
 use crate::wire::header::Header;
 
-/// Splits the bytes that follow the hello on one link into frames, and reports these to a
-/// [`FrameHandler`].
+/// Splits the bytes after the hello of one link into frames, and reports the frames to a [`FrameHandler`].
 ///
 /// The caller passes bytes to [`feed`](Self::feed), in pieces of any size. While
-/// [`payload_left`](Self::payload_left) is not zero, the caller may instead read the next bytes of
-/// the stream straight into [`FrameHandler::payload_space`]. The caller then reports these bytes by
-/// [`report_placed_bytes`](Self::report_placed_bytes).
+/// [`payload_left`](Self::payload_left) is not zero, the caller may instead read the next bytes straight
+/// into [`FrameHandler::payload_space`], and then call [`report_placed_bytes`](Self::report_placed_bytes).
 ///
 /// The decoder keeps the start of an incomplete header, at most [`HEADER_MAX_BYTES`], and never any payload.
 #[derive(Debug)]
@@ -41,17 +39,16 @@ impl Decoder {
         Decoder { state: State::Header(PartialHeader::EMPTY) }
     }
 
-    /// Consumes all of `bytes`, the next part of the stream. Returns how many frames they complete.
+    /// Consumes `bytes`, the next part of the stream. Returns how many frames these bytes complete.
     ///
-    /// A frame whose payload lies wholly in `bytes` goes to [`FrameHandler::frame`], without a copy.
-    /// Any other frame goes to [`FrameHandler::frame_begun`], and the payload at hand to
-    /// [`FrameHandler::payload_arrived`]. This call never uses the handler's
-    /// [space](FrameHandler::payload_space).
+    /// If all payload of a frame lies in `bytes`, the frame goes to [`FrameHandler::frame`], without a copy.
+    /// Otherwise the header goes to [`FrameHandler::frame_begun`], and the payload to
+    /// [`FrameHandler::payload_arrived`]. This call never uses [`FrameHandler::payload_space`].
     ///
     /// # Errors
     ///
-    /// The peer broke the protocol. The decoder has reported all earlier frames and reports no
-    /// more. Every later call with bytes returns the same error.
+    /// The peer broke the protocol. The decoder has reported all earlier frames, and reports nothing more.
+    /// Every later call with bytes returns the same error.
     pub fn feed(
         &mut self,
         link: LinkId,
@@ -93,8 +90,7 @@ impl Decoder {
         Ok(frames)
     }
 
-    /// Returns the number of payload bytes that the unfinished frame still lacks; 0 outside a
-    /// payload.
+    /// Returns how many payload bytes the unfinished frame still lacks; 0 outside a payload.
     pub fn payload_left(&self) -> u64 {
         match self.state {
             State::Payload { left_bytes } => left_bytes,
@@ -103,8 +99,8 @@ impl Decoder {
     }
 
     /// Reports that the caller has put the next `count_bytes` of the stream at the start of
-    /// [`FrameHandler::payload_space`]. All of these bytes must be payload of the unfinished frame.
-    /// Returns whether they complete the frame.
+    /// [`FrameHandler::payload_space`]. All of these bytes must be payload of the unfinished frame. Returns
+    /// whether the frame is now complete.
     pub fn report_placed_bytes(
         &mut self,
         link: LinkId,
@@ -115,7 +111,7 @@ impl Decoder {
         self.advance_payload_and_check_end(count_bytes)
     }
 
-    /// Whether a frame has begun and is incomplete, so that the stream must not end here.
+    /// Whether a frame is incomplete. A stream that ends now has been cut.
     pub fn is_reading_frame(&self) -> bool {
         match &self.state {
             State::Header(partial) => partial.len_bytes > 0,
@@ -124,8 +120,8 @@ impl Decoder {
         }
     }
 
-    /// Subtracts payload bytes that have arrived from those that the frame still lacks. Returns
-    /// whether these bytes complete the frame.
+    /// Subtracts arrived payload bytes from the bytes that the frame still lacks. Returns whether the frame
+    /// is now complete.
     fn advance_payload_and_check_end(&mut self, count_bytes: usize) -> bool {
         let count_bytes = count_bytes as u64;
         debug_assert!(count_bytes <= self.payload_left(), "more bytes than the frame has left");
@@ -153,8 +149,8 @@ struct PartialHeader {
 impl PartialHeader {
     const EMPTY: PartialHeader = PartialHeader { start: [0; HEADER_MAX_BYTES], len_bytes: 0 };
 
-    /// Returns the header that `bytes` complete, with the bytes after it, and becomes empty. If the
-    /// header is still incomplete, keeps the bytes and returns `None`.
+    /// Adds `bytes`. If the header is now complete, returns the header and the bytes after it, and becomes
+    /// empty. Otherwise keeps the bytes and returns `None`.
     fn try_complete<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<(Header, &'a [u8])>, WireError> {
         if self.len_bytes == 0
             && let Some((header, len_bytes)) = frame::parse(bytes)?

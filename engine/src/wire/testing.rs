@@ -1,5 +1,5 @@
-//! Headers of every kind for the tests of this module, made from the rules alone, so that they
-//! include a new header without a change here.
+//! Headers of every kind for the tests of this module. The rules determine the headers, so the tests also
+//! cover a new header.
 
 use proptest::prelude::*;
 
@@ -7,8 +7,8 @@ use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::limits::MESSAGE_MAX_BYTES;
 use crate::wire::{AtomicForm, Form, Header, samples};
 
-/// Returns the header with this form, these words, and this pair of last word and payload length, if a
-/// correct peer may send it.
+/// Returns the header with this form, these words, and this pair of last word and payload length. Returns
+/// `None` if no correct peer sends this header.
 fn valid_header(form: Form, words: &[u64], end: (u64, u64)) -> Option<Header> {
     let header = samples::header_with_last_word(form, words, end)?;
     let encoded = header.encode_words(drop::<u64>).form;

@@ -1,8 +1,8 @@
 //! Hints and answers: `struct fi_info` and its attributes, of `rdma/fabric.h`.
 //!
-//! Versions of libfabric add fields to these structures, always at their end. Here they have the
-//! fields of 1.17. A structure that the application or the host allocated may be shorter, so code
-//! must not form a reference to the whole of it.
+//! Newer versions of libfabric append fields to these structures. The declarations here have the
+//! fields of 1.17. A structure from the application or the host may be shorter than its
+//! declaration, so code must not form a reference to a whole structure.
 
 use libc::{c_char, c_int, c_void};
 

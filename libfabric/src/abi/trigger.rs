@@ -9,8 +9,8 @@ use super::eq::FidCntr;
 use super::rma::FiMsgRma;
 use super::tagged::FiMsgTagged;
 
-/// The union in a triggered context, declared as a structure: the union's member for a threshold,
-/// and padding up to the size of the union.
+/// The union in a triggered context. Rust declares it as a structure: the union's member for a
+/// threshold, then padding up to the size of the union.
 #[derive(Debug)]
 #[repr(C)]
 pub struct FiTriggerDetails {

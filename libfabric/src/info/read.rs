@@ -16,11 +16,11 @@ use crate::c_misuse::CMisuse;
 use crate::edge::Failure;
 use crate::sockaddr;
 
-/// The length of the structures that the caller allocated: `fabric(7)`, "ABI changes".
+/// Which fields the caller's structures have: `fabric(7)`, "ABI changes".
 ///
-/// `fi_getinfo` is a function of libfabric, which converts the hints of old applications. The other
-/// calls are inline functions: they pass structures with the length that the application was
-/// compiled with.
+/// `fi_getinfo` is a function of libfabric, and libfabric extends the hints of old applications.
+/// Other calls are inline functions in headers. They pass the application's structures unchanged,
+/// with the fields for which the application was compiled.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Extent {
     /// At least the fields that the plugin knows.
@@ -33,8 +33,7 @@ pub(crate) enum Extent {
 }
 
 impl Extent {
-    /// Whether the structures have the fields that 1.5 added, such as authorization keys and counts of
-    /// counters.
+    /// Whether the structures have the fields that libfabric 1.5 added, such as authorization keys.
     fn has_key_fields(self) -> bool {
         self.has_fields_of(Version::new(1, 5))
     }
@@ -52,20 +51,19 @@ impl Extent {
     }
 }
 
-/// Reads an info of C code. Null attributes are unspecified.
+/// Reads an info of C code. A null attribute counts as unspecified.
 ///
 /// # Errors
 ///
-/// EINVAL for an unreadable address, ENODATA for a value that homespun does not know and so cannot
-/// offer.
+/// EINVAL for an unreadable address. ENODATA for a value that homespun does not know.
 ///
 /// # Safety
 ///
-/// `info` points to a valid `struct fi_info`. Its pointers, and those of its attributes, are null
-/// or valid, and the structures have the fields of `extent`.
+/// `info` points to a valid `struct fi_info` with the fields of `extent`. Its pointers, and the
+/// pointers in its attributes, are null or valid. The attributes have the fields of `extent`, too.
 pub(crate) unsafe fn read_info(info: *const FiInfo, extent: Extent) -> Result<Info, Failure> {
-    // SAFETY: only fields within the extent are read, through raw pointers that were checked for
-    // null; the caller promises that the others are valid.
+    // SAFETY: reads only fields within the extent. The caller promises that every pointer is null
+    // or valid, and null is checked.
     unsafe {
         Ok(Info {
             caps: Caps::from_bits_retain((*info).caps),

@@ -14,13 +14,12 @@ use crate::edge::Failure;
 use crate::offered_name;
 use crate::sockaddr::CAddress;
 
-/// The zeroed bytes after each structure, for fields of a newer libfabric. The host reads and
-/// copies such fields although the plugin does not know them, and zero means "unspecified" or
-/// "none".
+/// How many zeroed bytes follow each structure. A newer host reads fields there that the plugin
+/// does not know, and zero means "unspecified" or "none".
 const GROWTH_RESERVE_BYTES: usize = 256;
 
-/// Allocates a list of infos. The host owns it and frees it with `fi_freeinfo`, so all its memory comes
-/// from `malloc`.
+/// Allocates a list of infos with `malloc`. The host owns the list, and frees it with
+/// `fi_freeinfo`.
 ///
 /// # Errors
 ///
@@ -29,8 +28,8 @@ pub(crate) fn malloc_list_for_host(infos: &[Info]) -> Result<*mut FiInfo, Failur
     Ok(malloc_list(infos)?.into_raw())
 }
 
-/// Allocates the info of a connection request. The info does not pass through the host, so this
-/// function also writes the provider's name.
+/// Allocates the info of a connection request. Also writes the provider's name: the host writes the
+/// name only into infos of `fi_getinfo`.
 ///
 /// # Errors
 ///
@@ -45,7 +44,8 @@ pub(crate) fn malloc_request_info(info: &Info) -> Result<InfoList, Failure> {
 
 fn malloc_list(infos: &[Info]) -> Result<InfoList, Failure> {
     let mut list = InfoList { head: ptr::null_mut() };
-    // Build the list from its end: each info joins the list, which frees it, as soon as it exists.
+    // Build the list from its end. Each info joins the list before it is filled, so the list frees
+    // it if an allocation fails.
     for info in infos.iter().rev() {
         let entry: NonNull<FiInfo> = allocate_zeroed()?;
         // SAFETY: `entry` is a fresh, zeroed `fi_info`.
@@ -116,7 +116,7 @@ impl Drop for InfoList {
 ///
 /// `to` is a zeroed `fi_info`.
 unsafe fn write_info(info: &Info, to: *mut FiInfo) -> Result<(), Failure> {
-    // SAFETY: no other code has `to`. Each allocation is stored at once, so that the list frees it.
+    // SAFETY: no other code has `to`. Each allocation is stored at once, so the list frees it.
     unsafe {
         (*to).caps = info.caps.bits();
         (*to).mode = info.mode.bits();
@@ -218,15 +218,14 @@ fn c_fabric_attr(fabric: &FabricAttr) -> FiFabricAttr {
     FiFabricAttr {
         fabric: ptr::null_mut(),
         name: ptr::null_mut(),
-        // The host writes the provider's name here, and reports an error if the field is not null.
+        // The host writes the provider's name, and reports an error unless the field is null.
         prov_name: ptr::null_mut(),
         prov_version: fabric.prov_version.raw(),
         api_version: fabric.api_version.raw(),
     }
 }
 
-/// Allocates zeroed memory for a structure of the C interface and [`GROWTH_RESERVE_BYTES`] after
-/// it.
+/// Allocates zeroed memory for a structure of the C interface, plus [`GROWTH_RESERVE_BYTES`].
 fn allocate_zeroed<T>() -> Result<NonNull<T>, Failure> {
     // SAFETY: `calloc` may be called with any size; this one is not 0.
     let memory = unsafe { libc::calloc(1, size_of::<T>() + GROWTH_RESERVE_BYTES) };

@@ -1,4 +1,4 @@
-//! The name that all calls use, and the provider's version under it.
+//! The name under which homespun is offered, and the provider's version with this name.
 
 use std::ffi::CStr;
 
@@ -6,9 +6,9 @@ use homespun::info::{PROVIDER_VERSION, Version};
 use homespun::params::OfferedName;
 use parking_lot::Mutex;
 
-/// The plugin's version under the name of another provider. Of two providers with the same name
-/// libfabric keeps the one with the higher version, and libfabric's own providers have libfabric's
-/// version.
+/// The plugin's version while it has another provider's name. If two providers have the same name,
+/// libfabric keeps the provider with the higher version. The version of libfabric's own providers
+/// is libfabric's version.
 pub(super) const VERSION_IN_PLACE: Version = Version::new(1000, 0);
 
 static CURRENT: Mutex<OfferedName> = Mutex::new(OfferedName::Homespun);

@@ -1,4 +1,4 @@
-//! Infos on their way to the application, and back from it.
+//! Converts infos for the application, and infos from the application.
 
 use homespun::info::{EndpointType, FABRIC_NAME, Info};
 use homespun::params::OfferedName;
@@ -9,7 +9,8 @@ use super::interfaces::local_addresses;
 use super::names::Names;
 use super::protocol::Protocol;
 
-/// Gives an info of homespun the names and the protocol of the provider in whose place homespun is offered.
+/// Makes an info of homespun look like an info of the provider `name`: sets the names, the provider
+/// version and the protocol. Changes nothing if `name` is homespun's own.
 pub(crate) fn offer_info(mut info: Info, name: OfferedName, names: &Names) -> Info {
     if name == OfferedName::Homespun {
         return info;
@@ -25,8 +26,8 @@ pub(crate) fn offer_info(mut info: Info, name: OfferedName, names: &Names) -> In
     info
 }
 
-/// Returns the name by which an application knows a domain that it opened with an info whose domain name
-/// was `asked`.
+/// Returns the name by which the application knows an open domain. `asked` is the domain name in
+/// the info that opened the domain.
 pub(crate) fn name_of_open_domain(asked: Option<String>, native: &str) -> String {
     match current() {
         // `asked` may differ from the native name in upper and lower case.
@@ -35,8 +36,9 @@ pub(crate) fn name_of_open_domain(asked: Option<String>, native: &str) -> String
     }
 }
 
-/// Whether homespun's fabric has the name `text`. It has the name under which homespun is offered. If
-/// this is the name of another provider, it also has the name of each network of this host.
+/// Whether homespun's fabric has the name `text`. The fabric has the name under which homespun is
+/// offered. If homespun is offered under another provider's name, the names of this host's networks
+/// are names of the fabric, too.
 ///
 /// # Errors
 ///
@@ -49,8 +51,8 @@ pub(crate) fn is_fabric_name(fabric: &Fabric, text: &str) -> Result<bool, Error>
     }
 }
 
-/// Replaces the offered names in an info from the application by homespun's own names. Keeps a domain
-/// name that `fi_getinfo` does not return, so that homespun refuses it.
+/// Replaces offered names by homespun's own names, in an info from the application. Keeps an
+/// unknown domain name, so that homespun refuses the info.
 ///
 /// # Errors
 ///
@@ -72,7 +74,8 @@ pub(crate) fn restore_info(fabric: &Fabric, info: &mut Info) -> Result<(), Error
     Ok(())
 }
 
-/// As [`restore_info`], for an object of a domain that the application knows by the name `offered`.
+/// As [`restore_info`], for an object of an open domain. The application knows this domain as
+/// `offered`, homespun knows it as `native`.
 pub(crate) fn restore_info_of_domain(info: &mut Info, offered: &str, native: &str) {
     let name = current();
     if name == OfferedName::Homespun {

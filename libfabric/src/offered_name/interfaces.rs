@@ -9,7 +9,8 @@ use homespun::{Address, AddressFormat, Error, Fabric, LocalAddress};
 use super::infos::offer_info;
 use super::names::Names;
 
-/// Returns the addresses of this host: first IPv4, then IPv6, each format with its best address first.
+/// Returns the addresses of this host: first IPv4, then IPv6. In each format the best address comes
+/// first.
 pub(super) fn local_addresses(fabric: &Fabric) -> Result<Vec<LocalAddress>, Error> {
     let mut addresses = fabric.local_addresses(AddressFormat::SockaddrIn)?;
     addresses.extend(fabric.local_addresses(AddressFormat::SockaddrIn6)?);
@@ -20,9 +21,9 @@ fn format_of(address: &LocalAddress) -> AddressFormat {
     if address.ip.is_ipv4() { AddressFormat::SockaddrIn } else { AddressFormat::SockaddrIn6 }
 }
 
-/// Names an info after the interface of its source. If the source is a wildcard address and `is_split` is
-/// set, returns an info for each of this host's addresses of the same format instead. An info without such
-/// an interface or address gets the provider's name.
+/// Names an info after the interface that has its source address. If the source is a wildcard or
+/// missing and `is_split` is set, returns an info for each address of this host in the info's
+/// format. An info without an interface gets the provider's name.
 pub(super) fn offer_at_interfaces(
     info: Info,
     name: OfferedName,

@@ -11,7 +11,8 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Returns the names of infos that stand for no interface: both are the provider's name.
+    /// Returns the names of infos that stand for no interface: fabric and domain have the
+    /// provider's name.
     pub(crate) fn of_provider(name: OfferedName) -> Names {
         Names { fabric: name.to_string(), domain: name.to_string() }
     }

@@ -1,4 +1,4 @@
-//! The protocols in the infos of the providers in whose place homespun can be offered.
+//! The protocol numbers of the providers whose names homespun can take.
 
 use homespun::info::EndpointType;
 use homespun::params::OfferedName;
@@ -12,7 +12,7 @@ pub(super) struct Protocol {
 }
 
 impl Protocol {
-    /// Returns the protocol that the provider of this name has for endpoints of this type.
+    /// Returns the protocol that the provider `name` states for endpoints of this type.
     pub(super) fn of_endpoint(name: OfferedName, ep_type: EndpointType) -> Protocol {
         match (name, ep_type) {
             (OfferedName::Tcp, EndpointType::Rdm) => Protocol { number: FI_PROTO_XNET, version: 1 },

@@ -37,7 +37,8 @@ fn make_addresses() -> Vec<LocalAddress> {
     .into()
 }
 
-/// Returns the source, the domain and the fabric of each info that is offered for this source.
+/// Makes an info with this source. Returns the source, domain and fabric of each info that is
+/// offered for it.
 fn offer(source: &str, is_split: bool) -> Vec<[String; 3]> {
     let info = make_info(source, EndpointType::Rdm);
     let infos = offer_at_interfaces(info, NAME, is_split, &make_addresses());

@@ -7,7 +7,7 @@ use homespun::{Error, Misuse};
 
 use super::protocol::Protocol;
 
-/// What hints demand of the names and the protocol. `None` and zero demand nothing.
+/// The names and the protocol that an application's hints ask for. `None` and zero ask for nothing.
 pub(super) struct Wanted {
     fabric: Option<String>,
     domain: Option<String>,
@@ -15,8 +15,8 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// Removes the demands from the hints, and returns them. A fabric or domain name that equals the
-    /// provider's name demands nothing.
+    /// Moves the demands out of the hints. A fabric or domain name that equals the provider's name
+    /// demands nothing.
     pub(super) fn take_from(hints: &mut Info, name: OfferedName) -> Wanted {
         let is_specific = |text: &String| !text.eq_ignore_ascii_case(name.as_str());
         let ep = &mut hints.ep;

@@ -185,7 +185,7 @@ fn every_fetch_call_returns_the_former_values() {
         );
         assert_eq!(fetched, 0);
         assert_eq!((atomic.readwritemsg)(left, &raw const msg, &raw mut room, none, 1, INJECT), 0);
-        // An atomic read has no operand, and ignores the pointer.
+        // An atomic read has no operand, and ignores the operand's pointer.
         let nowhere = ptr::without_provenance(1);
         let fourth = fourth.as_mut_ptr();
         for (place, operand) in [(0, ptr::null()), (1, nowhere)] {
@@ -432,7 +432,8 @@ fn invalid_calls_are_refused_before_pointers_are_read() {
     let post = |targets: &[FiRmaIoc], change: fn(&mut FiMsgAtomic), flags| {
         [SUM, SUM, CSWAP].map(|op| message(targets, op)).map(|mut msg| {
             change(&mut msg);
-            // SAFETY: the endpoint is open; all are refused, so nothing is used after the call.
+            // SAFETY: the endpoint is open. The plugin refuses all calls, so it uses no memory after
+            // the call.
             unsafe {
                 match msg.op {
                     CSWAP => {
@@ -459,7 +460,8 @@ fn invalid_calls_are_refused_before_pointers_are_read() {
         })
     };
     let no_change = |_: &mut FiMsgAtomic| {};
-    // The remote elements differ in number from the local ones, or are not in one segment.
+    // The plugin refuses remote elements that differ in number from the local ones, or lie in several
+    // segments.
     for targets in [&targets[..0], &targets[..1], &targets[..2], &targets[3..4]] {
         assert_eq!(post(targets, no_change, 0), [EINVAL; 3]);
     }
@@ -473,7 +475,7 @@ fn invalid_calls_are_refused_before_pointers_are_read() {
     for flags in [TRIGGER, MULTICAST] {
         assert_eq!(post(right, no_change, flags), [EBADFLAGS; 3]);
     }
-    // SAFETY: the endpoint is open; all are refused, so nothing is used after the call.
+    // SAFETY: the endpoint is open. The plugin refuses all calls, so it uses no memory after the call.
     unsafe {
         let none = NONE.cast();
         let (operand, compare) = (operand.as_ptr().cast(), compare.as_ptr().cast());

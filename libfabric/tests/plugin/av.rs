@@ -105,8 +105,8 @@ fn insertsym_inserts_ranges_of_nodes_and_services() {
     let pointer = av.as_ptr();
     let mut found = [77; 4];
     let mut insertsym = |node: *const c_char, nodes, service: *const c_char, services| {
-        // SAFETY: the vector is open, the strings are null or valid, and there is room for all addresses that
-        // are inserted.
+        // SAFETY: the vector is open, and the strings are null or valid. `found` has room for all
+        // addresses.
         unsafe {
             let insertsym = (*(*pointer).ops).insertsym;
             insertsym(pointer, node, nodes, service, services, found.as_mut_ptr(), 0, ptr::null_mut())

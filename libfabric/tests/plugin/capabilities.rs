@@ -1,8 +1,7 @@
-//! Exercises, through the C interface, every feature that `fi_info -v` prints: a table has a check
-//! of each capability, flag and order, and each number is checked with a value within it and one
-//! beyond.
+//! Checks through the C interface every feature that `fi_info -v` prints.
 //!
-//! A bit in the answer that no table contains fails the test.
+//! Tables contain a check for each capability, flag and order. A bit that no table contains fails the
+//! test. For each limit, an operation within the limit must succeed, and one beyond it must fail.
 
 mod calls;
 mod connected;
@@ -126,7 +125,7 @@ fn check_tagged_message(kind: Kind) {
     assert_eq!((told, bufs), (vec![(1, 1), (0, 0)], [*b"zero", *b"one!"]));
 }
 
-/// Waits for the next completion or error of the left endpoint. Returns whether the operation succeeded.
+/// Waits for the left endpoint's next completion or error. Returns whether the operation succeeded.
 fn await_success_or_error_at_left(pair: &Pair) -> bool {
     let mut read = Err(EAGAIN);
     pair.wait_until(|pair| {
@@ -142,7 +141,7 @@ fn await_success_or_error_at_left(pair: &Pair) -> bool {
     read.is_ok()
 }
 
-/// Checks that allowed accesses succeed, and that the side without a capability refuses the rest.
+/// Checks that only the allowed accesses succeed. The side that lacks a capability refuses the others.
 fn check_allowed_accesses(kind: Kind, left: u64, right: u64, allowed: &[Access]) {
     let pair = kind.open_pair_with_caps(left, right);
     let mut memory = *b"the memory";

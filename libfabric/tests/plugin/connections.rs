@@ -123,7 +123,8 @@ impl ConnectionFixture {
         let mut room = vec![0; room_bytes];
         let mut found = (EAGAIN, 0);
         wait_until(|| {
-            // Events may need progress of the endpoints, which reads of the completion queue make.
+            // Some events need progress of the endpoints. A read of the completion queue makes
+            // progress.
             let _ = self.try_read_completion();
             found = self.read_eq(&mut room, flags);
             found.0 != EAGAIN
@@ -354,8 +355,8 @@ fn accepted_connection_carries_messages() {
 fn rejection_delivers_its_data() {
     let desk = ConnectionFixture::open();
     let (listener, other) = (desk.open_listener(), desk.open_listener());
-    // First the error data goes into a buffer of the application that is too short. In the second round the
-    // application passes no buffer, so the data stays in the queue's memory.
+    // In the first round the application passes a buffer that is too short for the error data. In the
+    // second round it passes none, so the data stays in the queue's memory.
     for room_bytes in [3, 0] {
         let requester = desk.open_requester(&listener, b"please");
         // SAFETY: only this thread uses it.

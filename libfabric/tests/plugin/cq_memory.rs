@@ -18,7 +18,7 @@ const FI_DELIVERY_COMPLETE: u64 = 1 << 28;
 
 const EAGAIN: isize = -11;
 
-/// Message lengths that cover every protocol, within a receiver's budget for unexpected messages.
+/// Message lengths for every protocol. All fit into the receiver's budget for unexpected messages.
 const LENS_BYTES: [usize; 6] = [0, 8, 9000, 70_000, 300_000, 5 << 20];
 
 /// Returns the message of this number, which repeats one byte.
@@ -41,7 +41,8 @@ fn send(pair: &Pair, message: &[u8], number: usize, flags: u64) {
     assert_eq!(unsafe { ((*(*ep).msg).sendmsg)(ep, &raw const msg, flags) }, 0);
 }
 
-/// Posts a receive. Until it completes, the test keeps the memory and reads only delivered bytes.
+/// Posts a receive. The test keeps the memory until the receive completes, and reads only delivered
+/// bytes.
 fn recv(node: &Node, room: *mut u8, len_bytes: usize, number: usize) {
     let ep = node.ep.as_ptr();
     // SAFETY: the endpoint is open, and the memory lives until the receive completes.
@@ -52,7 +53,7 @@ fn recv(node: &Node, room: *mut u8, len_bytes: usize, number: usize) {
     assert_eq!(posted, 0);
 }
 
-/// `fi_cq_read` of no entries: drives an endpoint, and leaves its completions in the queue.
+/// Calls `fi_cq_read` for no entries. This makes progress, and leaves the completions in the queue.
 fn make_progress(node: &Node) {
     let cq = node.cq.as_ptr();
     // SAFETY: the queue is open, and nothing is read.
@@ -99,7 +100,8 @@ fn delivered_message_is_in_the_buffer_that_was_posted_for_it() {
         recv(&pair.right, start, len_bytes, number);
         send(&pair, &message, number, FI_DELIVERY_COMPLETE);
         assert_eq!(await_completion_at_left(&pair).op_context, numbered_context(number));
-        // Only the sender's completion has been read. It alone must guarantee that the bytes are there.
+        // Only the sender's completion has been read. This completion alone guarantees that the bytes
+        // have arrived.
         // SAFETY: the memory is alive, and delivered bytes are not written again.
         let there: Vec<u8> =
             (0..len_bytes).map(|place| unsafe { start.add(place).read_volatile() }).collect();

@@ -1,4 +1,4 @@
-//! The host's side: the calls of `libfabric.so` and the inline functions of its headers.
+//! Plays the host: calls the plugin as `libfabric.so` and the inline functions of its headers do.
 
 use std::env;
 use std::ffi::CStr;
@@ -162,8 +162,8 @@ unsafe fn free<T>(memory: *mut T) {
     unsafe { libc::free(memory.cast()) };
 }
 
-/// An object of any class: its structure begins with a `struct fid`. Dropping it closes it, which
-/// must succeed.
+/// Owns an object of any class. Closes the object when dropped, and panics if the object does not
+/// close.
 pub(crate) struct Object<T>(*mut T);
 
 impl<T> Object<T> {
@@ -329,8 +329,7 @@ impl Node {
         Node::open_disabled(api_version, cq_format).bind_and_enable()
     }
 
-    /// Opens an endpoint with a completion queue of this depth, in a domain without resource
-    /// management.
+    /// Opens an endpoint in a domain without resource management. Its completion queue has this depth.
     pub(crate) fn open_without_resource_mgmt(cq_depth_entries: usize) -> Node {
         let infos = Plugin::get().loopback_infos();
         // SAFETY: answers have all their attributes, and only this thread uses these.
@@ -374,8 +373,8 @@ impl Node {
         Node::open_with_infos(&Plugin::get().loopback_infos(), API_VERSION, cq_attr).bind_and_enable()
     }
 
-    /// Opens an endpoint in a domain of this threading (`FI_THREAD_*`) and data progress
-    /// (`FI_PROGRESS_*`), requested by hints.
+    /// Opens an endpoint in a domain with this threading level and data progress, which the hints ask
+    /// for.
     pub(crate) fn open_with_threading_and_progress(threading: Threading, data_progress: Progress) -> Node {
         const FI_SOURCE: u64 = 1 << 57;
         let asked = (threading.raw(), data_progress.raw());
@@ -412,7 +411,7 @@ impl Node {
         Node::open_with_infos(&Plugin::get().loopback_infos(), api_version, &mut cq_attr(cq_format))
     }
 
-    /// Opens an endpoint without bindings, not enabled, with the first of these infos.
+    /// Opens an endpoint with the first of these infos. Does not bind or enable the endpoint.
     fn open_with_infos(infos: &InfoList, api_version: u32, cq_attr: &mut FiCqAttr) -> Node {
         let fabric = open_fabric(infos.first(), api_version);
         let eq = fabric.open_eq(&mut eq_attr(0)).expect("an event queue");

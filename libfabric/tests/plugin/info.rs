@@ -77,8 +77,8 @@ fn getinfo_fills_in_names_types_and_attributes() {
             assert!(!info.tx_attr.is_null() && !info.rx_attr.is_null());
         }
     }
-    // Unconnected endpoints come first. Of the domains, auto comes first, which reaches every peer in the
-    // fastest way.
+    // Unconnected endpoints come first. The domain `auto` comes first, because it reaches every peer in
+    // the fastest way.
     domains.dedup();
     types.dedup();
     assert_eq!(
@@ -87,7 +87,8 @@ fn getinfo_fills_in_names_types_and_attributes() {
     );
 }
 
-/// A newer host copies as many bytes as its own structures have, which must stay within the allocation.
+/// A newer host has longer structures, and copies structures of that length. So the plugin must
+/// allocate as many bytes.
 #[test]
 fn infos_leave_room_for_fields_of_newer_versions() {
     let list = Plugin::get().loopback_infos();
@@ -140,7 +141,8 @@ fn getinfo_for_a_layer_that_names_homespun_returns_infos() {
     }
 }
 
-/// `FI_RESCAN` is 1 << 35; libfabric's core and its layers use other bits between themselves.
+/// Among these bits is `FI_RESCAN` (1 << 35), and bits that libfabric's core and its layers use
+/// internally.
 #[test]
 fn getinfo_with_unknown_flags_ignores_them() {
     const FI_PROV_ATTR_ONLY: u32 = 54;
@@ -185,7 +187,8 @@ fn getinfo_returns_domain_limits_for_larger_hints() {
     assert!(domain.cq_cnt < usize::MAX && domain.ep_cnt < usize::MAX && domain.cntr_cnt < 1 << 40);
     assert_eq!(fabric.prov_version, Plugin::get().provider().version);
 
-    // These numbers ask for scalable endpoints, so they are refused, not reduced to a limit.
+    // Several receive contexts would mean a scalable endpoint. homespun refuses such a number instead
+    // of reducing it.
     for count in [2, usize::MAX - 1] {
         let mut hints = Hints::new();
         hints.ep.rx_ctx_cnt = count;
@@ -433,8 +436,8 @@ fn getinfo_without_names_returns_wildcard_sources() {
     }
 }
 
-/// Calls `fi_getinfo` with hints that name these open objects. Returns the domain's name and the objects
-/// that each answer names.
+/// Calls `fi_getinfo` with hints that name a fabric and a domain. Returns three texts for each info:
+/// the domain's name, the fabric's address and the domain's address.
 fn getinfo_naming_objects(
     fabric: *mut libc::c_void,
     domain: *mut libc::c_void,
@@ -476,8 +479,8 @@ fn open_fabrics_and_domains_process_entry() {
     let (own_fabric, own_domain) = (format!("{:?}", fabric.as_ptr()), format!("{:?}", domain.as_ptr()));
     let found = getinfo_naming_objects(none, none).expect("an answer");
     assert!(found.iter().all(|[_, fabric, _]| *fabric == own_fabric));
-    // All infos with the name and address format of the first domain name that domain, for connected and
-    // unconnected endpoints.
+    // Infos with the name and address format of the first domain point to this domain. There are two:
+    // one for connected endpoints, one for unconnected endpoints.
     let with_domain: Vec<_> = found.iter().filter(|[_, _, domain]| *domain != nothing).collect();
     assert_eq!(with_domain, [&["auto".to_owned(), own_fabric.clone(), own_domain.clone()]; 2]);
 
@@ -496,7 +499,7 @@ fn open_fabrics_and_domains_process_entry() {
     hints.domain.name = name.as_mut_ptr().cast();
     assert_eq!(hints.getinfo().err(), Some(ENODATA), "it is not of that name");
 
-    // A hint that names the closed domain is refused. Without this hint, answers name the next open domain.
+    // Hints that name the closed domain fail. Without such hints, infos point to the next open domain.
     let stale = domain.as_ptr();
     assert!(domain.close().is_ok());
     assert_eq!(getinfo_naming_objects(none, stale.cast()).err(), Some(ENODATA));
@@ -504,8 +507,8 @@ fn open_fabrics_and_domains_process_entry() {
     assert_eq!(*found, format!("{:?}", second.as_ptr()));
     assert!(second.close().is_ok());
 
-    // Only hints that allow a domain without locks get such a domain. A domain without locks has no
-    // connected endpoints.
+    // Infos point to a domain without locks only if the hints allow one. Such a domain has no connected
+    // endpoints.
     let serialised = Threading::Domain.raw();
     // SAFETY: answers have all their attributes, and only this thread uses these.
     unsafe { (*infos.first().domain_attr).threading = serialised };

@@ -71,9 +71,10 @@ fn allocated_memory_is_accessed_in_place() {
         memory.add(50).copy_from(b"mine".as_ptr(), 4);
     }
     let (mut read, none) = ([0u8; 4], ptr::null_mut());
-    // The first accesses go over the link; later ones are plain copies if the region can be mapped.
+    // The first accesses go over the link. If the peer can map the region, later accesses are plain
+    // copies.
     for round in 0..10 {
-        // SAFETY: the endpoint is open, and all buffers live until the completions are read; no other
+        // SAFETY: the endpoint is open, and all buffers live until the completions are read. No other
         // thread accesses the memory.
         unsafe {
             let rma = &*(*left).rma;

@@ -222,7 +222,8 @@ fn every_tagged_call_delivers_by_its_tag() {
     assert_eq!(bufs, [*b"x\0\0\0\0\0\0\0", *b"message\0", *b"inject\0\0", *b"message\0", *b"message\0"]);
 }
 
-/// Sends a message with remote data through queues of one format and returns the receiver's entry.
+/// Sends a message with remote data. The queues have one format; returns the receiver's entry in this
+/// format.
 fn transfer_in_format<E: CqEntry>(format: u32) -> E {
     let pair = Pair::<E>::open(API_VERSION, format);
     let mut buf = [0; 16];
@@ -256,8 +257,8 @@ fn entries_have_the_format_of_their_queue() {
 /// The bytes of memory that no entry was written to.
 const PATTERN: u64 = 0x5a5a_5a5a_5a5a_5a5a;
 
-/// Reads the completions of two sends by one call. Checks that their entries lie side by side, and that
-/// nothing is written behind them.
+/// Reads the completions of two sends by one call. Checks that the entries lie side by side, and that
+/// the bytes after them are unchanged.
 fn check_entry_size<E: CqEntry>(format: u32) {
     let pair = Pair::<E>::open(API_VERSION, format);
     let cq = pair.left.cq.as_ptr();
@@ -281,7 +282,7 @@ fn check_entry_size<E: CqEntry>(format: u32) {
             found += count;
             found == 2
         });
-        // If each entry came by a read of its own, the loop sends another two messages.
+        // If two reads returned one entry each, the loop sends another two messages.
         let both_by_one_read = room[words] != PATTERN;
         assert!(!both_by_one_read || [room[0], room[words]] == [7, 8], "{room:x?}");
         both_by_one_read
@@ -296,7 +297,8 @@ fn entries_take_the_size_of_their_format() {
     check_entry_size::<FiCqTaggedEntry>(FI_CQ_FORMAT_TAGGED);
 }
 
-/// An application with `FI_CQ_FORMAT_UNSPEC` cannot learn the format, and has room for the smallest entry.
+/// With `FI_CQ_FORMAT_UNSPEC` an application cannot learn the format. It has room for the smallest
+/// entry.
 #[test]
 fn unspecified_format_writes_the_smallest_entry() {
     let pair = Pair::<FiCqEntry>::open(API_VERSION, FI_CQ_FORMAT_UNSPEC);
@@ -358,7 +360,7 @@ pub(crate) fn patterned_error_entry() -> FiCqErrEntry {
     }
 }
 
-/// Opens a pair whose right queue has the error of a truncated message at its head.
+/// Opens a pair. The next entry of the right queue is the error of a truncated message.
 fn open_pair_with_truncation_error(api_version: u32, buf: &mut [u8; 3]) -> Pair {
     let pair = Pair::open(api_version, FI_CQ_FORMAT_TAGGED);
     recv(&pair.right, buf, 7);

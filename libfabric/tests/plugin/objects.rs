@@ -75,7 +75,7 @@ fn fabric_attributes_name_the_fabric() {
     let open = Plugin::get().provider().fabric;
     let attr = infos.first().fabric_attr;
     let mut name = *b"elsewhere\0";
-    // SAFETY: the attributes are valid; their own name is put back before they are freed.
+    // SAFETY: the attributes are valid. The test puts their own name back before they are freed.
     unsafe {
         let own = (*attr).name;
         (*attr).name = name.as_mut_ptr().cast();

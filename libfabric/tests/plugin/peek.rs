@@ -46,8 +46,8 @@ fn open_pair() -> Pair {
     Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED)
 }
 
-/// Returns memory for a receive. Without `room`, returns no memory, and a count that the plugin must not
-/// read.
+/// Returns memory for a receive. Without `room` the address is null and the count is wrong: the plugin
+/// must use neither.
 fn iov_and_count(room: Option<&mut [u8]>) -> (iovec, usize) {
     match room {
         Some(room) => (iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() }, 1),
@@ -123,7 +123,8 @@ fn sendmsg(pair: &Pair, message: &'static [u8], flags: u64, number: usize) -> is
     unsafe { ((*(*ep).msg).sendmsg)(ep, &raw const msg, flags) }
 }
 
-/// Waits for the right side's next entry. Returns it with its source, or the number and context of an error.
+/// Waits for the right side's next entry. Returns the entry and its source, or an error's number and
+/// context.
 fn await_entry(pair: &Pair) -> Result<(FiCqTaggedEntry, u64), (i32, usize)> {
     let mut answer = None;
     pair.wait_until(|pair| {
@@ -181,8 +182,8 @@ fn peeks_without_queue_reads_make_progress() {
     let pair = open_pair();
     assert_eq!(tsendmsg(&pair, b"hello", 0, 1), 0);
     let mut peeks = 0;
-    // The plugin refuses a context that has a claimed message. So a refusal shows that a peek found the
-    // message, without a read of the queue.
+    // The plugin refuses a context that already has a claimed message. So a refusal shows that the peek
+    // has claimed the message, and the test need not read the queue.
     let refused = loop {
         let answer = trecvmsg(&pair.right, None, PEEK | CLAIM, 2);
         if answer != 0 {

@@ -60,8 +60,8 @@ pub(crate) fn reg(
 pub(crate) fn make_mapped_file(len_bytes: usize) -> (NamedTempFile, &'static mut [u8]) {
     let file = NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a file");
     file.as_file().set_len(len_bytes as u64).expect("room for it");
-    // SAFETY: the system chooses an unused place; the mapping is never undone, and only a region
-    // uses it.
+    // SAFETY: the system chooses an unused place. The mapping is never undone, and only a region uses
+    // it.
     let mapped = unsafe {
         let both = libc::PROT_READ | libc::PROT_WRITE;
         let address = libc::mmap(ptr::null_mut(), len_bytes, both, libc::MAP_SHARED, file.as_raw_fd(), 0);
@@ -79,7 +79,7 @@ fn reg_at(
     key: u64,
 ) -> Result<Object<FidMr>, c_int> {
     let domain = domain.as_ptr();
-    // SAFETY: the domain is open, and callers have peers access only memory that exists.
+    // SAFETY: the domain is open. The test lets peers access only memory that exists.
     Object::open(|mr| unsafe {
         let reg = (*(*domain).mr).reg;
         let access = REMOTE_READ | REMOTE_WRITE;
@@ -87,8 +87,8 @@ fn reg_at(
     })
 }
 
-/// Runtimes of languages with global memory register the whole address space. homespun permits this, since
-/// it does not require `FI_MR_ALLOCATED`.
+/// Runtimes with global memory register the whole address space. homespun permits this, because it does
+/// not require `FI_MR_ALLOCATED`.
 #[test]
 fn region_may_span_the_whole_address_space() {
     let pair = open_pair();
@@ -312,7 +312,8 @@ fn remote_segment_must_be_single_and_match_the_local_length() {
             context: ptr::null_mut(),
             data: 0,
         };
-        // SAFETY: the endpoint is open; all are refused, so nothing is used after the call.
+        // SAFETY: the endpoint is open. The plugin refuses all calls, so it uses no memory after the
+        // call.
         unsafe {
             let rma = &*(*ep).rma;
             [(rma.readmsg)(ep, &raw const msg, 0), (rma.writemsg)(ep, &raw const msg, 0)]
@@ -369,8 +370,7 @@ fn registration_refuses_or_ignores_arguments_as_fi_mr_says() {
     assert!(reg(&node.domain, &mut [], 1, 0).is_ok_and(|region| region.close().is_ok()));
     assert!(reg_at(&node.domain, ptr::null_mut(), 0, 1).is_ok_and(|region| region.close().is_ok()));
 
-    // Calls of `fi_mr_regattr`. Its field for an authorization key exists since version 1.5; homespun
-    // supports no such keys.
+    // The fields for an authorization key exist since 1.5. homespun supports no such keys.
     let mut parts = [iov(&mut memory)];
     let mut attr = FiMrAttr {
         mr_iov: parts.as_mut_ptr(),
@@ -403,8 +403,8 @@ fn registration_refuses_or_ignores_arguments_as_fi_mr_says() {
         );
     }
     assert_eq!(regattr(&FiMrAttr { offset: 1, ..copy_attr(&attr) }).err(), Some(EINVAL));
-    // With FI_MR_DMABUF (`1 << 40`) another structure describes the memory. The plugin must not read it as
-    // vectors.
+    // With FI_MR_DMABUF (`1 << 40`) another structure describes the memory, which the plugin must not
+    // read as vectors.
     assert_eq!(regattr_with(&attr, 1 << 40).err(), Some(EBADFLAGS));
     // FI_MR_SINGLE_USE, FI_HMEM_HOST_ALLOC, FI_HMEM_DEVICE_ONLY, and a bit that no header defines.
     for flag in [1 << 41, 1 << 45, 1 << 46, 1 << 33] {

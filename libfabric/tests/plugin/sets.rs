@@ -76,7 +76,7 @@ fn write_cq_error(node: &Node) {
     }
 }
 
-/// Has the endpoint inject a message to itself and receive it. Only the receive writes an entry.
+/// Makes the endpoint send a message to itself and receive it. Only the receive writes an entry.
 fn send_to_itself_with_one_entry(node: &Node) {
     let (ep, to) = (node.ep.as_ptr(), node.insert(&node.name()));
     // SAFETY: the endpoint is open, and the message has no memory.
@@ -157,7 +157,7 @@ fn set_wait_ignores_the_wait_condition_of_a_member() {
     for wait_obj in [FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_YIELD] {
         let node = Node::open_disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
         let set = open_wait_set(&node, wait_obj, 0).expect("a wait set");
-        // Only blocking reads take a threshold, and a member of a set has no blocking reads.
+        // Only blocking reads take a threshold. A queue in a wait set has no blocking reads.
         let (wait_set, wait_cond) = (set.as_ptr(), FI_CQ_COND_THRESHOLD);
         let mut attr =
             FiCqAttr { wait_obj: FI_WAIT_SET, wait_set, wait_cond, ..cq_attr(FI_CQ_FORMAT_TAGGED) };
@@ -165,7 +165,7 @@ fn set_wait_ignores_the_wait_condition_of_a_member() {
         bind_and_enable(&node, &cq);
         assert_eq!(call!(set, wait, 5), ETIMEDOUT);
         send_to_itself_with_one_entry(&node);
-        // This completion is a success: an error would end even a wait that needs more than one entry.
+        // The completion is a success. An error would end even a wait for several entries.
         assert_eq!(call!(set, wait, PATIENCE_MS), 0, "one entry is enough");
         let mut entries = [FiCqTaggedEntry::EMPTY; 2];
         assert_eq!(call!(cq, read, entries.as_mut_ptr().cast(), 2), 1, "there is only one");

@@ -46,8 +46,8 @@ fn infos_sharing_transmit() -> InfoList {
     infos
 }
 
-/// Opens a domain with a transmit context and an endpoint. The endpoint is bound to all objects that it
-/// needs except that context.
+/// Opens a domain with a transmit context and an endpoint. Binds all objects to the endpoint except the
+/// transmit context.
 fn open_with_transmit_context(infos: &InfoList) -> (Node, Object<FidStx>) {
     let fabric = open_fabric(infos.first(), API_VERSION);
     let eq = fabric.open_eq(&mut eq_attr(0)).expect("an event queue");
@@ -162,8 +162,8 @@ fn shared_receive_infos() -> InfoList {
     infos
 }
 
-/// Two endpoints of a domain that share a receive context and an address vector, each with a queue
-/// of its own.
+/// Two endpoints of one domain. They share a receive context and an address vector. Each has its own
+/// queue.
 struct Sharers {
     ep: [Object<FidEp>; 2],
     srx: Object<FidEp>,
@@ -196,7 +196,7 @@ impl Sharers {
         Sharers { ep, srx, cq, av, domain, fabric }
     }
 
-    /// Waits for the next entry of the queue with this index, and drives the sender meanwhile.
+    /// Waits for the next entry of the queue with this index. Makes progress of the sender meanwhile.
     fn await_entry(&self, index: usize, sender: &Node) -> FiCqTaggedEntry {
         let mut found = FiCqTaggedEntry::EMPTY;
         crate::host::wait_until(|| {

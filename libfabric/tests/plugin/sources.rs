@@ -18,7 +18,7 @@ const EAGAIN: isize = -11;
 const EAVAIL: isize = -259;
 const FI_RECV_MSG_DATA: u64 = 1 << 10 | 1 << 1 | 1 << 17;
 
-/// Posts a receive at `to` with this context, and injects a message with remote data from `from` to it.
+/// Posts a receive at `to`. Then injects a message with remote data, from `from` to `to`.
 fn post_recv_and_send(from: &Node, to: &Node, buf: &mut [u8], number: usize) {
     let peer = from.insert(&to.name());
     let (left, right) = (from.ep.as_ptr(), to.ep.as_ptr());
@@ -47,8 +47,8 @@ fn await_error_at_head(from: &Node, to: &Node) {
     });
 }
 
-/// Opens a sender, and a receiver with the error of an unknown source at the head of its queue. Also
-/// returns the buffer of the receive that failed.
+/// Opens a sender and a receiver. The next entry of the receiver's queue is the error of an unknown
+/// source. Also returns the buffer of the failed receive.
 fn open_with_unknown_source_error(api_version: u32) -> (Node, Node, Box<[u8; 16]>) {
     let (stranger, receiver) = (Node::open(), Node::open_reporting_unknown_sources(api_version));
     let mut buf = Box::new([0; 16]);

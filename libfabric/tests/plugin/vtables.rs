@@ -1,4 +1,5 @@
-//! Every slot of every vtable is filled, answers `-FI_ENOSYS` if unsupported, and refuses null.
+//! Every slot of every vtable is filled. An unsupported function returns `-FI_ENOSYS`. Every function
+//! refuses null.
 
 use homespun_fi::abi::CONSTANTS;
 use homespun_fi::abi::fid::FiOps;
@@ -52,8 +53,8 @@ macro_rules! slots {
     ($first:ident $($rest:ident)*) => {
         impl<R: Answer, $first, $($rest),*> Slot for unsafe extern "C" fn($first, $($rest),*) -> R {
             unsafe fn call_with_zeroes(&self) -> i64 {
-                // SAFETY: all parameters are integers and pointers, so zeroes are valid, and the
-                // function checks for null, as the caller promises.
+                // SAFETY: all parameters are integers and pointers, so zeroes are valid. The caller
+                // promises that the function checks for null.
                 unsafe {
                     self(std::mem::zeroed::<$first>(), $(std::mem::zeroed::<$rest>()),*).into_number()
                 }
@@ -76,7 +77,7 @@ macro_rules! assert_answers {
     };
 }
 
-/// Asserts that a vtable has the size that it states, and no empty slot.
+/// Asserts that a vtable has the size that it states, and that no slot is empty.
 ///
 /// # Safety
 ///

@@ -54,7 +54,8 @@ impl SharedNode<'_> {
         (read, entries[..count].iter().map(|entry| entry.op_context.addr()).collect())
     }
 
-    /// Calls `fi_cq_sreadfrom` for one entry, without a time limit. Returns the entry's context and source.
+    /// Calls `fi_cq_sreadfrom` for one entry, without a time limit. Returns the entry's context and
+    /// source.
     fn sread_one_from(&self) -> (usize, u64) {
         let (mut entry, mut source) = (FiCqTaggedEntry::EMPTY, 0);
         let cq = self.0.cq.as_ptr();
@@ -309,8 +310,8 @@ fn descriptor_wakes_a_polling_thread() {
                 let left = &left;
                 move || assert_eq!(left.sread(1, 0, -1), (1, vec![number]))
             });
-            // No call has driven the right endpoint since `fi_trywait`, so only the descriptor can announce
-            // the message.
+            // Since `fi_trywait` no call has driven the right endpoint. So only the descriptor can
+            // announce the message.
             assert!(is_readable(PATIENCE_MS), "it was not woken");
             let mut read = pair.right.try_read::<FiCqTaggedEntry>();
             while let Err(error) = read {
@@ -340,7 +341,8 @@ fn mutex_and_condition_wake_a_waiting_thread() {
             assert_eq!(libc::pthread_mutex_lock(mutex), 0);
             wait_until(|| SharedNode(&pair.right).trywait() == 0);
         }
-        // This thread holds the mutex from before the send until the wait, so no signal comes too early.
+        // This thread locks the mutex before the send and unlocks it by waiting, so it misses no
+        // signal.
         send_empty(&pair, number);
         thread::scope(|scope| {
             scope.spawn({

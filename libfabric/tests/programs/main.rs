@@ -1,8 +1,8 @@
-//! C programs that use the plugin in the installed libfabric. Each runs as several processes, the ranks,
-//! which exchange their addresses.
+//! C programs that use the plugin in the installed libfabric. Each program runs as several processes,
+//! the *ranks*, which exchange their addresses.
 //!
-//! Without libfabric's headers (Debian: `libfabric-dev`), the tests report that they are skipped, and pass;
-//! under `./test` they fail. They need a C compiler.
+//! The tests need a C compiler and libfabric's headers (Debian: `libfabric-dev`). Without the headers
+//! they are skipped with a message; under `./test` they fail.
 
 mod offered_names;
 mod rank;
@@ -23,8 +23,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Compiles the C file of this name in this directory, or returns `None` without libfabric's
-    /// headers.
+    /// Compiles the C file `name` in this directory. Returns `None` without libfabric's headers.
     pub(crate) fn compile(name: &str) -> Option<Program> {
         let directory = tempfile::tempdir().expect("a temporary directory");
         // Cargo builds the plugin before its tests, and puts both into one directory.
@@ -44,8 +43,8 @@ impl Program {
         None
     }
 
-    /// Returns the command that runs the program with these arguments over the plugin, which is offered under
-    /// this name, or without the plugin.
+    /// Returns the command that runs the program with these arguments. `offered` is the name under
+    /// which the plugin is offered; without a name, the plugin is not loaded.
     pub(crate) fn command(&self, arguments: &[&str], offered: Option<&str>) -> Command {
         let mut command = Command::new(self.path());
         command.args(arguments).env_remove("FI_PROVIDER_PATH").env_remove("FI_PROVIDER");
@@ -60,7 +59,7 @@ impl Program {
         self.directory.path().join("program")
     }
 
-    /// Runs this number of ranks until all have printed `done` and exited. `arguments` returns the
+    /// Runs `ranks` processes until each has printed `done` and exited. `arguments` returns the
     /// arguments of a rank.
     pub(crate) fn run_ranks(&self, ranks: usize, arguments: impl Fn(usize) -> Vec<String>) {
         rank::run_ranks(&self.path(), self.directory.path(), (0..ranks).map(arguments));

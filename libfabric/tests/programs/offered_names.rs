@@ -1,12 +1,14 @@
-//! Programs that accept only providers whose names they know: homespun under the names `tcp` and `sockets`.
+//! Programs that accept only providers whose names they know, here `tcp` and `sockets`. homespun runs
+//! under these names.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use crate::Program;
 
-/// For each offered name, the programs that accept homespun under it, and the name of the provider that each
-/// gets. The test program `known_hints` passes the hints of these programs to `fi_getinfo`.
+/// For each offered name: the programs that accept homespun under this name, and the provider name that
+/// each program gets. The test program `known_hints` passes the hints of these programs to
+/// `fi_getinfo`.
 const ACCEPTED: [(&str, &[(&str, &str)]); 2] = [
     (
         "tcp",
@@ -78,7 +80,7 @@ impl Listener {
         Listener { input: process.stdin.take(), process, address, output }
     }
 
-    /// Closes the standard input of the process, which ends it. Returns its standard error.
+    /// Closes the standard input of the process, so that the process ends. Returns its standard error.
     fn end_and_read_stderr(mut self) -> String {
         drop(self.input.take());
         let mut log = String::new();
@@ -96,8 +98,8 @@ impl Drop for Listener {
     }
 }
 
-/// Runs a process that connects or sends to the listener, as `how` says. Returns its standard output and
-/// standard error.
+/// Runs a process that connects to the listener or sends to it: `how` says which. Returns the process's
+/// standard output and standard error.
 fn run_against_listener(
     program: &Program,
     how: &str,

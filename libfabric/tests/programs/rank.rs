@@ -39,8 +39,9 @@ impl Drop for Rank {
     }
 }
 
-/// Runs a rank for each list of arguments. Each rank prints its address, reads the addresses of all ranks,
-/// works, and prints "done". When all have printed it, this function closes their inputs, which ends them.
+/// Runs a rank for each list of arguments. Each rank prints its address, reads the addresses of all
+/// ranks, works, and prints "done". When all ranks have printed "done", closes their inputs, and they
+/// end.
 pub(super) fn run_ranks(program: &Path, providers: &Path, arguments: impl Iterator<Item = Vec<String>>) {
     let mut ranks: Vec<_> = arguments.map(|arguments| Rank::start(program, providers, &arguments)).collect();
     let names: String = ranks.iter_mut().map(Rank::read_line).collect();

@@ -19,7 +19,7 @@ fn make_message(len_bytes: usize, tag: Option<u64>, data: Option<u64>, awaits: A
     Message { tag, data, awaits, ..Message::of_len(len_bytes as u64) }
 }
 
-/// Parses a line, and asserts that `parse_line` reads each of these words once and no word beyond. Returns
+/// Parses a line, and asserts that `parse_line` reads each of these words once and no other word. Returns
 /// the parsed line and its inline payload.
 fn parse_words_once(words: &[u64]) -> Result<(Parsed, Vec<u8>), WireError> {
     let asked = std::cell::RefCell::new(vec![0; words.len()]);
@@ -238,7 +238,7 @@ fn parse_refuses_malformed_lines() {
         (&[line(64, piece, 11), 0, 0, 0, 0], WireError::ImpossibleLength),
         (&[line(least, pieces, 15), 0, 2 * least], WireError::ImpossibleLength),
         (&[line(1, 3, 18), 0, 0], WireError::ImpossibleLength),
-        // Payload that is too long for the line, or that is outside although it fits into the line.
+        // Payload that is too long for the line, or payload outside the line that would fit into it.
         (&[line(57, 0, 1)], WireError::ImpossibleLength),
         (&[line(49, 0, 5), 0], WireError::ImpossibleLength),
         (&[line(25, tag_and_data, 3), 0, 0, 0, 0], WireError::ImpossibleLength),
@@ -254,7 +254,7 @@ fn parse_refuses_malformed_lines() {
         (&[line(0, 0, 11), 0, 0, 0, MESSAGE_MAX_BYTES + 1], WireError::ImpossibleLength),
         (&[line(most, pieces, 1), MESSAGE_MAX_BYTES + 1], WireError::ImpossibleLength),
         (&[line(257, piece, 18), 0], WireError::ImpossibleLength),
-        // First pieces that are too large or too small, or that are the only piece in spite of `LONG`.
+        // First pieces that are too large or too small, or that are the only piece despite `LONG`.
         (&[line(most + 1, piece, 1)], WireError::ImpossibleLength),
         (&[line(least - 1, pieces, 1), 2 * most], WireError::ImpossibleLength),
         (&[line(least, pieces, 1), least], WireError::ImpossibleLength),
@@ -277,7 +277,7 @@ fn parse_refuses_malformed_lines() {
     }
 }
 
-/// Further last words of headers, each with a payload length, in addition to those of [`samples`].
+/// Pairs of a header's last word and a payload length, in addition to the pairs of [`samples`].
 fn last_words_and_lengths() -> Vec<(u64, u64)> {
     let atomic = |kind, op, datatype, count| {
         let form = AtomicForm::new(kind, op, datatype, count).unwrap();
@@ -303,8 +303,8 @@ fn last_words_and_lengths() -> Vec<(u64, u64)> {
 /// A number of eight different bytes.
 const NUMBER: u64 = 0x0123_4567_89ab_cdef;
 
-/// The payload as a correct producer passes it to `emit_line_returning_first_word`: inline if it fits into
-/// the line, else a first piece of at most `piece_bytes`.
+/// The payload as `emit_line_returning_first_word` takes it: inline if it fits into the line, or else a
+/// first piece of at most `piece_bytes`.
 fn payload_for_emit<'a>(header: &Header, bytes: &'a [u8], piece_bytes: usize) -> Payload<'a> {
     match usize::try_from(header.payload_len_bytes()) {
         Ok(len_bytes) if len_bytes <= inline_room_bytes(header) => Payload::Inline(&bytes[..len_bytes]),

@@ -10,13 +10,13 @@ use crate::ring::{FRAME_MAX_BYTES, PUBLISH_BYTES, PUBLISH_LINES, round_up_to_dat
 use crate::segment::Segment;
 use crate::sync::{Ordering, fence};
 
-/// The size of the staging buffer, for short payload and for payload for which the frame handler offers no
+/// The size of the staging buffer. It holds short payload, and payload for which the frame handler has no
 /// space. The buffer fits into the first-level cache.
 const STAGING_BYTES: usize = 4096;
 
-/// How often [`spin_while_empty`](Consumer::spin_while_empty) polls an empty ring before it gives up.
-/// Leaving a pass and entering the next takes as long as several polls, and a message that arrives in
-/// between waits that long.
+/// How often [`spin_while_empty`](Consumer::spin_while_empty) polls an empty ring before it gives up. The
+/// way from one pass into the next takes as long as several polls, and delays a message that arrives on the
+/// way.
 const SPIN_POLLS: u32 = 64;
 
 const _: () = assert!(FRAME_MAX_BYTES <= STAGING_BYTES);
@@ -25,11 +25,10 @@ const _: () = assert!(FRAME_MAX_BYTES <= STAGING_BYTES);
 #[derive(Debug)]
 pub(crate) struct Consumer {
     segment: Segment,
-    /// How many lines this side has consumed, and how many of these its published progress includes.
+    /// How many lines this side has consumed, and how many consumed lines it has published.
     lines: u64,
     published_lines: u64,
-    /// How many bytes of the data area this side has consumed, and how many of these its published progress
-    /// includes.
+    /// How many bytes of the data area this side has consumed, and how many consumed bytes it has published.
     bytes: u64,
     published_bytes: u64,
     /// How much payload of an unfinished frame is still to come; 0 between frames.
@@ -48,7 +47,7 @@ pub(crate) enum RingEnd {
     Open,
     /// The producer has announced the end of the ring.
     Finished,
-    /// The ring ends inside a frame, or not where the producer has announced the end.
+    /// The ring ends inside a frame, or at another place than the producer has announced.
     Cut,
 }
 
@@ -73,12 +72,12 @@ impl Consumer {
         }
     }
 
-    /// Reports up to `budget_frames` lines, and returns how many. Each line is a frame or a further piece of
-    /// a frame.
+    /// Reports up to `budget_frames` lines, and returns their number. Each line is a frame or a further
+    /// piece of a frame.
     ///
     /// # Errors
     ///
-    /// The next line is malformed. The ring must not be read any more.
+    /// The next line is malformed. The caller must not read the ring any more.
     #[inline]
     pub(crate) fn receive(
         &mut self,
@@ -115,7 +114,7 @@ impl Consumer {
         line::sequence_in_first_word(self.first_word()) != line::sequence_at(self.lines)
     }
 
-    /// Polls an empty ring a few times more, to catch a frame that is about to arrive.
+    /// Polls an empty ring a few more times, to catch a frame that is about to arrive.
     #[inline]
     pub(crate) fn spin_while_empty(&self) {
         for _ in 0..SPIN_POLLS {
@@ -126,13 +125,13 @@ impl Consumer {
     }
 
     /// Asks the producer to ring the doorbell when it publishes the next line. Returns true if the ring is
-    /// empty, so that the caller may stop polling it. If there is a line to read, withdraws the request and
+    /// empty; the caller may then stop polling. If there is a line to read, withdraws the request and
     /// returns false.
     ///
     /// # Errors
     ///
-    /// The place of the next line holds neither that line nor the line of the previous lap, so the ring is
-    /// malformed. `receive` leaves this check to this call, since on an idle ring the check costs nothing.
+    /// The ring is malformed: the place of the next line holds neither that line nor the line of the
+    /// previous lap. `receive` does not check this, to save time.
     pub(crate) fn request_wake_if_empty(&mut self) -> Result<bool, WireError> {
         self.segment.wake_requested().store(1, Ordering::Relaxed);
         // SYNC POINT: doorbell
@@ -152,7 +151,7 @@ impl Consumer {
         self.segment.wake_requested().store(0, Ordering::Relaxed);
     }
 
-    /// Publishes progress to the producer. `receive` does this often enough that the producer always finds
+    /// Publishes progress to the producer. `receive` also publishes, often enough that the producer finds
     /// room once the consumer has read the whole ring.
     pub(crate) fn publish_progress(&mut self) {
         if self.lines == self.published_lines {
@@ -165,9 +164,8 @@ impl Consumer {
         self.has_published = true;
     }
 
-    /// If this side has published progress since the last call, clears the producer's request for room, and
-    /// returns whether there was a request; else returns false at no cost. For each request at most one call
-    /// returns true.
+    /// Returns whether the producer has asked for room, and clears the request. Returns false at no cost if
+    /// this side has published nothing since the last call. At most one call returns true for each request.
     #[inline]
     pub(crate) fn take_room_request(&mut self) -> bool {
         if !mem::take(&mut self.has_published) {
@@ -179,8 +177,7 @@ impl Consumer {
         requested.load(Ordering::Relaxed) != 0 && requested.swap(0, Ordering::Relaxed) != 0
     }
 
-    /// How the ring ends. The answer is valid once the producer is gone and the consumer has read
-    /// everything.
+    /// How the ring ends. Valid once the producer is gone and the consumer has read everything.
     pub(crate) fn ring_end(&self) -> RingEnd {
         // SYNC POINT: finished
         let finished_at = self.segment.finished_at().load(Ordering::Acquire);
@@ -198,7 +195,7 @@ impl Consumer {
         self.segment.line(self.lines)[0].load(Ordering::Acquire)
     }
 
-    /// Parses and reports the line whose first word is `first`. Reports no part of a malformed line.
+    /// Parses and reports the line whose first word is `first`. Reports nothing of a malformed line.
     #[inline]
     fn parse_and_report_line(
         &mut self,
@@ -227,7 +224,7 @@ impl Consumer {
         self.lines
     }
 
-    /// Reports a frame's header, and the first piece of its payload, which may be the whole payload.
+    /// Reports a frame's header and the first piece of its payload. The piece may be the whole payload.
     fn deliver_header_and_first_piece(
         &mut self,
         link: LinkId,
@@ -248,7 +245,7 @@ impl Consumer {
         }
     }
 
-    /// Reports a further piece of the unfinished frame's payload, if its length is valid.
+    /// Checks the length of a further piece of the unfinished frame's payload, and reports the piece.
     fn check_and_deliver_piece(
         &mut self,
         link: LinkId,

@@ -1,5 +1,5 @@
-//! Loom models of the ring: loom runs all interleavings of the ring's two sides that have at most a given
-//! number of preemptions.
+//! Loom models of the ring. Loom runs all interleavings of the ring's two sides, up to a given number of
+//! preemptions.
 
 use std::io::IoSlice;
 
@@ -14,7 +14,7 @@ use super::recorder::{LINK, Recorder};
 use super::*;
 use crate::segment::Segment;
 
-/// The largest number of preemptions in an interleaving. The known bugs of such algorithms need only two.
+/// The largest number of preemptions in an interleaving. Known bugs of similar algorithms need only two.
 const PREEMPTIONS_MAX: usize = 3;
 
 fn check_interleavings(test: impl Fn() + Sync + Send + 'static) {
@@ -32,8 +32,8 @@ fn make_message(len_bytes: usize) -> Header {
     Header::Message(Message::of_len(len_bytes as u64))
 }
 
-/// A model of an eventfd. A `wait` after a `ring` returns at once. If no thread ever calls `ring`, the `wait`
-/// is a deadlock, which loom reports.
+/// A model of an eventfd. A `wait` after a `ring` returns at once. If no thread ever calls `ring`, loom
+/// reports that `wait` is a deadlock.
 #[derive(Clone)]
 struct Doorbell(Arc<(Mutex<bool>, loom::sync::Condvar)>);
 
@@ -116,8 +116,8 @@ fn payload_in_the_data_area_arrives_whole() {
             let payload: Vec<u8> = (0..50).collect();
             let mut rest = payload.as_slice();
             let mut sent = producer.send(&header, &[IoSlice::new(rest)]);
-            // The producer tries a few times and then stops. The bytes that the ring has taken must arrive
-            // anyway.
+            // The producer tries a few times and then stops. All bytes that the ring has taken must still
+            // arrive.
             for _ in 0..2 {
                 match sent {
                     Sent::Whole => break,
@@ -140,8 +140,8 @@ fn payload_in_the_data_area_arrives_whole() {
     });
 }
 
-/// The producer sends more frames than there are lines. It overwrites no line before the consumer has read
-/// that line, and neither side sleeps for ever.
+/// The producer sends more frames than there are lines. It overwrites no unread line, and neither side
+/// sleeps for ever.
 #[test]
 fn producer_and_consumer_miss_no_wakeup() {
     check_interleavings(|| {

@@ -18,15 +18,15 @@ pub(crate) struct Producer {
     lines: u64,
     /// How much of the data area this side has used, in whole units.
     bytes: u64,
-    /// How far `lines` may grow before this side reads the consumer's progress again.
+    /// The limit of `lines`. To go beyond it, this side must read the consumer's progress again.
     lines_end: u64,
-    /// How far `bytes` may grow before this side reads the consumer's progress again.
+    /// The limit of `bytes`. To go beyond it, this side must read the consumer's progress again.
     bytes_end: u64,
-    /// How much payload of an unfinished frame is still to be written; 0 between frames.
+    /// How much payload of an unfinished frame is unwritten; 0 between frames.
     left_bytes: u64,
     /// How much room in the data area the last refused write needed.
     wanted_bytes: usize,
-    /// Whether this side has published something since the last `take_wake_request`.
+    /// Whether this side has published anything since the last `take_wake_request`.
     has_published: bool,
     /// Whether the consumer has published impossible progress.
     is_broken: bool,
@@ -111,15 +111,14 @@ impl Producer {
         self.left_bytes > 0
     }
 
-    /// Whether the consumer has published impossible progress. Then the ring never has room again.
+    /// Whether the consumer has published impossible progress. A broken ring never has room again.
     #[inline]
     pub(crate) fn is_broken(&self) -> bool {
         self.is_broken
     }
 
-    /// If this side has published something since the last call, clears the consumer's request to be woken,
-    /// and returns whether there was a request; else returns false. For each request at most one call
-    /// returns true.
+    /// Returns whether the consumer has asked to be woken, and clears the request. Returns false if this
+    /// side has published nothing since the last call. At most one call returns true for each request.
     #[inline]
     pub(crate) fn take_wake_request(&mut self) -> bool {
         if !std::mem::take(&mut self.has_published) {
@@ -131,8 +130,8 @@ impl Producer {
         requested.load(Ordering::Relaxed) != 0 && requested.swap(0, Ordering::Relaxed) != 0
     }
 
-    /// Asks the consumer to ring the doorbell when there is room. Returns true if the caller may sleep; false
-    /// if there is room already, or if the ring is broken.
+    /// Asks the consumer to ring the doorbell when there is room. Returns true if the caller may sleep.
+    /// Returns false if there is room already, or if the ring is broken.
     pub(crate) fn request_room_if_full(&mut self) -> bool {
         self.segment.room_requested().store(1, Ordering::Relaxed);
         // SYNC POINT: room requested
@@ -141,7 +140,7 @@ impl Producer {
         !self.try_find_room(self.wanted_bytes) && !self.is_broken
     }
 
-    /// Announces that no frame follows. The caller must not call this inside an unfinished frame.
+    /// Announces that no more frames follow. Must not be called inside an unfinished frame.
     pub(crate) fn finish(&mut self) {
         debug_assert!(!self.is_mid_frame());
         // SYNC POINT: finished
@@ -155,8 +154,7 @@ impl Producer {
         &self.segment
     }
 
-    /// Writes further pieces while there is room. The ring has already taken `taken_bytes` of the
-    /// `len_bytes`.
+    /// Writes further pieces while there is room. The ring has already taken `taken_bytes` of `len_bytes`.
     fn publish_further_pieces(
         &mut self,
         cursor: &mut PayloadCursor<'_>,
@@ -176,7 +174,7 @@ impl Producer {
         Sent::Whole
     }
 
-    /// The length of the next piece of the remaining payload, if there is room for one.
+    /// The length of the next piece of the remaining payload. `None` if there is no room for a piece.
     fn next_piece_bytes(&mut self, left_bytes: usize) -> Option<usize> {
         let piece_bytes = left_bytes.min(PIECE_MAX_BYTES);
         if self.try_find_room(piece_bytes) {
@@ -188,8 +186,8 @@ impl Producer {
         self.has_known_room(self.wanted_bytes).then_some(piece_bytes.min(free_bytes))
     }
 
-    /// Returns whether there is room for a line, and for a piece in the data area. Reads the consumer's
-    /// progress only if the known room is too small.
+    /// Returns whether there is room for a line, and for a piece in the data area. If the known room is too
+    /// small, reads the consumer's progress.
     #[inline]
     fn try_find_room(&mut self, piece_bytes: usize) -> bool {
         self.has_known_room(piece_bytes) || self.try_find_room_after_refresh(piece_bytes)
@@ -245,7 +243,7 @@ impl Producer {
         self.publish_first_word(first);
     }
 
-    /// Writes the first word of a line, which publishes it. All other words must be written before.
+    /// Publishes a line by writing its first word. All other words must already be written.
     #[inline]
     fn publish_first_word(&mut self, first: u64) {
         // SYNC POINT: line
@@ -268,7 +266,7 @@ impl<'a> PayloadCursor<'a> {
     }
 
     /// Advances by up to `count_bytes` bytes. For each contiguous part of these bytes, calls `put` with the
-    /// part and its offset from the first of them.
+    /// part's offset and the part. Offsets count from the first of these bytes.
     fn take_parts(&mut self, count_bytes: usize, mut put: impl FnMut(usize, &[u8])) {
         let mut done_bytes = 0;
         while done_bytes < count_bytes

@@ -10,7 +10,7 @@ use homespun_engine::wire::{Header, MappableRegion, Rma};
 /// The link that all frames are expected on.
 pub(crate) const LINK: LinkId = LinkId(3);
 
-/// How much payload of one frame the recorder keeps: a faulty peer may claim any length.
+/// How much payload of one frame the recorder keeps. A faulty peer may claim any length.
 const KEEP_MAX_BYTES: usize = 1 << 20;
 
 /// The largest space that the recorder offers at once.
@@ -21,8 +21,8 @@ const SPACE_MAX_BYTES: usize = 1 << 16;
 pub(crate) struct Recorder {
     /// The complete frames, each with at most [`KEEP_MAX_BYTES`] of its payload.
     pub(crate) frames: Vec<(Header, Vec<u8>)>,
-    /// How many frames were reported whole in one call (`whole`), and how many pieces of other frames were
-    /// reported (`pieces`).
+    /// How many frames came whole in one call (`whole`), and how many pieces of other frames came
+    /// (`pieces`).
     pub(crate) whole: usize,
     pub(crate) pieces: usize,
     unfinished: Option<Unfinished>,
@@ -44,7 +44,7 @@ impl Recorder {
         self.unfinished.is_some()
     }
 
-    /// The payload of the unfinished frame that has arrived so far. Empty if no frame is unfinished.
+    /// The payload of the unfinished frame that has arrived so far. Empty between frames.
     #[cfg(loom)]
     pub(crate) fn unfinished_payload(&self) -> &[u8] {
         self.unfinished.as_ref().map_or(&[], |unfinished| &unfinished.payload)
@@ -89,8 +89,8 @@ impl FrameHandler for Recorder {
         self.unfinished = Some(Unfinished { header: *header, payload: Vec::new(), left_bytes });
     }
 
-    /// Returns in turn: space for the whole rest of the payload, up to a limit; space for half of it; no
-    /// space. The space has up to two slices.
+    /// Returns in turn: no space, space for the rest of the payload (up to a limit), space for half of it.
+    /// The space has up to two slices.
     fn payload_space(&mut self, link: LinkId) -> Space<'_> {
         assert_eq!(link, LINK);
         let left_bytes =

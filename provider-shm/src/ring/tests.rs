@@ -63,7 +63,7 @@ struct Sender {
 
 impl Sender {
     /// Sends until no frame is left, the ring is full, or `calls_max` calls were made. Returns whether the
-    /// ring took anything.
+    /// ring has taken anything.
     fn send_until_full(&mut self, ring: &mut Producer, calls_max: usize) -> bool {
         let mut has_sent = false;
         for _ in 0..calls_max {
@@ -499,7 +499,7 @@ fn decreasing_progress_breaks_the_ring() {
     assert!(producer.is_broken());
 }
 
-/// If `send` finds impossible progress while it looks for room, the ring takes no part of the frame.
+/// If `send` finds impossible progress while it looks for room, the ring takes nothing of the frame.
 #[test]
 fn ring_broken_while_sending_answers_full() {
     let (mut producer, _consumer) = make_ring();

@@ -18,7 +18,7 @@ pub(crate) const SEGMENT_BYTES: usize = size_of::<Layout>();
 /// The seals that keep either process from changing the size of the file.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
-/// The layout of a segment. This process never makes a reference to the whole of it.
+/// The layout of a segment. This process never makes a reference to the whole layout.
 #[repr(C, align(64))]
 struct Layout {
     producer: ProducerPart,
@@ -75,15 +75,15 @@ impl Segment {
     ///
     /// # Errors
     ///
-    /// [`MapError::NotARing`] if the file has the wrong size, is not sealed, or is not writable; else the
-    /// error of the system call.
+    /// [`MapError::NotARing`] if the file has the wrong size, is not sealed, or is not writable; otherwise
+    /// the error of the system call.
     pub(crate) fn map(file: &OwnedFd) -> Result<Segment, MapError> {
         // Only memory files have seals.
         let seals = fcntl_get_seals(file).map_err(|_| MapError::NotARing)?;
         if !seals.contains(SEALS) {
             return Err(MapError::NotARing);
         }
-        // Read the size after the seals: the size of a sealed file cannot change after the check.
+        // Read the size after the seals: after the check, the size of a sealed file cannot change.
         let len_bytes = fstat(file).map_err(io::Error::from)?.st_size;
         if usize::try_from(len_bytes) != Ok(SEGMENT_BYTES) {
             return Err(MapError::NotARing);
@@ -102,14 +102,13 @@ impl Segment {
         let start = unsafe { mmap(ptr::null_mut(), SEGMENT_BYTES, protection, MapFlags::SHARED, file, 0)? };
         let layout = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         let segment = Segment { layout, generation: ForkGeneration::current() };
-        // SAFETY: this is the mapping just made. A forked child does not inherit it and never accesses it:
-        // `drop` and the transport check `ForkGeneration::is_in_forked_child`.
+        // SAFETY: this is the new mapping. A forked child does not inherit it and never accesses it: `drop`
+        // and the transport check `ForkGeneration::is_in_forked_child`.
         unsafe { madvise(start, SEGMENT_BYTES, Advice::LinuxDontFork)? };
         Ok(segment)
     }
 
-    /// 0 until the producer announces the end of the ring. From then on one more than the number of
-    /// published lines, which no longer grows.
+    /// 0 until the producer announces the end of the ring. Then one more than the final number of lines.
     #[inline]
     pub(crate) fn finished_at(&self) -> &AtomicU64 {
         // SAFETY: the mapping lives as long as `self`, is page-aligned, and is as large as `Layout`; the
@@ -132,7 +131,7 @@ impl Segment {
         unsafe { &(*self.layout.as_ptr()).consumer.consumed_lines }
     }
 
-    /// How many bytes of the data area the consumer has consumed since the ring was created.
+    /// How many bytes of the data area the consumer has read since the ring was created.
     #[inline]
     pub(crate) fn consumed_bytes(&self) -> &AtomicU64 {
         // SAFETY: as in `finished_at`.
@@ -170,7 +169,7 @@ impl Segment {
         let _ = line;
     }
 
-    /// Copies `from` to the data area, starting at `position`, which counts bytes since the ring was
+    /// Copies `from` to the data area, starting at `position`. A position counts bytes since the ring was
     /// created.
     #[inline]
     pub(crate) fn write(&self, position: u64, from: &[u8]) {
@@ -187,8 +186,7 @@ impl Segment {
         }
     }
 
-    /// Copies from the data area to `into`, starting at `position`, which counts bytes as in
-    /// [`write`](Self::write).
+    /// Copies from the data area to `into`, starting at `position`, as in [`write`](Self::write).
     #[inline]
     pub(crate) fn read(&self, position: u64, into: &mut [u8]) {
         assert!(into.len() <= DATA_BYTES, "more than the data area holds");
@@ -209,8 +207,7 @@ impl Segment {
         unsafe { (&raw mut (*self.layout.as_ptr()).data).cast() }
     }
 
-    /// Overwrites any part of the segment, as a faulty process may. Drops bytes beyond the end of the
-    /// segment.
+    /// Overwrites a part of the segment, as a faulty process may. Drops bytes beyond the end of the segment.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn scribble(&self, offset: usize, bytes: &[u8]) {
         let offset = offset % SEGMENT_BYTES;

@@ -9,8 +9,8 @@ use loom::cell::UnsafeCell;
 use crate::segment::{DATA_BYTES, LINES, Line, MapError, data_index, line_index};
 use crate::sync::{AtomicU32, AtomicU64};
 
-/// A segment that loom checks: the producer must not write a byte of the data area while the consumer may
-/// read that byte.
+/// A segment that loom checks: the producer must not write a byte of the data area that the consumer may
+/// read at the same time.
 #[derive(Debug, Clone)]
 pub(crate) struct Segment(Arc<Layout>);
 

@@ -15,8 +15,9 @@ use crate::listener::Listener;
 use crate::name::NameKind;
 
 impl ShmTransport {
-    /// Opens the transport of an endpoint that TCP has bound to `bound`, and that peers reach at the address
-    /// in the hello. If a security policy forbids the endpoint's name, the transport has no peers.
+    /// Opens the transport of an endpoint whose TCP transport is bound to `bound`. Peers reach the endpoint
+    /// at the address in the hello. If a security policy forbids the endpoint's name, the transport has no
+    /// peers.
     pub(crate) fn open_beside_tcp(
         bound: Address,
         neighbourhood: Arc<str>,
@@ -35,7 +36,7 @@ impl ShmTransport {
         }
     }
 
-    /// Watches the epoll descriptor of another transport, the companion: when the companion has events, the
+    /// Watches the epoll descriptor of another transport, the companion. When the companion has events, the
     /// [`wake_fd`](homespun_engine::transport::Transport::wake_fd) of this transport becomes readable.
     ///
     /// # Errors
@@ -46,7 +47,7 @@ impl ShmTransport {
     }
 
     /// Returns whether a poll of the kernel has found events of the [companion](Self::watch_companion) since
-    /// the last call. As long as the companion has events, each poll finds them again.
+    /// the last call. Each poll finds the same events until the companion has handled them.
     #[inline]
     pub fn take_companion_event(&mut self) -> bool {
         mem::take(&mut self.has_companion_event)
@@ -58,16 +59,16 @@ impl ShmTransport {
         !self.absent.is_empty()
     }
 
-    /// Removes and returns a link, with the address of its connect. The connect found no endpoint beside
-    /// TCP, or one of another user, or was refused by a security policy. The transport never reports such a
-    /// link. Its number stays taken until the caller [closes](homespun_engine::transport::Transport::close)
-    /// it.
+    /// Removes and returns a link that cannot share memory, with the address of its connect. There is no
+    /// endpoint beside TCP at the address, or it belongs to another user, or a security policy forbids the
+    /// connect. The transport never reports the link. The number of the link stays taken until the caller
+    /// [closes](homespun_engine::transport::Transport::close) the link.
     #[inline]
     pub fn take_absent_link(&mut self) -> Option<(LinkId, Address)> {
         self.absent.pop()
     }
 
-    /// Whether any ring is hot. If so, passes poll the hot rings, and poll the kernel only now and then.
+    /// Whether any ring is hot. If so, passes poll the hot rings, and seldom poll the kernel.
     #[inline]
     pub fn has_hot_rings(&self) -> bool {
         !self.hot.is_empty()

@@ -20,9 +20,9 @@ use crate::name::NameKind;
 use crate::poller::{EventSource, Poller};
 
 impl ShmTransport {
-    /// Tries to connect. If the peer's backlog is full or too many descriptors are in flight, the link
-    /// waits, and a later poll of the kernel tries again. A transport beside TCP that finds no endpoint
-    /// makes the link [`Slot::Absent`]. The next pass reports any other failure.
+    /// Tries to connect. If the peer's backlog is full or too many descriptors are in flight, the link waits
+    /// until a later poll of the kernel tries again. If a transport beside TCP finds no endpoint, the link
+    /// becomes [`Slot::Absent`]. The next pass reports any other failure.
     pub(super) fn try_connect(&mut self, id: LinkId) {
         let Some(&Slot::Waiting(to)) = self.links.get(id) else {
             self.control_ready.push(id);
@@ -35,10 +35,9 @@ impl ShmTransport {
             let mut link = Box::new(Link::new(control, Origin::Connected(to)));
             match send_greeting_with_new_ring(&mut link, id, self.hello, &self.poller) {
                 Ok(()) => Ok(link),
-                // The kernel limits how many descriptors of a user are in flight. A later try succeeds once
-                // peers have received some of them.
+                // The kernel limits how many descriptors of a user are in flight. Try again later.
                 Err(LinkError::System(IN_FLIGHT)) => Err(ConnectError::Busy),
-                // Some kernels say this if the endpoint has closed its socket since the connect.
+                // Some kernels return ECONNREFUSED if the endpoint has closed its socket after the connect.
                 Err(error @ LinkError::System(Errno::ECONNREFUSED)) => Err(ConnectError::NoEndpoint(error)),
                 Err(error) => Err(ConnectError::Failed(error)),
             }
@@ -73,8 +72,7 @@ impl ShmTransport {
         }
     }
 
-    /// Leaves a link to the owner of the transport, since the connect has found no endpoint to share memory
-    /// with.
+    /// Passes a link to the owner of the transport: the connect has found no endpoint to share memory with.
     fn mark_absent(&mut self, id: LinkId, to: Address) {
         self.absent.push((id, to));
         if let Some(place) = self.links.get_mut(id) {
@@ -148,7 +146,8 @@ impl ShmTransport {
         reported
     }
 
-    /// Processes the peer's greeting. Reports the link as up, or ends it if the greeting is unacceptable.
+    /// Handles the peer's greeting: reports the link as up, or ends the link if the greeting is
+    /// unacceptable.
     fn complete_handshake(
         &mut self,
         id: LinkId,
@@ -172,8 +171,8 @@ impl ShmTransport {
         1
     }
 
-    /// Maps the peer's ring, and adds the ring's doorbell and the peer's process to the poller. An acceptor
-    /// also answers with its own greeting.
+    /// Maps the peer's ring, and watches the ring's doorbell and the peer's process. An acceptor also sends
+    /// its own greeting.
     fn map_peer_ring_and_answer(
         &mut self,
         id: LinkId,
@@ -205,8 +204,7 @@ impl ShmTransport {
         Ok(origin)
     }
 
-    /// Handles the peer's hang-up. If the peer has left frames in its ring, this side reads them before the
-    /// link ends.
+    /// Handles the peer's hang-up. This side still reads the frames in the peer's ring before the link ends.
     fn handle_hang_up(&mut self, id: LinkId, receiver: &mut impl FrameHandler) -> u32 {
         match self.links.get(id) {
             Some(Slot::Made(link)) if link.incoming.is_some() => {
@@ -217,8 +215,8 @@ impl ShmTransport {
         }
     }
 
-    /// Marks that the peer sends nothing more. The link ends when this side has read the peer's ring to its
-    /// end.
+    /// Records that the peer sends nothing more. The link ends once this side has read all of the peer's
+    /// ring.
     pub(super) fn mark_hung_up(&mut self, id: LinkId) {
         if let Some(Slot::Made(link)) = self.links.get_mut(id) {
             link.has_hung_up = true;
@@ -231,8 +229,8 @@ impl ShmTransport {
     }
 }
 
-/// Creates this side's ring, and sends it to the peer with the greeting. A connector also adds the control
-/// socket to the poller.
+/// Creates this side's ring, and sends it to the peer with the greeting. A connector also starts to watch
+/// the control socket.
 fn send_greeting_with_new_ring(
     link: &mut Link,
     id: LinkId,

@@ -1,13 +1,13 @@
 //! Security policies that forbid abstract names, such as AppArmor's rules or Landlock's scopes.
 //!
-//! The policy may refuse the socket, the name of an endpoint, or a connect to a name. Beside TCP an endpoint
-//! then works without shared memory, and the log says so once.
+//! The policy may refuse the socket, the name of an endpoint, or a connect to a name. An endpoint that also
+//! has TCP then works without shared memory, and logs this once.
 
 use std::io;
 
 use super::ShmTransport;
 
-/// Which action of a transport a security policy has refused. The log has a line about the first refusal.
+/// Which action of a transport a security policy has refused. The first refusal is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PolicyRefusal {
     None,
@@ -17,8 +17,8 @@ pub(super) enum PolicyRefusal {
     Name,
 }
 
-/// Whether a security policy has refused a call of `socket(2)`, `bind(2)` or `connect(2)`. No other cause
-/// gives these calls such an error for an abstract name. Errors of other calls tell nothing of the name.
+/// Whether a security policy has refused a call of `socket(2)`, `bind(2)` or `connect(2)`. For an abstract
+/// name, no other cause makes these calls fail with such an error.
 pub(super) fn is_refused_by_policy(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
 }

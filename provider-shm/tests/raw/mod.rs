@@ -1,4 +1,4 @@
-//! Peers that the tests program by hand, so that they can send anything to an endpoint.
+//! Hand-made peers, which can send anything to an endpoint.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -33,8 +33,8 @@ pub(crate) struct RawMessage {
     pub(crate) descriptors: Vec<OwnedFd>,
 }
 
-/// An address without an endpoint. This process has not used the port before, and the port is outside the
-/// dynamic range, from which endpoints that ask for port 0 get theirs.
+/// An address without an endpoint. The port is new in this process. It is outside the dynamic range, so no
+/// endpoint at port 0 gets it.
 pub(crate) fn vacant_address() -> Address {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let port = 1024 + (std::process::id() % 4096) as u16 * 8 + NEXT.fetch_add(1, Ordering::Relaxed);
@@ -52,7 +52,7 @@ fn open_socket() -> OwnedFd {
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("a socket")
 }
 
-/// Listens at the address of an endpoint. The kernel lets `backlog` connections and one more wait.
+/// Listens at the address of an endpoint. The kernel lets `backlog + 1` connections wait.
 pub(crate) fn listen_at(address: Address, backlog: i32) -> OwnedFd {
     let socket = open_socket();
     bind(&socket, &socket_name(address)).expect("the address is vacant");

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use homespun_engine::address::Address;
 use homespun_engine::source_host::SourceHost;
 
-/// Addresses that are to be checked. Hosts take turns, so that a host with many addresses in the queue does
-/// not delay the checks of other hosts.
+/// Addresses to check. Hosts take turns, so a host with many addresses does not delay the checks of other
+/// hosts.
 #[derive(Debug, Default)]
 pub(super) struct DueQueue {
     by_host: HashMap<SourceHost, DueAddresses>,
@@ -48,7 +48,7 @@ impl DueQueue {
         self.turns.values().any(|host| is_eligible(*host))
     }
 
-    /// Takes the next address of the first host in turn that is eligible. The others keep their turns.
+    /// Takes an address of the first eligible host, in the order of turns. The other hosts keep their turns.
     pub(super) fn pop(&mut self, is_eligible: impl Fn(SourceHost) -> bool) -> Option<Address> {
         let (turn, host) = self.turns.iter().find(|(_, host)| is_eligible(**host))?;
         let (turn, host) = (*turn, *host);

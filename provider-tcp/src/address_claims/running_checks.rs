@@ -14,8 +14,8 @@ pub(super) enum CheckKind {
     Background,
 }
 
-/// The checks that are under way. Neither kind of check may take all places, nor may the addresses of one
-/// host: a check of a silent address takes its place for seconds.
+/// The checks that are running. A check of a silent address takes its place for seconds. So neither one kind
+/// of check nor one host may take all places.
 #[derive(Debug, Default)]
 pub(super) struct RunningChecks {
     contested: usize,
@@ -28,7 +28,8 @@ impl RunningChecks {
         self.count() == 0
     }
 
-    /// Whether a check of this kind may begin, if its host [has room](Self::has_room_for_host).
+    /// Whether a check of this kind may begin. [`has_room_for_host`](Self::has_room_for_host) must also hold
+    /// for its host.
     pub(super) fn has_room(&self, kind: CheckKind) -> bool {
         let (count, max) = match kind {
             CheckKind::Contested => (self.contested, CHECKS_CONTESTED_MAX),

@@ -4,8 +4,9 @@ use std::ops::RangeInclusive;
 
 use super::*;
 use crate::limits::{
-    CHECK_RETRY_MS, CHECK_SILENT_MAX, CHECK_UNCLEAR_MAX, CHECKS_BACKGROUND_MAX, CHECKS_CONTESTED_MAX,
-    CHECKS_MAX, CHECKS_OF_HOST_MAX, HELD_MAX_LINKS, PAST_TOKENS_MAX,
+    ARRIVAL_TOLERANCE_MS, CHECK_RETRY_MS, CHECK_SILENT_MAX, CHECK_UNCLEAR_MAX, CHECKS_BACKGROUND_MAX,
+    CHECKS_CONTESTED_MAX, CHECKS_MAX, CHECKS_OF_HOST_MAX, HELD_MAX_LINKS, LINKS_TO_ADDRESS_MAX,
+    PAST_TOKENS_MAX, UNHELD_MAX_LINKS_OF_ADDRESS,
 };
 
 const HOLD: Duration = Duration::from_secs(60);
@@ -31,11 +32,12 @@ fn first_link(host: u8, port: u16) -> LinkId {
 struct TimedClaims {
     claims: AddressClaims,
     now: Instant,
+    accepted_count: u64,
 }
 
 impl TimedClaims {
     fn new() -> TimedClaims {
-        TimedClaims { claims: AddressClaims::new(HOLD), now: Instant::now() }
+        TimedClaims { claims: AddressClaims::new(HOLD), now: Instant::now(), accepted_count: 0 }
     }
 
     /// Records the claim of a link whose token is a thousand times its number.
@@ -44,10 +46,22 @@ impl TimedClaims {
     }
 
     fn accept_claim_of(&mut self, link: LinkId, address: Address) -> Admission {
-        self.claims.add_accepted(link, address, u64::from(link.0) * 1000, self.now)
+        self.accept_claim_that_arrived(link, address, self.now)
     }
 
-    /// Accepts one claim of each of these ports of a host, or, `is_contested`, two.
+    fn accept_claim_that_arrived(
+        &mut self,
+        link: LinkId,
+        address: Address,
+        arrived_at: Instant,
+    ) -> Admission {
+        let (token, from) = (u64::from(link.0) * 1000, SourceHost::of(address));
+        let serial = Some(self.accepted_count);
+        self.accepted_count += 1;
+        self.claims.add_accepted(link, NewClaim { address, token, from, serial, arrived_at }, self.now)
+    }
+
+    /// Accepts one claim of each of these ports of a host. If `is_contested`, accepts two claims of each.
     fn accept_claims_of_host(&mut self, host: u8, ports: RangeInclusive<u16>, is_contested: bool) {
         for port in ports {
             let link = first_link(host, port);
@@ -93,7 +107,7 @@ impl TimedClaims {
     }
 
     fn pop_all_admitted(&mut self) -> Vec<LinkId> {
-        iter::from_fn(|| self.claims.pop_admitted()).collect()
+        iter::from_fn(|| self.claims.pop_admitted()).map(|admitted| admitted.link).collect()
     }
 
     /// Moves the time on to the next timer.
@@ -121,7 +135,8 @@ fn second_claim_is_held_until_it_is_confirmed() {
     timed.accept(ONE, 1);
     assert_eq!(timed.accept(TWO, 1), Admission::Held);
     assert_eq!(timed.accept(THREE, 2), Admission::Open, "of another address");
-    // One check asks about both links of the contested address, which comes before the other address.
+    // One check asks about both links of the contested address. This check comes before the check of the
+    // other address.
     let ends = timed.finish_next_check_with(&[(ONE, ClaimStatus::Confirmed), (TWO, ClaimStatus::Confirmed)]);
     assert_eq!((ends, timed.pop_all_admitted()), (vec![], vec![TWO]));
 }
@@ -143,8 +158,8 @@ fn claim_of_an_address_that_is_being_connected_is_held() {
     let mut timed = TimedClaims::new();
     timed.claims.add_connecting(ONE, address(1), timed.now);
     assert_eq!(timed.accept(TWO, 1), Admission::Held);
-    // An endpoint that does not answer may be a rival. If the check reaches no endpoint, there is no rival:
-    // the link that is still connecting to the address is no evidence of one.
+    // A silent endpoint may be a rival. If the check reaches no endpoint, there is no rival, although a link
+    // is still connecting to the address.
     assert_eq!(timed.finish_next_check_without_answer(&CheckOutcome::Silent), []);
     assert_eq!(timed.pop_all_admitted(), []);
     timed.advance_to_timer();
@@ -176,7 +191,7 @@ fn link_that_is_up_keeps_an_unreachable_claim_held() {
 
 #[test]
 fn link_may_be_held_without_a_limit() {
-    let mut timed = TimedClaims { claims: AddressClaims::new(Duration::MAX), now: Instant::now() };
+    let mut timed = TimedClaims { claims: AddressClaims::new(Duration::MAX), ..TimedClaims::new() };
     timed.accept(ONE, 1);
     timed.accept(TWO, 1);
     for _ in 0..20 {
@@ -193,7 +208,7 @@ fn end_of_the_contesting_link_admits_the_oldest_held_one() {
     timed.accept(THREE, 1);
     timed.claims.remove_link(ONE, address(1));
     assert_eq!(timed.pop_all_admitted(), [TWO]);
-    // When TWO ends, THREE is to be admitted. But THREE ends, too, and then is no longer to be admitted.
+    // When TWO ends, THREE waits to be admitted. When THREE ends, too, no link waits any more.
     timed.claims.remove_link(TWO, address(1));
     timed.claims.remove_link(THREE, address(1));
     assert_eq!(timed.pop_all_admitted(), []);
@@ -282,7 +297,9 @@ fn answer_about_an_ended_link_with_the_same_id_is_ignored() {
     timed.accept(ONE, 1);
     let plan = timed.start_next_check().unwrap();
     timed.claims.remove_link(ONE, address(1));
-    timed.claims.add_accepted(ONE, address(1), 77, timed.now);
+    let (from, arrived_at) = (SourceHost::of(address(1)), timed.now);
+    let claim = NewClaim { address: address(1), token: 77, from, serial: Some(1), arrived_at };
+    timed.claims.add_accepted(ONE, claim, timed.now);
     let denied = CheckOutcome::Answered(vec![(ONE, 1000, ClaimStatus::Denied)]);
     assert_eq!(timed.claims.finish_check(&plan, &denied, timed.now), []);
     assert_eq!(timed.start_next_check().unwrap().asked[..], [(ONE, 77)]);
@@ -436,4 +453,93 @@ fn due_address_is_forgotten_when_its_last_link_ends() {
     }
     assert!(timed.claims.contested_due.is_empty() && timed.claims.background_due.is_empty());
     assert!(!timed.claims.is_busy());
+}
+
+/// Accepts this many links that claim the address with port 1, beside the link ONE. Confirms those that
+/// `finish_next_check_with` asks about. Returns their first number.
+fn accept_and_confirm(timed: &mut TimedClaims, count: usize) {
+    for number in 0..count as u32 {
+        let link = LinkId(100 + number);
+        timed.accept(link, 1);
+        let plan = timed.start_next_check().expect("a check");
+        let answers = plan.asked.iter().filter(|(asked, _)| *asked == link);
+        let answers = answers.map(|(link, token)| (*link, *token, ClaimStatus::Confirmed)).collect();
+        assert_eq!(timed.claims.finish_check(&plan, &CheckOutcome::Answered(answers), timed.now), []);
+    }
+}
+
+#[test]
+fn confirmed_links_of_an_address_are_limited() {
+    let mut timed = TimedClaims::new();
+    accept_and_confirm(&mut timed, UNHELD_MAX_LINKS_OF_ADDRESS);
+    assert!(matches!(timed.accept(ONE, 1), Admission::Refused(_)));
+    assert_eq!(timed.accept(ONE, 2), Admission::Open);
+    // A link whose peer has hung up gives its place to another one.
+    timed.claims.record_hang_up(LinkId(100), address(1), HangUp::EndOfStream);
+    assert_eq!(timed.accept(TWO, 1), Admission::Held);
+    // As long as both are held, neither knows which of the two takes the place.
+    assert_eq!(timed.accept(THREE, 1), Admission::Held);
+    let ends =
+        timed.finish_next_check_with(&[(TWO, ClaimStatus::Confirmed), (THREE, ClaimStatus::Confirmed)]);
+    assert_eq!(ends, [THREE]);
+}
+
+#[test]
+fn unproven_link_of_an_address_gives_its_place_to_a_confirmed_one() {
+    let mut timed = TimedClaims::new();
+    timed.accept(ONE, 1);
+    accept_and_confirm(&mut timed, UNHELD_MAX_LINKS_OF_ADDRESS - 1);
+    timed.pop_all_admitted();
+    timed.accept(TWO, 1);
+    timed.accept(THREE, 1);
+    let verdicts = [ClaimStatus::Unclear, ClaimStatus::Confirmed, ClaimStatus::Confirmed];
+    let asked = [ONE, TWO, THREE];
+    let answers: Vec<_> = asked.into_iter().zip(verdicts).collect();
+    assert_eq!(timed.finish_next_check_with(&answers), [ONE, THREE], "one place for two");
+    assert_eq!(timed.pop_all_admitted(), [TWO]);
+}
+
+#[test]
+fn links_to_an_address_are_limited_although_their_peers_have_hung_up() {
+    let mut timed = TimedClaims::new();
+    for number in 0..LINKS_TO_ADDRESS_MAX as u32 {
+        assert_eq!(timed.accept(LinkId(number), 1), Admission::Open);
+        timed.claims.record_hang_up(LinkId(number), address(1), HangUp::EndOfStream);
+    }
+    assert!(matches!(timed.accept(LinkId(9999), 1), Admission::Refused(_)));
+    timed.claims.remove_link(LinkId(7), address(1));
+    assert_eq!(timed.accept(LinkId(9999), 1), Admission::Open);
+}
+
+/// Asserts whether a claim that arrives this long after its address was reserved is admitted when its peer
+/// hangs up.
+fn check_claim_of_a_reserved_address(after: Duration, how: HangUp, is_admitted: bool) {
+    let mut timed = TimedClaims::new();
+    timed.claims.reserve_address(address(1), timed.now);
+    let arrived_at = timed.now + after;
+    timed.now += Duration::from_secs(5);
+    assert_eq!(timed.accept_claim_that_arrived(ONE, address(1), arrived_at), Admission::Held);
+    assert_eq!(timed.claims.pop_admitted(), None, "its peer has not left");
+    timed.claims.record_hang_up(ONE, address(1), how);
+    let expected = is_admitted.then_some(Admitted { link: ONE, is_former: true });
+    assert_eq!(timed.claims.pop_admitted(), expected, "{after:?}, {how:?}");
+    assert_eq!(timed.claims.pop_surplus(), (how == HangUp::Reset).then_some(ONE));
+}
+
+#[test]
+fn held_claim_that_is_older_than_the_reservation_is_admitted_when_its_peer_leaves() {
+    let tolerance = Duration::from_millis(ARRIVAL_TOLERANCE_MS);
+    check_claim_of_a_reserved_address(Duration::ZERO, HangUp::EndOfStream, true);
+    check_claim_of_a_reserved_address(tolerance, HangUp::EndOfStream, true);
+    check_claim_of_a_reserved_address(tolerance + Duration::from_millis(1), HangUp::EndOfStream, false);
+    check_claim_of_a_reserved_address(Duration::ZERO, HangUp::Reset, false);
+}
+
+#[test]
+fn held_claim_is_not_older_than_a_link_that_was_accepted_before() {
+    let mut timed = TimedClaims::new();
+    assert_eq!(timed.accept(ONE, 1), Admission::Open);
+    assert_eq!(timed.accept(TWO, 1), Admission::Held);
+    timed.claims.record_hang_up(TWO, address(1), HangUp::EndOfStream);
+    assert_eq!(timed.claims.pop_admitted(), None);
 }

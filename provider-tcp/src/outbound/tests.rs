@@ -6,7 +6,7 @@ use homespun_engine::wire::Message;
 use super::*;
 use crate::limits::STAGING_MAX_BYTES;
 
-/// A socket that takes the scripted number of bytes at each call, and would block once the script is over.
+/// A socket that takes the scripted number of bytes in each call. After the script, each call would block.
 #[derive(Default)]
 struct Script {
     steps: RefCell<VecDeque<Result<usize, Errno>>>,
@@ -101,7 +101,7 @@ fn frame_cut_at_any_byte_arrives_whole() {
                 LEN_BYTES
             }
         };
-        // Write the rest in small steps. Until it is written, the link takes no other frame.
+        // Write the rest in small steps. Until the rest is written, the link takes no other frame.
         let mut steps = 0;
         while taken < LEN_BYTES {
             assert_eq!(outbound.stage_frame(&socket, &make_header(0), &[], &mut spare), Err(Full));

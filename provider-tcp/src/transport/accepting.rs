@@ -1,15 +1,16 @@
-//! How connections are accepted, and the limits on those that say nothing.
+//! How the transport accepts connections, and limits connections that say nothing.
 //!
 //! A stranger that connects and says nothing takes a descriptor only for the time in which its hello must
 //! arrive. The number of connections without a hello is limited. Once an accepted connection has one of the
 //! last descriptors of the process, the endpoint gives another of these only in exchange for a connection
-//! without a hello. See docs/decisions/tcp-strangers.md.
+//! without a hello, or for a link whose claim is unproven. See docs/decisions/tcp-strangers.md.
 
 use std::io::Write;
 use std::mem;
 use std::net::SocketAddr;
 use std::time::Instant;
 
+use homespun_engine::source_host::SourceHost;
 use homespun_engine::transport::{FrameHandler, LinkError, LinkId};
 use homespun_engine::wire::address_claim::{ClaimRecord, ClaimStatus};
 use homespun_engine::wire::hello::HELLO_BYTES;
@@ -17,13 +18,30 @@ use mio::net::TcpStream;
 use socket2::SockRef;
 
 use super::{TcpTransport, enlist_dirty, enlist_ready};
+use crate::accepted_links::{DisplaceableLink, Room};
 use crate::descriptors::DescriptorLimit;
 use crate::foreign;
 use crate::greeter::Greeter;
-use crate::limits::ACCEPT_BATCH_CONNECTIONS;
+use crate::limits::{ACCEPT_BATCH_CONNECTIONS, CHECKS_MIN_ENDS, READS_MIN_ENDS};
 use crate::link::{NO_ROOM, NOT_ACCEPTING, Origin, ReadStep};
 use crate::listener::{Accepted, Listener};
-use crate::socket;
+use crate::{socket, sys};
+
+/// The error of a link that has given its place to another one.
+const DISPLACED: LinkError =
+    LinkError::Protocol("another link needed the place, and the claimed address had not confirmed this one");
+
+/// The place of a connection that is to be accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Free,
+    /// Too many connections lack a hello. If the new one lacks it, too, the oldest of them is dropped.
+    AmongHalfOpen,
+    /// No descriptors are left but those that are reserved. Another connection is dropped: the oldest without
+    /// a hello, or else this link.
+    InReserve(Option<DisplaceableLink>),
+    None,
+}
 
 impl TcpTransport {
     /// Accepts connections that wait at the listener. Returns how many frames and events it has reported.
@@ -32,31 +50,96 @@ impl TcpTransport {
             return 0;
         }
         let limit = DescriptorLimit::current();
+        self.accepted.limit_by_descriptors(limit.accepted_max_links());
         let mut reported = self.read_ready_half_open(receiver);
+        let mut has_displaced_when_exhausted = false;
         for _ in 0..ACCEPT_BATCH_CONNECTIONS {
-            if self.accepts_only_by_displacing(limit)
-                && !self.read_until_oldest_is_silent(&mut reported, receiver)
-            {
-                self.listener.as_mut().into_iter().for_each(Listener::pause);
+            // The end of a link can cost the engine milliseconds. The other connections wait for a later
+            // pass.
+            if !self.may_end_links() {
+                break;
+            }
+            let place = self.find_place(limit, &mut reported, receiver);
+            if place == Place::None {
+                if self.may_end_links() {
+                    self.listener.as_mut().into_iter().for_each(Listener::pause);
+                }
                 break;
             }
             match self.listener.as_mut().map_or(Accepted::Nothing, Listener::accept) {
                 Accepted::Connection(stream, remote) => {
-                    let is_in_reserve = limit.is_in_reserve(&stream);
-                    reported += self.add_accepted_connection(stream, remote, is_in_reserve, receiver);
-                    if is_in_reserve || self.half_open.len() > limit.half_open_max_links() {
-                        reported += self.displace_oldest(receiver);
-                    }
+                    reported += self.add_connection_in_place(stream, remote, place, limit, receiver);
                 }
                 Accepted::Nothing => break,
-                Accepted::Exhausted if self.read_until_oldest_is_silent(&mut reported, receiver) => {
-                    reported += self.displace_oldest(receiver);
-                }
                 Accepted::Exhausted => {
-                    self.listener.as_mut().into_iter().for_each(Listener::pause);
-                    break;
+                    if self.read_until_oldest_is_silent(&mut reported, receiver) {
+                        self.displace_oldest_silent(&mut reported, receiver);
+                    } else if let Some(found) = self.accepted.oldest_displaceable(Instant::now())
+                        && !mem::replace(&mut has_displaced_when_exhausted, true)
+                    {
+                        reported += self.end_link(found.id, DISPLACED, receiver);
+                    } else {
+                        self.listener.as_mut().into_iter().for_each(Listener::pause);
+                        break;
+                    }
                 }
             }
+        }
+        self.ends_left = self.ends_left.max(CHECKS_MIN_ENDS + READS_MIN_ENDS);
+        reported
+    }
+
+    /// Finds a place for another connection.
+    fn find_place(
+        &mut self,
+        limit: DescriptorLimit,
+        reported: &mut u32,
+        receiver: &mut impl FrameHandler,
+    ) -> Place {
+        let are_half_open_full = self.half_open.len() >= limit.half_open_max_links();
+        let is_reserve_used =
+            self.reserve_links > 0 && !self.has_spare_descriptors(limit, self.reserve_links);
+        if !are_half_open_full && !is_reserve_used {
+            return Place::Free;
+        }
+        if self.read_until_oldest_is_silent(reported, receiver) {
+            return if is_reserve_used { Place::InReserve(None) } else { Place::AmongHalfOpen };
+        }
+        let found = self.accepted.oldest_displaceable(Instant::now()).filter(|_| !are_half_open_full);
+        found.map_or(Place::None, |found| Place::InReserve(Some(found)))
+    }
+
+    /// Whether so many new descriptors will be below the reserve.
+    pub(super) fn has_spare_descriptors(&self, limit: DescriptorLimit, count: usize) -> bool {
+        self.listener.as_ref().is_none_or(|own| limit.has_spare(own.socket(), count))
+    }
+
+    /// Adds an accepted connection. If it takes a place that is not free, and no other connection has ended
+    /// meanwhile, drops a connection without a hello or ends a link whose claim is unproven. Returns how many
+    /// frames and events it has reported.
+    fn add_connection_in_place(
+        &mut self,
+        stream: TcpStream,
+        remote: SocketAddr,
+        place: Place,
+        limit: DescriptorLimit,
+        receiver: &mut impl FrameHandler,
+    ) -> u32 {
+        let count_before = self.accepted_connection_count();
+        let is_in_reserve = limit.is_in_reserve(&stream);
+        let mut reported = self.add_accepted_connection(stream, remote, is_in_reserve, receiver);
+        let needs_descriptor = (is_in_reserve || matches!(place, Place::InReserve(_)))
+            && self.accepted_connection_count() > count_before;
+        let are_half_open_too_many = self.half_open.len() > limit.half_open_max_links();
+        let has_displaced = (needs_descriptor || are_half_open_too_many)
+            && self.displace_oldest_silent(&mut reported, receiver);
+        if needs_descriptor && !has_displaced {
+            // The host of the new link may now be the one with the most unproven links, all of them young.
+            let found = self.accepted.oldest_displaceable(Instant::now()).or(match place {
+                Place::InReserve(found) => found.filter(|found| self.accepted.is_unproven(*found)),
+                _ => None,
+            });
+            reported += found.map_or(0, |found| self.end_link(found.id, DISPLACED, receiver));
         }
         reported
     }
@@ -81,17 +164,23 @@ impl TcpTransport {
         ready.into_iter().map(|(_, id)| self.read_link(id, receiver)).sum()
     }
 
-    /// Whether the endpoint may accept a connection only in place of another on which the peer has not said
-    /// hello.
-    fn accepts_only_by_displacing(&self, limit: DescriptorLimit) -> bool {
-        let is_reserve_next = || self.listener.as_ref().is_some_and(|own| !limit.has_spare(own.socket()));
-        self.half_open.len() >= limit.half_open_max_links() || self.reserve_links > 0 && is_reserve_next()
+    /// Whether this pass may end further links in place of new ones. It keeps some ends for checks and reads,
+    /// so that a flood of new links does not stop these.
+    fn may_end_links(&self) -> bool {
+        self.ends_left > CHECKS_MIN_ENDS + READS_MIN_ENDS
     }
 
-    /// Reads the connections without a hello, the oldest first, until it finds one that a new connection may
-    /// displace: its grace is over and its hello has still not arrived. Returns whether there is one.
+    /// How many accepted connections there are, with or without a hello.
+    fn accepted_connection_count(&self) -> usize {
+        self.half_open.len() + self.accepted.len()
+    }
+
+    /// Reads the connections without a hello, the oldest first, until a connection stays silent although its
+    /// grace is over. A new connection may displace this one. Returns whether there is one.
     fn read_until_oldest_is_silent(&mut self, reported: &mut u32, receiver: &mut impl FrameHandler) -> bool {
-        while let Some(oldest) = self.half_open.oldest_displaceable(Instant::now()) {
+        while self.may_end_links()
+            && let Some(oldest) = self.half_open.oldest_displaceable(Instant::now())
+        {
             *reported += self.read_link_now(oldest, receiver);
             if self.half_open.oldest() == Some(oldest) {
                 return true;
@@ -100,8 +189,7 @@ impl TcpTransport {
         false
     }
 
-    /// Makes a link of an accepted connection, and reads it at once. Usually the peer's hello has already
-    /// arrived, so that the link takes no place among the connections without a hello.
+    /// Makes a link of an accepted connection, and reads it at once. Usually the hello has already arrived.
     fn add_accepted_connection(
         &mut self,
         stream: TcpStream,
@@ -129,29 +217,34 @@ impl TcpTransport {
     }
 
     /// Drops the oldest connection without a hello in favour of a new one, if the grace of the oldest is
-    /// over. Returns how many frames and events it has reported.
-    fn displace_oldest(&mut self, receiver: &mut impl FrameHandler) -> u32 {
-        match self.half_open.pop_displaceable(Instant::now()) {
-            Some(oldest) => self.drop_if_silent(oldest, "a new connection needs its place", receiver),
-            None => 0,
-        }
+    /// over. Reads it first. Returns whether a connection has ended.
+    fn displace_oldest_silent(&mut self, reported: &mut u32, receiver: &mut impl FrameHandler) -> bool {
+        let count_before = self.accepted_connection_count();
+        let Some(oldest) = self.half_open.pop_displaceable(Instant::now()) else { return false };
+        *reported += self.drop_if_silent(oldest, "a new connection needs its place", receiver);
+        self.accepted_connection_count() < count_before
     }
 
-    /// Drops connections whose time for a hello is over. Returns how many frames and events it has reported.
+    /// Drops connections whose time limit for a hello has passed. Returns how many frames and events it has
+    /// reported.
     pub(super) fn drop_expired_half_open(&mut self, receiver: &mut impl FrameHandler) -> u32 {
         if !self.half_open.count_pass_toward_time_check() {
             return 0;
         }
         let now = Instant::now();
         let mut reported = 0;
-        while let Some(id) = self.half_open.pop_expired(now) {
+        // A hello that has arrived meanwhile may end another link.
+        while self.may_end_links()
+            && let Some(id) = self.half_open.pop_expired(now)
+        {
             reported += self.drop_if_silent(id, "no hello in time", receiver);
         }
+        self.ends_left = self.ends_left.max(CHECKS_MIN_ENDS + READS_MIN_ENDS);
         reported
     }
 
     /// Drops a connection if the peer has not said hello. Reads it first, since the hello may have arrived
-    /// while the application made no passes. Returns how many frames and events it has reported.
+    /// between two passes. Returns how many frames and events it has reported.
     fn drop_if_silent(&mut self, id: LinkId, reason: &str, receiver: &mut impl FrameHandler) -> u32 {
         let reported = self.read_link_now(id, receiver);
         if self.links.link_mut(id).is_some_and(|link| link.is_half_open()) {
@@ -169,17 +262,24 @@ impl TcpTransport {
         self.read_link(id, receiver)
     }
 
-    /// As [`read_link`](Self::read_link), for a link that does not carry frames yet, or that is being
+    /// Like [`read_link`](Self::read_link), for a link that does not carry frames yet, or that is being
     /// closed.
     #[cold]
     pub(super) fn read_before_frames(&mut self, id: LinkId, receiver: &mut impl FrameHandler) -> u32 {
         let Some(link) = self.links.link_mut(id).filter(|link| !link.is_held()) else { return 0 };
         let (origin, was_half_open) = (link.origin, link.is_half_open());
+        let room = match origin {
+            Origin::Accepted { remote, .. } if was_half_open => {
+                self.accepted.room_for(SourceHost::of(remote.into()), Instant::now())
+            }
+            _ => Room::Free,
+        };
         let mut greeter = Greeter {
             id,
             origin,
+            arrived_at: Instant::now() - sys::time_since_last_arrival(&*link.stream).unwrap_or_default(),
             is_accepting: self.is_accepting,
-            has_room: self.accepted_links < self.accepted_max_links,
+            has_room: room != Room::Full,
             claims: &mut self.address_claims,
             local: &mut self.local_addresses,
             address_claim: None,
@@ -188,12 +288,16 @@ impl TcpTransport {
         };
         let step = link.read(id, &mut self.read_buffer, Some(&mut greeter), receiver);
         let questions = greeter.questions;
-        if let Origin::Accepted { serial, .. } = origin
+        let mut displaced = None;
+        if let Origin::Accepted { remote, serial } = origin
             && was_half_open
             && !link.is_half_open()
         {
             self.half_open.remove(serial);
-            self.accepted_links += 1;
+            self.accepted.insert(id, SourceHost::of(remote.into()), Instant::now());
+            if let Room::InPlaceOf(other) = room {
+                displaced = Some(other);
+            }
             // The acceptor sends its hello only now, since a peer that has received it takes the link to be
             // up on both sides. If this side dropped a half-open link after it had sent its hello, the peer
             // would see a broken link, and would end its other links to this side without reading them.
@@ -206,7 +310,7 @@ impl TcpTransport {
                 self.address_claims.record_hang_up(id, address, link.determine_hang_up());
             }
         }
-        match step {
+        let reported = match step {
             ReadStep::Ready(reported) | ReadStep::Idle(reported) => {
                 if let ReadStep::Ready(_) = step {
                     enlist_ready(&mut self.ready, id, link);
@@ -228,10 +332,11 @@ impl TcpTransport {
                 }
                 self.end_link(id, error, receiver)
             }
-        }
+        };
+        reported + displaced.map_or(0, |displaced| self.end_link(displaced, DISPLACED, receiver))
     }
 
-    /// Warns once that a process has connected which does not speak homespun's protocol.
+    /// Warns once that a process has connected that does not speak homespun's protocol.
     fn warn_of_foreign_protocol_once(&mut self, remote: SocketAddr, reason: &str) {
         if !mem::replace(&mut self.has_warned_of_foreign_protocol, true) {
             tracing::warn!(%remote, reason, "refused a connection: the process that made it does not speak \
@@ -239,23 +344,20 @@ impl TcpTransport {
         }
     }
 
-    /// Logs that a peer was refused, because the endpoint has all the accepted links that it may have. Only
-    /// the first refusal is a warning, so that hostile peers do not fill the log.
+    /// Logs that a peer was refused, because the endpoint has all the accepted links that it may have, or its
+    /// host has its share of them. Only the first refusal is a warning, so that hostile peers do not fill the
+    /// log.
     pub(super) fn log_refusal(&mut self, id: LinkId, origin: Origin) {
-        let limit = self.accepted_max_links;
+        let limit = self.accepted.max_links();
         if mem::replace(&mut self.has_refused, true) {
-            tracing::debug!(
-                link = id.0,
-                ?origin,
-                limit,
-                "refused: the endpoint has all the links that it accepts"
-            );
+            tracing::debug!(link = id.0, ?origin, limit, "refused: no room for an accepted link");
         } else {
             tracing::warn!(
                 link = id.0,
                 ?origin,
                 limit,
-                "refused: the endpoint has all the links that it accepts (FI_HOMESPUN_TCP_ACCEPTED_LINKS)"
+                "refused: the endpoint has all the links that it accepts, or all of this host \
+                 (FI_HOMESPUN_TCP_ACCEPTED_LINKS, RLIMIT_NOFILE)"
             );
         }
     }
@@ -269,8 +371,8 @@ fn send_refusal(mut stream: &TcpStream, own_hello: &[u8; HELLO_BYTES]) {
     }
 }
 
-/// Refuses the connection of a stranger in the stranger's own protocol, if that can be seen from the
-/// beginning of its stream, `received`.
+/// If the beginning of a stranger's stream, `received`, shows its protocol, refuses the connection in that
+/// protocol.
 fn send_foreign_refusal(mut stream: &TcpStream, received: &[u8]) {
     if let Some(refusal) = foreign::refusal_for(received)
         && let Err(error) = stream.write(refusal)

@@ -1,14 +1,14 @@
 //! How this side checks the addresses that links claim, and answers the questions of other endpoints.
 //!
-//! A check is a separate connection to the address that a link claims. It is no link, and carries no frames.
-//! See docs/decisions/tcp-claims.md.
+//! A check is a separate connection to the address that a link claims. A check carries no frames. See
+//! docs/decisions/tcp-claims.md.
 
 use std::io;
 use std::time::{Duration, Instant};
 
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
-use homespun_engine::transport::{FrameHandler, LinkError, LinkEvent, LinkId};
+use homespun_engine::transport::{AddressProof, FrameHandler, LinkError, LinkEvent, LinkId};
 use homespun_engine::wire::address_claim::{ClaimRecord, ClaimStatus};
 use homespun_engine::wire::hello::Question;
 use mio::net::TcpStream;
@@ -16,18 +16,17 @@ use mio::{Interest, Token};
 use smallvec::SmallVec;
 
 use super::{TcpTransport, enlist_dirty, enlist_ready};
-use crate::address_claims::{CheckOutcome, CheckPlan};
+use crate::address_claims::{Admitted, CheckOutcome, CheckPlan};
 use crate::check::Check;
 use crate::descriptors::DescriptorLimit;
 use crate::hello::{believed_address, is_same_endpoint};
-use crate::limits::{CHECK_TIMEOUT_MS, CHECKS_MAX};
+use crate::limits::{CHECK_TIMEOUT_MS, CHECKS_MAX, READS_MIN_ENDS};
 use crate::link::Origin;
 use crate::links::Slot;
 use crate::listener::is_exhaustion;
 use crate::socket;
 
-/// The token by which the poll reports events of the check at this place. It is larger than the number of
-/// any link.
+/// The token of the check at this place in the poll. It is larger than the number of any link.
 fn poll_token_of_check(place: usize) -> Token {
     Token(super::LISTENER.0 - 1 - place)
 }
@@ -38,15 +37,16 @@ pub(super) fn check_of_poll_token(token: Token) -> Option<usize> {
     (place < CHECKS_MAX).then_some(place)
 }
 
-/// The error of a link that was not made by the endpoint at the address that it claims.
+/// The error of a link that claims the address of an endpoint that has not made the link.
 const REFUTED: LinkError = LinkError::Protocol("claims the address of another endpoint");
 
 impl TcpTransport {
-    /// From now on, holds a newly accepted link that claims this address until the endpoint at the address
-    /// confirms it, or until the address is released and nothing else contests the claim. A caller uses this
-    /// if it knows by better means than a hello that an endpoint is there. Links that are up stay.
+    /// Makes the transport hold every newly accepted link that claims this address. A held link is admitted
+    /// when the endpoint at the address confirms the claim, or when the address is released and nothing else
+    /// contests the claim. Call this if an endpoint is certainly at the address. Links that are already up
+    /// stay up.
     pub fn reserve_address(&mut self, address: Address) {
-        self.address_claims.reserve_address(address);
+        self.address_claims.reserve_address(address, Instant::now());
     }
 
     /// Ends the effect of [`reserve_address`](Self::reserve_address).
@@ -64,7 +64,7 @@ impl TcpTransport {
         let is_time_check_due = self.address_claims.count_pass_toward_time_check();
         for place in 0..self.checks.len() {
             // The others stay ready or late for a later pass.
-            if self.ends_left == 0 {
+            if self.ends_left <= READS_MIN_ENDS {
                 break;
             }
             if self.checks[place].as_ref().is_some_and(|check| check.is_ready || is_time_check_due) {
@@ -74,8 +74,8 @@ impl TcpTransport {
         if is_time_check_due || self.address_claims.has_work() {
             reported += self.start_due_checks(receiver);
         }
-        while let Some(id) = self.address_claims.pop_admitted() {
-            reported += self.admit_held_link(id, receiver);
+        while let Some(admitted) = self.address_claims.pop_admitted() {
+            reported += self.admit_held_link(admitted, receiver);
         }
         reported
     }
@@ -85,8 +85,7 @@ impl TcpTransport {
         self.address_claims.has_work() || self.checks.iter().flatten().any(|check| check.is_ready)
     }
 
-    /// Returns how soon a sleeping application must make a pass for the sake of a check. Lets that pass read
-    /// the clock.
+    /// Returns how soon a sleeping application must make a pass for a check. Lets that pass read the clock.
     pub(super) fn prepare_claim_checks_for_sleep(&mut self) -> Option<Duration> {
         let limit = Duration::from_millis(CHECK_TIMEOUT_MS);
         let ends = self.checks.iter().flatten().map(|check| check.began_at + limit).min();
@@ -104,7 +103,7 @@ impl TcpTransport {
                 reported += self.postpone_check(&plan, now, receiver);
                 break;
             }
-            // Send the tokens before the check asks about them, so that the peers know them.
+            // Send the tokens to the peers before the check asks about them.
             plan.asked.iter().for_each(|(link, _)| self.flush_link(*link));
             match self.connect_to_claimed_address(&plan) {
                 Ok((stream, place)) => {
@@ -125,16 +124,15 @@ impl TcpTransport {
         reported
     }
 
-    /// Whether a check may open a connection: the next descriptor is none of those that are reserved for the
-    /// process.
+    /// Whether a check may open a connection: it takes none of the descriptors that are reserved for the
+    /// process, and leaves as many others as accepted connections have taken of these.
     fn has_descriptor_for_check(&self) -> bool {
-        let limit = DescriptorLimit::current();
-        self.listener.as_ref().is_none_or(|own| limit.has_spare(own.socket()))
+        self.has_spare_descriptors(DescriptorLimit::current(), self.reserve_links.max(1))
     }
 
-    /// Starts to connect to a claimed address. If the address belongs to another host, the connection comes
-    /// from the IP address at which the peer has reached this side, so that the peer recognises this side.
-    /// Returns the connection, and the place for its check.
+    /// Starts to connect to a claimed address. Returns the connection, and the place for its check. If the
+    /// address is on another host, the connection comes from the IP address at which the peer has reached
+    /// this side. So the peer recognises this side.
     fn connect_to_claimed_address(&mut self, plan: &CheckPlan) -> io::Result<(TcpStream, usize)> {
         let is_local = self.local_addresses.contains(plan.address.ip());
         let reached_at = plan
@@ -189,7 +187,7 @@ impl TcpTransport {
     ) -> u32 {
         tracing::debug!(address = %plan.address, ?outcome, "checked a claim");
         for (link, _) in &plan.asked {
-            // The peer may have hung up without this side having seen the kernel's event yet.
+            // The peer may have hung up, although this side has not yet seen the kernel's event.
             if let Some(hung_up) = self.links.link_mut(*link).filter(|link| link.is_hung_up()) {
                 self.address_claims.record_hang_up(*link, plan.address, hung_up.determine_hang_up());
             }
@@ -199,20 +197,25 @@ impl TcpTransport {
         self.end_refuted_links(&refuted, receiver)
     }
 
-    /// Reports the links whose claim an endpoint has confirmed. A link that is held is reported when it is
-    /// admitted.
+    /// Reports the links whose claim an endpoint has confirmed. A held link is not reported here, but when
+    /// it is admitted.
     fn report_confirmed(&mut self, outcome: &CheckOutcome, receiver: &mut impl FrameHandler) {
         let CheckOutcome::Answered(answers) = outcome else { return };
         for &(id, token, status) in answers {
-            if status == ClaimStatus::Confirmed
-                && self.links.link_mut(id).is_some_and(|link| link.confirm_claim(token))
-            {
+            let Some(link) = self.links.link_mut(id).filter(|_| status == ClaimStatus::Confirmed) else {
+                continue;
+            };
+            let is_to_be_reported = link.confirm_claim(token);
+            if link.is_confirmed() {
+                self.accepted.mark_proven(id);
+            }
+            if is_to_be_reported {
                 receiver.link_event(id, LinkEvent::Confirmed);
             }
         }
     }
 
-    /// Puts off a check that lacks a descriptor, memory or a port. Returns how many events it has reported.
+    /// Postpones a check that lacks a descriptor, memory or a port. Returns how many events it has reported.
     fn postpone_check(&mut self, plan: &CheckPlan, now: Instant, receiver: &mut impl FrameHandler) -> u32 {
         let overdue = self.address_claims.postpone_check(plan, now);
         self.end_refuted_links(&overdue, receiver)
@@ -229,15 +232,21 @@ impl TcpTransport {
                 reported += self.count_and_report_end(id, REFUTED, receiver);
             }
         }
+        self.ends_left = self.ends_left.max(READS_MIN_ENDS);
         reported
     }
 
     /// Reports a link that was held, and lets it be read.
-    fn admit_held_link(&mut self, id: LinkId, receiver: &mut impl FrameHandler) -> u32 {
+    fn admit_held_link(
+        &mut self,
+        Admitted { link: id, is_former }: Admitted,
+        receiver: &mut impl FrameHandler,
+    ) -> u32 {
         let Some(link) = self.links.link_mut(id) else { return 0 };
         let Some(claimed) = link.admit(&mut self.spare) else { return 0 };
         tracing::debug!(link = id.0, peer = %claimed.address, "admitted");
-        let (peer, instance, proof) = (claimed.address, claimed.instance, link.proof_of_claim());
+        let proof = if is_former { AddressProof::ClaimedByFormer } else { link.proof_of_claim() };
+        let (peer, instance) = (claimed.address, claimed.instance);
         receiver.link_event(id, LinkEvent::Up { peer, instance, proof });
         enlist_dirty(&mut self.dirty, id, link);
         enlist_ready(&mut self.ready, id, link);
@@ -277,9 +286,8 @@ impl TcpTransport {
         reported
     }
 
-    /// Reads the links that this side has connected to the endpoint that asks, if they have no token yet:
-    /// the token may have arrived and be unread. Reads no other links, so that the cost of a question from a
-    /// stranger does not grow with the number of links.
+    /// Reads the links without a token that this side has connected to the asking endpoint: their tokens may
+    /// have arrived unread. Reads no other links, so that a question from a stranger stays cheap.
     fn read_links_awaiting_token(&mut self, asker: Address, receiver: &mut impl FrameHandler) -> u32 {
         let local = &mut self.local_addresses;
         let awaiting = self.address_claims.links_awaiting_token(asker.port());
@@ -288,17 +296,17 @@ impl TcpTransport {
         ids.into_iter().map(|id| self.read_link_now(id, receiver)).sum()
     }
 
-    /// Answers whether this side has connected the link with this token to the endpoint that asks. The
-    /// answer may be [`ClaimStatus::Unclear`].
+    /// Answers whether this side has connected the link with this token to the asking endpoint. The answer
+    /// may be [`ClaimStatus::Unclear`].
     fn answer_about_token(&mut self, token: u64, asker: Address) -> ClaimStatus {
         let local = &mut self.local_addresses;
         match self.address_claims.address_of_token(token) {
             Some(to) if is_same_endpoint(to, asker, |ip| local.contains(ip)) => ClaimStatus::Confirmed,
-            // The link leads to another endpoint, which may have passed on a token that the asker gave to
-            // it.
+            // The link leads to another endpoint, which may have got this token from the asker and passed it
+            // on.
             Some(_) => ClaimStatus::Unclear,
-            // The asker may be at the other end of a link whose token is still on its way. This side may
-            // have connected that link to another address, which is forwarded to the asker.
+            // A link of this side has no token yet, and may lead to the asker. Its address may differ from
+            // the asker's if connections to that address are forwarded to the asker.
             None if self.address_claims.is_awaiting_token() => ClaimStatus::Unclear,
             None => ClaimStatus::Denied,
         }

@@ -1,5 +1,6 @@
 //! Two transports in one thread, over loopback.
 
+mod accepted_links;
 mod address_claimer;
 mod address_claims;
 mod ending;

@@ -1,4 +1,4 @@
-//! An endpoint that a test drives by hand, and what its transport has reported.
+//! A hand-driven endpoint, and what its transport has reported.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -13,7 +13,8 @@ use homespun_tcp::{TcpProvider, TcpTransport};
 #[derive(Default)]
 pub(crate) struct Events {
     pub up: Vec<LinkId>,
-    /// How the transport knew the peer of each link that came up, and `None` for each later confirmation.
+    /// For each link that came up: why the transport believes the peer's address. `None` for a later
+    /// confirmation.
     #[allow(dead_code, reason = "not every program reads it")]
     pub proofs: Vec<(LinkId, Option<AddressProof>)>,
     pub down: Vec<(LinkId, LinkError)>,

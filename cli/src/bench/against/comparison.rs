@@ -1,5 +1,5 @@
-//! Measures figures row by row. In each round of a row the bare loop, homespun and every other contender
-//! take a turn.
+//! Measures figures (tables of results) row by row. A row has several rounds. In each round the bare
+//! loop, homespun and every other contender take a turn.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,15 +28,15 @@ const FLOOR_NAME: &str = "bare loop";
 /// How often a failing program is started before its failure counts.
 const TRIES: u32 = 3;
 
-/// The number of operations in the trial run. The time of the trial run gives the number in a round, within
-/// the bounds that follow. The lower bound is for bandwidth. It exceeds the number of operations that a
-/// program keeps in flight.
+/// The number of operations in the trial run, and the bounds for a round. The trial run's time
+/// determines the number of operations in a round. The lower bound is for bandwidth: it exceeds the
+/// number of operations that a program keeps in flight.
 const TRIAL_ITERATIONS: usize = 100;
 const ITERATIONS_MIN: usize = 100;
 const ITERATIONS_MAX: usize = 200_000;
 
-/// The smallest number of round trips in a round. It is small, because threads that share a core may need
-/// milliseconds for each round trip.
+/// The smallest number of round trips in a round. It is small: a round trip between threads that share a
+/// core may take milliseconds.
 const ROUND_TRIPS_MIN: usize = 20;
 
 /// The settings of a comparison.
@@ -51,7 +51,7 @@ pub(super) struct Comparison<'a> {
     pub(super) rounds: u32,
     /// The approximate time of each contender in each round.
     pub(super) round_ms: u32,
-    /// The pairs of cores to measure on. A single `None` if the system chooses the cores.
+    /// The pairs of cores to measure on. One `None` means that the system chooses the cores.
     pub(super) places: &'a [Option<ComparedCores>],
     pub(super) timeout: Duration,
     /// Whether rows are printed as they are measured.
@@ -207,7 +207,8 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    /// The number of operations that fit into a round. `trial_us` is the time of each transfer in a trial.
+    /// The number of operations that fit into a round. `trial_us` is the time of each transfer in the
+    /// trial run.
     fn iterations_per_round(&self, program: Program, trial_us: f64) -> usize {
         let each_us = if program.metric() == Metric::Latency { 2.0 * trial_us } else { trial_us };
         // The conversion of a float that is too large gives the largest integer.
@@ -216,8 +217,8 @@ impl Comparison<'_> {
         fitting.clamp(min, ITERATIONS_MAX)
     }
 
-    /// Runs a pair of processes, and repeats the run if it fails. Returns the time of a transfer in
-    /// microseconds. If every try fails, prints a warning and returns `None`.
+    /// Runs a pair of processes until one run succeeds. Returns the time of a transfer in microseconds.
+    /// If every try fails, prints a warning and returns `None`.
     fn time_with_retries(
         &self,
         pair: impl Fn(u16) -> ProgramPair,
@@ -230,7 +231,8 @@ impl Comparison<'_> {
         let conditions = Conditions { libfabric: self.libfabric, cores, timeout };
         let mut reason = String::new();
         for _ in 0..TRIES {
-            // A new try gets a new port, since another process may take the port before the server does.
+            // Each try gets a new port, because another process may take the port before the server
+            // does.
             let port = find_free_port().map_err(CommandFailure::Start)?;
             reason = match pair(port).run(conditions)? {
                 Ok(printed) => match output::parse_transfer_us(&printed, size_bytes) {
@@ -266,7 +268,7 @@ impl Measured {
         self.times.extend(&[time_us]);
     }
 
-    /// The cell of these measurements. `None` if the contender has failed in any round.
+    /// The cell of these measurements. `None` if the contender failed in any round.
     fn into_cell(self, turn: &Turn<'_>) -> Option<Cell> {
         let has_failed = matches!(turn, Turn::Failed) || self.medians_us.is_empty();
         let spread = self.times.percentiles().map(|percentiles| Spread { over: self.samples, percentiles });

@@ -1,4 +1,5 @@
-//! The bare loops that contenders are compared with. They run on the same cores.
+//! The bare loops with which contenders are compared. A bare loop runs on the same cores as the
+//! contenders.
 
 use super::super::bare::{self, Copies, Copying};
 use super::super::pair::{Pair, Placement};
@@ -28,8 +29,9 @@ pub(super) enum BareLoop {
     Copies(Copies),
 }
 
-/// Whether a bare loop exists that does as much work as the program. Over TCP a read takes a request and an
-/// answer, and a write takes an acknowledgement. A bare stream of bytes has none of these.
+/// Whether some bare loop does as much work as the program. Over TCP a read takes a request and an
+/// answer, and a write takes an acknowledgement. The bare loop over TCP has no requests, answers or
+/// acknowledgements.
 pub(super) fn has_floor(domain: MeasuredDomain, program: Program) -> bool {
     domain == MeasuredDomain::Shm || !matches!(program, Program::RmaWrite | Program::RmaRead)
 }
@@ -45,7 +47,8 @@ impl Floor {
         Ok(Floor { domain, pair, can_readv, round_ms })
     }
 
-    /// The fastest bare loop that does the program's work. `None` if there is none (see [`has_floor`]).
+    /// Finds the fastest bare loop that does the program's work. `None` if there is no bare loop (see
+    /// [`has_floor`]).
     pub(super) fn find_fastest_loop(
         &mut self,
         program: Program,

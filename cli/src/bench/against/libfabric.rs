@@ -15,10 +15,10 @@ const PINGPONG: &str = "fi_pingpong";
 const INFO: &str = "fi_info";
 pub(in crate::bench) const LIBRARY: &str = "libfabric.so.1";
 
-/// The directories below the prefix of an installation that may have its libraries.
+/// The directories under the prefix of an installation that may contain the library.
 const LIBRARY_DIRECTORIES: [&str; 4] = ["lib", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu"];
 
-/// Variables that would make a program use another provider or domain than its command line names.
+/// Variables that would override the provider or the domain on a program's command line.
 const CONFLICTING: [&str; 2] = ["FI_PROVIDER", "FI_HOMESPUN_DOMAIN"];
 
 /// An installed libfabric, with homespun's plugin.
@@ -32,7 +32,7 @@ pub(super) struct InstalledLibfabric {
 }
 
 impl InstalledLibfabric {
-    /// Finds the installation below `prefix`. Without a prefix, finds the installation whose programs are on
+    /// Finds the installation under `prefix`, or without a prefix the installation whose programs are on
     /// `PATH`.
     ///
     /// # Errors
@@ -83,11 +83,11 @@ impl InstalledLibfabric {
         self.programs.join(PINGPONG)
     }
 
-    /// Checks that this libfabric has a provider of this name with reliable unconnected endpoints.
+    /// Checks that this libfabric has the requested provider, with reliable unconnected endpoints.
     ///
     /// # Errors
     ///
-    /// [`CommandFailure::NoProvider`], which lists the providers that it has.
+    /// [`CommandFailure::NoProvider`], which lists the available providers.
     pub(super) fn require_provider(&self, requested: &str) -> Result<(), CommandFailure> {
         if self.run_fi_info(&["-p", requested, "-t", "FI_EP_RDM"])?.is_some() {
             return Ok(());
@@ -102,7 +102,7 @@ impl InstalledLibfabric {
         })
     }
 
-    /// Sets the environment in which a program loads this libfabric with homespun's plugin.
+    /// Sets the environment of a program, so that it loads this libfabric with homespun's plugin.
     pub(super) fn set_environment(&self, command: &mut Command) {
         for name in CONFLICTING {
             command.env_remove(name);
@@ -125,7 +125,7 @@ impl InstalledLibfabric {
     }
 }
 
-/// Finds the directory of the library below the prefix of an installation.
+/// Finds the directory under `prefix` that contains libfabric's library.
 ///
 /// # Errors
 ///

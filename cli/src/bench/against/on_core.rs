@@ -1,5 +1,5 @@
-//! `homespun bench-program`: arranges that it is killed when its parent ends, pins itself to a core if that
-//! is requested, and executes a program.
+//! `homespun bench-program`: replaces this process by a program. Before that, pins this process to a
+//! core if one is given. Also makes the kernel kill this process when the parent process ends.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -32,7 +32,7 @@ pub(crate) struct ProgramArguments {
 ///
 /// # Errors
 ///
-/// The reason why the program could not be executed. On success this function does not return.
+/// The reason why the program could not be executed. After success this function does not return.
 pub(crate) fn run(arguments: &ProgramArguments) -> Result<(), CommandFailure> {
     let failed = |error| CommandFailure::NotExecuted { command: arguments.program[0].clone(), error };
     // The death signal stays set across `execve(2)`.

@@ -1,6 +1,6 @@
 //! The output of libfabric's programs.
 
-/// The time of each transfer in microseconds, read from the table that `fi_pingpong` and the benchmarks of
+/// The time of a transfer in microseconds, from the table that `fi_pingpong` and the benchmarks of
 /// fabtests print:
 ///
 /// ```text
@@ -8,9 +8,9 @@
 /// 4k      100     800k        0.01s    512.00       8.00       0.12
 /// ```
 ///
-/// The rate (10^6 bytes a second, which is bytes a microsecond) and the time are both printed with two
-/// decimals. So the larger of the two has more significant digits, and the result is computed from it. `None`
-/// if there is no such table.
+/// The rate (MB/sec, that is, bytes a microsecond) and the time (usec/xfer) both have two decimals. So
+/// the larger number has more significant digits, and the result is computed from the larger number.
+/// `None` without such a table.
 pub(super) fn parse_transfer_us(output: &str, size_bytes: usize) -> Option<f64> {
     let mut lines = output.lines().skip_while(|line| !is_table_heading(line));
     lines.next()?;
@@ -31,7 +31,8 @@ pub(super) fn parse_provider_names(output: &str) -> Vec<String> {
     names.filter_map(|line| line.strip_suffix(':')).map(str::to_owned).collect()
 }
 
-/// The library's version in the output of `fi_info --version`. The version of the program may differ.
+/// The library's version in the output of `fi_info --version`. The program itself may have another
+/// version.
 pub(super) fn parse_library_version(output: &str) -> Option<&str> {
     output.lines().find_map(|line| line.strip_prefix("libfabric: ")).map(str::trim)
 }

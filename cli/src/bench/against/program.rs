@@ -7,12 +7,12 @@ use super::super::figure::{Drawing, Quantity};
 use super::program_pair::ProgramPair;
 use crate::exchange::measure::Metric;
 
-/// The address at which the client reaches the server. The programs of fabtests also use it as their own
+/// The address at which the client reaches the server. For the programs of fabtests it is also their own
 /// address.
 const LOOPBACK: &str = "127.0.0.1";
 
-/// The largest number of transfers in flight, and the largest number of bytes in flight. But at least
-/// `WINDOW_MIN` transfers are in flight, whatever their size.
+/// The limits of transfers and of bytes in flight. At least `WINDOW_MIN` transfers are in flight,
+/// whatever their size.
 pub(super) const WINDOW_MAX: usize = 64;
 pub(super) const WINDOW_MAX_BYTES: usize = 64 << 20;
 const WINDOW_MIN: usize = 4;
@@ -102,8 +102,7 @@ impl Program {
         }
     }
 
-    /// A server and a client of the program at `path`. The client connects to the server at the free TCP port
-    /// `port`.
+    /// A server and a client of the program at `path`. The server listens at the free TCP port `port`.
     pub(super) fn build_pair(
         self,
         path: PathBuf,
@@ -130,8 +129,8 @@ impl Program {
                 Program::RmaRead => option("-o", "read".into()),
                 _ => {}
             }
-            // With `-E` the programs exchange addresses over TCP, so the listening port shows when the server
-            // is ready.
+            // With `-E` the programs exchange addresses over TCP. The server is ready once it listens at
+            // the port.
             both.push(format!("-E={port}").into());
         }
         client.push(LOOPBACK.into());

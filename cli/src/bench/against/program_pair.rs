@@ -21,8 +21,8 @@ use crate::failure::CommandFailure;
 /// The interval between checks whether the server listens.
 const LISTEN_INTERVAL: Duration = Duration::from_millis(2);
 
-/// How long a process may take to end: a client after it has closed its output, a server after its client has
-/// ended, and either after SIGTERM.
+/// How long a process may take to end. A client ends after it has closed its output, a server after its
+/// client has ended, and either after SIGTERM.
 const END_LAG: Duration = Duration::from_secs(2);
 
 /// The interval between checks for the end of a process.
@@ -62,8 +62,8 @@ pub(super) struct Conditions<'a> {
 ///
 /// Errors of the system.
 pub(super) fn find_free_port() -> io::Result<u16> {
-    // Bind the socket, but do not listen: another pair may be waiting for its server at this port, and would
-    // take a listening socket for that server.
+    // Bind the socket, but do not listen. Another pair may be waiting for its server at this port, and
+    // would take a listening socket for its server.
     let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
     bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
     let bound = SocketAddr::try_from(getsockname(&socket)?).map_err(io::Error::from)?;
@@ -119,8 +119,8 @@ impl ProgramPair {
                 });
             }
             let printed = client.append_stderr(&output);
-            // Try again: another process may have listened at the port before this server did, so this server
-            // may not have been ready.
+            // Try again: this server may not have been ready, because another process may have listened
+            // at the port.
             let may_try_again = printed.contains(REFUSAL) && Instant::now() < deadline;
             if !may_try_again || server.try_wait()?.is_some() {
                 return Ok(Err(format!(
@@ -133,8 +133,7 @@ impl ProgramPair {
     }
 }
 
-/// A running program. Dropping this value sends SIGTERM to the program, and kills the program if it does not
-/// end.
+/// A running program. When dropped, sends SIGTERM to the program, and kills it if it does not end.
 struct Process {
     child: Child,
     stdout: Receiver<String>,
@@ -163,7 +162,7 @@ impl Process {
         self.child.try_wait().map_err(CommandFailure::Start)
     }
 
-    /// The complete output, or `None` if the process has not closed its output by the deadline.
+    /// Returns the complete output, or `None` if the process does not close its output by the deadline.
     fn await_output_until(&self, deadline: Instant) -> Option<String> {
         match self.stdout.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(text) => Some(text),
@@ -184,7 +183,7 @@ impl Process {
         }
     }
 
-    /// Appends the standard error of the process to its output. The process must have ended.
+    /// Returns `output` followed by the standard error of the process. The process must have ended.
     fn append_stderr(&self, output: &str) -> String {
         let complaints = self.stderr.recv_timeout(END_LAG).unwrap_or_default();
         format!("{output}\n{complaints}")
@@ -202,8 +201,8 @@ fn last_line_escaped(printed: &str) -> String {
 impl Drop for Process {
     fn drop(&mut self) {
         if matches!(self.try_wait(), Ok(None)) {
-            // At SIGTERM libfabric's shm provider removes its segment from /dev/shm. The call fails only once
-            // the process has ended.
+            // At SIGTERM libfabric's shm provider removes its segment from /dev/shm. The call fails only
+            // if the process has ended.
             let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
             let _ = self.await_exit_status_within(END_LAG);
         }

@@ -1,5 +1,5 @@
-//! Copies within one process. Their time is a lower bound for a message through shared memory, and for an
-//! access to mapped memory of another process.
+//! Copies within one process. Their time is a lower bound for a message through shared memory, and for
+//! an access to mapped memory.
 
 use std::hint;
 use std::sync::atomic::{Ordering, fence};
@@ -36,8 +36,8 @@ pub(in crate::bench) enum Copying {
     From,
 }
 
-/// Copies to or from shared memory. A fence follows each copy, so that the copy completes before the next one
-/// begins.
+/// Copies to or from shared memory. A fence follows each copy, so that the copy ends before the next
+/// copy begins.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::bench) struct Copies {
     pub(in crate::bench) copying: Copying,
@@ -79,7 +79,7 @@ pub(in crate::bench) fn time_copies(copies: &Copies) -> Result<Timing, CommandFa
     }
 }
 
-/// Creates shared memory and writes to all of it, so that the kernel allocates its pages before the
+/// Creates shared memory and writes to all of it. So the kernel allocates its pages before the
 /// measurement.
 fn create_populated_segment(size_bytes: usize) -> Result<BareSegment, CommandFailure> {
     let making = |error| CommandFailure::Bare { doing: "making shared memory", error };

@@ -10,8 +10,8 @@ use crate::failure::CommandFailure;
 /// The size of a cache line.
 pub(super) const LINE_BYTES: usize = 64;
 
-/// The distance between two numbers. It is two cache lines, because some processors fetch cache lines in
-/// pairs.
+/// The distance between two numbers in shared memory: two cache lines, because some processors fetch
+/// cache lines in pairs.
 const SPACING_BYTES: usize = 2 * LINE_BYTES;
 
 /// The length of the ring in one direction. It fits into the cache of a core.
@@ -39,7 +39,8 @@ const SIDE_BYTES: usize = NUMBERS * SPACING_BYTES + RING_BYTES;
 
 const SEGMENT_BYTES: usize = 2 * SIDE_BYTES;
 
-/// The bytes that a process finds at [`SharedNumber::Probe`] if it can read the memory of the other process.
+/// The bytes at the address [`SharedNumber::Probe`]. A process that can read these bytes in the memory of the
+/// other process can read all of that memory.
 static PROBE: [u8; 8] = *b"homespun";
 
 /// One of the two processes.
@@ -86,7 +87,7 @@ impl BareMemory {
     ///
     /// # Errors
     ///
-    /// The reason why it cannot.
+    /// The reason why this process cannot read that memory.
     pub(in crate::bench) fn check_readv_access(&self, pid: i32) -> io::Result<()> {
         let mut found = [0; PROBE.len()];
         sys::read_process_memory(
@@ -97,7 +98,7 @@ impl BareMemory {
         if found == PROBE { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
     }
 
-    /// If this process is the leader, zeroes the shared memory. The follower must be waiting for its next
+    /// Zeroes the shared memory if this process is the leader. The follower must be waiting for its next
     /// step.
     pub(super) fn clear_if_leader(&self) {
         if self.side == Side::Leader {

@@ -10,11 +10,12 @@ use crate::failure::CommandFailure;
 /// The number of polls between two reads of the clock.
 const SPINS_PER_CLOCK: u32 = 1024;
 
-/// If both processes may share a core, each poll after this many yields to other threads.
+/// The number of polls after which each further poll yields to other threads. For processes that may
+/// share a core.
 const SPINS_BEFORE_YIELD_SHARED: u32 = 256;
 
-/// If each process has its own core, each poll after this many yields. The number is so large that yielding
-/// does not affect the measurement.
+/// The number of polls after which each further poll yields, for processes that each have a core of
+/// their own. The number is so large that yielding does not affect the measurement.
 const SPINS_BEFORE_YIELD_PINNED: u32 = 1 << 20;
 
 /// Polls until the other process has acted.
@@ -26,8 +27,8 @@ pub(in crate::bench) struct BarePoller {
 }
 
 impl BarePoller {
-    /// A poller that waits at most `timeout`. `gone` becomes true when the other process ends. `pinned` means
-    /// that each process has its own core.
+    /// A poller that waits at most `timeout`. `gone` becomes true when the other process ends. `pinned`
+    /// means that each process has its own core.
     pub(in crate::bench) fn new(gone: Arc<AtomicBool>, timeout: Duration, pinned: bool) -> BarePoller {
         let spins_before_yield = if pinned { SPINS_BEFORE_YIELD_PINNED } else { SPINS_BEFORE_YIELD_SHARED };
         BarePoller { gone, timeout, spins_before_yield }
@@ -37,8 +38,8 @@ impl BarePoller {
     ///
     /// # Errors
     ///
-    /// An error of `look`. [`CommandFailure::PeerGone`] if the other process ends, and [`CommandFailure::PeerSilent`] after
-    /// the time-out.
+    /// An error of `look`. [`CommandFailure::PeerGone`] if the other process ends.
+    /// [`CommandFailure::PeerSilent`] after the time-out.
     #[inline]
     pub(super) fn poll_until_some<T>(
         &self,

@@ -1,4 +1,4 @@
-//! Messages that the receiver copies from the sender's memory, each by one `process_vm_readv(2)`.
+//! Messages over `process_vm_readv(2)`: the receiver copies each message from the sender's memory.
 
 use std::sync::atomic::Ordering;
 
@@ -12,13 +12,13 @@ use crate::exchange::measure;
 use crate::failure::CommandFailure;
 
 /// One end of a message exchange. A message stays in the sender's memory until the receiver fetches it.
-/// Counters in shared memory tell how many messages each process has offered and fetched.
+/// Counters in shared memory count the messages that each process has offered and fetched.
 #[derive(Debug)]
 pub(super) struct Readv<'a> {
     memory: &'a BareMemory,
     poller: &'a BarePoller,
     other_pid: i32,
-    /// The message. It must stay alive, since the other process reads it at its address.
+    /// The message. The other process reads it at its address, so it must stay alive.
     _source: Vec<u8>,
     buffers: Buffers,
     signals: SignalCounts,
@@ -77,7 +77,8 @@ impl Loop for Readv<'_> {
     }
 
     fn await_peer_done(&mut self) -> Result<(), CommandFailure> {
-        // The message is freed with this end, so wait until the receiver has fetched it for the last time.
+        // Dropping this end frees the message. So wait until the receiver has fetched the message for
+        // the last time.
         let (taken, offered) = (self.memory.number_of_other_side(SharedNumber::Taken), self.offered);
         self.poller.poll_until_some(|| Ok((taken.load(Ordering::Acquire) >= offered).then_some(())))
     }

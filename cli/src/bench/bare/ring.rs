@@ -1,5 +1,5 @@
-//! A ring in shared memory. A slot is one or more consecutive cache lines, and carries payload together with
-//! a sequence number.
+//! A ring in shared memory. A slot consists of consecutive cache lines, and carries a sequence number
+//! and payload.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,18 +14,18 @@ use crate::failure::CommandFailure;
 /// The length of the sequence number, which precedes the payload of each slot.
 const SEQUENCE_BYTES: usize = size_of::<u64>();
 
-/// The largest payload of a slot of a ring that is not pipelined. A pipelined ring has its own limit.
+/// The largest payload of a slot in a ring that is not pipelined.
 pub(in crate::bench) const SLOT_MAX_BYTES: usize = 32 * 1024;
 
-/// How many times in a lap of the ring the receiver returns credits, which allow the sender to fill slots
+/// How often the receiver returns credits in one lap of the ring. Credits allow the sender to fill slots
 /// again. The number is so small that the cost is negligible.
 const CREDITS_PER_LAP: usize = 4;
 
 /// One end of a pair of rings, one for each direction. It polls for messages.
 ///
-/// Every slot begins with a sequence number: how many slots the sender has filled, including this one. The
-/// receiver polls that number. It is in the same cache line as the first bytes of the payload, so polling it
-/// fetches no additional line. The receiver returns credits only a few times a lap.
+/// Every slot begins with a sequence number: the number of slots that the sender has filled, including
+/// this slot. The receiver polls the sequence number. It shares a cache line with the first bytes of the
+/// payload, so polling it fetches no additional line.
 #[derive(Debug)]
 pub(super) struct BareRing<'a> {
     memory: &'a BareMemory,
@@ -39,7 +39,7 @@ pub(super) struct BareRing<'a> {
     signals: SignalCounts,
     /// The next slot to fill, and the number of slots filled so far.
     head: Cursor,
-    /// The number of slots that may be filled before the sender reads the receiver's count again.
+    /// The value of `head.count` at which the sender must read the receiver's count again.
     limit: u64,
     /// The next slot to read, and the number of slots read so far.
     tail: Cursor,
@@ -58,8 +58,8 @@ impl<'a> BareRing<'a> {
         BareRing::new_chunked(memory, poller, step, SLOT_MAX_BYTES)
     }
 
-    /// An end that sends a message in slots with at most `chunk_max_bytes` of payload, so that the receiver
-    /// copies from one slot while the sender fills the next.
+    /// An end whose slots have at most `chunk_max_bytes` of payload. A long message takes several slots,
+    /// so the receiver copies from one slot while the sender fills the next.
     pub(super) fn new_chunked(
         memory: &'a BareMemory,
         poller: &'a BarePoller,

@@ -1,4 +1,4 @@
-//! Signals between the two processes through shared memory, separate from messages.
+//! Signals between the two processes. They are numbers in shared memory, separate from messages.
 
 use std::sync::atomic::Ordering;
 

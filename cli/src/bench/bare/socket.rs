@@ -10,7 +10,7 @@ use crate::exchange::measure;
 use crate::failure::CommandFailure;
 
 /// While more messages follow, each write offers the kernel at least this many bytes. So small one-way
-/// messages are joined, as a stream of bytes permits.
+/// messages share a write.
 const WRITE_MIN_BYTES: usize = 64 * 1024;
 
 /// One end of a connection. It polls for messages.
@@ -103,7 +103,7 @@ fn clamped_len(len_bytes: usize, count_bytes: u64) -> usize {
     usize::try_from(count_bytes).map_or(len_bytes, |count_bytes| count_bytes.min(len_bytes))
 }
 
-/// The number of bytes that a call has read or written. `None` if the call would block.
+/// The number of bytes that a call read or wrote. `None` if the call would block.
 fn bytes_unless_would_block(result: io::Result<usize>) -> Result<Option<usize>, CommandFailure> {
     match result {
         Ok(0) => Err(CommandFailure::PeerGone),

@@ -1,4 +1,4 @@
-//! System calls without a safe interface that bare loops need: shared memory, and reading the memory of
+//! System calls of the bare loops that have no safe interface: shared memory, and reading the memory of
 //! another process.
 
 use std::io;
@@ -12,15 +12,15 @@ use rustix::fs::{
 };
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// The seals that fix the length of a segment's file. If another process shortened the file, an access to
-/// the mapping beyond the new end would raise SIGBUS.
+/// The seals that fix the length of a segment's file. Without them another process could shorten the
+/// file, and an access beyond the new end would raise SIGBUS.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
-/// Mapped memory that processes share. It has no name in a file system.
+/// Mapped memory that processes share. It has no name in the file system.
 ///
-/// The only references to the memory are to the atomic numbers that [`atomic_at`](Self::atomic_at) returns.
-/// All other accesses copy bytes. So if another process writes at the wrong time, bytes become meaningless,
-/// but nothing worse happens.
+/// The only references to the memory are to the atomic numbers that [`atomic_at`](Self::atomic_at)
+/// returns. All other accesses copy bytes. If another process writes at the wrong time, the copied bytes
+/// are meaningless, but nothing worse happens.
 #[derive(Debug)]
 pub(super) struct BareSegment {
     file: OwnedFd,
@@ -37,7 +37,7 @@ impl BareSegment {
         BareSegment::map(file, len_bytes)
     }
 
-    /// Opens the segment of another process. `path` is that of its descriptor in `/proc`.
+    /// Opens the segment of another process. `path` is the path of its descriptor in `/proc`.
     ///
     /// # Errors
     ///
@@ -85,12 +85,12 @@ impl BareSegment {
     ///
     /// # Panics
     ///
-    /// If the bytes are not all within the segment.
+    /// If some of the bytes would lie outside the segment.
     #[inline]
     pub(super) fn write(&self, offset: usize, bytes: &[u8]) {
         let place = self.checked_ptr(offset, bytes.len());
-        // SAFETY: the range is within the mapping. No slice of this process refers to the mapping, so `bytes`
-        // does not overlap with it.
+        // SAFETY: the range is within the mapping. No slice of this process refers to the mapping, so
+        // `bytes` does not overlap with it.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) }
     }
 
@@ -98,7 +98,7 @@ impl BareSegment {
     ///
     /// # Panics
     ///
-    /// If the bytes are not all within the segment.
+    /// If some of the bytes would lie outside the segment.
     #[inline]
     pub(super) fn read(&self, offset: usize, into: &mut [u8]) {
         let place = self.checked_ptr(offset, into.len());
@@ -113,7 +113,8 @@ impl BareSegment {
         unsafe { ptr::write_bytes(self.base.as_ptr(), 0, self.len_bytes) }
     }
 
-    /// The address of `offset`. Panics unless the segment has `count_bytes` from there on.
+    /// The address at `offset`. Panics unless the `count_bytes` bytes from there on lie within the
+    /// segment.
     #[inline]
     fn checked_ptr(&self, offset: usize, count_bytes: usize) -> *mut u8 {
         let fits = offset <= self.len_bytes && count_bytes <= self.len_bytes - offset;
@@ -135,7 +136,7 @@ impl Drop for BareSegment {
 ///
 /// # Errors
 ///
-/// Errors of the system, among them `EPERM` and `ENOSYS` if the call is not allowed. `UnexpectedEof` if only
+/// Errors of the system, such as `EPERM` or `ENOSYS` if the call is not allowed. `UnexpectedEof` if only
 /// a part could be read.
 pub(super) fn read_process_memory(pid: i32, address: u64, into: &mut [u8]) -> io::Result<()> {
     let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };

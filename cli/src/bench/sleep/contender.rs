@@ -9,7 +9,7 @@ use homespun::params;
 use crate::bench::survey::MeasuredDomain;
 use crate::run::plugin;
 
-/// Restricts libfabric to the listed providers, separated by commas (`fi_getinfo(3)`).
+/// Restricts libfabric to the listed providers, which are separated by commas (`fi_getinfo(3)`).
 const FI_PROVIDER: &str = "FI_PROVIDER";
 
 /// A provider of libfabric, homespun or a rival.
@@ -19,16 +19,15 @@ pub(super) struct SleepContender {
     pub(super) name: String,
     /// libfabric's name of the provider.
     pub(super) provider: String,
-    /// The name of the homespun contender that this contender is compared with. `None` for homespun's own
-    /// contenders.
+    /// The name of the homespun contender with which this contender is compared. `None` for homespun's
+    /// own contenders.
     pub(super) rival_of: Option<String>,
     /// The environment variables of its processes.
     pub(super) environment: Vec<(String, OsString)>,
 }
 
 impl SleepContender {
-    /// Returns homespun's plugin in each of these domains, each followed by those of these providers that
-    /// use the same medium.
+    /// Returns for each domain homespun's plugin, then those of `providers` that use the same medium.
     pub(super) fn all_contenders(
         domains: &[MeasuredDomain],
         providers: &[String],
@@ -64,8 +63,8 @@ impl SleepContender {
     }
 
     fn new_rival(provider: &str, of: &SleepContender) -> SleepContender {
-        // With this variable libfabric initialises no other provider. The variable lists each layer of a
-        // layered provider separately.
+        // With this variable libfabric initialises no other provider. A layered provider needs each of
+        // its layers in the list.
         let layers = provider.replace(';', ",");
         SleepContender {
             name: provider.to_owned(),

@@ -8,8 +8,8 @@ use crate::size;
 /// The wait object of a queue with a descriptor.
 const DESCRIPTOR: &str = "FI_WAIT_FD";
 
-/// The summary table, for the shortest message: each homespun contender and its first rival. `None` if no
-/// message was measured.
+/// The summary table for the shortest message. It has each homespun contender and the contender's first
+/// rival. `None` if no message was measured.
 pub(in crate::bench) fn render_brief(report: &SleepReport) -> Option<String> {
     let size_bytes = report.contenders.iter().flat_map(ContenderReport::measured_sizes).min()?;
     let heading = ["", "polling p50", "p99", "asleep p50", "p99", "idle, ms a second"];

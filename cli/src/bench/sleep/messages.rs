@@ -14,7 +14,7 @@ use super::peer::Wait;
 /// The number of reads of an empty queue between two reads of the clock.
 const LOOKS_PER_CLOCK: u32 = 4096;
 
-/// How much longer than its time-out a blocking call may sleep before another thread ends it.
+/// How long a blocking call may sleep beyond its time-out before another thread ends the call.
 const TIMEOUT_GRACE: Duration = Duration::from_millis(100);
 
 /// An endpoint with the state of its messages.
@@ -95,7 +95,7 @@ impl Messages {
         }
     }
 
-    /// Waits until the message with this tag has arrived, and the last send has completed.
+    /// Waits until the message with this tag has arrived and the last send has completed.
     pub(super) fn await_message_and_send_completion(
         &mut self,
         len_bytes: usize,
@@ -136,8 +136,8 @@ impl Messages {
         Ok(())
     }
 
-    /// Sleeps for this long, and fails if a message arrives meanwhile. Returns how often the process was
-    /// woken or could not sleep.
+    /// Sleeps for this long. Fails if a message arrives meanwhile. Returns how often the process woke or
+    /// could not sleep.
     pub(super) fn sleep_counting_wake_ups(&mut self, duration: Duration) -> Result<u64, ExchangeError> {
         let end = Instant::now() + duration;
         let mut wake_ups = 0;
@@ -165,16 +165,16 @@ impl Messages {
         }
     }
 
-    /// Sleeps in a blocking call of the provider. Some providers ignore `timeout`, so another thread ends a
-    /// call that sleeps longer than `timeout` and [`TIMEOUT_GRACE`].
+    /// Sleeps in a blocking call of the provider. Some providers ignore `timeout`. So another thread
+    /// ends the call if it sleeps longer than `timeout` and [`TIMEOUT_GRACE`].
     fn read_blocking(&mut self, timeout: Duration) -> Result<Option<Completion>, CallError> {
         let wake_handle = self.endpoint.wake_handle();
         let (awake, is_awake) = unbounded::<()>();
         thread::scope(|scope| {
             scope.spawn(move || {
                 if is_awake.recv_timeout(timeout + TIMEOUT_GRACE) == Err(RecvTimeoutError::Timeout) {
-                    // If this fails too, the process sleeps until the controlling process gives up and kills
-                    // it.
+                    // If this call fails, the process sleeps until the controlling process gives up and
+                    // kills it.
                     let _ = wake_handle.wake();
                 }
             });
@@ -184,7 +184,8 @@ impl Messages {
         })
     }
 
-    /// Reads a completion, or checks the time-out. Called while an operation cannot proceed.
+    /// Reads a completion, or checks the time-out if there is none. The caller has an operation that
+    /// cannot proceed.
     fn poll_or_check_timeout(&mut self, timer: &mut EmptyTimer) -> Result<(), ExchangeError> {
         match self.endpoint.read()? {
             Some(completion) => self.record_completion(completion),
@@ -233,7 +234,7 @@ impl EmptyTimer {
         EmptyTimer { timeout, looks: 0, since: None }
     }
 
-    /// Counts a read of the empty queue. Fails once the queue has been empty for too long.
+    /// Counts a read of the empty queue. Fails if the queue has been empty for too long.
     fn check_timeout(&mut self) -> Result<(), ExchangeError> {
         self.looks += 1;
         if self.looks.is_multiple_of(LOOKS_PER_CLOCK) {

@@ -1,4 +1,5 @@
-//! The protocol between `homespun bench` and the two processes of a pair: lines of JSON.
+//! The protocol between `homespun bench` and the two processes of a pair. Each order and answer is a
+//! line of JSON.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,11 +12,11 @@ use crate::failure::CommandFailure;
 pub(super) enum StepOrder {
     /// Make the endpoint at this address the peer. The process answers [`Answer::Done`].
     SetPeer(Vec<u8>),
-    /// Reply to each of this many messages with a message of the same length. The process answers this order
-    /// with [`Answer::Ready`] once a receive is posted, and with [`Answer::Done`] at the end.
+    /// Reply to each of this many messages with a message of the same length. The process answers
+    /// [`Answer::Ready`] once a receive is posted, and [`Answer::Done`] at the end.
     Follow(RoundTrips),
-    /// Send this many messages, and wait for the reply to each. The process answers this order with
-    /// [`Answer::Ongoing`] now and then, and with [`Answer::Halves`] at the end.
+    /// Send this many messages, and wait for the reply to each. The process answers [`Answer::Ongoing`]
+    /// now and then, and [`Answer::Halves`] at the end.
     Lead(RoundTrips),
     /// Sleep for this many milliseconds. The process answers [`Answer::Slept`].
     Sleep(u64),
@@ -71,7 +72,7 @@ pub(super) struct Opened {
 pub(super) struct Slept {
     /// Processor time of all threads of the process, in milliseconds a second.
     pub(super) processor_ms_per_s: f64,
-    /// Wake-ups of the main thread a second, including attempts to sleep that were refused.
+    /// Wake-ups of the main thread a second. A refused attempt to sleep counts as a wake-up.
     pub(super) wake_ups_per_s: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Two processes that exchange messages through a provider, seen from the process that controls them.
+//! Starts and controls two processes that exchange messages through a provider.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::peer_process::PeerProcess;
 /// The hidden command of both processes.
 const PEER: &str = "bench-peer";
 
-/// How long a process may take to close its endpoint and to end. After that it gets SIGTERM.
+/// How long a process may take to close its endpoint and end, before it gets SIGTERM.
 const CLOSE_MAX: Duration = Duration::from_secs(2);
 
 /// The reason why there is no figure.
@@ -23,19 +23,21 @@ pub(super) enum MeasureError {
     NotOffered(String),
     /// The measurement failed.
     Failed(String),
-    /// libfabric cannot be loaded, or the processes cannot be started: nothing can be measured at all.
+    /// libfabric cannot be loaded, or the processes cannot be started. So nothing can be measured at
+    /// all.
     Fatal(CommandFailure),
 }
 
 impl From<CommandFailure> for MeasureError {
-    /// Converts to [`MeasureError::Failed`], since the failure of one pair does not end the measurement of
+    /// Converts to [`MeasureError::Failed`]: the failure of one pair does not end the measurement of
     /// others.
     fn from(failure: CommandFailure) -> MeasureError {
         MeasureError::Failed(failure.to_string())
     }
 }
 
-/// Two processes, each with an endpoint of the same provider and the address of the other's endpoint.
+/// Two processes. Each has an endpoint of the same provider, and the address of the other process's
+/// endpoint.
 #[derive(Debug)]
 pub(super) struct SleepPair {
     leader: PeerProcess,
@@ -108,8 +110,8 @@ impl SleepPair {
         self.follower.wait_or_terminate(CLOSE_MAX);
     }
 
-    /// Replaces an error of the leader by the follower's reason, since the follower may know why the leader
-    /// waited in vain.
+    /// Replaces an error of the leader by the follower's reason, if there is one. The follower may know
+    /// why the leader waited in vain.
     fn replace_by_follower_reason(&mut self, error: MeasureError) -> MeasureError {
         match self.follower.try_next_line().map(|line| serde_json::from_str(&line)) {
             Some(Ok(Answer::Failed(reason))) => MeasureError::Failed(reason),
@@ -141,7 +143,7 @@ fn start_peer(
         "--max-bytes",
         &max_bytes,
     ]);
-    // The processes write no line while they sleep, so add that time to the time-out.
+    // While the processes sleep, they write no line. So the time-out includes that time.
     let timeout = setup.placement.timeout + Duration::from_millis(setup.idle_ms);
     let started = PeerProcess::start_with_environment(&contender.environment, &arguments, core, timeout);
     started.map_err(MeasureError::Fatal)

@@ -1,4 +1,5 @@
-//! One of the two processes of a pair. It opens an endpoint of an installed libfabric and carries out orders.
+//! One of the two processes of a pair. It opens an endpoint of an installed libfabric, and carries out
+//! orders.
 
 use std::ffi::OsString;
 use std::ops::Range;
@@ -18,7 +19,7 @@ use crate::cores;
 use crate::failure::CommandFailure;
 use crate::peer_process;
 
-/// The interval at which the leader reports that the measurement is still under way.
+/// How often the leader reports that the measurement is still under way.
 const ONGOING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// One of the two processes that `bench --only sleep` measures.
@@ -96,7 +97,8 @@ pub(crate) fn run(arguments: &PeerArguments, console: &Console) -> Result<(), Co
     match open_endpoint(libfabric, arguments) {
         Ok((endpoint, opened)) => {
             opened.write_to_stdout(console)?;
-            // The controlling process waits twice this long, so it still receives the reason of a time-out.
+            // The controlling process waits twice as long. So if this process times out, its reason
+            // still arrives.
             let timeout = Duration::from_secs(arguments.timeout) / 2;
             let messages = Messages::new(endpoint, arguments.wait, timeout);
             match (Peer { messages, next_tag: 0, console }).carry_out_orders(&lines) {

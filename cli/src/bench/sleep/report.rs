@@ -1,5 +1,5 @@
-//! The results of `bench --only sleep`. `--json` prints them as a document, the document of `--against` has
-//! them as its field `sleep`, and the tables are made from them.
+//! The results of `bench --only sleep`. `--json` prints them as a document, `--against` prints them in
+//! the field `sleep` of its document, and the tables show them.
 //!
 //! Later versions keep the names and meanings of fields, and may add fields. A field is `null` if it was not
 //! measured.
@@ -36,9 +36,11 @@ pub(in crate::bench) struct SleepReport {
 pub(super) struct ContenderReport {
     /// `homespun/shm`, `homespun/tcp`, or libfabric's name of the provider.
     pub(super) name: String,
-    /// The provider that libfabric opened for this name, with its layers; `null` if it opened none.
+    /// The full name of the provider that libfabric opened, with its layers; `null` if libfabric opened
+    /// none.
     pub(super) provider: Option<String>,
-    /// The name of the homespun contender that this contender is compared with; `null` for homespun itself.
+    /// The name of the homespun contender with which this contender is compared; `null` for homespun
+    /// itself.
     pub(super) rival_of: Option<String>,
     /// Round trips while both processes poll their queue (`FI_WAIT_NONE`).
     pub(super) polled: LatencyReport,
@@ -48,11 +50,10 @@ pub(super) struct ContenderReport {
     pub(super) idle: IdleReport,
 }
 
-/// Round trips in which both processes wait in the same way: by polling, or by sleeping on a descriptor.
+/// Round trips in which both processes wait in the same way: both poll, or both sleep on a descriptor.
 #[derive(Debug, Serialize)]
 pub(super) struct LatencyReport {
-    /// The reason why there are no figures. If there are figures, both fields of [`ShortfallFields`] are
-    /// `null`.
+    /// The reason why there are no figures. With figures, both fields of [`ShortfallFields`] are `null`.
     #[serde(flatten)]
     pub(super) shortfall: ShortfallFields,
     /// One entry for each size, in the requested order.
@@ -65,24 +66,25 @@ pub(super) struct SleepSizeReport {
     pub(super) size_bytes: usize,
     #[serde(flatten)]
     pub(super) percentiles: Percentiles,
-    /// homespun's median divided by this contender's, so homespun is faster if the ratio is below 1. `null`
-    /// for homespun itself.
+    /// homespun's median divided by this contender's median: below 1 homespun is faster. `null` for
+    /// homespun itself.
     pub(super) p50_ratio: Option<f64>,
-    /// homespun's 99th percentile divided by this contender's. `null` for homespun itself.
+    /// homespun's 99th percentile divided by this contender's 99th percentile. `null` for homespun
+    /// itself.
     pub(super) p99_ratio: Option<f64>,
 }
 
-/// Two processes that have exchanged messages, sleep, and exchange messages again.
+/// Two processes that sleep, after they have exchanged messages and before they exchange messages again.
 #[derive(Debug, Serialize)]
 pub(super) struct IdleReport {
     #[serde(flatten)]
     pub(super) shortfall: ShortfallFields,
     /// The wait object: `FI_WAIT_FD`, or `FI_WAIT_UNSPEC` in `fi_cq_sread`.
     pub(super) wait_object: &'static str,
-    /// Processor time of the leader and of the follower in milliseconds a second: medians over rounds.
+    /// Milliseconds of processor time a second, of the leader and of the follower: medians over rounds.
     pub(super) processor_ms_per_s: Option<[f64; 2]>,
-    /// Wake-ups of the leader and of the follower a second, including refused attempts to sleep: medians over
-    /// rounds.
+    /// Wake-ups a second of the leader and of the follower: medians over rounds. A refused attempt to
+    /// sleep counts as a wake-up.
     pub(super) wake_ups_per_s: Option<[f64; 2]>,
 }
 

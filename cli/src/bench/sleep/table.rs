@@ -8,7 +8,7 @@ use crate::console::wrap;
 use crate::plain_table::{new_table, render_table};
 use crate::size;
 
-/// Two tables, one of round trips and one of idle pairs, and the reasons for missing figures.
+/// Displays two tables, one of round trips and one of idle pairs, and the reasons for missing figures.
 #[derive(Debug)]
 pub(in crate::bench) struct SleepTables<'a>(pub(in crate::bench) &'a SleepReport);
 
@@ -102,8 +102,8 @@ impl ContenderReport {
 }
 
 impl ShortfallFields {
-    /// Returns the word that stands in place of a missing figure, and adds the reason to the notes. `None` if
-    /// there are figures.
+    /// If figures are missing, returns the word that replaces them, and adds the reason to `notes`.
+    /// Otherwise returns `None`.
     pub(super) fn add_note_and_get_word(
         &self,
         name: &str,

@@ -40,14 +40,13 @@ impl State {
         self.remove_if_unused(end.connection);
     }
 
-    /// Detaches an owner from its end of a connection. The owner was told that its link is down.
+    /// Detaches an owner from its end of a connection, after the owner was told that the link is down.
     pub(in crate::loopback) fn detach_owner_after_down(&mut self, end: EndKey) {
         self.end_mut(end).detach_owner(EndState::Gone);
         self.remove_if_unused(end.connection);
     }
 
-    /// Ends a connection in both directions at once. Flushed bytes may still arrive, at least in
-    /// part.
+    /// Ends a connection in both directions at once. Flushed bytes may still arrive, at least in part.
     pub(super) fn sever(&mut self, connection: ConnectionKey, why: Errno) {
         let Some(state) = self.connections.get_mut(connection) else { return };
         if std::mem::replace(&mut state.severed, true) {

@@ -87,7 +87,7 @@ fn pull_reads_any_range_of_exposed_memory_and_faults_elsewhere() {
     for nonsense in [&b""[..], b"short", &[0xff; 8], &[1; 64]] {
         assert_eq!(linked.pull_into_two_slices(&RemotePayload::new(nonsense).unwrap(), 0, 1).0, Pull::Fault);
     }
-    // Neither the side that has exposed the payload nor another link can use the description.
+    // Neither the exposing side nor another link can use the description.
     let mut own = [0; 5];
     let mut into = [IoSliceMut::new(&mut own)];
     assert_eq!(linked.exposer.pull(linked.to_puller, &remotes[1], 0, &mut into), Pull::Fault);

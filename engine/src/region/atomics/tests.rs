@@ -19,9 +19,9 @@ fn region_attr(key: u64) -> RegionAttr {
     RegionAttr { key, access: ACCESS, base_address: 0 }
 }
 
-/// Regions of one length, one for each way to update elements: a region that owns its memory; raw
-/// regions of one aligned segment, of one misaligned segment, and of three segments; and a region
-/// that peers may map. The tests read the memory only after the regions are gone.
+/// Regions of equal length, one for each way to update elements: owned memory; raw memory of one aligned
+/// segment, of one misaligned segment, and of three segments; and memory that peers may map. The tests read
+/// the memory only after the regions are gone.
 struct Ways {
     regions: Regions,
     memory: Vec<Vec<u64>>,
@@ -77,7 +77,7 @@ fn make_elements<'a>(
 }
 
 proptest! {
-    /// Elements change like bytes in a vector, in every kind of memory and at all offsets.
+    /// Elements change like bytes of a vector, in every kind of memory and at all offsets.
     #[test]
     fn atomics_match_byte_model_in_every_kind_of_memory(
         len_bytes in 1_usize..200,
@@ -155,9 +155,9 @@ fn update_through_closed_region_is_refused() {
     assert_eq!((memory, fetched), (vec![7; 2], vec![]));
 }
 
-/// Threads add to the same elements through several regions, two of which have the same memory. No update is
-/// lost, whether it is an instruction of the processor or is done under a lock. Each value of an element is
-/// fetched once.
+/// Threads add to the same elements through several regions. Two of the regions have the same memory. No
+/// update is lost, whether the processor or a lock makes it atomic. Each value of an element is fetched
+/// once.
 #[test]
 fn concurrent_atomic_updates_are_all_applied() {
     const THREADS: usize = 4;

@@ -1,10 +1,10 @@
-//! Copies whole words with x86-64's string instruction, which moves a cache line in the time in
-//! which a loop moves a word.
+//! Copies whole words with x86-64's string instruction. It moves a cache line while a loop moves a
+//! word.
 //!
-//! Other threads may see the stores of a string in any order among each other. But they see none of
-//! them after a later store of the same thread, nor before an earlier one. Loads keep the order of
-//! loads (Intel's manual, volume 3, "Fast-String Operation and Out-of-Order Stores"). So the fences
-//! around a copy mean the same as around a loop.
+//! Other threads may see the stores of one string in any order. But these stores stay after earlier
+//! stores of the same thread, and before later ones. Loads keep the order of loads (Intel's manual,
+//! volume 3, "Fast-String Operation and Out-of-Order Stores"). So fences around a string work as
+//! they do around a loop.
 
 use std::arch::asm;
 use std::sync::atomic::AtomicU64;
@@ -14,11 +14,11 @@ use super::WORD_BYTES;
 /// Stores bytes into words, in any order. Stops at the end of the shorter slice.
 pub(super) fn store_with_rep_movs(words: &[AtomicU64], from: &[[u8; WORD_BYTES]]) {
     let count = words.len().min(from.len());
-    // SAFETY: both slices have at least `count` words, and `from` is borrowed, so no thread writes
-    // to it. Other threads see `count` stores of aligned words. The processor does each of them at
-    // once, as it does a relaxed store of an atomic word. The order of these stores among each
-    // other is open, as it is for relaxed stores. They come after earlier stores and before later
-    // ones. The direction flag is clear, as `asm!` guarantees, so the copy runs forward.
+    // SAFETY: both slices have at least `count` words. `from` is borrowed, so no thread writes to it. Other
+    // threads see `count` stores of aligned words. The processor makes each store at once, like a relaxed
+    // store of an atomic word. The order of these stores is open, as for relaxed stores. All of them come
+    // after earlier stores and before later stores. The direction flag is clear, as `asm!` guarantees, so
+    // the copy runs forward.
     unsafe {
         asm!(
             "rep movsq",

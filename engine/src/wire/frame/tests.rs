@@ -18,8 +18,8 @@ fn encoded_header(header: &Header) -> Vec<u8> {
     buffer[..len_bytes].to_vec()
 }
 
-/// Returns a header with this kind, these flags and words, as a correct peer lays it out. A payload
-/// length counts as a word.
+/// Returns the bytes of a header with this kind, these flags and these words. A payload length
+/// counts as a word.
 fn raw_frame_bytes(kind: u8, flags: u8, words: &[u64]) -> Vec<u8> {
     let rotated = words.iter().fold(0_u64, |all, word| all.rotate_left(3) ^ word);
     let words_check = rotated.to_le_bytes().into_iter().fold(0x5a, |check, byte| check ^ byte);
@@ -184,7 +184,7 @@ fn headers_with_impossible_fields_are_refused() {
         (16, 0, &[9, 5, 6, 3 << 48 | 2 << 40 | 1, 1], WireError::UnknownOperation),
         (16, 0, &[9, 5, 6, 1 << 56 | 2 << 40 | 1, 1], WireError::UnknownOperation),
         // The minimum of complex numbers, a comparison that fetches nothing, and a bitwise
-        // operation on a number that is no integer.
+        // operation on a floating-point number.
         (16, 0, &[9, 5, 6, complex | 1, 8], WireError::UnknownOperation),
         (16, 0, &[9, 5, 6, 12 << 40 | 1, 1], WireError::UnknownOperation),
         (16, 0, &[9, 5, 6, 6 << 40 | 8 << 32 | 1, 4], WireError::UnknownOperation),

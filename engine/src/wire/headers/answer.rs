@@ -13,8 +13,8 @@ pub enum Outcome {
     /// The memory that the initiator had exposed was unreadable
     /// ([`Pull::Fault`](crate::transport::Pull::Fault)).
     Fault,
-    /// The target could not make the bytes durable, or could not make earlier writes durable. The
-    /// bytes may have been written.
+    /// The target could not make the bytes or earlier writes durable. The bytes may have been
+    /// written.
     NotDurable,
 }
 
@@ -30,7 +30,7 @@ pub enum Refusal {
     /// Part of the access is outside the region.
     #[error("beyond the memory region")]
     Range,
-    /// The access asks for durable writes, and the region's memory is not persistent.
+    /// The access demands durable writes, but the region's memory is not persistent.
     #[error("the memory region is not persistent")]
     Volatile,
 }

@@ -5,23 +5,23 @@ use crate::limits::ATOMIC_MAX_BYTES;
 use crate::wire::error::WireError;
 use crate::wire::rule::{Fields, Rule};
 
-/// An atomic operation on a region of the receiver. Its payload is the operands, then the
-/// comparands. An operation with operands has one for each element, of the element's length. So has
-/// an operation with comparands.
+/// An atomic operation on a region of the receiver. Its payload is one operand for each element, and then
+/// one comparand for each element. If the operation takes no operands or no comparands, they are left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Atomic {
-    /// The initiator's number for the operation, unique on the link while the operation lives.
+    /// The initiator's number for the operation. No two unfinished operations on a link share a number.
     pub op: u64,
     /// The key of the region.
     pub key: u64,
-    /// The [address](crate::region::Region) of the first element, as peers know it.
+    /// The address of the first element, as peers count addresses: see
+    /// [`RegionAttr`](crate::region::RegionAttr::base_address).
     pub address: u64,
     /// The operation and its elements.
     pub form: AtomicForm,
 }
 
-/// An operation, and the number and type of its elements. Every value is one that an initiator may
-/// ask for.
+/// An operation, and the number and type of its elements. Holds only combinations that an initiator may ask
+/// for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AtomicForm {
     kind: AtomicKind,
@@ -39,8 +39,8 @@ mod field {
 }
 
 impl AtomicForm {
-    /// Returns the form of an operation on `count` elements, which may be none. Returns `None` if
-    /// there is no such operation, or if every target refuses so many elements.
+    /// Returns the form of an operation on `count` elements; 0 is allowed. Returns `None` if there is no
+    /// such operation, or if there are too many elements.
     pub fn new(kind: AtomicKind, op: AtomicOp, datatype: Datatype, count: usize) -> Option<AtomicForm> {
         let may_be = kind.can_apply(op, datatype) && count <= datatype.count_max();
         may_be.then_some(AtomicForm { kind, op, datatype, count: count as u32 })
@@ -66,8 +66,7 @@ impl AtomicForm {
         self.count as usize
     }
 
-    /// Returns the length of all elements together. Operands, comparands and results have the same
-    /// length.
+    /// Returns the length of all elements together. Operands, comparands and results each have this length.
     pub fn len_bytes(&self) -> usize {
         self.count() * self.datatype.size_bytes()
     }
@@ -82,8 +81,8 @@ impl AtomicForm {
         self.operands_len_bytes() + if self.op.has_compare_operand() { self.len_bytes() } else { 0 }
     }
 
-    /// Returns the form's number on the wire: from its lowest bit, the count in 32 bits, then
-    /// datatype, operation and kind, each in 8.
+    /// Returns the form as a number on the wire: the count in the lowest 32 bits, then datatype, operation
+    /// and kind in 8 bits each.
     pub fn number(&self) -> u64 {
         u64::from(self.count) << field::COUNT
             | u64::from(self.datatype as u8) << field::DATATYPE
@@ -95,7 +94,8 @@ impl AtomicForm {
     ///
     /// # Errors
     ///
-    /// [`WireError::ImpossibleLength`] and [`WireError::UnknownOperation`].
+    /// [`WireError::ImpossibleLength`] for too many elements; [`WireError::UnknownOperation`] for an
+    /// operation that does not exist.
     pub fn from_number(number: u64) -> Result<AtomicForm, WireError> {
         let part = |at: u32, bits: u32| (number >> at & ((1 << bits) - 1)) as u32;
         let kind = number >> field::KIND;

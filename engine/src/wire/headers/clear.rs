@@ -1,4 +1,4 @@
-//! The receiver's answer to an offer, which asks for the payload:
+//! The header by which a receiver asks for offered payload:
 //! [`Header::Clear`](crate::wire::Header::Clear).
 
 use crate::wire::error::WireError;

@@ -9,11 +9,11 @@ use crate::wire::rule::{Fields, Rule};
 pub struct HandshakeHeader {
     /// The step.
     pub step: HandshakeStep,
-    /// The number that the requester has drawn at random. Only the passive endpoint that it asks,
-    /// and the endpoint that accepts the request, learn this number.
+    /// The number that the requester has drawn at random. No endpoint learns it, except the passive
+    /// endpoint and the acceptor.
     pub number: u64,
-    /// The length of the application's data that follows, at most [`CONNECTION_DATA_MAX_BYTES`].
-    /// Only a request and its answer have any.
+    /// The length of the application's data, at most [`CONNECTION_DATA_MAX_BYTES`]. Only a request
+    /// and its answer have data.
     pub data_bytes: u16,
 }
 
@@ -22,16 +22,14 @@ pub struct HandshakeHeader {
 pub enum HandshakeStep {
     /// Asks a passive endpoint for a connection.
     Request,
-    /// Accepts the request, over the link that carries the connection from now on. Any frame may
-    /// follow.
+    /// Accepts the request. The link that carries this step is the connection from now on.
     Accept,
     /// Rejects the request, over the link that it came by.
     Reject,
-    /// Confirms the accept: the requester waits for no other answer. It is the requester's first
-    /// step on the connection.
+    /// Confirms the accept: the requester's first step on the connection.
     Confirm,
-    /// Ends the connection. The sender of this step sends and reads nothing more. The other side
-    /// ends the link.
+    /// Ends the connection. The sender of this step sends and reads nothing more, and the peer ends
+    /// the link.
     Shutdown,
 }
 
@@ -66,7 +64,7 @@ impl HandshakeStep {
     }
 }
 
-/// Words: the connection's number. The flags are the step's number, the payload is the
+/// Words: the connection's number. The flags are the number of the step. The payload is the
 /// application's data.
 pub(in crate::wire) const RULE: Rule = Rule::of_kind(18)
     .allow_number_up_to(HandshakeStep::ALL.len() as u8 - 1)

@@ -16,7 +16,7 @@ pub struct MappableRegion {
     pub len_bytes: u64,
     /// The receiver's access rights: the bits of [`MrAccess`](crate::flags::MrAccess).
     pub access: u64,
-    /// The length of the description that follows, at most [`REMOTE_MAX_BYTES`].
+    /// The length of the payload of this frame, at most [`REMOTE_MAX_BYTES`].
     pub remote_bytes: u8,
 }
 

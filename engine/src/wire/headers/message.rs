@@ -23,13 +23,13 @@ pub enum AwaitedReply {
     /// Nothing.
     #[default]
     Nothing,
-    /// The whole message has arrived, in a posted buffer or in a buffer of the endpoint's own.
-    /// [`Header::Ack`](crate::wire::Header::Ack) acknowledges an eager message,
-    /// [`Header::Done`](crate::wire::Header::Done) a request.
+    /// The whole message has arrived: in a posted buffer, or in the endpoint's memory.
+    /// [`Header::Ack`](crate::wire::Header::Ack) acknowledges an eager message, and
+    /// [`Header::Done`](crate::wire::Header::Done) acknowledges a request.
     Arrival,
-    /// The message is in the buffer of the receive that matches it, or the application has
-    /// discarded it. [`Header::Matched`](crate::wire::Header::Matched) acknowledges an eager
-    /// message, [`Header::Done`](crate::wire::Header::Done) a request.
+    /// The message is in the buffer of the receive that matches it, or the application has discarded it.
+    /// [`Header::Matched`](crate::wire::Header::Matched) acknowledges an eager message, and
+    /// [`Header::Done`](crate::wire::Header::Done) acknowledges a request.
     Match,
 }
 
@@ -43,8 +43,7 @@ impl AwaitedReply {
         }
     }
 
-    /// Whether the receiver acknowledges the message when it has arrived. It acknowledges eager
-    /// messages by their count.
+    /// Whether the receiver acknowledges the message on arrival. It acknowledges eager messages by a count.
     #[inline(always)]
     pub(crate) fn wants_ack(self) -> bool {
         match self {
@@ -53,8 +52,8 @@ impl AwaitedReply {
         }
     }
 
-    /// Whether the receiver reports the match to the sender. The report names an eager message by its
-    /// number. If the message is offered, the receiver does not fetch its payload before the match.
+    /// Whether the receiver reports the match to the sender. If the message is offered, the receiver then
+    /// does not fetch the payload before the match.
     #[inline(always)]
     pub(crate) fn wants_match(self) -> bool {
         match self {
@@ -95,9 +94,8 @@ pub(in crate::wire) fn decode_words(
 }
 
 impl Message {
-    /// Returns an untagged message of this length, without data, whose sender awaits no reply. The code
-    /// that posts messages, and the tests that make random ones, name all fields instead: so the
-    /// compiler reports a new field there.
+    /// Returns an untagged message of this length, without data, whose sender awaits no reply. Code that
+    /// must set every field of a message names the fields instead of calling this.
     #[inline(always)]
     pub const fn of_len(len_bytes: u64) -> Message {
         Message { len_bytes, tag: None, data: None, awaits: AwaitedReply::Nothing }
@@ -106,7 +104,7 @@ impl Message {
 
 /// Functions for eager messages and requests.
 impl Message {
-    /// Returns the credit that the message costs its sender if its payload travels eagerly.
+    /// Returns the credit that the message costs its sender if it travels as an eager message.
     #[inline(always)]
     pub(crate) fn eager_cost_bytes(&self) -> u64 {
         // The sum cannot overflow: a length is at most `MESSAGE_MAX_BYTES`.
@@ -123,7 +121,7 @@ impl Message {
 
     #[inline(always)]
     pub(super) fn wire_flags(&self) -> u8 {
-        // The pattern names all fields, so that the compiler reports a new field without a flag.
+        // The pattern names all fields, so a new field does not compile here until it has a flag.
         let Message { len_bytes: _, tag, data, awaits } = self;
         let awaits = match awaits {
             AwaitedReply::Nothing => 0,

@@ -5,7 +5,7 @@ use crate::limits::REMOTE_MAX_BYTES;
 use crate::wire::error::WireError;
 use crate::wire::rule::{self, Fields, Rule};
 
-/// Words: operation, then the words of a [message](super::message), then its length. The payload
+/// Words: operation, the words of a [message](super::message), the message's length. The payload
 /// describes exposed memory.
 pub(in crate::wire) const RULE: Rule =
     Message::rule_for_kind(3).add_words(2).allow_payload_up_to(REMOTE_MAX_BYTES as u64);

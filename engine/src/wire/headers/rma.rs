@@ -6,7 +6,8 @@ use crate::wire::rule::{Fields, Rule};
 /// An access to a region of the receiver: `fi_rma(3)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rma {
-    /// The initiator's number for the operation, unique on the link while the operation lives.
+    /// The initiator's number for the operation. No two unfinished operations on a link share a
+    /// number.
     pub op: u64,
     /// The key of the region.
     pub key: u64,
@@ -28,29 +29,28 @@ pub enum Durable {
     Nothing,
     /// The bytes that the access writes.
     Written,
-    /// The bytes that the access writes, and all earlier writes of the same peer to persistent
-    /// memory.
+    /// The bytes that the access writes, and all earlier writes of this peer to persistent memory.
     Everything,
 }
 
 /// The operation on a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RmaKind {
-    /// The target sends the bytes by [`Header::ReadData`](crate::wire::Header::ReadData). Has no
-    /// payload.
+    /// The target sends the bytes in [`Header::ReadData`](crate::wire::Header::ReadData) frames.
+    /// This frame has no payload.
     Read,
     /// The target writes the payload.
     Write {
         /// Completion data for the target.
         data: Option<u64>,
     },
-    /// The target fetches the bytes to write, as for a
+    /// The target fetches the bytes to write, as a receiver does after a
     /// [`Header::Request`](crate::wire::Header::Request). The payload is a
     /// [`RemotePayload`](crate::transport::RemotePayload).
     Offer {
         /// Completion data for the target.
         data: Option<u64>,
-        /// The length of the description that follows, at most
+        /// The length of the payload of this frame, at most
         /// [`REMOTE_MAX_BYTES`](crate::limits::REMOTE_MAX_BYTES).
         remote_bytes: u8,
     },
@@ -75,8 +75,7 @@ const EVERYTHING: u8 = 1 << 2;
 
 /// Functions for reads, writes and offers.
 impl Rma {
-    /// Returns the rules for flags and words of a write or an offer. Words: operation, key,
-    /// address, data.
+    /// Returns the rule of a write or an offer. Words: operation, key, address, data.
     pub(super) const fn writing_rule(kind: u8) -> Rule {
         Rule::of_kind(kind)
             .allow_flags(DATA | DURABLE | EVERYTHING)
@@ -106,8 +105,8 @@ impl Rma {
         }
     }
 
-    /// Reads the words of an access, and returns it as a write of the payload. The callers that
-    /// decode a read or an offer then replace the fields that differ.
+    /// Reads the words of an access, and returns the access as a write of the payload. Callers that
+    /// decode a read or an offer then change the fields that differ.
     #[inline(always)]
     pub(super) fn decode_words(fields: Fields, word: &mut impl FnMut() -> u64) -> Rma {
         let [op, key, address] = [word(), word(), word()];

@@ -105,7 +105,7 @@ fn stream_bytes(frames: &[Frame]) -> Vec<u8> {
     stream
 }
 
-/// One arrival of bytes: how many at most, and whether payload is read straight into its space if
+/// One arrival: the largest number of bytes, and whether payload is read straight into its space if
 /// possible.
 type Arrival = (usize, bool);
 

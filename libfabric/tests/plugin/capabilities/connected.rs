@@ -65,8 +65,8 @@ impl Side {
     }
 }
 
-/// Opens a pair: the left endpoint connects and the right one accepts. Each has the given capabilities, or
-/// all if none are given.
+/// Opens a pair: the left endpoint connects and the right one accepts. Each has these capabilities, or all
+/// capabilities for `None`.
 pub(super) fn open_connected_pair(left: Option<u64>, right: Option<u64>) -> Pair {
     let (left, right) = (Side::open(left), Side::open(right));
     let listener = open_passive(&right.fabric, right.infos.as_ptr()).expect("a passive endpoint");

@@ -1,4 +1,4 @@
-//! The limits of an answer: operations within them succeed, and operations beyond them are refused.
+//! The limits of an info: operations within them succeed, and operations beyond them are refused.
 
 use std::ptr;
 
@@ -30,7 +30,7 @@ fn inject_takes_up_to_inject_size() {
     }
 }
 
-/// No memory is that long, but the plugin refuses the length before it reads the memory.
+/// No memory is so long. The plugin refuses the length before it reads the memory.
 #[test]
 fn message_beyond_max_msg_size_is_refused() {
     for kind in Kind::ALL {

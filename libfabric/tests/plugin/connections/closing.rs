@@ -67,11 +67,12 @@ fn event_error_still_names_an_endpoint_that_is_closing() {
             let endpoint = desk.open_endpoint(desk.info());
             // SAFETY: only this thread uses it yet.
             unsafe { (*endpoint.fid()).context = numbered_context(CONTEXT) };
-            // When the connection request fails, the receive fails first, then the error event is reported.
+            // The failed connection first ends the receive with an error, then reports an error event.
             assert_eq!(post_empty_recv(&endpoint, 1), 0);
             assert_eq!(connect(&endpoint, &closed_name, b""), 0);
             await_failed_operation(&desk.cq);
-            // Every second endpoint is closed at once, so the reader may or may not have read its error.
+            // Close every second endpoint at once: the reader may or may not have read the endpoint's
+            // error.
             if round % 2 == 0 {
                 wait_until(|| errors.count.load(Ordering::Acquire) > count || reader.is_finished());
             }

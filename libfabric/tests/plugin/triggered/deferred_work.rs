@@ -61,7 +61,7 @@ fn every_kind_of_deferred_work_runs() {
     let (mut operand, mut compare) = ([2_u64], [42_u64]);
     let (mut swapped, mut fetched, mut compared) = ([7_u64], [0_u64], [0_u64]);
     {
-        // The structures are freed before the work is due; only the memory of the operations stays.
+        // The structures are freed before the work is due. Only the buffers of the operations stay.
         let tagged_message = |iov: &iovec| FiMsgTagged {
             msg_iov: iov,
             desc: ptr::null_mut(),
@@ -178,7 +178,7 @@ fn deferred_peek_claim_and_multi_receive_run() {
     let (left, right) = (&pair.left, &pair.right);
     let (trigger, done, ep) = (open_counter(left), open_counter(left), left.ep.as_ptr());
     let (mut claimed, mut many, mut last) = ([0_u8; 8], [0_u64; 8], [0_u8; 4]);
-    // The context of the peek that claims a message. The receive that gets the message names it by this
+    // The context of the peek that claims the message. The receive that takes the message has the same
     // context.
     let name = ptr::from_ref(&trigger).cast_mut().cast::<c_void>();
     let tagged = |msg_iov: *const iovec, iov_count, flags| FiOpTagged {

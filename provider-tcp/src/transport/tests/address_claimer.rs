@@ -1,7 +1,7 @@
 //! Strangers that claim the address of an endpoint, and what their tests need.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use homespun_engine::address::Address;
@@ -9,6 +9,7 @@ use homespun_engine::transport::Transport;
 use homespun_engine::wire::address_claim::{CLAIM_RECORD_BYTES, ClaimRecord, ClaimStatus};
 use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
 use homespun_engine::wire::hello::{HELLO_BYTES, Hello};
+use socket2::{Domain, Socket, Type};
 
 use crate::TcpProvider;
 use crate::testing::{Pair, Side, make_message};
@@ -26,7 +27,16 @@ pub(super) struct AddressClaimer {
 
 impl AddressClaimer {
     pub(super) fn connect(to: &Side) -> AddressClaimer {
-        let stream = TcpStream::connect(to.transport.address().socket_addr()).unwrap();
+        AddressClaimer::connect_from(LOOPBACK, to)
+    }
+
+    /// Connects from this address of loopback. Addresses with different IP addresses count as hosts.
+    pub(super) fn connect_from(source: &str, to: &Side) -> AddressClaimer {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        let source: SocketAddr = source.parse().unwrap();
+        socket.bind(&source.into()).unwrap();
+        socket.connect(&to.transport.address().socket_addr().into()).unwrap();
+        let stream = TcpStream::from(socket);
         stream.set_nonblocking(true).unwrap();
         AddressClaimer { stream, received: Vec::new() }
     }
@@ -34,9 +44,13 @@ impl AddressClaimer {
     /// Connects, claims an address, and sends a frame.
     pub(super) fn claim(to: &Side, address: Address, instance: u64) -> AddressClaimer {
         let mut hostile = AddressClaimer::connect(to);
-        hostile.send(&Hello { address, instance }.to_bytes());
+        hostile.say_hello(address, instance);
         hostile.send(&encode_frame());
         hostile
+    }
+
+    pub(super) fn say_hello(&mut self, address: Address, instance: u64) {
+        self.send(&Hello { address, instance }.to_bytes());
     }
 
     pub(super) fn send(&mut self, bytes: &[u8]) {
@@ -72,7 +86,8 @@ impl AddressClaimer {
     }
 }
 
-/// Returns an address at which no socket listens. Only tests that got an address here use its IP address.
+/// Returns an address at which no socket listens. Only this function hands out addresses with this IP
+/// address.
 pub(super) fn vacant_address() -> Address {
     TcpListener::bind("127.77.0.1:0").unwrap().local_addr().unwrap().into()
 }

@@ -18,7 +18,7 @@ use crate::TcpProvider;
 use crate::limits::PASS_MAX_ENDS;
 use crate::testing::{Pair, Sending, Side, drive_until, make_message, make_payload};
 
-/// Connects a raw peer and exchanges hellos. Returns its connection, and the link at the endpoint.
+/// Connects a hand-made peer and exchanges hellos. Returns its connection, and the link at the endpoint.
 fn connect_raw_peer(side: &mut Side) -> (TcpStream, LinkId) {
     let mut raw = TcpStream::connect(side.transport.address().socket_addr()).unwrap();
     raw.set_nodelay(true).unwrap();
@@ -81,7 +81,7 @@ fn connect_to_another_family_fails_with_eafnosupport() {
     assert_eq!(side.transport.send(link, &make_message(0, 1), &[]), Sent::Full);
     assert_eq!(drive_until_down(&mut side, link), LinkError::System(Errno::EAFNOSUPPORT));
 
-    // If the application closes a failed link before the report, nothing is reported.
+    // If the application closes a failed link before the failure is reported, nothing is reported.
     let link = side.transport.connect(other_family.into());
     side.transport.close(link, Close::Drain);
     let before = side.recorder.inboxes.len();
@@ -190,7 +190,7 @@ fn reset_by_the_peer_is_econnreset() {
 fn frames_before_peer_death_are_read_after_a_failed_write() {
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
     let (mut raw, link) = connect_raw_peer(&mut side);
-    // Send so few frames that they all arrive before the reset, which destroys frames in flight.
+    // Send few frames, so that all arrive before the reset. A reset destroys frames in flight.
     for tag in 0..10 {
         raw.write_all(&encode_frame(1_000, tag)).unwrap();
     }
@@ -207,7 +207,7 @@ fn orderly_end_after_a_failed_write_is_closed() {
     let (mut raw, link) = connect_raw_peer(&mut side);
     raw.write_all(&encode_frame(10, 1)).unwrap();
     drop(raw);
-    // The peer's kernel answers the first write with a reset; a later write fails.
+    // The peer's kernel answers the first write with a reset. Then a later write fails.
     write_until_it_fails(&mut side, link);
     assert_eq!(drive_until_down(&mut side, link), LinkError::Closed);
     assert_eq!(side.received_frames(link).len(), 1);
@@ -224,7 +224,7 @@ fn abort_with_unsent_frames_resets_the_peer() {
     assert_eq!(pair.client.transport.draining_count(), 0);
     assert_eq!(drive_until_down(&mut pair.server, into), LinkError::System(Errno::ECONNRESET));
 
-    // Staged frames are lost as well, although the stream ends between two frames.
+    // Staged frames are lost, too, although the stream ends between two frames.
     let mut pair = Pair::open_connected(&provider, "127.0.0.1:0");
     pair.client.transport.send_inline(pair.out, &make_message(0, 1), b"").unwrap();
     pair.client.transport.close(pair.out, Close::Abort);

@@ -27,8 +27,8 @@ fn boundary_sizes() -> Vec<usize> {
     sizes
 }
 
-/// Sends one frame of each size and checks that it arrives. Returns how often the transport took only part
-/// of a frame.
+/// Sends one frame of each size, and checks that it arrives. Returns how often the transport took only a
+/// part of a frame.
 fn send_all_sizes_and_count_cuts(pair: &mut Pair, sizes: &[usize]) -> usize {
     let (out, into) = (pair.out, pair.into);
     let mut cuts = 0;
@@ -80,7 +80,7 @@ fn payload_is_read_into_the_receivers_space() {
         send_all_sizes_and_count_cuts(&mut pair, &[LEN_BYTES]);
         let inbox = pair.server.inbox(pair.into).unwrap();
         assert_eq!(inbox.placed_bytes + inbox.chunked_bytes, LEN_BYTES);
-        // The transport copies only payload that the first read returned together with the header.
+        // The transport copies only payload that came in one read with the header.
         assert!(inbox.placed_bytes + READ_BUFFER_BYTES >= placeable_bytes, "{placement:?}: {inbox:?}");
         assert!(inbox.placed_bytes <= placeable_bytes);
     }
@@ -176,7 +176,7 @@ fn unfinished_frame_blocks_others_on_its_link() {
     let Sent::Partial(mut taken) = sent else { panic!("{sent:?}") };
     assert!(client.send_inline(out, &make_message(0, 2), b"").is_err());
     assert_eq!(client.send(out, &make_message(0, 2), &[]), Sent::Full);
-    // The peer makes room, but this side does not poll the kernel, so this side does not learn of the room.
+    // The peer makes room, but this side does not poll the kernel, and so does not learn of the room.
     for _ in 0..100 {
         pair.server.progress();
     }
@@ -239,7 +239,7 @@ fn receive_budget_is_shared_by_the_links() {
             assert!(sending.advance(&mut pair.client.transport, link), "room in the kernel's buffer");
         }
     }
-    // Each pass reads one link once. The links take turns, so none is ahead of another by more than one
+    // Each pass reads one link once. The links take turns: no link is ahead of another by more than one
     // read.
     pair.server.recorder.placement = Placement::Nowhere;
     let received = |inbox: &crate::testing::Inbox| inbox.chunked_bytes + inbox.frames.len() * LEN_BYTES;

@@ -138,7 +138,7 @@ fn connection_without_hello_is_dropped_unreported() {
 fn request_of_libfabrics_tcp_is_refused_in_its_protocol() {
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
     let mut raw = TcpStream::connect(side.transport.address().socket_addr()).unwrap();
-    // The header of a request: its version and type, and the length of the data in network order.
+    // The header of a request: version, type, and the length of the data in network order.
     let mut request = [0; 34];
     request[0] = 3;
     request[3] = 2;
@@ -293,7 +293,7 @@ fn link_accepted_without_hello_never_comes_up() {
     let mut client = Side::open(&provider, "127.0.0.1:0");
     let mut server = Side::open(&provider, "127.0.0.1:0");
     let link = client.transport.connect(server.transport.address());
-    // The client makes no pass before the server accepts, so the client's hello is not yet written.
+    // The client makes no pass before the server accepts, so the client's hello is still unwritten.
     drive_until("it to be accepted", &mut [&mut server], |sides| !sides[0].transport.half_open.is_empty());
     drive_until("a frame to be taken", &mut [&mut client], |sides| {
         sides[0].transport.send_inline(link, &make_message(3, 1), b"abc").is_ok()

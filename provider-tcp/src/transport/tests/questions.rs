@@ -23,7 +23,7 @@ fn questions_of_strangers_are_answered_and_bounded() {
     });
     let answer = ClaimRecord::parse(stranger.received.first_chunk().unwrap()).unwrap();
     assert_eq!(answer, ClaimRecord { status: ClaimStatus::Denied, token: 5 });
-    assert_eq!((side.transport.accepted_links, side.transport.half_open.len()), (0, 1));
+    assert_eq!((side.transport.accepted.len(), side.transport.half_open.len()), (0, 1));
     // After a question, neither a hello may follow nor more questions than the limit.
     stranger.send(&Hello { address: question.address, instance: 1 }.to_bytes());
     drive_until("its end", &mut [&mut side], |_| stranger.read());
@@ -34,8 +34,8 @@ fn questions_of_strangers_are_answered_and_bounded() {
     assert!(side.recorder.inboxes.is_empty() && side.transport.half_open.is_empty());
 }
 
-/// Opens an endpoint with links to these listeners, and with a connection from a stranger that is to ask. On
-/// each link a hello and a token have been sent to the endpoint, which it has not read.
+/// Opens an endpoint with links to these listeners, and with a connection from a stranger. Each listener has
+/// sent a hello and a token, which the endpoint has not read.
 fn connect_to_listeners(listeners: &[TcpListener]) -> (Side, Vec<TcpStream>, AddressClaimer, LinkId) {
     let mut side = Side::open(&provider(), LOOPBACK);
     let stranger = AddressClaimer::connect(&side);

@@ -1,5 +1,4 @@
-//! The cost of peers that connect and then say nothing or say hello too slowly, and of peers that connect
-//! too often.
+//! The cost of peers that connect and say nothing, that say hello too slowly, or that connect too often.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -26,7 +25,7 @@ fn open_side(provider: &TcpProvider) -> (Side, SocketAddr) {
     (side, address)
 }
 
-/// Connects and claims an address that no other peer claims, and at which no socket listens.
+/// Connects, and claims an address of its own at which no socket listens.
 fn connect_with_hello(address: SocketAddr) -> TcpStream {
     static NEXT_PORT: AtomicU16 = AtomicU16::new(100);
     let mut raw = TcpStream::connect(address).unwrap();
@@ -41,7 +40,7 @@ fn slow_hello_is_dropped_after_its_time() {
     let mut raw = TcpStream::connect(address).unwrap();
     raw.set_nodelay(true).unwrap();
     let hello = encode_hello("127.0.0.1:100");
-    // Each byte follows soon after the one before, but the whole hello takes too long.
+    // Each byte comes soon after the previous one, but the whole hello takes too long.
     let mut bytes = hello[..HELLO_BYTES - 1].iter();
     drive_until("the slow peer to be dropped", &mut [&mut side], |_| {
         if let Some(byte) = bytes.next() {
@@ -97,7 +96,8 @@ fn link_after_its_hello_may_be_silent() {
 
 #[test]
 fn accepted_links_beyond_the_limit_are_refused_until_one_ends() {
-    let (mut side, address) = open_side(&TcpProvider::new().with_accepted_max_links(2));
+    let provider = TcpProvider::new().with_accepted_max_links(2).with_unproven_grace(Duration::MAX);
+    let (mut side, address) = open_side(&provider);
     let mut accepted = [connect_with_hello(address), connect_with_hello(address)];
     drive_until("both links", &mut [&mut side], |sides| sides[0].recorder.inboxes.len() == 2);
     for _ in 0..3 {
@@ -107,7 +107,7 @@ fn accepted_links_beyond_the_limit_are_refused_until_one_ends() {
     assert!(accepted.iter_mut().all(|raw| !has_ended(raw)));
     assert_eq!((side.recorder.inboxes.len(), side.transport.half_open.len()), (2, 0));
 
-    // The limit is on peers that connect, not on those to which the endpoint connects.
+    // The limit counts peers that connect, not peers to which the endpoint connects.
     let (mut other, other_address) = open_side(&TcpProvider::new());
     let out = side.transport.connect(other_address.into());
     drive_until("a link of its own", &mut [&mut side, &mut other], |sides| sides[0].is_up(out));

@@ -1,0 +1,229 @@
+//! Strangers that take the accepted links of an endpoint by valid hellos.
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use homespun_engine::address::Address;
+use homespun_engine::transport::{LinkError, LinkId, Transport};
+use homespun_engine::wire::address_claim::ClaimStatus;
+
+use super::address_claimer::{
+    AddressClaimer, LOOPBACK, await_end_of_checks, encode_frame, exchange_frames, live_count, vacant_address,
+};
+use crate::TcpProvider;
+use crate::limits::{HELD_HUNG_UP_MAX_LINKS, PASS_MAX_ENDS, UNHELD_MAX_LINKS_OF_ADDRESS};
+use crate::testing::{Pair, Side, drive_until, make_message};
+
+/// How many links the endpoints of these tests accept, and how many of one host.
+const MAX_LINKS: usize = 8;
+const HOST_MAX_LINKS: usize = 6;
+
+/// Other hosts, from which strangers connect.
+const STRANGER: &str = "127.0.0.2:0";
+const ACCOMPLICE: &str = "127.0.0.3:0";
+
+/// A provider of endpoints that accept few links, whose unproven ones are safe for this time.
+fn provider_with_grace(grace: Duration) -> TcpProvider {
+    TcpProvider::new().with_accepted_max_links(MAX_LINKS).with_unproven_grace(grace)
+}
+
+/// Connects from this host, and claims an address at which no endpoint is.
+fn claim_vacant_address(from: &str, to: &Side) -> AddressClaimer {
+    let mut stranger = AddressClaimer::connect_from(from, to);
+    stranger.say_hello(vacant_address(), 7);
+    stranger
+}
+
+/// Lets strangers on two hosts take all links of an endpoint.
+fn take_all_links(side: &mut Side) -> Vec<AddressClaimer> {
+    let mut strangers = Vec::new();
+    for from in [STRANGER, ACCOMPLICE] {
+        for _ in 0..MAX_LINKS {
+            let mut stranger = claim_vacant_address(from, side);
+            drive_until("an answer", &mut [&mut *side], |_| {
+                stranger.has(ClaimStatus::Welcome) || stranger.read()
+            });
+            strangers.push(stranger);
+        }
+    }
+    assert_eq!(side.transport.accepted.len(), MAX_LINKS);
+    strangers
+}
+
+fn count_open(strangers: &mut [AddressClaimer]) -> usize {
+    strangers.iter_mut().map(AddressClaimer::read).filter(|has_ended| !has_ended).count()
+}
+
+/// The errors of the links that have ended.
+fn end_errors(side: &Side) -> Vec<&LinkError> {
+    let inboxes = side.recorder.inboxes.values().chain(&side.recorder.past);
+    inboxes.filter_map(|inbox| inbox.down.as_ref()).collect()
+}
+
+#[test]
+fn peer_gets_in_although_strangers_have_taken_all_links() {
+    let provider = provider_with_grace(Duration::ZERO);
+    let mut server = Side::open(&provider, LOOPBACK);
+    let mut strangers = take_all_links(&mut server);
+    let mut client = Side::open(&provider, LOOPBACK);
+    let out = client.transport.connect(server.transport.address());
+    let address = client.transport.address();
+    let link_of_peer = |server: &Side| -> Option<LinkId> {
+        let is_of_peer = |up: Option<(Address, u64)>| up.is_some_and(|(peer, _)| peer == address);
+        let inboxes = &mut server.recorder.inboxes.iter();
+        inboxes.find(|(_, inbox)| inbox.down.is_none() && is_of_peer(inbox.up)).map(|(id, _)| *id)
+    };
+    drive_until("the link of the peer", &mut [&mut client, &mut server], |sides| {
+        sides[0].is_up(out) && link_of_peer(sides[1]).is_some()
+    });
+    let into = link_of_peer(&server).unwrap();
+    assert_eq!((server.transport.accepted.len(), count_open(&mut strangers)), (MAX_LINKS, MAX_LINKS - 1));
+    let mut pair = Pair { client, server, out, into };
+    exchange_frames(&mut pair);
+    // Further strangers do not end the link of the peer, whether its claim is confirmed or not.
+    for _ in 0..3 * MAX_LINKS {
+        strangers.push(claim_vacant_address(STRANGER, &pair.server));
+        strangers.push(claim_vacant_address(ACCOMPLICE, &pair.server));
+    }
+    pair.drive_until("the further strangers", |_, server| {
+        assert!(server.transport.accepted.len() <= MAX_LINKS);
+        count_open(&mut strangers) <= MAX_LINKS
+    });
+    exchange_frames(&mut pair);
+    assert!(matches!(end_errors(&pair.server)[..], [LinkError::Protocol(_), ..]));
+}
+
+#[test]
+fn stranger_beyond_the_share_of_its_host_ends_only_its_own_links() {
+    let mut server = Side::open(&provider_with_grace(Duration::ZERO), LOOPBACK);
+    let mut unreachable_peer = claim_vacant_address(ACCOMPLICE, &server);
+    drive_until("its link", &mut [&mut server], |_| unreachable_peer.has(ClaimStatus::Welcome));
+    let mut strangers: Vec<AddressClaimer> =
+        (0..3 * MAX_LINKS).map(|_| claim_vacant_address(STRANGER, &server)).collect();
+    drive_until("the strangers", &mut [&mut server], |sides| {
+        assert!(sides[0].transport.accepted.len() <= 1 + HOST_MAX_LINKS);
+        count_open(&mut strangers) == HOST_MAX_LINKS
+    });
+    assert!(!unreachable_peer.read());
+    let errors = end_errors(&server);
+    assert_eq!(errors.len(), strangers.len() - HOST_MAX_LINKS);
+    assert!(errors.iter().all(|error| matches!(error, LinkError::Protocol(_))));
+}
+
+#[test]
+fn pass_displaces_few_links() {
+    let mut server = Side::open(&provider_with_grace(Duration::ZERO), LOOPBACK);
+    let _strangers = take_all_links(&mut server);
+    let mut before = end_errors(&server).len();
+    let _others: Vec<AddressClaimer> =
+        (0..10 * PASS_MAX_ENDS).map(|_| claim_vacant_address(STRANGER, &server)).collect();
+    let ended_max = before + 10 * PASS_MAX_ENDS as usize;
+    drive_until("the other strangers", &mut [&mut server], |sides| {
+        let ended = end_errors(sides[0]).len();
+        assert!(ended - before <= PASS_MAX_ENDS as usize, "{} links in one pass", ended - before);
+        before = ended;
+        // A check may end a link, too.
+        ended >= ended_max
+    });
+}
+
+#[test]
+fn flood_of_links_that_displace_others_does_not_stop_reads() {
+    let mut pair = Pair::open_connected(&provider_with_grace(Duration::ZERO), LOOPBACK);
+    await_end_of_checks(&mut pair);
+    let _strangers = take_all_links(&mut pair.server);
+    let _others: Vec<AddressClaimer> =
+        (0..10 * PASS_MAX_ENDS).map(|_| claim_vacant_address(STRANGER, &pair.server)).collect();
+    let before = end_errors(&pair.server).len();
+    for count in 1..=5 {
+        pair.client.transport.send_inline(pair.out, &make_message(0, 1), b"").unwrap();
+        pair.client.progress();
+        pair.server.progress();
+        assert_eq!(pair.server.received_frames(pair.into).len(), count);
+    }
+    assert!(end_errors(&pair.server).len() > before + 5, "the others displaced no links meanwhile");
+}
+
+#[test]
+fn young_links_are_not_displaced() {
+    let mut server = Side::open(&provider_with_grace(Duration::MAX), LOOPBACK);
+    let mut strangers = take_all_links(&mut server);
+    let mut refused = claim_vacant_address(LOOPBACK, &server);
+    drive_until("the refusal", &mut [&mut server], |_| refused.read());
+    assert_eq!((count_open(&mut strangers), end_errors(&server).len()), (MAX_LINKS, 0));
+}
+
+#[test]
+fn confirmed_links_are_not_displaced() {
+    let mut pair = Pair::open_connected(&provider_with_grace(Duration::ZERO), LOOPBACK);
+    let address = pair.server.transport.address();
+    for _ in 1..HOST_MAX_LINKS {
+        pair.client.transport.connect(address);
+    }
+    pair.drive_until("all links", |_, server| live_count(server) == HOST_MAX_LINKS);
+    await_end_of_checks(&mut pair);
+    // The host of the peer has used up its share. Strangers displace each other.
+    let mut refused = claim_vacant_address(LOOPBACK, &pair.server);
+    pair.drive_until("the refusal", |_, _| refused.read());
+    let mut strangers: Vec<AddressClaimer> =
+        (0..MAX_LINKS).map(|_| claim_vacant_address(STRANGER, &pair.server)).collect();
+    pair.drive_until("the strangers", |_, _| count_open(&mut strangers) == MAX_LINKS - HOST_MAX_LINKS);
+    assert_eq!(live_count(&pair.client), HOST_MAX_LINKS);
+    exchange_frames(&mut pair);
+}
+
+#[test]
+fn links_of_this_side_neither_count_nor_are_displaced() {
+    let mut pair = Pair::open_connected(&provider_with_grace(Duration::ZERO), LOOPBACK);
+    let mut strangers = take_all_links(&mut pair.client);
+    pair.drive_until("the strangers", |_, _| count_open(&mut strangers) == MAX_LINKS);
+    assert_eq!(pair.client.transport.accepted.len(), MAX_LINKS);
+    exchange_frames(&mut pair);
+}
+
+#[test]
+fn confirmed_links_of_one_address_are_limited() {
+    let mut pair = Pair::open_connected(&TcpProvider::new(), LOOPBACK);
+    let address = pair.server.transport.address();
+    for _ in 0..UNHELD_MAX_LINKS_OF_ADDRESS + 10 {
+        pair.client.transport.connect(address);
+        pair.client.progress();
+        pair.server.progress();
+    }
+    pair.drive_until("the refusal of those beyond the limit", |client, server| {
+        assert!(live_count(server) <= UNHELD_MAX_LINKS_OF_ADDRESS);
+        live_count(server) == UNHELD_MAX_LINKS_OF_ADDRESS && end_errors(client).len() == 11
+    });
+    exchange_frames(&mut pair);
+}
+
+#[test]
+fn strangers_that_hang_up_do_not_drop_the_held_link_of_a_peer_that_has() {
+    let mut server = Side::open(&TcpProvider::new(), LOOPBACK);
+    let silent: Vec<TcpListener> =
+        (0..=2 * HELD_HUNG_UP_MAX_LINKS).map(|_| TcpListener::bind(LOOPBACK).unwrap()).collect();
+    // The first link to each address contests the second, whose peer hangs up at once.
+    let mut claim_twice = |from: &str, listener: &TcpListener| {
+        let address = listener.local_addr().unwrap().into();
+        let mut first = AddressClaimer::connect_from(from, &server);
+        first.say_hello(address, 1);
+        drive_until("a link", &mut [&mut server], |_| first.has(ClaimStatus::Welcome));
+        let mut second = AddressClaimer::connect_from(from, &server);
+        second.say_hello(address, 2);
+        second.send(&encode_frame());
+        drive_until("a held link", &mut [&mut server], |_| second.has(ClaimStatus::Held));
+        first
+    };
+    let rival_of_peer = claim_twice(LOOPBACK, &silent[0]);
+    let strangers: Vec<AddressClaimer> =
+        silent[1..].iter().map(|listener| claim_twice(STRANGER, listener)).collect();
+    drive_until("the surplus to be dropped", &mut [&mut server], |sides| {
+        sides[0].transport.accepted.len() == 1 + strangers.len() + HELD_HUNG_UP_MAX_LINKS
+    });
+    drop(rival_of_peer);
+    let peer: Address = silent[0].local_addr().unwrap().into();
+    drive_until("the frame of the peer", &mut [&mut server], |sides| {
+        let mut inboxes = sides[0].recorder.inboxes.values().chain(&sides[0].recorder.past);
+        inboxes.any(|inbox| inbox.up == Some((peer, 2)) && inbox.frames.len() == 1)
+    });
+}
