@@ -251,9 +251,9 @@ impl Strangers {
         Ok(HostilePeer::claim(self.victim, claimed, 1)?)
     }
 
-    /// Makes [`OFFERING_LINKS`] links, and calls `send` for each until it has sent [`OFFERS_MAX`] messages, or
-    /// until the endpoint has granted no credit for a while. `send` sends at most as many messages as it is
-    /// given, and returns how many.
+    /// Makes [`OFFERING_LINKS`] links, and calls `send` for each. A link is done after [`OFFERS_MAX`]
+    /// messages, or when the endpoint has granted no credit for a while. `send` sends at most as many
+    /// messages as its second argument says, and returns how many.
     fn fill_links(
         &mut self,
         instance: Option<u64>,

@@ -71,9 +71,9 @@ pub const HOST_FETCH_PERCENT: u64 = 50;
 /// this many bytes of messages.
 pub const HOST_RESERVE_BYTES: u64 = 1 << 20;
 
-/// How many messages of peers that have left are dropped at most in one pass to make room, and how many offers
-/// of links that have ended. A peer chooses how many messages it sends and offers, and dropping one takes some
-/// 0.3 us.
+/// How many messages of peers that have left are dropped at most in one pass to make room, and how many
+/// offers of links that have ended. A peer chooses how many messages it sends and offers, and dropping one
+/// takes some 0.3 us.
 pub const STEP_MAX_DROPS: usize = 1024;
 
 /// How many links that wait for credit try again at most in one pass.
