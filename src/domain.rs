@@ -103,8 +103,7 @@ impl Domain {
     ) -> Domain {
         let attr = provider.attr();
         let format = info.addr_format.unwrap_or_else(|| attr.preferred_format());
-        let has_progress_thread = info.domain.data_progress == Some(Progress::Auto);
-        let domain_counters = Arc::new(DomainCounters::new(has_progress_thread));
+        let domain_counters = Arc::new(DomainCounters::default());
         Domain {
             shared: Arc::new(DomainShared {
                 id: DomainId::allocate(),
@@ -115,7 +114,10 @@ impl Domain {
                 threading: info.domain.threading.unwrap_or(Threading::Safe),
                 locking,
                 control_progress: info.domain.control_progress.unwrap_or(Progress::Manual),
-                data_progress: if has_progress_thread { Progress::Auto } else { Progress::Manual },
+                data_progress: match info.domain.data_progress {
+                    Some(Progress::Auto) => Progress::Auto,
+                    _ => Progress::Manual,
+                },
                 progress_thread: ProgressThread::default(),
                 mr_mode: info.domain.mr_mode,
                 params: params.clone(),
@@ -191,14 +193,15 @@ impl Domain {
     }
 
     /// Opens a transmit context that endpoints share: `fi_stx_context`. Empty capabilities, empty orders
-    /// and sizes of 0 get the values that [`getinfo`](crate::getinfo()) would fill in if no
-    /// [parameters](crate::params) were set.
+    /// and sizes of 0 get the values that [`getinfo`](crate::getinfo()) would fill in.
     ///
     /// # Errors
     ///
     /// [`Misuse::Unmet`] if [`getinfo`](crate::getinfo()) could not offer these attributes.
     pub fn shared_transmit_context(&self, attr: &TxAttr) -> Result<SharedTransmitContext, Error> {
-        Ok(SharedTransmitContext::new(self.shared.id, grant_tx_attr(&self.shared.attr, attr)?))
+        let asked =
+            hints_with_param_defaults(&Info { tx: attr.clone(), ..Info::default() }, &self.shared.params);
+        Ok(SharedTransmitContext::new(self.shared.id, grant_tx_attr(&self.shared.attr, &asked.tx)?))
     }
 
     /// Returns how endpoints with [`Caps::ATOMIC`](crate::Caps::ATOMIC) support an atomic operation:

@@ -162,12 +162,15 @@ impl SharedReceiveContext {
     ///
     /// # Errors
     ///
-    /// As [`Endpoint::set_rx_op_flags`](crate::Endpoint::set_rx_op_flags). Also [`Misuse::Flags`] for
-    /// `TRIGGER`, even if the context has the capability.
+    /// As [`Endpoint::set_rx_op_flags`](crate::Endpoint::set_rx_op_flags), with the capabilities of the
+    /// context.
     pub fn set_rx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
-        check_default_flags(flags, RECEIVE_DEFAULT_FLAGS)?;
+        check_default_flags(flags - OpFlags::TRIGGER, RECEIVE_DEFAULT_FLAGS)?;
         if flags.contains(OpFlags::MULTI_RECV) {
             self.shared.check_caps(Caps::MULTI_RECV)?;
+        }
+        if flags.contains(OpFlags::TRIGGER) && !self.shared.attr.caps.contains(Caps::TRIGGER) {
+            return Err(Misuse::Flags(OpFlags::TRIGGER.bits()).into());
         }
         self.shared.rx_op_flags.store(flags.bits(), Ordering::Relaxed);
         Ok(())

@@ -21,6 +21,18 @@ const LINKS: usize = 2_000;
 const OFFERING_LINKS: usize = 24;
 const OFFERS_MAX: u64 = 5_200;
 
+/// The length of the messages whose payload the strangers offer and never send.
+const CLAIMED_BYTES: u64 = 2 << 20;
+
+/// How many links to one endpoint a stranger has when it resets one of them.
+const SIBLING_LINKS: usize = 512;
+
+/// How many of these links it makes at the same time.
+const SIBLINGS_AT_ONCE: usize = 32;
+
+/// How many links claim the peer's address at the same time.
+const TAKEOVER_LINKS: usize = 64;
+
 /// How many questions a connection carries.
 const QUESTIONS: usize = 128;
 
@@ -43,10 +55,18 @@ pub(crate) enum Attack {
     Lose,
     /// Offers many messages on each link. Then makes links of new instances, which replace these links.
     Former,
+    /// Claims the peer's address with new instances, and stays.
+    Takeover,
+    /// Sends messages that no receive takes, and leaves; again and again.
+    Leave,
+    /// Offers a long message on each link, sends no payload, and ends the links; again and again.
+    Claim,
+    /// Makes many links as one endpoint, and resets one of them; again and again.
+    Siblings,
 }
 
 impl Attack {
-    pub(crate) const ALL: [Attack; 8] = [
+    pub(crate) const ALL: [Attack; 12] = [
         Attack::None,
         Attack::Storm,
         Attack::Silent,
@@ -55,6 +75,10 @@ impl Attack {
         Attack::Questions,
         Attack::Lose,
         Attack::Former,
+        Attack::Takeover,
+        Attack::Leave,
+        Attack::Claim,
+        Attack::Siblings,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -67,6 +91,10 @@ impl Attack {
             Attack::Questions => "questions",
             Attack::Lose => "lose",
             Attack::Former => "former",
+            Attack::Takeover => "takeover",
+            Attack::Leave => "leave",
+            Attack::Claim => "claim",
+            Attack::Siblings => "siblings",
         }
     }
 }
@@ -78,6 +106,7 @@ struct Strangers {
     links: Vec<HostilePeer>,
     address: HostileAddress,
     next_port: u16,
+    instance: u64,
 }
 
 pub(crate) fn run() -> Result<()> {
@@ -89,7 +118,7 @@ pub(crate) fn run() -> Result<()> {
     let attack = Attack::ALL.into_iter().find(|attack| attack.name() == name).ok_or("an unknown attack")?;
     let (victim, peer) = (victim.parse()?, peer.parse()?);
     let address = HostileAddress::listen()?;
-    let mut strangers = Strangers { victim, peer, links: Vec::new(), address, next_port: 1 };
+    let mut strangers = Strangers { victim, peer, links: Vec::new(), address, next_port: 1, instance: 0 };
     strangers.prepare(attack)?;
     println!("ready");
     while commands.try_recv().is_err() {
@@ -105,7 +134,14 @@ pub(crate) fn run() -> Result<()> {
 impl Strangers {
     fn prepare(&mut self, attack: Attack) -> Result<()> {
         match attack {
-            Attack::None | Attack::Held | Attack::Questions | Attack::Lose => {}
+            Attack::None
+            | Attack::Held
+            | Attack::Questions
+            | Attack::Lose
+            | Attack::Takeover
+            | Attack::Leave
+            | Attack::Claim
+            | Attack::Siblings => {}
             Attack::Storm => {
                 for number in 0..STORM_CONNECTIONS {
                     let link = match number % 3 {
@@ -128,7 +164,7 @@ impl Strangers {
                 }
             }
             Attack::Former => {
-                self.offer(Some(1))?;
+                self.fill_links(Some(1), offer_newest_lowest)?;
                 let offering = self.links.len();
                 let claimed = self.address.address()?;
                 for instance in 0..OFFERING_LINKS as u64 {
@@ -162,8 +198,43 @@ impl Strangers {
                 self.links.push(asking);
             }
             Attack::Lose => {
-                self.offer(None)?;
+                self.fill_links(None, offer_newest_lowest)?;
                 self.links.drain(..).for_each(HostilePeer::reset);
+            }
+            Attack::Leave => {
+                self.fill_links(None, |link, left| link.send_messages(left as usize))?;
+                self.links.clear();
+            }
+            Attack::Claim => {
+                for _ in 0..OFFERING_LINKS {
+                    let mut link = self.say_hello()?;
+                    link.offer_payload(1, CLAIMED_BYTES);
+                    self.links.push(link);
+                }
+                thread::sleep(Duration::from_millis(20));
+                self.links.drain(..).for_each(HostilePeer::reset);
+            }
+            Attack::Takeover => {
+                self.links.retain_mut(HostilePeer::read);
+                if self.links.len() < TAKEOVER_LINKS {
+                    self.instance += 1;
+                    self.links.push(HostilePeer::claim(self.victim, self.peer, self.instance)?);
+                } else {
+                    thread::sleep(Duration::from_millis(1));
+                }
+            }
+            Attack::Siblings => {
+                self.instance += 1;
+                let claimed = self.address.address()?;
+                while self.links.len() < SIBLING_LINKS {
+                    let from = self.links.len();
+                    for _ in 0..SIBLINGS_AT_ONCE {
+                        self.links.push(HostilePeer::claim(self.victim, claimed, self.instance)?);
+                    }
+                    self.await_greetings(from);
+                }
+                self.links.pop().into_iter().for_each(HostilePeer::reset);
+                self.await_ends();
             }
             Attack::Former => {
                 self.address.confirm_claims();
@@ -180,9 +251,14 @@ impl Strangers {
         Ok(HostilePeer::claim(self.victim, claimed, 1)?)
     }
 
-    /// Makes [`OFFERING_LINKS`] links, and offers messages on each. A link is done after [`OFFERS_MAX`]
-    /// messages, or when the endpoint has granted no credit for a while.
-    fn offer(&mut self, instance: Option<u64>) -> Result<()> {
+    /// Makes [`OFFERING_LINKS`] links, and calls `send` for each. A link is done after [`OFFERS_MAX`]
+    /// messages, or when the endpoint has granted no credit for a while. `send` sends at most as many
+    /// messages as its second argument says, and returns how many.
+    fn fill_links(
+        &mut self,
+        instance: Option<u64>,
+        mut send: impl FnMut(&mut HostilePeer, u64) -> usize,
+    ) -> Result<()> {
         for number in 0..OFFERING_LINKS as u64 {
             let link = match instance {
                 Some(first) => HostilePeer::claim(self.victim, self.address.address()?, first + number)?,
@@ -194,8 +270,7 @@ impl Strangers {
             while left > 0 && idle_rounds < 20 {
                 self.address.confirm_claims();
                 let link = self.links.last_mut().ok_or("no link")?;
-                // The newest offer has the lowest number.
-                let sent = link.send_offers((1..=left).rev()) as u64;
+                let sent = send(link, left) as u64;
                 left -= sent;
                 idle_rounds = if sent == 0 { idle_rounds + 1 } else { 0 };
                 thread::sleep(Duration::from_millis(1));
@@ -215,4 +290,22 @@ impl Strangers {
             thread::sleep(Duration::from_millis(1));
         }
     }
+
+    /// Waits until the endpoint has ended all links, for about a second at most.
+    fn await_ends(&mut self) {
+        for _ in 0..1_000 {
+            self.address.confirm_claims();
+            self.links.retain_mut(HostilePeer::read);
+            if self.links.is_empty() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        self.links.clear();
+    }
+}
+
+/// Offers messages, the newest with the lowest number. Returns how many.
+fn offer_newest_lowest(link: &mut HostilePeer, left: u64) -> usize {
+    link.send_offers((1..=left).rev())
 }

@@ -2,7 +2,7 @@
 //! meanwhile:
 //!
 //! ```text
-//! cargo bench --bench strangers                 # every attack; takes two minutes
+//! cargo bench --bench strangers                 # every attack; takes three minutes
 //! cargo bench --bench strangers -- storm lose   # some of them
 //! ```
 //!

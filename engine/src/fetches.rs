@@ -33,8 +33,12 @@ use crate::transport::{LinkId, Pull, RemotePayload};
 pub(crate) struct Fetches<O> {
     // Boxed, to keep unused slots small: a slot map never shrinks, and may once have held very many fetches.
     by_id: SlotMap<FetchId, Box<Fetch<O>>>,
-    /// Fetches, by the link and the sender's number of the offer.
-    by_offer: BTreeMap<(LinkId, u64), FetchId>,
+    /// The fetches whose payload the owner needs.
+    needed: BTreeMap<OfferKey, FetchId>,
+    /// The other fetches: the owner keeps their offers, and may fetch their payload early.
+    unneeded: BTreeMap<OfferKey, FetchId>,
+    /// How many links with each number have ended.
+    generations: Vec<u32>,
     /// The fetches that this side pulls, in turn. Some fetches in the queue may have ended.
     pulling: VecDeque<FetchId>,
     /// Links on which a pull was refused. On these links, this side asks the sender to send instead.
@@ -54,7 +58,23 @@ pub(crate) struct Fetch<O> {
     pub(crate) op: u64,
     pub(crate) filling: Reassembly<O>,
     stage: FetchStage,
+    of_link: OfferedLink,
+    is_needed: bool,
 }
+
+/// A link on which offers have arrived. A later link with the same number has another `generation`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct OfferedLink {
+    link: LinkId,
+    generation: u32,
+}
+
+/// The link of an offer, and the sender's number of the offer.
+type OfferKey = (OfferedLink, u64);
+
+/// The offers of a link that has ended.
+#[derive(Debug)]
+pub(crate) struct AbandonedOffers(OfferedLink);
 
 #[derive(Debug)]
 enum FetchStage {
@@ -102,7 +122,9 @@ impl<O> Default for Fetches<O> {
     fn default() -> Self {
         Fetches {
             by_id: SlotMap::with_key(),
-            by_offer: BTreeMap::new(),
+            needed: BTreeMap::new(),
+            unneeded: BTreeMap::new(),
+            generations: Vec::new(),
             pulling: VecDeque::new(),
             unpullable: BTreeSet::new(),
             changes: Vec::new(),
@@ -120,7 +142,9 @@ impl<O> Fetches<O> {
     /// Returns the numbers of the offers of a link's peer.
     #[cfg(test)]
     pub(crate) fn offered_ops(&self, link: LinkId) -> Vec<u64> {
-        self.by_offer.range((link, 0)..=(link, u64::MAX)).map(|((_, op), _)| *op).collect()
+        let of_link = self.offered_link(link);
+        let offers = self.needed.keys().chain(self.unneeded.keys()).filter(|(other, _)| *other == of_link);
+        offers.map(|(_, op)| *op).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -129,7 +153,22 @@ impl<O> Fetches<O> {
 
     /// Whether an offer with this number by a link's peer has not ended yet.
     pub(crate) fn has_offer(&self, link: LinkId, op: u64) -> bool {
-        self.by_offer.contains_key(&(link, op))
+        self.find_offer(link, op).is_some()
+    }
+
+    fn find_offer(&self, link: LinkId, op: u64) -> Option<FetchId> {
+        let key = (self.offered_link(link), op);
+        self.needed.get(&key).or_else(|| self.unneeded.get(&key)).copied()
+    }
+
+    /// Returns the present link with this number.
+    fn offered_link(&self, link: LinkId) -> OfferedLink {
+        let generation = self.generations.get(link.0 as usize).copied().unwrap_or(0);
+        OfferedLink { link, generation }
+    }
+
+    fn is_abandoned(&self, fetch: &Fetch<O>) -> bool {
+        fetch.of_link != self.offered_link(fetch.link)
     }
 
     /// Whether a fetch has not ended.
@@ -147,18 +186,35 @@ impl<O> Fetches<O> {
         matches!(fetch.stage, FetchStage::Cleared).then_some(&mut fetch.filling)
     }
 
-    /// Adds an offer. The offer waits until [`begin_fetch`](Self::begin_fetch).
+    /// Adds an offer. The offer waits until [`begin_fetch`](Self::begin_fetch). `is_needed` says whether
+    /// the owner needs the payload.
     pub(crate) fn add_offer(
         &mut self,
         link: LinkId,
         op: u64,
         filling: Reassembly<O>,
         remote: RemotePayload,
+        is_needed: bool,
     ) -> FetchId {
-        let id = self.by_id.insert(Box::new(Fetch { link, op, filling, stage: FetchStage::Waiting(remote) }));
-        self.by_offer.insert((link, op), id);
+        let (of_link, stage) = (self.offered_link(link), FetchStage::Waiting(remote));
+        let id = self.by_id.insert(Box::new(Fetch { link, op, filling, stage, of_link, is_needed }));
+        self.offers_mut(is_needed).insert((of_link, op), id);
         self.add_to_change_count(link, 1);
         id
+    }
+
+    fn offers_mut(&mut self, are_needed: bool) -> &mut BTreeMap<OfferKey, FetchId> {
+        if are_needed { &mut self.needed } else { &mut self.unneeded }
+    }
+
+    /// Records that the owner needs the payload of an offer from now on.
+    pub(crate) fn mark_needed(&mut self, id: FetchId) {
+        if let Some(fetch) = self.by_id.get_mut(id).filter(|fetch| !fetch.is_needed) {
+            fetch.is_needed = true;
+            let key = (fetch.of_link, fetch.op);
+            self.unneeded.remove(&key);
+            self.needed.insert(key, id);
+        }
     }
 
     /// Begins to pull the payload of an offer that waits.
@@ -179,13 +235,16 @@ impl<O> Fetches<O> {
 
     /// Returns the links of the fetches that this side pulls.
     pub(crate) fn pulling_links(&self) -> impl Iterator<Item = LinkId> {
-        self.pulling.iter().filter_map(|id| self.by_id.get(*id)).map(|fetch| fetch.link)
+        let pulled = self.pulling.iter().filter_map(|id| self.by_id.get(*id));
+        pulled.filter(|fetch| !self.is_abandoned(fetch)).map(|fetch| fetch.link)
     }
 
-    /// Moves the next fetch on a link that `matches` accepts, or the next ended fetch, to the front. Returns
-    /// whether there is one.
+    /// Moves the next fetch that has ended, or whose link has ended or `matches`, to the front. Returns
+    /// whether there is such a fetch.
     pub(crate) fn bring_next_to_front(&mut self, matches: impl Fn(LinkId) -> bool) -> bool {
-        let is_next = |id: &FetchId| self.by_id.get(*id).is_none_or(|fetch| matches(fetch.link));
+        let is_next = |id: &FetchId| {
+            self.by_id.get(*id).is_none_or(|fetch| self.is_abandoned(fetch) || matches(fetch.link))
+        };
         let Some(at) = self.pulling.iter().position(is_next) else { return false };
         self.pulling.rotate_left(at);
         true
@@ -199,6 +258,9 @@ impl<O> Fetches<O> {
         pull: &mut impl FnMut(LinkId, &RemotePayload, u64, &mut [IoSliceMut<'_>]) -> Pull,
     ) -> FetchStep<O> {
         let Some(id) = self.pulling.pop_front() else { return FetchStep::Pulled(0) };
+        if self.by_id.get(id).is_none_or(|fetch| self.is_abandoned(fetch)) {
+            return FetchStep::Pulled(0);
+        }
         let Some(fetch) = self.by_id.get_mut(id) else { return FetchStep::Pulled(0) };
         let FetchStage::Pulling(remote) = &fetch.stage else { return FetchStep::Pulled(0) };
         let link = fetch.link;
@@ -262,7 +324,7 @@ impl<O> Fetches<O> {
     /// Returns the fetch whose payload the peer of this link now begins to send. Returns `None` if this side
     /// has not asked for the payload, or if the length differs from the offer.
     pub(crate) fn cleared_fetch(&self, link: LinkId, op: u64, len_bytes: u64) -> Option<FetchId> {
-        let id = *self.by_offer.get(&(link, op))?;
+        let id = self.find_offer(link, op)?;
         let fetch = self.by_id.get(id)?;
         let is_asked_for = matches!(fetch.stage, FetchStage::Cleared) && fetch.filling.len_bytes == len_bytes;
         is_asked_for.then_some(id)
@@ -271,17 +333,43 @@ impl<O> Fetches<O> {
     /// Ends a fetch, and returns it.
     pub(crate) fn remove(&mut self, id: FetchId) -> Option<Box<Fetch<O>>> {
         let fetch = self.by_id.remove(id)?;
-        self.by_offer.remove(&(fetch.link, fetch.op));
-        self.add_to_change_count(fetch.link, 1);
+        self.offers_mut(fetch.is_needed).remove(&(fetch.of_link, fetch.op));
+        if !self.is_abandoned(&fetch) {
+            self.add_to_change_count(fetch.link, 1);
+        }
         Some(fetch)
     }
 
-    /// Removes and returns the fetch with the lowest offer number of a link that has ended. The caller
-    /// repeats this until the result is `None`.
-    pub(crate) fn remove_next_of_link(&mut self, link: LinkId) -> Option<Box<Fetch<O>>> {
+    /// Records that a link has ended. From now on nothing is fetched on it, and its offers are not those
+    /// of a later link with this number. This costs the same however many offers there are. The caller
+    /// removes them one by one.
+    pub(crate) fn end_link(&mut self, link: LinkId) -> AbandonedOffers {
+        let of_link = self.offered_link(link);
         self.unpullable.remove(&link);
-        let (_, id) = self.by_offer.range((link, 0)..=(link, u64::MAX)).next()?;
-        self.remove(*id)
+        let place = link.0 as usize;
+        if self.generations.len() <= place {
+            self.generations.resize(place + 1, 0);
+        }
+        self.generations[place] = self.generations[place].wrapping_add(1);
+        AbandonedOffers(of_link)
+    }
+
+    /// Removes and returns one needed fetch of a link that has ended: the one whose offer has the
+    /// lowest number. The caller repeats the call until the result is `None`.
+    pub(crate) fn remove_next_needed(&mut self, offers: &AbandonedOffers) -> Option<Box<Fetch<O>>> {
+        let id = first_of_link(&self.needed, offers.0)?;
+        self.remove(id)
+    }
+
+    /// As [`remove_next_needed`](Self::remove_next_needed), for a fetch that is not needed.
+    pub(crate) fn remove_next_unneeded(&mut self, offers: &AbandonedOffers) -> Option<Box<Fetch<O>>> {
+        let id = first_of_link(&self.unneeded, offers.0)?;
+        self.remove(id)
+    }
+
+    /// Whether a link that has ended has left unneeded fetches behind.
+    pub(crate) fn has_unneeded(&self, offers: &AbandonedOffers) -> bool {
+        first_of_link(&self.unneeded, offers.0).is_some()
     }
 
     /// Returns a number that changes when the link's peer makes an offer, when an offer ends, and when bytes
@@ -302,6 +390,11 @@ impl<O> Fetches<O> {
         }
         self.changes[place] = self.changes[place].wrapping_add(by);
     }
+}
+
+/// Returns the offer of a link with the lowest number.
+fn first_of_link(offers: &BTreeMap<OfferKey, FetchId>, of_link: OfferedLink) -> Option<FetchId> {
+    offers.range((of_link, 0)..=(of_link, u64::MAX)).next().map(|(_, id)| *id)
 }
 
 impl<O> FetchStep<O> {

@@ -71,7 +71,9 @@ pub const HOST_FETCH_PERCENT: u64 = 50;
 /// this many bytes of messages.
 pub const HOST_RESERVE_BYTES: u64 = 1 << 20;
 
-/// How many messages of peers that have left are dropped at most in one step.
+/// How many messages of peers that have left are dropped at most in one pass to make room, and how many
+/// offers of links that have ended. A peer chooses how many messages it sends and offers, and dropping one
+/// takes some 0.3 us.
 pub const STEP_MAX_DROPS: usize = 1024;
 
 /// How many links that wait for credit try again at most in one pass.
@@ -146,9 +148,20 @@ pub const CONNECT_RETRIES_MAX: u32 = 3;
 /// forgets only peers that two searches in a row have found unused.
 pub const PEER_SWEEP_MIN_PEERS: usize = 1024;
 
+/// How many links a peer may have besides those to endpoints that were replaced. Each side opens one, and
+/// opens another only when it has none. When a link of a peer is lost, all of these links end in one step.
+pub const PEER_MAX_LINKS: usize = 64;
+
+/// How many links that the engine has ended are closed at most in one pass. Closing one costs a transport
+/// some system calls.
+pub const STEP_MAX_CLOSES: usize = 16;
+
 /// How long a link to a replaced endpoint may be silent, in milliseconds, before the engine ends the link.
 /// The time is enough for TCP to send lost frames again after 0.2, 0.6, 1.4 and 3 s.
 pub const REPLACED_LINK_IDLE_MAX_MS: u64 = 5_000;
+
+/// How many silent links to replaced endpoints the engine ends at most in one step.
+pub const STEP_MAX_REPLACED_ENDS: usize = 16;
 
 /// How often the engine checks whether anything has arrived on links to replaced endpoints, in milliseconds.
 pub const REPLACED_LINK_CHECK_MS: u64 = 250;

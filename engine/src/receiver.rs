@@ -14,6 +14,7 @@
 //! receiver asks for. The receiver has no transport and no completion queue, and knows a link only
 //! by its number.
 
+mod abandoned;
 mod credit;
 mod dropping;
 mod effects;
@@ -38,6 +39,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use slotmap::SlotMap;
 
+use self::abandoned::{AbandonedLink, AbandonedLinks};
 use self::credit::Budget;
 pub use self::effects::MemberId;
 pub(crate) use self::effects::{EndedWork, ReceiverEffects, UnrecordedEnd};
@@ -53,7 +55,7 @@ use crate::buffer::Destination;
 use crate::error::{Again, Misuse, OperationError};
 use crate::fetches::Fetches;
 use crate::held_reports::HeldReports;
-use crate::limits::DEFERRED_STEP_MAX_FETCHES;
+use crate::limits::{DEFERRED_STEP_MAX_FETCHES, STEP_MAX_RETRIES};
 use crate::matching::{Criteria, Matching};
 use crate::operation::{CancelKey, FetchId, Receive, ReceiveId, ReceiveRequest, ReceiveRole, UnexpectedId};
 use crate::peer_id::PeerId;
@@ -101,8 +103,14 @@ pub(crate) struct Receiver {
     retrying: BTreeSet<LinkId>,
     /// What ended links have left behind.
     leftovers: Leftovers,
+    /// Ended links whose unmatched offers are not all dropped yet.
+    abandoned: AbandonedLinks,
     /// How many messages were dropped to make room.
     dropped_messages: u64,
+    /// How many of them were dropped since the present step began.
+    dropped_in_step: usize,
+    /// How many offers of links that have ended were dropped since the present step began.
+    abandoned_in_step: usize,
     held: HeldReports,
     /// The error of receives that are posted after the connection has ended; `None` before.
     end_error: Option<Box<OperationError>>,
@@ -130,7 +138,10 @@ impl Receiver {
             starved: BTreeSet::new(),
             retrying: BTreeSet::new(),
             leftovers: Leftovers::default(),
+            abandoned: AbandonedLinks::default(),
             dropped_messages: 0,
+            dropped_in_step: 0,
+            abandoned_in_step: 0,
             held: HeldReports::default(),
             end_error: None,
         }
@@ -149,7 +160,7 @@ impl Receiver {
 
     /// Whether the next pass has work even if no frame arrives.
     pub(crate) fn wants_pass(&self) -> bool {
-        self.fetches.pulling_len() > 0 || self.can_share_freed_budget()
+        self.fetches.pulling_len() > 0 || self.has_offers_to_drop() || self.can_share_freed_budget()
     }
 
     /// Whether the budget has room for a starved link or a deferred offer.
@@ -159,11 +170,17 @@ impl Receiver {
             || self.can_fetch_deferred()
     }
 
-    /// Returns 0 if there is no offer to fetch, no payload to pull and no credit to grant.
+    /// Returns 0 if there is no offer to fetch or to drop, no payload to pull and no credit to grant.
     /// Otherwise returns some other number.
     #[inline(always)]
     pub(crate) fn rare_work_bits(&self) -> usize {
-        self.deferred.len() | self.fetches.pulling_len() | self.starved.len() | self.retrying.len()
+        self.deferred.len()
+            | self.fetches.pulling_len()
+            | self.starved.len()
+            | self.retrying.len()
+            | self.abandoned.len()
+            | self.dropped_in_step
+            | self.abandoned_in_step
     }
 
     /// Posts a receive. If unexpected messages match, the receive takes the earliest of them at once.
@@ -193,7 +210,12 @@ impl Receiver {
             return Ok(());
         }
         let matching = if tagged { &mut self.tagged } else { &mut self.untagged };
-        match matching.take_unexpected(&criteria) {
+        let mut found = matching.take_unexpected(&criteria);
+        if found.is_some() && !self.abandoned.is_empty() {
+            found = self.skip_abandoned(found, tagged, &criteria, effects);
+        }
+        let matching = if tagged { &mut self.tagged } else { &mut self.untagged };
+        match found {
             Some(found) => {
                 let receive = Receive { destination, tagged, context, signalled, role: ReceiveRole::Single };
                 self.receive_unexpected(receive, found, effects);
@@ -255,7 +277,8 @@ impl Receiver {
     }
 
     /// Removes a link that has ended. A receive fails if a message from the link was filling it.
-    /// Whole unexpected messages stay. Partial ones are dropped.
+    /// Whole unexpected messages stay. Partial ones are dropped. Later steps drop some of the offers,
+    /// but from now on no receive and no peek finds them.
     pub(crate) fn link_ended(
         &mut self,
         id: LinkId,
@@ -264,25 +287,29 @@ impl Receiver {
     ) {
         let Some(link) = self.links.remove(id) else { return };
         let ReceiverLink { peer, member, creation_number, grant, reading, unproven_messages, .. } = link;
+        let unclaimed_bytes = link.unclaimed_bytes;
         let host = grant.host();
         let left_bytes = grant.end(&mut self.budget);
         if let Some(host) = host {
-            self.leftovers.add_link(creation_number, host, left_bytes);
+            self.leftovers.add_link(creation_number, host, left_bytes, unclaimed_bytes);
         }
         if let Some(links::IncomingMessage::Eager { filling, .. }) = reading {
             self.abandon_partial_message(peer, &filling, member, error, effects);
         }
+        let offers = self.fetches.end_link(id);
         // Fetches are removed one by one: the end of a fetch may let a buffer take messages that
         // were kept aside, and this changes the fetches.
-        while let Some(fetch) = self.fetches.remove_next_of_link(id) {
+        while let Some(fetch) = self.fetches.remove_next_needed(&offers) {
             self.leftovers.release(creation_number, fetch.filling.owner.held_bytes, &mut self.budget);
             self.abandon_partial_message(peer, &fetch.filling, member, error, effects);
         }
         self.starved.remove(&id);
         self.retrying.remove(&id);
-        if let Some(messages) = unproven_messages {
-            self.allow_drops(creation_number, host, *messages);
-        }
+        let error = error.clone();
+        self.end_abandoned_link(
+            AbandonedLink { offers, creation_number, host, error, unproven_messages },
+            effects,
+        );
     }
 
     /// Drops the unexpected messages of a member that leaves. The caller ends the member's links
@@ -319,9 +346,16 @@ impl Receiver {
     /// Gives freed room in the budget to offers and links that wait for it.
     pub(crate) fn share_freed_budget(&mut self, effects: &mut impl ReceiverEffects) {
         for _ in 0..self.deferred.len().div_ceil(DEFERRED_STEP_MAX_FETCHES) {
+            self.dropped_in_step = 0;
             self.begin_deferred_fetches();
         }
-        self.grant_credit_to_starved_links(effects);
+        for _ in 0..STEP_MAX_RETRIES {
+            self.dropped_in_step = 0;
+            self.grant_credit_to_starved_links(effects);
+            if !self.has_spent_drops() {
+                break;
+            }
+        }
     }
 
     /// Whether a posted receive names this peer as its only source.

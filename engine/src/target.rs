@@ -123,7 +123,8 @@ impl Target {
         if let Some(writes::IncomingWrite::Sent(filling)) = link.writing {
             self.inbounds.remove(filling.owner);
         }
-        while let Some(fetch) = self.fetches.remove_next_of_link(id) {
+        let offers = self.fetches.end_link(id);
+        while let Some(fetch) = self.fetches.remove_next_needed(&offers) {
             self.inbounds.remove(fetch.filling.owner);
         }
     }

@@ -15,8 +15,6 @@ use crate::wait::Waiter;
 /// these counters drive.
 #[derive(Default)]
 pub(crate) struct DomainCounters {
-    /// Whether a progress thread drives the endpoints.
-    has_progress_thread: bool,
     members: Mutex<CountersAndEndpoints>,
     /// The counters of `members` again, for a caller that has an endpoint locked. The order of locks allows
     /// this caller to lock this list, but not `members`.
@@ -26,7 +24,14 @@ pub(crate) struct DomainCounters {
 #[derive(Default)]
 struct CountersAndEndpoints {
     counters: Vec<UsedCounter>,
-    endpoints: Vec<Arc<dyn Drive>>,
+    endpoints: Vec<CountingEndpoint>,
+}
+
+/// An endpoint that the counters drive.
+struct CountingEndpoint {
+    endpoint: Arc<dyn Drive>,
+    /// Whether the progress thread drives it, too. In one domain it may drive some endpoints and others not.
+    has_progress_thread: bool,
 }
 
 struct UsedCounter {
@@ -36,10 +41,6 @@ struct UsedCounter {
 }
 
 impl DomainCounters {
-    pub(crate) fn new(has_progress_thread: bool) -> DomainCounters {
-        DomainCounters { has_progress_thread, ..DomainCounters::default() }
-    }
-
     /// Adds a use of a counter: a region was bound to it, or a work depends on it. The counter drives the
     /// endpoints from its first use on.
     ///
@@ -52,15 +53,16 @@ impl DomainCounters {
             known.uses += 1;
             return Ok(());
         }
-        let watched = endpoints.iter().try_for_each(|endpoint| {
-            counter.add_wake_source(endpoint, DriveReason::DOMAIN, self.has_progress_thread)
+        let watched = endpoints.iter().try_for_each(|CountingEndpoint { endpoint, has_progress_thread }| {
+            counter.add_wake_source(endpoint, DriveReason::DOMAIN, *has_progress_thread)
         });
+        let endpoints = endpoints.iter().map(|counting| &counting.endpoint);
         if watched.is_err() {
-            endpoints.iter().for_each(|endpoint| counter.remove_drive_reason(endpoint, DriveReason::DOMAIN));
+            endpoints.for_each(|endpoint| counter.remove_drive_reason(endpoint, DriveReason::DOMAIN));
             return watched;
         }
         self.sleeper_counters.lock().push(counter.clone());
-        endpoints.iter().for_each(|endpoint| counter.add_endpoint(endpoint));
+        endpoints.for_each(|endpoint| counter.add_endpoint(endpoint));
         counters.push(UsedCounter { counter: counter.clone(), uses: 1 });
         Ok(())
     }
@@ -75,11 +77,14 @@ impl DomainCounters {
         if counters[place].uses == 0 {
             counters.swap_remove(place);
             self.sleeper_counters.lock().retain(|known| !Arc::ptr_eq(known, counter));
-            endpoints.iter().for_each(|endpoint| counter.remove_drive_reason(endpoint, DriveReason::DOMAIN));
+            endpoints
+                .iter()
+                .for_each(|known| counter.remove_drive_reason(&known.endpoint, DriveReason::DOMAIN));
         }
     }
 
-    /// Enables an endpoint by `enable`. The counters drive the endpoint from then on.
+    /// Enables an endpoint by `enable`. The counters drive the endpoint from then on. `has_progress_thread`
+    /// says whether the progress thread drives it, too.
     ///
     /// # Errors
     ///
@@ -87,17 +92,18 @@ impl DomainCounters {
     pub(crate) fn enable_and_add_endpoint(
         &self,
         endpoint: &Arc<dyn Drive>,
+        has_progress_thread: bool,
         enable: impl FnOnce() -> Result<(), Error>,
     ) -> Result<(), Error> {
         // Keep the members locked until the end. A counter that was added meanwhile would miss the
         // endpoint.
         let CountersAndEndpoints { counters, endpoints } = &mut *self.members.lock();
         counters.iter().try_for_each(|known| {
-            known.counter.add_wake_source(endpoint, DriveReason::DOMAIN, self.has_progress_thread)
+            known.counter.add_wake_source(endpoint, DriveReason::DOMAIN, has_progress_thread)
         })?;
         enable()?;
         counters.iter().for_each(|known| known.counter.add_endpoint(endpoint));
-        endpoints.push(endpoint.clone());
+        endpoints.push(CountingEndpoint { endpoint: endpoint.clone(), has_progress_thread });
         Ok(())
     }
 
@@ -105,7 +111,7 @@ impl DomainCounters {
     pub(crate) fn remove_endpoint(&self, endpoint: &Arc<dyn Drive>) {
         let CountersAndEndpoints { counters, endpoints } = &mut *self.members.lock();
         counters.iter().for_each(|known| known.counter.remove_drive_reason(endpoint, DriveReason::DOMAIN));
-        endpoints.retain(|known| !Arc::ptr_eq(known, endpoint));
+        endpoints.retain(|known| !Arc::ptr_eq(&known.endpoint, endpoint));
     }
 
     /// Whether a thread may be asleep on one of the counters.

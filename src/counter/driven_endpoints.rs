@@ -33,6 +33,9 @@ pub(super) struct DrivenEndpoints {
 struct DrivenEndpoint {
     endpoint: Arc<dyn Drive>,
     reasons: DriveReason,
+    /// Whether events of the endpoint wake threads that sleep on the counter. If not, the progress thread
+    /// wakes them.
+    is_wake_source: bool,
 }
 
 impl DrivenEndpoints {
@@ -56,6 +59,12 @@ impl DrivenEndpoints {
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.known.lock().len()
+    }
+
+    /// Returns the number of endpoints whose events wake sleepers.
+    #[cfg(test)]
+    pub(super) fn wake_sources_len(&self) -> usize {
+        self.known.lock().iter().filter(|tie| tie.is_wake_source).count()
     }
 }
 
@@ -83,7 +92,8 @@ impl CounterShared {
         {
             waiter.add_wake_source(&**endpoint)?;
         }
-        known.push(DrivenEndpoint { endpoint: endpoint.clone(), reasons: reason });
+        let is_wake_source = !has_progress_thread;
+        known.push(DrivenEndpoint { endpoint: endpoint.clone(), reasons: reason, is_wake_source });
         Ok(())
     }
 
@@ -103,7 +113,9 @@ impl CounterShared {
         let Some(place) = known.iter().position(|tie| Arc::ptr_eq(&tie.endpoint, endpoint)) else { return };
         known[place].reasons -= reason;
         if known[place].reasons.is_empty() {
-            if let Some(waiter) = &self.waiter {
+            if let Some(waiter) = &self.waiter
+                && known[place].is_wake_source
+            {
                 waiter.remove_wake_source(&**endpoint);
             }
             known.swap_remove(place);

@@ -313,7 +313,10 @@ impl Endpoint {
         let bindings = shared.make_bindings(av, setup, reporter.clone(), progress_doorbell);
         shared.join_receive_context(setup, pump)?;
         let enabled = match bindings.domain_counters.clone() {
-            Some(counters) => counters.enable_and_add_endpoint(driven, || pump.enable(bindings)),
+            Some(counters) => {
+                let has_progress_thread = shared.progress_thread().is_some();
+                counters.enable_and_add_endpoint(driven, has_progress_thread, || pump.enable(bindings))
+            }
             None => pump.enable(bindings),
         };
         if enabled.is_err() {

@@ -1,12 +1,14 @@
 use std::net::SocketAddr;
 
+use bytes::BytesMut;
 use homespun_engine::address::{Address, AddressFormat};
 use homespun_engine::errno::Errno;
 use homespun_engine::flags::{Caps, OpFlags};
 
 use super::*;
+use crate::FabricAddress;
 use crate::fabric::{Fabric, getinfo};
-use crate::info::{DomainAttr, Version};
+use crate::info::{DomainAttr, RxAttr, TxAttr, Version};
 
 fn make_provider(domain: &str) -> ProviderAttr {
     ProviderAttr {
@@ -227,6 +229,21 @@ fn parameter_sets_budget_that_hints_leave_open() {
 }
 
 #[test]
+fn parameters_set_the_sizes_of_shared_contexts_that_attributes_leave_open() {
+    let params = Params { tx_size_ops: 50, rx_size_ops: 60, ..Params::default() };
+    let fabric = Fabric::with_params(params);
+    let info = fabric.getinfo(None, None, InfoFlags::empty(), None).expect("an answer").remove(0);
+    let domain = fabric.domain(&info).expect("a domain");
+    for (asked, granted) in [(0, [50, 60]), (7, [7, 7])] {
+        let transmit = TxAttr { size_ops: asked, ..TxAttr::default() };
+        let transmit = domain.shared_transmit_context(&transmit).expect("a transmit context");
+        let receive = RxAttr { size_ops: asked, ..RxAttr::default() };
+        let receive = domain.shared_receive_context(&receive).expect("a receive context");
+        assert_eq!([transmit.attr().size_ops, receive.attr().size_ops], granted);
+    }
+}
+
+#[test]
 fn endpoint_with_an_unspecified_domain_and_type_is_rdm() {
     let fabric = Fabric::with_params(Params::default());
     let answer = fabric.getinfo(None, None, InfoFlags::empty(), None).expect("an answer").remove(0);
@@ -271,6 +288,8 @@ fn flags_granted_by_getinfo_can_be_set_and_no_others() {
     let info = fabric.getinfo(None, None, InfoFlags::empty(), Some(&any)).expect("an answer").remove(0);
     let endpoint = fabric.domain(&info).expect("a domain").endpoint(&info).expect("an endpoint");
     let asked = |hints: &Info| fabric.getinfo(None, None, InfoFlags::empty(), Some(hints)).is_ok();
+    let context =
+        fabric.domain(&info).expect("a domain").shared_receive_context(&info.rx).expect("a context");
     let (mut sends, mut receives) = (OpFlags::empty(), OpFlags::empty());
     for bit in 0..u64::BITS {
         let flag = OpFlags::from_bits_retain(1 << bit);
@@ -281,6 +300,7 @@ fn flags_granted_by_getinfo_can_be_set_and_no_others() {
         let mut hints = Info::default();
         hints.rx.op_flags = flag;
         assert_eq!(asked(&hints), endpoint.set_rx_op_flags(flag).is_ok(), "bit {bit} of receives");
+        assert_eq!(asked(&hints), context.set_rx_op_flags(flag).is_ok(), "bit {bit} of shared receives");
         receives.set(flag, asked(&hints));
     }
     let levels = OpFlags::INJECT_COMPLETE | OpFlags::TRANSMIT_COMPLETE | OpFlags::DELIVERY_COMPLETE;
@@ -288,4 +308,25 @@ fn flags_granted_by_getinfo_can_be_set_and_no_others() {
     assert!(receives.contains(levels | OpFlags::COMPLETION));
     assert!(!sends.intersects(OpFlags::FENCE | OpFlags::REMOTE_CQ_DATA | OpFlags::MULTI_RECV));
     assert!(!receives.intersects(OpFlags::PEEK | OpFlags::CLAIM | OpFlags::DISCARD | OpFlags::INJECT));
+}
+
+#[test]
+fn receives_have_the_default_flag_trigger_only_with_the_capability() {
+    let fabric = Fabric::new();
+    for caps in [Caps::MSG, Caps::MSG | Caps::TRIGGER] {
+        let hints = Info { caps, ..Info::default() };
+        let info = fabric.getinfo(None, None, InfoFlags::empty(), Some(&hints)).expect("an answer").remove(0);
+        let domain = fabric.domain(&info).expect("a domain");
+        let endpoint = domain.endpoint(&info).expect("an endpoint");
+        let context = domain.shared_receive_context(&info.rx).expect("a context");
+        let is_allowed = caps.contains(Caps::TRIGGER);
+        assert_eq!(endpoint.set_rx_op_flags(OpFlags::TRIGGER).is_ok(), is_allowed, "{caps:?}");
+        assert_eq!(context.set_rx_op_flags(OpFlags::TRIGGER).is_ok(), is_allowed, "{caps:?}");
+        // A receive without a trigger cannot have the flag.
+        let posted = context.recv(BytesMut::zeroed(8), FabricAddress::UNSPECIFIED, 1);
+        assert_eq!(
+            posted.map_err(|refused| refused.error.errno()).err(),
+            is_allowed.then_some(Errno::EBADFLAGS)
+        );
+    }
 }

@@ -136,6 +136,28 @@ impl HostilePeer {
         count
     }
 
+    /// Sends empty messages until the credit is used up, but at most `max_messages`. Returns how many it has
+    /// sent.
+    pub fn send_messages(&mut self, max_messages: usize) -> usize {
+        self.read();
+        let room = (self.received.granted_bytes - self.spent_bytes) / MESSAGE_COST_BYTES;
+        let count = usize::try_from(room).unwrap_or(usize::MAX).min(max_messages);
+        let mut header = [0; HEADER_MAX_BYTES];
+        let message = Message { tag: Some(HOSTILE_TAG), ..Message::of_len(0) };
+        let len_bytes = frame::emit(&Header::Message(message), &mut header);
+        self.spent_bytes += count as u64 * MESSAGE_COST_BYTES;
+        self.send_bytes(&header[..len_bytes].repeat(count));
+        count
+    }
+
+    /// Offers a message of this length, which the endpoint may fetch before a receive matches it. There must
+    /// be credit for one message.
+    pub fn offer_payload(&mut self, op: u64, len_bytes: u64) {
+        let message = Message { tag: Some(HOSTILE_TAG), ..Message::of_len(len_bytes) };
+        self.spent_bytes += MESSAGE_COST_BYTES;
+        self.send_header(&Header::Request { message, op, remote_bytes: 0 });
+    }
+
     /// Reads what has arrived. Returns whether the connection is open.
     pub fn read(&mut self) -> bool {
         let mut buffer = [0; 4096];

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 
 use homespun::limits::{CREDIT_INITIAL_BYTES, MESSAGE_COST_BYTES};
 
-use crate::history::{Arrived, ClaimEnd, History, Level, PeekEnd, ReceiveEnd, ReceiveOp, SendOp};
+use crate::history::{
+    AddressHistory, Arrived, ClaimEnd, History, Incarnation, Level, PeekEnd, PeekOp, ReceiveEnd, ReceiveOp,
+    SendOp,
+};
 use crate::program::PeekAction;
 use crate::reference;
 use crate::run::CANCELLED;
@@ -33,7 +36,7 @@ pub(crate) fn check_history(history: &History, promise: Promise) {
     assert_acknowledged_messages_arrive(history);
     assert_match_level_sends_complete_after_their_match(history);
     assert_fenced_messages_wait_for_earlier_ones(history, promise);
-    assert_peeks_find_waiting_messages(history);
+    assert_peeks_find_waiting_messages(history, promise);
     if promise != Promise::AcknowledgedOnly {
         assert_messages_arrive(history);
         assert_messages_do_not_overtake(history);
@@ -244,21 +247,14 @@ fn assert_match_level_sends_complete_after_their_match(history: &History) {
 /// for the match of an earlier message if either of the two has the match level.
 fn assert_fenced_messages_wait_for_earlier_ones(history: &History, promise: Promise) {
     let sends = &history.sends;
-    for (later, fenced) in sends.iter().enumerate() {
-        let ended_at = (fenced.ended == Some(Ok(()))).then_some(fenced.ended_at);
-        let Some(passed_at) = fenced.seen_at.into_iter().chain(ended_at).min() else { continue };
-        if !fenced.fenced || !has_original_endpoint(history, fenced.to) {
-            continue;
-        }
+    for later in 0..sends.len() {
+        let Some(passed_at) = fence_passed_at(history, later) else { continue };
         for (earlier, send) in sends[..later].iter().enumerate() {
-            let is_before_it = send.from == fenced.from && send.to == fenced.to;
-            let has_failed = matches!(send.ended, Some(Err(_)));
             // If links break, a message may be lost without a report. Then only success at match level
             // proves a match.
             let is_known = promise != Promise::AcknowledgedOnly
                 || send.level == Level::Match && send.ended == Some(Ok(()));
-            let has_to_match = Level::Match == send.level.max(fenced.level);
-            if is_before_it && !has_failed && is_known && has_to_match {
+            if is_known && fence_level(history, earlier, later) == Some(Level::Match) {
                 let matched_at = history.match_posted_at(earlier);
                 assert!(
                     matched_at.is_some_and(|matched_at| matched_at < passed_at),
@@ -270,7 +266,40 @@ fn assert_fenced_messages_wait_for_earlier_ones(history: &History, promise: Prom
     }
 }
 
-fn assert_peeks_find_waiting_messages(history: &History) {
+/// Returns when a message was certainly past its fence: the receiver has seen it, or it has completed.
+/// Returns `None` for a message without a fence, or if the receiver was closed.
+fn fence_passed_at(history: &History, message: usize) -> Option<u64> {
+    let fenced = &history.sends[message];
+    if !fenced.fenced || !has_original_endpoint(history, fenced.to) {
+        return None;
+    }
+    let ended_at = (fenced.ended == Some(Ok(()))).then_some(fenced.ended_at);
+    fenced.seen_at.into_iter().chain(ended_at).min()
+}
+
+/// Returns the level that the fence of a message waits for at an earlier one, if it waits for that one.
+fn fence_level(history: &History, earlier: usize, fenced: usize) -> Option<Level> {
+    let [send, fenced] = [earlier, fenced].map(|message| &history.sends[message]);
+    let has_failed = matches!(send.ended, Some(Err(_)));
+    let is_before_it = send.from == fenced.from && send.to == fenced.to;
+    (is_before_it && !has_failed).then_some(send.level.max(fenced.level))
+}
+
+/// Returns a time at which a message had certainly arrived: it was acknowledged, or a later message was past
+/// a fence that waits for its arrival.
+fn known_arrival(history: &History, promise: Promise, message: usize) -> Option<u64> {
+    let send = &history.sends[message];
+    let is_acknowledged = send.success_implies_arrival() && send.ended == Some(Ok(()));
+    let acknowledged_at = is_acknowledged.then_some(send.ended_at);
+    // If links break, a message may be lost without a report.
+    let fenced = message + 1..if promise == Promise::AcknowledgedOnly { 0 } else { history.sends.len() };
+    let passed_at = fenced
+        .filter(|&later| fence_level(history, message, later) > Some(Level::Inject))
+        .filter_map(|later| fence_passed_at(history, later));
+    acknowledged_at.into_iter().chain(passed_at).min()
+}
+
+fn assert_peeks_find_waiting_messages(history: &History, promise: Promise) {
     for (number, peek) in history.peeks.iter().enumerate() {
         match peek.ended {
             // The peek must not find a message that another operation matched before.
@@ -281,11 +310,12 @@ fn assert_peeks_find_waiting_messages(history: &History) {
                     "peek {number} has found message {message}, which {taker:?} had taken"
                 );
             }
-            // The peek must find a message that its endpoint had acknowledged.
+            // The peek must find a message that had certainly arrived.
             Some(PeekEnd::Nothing) if has_original_endpoint(history, peek.at.place) => {
                 for (message, send) in history.sends.iter().enumerate() {
-                    let was_there = send.success_implies_arrival() && send.ended == Some(Ok(()));
-                    let is_wanted = peek.accepts(send) && was_there && send.ended_at < peek.posted_at;
+                    let arrived_at = || known_arrival(history, promise, message);
+                    let is_wanted = peek.accepts(send)
+                        && arrived_at().is_some_and(|arrived_at| arrived_at < peek.posted_at);
                     let is_gone = Taker::of_message(history, message)
                         .is_some_and(|taker| taker.posted_at(history) < peek.posted_at);
                     assert!(!is_wanted || is_gone, "peek {number} has overlooked message {message}");
@@ -396,4 +426,43 @@ fn assert_single_sender_matches_equal_reference(history: &History) {
             assert_eq!(taker, expected, "what takes message {message}");
         }
     }
+}
+
+#[test]
+fn peek_must_find_a_message_that_a_later_one_was_fenced_behind() {
+    let at = |place| Incarnation { place, life: 0 };
+    let send = |tag, level, fenced, seen_at| SendOp {
+        from: at(0),
+        to: 1,
+        tag: Some(tag),
+        len_bytes: 8,
+        level,
+        fenced,
+        injected: false,
+        posted_at: tag,
+        cancelled: false,
+        ended: None,
+        ended_at: 0,
+        arrived: None,
+        seen_at,
+    };
+    let found = |level, posted_at| {
+        let sends = vec![send(1, Level::Inject, false, None), send(2, level, true, Some(5))];
+        let peek = PeekOp {
+            at: at(1),
+            tagged: (1, 0),
+            from: None,
+            then: PeekAction::Leave,
+            posted_at,
+            ended: Some(PeekEnd::Nothing),
+            claim: None,
+        };
+        let places = vec![AddressHistory::default(), AddressHistory::default()];
+        let history = History { sends, peeks: vec![peek], places, ..History::default() };
+        let check = || assert_peeks_find_waiting_messages(&history, Promise::Everything);
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(check)).is_ok()
+    };
+    assert!(!found(Level::Delivery, 6), "the first message had arrived");
+    assert!(found(Level::Delivery, 4), "the later message had not been seen");
+    assert!(found(Level::Inject, 6), "the fence waits for no arrival");
 }

@@ -66,11 +66,11 @@ pub(crate) fn concurrent_updates_by_all_parties_are_each_applied_once(net: &Net)
 pub(crate) fn concurrent_updates_over_two_transports_are_each_applied_once(net: &Net) {
     const THREADS: u64 = 3;
     const ROUNDS: u64 = 200;
-    const WORDS: usize = 3;
+    const REGION_BYTES: usize = 24;
     let other = Net::new(&TransportKind::Tcp4, Turns::Threads);
     let (target, second, elsewhere) = (net.open_party(), net.open_party(), other.open_party());
-    let region = target.register(make_region_spec(8 * WORDS, MemoryKind::Raw)).unwrap();
-    region.write_at(0, &[0; 8 * WORDS]);
+    let region = target.register(make_region_spec(REGION_BYTES, MemoryKind::Raw)).unwrap();
+    region.write_at(0, &[0; REGION_BYTES]);
     let again = elsewhere.register_again(&region, EVERYTHING, KEY + 1).unwrap();
     let initiators: Vec<(Party, &Region)> = (0..THREADS)
         .flat_map(|_| {

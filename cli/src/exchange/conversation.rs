@@ -288,14 +288,14 @@ impl<'a> Conversation<'a> {
     pub(crate) fn wait_for_access(&mut self) -> Result<AccessBuffers, CommandFailure> {
         loop {
             let event = self.await_event()?;
-            if self.contexts.context_for(ACCESS) != event.context() {
-                continue;
-            }
+            let is_access = event.context() == self.contexts.context_for(ACCESS);
             return match event {
+                // An access has failed, or a probe: the peer is gone.
+                PortEvent::Failed(failed) => Err(self.completion_failure(*failed)),
+                _ if !is_access => continue,
                 PortEvent::Sent { message, .. } => Ok(AccessBuffers::Write(message)),
                 PortEvent::Received { message, .. } => Ok(AccessBuffers::Read(message)),
                 PortEvent::Fetched { operand, result, .. } => Ok(AccessBuffers::FetchAdd { operand, result }),
-                PortEvent::Failed(failed) => Err(self.completion_failure(*failed)),
             };
         }
     }
@@ -439,5 +439,31 @@ impl<'a> IdleTimer<'a> {
             self.conversation.send_probe()?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use homespun::flags::Caps;
+
+    use super::*;
+    use crate::exchange::host_and_port::HostAndPort;
+
+    #[test]
+    fn wait_for_access_fails_with_a_probe_of_a_peer_that_is_gone() {
+        let any = || HostAndPort { host: "127.0.0.1".into(), port: 0 };
+        let gone = Port::open_listening(&any(), Some("tcp"), Caps::empty()).unwrap();
+        let address = gone.address();
+        drop(gone);
+        let waiter = thread::spawn(move || {
+            let port = Port::open_listening(&any(), Some("tcp"), Caps::empty()).unwrap();
+            let (direction, timeout) = (MessageDirection::ToServer, Duration::from_secs(60));
+            let settings = Settings { direction, tagged: true, check: false, timeout };
+            Conversation::open(&port, address, settings).unwrap().wait_for_access().map(drop)
+        });
+        let failed = waiter.join().unwrap();
+        assert!(matches!(failed, Err(CommandFailure::Lost { .. })), "{failed:?}");
     }
 }

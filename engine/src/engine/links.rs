@@ -5,8 +5,6 @@
 //! moment, both links stay, and each side sends on its own link. When a link ends, the operations
 //! that it has taken end, too.
 
-use std::mem;
-
 use tracing::{debug, warn};
 
 use super::Engine;
@@ -14,6 +12,7 @@ use crate::address::Address;
 use crate::completion::Sink;
 use crate::errno::Errno;
 use crate::error::OperationError;
+use crate::limits::{PEER_MAX_LINKS, STEP_MAX_CLOSES};
 use crate::link::{Link, PendingSends};
 use crate::operation::SendId;
 use crate::peer_id::PeerId;
@@ -121,6 +120,10 @@ impl Engine {
             _ => link.creation_number(),
         };
         match self.peers.peer_mut(peer).link_up(instance, begun_as, created_count) {
+            PeerLinkUp::Current if self.current_links_len(peer) > PEER_MAX_LINKS => {
+                debug!(address = %self.peers.address_of(peer), "refusing a link: the peer has too many");
+                return self.abort_link(id, &LinkError::System(Errno::ENOBUFS), sink);
+            }
             PeerLinkUp::Current => {}
             PeerLinkUp::Predecessor => {
                 debug!(address = %self.peers.address_of(peer), "a link leads to a former instance");
@@ -140,6 +143,12 @@ impl Engine {
         {
             self.peers.peer_mut(peer).set_transmit_link(id);
         }
+    }
+
+    /// Returns how many links are up to the endpoint that is now at a peer's address.
+    fn current_links_len(&self, peer: PeerId) -> usize {
+        let links = self.peers.peer(peer).links().iter().filter_map(|id| self.links.get(*id));
+        links.filter(|link| link.is_current()).count()
     }
 
     /// Handles a link that has ended by itself. If the error is not [`LinkError::Closed`], messages
@@ -274,7 +283,7 @@ impl Engine {
         self.abort_link(id, &LinkError::Protocol(reason), sink);
     }
 
-    /// Ends a link that has not ended by itself. The next [`transmit`](Engine::transmit) closes it
+    /// Ends a link that has not ended by itself. A later [`transmit`](Engine::transmit) closes it
     /// at the transport. Until then the engine ignores frames of the link.
     pub(super) fn abort_link(&mut self, id: LinkId, error: &LinkError, sink: &mut impl Sink) {
         let error = OperationError::Link(error.clone());
@@ -282,10 +291,11 @@ impl Engine {
         self.condemned.push(ClosingLink { link: id, how: Close::Abort, error, unended });
     }
 
-    /// Closes the links that the engine has ended. Then fails the offers and accesses that the
-    /// peers could read until now.
+    /// Closes some of the links that the engine has ended, in the order in which they have ended. Then
+    /// fails the offers and accesses that the peers could read until now. The next pass closes more.
     pub(super) fn close_condemned(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
-        for ClosingLink { link, how, error, unended } in mem::take(&mut self.condemned) {
+        let len = self.condemned.len().min(STEP_MAX_CLOSES);
+        for ClosingLink { link, how, error, unended } in self.condemned.drain(..len).collect::<Vec<_>>() {
             transport.close(link, how);
             self.fail_exposed_sends(unended, &error, sink);
         }

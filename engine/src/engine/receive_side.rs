@@ -76,6 +76,8 @@ impl ReceiveSide {
             fn is_pulling() -> bool, else false;
             #[inline(always)]
             fn has_starved_links() -> bool, else false;
+            #[inline(always)]
+            fn needs_drop_step() -> bool, else false;
         }
         &mut self: {
             fn try_admit_link(address: Address, proof: AddressProof) -> bool, else true;
@@ -117,6 +119,7 @@ impl ReceiveSide {
             ) -> Result<(), ProtocolViolation>, else Ok(());
             fn begin_data_if_requested(id: LinkId, op: u64, len_bytes: u64) -> bool, else false;
             fn grant_credit_to_starved_links(effects: &mut impl ReceiverEffects), else ();
+            fn finish_drop_step(effects: &mut impl ReceiverEffects), else ();
         }
     }
 

@@ -14,7 +14,7 @@ use super::receive_side::ReceiveSide;
 use crate::completion::Sink;
 use crate::errno::Errno;
 use crate::error::OperationError;
-use crate::limits::{REPLACED_LINK_CHECK_MS, REPLACED_LINK_IDLE_MAX_MS};
+use crate::limits::{REPLACED_LINK_CHECK_MS, REPLACED_LINK_IDLE_MAX_MS, STEP_MAX_REPLACED_ENDS};
 use crate::link::Link;
 use crate::moment::Moment;
 use crate::peer_id::PeerId;
@@ -113,7 +113,8 @@ impl Engine {
         }
     }
 
-    /// Ends replaced links on which nothing has arrived for a while.
+    /// Ends replaced links on which nothing has arrived for a while: some of them now, and others when the
+    /// time is told again.
     pub(super) fn abort_silent_replaced_links(&mut self, now: Moment, sink: &mut impl Sink) {
         if !self.replaced.is_check_due(now) {
             return;
@@ -128,7 +129,8 @@ impl Engine {
                 former.silence = Timeout::default();
                 former.progress = progress;
             }
-            let is_overdue = former.silence.poll_expired(now, REPLACED_LINK_IDLE_MAX_MS);
+            let is_overdue = former.silence.poll_expired(now, REPLACED_LINK_IDLE_MAX_MS)
+                && overdue.len() < STEP_MAX_REPLACED_ENDS;
             if is_overdue {
                 overdue.push(id);
             } else {

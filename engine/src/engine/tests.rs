@@ -47,6 +47,7 @@ mod fetches;
 mod invalid_frames;
 mod levels;
 mod linking;
+mod many_ends;
 mod multi_receive;
 mod ordering;
 mod over_loopback;

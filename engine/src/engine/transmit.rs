@@ -98,6 +98,10 @@ impl Engine {
     #[cold]
     #[inline(never)]
     fn do_rare_work(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
+        if self.receive_side.needs_drop_step() {
+            let (receiver, mut effects) = self.receive_side_and_effects(sink);
+            receiver.finish_drop_step(&mut effects);
+        }
         if self.receive_side.has_deferred_fetches() {
             let (receiver, mut effects) = self.receive_side_and_effects(sink);
             receiver.begin_deferred_fetches(&mut effects);

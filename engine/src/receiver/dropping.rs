@@ -50,7 +50,7 @@ impl Receiver {
     /// Drops up to [`STEP_MAX_DROPS`] messages while a host has left more behind than its share, or
     /// the budget is overdrawn.
     fn drop_excess(&mut self, host: Option<SourceHost>) {
-        for _ in 0..STEP_MAX_DROPS {
+        while !self.has_spent_drops() {
             let of_host = host.filter(|host| self.budget.shares().has_excess_left_behind(*host));
             if (of_host.is_none() && !self.budget.is_overdrawn()) || !self.drop_next(of_host) {
                 return;
@@ -77,13 +77,18 @@ impl Receiver {
         }
     }
 
-    /// Drops messages until a host has this much room, but at most [`STEP_MAX_DROPS`]. Returns
+    /// Whether the present step may drop no further messages.
+    pub(super) fn has_spent_drops(&self) -> bool {
+        self.dropped_in_step >= STEP_MAX_DROPS
+    }
+
+    /// Drops messages until a host has this much room, but at most [`STEP_MAX_DROPS`] in one step. Returns
     /// whether there is room now. The caller must not be iterating over the unexpected messages.
     pub(super) fn try_make_room(&mut self, bytes: u64, host: Option<SourceHost>) -> bool {
         if !self.budget.can_reclaim(bytes, host) {
             return false;
         }
-        for _ in 0..STEP_MAX_DROPS {
+        while !self.has_spent_drops() {
             let of_host = host.filter(|host| self.budget.shares().free_bytes(*host) < bytes);
             if (of_host.is_none() && self.budget.free_bytes() >= bytes) || !self.drop_next(of_host) {
                 break;
@@ -100,14 +105,7 @@ impl Receiver {
         host: Option<SourceHost>,
         messages: UnprovenMessages,
     ) {
-        let mut droppable_bytes = 0;
-        let mut messages = messages.into_ids();
-        messages.retain(|id| {
-            let unclaimed = self.unexpected.get(*id).filter(|unexpected| unexpected.claim.is_none());
-            droppable_bytes += unclaimed.map_or(0, |unexpected| unexpected.used_bytes());
-            unclaimed.is_some()
-        });
-        self.leftovers.allow_drops(creation_number, messages, droppable_bytes, &mut self.budget);
+        self.leftovers.allow_drops(creation_number, messages.into_ids(), &mut self.budget);
         self.drop_excess(host);
     }
 
@@ -137,6 +135,7 @@ impl Receiver {
         self.leftovers.forbid_drop(origin.creation_number, used_bytes, &mut self.budget);
         self.leftovers.release(origin.creation_number, used_bytes, &mut self.budget);
         self.dropped_messages += 1;
+        self.dropped_in_step += 1;
         let (source, dropped) = (unexpected.source, self.dropped_messages);
         // Peers decide how many messages are dropped, so the log must not grow with this number.
         if dropped.is_power_of_two() {

@@ -58,6 +58,7 @@ impl Receiver {
                 op,
                 Arriving::new_reassembly(PayloadDestination::Posted(receive), message),
                 remote,
+                true,
             );
             self.fetches.begin_fetch(fetch);
             return Ok(());
@@ -68,6 +69,7 @@ impl Receiver {
             op,
             Arriving::new_reassembly(PayloadDestination::Unexpected(unexpected), message),
             remote,
+            false,
         );
         if let Some(unexpected) = self.unexpected.get_mut(unexpected) {
             unexpected.fetch = Some(fetch);
@@ -101,6 +103,10 @@ impl Receiver {
             self.untried_offers = self.deferred.len();
         }
         for _ in 0..self.deferred.len().min(DEFERRED_STEP_MAX_FETCHES) {
+            if self.has_spent_drops() {
+                self.untried_offers = self.deferred.len();
+                return;
+            }
             let Some(id) = self.deferred.pop_front() else { return };
             self.untried_offers = self.untried_offers.saturating_sub(1);
             if let Some(Reassembly {
@@ -128,6 +134,7 @@ impl Receiver {
     pub(super) fn redirect_and_begin_fetch(&mut self, id: FetchId, destination: PayloadDestination) {
         if let Some(filling) = self.fetches.reassembly_mut(id) {
             filling.owner.destination = destination;
+            self.fetches.mark_needed(id);
             self.fetches.begin_fetch(id);
         }
     }

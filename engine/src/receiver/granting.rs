@@ -122,6 +122,9 @@ impl Receiver {
             self.retrying = mem::take(&mut self.starved);
         }
         for _ in 0..STEP_MAX_RETRIES {
+            if self.has_spent_drops() {
+                return;
+            }
             let Some(link) = self.retrying.pop_first() else { return };
             self.make_room_for_starved(link);
             self.renew_credit_if_due(link, effects);

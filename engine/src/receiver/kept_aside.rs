@@ -77,6 +77,9 @@ impl Receiver {
     pub(crate) fn match_kept_aside(&mut self, member: MemberId, effects: &mut impl ReceiverEffects) {
         let Some(mut aside) = self.multi_receives.kept_aside.remove(&member) else { return };
         while let Some(id) = aside.ids.pop_front() {
+            if self.drop_if_abandoned(id, effects) {
+                continue;
+            }
             let Some(found) = self.unexpected.get(id) else {
                 aside.gone = aside.gone.saturating_sub(1);
                 continue;

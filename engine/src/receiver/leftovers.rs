@@ -55,52 +55,63 @@ struct LinkLeftovers {
     bytes: u64,
     /// The place of the link among those that have ended.
     end_number: u64,
-    /// The part of `bytes` that may be dropped.
-    droppable_bytes: u64,
-    /// The messages that may be dropped, the oldest first. Receives may have taken some since, or
-    /// peeks may have claimed some.
+    /// The part of `bytes` that messages use which no peek has claimed.
+    unclaimed_bytes: u64,
+    /// Whether these messages may be dropped.
+    are_droppable: bool,
+    /// The messages that may be dropped, the oldest first. Some of them may no longer exist, and peeks
+    /// may have claimed some.
     messages: VecDeque<UnexpectedId>,
 }
 
 impl Leftovers {
-    /// Adds a link that has ended. `bytes` says how much of the budget its messages still use.
-    pub(super) fn add_link(&mut self, creation_number: u64, host: SourceHost, bytes: u64) {
+    /// Adds a link that has ended. `bytes` says how much of the budget its messages still use, and
+    /// `unclaimed_bytes` how much of that those use which no peek has claimed.
+    pub(super) fn add_link(
+        &mut self,
+        creation_number: u64,
+        host: SourceHost,
+        bytes: u64,
+        unclaimed_bytes: u64,
+    ) {
         let end_number = self.ended_count;
         self.ended_count += 1;
         if bytes > 0 {
-            let messages = VecDeque::new();
-            let left = LinkLeftovers { host, bytes, end_number, droppable_bytes: 0, messages };
+            let (are_droppable, messages) = (false, VecDeque::new());
+            let left = LinkLeftovers { host, bytes, end_number, unclaimed_bytes, are_droppable, messages };
             self.by_link.insert(creation_number, left);
         }
     }
 
-    /// Records that these messages of an ended link may be dropped. Together they use `bytes` of
-    /// the budget.
+    /// Records that these messages of an ended link may be dropped, unless a peek has claimed them. They
+    /// include all that no peek has claimed. Some may no longer exist.
     pub(super) fn allow_drops(
         &mut self,
         creation_number: u64,
         messages: VecDeque<UnexpectedId>,
-        bytes: u64,
         budget: &mut Budget,
     ) {
-        let Some(left) = self.by_link.get_mut(&creation_number).filter(|_| bytes > 0) else { return };
-        (left.messages, left.droppable_bytes) = (messages, bytes);
-        budget.add_droppable(left.host, bytes);
+        let Some(left) = self.by_link.get_mut(&creation_number).filter(|left| left.unclaimed_bytes > 0)
+        else {
+            return;
+        };
+        (left.messages, left.are_droppable) = (messages, true);
+        budget.add_droppable(left.host, left.unclaimed_bytes);
         self.droppable.insert(left.end_number, creation_number);
         self.droppable_of_host.insert((left.host, left.end_number), creation_number);
     }
 
-    /// Records that a message of an ended link must no longer be dropped. The message uses `bytes`.
-    /// Does nothing if none of the link's messages may be dropped.
+    /// Records that a message of an ended link, which uses `bytes`, must not be dropped, or no longer
+    /// exists. No peek had claimed it before.
     pub(super) fn forbid_drop(&mut self, creation_number: u64, bytes: u64, budget: &mut Budget) {
-        let Some(left) = self.by_link.get_mut(&creation_number).filter(|left| left.droppable_bytes > 0)
-        else {
+        let Some(left) = self.by_link.get_mut(&creation_number) else { return };
+        left.unclaimed_bytes -= bytes;
+        if !left.are_droppable {
             return;
-        };
-        left.droppable_bytes -= bytes;
+        }
         budget.remove_droppable(left.host, bytes);
-        if left.droppable_bytes == 0 {
-            left.messages = VecDeque::new();
+        if left.unclaimed_bytes == 0 {
+            (left.messages, left.are_droppable) = (VecDeque::new(), false);
             self.droppable.remove(&left.end_number);
             self.droppable_of_host.remove(&(left.host, left.end_number));
         }

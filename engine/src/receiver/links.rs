@@ -29,6 +29,8 @@ pub(super) struct ReceiverLink {
     pub(super) reading: Option<IncomingMessage>,
     /// How many messages of the link are kept because no receive has taken them.
     pub(super) unmatched_messages: u64,
+    /// How much of the budget those of them use that no peek has claimed.
+    pub(super) unclaimed_bytes: u64,
     /// How many fences the peer has sent.
     pub(super) received_fences: u64,
     /// How many messages before the unanswered fence are still unmatched. The fence is answered
@@ -128,6 +130,7 @@ impl ReceiverLinks {
             received_messages: 0,
             reading: None,
             unmatched_messages: 0,
+            unclaimed_bytes: 0,
             received_fences: 0,
             fenced_messages: 0,
             unproven_messages: None,

@@ -234,6 +234,9 @@ impl Receiver {
                 break;
             }
             for id in next {
+                if self.drop_if_abandoned(id, effects) {
+                    continue;
+                }
                 let known = self.unexpected.get(id).map(|unexpected| (unexpected.source, unexpected.message));
                 let Some((source, message)) = known.filter(|(source, _)| !unwanted.contains(source)) else {
                     passed_over += 1;
@@ -404,8 +407,11 @@ impl Receiver {
         while !self.multi_receives.keeps_untagged
             && self.multi_receives.buffers.get(id).is_some_and(|buffer| buffer.end.is_none())
             && let Some(found) = self.untagged.peek_unexpected(criteria)
-            && let Some(unexpected) = self.unexpected.get(found)
         {
+            if self.drop_if_abandoned(found, effects) {
+                continue;
+            }
+            let Some(unexpected) = self.unexpected.get(found) else { return };
             let (message, member) = (unexpected.message, unexpected.origin.member);
             if self.keep_untagged_aside_if_full() {
                 return;

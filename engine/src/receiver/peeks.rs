@@ -69,6 +69,7 @@ impl Receiver {
             return Err(Rejected { error: Again::QueueFull.into(), returned: destination });
         }
         let receive = Receive { destination, tagged, context, signalled, role: ReceiveRole::Single };
+        self.drop_claimed_if_abandoned(&key, effects);
         match self.claimed.remove(&key) {
             Some(Ok(message)) => self.receive_unexpected(receive, message, effects),
             Some(Err(error)) => {
@@ -99,6 +100,7 @@ impl Receiver {
         if self.outstanding_receives() >= self.depth_ops {
             return Err(Again::QueueFull.into());
         }
+        self.drop_claimed_if_abandoned(&key, effects);
         match self.claimed.remove(&key) {
             Some(Ok(message)) => {
                 if let Some((source, message, member)) = self.discard_unexpected(message, effects) {
@@ -112,6 +114,14 @@ impl Receiver {
         Ok(())
     }
 
+    /// If the link of a claimed message has ended before the whole message was there, replaces the message
+    /// by the error of the link.
+    fn drop_claimed_if_abandoned(&mut self, key: &(bool, u64), effects: &mut impl ReceiverEffects) {
+        if let Some(Ok(message)) = self.claimed.get(key) {
+            self.drop_if_abandoned(*message, effects);
+        }
+    }
+
     /// Records that the rest of a claimed message is lost. The receive of this message will fail.
     pub(super) fn fail_claimed_message(&mut self, tagged: bool, context: u64, error: &OperationError) {
         self.claimed.insert((tagged, context), Err(error.clone()));
@@ -120,12 +130,17 @@ impl Receiver {
     /// Reports the message that a peek finds. Returns whether the peek has found one.
     fn report_if_peek_finds(&mut self, request: &PeekRequest, effects: &mut impl ReceiverEffects) -> bool {
         let PeekRequest { tagged, criteria, context, work, then } = request;
-        let matching = if *tagged { &mut self.tagged } else { &mut self.untagged };
-        let found = match then {
-            PeekAction::Keep => matching.peek_unexpected(criteria),
-            PeekAction::Claim | PeekAction::Discard => matching.take_unexpected(criteria),
+        let id = loop {
+            let matching = if *tagged { &mut self.tagged } else { &mut self.untagged };
+            let found = match then {
+                PeekAction::Keep => matching.peek_unexpected(criteria),
+                PeekAction::Claim | PeekAction::Discard => matching.take_unexpected(criteria),
+            };
+            let Some(id) = found else { return false };
+            if !self.drop_if_abandoned(id, effects) {
+                break id;
+            }
         };
-        let Some(id) = found else { return false };
         let Some(unexpected) = self.unexpected.get_mut(id) else { return false };
         let completion = peek_completion(*context, unexpected.source, &unexpected.message);
         let member = unexpected.origin.member;
@@ -133,8 +148,13 @@ impl Receiver {
             PeekAction::Keep => {}
             PeekAction::Claim => {
                 unexpected.claim = Some(*context);
-                let (of_link, used_bytes) = (unexpected.origin.creation_number, unexpected.used_bytes());
-                self.leftovers.forbid_drop(of_link, used_bytes, &mut self.budget);
+                let (origin, used_bytes) = (unexpected.origin, unexpected.used_bytes());
+                match self.links.link_of_origin(origin) {
+                    Some(link) => link.unclaimed_bytes -= used_bytes,
+                    None => {
+                        self.leftovers.forbid_drop(origin.creation_number, used_bytes, &mut self.budget);
+                    }
+                }
                 self.claimed.insert((*tagged, *context), Ok(id));
             }
             PeekAction::Discard => {

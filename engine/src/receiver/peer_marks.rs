@@ -30,6 +30,9 @@ impl Receiver {
             retrying: _,
             leftovers: _,
             dropped_messages: _,
+            dropped_in_step: _,
+            abandoned_in_step: _,
+            abandoned: _,
             end_error: _,
         } = self;
         marks.mark(self.peers_in_use());

@@ -14,6 +14,7 @@ use crate::operation::{CancelKey, PeekAction, PeekRequest, Signalled};
 use crate::transport::{LinkError, Pull, RemotePayload};
 use crate::wire::{AwaitedReply, Header, Message};
 
+mod abandoned;
 mod leftovers;
 mod turns;
 

@@ -98,6 +98,7 @@ impl Receiver {
         let link = self.links.get_mut(link_id)?;
         link.grant.hold(cost_bytes);
         link.unmatched_messages += 1;
+        link.unclaimed_bytes += cost_bytes;
         let source = link.peer;
         let origin = link.message_origin(link_id);
         let fences = link.received_fences;
@@ -150,6 +151,9 @@ impl Receiver {
             return false;
         }
         unexpected.fetched_bytes = len_bytes;
+        if unexpected.claim.is_none() {
+            link.unclaimed_bytes += len_bytes;
+        }
         true
     }
 
@@ -185,6 +189,9 @@ impl Receiver {
             link.grant.release_payload(fetched_bytes, &mut self.budget);
         }
         link.unmatched_messages -= 1;
+        if unexpected.claim.is_none() {
+            link.unclaimed_bytes -= unexpected.used_bytes();
+        }
         if link.fenced_messages > 0 && unexpected.fences < link.received_fences {
             link.fenced_messages -= 1;
             if link.fenced_messages == 0 {

@@ -285,6 +285,14 @@ impl Membership {
         self.act_for_member(effects, |receiver, effects| receiver.grant_credit_to_starved_links(effects));
     }
 
+    pub(crate) fn finish_drop_step(&mut self, effects: &mut impl ReceiverEffects) {
+        self.act_for_member(effects, |receiver, effects| receiver.finish_drop_step(effects));
+    }
+
+    pub(crate) fn needs_drop_step(&self) -> bool {
+        self.read_state(|state| state.receiver.needs_drop_step())
+    }
+
     /// Matches the messages that were kept aside, unless reports of this member still wait for
     /// room.
     pub(crate) fn match_kept_aside(&mut self, effects: &mut impl ReceiverEffects) {
@@ -312,6 +320,7 @@ impl Membership {
         self.read_state(|state| {
             state.mailboxes.is_unnotified(self.id)
                 || state.is_pulling_for(self.id)
+                || state.receiver.has_offers_to_drop()
                 || state.receiver.can_share_freed_budget()
         })
     }
@@ -402,6 +411,11 @@ impl Drop for Membership {
             );
             state.links.remove(link);
         }
+        // The other members may be asleep, so this one leaves none of its work to them.
+        state.act_without_member(
+            |receiver, effects| receiver.drop_all_abandoned_offers(effects),
+            &self.shared,
+        );
         for peer in peers {
             state.ask_members_to_connect_if_awaited(peer);
         }

@@ -127,7 +127,7 @@ impl Target {
         self.admit_access(id)?;
         let inbound = self.make_peer_write(id, rma, effects);
         let inbound = self.inbounds.insert(Box::new(inbound));
-        let fetch = self.fetches.add_offer(id, rma.op, Reassembly::new(rma.len_bytes, inbound), remote);
+        let fetch = self.fetches.add_offer(id, rma.op, Reassembly::new(rma.len_bytes, inbound), remote, true);
         self.fetches.begin_fetch(fetch);
         Ok(())
     }
