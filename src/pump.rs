@@ -121,7 +121,7 @@ impl<T: Transport> State<T> {
         engine.transmit(transport, &mut queues);
         transport.flush();
         drop(queues);
-        if engine.wants_pass() { Armed::Ready } else { transport.arm() }
+        if engine.has_work_without_arrivals() { Armed::Ready } else { transport.arm() }
     }
 
     /// Advances the engine's time and arms the transport, for a thread that is about to sleep after a pass.
@@ -275,7 +275,7 @@ impl<T: Transport> Pump<T> {
             receive_context::deliver_mail_to_others(&mut guard);
             return WatchResult::Moving;
         }
-        if received > 0 || state.engine.wants_pass() {
+        if received > 0 || state.engine.has_work_without_arrivals() {
             return WatchResult::Moving;
         }
         let armed = state.transport.arm();

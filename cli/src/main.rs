@@ -75,7 +75,7 @@ enum Command {
 impl Command {
     /// Returns who reads the log events. Another `homespun` command starts `pingpong --peer-process` and
     /// the hidden commands, except `bare`. The user starts all other commands.
-    fn audience(&self) -> Audience {
+    fn log_audience(&self) -> Audience {
         match self {
             Command::Info(_) | Command::Bench(_) | Command::Run(_) | Command::Bare(_) => Audience::User,
             Command::Pingpong(arguments) if !arguments.is_peer_process() => Audience::User,
@@ -86,7 +86,7 @@ impl Command {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    logging::install_subscriber(arguments.verbose, arguments.command.audience());
+    logging::install_subscriber(arguments.verbose, arguments.command.log_audience());
     let mut console = Console::new();
     let result = match arguments.command {
         Command::Info(arguments) => info::run(&arguments, &console),

@@ -223,8 +223,8 @@ impl Engine {
     /// Whether the next pass has work even if no frame arrives. Check this after a pass, before
     /// sleeping. Operations that wait for a link or a peer do not count: the transport wakes the
     /// caller for them.
-    pub fn wants_pass(&self) -> bool {
-        self.receive_side.wants_pass()
+    pub fn has_work_without_arrivals(&self) -> bool {
+        self.receive_side.has_work_without_arrivals()
             || self.target.is_pulling()
             || !self.condemned.is_empty()
             || !self.mapping.is_empty()

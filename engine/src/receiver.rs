@@ -159,7 +159,7 @@ impl Receiver {
     }
 
     /// Whether the next pass has work even if no frame arrives.
-    pub(crate) fn wants_pass(&self) -> bool {
+    pub(crate) fn has_work_without_arrivals(&self) -> bool {
         self.fetches.pulling_len() > 0 || self.has_offers_to_drop() || self.can_share_freed_budget()
     }
 

@@ -46,7 +46,7 @@ fn make_overrun_cq() -> CompletionQueue {
 }
 
 #[test]
-fn queue_is_protected_from_overrun_if_resource_management_is_enabled() {
+fn overrun_protection_follows_resource_management() {
     assert!(open_cq(ResourceManagement::Enabled).shared().is_overrun_protected());
     assert!(!open_cq(ResourceManagement::Disabled).shared().is_overrun_protected());
 }

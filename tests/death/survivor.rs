@@ -165,7 +165,7 @@ impl Survivor {
         let mut number = 0;
         for is_tagged in self.receives.values() {
             let send =
-                SendMsg { tag: is_tagged.then_some(Tag(7)), ..make_message_of_survivor(number, to_self) };
+                SendMsg { tag: is_tagged.then_some(Tag(7)), ..make_message_between_living(number, to_self) };
             friend.endpoint.sendmsg(send).expect("there is room for it");
             number += 1;
         }
@@ -178,7 +178,7 @@ impl Survivor {
         friend.next_completions_of_sends_and_others(number as usize);
         friend.endpoint.recvmsg(make_any_receive(&mut self.random, false, 1)).expect("there is room for it");
         self.sends.insert(0);
-        self.party.endpoint.sendmsg(make_message_of_survivor(0, to_friend)).expect("there is room for it");
+        self.party.endpoint.sendmsg(make_message_between_living(0, to_friend)).expect("there is room for it");
         assert!(received_bytes(&friend.next_completion().buffer) == payload(0, 100_000));
         while !self.sends.is_empty() {
             self.drive_and_read();
@@ -359,7 +359,7 @@ fn is_caused_by_death(error: &OperationError) -> bool {
 }
 
 /// Returns a message from or to a living peer.
-fn make_message_of_survivor(number: u64, to: FabricAddress) -> SendMsg {
+fn make_message_between_living(number: u64, to: FabricAddress) -> SendMsg {
     let buffers = vec![payload(number, 100_000)];
     SendMsg {
         buffers,

@@ -28,7 +28,7 @@ pub(crate) enum Promise {
 }
 
 pub(crate) fn check_history(history: &History, promise: Promise) {
-    check_operations_end(history, promise);
+    check_operations_end_as_promised(history, promise);
     assert_receives_take_only_accepted_messages(history);
     check_cancellations(history);
     assert_earlier_receives_match_first(history);
@@ -111,7 +111,7 @@ impl Taker {
     }
 }
 
-fn check_operations_end(history: &History, promise: Promise) {
+fn check_operations_end_as_promised(history: &History, promise: Promise) {
     for (identity, send) in history.sends.iter().enumerate() {
         if !history.is_alive(send.from) || send.injected {
             continue;

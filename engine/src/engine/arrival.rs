@@ -182,7 +182,7 @@ impl<S: Sink> Arrivals<'_, S> {
         let is_wanted = engine.receive_side.begin_data_if_requested(id, op, len_bytes)
             || engine.target.begin_data_if_requested(id, op, len_bytes);
         // A shared receiver may have requested the payload before this engine left the receiver.
-        if !is_wanted && !engine.receive_side.has_left() {
+        if !is_wanted && !engine.receive_side.has_left_shared_receiver() {
             engine.abort_breached_link(id, "sends what was not asked for", self.sink);
         }
     }

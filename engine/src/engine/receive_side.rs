@@ -65,7 +65,7 @@ const SHARED: Error = Error::Misuse(Misuse::NotSupported(Unsupported::SharedCont
 impl ReceiveSide {
     calls_of_receiver! {
         &self: {
-            fn wants_pass() -> bool, else false;
+            fn has_work_without_arrivals() -> bool, else false;
             fn progress_counts(id: LinkId) -> (u64, u64, u64), else (0, 0, 0);
             fn arrived_eager_count(id: LinkId) -> u64, else 0;
             fn granted_bytes(id: LinkId) -> u64, else 0;
@@ -322,7 +322,7 @@ impl ReceiveSide {
 
     /// Whether the engine has left its shared receiver. If so, messages that still arrive are
     /// discarded.
-    pub(super) fn has_left(&self) -> bool {
+    pub(super) fn has_left_shared_receiver(&self) -> bool {
         matches!(self, ReceiveSide::Left)
     }
 }

@@ -72,7 +72,7 @@ impl Engine {
     }
 
     /// Discards the messages that wait for a receive.
-    fn discard_unexpected(&mut self, sink: &mut impl Sink) {
+    fn discard_all_unexpected(&mut self, sink: &mut impl Sink) {
         let (receiver, mut effects) = self.receive_side_and_effects(sink);
         receiver.discard_all_unexpected(&mut effects);
     }
@@ -404,7 +404,7 @@ fn untagged_header(len_bytes: u64) -> Header {
 }
 
 /// Returns the headers of the sent frames, from a place on.
-fn sent_headers_from(transport: &Scripted, place: usize) -> Vec<Header> {
+fn sent_headers_since(transport: &Scripted, place: usize) -> Vec<Header> {
     transport.sent[place..].iter().map(|(_, header, _)| *header).collect()
 }
 

@@ -424,10 +424,10 @@ fn unexpected_offers_are_fetched_while_the_budget_lasts() {
     }
     receiver.pull_payloads(|_| true, make_pull_from(b"0123456789"), &mut asked);
     assert_eq!(asked.queued, [(LINK, Header::Done { op: 7, fault: false })]);
-    assert!(!receiver.wants_pass(), "there is no room for the other one");
+    assert!(!receiver.has_work_without_arrivals(), "there is no room for the other one");
     receiver.post(receive_request(10, 1), &mut asked).unwrap();
     assert_eq!(asked.take_ended(), [(1, Ok(b"0123456789".to_vec()))]);
-    assert!(receiver.wants_pass());
+    assert!(receiver.has_work_without_arrivals());
     receiver.begin_deferred_fetches();
     receiver.pull_payloads(|_| true, make_pull_from(b"abcdefghij"), &mut asked);
     receiver.post(receive_request(10, 2), &mut asked).unwrap();

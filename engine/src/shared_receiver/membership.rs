@@ -316,7 +316,7 @@ impl Membership {
         self.read_state(|state| state.is_pulling_for(self.id))
     }
 
-    pub(crate) fn wants_pass(&self) -> bool {
+    pub(crate) fn has_work_without_arrivals(&self) -> bool {
         self.read_state(|state| {
             state.mailboxes.is_unnotified(self.id)
                 || state.is_pulling_for(self.id)

@@ -23,7 +23,7 @@ fn make_info(source: &str, ep_type: EndpointType) -> Info {
     }
 }
 
-fn make_addresses() -> Vec<LocalAddress> {
+fn make_local_addresses() -> Vec<LocalAddress> {
     [
         ("eth0", "192.0.2.7", "192.0.2.0/24"),
         ("lo", "127.0.0.1", "127.0.0.1/32"),
@@ -41,7 +41,7 @@ fn make_addresses() -> Vec<LocalAddress> {
 /// offered for it.
 fn offer(source: &str, is_split: bool) -> Vec<[String; 3]> {
     let info = make_info(source, EndpointType::Rdm);
-    let infos = offer_at_interfaces(info, NAME, is_split, &make_addresses());
+    let infos = offer_at_interfaces(info, NAME, is_split, &make_local_addresses());
     let text = |text: &Option<String>| text.clone().expect("a name");
     infos
         .iter()
@@ -61,7 +61,7 @@ fn wildcard_source_becomes_an_info_for_each_address_of_its_format() {
     assert_eq!(offer("[::]:0", true), [["[fd00::7]:0", "eth0", "fd00::/64"]]);
     assert_eq!(offer("0.0.0.0:7471", false), [["0.0.0.0:7471", "tcp", "tcp"]]);
     let info = make_info("[::]:0", EndpointType::Rdm);
-    let without_ipv6 = offer_at_interfaces(info, NAME, true, &make_addresses()[..2]);
+    let without_ipv6 = offer_at_interfaces(info, NAME, true, &make_local_addresses()[..2]);
     assert_eq!(without_ipv6[0].domain.name.as_deref(), Some("tcp"));
 }
 
@@ -92,7 +92,7 @@ fn interfaces_meeting_hints(change: impl FnOnce(&mut Info)) -> Result<Vec<String
     let wanted = Wanted::take_from(&mut hints, NAME);
     assert_eq!(hints, Info::default(), "homespun's own names are left");
     let info = make_info("0.0.0.0:0", EndpointType::Rdm);
-    let infos = wanted.select(offer_at_interfaces(info, NAME, true, &make_addresses()).into_iter())?;
+    let infos = wanted.select(offer_at_interfaces(info, NAME, true, &make_local_addresses()).into_iter())?;
     Ok(infos.into_iter().filter_map(|info| info.domain.name).collect())
 }
 

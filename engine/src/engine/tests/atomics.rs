@@ -254,7 +254,7 @@ fn atomic_results_resume_after_partial_sends() {
         engine.transmit(&mut transport, &mut sink);
     }
     assert_eq!(sent_answers(&transport), [(5, Ok(vec![0; 50])), (6, Ok(vec![0; 50]))]);
-    assert!(sent_headers_from(&transport, 0).contains(&untagged_header(1)) && !engine.has_unsent());
+    assert!(sent_headers_since(&transport, 0).contains(&untagged_header(1)) && !engine.has_unsent());
     assert_eq!(engine.target.unanswered_counts(LINK).1, 0);
 }
 
@@ -393,7 +393,7 @@ fn partly_sent_operands_resume_from_memory_or_copy() {
             engine.transmit(&mut transport, &mut sink);
         }
         assert_eq!(transport.sent[0].2, b"0123456789abcdefghij", "injected: {inject}");
-        assert_eq!(sent_headers_from(&transport, 1), [untagged_header(1)], "the message waits for its turn");
+        assert_eq!(sent_headers_since(&transport, 1), [untagged_header(1)], "the message waits for its turn");
         assert_eq!((operand[0], compared[0]), if inject { (0, 0) } else { (b'0', b'a') });
         engine.arrivals(&mut sink).frame(LINK, &Header::ReadData { op, len_bytes: 10 }, &[7; 10]);
         assert_eq!(sink.ended_contexts(), [2, 1]);

@@ -208,7 +208,7 @@ fn passive_endpoint_without_backlog_rejects_requests() {
         );
         engine.transmit(&mut transport, &mut sink);
         assert!(sink.events.is_empty());
-        assert_eq!(sent_headers_from(&transport, 0), [handshake_header(HandshakeStep::Reject, NUMBER, b"")]);
+        assert_eq!(sent_headers_since(&transport, 0), [handshake_header(HandshakeStep::Reject, NUMBER, b"")]);
         assert_eq!(transport.closed, [(OTHER, Close::Drain)]);
     }
 }
@@ -221,7 +221,7 @@ fn rdm_endpoint_rejects_request_and_keeps_its_link() {
     arrivals.frame_begun(OTHER, &request);
     arrivals.payload_arrived(OTHER, b"please");
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sent_headers_from(&transport, 0), [handshake_header(HandshakeStep::Reject, NUMBER, b"")]);
+    assert_eq!(sent_headers_since(&transport, 0), [handshake_header(HandshakeStep::Reject, NUMBER, b"")]);
     assert!(transport.closed.is_empty());
     engine.post_receive(receive_request(8, 1), &mut sink).unwrap();
     receive_frame(&mut engine, &mut sink, OTHER, untagged_header(5), b"still");
@@ -517,7 +517,10 @@ fn connect_times_out_if_no_acceptor_answers() {
             assert_eq!(engine.next_deadline(), Some(Moment::from_ms(deadline_ms)));
         }
         assert!(sink.events.is_empty() && !engine.has_unsent());
-        assert!(engine.awaits_timeout() && !engine.wants_pass(), "the time is waited for asleep");
+        assert!(
+            engine.awaits_timeout() && !engine.has_work_without_arrivals(),
+            "the time is waited for asleep"
+        );
         if answers {
             receive_frame(
                 &mut engine,
@@ -537,7 +540,11 @@ fn connect_times_out_if_no_acceptor_answers() {
             engine.transmit(&mut transport, &mut sink);
             assert_eq!(transport.closed, [(OTHER, Close::Drain)]);
         }
-        assert!(!engine.wants_pass() && !engine.awaits_timeout() && engine.next_deadline().is_none());
+        assert!(
+            !engine.has_work_without_arrivals()
+                && !engine.awaits_timeout()
+                && engine.next_deadline().is_none()
+        );
     }
 }
 

@@ -46,7 +46,7 @@ fn acks_and_requested_payload_need_no_credit() {
     engine.arrivals(&mut sink).frame(LINK, &Header::Clear { op, cannot_pull: false }, b"");
     engine.transmit(&mut transport, &mut sink);
     let sent = [Header::Ack { received: 1 }, Header::Data { op, len_bytes: 5 }];
-    assert_eq!(sent_headers_from(&transport, before), sent);
+    assert_eq!(sent_headers_since(&transport, before), sent);
     assert_eq!(sink.ended_contexts(), [0]);
 }
 
@@ -56,8 +56,8 @@ fn message_beyond_credit_is_offered() {
     static LONG: [u8; CREDIT_INITIAL_BYTES as usize] = [7; CREDIT_INITIAL_BYTES as usize];
     engine.post_request(send_request(peer, &LONG, 1), &mut transport, &mut sink).unwrap();
     engine.post_request(send_request(peer, b"short", 2), &mut transport, &mut sink).unwrap();
-    let [Header::Request { message, .. }, Header::Message(_)] = sent_headers_from(&transport, 0)[..] else {
-        panic!("{:?}", sent_headers_from(&transport, 0));
+    let [Header::Request { message, .. }, Header::Message(_)] = sent_headers_since(&transport, 0)[..] else {
+        panic!("{:?}", sent_headers_since(&transport, 0));
     };
     assert_eq!(message.len_bytes, CREDIT_INITIAL_BYTES);
     assert_eq!(sink.ended_contexts(), [2]);
@@ -118,7 +118,7 @@ fn offers_beyond_budget_wait_for_receive_or_room() {
             Header::Done { op, .. } => Some(*op),
             _ => None,
         };
-        sent_headers_from(transport, 0).iter().filter_map(op).collect()
+        sent_headers_since(transport, 0).iter().filter_map(op).collect()
     };
     assert_eq!(dones(&transport), [1]);
     engine.post_receive(receive_request(20_000, 1), &mut sink).unwrap();
@@ -294,7 +294,7 @@ fn discarded_offer_costs_credit_until_its_data_arrives() {
     for op in 0..10_000 {
         engine.arrivals(&mut sink).frame(LINK, &request_header(op, 10, AwaitedReply::Nothing), b"");
         engine.transmit(&mut transport, &mut sink);
-        engine.discard_unexpected(&mut sink);
+        engine.discard_all_unexpected(&mut sink);
         if engine.links.get(LINK).is_none() {
             break;
         }

@@ -52,11 +52,11 @@ fn shareable_region(key: u64) -> Region {
 fn offered_region_is_mapped_and_then_accessed_directly() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     engine.arrivals(&mut sink).frame(LINK, &mappable_region_header(KEY, 100), REMOTE);
-    assert!(engine.wants_pass());
+    assert!(engine.has_work_without_arrivals());
     engine.post_request(rma_request(peer, hello_write(), 1), &mut transport, &mut sink).unwrap();
     assert_eq!((transport.sent.len(), sink.ended.len()), (1, 0), "it is not mapped yet");
     engine.transmit(&mut transport, &mut sink);
-    assert!(!engine.wants_pass());
+    assert!(!engine.has_work_without_arrivals());
     engine.post_request(rma_request(peer, hello_write(), 2), &mut transport, &mut sink).unwrap();
     assert_eq!(transport.sent.len(), 2, "one before it has not ended");
     for sent in 0..2 {
@@ -362,7 +362,7 @@ fn persistent_region_is_not_offered_for_mapping() {
         engine.target.regions().add(shareable_region(KEY).with_persistence(Box::new(Device))).unwrap();
     engine.arrivals(&mut sink).frame(LINK, &rma_header(1, 0, 0, RmaKind::Read), b"");
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sent_headers_from(&transport, 0), [Header::Answer { op: 1, outcome: Outcome::Done }]);
+    assert_eq!(sent_headers_since(&transport, 0), [Header::Answer { op: 1, outcome: Outcome::Done }]);
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn fence_after_unacknowledged_messages_asks_the_peer() {
     engine.post_request(fenced_send_request(Level::Delivery, peer, 2), &mut transport, &mut sink).unwrap();
     engine.post_request(send_request_at_level(Level::Inject, peer, 3), &mut transport, &mut sink).unwrap();
     assert!(!engine.try_inject(peer, None, None, b"x", &mut transport));
-    assert_eq!(sent_headers_from(&transport, 1), [Header::Fence { matched: false }]);
+    assert_eq!(sent_headers_since(&transport, 1), [Header::Fence { matched: false }]);
     engine.post_request(send_request_at_level(Level::Inject, other, 4), &mut transport, &mut sink).unwrap();
     assert_eq!(sink.ended_contexts(), [4], "others do not wait");
 
@@ -48,7 +48,7 @@ fn fence_after_unacknowledged_messages_asks_the_peer() {
     assert_eq!(transport.sent.len(), before, "it is asked for once");
     engine.arrivals(&mut sink).frame(LINK, &Header::Fenced, b"");
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sent_headers_from(&transport, before).len(), 2);
+    assert_eq!(sent_headers_since(&transport, before).len(), 2);
     assert_eq!(sink.ended_contexts(), [4, 3]);
 }
 
@@ -77,7 +77,7 @@ fn fence_at_match_level_asks_again_after_fence_at_transmit_level() {
     engine.arrivals(&mut sink).frame(LINK, &Header::Ack { received: 2 }, b"");
     let before = transport.sent.len();
     engine.post_request(fenced_send_request(Level::Match, peer, 3), &mut transport, &mut sink).unwrap();
-    assert_eq!(sent_headers_from(&transport, before), [Header::Fence { matched: true }]);
+    assert_eq!(sent_headers_since(&transport, before), [Header::Fence { matched: true }]);
 }
 
 #[test]
@@ -88,14 +88,14 @@ fn match_fence_is_answered_after_earlier_messages_match() {
     arrivals.frame(LINK, &untagged_header(1), b"b");
     arrivals.frame(LINK, &Header::Fence { matched: false }, b"");
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sent_headers_from(&transport, 0), [Header::Fenced]);
+    assert_eq!(sent_headers_since(&transport, 0), [Header::Fenced]);
     engine.arrivals(&mut sink).frame(LINK, &Header::Fence { matched: true }, b"");
     engine.post_receive(receive_request(1, 1), &mut sink).unwrap();
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.sent.len(), 1);
     engine.post_receive(receive_request(1, 2), &mut sink).unwrap();
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sent_headers_from(&transport, 1), [Header::Fenced]);
+    assert_eq!(sent_headers_since(&transport, 1), [Header::Fenced]);
 }
 
 #[test]
@@ -128,10 +128,10 @@ fn message_after_fence_of_cancelled_send_is_accepted() {
     }
     other.transmit(&mut other_transport, &mut other_sink);
     assert!(other_transport.closed.is_empty());
-    assert!(!sent_headers_from(&other_transport, 0).contains(&Header::Fenced));
+    assert!(!sent_headers_since(&other_transport, 0).contains(&Header::Fenced));
     other.post_receive(receive_request(1, 1), &mut other_sink).unwrap();
     other.transmit(&mut other_transport, &mut other_sink);
-    assert_eq!(sent_headers_from(&other_transport, 0), [Header::Fenced], "what came later does not count");
+    assert_eq!(sent_headers_since(&other_transport, 0), [Header::Fenced], "what came later does not count");
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn fence_answer_covers_only_messages_before_the_fence() {
     engine.arrivals(&mut sink).frame(LINK, &Header::Fenced, b"");
     let before = transport.sent.len();
     engine.post_request(fenced_send_request(Level::Transmit, peer, 4), &mut transport, &mut sink).unwrap();
-    assert_eq!(sent_headers_from(&transport, before), [Header::Fence { matched: false }]);
+    assert_eq!(sent_headers_since(&transport, before), [Header::Fence { matched: false }]);
 }
 
 #[test]

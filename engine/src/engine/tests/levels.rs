@@ -20,7 +20,7 @@ fn header_of_each_level_names_the_awaited_answer() {
         let request = send_request(peer, b"x", context).level(level);
         engine.post_request(request, &mut transport, &mut sink).unwrap();
     }
-    let awaits: Vec<AwaitedReply> = sent_headers_from(&transport, 0)
+    let awaits: Vec<AwaitedReply> = sent_headers_since(&transport, 0)
         .iter()
         .map(|header| match header {
             Header::Message(message) => message.awaits,
@@ -62,7 +62,7 @@ fn match_is_reported_when_payload_is_in_place() {
     assert!(transport.sent.is_empty());
     engine.arrivals(&mut sink).payload_arrived(LINK, b"t");
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sent_headers_from(&transport, 0), [matched_header(1)]);
+    assert_eq!(sent_headers_since(&transport, 0), [matched_header(1)]);
 
     engine.arrivals(&mut sink).frame(LINK, &message_awaiting_match(5), b"early");
     engine.arrivals(&mut sink).frame(LINK, &untagged_header(1), b"x");
@@ -73,10 +73,10 @@ fn match_is_reported_when_payload_is_in_place() {
         engine.post_receive(receive_request(5, context), &mut sink).unwrap();
     }
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sent_headers_from(&transport, 1), [matched_header(2)], "the last one is still on its way");
+    assert_eq!(sent_headers_since(&transport, 1), [matched_header(2)], "the last one is still on its way");
     engine.arrivals(&mut sink).payload_arrived(LINK, b"late");
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sent_headers_from(&transport, 2), [matched_header(4)]);
+    assert_eq!(sent_headers_since(&transport, 2), [matched_header(4)]);
 }
 
 #[test]
@@ -89,10 +89,10 @@ fn offer_awaiting_match_is_fetched_only_after_match() {
         engine.arrivals(&mut sink).frame(LINK, &request, REMOTE);
     }
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sent_headers_from(&transport, 0), [Header::Done { op: 2, fault: false }]);
+    assert_eq!(sent_headers_since(&transport, 0), [Header::Done { op: 2, fault: false }]);
     engine.post_receive(receive_request(10, 1), &mut sink).unwrap();
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sent_headers_from(&transport, 1), [Header::Done { op: 1, fault: false }]);
+    assert_eq!(sent_headers_since(&transport, 1), [Header::Done { op: 1, fault: false }]);
     assert_eq!(received_bytes(&sink.ended[0]), b"0123456789");
 }
 

@@ -159,7 +159,7 @@ fn silent_former_link_times_out() {
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame_begun(LinkId(7), &untagged_header(6));
     arrivals.link_event(LinkId(8), LinkEvent::up(address(2), 2));
-    assert!(engine.awaits_timeout() && !engine.wants_pass());
+    assert!(engine.awaits_timeout() && !engine.has_work_without_arrivals());
     let mut pass_at = |ms, engine: &mut Engine, sink: &mut Recorder| {
         engine.advance_time(Moment::from_ms(ms), sink);
         engine.transmit(&mut transport, sink);
@@ -438,7 +438,7 @@ fn directed_receive_reconnects_after_waiting_send_is_cancelled() {
     let (mut engine, mut transport, mut sink) = engine_that_awaits_a_new_peer();
     engine.arrivals(&mut sink).link_event(LinkId(0), LinkEvent::Down(RESET));
     engine.cancel(2, &mut sink).unwrap();
-    assert!(engine.wants_pass());
+    assert!(engine.has_work_without_arrivals());
     engine.transmit(&mut transport, &mut sink);
     assert_eq!((sink.ended_contexts(), transport.connected.len()), (vec![2], 2));
     let refused = LinkEvent::Down(LinkError::System(Errno::ECONNREFUSED));
@@ -481,9 +481,9 @@ fn receive_from_lost_peer_connects_once_and_fails_if_that_fails() {
     for context in [1, 2] {
         engine.post_receive(ReceiveRequest { criteria, ..receive_request(1, context) }, &mut sink).unwrap();
     }
-    assert!(engine.wants_pass());
+    assert!(engine.has_work_without_arrivals());
     engine.transmit(&mut transport, &mut sink);
-    assert!(!engine.wants_pass());
+    assert!(!engine.has_work_without_arrivals());
     assert_eq!(transport.connected, [address(2)]);
     engine.post_receive(ReceiveRequest { criteria, ..receive_request(1, 3) }, &mut sink).unwrap();
     engine.transmit(&mut transport, &mut sink);
@@ -527,7 +527,7 @@ fn receive_from_lost_peer_cancelled_before_the_pass_opens_no_link() {
     engine.transmit(&mut transport, &mut sink);
     engine.post_receive(receive_request(1, 2), &mut sink).unwrap();
     engine.transmit(&mut transport, &mut sink);
-    assert!(transport.connected.is_empty() && !engine.wants_pass());
+    assert!(transport.connected.is_empty() && !engine.has_work_without_arrivals());
 }
 
 #[test]

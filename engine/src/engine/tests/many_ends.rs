@@ -6,7 +6,7 @@ use crate::limits::{PEER_MAX_LINKS, STEP_MAX_CLOSES, STEP_MAX_REPLACED_ENDS};
 /// Makes passes until the engine wants no more. Returns how many links each pass has closed.
 fn close_in_passes(engine: &mut Engine, transport: &mut Scripted, sink: &mut Recorder) -> Vec<usize> {
     let mut closed = Vec::new();
-    while engine.wants_pass() {
+    while engine.has_work_without_arrivals() {
         let before = transport.closed.len();
         engine.transmit(transport, sink);
         closed.push(transport.closed.len() - before);

@@ -142,7 +142,7 @@ fn operation_held_by_order_holds_back_only_later_ones_to_its_peer() {
     assert!(!engine.try_inject(peer, None, None, b"x", &mut transport));
     assert_eq!(transport.sent.len(), 1);
     assert!(engine.try_inject(other, None, None, b"x", &mut transport));
-    assert!(engine.has_unsent() && !engine.wants_pass(), "the answer will tell");
+    assert!(engine.has_unsent() && !engine.has_work_without_arrivals(), "the answer will tell");
     let op = access_op_at(&transport, 0);
     engine.arrivals(&mut sink).frame(LINK, &Header::Clear { op, cannot_pull: true }, b"");
     engine.transmit(&mut transport, &mut sink);
@@ -150,8 +150,8 @@ fn operation_held_by_order_holds_back_only_later_ones_to_its_peer() {
     assert_eq!(transport.sent.last().unwrap().1, Header::Data { op, len_bytes: 10 });
     deliver_answer(&mut engine, &mut sink, op, Outcome::Done);
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sent_headers_from(&transport, 3)[0], untagged_header(1));
-    assert!(matches!(sent_headers_from(&transport, 4)[..], [Header::Rma(Rma { kind: RmaKind::Read, .. })]));
+    assert_eq!(sent_headers_since(&transport, 3)[0], untagged_header(1));
+    assert!(matches!(sent_headers_since(&transport, 4)[..], [Header::Rma(Rma { kind: RmaKind::Read, .. })]));
     assert!(engine.try_inject(peer, None, None, b"x", &mut transport));
 }
 
@@ -246,7 +246,7 @@ fn read_copied_before_region_close_is_refused() {
     engine.target.regions().close(&region);
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(
-        sent_headers_from(&transport, 0),
+        sent_headers_since(&transport, 0),
         [Header::Answer { op: 1, outcome: Outcome::Refused(Refusal::Key) }]
     );
 }

@@ -60,7 +60,7 @@ fn peek_without_a_message_fails_at_once() {
         assert!(engine.cancel(context, &mut sink).is_err(), "it has ended");
     }
     assert_eq!(engine.outstanding_receives(), 0);
-    assert!(!engine.wants_pass());
+    assert!(!engine.has_work_without_arrivals());
 
     engine.arrivals(&mut sink).frame(LINK, &tagged_header(5, 1, AwaitedReply::Nothing), b"x");
     engine.transmit(&mut transport, &mut sink);
@@ -82,7 +82,7 @@ fn claimed_message_is_received_only_with_its_claim_context() {
     engine.post_receive(tagged_receive_request(5, 2), &mut sink).unwrap();
     assert_eq!(received_bytes(&sink.ended[1]), b"second");
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sent_headers_from(&transport, 0), [Header::Matched { number: 2 }]);
+    assert_eq!(sent_headers_since(&transport, 0), [Header::Matched { number: 2 }]);
 
     let untagged = ReceiveRequest { tagged: false, ..tagged_receive_request(0, 1) };
     let refused = engine.receive_claimed(untagged, 1, &mut sink).unwrap_err();
@@ -90,7 +90,7 @@ fn claimed_message_is_received_only_with_its_claim_context() {
     engine.receive_claimed(tagged_receive_request(0, 1), 1, &mut sink).unwrap();
     assert_eq!(received_bytes(&sink.ended[2]), b"first");
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sent_headers_from(&transport, 1), [Header::Matched { number: 1 }]);
+    assert_eq!(sent_headers_since(&transport, 1), [Header::Matched { number: 1 }]);
     assert!(engine.receive_claimed(tagged_receive_request(0, 1), 1, &mut sink).is_err(), "once");
 }
 
@@ -109,11 +109,11 @@ fn discard_drops_message_in_any_state() {
     assert_eq!((sink.ended_contexts(), engine.receive_side.unexpected_len()), (vec![1, 2, 3], 0));
     engine.transmit(&mut transport, &mut sink);
     let told = [Header::Matched { number: 1 }, Header::Done { op: 1, fault: false }];
-    assert_eq!(sent_headers_from(&transport, 0), told);
+    assert_eq!(sent_headers_since(&transport, 0), told);
     assert!(transport.pulled.is_empty());
     engine.arrivals(&mut sink).payload_arrived(LINK, b"lf");
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sent_headers_from(&transport, 2), [Header::Matched { number: 2 }]);
+    assert_eq!(sent_headers_since(&transport, 2), [Header::Matched { number: 2 }]);
     assert_eq!(sink.ended.len(), 3);
 }
 
@@ -124,7 +124,7 @@ fn claimed_message_can_be_discarded() {
     engine.peek(peek_request(1, PeekAction::Claim), &mut sink).unwrap();
     engine.discard_claimed(true, 1, None, &mut sink).unwrap();
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sent_headers_from(&transport, 0), [Header::Matched { number: 1 }]);
+    assert_eq!(sent_headers_since(&transport, 0), [Header::Matched { number: 1 }]);
     assert_eq!(sink.ended_contexts(), [1, 1]);
     assert!(engine.discard_claimed(true, 1, None, &mut sink).is_err());
     assert!(!engine.receive_side.has_claimed());

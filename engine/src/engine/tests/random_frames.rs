@@ -449,7 +449,7 @@ proptest! {
         }
 
         // Whole messages are still there. Once they are discarded, the whole budget is free.
-        run.engine.discard_unexpected(&mut run.sink);
+        run.engine.discard_all_unexpected(&mut run.sink);
         prop_assert!(run.engine.receive_side.try_reserve_budget(BUDGET_BYTES as u64), "all of it is free");
         prop_assert!(run.engine.fetches_len() == 0 && run.engine.target.inbounds_len() == 0);
         run.run_step(Step::Time { ms: 0 });

@@ -198,7 +198,7 @@ fn long_read_is_sent_in_pieces_with_messages_between() {
     }
     let op = 5;
     assert_eq!(
-        sent_headers_from(&transport, 0),
+        sent_headers_since(&transport, 0),
         [
             Header::ReadData { op, len_bytes: READ_PIECE_MAX_BYTES as u64 },
             untagged_header(1),
@@ -245,7 +245,7 @@ fn offered_write_is_pulled_into_the_region_or_requested() {
         engine.arrivals(&mut sink).frame(LINK, &rma_header(5, 1, 5, offer), REMOTE);
         engine.transmit(&mut transport, &mut sink);
         if pulled == Pull::Refused {
-            assert_eq!(sent_headers_from(&transport, 0), [Header::Clear { op: 5, cannot_pull: true }]);
+            assert_eq!(sent_headers_since(&transport, 0), [Header::Clear { op: 5, cannot_pull: true }]);
             engine.arrivals(&mut sink).frame(LINK, &Header::Data { op: 5, len_bytes: 5 }, b"hello");
             engine.transmit(&mut transport, &mut sink);
         }
@@ -278,7 +278,7 @@ fn remote_data_completes_at_target_and_costs_credit_until_read() {
     let data: Vec<u64> = sink.take_ended().iter().flatten().map(|completion| completion.data).collect();
     assert_eq!(data, (0..count).collect::<Vec<_>>());
     engine.transmit(&mut transport, &mut sink);
-    assert!(sent_headers_from(&transport, 0).iter().any(|header| matches!(header, Header::Credit { .. })));
+    assert!(sent_headers_since(&transport, 0).iter().any(|header| matches!(header, Header::Credit { .. })));
     assert!(transport.closed.is_empty());
 }
 

@@ -47,7 +47,7 @@ fn peek_request(then: PeekAction) -> PeekRequest {
 /// Makes steps until all offers are dropped, and checks that nothing is left.
 fn drop_all(receiver: &mut Receiver, asked: &mut EffectsRecorder) {
     for _ in 0..OFFERS {
-        if !receiver.wants_pass() {
+        if !receiver.has_work_without_arrivals() {
             break;
         }
         receiver.finish_drop_step(asked);
@@ -64,10 +64,10 @@ fn link_end_drops_a_limited_number_of_offers_in_each_step() {
     // The first step has spent its drops when the link ends.
     for left in [2 * STEP_MAX_DROPS, 2 * STEP_MAX_DROPS, STEP_MAX_DROPS] {
         assert_eq!(receiver.unexpected_len(), left);
-        assert!(receiver.wants_pass() && receiver.rare_work_bits() != 0, "{left} left");
+        assert!(receiver.has_work_without_arrivals() && receiver.rare_work_bits() != 0, "{left} left");
         receiver.finish_drop_step(&mut asked);
     }
-    assert!(!receiver.wants_pass());
+    assert!(!receiver.has_work_without_arrivals());
     drop_all(&mut receiver, &mut asked);
     assert!(asked.take_ended().is_empty());
 }

@@ -31,7 +31,7 @@ fn shutdown_during_message_sends_the_rest_before_ack_and_shutdown() {
             Header::Ack { received: 1 },
             handshake_header(HandshakeStep::Shutdown, NUMBER, b""),
         ];
-        assert_eq!(sent_headers_from(&transport, 0), told, "{answers:?}");
+        assert_eq!(sent_headers_since(&transport, 0), told, "{answers:?}");
         assert_eq!(transport.sent[0].2, b"half of a message", "{answers:?}");
         assert!(transport.closed.is_empty() && sink.events.is_empty());
     }
@@ -49,7 +49,7 @@ fn shutdown_during_read_answer_sends_the_rest_first() {
     engine.shutdown(&mut transport, &mut sink).unwrap();
     let told =
         [Header::ReadData { op: 5, len_bytes: 5000 }, handshake_header(HandshakeStep::Shutdown, NUMBER, b"")];
-    assert_eq!(sent_headers_from(&transport, 0), told);
+    assert_eq!(sent_headers_since(&transport, 0), told);
     assert_eq!(transport.sent[0].2, read_region(&region));
     assert!(transport.closed.is_empty() && !engine.has_unsent());
 }
@@ -77,7 +77,7 @@ fn shutdown_during_write_sends_the_rest_first() {
     while engine.has_unsent() {
         engine.transmit(&mut transport, &mut sink);
     }
-    let headers = sent_headers_from(&transport, 0);
+    let headers = sent_headers_since(&transport, 0);
     let told = [Header::Ack { received: 1 }, handshake_header(HandshakeStep::Shutdown, NUMBER, b"")];
     assert_eq!(headers[3..], told, "{headers:?}");
     assert_eq!(transport.sent[2].2, bytes);
@@ -103,7 +103,7 @@ fn shutdown_does_not_wait_for_peer_to_request_offered_payload() {
     let Header::Request { op, .. } = transport.sent[0].1 else { panic!("too long to be sent at once") };
     engine.shutdown(&mut transport, &mut sink).unwrap();
     assert_eq!(sink.ended_contexts(), [2]);
-    assert_eq!(sent_headers_from(&transport, 1), [handshake_header(HandshakeStep::Shutdown, NUMBER, b"")]);
+    assert_eq!(sent_headers_since(&transport, 1), [handshake_header(HandshakeStep::Shutdown, NUMBER, b"")]);
     // The peer asks for the payload after the shutdown: the engine ignores this.
     receive_frame(&mut engine, &mut sink, OTHER, Header::Clear { op, cannot_pull: false }, b"");
     assert!(transport.closed.is_empty() && sink.events.is_empty());

@@ -251,7 +251,7 @@ proptest! {
         prop_assert_eq!(run.engine.outstanding_receives(), 0);
         let ended = run.sink.ended.iter().filter(|outcome| !is_access_of_peer(outcome)).count();
         prop_assert_eq!(ended, run.accepted, "each operation ends once");
-        prop_assert!(!run.engine.has_unsent() && !run.engine.wants_pass());
+        prop_assert!(!run.engine.has_unsent() && !run.engine.has_work_without_arrivals());
         run.run_step(Step::Time(0));
         prop_assert!(!run.engine.awaits_timeout() && run.engine.next_deadline().is_none());
     }

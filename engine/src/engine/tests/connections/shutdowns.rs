@@ -91,7 +91,7 @@ fn shutdown_sends_acks_and_matches_before_shutdown_step() {
             Header::Matched { number: 1 },
             handshake_header(HandshakeStep::Shutdown, NUMBER, b""),
         ];
-        assert_eq!(sent_headers_from(&transport, 0), told, "{answers:?}");
+        assert_eq!(sent_headers_since(&transport, 0), told, "{answers:?}");
         assert!(transport.closed.is_empty() && sink.events.is_empty());
     }
 }
@@ -105,7 +105,7 @@ fn shutdown_without_room_is_sent_later() {
         assert!(transport.sent.is_empty() && engine.has_unsent());
         engine.transmit(&mut transport, &mut sink);
     }
-    assert_eq!(sent_headers_from(&transport, 0), [handshake_header(HandshakeStep::Shutdown, NUMBER, b"")]);
+    assert_eq!(sent_headers_since(&transport, 0), [handshake_header(HandshakeStep::Shutdown, NUMBER, b"")]);
     assert!(!engine.has_unsent());
 }
 
