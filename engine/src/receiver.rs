@@ -111,6 +111,8 @@ pub(crate) struct Receiver {
     dropped_in_step: usize,
     /// How many offers of links that have ended were dropped since the present step began.
     abandoned_in_step: usize,
+    /// Whether anything was dropped in the step, or is left to drop. One flag, since each pass reads it.
+    needs_drop_step: bool,
     held: HeldReports,
     /// The error of receives that are posted after the connection has ended; `None` before.
     end_error: Option<Box<OperationError>>,
@@ -142,6 +144,7 @@ impl Receiver {
             dropped_messages: 0,
             dropped_in_step: 0,
             abandoned_in_step: 0,
+            needs_drop_step: false,
             held: HeldReports::default(),
             end_error: None,
         }
@@ -178,9 +181,7 @@ impl Receiver {
             | self.fetches.pulling_len()
             | self.starved.len()
             | self.retrying.len()
-            | self.abandoned.len()
-            | self.dropped_in_step
-            | self.abandoned_in_step
+            | usize::from(self.needs_drop_step)
     }
 
     /// Posts a receive. If unexpected messages match, the receive takes the earliest of them at once.

@@ -36,6 +36,7 @@ impl Receiver {
     pub(super) fn end_abandoned_link(&mut self, link: AbandonedLink, effects: &mut impl ReceiverEffects) {
         if self.fetches.has_unneeded(&link.offers) {
             self.abandoned.insert(link.creation_number, link);
+            self.needs_drop_step = true;
             self.drop_abandoned_until(STEP_MAX_DROPS, effects);
         } else {
             self.finish_abandoned_link(link);
@@ -47,6 +48,7 @@ impl Receiver {
     pub(crate) fn finish_drop_step(&mut self, effects: &mut impl ReceiverEffects) {
         self.drop_abandoned_until(STEP_MAX_DROPS, effects);
         (self.dropped_in_step, self.abandoned_in_step) = (0, 0);
+        self.needs_drop_step = !self.abandoned.is_empty();
     }
 
     /// Drops all offers of links that have ended.
@@ -57,7 +59,7 @@ impl Receiver {
     /// Whether a step has offers to drop, or must end so that more may be dropped.
     #[inline(always)]
     pub(crate) fn needs_drop_step(&self) -> bool {
-        !self.abandoned.is_empty() || self.dropped_in_step > 0 || self.abandoned_in_step > 0
+        self.needs_drop_step
     }
 
     /// Whether offers of links that have ended are not dropped yet.

@@ -136,6 +136,7 @@ impl Receiver {
         self.leftovers.release(origin.creation_number, used_bytes, &mut self.budget);
         self.dropped_messages += 1;
         self.dropped_in_step += 1;
+        self.needs_drop_step = true;
         let (source, dropped) = (unexpected.source, self.dropped_messages);
         // Peers decide how many messages are dropped, so the log must not grow with this number.
         if dropped.is_power_of_two() {

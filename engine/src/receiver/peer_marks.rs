@@ -32,6 +32,7 @@ impl Receiver {
             dropped_messages: _,
             dropped_in_step: _,
             abandoned_in_step: _,
+            needs_drop_step: _,
             abandoned: _,
             end_error: _,
         } = self;
