@@ -177,9 +177,9 @@ pub enum AddressProof {
     Confirmed,
     /// The peer claims to be at the address, and nothing has proven this yet.
     Claimed,
-    /// As [`Claimed`](Self::Claimed). The peer has also ended the link, after it sent what is still
-    /// unread, and its claim is older than the links to the endpoint that is now at the address. If
-    /// the engine knows that endpoint by another instance, the peer was the endpoint before it.
+    /// As [`Claimed`](Self::Claimed). The peer has also ended the link, and its claim is older than
+    /// what this side knows of the endpoint that is now at the address. So the peer was an endpoint
+    /// before that one. The engine only reads the link.
     ClaimedByFormer,
 }
 

@@ -144,8 +144,8 @@ impl AcceptedLinks {
         self.change_unproven(from, |unproven| _ = unproven.insert(number, UnprovenLink { id, since: now }));
     }
 
-    /// Records that the claim of a link is confirmed, so that no other link displaces this one.
-    pub(crate) fn mark_proven(&mut self, id: LinkId) {
+    /// Lets no other link displace this one: its claim is confirmed, or this side has begun to close it.
+    pub(crate) fn protect(&mut self, id: LinkId) {
         let Some(link) = self.links.get_mut(&id) else { return };
         let (from, number) = (link.from, link.unproven_number.take());
         number.into_iter().for_each(|number| self.remove_unproven(from, number));

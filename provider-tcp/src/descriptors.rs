@@ -1,7 +1,9 @@
 //! The descriptors of this process, and how many of them strangers may take.
 
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::iter;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
+use rustix::event::EventfdFlags;
 use rustix::process::{Resource, getrlimit};
 
 use crate::limits::{
@@ -32,12 +34,16 @@ impl DescriptorLimit {
         self.is_number_in_reserve(new.as_raw_fd())
     }
 
-    /// Whether the next `count` new descriptors will be below the reserve. To find out, opens and closes as
-    /// many copies of `any`.
-    pub(crate) fn has_spare(self, any: impl AsFd, count: usize) -> bool {
-        let copies: Vec<_> =
-            (0..count).map_while(|_| rustix::io::fcntl_dupfd_cloexec(&any, 0).ok()).collect();
-        copies.len() == count && copies.iter().all(|copy| !self.is_in_reserve(copy))
+    /// Whether the next `count` new descriptors will be below the reserve. To find out, opens and closes
+    /// descriptors until one is in the reserve. They refer to nothing, so a child that is forked meanwhile
+    /// keeps nothing open with its copies.
+    pub(crate) fn has_spare(self, count: usize) -> bool {
+        let open = || rustix::event::eventfd(0, EventfdFlags::CLOEXEC).ok();
+        let below: Vec<OwnedFd> = iter::repeat_with(open)
+            .take(count)
+            .map_while(|new| new.filter(|new| !self.is_in_reserve(new)))
+            .collect();
+        below.len() == count
     }
 
     /// How many accepted links an endpoint may have, if the process uses no other descriptors.
@@ -97,9 +103,9 @@ mod tests {
     #[test]
     fn spare_descriptor_is_found_by_its_number() {
         let file = File::open("/dev/null").unwrap();
-        assert!(limit(u64::MAX).has_spare(&file, 3));
+        assert!(limit(u64::MAX).has_spare(3));
         let below = u64::try_from(file.as_raw_fd()).unwrap();
         // Every number from this one on is in the reserve.
-        assert!(!limit(below.min(2)).has_spare(&file, 1));
+        assert!(!limit(below.min(2)).has_spare(1));
     }
 }

@@ -51,7 +51,7 @@ pub const HALF_OPEN_GRACE_MS: u64 = 100;
 
 /// How many of the process's last descriptors the transport reserves for connects, files and other
 /// endpoints. When only these are left, the transport accepts one more connection. After that, each new
-/// connection must displace a connection without a hello.
+/// connection must displace a connection without a hello, or a link whose claim is unproven.
 pub const RESERVE_MAX_DESCRIPTORS: u64 = 32;
 
 /// How much of the process's descriptor limit the transport reserves at most, in percent. If the limit is

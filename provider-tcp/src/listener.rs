@@ -1,7 +1,6 @@
 //! The listening socket.
 
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::{io, mem};
 
 use homespun_engine::errno::Errno;
@@ -19,8 +18,9 @@ pub(crate) enum Accepted {
     Connection(TcpStream, SocketAddr),
     /// No connection, at least in this pass.
     Nothing,
-    /// Descriptors or memory have run out, so that the connection keeps waiting.
-    Exhausted,
+    /// Descriptors or memory have run out, so that the connection keeps waiting. `is_process_limit` if the
+    /// process has all the descriptors that it may have, so that it helps to close one.
+    Exhausted { is_process_limit: bool },
 }
 
 /// A listening socket, and whether connections may be waiting.
@@ -89,7 +89,7 @@ impl Listener {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.is_pending = false,
             Err(error) if is_exhaustion(socket::to_errno(&error)) => {
                 tracing::debug!(%error, "cannot accept: out of descriptors or memory");
-                return Accepted::Exhausted;
+                return Accepted::Exhausted { is_process_limit: socket::to_errno(&error) == Errno::EMFILE };
             }
             // The error concerns only this connection. The next pass accepts the next connection.
             Err(error) => tracing::debug!(%error, "a connection ended before it was accepted"),
@@ -100,11 +100,6 @@ impl Listener {
     /// Lets connections wait in the kernel for some passes. After that there may be room for them.
     pub(crate) fn pause(&mut self) {
         self.pause_passes = ACCEPT_RETRY_PASSES;
-    }
-
-    /// The listening socket.
-    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
     }
 
     /// Closes the socket. The kernel resets the waiting connections.

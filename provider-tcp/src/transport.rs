@@ -274,6 +274,7 @@ impl Transport for TcpTransport {
             (Close::Drain, Some(made)) if made.outbound.failure().is_none() => {
                 made.start_draining();
                 self.draining.push(link);
+                self.accepted.protect(link);
                 // The caller no longer uses the link, so the link contests no claim any more.
                 if let Some(address) = made.address() {
                     self.address_claims.record_hang_up(link, address, HangUp::EndOfStream);

@@ -139,7 +139,11 @@ fn exhausted_accept_displaces_an_unproven_link() {
     drive_until("a peer in its place", &mut [&mut client, &mut server], |sides| {
         sides[0].events.up.contains(&link)
     });
-    assert!(matches!(server.events.down[..], [(_, LinkError::Protocol(_))]), "{:?}", server.events.down);
+    assert!(
+        matches!(server.events.down[..], [(_, LinkError::System(Errno::ENOBUFS))]),
+        "{:?}",
+        server.events.down
+    );
     drop(files);
     setrlimit(Resource::Nofile, before).unwrap();
 }

@@ -331,7 +331,12 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
             LinkEvent::Up { peer, instance, proof } => {
                 engine.link_up(id, peer, instance, proof, self.sink);
             }
-            LinkEvent::Confirmed => engine.receive_side.peer_proven(id),
+            LinkEvent::Confirmed => {
+                if let Some(link) = engine.links.get_mut(id) {
+                    link.mark_proven();
+                }
+                engine.receive_side.peer_proven(id);
+            }
             LinkEvent::Down(error) => {
                 let (connection, mut effects) = engine.connection_and_effects(self.sink);
                 if !connection.end_if_handshake_link(id, &error, &mut effects) {

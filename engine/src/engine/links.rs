@@ -113,13 +113,13 @@ impl Engine {
         self.receive_side.link_up(id, address, proof);
         let created_count = self.links.created_count();
         let Some(link) = self.links.get_mut(id) else { return };
-        link.mark_up();
-        let begun_as = match proof {
-            // The link was begun before all links to the present instance.
-            AddressProof::ClaimedByFormer => 0,
-            _ => link.creation_number(),
-        };
-        match self.peers.peer_mut(peer).link_up(instance, begun_as, created_count) {
+        link.mark_up(proof.is_claim());
+        if proof == AddressProof::ClaimedByFormer {
+            debug!(address = %self.peers.address_of(peer), "a link leads to a former instance that has left");
+            return self.retire_link(id, sink);
+        }
+        let creation_number = link.creation_number();
+        match self.peers.peer_mut(peer).link_up(instance, creation_number, created_count) {
             PeerLinkUp::Current if self.current_links_len(peer) > PEER_MAX_LINKS => {
                 debug!(address = %self.peers.address_of(peer), "refusing a link: the peer has too many");
                 return self.abort_link(id, &LinkError::System(Errno::ENOBUFS), sink);
@@ -153,7 +153,8 @@ impl Engine {
 
     /// Handles a link that has ended by itself. If the error is not [`LinkError::Closed`], messages
     /// of the link may be missing. In that case the peer's other current links end too, so that no
-    /// later message arrives without the missing ones.
+    /// later message arrives without the missing ones. The others stay if the link was only
+    /// claimed: a stranger may have made it. If the peer has made it, the peer ends the others.
     pub(super) fn link_lost(&mut self, id: LinkId, error: &LinkError, sink: &mut impl Sink) {
         // The link needs no closing any more. The transport may give its number to a new link,
         // which must not be closed.
@@ -162,7 +163,8 @@ impl Engine {
             self.fail_exposed_sends(unended, &error, sink);
             return self.report_connection_if_lost(sink);
         }
-        let peer = self.links.get_mut(id).filter(|link| link.is_current()).map(|link| link.peer());
+        let is_proven = |link: &&mut Link| link.is_current() && !link.is_claim();
+        let peer = self.links.get_mut(id).filter(is_proven).map(|link| link.peer());
         let operation_error = OperationError::Link(error.clone());
         let unended = self.end_link(id, &operation_error, sink);
         self.fail_exposed_sends(unended, &operation_error, sink);

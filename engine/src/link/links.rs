@@ -15,6 +15,8 @@ pub(crate) struct Link {
     peer: PeerId,
     is_up: bool,
     is_replaced: bool,
+    /// Whether only the peer itself says that it is at its address.
+    is_claim: bool,
     creation_number: u64,
 }
 
@@ -25,9 +27,20 @@ impl Link {
         self.peer
     }
 
-    /// Records that the link is up.
-    pub(crate) fn mark_up(&mut self) {
-        self.is_up = true;
+    /// Records that the link is up. `is_claim` says whether only the peer itself says that it is at its
+    /// address.
+    pub(crate) fn mark_up(&mut self, is_claim: bool) {
+        (self.is_up, self.is_claim) = (true, is_claim);
+    }
+
+    /// Records that the address of the peer is proven.
+    pub(crate) fn mark_proven(&mut self) {
+        self.is_claim = false;
+    }
+
+    /// Whether only the peer itself says that it is at its address.
+    pub(crate) fn is_claim(&self) -> bool {
+        self.is_claim
     }
 
     /// Whether the link is, or was, up.
@@ -119,6 +132,7 @@ impl Links {
             peer,
             is_up: false,
             is_replaced: false,
+            is_claim: false,
             creation_number: self.count,
         });
     }

@@ -33,7 +33,7 @@ impl TimedLinks {
 
     fn insert_proven(&mut self, from: u8, count: usize) {
         let first = self.insert(from, count);
-        (first.0..self.count).for_each(|number| self.links.mark_proven(LinkId(number)));
+        (first.0..self.count).for_each(|number| self.links.protect(LinkId(number)));
     }
 
     fn room_for(&self, from: u8) -> Room {
@@ -96,7 +96,7 @@ fn proven_links_are_not_displaced() {
     assert_eq!(timed.room_for(3), Room::InPlaceOf(unproven));
     let found = timed.links.oldest_displaceable(timed.now).unwrap();
     assert!(timed.links.is_unproven(found));
-    timed.links.mark_proven(unproven);
+    timed.links.protect(unproven);
     assert!(!timed.links.is_unproven(found));
     assert_eq!((timed.room_for(3), timed.links.oldest_displaceable(timed.now)), (Room::Full, None));
 }
@@ -109,7 +109,7 @@ fn host_beyond_its_share_displaces_only_its_own_links() {
     timed.now += GRACE;
     assert_eq!((timed.room_for(1), timed.room_for(2)), (Room::InPlaceOf(own), Room::Free));
     for number in own.0..timed.count {
-        timed.links.mark_proven(LinkId(number));
+        timed.links.protect(LinkId(number));
     }
     assert_eq!(timed.room_for(1), Room::Full, "others have unproven links, but room is left for others");
 }

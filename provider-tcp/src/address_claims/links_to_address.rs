@@ -45,6 +45,8 @@ struct Member {
     from: SourceHost,
     /// The place of an accepted link among all accepted connections.
     serial: Option<u64>,
+    /// When the hello of an accepted link has arrived, or when this side began to connect.
+    arrived_at: Instant,
     standing: Standing,
     /// The peer's stream has ended, an error has arrived, or this side closes the link.
     is_hung_up: bool,
@@ -103,6 +105,7 @@ impl LinksToAddress {
             token: claim.token,
             from: claim.from,
             serial: claim.serial,
+            arrived_at: claim.arrived_at,
             standing,
             is_hung_up: false,
             unclear_count: 0,
@@ -151,9 +154,9 @@ impl LinksToAddress {
     pub(super) fn is_claim_oldest(&self, claim: &NewClaim, reserved_since: Option<Instant>) -> bool {
         let is_before =
             |moment: Instant| claim.arrived_at <= moment + Duration::from_millis(ARRIVAL_TOLERANCE_MS);
-        let is_older_than = |rival: &Member| match rival.serial {
-            Some(serial) => claim.serial.is_some_and(|own| own < serial),
-            None => is_before(rival.since),
+        // A stranger may connect before a rival, and say hello after it.
+        let is_older_than = |rival: &Member| {
+            is_before(rival.arrived_at) && rival.serial.is_none_or(|serial| claim.serial < Some(serial))
         };
         self.members.iter().filter(|member| member.is_rival()).all(is_older_than)
             && reserved_since.is_none_or(is_before)

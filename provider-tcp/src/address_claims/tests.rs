@@ -536,6 +536,19 @@ fn held_claim_that_is_older_than_the_reservation_is_admitted_when_its_peer_leave
 }
 
 #[test]
+fn claim_of_an_early_connection_with_a_late_hello_is_not_the_oldest() {
+    let mut timed = TimedClaims::new();
+    let serial_of_stranger = timed.accepted_count;
+    timed.accepted_count += 1;
+    assert_eq!(timed.accept(ONE, 1), Admission::Open);
+    timed.now += Duration::from_secs(1);
+    timed.accepted_count = serial_of_stranger;
+    assert_eq!(timed.accept(TWO, 1), Admission::Held);
+    timed.claims.record_hang_up(TWO, address(1), HangUp::EndOfStream);
+    assert_eq!(timed.claims.pop_admitted(), None);
+}
+
+#[test]
 fn held_claim_is_not_older_than_a_link_that_was_accepted_before() {
     let mut timed = TimedClaims::new();
     assert_eq!(timed.accept(ONE, 1), Admission::Open);

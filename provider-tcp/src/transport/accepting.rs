@@ -27,9 +27,9 @@ use crate::link::{NO_ROOM, NOT_ACCEPTING, Origin, ReadStep};
 use crate::listener::{Accepted, Listener};
 use crate::{socket, sys};
 
-/// The error of a link that has given its place to another one.
-const DISPLACED: LinkError =
-    LinkError::Protocol("another link needed the place, and the claimed address had not confirmed this one");
+/// The error of a link that has given its place to another one, because the claimed address had not
+/// confirmed the link.
+const DISPLACED: LinkError = NO_ROOM;
 
 /// The place of a connection that is to be accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,12 +46,12 @@ enum Place {
 impl TcpTransport {
     /// Accepts connections that wait at the listener. Returns how many frames and events it has reported.
     pub(super) fn accept_waiting_connections(&mut self, receiver: &mut impl FrameHandler) -> u32 {
+        let mut reported = self.read_ready_half_open(receiver);
         if !self.listener.as_mut().is_some_and(Listener::count_pass_toward_accept) {
-            return 0;
+            return reported;
         }
         let limit = DescriptorLimit::current();
         self.accepted.limit_by_descriptors(limit.accepted_max_links());
-        let mut reported = self.read_ready_half_open(receiver);
         let mut has_displaced_when_exhausted = false;
         for _ in 0..ACCEPT_BATCH_CONNECTIONS {
             // The end of a link can cost the engine milliseconds. The other connections wait for a later
@@ -71,10 +71,11 @@ impl TcpTransport {
                     reported += self.add_connection_in_place(stream, remote, place, limit, receiver);
                 }
                 Accepted::Nothing => break,
-                Accepted::Exhausted => {
+                Accepted::Exhausted { is_process_limit } => {
                     if self.read_until_oldest_is_silent(&mut reported, receiver) {
                         self.displace_oldest_silent(&mut reported, receiver);
-                    } else if let Some(found) = self.accepted.oldest_displaceable(Instant::now())
+                    } else if is_process_limit
+                        && let Some(found) = self.oldest_displaceable_link()
                         && !mem::replace(&mut has_displaced_when_exhausted, true)
                     {
                         reported += self.end_link(found.id, DISPLACED, receiver);
@@ -97,21 +98,21 @@ impl TcpTransport {
         receiver: &mut impl FrameHandler,
     ) -> Place {
         let are_half_open_full = self.half_open.len() >= limit.half_open_max_links();
-        let is_reserve_used =
-            self.reserve_links > 0 && !self.has_spare_descriptors(limit, self.reserve_links);
+        let is_reserve_used = self.reserve_links > 0 && !limit.has_spare(self.reserve_links);
         if !are_half_open_full && !is_reserve_used {
             return Place::Free;
         }
         if self.read_until_oldest_is_silent(reported, receiver) {
             return if is_reserve_used { Place::InReserve(None) } else { Place::AmongHalfOpen };
         }
-        let found = self.accepted.oldest_displaceable(Instant::now()).filter(|_| !are_half_open_full);
+        let found = self.oldest_displaceable_link().filter(|_| !are_half_open_full);
         found.map_or(Place::None, |found| Place::InReserve(Some(found)))
     }
 
-    /// Whether so many new descriptors will be below the reserve.
-    pub(super) fn has_spare_descriptors(&self, limit: DescriptorLimit, count: usize) -> bool {
-        self.listener.as_ref().is_none_or(|own| limit.has_spare(own.socket(), count))
+    /// The link that a new one may displace. While this side accepts no links, a new connection can only
+    /// bring questions, and displaces no link.
+    fn oldest_displaceable_link(&self) -> Option<DisplaceableLink> {
+        self.accepted.oldest_displaceable(Instant::now()).filter(|_| self.is_accepting)
     }
 
     /// Adds an accepted connection. If it takes a place that is not free, and no other connection has ended
@@ -135,7 +136,7 @@ impl TcpTransport {
             && self.displace_oldest_silent(&mut reported, receiver);
         if needs_descriptor && !has_displaced {
             // The host of the new link may now be the one with the most unproven links, all of them young.
-            let found = self.accepted.oldest_displaceable(Instant::now()).or(match place {
+            let found = self.oldest_displaceable_link().or(match place {
                 Place::InReserve(found) => found.filter(|found| self.accepted.is_unproven(*found)),
                 _ => None,
             });
@@ -144,7 +145,8 @@ impl TcpTransport {
         reported
     }
 
-    /// Reads the connections without a hello that have something to read, the oldest first. So the hellos of
+    /// Reads the connections without a hello that have something to read, the oldest first, until this pass
+    /// may end no further link: a hello may displace a link. So the hellos of
     /// an endpoint and of its successor at the same address are read in the order of their connections. In
     /// the other order, the successor's link would contest the claim of its predecessor, and the successor
     /// would deny that claim.
@@ -161,7 +163,15 @@ impl TcpTransport {
             }
         }
         ready.sort_unstable();
-        ready.into_iter().map(|(_, id)| self.read_link(id, receiver)).sum()
+        let mut reported = 0;
+        for (_, id) in ready {
+            // The others stay ready for a later pass.
+            if !self.may_end_links() {
+                break;
+            }
+            reported += self.read_link(id, receiver);
+        }
+        reported
     }
 
     /// Whether this pass may end further links in place of new ones. It keeps some ends for checks and reads,
@@ -274,10 +284,15 @@ impl TcpTransport {
             }
             _ => Room::Free,
         };
+        let now = Instant::now();
+        let arrived_at = match was_half_open {
+            true => now - sys::time_since_last_arrival(&*link.stream).unwrap_or_default(),
+            false => now,
+        };
         let mut greeter = Greeter {
             id,
             origin,
-            arrived_at: Instant::now() - sys::time_since_last_arrival(&*link.stream).unwrap_or_default(),
+            arrived_at,
             is_accepting: self.is_accepting,
             has_room: room != Room::Full,
             claims: &mut self.address_claims,

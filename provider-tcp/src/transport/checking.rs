@@ -127,7 +127,7 @@ impl TcpTransport {
     /// Whether a check may open a connection: it takes none of the descriptors that are reserved for the
     /// process, and leaves as many others as accepted connections have taken of these.
     fn has_descriptor_for_check(&self) -> bool {
-        self.has_spare_descriptors(DescriptorLimit::current(), self.reserve_links.max(1))
+        DescriptorLimit::current().has_spare(self.reserve_links.max(1))
     }
 
     /// Starts to connect to a claimed address. Returns the connection, and the place for its check. If the
@@ -207,7 +207,7 @@ impl TcpTransport {
             };
             let is_to_be_reported = link.confirm_claim(token);
             if link.is_confirmed() {
-                self.accepted.mark_proven(id);
+                self.accepted.protect(id);
             }
             if is_to_be_reported {
                 receiver.link_event(id, LinkEvent::Confirmed);

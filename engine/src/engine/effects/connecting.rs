@@ -72,7 +72,8 @@ impl<S: Sink> ConnectionEffects for ConnectionCarrier<'_, S> {
         state.set_transmit_link(link);
         let created_count = self.links.created_count();
         if let Some(link) = self.links.get_mut(link) {
-            link.mark_up();
+            // The application trusts the peer.
+            link.mark_up(false);
             state.link_up(instance, link.creation_number(), created_count);
         }
         peer

@@ -153,6 +153,47 @@ fn link_claimed_by_a_former_instance_replaces_no_link() {
 }
 
 #[test]
+fn link_claimed_by_a_former_instance_takes_no_send_to_its_successor() {
+    let mut engine = Engine::new(Config::default());
+    let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
+    let peer = engine.intern_peer(address(2));
+    transport.answers = [Sent::Full].into();
+    engine.post_request(send_request(peer, b"to the new one", 1), &mut transport, &mut sink).unwrap();
+    let former = LinkEvent::Up { peer: address(2), instance: 1, proof: AddressProof::ClaimedByFormer };
+    engine.arrivals(&mut sink).link_event(LinkId(8), former);
+    engine.arrivals(&mut sink).frame(LinkId(8), &untagged_header(4), b"last");
+    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::Down(LinkError::Closed));
+    engine.arrivals(&mut sink).link_event(LinkId(0), LinkEvent::up(address(2), 2));
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!((transport.sent.last().unwrap().0, sink.ended_contexts()), (LinkId(0), vec![1]));
+    engine.post_receive(receive_request(9, 2), &mut sink).unwrap();
+    assert_eq!(received_bytes(&sink.ended[1]), b"last");
+}
+
+/// A stranger that says the instance of a peer has made the first link.
+#[test]
+fn end_of_a_claimed_link_leaves_proven_links_up() {
+    let mut engine = Engine::new(Config::default());
+    let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
+    let peer = engine.intern_peer(address(2));
+    let up = |proof| LinkEvent::Up { peer: address(2), instance: 1, proof };
+    for (id, proof) in [(3, AddressProof::Claimed), (4, AddressProof::Confirmed)] {
+        engine.arrivals(&mut sink).link_event(LinkId(id), up(proof));
+    }
+    engine.arrivals(&mut sink).link_event(LinkId(3), LinkEvent::Down(RESET));
+    engine.transmit(&mut transport, &mut sink);
+    assert!(transport.closed.is_empty());
+    engine.post_request(send_request(peer, b"still there", 1), &mut transport, &mut sink).unwrap();
+    assert_eq!(transport.sent.last().unwrap().0, LinkId(4));
+    // Once the claim of a link is confirmed, its end may mean that messages are missing.
+    engine.arrivals(&mut sink).link_event(LinkId(5), up(AddressProof::Claimed));
+    engine.arrivals(&mut sink).link_event(LinkId(5), LinkEvent::Confirmed);
+    engine.arrivals(&mut sink).link_event(LinkId(5), LinkEvent::Down(RESET));
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.closed, [(LinkId(4), Close::Abort)]);
+}
+
+#[test]
 fn silent_former_link_times_out() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     engine.post_receive(receive_request(9, 1), &mut sink).unwrap();

@@ -12,6 +12,7 @@ use super::address_claimer::{
 };
 use crate::TcpProvider;
 use crate::limits::{HELD_HUNG_UP_MAX_LINKS, PASS_MAX_ENDS, UNHELD_MAX_LINKS_OF_ADDRESS};
+use crate::link::NO_ROOM;
 use crate::testing::{Pair, Side, drive_until, make_message};
 
 /// How many links the endpoints of these tests accept, and how many of one host.
@@ -90,7 +91,7 @@ fn peer_gets_in_although_strangers_have_taken_all_links() {
         count_open(&mut strangers) <= MAX_LINKS
     });
     exchange_frames(&mut pair);
-    assert!(matches!(end_errors(&pair.server)[..], [LinkError::Protocol(_), ..]));
+    assert_eq!(end_errors(&pair.server).first(), Some(&&NO_ROOM));
 }
 
 #[test]
@@ -107,7 +108,7 @@ fn stranger_beyond_the_share_of_its_host_ends_only_its_own_links() {
     assert!(!unreachable_peer.read());
     let errors = end_errors(&server);
     assert_eq!(errors.len(), strangers.len() - HOST_MAX_LINKS);
-    assert!(errors.iter().all(|error| matches!(error, LinkError::Protocol(_))));
+    assert!(errors.iter().all(|error| **error == NO_ROOM));
 }
 
 #[test]
@@ -124,6 +125,27 @@ fn pass_displaces_few_links() {
         before = ended;
         // A check may end a link, too.
         ended >= ended_max
+    });
+}
+
+#[test]
+fn late_hellos_displace_few_links_in_a_pass() {
+    let mut server = Side::open(&provider_with_grace(Duration::ZERO), LOOPBACK);
+    let _strangers = take_all_links(&mut server);
+    let count = 5 * PASS_MAX_ENDS as usize;
+    let mut silent: Vec<AddressClaimer> =
+        (0..count).map(|_| AddressClaimer::connect_from(STRANGER, &server)).collect();
+    drive_until("the silent connections", &mut [&mut server], |sides| {
+        sides[0].transport.half_open.len() == count
+    });
+    silent.iter_mut().for_each(|late| late.say_hello(vacant_address(), 1));
+    let first = end_errors(&server).len();
+    let mut before = first;
+    drive_until("all of their hellos", &mut [&mut server], |sides| {
+        let ended = end_errors(sides[0]).len();
+        assert!(ended - before <= PASS_MAX_ENDS as usize, "{} links in one pass", ended - before);
+        before = ended;
+        ended >= first + count
     });
 }
 
