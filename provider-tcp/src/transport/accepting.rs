@@ -37,8 +37,8 @@ enum Place {
     Free,
     /// Too many connections lack a hello. If the new one lacks it, too, the oldest of them is dropped.
     AmongHalfOpen,
-    /// No descriptors are left but those that are reserved. Another connection is dropped: the oldest without
-    /// a hello, or else this link.
+    /// No descriptors are left but those that are reserved. Another connection is dropped: the oldest
+    /// without a hello, or else this link.
     InReserve(Option<DisplaceableLink>),
     None,
 }
@@ -46,7 +46,7 @@ enum Place {
 impl TcpTransport {
     /// Accepts connections that wait at the listener. Returns how many frames and events it has reported.
     pub(super) fn accept_waiting_connections(&mut self, receiver: &mut impl FrameHandler) -> u32 {
-        let mut reported = self.read_ready_half_open(receiver);
+        let mut reported = if self.half_open.is_empty() { 0 } else { self.read_ready_half_open(receiver) };
         if !self.listener.as_mut().is_some_and(Listener::count_pass_toward_accept) {
             return reported;
         }
@@ -116,8 +116,8 @@ impl TcpTransport {
     }
 
     /// Adds an accepted connection. If it takes a place that is not free, and no other connection has ended
-    /// meanwhile, drops a connection without a hello or ends a link whose claim is unproven. Returns how many
-    /// frames and events it has reported.
+    /// meanwhile, drops a connection without a hello or ends a link whose claim is unproven. Returns how
+    /// many frames and events it has reported.
     fn add_connection_in_place(
         &mut self,
         stream: TcpStream,
@@ -145,15 +145,14 @@ impl TcpTransport {
         reported
     }
 
-    /// Reads the connections without a hello that have something to read, the oldest first, until this pass
-    /// may end no further link: a hello may displace a link. So the hellos of
-    /// an endpoint and of its successor at the same address are read in the order of their connections. In
-    /// the other order, the successor's link would contest the claim of its predecessor, and the successor
-    /// would deny that claim.
+    /// Reads the connections without a hello that have something to read, the oldest first. A hello may
+    /// displace a link, so this ends when the pass may end no further link.
+    ///
+    /// The hellos of an endpoint and of its successor at the same address are thus read in the order of their
+    /// connections. In the other order, the successor's link would contest the claim of its predecessor, and
+    /// the successor would deny that claim.
+    #[cold]
     fn read_ready_half_open(&mut self, receiver: &mut impl FrameHandler) -> u32 {
-        if self.half_open.is_empty() {
-            return 0;
-        }
         let mut ready: Vec<(u64, LinkId)> = Vec::new();
         for &id in &self.ready {
             if let Some(link) = self.links.link_mut(id).filter(|link| link.is_half_open())
@@ -174,8 +173,8 @@ impl TcpTransport {
         reported
     }
 
-    /// Whether this pass may end further links in place of new ones. It keeps some ends for checks and reads,
-    /// so that a flood of new links does not stop these.
+    /// Whether this pass may end further links in place of new ones. It keeps some ends for checks and
+    /// reads, so that a flood of new links does not stop these.
     fn may_end_links(&self) -> bool {
         self.ends_left > CHECKS_MIN_ENDS + READS_MIN_ENDS
     }
@@ -359,9 +358,9 @@ impl TcpTransport {
         }
     }
 
-    /// Logs that a peer was refused, because the endpoint has all the accepted links that it may have, or its
-    /// host has its share of them. Only the first refusal is a warning, so that hostile peers do not fill the
-    /// log.
+    /// Logs that a peer was refused, because the endpoint has all the accepted links that it may have, or
+    /// its host has its share of them. Only the first refusal is a warning, so that hostile peers do not
+    /// fill the log.
     pub(super) fn log_refusal(&mut self, id: LinkId, origin: Origin) {
         let limit = self.accepted.max_links();
         if mem::replace(&mut self.has_refused, true) {
