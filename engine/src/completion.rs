@@ -110,9 +110,9 @@ pub trait Sink {
     /// the same peer.
     fn clear_peer_cache(&mut self) {}
 
-    /// Takes an event of a connection. The sink must always have room for it. An unconnected endpoint has no
-    /// events, and a connected endpoint has few. If the sink forgets withdrawn requests, a passive endpoint
-    /// has at most one event for each request in its backlog.
+    /// Takes an event of a connection. The sink must always have room for the event. Little room suffices: an
+    /// unconnected endpoint has no events, and a connected endpoint has few. A passive endpoint has at most
+    /// one event for each request in its backlog, if the sink drops the events of withdrawn requests.
     fn report_connection_event(&mut self, event: ConnectionReport) {
         let _ = event;
     }

@@ -199,7 +199,7 @@ impl<O> Fetches<O> {
         let (of_link, stage) = (self.offered_link(link), FetchStage::Waiting(remote));
         let id = self.by_id.insert(Box::new(Fetch { link, op, filling, stage, of_link, is_needed }));
         self.offers_mut(is_needed).insert((of_link, op), id);
-        self.add_to_change_count(link, 1);
+        self.add_changes(link, 1);
         id
     }
 
@@ -281,7 +281,7 @@ impl<O> Fetches<O> {
             Pull::Done => {
                 fetch.filling.arrived_bytes += step_bytes as u64;
                 let is_whole = fetch.filling.arrived_bytes >= wanted_bytes;
-                self.add_to_change_count(link, step_bytes as u64);
+                self.add_changes(link, step_bytes as u64);
                 if !is_whole {
                     self.pulling.push_back(id);
                     return FetchStep::Pulled(step_bytes);
@@ -335,7 +335,7 @@ impl<O> Fetches<O> {
         let fetch = self.by_id.remove(id)?;
         self.offers_mut(fetch.is_needed).remove(&(fetch.of_link, fetch.op));
         if !self.is_abandoned(&fetch) {
-            self.add_to_change_count(fetch.link, 1);
+            self.add_changes(fetch.link, 1);
         }
         Some(fetch)
     }
@@ -374,7 +374,7 @@ impl<O> Fetches<O> {
 
     /// Returns a number that changes when the link's peer makes an offer, when an offer ends, and when bytes
     /// of an offer are pulled. The cost does not depend on the number of offers.
-    pub(crate) fn change_count(&self, link: LinkId) -> u64 {
+    pub(crate) fn count_of_changes(&self, link: LinkId) -> u64 {
         self.changes.get(link.0 as usize).copied().unwrap_or(0)
     }
 
@@ -383,7 +383,7 @@ impl<O> Fetches<O> {
         self.by_id.get(id).map_or(0, |fetch| fetch.filling.arrived_bytes)
     }
 
-    fn add_to_change_count(&mut self, link: LinkId, by: u64) {
+    fn add_changes(&mut self, link: LinkId, by: u64) {
         let place = link.0 as usize;
         if self.changes.len() <= place {
             self.changes.resize(place + 1, 0);

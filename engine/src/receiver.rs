@@ -393,7 +393,7 @@ impl Receiver {
             Some(links::IncomingMessage::Requested(fetch)) => self.fetches.arrived_bytes(*fetch),
             None => 0,
         };
-        (link.received_messages, self.fetches.change_count(id), reading_bytes)
+        (link.received_messages, self.fetches.count_of_changes(id), reading_bytes)
     }
 
     /// Returns how many eager messages of a link have arrived whole.

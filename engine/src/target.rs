@@ -137,7 +137,7 @@ impl Target {
             Some(writes::IncomingWrite::Requested(fetch)) => self.fetches.arrived_bytes(*fetch),
             None => 0,
         };
-        (self.fetches.change_count(id), writing_bytes)
+        (self.fetches.count_of_changes(id), writing_bytes)
     }
 
     /// Marks the peers that have links, held completions, or writes that are not durable yet.

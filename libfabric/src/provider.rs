@@ -117,7 +117,7 @@ unsafe extern "C" fn provider_getinfo(
         // SAFETY: not null, so writable.
         unsafe { info.write(ptr::null_mut()) };
         // SAFETY: the host passes the application's arguments of `fi_getinfo`. The strings are null
-        // or valid. The hints are null or have the host's structures.
+        // or valid. The hints are null, or have the layout of the host's `fi_info`.
         let (node, service, named, mut hints) = unsafe {
             (
                 read_str(node)?,

@@ -262,7 +262,7 @@ struct SilentListener {
     name: SocketAddrUnix,
 }
 
-fn open_socket() -> OwnedFd {
+fn open_seqpacket_socket() -> OwnedFd {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("a socket")
 }
@@ -272,7 +272,7 @@ impl SilentListener {
     fn bind(address: Address, backlog: i32) -> SilentListener {
         let name = format!("homespun/auto//{address}");
         let name = SocketAddrUnix::new_abstract_name(name.as_bytes()).expect("short enough");
-        let listener = open_socket();
+        let listener = open_seqpacket_socket();
         bind(&listener, &name).expect("the name is free");
         listen(&listener, backlog).expect("the socket is bound");
         SilentListener { listener, name }
@@ -280,7 +280,7 @@ impl SilentListener {
 
     /// Connects, and so takes a place in the backlog.
     fn connect(&self) -> OwnedFd {
-        let socket = open_socket();
+        let socket = open_seqpacket_socket();
         connect(&socket, &self.name).expect("room in the backlog");
         socket
     }

@@ -189,7 +189,7 @@ fn count_sockets() -> usize {
 }
 
 /// How many sockets are in the reserve.
-fn count_reserved_sockets() -> usize {
+fn count_sockets_in_reserve() -> usize {
     let reserve = LIMIT_DESCRIPTORS - RESERVE_DESCRIPTORS..LIMIT_DESCRIPTORS;
     let is_reserved =
         |(number, target): &&(usize, String)| reserve.contains(number) && target.starts_with("socket:");
@@ -202,7 +202,7 @@ fn count_reserved_sockets() -> usize {
 fn assert_reserve_is_free() {
     let first = LIMIT_DESCRIPTORS - RESERVE_DESCRIPTORS;
     let free_count = first - list_descriptors().iter().filter(|(number, _)| *number < first).count();
-    assert!(count_reserved_sockets() <= 1 + free_count, "{:?}", list_descriptors());
+    assert!(count_sockets_in_reserve() <= 1 + free_count, "{:?}", list_descriptors());
 }
 
 /// Echoes the frames of the peers until all peers have succeeded.
@@ -264,7 +264,7 @@ fn take_all_descriptors(server: &mut Side) -> [Visitor; 2] {
     strangers.iter_mut().for_each(Visitor::wait_until_connected);
     server.drive_until("the strangers to take what they can", |_| {
         assert_reserve_is_free();
-        count_reserved_sockets() > 0
+        count_sockets_in_reserve() > 0
     });
     strangers
 }

@@ -61,7 +61,8 @@ pub(super) enum RemoteCall {
         context: u64,
         len_bytes: usize,
     },
-    /// Returns a message in a raw multi-receive buffer. Answered by [`RemoteAnswer::Bytes`].
+    /// Asks for the bytes of the message at `place` in the raw multi-receive buffer of `context`. Answered
+    /// by [`RemoteAnswer::Bytes`].
     Within {
         context: u64,
         #[serde(with = "form::segment")]

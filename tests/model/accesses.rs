@@ -119,7 +119,7 @@ impl Runner<'_> {
         injected: bool,
         has_data: bool,
     ) {
-        let (by, posted_at) = (self.history.incarnation_at(from), self.tick());
+        let (by, posted_at) = (self.history.incarnation_at(from), self.advance_time());
         self.history.accesses.push(AccessOp {
             by,
             at: self.history.incarnation_at(to),
@@ -161,7 +161,7 @@ impl Runner<'_> {
                 None
             }
         };
-        let (at, now) = (self.history.incarnation_at(at), self.tick());
+        let (at, now) = (self.history.incarnation_at(at), self.advance_time());
         self.history.accesses.push(AccessOp {
             by: at,
             at,
@@ -180,11 +180,11 @@ impl Runner<'_> {
             found,
         });
         // Give all later events a later time than the end of this access.
-        self.tick();
+        self.advance_time();
     }
 
     pub(crate) fn record_access_end(&mut self, who: Incarnation, identity: usize, ended: Ended) {
-        let now = self.tick();
+        let now = self.advance_time();
         let access = self.history.accesses.get_mut(identity).expect("an access that was posted");
         assert_eq!(access.by, who, "the access of another endpoint");
         let (completion, result) = match ended {
@@ -225,7 +225,7 @@ impl Runner<'_> {
         completion: &Completion,
         source: FabricAddress,
     ) {
-        let now = self.tick();
+        let now = self.advance_time();
         let identity = usize::try_from(completion.data).expect("a small number");
         let access = self.history.accesses.get_mut(identity).expect("a write that was posted");
         let flags = CompletionFlags::RMA | CompletionFlags::REMOTE_WRITE | CompletionFlags::REMOTE_CQ_DATA;
@@ -254,7 +254,7 @@ impl Runner<'_> {
     /// Marks the injected accesses of each endpoint as ended, unless an injected operation of the endpoint
     /// has failed. The last messages of the run have fences, so all accesses before them have taken effect.
     fn mark_injected_done(&mut self) {
-        let now = self.tick();
+        let now = self.advance_time();
         let History { sends, accesses, .. } = &self.history;
         let is_done = |access: &AccessOp| {
             let sends = sends.iter().filter(|send| send.injected && send.from == access.by);

@@ -27,7 +27,7 @@ impl Runner<'_> {
         )) {
             return;
         }
-        let (at, posted_at) = (self.history.incarnation_at(at), self.tick());
+        let (at, posted_at) = (self.history.incarnation_at(at), self.advance_time());
         self.history.receives.push(ReceiveOp {
             at,
             tagged: None,

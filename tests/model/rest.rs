@@ -147,7 +147,7 @@ impl Runner<'_> {
                 let receive = RecvMsg { buffers, tagged, context, ..RecvMsg::default() };
                 let Some(party) = &self.parties[place] else { continue };
                 if expect_accepted_or_full(party.endpoint.recvmsg(receive)) {
-                    let posted_at = self.tick();
+                    let posted_at = self.advance_time();
                     self.drains.insert(context, Drain { at, is_tagged, posted_at });
                 } else {
                     self.cancel_last_open_receive(place);

@@ -177,7 +177,7 @@ impl Runner<'_> {
     }
 
     /// Advances the time of the history, and returns it.
-    pub(crate) fn tick(&mut self) -> u64 {
+    pub(crate) fn advance_time(&mut self) -> u64 {
         self.now += 1;
         self.now
     }
@@ -228,7 +228,7 @@ impl Runner<'_> {
             return;
         }
         self.injected[from] += usize::from(injected);
-        let (from, posted_at) = (self.history.incarnation_at(from), self.tick());
+        let (from, posted_at) = (self.history.incarnation_at(from), self.advance_time());
         self.history.sends.push(SendOp {
             from,
             to,
@@ -268,7 +268,7 @@ impl Runner<'_> {
         if !expect_accepted_or_full(party.endpoint.recvmsg(receive)) {
             return;
         }
-        let (at, posted_at) = (self.history.incarnation_at(at), self.tick());
+        let (at, posted_at) = (self.history.incarnation_at(at), self.advance_time());
         self.history.receives.push(ReceiveOp {
             at,
             tagged,
@@ -301,7 +301,7 @@ impl Runner<'_> {
         if !expect_accepted_or_full(party.endpoint.recvmsg(receive)) {
             return;
         }
-        let (at, posted_at) = (self.history.incarnation_at(at), self.tick());
+        let (at, posted_at) = (self.history.incarnation_at(at), self.advance_time());
         self.history.peeks.push(PeekOp { at, tagged, from, then, posted_at, ended: None, claim: None });
     }
 
@@ -328,7 +328,7 @@ impl Runner<'_> {
         if !expect_accepted_or_full(party.endpoint.recvmsg(receive)) {
             return false;
         }
-        let posted_at = self.tick();
+        let posted_at = self.advance_time();
         self.history.peeks[peek].claim = Some(ClaimOp { len_bytes, discards, posted_at, ended: None });
         true
     }
@@ -451,7 +451,7 @@ impl Runner<'_> {
     }
 
     fn record_send_end(&mut self, who: Incarnation, identity: usize, ended: Ended) {
-        let now = self.tick();
+        let now = self.advance_time();
         let send = self.history.sends.get_mut(identity).expect("a send that was posted");
         assert_eq!(send.from, who, "the send of another endpoint");
         let kind = if send.tag.is_some() { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
@@ -489,7 +489,7 @@ impl Runner<'_> {
     }
 
     fn record_peek_end(&mut self, who: Incarnation, peek: usize, ended: &Ended) {
-        let now = self.tick();
+        let now = self.advance_time();
         let posted = &self.history.peeks[peek];
         assert_eq!((posted.at, posted.ended), (who, None), "peek {peek} ended again, with {ended:?}");
         let then = posted.then;
@@ -544,7 +544,7 @@ impl Runner<'_> {
         room_bytes: usize,
         ended: &Ended,
     ) -> Result<usize, OperationError> {
-        let now = self.tick();
+        let now = self.advance_time();
         let (completion, source, overflow_bytes) = match ended {
             Ok((completion, source)) => (completion, *source, 0),
             Err(failed) => match failed.error {

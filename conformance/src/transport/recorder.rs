@@ -24,11 +24,12 @@ pub enum Event {
 
 /// Records all events, and panics if a transport breaks the rules of [`FrameHandler`]. Forbidden are: frames
 /// of links that are not up, frames inside frames, too much payload for the header or the space, and links
-/// that come up or go down twice. Also forbidden are a link that this side connected to a peer that only
-/// claims its address, and a confirmation of a peer whose address is already proven.
+/// that come up or go down twice. The address of a link that this side connected must not be reported as
+/// only claimed, and an address that is already proven must not be confirmed.
 ///
-/// The recorder takes payload in all ways that a handler may. In turn, it offers space for the rest of the
-/// payload (up to a limit), space for half of the rest, and no space. The space has up to two slices.
+/// The recorder takes payload in all ways that a handler may. It alternates among three: it offers space for
+/// the rest of the payload (up to a limit), space for half of the rest, and no space. The space has up to
+/// two slices.
 #[derive(Debug, Default)]
 pub struct Recorder {
     log: Vec<(LinkId, Event)>,

@@ -61,7 +61,7 @@ impl Pipe {
 
     /// Appends bytes. If the reader has left, drops the bytes. Does not check the capacity: see
     /// [`room_bytes`](Self::room_bytes).
-    pub(super) fn write(&mut self, bytes: &[u8]) {
+    pub(super) fn append(&mut self, bytes: &[u8]) {
         if !self.reader_has_left {
             self.bytes.extend(bytes);
             self.written_bytes += bytes.len();
@@ -155,13 +155,13 @@ mod tests {
     #[test]
     fn bytes_arrive_in_order_after_their_flush() {
         let mut pipe = Pipe::new(16);
-        pipe.write(b"abc");
+        pipe.append(b"abc");
         assert_eq!(
             (pipe.deliver_due_bytes(9), pipe.has_unflushed_bytes(), pipe.has_input()),
             (0, true, false)
         );
         pipe.flush(3);
-        pipe.write(b"de");
+        pipe.append(b"de");
         pipe.flush(1);
         assert_eq!(pipe.room_bytes(), 11);
         assert_eq!(read_all(&mut pipe, 2), b"");
@@ -172,9 +172,9 @@ mod tests {
     #[test]
     fn pipe_end_follows_flushed_bytes_and_drops_unflushed_ones() {
         let mut pipe = Pipe::new(16);
-        pipe.write(b"ab");
+        pipe.append(b"ab");
         pipe.flush(0);
-        pipe.write(b"cd");
+        pipe.append(b"cd");
         pipe.finish(LinkError::Closed);
         assert_eq!(pipe.end_reason(), None);
         assert_eq!(read_all(&mut pipe, 0), b"ab");
@@ -185,12 +185,12 @@ mod tests {
     fn truncation_cuts_arrived_travelling_and_unflushed_bytes() {
         for keep_bytes in 0..=7 {
             let mut pipe = Pipe::new(16);
-            pipe.write(b"ab");
+            pipe.append(b"ab");
             pipe.flush(0);
             pipe.deliver_due_bytes(0);
-            pipe.write(b"cde");
+            pipe.append(b"cde");
             pipe.flush(1);
-            pipe.write(b"fg");
+            pipe.append(b"fg");
             pipe.truncate(keep_bytes);
             pipe.flush(2);
             let mut seen = read_all(&mut pipe, 0);
@@ -205,9 +205,9 @@ mod tests {
     #[test]
     fn abandoned_pipe_discards_what_is_written() {
         let mut pipe = Pipe::new(16);
-        pipe.write(b"ab");
+        pipe.append(b"ab");
         pipe.detach_reader();
-        pipe.write(b"cd");
+        pipe.append(b"cd");
         pipe.flush(0);
         assert_eq!((pipe.deliver_due_bytes(0), pipe.room_bytes(), pipe.is_empty()), (0, 16, true));
     }

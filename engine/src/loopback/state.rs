@@ -201,7 +201,7 @@ impl State {
     fn send_hello(&mut self, end: EndKey, hello: &[u8]) {
         let peer = end.other_end();
         if !self.connections[end.connection].severed {
-            self.end_mut(peer).inbound.write(hello);
+            self.end_mut(peer).inbound.append(hello);
             self.flush_end(end);
         }
     }
@@ -282,7 +282,7 @@ impl State {
         let mut left_bytes = count_bytes;
         for slice in slices {
             let bytes = &slice[..slice.len().min(left_bytes)];
-            pipe.write(bytes);
+            pipe.append(bytes);
             left_bytes -= bytes.len();
         }
         if was_flushed && pipe.has_unflushed_bytes() {

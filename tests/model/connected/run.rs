@@ -111,7 +111,7 @@ impl Runner {
         }
     }
 
-    fn tick(&mut self) -> u64 {
+    fn advance_time(&mut self) -> u64 {
         self.now += 1;
         self.now
     }
@@ -135,7 +135,7 @@ impl Runner {
         if !expect_accepted_or_full(self.endpoints[from].sendmsg(message).map_err(Error::from)) {
             return;
         }
-        let posted_at = self.tick();
+        let posted_at = self.advance_time();
         self.observed.history.sends.push(SendOp {
             from: self.observed.history.incarnation_at(from),
             to: 1 - from,
@@ -182,7 +182,7 @@ impl Runner {
         len_bytes: usize,
         buffer: Option<BufferOp>,
     ) {
-        let posted_at = self.tick();
+        let posted_at = self.advance_time();
         let at = self.observed.history.incarnation_at(at);
         self.observed.history.receives.push(ReceiveOp {
             at,
@@ -213,7 +213,7 @@ impl Runner {
     }
 
     fn record_send_end(&mut self, at: usize, identity: usize, ended: &Ended) {
-        let now = self.tick();
+        let now = self.advance_time();
         let send = &mut self.observed.history.sends[identity];
         assert!(ended.is_ok(), "send {identity} failed: {ended:?}");
         assert_eq!((send.from.place, send.ended), (at, None), "send {identity} ended again");
@@ -266,7 +266,7 @@ impl Runner {
         assert!(overflow_bytes == 0 || placed_bytes == room_bytes, "receive {receive} has room left");
         let bytes = received_bytes(&completion.buffer);
         assert!(bytes == payload(identity as u64, placed_bytes), "message {identity} has other bytes");
-        let now = self.tick();
+        let now = self.advance_time();
         self.observed.history.record_seen(identity, now);
         self.observed.history.record_arrival(identity, Arrived::Received(receive));
         self.observed.received[at].push((receive, identity));

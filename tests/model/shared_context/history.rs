@@ -67,7 +67,7 @@ impl History {
     }
 
     /// Advances the time of the history, and returns it.
-    pub(super) fn tick(&mut self) -> u64 {
+    pub(super) fn advance_time(&mut self) -> u64 {
         self.now += 1;
         self.now
     }
@@ -75,7 +75,7 @@ impl History {
     /// Records that a receive matched a message. Panics if a receive has matched the message before, or if
     /// the receive has matched a message and is no multi-receive buffer.
     pub(super) fn record_taken(&mut self, receive: usize, message: usize) {
-        let now = self.tick();
+        let now = self.advance_time();
         let before = self.messages[message].taken.replace((receive, now));
         assert_eq!(before, None, "message {message} was received again, by receive {receive}");
         let receive = &mut self.receives[receive];

@@ -88,7 +88,7 @@ impl Runner<'_> {
                 let has_ended = in_order && self.fixture.shut_down_connection_if_any(from)
                     || self.fixture.break_link_if_possible(from, to);
                 if has_ended {
-                    let now = self.history.tick();
+                    let now = self.history.advance_time();
                     self.history.ended_links.entry((from, to)).or_insert(now);
                 }
             }
@@ -146,7 +146,7 @@ impl Runner<'_> {
         if !expect_accepted_or_full(posted) {
             return;
         }
-        let sent_at = self.history.tick();
+        let sent_at = self.history.advance_time();
         let message = Message {
             from,
             to,
@@ -168,7 +168,7 @@ impl Runner<'_> {
         len_bytes: usize,
         min_free_bytes: Option<usize>,
     ) {
-        let posted_at = self.history.tick();
+        let posted_at = self.history.advance_time();
         self.history.receives.push(Receive {
             tagged,
             from,
@@ -187,7 +187,7 @@ impl Runner<'_> {
     /// Cancels a receive. Returns whether that was possible.
     pub(super) fn cancel_receive(&mut self, receive: usize) -> bool {
         let result = self.fixture.context.cancel(receive as u64);
-        let now = self.history.tick();
+        let now = self.history.advance_time();
         let posted = &mut self.history.receives[receive];
         if result.is_ok() {
             assert!(
@@ -212,7 +212,7 @@ impl Runner<'_> {
             Ok((completion, _)) => (completion, None),
             Err(failed) => (failed.completion, Some(failed.error)),
         };
-        let now = self.history.tick();
+        let now = self.history.advance_time();
         let sent = &mut self.history.messages[completion.context as usize];
         assert_eq!(sent.from, peer, "the send of another peer");
         assert!(completion.flags.contains(CompletionFlags::SEND), "{completion:?}");

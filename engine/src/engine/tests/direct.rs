@@ -177,7 +177,7 @@ fn mapped_regions_are_limited() {
 }
 
 #[test]
-fn offered_regions_waiting_to_be_mapped_are_limited() {
+fn oldest_offered_region_gives_way_at_the_limit() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     let last = 3 * MAPPED_LINK_MAX_REGIONS as u64;
     for key in (0..=last).flat_map(|key| [key, key]) {

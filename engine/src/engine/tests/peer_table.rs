@@ -20,7 +20,11 @@ const PASSING_LINK: LinkId = LinkId(9);
 
 /// Lets a peer at each of these ports connect and leave, one after the other. Returns the greatest
 /// index of the peers' ids.
-fn let_peers_pass(engine: &mut Engine, sink: &mut Recorder, ports: impl Iterator<Item = u16>) -> usize {
+fn let_peers_come_and_go(
+    engine: &mut Engine,
+    sink: &mut Recorder,
+    ports: impl Iterator<Item = u16>,
+) -> usize {
     let mut greatest = 0;
     let room = std::mem::replace(&mut sink.room, usize::MAX);
     for port in ports {
@@ -41,7 +45,7 @@ fn many_ports() -> impl Iterator<Item = u16> {
 #[test]
 fn ten_thousand_peers_that_come_and_go_leave_a_bounded_table() {
     let (mut engine, mut sink) = (Engine::new(Config::default()), Recorder::default());
-    let greatest = let_peers_pass(&mut engine, &mut sink, 10_000..20_000);
+    let greatest = let_peers_come_and_go(&mut engine, &mut sink, 10_000..20_000);
     let bound = 2 * PEER_SWEEP_MIN_PEERS;
     assert!(greatest < bound && engine.peers().len() <= bound, "{greatest}, {}", engine.peers().len());
 }
@@ -50,7 +54,7 @@ fn ten_thousand_peers_that_come_and_go_leave_a_bounded_table() {
 fn named_peer_keeps_its_id_without_a_link() {
     let (mut engine, peer, _, mut sink) = engine_with_peer();
     engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(LinkError::Closed));
-    let_peers_pass(&mut engine, &mut sink, many_ports());
+    let_peers_come_and_go(&mut engine, &mut sink, many_ports());
     assert_eq!((engine.peers().find(address(2)), engine.peers().address_of(peer)), (Some(peer), address(2)));
 }
 
@@ -68,7 +72,7 @@ fn keeps_id_after_frame(
     engine.arrivals(&mut sink).frame(LINK, header, payload);
     let id = engine.peers().find(address(2)).expect("it has a link");
     engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(LinkError::Closed));
-    let_peers_pass(&mut engine, &mut sink, many_ports());
+    let_peers_come_and_go(&mut engine, &mut sink, many_ports());
     engine.peers().find(address(2)) == Some(id)
 }
 
@@ -110,7 +114,7 @@ fn write_of_a_returning_peer_is_made_durable_by_its_fence() {
     engine.arrivals(&mut sink).link_event(LINK, up.clone());
     engine.arrivals(&mut sink).frame(LINK, &write_header(1, KEY, 20, 4, Durable::Nothing), b"four");
     engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(LinkError::Closed));
-    let_peers_pass(&mut engine, &mut sink, many_ports());
+    let_peers_come_and_go(&mut engine, &mut sink, many_ports());
     engine.arrivals(&mut sink).link_event(LINK, up);
     engine.arrivals(&mut sink).frame(LINK, &write_header(2, KEY, 50, 1, Durable::Everything), b"x");
     assert_eq!(device.take_persisted(), [(20, 4), (50, 1)]);
@@ -122,10 +126,10 @@ fn connects_for_receive_from_lost_peer(passing: u16) -> bool {
     let (mut engine, mut sink, mut transport) =
         (Engine::new(Config::default()), Recorder::default(), Scripted::default());
     // The first sweep comes before the loss, or long after it.
-    let_peers_pass(&mut engine, &mut sink, 40_000..40_000 + PEER_SWEEP_MIN_PEERS as u16 - 1);
+    let_peers_come_and_go(&mut engine, &mut sink, 40_000..40_000 + PEER_SWEEP_MIN_PEERS as u16 - 1);
     engine.arrivals(&mut sink).link_event(LINK, LinkEvent::up(address(2), 1));
     engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(RESET));
-    let_peers_pass(&mut engine, &mut sink, 10_000..10_000 + passing);
+    let_peers_come_and_go(&mut engine, &mut sink, 10_000..10_000 + passing);
     let mut request = receive_request(8, 1);
     request.criteria.source = Some(engine.intern_peer(address(2)));
     engine.post_receive(request, &mut sink).unwrap();

@@ -46,7 +46,8 @@ impl State {
         self.remove_if_unused(end.connection);
     }
 
-    /// Ends a connection in both directions at once. Flushed bytes may still arrive, at least in part.
+    /// Immediately ends a connection in both directions. Of the bytes that were flushed before, all, some or
+    /// none may still arrive.
     pub(super) fn sever(&mut self, connection: ConnectionKey, why: Errno) {
         let Some(state) = self.connections.get_mut(connection) else { return };
         if std::mem::replace(&mut state.severed, true) {
