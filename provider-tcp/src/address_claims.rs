@@ -426,7 +426,7 @@ impl AddressClaims {
         true
     }
 
-    /// Returns when the next check is due: a sleeping application must then make a pass. Lets the next pass
+    /// Returns when the next check is due: a sleeping application must then make a pass. Makes the next pass
     /// read the clock.
     pub(crate) fn prepare_sleep_and_get_next_timer(&mut self) -> Option<Instant> {
         self.passes_until_time_check = 0;

@@ -101,8 +101,9 @@ pub const CHECK_RETRY_MS: u64 = 50;
 /// How often the delay of [`CHECK_RETRY_MS`] doubles at most.
 pub const CHECK_DELAY_DOUBLINGS: u32 = 7;
 
-/// After this many unclear answers about an accepted link that is not held, its claim is not checked any
-/// more. If the address also has a proven link, the link with the unclear claim ends.
+/// How many unclear answers the claim of an accepted link may get that is up. After that, the claim is not
+/// checked any more, and the link stays up, unproven. If another link to the claimed address is proven, the
+/// unproven link ends.
 pub const CHECK_UNCLEAR_MAX: u32 = 3;
 
 /// If an address has no held or proven link, its claims are not checked any more after this many checks

@@ -134,8 +134,8 @@ impl CounterShared {
         }
     }
 
-    /// Calls `act` while no other thread posts works. Then runs the due works, if the counter has a work
-    /// queue.
+    /// Calls `act`, and keeps other threads from running due works meanwhile. Then runs the works that are
+    /// due. If the counter has no work queue, only calls `act`.
     pub(super) fn call_while_nothing_fires<R>(&self, act: impl FnOnce(&CounterShared) -> R) -> R {
         match self.triggering.works.get() {
             Some((works, _)) => works.call_while_nothing_fires(|| act(self)),

@@ -171,8 +171,9 @@ impl Source {
         }
     }
 
-    /// Returns the application's memory for the completion. If the memory is owned, the source is
-    /// empty afterwards.
+    /// Takes out the memory that the completion returns to the application, and leaves the source
+    /// empty. If the source only points to memory (`Raw`), returns [`Buffer::None`] and leaves the
+    /// source as it is.
     #[inline]
     pub(crate) fn take_buffer(&mut self) -> Buffer {
         if let SourceMemory::Raw(_) = &self.memory {

@@ -59,10 +59,11 @@ impl ShmTransport {
         !self.absent.is_empty()
     }
 
-    /// Removes and returns a link that cannot share memory, with the address of its connect. There is no
-    /// endpoint beside TCP at the address, or it belongs to another user, or a security policy forbids the
-    /// connect. The transport never reports the link. The number of the link stays taken until the caller
-    /// [closes](homespun_engine::transport::Transport::close) the link.
+    /// Removes and returns a link that cannot share memory, with the address of its connect. A link cannot
+    /// share memory if no shared-memory endpoint is at the address, if that endpoint belongs to another
+    /// user, or if a security policy forbids the connect. The transport never reports the link. The number
+    /// of the link stays taken until the caller [closes](homespun_engine::transport::Transport::close) the
+    /// link.
     #[inline]
     pub fn take_absent_link(&mut self) -> Option<(LinkId, Address)> {
         self.absent.pop()

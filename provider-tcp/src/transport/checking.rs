@@ -85,7 +85,8 @@ impl TcpTransport {
         self.address_claims.has_work() || self.checks.iter().flatten().any(|check| check.is_ready)
     }
 
-    /// Returns how soon a sleeping application must make a pass for a check. Lets that pass read the clock.
+    /// Returns how soon a sleeping application must make a pass for a check; `None` if no check needs one.
+    /// Not every pass reads the clock. After this call, the next pass does.
     pub(super) fn prepare_claim_checks_for_sleep(&mut self) -> Option<Duration> {
         let limit = Duration::from_millis(CHECK_TIMEOUT_MS);
         let ends = self.checks.iter().flatten().map(|check| check.began_at + limit).min();
