@@ -33,7 +33,9 @@ use crate::domain_id::DomainId;
 use crate::endpoint_pump::{EndpointPump, as_drive};
 use crate::eq::Reporter;
 use crate::info::Info;
-use crate::op_flags::{RECEIVE_DEFAULT_FLAGS, TRANSMIT_DEFAULT_FLAGS, check_default_flags};
+use crate::op_flags::{
+    RECEIVE_DEFAULT_FLAGS, TRANSMIT_DEFAULT_FLAGS, check_default_flags, check_trigger_flag,
+};
 pub use crate::receives::RecvMsg;
 use crate::works::domain::WorkDomain;
 
@@ -221,7 +223,7 @@ impl Endpoint {
         if flags.contains(OpFlags::COMMIT_COMPLETE) {
             self.shared.check_caps(Caps::RMA_PMEM)?;
         }
-        self.check_trigger_flag(flags)?;
+        check_trigger_flag(flags, self.shared.info.caps)?;
         self.default_flags.transmit.store(flags.bits(), Ordering::Relaxed);
         Ok(())
     }
@@ -240,17 +242,9 @@ impl Endpoint {
         if flags.contains(OpFlags::MULTI_RECV) {
             self.shared.check_caps(Caps::MULTI_RECV)?;
         }
-        self.check_trigger_flag(flags)?;
+        check_trigger_flag(flags, self.shared.info.caps)?;
         self.default_flags.receive.store(flags.bits(), Ordering::Relaxed);
         Ok(())
-    }
-
-    /// Refuses default flags with `TRIGGER` if the endpoint lacks the capability `TRIGGER`.
-    fn check_trigger_flag(&self, flags: OpFlags) -> Result<(), Error> {
-        match flags.contains(OpFlags::TRIGGER) && !self.shared.info.caps.contains(Caps::TRIGGER) {
-            true => Err(Misuse::Flags(OpFlags::TRIGGER.bits()).into()),
-            false => Ok(()),
-        }
     }
 
     /// Returns how many free bytes a multi-receive buffer needs to take another message. With fewer, the

@@ -6,7 +6,7 @@
 //! or a flag whose promise homespun cannot keep.
 
 use homespun_engine::error::{Argument, Error, Misuse};
-use homespun_engine::flags::OpFlags;
+use homespun_engine::flags::{Caps, OpFlags};
 use homespun_engine::operation::{Level, PeekAction, RmaLocal, Signalled, TransmitOp, TransmitOptions};
 
 use crate::post::ReceiveKind;
@@ -150,6 +150,14 @@ pub(crate) fn check_receive_flags(flags: OpFlags) -> Result<(), Error> {
 /// flag promises.
 pub(crate) fn check_default_flags(flags: OpFlags, known: OpFlags) -> Result<(), Error> {
     check_no_refused_flags(flags, flags - known)
+}
+
+/// Refuses default flags with `TRIGGER` if the object lacks the capability `TRIGGER`.
+pub(crate) fn check_trigger_flag(flags: OpFlags, caps: Caps) -> Result<(), Error> {
+    if flags.contains(OpFlags::TRIGGER) && !caps.contains(Caps::TRIGGER) {
+        return Err(Misuse::Flags(OpFlags::TRIGGER.bits()).into());
+    }
+    Ok(())
 }
 
 #[inline(always)]

@@ -22,7 +22,7 @@ use homespun_engine::shared_receiver::SharedReceiver;
 use self::members::Members;
 use crate::domain_id::DomainId;
 use crate::info::{Info, RxAttr};
-use crate::op_flags::{RECEIVE_DEFAULT_FLAGS, check_default_flags};
+use crate::op_flags::{RECEIVE_DEFAULT_FLAGS, check_default_flags, check_trigger_flag};
 use crate::post::{ReceiveKind, ReceivePost, mark_as_deferred_work};
 use crate::poster::Poster;
 use crate::tag::TagMatch;
@@ -169,9 +169,7 @@ impl SharedReceiveContext {
         if flags.contains(OpFlags::MULTI_RECV) {
             self.shared.check_caps(Caps::MULTI_RECV)?;
         }
-        if flags.contains(OpFlags::TRIGGER) && !self.shared.attr.caps.contains(Caps::TRIGGER) {
-            return Err(Misuse::Flags(OpFlags::TRIGGER.bits()).into());
-        }
+        check_trigger_flag(flags, self.shared.attr.caps)?;
         self.shared.rx_op_flags.store(flags.bits(), Ordering::Relaxed);
         Ok(())
     }

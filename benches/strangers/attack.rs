@@ -24,11 +24,9 @@ const OFFERS_MAX: u64 = 5_200;
 /// The length of the messages whose payload the strangers offer and never send.
 const CLAIMED_BYTES: u64 = 2 << 20;
 
-/// How many links to one endpoint a stranger has when it resets one of them.
-const SIBLING_LINKS: usize = 512;
-
-/// How many of these links it makes at the same time.
-const SIBLINGS_AT_ONCE: usize = 32;
+/// How many links to one endpoint a stranger has when it resets one of them: as many as the endpoint accepts
+/// of one address.
+const SIBLING_LINKS: usize = 64;
 
 /// How many links claim the peer's address at the same time.
 const TAKEOVER_LINKS: usize = 64;
@@ -226,15 +224,16 @@ impl Strangers {
             Attack::Siblings => {
                 self.instance += 1;
                 let claimed = self.address.address()?;
-                while self.links.len() < SIBLING_LINKS {
-                    let from = self.links.len();
-                    for _ in 0..SIBLINGS_AT_ONCE {
-                        self.links.push(HostilePeer::claim(self.victim, claimed, self.instance)?);
-                    }
-                    self.await_greetings(from);
+                for _ in 0..SIBLING_LINKS {
+                    self.links.push(HostilePeer::claim(self.victim, claimed, self.instance)?);
                 }
-                self.links.pop().into_iter().for_each(HostilePeer::reset);
-                self.await_ends();
+                self.await_greetings(0);
+                // Those that are left are up: the endpoint has confirmed their claims.
+                self.links.retain_mut(HostilePeer::read);
+                self.links.pop().ok_or("the endpoint has accepted no sibling")?.reset();
+                if !self.await_ends() {
+                    return Err("the siblings of a link that was reset did not end".into());
+                }
             }
             Attack::Former => {
                 self.address.confirm_claims();
@@ -291,17 +290,18 @@ impl Strangers {
         }
     }
 
-    /// Waits until the endpoint has ended all links, for about a second at most.
-    fn await_ends(&mut self) {
+    /// Waits until the endpoint has ended all links, for about a second at most. Returns whether it has.
+    fn await_ends(&mut self) -> bool {
         for _ in 0..1_000 {
             self.address.confirm_claims();
             self.links.retain_mut(HostilePeer::read);
             if self.links.is_empty() {
-                return;
+                return true;
             }
             thread::sleep(Duration::from_millis(1));
         }
         self.links.clear();
+        false
     }
 }
 

@@ -37,15 +37,12 @@ pub(crate) struct Fetches<O> {
     needed: BTreeMap<OfferKey, FetchId>,
     /// The other fetches: the owner keeps their offers, and may fetch their payload early.
     unneeded: BTreeMap<OfferKey, FetchId>,
-    /// How many links with each number have ended.
-    generations: Vec<u32>,
+    /// The offers of the links, by the links' numbers.
+    of_links: Vec<OffersOfLink>,
     /// The fetches that this side pulls, in turn. Some fetches in the queue may have ended.
     pulling: VecDeque<FetchId>,
     /// Links on which a pull was refused. On these links, this side asks the sender to send instead.
     unpullable: BTreeSet<LinkId>,
-    /// Counts the changes to the offers of each link, by the link's number. A change is a new offer, a pull
-    /// of bytes, or the end of an offer.
-    changes: Vec<u64>,
     /// See [`PULL_STEP_MAX_BYTES`].
     step_max_bytes: usize,
 }
@@ -62,6 +59,19 @@ pub(crate) struct Fetch<O> {
     is_needed: bool,
 }
 
+/// The offers of the links that have had one number.
+#[derive(Debug, Clone, Copy, Default)]
+struct OffersOfLink {
+    /// How many links with this number have ended. The number may wrap: an ended link keeps offers only for
+    /// a few passes.
+    generation: u32,
+    /// How many offers of the present link are not needed.
+    unneeded_offers: usize,
+    /// Counts the changes to the offers of all these links. A change is a new offer, a pull of bytes, or the
+    /// end of an offer.
+    changes: u64,
+}
+
 /// A link on which offers have arrived. A later link with the same number has another `generation`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct OfferedLink {
@@ -74,7 +84,18 @@ type OfferKey = (OfferedLink, u64);
 
 /// The offers of a link that has ended.
 #[derive(Debug)]
-pub(crate) struct AbandonedOffers(OfferedLink);
+pub(crate) struct AbandonedOffers {
+    of_link: OfferedLink,
+    /// How many of the offers that were not needed are left, at most.
+    unneeded_offers: usize,
+}
+
+impl AbandonedOffers {
+    /// Returns how many of the offers that were not needed are left, at most: some may be needed by now.
+    pub(crate) fn unneeded_len(&self) -> usize {
+        self.unneeded_offers
+    }
+}
 
 #[derive(Debug)]
 enum FetchStage {
@@ -124,10 +145,9 @@ impl<O> Default for Fetches<O> {
             by_id: SlotMap::with_key(),
             needed: BTreeMap::new(),
             unneeded: BTreeMap::new(),
-            generations: Vec::new(),
+            of_links: Vec::new(),
             pulling: VecDeque::new(),
             unpullable: BTreeSet::new(),
-            changes: Vec::new(),
             step_max_bytes: PULL_STEP_MAX_BYTES,
         }
     }
@@ -163,8 +183,16 @@ impl<O> Fetches<O> {
 
     /// Returns the present link with this number.
     fn offered_link(&self, link: LinkId) -> OfferedLink {
-        let generation = self.generations.get(link.0 as usize).copied().unwrap_or(0);
+        let generation = self.of_links.get(link.0 as usize).map_or(0, |of| of.generation);
         OfferedLink { link, generation }
+    }
+
+    fn of_link_mut(&mut self, link: LinkId) -> &mut OffersOfLink {
+        let place = link.0 as usize;
+        if self.of_links.len() <= place {
+            self.of_links.resize(place + 1, OffersOfLink::default());
+        }
+        &mut self.of_links[place]
     }
 
     fn is_abandoned(&self, fetch: &Fetch<O>) -> bool {
@@ -180,6 +208,7 @@ impl<O> Fetches<O> {
     pub(crate) fn reassembly_mut(&mut self, id: FetchId) -> Option<&mut Reassembly<O>> {
         self.by_id.get_mut(id).map(|fetch| &mut fetch.filling)
     }
+
     /// Returns where the payload of a fetch goes, if this side has asked the sender to send that payload.
     pub(crate) fn cleared_reassembly(&mut self, id: FetchId) -> Option<&mut Reassembly<O>> {
         let fetch = self.by_id.get_mut(id)?;
@@ -199,7 +228,9 @@ impl<O> Fetches<O> {
         let (of_link, stage) = (self.offered_link(link), FetchStage::Waiting(remote));
         let id = self.by_id.insert(Box::new(Fetch { link, op, filling, stage, of_link, is_needed }));
         self.offers_mut(is_needed).insert((of_link, op), id);
-        self.add_changes(link, 1);
+        let of = self.of_link_mut(link);
+        of.unneeded_offers += usize::from(!is_needed);
+        of.changes = of.changes.wrapping_add(1);
         id
     }
 
@@ -211,9 +242,12 @@ impl<O> Fetches<O> {
     pub(crate) fn mark_needed(&mut self, id: FetchId) {
         if let Some(fetch) = self.by_id.get_mut(id).filter(|fetch| !fetch.is_needed) {
             fetch.is_needed = true;
-            let key = (fetch.of_link, fetch.op);
+            let (of_link, key) = (fetch.of_link, (fetch.of_link, fetch.op));
             self.unneeded.remove(&key);
             self.needed.insert(key, id);
+            if of_link == self.offered_link(of_link.link) {
+                self.of_link_mut(of_link.link).unneeded_offers -= 1;
+            }
         }
     }
 
@@ -335,7 +369,9 @@ impl<O> Fetches<O> {
         let fetch = self.by_id.remove(id)?;
         self.offers_mut(fetch.is_needed).remove(&(fetch.of_link, fetch.op));
         if !self.is_abandoned(&fetch) {
-            self.add_changes(fetch.link, 1);
+            let of = self.of_link_mut(fetch.link);
+            of.unneeded_offers -= usize::from(!fetch.is_needed);
+            of.changes = of.changes.wrapping_add(1);
         }
         Some(fetch)
     }
@@ -346,36 +382,44 @@ impl<O> Fetches<O> {
     pub(crate) fn end_link(&mut self, link: LinkId) -> AbandonedOffers {
         let of_link = self.offered_link(link);
         self.unpullable.remove(&link);
-        let place = link.0 as usize;
-        if self.generations.len() <= place {
-            self.generations.resize(place + 1, 0);
-        }
-        self.generations[place] = self.generations[place].wrapping_add(1);
-        AbandonedOffers(of_link)
+        let of = self.of_link_mut(link);
+        of.generation = of.generation.wrapping_add(1);
+        AbandonedOffers { of_link, unneeded_offers: mem::take(&mut of.unneeded_offers) }
     }
 
     /// Removes and returns one needed fetch of a link that has ended: the one whose offer has the
     /// lowest number. The caller repeats the call until the result is `None`.
     pub(crate) fn remove_next_needed(&mut self, offers: &AbandonedOffers) -> Option<Box<Fetch<O>>> {
-        let id = first_of_link(&self.needed, offers.0)?;
+        let id = first_of_link(&self.needed, offers.of_link)?;
         self.remove(id)
     }
 
     /// As [`remove_next_needed`](Self::remove_next_needed), for a fetch that is not needed.
-    pub(crate) fn remove_next_unneeded(&mut self, offers: &AbandonedOffers) -> Option<Box<Fetch<O>>> {
-        let id = first_of_link(&self.unneeded, offers.0)?;
-        self.remove(id)
+    pub(crate) fn remove_next_unneeded(&mut self, offers: &mut AbandonedOffers) -> Option<Box<Fetch<O>>> {
+        let id = first_of_link(&self.unneeded, offers.of_link)?;
+        self.remove_unneeded(id, offers)
+    }
+
+    /// Removes and returns a fetch of a link that has ended, if the fetch is not needed.
+    pub(crate) fn remove_unneeded(
+        &mut self,
+        id: FetchId,
+        offers: &mut AbandonedOffers,
+    ) -> Option<Box<Fetch<O>>> {
+        let fetch = self.remove(id)?;
+        offers.unneeded_offers = offers.unneeded_offers.saturating_sub(1);
+        Some(fetch)
     }
 
     /// Whether a link that has ended has left unneeded fetches behind.
     pub(crate) fn has_unneeded(&self, offers: &AbandonedOffers) -> bool {
-        first_of_link(&self.unneeded, offers.0).is_some()
+        first_of_link(&self.unneeded, offers.of_link).is_some()
     }
 
     /// Returns a number that changes when the link's peer makes an offer, when an offer ends, and when bytes
     /// of an offer are pulled. The cost does not depend on the number of offers.
     pub(crate) fn count_of_changes(&self, link: LinkId) -> u64 {
-        self.changes.get(link.0 as usize).copied().unwrap_or(0)
+        self.of_links.get(link.0 as usize).map_or(0, |of| of.changes)
     }
 
     /// Returns how many bytes have arrived of a payload.
@@ -384,11 +428,8 @@ impl<O> Fetches<O> {
     }
 
     fn add_changes(&mut self, link: LinkId, by: u64) {
-        let place = link.0 as usize;
-        if self.changes.len() <= place {
-            self.changes.resize(place + 1, 0);
-        }
-        self.changes[place] = self.changes[place].wrapping_add(by);
+        let of = self.of_link_mut(link);
+        of.changes = of.changes.wrapping_add(by);
     }
 }
 

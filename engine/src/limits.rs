@@ -150,7 +150,9 @@ pub const PEER_SWEEP_MIN_PEERS: usize = 1024;
 
 /// How many links a peer may have besides those to endpoints that were replaced. Each side opens one, and
 /// opens another only when it has none. When a link of a peer is lost, all of these links end in one step.
-pub const PEER_MAX_LINKS: usize = 64;
+/// A transport that accepts several links of one address accepts fewer than this number, so that the link
+/// that this side opens is never refused.
+pub const PEER_MAX_LINKS: usize = 72;
 
 /// How many links that the engine has ended are closed at most in one pass. Closing one costs a transport
 /// some system calls.

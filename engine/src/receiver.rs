@@ -55,7 +55,7 @@ use crate::buffer::Destination;
 use crate::error::{Again, Misuse, OperationError};
 use crate::fetches::Fetches;
 use crate::held_reports::HeldReports;
-use crate::limits::{DEFERRED_STEP_MAX_FETCHES, STEP_MAX_RETRIES};
+use crate::limits::DEFERRED_STEP_MAX_FETCHES;
 use crate::matching::{Criteria, Matching};
 use crate::operation::{CancelKey, FetchId, Receive, ReceiveId, ReceiveRequest, ReceiveRole, UnexpectedId};
 use crate::peer_id::PeerId;
@@ -347,16 +347,9 @@ impl Receiver {
     /// Gives freed room in the budget to offers and links that wait for it.
     pub(crate) fn share_freed_budget(&mut self, effects: &mut impl ReceiverEffects) {
         for _ in 0..self.deferred.len().div_ceil(DEFERRED_STEP_MAX_FETCHES) {
-            self.dropped_in_step = 0;
             self.begin_deferred_fetches();
         }
-        for _ in 0..STEP_MAX_RETRIES {
-            self.dropped_in_step = 0;
-            self.grant_credit_to_starved_links(effects);
-            if !self.has_spent_drops() {
-                break;
-            }
-        }
+        self.grant_credit_to_starved_links(effects);
     }
 
     /// Whether a posted receive names this peer as its only source.

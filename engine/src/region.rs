@@ -469,7 +469,8 @@ fn segments_in_range(
         let here_bytes = left.min(segment.len_bytes - skipped_bytes);
         left -= here_bytes;
         // The sum never wraps, since the offset lies in the segment. `wrapping_add` serves only
-        // because `add` is an `unsafe fn`. A null segment is the address space: there the offset is the address.
+        // because `add` is an `unsafe fn`. A null segment is the address space: there the offset is the
+        // address.
         let address = match segment.address.is_null() {
             true => ptr::with_exposed_provenance_mut(skipped_bytes),
             false => segment.address.wrapping_add(skipped_bytes),

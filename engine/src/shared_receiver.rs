@@ -303,9 +303,21 @@ impl State {
     ) -> R {
         let result = self.act_without_member(act, shared);
         if self.receiver.rare_work_bits() != 0 && self.receiver.can_share_freed_budget() {
-            self.act_without_member(|receiver, effects| receiver.share_freed_budget(effects), shared);
+            self.share_freed_budget(shared);
         }
         result
+    }
+
+    /// Distributes the freed budget for members that may be asleep. If a step cannot distribute all, wakes a
+    /// member, whose passes distribute the rest.
+    fn share_freed_budget(&mut self, shared: &SharedReceiver) {
+        self.act_without_member(|receiver, effects| receiver.share_freed_budget(effects), shared);
+        if self.receiver.can_share_freed_budget()
+            && let Some(member) = self.mailboxes.recipient_or_oldest(None)
+        {
+            self.mailboxes.mark_unnotified(member);
+            shared.has_unnotified_mail.store(true, Ordering::Release);
+        }
     }
 
     /// Runs an action of the receiver for a caller. Effects at the calling member are carried out at once.

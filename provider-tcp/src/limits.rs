@@ -132,6 +132,8 @@ pub const HELD_MAX_LINKS: usize = 64;
 /// hung up. An engine connects one link to each peer, and after its host has vanished and come back, another.
 pub const UNHELD_MAX_LINKS_OF_ADDRESS: usize = 64;
 
+const _: () = assert!(UNHELD_MAX_LINKS_OF_ADDRESS < homespun_engine::limits::PEER_MAX_LINKS);
+
 /// How many links may lead to one address or claim it, including those whose peers have hung up. Further
 /// claims are refused.
 pub const LINKS_TO_ADDRESS_MAX: usize = 256;

@@ -291,9 +291,11 @@ fn known_arrival(history: &History, promise: Promise, message: usize) -> Option<
     let send = &history.sends[message];
     let is_acknowledged = send.success_implies_arrival() && send.ended == Some(Ok(()));
     let acknowledged_at = is_acknowledged.then_some(send.ended_at);
-    // If links break, a message may be lost without a report.
-    let fenced = message + 1..if promise == Promise::AcknowledgedOnly { 0 } else { history.sends.len() };
-    let passed_at = fenced
+    if promise == Promise::AcknowledgedOnly {
+        // Links break, so a message may be lost without a report, and a fence proves nothing.
+        return acknowledged_at;
+    }
+    let passed_at = (message + 1..history.sends.len())
         .filter(|&later| fence_level(history, message, later) > Some(Level::Inject))
         .filter_map(|later| fence_passed_at(history, later));
     acknowledged_at.into_iter().chain(passed_at).min()

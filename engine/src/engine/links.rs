@@ -159,7 +159,7 @@ impl Engine {
         // The link needs no closing any more. The transport may give its number to a new link,
         // which must not be closed.
         if let Some(place) = self.condemned.iter().position(|condemned| condemned.link == id) {
-            let ClosingLink { error, unended, .. } = self.condemned.swap_remove(place);
+            let ClosingLink { error, unended, .. } = self.condemned.remove(place);
             self.fail_exposed_sends(unended, &error, sink);
             return self.report_connection_if_lost(sink);
         }

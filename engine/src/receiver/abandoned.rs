@@ -11,7 +11,7 @@ use super::links::Arriving;
 use super::{PayloadDestination, Receiver, ReceiverEffects};
 use crate::error::OperationError;
 use crate::fetches::AbandonedOffers;
-use crate::limits::STEP_MAX_DROPS;
+use crate::limits::{MESSAGE_COST_BYTES, STEP_MAX_DROPS};
 use crate::matching::Criteria;
 use crate::operation::UnexpectedId;
 use crate::source_host::SourceHost;
@@ -62,6 +62,17 @@ impl Receiver {
         self.needs_drop_step
     }
 
+    /// Returns how much of the budget ended links hold only until their offers are dropped: the offers, and
+    /// of an unproven peer all that may be dropped after them. Counts the links for which `is_counted`
+    /// returns true when it is called with their hosts.
+    pub(super) fn abandoned_bytes(&self, is_counted: impl Fn(Option<SourceHost>) -> bool) -> u64 {
+        let of_link = |link: &AbandonedLink| match link.unproven_messages {
+            Some(_) => self.leftovers.unclaimed_bytes(link.creation_number),
+            None => link.offers.unneeded_len() as u64 * MESSAGE_COST_BYTES,
+        };
+        self.abandoned.values().filter(|link| is_counted(link.host)).map(of_link).sum()
+    }
+
     /// Whether offers of links that have ended are not dropped yet.
     pub(crate) fn has_offers_to_drop(&self) -> bool {
         !self.abandoned.is_empty()
@@ -69,20 +80,20 @@ impl Receiver {
 
     fn drop_abandoned_until(&mut self, step_max_drops: usize, effects: &mut impl ReceiverEffects) {
         while self.abandoned_in_step < step_max_drops
-            && let Some((number, link)) = self.abandoned.pop_first()
+            && let Some((&number, link)) = self.abandoned.iter_mut().next()
         {
-            while self.abandoned_in_step < step_max_drops
-                && let Some(fetch) = self.fetches.remove_next_unneeded(&link.offers)
-            {
+            if let Some(fetch) = self.fetches.remove_next_unneeded(&mut link.offers) {
                 self.abandoned_in_step += 1;
+                // The link stays listed: the drop may start a search that finds another offer of the link.
+                let error = link.error.clone();
                 let Arriving { message, destination, .. } = fetch.filling.owner;
                 if let PayloadDestination::Unexpected(id) = destination {
-                    self.drop_incomplete(id, &message, &link.error, effects);
+                    self.drop_incomplete(id, &message, &error, effects);
                 }
             }
-            if self.fetches.has_unneeded(&link.offers) {
-                self.abandoned.insert(number, link);
-            } else {
+            if self.abandoned.get(&number).is_some_and(|link| !self.fetches.has_unneeded(&link.offers))
+                && let Some(link) = self.abandoned.remove(&number)
+            {
                 self.finish_abandoned_link(link);
             }
         }
@@ -100,9 +111,9 @@ impl Receiver {
         let Some(unexpected) = self.unexpected.get(id) else { return false };
         let (message, origin) = (unexpected.message, unexpected.origin);
         let Some(fetch) = unexpected.fetch else { return false };
-        let Some(link) = self.abandoned.get(&origin.creation_number) else { return false };
+        let Some(link) = self.abandoned.get_mut(&origin.creation_number) else { return false };
         let error = link.error.clone();
-        self.fetches.remove(fetch);
+        self.fetches.remove_unneeded(fetch, &mut link.offers);
         self.drop_incomplete(id, &message, &error, effects);
         true
     }

@@ -140,19 +140,20 @@ impl Budget {
         self.is_overdrawn_without(0)
     }
 
-    /// As [`is_overdrawn`](Self::is_overdrawn), if all that may be dropped were dropped.
-    pub(super) fn is_overdrawn_after_drops(&self) -> bool {
-        self.is_overdrawn_without(self.droppable_bytes)
+    /// As [`is_overdrawn`](Self::is_overdrawn), if all that may be dropped were dropped, and
+    /// `abandoned_bytes` of ended links.
+    pub(super) fn is_overdrawn_after_drops(&self, abandoned_bytes: u64) -> bool {
+        self.is_overdrawn_without(self.droppable_bytes + abandoned_bytes)
     }
 
     /// As [`is_overdrawn`](Self::is_overdrawn), but ignores leftovers that are charged to hosts. If
     /// true, peers that are proven by credentials have left too much behind.
-    pub(super) fn is_overdrawn_without_hosts(&self) -> bool {
-        self.is_overdrawn_without(self.shares.left_behind_bytes())
+    pub(super) fn is_overdrawn_without_hosts(&self, abandoned_bytes: u64) -> bool {
+        self.is_overdrawn_without(self.shares.left_behind_bytes() + abandoned_bytes)
     }
 
     fn is_overdrawn_without(&self, bytes: u64) -> bool {
-        self.used_bytes - bytes > self.limit_bytes + self.links * CREDIT_INITIAL_BYTES
+        self.used_bytes.saturating_sub(bytes) > self.limit_bytes + self.links * CREDIT_INITIAL_BYTES
     }
 
     /// Returns how many bytes were ever released, or became droppable. While this number stays the

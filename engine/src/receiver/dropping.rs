@@ -27,15 +27,17 @@ impl Receiver {
     ///   left more behind than [`HOST_RESERVE_BYTES`].
     ///
     /// In the last two cases, messages that may be dropped do not count. So no host keeps out the
-    /// peers of a host that has left little behind, or peers that this side connects to.
+    /// peers of a host that has left little behind, or peers that this side connects to. Offers of
+    /// ended links do not count in any case: later passes drop them.
     pub(crate) fn try_admit_link(&mut self, address: Address, proof: AddressProof) -> bool {
-        if self.budget.is_overdrawn_without_hosts() {
+        if self.budget.is_overdrawn_without_hosts(self.abandoned_bytes(|host| host.is_none())) {
             return false;
         }
         if proof == AddressProof::Confirmed || proof.is_claim() {
             let host = SourceHost::of(address);
-            let kept_bytes = self.budget.shares().kept_left_behind_bytes(host);
-            let is_overdrawn = self.budget.is_overdrawn_after_drops();
+            let left_bytes = self.budget.shares().kept_left_behind_bytes(host);
+            let kept_bytes = left_bytes.saturating_sub(self.abandoned_bytes(|other| other == Some(host)));
+            let is_overdrawn = self.budget.is_overdrawn_after_drops(self.abandoned_bytes(|_| true));
             if kept_bytes > self.budget.shares().share_bytes()
                 || is_overdrawn && kept_bytes > HOST_RESERVE_BYTES
             {

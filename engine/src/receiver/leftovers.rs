@@ -101,6 +101,11 @@ impl Leftovers {
         self.droppable_of_host.insert((left.host, left.end_number), creation_number);
     }
 
+    /// Returns how much of the budget the messages of an ended link use that no peek has claimed.
+    pub(super) fn unclaimed_bytes(&self, creation_number: u64) -> u64 {
+        self.by_link.get(&creation_number).map_or(0, |left| left.unclaimed_bytes)
+    }
+
     /// Records that a message of an ended link, which uses `bytes`, must not be dropped, or no longer
     /// exists. No peek had claimed it before.
     pub(super) fn forbid_drop(&mut self, creation_number: u64, bytes: u64, budget: &mut Budget) {

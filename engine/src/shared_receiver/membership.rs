@@ -129,7 +129,10 @@ impl Membership {
     }
 
     pub(crate) fn try_admit_link(&mut self, address: Address, proof: AddressProof) -> bool {
-        self.shared.lock().receiver.try_admit_link(address, proof)
+        let mut state = self.shared.lock();
+        let may_come_up = state.receiver.try_admit_link(address, proof);
+        self.shared.rare_work.store(state.receiver.rare_work_bits(), Ordering::Relaxed);
+        may_come_up
     }
 
     pub(crate) fn link_up(&mut self, id: LinkId, address: Address, proof: AddressProof) {
@@ -419,7 +422,7 @@ impl Drop for Membership {
         for peer in peers {
             state.ask_members_to_connect_if_awaited(peer);
         }
-        state.act_without_member(|receiver, effects| receiver.share_freed_budget(effects), &self.shared);
+        state.share_freed_budget(&self.shared);
         state.fail_receives_only_from_lost_peers::<NeverMember>(None, &self.shared);
         state.forget_unused_peers();
     }

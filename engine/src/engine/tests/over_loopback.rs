@@ -424,7 +424,7 @@ fn large_messages_arrive_with_and_without_pull() {
         }
         passes.push(count);
     }
-    // In the first case, the three messages are pulled at once, 7000 bytes of each in a pass. In the other two,
-    // the payload goes through a pipe that holds 4096 bytes.
+    // In the first case, the three messages are pulled at once, 7000 bytes of each in a pass. In the other
+    // two, the payload goes through a pipe that holds 4096 bytes.
     assert!(passes[0] < 60 && passes[1] > 200 && passes[2] > 200, "{passes:?}");
 }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::address::Address;
-use crate::limits::{HOST_FETCH_PERCENT, HOST_SHARE_PERCENT};
+use crate::limits::{HOST_FETCH_PERCENT, HOST_SHARE_PERCENT, STEP_MAX_DROPS};
 use crate::transport::AddressProof;
 
 /// How many empty messages a link sends by its initial credit.
@@ -60,6 +60,15 @@ fn send_all(receiver: &mut Receiver, link: LinkId, tag: u64, asked: &mut Effects
 
 fn close(receiver: &mut Receiver, link: LinkId, asked: &mut EffectsRecorder) {
     receiver.link_ended(link, &RESET, asked);
+}
+
+/// Offers messages that no receive takes, as many as the initial credit allows.
+fn offer_all(receiver: &mut Receiver, link: LinkId, asked: &mut EffectsRecorder) {
+    let message =
+        Message { tag: Some(5), awaits: AwaitedReply::Match, ..Message::of_len(REMOTE.len() as u64) };
+    for op in 0..MESSAGES {
+        receiver.message_offered(link, &message, op, REMOTE, asked).unwrap();
+    }
 }
 
 /// Opens a link, sends messages with this tag on it, and closes it. Returns whether the link came
@@ -186,6 +195,21 @@ fn links_of_one_host_that_end_together_keep_no_other_host_out() {
     ] {
         open(&mut receiver, LINK, host, proof);
         close(&mut receiver, LINK, &mut asked);
+    }
+}
+
+/// Links of one host leave more offers behind than their share. One step does not drop them all.
+#[test]
+fn offers_of_ended_links_refuse_no_new_link() {
+    for proof in [AddressProof::Confirmed, AddressProof::Claimed, AddressProof::Credentials] {
+        let (mut receiver, mut asked) = (Receiver::new(64, BUDGET_BYTES), EffectsRecorder::default());
+        let links = 4 * STEP_MAX_DROPS as u32 / MESSAGES as u32;
+        (0..links).for_each(|link| open(&mut receiver, LinkId(link), 1, proof));
+        (0..links).for_each(|link| offer_all(&mut receiver, LinkId(link), &mut asked));
+        (0..links).for_each(|link| close(&mut receiver, LinkId(link), &mut asked));
+        assert!(receiver.has_offers_to_drop(), "{proof:?}");
+        assert!(try_open(&mut receiver, LinkId(links), 1, proof), "{proof:?}");
+        assert!(try_open(&mut receiver, LinkId(links + 1), 2, proof), "{proof:?}, another host");
     }
 }
 
