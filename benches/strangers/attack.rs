@@ -167,7 +167,7 @@ impl Strangers {
                 let claimed = self.address.address()?;
                 for instance in 0..OFFERING_LINKS as u64 {
                     self.links.push(HostilePeer::claim(self.victim, claimed, 100 + instance)?);
-                    self.await_greetings(offering);
+                    self.await_each(offering, HostilePeer::is_greeted);
                 }
             }
         }
@@ -227,8 +227,8 @@ impl Strangers {
                 for _ in 0..SIBLING_LINKS {
                     self.links.push(HostilePeer::claim(self.victim, claimed, self.instance)?);
                 }
-                self.await_greetings(0);
-                // Those that are left are up: the endpoint has confirmed their claims.
+                self.await_each(0, HostilePeer::is_admitted);
+                // Those that are left are up.
                 self.links.retain_mut(HostilePeer::read);
                 self.links.pop().ok_or("the endpoint has accepted no sibling")?.reset();
                 if !self.await_ends() {
@@ -278,12 +278,11 @@ impl Strangers {
         Ok(())
     }
 
-    /// Confirms claims until each link from index `from` on has been greeted or has ended. Gives up after
-    /// about a second.
-    fn await_greetings(&mut self, from: usize) {
+    /// Waits until each link from this place on has come so far or has ended, for about a second at most.
+    fn await_each(&mut self, from: usize, has_come: impl Fn(&HostilePeer) -> bool) {
         for _ in 0..1_000 {
             self.address.confirm_claims();
-            if self.links[from..].iter_mut().all(|link| !link.read() || link.is_greeted()) {
+            if self.links[from..].iter_mut().all(|link| !link.read() || has_come(link)) {
                 return;
             }
             thread::sleep(Duration::from_millis(1));
