@@ -56,8 +56,8 @@ pub struct Region {
 
 /// Makes writes to persistent memory durable: `FI_RMA_PMEM`, `fi_mr(3)`.
 pub trait Persist: Send + Sync {
-    /// Makes a range of the region durable, whoever wrote it. Returns when the range is durable.
-    /// Engines call this only before the region has ended.
+    /// Makes a range of the region durable, no matter which process wrote it. Returns when the range is
+    /// durable. Engines call this only before the region has ended.
     ///
     /// # Errors
     ///
