@@ -101,6 +101,17 @@ fn descriptor_exhaustion_delays_links_and_loses_none() {
     drive_until("a new link", &mut [&mut client, &mut server], |sides| sides[1].events.up.len() > up);
 }
 
+/// Takes all descriptors that are left, and waits until a link is up that needs one. Then gives them back.
+fn await_link_without_spare_descriptors(link: LinkId, client: &mut Side, server: &mut Side) {
+    let before = getrlimit(Resource::Nofile);
+    let room = (count_open_fds() + 10) as u64;
+    setrlimit(Resource::Nofile, Rlimit { current: Some(room), maximum: before.maximum }).unwrap();
+    let files: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    drive_until("a peer in its place", &mut [client, server], |sides| sides[0].events.up.contains(&link));
+    drop(files);
+    setrlimit(Resource::Nofile, before).unwrap();
+}
+
 fn exhausted_accept_displaces_a_silent_connection() {
     let (mut client, mut server) = (Side::open(&TcpProvider::new()), Side::open(&TcpProvider::new()));
     let address = server.transport.address();
@@ -108,17 +119,9 @@ fn exhausted_accept_displaces_a_silent_connection() {
     let mut stranger = TcpStream::connect(address.socket_addr()).unwrap();
     drive_until("the stranger to be accepted", &mut [&mut server], |_| count_open_fds() == begin + 2);
     let link = client.transport.connect(address);
-    let before = getrlimit(Resource::Nofile);
-    let room = (count_open_fds() + 10) as u64;
-    setrlimit(Resource::Nofile, Rlimit { current: Some(room), maximum: before.maximum }).unwrap();
-    let files: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
-    drive_until("a peer in its place", &mut [&mut client, &mut server], |sides| {
-        sides[0].events.up.contains(&link)
-    });
+    await_link_without_spare_descriptors(link, &mut client, &mut server);
     stranger.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     assert_eq!(stranger.read(&mut [0; 1]).unwrap(), 0, "the stranger was not dropped");
-    drop(files);
-    setrlimit(Resource::Nofile, before).unwrap();
 }
 
 fn exhausted_accept_displaces_an_unproven_link() {
@@ -132,20 +135,12 @@ fn exhausted_accept_displaces_an_unproven_link() {
         sides[0].events.up.len() == 1 && !sides[0].transport.has_timed_work()
     });
     let link = client.transport.connect(address);
-    let before = getrlimit(Resource::Nofile);
-    let room = (count_open_fds() + 10) as u64;
-    setrlimit(Resource::Nofile, Rlimit { current: Some(room), maximum: before.maximum }).unwrap();
-    let files: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
-    drive_until("a peer in its place", &mut [&mut client, &mut server], |sides| {
-        sides[0].events.up.contains(&link)
-    });
+    await_link_without_spare_descriptors(link, &mut client, &mut server);
     assert!(
         matches!(server.events.down[..], [(_, LinkError::System(Errno::ENOBUFS))]),
         "{:?}",
         server.events.down
     );
-    drop(files);
-    setrlimit(Resource::Nofile, before).unwrap();
 }
 
 #[test]

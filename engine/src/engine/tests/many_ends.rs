@@ -14,38 +14,40 @@ fn close_in_passes(engine: &mut Engine, transport: &mut Scripted, sink: &mut Rec
     closed
 }
 
-#[test]
-fn links_that_break_the_protocol_are_closed_a_few_in_each_pass() {
-    const LINKS: usize = 3 * STEP_MAX_CLOSES;
-    let mut engine = Engine::new(Config::default());
-    let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
-    for number in 0..LINKS as u32 {
+/// More links than one pass closes.
+const BREACHED_LINKS: usize = 3 * STEP_MAX_CLOSES;
+
+/// Returns an engine whose peers have all broken the protocol.
+fn engine_with_breached_links() -> (Engine, Recorder) {
+    let (mut engine, mut sink) = (Engine::new(Config::default()), Recorder::default());
+    for number in 0..BREACHED_LINKS as u32 {
         let mut arrivals = engine.arrivals(&mut sink);
         arrivals.link_event(LinkId(number), LinkEvent::up(address(100 + number as u16), 1));
         arrivals.frame(LinkId(number), &Header::Fenced, &[]);
     }
+    (engine, sink)
+}
+
+#[test]
+fn links_that_break_the_protocol_are_closed_a_few_in_each_pass() {
+    let (mut engine, mut sink) = engine_with_breached_links();
+    let mut transport = Scripted::default();
     // The engine handles no frame of a link that is still to be closed.
     engine.arrivals(&mut sink).frame(LinkId(40), &untagged_header(0), &[]);
     engine.post_receive(receive_request(0, 1), &mut sink).unwrap();
     let closed = close_in_passes(&mut engine, &mut transport, &mut sink);
     assert_eq!(closed, [STEP_MAX_CLOSES; 3]);
-    let expected: Vec<_> = (0..LINKS as u32).map(|number| (LinkId(number), Close::Abort)).collect();
+    let expected: Vec<_> = (0..BREACHED_LINKS as u32).map(|number| (LinkId(number), Close::Abort)).collect();
     assert_eq!(transport.closed, expected);
     assert!(sink.ended.is_empty());
 }
 
 #[test]
 fn closed_engine_closes_all_links_at_once() {
-    const LINKS: usize = 3 * STEP_MAX_CLOSES;
-    let mut engine = Engine::new(Config::default());
-    let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
-    for number in 0..LINKS as u32 {
-        let mut arrivals = engine.arrivals(&mut sink);
-        arrivals.link_event(LinkId(number), LinkEvent::up(address(100 + number as u16), 1));
-        arrivals.frame(LinkId(number), &Header::Fenced, &[]);
-    }
+    let (mut engine, _) = engine_with_breached_links();
+    let mut transport = Scripted::default();
     engine.close_links(&mut transport);
-    assert_eq!(transport.closed.len(), LINKS);
+    assert_eq!(transport.closed.len(), BREACHED_LINKS);
 }
 
 #[test]

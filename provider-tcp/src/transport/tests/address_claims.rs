@@ -279,7 +279,7 @@ fn messages_of_a_peer_that_has_left_arrive_although_its_address_is_reserved() {
         sides[0].recorder.inboxes.values().any(|inbox| inbox.frames.len() == 1 && inbox.down.is_some())
     });
     assert_eq!(side.recorder.inboxes.len(), 1);
-    // A claim that arrives later may be false, even if its peer has left.
+    // A claim that arrives later may be false, even if its peer has left. Only time makes it later.
     thread::sleep(Duration::from_millis(4 * ARRIVAL_TOLERANCE_MS));
     drop(AddressClaimer::claim(&side, vacated, 2));
     drive_until("the claim", &mut [&mut side], |sides| sides[0].transport.accepted.len() == 1);
