@@ -41,7 +41,7 @@ pub const PULL_STEP_MAX_BYTES: usize = 4 << 20;
 
 /// After this many pulled bytes of messages, a pass ends pulling and reads frames again. The data of writes
 /// has a separate limit of the same size. The step that reaches the limit still runs to its end.
-pub const PULL_PASS_MAX_BYTES: usize = 16 << 20;
+pub const PULL_PASS_MAX_BYTES: usize = 64 << 10;
 
 /// How many unmatched offers one pass checks for room in the budget.
 pub const DEFERRED_STEP_MAX_FETCHES: usize = 16;
