@@ -42,9 +42,15 @@ pub(crate) trait EndpointPump: Drive + Poster + Connect {
         data: Option<u64>,
         message: &[u8],
     ) -> Result<bool, Error>;
-    /// Writes a few bytes to a region if that is possible at once. Returns whether they were written. If
-    /// not, the caller posts a write.
-    fn try_inject_write(&self, to: FabricAddress, bytes: &[u8], memory: RemoteMemory) -> Result<bool, Error>;
+    /// Writes or sends a few bytes to a region if that is possible at once. Returns whether it was. If not,
+    /// the caller posts a write.
+    fn try_inject_write(
+        &self,
+        to: FabricAddress,
+        bytes: &[u8],
+        memory: RemoteMemory,
+        data: Option<u64>,
+    ) -> Result<bool, Error>;
     /// Makes the endpoint receive through a shared context, once the endpoint is enabled.
     fn join_shared_receiver(
         &self,

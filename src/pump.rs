@@ -21,7 +21,7 @@ use std::time::Duration;
 use homespun_engine::address::Address;
 use homespun_engine::buffer::Destination;
 use homespun_engine::completion::{EndedOperation, FailedOperation};
-use homespun_engine::engine::{Config, Engine};
+use homespun_engine::engine::{Config, Engine, InjectedWrite};
 use homespun_engine::error::{Error, Misuse, ObjectState};
 use homespun_engine::flags::CounterEvents;
 use homespun_engine::operation::{PeekAction, PeekRequest, ReceiveRequest};
@@ -410,15 +410,25 @@ impl<T: Transport> EndpointPump for Pump<T> {
         Ok(is_sent)
     }
 
-    fn try_inject_write(&self, to: FabricAddress, bytes: &[u8], memory: RemoteMemory) -> Result<bool, Error> {
+    fn try_inject_write(
+        &self,
+        to: FabricAddress,
+        bytes: &[u8],
+        memory: RemoteMemory,
+        data: Option<u64>,
+    ) -> Result<bool, Error> {
         let mut endpoint = self.lock_for_call();
-        let (engine, _, bound) = endpoint.enabled_parts()?;
+        let (engine, transport, bound) = endpoint.enabled_parts()?;
         let to = bound.peer_cache.peer_of_address(to, &bound.bindings.av, engine)?;
-        let is_written = engine.try_inject_write(to, bytes, memory);
-        if is_written && !bound.bindings.counters.is_empty() {
-            bound.bindings.counters.count_success(CounterEvents::WRITE);
+        let injected = engine.try_inject_write(to, bytes, memory, data, transport)?;
+        match injected {
+            InjectedWrite::Sent => transport.flush(),
+            InjectedWrite::Ended if !bound.bindings.counters.is_empty() => {
+                bound.bindings.counters.count_success(CounterEvents::WRITE);
+            }
+            InjectedWrite::Ended | InjectedWrite::Declined => {}
         }
-        Ok(is_written)
+        Ok(injected != InjectedWrite::Declined)
     }
 
     fn join_shared_receiver(

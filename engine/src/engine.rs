@@ -7,6 +7,7 @@ mod connections;
 mod direct;
 mod effects;
 mod fences;
+mod injected_writes;
 mod links;
 mod peer_sweep;
 mod posting;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 
 pub use self::arrival::Arrivals;
 pub use self::direct::Attempt;
+pub use self::injected_writes::InjectedWrite;
 use self::links::ClosingLink;
 use self::receive_side::ReceiveSide;
 use self::replaced_links::ReplacedLinks;

@@ -28,8 +28,11 @@ pub(crate) use self::effects::InitiatorEffects;
 use self::queues::PeerQueues;
 use self::reports::Reports;
 pub(crate) use self::turns::Turn;
+use crate::buffer::Buffer;
 use crate::completion::{EndedOperation, FailedOperation};
 use crate::error::OperationError;
+use crate::flags::{CompletionFlags, CounterEvents};
+use crate::limits::INJECT_QUEUE_MAX_OPS;
 use crate::link::{BegunAccess, RequestStage};
 use crate::operation::{CancelKey, Send, SendId, Signalled};
 use crate::peer_id::PeerId;
@@ -43,6 +46,9 @@ pub(crate) struct Initiator {
     sends: SlotMap<SendId, Send>,
     queues: PeerQueues,
     reports: Reports,
+    /// How many counted writes the links have taken and the peers have not answered. They report no
+    /// success, so nothing else is kept of them.
+    counted_writes: u64,
 }
 
 impl Initiator {
@@ -53,13 +59,14 @@ impl Initiator {
             sends: SlotMap::with_key(),
             queues: PeerQueues::default(),
             reports: Reports::new(completes_in_order),
+            counted_writes: 0,
         }
     }
 
     /// Returns how many operations have not ended, or have not been reported.
     #[inline(always)]
     pub(crate) fn outstanding_ops(&self) -> usize {
-        self.sends.len() + self.reports.ended_ops_awaiting_report()
+        self.sends.len() + self.counted_writes as usize + self.reports.ended_ops_awaiting_report()
     }
 
     /// Returns the turn of an operation that is posted now, or `None` if completions keep no order.
@@ -81,6 +88,43 @@ impl Initiator {
         let id = self.sends.insert(send);
         self.queues.push(to, id);
         id
+    }
+
+    /// Records that a link took a counted write.
+    #[inline(always)]
+    pub(crate) fn record_counted_write(&mut self) {
+        self.counted_writes += 1;
+    }
+
+    /// Ends this many counted writes, which have succeeded.
+    #[inline]
+    pub(crate) fn end_counted_writes(&mut self, ops: u64, effects: &mut impl InitiatorEffects) {
+        self.counted_writes -= ops;
+        if effects.has_counters() {
+            (0..ops).for_each(|_| effects.count(CounterEvents::WRITE));
+        }
+    }
+
+    /// Ends this many counted writes, which have failed.
+    pub(crate) fn fail_counted_writes(
+        &mut self,
+        ops: u64,
+        target: PeerId,
+        error: &OperationError,
+        effects: &mut impl InitiatorEffects,
+    ) {
+        self.counted_writes -= ops;
+        for _ in 0..ops {
+            let flags = CompletionFlags::of_access(false, false);
+            let completion = EndedOperation::of_transmit(0, flags, Buffer::None);
+            let failure = FailedOperation { completion, error: error.clone(), target: Some(target) };
+            self.reports.count_and_report_failure(failure, Signalled::No, effects);
+        }
+    }
+
+    /// Whether so many operations are queued for a peer that an injected write must not join them.
+    pub(crate) fn has_no_room_to_inject(&self, peer: PeerId) -> bool {
+        self.queues.len(peer) >= INJECT_QUEUE_MAX_OPS
     }
 
     /// Returns an operation that has not ended.
@@ -244,7 +288,7 @@ impl Initiator {
 
     /// Marks the peers that operations and their reports refer to.
     pub(crate) fn mark_peers(&self, marks: &mut PeerMarks) {
-        let Initiator { sends: _, queues, reports } = self;
+        let Initiator { sends: _, queues, reports, counted_writes: _ } = self;
         marks.mark(queues.peers());
         reports.mark_peers(marks);
     }

@@ -39,8 +39,9 @@ pub const REMOTE_MAX_BYTES: usize = IOV_LIMIT * 16;
 /// How many bytes of one message one step pulls, before a step of another message.
 pub const PULL_STEP_MAX_BYTES: usize = 4 << 20;
 
-/// After this many pulled bytes of messages, a pass ends pulling and reads frames again. The data of writes
-/// has a separate limit of the same size. The step that reaches the limit still runs to its end.
+/// After this many pulled bytes of messages, a pass ends pulling. The data of writes has a separate limit of
+/// the same size. The step that reaches the limit still runs to its end. A pass that pulls long keeps the
+/// application from completions that it already has, and so keeps it from posting the next operations.
 pub const PULL_PASS_MAX_BYTES: usize = 64 << 10;
 
 /// How many unmatched offers one pass checks for room in the budget.
@@ -92,6 +93,19 @@ pub const EAGER_MAX_BYTES: usize = 256 << 10;
 /// How many accesses to regions may be unanswered on one link, in each direction. Further accesses wait at
 /// the initiator. A target needs some 150 bytes for each access.
 pub const RMA_LINK_MAX_OPS: usize = 1024;
+
+/// The longest write that is answered by count, in bytes. A link takes such a write as a whole, or not at all.
+pub const COUNTED_WRITE_MAX_BYTES: usize = INJECT_MAX_BYTES;
+
+/// How many writes that are answered by count may be unanswered on one link, in each direction. Further
+/// writes wait at the initiator. A target keeps nothing of such a write, except the answer to one that it
+/// refuses, some 20 bytes.
+pub const COUNTED_WRITES_LINK_MAX_OPS: u64 = 4096;
+
+/// If this many operations are queued for a peer, an injected write to the peer is refused: the caller may
+/// try again after progress. So the copies of injected writes to one peer take at most this many times
+/// [`INJECT_MAX_BYTES`].
+pub const INJECT_QUEUE_MAX_OPS: usize = 16;
 
 /// The most bytes of read data in one frame. Other frames can travel on the link between two such frames.
 pub const READ_PIECE_MAX_BYTES: usize = 1 << 20;

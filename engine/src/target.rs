@@ -39,7 +39,7 @@ mod tests;
 mod writes;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use slotmap::SlotMap;
 
@@ -55,7 +55,8 @@ use crate::operation::PeerWriteId;
 use crate::peer_id::PeerId;
 use crate::peers::PeerMarks;
 use crate::protocol_violation::ProtocolViolation;
-use crate::region::{Regions, Window};
+use crate::region::{Region, Regions, Window};
+use crate::remote_memory::RemoteMemory;
 use crate::transport::LinkId;
 use crate::wire::{Durable, Header, Outcome, Refusal, Rma};
 
@@ -63,6 +64,8 @@ use crate::wire::{Durable, Header, Outcome, Refusal, Rma};
 #[derive(Debug)]
 pub(crate) struct Target {
     regions: Arc<Regions>,
+    /// The region that was accessed last. Peers access the same region many times in a row.
+    last_region: Weak<Region>,
     /// The accesses to regions that peers may make by reads and writes.
     access: MrAccess,
     /// The accesses to regions that peers may make by atomic operations.
@@ -97,6 +100,7 @@ impl Target {
     ) -> Target {
         Target {
             regions,
+            last_region: Weak::new(),
             access,
             atomics,
             counts_accesses,
@@ -164,28 +168,79 @@ impl Target {
 
     /// Returns the part of a region that a peer wants to access, if this endpoint allows the access. Then
     /// also offers the region for mapping, unless it has done so before.
-    fn check_window_and_offer_mapping(
+    fn check_rma_window_and_offer_mapping(
         &mut self,
         id: LinkId,
         rma: &Rma,
         access: MrAccess,
         effects: &mut impl TargetEffects,
     ) -> Result<Window, Refusal> {
+        let Rma { key, address, len_bytes, durable, .. } = *rma;
+        let memory = RemoteMemory { key, address };
+        self.check_window_and_offer_mapping(id, memory, len_bytes, durable, access, effects)
+    }
+
+    /// As [`check_rma_window_and_offer_mapping`](Self::check_rma_window_and_offer_mapping), for an access
+    /// of `len_bytes` at `memory`.
+    #[inline]
+    fn check_window_and_offer_mapping(
+        &mut self,
+        id: LinkId,
+        memory: RemoteMemory,
+        len_bytes: u64,
+        durable: Durable,
+        access: MrAccess,
+        effects: &mut impl TargetEffects,
+    ) -> Result<Window, Refusal> {
         if !self.access.contains(access) {
             return Err(Refusal::Access);
         }
-        let Rma { key, address, len_bytes, durable, .. } = *rma;
         // A write that must be durable needs a persistent region, even if the write is empty.
         let window = if durable == Durable::Nothing {
-            self.regions.checked_window_or_empty(key, address, len_bytes, access)?
+            self.checked_window_or_empty(memory, len_bytes, access)?
         } else {
-            self.regions.checked_window(key, address, len_bytes, access)?
+            self.checked_window(memory, len_bytes, access)?
         };
         if durable != Durable::Nothing && !window.region().is_persistent() {
             return Err(Refusal::Volatile);
         }
         self.offer_region_for_mapping_once(id, &window, effects);
         Ok(window)
+    }
+
+    /// Returns the window on this range, if its region allows this access. The last region that was
+    /// accessed is found without the table of regions.
+    #[inline]
+    fn checked_window(
+        &mut self,
+        memory: RemoteMemory,
+        len_bytes: u64,
+        access: MrAccess,
+    ) -> Result<Window, Refusal> {
+        let RemoteMemory { key, address } = memory;
+        if let Some(region) = self.last_region.upgrade()
+            && region.key() == key
+            && region.is_open()
+        {
+            return region.into_checked_window(address, len_bytes, access);
+        }
+        let window = self.regions.checked_window(key, address, len_bytes, access)?;
+        self.last_region = Arc::downgrade(window.region());
+        Ok(window)
+    }
+
+    /// As [`checked_window`](Self::checked_window), but an access of no bytes may name any key and address.
+    #[inline]
+    fn checked_window_or_empty(
+        &mut self,
+        memory: RemoteMemory,
+        len_bytes: u64,
+        access: MrAccess,
+    ) -> Result<Window, Refusal> {
+        match self.checked_window(memory, len_bytes, access) {
+            Err(_) if len_bytes == 0 => Ok(Window::empty()),
+            window => window,
+        }
     }
 
     /// Counts a successful access, if the endpoint has `FI_RMA_EVENT`. The endpoint counts `of_endpoint`,

@@ -22,7 +22,7 @@ mod testing;
 pub use self::error::WireError;
 pub use self::header::{COMMON_KIND, Header, WORDS_MAX};
 pub use self::headers::{
-    Atomic, AtomicForm, AwaitedReply, Durable, HandshakeHeader, HandshakeStep, MappableRegion, Message,
-    Outcome, Refusal, Rma, RmaKind,
+    Atomic, AtomicForm, AwaitedReply, CountedWrite, Durable, HandshakeHeader, HandshakeStep, MappableRegion,
+    Message, Outcome, Refusal, Rma, RmaKind,
 };
 pub use self::rule::{FLAGS_BITS, Fields, Form};

@@ -150,7 +150,8 @@ impl Endpoint {
     /// # Errors
     ///
     /// The errors of [`post_send`](Self::post_send). Also [`Misuse::TooLong`](crate::Misuse::TooLong) for
-    /// more bytes than the endpoint's inject size.
+    /// more bytes than the endpoint's inject size. [`Again::QueueFull`](crate::Again::QueueFull) also if the
+    /// link to the peer has no room: the caller makes progress, and tries again.
     pub fn inject_write(
         &self,
         bytes: &[u8],
@@ -159,7 +160,7 @@ impl Endpoint {
         data: Option<u64>,
     ) -> Result<(), Error> {
         let pump = self.pump_if_inject_allowed(Caps::RMA | Caps::WRITE, bytes.len())?;
-        if data.is_none() && pump.try_inject_write(to, bytes, memory)? {
+        if pump.try_inject_write(to, bytes, memory, data)? {
             return Ok(());
         }
         let segment = Segment { address: bytes.as_ptr(), len_bytes: bytes.len() };

@@ -8,7 +8,7 @@ use crate::operation::SendId;
 use crate::protocol_violation::ProtocolViolation;
 use crate::reassembly::Reassembly;
 use crate::transport::{FrameHandler, LinkEvent, LinkId, Space};
-use crate::wire::{Atomic, Header, Message, Rma, RmaKind};
+use crate::wire::{Atomic, CountedWrite, Header, Message, Rma, RmaKind};
 
 /// The [`FrameHandler`] of an engine: handles what a transport reports, and puts the resulting
 /// completions into a [`Sink`].
@@ -61,8 +61,13 @@ impl Engine {
     /// Spends the credit of an access. Only a write with remote data costs credit: as much as an
     /// empty message. If the peer lacks the credit, ends the link and returns false. Otherwise
     /// returns true.
-    fn spend_write_data_credit_or_abort_link(&mut self, id: LinkId, rma: &Rma, sink: &mut impl Sink) -> bool {
-        if rma.kind.data().is_none() {
+    fn spend_write_data_credit_or_abort_link(
+        &mut self,
+        id: LinkId,
+        data: Option<u64>,
+        sink: &mut impl Sink,
+    ) -> bool {
+        if data.is_none() {
             return true;
         }
         let outcome = self.receive_side.spend_credit(id, MESSAGE_COST_BYTES);
@@ -75,7 +80,7 @@ impl Engine {
         if is_offer && self.receive_side.has_offer(id, rma.op) {
             return self.abort_breached_link(id, "offers two payloads under one number", sink);
         }
-        if !self.spend_write_data_credit_or_abort_link(id, rma, sink) {
+        if !self.spend_write_data_credit_or_abort_link(id, rma.kind.data(), sink) {
             return;
         }
         let (target, mut effects) = self.target_and_effects(sink);
@@ -97,12 +102,36 @@ impl Engine {
                 }
             }
             RmaKind::Write { .. } => {
-                if self.spend_write_data_credit_or_abort_link(id, rma, sink) {
+                if self.spend_write_data_credit_or_abort_link(id, rma.kind.data(), sink) {
                     let (target, mut effects) = self.target_and_effects(sink);
                     let outcome = target.begin_write(id, rma, &mut effects);
                     self.abort_link_if_violated(id, outcome, sink);
                 }
             }
+        }
+    }
+
+    /// Handles a counted write of a peer.
+    fn counted_write_arrived(
+        &mut self,
+        id: LinkId,
+        write: &CountedWrite,
+        payload: &[u8],
+        sink: &mut impl Sink,
+    ) {
+        if self.spend_write_data_credit_or_abort_link(id, write.data, sink) {
+            let (target, mut effects) = self.target_and_effects(sink);
+            let outcome = target.counted_write_arrived(id, write, payload, &mut effects);
+            self.abort_link_if_violated(id, outcome, sink);
+        }
+    }
+
+    /// Handles the beginning of a counted write of a peer.
+    fn begin_counted_write(&mut self, id: LinkId, write: &CountedWrite, sink: &mut impl Sink) {
+        if self.spend_write_data_credit_or_abort_link(id, write.data, sink) {
+            let (target, mut effects) = self.target_and_effects(sink);
+            let outcome = target.begin_counted_write(id, write, &mut effects);
+            self.abort_link_if_violated(id, outcome, sink);
         }
     }
 
@@ -219,6 +248,8 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
             Header::Fence { matched } => engine.fence_arrived(id, *matched, self.sink),
             Header::Fenced => engine.fence_answer_arrived(id, self.sink),
             Header::Rma(rma) => engine.rma_arrived(id, rma, payload, self.sink),
+            Header::CountedWrite(write) => engine.counted_write_arrived(id, write, payload, self.sink),
+            Header::Written { count, outcome } => engine.written_arrived(id, *count, *outcome, self.sink),
             Header::Atomic(atomic) => engine.atomic_arrived(id, atomic, payload, self.sink),
             Header::ReadData { op, len_bytes } => {
                 engine.begin_read_data_or_abort_link(id, *op, *len_bytes, self.sink);
@@ -248,6 +279,7 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
             }
             Header::Data { op, len_bytes } => self.begin_data_or_abort_link(id, op, len_bytes),
             Header::Rma(rma) => engine.begin_arriving_rma(id, &rma, self.sink),
+            Header::CountedWrite(write) => engine.begin_counted_write(id, &write, self.sink),
             Header::Atomic(atomic) => {
                 link.rx.begin_collecting(CollectedHeader::Atomic(atomic), atomic.form.payload_len_bytes());
             }
@@ -267,7 +299,8 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
             | Header::Credit { .. }
             | Header::Fence { .. }
             | Header::Fenced
-            | Header::Answer { .. } => {
+            | Header::Answer { .. }
+            | Header::Written { .. } => {
                 debug_assert_eq!(header.payload_len_bytes(), 0, "no payload is awaited of {header:?}");
             }
         }

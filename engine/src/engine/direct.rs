@@ -157,14 +157,15 @@ impl Engine {
     }
 
     /// Writes a few bytes to mapped memory, if possible at once. Returns whether the bytes were
-    /// written. If so, the caller counts the write, and the engine does not report it. If not, the
-    /// caller posts the write.
+    /// written.
     #[inline]
-    pub fn try_inject_write(&mut self, to: PeerId, bytes: &[u8], memory: RemoteMemory) -> bool {
+    pub(super) fn try_inject_write_directly(
+        &mut self,
+        to: PeerId,
+        bytes: &[u8],
+        memory: RemoteMemory,
+    ) -> bool {
         let RemoteMemory { key, address } = memory;
-        if self.config.completes_in_order || self.outstanding_transmits() >= self.config.tx_depth_ops {
-            return false;
-        }
         let Some(mapped) = self.directly_accessible_region(to, key, false) else { return false };
         let place = mapped.offset_if_allowed(address, bytes.len() as u64, MrAccess::REMOTE_WRITE);
         if let Some(place) = place {

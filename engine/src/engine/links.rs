@@ -194,9 +194,11 @@ impl Engine {
         let is_cut_short = is_cut_short(&link, error);
         let is_unused = link.is_unused_connecting();
         let peer = link.peer();
-        let PendingSends { sends, exposed } = link.tx.into_pending_sends();
+        let PendingSends { sends, exposed, counted_writes } = link.tx.into_pending_sends();
         let PeerLinkEnd { was_last, was_met, carried_sends } = self.peers.peer_mut(peer).link_ended(id);
         self.fail_sends(sends, Some(peer), error, sink);
+        let (initiator, mut effects) = self.initiator_and_effects(sink);
+        initiator.fail_counted_writes(counted_writes, peer, error, &mut effects);
         let should_retry =
             carried_sends && is_cut_short && is_unused && self.has_operations_waiting_for(peer);
         let is_retried = should_retry && self.peers.peer_mut(peer).try_count_connect_retry();

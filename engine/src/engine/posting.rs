@@ -22,7 +22,9 @@ impl Engine {
     /// # Errors
     ///
     /// [`Again::QueueFull`] when [`Config::tx_depth_ops`](super::Config::tx_depth_ops) operations
-    /// are outstanding. [`Misuse::TooLong`] if the length exceeds
+    /// are outstanding. Also for an injected write if
+    /// [`INJECT_QUEUE_MAX_OPS`](crate::limits::INJECT_QUEUE_MAX_OPS) operations are queued for the
+    /// peer. [`Misuse::TooLong`] if the length exceeds
     /// [`Config::message_max_bytes`](super::Config::message_max_bytes), or if an atomic operation
     /// has more elements than [`count_max`](crate::atomic::AtomicKind::count_max).
     ///
@@ -81,6 +83,9 @@ impl Engine {
             TransmitOp::Rma { local, memory } => {
                 let len_bytes = local.len_bytes() as u64;
                 self.check_length_and_depth(len_bytes)?;
+                if inject && self.initiator.has_no_room_to_inject(to) {
+                    return Err(Again::QueueFull.into());
+                }
                 if attempt == Attempt::NotMade && self.try_direct_access(to, local, *memory, level, fence) {
                     let (flags, buffer) = (local.completion_flags(), local.take_buffer());
                     let completion = EndedOperation::of_transmit(context, flags, buffer);

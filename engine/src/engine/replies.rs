@@ -8,7 +8,7 @@ use crate::link::{FrameKind, LinkTx};
 use crate::operation::SendId;
 use crate::target::Target;
 use crate::transport::{LinkId, RemotePayload, Sent, Transport};
-use crate::wire::Header;
+use crate::wire::{Header, Outcome};
 
 /// The parts of the engine that replies come from. The receive side knows the counts of
 /// acknowledgements and credit. The target has the data of reads.
@@ -56,8 +56,11 @@ impl Engine {
             sources.send_answers(id, tx, transport);
         }
         let received = sources.receive_side.arrived_eager_count(id);
-        let ack = tx.pending_replies().is_ack_pending().then_some(Header::Ack { received });
-        ack.into_iter().chain(tx.pending_replies().headers_without_payload()).collect()
+        let replies = tx.pending_replies();
+        let ack = replies.is_ack_pending().then_some(Header::Ack { received });
+        let count = sources.target.written_count(id);
+        let written = replies.is_written_pending().then_some(Header::Written { count, outcome: Outcome::Done });
+        ack.into_iter().chain(replies.headers_without_payload()).chain(written).collect()
     }
 }
 
@@ -79,6 +82,9 @@ impl ReplySources<'_> {
             return;
         }
         self.send_answers(id, tx, transport);
+        if tx.pending_replies().is_written_count_next() {
+            self.send_written_count(id, tx, transport);
+        }
         if tx.pending_replies().is_credit_grant_next() {
             let credit = Header::Credit { granted_bytes: self.receive_side.granted_bytes(id) };
             if transport.send_inline(id, &credit, &[]).is_ok() {
@@ -114,10 +120,23 @@ impl ReplySources<'_> {
             {
                 break;
             }
-            if let Header::Answer { .. } = header {
-                self.target.answer_sent(id);
+            match header {
+                Header::Answer { .. } => self.target.answer_sent(id),
+                Header::Written { count, .. } => self.target.written_count_sent(id, *count),
+                _ => {}
             }
             replies.pop_header();
+        }
+    }
+
+    /// Sends the count of the peer's counted writes.
+    #[inline]
+    fn send_written_count(&mut self, id: LinkId, tx: &mut LinkTx, transport: &mut impl Transport) {
+        let count = self.target.written_count(id);
+        let written = Header::Written { count, outcome: Outcome::Done };
+        if transport.send_inline(id, &written, &[]).is_ok() {
+            tx.pending_replies_mut().record_written_count_sent();
+            self.target.written_count_sent(id, count);
         }
     }
 

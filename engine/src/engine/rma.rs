@@ -20,6 +20,7 @@ use super::transmit::Taken;
 use crate::completion::Sink;
 use crate::link::{FrameKind, Link, LinkAccess, RequestStage, op_number_of};
 use crate::operation::{OneSided, Send, SendId};
+use crate::protocol_violation::ProtocolViolation;
 use crate::transport::{Full, LinkCaps, LinkId, RemotePayload, Sent, Transport};
 use crate::wire::{Header, Outcome, Rma, RmaKind};
 
@@ -110,6 +111,19 @@ impl Engine {
         };
         self.record_access_end(id, send_id);
         self.end_with_answer(id, send_id, outcome, sink);
+    }
+
+    /// Handles the target's answer to counted writes.
+    pub(super) fn written_arrived(&mut self, id: LinkId, count: u64, outcome: Outcome, sink: &mut impl Sink) {
+        let Some(link) = self.links.get_mut(id) else { return };
+        let peer = link.peer();
+        match link.tx.record_written(count, outcome) {
+            Ok(ops) => {
+                let (initiator, mut effects) = self.initiator_and_effects(sink);
+                initiator.end_counted_writes_with_answer(ops, peer, outcome, &mut effects);
+            }
+            Err(ProtocolViolation(reason)) => self.abort_breached_link(id, reason, sink),
+        }
     }
 
     /// Tells the link that the peer has answered an access.

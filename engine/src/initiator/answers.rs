@@ -95,12 +95,38 @@ impl Initiator {
         outcome: Outcome,
         effects: &mut impl InitiatorEffects,
     ) {
-        let error = match outcome {
-            Outcome::Done => return self.end_with_success(id, effects),
-            Outcome::Refused(refusal) => OperationError::Refused(refusal),
-            Outcome::Fault => OperationError::Fault,
-            Outcome::NotDurable => OperationError::NotDurable,
-        };
-        self.fail_sends([id], Some(peer), &error, effects);
+        match error_of_outcome(outcome) {
+            Some(error) => self.fail_sends([id], Some(peer), &error, effects),
+            None => self.end_with_success(id, effects),
+        }
+    }
+
+    /// Ends the next counted writes of a link, `ops` of them. The last has this outcome, and the others have
+    /// succeeded.
+    #[inline]
+    pub(crate) fn end_counted_writes_with_answer(
+        &mut self,
+        ops: u64,
+        peer: PeerId,
+        outcome: Outcome,
+        effects: &mut impl InitiatorEffects,
+    ) {
+        match error_of_outcome(outcome) {
+            Some(error) => {
+                self.end_counted_writes(ops - 1, effects);
+                self.fail_counted_writes(1, peer, &error, effects);
+            }
+            None => self.end_counted_writes(ops, effects),
+        }
+    }
+}
+
+/// Returns the error with which an access ends that the peer answers so.
+fn error_of_outcome(outcome: Outcome) -> Option<OperationError> {
+    match outcome {
+        Outcome::Done => None,
+        Outcome::Refused(refusal) => Some(OperationError::Refused(refusal)),
+        Outcome::Fault => Some(OperationError::Fault),
+        Outcome::NotDurable => Some(OperationError::NotDurable),
     }
 }

@@ -27,6 +27,10 @@ impl PeerQueues {
         self.by_peer.get(peer.index()).is_none_or(|queue| queue.sends.is_empty())
     }
 
+    pub(super) fn len(&self, peer: PeerId) -> usize {
+        self.by_peer.get(peer.index()).map_or(0, |queue| queue.sends.len())
+    }
+
     #[inline]
     pub(super) fn first(&self, peer: PeerId) -> Option<SendId> {
         self.by_peer.get(peer.index())?.sends.front().copied()

@@ -137,7 +137,7 @@ impl Reports {
     }
 
     /// Counts and reports an operation that has failed.
-    fn count_and_report_failure(
+    pub(super) fn count_and_report_failure(
         &mut self,
         mut failure: FailedOperation,
         signalled: Signalled,

@@ -156,6 +156,12 @@ impl Links {
         self.add_reply(id, PendingReplies::add_ack);
     }
 
+    /// Queues the count of the counted writes that this side has carried out.
+    #[inline(always)]
+    pub(crate) fn queue_written_count(&mut self, id: LinkId) {
+        self.add_reply(id, PendingReplies::add_written);
+    }
+
     /// Queues a grant of credit.
     pub(crate) fn queue_credit_grant(&mut self, id: LinkId) {
         self.add_reply(id, PendingReplies::mark_credit_grant_pending);

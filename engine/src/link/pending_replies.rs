@@ -6,12 +6,14 @@ use std::mem;
 use crate::wire::Header;
 
 /// The frames that this side must still send on a link, other than its own operations. Most are
-/// replies. A link takes an acknowledgement first, then the headers in order, then a grant of
-/// credit, then read data.
+/// replies. A link takes an acknowledgement first, then the headers in order, then the count of
+/// counted writes, then a grant of credit, then read data.
 #[derive(Debug, Default)]
 pub(crate) struct PendingReplies {
     /// Whether this side must tell the peer how many eager messages have arrived.
     ack: bool,
+    /// Whether this side must tell the peer how many of its counted writes were carried out.
+    written: bool,
     /// Whether this side must tell the peer how much credit it was granted.
     credit: bool,
     /// Whether the peer waits for the data of its reads.
@@ -27,17 +29,22 @@ impl PendingReplies {
     /// Whether no reply is pending.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
-        !(self.ack | self.credit | self.reads) && self.headers.is_empty()
+        !(self.ack | self.written | self.credit | self.reads) && self.headers.is_empty()
     }
 
     /// Whether read data is pending, and nothing else.
     #[inline]
     pub(crate) fn has_only_read_data(&self) -> bool {
-        self.reads && !(self.ack | self.credit) && self.headers.is_empty()
+        self.reads && !(self.ack | self.written | self.credit) && self.headers.is_empty()
     }
 
     pub(super) fn add_ack(&mut self) {
         self.ack = true;
+    }
+
+    #[inline(always)]
+    pub(super) fn add_written(&mut self) {
+        self.written = true;
     }
 
     pub(super) fn mark_credit_grant_pending(&mut self) {
@@ -72,6 +79,24 @@ impl PendingReplies {
     #[inline(always)]
     pub(crate) fn record_ack_sent(&mut self) {
         self.ack = false;
+    }
+
+    /// Whether the count of counted writes is next. The count waits until the link has taken all
+    /// headers: some of them may refuse writes that the count includes.
+    #[inline(always)]
+    pub(crate) fn is_written_count_next(&self) -> bool {
+        self.written && self.headers.is_empty()
+    }
+
+    /// Whether the count of counted writes is pending.
+    pub(crate) fn is_written_pending(&self) -> bool {
+        self.written
+    }
+
+    /// Records that the link took the count of counted writes.
+    #[inline(always)]
+    pub(crate) fn record_written_count_sent(&mut self) {
+        self.written = false;
     }
 
     /// Whether a grant of credit is next. A grant waits until the link has taken all headers. So if
@@ -146,6 +171,7 @@ fn is_request(header: &Header) -> bool {
         | Header::Clear { .. }
         | Header::Fence { .. }
         | Header::Rma(_)
+        | Header::CountedWrite(_)
         | Header::Atomic(_) => true,
         Header::Message(_)
         | Header::Ack { .. }
@@ -157,6 +183,7 @@ fn is_request(header: &Header) -> bool {
         | Header::ReadData { .. }
         | Header::MappableRegion(_)
         | Header::Answer { .. }
+        | Header::Written { .. }
         | Header::Connection(_) => false,
     }
 }

@@ -3,6 +3,7 @@
 mod access;
 mod awaited_sends;
 mod begun_access;
+mod counted_writes;
 mod fence;
 mod mapped_regions;
 mod message_mark;
@@ -13,6 +14,7 @@ mod send_credit;
 pub(crate) use self::access::LinkAccess;
 use self::awaited_sends::AwaitedSends;
 pub(crate) use self::begun_access::BegunAccess;
+use self::counted_writes::CountedWrites;
 use self::fence::Fence;
 pub(crate) use self::mapped_regions::MappedRegion;
 use self::mapped_regions::MappedRegions;
@@ -45,7 +47,9 @@ pub(crate) struct LinkTx {
     fence: Fence,
     /// Messages that were offered, and accesses to the peer's memory.
     requests: Requests,
-    /// How many accesses the peer has not answered.
+    /// Short writes that the peer answers by count.
+    counted_writes: CountedWrites,
+    /// How many other accesses the peer has not answered.
     outstanding_ops: usize,
     /// How many bytes the unanswered atomic operations fetch.
     outstanding_bytes: usize,
@@ -85,6 +89,8 @@ pub(crate) struct PendingSends {
     /// All offers and accesses that have not ended. The peer may still be reading the exposed
     /// payload of some.
     pub(crate) exposed: Vec<SendId>,
+    /// How many counted writes have no answer.
+    pub(crate) counted_writes: u64,
 }
 
 impl LinkTx {
@@ -210,6 +216,7 @@ impl LinkTx {
             unanswered_payloads: _,
             arrived: _,
             fence: _,
+            counted_writes,
             outstanding_ops: _,
             outstanding_bytes: _,
             postponed: _,
@@ -220,6 +227,7 @@ impl LinkTx {
         // An operation whose frame has the kind `Data` is among the requests already.
         let mid_message = writing.filter(|writing| writing.kind == FrameKind::Message);
         sends.extend(mid_message.map(|writing| writing.send));
-        PendingSends { sends, exposed: requests.into_sends() }
+        let counted_writes = counted_writes.unanswered_ops();
+        PendingSends { sends, exposed: requests.into_sends(), counted_writes }
     }
 }

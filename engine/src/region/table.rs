@@ -54,32 +54,32 @@ impl Regions {
         access: MrAccess,
     ) -> Result<Window, Refusal> {
         let by_key = self.by_key.read().unwrap_or_else(PoisonError::into_inner);
-        let region = by_key.get(&key).filter(|region| region.is_enabled()).ok_or(Refusal::Key)?;
-        if !region.access.contains(access) {
-            return Err(Refusal::Access);
-        }
-        let offset_bytes = address.checked_sub(region.base_address).ok_or(Refusal::Range)?;
-        let end = offset_bytes.checked_add(len_bytes).ok_or(Refusal::Range)?;
-        if end > region.len_bytes as u64 {
-            return Err(Refusal::Range);
-        }
-        // The offset is at most the region's length, which is a `usize`.
-        Ok(Window::new(region.clone(), offset_bytes as usize))
+        by_key.get(&key).ok_or(Refusal::Key)?.clone().into_checked_window(address, len_bytes, access)
     }
+}
 
-    /// Like [`checked_window`](Self::checked_window), but an access of no bytes may name any key
-    /// and address.
-    pub(crate) fn checked_window_or_empty(
-        &self,
-        key: u64,
+impl Region {
+    /// Returns the window on the range that a peer names, if the region allows this access.
+    #[inline]
+    pub(crate) fn into_checked_window(
+        self: Arc<Region>,
         address: u64,
         len_bytes: u64,
         access: MrAccess,
     ) -> Result<Window, Refusal> {
-        match self.checked_window(key, address, len_bytes, access) {
-            Err(_) if len_bytes == 0 => Ok(Window::empty()),
-            window => window,
+        if !self.is_enabled() {
+            return Err(Refusal::Key);
         }
+        if !self.access.contains(access) {
+            return Err(Refusal::Access);
+        }
+        let offset_bytes = address.checked_sub(self.base_address).ok_or(Refusal::Range)?;
+        let end = offset_bytes.checked_add(len_bytes).ok_or(Refusal::Range)?;
+        if end > self.len_bytes as u64 {
+            return Err(Refusal::Range);
+        }
+        // The offset is at most the region's length, which is a `usize`.
+        Ok(Window::new(self, offset_bytes as usize))
     }
 }
 

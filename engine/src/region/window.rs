@@ -29,7 +29,7 @@ impl Window {
     }
 
     /// Creates a window on no memory, in a region that peers do not know.
-    pub(super) fn empty() -> Window {
+    pub(crate) fn empty() -> Window {
         let attr = RegionAttr { key: 0, access: MrAccess::empty(), base_address: 0 };
         let region = Arc::new(Region::new(0, Memory::Owned(Box::default()), attr));
         Window { region, offset_bytes: 0 }

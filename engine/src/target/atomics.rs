@@ -14,6 +14,7 @@ use crate::flags::{CounterEvents, MrAccess};
 use crate::limits::ATOMIC_LINK_MAX_BYTES;
 use crate::protocol_violation::ProtocolViolation;
 use crate::region::{Elements, Window};
+use crate::remote_memory::RemoteMemory;
 use crate::transport::LinkId;
 use crate::wire::{Atomic, AtomicForm, Durable, Outcome, Refusal};
 
@@ -64,7 +65,7 @@ impl Target {
 
     /// Updates the elements, if the peer has the rights that the operation needs.
     fn apply_atomic(
-        &self,
+        &mut self,
         atomic: &Atomic,
         payload: &[u8],
         before: Option<&mut Vec<u8>>,
@@ -76,7 +77,8 @@ impl Target {
         }
         // A peer of another architecture may use a datatype that does not exist here.
         let combine = form.op().combine_fn(form.datatype()).ok_or(Refusal::Access)?;
-        let window = self.regions.checked_window_or_empty(key, address, form.len_bytes() as u64, access)?;
+        let memory = RemoteMemory { key, address };
+        let window = self.checked_window_or_empty(memory, form.len_bytes() as u64, access)?;
         let (operands, compares) =
             payload.split_at_checked(form.operands_len_bytes()).ok_or(Refusal::Range)?;
         let elements = Elements {

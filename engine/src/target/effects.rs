@@ -23,6 +23,10 @@ pub(crate) trait TargetEffects {
     /// Queues a header for the peer of a link, after earlier headers.
     fn queue_header(&mut self, link: LinkId, header: Header);
 
+    /// Queues the [count](super::Target::written_count) of the counted writes of the link's peer, after
+    /// all headers.
+    fn queue_written_count(&mut self, link: LinkId);
+
     /// Queues the data of the [next read](super::Target::next_outgoing_read) of the link's peer.
     fn queue_read_data(&mut self, link: LinkId);
 

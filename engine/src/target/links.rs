@@ -15,6 +15,10 @@ pub(super) struct TargetLink {
     pub(super) peer: PeerId,
     /// How many accesses of the peer this side has not answered yet.
     pub(super) unanswered_ops: usize,
+    /// How many counted writes of the peer have ended.
+    pub(super) counted_writes: u64,
+    /// How many counted writes of the peer were answered.
+    pub(super) answered_counted_writes: u64,
     /// How many bytes of results of atomic operations this side has yet to send.
     pub(super) unanswered_bytes: usize,
     /// The write whose payload is arriving.
@@ -23,6 +27,14 @@ pub(super) struct TargetLink {
     pub(super) reads: VecDeque<OutgoingRead>,
     /// The regions that this side has offered the peer for mapping.
     pub(super) offered_regions: Vec<Weak<Region>>,
+}
+
+impl TargetLink {
+    /// Returns how many counted writes of the peer have ended and were not answered.
+    #[inline(always)]
+    pub(super) fn unanswered_counted_writes(&self) -> u64 {
+        self.counted_writes - self.answered_counted_writes
+    }
 }
 
 /// All links, by the transport's numbers. These are small, so a vector serves.
@@ -59,6 +71,8 @@ impl TargetLinks {
         self.by_id[place] = Some(TargetLink {
             peer,
             unanswered_ops: 0,
+            counted_writes: 0,
+            answered_counted_writes: 0,
             unanswered_bytes: 0,
             writing: None,
             reads: VecDeque::new(),

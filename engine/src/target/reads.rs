@@ -43,7 +43,7 @@ impl Target {
         effects: &mut impl TargetEffects,
     ) -> Result<(), ProtocolViolation> {
         self.admit_access(id)?;
-        let window = Some(self.check_window_and_offer_mapping(id, rma, MrAccess::REMOTE_READ, effects));
+        let window = Some(self.check_rma_window_and_offer_mapping(id, rma, MrAccess::REMOTE_READ, effects));
         let Some(link) = self.links.get_mut(id) else { return Ok(()) };
         let Rma { op, len_bytes, .. } = *rma;
         let mut reading =

@@ -64,6 +64,7 @@ struct EffectsRecorder {
     completed: Vec<EndedOperation>,
     counted: Vec<CounterEvents>,
     queued: Vec<Header>,
+    written_counts: usize,
     reads: usize,
     returned_bytes: u64,
 }
@@ -84,6 +85,11 @@ impl TargetEffects for EffectsRecorder {
     fn queue_header(&mut self, link: LinkId, header: Header) {
         assert_eq!(link, LINK);
         self.queued.push(header);
+    }
+
+    fn queue_written_count(&mut self, link: LinkId) {
+        assert_eq!(link, LINK);
+        self.written_counts += 1;
     }
 
     fn queue_read_data(&mut self, link: LinkId) {

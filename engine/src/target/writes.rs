@@ -4,27 +4,37 @@ use std::io::IoSliceMut;
 
 use slotmap::SlotMap;
 
-use super::{Target, TargetEffects, queue_answer};
+use super::{TOO_MANY, Target, TargetEffects, queue_answer};
 use crate::fetches::{FetchMemory, FetchStep};
 use crate::flags::{CounterEvents, MrAccess};
-use crate::limits::{MESSAGE_COST_BYTES, PULL_PASS_MAX_BYTES};
+use crate::limits::{COUNTED_WRITES_LINK_MAX_OPS, MESSAGE_COST_BYTES, PULL_PASS_MAX_BYTES};
 use crate::operation::{FetchId, PeerWriteId};
 use crate::protocol_violation::ProtocolViolation;
 use crate::reassembly::{Arrived, Reassembly, clamp_to_usize};
 use crate::region::Window;
+use crate::remote_memory::RemoteMemory;
 use crate::transport::{LinkId, Pull, RemotePayload, Space};
-use crate::wire::{Durable, Header, Outcome, Refusal, Rma};
+use crate::wire::{CountedWrite, Durable, Header, Outcome, Refusal, Rma};
 
 /// A peer's write to a region.
 #[derive(Debug)]
 pub(super) struct PeerWrite {
-    op: u64,
+    answering: Answering,
     data: Option<u64>,
     durable: Durable,
     /// The part of the region to write to, or the answer if the write is refused.
     window: Result<Window, Outcome>,
     /// A buffer for one step of a pull that cannot place bytes straight into the region.
     pulled: Vec<u8>,
+}
+
+/// How a write is answered.
+#[derive(Debug, Clone, Copy)]
+enum Answering {
+    /// Alone, under the initiator's number of the operation.
+    Numbered(u64),
+    /// By the count of the counted writes of its link.
+    Counted,
 }
 
 /// A write whose payload is arriving.
@@ -70,17 +80,117 @@ impl Target {
     ) -> Result<(), ProtocolViolation> {
         self.admit_access(id)?;
         let inbound = self.make_peer_write(id, rma, effects);
-        let inbound = self.inbounds.insert(Box::new(inbound));
-        if let Some(link) = self.links.get_mut(id) {
-            link.writing = Some(IncomingWrite::Sent(Reassembly::new(rma.len_bytes, inbound)));
-        }
+        self.await_payload(id, inbound, rma.len_bytes);
         Ok(())
     }
 
     /// Checks a peer's write, and returns its state.
     fn make_peer_write(&mut self, id: LinkId, rma: &Rma, effects: &mut impl TargetEffects) -> PeerWrite {
         let window = self.check_write_and_persist_earlier(id, rma, effects);
-        PeerWrite { op: rma.op, data: rma.kind.data(), durable: rma.durable, window, pulled: Vec::new() }
+        let answering = Answering::Numbered(rma.op);
+        PeerWrite { answering, data: rma.kind.data(), durable: rma.durable, window, pulled: Vec::new() }
+    }
+
+    /// Handles a counted write that has arrived whole. If the write has remote data, the caller has
+    /// already charged the credit.
+    ///
+    /// # Errors
+    ///
+    /// A [`ProtocolViolation`] if the peer has too many counted writes without an answer.
+    #[inline]
+    pub(crate) fn counted_write_arrived(
+        &mut self,
+        id: LinkId,
+        write: &CountedWrite,
+        payload: &[u8],
+        effects: &mut impl TargetEffects,
+    ) -> Result<(), ProtocolViolation> {
+        let mut inbound = self.admit_counted_write(id, write, effects)?;
+        copy_into_window(&mut inbound.window, 0, payload);
+        self.complete_write(id, inbound, write.len_bytes, effects);
+        Ok(())
+    }
+
+    /// Begins a counted write. At least one byte of its payload follows.
+    ///
+    /// # Errors
+    ///
+    /// As [`counted_write_arrived`](Self::counted_write_arrived).
+    pub(crate) fn begin_counted_write(
+        &mut self,
+        id: LinkId,
+        write: &CountedWrite,
+        effects: &mut impl TargetEffects,
+    ) -> Result<(), ProtocolViolation> {
+        let inbound = self.admit_counted_write(id, write, effects)?;
+        self.await_payload(id, inbound, write.len_bytes);
+        Ok(())
+    }
+
+    /// Checks a peer's counted write, and returns its state.
+    #[inline(always)]
+    fn admit_counted_write(
+        &mut self,
+        id: LinkId,
+        write: &CountedWrite,
+        effects: &mut impl TargetEffects,
+    ) -> Result<PeerWrite, ProtocolViolation> {
+        if let Some(link) = self.links.get(id)
+            && link.unanswered_counted_writes() >= COUNTED_WRITES_LINK_MAX_OPS
+        {
+            return Err(TOO_MANY);
+        }
+        let CountedWrite { key, address, len_bytes, data } = *write;
+        let (memory, durable) = (RemoteMemory { key, address }, Durable::Nothing);
+        let window = self
+            .check_window_and_offer_mapping(id, memory, len_bytes, durable, MrAccess::REMOTE_WRITE, effects)
+            .map_err(Outcome::Refused);
+        Ok(PeerWrite { answering: Answering::Counted, data, durable, window, pulled: Vec::new() })
+    }
+
+    /// Keeps a write until its payload has arrived, which follows on the link.
+    fn await_payload(&mut self, id: LinkId, inbound: PeerWrite, len_bytes: u64) {
+        let inbound = self.inbounds.insert(Box::new(inbound));
+        if let Some(link) = self.links.get_mut(id) {
+            link.writing = Some(IncomingWrite::Sent(Reassembly::new(len_bytes, inbound)));
+        }
+    }
+
+    /// Returns how many counted writes of the link's peer have ended.
+    #[inline]
+    pub(crate) fn written_count(&self, id: LinkId) -> u64 {
+        self.links.get(id).map_or(0, |link| link.counted_writes)
+    }
+
+    /// Records that the link has taken the answer to the counted writes up to this number.
+    #[inline]
+    pub(crate) fn written_count_sent(&mut self, id: LinkId, count: u64) {
+        if let Some(link) = self.links.get_mut(id) {
+            link.answered_counted_writes = count;
+        }
+    }
+
+    /// Queues the answer to a write that has ended.
+    #[inline]
+    fn answer_write(
+        &mut self,
+        id: LinkId,
+        answering: Answering,
+        outcome: Outcome,
+        effects: &mut impl TargetEffects,
+    ) {
+        let op = match answering {
+            Answering::Numbered(op) => op,
+            Answering::Counted => {
+                let Some(link) = self.links.get_mut(id) else { return };
+                link.counted_writes += 1;
+                return match outcome {
+                    Outcome::Done => effects.queue_written_count(id),
+                    _ => effects.queue_header(id, Header::Written { count: link.counted_writes, outcome }),
+                };
+            }
+        };
+        queue_answer(id, op, outcome, effects);
     }
 
     /// Returns the part of a region that a peer writes to, or the answer that refuses the write. If
@@ -92,7 +202,7 @@ impl Target {
         effects: &mut impl TargetEffects,
     ) -> Result<Window, Outcome> {
         let window = self
-            .check_window_and_offer_mapping(id, rma, MrAccess::REMOTE_WRITE, effects)
+            .check_rma_window_and_offer_mapping(id, rma, MrAccess::REMOTE_WRITE, effects)
             .map_err(Outcome::Refused)?;
         if self.persist_earlier_writes_if_asked(id, rma.durable) {
             Ok(window)
@@ -165,7 +275,7 @@ impl Target {
                 }
                 FetchStep::Faulted(fetch) => {
                     if let Some(inbound) = self.inbounds.remove(fetch.filling.owner) {
-                        queue_answer(fetch.link, inbound.op, Outcome::Fault, effects);
+                        self.answer_write(fetch.link, inbound.answering, Outcome::Fault, effects);
                         return_credit_if_remote_data(fetch.link, inbound.data, effects);
                     }
                 }
@@ -252,6 +362,7 @@ impl Target {
         }
     }
 
+    #[inline]
     fn complete_write(
         &mut self,
         id: LinkId,
@@ -259,24 +370,24 @@ impl Target {
         len_bytes: u64,
         effects: &mut impl TargetEffects,
     ) {
-        let PeerWrite { op, data, durable, window, .. } = inbound;
+        let PeerWrite { answering, data, durable, window, .. } = inbound;
         if let Ok(window) = &window
             && !self.persist_or_note_write(id, window, durable, len_bytes)
         {
-            queue_answer(id, op, Outcome::NotDurable, effects);
+            self.answer_write(id, answering, Outcome::NotDurable, effects);
             return return_credit_if_remote_data(id, data, effects);
         }
         match window {
             Ok(window) => {
                 let event = CounterEvents::REMOTE_WRITE;
                 self.count_access_if_enabled(&window, event, event, effects);
-                queue_answer(id, op, Outcome::Done, effects);
+                self.answer_write(id, answering, Outcome::Done, effects);
                 if let Some(data) = data {
                     self.report_write_with_remote_data(id, data, clamp_to_usize(len_bytes), effects);
                 }
             }
             Err(outcome) => {
-                queue_answer(id, op, outcome, effects);
+                self.answer_write(id, answering, outcome, effects);
                 return_credit_if_remote_data(id, data, effects);
             }
         }

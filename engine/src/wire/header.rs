@@ -1,7 +1,9 @@
 //! [`Header`], the type of all headers, and the table of the files that describe them.
 
 use super::error::WireError;
-use super::headers::{self, Atomic, HandshakeHeader, MappableRegion, Message, Outcome, Rma, RmaKind};
+use super::headers::{
+    self, Atomic, CountedWrite, HandshakeHeader, MappableRegion, Message, Outcome, Rma, RmaKind,
+};
 use super::rule::{FLAGS_BITS, Fields, Form, Rule};
 
 /// The header of a frame.
@@ -21,8 +23,8 @@ use super::rule::{FLAGS_BITS, Fields, Form, Rule};
 ///                 <------------------------  Done(op), if the sender waits for it
 /// ```
 ///
-/// An access writes or reads memory that a peer has registered. Each access has a number, and gets one
-/// answer, even if the target refuses the access:
+/// An access writes or reads memory that a peer has registered. Most accesses have a number, and get one
+/// answer each, even if the target refuses the access:
 ///
 /// ```text
 ///  initiator                                target
@@ -38,6 +40,15 @@ use super::rule::{FLAGS_BITS, Fields, Form, Rule};
 ///
 ///    Atomic(op) + operands  -------------->   updates elements of the region
 ///                 <------------------------  Answer(op), or if they are fetched ReadData(op) + results
+/// ```
+///
+/// A short write may have no number. Both sides count such writes, and one answer ends many of them:
+///
+/// ```text
+///  initiator                                target
+///    CountedWrite + payload  ------------->
+///    CountedWrite + payload  ------------->   puts them into the region
+///                 <------------------------  Written(2)
 /// ```
 ///
 /// When an initiator accesses a region whose memory can be mapped, the target offers the region for mapping.
@@ -133,6 +144,19 @@ pub enum Header {
     /// An access to a region of the receiver. At most [`RMA_LINK_MAX_OPS`](crate::limits::RMA_LINK_MAX_OPS)
     /// accesses on a link are unanswered at a time.
     Rma(Rma),
+    /// A short write to a region of the receiver, answered by count. At most
+    /// [`COUNTED_WRITES_LINK_MAX_OPS`](crate::limits::COUNTED_WRITES_LINK_MAX_OPS) of them are unanswered on
+    /// a link at a time.
+    CountedWrite(CountedWrite),
+    /// Ends counted writes. All of them up to the one with the number `count` have been carried out, except
+    /// those that an earlier header of this kind has refused. Unless the outcome is [`Outcome::Done`], the
+    /// write with the number `count` has this outcome. Has no payload.
+    Written {
+        /// The number of a counted write of this link. The first has the number 1.
+        count: u64,
+        /// The outcome of that write.
+        outcome: Outcome,
+    },
     /// An atomic operation on a region of the receiver. It counts toward the limit of unanswered accesses.
     /// The results of all unanswered operations on a link have at most
     /// [`ATOMIC_LINK_MAX_BYTES`](crate::limits::ATOMIC_LINK_MAX_BYTES).
@@ -216,6 +240,9 @@ headers! {
     write: Header::Rma(rma @ Rma { kind: RmaKind::Write { .. }, .. }) => rma, Header::Rma;
     offer: Header::Rma(rma @ Rma { kind: RmaKind::Offer { remote_bytes, .. }, .. }) => (rma, remote_bytes),
         Header::Rma;
+    counted_write: Header::CountedWrite(write) => write, Header::CountedWrite;
+    written: Header::Written { count, outcome } => (count, outcome),
+        |(count, outcome)| Header::Written { count, outcome };
     read_data: Header::ReadData { op, len_bytes } => (op, len_bytes),
         |(op, len_bytes)| Header::ReadData { op, len_bytes };
     answer: Header::Answer { op, outcome } => (op, outcome), |(op, outcome)| Header::Answer { op, outcome };

@@ -44,6 +44,11 @@ impl<S: Sink> TargetEffects for TargetCarrier<'_, S> {
         self.carrier.links.queue_header(link, header);
     }
 
+    #[inline(always)]
+    fn queue_written_count(&mut self, link: LinkId) {
+        self.carrier.links.queue_written_count(link);
+    }
+
     fn queue_read_data(&mut self, link: LinkId) {
         self.carrier.links.queue_read_data(link);
     }

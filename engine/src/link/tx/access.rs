@@ -96,6 +96,6 @@ impl LinkTx {
     /// Whether the peer has answered all accesses.
     #[inline(always)]
     pub(crate) fn has_no_unanswered_accesses(&self) -> bool {
-        self.outstanding_ops == 0
+        self.outstanding_ops == 0 && self.counted_writes.unanswered_ops() == 0
     }
 }

@@ -21,7 +21,10 @@ pub(super) enum Fence {
 impl LinkTx {
     /// Whether all operations that the link has taken have completed.
     pub(crate) fn all_operations_have_completed(&self) -> bool {
-        self.writing.is_none() && self.requests.is_empty() && self.awaited_sends.has_no_waiting_sends()
+        self.writing.is_none()
+            && self.requests.is_empty()
+            && self.counted_writes.unanswered_ops() == 0
+            && self.awaited_sends.has_no_waiting_sends()
     }
 
     /// Whether this side knows that all operations on the link have reached the completion level of
