@@ -405,8 +405,8 @@ impl Region {
                     let (here, rest) = bytes.split_at(piece.len_bytes);
                     // SAFETY: the piece lies in a segment. The caller of `raw` has promised that
                     // the segment is writable if peers may write. They may: a window was made for a
-                    // write, or `write_at` has checked it. No Rust reference to the segment exists,
-                    // and `copy` allows overlap.
+                    // write, or `write_at` or `try_write_for_peer` has checked it. No Rust reference
+                    // to the segment exists, and `copy` allows overlap.
                     unsafe { ptr::copy(here.as_ptr(), piece.address, here.len()) };
                     bytes = rest;
                 }

@@ -39,7 +39,7 @@ mod tests;
 mod writes;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use slotmap::SlotMap;
 
@@ -64,8 +64,9 @@ use crate::wire::{Durable, Header, Outcome, Refusal, Rma};
 #[derive(Debug)]
 pub(crate) struct Target {
     regions: Arc<Regions>,
-    /// The region that was accessed last. Peers access the same region many times in a row.
-    last_region: Weak<Region>,
+    /// The region of the last counted write, if it is of the application's own memory. Peers write to the
+    /// same region many times in a row.
+    last_region: Option<Arc<Region>>,
     /// The accesses to regions that peers may make by reads and writes.
     access: MrAccess,
     /// The accesses to regions that peers may make by atomic operations.
@@ -100,7 +101,7 @@ impl Target {
     ) -> Target {
         Target {
             regions,
-            last_region: Weak::new(),
+            last_region: None,
             access,
             atomics,
             counts_accesses,
@@ -182,7 +183,6 @@ impl Target {
 
     /// As [`check_rma_window_and_offer_mapping`](Self::check_rma_window_and_offer_mapping), for an access
     /// of `len_bytes` at `memory`.
-    #[inline]
     fn check_window_and_offer_mapping(
         &mut self,
         id: LinkId,
@@ -208,31 +208,42 @@ impl Target {
         Ok(window)
     }
 
-    /// Returns the window on this range, if its region allows this access. The last region that was
-    /// accessed is found without the table of regions.
+    /// Returns the window on this range, if its region allows this access.
     #[inline]
     fn checked_window(
-        &mut self,
+        &self,
         memory: RemoteMemory,
         len_bytes: u64,
         access: MrAccess,
     ) -> Result<Window, Refusal> {
         let RemoteMemory { key, address } = memory;
-        if let Some(region) = self.last_region.upgrade()
-            && region.key() == key
-            && region.is_open()
-        {
-            return region.into_checked_window(address, len_bytes, access);
+        match self.last_region_with_key(key) {
+            Some(region) => region.clone().into_checked_window(address, len_bytes, access),
+            None => self.regions.checked_window(key, address, len_bytes, access),
         }
-        let window = self.regions.checked_window(key, address, len_bytes, access)?;
-        self.last_region = Arc::downgrade(window.region());
-        Ok(window)
+    }
+
+    /// Returns the region of the last counted write, if it has this key and is open. So a sequence of
+    /// accesses to one region needs no look into the table of regions.
+    #[inline(always)]
+    fn last_region_with_key(&self, key: u64) -> Option<&Arc<Region>> {
+        self.last_region.as_ref().filter(|region| region.key() == key && region.is_open())
+    }
+
+    /// Remembers the region of a counted write. Memory that the region owns would stay allocated with the
+    /// region, so such a region is not remembered.
+    #[inline]
+    fn remember_region(&mut self, window: &Window) {
+        let region = window.region();
+        if window.is_sliceable() && self.last_region_with_key(region.key()).is_none() {
+            self.last_region = Some(region.clone());
+        }
     }
 
     /// As [`checked_window`](Self::checked_window), but an access of no bytes may name any key and address.
     #[inline]
     fn checked_window_or_empty(
-        &mut self,
+        &self,
         memory: RemoteMemory,
         len_bytes: u64,
         access: MrAccess,

@@ -57,6 +57,8 @@ mod kind {
     pub(super) const ATOMIC: u8 = 16;
     pub(super) const MAPPABLE_REGION: u8 = 17;
     pub(super) const CONNECTION: u8 = 18;
+    pub(super) const COUNTED_WRITE: u8 = 19;
+    pub(super) const WRITTEN: u8 = 20;
 }
 
 mod flag {
@@ -65,7 +67,7 @@ mod flag {
     pub(super) const DATA: u8 = 1 << 1;
     pub(super) const ARRIVAL: u8 = 1 << 2;
     pub(super) const MATCH: u8 = 1 << 3;
-    /// Flags of writes and offers.
+    /// Flags of writes and offers. Counted writes have only the first.
     pub(super) const WRITTEN_DATA: u8 = 1 << 0;
     pub(super) const DURABLE: u8 = 1 << 1;
     pub(super) const EVERYTHING: u8 = 1 << 2;
@@ -146,6 +148,10 @@ fn sample_lines() -> Vec<LineSpec> {
         LineSpec(kind::CONNECTION, 0, 48, &[NUMBER]),
         LineSpec(kind::CONNECTION, 1 | flag::OUTSIDE, 256, &[NUMBER]),
         LineSpec(kind::CONNECTION, 4, 0, &[1]),
+        LineSpec(kind::COUNTED_WRITE, 0, 40, &[2, NUMBER]),
+        LineSpec(kind::COUNTED_WRITE, flag::WRITTEN_DATA | flag::OUTSIDE, 300, &[2, 3, NUMBER]),
+        LineSpec(kind::WRITTEN, 0, 0, &[1]),
+        LineSpec(kind::WRITTEN, 3, 0, &[NUMBER]),
         LineSpec(kind::FENCE, 0, 0, &[]),
         LineSpec(kind::FENCE, flag::ONLY, 0, &[]),
         LineSpec(kind::FENCED, 0, 0, &[]),

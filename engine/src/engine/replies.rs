@@ -59,7 +59,8 @@ impl Engine {
         let replies = tx.pending_replies();
         let ack = replies.is_ack_pending().then_some(Header::Ack { received });
         let count = sources.target.written_count(id);
-        let written = replies.is_written_pending().then_some(Header::Written { count, outcome: Outcome::Done });
+        let written =
+            replies.is_written_pending().then_some(Header::Written { count, outcome: Outcome::Done });
         ack.into_iter().chain(replies.headers_without_payload()).chain(written).collect()
     }
 }

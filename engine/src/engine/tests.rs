@@ -44,6 +44,7 @@ mod direct;
 mod durability;
 mod fences;
 mod fetches;
+mod injected_writes;
 mod invalid_frames;
 mod levels;
 mod linking;

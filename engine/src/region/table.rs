@@ -67,6 +67,28 @@ impl Region {
         len_bytes: u64,
         access: MrAccess,
     ) -> Result<Window, Refusal> {
+        let offset_bytes = self.checked_offset_bytes(address, len_bytes, access)?;
+        Ok(Window::new(self, offset_bytes))
+    }
+
+    /// Copies bytes of a peer's write to this address, if the region is open and allows the write.
+    /// Returns whether it does.
+    #[inline]
+    pub(crate) fn try_write_for_peer(&self, address: u64, len_bytes: u64, bytes: &[u8]) -> bool {
+        let offset_bytes = self.checked_offset_bytes(address, len_bytes, MrAccess::REMOTE_WRITE);
+        match offset_bytes {
+            Ok(offset_bytes) if self.is_open() && bytes.len() as u64 == len_bytes => {
+                self.copy_in(offset_bytes, bytes);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns the offset in the region of the range that a peer names, if the region allows this
+    /// access.
+    #[inline]
+    fn checked_offset_bytes(&self, address: u64, len_bytes: u64, access: MrAccess) -> Result<usize, Refusal> {
         if !self.is_enabled() {
             return Err(Refusal::Key);
         }
@@ -79,7 +101,7 @@ impl Region {
             return Err(Refusal::Range);
         }
         // The offset is at most the region's length, which is a `usize`.
-        Ok(Window::new(self, offset_bytes as usize))
+        Ok(offset_bytes as usize)
     }
 }
 

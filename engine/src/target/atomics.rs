@@ -65,7 +65,7 @@ impl Target {
 
     /// Updates the elements, if the peer has the rights that the operation needs.
     fn apply_atomic(
-        &mut self,
+        &self,
         atomic: &Atomic,
         payload: &[u8],
         before: Option<&mut Vec<u8>>,

@@ -4,6 +4,7 @@ use std::io::IoSliceMut;
 
 use slotmap::SlotMap;
 
+use super::links::TargetLink;
 use super::{TOO_MANY, Target, TargetEffects, queue_answer};
 use crate::fetches::{FetchMemory, FetchStep};
 use crate::flags::{CounterEvents, MrAccess};
@@ -105,7 +106,12 @@ impl Target {
         payload: &[u8],
         effects: &mut impl TargetEffects,
     ) -> Result<(), ProtocolViolation> {
-        let mut inbound = self.admit_counted_write(id, write, effects)?;
+        self.check_room_for_counted_write(id)?;
+        if self.try_write_to_last_region(write, payload) {
+            self.answer_write(id, Answering::Counted, Outcome::Done, effects);
+            return Ok(());
+        }
+        let mut inbound = self.make_counted_write(id, write, effects);
         copy_into_window(&mut inbound.window, 0, payload);
         self.complete_write(id, inbound, write.len_bytes, effects);
         Ok(())
@@ -122,30 +128,52 @@ impl Target {
         write: &CountedWrite,
         effects: &mut impl TargetEffects,
     ) -> Result<(), ProtocolViolation> {
-        let inbound = self.admit_counted_write(id, write, effects)?;
+        self.check_room_for_counted_write(id)?;
+        let inbound = self.make_counted_write(id, write, effects);
         self.await_payload(id, inbound, write.len_bytes);
         Ok(())
     }
 
-    /// Checks a peer's counted write, and returns its state.
+    /// Checks that the peer may make another counted write.
+    ///
+    /// # Errors
+    ///
+    /// A [`ProtocolViolation`] if the peer has too many counted writes without an answer.
     #[inline(always)]
-    fn admit_counted_write(
+    fn check_room_for_counted_write(&self, id: LinkId) -> Result<(), ProtocolViolation> {
+        let unanswered_ops = self.links.get(id).map_or(0, TargetLink::unanswered_counted_writes);
+        if unanswered_ops < COUNTED_WRITES_LINK_MAX_OPS { Ok(()) } else { Err(TOO_MANY) }
+    }
+
+    /// Carries out a counted write to the region of the last one, if the write needs nothing but a copy.
+    /// Returns whether it was carried out. If not, nothing has changed.
+    #[inline]
+    fn try_write_to_last_region(&self, write: &CountedWrite, payload: &[u8]) -> bool {
+        let CountedWrite { key, address, len_bytes, data } = *write;
+        let Some(region) = self.last_region_with_key(key) else { return false };
+        let is_plain_copy = data.is_none()
+            && !self.counts_accesses
+            && !region.is_persistent()
+            && self.access.contains(MrAccess::REMOTE_WRITE);
+        is_plain_copy && region.try_write_for_peer(address, len_bytes, payload)
+    }
+
+    /// Checks a peer's counted write, and returns its state.
+    fn make_counted_write(
         &mut self,
         id: LinkId,
         write: &CountedWrite,
         effects: &mut impl TargetEffects,
-    ) -> Result<PeerWrite, ProtocolViolation> {
-        if let Some(link) = self.links.get(id)
-            && link.unanswered_counted_writes() >= COUNTED_WRITES_LINK_MAX_OPS
-        {
-            return Err(TOO_MANY);
-        }
+    ) -> PeerWrite {
         let CountedWrite { key, address, len_bytes, data } = *write;
         let (memory, durable) = (RemoteMemory { key, address }, Durable::Nothing);
         let window = self
             .check_window_and_offer_mapping(id, memory, len_bytes, durable, MrAccess::REMOTE_WRITE, effects)
             .map_err(Outcome::Refused);
-        Ok(PeerWrite { answering: Answering::Counted, data, durable, window, pulled: Vec::new() })
+        if let Ok(window) = &window {
+            self.remember_region(window);
+        }
+        PeerWrite { answering: Answering::Counted, data, durable, window, pulled: Vec::new() }
     }
 
     /// Keeps a write until its payload has arrived, which follows on the link.

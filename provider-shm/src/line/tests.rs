@@ -6,8 +6,8 @@ use homespun_engine::wire::Header::{
     Ack, Answer, Clear, Connection, Credit, Data, Done, Fence, Fenced, Matched, ReadData, Request,
 };
 use homespun_engine::wire::{
-    Atomic, AtomicForm, AwaitedReply, Durable, HandshakeHeader, HandshakeStep, MappableRegion, Message,
-    Outcome, Refusal, Rma, RmaKind, samples,
+    Atomic, AtomicForm, AwaitedReply, CountedWrite, Durable, HandshakeHeader, HandshakeStep, MappableRegion,
+    Message, Outcome, Refusal, Rma, RmaKind, samples,
 };
 use proptest::prelude::*;
 
@@ -133,6 +133,16 @@ fn line_layout_is_as_documented() {
             Answer { op: 9, outcome: Outcome::Refused(Refusal::Access) },
             Payload::Inline(&[]),
             &[0x0000_020f_0000_beef, 9],
+        ),
+        (
+            Header::CountedWrite(CountedWrite { key: 5, address: 6, len_bytes: 1, data: Some(3) }),
+            Payload::Inline(&[7]),
+            &[0x0001_0113_0000_beef, 5, 6, 3, 7],
+        ),
+        (
+            Header::Written { count: 9, outcome: Outcome::Refused(Refusal::Access) },
+            Payload::Inline(&[]),
+            &[0x0000_0214_0000_beef, 9],
         ),
         (
             make_atomic(AtomicKind::Fetch, AtomicOp::Prod, Datatype::Uint16, 1),

@@ -3,7 +3,9 @@
 use std::io::IoSliceMut;
 use std::mem;
 
-use homespun_engine::limits::{ATOMIC_MAX_BYTES, MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
+use homespun_engine::limits::{
+    ATOMIC_MAX_BYTES, COUNTED_WRITE_MAX_BYTES, MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES,
+};
 use homespun_engine::transport::{FrameHandler, LinkEvent, LinkId, Space};
 use homespun_engine::wire::{Header, MappableRegion, Rma};
 
@@ -133,6 +135,7 @@ fn assert_header_within_limits(header: &Header) {
         Header::Data { len_bytes, .. }
         | Header::ReadData { len_bytes, .. }
         | Header::Rma(Rma { len_bytes, .. }) => assert!(*len_bytes <= MESSAGE_MAX_BYTES),
+        Header::CountedWrite(write) => assert!(write.len_bytes <= COUNTED_WRITE_MAX_BYTES as u64),
         Header::Atomic(atomic) => assert!(atomic.form.len_bytes() <= ATOMIC_MAX_BYTES),
         Header::Connection(handshake) => {
             assert!(usize::from(handshake.data_bytes) <= handshake.step.data_max_bytes());

@@ -2,6 +2,7 @@
 //! link.
 
 use super::*;
+use crate::wire::{Outcome, Refusal};
 
 const LINK: LinkId = LinkId(7);
 const OTHER: LinkId = LinkId(8);
@@ -46,6 +47,8 @@ fn invalid_frame_ends_only_its_link() {
         Header::Credit { granted_bytes: 0 },
         Header::Credit { granted_bytes: CREDIT_INITIAL_BYTES - 1 },
         Header::Fenced,
+        Header::Written { count: 1, outcome: Outcome::Done },
+        Header::Written { count: 0, outcome: Outcome::Refused(Refusal::Key) },
         Header::Message(Message::of_len(crate::limits::MESSAGE_MAX_BYTES)),
         Header::Request { message: Message::of_len(1), op: 1, remote_bytes: 0 },
     ];

@@ -14,7 +14,9 @@ use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::flags::MrAccess;
 use crate::operation::{AtomicLocal, PeekAction, PeekRequest, RmaLocal};
 use crate::region::{Region, RegionAttr};
-use crate::wire::{Atomic, AtomicForm, Durable, Form, MappableRegion, Outcome, Rma, RmaKind, samples};
+use crate::wire::{
+    Atomic, AtomicForm, CountedWrite, Durable, Form, MappableRegion, Outcome, Rma, RmaKind, samples,
+};
 
 const BUDGET_BYTES: usize = 200_000;
 
@@ -150,6 +152,15 @@ fn any_header() -> impl Strategy<Value = Header> {
         2 => (op(), 0..20_u64).prop_map(|(op, len_bytes)| Header::ReadData { op, len_bytes }),
         3 => (op(), 0..5_u8)
             .prop_map(|(op, number)| Header::Answer { op, outcome: Outcome::from_number(number).unwrap() }),
+        4 => (0..3_u64, 0..20_u64, 0..40_u64, prop::option::of(0..2_u64)).prop_map(
+            |(key, address, len_bytes, data)| {
+                Header::CountedWrite(CountedWrite { key, address, len_bytes, data })
+            }
+        ),
+        2 => (0..5_u64, 0..5_u8).prop_map(|(count, number)| Header::Written {
+            count,
+            outcome: Outcome::from_number(number).unwrap(),
+        }),
         3 => header_of_any_form(0..40),
     ]
 }

@@ -7,8 +7,8 @@ use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::limits::{ATOMIC_MAX_BYTES, CONNECTION_DATA_MAX_BYTES, MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
 use crate::wire::testing::{any_header, sample_headers};
 use crate::wire::{
-    Atomic, AtomicForm, AwaitedReply, Durable, HandshakeHeader, HandshakeStep, MappableRegion, Message,
-    Outcome, Refusal, Rma, RmaKind,
+    Atomic, AtomicForm, AwaitedReply, CountedWrite, Durable, HandshakeHeader, HandshakeStep, MappableRegion,
+    Message, Outcome, Refusal, Rma, RmaKind,
 };
 
 fn encoded_header(header: &Header) -> Vec<u8> {
@@ -34,6 +34,10 @@ fn highest_kind() -> u8 {
 
 fn rma_header(kind: RmaKind, durable: Durable) -> Header {
     Header::Rma(Rma { op: 9, key: 5, address: 6, len_bytes: 2, kind, durable })
+}
+
+fn counted_write_header(data: Option<u64>) -> Header {
+    Header::CountedWrite(CountedWrite { key: 5, address: 6, len_bytes: 2, data })
 }
 
 fn handshake_header(step: HandshakeStep, data_bytes: u16) -> Header {
@@ -106,6 +110,13 @@ fn every_header_keeps_its_number_flags_and_words() {
         ),
         (handshake_header(HandshakeStep::Request, 0x0100), raw_frame_bytes(18, 0, &[9, 0x0100])),
         (handshake_header(HandshakeStep::Shutdown, 0), raw_frame_bytes(18, 4, &[9, 0])),
+        (counted_write_header(None), raw_frame_bytes(19, 0, &[5, 6, 2])),
+        (counted_write_header(Some(7)), raw_frame_bytes(19, 1, &[5, 6, 7, 2])),
+        (Header::Written { count: 9, outcome: Outcome::Done }, raw_frame_bytes(20, 0, &[9])),
+        (
+            Header::Written { count: 9, outcome: Outcome::Refused(Refusal::Range) },
+            raw_frame_bytes(20, 3, &[9]),
+        ),
     ];
     let kinds: BTreeSet<u8> = cases.iter().map(|(_, bytes)| bytes[0]).collect();
     assert_eq!(kinds, Form::all().map(Form::kind).collect(), "each kind has a line here");
@@ -142,6 +153,8 @@ fn kinds_and_flags_that_no_header_has_are_refused_at_once() {
         (16, 1),
         (17, 1),
         (18, 5),
+        (19, 1 << 1),
+        (20, 7),
     ];
     assert_eq!(
         refused.iter().map(|(kind, _)| *kind).collect::<BTreeSet<u8>>(),
