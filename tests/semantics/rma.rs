@@ -78,6 +78,27 @@ pub(crate) fn every_write_call_reaches_the_region(net: &Net) {
     }
 }
 
+/// While the link has no room, an injected write is refused. The refused write leaves no trace.
+pub(crate) fn injected_writes_beyond_the_room_of_the_link_go_after_progress(net: &Net) {
+    const WRITES: u64 = 3000;
+    let (alice, bob) = net.open_pair();
+    let region = bob.register(make_region_spec(INJECT_MAX_BYTES, MemoryKind::Raw)).unwrap();
+    for number in 1..=WRITES {
+        let len_bytes = if number % 3 == 0 { INJECT_MAX_BYTES } else { 8 };
+        let write =
+            || RmaCall { by: RmaBy::InjectWrite, ..make_write_call(&alice, &region, number, len_bytes) };
+        while let Err(error) = alice.endpoint.rma(write()) {
+            assert_eq!(error, Error::Again(Again::QueueFull));
+            assert!(alice.poll_completion().is_none());
+            bob.progress_all();
+        }
+    }
+    let send = SendMsg { to: alice.peer(), context: 99, flags: OpFlags::FENCE, ..SendMsg::default() };
+    alice.send_and_wait_for_delivery(send);
+    // The last write was long.
+    assert!(region.content() == payload(WRITES, INJECT_MAX_BYTES));
+}
+
 /// Every level that a write may have, the weakest first.
 const LEVELS: [OpFlags; 5] = [
     OpFlags::empty(),

@@ -208,6 +208,7 @@ macro_rules! tests_of_parties {
                 dropped_disabled_endpoint_frees_its_address;
             rma:
                 every_write_call_reaches_the_region
+                injected_writes_beyond_the_room_of_the_link_go_after_progress
                 completed_write_of_every_level_is_in_the_region
                 every_read_call_reads_the_region
                 accesses_of_every_size_move_every_byte
