@@ -186,6 +186,9 @@ impl fmt::Display for Direction {
 pub enum Again {
     /// The endpoint has as many outstanding operations as its depth allows. An operation stays
     /// outstanding while its completion waits for room in a queue.
+    ///
+    /// For an injected write also: the link to the peer has no room, or many operations are queued
+    /// for the peer.
     #[error("the endpoint's queue is full")]
     QueueFull,
 }
