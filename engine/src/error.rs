@@ -187,8 +187,8 @@ pub enum Again {
     /// The endpoint has as many outstanding operations as its depth allows. An operation stays
     /// outstanding while its completion waits for room in a queue.
     ///
-    /// For an injected write also: the link to the peer has no room, or many operations are queued
-    /// for the peer.
+    /// For an injected write also: an earlier one waits for room on the link, or many operations are
+    /// queued for the peer.
     #[error("the endpoint's queue is full")]
     QueueFull,
 }

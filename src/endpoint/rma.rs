@@ -150,8 +150,8 @@ impl Endpoint {
     /// # Errors
     ///
     /// The errors of [`post_send`](Self::post_send). Also [`Misuse::TooLong`](crate::Misuse::TooLong) for
-    /// more bytes than the endpoint's inject size. [`Again::QueueFull`](crate::Again::QueueFull) also if the
-    /// link to the peer has no room: the caller makes progress, and tries again.
+    /// more bytes than the endpoint's inject size. [`Again::QueueFull`](crate::Again::QueueFull) also if an
+    /// earlier write waits for room on the link: the caller makes progress, and tries again.
     pub fn inject_write(
         &self,
         bytes: &[u8],

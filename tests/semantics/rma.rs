@@ -78,7 +78,7 @@ pub(crate) fn every_write_call_reaches_the_region(net: &Net) {
     }
 }
 
-/// While the link has no room, an injected write is refused. The refused write leaves no trace.
+/// While the link has no room, injected writes are refused. A refused write leaves no trace.
 pub(crate) fn injected_writes_beyond_the_room_of_the_link_go_after_progress(net: &Net) {
     const WRITES: u64 = 3000;
     let (alice, bob) = net.open_pair();

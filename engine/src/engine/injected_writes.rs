@@ -13,6 +13,7 @@
 use super::Engine;
 use crate::error::Again;
 use crate::limits::COUNTED_WRITE_MAX_BYTES;
+use crate::link::Link;
 use crate::peer_id::PeerId;
 use crate::remote_memory::RemoteMemory;
 use crate::transport::Transport;
@@ -37,8 +38,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`Again::QueueFull`] if the link is up and has no room, or if
-    /// [`INJECT_QUEUE_MAX_OPS`](crate::limits::INJECT_QUEUE_MAX_OPS) operations are queued for the
+    /// [`Again::QueueFull`] if the link is up and an earlier injected write waits for room on it, or
+    /// if [`INJECT_QUEUE_MAX_OPS`](crate::limits::INJECT_QUEUE_MAX_OPS) operations are queued for the
     /// peer. The engine then keeps no copy of the bytes, and the caller tries again after progress.
     /// Also when [`Config::tx_depth_ops`](super::Config::tx_depth_ops) operations are outstanding.
     #[inline]
@@ -77,14 +78,17 @@ impl Engine {
             self.initiator.record_counted_write();
             return Ok(InjectedWrite::Sent);
         }
-        if link.has_come_up() { Err(Again::QueueFull) } else { Ok(InjectedWrite::Declined) }
+        Ok(InjectedWrite::Declined)
     }
 
-    /// Declines an injected write that must wait behind queued operations, unless these are too
-    /// many.
+    /// Declines an injected write that must wait behind queued operations. Refuses the write if these
+    /// are too many, or if another injected write already waits for room on the link.
     #[cold]
     fn decline_unless_queue_is_full(&self, to: PeerId) -> Result<InjectedWrite, Again> {
-        if self.initiator.has_no_room_to_inject(to) {
+        let link = self.peers.peer(to).transmit_link().and_then(|id| self.links.get(id));
+        let is_link_full =
+            link.is_some_and(Link::has_come_up) && self.initiator.is_injected_access_first_queued(to);
+        if is_link_full || self.initiator.has_no_room_to_inject(to) {
             return Err(Again::QueueFull);
         }
         Ok(InjectedWrite::Declined)

@@ -103,13 +103,26 @@ fn lost_link_fails_unanswered_writes() {
     assert_eq!(engine.outstanding_transmits(), 0);
 }
 
+/// Returns the request for an injected write that goes through the queue.
+fn inject_request(peer: PeerId, context: u64) -> AddressedRequest {
+    let AddressedRequest { to, request } = rma_request(peer, write_local(b"inject"), context);
+    let options = TransmitOptions::INJECTED;
+    AddressedRequest { to, request: TransmitRequest { options, ..request } }
+}
+
 #[test]
-fn write_without_room_on_the_link_is_refused_and_not_kept() {
-    let (mut engine, peer, mut transport, _) = engine_with_injected(0);
-    transport.answers = [Sent::Full].into();
-    assert_eq!(inject(&mut engine, peer, b"x", None, &mut transport), Err(Again::QueueFull));
-    assert_eq!((engine.outstanding_transmits(), engine.has_unsent()), (0, false));
+fn one_write_waits_for_room_and_later_ones_are_refused() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_injected(0);
+    transport.answers = [Sent::Full, Sent::Full, Sent::Full].into();
+    assert_eq!(inject(&mut engine, peer, b"x", None, &mut transport), Ok(InjectedWrite::Declined));
+    engine.post_request(inject_request(peer, 1), &mut transport, &mut sink).unwrap();
+    for _ in 0..2 {
+        assert_eq!(inject(&mut engine, peer, b"x", None, &mut transport), Err(Again::QueueFull));
+        assert_eq!(engine.outstanding_transmits(), 1);
+        engine.transmit(&mut transport, &mut sink);
+    }
     assert_eq!(inject(&mut engine, peer, b"x", None, &mut transport), Ok(InjectedWrite::Sent));
+    assert_eq!(transport.sent.len(), 2);
 }
 
 #[test]
@@ -140,20 +153,15 @@ fn unanswered_counted_writes_are_limited() {
 fn injected_writes_queue_up_to_a_limit() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     transport.answers = vec![Sent::Full; 2 * INJECT_QUEUE_MAX_OPS].into();
-    let request = |context| {
-        let options = TransmitOptions::INJECTED;
-        let AddressedRequest { to, request } = rma_request(peer, write_local(b"inject"), context);
-        AddressedRequest { to, request: TransmitRequest { options, ..request } }
-    };
-    for context in 0..INJECT_QUEUE_MAX_OPS as u64 {
-        assert!(inject(&mut engine, peer, b"x", None, &mut transport).is_ok() == (context > 0));
-        engine.post_request(request(context), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"first", 0), &mut transport, &mut sink).unwrap();
+    for context in 1..INJECT_QUEUE_MAX_OPS as u64 {
+        assert_eq!(inject(&mut engine, peer, b"x", None, &mut transport), Ok(InjectedWrite::Declined));
+        engine.post_request(inject_request(peer, context), &mut transport, &mut sink).unwrap();
     }
     assert_eq!(inject(&mut engine, peer, b"x", None, &mut transport), Err(Again::QueueFull));
-    let refused = engine.post_request(request(99), &mut transport, &mut sink).unwrap_err();
+    let refused = engine.post_request(inject_request(peer, 99), &mut transport, &mut sink).unwrap_err();
     assert_eq!(refused.error, Again::QueueFull.into());
-    let AddressedRequest { to, request } = rma_request(peer, write_local(b"other"), 1);
-    engine.post_request(AddressedRequest { to, request }, &mut transport, &mut sink).unwrap();
+    engine.post_request(rma_request(peer, write_local(b"other"), 1), &mut transport, &mut sink).unwrap();
 }
 
 #[test]
