@@ -96,7 +96,7 @@ pub const CLOSE_LINGER_MS: Param = param!(
 pub const SHM_ANY_TRACER: Param = param!(
     "shm_any_tracer",
     "1 to let every process of this user read this one's memory even if kernel.yama.ptrace_scope is 1, so \
-     that large messages over shm and to near peers of auto take one copy; debuggers can then attach too",
+     that large messages over shm and to near peers of auto can take one copy; debuggers can then attach too",
     default: "0"
 );
 

@@ -61,8 +61,9 @@ pub enum Close {
 pub struct LinkCaps {
     /// The largest payload, in bytes, that [`Transport::send_inline`] takes.
     pub inline_max_bytes: usize,
-    /// From this payload length on, the peer should [pull](Transport::pull), and this side should
-    /// not send. `usize::MAX` if the link cannot pull.
+    /// From this payload length on, the peer can [pull](Transport::pull), so that this side need not
+    /// send. Whether the peer should pull a payload says [`Transport::prefers_pull`]. `usize::MAX`
+    /// if the link cannot pull.
     pub pull_min_bytes: usize,
 }
 
@@ -290,6 +291,15 @@ pub trait Transport: Send + 'static {
     /// Returns what this link can do. A link may lose capabilities while it lives, but never gains
     /// any.
     fn caps(&self, link: LinkId) -> LinkCaps;
+
+    /// Whether the peer should [pull](Self::pull) payload of this length, at least
+    /// [`pull_min_bytes`](LinkCaps::pull_min_bytes) long. If not, this side should send the payload.
+    /// The caller asks again for each payload. Unlike the capabilities, the answer may change either
+    /// way while the link lives, for example since the transport measures what is faster.
+    fn prefers_pull(&self, link: LinkId, len_bytes: u64) -> bool {
+        let _ = (link, len_bytes);
+        true
+    }
 
     /// Starts to connect to a peer. [`receive`](Self::receive) reports a failure as
     /// [`LinkEvent::Down`]. The caller may send at once, but may get [`Sent::Full`] while the link

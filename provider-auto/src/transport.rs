@@ -71,6 +71,13 @@ impl Transport for AutoTransport {
         }
     }
 
+    fn prefers_pull(&self, link: LinkId, len_bytes: u64) -> bool {
+        match CarriedLink::from_link_id(link) {
+            CarriedLink::Near(near) => self.near.prefers_pull(near, len_bytes),
+            CarriedLink::Far(far) => self.far.prefers_pull(far, len_bytes),
+        }
+    }
+
     fn connect(&mut self, to: Address) -> LinkId {
         let near = self.near.connect(to);
         let carried = if self.near.take_absent_link().is_none() {

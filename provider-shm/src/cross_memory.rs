@@ -24,19 +24,21 @@ fn describe_probe_result(
     is_root: bool,
     allows_any_tracer: bool,
 ) -> String {
+    let one_copy = "large messages take one copy where that is faster";
     let both_copies = "large messages take two copies, through the ring";
     match (probe, scope) {
         (Err(error), _) => {
             format!("cross-memory copies are barred here (process_vm_readv: {error}): {both_copies}")
         }
-        (Ok(()), None | Some(0)) => "cross-memory copies work: large messages take one copy".into(),
+        (Ok(()), None | Some(0)) => format!("cross-memory copies work: {one_copy}"),
         (Ok(()), Some(_)) if is_root => {
-            "cross-memory copies work for a privileged process: large messages take one copy".into()
+            format!("cross-memory copies work for a privileged process: {one_copy}")
         }
         (Ok(()), Some(1)) if allows_any_tracer => {
-            "cross-memory copies work with processes that set FI_HOMESPUN_SHM_ANY_TRACER, as this one does: \
-             large messages between them take one copy"
-                .into()
+            format!(
+                "cross-memory copies work with processes that set FI_HOMESPUN_SHM_ANY_TRACER, as this one \
+                 does: between them {one_copy}"
+            )
         }
         (Ok(()), Some(1)) => format!(
             "cross-memory copies work from descendants only (kernel.yama.ptrace_scope is 1): between other \

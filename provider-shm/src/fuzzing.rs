@@ -13,6 +13,7 @@ use crate::ring::recorder::{LINK, Recorder};
 use crate::ring::{Consumer, INLINE_MAX_BYTES, Producer};
 use crate::segment::Segment;
 use crate::sync::Ordering;
+use crate::ways::Ways;
 
 /// Runs the program that `input` encodes. Returns whether both ends accepted the ring. If a program
 /// overwrites the ring, an end may refuse the ring.
@@ -26,7 +27,7 @@ pub fn run_ring_program(input: &[u8]) -> bool {
     let other = Segment::map(&file).expect("memory for a ring");
     let mut run = Run {
         producer: Producer::new(segment),
-        consumer: Consumer::new(other),
+        consumer: Consumer::new(other, Ways::ring_only()),
         recorder: Recorder::default(),
         sent: VecDeque::new(),
         rest: Vec::new(),

@@ -12,7 +12,7 @@
 //!      \\-------- payload too long for a line ------------>      /
 //!   doorbell --- rung when the ring has gone cold --------->   epoll
 //!   control  --- greeting, ring and doorbell; hang-up ----->   control
-//!   memory   <-- large payload, copied by the receiver -----   process_vm_readv
+//!   memory   <-- large payload, if that is faster ----------   process_vm_readv
 //!   regions  --- written and read where they are mapped ---->  without the receiver's help
 //! ```
 //!
@@ -32,6 +32,7 @@
 
 pub mod limits;
 
+mod clock;
 mod control;
 mod cookie;
 mod cross_memory;
@@ -55,6 +56,7 @@ mod sync;
 #[expect(unsafe_code, reason = "makes system calls without a safe interface")]
 mod sys;
 mod transport;
+mod ways;
 
 pub use provider::ShmProvider;
 pub use transport::ShmTransport;

@@ -1,9 +1,21 @@
 //! The limits of this backend. Each name ends in its unit. The limits of the rings are in `line.rs`,
 //! `ring.rs` and `segment.rs`.
 
-/// The smallest payload that the receiver copies from the sender's memory. For smaller payload, two copies
-/// through the ring are faster than one copy and a system call.
+/// The smallest payload that the receiver may copy from the sender's memory. For smaller payload, two copies
+/// through the ring are faster than one copy and a system call. For payload of this length and more, the
+/// receiver measures which way is faster.
 pub const PULL_MIN_BYTES: usize = 16 * 1024;
+
+/// The largest payload that takes the ring where the receiver can copy it from the sender's memory. While a
+/// longer frame fills the ring, no other message of the sender could pass it.
+pub const RING_MAX_BYTES: usize = 16 * 1024 * 1024;
+
+/// How many large transfers come before the receiver tries another way again, if that way was about as fast.
+/// If it was slower, the number doubles with each trial, up to [`TRIAL_MAX_TRANSFERS`].
+pub const TRIAL_MIN_TRANSFERS: u32 = 256;
+
+/// How many large transfers come before the receiver tries another way again, at most.
+pub const TRIAL_MAX_TRANSFERS: u32 = 4096;
 
 /// How many connections may wait to be accepted, unless the provider sets another limit. The kernel's own
 /// limit `net.core.somaxconn` applies, too.

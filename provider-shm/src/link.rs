@@ -8,11 +8,13 @@ use homespun_engine::fork::CloseOnFork;
 use homespun_engine::transport::LinkError;
 use rustix::event::{EventfdFlags, eventfd};
 
+use crate::clock::Clock;
 use crate::control::{Control, ReceivedGreeting};
 use crate::cookie::Cookie;
 use crate::memory::PeerMemory;
 use crate::ring::{Consumer, Producer};
-use crate::segment::{MapError, Segment};
+use crate::segment::{MapError, Segment, can_write_back};
+use crate::ways::Ways;
 
 /// The state of a link, stored under its number.
 #[derive(Debug)]
@@ -125,8 +127,9 @@ impl Incoming {
         })?;
         let peer_memory = PeerMemory { pid: control.peer_credentials().pid, cookie: greeting.cookie };
         let is_own = peer_memory.pid == rustix::process::getpid().as_raw_pid();
+        let ways = Ways::new(Clock::system(), can_write_back(), peer_memory.pid != 0);
         Ok(Incoming {
-            ring: Consumer::new(segment),
+            ring: Consumer::new(segment, ways),
             doorbell: CloseOnFork::new(doorbell),
             // A link within this process needs no pidfd: both ends of the link end with the process.
             pidfd: if is_own { None } else { control.open_peer_pidfd() },

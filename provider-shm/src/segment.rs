@@ -7,7 +7,7 @@
 //! ```text
 //!   finished_at, room_requested       written by the producer, seldom
 //!   consumed_lines, consumed_bytes    written by the consumer, seldom; read if the ring seems full
-//!   wake_requested                    read after every batch of frames, so alone on its cache line
+//!   wake_requested, pulled_classes    written by the consumer, seldom; read after every batch of frames
 //!   line 0 ... line LINES - 1         8 words each: the header of a frame, and its payload if it fits
 //!   data area                         payload that does not fit into a line
 //! ```
@@ -23,9 +23,9 @@ mod modelled;
 use std::io;
 
 #[cfg(not(loom))]
-pub(crate) use mapped::Segment;
+pub(crate) use mapped::{Segment, can_write_back};
 #[cfg(loom)]
-pub(crate) use modelled::Segment;
+pub(crate) use modelled::{Segment, can_write_back};
 
 use crate::sync::AtomicU64;
 

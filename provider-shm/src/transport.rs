@@ -139,6 +139,15 @@ impl Transport for ShmTransport {
         }
     }
 
+    fn prefers_pull(&self, link: LinkId, len_bytes: u64) -> bool {
+        match self.links.get(link) {
+            Some(Slot::Made(link)) if !self.generation.is_in_forked_child() => {
+                link.outgoing.as_ref().is_some_and(|outgoing| outgoing.ring.is_pulled(len_bytes))
+            }
+            _ => false,
+        }
+    }
+
     fn connect(&mut self, to: Address) -> LinkId {
         let slot = if self.generation.is_in_forked_child() {
             Slot::Failed(FORKED_CHILD)
@@ -155,6 +164,9 @@ impl Transport for ShmTransport {
 
     #[inline]
     fn send_inline(&mut self, link: LinkId, header: &Header, payload: &[u8]) -> Result<(), Full> {
+        if let Header::Clear { .. } = header {
+            self.record_payload_asked(link);
+        }
         self.write_and_enlist(link, |outgoing| outgoing.ring.send_inline(header, payload), Result::is_ok)
             .unwrap_or(Err(Full))
     }
@@ -181,10 +193,18 @@ impl Transport for ShmTransport {
         offset_bytes: u64,
         into: &mut [IoSliceMut<'_>],
     ) -> Pull {
-        let Some(incoming) = self.link_mut(link).and_then(|link| link.incoming.as_ref()) else {
+        let Some(incoming) = self.link_mut(link).and_then(|link| link.incoming.as_mut()) else {
             return Pull::Gone;
         };
-        let pulled = incoming.peer_memory.pull(from, offset_bytes, into);
+        let peer_memory = incoming.peer_memory;
+        let len_bytes = into.iter().map(|slice| slice.len() as u64).sum();
+        let ways = incoming.ring.ways_mut();
+        let is_done = |pulled: &Pull| *pulled == Pull::Done;
+        let pulled = ways.time_pull(len_bytes, is_done, || peer_memory.pull(from, offset_bytes, into));
+        if pulled == Pull::Refused {
+            ways.pull_refused();
+        }
+        incoming.ring.publish_pulled_classes_if_changed();
         if pulled == Pull::Gone {
             self.mark_hung_up(link);
         }
@@ -316,6 +336,13 @@ impl ShmTransport {
         match self.links.get_mut(id)? {
             Slot::Made(link) => Some(link),
             Slot::Waiting(_) | Slot::Failed(_) | Slot::Absent => None,
+        }
+    }
+
+    #[cold]
+    fn record_payload_asked(&mut self, link: LinkId) {
+        if let Some(incoming) = self.link_mut(link).and_then(|link| link.incoming.as_mut()) {
+            incoming.ring.ways_mut().payload_asked();
         }
     }
 

@@ -5,7 +5,7 @@ use std::mem;
 
 use super::Engine;
 use super::direct::Attempt;
-use super::transmit::send_eager;
+use super::transmit::{caps_for_payload, send_eager};
 use crate::completion::{EndedOperation, Sink};
 use crate::error::{Again, Error, Misuse};
 use crate::link::SendProtocol;
@@ -142,7 +142,7 @@ impl Engine {
         sink: &mut impl Sink,
     ) {
         let link_id = self.find_or_open_transmit_link(to, transport);
-        let caps = transport.caps(link_id);
+        let caps = caps_for_payload(transport, link_id, send.message.len_bytes);
         let protocol = match self.links.get(link_id) {
             Some(link) if self.initiator.has_none_queued(to) && link.tx.may_begin_message_given_credit() => {
                 link.tx.choose_protocol(&send, &caps, self.config.eager_max_bytes)

@@ -91,6 +91,8 @@ struct Scripted {
     answers: VecDeque<Sent>,
     /// The smallest payload that may be pulled; `None` if none may be.
     pull_min_bytes: Option<usize>,
+    /// Whether the transport would rather send payload that may be pulled.
+    prefers_send: bool,
     /// Whether the transport cannot expose memory.
     hides: bool,
     exposed: Vec<(LinkId, Vec<u8>)>,
@@ -127,6 +129,10 @@ impl Transport for Scripted {
 
     fn caps(&self, _: LinkId) -> LinkCaps {
         LinkCaps { inline_max_bytes: 8, pull_min_bytes: self.pull_min_bytes.unwrap_or(usize::MAX) }
+    }
+
+    fn prefers_pull(&self, _: LinkId, _: u64) -> bool {
+        !self.prefers_send
     }
 
     fn connect(&mut self, to: Address) -> LinkId {

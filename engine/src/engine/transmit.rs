@@ -176,9 +176,9 @@ impl Engine {
         sink: &mut impl Sink,
     ) -> Taken {
         let link = self.find_or_open_transmit_link(peer, transport);
-        let caps = transport.caps(link);
         // An operation that has ended already has nothing to send.
         let Some(send) = self.initiator.get(id) else { return Taken::Whole };
+        let caps = caps_for_payload(transport, link, send.message.len_bytes);
         if send.fence
             && !try_pass_fence(&mut self.links, link, self.peers.peer(peer).links(), send, transport)
         {
@@ -321,6 +321,17 @@ impl Engine {
             link.tx.await_reply(send, awaits);
         }
     }
+}
+
+/// Returns the capabilities of a link for payload of this length. Without a pull if the transport
+/// would rather send the payload.
+#[inline(always)]
+pub(super) fn caps_for_payload(transport: &impl Transport, link: LinkId, len_bytes: u64) -> LinkCaps {
+    let mut caps = transport.caps(link);
+    if len_bytes >= caps.pull_min_bytes as u64 && !transport.prefers_pull(link, len_bytes) {
+        caps.pull_min_bytes = usize::MAX;
+    }
+    caps
 }
 
 /// Gives the transport as much of an eager message as it takes.

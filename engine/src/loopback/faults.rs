@@ -34,6 +34,8 @@ pub struct Faults {
     /// The smallest payload, in bytes, that a peer may [pull](crate::transport::Transport::pull).
     /// If `None`, no payload may be pulled. Applies to links that are made from now on.
     pub pull_min_bytes: Option<u32>,
+    /// The probability that an end prefers to send payload that its peer could pull.
+    pub prefer_send_per_mille: u16,
     /// The probability that a pull is refused. All later pulls on the link are then refused too.
     pub refuse_pull_per_mille: u16,
     /// The probability that a pull finds the peer's memory unreadable.
@@ -59,6 +61,7 @@ impl Default for Faults {
             refuse_per_mille: 0,
             lose_per_mille: 0,
             pull_min_bytes: None,
+            prefer_send_per_mille: 0,
             refuse_pull_per_mille: 0,
             fault_pull_per_mille: 0,
             capacity_bytes: 64 * 1024,

@@ -216,6 +216,11 @@ impl State {
         })
     }
 
+    /// Draws whether the other end should pull payload that it can pull.
+    pub(super) fn draw_prefers_pull(&mut self) -> bool {
+        !self.dice.draw_chance(self.faults.prefer_send_per_mille)
+    }
+
     /// Writes a whole frame or nothing. If `in_parts`, may also write the header and a part of the
     /// payload.
     pub(super) fn send(

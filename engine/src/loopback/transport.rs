@@ -203,6 +203,10 @@ impl Transport for LoopbackTransport {
             .unwrap_or(LinkCaps { inline_max_bytes: INJECT_MAX_BYTES, pull_min_bytes: usize::MAX })
     }
 
+    fn prefers_pull(&self, _: LinkId, _: u64) -> bool {
+        self.network.lock().draw_prefers_pull()
+    }
+
     fn connect(&mut self, to: Address) -> LinkId {
         let link = self.next_link_id();
         let end = self.network.lock().connect(self.key, to, link);

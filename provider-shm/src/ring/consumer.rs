@@ -1,6 +1,6 @@
 //! The reading side of a ring.
 
-use std::mem;
+use std::{hint, mem};
 
 use homespun_engine::transport::{FrameHandler, LinkId};
 use homespun_engine::wire::{Header, WireError};
@@ -9,6 +9,7 @@ use crate::line::{self, Found, Parsed, ROOM_MAX_BYTES};
 use crate::ring::{FRAME_MAX_BYTES, PREFETCH_LINES, PUBLISH_BYTES, PUBLISH_LINES, round_up_to_data_unit};
 use crate::segment::Segment;
 use crate::sync::{Ordering, fence};
+use crate::ways::Ways;
 
 /// The size of the staging buffer. It holds short payload, and payload for which the frame handler has no
 /// space. The buffer fits into the first-level cache.
@@ -18,6 +19,10 @@ const STAGING_BYTES: usize = 4096;
 /// way from one pass into the next takes as long as several polls, and delays a message that arrives on the
 /// way.
 const SPIN_POLLS: u32 = 64;
+
+/// How often [`receive`](Consumer::receive) polls for the next piece after it has read a piece: for some
+/// microseconds.
+const PIECE_SPIN_POLLS: u32 = if cfg!(loom) { 0 } else { 64 };
 
 const _: () = assert!(FRAME_MAX_BYTES <= STAGING_BYTES);
 
@@ -35,6 +40,10 @@ pub(crate) struct Consumer {
     left_bytes: u64,
     /// Whether this side has published progress since the last `take_room_request`.
     has_published: bool,
+    /// By which way large payload comes in.
+    ways: Ways,
+    /// Whether this side writes the lines of the unfinished frame's payload back when it has read them.
+    writes_back: bool,
     staging: Box<[u8; STAGING_BYTES]>,
     /// The inline payload of the current line.
     payload: [u8; ROOM_MAX_BYTES],
@@ -53,12 +62,12 @@ pub(crate) enum RingEnd {
 
 impl Consumer {
     /// The consumer of a new ring.
-    pub(crate) fn new(segment: Segment) -> Consumer {
-        Consumer::starting_at(segment, 0, 0)
+    pub(crate) fn new(segment: Segment, ways: Ways) -> Consumer {
+        Consumer::starting_at(segment, ways, 0, 0)
     }
 
     /// The consumer of an empty ring that has been used before.
-    pub(super) fn starting_at(segment: Segment, lines: u64, bytes: u64) -> Consumer {
+    pub(super) fn starting_at(segment: Segment, ways: Ways, lines: u64, bytes: u64) -> Consumer {
         Consumer {
             segment,
             lines,
@@ -67,6 +76,8 @@ impl Consumer {
             published_bytes: bytes,
             left_bytes: 0,
             has_published: false,
+            ways,
+            writes_back: false,
             staging: Box::new([0; STAGING_BYTES]),
             payload: [0; ROOM_MAX_BYTES],
         }
@@ -89,6 +100,10 @@ impl Consumer {
         while count < budget_frames {
             let first = self.first_word();
             if line::sequence_in_first_word(first) != line::sequence_at(self.lines) {
+                // Between two pieces, a further pass would take longer than the producer.
+                if count > 0 && self.left_bytes > 0 && self.spin_for_piece() {
+                    continue;
+                }
                 break;
             }
             match self.parse_and_report_line(first, link, receiver) {
@@ -123,6 +138,14 @@ impl Consumer {
                 return;
             }
         }
+    }
+
+    /// Waits a little for the next piece of an unfinished frame. Returns whether it has come.
+    fn spin_for_piece(&self) -> bool {
+        (0..PIECE_SPIN_POLLS).any(|_| {
+            hint::spin_loop();
+            !self.is_empty()
+        })
     }
 
     /// Asks the producer to ring the doorbell when it publishes the next line. Returns true if the ring is
@@ -176,6 +199,18 @@ impl Consumer {
         fence(Ordering::SeqCst);
         let requested = self.segment.room_requested();
         requested.load(Ordering::Relaxed) != 0 && requested.swap(0, Ordering::Relaxed) != 0
+    }
+
+    /// The ways by which large payload comes in, and the choice among them.
+    pub(crate) fn ways_mut(&mut self) -> &mut Ways {
+        &mut self.ways
+    }
+
+    /// Tells the producer for which payload this side wants to pull, if that has changed.
+    pub(crate) fn publish_pulled_classes_if_changed(&mut self) {
+        if let Some(classes) = self.ways.take_changed_pulled_classes() {
+            self.segment.pulled_classes().store(classes, Ordering::Relaxed);
+        }
     }
 
     /// How the ring ends. Valid once the producer is gone and the consumer has read everything.
@@ -242,6 +277,7 @@ impl Consumer {
         } else {
             receiver.frame_begun(link, header);
             self.left_bytes = len_bytes;
+            self.writes_back = self.ways.frame_begun(len_bytes, matches!(header, Header::Data { .. }));
             self.deliver_piece(link, piece_bytes, receiver);
         }
     }
@@ -272,20 +308,34 @@ impl Consumer {
             let mut placed_bytes = 0;
             for slice in &mut receiver.payload_space(link) {
                 let len_bytes = slice.len().min(left_bytes - placed_bytes);
-                self.segment.read(start + placed_bytes as u64, &mut slice[..len_bytes]);
+                let place = &mut slice[..len_bytes];
+                read_payload(&self.segment, self.writes_back, start + placed_bytes as u64, place);
                 placed_bytes += len_bytes;
             }
             if placed_bytes > 0 {
                 receiver.bytes_placed(link, placed_bytes);
             } else {
                 placed_bytes = left_bytes.min(STAGING_BYTES);
+                self.ways.payload_unplaced();
                 let bytes = &mut self.staging[..placed_bytes];
-                self.segment.read(start, bytes);
+                read_payload(&self.segment, self.writes_back, start, bytes);
                 receiver.payload_arrived(link, bytes);
             }
             done_bytes += placed_bytes;
         }
         self.bytes += round_up_to_data_unit(piece_bytes);
         self.left_bytes -= piece_bytes as u64;
+        if self.left_bytes == 0 {
+            self.ways.frame_ended();
+            self.publish_pulled_classes_if_changed();
+        }
+    }
+}
+
+fn read_payload(segment: &Segment, writes_back: bool, position: u64, into: &mut [u8]) {
+    if writes_back {
+        segment.read_and_write_back(position, into);
+    } else {
+        segment.read(position, into);
     }
 }

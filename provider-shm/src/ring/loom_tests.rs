@@ -13,6 +13,7 @@ use loom::thread;
 use super::recorder::{LINK, Recorder};
 use super::*;
 use crate::segment::Segment;
+use crate::ways::Ways;
 
 /// The largest number of preemptions in an interleaving. Known bugs of similar algorithms need only two.
 const PREEMPTIONS_MAX: usize = 3;
@@ -25,7 +26,7 @@ fn check_interleavings(test: impl Fn() + Sync + Send + 'static) {
 
 fn make_ring() -> (Producer, Consumer) {
     let segment = Segment::modelled();
-    (Producer::new(segment.clone()), Consumer::new(segment))
+    (Producer::new(segment.clone()), Consumer::new(segment, Ways::ring_only()))
 }
 
 fn make_message(len_bytes: usize) -> Header {

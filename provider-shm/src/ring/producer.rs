@@ -5,10 +5,12 @@ use std::io::IoSlice;
 use homespun_engine::transport::{Full, Sent};
 use homespun_engine::wire::Header;
 
+use crate::limits::RING_MAX_BYTES;
 use crate::line::{self, PIECE_MAX_BYTES, PIECE_MIN_BYTES, Payload, ROOM_MAX_BYTES};
 use crate::ring::{INLINE_MAX_BYTES, PREFETCH_LINES, round_up_to_data_unit};
 use crate::segment::{DATA_BYTES, DATA_UNIT_BYTES, LINES, Segment};
 use crate::sync::{Ordering, fence};
+use crate::ways;
 
 /// Writes frames into a ring.
 #[derive(Debug)]
@@ -24,6 +26,8 @@ pub(crate) struct Producer {
     bytes_end: u64,
     /// How much payload of an unfinished frame is unwritten; 0 between frames.
     left_bytes: u64,
+    /// How much payload of an unfinished frame is written.
+    taken_bytes: u64,
     /// How much room in the data area the last refused write needed.
     wanted_bytes: usize,
     /// Whether this side has published anything since the last `take_wake_request`.
@@ -47,6 +51,7 @@ impl Producer {
             lines_end: lines + LINES as u64,
             bytes_end: bytes + DATA_BYTES as u64,
             left_bytes: 0,
+            taken_bytes: 0,
             wanted_bytes: 0,
             has_published: false,
             is_broken: false,
@@ -92,7 +97,9 @@ impl Producer {
             });
             return self.send_inline(header, gathered).map_or(Sent::Full, |()| Sent::Whole);
         }
+        self.taken_bytes = 0;
         let Some(piece_bytes) = self.next_piece_bytes(len_bytes) else { return Sent::Full };
+        self.taken_bytes = piece_bytes as u64;
         self.copy_piece_to_data_area(&mut cursor, piece_bytes);
         self.publish_header_and_piece(header, piece_bytes);
         self.left_bytes = (len_bytes - piece_bytes) as u64;
@@ -104,6 +111,15 @@ impl Producer {
         let len_bytes = payload_len_bytes(rest);
         debug_assert!(self.is_mid_frame() && len_bytes as u64 == self.left_bytes);
         self.publish_further_pieces(&mut PayloadCursor::new(rest), len_bytes, 0)
+    }
+
+    /// Whether the consumer would rather pull payload of this length than have it written into the ring.
+    pub(crate) fn is_pulled(&self, len_bytes: u64) -> bool {
+        if len_bytes > RING_MAX_BYTES as u64 {
+            return true;
+        }
+        let classes = self.segment.pulled_classes().load(Ordering::Relaxed);
+        ways::class_of(len_bytes).is_some_and(|class| classes >> class & 1 != 0)
     }
 
     /// Whether a frame is unfinished: the ring has taken a part of it.
@@ -169,6 +185,7 @@ impl Producer {
             self.publish_first_word(line::piece_line_word(line::sequence_at(self.lines), piece_bytes));
             self.bytes += round_up_to_data_unit(piece_bytes);
             taken_bytes += piece_bytes;
+            self.taken_bytes += piece_bytes as u64;
             self.left_bytes = (len_bytes - taken_bytes) as u64;
         }
         Sent::Whole
@@ -176,7 +193,7 @@ impl Producer {
 
     /// The length of the next piece of the remaining payload. `None` if there is no room for a piece.
     fn next_piece_bytes(&mut self, left_bytes: usize) -> Option<usize> {
-        let piece_bytes = left_bytes.min(PIECE_MAX_BYTES);
+        let piece_bytes = wanted_piece_bytes(self.taken_bytes, left_bytes);
         if self.try_find_room(piece_bytes) {
             return Some(piece_bytes);
         }
@@ -284,6 +301,15 @@ impl<'a> PayloadCursor<'a> {
             }
         }
     }
+}
+
+/// The length of the next piece if there is room. Pieces grow while the frame is young, so that the consumer
+/// starts early, and shrink toward its end, so that the consumer has little left to copy when the producer
+/// is done.
+pub(super) fn wanted_piece_bytes(taken_bytes: u64, left_bytes: usize) -> usize {
+    let grown_bytes = usize::try_from(taken_bytes).unwrap_or(PIECE_MAX_BYTES);
+    let shrunk_bytes = (left_bytes / 2).next_multiple_of(PIECE_MIN_BYTES);
+    grown_bytes.min(shrunk_bytes).clamp(PIECE_MIN_BYTES, PIECE_MAX_BYTES).min(left_bytes)
 }
 
 fn payload_len_bytes(slices: &[IoSlice<'_>]) -> usize {

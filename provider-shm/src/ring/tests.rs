@@ -1,3 +1,5 @@
+mod large_frames;
+
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::sync::LazyLock;
@@ -16,6 +18,7 @@ use super::*;
 use crate::line::{self, PIECE_MAX_BYTES, PIECE_MIN_BYTES, ROOM_MAX_BYTES, sequence_at};
 use crate::segment::Segment;
 use crate::sync::Ordering;
+use crate::ways::Ways;
 
 /// More rounds than any of these tests needs.
 const ROUNDS_MAX: usize = 100_000;
@@ -33,7 +36,10 @@ fn make_ring_at(lines: u64, bytes: u64) -> (Producer, Consumer) {
         segment.line(before)[0].store(line::piece_line_word(sequence_at(before), 1), Ordering::Relaxed);
     }
     let other = Segment::map(&file).unwrap();
-    (Producer::starting_at(segment, lines, bytes), Consumer::starting_at(other, lines, bytes))
+    (
+        Producer::starting_at(segment, lines, bytes),
+        Consumer::starting_at(other, Ways::ring_only(), lines, bytes),
+    )
 }
 
 fn make_message(len_bytes: usize, tag: Option<u64>, data: Option<u64>) -> Header {
@@ -503,7 +509,7 @@ fn decreasing_progress_breaks_the_ring() {
 #[test]
 fn ring_broken_while_sending_answers_full() {
     let (mut producer, _consumer) = make_ring();
-    let bytes = make_payload(DATA_BYTES - PIECE_MIN_BYTES, 1);
+    let bytes = make_payload(DATA_BYTES - DATA_UNIT_BYTES, 1);
     assert_eq!(
         producer.send(&make_message(bytes.len(), None, None), &split_in_three_slices(&bytes)),
         Sent::Whole

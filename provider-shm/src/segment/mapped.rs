@@ -4,12 +4,16 @@ use std::io;
 use std::mem::offset_of;
 use std::os::fd::OwnedFd;
 use std::ptr::{self, NonNull};
+#[cfg(target_arch = "x86_64")]
+use std::sync::LazyLock;
 
 use homespun_engine::fork::ForkGeneration;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
-use crate::segment::{DATA_BYTES, LINE_WORDS, LINES, Line, MapError, data_index, line_index};
+use crate::segment::{
+    DATA_BYTES, DATA_UNIT_BYTES, LINE_WORDS, LINES, Line, MapError, data_index, line_index,
+};
 use crate::sync::{AtomicU32, AtomicU64};
 
 /// The size of a segment's file.
@@ -43,6 +47,7 @@ struct ConsumerPart {
 #[repr(C, align(64))]
 struct WakeRequestPart {
     wake_requested: AtomicU32,
+    pulled_classes: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Line>() == 64);
@@ -50,6 +55,26 @@ const _: () = assert!(offset_of!(Layout, consumer) == 64 && offset_of!(Layout, w
 const _: () = assert!(offset_of!(Layout, lines) == 192);
 const _: () = assert!(offset_of!(Layout, data) == 192 + LINES * 64);
 const _: () = assert!(SEGMENT_BYTES == 192 + LINES * 64 + DATA_BYTES && LINE_WORDS == 8);
+
+/// How much [`Segment::read_and_write_back`] copies before it writes the copied lines back. So writing back
+/// overlaps with copying.
+const WRITE_BACK_BYTES: usize = 1024;
+
+/// Whether this processor can write a cache line back to memory (`clwb`).
+pub(crate) fn can_write_back() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        static CAN_WRITE_BACK: LazyLock<bool> = LazyLock::new(|| {
+            use std::arch::x86_64::{__cpuid, __cpuid_count};
+            const EXTENDED_FEATURES: u32 = 7;
+            const CLWB: u32 = 1 << 24;
+            __cpuid(0).eax >= EXTENDED_FEATURES && __cpuid_count(EXTENDED_FEATURES, 0).ebx & CLWB != 0
+        });
+        *CAN_WRITE_BACK
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
 
 /// A mapped segment. A forked child does not inherit the mapping.
 #[derive(Debug)]
@@ -145,6 +170,13 @@ impl Segment {
         unsafe { &(*self.layout.as_ptr()).wake_request.wake_requested }
     }
 
+    /// For which classes of lengths the consumer wants to pull payload, one bit for each class.
+    #[inline]
+    pub(crate) fn pulled_classes(&self) -> &AtomicU32 {
+        // SAFETY: as in `finished_at`.
+        unsafe { &(*self.layout.as_ptr()).wake_request.pulled_classes }
+    }
+
     /// The line at `position`, which counts lines since the ring was created.
     #[inline]
     pub(crate) fn line(&self, position: u64) -> &Line {
@@ -212,6 +244,39 @@ impl Segment {
             ptr::copy_nonoverlapping(self.data_ptr().add(place), start.as_mut_ptr(), start.len());
             ptr::copy_nonoverlapping(self.data_ptr(), rest.as_mut_ptr(), rest.len());
         }
+    }
+
+    /// Copies as [`read`](Self::read), and writes the lines that it has read back to memory. If the processor
+    /// cannot do this, only copies.
+    pub(crate) fn read_and_write_back(&self, position: u64, into: &mut [u8]) {
+        if !can_write_back() {
+            return self.read(position, into);
+        }
+        let mut position = position;
+        for block in into.chunks_mut(WRITE_BACK_BYTES) {
+            self.read(position, block);
+            for offset in (0..block.len()).step_by(DATA_UNIT_BYTES) {
+                self.write_line_back(position + offset as u64);
+            }
+            position += block.len() as u64;
+        }
+    }
+
+    /// Writes the line of the data area with the byte at `position` back to memory. The processor must be
+    /// able to do this.
+    #[inline]
+    fn write_line_back(&self, position: u64) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let line = self.data_ptr().wrapping_add(data_index(position));
+            // SAFETY: the address is within the mapping. The instruction changes no memory and no register:
+            // every processor sees the same bytes before and after it.
+            unsafe {
+                std::arch::asm!("clwb [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = position;
     }
 
     #[inline]

@@ -21,6 +21,7 @@ struct Layout {
     consumed_lines: AtomicU64,
     consumed_bytes: AtomicU64,
     wake_requested: AtomicU32,
+    pulled_classes: AtomicU32,
     lines: [Line; LINES],
     data: [UnsafeCell<u8>; DATA_BYTES],
 }
@@ -28,6 +29,10 @@ struct Layout {
 // SAFETY: all fields but the data area are atomics. Loom checks that the two sides never use a byte of the
 // data area at the same time.
 unsafe impl Send for Segment {}
+
+pub(crate) fn can_write_back() -> bool {
+    false
+}
 
 impl Segment {
     /// A segment for both sides.
@@ -64,6 +69,10 @@ impl Segment {
         &self.0.wake_requested
     }
 
+    pub(crate) fn pulled_classes(&self) -> &AtomicU32 {
+        &self.0.pulled_classes
+    }
+
     pub(crate) fn line(&self, position: u64) -> &Line {
         &self.0.lines[line_index(position)]
     }
@@ -84,5 +93,9 @@ impl Segment {
             // SAFETY: loom fails the test if another thread may write this byte at the same time.
             self.0.data[data_index(position)].with(|place| *byte = unsafe { *place });
         }
+    }
+
+    pub(crate) fn read_and_write_back(&self, position: u64, into: &mut [u8]) {
+        self.read(position, into);
     }
 }

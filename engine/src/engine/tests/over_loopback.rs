@@ -341,7 +341,7 @@ fn kill_fails_sends_to_the_peer_and_its_successor_is_reached() {
 #[test]
 fn sends_completed_before_orderly_close_arrive() {
     for seed in 0..50 {
-        let network = Network::new(seed, Faults::choppy());
+        let network = Network::new(seed, Faults { prefer_send_per_mille: 300, ..Faults::choppy() });
         let (mut a, mut b) = (Node::open(&network, 1), Node::open(&network, 2));
         for context in 0..10 {
             a.send(b.address(), pattern(context, 3000), None, context, Level::Inject);
@@ -361,8 +361,14 @@ fn sends_completed_before_orderly_close_arrive() {
                 break;
             }
         }
-        assert_eq!(b.sink.ended_contexts(), (0..10).collect::<Vec<_>>(), "seed {seed}");
-        assert!(b.sink.ended.iter().all(Result::is_ok), "seed {seed}");
+        // A message that is pulled may end after the next one.
+        let mut received: Vec<_> = b.sink.ended.iter().flatten().collect();
+        received.sort_unstable_by_key(|completion| completion.context);
+        assert_eq!(received.len(), 10, "seed {seed}");
+        for (context, completion) in (0..).zip(received) {
+            let Buffer::Received(bytes) = &completion.buffer else { panic!("an owned buffer") };
+            assert!(*bytes == pattern(context, 3000)[..], "seed {seed}: message {context}");
+        }
     }
 }
 

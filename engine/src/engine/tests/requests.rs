@@ -1,6 +1,7 @@
 //! Tests of the sender's side of a rendezvous.
 
 use super::*;
+use crate::limits::EAGER_MAX_BYTES;
 use crate::link::op_number_of;
 
 const LINK: LinkId = LinkId(7);
@@ -74,6 +75,33 @@ fn small_or_injected_or_unexposable_message_goes_eagerly() {
     engine.post_request(large_send_request(peer, 4, Level::Inject), &mut transport, &mut sink).unwrap();
     assert_eq!(sink.ended_contexts(), [1, 2, 3, 4]);
     assert!(transport.sent.iter().all(|(_, header, _)| matches!(header, Header::Message(_))));
+}
+
+#[test]
+fn large_message_is_offered_or_sent_as_the_transport_prefers_now() {
+    let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
+    for (context, prefers_send) in (1..).zip([true, false, true]) {
+        transport.prefers_send = prefers_send;
+        let request = large_send_request(peer, context, Level::Inject);
+        engine.post_request(request, &mut transport, &mut sink).unwrap();
+    }
+    let is_offer = |(_, header, _): &(LinkId, Header, Vec<u8>)| matches!(header, Header::Request { .. });
+    assert_eq!(transport.sent.iter().map(is_offer).collect::<Vec<_>>(), [false, true, false]);
+    assert_eq!((transport.exposed.len(), sink.ended_contexts()), (1, vec![1, 3]));
+}
+
+#[test]
+fn message_beyond_the_eager_limit_is_requested_if_the_transport_prefers_to_send() {
+    let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
+    transport.prefers_send = true;
+    static LONG: [u8; EAGER_MAX_BYTES + 1] = [7; EAGER_MAX_BYTES + 1];
+    engine.post_request(send_request(peer, &LONG, 1), &mut transport, &mut sink).unwrap();
+    let op = offered_ops(&transport)[0];
+    let header = Header::Request { message: Message::of_len(LONG.len() as u64), op, remote_bytes: 0 };
+    assert_eq!(transport.sent, [(LINK, header, Vec::new())], "nothing is exposed");
+    deliver_header(&mut engine, &mut sink, LINK, clear_header(op));
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!((transport.sent[1].2.len(), sink.ended_contexts()), (LONG.len(), vec![1]));
 }
 
 #[test]

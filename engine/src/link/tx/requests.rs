@@ -1,8 +1,8 @@
 //! The sender's side of a rendezvous. Payload stays in the sender's memory until the peer pulls it
 //! or asks for it.
 //!
-//! A message is offered in three cases: it is long enough to be pulled, it is too long to travel
-//! eagerly, or there is too little credit for its payload. If the peer cannot pull, it asks for the
+//! A message is offered in three cases: the transport prefers that the peer pulls it, it is too long
+//! to travel eagerly, or there is too little credit for its payload. If the peer cannot pull, it asks for the
 //! payload.
 //!
 //! ```text

@@ -1,0 +1,64 @@
+use super::*;
+use crate::clock::Clock;
+use crate::limits::{PULL_MIN_BYTES, RING_MAX_BYTES};
+
+/// The lengths of the pieces of a frame, if the ring has room.
+fn piece_lengths(len_bytes: usize) -> Vec<usize> {
+    let (mut taken_bytes, mut lengths) = (0, Vec::new());
+    while taken_bytes < len_bytes {
+        lengths.push(producer::wanted_piece_bytes(taken_bytes as u64, len_bytes - taken_bytes));
+        taken_bytes += lengths.last().unwrap();
+    }
+    lengths
+}
+
+#[test]
+fn pieces_grow_at_the_beginning_of_a_frame_and_shrink_at_its_end() {
+    let kib = |lengths: &[usize]| lengths.iter().map(|kib| kib << 10).collect::<Vec<_>>();
+    assert_eq!(piece_lengths(100), [100]);
+    assert_eq!(piece_lengths(5000), [4096, 904]);
+    assert_eq!(piece_lengths(64 << 10), kib(&[4, 4, 8, 16, 16, 8, 4, 4]));
+    let long = piece_lengths((1 << 20) + 1);
+    assert_eq!((long[0], long.iter().max()), (PIECE_MIN_BYTES, Some(&PIECE_MAX_BYTES)));
+    assert_eq!(long.iter().sum::<usize>(), (1 << 20) + 1);
+    assert!(long[..long.len() - 1].iter().all(|&len_bytes| len_bytes >= PIECE_MIN_BYTES), "{long:?}");
+}
+
+#[test]
+fn producer_learns_for_which_lengths_the_consumer_pulls() {
+    let (producer, mut consumer) = make_ring();
+    let lengths = [PULL_MIN_BYTES, 4 * PULL_MIN_BYTES, RING_MAX_BYTES, RING_MAX_BYTES + 1];
+    let pulled = |producer: &Producer| lengths.map(|len_bytes| producer.is_pulled(len_bytes as u64));
+    assert_eq!(pulled(&producer), [false, false, false, true], "nothing was measured yet");
+    producer.segment().pulled_classes().store(0b10, Ordering::Relaxed);
+    assert_eq!(pulled(&producer), [false, true, false, true]);
+    producer.segment().pulled_classes().store(u32::MAX, Ordering::Relaxed);
+    assert!(!producer.is_pulled(PULL_MIN_BYTES as u64 - 1));
+    consumer.ways_mut().pull_refused();
+    consumer.publish_pulled_classes_if_changed();
+    assert_eq!(pulled(&producer), [false, false, false, true]);
+}
+
+#[test]
+fn large_frames_arrive_by_either_way_to_read_the_ring() {
+    for can_write_back in [false, true] {
+        let (mut producer, mut consumer) = make_ring();
+        *consumer.ways_mut() = Ways::new(Clock::system(), can_write_back, false);
+        let mut sender = Sender::default();
+        for salt in 0..100 {
+            let len_bytes = PULL_MIN_BYTES + 999 * salt;
+            let header = make_message(len_bytes, None, None);
+            sender.frames.push_back((header, make_payload(len_bytes, salt)));
+        }
+        let expected: Vec<_> = sender.frames.iter().cloned().collect();
+        let mut recorder = Recorder::default();
+        for _ in 0..ROUNDS_MAX {
+            if recorder.frames.len() == expected.len() {
+                break;
+            }
+            sender.send_until_full(&mut producer, usize::MAX);
+            consumer.receive(LINK, u32::MAX, &mut recorder).unwrap();
+        }
+        assert!(recorder.frames == expected, "another payload arrived");
+    }
+}
