@@ -324,6 +324,58 @@ impl CompletionQueue {
         Ok((count > 0).then_some(count))
     }
 
+    /// As [`read_each`](Self::read_each), but shows each completion to `look` in its place, and then drops
+    /// the completion. This saves moving it.
+    ///
+    /// The queue is locked while `look` runs. So `look` must not use the queue, nor an endpoint that is
+    /// bound to it: the call would never return.
+    ///
+    /// # Errors
+    ///
+    /// As [`read_each`](Self::read_each).
+    #[inline(always)]
+    pub fn look_at_each(
+        &self,
+        max: usize,
+        mut look: impl FnMut(&Completion, FabricAddress),
+    ) -> Result<Option<usize>, ReadError> {
+        let mut reader = Reader::new(self.shared.unread_entries(), max);
+        self.shared.wake_sleepers();
+        if max == 0 || self.shared.count_read_and_choose_kind() == ReadKind::WithProgress {
+            self.shared.driven.progress(&mut reader);
+        }
+        let mut count = 0;
+        if let Some((completion, source)) = &reader.taken {
+            count = 1;
+            look(completion, *source);
+        }
+        if self.shared.has_unread() && (count < max || max == 0) {
+            count += self.look_at_ring(max - count, &mut look);
+            if count == 0 {
+                return self.read_rest_from_ring(max, 0, |completion, source| look(&completion, source));
+            }
+        }
+        Ok((count > 0).then_some(count))
+    }
+
+    /// Shows up to `max` completions of the ring to `look`, and removes them. Stops before the entry of a
+    /// failed operation. Returns the number of completions.
+    #[inline(always)]
+    fn look_at_ring(&self, max: usize, look: &mut impl FnMut(&Completion, FabricAddress)) -> usize {
+        let mut ring = self.shared.lock_ring();
+        let was_full = !ring.has_room();
+        let mut count = 0;
+        while count < max && ring.drop_front_if_completed(&mut *look) {
+            count += 1;
+        }
+        drop(ring);
+        if was_full {
+            // As in `read_rest_from_ring`.
+            self.shared.wake_sleepers();
+        }
+        count
+    }
+
     /// Reads the rest of a read from the ring. The read has already found `count` entries.
     fn read_rest_from_ring(
         &self,

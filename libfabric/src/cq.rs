@@ -238,10 +238,10 @@ unsafe fn fill_entries<E: for<'a> From<&'a Completion>>(
 ) -> Result<Option<usize>, ReadError> {
     let entries: *mut E = buf.cast();
     let mut index = 0;
-    let take = |completion: Completion, source: FabricAddress| {
-        // SAFETY: the queue passes at most `count` completions. Both arrays have room for `count`.
+    let mut copy = |completion: &Completion, source: FabricAddress| {
+        // SAFETY: the queue shows at most `count` completions. Both arrays have room for `count`.
         unsafe {
-            entries.add(index).write(E::from(&completion));
+            entries.add(index).write(E::from(completion));
             if !src_addr.is_null() {
                 src_addr.add(index).write(source.0);
             }
@@ -249,9 +249,9 @@ unsafe fn fill_entries<E: for<'a> From<&'a Completion>>(
         index += 1;
     };
     match patience {
-        None => cq.read_each(count, take),
+        None => cq.look_at_each(count, copy),
         Some(BlockingRead { threshold_entries, timeout }) => {
-            cq.sread_each(count, threshold_entries, timeout, take)
+            cq.sread_each(count, threshold_entries, timeout, |completion, source| copy(&completion, source))
         }
     }
 }

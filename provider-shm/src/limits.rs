@@ -21,8 +21,12 @@ pub const HALF_OPEN_MAX_LINKS: usize = 256;
 /// How many events one poll of the kernel takes at most. The next poll takes the rest.
 pub const EVENTS_MAX: usize = 64;
 
-/// While a ring is hot but no frame arrives, one pass in this many polls the kernel. While no ring is hot,
-/// every pass polls the kernel.
+/// After a frame, this many passes in a row may find none without polling the kernel. Gaps between the
+/// frames of a stream are shorter.
+pub const GAP_MAX_PASSES: u32 = 128;
+
+/// After such a gap, while a ring is hot but no frame arrives, one pass in this many polls the kernel. While
+/// no ring is hot, every pass polls the kernel.
 pub const IDLE_PASSES_PER_KERNEL_POLL: u32 = 16;
 
 /// While frames arrive, at least one pass in this many polls the kernel.

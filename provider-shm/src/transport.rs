@@ -23,8 +23,8 @@ use homespun_engine::wire::Header;
 use homespun_engine::wire::hello::Hello;
 
 use crate::limits::{
-    BUSY_PASSES_PER_KERNEL_POLL, COLD_AFTER_EMPTY_POLLS, IDLE_PASSES_PER_KERNEL_POLL, PULL_MIN_BYTES,
-    RETRY_MS, RING_TURN_FRAMES,
+    BUSY_PASSES_PER_KERNEL_POLL, COLD_AFTER_EMPTY_POLLS, GAP_MAX_PASSES, IDLE_PASSES_PER_KERNEL_POLL,
+    PULL_MIN_BYTES, RETRY_MS, RING_TURN_FRAMES,
 };
 use crate::link::{Link, Origin, Outgoing, Slot};
 use crate::listener::Listener;
@@ -216,9 +216,12 @@ impl Transport for ShmTransport {
 
     fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
         self.passes_since_kernel_poll += 1;
-        let is_due = self.idle_passes % IDLE_PASSES_PER_KERNEL_POLL == IDLE_PASSES_PER_KERNEL_POLL - 1
-            || self.passes_since_kernel_poll >= BUSY_PASSES_PER_KERNEL_POLL;
-        if is_due || self.hot.is_empty() || !self.control_ready.is_empty() {
+        let has_idled = self.idle_passes >= GAP_MAX_PASSES
+            && self.idle_passes.is_multiple_of(IDLE_PASSES_PER_KERNEL_POLL);
+        let is_due = has_idled || self.passes_since_kernel_poll >= BUSY_PASSES_PER_KERNEL_POLL;
+        // In a forked child, the poll finds that all links have ended.
+        let must_poll = self.hot.is_empty() || self.generation.is_in_forked_child();
+        if is_due || must_poll || !self.control_ready.is_empty() {
             self.passes_since_kernel_poll = 0;
             self.poll_kernel();
         }

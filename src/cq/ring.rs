@@ -65,6 +65,16 @@ impl Ring {
         }
     }
 
+    /// If the operation of the oldest entry has succeeded, shows the entry to `look` and removes it. Returns
+    /// whether it has removed the entry.
+    #[inline(always)]
+    pub(super) fn drop_front_if_completed(&mut self, look: impl FnOnce(&Completion, FabricAddress)) -> bool {
+        let Some(RingEntry::Completed(completion, source)) = self.entries.front() else { return false };
+        look(completion, *source);
+        drop(self.entries.pop_front());
+        true
+    }
+
     /// Moves entries from the front to `batch`. Stops at the entry of a failed operation, at the end of the
     /// ring, and when `batch` has `max` entries or is full.
     #[inline]

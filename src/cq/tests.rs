@@ -74,6 +74,27 @@ fn overrun_queue_returns_entries_before_the_error() {
 }
 
 #[test]
+fn look_at_each_shows_completions_up_to_a_failure() {
+    let cq = make_overrun_cq();
+    assert_eq!(cq.look_at_each(0, |_, _| panic!("none was asked for")), Ok(Some(0)));
+    assert_eq!(
+        cq.look_at_each(8, |entry, _| assert_eq!(*entry, make_completion(1))),
+        Ok(Some(1)),
+        "the failure ends the read"
+    );
+    assert_eq!(cq.look_at_each(8, |_, _| panic!("a failure is next")), Err(ReadError::ErrorAvailable));
+    assert_eq!(cq.read_error(), Ok(Some(make_failure(2))));
+    assert_eq!(cq.look_at_each(1, |entry, _| assert_eq!(*entry, make_completion(3))), Ok(Some(1)));
+    assert_eq!(cq.look_at_each(1, |_, _| panic!("there is none")), Err(ReadError::Overrun));
+}
+
+#[test]
+fn look_at_each_of_an_empty_queue_finds_nothing() {
+    let cq = open_cq(ResourceManagement::Enabled);
+    assert_eq!(cq.look_at_each(4, |_, _| panic!("there is none")), Ok(None));
+}
+
+#[test]
 fn overrun_ring_forbids_hand_over_to_a_reader() {
     let (cq, other) = (open_cq(ResourceManagement::Disabled), open_cq(ResourceManagement::Disabled));
     let mut reader = Reader::new(cq.shared().unread_entries(), 1);

@@ -6,7 +6,7 @@ use homespun_engine::transport::{FrameHandler, LinkId};
 use homespun_engine::wire::{Header, WireError};
 
 use crate::line::{self, Found, Parsed, ROOM_MAX_BYTES};
-use crate::ring::{FRAME_MAX_BYTES, PUBLISH_BYTES, PUBLISH_LINES, round_up_to_data_unit};
+use crate::ring::{FRAME_MAX_BYTES, PREFETCH_LINES, PUBLISH_BYTES, PUBLISH_LINES, round_up_to_data_unit};
 use crate::segment::Segment;
 use crate::sync::{Ordering, fence};
 
@@ -99,6 +99,7 @@ impl Consumer {
             }
             self.lines += 1;
             count += 1;
+            self.segment.prefetch_line_for_read(self.lines + PREFETCH_LINES);
             if self.lines - self.published_lines >= PUBLISH_LINES
                 || self.bytes - self.published_bytes >= PUBLISH_BYTES
             {

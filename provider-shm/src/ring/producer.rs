@@ -6,7 +6,7 @@ use homespun_engine::transport::{Full, Sent};
 use homespun_engine::wire::Header;
 
 use crate::line::{self, PIECE_MAX_BYTES, PIECE_MIN_BYTES, Payload, ROOM_MAX_BYTES};
-use crate::ring::{INLINE_MAX_BYTES, round_up_to_data_unit};
+use crate::ring::{INLINE_MAX_BYTES, PREFETCH_LINES, round_up_to_data_unit};
 use crate::segment::{DATA_BYTES, DATA_UNIT_BYTES, LINES, Segment};
 use crate::sync::{Ordering, fence};
 
@@ -250,6 +250,7 @@ impl Producer {
         self.segment.line(self.lines)[0].store(first, Ordering::Release);
         self.lines += 1;
         self.has_published = true;
+        self.segment.prefetch_line_for_write(self.lines + PREFETCH_LINES);
     }
 }
 

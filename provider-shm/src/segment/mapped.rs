@@ -169,6 +169,19 @@ impl Segment {
         let _ = line;
     }
 
+    /// Prefetches the line at a position for reading.
+    #[inline]
+    pub(crate) fn prefetch_line_for_read(&self, position: u64) {
+        let line = self.line(position);
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the instruction is a hint to the processor and changes no memory and no register.
+        unsafe {
+            std::arch::asm!("prefetcht0 [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = line;
+    }
+
     /// Copies `from` to the data area, starting at `position`. A position counts bytes since the ring was
     /// created.
     #[inline]

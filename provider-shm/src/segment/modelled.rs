@@ -70,6 +70,8 @@ impl Segment {
 
     pub(crate) fn prefetch_line_for_write(&self, _position: u64) {}
 
+    pub(crate) fn prefetch_line_for_read(&self, _position: u64) {}
+
     pub(crate) fn write(&self, position: u64, from: &[u8]) {
         for (&byte, position) in from.iter().zip(position..) {
             // SAFETY: loom fails the test if another thread may use this byte at the same time.
