@@ -302,7 +302,7 @@ impl<T: Transport> Poster for Pump<T> {
         let (engine, transport, bound) = endpoint.enabled_parts()?;
         bound.post(post, engine, transport)?;
         if !post.more {
-            transport.flush();
+            transport.hand_over();
         }
         Ok(())
     }
@@ -405,7 +405,7 @@ impl<T: Transport> EndpointPump for Pump<T> {
             if !bound.bindings.counters.is_empty() {
                 bound.bindings.counters.count_success(CounterEvents::SEND);
             }
-            transport.flush();
+            transport.hand_over();
         }
         Ok(is_sent)
     }

@@ -176,6 +176,7 @@ macro_rules! transport_contract {
             frames:
                 frames_arrive_whole_and_in_order
                 header_of_each_form_arrives_unchanged
+                frames_handed_over_arrive_without_further_calls
                 send_inline_takes_payload_up_to_its_limit
                 many_small_frames_arrive_in_order
                 large_frame_arrives_whole

@@ -364,6 +364,15 @@ pub trait Transport: Send + 'static {
     /// transport may hold frames back to send many together.
     fn flush(&mut self);
 
+    /// Gives the system the frames that the transport has taken, as far as there is room. The caller
+    /// has posted an operation, and may soon post more: the system may hold frames back for a short
+    /// time, to send them with those that follow. [`flush`](Self::flush) and
+    /// [`receive`](Self::receive) end this time. Frames also leave, some time later, if the caller
+    /// makes no further call.
+    fn hand_over(&mut self) {
+        self.flush();
+    }
+
     /// Accepts links, reads all links fairly, and reports up to about `budget_frames` frames in
     /// all. Returns the number of reported frames, pieces of unfinished frames and link events; 0
     /// means that there was nothing to do.

@@ -169,6 +169,14 @@ impl Transport for AutoTransport {
         }
     }
 
+    #[inline]
+    fn hand_over(&mut self) {
+        self.near.hand_over();
+        if self.is_far_used {
+            self.far.hand_over();
+        }
+    }
+
     fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
         if self.is_far_quiet && !self.far.are_links_inherited() {
             let handler = &mut NearHandler { receiver, proven: &mut self.proven };

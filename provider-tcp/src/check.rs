@@ -14,7 +14,7 @@ use mio::net::TcpStream;
 
 use crate::address_claims::{CheckOutcome, CheckPlan};
 use crate::hello::ClaimRecordReader;
-use crate::socket::SendSocket;
+use crate::socket::{Departure, SendSocket};
 
 /// A connection to a claimed address. It carries questions and answers, but no frames.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl Check {
             self.is_connected = true;
         }
         while !self.unwritten.is_empty() {
-            match self.stream.send(&[IoSlice::new(&self.unwritten)]) {
+            match self.stream.send(&[IoSlice::new(&self.unwritten)], Departure::Now) {
                 Ok(written) => drop(self.unwritten.drain(..written)),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,

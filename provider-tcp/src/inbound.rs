@@ -11,7 +11,7 @@ use mio::net::TcpStream;
 
 use crate::greeter::Greeter;
 use crate::hello::{GreetingReader, OpeningReader};
-use crate::limits::{LARGE_FRAME_BYTES, READ_AHEAD_BYTES};
+use crate::limits::{LARGE_EXPECTED_READS, LARGE_FRAME_BYTES, READ_AHEAD_BYTES};
 use crate::socket;
 
 /// The error of a link whose peer did not end its stream in order.
@@ -24,9 +24,9 @@ pub(crate) struct Inbound {
     /// After the bytes that can be read comes the end of the stream, or an error. So even after a short
     /// read, something is left to read.
     hung_up: bool,
-    /// The next frame may be large: an earlier read left much of a frame outstanding. A read that ends
-    /// between two frames and places no payload clears this.
-    expects_large: bool,
+    /// For how many more reads without a large frame the link expects one. A large frame is one of which a
+    /// read left much outstanding.
+    large_expected_reads: u32,
 }
 
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl Inbound {
         } else {
             StreamState::Greeting(Box::new(GreetingReader::new()))
         };
-        Inbound { state, hung_up: false, expects_large: false }
+        Inbound { state, hung_up: false, large_expected_reads: 0 }
     }
 
     /// Whether a peer has connected and not said hello.
@@ -136,7 +136,7 @@ impl Inbound {
     ) -> ReadOutcome {
         let max_bytes = match &self.state {
             StreamState::Opening(reader) => reader.missing_bytes(),
-            _ if self.expects_large => READ_AHEAD_BYTES,
+            _ if self.large_expected_reads > 0 => READ_AHEAD_BYTES,
             _ => buffer.len(),
         };
         let read_ahead_bytes = max_bytes.min(buffer.len());
@@ -183,9 +183,9 @@ impl Inbound {
             reported += decoder.feed(id, bytes, receiver).map_err(protocol_error)?;
             let left_bytes = decoder.payload_left();
             if left_bytes >= LARGE_FRAME_BYTES {
-                self.expects_large = true;
+                self.large_expected_reads = LARGE_EXPECTED_READS;
             } else if left_bytes == 0 && placed_bytes == 0 {
-                self.expects_large = false;
+                self.large_expected_reads = self.large_expected_reads.saturating_sub(1);
             }
             // Part of a payload counts as one frame, even if no frame is complete.
             reported = reported.max(1);

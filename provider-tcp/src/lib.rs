@@ -11,7 +11,8 @@
 //! acceptor already has a live link to the address, the acceptor holds the new link: it neither reads nor
 //! reports the new link until the claim is proven, or until the older link has ended.
 //!
-//! A link copies small frames to a staging buffer and writes them together. It writes larger payload
+//! A link copies small frames to a staging buffer and writes them together. In a burst of posts, it lets the
+//! kernel hold frames back until the next pass, so that they share packets. It writes larger payload
 //! straight from the caller's slices. It reads payload straight into the receiver's space, except for the
 //! part that comes in one read with the header. An idle pass costs one system call. A small message costs
 //! one write at its sender, and at most an `epoll_wait(2)` and a read at its receiver.
@@ -85,6 +86,7 @@ pub mod limits;
 
 mod accepted_links;
 mod address_claims;
+mod burst;
 mod busy_link;
 mod check;
 mod default_route;

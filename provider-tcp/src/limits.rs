@@ -194,6 +194,10 @@ pub const USER_TIMEOUT_MS: u64 = 600_000;
 /// frames are large, too.
 pub const LARGE_FRAME_BYTES: u64 = 64 * 1024;
 
+/// After so many reads that bring only small frames, the link expects no large frame any more. Between two
+/// large frames often comes a small one, such as credit.
+pub const LARGE_EXPECTED_READS: u32 = 4;
+
 /// How much one read takes into the shared buffer at most while the link expects a large frame. The limit is
 /// small because payload that comes in one read with its header must be copied. It does not apply if the
 /// receiver has no space for the payload.
@@ -205,3 +209,25 @@ pub const BUSY_LINK_READS_MIN: u32 = 4;
 
 /// After this many blind passes in a row, one pass polls the kernel about all links.
 pub const BLIND_PASSES_MAX: u32 = 7;
+
+/// A post that follows another on the same link within this time belongs to a burst. Frames of a burst share
+/// packets.
+pub const BURST_GAP_US: u64 = 100;
+
+/// If frames of a burst were held back for longer than this, the next bursts are sent without a delay.
+pub const HOLD_MAX_US: u64 = 500;
+
+/// After this many posts, what is held back leaves, even if more posts follow.
+pub const HOLD_MAX_POSTS: u32 = 32;
+
+/// After this many bytes, what is held back leaves, even if more posts follow.
+pub const HOLD_MAX_BYTES: usize = 16 * 1024;
+
+/// How many bursts are sent without a delay after the first one that was held back for too long.
+pub const HOLD_PAUSE_MIN_BURSTS: u32 = 16;
+
+/// How many bursts at most are sent without a delay after one that was held back for too long.
+pub const HOLD_PAUSE_MAX_BURSTS: u32 = 65_536;
+
+/// After this many bursts in a row that were not held back for too long, the next pause is half as long.
+pub const PUNCTUAL_BURSTS: u32 = 256;

@@ -12,9 +12,11 @@ use mio::net::TcpStream;
 use socket2::SockRef;
 
 use crate::address_claims::HangUp;
+use crate::burst::Burst;
 use crate::greeter::{AddressClaim, Greeter};
 use crate::inbound::{Inbound, ReadOutcome};
 use crate::outbound::Outbound;
+use crate::socket::Departure;
 use crate::staging::SpareBuffers;
 use crate::{socket, sys};
 
@@ -48,6 +50,7 @@ pub(crate) struct Link {
     pub(crate) stream: CloseOnFork<TcpStream>,
     pub(crate) origin: Origin,
     pub(crate) outbound: Outbound,
+    pub(crate) burst: Burst,
     inbound: Inbound,
     closing: Option<Closing>,
     /// The claim of an accepted link, once its hello has arrived.
@@ -98,6 +101,7 @@ impl Link {
             stream: CloseOnFork::new(stream),
             origin,
             outbound: Outbound::new(is_accepted),
+            burst: Burst::default(),
             inbound: Inbound::new(is_accepted),
             closing: None,
             address_claim: None,
@@ -231,8 +235,8 @@ impl Link {
 
     /// Writes the staged bytes. If the link is being closed and no staged bytes are left, also ends the
     /// stream.
-    pub(crate) fn flush(&mut self, spare: &mut SpareBuffers) {
-        self.outbound.flush(&*self.stream, spare);
+    pub(crate) fn flush(&mut self, departure: Departure, spare: &mut SpareBuffers) {
+        self.outbound.flush(&*self.stream, departure, spare);
         if self.closing == Some(Closing::Writing) && !self.outbound.has_staged() {
             if let Err(error) = self.stream.shutdown(Shutdown::Write) {
                 tracing::trace!(%error, "the peer had gone before the link was closed");
@@ -242,6 +246,11 @@ impl Link {
         } else if self.outbound.failure().is_some() {
             self.inbound.mark_hung_up();
         }
+    }
+
+    /// Makes the kernel send the bytes that it holds back.
+    pub(crate) fn push_held(&mut self) {
+        self.outbound.push_held(&*self.stream);
     }
 
     /// Handles the kernel's report that the socket is writable or broken. If this shows that a connect has

@@ -1,6 +1,7 @@
 //! The sending half of a link.
 
 use std::io::{self, IoSlice};
+use std::mem;
 
 use homespun_engine::errno::Errno;
 use homespun_engine::limits::IOV_LIMIT;
@@ -10,7 +11,7 @@ use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
 use smallvec::SmallVec;
 
 use crate::limits::INLINE_MAX_BYTES;
-use crate::socket::{self, SendSocket};
+use crate::socket::{self, Departure, SendSocket};
 use crate::staging::{SpareBuffers, Staging};
 
 /// The slices of one write, in order: staging (up to two slices, since the buffer may wrap), header,
@@ -23,6 +24,8 @@ pub(crate) struct Outbound {
     staging: Staging,
     /// The link has taken a part of a frame. The rest must be written before any other frame.
     unfinished: bool,
+    /// The kernel may hold back bytes that the link has written.
+    has_held: bool,
     write_state: WriteState,
 }
 
@@ -43,7 +46,7 @@ impl Outbound {
     /// The sending half of a new link.
     pub(crate) fn new(is_connected: bool) -> Outbound {
         let write_state = if is_connected { WriteState::Writable } else { WriteState::Connecting };
-        Outbound { staging: Staging::default(), unfinished: false, write_state }
+        Outbound { staging: Staging::default(), unfinished: false, has_held: false, write_state }
     }
 
     /// Stages bytes that precede all frames.
@@ -102,7 +105,7 @@ impl Outbound {
         let head_bytes = frame::emit(header, &mut head);
         let frame_bytes = head_bytes + total_bytes(payload);
         if !self.staging.has_room(frame_bytes) {
-            self.flush(socket, spare);
+            self.flush(socket, Departure::Now, spare);
             if !self.staging.has_room(frame_bytes) || self.failure().is_some() {
                 return Err(Full);
             }
@@ -136,7 +139,8 @@ impl Outbound {
         }
         let mut head = [0; HEADER_MAX_BYTES];
         let head_bytes = frame::emit(header, &mut head);
-        let beyond_staged = self.write_behind_staged(socket, &head[..head_bytes], payload, spare);
+        let beyond_staged =
+            self.write_behind_staged(socket, &head[..head_bytes], payload, Departure::Now, spare);
         if beyond_staged == 0 {
             return Sent::Full;
         }
@@ -160,7 +164,7 @@ impl Outbound {
     ) -> Sent {
         debug_assert!(self.unfinished, "no frame to go on with");
         let rest_bytes = total_bytes(rest);
-        let taken = self.write_behind_staged(socket, &[], rest, spare);
+        let taken = self.write_behind_staged(socket, &[], rest, Departure::Now, spare);
         if taken == rest_bytes {
             self.unfinished = false;
             Sent::Whole
@@ -172,10 +176,26 @@ impl Outbound {
     }
 
     /// Writes staged bytes until the kernel's buffer is full.
-    pub(crate) fn flush(&mut self, socket: &impl SendSocket, spare: &mut SpareBuffers) {
+    pub(crate) fn flush(&mut self, socket: &impl SendSocket, departure: Departure, spare: &mut SpareBuffers) {
         while !self.staging.is_empty() && self.can_write() {
-            self.write_behind_staged(socket, &[], &[], spare);
+            self.write_behind_staged(socket, &[], &[], departure, spare);
         }
+    }
+
+    /// Makes the kernel send the bytes that it holds back.
+    pub(crate) fn push_held(&mut self, socket: &impl SendSocket) {
+        if mem::take(&mut self.has_held)
+            && self.failure().is_none()
+            && let Err(error) = socket.push()
+        {
+            // The kernel sends the bytes later. If the connection is broken, the next read shows that.
+            tracing::trace!(%error, "held bytes were not pushed");
+        }
+    }
+
+    /// How many bytes are staged.
+    pub(crate) fn staged_bytes(&self) -> usize {
+        self.staging.len_bytes()
     }
 
     /// Whether a write is worth a system call.
@@ -190,6 +210,7 @@ impl Outbound {
         socket: &impl SendSocket,
         head: &[u8],
         payload: &[IoSlice<'_>],
+        departure: Departure,
         spare: &mut SpareBuffers,
     ) -> usize {
         if !self.can_write() {
@@ -202,8 +223,11 @@ impl Outbound {
             let slices: Slices<'_> =
                 own.chain(payload.iter().copied()).filter(|slice| !slice.is_empty()).collect();
             let offered_bytes = total_bytes(&slices);
-            self.write_state.write_and_update(socket, &slices, offered_bytes)
+            self.write_state.write_and_update(socket, &slices, offered_bytes, departure)
         };
+        if written > 0 {
+            self.has_held = departure == Departure::WithNext;
+        }
         let from_staging = written.min(staged_bytes);
         self.staging.consume(from_staging, spare);
         written - from_staging
@@ -217,9 +241,10 @@ impl WriteState {
         socket: &impl SendSocket,
         slices: &[IoSlice<'_>],
         offered_bytes: usize,
+        departure: Departure,
     ) -> usize {
         loop {
-            return match socket.send(slices) {
+            return match socket.send(slices, departure) {
                 Ok(written) => {
                     // The kernel takes fewer bytes only if its buffer is full. It later reports when there
                     // is room.

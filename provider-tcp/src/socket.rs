@@ -15,6 +15,10 @@ use crate::limits::{
     BACKLOG_CONNECTIONS, KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, KEEPALIVE_PROBES, USER_TIMEOUT_MS,
 };
 
+/// The congestion control of connections within this host. It has no pace of its own, exists in every kernel,
+/// and needs no privilege.
+const SAME_HOST_CONGESTION_CONTROL: &[u8] = b"reno";
+
 /// The requested sizes of the kernel's buffers of each socket. `None` keeps the kernel's default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct KernelBuffers {
@@ -77,11 +81,19 @@ pub(crate) fn start_connect(
         Err(error) if error.raw_os_error() != Some(Errno::EINPROGRESS.raw()) => return Err(error),
         _ => {}
     }
+    choose_congestion_control(&SockRef::from(&socket), to);
     Ok(TcpStream::from_std(socket.into()))
 }
 
+/// Sets the options of an accepted connection.
+pub(crate) fn set_accepted_options(stream: &TcpStream, remote: SocketAddr) -> io::Result<()> {
+    let socket = SockRef::from(stream);
+    choose_congestion_control(&socket, remote);
+    set_connection_options(&socket)
+}
+
 /// Sets the options that every connection has, on both sides.
-pub(crate) fn set_connection_options(socket: &SockRef<'_>) -> io::Result<()> {
+fn set_connection_options(socket: &SockRef<'_>) -> io::Result<()> {
     socket.set_tcp_nodelay(true)?;
     socket.set_tcp_keepalive(
         &TcpKeepalive::new()
@@ -92,22 +104,54 @@ pub(crate) fn set_connection_options(socket: &SockRef<'_>) -> io::Result<()> {
     socket.set_tcp_user_timeout(Some(Duration::from_millis(USER_TIMEOUT_MS)))
 }
 
+/// Chooses the congestion control of a connection whose two ends are on this host, if the connection is
+/// one. Between hosts, the system's choice stays.
+fn choose_congestion_control(socket: &SockRef<'_>, remote: SocketAddr) {
+    let Some(local) = socket.local_addr().ok().and_then(|address| address.as_socket()) else { return };
+    if local.ip() == remote.ip()
+        && let Err(error) = socket.set_tcp_congestion(SAME_HOST_CONGESTION_CONTROL)
+    {
+        tracing::debug!(%remote, %error, "the system's congestion control stays");
+    }
+}
+
+/// When the kernel sends what a write hands over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Departure {
+    /// At once, together with all bytes that it has held back.
+    Now,
+    /// Together with the next bytes. The kernel holds the bytes back for at most 200 ms (`MSG_MORE` in
+    /// `send(2)`).
+    WithNext,
+}
+
 /// A socket to which a link writes.
 pub(crate) trait SendSocket {
     /// Writes as much of the slices as the kernel takes, in one system call.
-    fn send(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
+    fn send(&self, slices: &[IoSlice<'_>], departure: Departure) -> io::Result<usize>;
+
+    /// Makes the kernel send the bytes that it holds back.
+    fn push(&self) -> io::Result<()>;
 }
 
 impl SendSocket for TcpStream {
     /// Uses `send` with `MSG_NOSIGNAL`: `writev(2)` raises SIGPIPE if the peer is gone. A Rust program
     /// ignores SIGPIPE, but a C program that loads homespun as a plugin may die of it.
-    fn send(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        let flags = SendFlags::NOSIGNAL;
+    fn send(&self, slices: &[IoSlice<'_>], departure: Departure) -> io::Result<usize> {
+        let flags = match departure {
+            Departure::Now => SendFlags::NOSIGNAL,
+            Departure::WithNext => SendFlags::NOSIGNAL | SendFlags::MORE,
+        };
         let sent = match slices {
             [one] => rustix::net::send(self.as_fd(), one, flags),
             many => rustix::net::sendmsg(self.as_fd(), many, &mut SendAncillaryBuffer::default(), flags),
         };
         sent.map_err(io::Error::from)
+    }
+
+    /// Setting `TCP_NODELAY` sends what the kernel holds back, even if the option was set before (`tcp(7)`).
+    fn push(&self) -> io::Result<()> {
+        self.set_nodelay(true)
     }
 }
 
@@ -129,4 +173,45 @@ fn open_stream_socket(family_of: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(family_of), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
     Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    fn loopback(host: u8) -> SocketAddr {
+        (Ipv4Addr::new(127, 0, 0, host), 0).into()
+    }
+
+    /// The congestion control of the two ends of a connection between two addresses.
+    fn ends_congestion_control(to: SocketAddr, from: SocketAddr) -> [Vec<u8>; 2] {
+        let listener = bind_listener(to, KernelBuffers::default()).unwrap();
+        listener.listen(1).unwrap();
+        let address = listener.local_addr().unwrap().as_socket().unwrap();
+        let connecting = start_connect(address, Some(from), KernelBuffers::default()).unwrap();
+        listener.set_nonblocking(false).unwrap();
+        let (accepted, remote) = listener.accept().unwrap();
+        let accepted = TcpStream::from_std(accepted.into());
+        set_accepted_options(&accepted, remote.as_socket().unwrap()).unwrap();
+        [connecting, accepted].map(|stream| {
+            let name = SockRef::from(&stream).tcp_congestion().unwrap();
+            name.into_iter().take_while(|byte| *byte != 0).collect()
+        })
+    }
+
+    #[test]
+    fn connection_within_one_address_has_its_own_congestion_control() {
+        let ends = ends_congestion_control(loopback(1), loopback(1));
+        assert_eq!(ends, [SAME_HOST_CONGESTION_CONTROL; 2]);
+    }
+
+    #[test]
+    fn connection_between_addresses_keeps_the_congestion_control_of_the_system() {
+        let of_system = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap().tcp_congestion().unwrap();
+        let of_system: Vec<u8> = of_system.into_iter().take_while(|byte| *byte != 0).collect();
+        let ends = ends_congestion_control(loopback(1), loopback(2));
+        assert_eq!(ends, [of_system.clone(), of_system]);
+    }
 }

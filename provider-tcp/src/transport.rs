@@ -23,6 +23,7 @@ use mio::{Events, Interest, Poll, Token};
 
 use crate::accepted_links::AcceptedLinks;
 use crate::address_claims::{AddressClaims, HangUp};
+use crate::burst::HoldPolicy;
 use crate::busy_link::BusyLink;
 use crate::check::Check;
 use crate::half_open::HalfOpenLinks;
@@ -34,7 +35,7 @@ use crate::links::{Links, Slot};
 use crate::listener::Listener;
 use crate::local_address_cache::LocalAddressCache;
 use crate::provider::BoundTcp;
-use crate::socket::{self, KernelBuffers};
+use crate::socket::{self, Departure, KernelBuffers};
 use crate::staging::SpareBuffers;
 
 /// The listener's token in the poll. The token of a link is the link's number, which is always smaller.
@@ -60,6 +61,9 @@ pub struct TcpTransport {
     ready: VecDeque<LinkId>,
     /// Links that have staged bytes and whose sockets may be writable.
     dirty: Vec<LinkId>,
+    /// Links on which operations were posted since the last pass.
+    bursting: Vec<LinkId>,
+    hold_policy: HoldPolicy,
     /// A blocked link may have become writable since the transport was last armed.
     has_new_room: bool,
     half_open: HalfOpenLinks,
@@ -119,6 +123,8 @@ impl TcpTransport {
             links: Links::new(),
             ready: VecDeque::new(),
             dirty: Vec::new(),
+            bursting: Vec::new(),
+            hold_policy: HoldPolicy::default(),
             has_new_room: false,
             half_open: HalfOpenLinks::new(accepting.hello_timeout),
             address_claims: AddressClaims::new(accepting.hold_timeout),
@@ -195,11 +201,21 @@ impl Transport for TcpTransport {
             .unwrap_or(Sent::Full)
     }
 
-    // Inlined, so that a pass in which nothing was sent costs one comparison.
+    // Inlined, so that a pass in which nothing was sent costs two comparisons.
     #[inline]
     fn flush(&mut self) {
         if !self.dirty.is_empty() {
             self.flush_dirty_links();
+        }
+        if !self.bursting.is_empty() {
+            self.end_bursts();
+        }
+    }
+
+    #[inline]
+    fn hand_over(&mut self) {
+        if !self.dirty.is_empty() {
+            self.hand_over_dirty_links();
         }
     }
 
@@ -211,6 +227,9 @@ impl Transport for TcpTransport {
         self.ends_left = PASS_MAX_ENDS;
         if self.links.are_inherited() {
             return self.end_inherited_links(receiver);
+        }
+        if !self.bursting.is_empty() {
+            self.end_bursts();
         }
         match self.busy_link.next_blind_read().and_then(|id| Some((id, self.links.link_mut(id)?))) {
             Some((id, link)) => enlist_ready(&mut self.ready, id, link),
@@ -248,6 +267,9 @@ impl Transport for TcpTransport {
     fn arm(&mut self) -> Armed {
         if self.links.are_inherited() {
             return Armed::Ready;
+        }
+        if !self.bursting.is_empty() {
+            self.end_bursts();
         }
         // The last passes may have read blindly, without polling the kernel.
         self.poll_kernel();
@@ -428,9 +450,43 @@ impl TcpTransport {
         self.dirty = dirty;
     }
 
+    /// Writes the staged frames of posts. The kernel may hold back those of a burst.
+    #[inline(never)]
+    fn hand_over_dirty_links(&mut self) {
+        let mut dirty = mem::take(&mut self.dirty);
+        for id in dirty.drain(..) {
+            let Some(link) = self.links.link_mut(id) else { continue };
+            if !mem::take(&mut link.in_dirty) {
+                continue;
+            }
+            if link.burst.is_empty() {
+                self.bursting.push(id);
+            }
+            let staged_bytes = link.outbound.staged_bytes();
+            let departure = link.burst.add_post(staged_bytes, Instant::now, &mut self.hold_policy);
+            self.write_staged(id, departure);
+        }
+        self.dirty = dirty;
+    }
+
+    /// Makes the kernel send what it holds back. Runs in every pass: the application has looked for
+    /// completions, and may wait for an answer.
+    #[inline(never)]
+    fn end_bursts(&mut self) {
+        for id in self.bursting.drain(..) {
+            let Some(link) = self.links.link_mut(id) else { continue };
+            link.burst.end(Instant::now, &mut self.hold_policy);
+            link.push_held();
+        }
+    }
+
     fn flush_link(&mut self, id: LinkId) {
+        self.write_staged(id, Departure::Now);
+    }
+
+    fn write_staged(&mut self, id: LinkId, departure: Departure) {
         let Some(link) = self.links.link_mut(id) else { return };
-        link.flush(&mut self.spare);
+        link.flush(departure, &mut self.spare);
         if link.outbound.failure().is_some() {
             if link.is_closing() {
                 self.drop_link(id);

@@ -5,7 +5,7 @@ use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{FabricAddress, OperationError, Tag};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::{Net, Party, Setup};
+use homespun_suite::{Deadline, Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -81,6 +81,28 @@ pub(crate) fn small_inject_complete_send_completes_without_receiver_progress(net
     for (context, flags) in [(1, OpFlags::empty()), (2, OpFlags::INJECT_COMPLETE), (3, OpFlags::INJECT)] {
         post_send(&alice, context, flags);
         assert_eq!(alice.next_completion().context, context);
+    }
+}
+
+/// The sender posts bursts and then makes no call, as an application does that computes, or that blocks in
+/// a system call.
+pub(crate) fn injected_bursts_arrive_without_further_calls_of_the_sender(net: &Net) {
+    let (alice, bob) = net.open_pair_with(Setup { asleep: true, ..Setup::default() }, Setup::default());
+    bob.endpoint.trecv(marked_buffer(50), ANY, Tag(0), 0).unwrap();
+    alice.endpoint.inject(&payload(0, 50), alice.peer(), Some(Tag(0)), None).unwrap();
+    let deadline = Deadline::new();
+    while bob.poll_completion().is_none() {
+        // The link may not be up yet.
+        alice.cq.progress();
+        deadline.yield_or_panic("the first message");
+    }
+    for burst in [1..3, 3..23] {
+        for tag in burst.clone() {
+            alice.endpoint.inject(&payload(tag, 50), alice.peer(), Some(Tag(tag)), None).unwrap();
+        }
+        for tag in burst {
+            receive_tagged(&bob, tag, 50);
+        }
     }
 }
 

@@ -68,6 +68,27 @@ pub fn send_inline_takes_payload_up_to_its_limit<P: Provider>(backend: Backend<'
     assert!(endpoints[1].recorder.payloads_of(peer) == sizes.map(|size| pseudo_random_payload(size, 1)));
 }
 
+/// Frames arrive if the caller [hands them over](Transport::hand_over) one by one, and then makes no
+/// further call: it may compute or wait for something else.
+pub fn frames_handed_over_arrive_without_further_calls<P: Provider>(backend: Backend<'_, P>) {
+    let (mut endpoints, link, peer) = backend.open_linked_pair();
+    let mut sent_frames = 0;
+    for burst_frames in [2, 20] {
+        for _ in 0..burst_frames {
+            let deadline = backend.deadline_from_now();
+            let bytes = pseudo_random_payload(40, sent_frames as u64);
+            while endpoints[0].transport.send_inline(link, &message_header(40), &bytes).is_err() {
+                endpoints[0].transport.flush();
+                deadline.yield_or_panic("room on an idle link");
+            }
+            endpoints[0].transport.hand_over();
+            sent_frames += 1;
+        }
+        let receiving = array::from_mut(&mut endpoints[1]);
+        drive_until(receiving, "the frames", |[b]| b.recorder.frame_count(peer) == sent_frames);
+    }
+}
+
 /// Thousands of small frames arrive in order.
 pub fn many_small_frames_arrive_in_order<P: Provider>(backend: Backend<'_, P>) {
     const FRAMES: usize = 5000;

@@ -12,6 +12,8 @@ struct Script {
     steps: RefCell<VecDeque<Result<usize, Errno>>>,
     taken: RefCell<Vec<u8>>,
     calls: Cell<usize>,
+    departures: RefCell<Vec<Departure>>,
+    pushes: Cell<usize>,
 }
 
 impl Script {
@@ -25,7 +27,8 @@ impl Script {
 }
 
 impl SendSocket for Script {
-    fn send(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    fn send(&self, slices: &[IoSlice<'_>], departure: Departure) -> io::Result<usize> {
+        self.departures.borrow_mut().push(departure);
         assert!(slices.iter().all(|slice| !slice.is_empty()), "an empty slice was offered");
         self.calls.set(self.calls.get() + 1);
         let step = self.steps.borrow_mut().pop_front().unwrap_or(Err(Errno::EAGAIN));
@@ -34,6 +37,11 @@ impl SendSocket for Script {
         let count = count.min(offered.len());
         self.taken.borrow_mut().extend(&offered[..count]);
         Ok(count)
+    }
+
+    fn push(&self) -> io::Result<()> {
+        self.pushes.set(self.pushes.get() + 1);
+        Ok(())
     }
 }
 
@@ -131,7 +139,7 @@ fn blocked_link_makes_no_system_call() {
     for _ in 0..10 {
         let rest = [IoSlice::new(&payload[taken..])];
         assert_eq!(outbound.resume(&socket, &rest, &mut spare), Sent::Full);
-        outbound.flush(&socket, &mut spare);
+        outbound.flush(&socket, Departure::Now, &mut spare);
     }
     assert_eq!(socket.calls.get(), 1);
     socket.push_result(EVERYTHING);
@@ -189,12 +197,12 @@ fn connecting_link_takes_and_writes_nothing() {
         outbound.send(&socket, &make_header(LEN_BYTES), &[IoSlice::new(&large)], &mut spare),
         Sent::Full
     );
-    outbound.flush(&socket, &mut spare);
+    outbound.flush(&socket, Departure::Now, &mut spare);
     assert!(outbound.is_connecting() && socket.calls.get() == 0);
     socket.push_result(EVERYTHING);
     outbound.mark_writable();
     outbound.stage_frame(&socket, &make_header(0), &[], &mut spare).unwrap();
-    outbound.flush(&socket, &mut spare);
+    outbound.flush(&socket, Departure::Now, &mut spare);
     assert!(outbound.can_end_stream() && socket.calls.get() == 1, "the hello leaves with the first frame");
     assert_eq!(*socket.taken.borrow(), [HELLO, &encode_header(0)].concat());
 }
@@ -204,7 +212,7 @@ fn failed_link_takes_and_writes_nothing() {
     let (mut spare, payload) = (SpareBuffers::default(), make_payload());
     let mut outbound = make_connected(&mut spare);
     let socket = Script::new(&[Err(Errno::EINTR), Err(Errno::EPIPE)]);
-    outbound.flush(&socket, &mut spare);
+    outbound.flush(&socket, Departure::Now, &mut spare);
     assert_eq!((outbound.failure(), socket.calls.get()), (Some(Errno::EPIPE), 2));
     outbound.mark_writable();
     assert_eq!(outbound.stage_frame(&socket, &make_header(0), &[], &mut spare), Err(Full));
@@ -212,7 +220,50 @@ fn failed_link_takes_and_writes_nothing() {
         outbound.send(&socket, &make_header(LEN_BYTES), &[IoSlice::new(&payload)], &mut spare),
         Sent::Full
     );
-    outbound.flush(&socket, &mut spare);
+    outbound.flush(&socket, Departure::Now, &mut spare);
     assert_eq!(socket.calls.get(), 2);
     assert!(!outbound.can_end_stream());
+}
+
+#[test]
+fn held_bytes_are_pushed_once() {
+    let mut spare = SpareBuffers::default();
+    let mut outbound = make_connected(&mut spare);
+    let socket = Script::new(&[EVERYTHING; 4]);
+    outbound.flush(&socket, Departure::Now, &mut spare);
+    outbound.push_held(&socket);
+    assert_eq!(socket.pushes.get(), 0, "nothing is held");
+    for _ in 0..2 {
+        outbound.stage_frame(&socket, &make_header(0), &[], &mut spare).unwrap();
+        outbound.flush(&socket, Departure::WithNext, &mut spare);
+    }
+    outbound.push_held(&socket);
+    outbound.push_held(&socket);
+    assert_eq!(socket.pushes.get(), 1);
+    assert_eq!(*socket.departures.borrow(), [Departure::Now, Departure::WithNext, Departure::WithNext]);
+}
+
+#[test]
+fn later_write_sends_held_bytes_without_a_push() {
+    let (mut spare, payload) = (SpareBuffers::default(), make_payload());
+    let mut outbound = make_connected(&mut spare);
+    let socket = Script::new(&[EVERYTHING; 2]);
+    outbound.flush(&socket, Departure::WithNext, &mut spare);
+    let sent = outbound.send(&socket, &make_header(LEN_BYTES), &[IoSlice::new(&payload)], &mut spare);
+    assert_eq!(sent, Sent::Whole);
+    outbound.push_held(&socket);
+    assert_eq!(socket.pushes.get(), 0);
+    assert_eq!(*socket.departures.borrow(), [Departure::WithNext, Departure::Now]);
+}
+
+#[test]
+fn push_follows_a_write_that_the_kernel_refused() {
+    let mut spare = SpareBuffers::default();
+    let mut outbound = make_connected(&mut spare);
+    let socket = Script::new(&[EVERYTHING, Err(Errno::EAGAIN)]);
+    outbound.flush(&socket, Departure::WithNext, &mut spare);
+    outbound.stage_frame(&socket, &make_header(0), &[], &mut spare).unwrap();
+    outbound.flush(&socket, Departure::Now, &mut spare);
+    outbound.push_held(&socket);
+    assert_eq!(socket.pushes.get(), 1, "the first bytes were still held");
 }

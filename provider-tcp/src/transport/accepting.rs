@@ -15,7 +15,6 @@ use homespun_engine::transport::{FrameHandler, LinkError, LinkId};
 use homespun_engine::wire::address_claim::{ClaimRecord, ClaimStatus};
 use homespun_engine::wire::hello::HELLO_BYTES;
 use mio::net::TcpStream;
-use socket2::SockRef;
 
 use super::{TcpTransport, enlist_dirty, enlist_ready};
 use crate::accepted_links::{DisplaceableLink, Room};
@@ -207,7 +206,7 @@ impl TcpTransport {
         receiver: &mut impl FrameHandler,
     ) -> u32 {
         let serial = self.half_open.take_next_serial();
-        let entered = socket::set_connection_options(&SockRef::from(&stream))
+        let entered = socket::set_accepted_options(&stream, remote)
             .and_then(|()| self.create_registered_link(stream, Origin::Accepted { remote, serial }));
         let id = match entered {
             Ok(id) => id,
