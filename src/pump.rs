@@ -4,6 +4,7 @@
 //! thread that needs the lock of a pump and the lock of a completion queue takes the pump's first.
 
 mod address_cache;
+mod backoff;
 mod connections;
 mod duties;
 mod posting;
@@ -15,7 +16,6 @@ mod timekeeper;
 use std::mem;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, OnceLock};
-use std::thread;
 use std::time::Duration;
 
 use homespun_engine::address::Address;
@@ -41,6 +41,7 @@ use crate::lock::{Lock, Locking};
 use crate::post::{Post, ReceiveKind, ReceivePost, mark_as_deferred_work};
 use crate::poster::{Poster, RefusedPost};
 use crate::pump::address_cache::{AddressCache, PeerCache};
+use crate::pump::backoff::Backoff;
 use crate::pump::duties::{Duties, Purpose};
 use crate::pump::queues::{NullSink, Queues, WithoutReader};
 use crate::pump::timekeeper::Timekeeper;
@@ -565,27 +566,14 @@ impl<T: Transport> Drive for Pump<T> {
         }
     }
 
+    fn publish_core_and_find_peer(&self, core: u32) -> bool {
+        let mut guard = self.state.lock();
+        guard.as_mut().is_some_and(|state| state.transport.publish_core_and_find_peer(core))
+    }
+
     fn wait_for_running_pass(&self) {
         drop(self.state.lock());
         drop(self.closing.lock());
-    }
-}
-
-/// Pauses between checks of a condition that sends no notification, such as whether a peer's kernel has
-/// received everything. The first 99 pauses only yield, later ones sleep.
-#[derive(Default)]
-struct Backoff {
-    pauses: u32,
-}
-
-impl Backoff {
-    fn pause(&mut self, clock: &Clock) {
-        self.pauses += 1;
-        if self.pauses < 100 {
-            thread::yield_now();
-        } else {
-            clock.sleep(Duration::from_micros(100));
-        }
     }
 }
 

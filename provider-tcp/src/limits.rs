@@ -205,3 +205,7 @@ pub const BUSY_LINK_READS_MIN: u32 = 4;
 
 /// After this many blind passes in a row, one pass polls the kernel about all links.
 pub const BLIND_PASSES_MAX: u32 = 7;
+
+/// How many links a waiting endpoint examines at once, to find a peer on its own core. Each costs a system
+/// call.
+pub const CORE_LOOK_MAX_LINKS: usize = 2;
