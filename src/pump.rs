@@ -37,7 +37,7 @@ use crate::counter::BoundCounters;
 use crate::cq::{CqShared, Reader};
 use crate::drive::{Drive, WatchResult};
 use crate::endpoint_pump::{Bindings, EndpointPump};
-use crate::lock::{Lock, Locking};
+use crate::lock::{Lock, Locking, has_sleepers, lock_for_poll};
 use crate::post::{Post, ReceiveKind, ReceivePost, mark_as_deferred_work};
 use crate::poster::{Poster, RefusedPost};
 use crate::pump::address_cache::{AddressCache, PeerCache};
@@ -501,7 +501,7 @@ impl<T: Transport> EndpointPump for Pump<T> {
 
 impl<T: Transport> Drive for Pump<T> {
     fn progress(&self, reader: &mut Reader<'_>) {
-        let mut guard = self.state.lock();
+        let Some(mut guard) = lock_for_poll(&self.state) else { return };
         let Some(state) = guard.as_mut() else { return };
         let State { engine, transport, bound: Some(bound), timekeeper, .. } = state else { return };
         reader.allow_hand_over_if_ring_empty();
@@ -567,8 +567,10 @@ impl<T: Transport> Drive for Pump<T> {
     }
 
     fn publish_core_and_find_peer(&self, core: u32) -> bool {
-        let mut guard = self.state.lock();
-        guard.as_mut().is_some_and(|state| state.transport.publish_core_and_find_peer(core))
+        let Some(mut guard) = lock_for_poll(&self.state) else { return true };
+        let has_peer = guard.as_mut().is_some_and(|state| state.transport.publish_core_and_find_peer(core));
+        // A thread that has been woken to use this endpoint may need the core.
+        has_peer || has_sleepers(&self.state)
     }
 
     fn wait_for_running_pass(&self) {
