@@ -28,6 +28,7 @@ pub(crate) use self::reported::Reported;
 pub(crate) use self::triggered_works::THRESHOLD_MAX;
 use self::triggered_works::{TriggeredWorks, WorkCounter};
 use crate::domain_id::DomainId;
+use crate::empty_polls;
 use crate::sync::{AtomicU64, Ordering};
 use crate::wait::{Awaited, MutexCond, WaitObject, WaitSet, WaitSetMember, Waiter};
 use crate::works::work::CounterChange;
@@ -120,6 +121,8 @@ pub(crate) struct CounterShared {
     domain: DomainId,
     value: AtomicU64,
     errors: AtomicU64,
+    /// The value that the last read returned.
+    last_read: AtomicU64,
     /// How often the application has changed a value.
     changes: AtomicU64,
     /// The state at the last report: by [`try_wait`](Counter::try_wait), or by a wait for the counter's
@@ -142,6 +145,7 @@ impl Counter {
             domain,
             value: AtomicU64::new(0),
             errors: AtomicU64::new(0),
+            last_read: AtomicU64::new(0),
             changes: AtomicU64::new(0),
             reported: Reported::default(),
             users: AtomicUsize::new(0),
@@ -160,7 +164,9 @@ impl Counter {
     /// operations. [`add`](Self::add) and [`set`](Self::set) also change the value.
     pub fn read(&self) -> u64 {
         self.progress();
-        self.shared.value.load(Ordering::SeqCst)
+        let value = self.shared.value.load(Ordering::SeqCst);
+        self.shared.count_poll(value);
+        value
     }
 
     /// Makes passes of the endpoints, then returns the error value: `fi_cntr_readerr`. The error value
@@ -385,6 +391,16 @@ impl CounterShared {
     pub(crate) fn progress(&self) {
         self.driven_endpoints.progress();
         self.fire_due_works();
+    }
+
+    /// Counts a read that returns this value, as an empty poll if the value has not changed.
+    fn count_poll(&self, value: u64) {
+        if self.last_read.load(Ordering::Relaxed) == value {
+            self.driven_endpoints.count_empty_poll();
+        } else {
+            self.last_read.store(value, Ordering::Relaxed);
+            empty_polls::end_wait();
+        }
     }
 
     /// Runs the due works: those that this counter triggers, and those of the domain of the driven

@@ -27,6 +27,7 @@ use crate::av::FabricAddress;
 use crate::domain_id::DomainId;
 use crate::drive::Drive;
 use crate::driven::Driven;
+use crate::empty_polls;
 use crate::info::ResourceManagement;
 use crate::lock::{Lock, Locking};
 pub use crate::wait::{MutexCond, WaitObject};
@@ -259,14 +260,12 @@ impl CompletionQueue {
     #[inline]
     pub fn read_from(&self) -> Result<Option<(Completion, FabricAddress)>, ReadError> {
         let mut reader = Reader::new(self.shared.unread_entries(), 1);
-        self.shared.wake_sleepers();
-        if self.shared.count_read_and_choose_kind() == ReadKind::WithProgress {
-            self.shared.driven.progress(&mut reader);
+        if !self.shared.progress_and_find_entry(&mut reader, 1) {
+            return Ok(None);
         }
         match reader.taken {
             Some(read) => Ok(Some(read)),
-            None if self.shared.has_unread() => self.read_one_from_ring(),
-            None => Ok(None),
+            None => self.read_one_from_ring(),
         }
     }
 
@@ -309,9 +308,8 @@ impl CompletionQueue {
         mut take: impl FnMut(Completion, FabricAddress),
     ) -> Result<Option<usize>, ReadError> {
         let mut reader = Reader::new(self.shared.unread_entries(), max);
-        self.shared.wake_sleepers();
-        if max == 0 || self.shared.count_read_and_choose_kind() == ReadKind::WithProgress {
-            self.shared.driven.progress(&mut reader);
+        if !self.shared.progress_and_find_entry(&mut reader, max) {
+            return Ok(None);
         }
         let mut count = 0;
         if let Some((completion, source)) = reader.taken {
@@ -340,9 +338,8 @@ impl CompletionQueue {
         mut look: impl FnMut(&Completion, FabricAddress),
     ) -> Result<Option<usize>, ReadError> {
         let mut reader = Reader::new(self.shared.unread_entries(), max);
-        self.shared.wake_sleepers();
-        if max == 0 || self.shared.count_read_and_choose_kind() == ReadKind::WithProgress {
-            self.shared.driven.progress(&mut reader);
+        if !self.shared.progress_and_find_entry(&mut reader, max) {
+            return Ok(None);
         }
         let mut count = 0;
         if let Some((completion, source)) = &reader.taken {
@@ -541,6 +538,23 @@ impl CqShared {
     #[inline(always)]
     pub(crate) fn unread_entries(&self) -> &AtomicUsize {
         &self.unread
+    }
+
+    /// Drives progress for a read of up to `max` entries, if that is due. Returns whether the read finds an
+    /// entry or an overrun. If not, the thread may have given its core away for a while.
+    #[inline(always)]
+    fn progress_and_find_entry(&self, reader: &mut Reader<'_>, max: usize) -> bool {
+        self.wake_sleepers();
+        if max == 0 || self.count_read_and_choose_kind() == ReadKind::WithProgress {
+            self.driven.progress(reader);
+        }
+        let is_found = reader.taken.is_some() || self.has_unread();
+        if is_found {
+            empty_polls::end_wait();
+        } else {
+            empty_polls::count_empty_poll(&self.driven);
+        }
+        is_found
     }
 
     /// Counts a read, and decides whether it drives progress: if the queue is empty, or after

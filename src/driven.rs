@@ -64,6 +64,13 @@ impl Driven {
         self.for_each(|endpoint| endpoint.progress_without_reader());
     }
 
+    /// Tells peers the core on which a reader waits. Returns whether the reader should give the core away.
+    pub(crate) fn publish_core_and_find_peer(&self, core: u32) -> bool {
+        let mut is_found = false;
+        self.for_each(|endpoint| is_found |= endpoint.publish_core_and_find_peer(core));
+        is_found
+    }
+
     #[inline(always)]
     fn for_each(&self, mut act: impl FnMut(&dyn Drive)) {
         if let Some(first) = self.first.get() {

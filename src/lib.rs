@@ -11,6 +11,7 @@ mod domain_id;
 mod doorbell;
 mod drive;
 mod driven;
+mod empty_polls;
 #[expect(unsafe_code, reason = "the raw tier takes addresses; see endpoint/send.rs")]
 pub mod endpoint;
 mod endpoint_pump;

@@ -1,16 +1,23 @@
 //! The lock of an endpoint's state, and that of a completion queue's ring. Every post and every poll takes
 //! such a lock.
 //!
-//! The lock is held for some hundred nanoseconds. Releasing a lock that puts waiting threads to sleep would
-//! cost as much as the work under the lock. This lock is released by a store, and waiting threads yield the
-//! processor. If the process has one thread, or the application serialises its calls, taking the lock needs
-//! no atomic read-modify-write operation.
+//! The lock is held for some hundred nanoseconds. A thread that finds it held checks it for about a
+//! microsecond, and then sleeps on a futex. Releasing a lock usually means an atomic read-modify-write
+//! operation that also checks for sleepers, and costs as much as the work under the lock. This lock is
+//! released by a store, and the sleepers are counted in a word of their own, which the releasing thread only
+//! loads. The processor may do the load before the store. So a thread that goes to sleep at this moment may
+//! not be woken. For this case, no sleep is longer than [`SLEEP_MAX`]. If the process has one thread, or
+//! the application serialises its calls, taking the lock needs no atomic read-modify-write operation.
+//!
+//! A thread that polls does not wait for the lock ([`lock_for_poll`]): another thread is at the endpoint
+//! already. If a thread has slept in vain several times, polls leave the lock to it.
 
 use std::sync::Once;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 use std::{hint, thread};
 
 use lock_api::{GuardSend, RawMutex};
+use rustix::thread::futex;
 
 /// A value to which one thread at a time has access.
 pub(crate) type Lock<T> = lock_api::Mutex<RawLock, T>;
@@ -18,9 +25,26 @@ pub(crate) type Lock<T> = lock_api::Mutex<RawLock, T>;
 /// Access to the value of a locked [`Lock`].
 pub(crate) type LockGuard<'a, T> = lock_api::MutexGuard<'a, RawLock, T>;
 
-/// The number of checks before a waiting thread yields. In this time, a cache line can move between
-/// processors a few times.
+/// The number of checks before a waiting thread sleeps, or a poll gives up. In this time, a cache line can
+/// move between processors a few times, and most holders release the lock.
 const SPINS_MAX: u32 = 64;
+
+/// The longest sleep. After it, a thread checks the lock again, whether it was woken or not.
+const SLEEP_MAX: futex::Timespec = futex::Timespec { tv_sec: 0, tv_nsec: 100_000 };
+
+/// After this many sleeps without getting the lock, a thread is starving.
+const SLEEPS_MAX: u32 = 4;
+
+/// The values of [`RawLock::state`].
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+
+/// The bit of [`RawLock::sleepers`] that says that a thread has been woken and has not checked the lock yet.
+/// Until then no other thread is woken.
+const WAKING: u32 = 1 << 31;
+
+/// The bit of [`RawLock::sleepers`] that says that a thread is starving.
+const STARVING: u32 = 1 << 30;
 
 /// Whether the locks of a domain's objects are taken. Each lock is created with this choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,25 +81,29 @@ impl Locking {
 /// The lock without its value.
 #[derive(Debug)]
 pub(crate) struct RawLock {
-    is_locked: AtomicBool,
+    /// [`FREE`] or [`HELD`]. Threads sleep on this word.
+    state: AtomicU32,
+    /// The number of threads that sleep or are about to, and the bits [`WAKING`] and [`STARVING`].
+    sleepers: AtomicU32,
     /// Whether plain reads and writes suffice, since the application serialises its threads.
     is_omitted: bool,
 }
 
-// SAFETY: `lock` returns only after `try_acquire` has found `is_locked` false and set it to true. No other
+// SAFETY: `lock` returns only after `try_acquire` has found `state` free and set it to held. No other
 // thread can do the same in between: the exchange is atomic, or the process has no other thread, or the
 // application has promised (`Serialised`) that no other thread is here. A thread that is created while the
-// lock is held sees `is_locked` as true, since the store came before.
+// lock is held sees `state` as held, since the store came before.
 unsafe impl RawMutex for RawLock {
-    const INIT: RawLock = RawLock { is_locked: AtomicBool::new(false), is_omitted: false };
+    const INIT: RawLock =
+        RawLock { state: AtomicU32::new(FREE), sleepers: AtomicU32::new(0), is_omitted: false };
 
     type Guard = GuardSend;
 
     #[inline]
     fn lock(&self) -> GuardSend {
         if !self.try_acquire() {
-            debug_assert!(!self.is_omitted, "an object of a domain without locks is used by two at once");
-            self.spin_until_acquired();
+            debug_assert!(!self.is_omitted, "{CONCURRENT_USE}");
+            self.wait_until_acquired();
         }
         GuardSend::new()
     }
@@ -87,11 +115,16 @@ unsafe impl RawMutex for RawLock {
 
     #[inline]
     unsafe fn unlock(&self, _: GuardSend) {
-        self.is_locked.store(false, Ordering::Release);
+        self.state.store(FREE, Ordering::Release);
+        // The load may come before the store: see the module's documentation.
+        let sleepers = self.sleepers.load(Ordering::Relaxed);
+        if sleepers != 0 {
+            self.wake_sleeper(sleepers);
+        }
     }
 
     fn is_locked(&self) -> bool {
-        self.is_locked.load(Ordering::Relaxed)
+        self.state.load(Ordering::Relaxed) != FREE
     }
 }
 
@@ -100,34 +133,111 @@ impl RawLock {
     #[inline]
     fn try_acquire(&self) -> bool {
         if self.is_omitted || is_single_threaded() {
-            let was_locked = self.is_locked.load(Ordering::Relaxed);
-            self.is_locked.store(true, Ordering::Relaxed);
-            !was_locked
+            let was = self.state.load(Ordering::Relaxed);
+            self.state.store(HELD, Ordering::Relaxed);
+            was == FREE
         } else {
             #[cfg(test)]
             counting::count_lock_attempt();
-            !self.is_locked.swap(true, Ordering::Acquire)
+            self.state.swap(HELD, Ordering::Acquire) == FREE
         }
     }
 
+    /// Takes the lock if it is free now or soon.
+    fn try_acquire_by_spinning(&self) -> bool {
+        for _ in 0..SPINS_MAX {
+            if !self.is_locked() && self.try_acquire() {
+                return true;
+            }
+            hint::spin_loop();
+        }
+        false
+    }
+
     #[cold]
-    fn spin_until_acquired(&self) {
-        let mut spins = 0;
-        loop {
-            while self.is_locked.load(Ordering::Relaxed) {
-                spins += 1;
-                if spins < SPINS_MAX {
-                    hint::spin_loop();
-                } else {
-                    thread::yield_now();
-                }
+    #[inline(never)]
+    fn wait_until_acquired(&self) {
+        if self.try_acquire_by_spinning() {
+            return;
+        }
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        let mut sleeps = 0_u32;
+        let mut is_starving = false;
+        while !self.try_acquire() {
+            // Each result means the same: check again.
+            let _ = futex::wait(&self.state, futex::Flags::PRIVATE, HELD, Some(&SLEEP_MAX));
+            self.sleepers.fetch_and(!WAKING, Ordering::Relaxed);
+            if self.try_acquire_by_spinning() {
+                break;
             }
-            if self.try_acquire() {
-                return;
+            sleeps += 1;
+            if sleeps >= SLEEPS_MAX {
+                // Again after each sleep, since another thread that has starved clears the bit.
+                self.sleepers.fetch_or(STARVING, Ordering::Relaxed);
+                is_starving = true;
             }
+        }
+        if is_starving {
+            self.sleepers.fetch_and(!STARVING, Ordering::Relaxed);
+        }
+        self.sleepers.fetch_and(!WAKING, Ordering::Relaxed);
+        self.sleepers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Wakes a thread, unless one is being woken. `sleepers` is the value that the caller has read.
+    #[cold]
+    #[inline(never)]
+    fn wake_sleeper(&self, sleepers: u32) {
+        let is_waking = |sleepers: u32| sleepers & WAKING != 0;
+        if !is_waking(sleepers) && !is_waking(self.sleepers.fetch_or(WAKING, Ordering::Relaxed)) {
+            // The call fails only for a bad address.
+            let _ = futex::wake(&self.state, futex::Flags::PRIVATE, 1);
+        }
+    }
+
+    fn has_starving_thread(&self) -> bool {
+        self.sleepers.load(Ordering::Relaxed) & STARVING != 0
+    }
+}
+
+/// Whether threads sleep, or have been woken and wait for a core.
+pub(crate) fn has_sleepers<T>(lock: &Lock<T>) -> bool {
+    // SAFETY: this only reads the lock, and does not release it.
+    unsafe { lock.raw() }.sleepers.load(Ordering::Relaxed) != 0
+}
+
+/// Takes the lock for a poll, which another thread may have made unnecessary. Returns `None` if another
+/// thread holds the lock for longer than the poll spins, or if a thread is starving.
+#[inline]
+pub(crate) fn lock_for_poll<T>(lock: &Lock<T>) -> Option<LockGuard<'_, T>> {
+    // SAFETY: this only reads the lock, and does not release it.
+    let raw = unsafe { lock.raw() };
+    match lock.try_lock() {
+        Some(guard) if !raw.has_starving_thread() => Some(guard),
+        taken => {
+            drop(taken);
+            lock_for_contended_poll(lock, raw)
         }
     }
 }
+
+#[cold]
+#[inline(never)]
+fn lock_for_contended_poll<'a, T>(lock: &'a Lock<T>, raw: &RawLock) -> Option<LockGuard<'a, T>> {
+    debug_assert!(!raw.is_omitted, "{CONCURRENT_USE}");
+    if raw.has_starving_thread() {
+        // The starving thread may need this core.
+        thread::yield_now();
+        return None;
+    }
+    (0..SPINS_MAX).find_map(|_| {
+        hint::spin_loop();
+        if lock.is_locked() { None } else { lock.try_lock() }
+    })
+}
+
+/// The message of the assertion that no thread finds a left-out lock held.
+const CONCURRENT_USE: &str = "an object of a domain without locks is used by two at once";
 
 /// Stands in for the C library's flag if the library has none. The value 0 says that there may be other
 /// threads.
@@ -200,6 +310,54 @@ mod tests {
             }
         });
         assert_eq!(count.into_inner(), 40_000);
+    }
+
+    #[test]
+    fn sleeping_thread_gets_the_lock_after_its_release() {
+        init_single_threaded_flag();
+        let lock = Lock::new(0);
+        thread::scope(|scope| {
+            for round in 1..=20 {
+                let guard = lock.lock();
+                let sleeper = scope.spawn(|| *lock.lock() += 1);
+                // SAFETY: this only reads the lock.
+                let raw = unsafe { lock.raw() };
+                while raw.sleepers.load(Ordering::Relaxed) == 0 {
+                    thread::yield_now();
+                }
+                drop(guard);
+                sleeper.join().unwrap();
+                assert_eq!((*lock.lock(), raw.sleepers.load(Ordering::Relaxed)), (round, 0));
+            }
+        });
+    }
+
+    #[test]
+    fn poll_leaves_the_lock_to_a_starving_thread() {
+        init_single_threaded_flag();
+        let lock = Lock::new(());
+        thread::scope(|scope| {
+            let guard = lock.lock();
+            scope.spawn(|| drop(lock.lock()));
+            // SAFETY: this only reads the lock.
+            let raw = unsafe { lock.raw() };
+            while !raw.has_starving_thread() {
+                thread::yield_now();
+            }
+            assert!(lock_for_poll(&lock).is_none(), "held");
+            drop(guard);
+            while lock_for_poll(&lock).is_none() {}
+            assert!(!raw.has_starving_thread(), "the poll was before the starving thread");
+        });
+    }
+
+    #[test]
+    fn poll_gives_up_while_another_thread_holds_the_lock() {
+        let lock = Lock::new(());
+        let guard = lock.lock();
+        assert!(lock_for_poll(&lock).is_none());
+        drop(guard);
+        assert!(lock_for_poll(&lock).is_some());
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! thread that needs the lock of a pump and the lock of a completion queue takes the pump's first.
 
 mod address_cache;
+mod backoff;
 mod connections;
 mod duties;
 mod posting;
@@ -15,7 +16,6 @@ mod timekeeper;
 use std::mem;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, OnceLock};
-use std::thread;
 use std::time::Duration;
 
 use homespun_engine::address::Address;
@@ -37,10 +37,11 @@ use crate::counter::BoundCounters;
 use crate::cq::{CqShared, Reader};
 use crate::drive::{Drive, WatchResult};
 use crate::endpoint_pump::{Bindings, EndpointPump};
-use crate::lock::{Lock, Locking};
+use crate::lock::{Lock, Locking, has_sleepers, lock_for_poll};
 use crate::post::{Post, ReceiveKind, ReceivePost, mark_as_deferred_work};
 use crate::poster::{Poster, RefusedPost};
 use crate::pump::address_cache::{AddressCache, PeerCache};
+use crate::pump::backoff::Backoff;
 use crate::pump::duties::{Duties, Purpose};
 use crate::pump::queues::{NullSink, Queues, WithoutReader};
 use crate::pump::timekeeper::Timekeeper;
@@ -510,7 +511,7 @@ impl<T: Transport> EndpointPump for Pump<T> {
 
 impl<T: Transport> Drive for Pump<T> {
     fn progress(&self, reader: &mut Reader<'_>) {
-        let mut guard = self.state.lock();
+        let Some(mut guard) = lock_for_poll(&self.state) else { return };
         let Some(state) = guard.as_mut() else { return };
         let State { engine, transport, bound: Some(bound), timekeeper, .. } = state else { return };
         reader.allow_hand_over_if_ring_empty();
@@ -575,27 +576,16 @@ impl<T: Transport> Drive for Pump<T> {
         }
     }
 
+    fn publish_core_and_find_peer(&self, core: u32) -> bool {
+        let Some(mut guard) = lock_for_poll(&self.state) else { return true };
+        let has_peer = guard.as_mut().is_some_and(|state| state.transport.publish_core_and_find_peer(core));
+        // A thread that has been woken to use this endpoint may need the core.
+        has_peer || has_sleepers(&self.state)
+    }
+
     fn wait_for_running_pass(&self) {
         drop(self.state.lock());
         drop(self.closing.lock());
-    }
-}
-
-/// Pauses between checks of a condition that sends no notification, such as whether a peer's kernel has
-/// received everything. The first 99 pauses only yield, later ones sleep.
-#[derive(Default)]
-struct Backoff {
-    pauses: u32,
-}
-
-impl Backoff {
-    fn pause(&mut self, clock: &Clock) {
-        self.pauses += 1;
-        if self.pauses < 100 {
-            thread::yield_now();
-        } else {
-            clock.sleep(Duration::from_micros(100));
-        }
     }
 }
 

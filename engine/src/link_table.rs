@@ -46,6 +46,13 @@ impl<T> LinkTable<T> {
         Some(link)
     }
 
+    /// Returns the next number in use after this one. After the last number comes the first.
+    pub fn next_id(&self, after: LinkId) -> Option<LinkId> {
+        let (head, tail) = self.slots.split_at((after.0 as usize + 1).min(self.slots.len()));
+        let in_tail = tail.iter().position(Option::is_some).map(|at| head.len() + at);
+        in_tail.or_else(|| head.iter().position(Option::is_some)).map(|at| LinkId(at as u32))
+    }
+
     /// Returns the numbers in use.
     pub fn ids(&self) -> impl Iterator<Item = LinkId> + '_ {
         let taken = self.slots.iter().enumerate().filter(|(_, slot)| slot.is_some());
@@ -68,6 +75,19 @@ mod tests {
         assert_eq!(links.insert('c'), first);
         assert_eq!(links.get_mut(first), Some(&mut 'c'));
         assert_eq!(links.get(second), Some(&'b'));
+    }
+
+    #[test]
+    fn next_id_goes_round_the_numbers_in_use() {
+        let mut links = LinkTable::default();
+        assert_eq!(links.next_id(LinkId(0)), None);
+        let ids = [links.insert('a'), links.insert('b'), links.insert('c')];
+        links.remove(ids[1]);
+        assert_eq!(links.next_id(ids[0]), Some(ids[2]));
+        assert_eq!(links.next_id(ids[2]), Some(ids[0]));
+        assert_eq!(links.next_id(LinkId(u32::MAX)), Some(ids[0]));
+        links.remove(ids[0]);
+        assert_eq!(links.next_id(ids[2]), Some(ids[2]));
     }
 
     #[test]

@@ -400,6 +400,17 @@ pub trait Transport: Send + 'static {
         Armed::Ready
     }
 
+    /// Tells the near peers the core on which the calling thread waits for them. Returns whether a peer that
+    /// the thread may wait for has last run on the same core. If so, the caller gives the core away.
+    ///
+    /// The caller calls this after it has polled in vain for some microseconds, and then again and again.
+    /// The transport may look at a part of its peers in each call. An [armed](Self::arm) transport stays
+    /// armed.
+    fn publish_core_and_find_peer(&mut self, core: u32) -> bool {
+        let _ = core;
+        false
+    }
+
     /// Ends a link. The transport reports nothing more about it.
     fn close(&mut self, link: LinkId, how: Close);
 

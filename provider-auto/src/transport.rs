@@ -226,6 +226,11 @@ impl Transport for AutoTransport {
         }
     }
 
+    fn publish_core_and_find_peer(&mut self, core: u32) -> bool {
+        let is_near_found = self.near.publish_core_and_find_peer(core);
+        is_near_found || !self.is_far_quiet && self.far.publish_core_and_find_peer(core)
+    }
+
     fn close(&mut self, link: LinkId, how: Close) {
         match CarriedLink::from_link_id(link) {
             CarriedLink::Near(near) => {

@@ -48,6 +48,9 @@ pub const BUSY_PASSES_PER_KERNEL_POLL: u32 = 2048;
 /// number is divided by their number.
 pub const COLD_AFTER_EMPTY_POLLS: u32 = 16 * 1024;
 
+/// How many links a waiting endpoint examines at once, to find a peer on its own core.
+pub const CORE_LOOK_MAX_LINKS: usize = 64;
+
 /// How many frames a pass takes from one ring before it turns to the next.
 pub const RING_TURN_FRAMES: u32 = 64;
 

@@ -5,7 +5,7 @@
 //! Each row of this picture starts on a cache line of its own:
 //!
 //! ```text
-//!   finished_at, room_requested       written by the producer, seldom
+//!   finished_at, room_requested, core written by the producer, seldom
 //!   consumed_lines, consumed_bytes    written by the consumer, seldom; read if the ring seems full
 //!   wake_requested, pulled_classes    written by the consumer, seldom; read after every batch of frames
 //!   line 0 ... line LINES - 1         8 words each: the header of a frame, and its payload if it fits

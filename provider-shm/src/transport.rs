@@ -2,6 +2,7 @@
 
 mod beside_tcp;
 mod connecting;
+mod cores;
 mod policy;
 
 use std::collections::BTreeMap;
@@ -293,6 +294,10 @@ impl Transport for ShmTransport {
         }
         let must_retry = !self.waiting.is_empty() || self.listener.as_ref().is_some_and(Listener::is_starved);
         Armed::Asleep { look_again_after: must_retry.then_some(Duration::from_millis(RETRY_MS)) }
+    }
+
+    fn publish_core_and_find_peer(&mut self, core: u32) -> bool {
+        self.publish_core_to_active_peers(core)
     }
 
     /// Does not wait for the peer. The ring holds all frames that the transport has taken, and the peer can

@@ -59,6 +59,8 @@ pub(crate) struct Link {
     is_confirmed: bool,
     /// The token that the acceptor has given to a link of this side.
     pub(crate) given_token: Option<u64>,
+    /// Whether the peer is on this host, once a wait for the peer has found that out.
+    pub(crate) is_on_this_host: Option<bool>,
     /// Whether an accepted connection has one of the last descriptors, which are reserved for the process
     /// itself.
     pub(crate) is_in_reserve: bool,
@@ -107,6 +109,7 @@ impl Link {
             address_claim: None,
             is_confirmed: false,
             given_token: None,
+            is_on_this_host: None,
             is_in_reserve: false,
             in_ready: false,
             in_dirty: false,

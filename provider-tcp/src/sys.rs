@@ -43,9 +43,31 @@ pub(crate) fn time_since_last_arrival(socket: impl AsFd) -> io::Result<Duration>
     Ok(Duration::from_millis(info.tcpi_last_data_recv.into()))
 }
 
+/// The core on which the kernel has last received a packet of this connection (SO_INCOMING_CPU in
+/// `socket(7)`); `None` before the first packet.
+pub(crate) fn incoming_core(socket: impl AsFd) -> io::Result<Option<u32>> {
+    let mut core: libc::c_int = -1;
+    let mut len_bytes = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the descriptor is open while it is borrowed. The kernel writes at most `len_bytes` bytes to
+    // `core`, and the new length to `len_bytes`. Both live until after the call.
+    let answer = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_INCOMING_CPU,
+            (&raw mut core).cast(),
+            &raw mut len_bytes,
+        )
+    };
+    match answer {
+        0 => Ok(u32::try_from(core).ok()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::io::{Read, Write};
     use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream, UdpSocket};
     use std::thread;
     use std::time::Instant;
@@ -78,6 +100,16 @@ mod tests {
         assert!((0..1_000_000).any(|_| is_recent()), "the bytes never arrive");
         let datagrams = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         assert!(time_since_last_arrival(&datagrams).is_err());
+    }
+
+    #[test]
+    fn incoming_core_is_known_after_the_first_packet() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut accepted, _) = listener.accept().unwrap();
+        stream.write_all(b"first").unwrap();
+        accepted.read_exact(&mut [0; 5]).unwrap();
+        assert!(incoming_core(&accepted).unwrap().is_some());
     }
 
     #[test]

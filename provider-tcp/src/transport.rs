@@ -2,6 +2,7 @@
 
 mod accepting;
 mod checking;
+mod cores;
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -87,6 +88,8 @@ pub struct TcpTransport {
     /// How many more ends of links this pass may report. After that it reads no further links and checks.
     ends_left: u32,
     busy_link: BusyLink,
+    /// The link whose peer's core was looked at last.
+    core_turn: LinkId,
     spare: SpareBuffers,
     read_buffer: Box<[u8]>,
     address: Address,
@@ -138,6 +141,7 @@ impl TcpTransport {
             draining: Vec::new(),
             ends_left: PASS_MAX_ENDS,
             busy_link: BusyLink::default(),
+            core_turn: LinkId(0),
             spare: SpareBuffers::default(),
             read_buffer: vec![0; READ_BUFFER_BYTES].into(),
             address,
@@ -287,6 +291,10 @@ impl Transport for TcpTransport {
             .chain(self.half_open.prepare_sleep_and_get_time_limit())
             .chain(self.prepare_claim_checks_for_sleep());
         Armed::Asleep { look_again_after: times.min() }
+    }
+
+    fn publish_core_and_find_peer(&mut self, core: u32) -> bool {
+        self.has_peer_on_core(core)
     }
 
     fn close(&mut self, link: LinkId, how: Close) {

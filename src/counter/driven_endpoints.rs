@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use super::CounterShared;
 use crate::drive::Drive;
 use crate::driven::Driven;
+use crate::empty_polls;
 
 bitflags! {
     /// The reasons to drive an endpoint.
@@ -43,6 +44,12 @@ impl DrivenEndpoints {
     #[inline]
     pub(super) fn progress(&self) {
         self.driven.progress_without_reader();
+    }
+
+    /// Counts a poll that has found nothing new.
+    #[inline]
+    pub(super) fn count_empty_poll(&self) {
+        empty_polls::count_empty_poll(&self.driven);
     }
 
     /// Runs the due works.

@@ -225,6 +225,11 @@ impl Consumer {
         }
     }
 
+    /// The core on which the producer ran when it last waited.
+    pub(crate) fn producer_core(&self) -> Option<u32> {
+        self.segment.producer_core().load(Ordering::Relaxed).checked_sub(1)
+    }
+
     #[inline]
     fn first_word(&self) -> u64 {
         // SYNC POINT: line

@@ -34,6 +34,8 @@ pub(crate) struct Producer {
     has_published: bool,
     /// Whether the consumer has published impossible progress.
     is_broken: bool,
+    /// The core that this side has published last.
+    core: Option<u32>,
 }
 
 impl Producer {
@@ -55,6 +57,15 @@ impl Producer {
             wanted_bytes: 0,
             has_published: false,
             is_broken: false,
+            core: None,
+        }
+    }
+
+    /// Tells the consumer on which core this side runs. Writes to the ring only if the core has changed.
+    pub(crate) fn publish_core(&mut self, core: u32) {
+        if self.core != Some(core) {
+            self.core = Some(core);
+            self.segment.producer_core().store(core.wrapping_add(1), Ordering::Relaxed);
         }
     }
 

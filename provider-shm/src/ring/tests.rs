@@ -581,3 +581,13 @@ fn stray_pieces_wrong_lengths_and_nested_frames_are_refused() {
     let nested = consumer.receive(LINK, 5, &mut recorder);
     assert_eq!(nested, Err(WireError::UnknownKind), "a frame inside a frame");
 }
+
+#[test]
+fn consumer_sees_the_core_that_the_producer_published_last() {
+    let (mut producer, consumer) = make_ring();
+    assert_eq!(consumer.producer_core(), None);
+    for core in [0, 0, 3] {
+        producer.publish_core(core);
+        assert_eq!(consumer.producer_core(), Some(core));
+    }
+}

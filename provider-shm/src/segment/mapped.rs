@@ -36,6 +36,7 @@ struct Layout {
 struct ProducerPart {
     finished_at: AtomicU64,
     room_requested: AtomicU32,
+    core: AtomicU32,
 }
 
 #[repr(C, align(64))]
@@ -147,6 +148,13 @@ impl Segment {
     pub(crate) fn room_requested(&self) -> &AtomicU32 {
         // SAFETY: as in `finished_at`.
         unsafe { &(*self.layout.as_ptr()).producer.room_requested }
+    }
+
+    /// 0 until the producer has told on which core it runs. Then one more than the number of the core.
+    #[inline]
+    pub(crate) fn producer_core(&self) -> &AtomicU32 {
+        // SAFETY: as in `finished_at`.
+        unsafe { &(*self.layout.as_ptr()).producer.core }
     }
 
     /// How many lines the consumer has consumed since the ring was created.

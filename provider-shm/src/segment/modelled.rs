@@ -18,6 +18,7 @@ pub(crate) struct Segment(Arc<Layout>);
 struct Layout {
     finished_at: AtomicU64,
     room_requested: AtomicU32,
+    producer_core: AtomicU32,
     consumed_lines: AtomicU64,
     consumed_bytes: AtomicU64,
     wake_requested: AtomicU32,
@@ -55,6 +56,10 @@ impl Segment {
 
     pub(crate) fn room_requested(&self) -> &AtomicU32 {
         &self.0.room_requested
+    }
+
+    pub(crate) fn producer_core(&self) -> &AtomicU32 {
+        &self.0.producer_core
     }
 
     pub(crate) fn consumed_lines(&self) -> &AtomicU64 {

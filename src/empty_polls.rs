@@ -1,0 +1,177 @@
+//! Lets a thread that polls in vain give its core away, if what it waits for needs that core.
+//!
+//! With more threads than cores, a thread that polls until its time slice ends keeps the peer from running
+//! that is to answer. A thread with a core of its own must not yield: each time costs as much as some
+//! messages. So a thread yields only if it has polled in vain for some microseconds, and one of these has
+//! last waited on the same core:
+//!
+//! - a peer: see [`Transport::publish_core_and_find_peer`](
+//!   homespun_engine::transport::Transport::publish_core_and_find_peer);
+//! - another thread of this process. It waits for a peer, too, and that peer may be next on this core.
+
+use std::cell::Cell;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use rustix::thread::sched_getcpu;
+
+use crate::driven::Driven;
+
+/// For how long a thread polls in vain before it looks for a peer on its core, and between two looks. Most
+/// peers on other cores answer sooner.
+const LOOK_AFTER_NS: u64 = 4_000;
+
+/// The number of empty polls between two readings of the clock.
+const POLLS_PER_CLOCK_READ: u32 = 8;
+
+/// The number of cores that [`LAST_THREADS`] tells apart.
+const CORES: usize = 64;
+
+/// For each core, the thread of this process that waited there last, named by the address of its [`POLLS`];
+/// 0 for none. A thread writes here only if another thread of its core has written before.
+static LAST_THREADS: [AtomicUsize; CORES] = [const { AtomicUsize::new(0) }; CORES];
+
+thread_local! {
+    static POLLS: ThreadPolls = const { ThreadPolls { empty: Cell::new(0), looked_at_ns: Cell::new(0) } };
+}
+
+/// The polls of a thread since it last found something in any queue or counter.
+struct ThreadPolls {
+    empty: Cell<u32>,
+    /// When the thread last looked for a peer on its core, or has begun to wait.
+    looked_at_ns: Cell<u64>,
+}
+
+/// Records that a poll of this thread has found something.
+#[inline(always)]
+pub(crate) fn end_wait() {
+    POLLS.with(|polls| polls.empty.set(0));
+}
+
+/// Counts a poll that has found nothing, and gives the core away if that helps. `endpoints` are those that
+/// the poll has driven. The caller holds no lock.
+#[inline(always)]
+pub(crate) fn count_empty_poll(endpoints: &Driven) {
+    POLLS.with(|polls| {
+        let empty = polls.empty.get().wrapping_add(1);
+        polls.empty.set(empty);
+        if empty.is_multiple_of(POLLS_PER_CLOCK_READ) {
+            polls.look_or_begin_wait(endpoints);
+        }
+    });
+}
+
+impl ThreadPolls {
+    #[cold]
+    #[inline(never)]
+    fn look_or_begin_wait(&self, endpoints: &Driven) {
+        let now_ns = read_clock_ns();
+        if self.empty.get() == POLLS_PER_CLOCK_READ {
+            self.looked_at_ns.set(now_ns);
+        } else if now_ns.saturating_sub(self.looked_at_ns.get()) >= LOOK_AFTER_NS {
+            if self.has_company(sched_getcpu(), endpoints) {
+                thread::yield_now();
+            }
+            self.looked_at_ns.set(read_clock_ns());
+        }
+    }
+
+    /// Records that this thread waits on this core. Returns whether a peer, or another thread of this
+    /// process, has last waited there, too.
+    fn has_company(&self, core: usize, endpoints: &Driven) -> bool {
+        let has_peer = u32::try_from(core).is_ok_and(|core| endpoints.publish_core_and_find_peer(core));
+        has_peer | self.note_and_find_other_thread(&LAST_THREADS[core % CORES])
+    }
+
+    /// Returns whether another thread has waited on a core since this thread last did.
+    fn note_and_find_other_thread(&self, last_thread: &AtomicUsize) -> bool {
+        let this_thread = (&raw const *self).addr();
+        let last = last_thread.load(Ordering::Relaxed);
+        if last == this_thread {
+            return false;
+        }
+        last_thread.store(this_thread, Ordering::Relaxed);
+        last != 0
+    }
+}
+
+fn read_clock_ns() -> u64 {
+    static FIRST: LazyLock<Instant> = LazyLock::new(Instant::now);
+    u64::try_from(FIRST.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::BorrowedFd;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU32;
+    use std::time::Duration;
+
+    use homespun_engine::transport::Armed;
+
+    use super::*;
+    use crate::cq::Reader;
+    use crate::drive::{Drive, WatchResult};
+
+    /// Counts the looks for a peer.
+    #[derive(Default)]
+    struct Looks(AtomicU32);
+
+    impl Drive for Looks {
+        fn progress(&self, _: &mut Reader<'_>) {}
+        fn progress_without_reader(&self) {}
+        fn arm(&self) -> Armed {
+            Armed::Ready
+        }
+        fn fire_due_works(&self) {}
+        fn with_wake_fd(&self, _: &mut dyn FnMut(BorrowedFd<'_>)) {}
+        fn publish_core_and_find_peer(&self, _: u32) -> bool {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            false
+        }
+        fn progress_for_progress_thread(&self) -> WatchResult {
+            WatchResult::Polled
+        }
+        fn wait_for_running_pass(&self) {}
+    }
+
+    fn poll_in_vain(endpoints: &Driven, polls: u32) {
+        (0..polls).for_each(|_| count_empty_poll(endpoints));
+    }
+
+    #[test]
+    fn thread_looks_for_peers_only_after_a_long_wait() {
+        let looks = Arc::new(Looks::default());
+        let endpoints = Driven::default();
+        endpoints.add(looks.clone());
+        let count = || looks.0.load(Ordering::Relaxed);
+        end_wait();
+        for _ in 0..10 {
+            poll_in_vain(&endpoints, 2 * POLLS_PER_CLOCK_READ - 1);
+            thread::sleep(Duration::from_nanos(2 * LOOK_AFTER_NS));
+            end_wait();
+        }
+        assert_eq!(count(), 0, "the clock was read only once in each wait");
+        for look in 1..=3 {
+            poll_in_vain(&endpoints, POLLS_PER_CLOCK_READ);
+            thread::sleep(Duration::from_nanos(2 * LOOK_AFTER_NS));
+            poll_in_vain(&endpoints, POLLS_PER_CLOCK_READ);
+            assert_eq!(count(), look);
+            end_wait();
+        }
+    }
+
+    #[test]
+    fn thread_has_company_while_another_waits_on_its_core() {
+        let new_thread = || ThreadPolls { empty: Cell::new(0), looked_at_ns: Cell::new(0) };
+        let (one, other) = (new_thread(), new_thread());
+        let core = AtomicUsize::new(0);
+        assert!(!one.note_and_find_other_thread(&core), "no other thread was here");
+        assert!(!one.note_and_find_other_thread(&core));
+        assert!(other.note_and_find_other_thread(&core));
+        assert!(one.note_and_find_other_thread(&core), "both wait in turn");
+        assert!(!one.note_and_find_other_thread(&core), "the other has left");
+    }
+}
