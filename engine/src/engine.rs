@@ -218,7 +218,7 @@ impl Engine {
     pub fn has_unsent(&self) -> bool {
         self.initiator.active_len() > 0
             || self.links.have_pending_replies()
-            || self.links.have_unfetched_sends()
+            || self.initiator.has_operations() && self.links.have_unfetched_sends()
             || self.connection.has_unsent()
     }
 

@@ -69,6 +69,11 @@ impl Initiator {
         self.sends.len() + self.counted_writes as usize + self.reports.ended_ops_awaiting_report()
     }
 
+    /// Whether any operation has not ended.
+    pub(crate) fn has_operations(&self) -> bool {
+        !self.sends.is_empty()
+    }
+
     /// Returns the turn of an operation that is posted now, or `None` if completions keep no order.
     #[inline(always)]
     pub(crate) fn assign_turn(&mut self, to: PeerId) -> Option<Turn> {

@@ -69,6 +69,7 @@ pub mod source_host;
 mod target;
 mod timeout;
 pub mod transport;
+mod visits;
 pub mod wire;
 
 pub use self::engine::{Config, Engine};

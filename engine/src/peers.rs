@@ -12,6 +12,7 @@ pub(crate) use self::peer::{Peer, PeerLinkEnd, PeerLinkUp};
 use crate::address::Address;
 use crate::limits::PEER_SWEEP_MIN_PEERS;
 use crate::peer_id::PeerId;
+use crate::visits::record_visit;
 
 /// The peers of an endpoint, by id and by address.
 ///
@@ -100,6 +101,7 @@ impl Peers {
         let free_before = free.len();
         let mut in_use = 0;
         by_address.retain(|_, id| {
+            record_visit();
             let peer = &mut slots[id.index()];
             let is_used = peer.is_named() || !peer.links().is_empty() || marks.contains(*id);
             in_use += usize::from(is_used);
@@ -128,11 +130,13 @@ impl Peers {
 
     #[inline]
     pub(crate) fn peer(&self, peer: PeerId) -> &Peer {
+        record_visit();
         &self.slots[peer.index()]
     }
 
     #[inline]
     pub(crate) fn peer_mut(&mut self, peer: PeerId) -> &mut Peer {
+        record_visit();
         &mut self.slots[peer.index()]
     }
 

@@ -49,6 +49,7 @@ mod invalid_frames;
 mod levels;
 mod linking;
 mod many_ends;
+mod many_peers;
 mod multi_receive;
 mod ordering;
 mod over_loopback;

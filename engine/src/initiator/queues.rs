@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use crate::operation::SendId;
 use crate::peer_id::PeerId;
+use crate::visits::record_visit;
 
 /// The queues of all peers, and the list of peers with work.
 #[derive(Debug, Default)]
@@ -33,6 +34,7 @@ impl PeerQueues {
 
     #[inline]
     pub(super) fn first(&self, peer: PeerId) -> Option<SendId> {
+        record_visit();
         self.by_peer.get(peer.index())?.sends.front().copied()
     }
 
@@ -58,7 +60,7 @@ impl PeerQueues {
 
     /// Returns the peers that have queued operations or are listed as active.
     pub(super) fn peers(&self) -> impl Iterator<Item = PeerId> {
-        let queues = (0_u32..).zip(&self.by_peer);
+        let queues = (0_u32..).zip(&self.by_peer).inspect(|_| record_visit());
         let in_use = queues.filter(|(_, queue)| queue.is_active || !queue.sends.is_empty());
         in_use.map(|(number, _)| PeerId(number))
     }
@@ -101,6 +103,7 @@ impl PeerQueues {
 
     #[inline]
     fn queue_mut(&mut self, peer: PeerId) -> &mut PeerQueue {
+        record_visit();
         let place = peer.index();
         if self.by_peer.len() <= place {
             self.make_room_for(place);

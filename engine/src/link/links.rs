@@ -3,6 +3,7 @@
 use super::{LinkRx, LinkTx, PendingReplies};
 use crate::peer_id::PeerId;
 use crate::transport::LinkId;
+use crate::visits::record_visit;
 use crate::wire::Header;
 
 /// The engine's state of one link.
@@ -88,26 +89,33 @@ pub(crate) struct Links {
 impl Links {
     #[inline]
     pub(crate) fn get_mut(&mut self, id: LinkId) -> Option<&mut Link> {
+        record_visit();
         self.by_id.get_mut(id.0 as usize)?.as_mut()
     }
 
     #[inline]
     pub(crate) fn get(&self, id: LinkId) -> Option<&Link> {
+        record_visit();
         self.by_id.get(id.0 as usize)?.as_ref()
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Link> {
-        self.by_id.iter_mut().flatten()
+        self.by_id.iter_mut().flatten().inspect(|_| record_visit())
     }
 
     pub(crate) fn ids(&self) -> Vec<LinkId> {
         let present = self.by_id.iter().enumerate().filter(|(_, link)| link.is_some());
+        let present = present.inspect(|_| record_visit());
         present.map(|(id, _)| LinkId(id as u32)).collect()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Link> {
+        self.by_id.iter().flatten().inspect(|_| record_visit())
     }
 
     /// Returns the peers to which links lead. A peer may occur several times.
     pub(crate) fn peers(&self) -> impl Iterator<Item = PeerId> {
-        self.by_id.iter().flatten().map(Link::peer)
+        self.iter().map(Link::peer)
     }
 
     /// Returns how many links were ever created.
@@ -115,9 +123,9 @@ impl Links {
         self.count
     }
 
-    /// Whether a peer has yet to fetch the payload of an offered send.
+    /// Whether a peer has yet to fetch the payload of an offered send. Visits all links.
     pub(crate) fn have_unfetched_sends(&self) -> bool {
-        self.by_id.iter().flatten().any(|link| !link.is_replaced && link.tx.has_unfetched_payload())
+        self.iter().any(|link| !link.is_replaced && link.tx.has_unfetched_payload())
     }
 
     pub(crate) fn insert(&mut self, id: LinkId, peer: PeerId) {
@@ -175,6 +183,7 @@ impl Links {
     /// Adds a pending reply, and lists the link if it had none.
     #[inline(always)]
     fn add_reply(&mut self, id: LinkId, add: impl FnOnce(&mut PendingReplies)) {
+        record_visit();
         let Some(Some(link)) = self.by_id.get_mut(id.0 as usize) else { return };
         let replies = link.tx.pending_replies_mut();
         if replies.is_empty() {
@@ -200,6 +209,7 @@ impl Links {
     pub(crate) fn send_pending_replies(&mut self, mut send: impl FnMut(LinkId, &mut LinkTx)) {
         let Links { by_id, with_replies, .. } = self;
         with_replies.retain(|id| {
+            record_visit();
             let Some(Some(link)) = by_id.get_mut(id.0 as usize) else { return false };
             send(*id, &mut link.tx);
             !link.tx.pending_replies().is_empty()
@@ -214,6 +224,7 @@ impl Links {
         id: LinkId,
         send: impl FnOnce(LinkId, &mut LinkTx),
     ) -> bool {
+        record_visit();
         let Some(Some(link)) = self.by_id.get_mut(id.0 as usize) else { return true };
         if link.tx.pending_replies().is_empty() {
             return true;

@@ -135,10 +135,6 @@ impl LoopbackConnection {
             Side::Acceptor => &mut self.acceptor,
         }
     }
-
-    pub(super) fn has_endpoint(&self, key: EndpointKey) -> bool {
-        self.connector.owner == key || self.acceptor.owner == key
-    }
 }
 
 impl End {

@@ -5,7 +5,7 @@
 
 mod ending;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -44,6 +44,8 @@ struct Endpoint {
     accepting: bool,
     /// How many times the endpoint has called `receive`. Delays are counted in these calls.
     calls: u64,
+    /// Connections of which this endpoint owns an end.
+    connections: BTreeSet<ConnectionKey>,
     /// Connections that this endpoint makes, each with the number of the `receive` call that
     /// completes it.
     connecting: Vec<(ConnectionKey, u64)>,
@@ -89,6 +91,7 @@ impl State {
             hello: Hello { address, instance },
             accepting: true,
             calls: 0,
+            connections: BTreeSet::new(),
             connecting: Vec::new(),
             incoming: VecDeque::new(),
             ready: VecDeque::new(),
@@ -135,6 +138,9 @@ impl State {
             severed: false,
             pull_min_bytes: self.faults.pull_min_bytes,
         });
+        for owner in [Some(from), listener].into_iter().flatten() {
+            self.endpoints[owner].connections.insert(connection);
+        }
         if listener.is_some() {
             let delay_calls = self.dice.draw_delay_calls(&self.faults);
             let endpoint = &mut self.endpoints[from];
@@ -451,8 +457,9 @@ impl State {
     }
 
     pub(super) fn draining_count(&self, key: EndpointKey) -> usize {
-        self.connections
-            .values()
+        let connections = self.endpoints.get(key).into_iter().flat_map(|endpoint| &endpoint.connections);
+        connections
+            .filter_map(|connection| self.connections.get(*connection))
             .flat_map(|connection| [&connection.connector, &connection.acceptor])
             .filter(|end| end.owner == key && end.state == EndState::Draining)
             .count()

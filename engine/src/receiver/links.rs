@@ -1,5 +1,8 @@
 //! A receiver's state of each link: its member, the peer's credit, and the message being read.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use super::MemberId;
 use super::credit::{Budget, Grant};
 use super::leftovers::UnprovenMessages;
@@ -8,6 +11,7 @@ use crate::operation::FetchId;
 use crate::peer_id::PeerId;
 use crate::reassembly::Reassembly;
 use crate::transport::LinkId;
+use crate::visits::record_visit;
 use crate::wire::Message;
 
 /// A link that messages arrive on.
@@ -86,6 +90,9 @@ impl ReceiverLink {
 #[derive(Debug, Default)]
 pub(super) struct ReceiverLinks {
     by_id: Vec<Option<ReceiverLink>>,
+    /// How many links lead to each peer to which any leads. With a shared receiver, a directed
+    /// receive and the loss of a peer ask for one peer.
+    counts: HashMap<PeerId, u32>,
     /// How many links were ever added: the creation number of the newest link.
     count: u64,
 }
@@ -93,11 +100,13 @@ pub(super) struct ReceiverLinks {
 impl ReceiverLinks {
     #[inline]
     pub(super) fn get_mut(&mut self, id: LinkId) -> Option<&mut ReceiverLink> {
+        record_visit();
         self.by_id.get_mut(id.0 as usize)?.as_mut()
     }
 
     #[inline]
     pub(super) fn get(&self, id: LinkId) -> Option<&ReceiverLink> {
+        record_visit();
         self.by_id.get(id.0 as usize)?.as_ref()
     }
 
@@ -107,12 +116,13 @@ impl ReceiverLinks {
     }
 
     pub(super) fn has_link_to(&self, peer: PeerId) -> bool {
-        self.linked_peers().any(|other| other == peer)
+        record_visit();
+        self.counts.contains_key(&peer)
     }
 
     /// Returns the peers to which links lead.
     pub(super) fn linked_peers(&self) -> impl Iterator<Item = PeerId> {
-        self.by_id.iter().flatten().map(|link| link.peer)
+        self.by_id.iter().flatten().inspect(|_| record_visit()).map(|link| link.peer)
     }
 
     pub(super) fn insert(&mut self, id: LinkId, peer: PeerId, member: MemberId, budget: &mut Budget) {
@@ -121,6 +131,7 @@ impl ReceiverLinks {
             self.by_id.resize_with(place + 1, || None);
         }
         self.count += 1;
+        *self.counts.entry(peer).or_default() += 1;
         self.by_id[place] = Some(ReceiverLink {
             peer,
             member,
@@ -138,6 +149,42 @@ impl ReceiverLinks {
     }
 
     pub(super) fn remove(&mut self, id: LinkId) -> Option<ReceiverLink> {
-        self.by_id.get_mut(id.0 as usize)?.take()
+        let link = self.by_id.get_mut(id.0 as usize)?.take()?;
+        if let Entry::Occupied(mut count) = self.counts.entry(link.peer) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+        Some(link)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::visits::count_visits_during;
+
+    #[test]
+    fn peer_is_linked_until_its_last_link_is_removed() {
+        let (mut links, mut budget) = (ReceiverLinks::default(), Budget::new(1 << 20));
+        let (peer, other) = (PeerId(4), PeerId(9));
+        links.insert(LinkId(1), peer, MemberId::ONLY, &mut budget);
+        links.insert(LinkId(0), other, MemberId::ONLY, &mut budget);
+        links.insert(LinkId(2), peer, MemberId::ONLY, &mut budget);
+        assert!(links.remove(LinkId(1)).is_some() && links.remove(LinkId(1)).is_none());
+        assert!(links.has_link_to(peer) && links.has_link_to(other));
+        assert!(links.remove(LinkId(2)).is_some());
+        assert!(!links.has_link_to(peer) && links.has_link_to(other));
+    }
+
+    #[test]
+    fn search_for_a_peer_visits_no_other_link() {
+        let (mut links, mut budget) = (ReceiverLinks::default(), Budget::new(1 << 20));
+        for number in 0..1_000 {
+            links.insert(LinkId(number), PeerId(number), MemberId::ONLY, &mut budget);
+        }
+        assert_eq!(count_visits_during(|| assert!(!links.has_link_to(PeerId(1_000)))), 1);
+        assert_eq!(count_visits_during(|| assert!(links.has_link_to(PeerId(999)))), 1);
     }
 }

@@ -8,6 +8,7 @@ use super::writes::IncomingWrite;
 use crate::peer_id::PeerId;
 use crate::region::Region;
 use crate::transport::LinkId;
+use crate::visits::record_visit;
 
 /// A link on which accesses arrive.
 #[derive(Debug)]
@@ -46,21 +47,23 @@ pub(super) struct TargetLinks {
 impl TargetLinks {
     #[inline]
     pub(super) fn get_mut(&mut self, id: LinkId) -> Option<&mut TargetLink> {
+        record_visit();
         self.by_id.get_mut(id.0 as usize)?.as_mut()
     }
 
     #[inline]
     pub(super) fn get(&self, id: LinkId) -> Option<&TargetLink> {
+        record_visit();
         self.by_id.get(id.0 as usize)?.as_ref()
     }
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut TargetLink> {
-        self.by_id.iter_mut().flatten()
+        self.by_id.iter_mut().flatten().inspect(|_| record_visit())
     }
 
     /// Returns the peers to which links lead. A peer may occur several times.
     pub(super) fn peers(&self) -> impl Iterator<Item = PeerId> {
-        self.by_id.iter().flatten().map(|link| link.peer)
+        self.by_id.iter().flatten().inspect(|_| record_visit()).map(|link| link.peer)
     }
 
     pub(super) fn insert(&mut self, id: LinkId, peer: PeerId) {

@@ -80,6 +80,11 @@ impl State {
     fn remove_if_unused(&mut self, connection: ConnectionKey) {
         let Some(state) = self.connections.get(connection) else { return };
         if state.connector.state != EndState::Open && state.acceptor.state != EndState::Open {
+            for owner in [state.connector.owner, state.acceptor.owner] {
+                if let Some(endpoint) = self.endpoints.get_mut(owner) {
+                    endpoint.connections.remove(&connection);
+                }
+            }
             self.connections.remove(connection);
         }
     }
@@ -88,8 +93,8 @@ impl State {
     pub(in crate::loopback) fn remove_endpoint(&mut self, key: EndpointKey) {
         let Some(endpoint) = self.endpoints.remove(key) else { return };
         self.by_address.remove(&endpoint.hello.address);
-        for connection in self.connections_where(|connection| connection.has_endpoint(key)) {
-            let state = &mut self.connections[connection];
+        for connection in endpoint.connections {
+            let Some(state) = self.connections.get_mut(connection) else { continue };
             let mut loses = false;
             for end in [&mut state.connector, &mut state.acceptor] {
                 if end.owner == key && end.state != EndState::Delivered {

@@ -1,0 +1,102 @@
+//! An endpoint with many idle peers on the simulated network: what it does for one active peer does not
+//! depend on how many others there are.
+
+use super::*;
+use crate::loopback::LoopbackTransport;
+use crate::transport::Space;
+use crate::visits::count_visits_during;
+
+/// A peer without an engine. It ignores what it receives.
+struct IdlePeer;
+
+impl FrameHandler for IdlePeer {
+    fn frame(&mut self, _: LinkId, _: &Header, _: &[u8]) {}
+    fn frame_begun(&mut self, _: LinkId, _: &Header) {}
+    fn payload_space(&mut self, _: LinkId) -> Space<'_> {
+        Space::new()
+    }
+    fn bytes_placed(&mut self, _: LinkId, _: usize) {}
+    fn payload_arrived(&mut self, _: LinkId, _: &[u8]) {}
+    fn link_event(&mut self, _: LinkId, _: LinkEvent) {}
+}
+
+struct Node {
+    engine: Engine,
+    transport: LoopbackTransport,
+    sink: Recorder,
+}
+
+impl Node {
+    fn open(network: &Network, instance: u64) -> Node {
+        let transport = network.open(address(0), instance).unwrap();
+        Node { engine: Engine::new(Config::default()), transport, sink: Recorder::default() }
+    }
+
+    /// Makes a pass. Returns how many frames and events it has received.
+    fn pass(&mut self) -> u32 {
+        let Node { engine, transport, sink } = self;
+        engine.deliver_held(sink);
+        let received = transport.receive(256, &mut engine.arrivals(sink));
+        engine.transmit(transport, sink);
+        transport.flush();
+        received
+    }
+
+    fn send(&mut self, to: Address) {
+        let request = send_request(self.engine.intern_peer(to), b"active", 1);
+        self.engine.post_request(request, &mut self.transport, &mut self.sink).unwrap();
+        self.transport.flush();
+    }
+}
+
+/// How many links and peers the engine visits in each of these calls.
+#[derive(Debug, PartialEq, Eq)]
+struct Visits {
+    idle_pass: u64,
+    send: u64,
+    pass_with_message: u64,
+    pass_with_end: u64,
+    check_for_unsent: u64,
+}
+
+/// Counts the visits of an endpoint that has one active peer and this many idle ones.
+fn count_visits(idle_peers: u64) -> Visits {
+    let network = Network::new(3, Faults::default());
+    let (mut hub, mut active) = (Node::open(&network, 1), Node::open(&network, 2));
+    let (hub_address, active_address) = (hub.transport.address(), active.transport.address());
+    let settle = |hub: &mut Node, active: &mut Node| while hub.pass() + active.pass() > 0 {};
+    active.send(hub_address);
+    settle(&mut hub, &mut active);
+    let mut idle: Vec<LoopbackTransport> = Vec::new();
+    for number in 0..idle_peers {
+        let mut peer = network.open(address(0), 3 + number).unwrap();
+        peer.connect(hub_address);
+        peer.receive(8, &mut IdlePeer);
+        idle.push(peer);
+    }
+    settle(&mut hub, &mut active);
+    assert_eq!(hub.engine.peers().len() as u64, 1 + idle_peers);
+
+    let idle_pass = count_visits_during(|| assert_eq!(hub.pass(), 0));
+    let send = count_visits_during(|| hub.send(active_address));
+    settle(&mut hub, &mut active);
+    hub.engine.post_receive(receive_request(8, 2), &mut hub.sink).unwrap();
+    hub.engine.post_receive(receive_request(8, 3), &mut hub.sink).unwrap();
+    active.send(hub_address);
+    let before = hub.sink.ended.len();
+    let pass_with_message = count_visits_during(|| assert_eq!(hub.pass(), 1));
+    assert_eq!(hub.sink.ended.len(), before + 1, "the message has arrived");
+    settle(&mut hub, &mut active);
+    drop(idle.pop());
+    let pass_with_end = count_visits_during(|| assert_eq!(hub.pass(), 1));
+    let check_for_unsent = count_visits_during(|| assert!(!hub.engine.has_unsent()));
+    Visits { idle_pass, send, pass_with_message, pass_with_end, check_for_unsent }
+}
+
+#[test]
+fn engine_with_10_000_idle_peers_visits_no_more_of_them_than_with_10() {
+    let few = count_visits(10);
+    assert!(few.send > 0 && few.pass_with_message > 0 && few.pass_with_end > 0, "{few:?}");
+    assert_eq!((few.idle_pass, few.check_for_unsent), (0, 0));
+    assert_eq!(count_visits(10_000), few);
+}
