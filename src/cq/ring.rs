@@ -131,7 +131,7 @@ impl Ring {
     }
 
     /// Appends a completion. There must be room.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push_completed(&mut self, completion: Completion, source: FabricAddress) {
         debug_assert!(self.has_room());
         self.entries.push_back(RingEntry::Completed(completion, source));
