@@ -29,3 +29,14 @@ mod with_mapped_memory {
         auto4: crate::networks::auto4(homespun_suite::Turns::Alternate);
     }
 }
+/// The transports whose links take a burst of small frames at once: not the loopback, which refuses frames at
+/// random.
+mod with_room {
+    tests_over! { tests_of_links_with_room:
+        tcp4: crate::networks::tcp4(homespun_suite::Turns::Alternate);
+        tcp6: crate::networks::tcp6(homespun_suite::Turns::Alternate);
+        shm4: crate::networks::shm4(homespun_suite::Turns::Alternate);
+        auto4: crate::networks::auto4(homespun_suite::Turns::Alternate);
+        mixed4: crate::networks::mixed4(homespun_suite::Turns::Alternate);
+    }
+}

@@ -14,7 +14,6 @@ macro_rules! tests_of_sleepers {
                 reads_of_an_overrun_queue_drive_progress;
             levels:
                 small_inject_complete_send_completes_without_receiver_progress
-                injected_bursts_arrive_without_further_calls_of_the_sender
                 inject_complete_message_is_lost_without_error_when_the_receiver_closes
                 match_level_waits_for_the_receiver
                 default_level_comes_from_the_endpoint
@@ -45,6 +44,16 @@ macro_rules! tests_of_sleepers {
                 atomic_waits_for_a_sleeping_target;
             atomic_rights:
                 post_with_invalid_arguments_is_refused;
+        }
+    };
+}
+
+/// The tests in which a party makes no progress, and its links must take all that it posts.
+macro_rules! tests_of_links_with_room {
+    ($net:expr) => {
+        tests! { $net;
+            levels:
+                injected_bursts_arrive_without_further_calls_of_the_sender;
         }
     };
 }
