@@ -5,10 +5,11 @@ mod checking;
 mod cores;
 mod writing;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io::{self, IoSlice};
 use std::mem;
 use std::net::SocketAddr;
+use std::ops::Bound::{Excluded, Unbounded};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
@@ -85,7 +86,7 @@ pub struct TcpTransport {
     /// could fill the log.
     has_warned_of_foreign_protocol: bool,
     /// Closed links that are still draining.
-    draining: Vec<LinkId>,
+    draining: BTreeSet<LinkId>,
     /// How many more ends of links this pass may report. After that it reads no further links and checks.
     ends_left: u32,
     busy_link: BusyLink,
@@ -139,7 +140,7 @@ impl TcpTransport {
             reserve_links: 0,
             local_addresses: LocalAddressCache::default(),
             has_warned_of_foreign_protocol: false,
-            draining: Vec::new(),
+            draining: BTreeSet::new(),
             ends_left: PASS_MAX_ENDS,
             busy_link: BusyLink::default(),
             core_turn: LinkId(0),
@@ -304,7 +305,7 @@ impl Transport for TcpTransport {
             (Close::Drain, Some(made)) if made.is_closing() => {}
             (Close::Drain, Some(made)) if made.outbound.failure().is_none() => {
                 made.start_draining();
-                self.draining.push(link);
+                self.draining.insert(link);
                 self.accepted.protect(link);
                 // The caller no longer uses the link, so the link contests no claim any more.
                 if let Some(address) = made.address() {
@@ -426,8 +427,9 @@ impl TcpTransport {
     /// Flushes draining links, and ends links whose data the peer's kernel has acknowledged. Does not wait
     /// for the end of the peer's stream: to close an endpoint must not depend on the peer's progress.
     fn advance_draining(&mut self) {
-        for place in (0..self.draining.len()).rev() {
-            let id = self.draining[place];
+        let mut next = self.draining.first().copied();
+        while let Some(id) = next {
+            next = self.draining.range((Excluded(id), Unbounded)).next().copied();
             self.flush_link(id);
             if self.links.link_mut(id).is_some_and(|link| link.has_peer_acknowledged_all()) {
                 self.drop_link(id);
@@ -529,7 +531,7 @@ impl TcpTransport {
             self.reserve_links -= usize::from(link.is_in_reserve);
         }
         if link.is_closing() {
-            self.draining.retain(|draining| *draining != id);
+            self.draining.remove(&id);
         }
         link.given_token.into_iter().for_each(|token| self.address_claims.retire_token(token));
         link.address().into_iter().for_each(|address| self.address_claims.remove_link(id, address));
