@@ -5,8 +5,7 @@
 //! messages. So a thread yields only if it has polled in vain for some microseconds, and one of these has
 //! last waited on the same core:
 //!
-//! - a peer: see [`Transport::publish_core_and_find_peer`](
-//!   homespun_engine::transport::Transport::publish_core_and_find_peer);
+//! - a peer: see `Transport::publish_core_and_find_peer`;
 //! - another thread of this process. It waits for a peer, too, and that peer may be next on this core.
 
 use std::cell::Cell;

@@ -94,7 +94,8 @@ pub const EAGER_MAX_BYTES: usize = 256 << 10;
 /// the initiator. A target needs some 150 bytes for each access.
 pub const RMA_LINK_MAX_OPS: usize = 1024;
 
-/// The longest write that is answered by count, in bytes. A link takes such a write as a whole, or not at all.
+/// The longest write that is answered by count, in bytes. A link takes such a write as a whole, or not at
+/// all.
 pub const COUNTED_WRITE_MAX_BYTES: usize = INJECT_MAX_BYTES;
 
 /// How many writes that are answered by count may be unanswered on one link, in each direction. Further

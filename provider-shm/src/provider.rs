@@ -47,8 +47,8 @@ impl ShmProvider {
 
     /// Lets every process of this user read this process's memory (`PR_SET_PTRACER_ANY` in `prctl(2)`), once
     /// an endpoint is opened. This matters where the Yama security module lets only ancestors read it
-    /// (`kernel.yama.ptrace_scope = 1`): large messages can then take one copy instead of two. Off by default,
-    /// since it also lets debuggers of this user attach to the process.
+    /// (`kernel.yama.ptrace_scope = 1`): large messages can then take one copy instead of two. Off by
+    /// default, since it also lets debuggers of this user attach to the process.
     #[must_use]
     pub fn with_any_tracer(mut self) -> ShmProvider {
         self.allows_any_tracer = true;
