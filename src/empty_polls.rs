@@ -25,8 +25,8 @@ const LOOK_AFTER_NS: u64 = 4_000;
 /// The number of empty polls between two readings of the clock.
 const POLLS_PER_CLOCK_READ: u32 = 8;
 
-/// The number of cores that [`LAST_THREADS`] tells apart.
-const CORES: usize = 64;
+/// The number of cores in [`LAST_THREADS`]. On a core beyond them, a thread finds no other thread.
+const CORES: usize = 1024;
 
 /// For each core, the thread of this process that waited there last, named by the address of its [`POLLS`];
 /// 0 for none. A thread writes here only if another thread of its core has written before.
@@ -81,7 +81,8 @@ impl ThreadPolls {
     /// process, has last waited there, too.
     fn has_company(&self, core: usize, endpoints: &Driven) -> bool {
         let has_peer = u32::try_from(core).is_ok_and(|core| endpoints.publish_core_and_find_peer(core));
-        has_peer | self.note_and_find_other_thread(&LAST_THREADS[core % CORES])
+        let last_thread = LAST_THREADS.get(core);
+        has_peer | last_thread.is_some_and(|last_thread| self.note_and_find_other_thread(last_thread))
     }
 
     /// Returns whether another thread has waited on a core since this thread last did.

@@ -9,7 +9,7 @@
 //! not be woken. For this case, no sleep is longer than [`SLEEP_MAX`]. If the process has one thread, or
 //! the application serialises its calls, taking the lock needs no atomic read-modify-write operation.
 //!
-//! A thread that polls does not wait for the lock ([`lock_for_poll`]): another thread is at the endpoint
+//! A thread that reads a completion queue does not wait for the lock ([`lock_for_poll`]): another thread is at the endpoint
 //! already. If a thread has slept in vain several times, polls leave the lock to it.
 
 use std::sync::Once;
@@ -190,8 +190,10 @@ impl RawLock {
     fn wake_sleeper(&self, sleepers: u32) {
         let is_waking = |sleepers: u32| sleepers & WAKING != 0;
         if !is_waking(sleepers) && !is_waking(self.sleepers.fetch_or(WAKING, Ordering::Relaxed)) {
-            // The call fails only for a bad address.
-            let _ = futex::wake(&self.state, futex::Flags::PRIVATE, 1);
+            if futex::wake(&self.state, futex::Flags::PRIVATE, 1) != Ok(1) {
+                // The thread was not asleep yet. If it still falls asleep, the next release wakes it.
+                self.sleepers.fetch_and(!WAKING, Ordering::Relaxed);
+            }
         }
     }
 
@@ -330,6 +332,17 @@ mod tests {
                 assert_eq!((*lock.lock(), raw.sleepers.load(Ordering::Relaxed)), (round, 0));
             }
         });
+    }
+
+    #[test]
+    fn later_release_wakes_a_sleeper_that_was_not_asleep_at_the_first() {
+        let lock = Lock::new(());
+        // SAFETY: this changes only the count of sleepers.
+        let raw = unsafe { lock.raw() };
+        // A thread that has counted itself, but does not sleep yet.
+        raw.sleepers.store(1, Ordering::Relaxed);
+        drop(lock.lock());
+        assert_eq!(raw.sleepers.load(Ordering::Relaxed), 1, "no thread was woken, so none is waking");
     }
 
     #[test]

@@ -423,7 +423,7 @@ impl<T: Transport> EndpointPump for Pump<T> {
         let to = bound.peer_cache.peer_of_address(to, &bound.bindings.av, engine)?;
         let injected = engine.try_inject_write(to, bytes, memory, data, transport)?;
         match injected {
-            InjectedWrite::Sent => transport.flush(),
+            InjectedWrite::Sent => transport.hand_over(),
             InjectedWrite::Ended if !bound.bindings.counters.is_empty() => {
                 bound.bindings.counters.count_success(CounterEvents::WRITE);
             }

@@ -98,6 +98,14 @@ impl<T: Transport> Transport for FlawedTransport<T> {
         self.transport.resume(link, rest)
     }
 
+    fn hand_over(&mut self) {
+        self.transport.hand_over();
+    }
+
+    fn prefers_pull(&self, link: LinkId, len_bytes: u64) -> bool {
+        self.transport.prefers_pull(link, len_bytes)
+    }
+
     fn expose(&mut self, link: LinkId, payload: &[IoSlice<'_>]) -> Option<RemotePayload> {
         self.transport.expose(link, payload)
     }

@@ -132,10 +132,13 @@ impl Initiator {
         self.queues.len(peer) >= INJECT_QUEUE_MAX_OPS
     }
 
-    /// Whether the first operation that is queued for a peer is an injected access.
-    pub(crate) fn is_injected_access_first_queued(&self, peer: PeerId) -> bool {
+    /// Whether the first operation that is queued for a peer is an injected write.
+    pub(crate) fn is_injected_write_first_queued(&self, peer: PeerId) -> bool {
         let first = self.queues.first(peer).and_then(|first| self.sends.get(first));
-        first.is_some_and(|send| send.one_sided.is_some() && !send.may_be_fetched)
+        first.is_some_and(|send| {
+            let is_write = send.one_sided.as_ref().is_some_and(|access| access.atomic.is_none());
+            is_write && !send.may_be_fetched
+        })
     }
 
     /// Returns an operation that has not ended.

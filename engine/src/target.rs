@@ -134,15 +134,15 @@ impl Target {
         }
     }
 
-    /// Returns the progress of a link as two counts: changes of offers, and arrived bytes of the current
-    /// write. Every byte of a write changes one of the counts.
+    /// Returns the progress of a link as two counts: changes of offers together with ended counted writes,
+    /// and arrived bytes of the current write.
     pub(crate) fn progress_counts(&self, id: LinkId) -> (u64, u64) {
         let writing_bytes = match self.links.get(id).and_then(|link| link.writing.as_ref()) {
             Some(writes::IncomingWrite::Sent(filling)) => filling.arrived_bytes,
             Some(writes::IncomingWrite::Requested(fetch)) => self.fetches.arrived_bytes(*fetch),
             None => 0,
         };
-        (self.fetches.count_of_changes(id), writing_bytes)
+        (self.fetches.count_of_changes(id) + self.written_count(id), writing_bytes)
     }
 
     /// Marks the peers that have links, held completions, or writes that are not durable yet.

@@ -5,9 +5,10 @@
 //! Each row of this picture starts on a cache line of its own:
 //!
 //! ```text
-//!   finished_at, room_requested, core written by the producer, seldom
+//!   finished_at, room_requested, core written by the producer, seldom; the consumer clears room_requested
 //!   consumed_lines, consumed_bytes    written by the consumer, seldom; read if the ring seems full
-//!   wake_requested, pulled_classes    written by the consumer, seldom; read after every batch of frames
+//!   wake_requested, pulled_classes    written by the consumer, seldom; the producer reads and clears
+//!                                     wake_requested after every batch of frames
 //!   line 0 ... line LINES - 1         8 words each: the header of a frame, and its payload if it fits
 //!   data area                         payload that does not fit into a line
 //! ```

@@ -198,7 +198,9 @@ impl Transport for ShmTransport {
             return Pull::Gone;
         };
         let peer_memory = incoming.peer_memory;
-        let len_bytes = into.iter().map(|slice| slice.len() as u64).sum();
+        let step_bytes = into.iter().map(|slice| slice.len() as u64).sum();
+        // Only the first step is timed. The length of a later one says nothing about the payload.
+        let len_bytes = if offset_bytes == 0 { step_bytes } else { 0 };
         let ways = incoming.ring.ways_mut();
         let is_done = |pulled: &Pull| *pulled == Pull::Done;
         let pulled = ways.time_pull(len_bytes, is_done, || peer_memory.pull(from, offset_bytes, into));

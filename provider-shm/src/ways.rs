@@ -159,6 +159,13 @@ impl Ways {
         self.asked_ns.get_or_insert_with(|| self.clock.now_ns());
     }
 
+    /// Records that payload for which this side has asked was short, and has arrived whole. Short payload is
+    /// not timed.
+    #[inline]
+    pub(crate) fn short_payload_arrived(&mut self) {
+        self.asked_ns = None;
+    }
+
     /// Records the beginning of a frame. Returns whether this side should write the lines of the payload
     /// back. With `is_asked`, this side has asked for the payload.
     #[inline]

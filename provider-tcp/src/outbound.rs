@@ -25,7 +25,7 @@ pub(crate) struct Outbound {
     /// The link has taken a part of a frame. The rest must be written before any other frame.
     unfinished: bool,
     /// The kernel may hold back bytes that the link has written.
-    has_held: bool,
+    may_hold_back: bool,
     write_state: WriteState,
 }
 
@@ -46,7 +46,7 @@ impl Outbound {
     /// The sending half of a new link.
     pub(crate) fn new(is_connected: bool) -> Outbound {
         let write_state = if is_connected { WriteState::Writable } else { WriteState::Connecting };
-        Outbound { staging: Staging::default(), unfinished: false, has_held: false, write_state }
+        Outbound { staging: Staging::default(), unfinished: false, may_hold_back: false, write_state }
     }
 
     /// Stages bytes that precede all frames.
@@ -184,13 +184,18 @@ impl Outbound {
 
     /// Makes the kernel send the bytes that it holds back.
     pub(crate) fn push_held(&mut self, socket: &impl SendSocket) {
-        if mem::take(&mut self.has_held)
+        if mem::take(&mut self.may_hold_back)
             && self.failure().is_none()
             && let Err(error) = socket.push()
         {
             // The kernel sends the bytes later. If the connection is broken, the next read shows that.
             tracing::trace!(%error, "held bytes were not pushed");
         }
+    }
+
+    /// Whether the kernel may hold back bytes that the link has written.
+    pub(crate) fn may_hold_back(&self) -> bool {
+        self.may_hold_back
     }
 
     /// How many bytes are staged.
@@ -226,7 +231,7 @@ impl Outbound {
             self.write_state.write_and_update(socket, &slices, offered_bytes, departure)
         };
         if written > 0 {
-            self.has_held = departure == Departure::WithNext;
+            self.may_hold_back = departure == Departure::WithNext;
         }
         let from_staging = written.min(staged_bytes);
         self.staging.consume(from_staging, spare);

@@ -26,7 +26,7 @@ pub enum InjectedWrite {
     /// report it.
     Ended,
     /// The link has taken the write. The engine counts or reports it when it ends. The caller
-    /// flushes the transport.
+    /// [hands the frame over](Transport::hand_over).
     Sent,
     /// The write must wait, so the caller posts it.
     Declined,
@@ -87,7 +87,7 @@ impl Engine {
     fn decline_unless_queue_is_full(&self, to: PeerId) -> Result<InjectedWrite, Again> {
         let link = self.peers.peer(to).transmit_link().and_then(|id| self.links.get(id));
         let is_link_full =
-            link.is_some_and(Link::has_come_up) && self.initiator.is_injected_access_first_queued(to);
+            link.is_some_and(Link::has_come_up) && self.initiator.is_injected_write_first_queued(to);
         if is_link_full || self.initiator.has_no_room_to_inject(to) {
             return Err(Again::QueueFull);
         }

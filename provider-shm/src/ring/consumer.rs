@@ -98,13 +98,12 @@ impl Consumer {
     ) -> Result<u32, WireError> {
         let mut count = 0;
         while count < budget_frames {
-            let first = self.first_word();
-            if line::sequence_in_first_word(first) != line::sequence_at(self.lines) {
+            let mut first = self.first_word();
+            if !self.is_next_line(first) {
                 // Between two pieces, a further pass would take longer than the producer.
-                if count > 0 && self.left_bytes > 0 && self.spin_for_piece() {
-                    continue;
-                }
-                break;
+                let may_spin = count > 0 && self.left_bytes > 0;
+                let Some(piece) = may_spin.then(|| self.spin_for_piece()).flatten() else { break };
+                first = piece;
             }
             match self.parse_and_report_line(first, link, receiver) {
                 Ok(()) => {}
@@ -127,7 +126,13 @@ impl Consumer {
     /// Whether the ring holds no unread line at the moment.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        line::sequence_in_first_word(self.first_word()) != line::sequence_at(self.lines)
+        !self.is_next_line(self.first_word())
+    }
+
+    /// Whether this is the first word of the next line.
+    #[inline]
+    fn is_next_line(&self, first: u64) -> bool {
+        line::sequence_in_first_word(first) == line::sequence_at(self.lines)
     }
 
     /// Polls an empty ring a few more times, to catch a frame that is about to arrive.
@@ -140,11 +145,13 @@ impl Consumer {
         }
     }
 
-    /// Waits a little for the next piece of an unfinished frame. Returns whether it has come.
-    fn spin_for_piece(&self) -> bool {
-        (0..PIECE_SPIN_POLLS).any(|_| {
+    /// Waits a little for the next piece of an unfinished frame. Returns the first word of its line. The
+    /// caller must not read the word again: a faulty peer may have changed it.
+    fn spin_for_piece(&self) -> Option<u64> {
+        (0..PIECE_SPIN_POLLS).find_map(|_| {
             hint::spin_loop();
-            !self.is_empty()
+            let first = self.first_word();
+            self.is_next_line(first).then_some(first)
         })
     }
 
@@ -249,6 +256,9 @@ impl Consumer {
         match line::parse_line(first, |word| line[word].load(Ordering::Relaxed), &mut self.payload)? {
             Parsed::Frame(..) if self.left_bytes > 0 => return Err(WireError::UnknownKind),
             Parsed::Frame(header, Found::Inline(len_bytes)) => {
+                if matches!(header, Header::Data { .. }) {
+                    self.ways.short_payload_arrived();
+                }
                 receiver.frame(link, &header, &self.payload[..len_bytes]);
             }
             Parsed::Frame(header, Found::Outside(piece_bytes)) => {
@@ -275,6 +285,9 @@ impl Consumer {
     ) {
         let len_bytes = header.payload_len_bytes();
         if len_bytes == piece_bytes as u64 && piece_bytes <= FRAME_MAX_BYTES {
+            if matches!(header, Header::Data { .. }) {
+                self.ways.short_payload_arrived();
+            }
             let payload = &mut self.staging[..piece_bytes];
             self.segment.read(self.bytes, payload);
             receiver.frame(link, header, payload);

@@ -277,8 +277,9 @@ impl Segment {
         #[cfg(target_arch = "x86_64")]
         {
             let line = self.data_ptr().wrapping_add(data_index(position));
-            // SAFETY: the address is within the mapping. The instruction changes no memory and no register:
-            // every processor sees the same bytes before and after it.
+            // SAFETY: the caller has checked `can_write_back`, so the processor has the instruction.
+            // `data_index` is within the data area. The instruction changes no register, and no byte that a
+            // processor sees.
             unsafe {
                 std::arch::asm!("clwb [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
             }

@@ -159,6 +159,24 @@ fn wait_for_asked_payload_counts() {
 }
 
 #[test]
+fn time_of_short_asked_payload_does_not_count_for_the_next() {
+    let mut simulation = Simulation::new([4_000, 8_000, 6_000]);
+    for _ in 0..200 {
+        simulation.ways.payload_asked();
+        simulation.ways.short_payload_arrived();
+        simulation.now_ns.fetch_add(1_000_000, Ordering::Relaxed);
+        if simulation.ways.pulled_classes() >> CLASS & 1 != 0 {
+            simulation.pull();
+            continue;
+        }
+        simulation.ways.frame_begun(LEN_BYTES, true);
+        simulation.pass_time(Way::WrittenBackRing);
+        simulation.ways.frame_ended();
+    }
+    assert_eq!(simulation.best(), Way::WrittenBackRing, "the ring takes 4 us");
+}
+
+#[test]
 fn unexpected_payload_is_not_timed() {
     let mut simulation = Simulation::new([4_000, 8_000, 6_000]);
     for _ in 0..200 {

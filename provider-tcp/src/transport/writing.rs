@@ -72,7 +72,7 @@ impl TcpTransport {
     pub(super) fn end_bursts(&mut self) {
         for id in self.bursting.drain(..) {
             let Some(link) = self.links.link_mut(id) else { continue };
-            link.burst.end(Instant::now, &mut self.hold_policy);
+            link.burst.end(link.outbound.may_hold_back(), Instant::now, &mut self.hold_policy);
             link.push_held();
         }
     }
