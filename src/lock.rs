@@ -9,8 +9,8 @@
 //! not be woken. For this case, no sleep is longer than [`SLEEP_MAX`]. If the process has one thread, or
 //! the application serialises its calls, taking the lock needs no atomic read-modify-write operation.
 //!
-//! A thread that reads a completion queue does not wait for the lock ([`lock_for_poll`]): another thread is at the endpoint
-//! already. If a thread has slept in vain several times, polls leave the lock to it.
+//! A thread that reads a completion queue does not wait for the lock ([`lock_for_poll`]): another thread is
+//! at the endpoint already. If a thread has slept in vain several times, polls leave the lock to it.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};

@@ -99,8 +99,8 @@ pub const RMA_LINK_MAX_OPS: usize = 1024;
 pub const COUNTED_WRITE_MAX_BYTES: usize = INJECT_MAX_BYTES;
 
 /// How many writes that are answered by count may be unanswered on one link, in each direction. Further
-/// injected writes have an answer each, like other writes. A target keeps nothing of such a write, except the answer to one that it
-/// refuses, some 80 bytes.
+/// injected writes have an answer each, like other writes. A target keeps nothing of a counted write, except
+/// the answer to one that it refuses, some 80 bytes.
 pub const COUNTED_WRITES_LINK_MAX_OPS: u64 = 4096;
 
 /// If this many operations are queued for a peer, an injected write to the peer is refused: the caller may
