@@ -8,6 +8,7 @@ use homespun_engine::transport::{Provider, Transport};
 use homespun_engine::wire::Header;
 
 use super::headers;
+use super::test_endpoint::progress_all;
 use crate::transport::{
     BUDGET_FRAMES, Backend, Event, SIZES, TestEndpoint, drive_until, message_header, pseudo_random_payload,
 };
@@ -78,8 +79,9 @@ pub fn frames_handed_over_arrive_without_further_calls<P: Provider>(backend: Bac
             let deadline = backend.deadline_from_now();
             let bytes = pseudo_random_payload(40, sent_frames as u64);
             while endpoints[0].transport.send_inline(link, &message_header(40), &bytes).is_err() {
-                endpoints[0].transport.flush();
-                deadline.yield_or_panic("room on an idle link");
+                // The link has room for fewer frames. Those that it has taken must leave.
+                progress_all(&mut endpoints);
+                deadline.yield_or_panic("room on the link");
             }
             endpoints[0].transport.hand_over();
             sent_frames += 1;

@@ -273,7 +273,7 @@ fn deadline_of<T: Transport>(endpoints: &[TestEndpoint<T>]) -> Deadline {
     endpoints.first().map_or_else(Deadline::new, TestEndpoint::deadline_from_now)
 }
 
-fn progress_all<T: Transport>(endpoints: &mut [TestEndpoint<T>]) {
+pub(super) fn progress_all<T: Transport>(endpoints: &mut [TestEndpoint<T>]) {
     for endpoint in endpoints {
         endpoint.transmit();
         endpoint.receive(BUDGET_FRAMES);
