@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use homespun_engine::address::Address;
@@ -86,10 +87,17 @@ impl AddressClaimer {
     }
 }
 
-/// Returns an address at which no socket listens. Only this function hands out addresses with this IP
-/// address.
+/// Returns an address at which no socket listens, another one each time. Only this function hands out
+/// addresses with this IP address.
 pub(super) fn vacant_address() -> Address {
-    TcpListener::bind("127.77.0.1:0").unwrap().local_addr().unwrap().into()
+    // The kernel might choose a port twice. Then two strangers would claim one address.
+    static NEXT_PORT: AtomicU16 = AtomicU16::new(10_000);
+    loop {
+        let port = NEXT_PORT.fetch_add(1, Ordering::Relaxed);
+        if let Ok(listener) = TcpListener::bind(("127.77.0.1", port)) {
+            return listener.local_addr().unwrap().into();
+        }
+    }
 }
 
 pub(super) fn encode_frame() -> Vec<u8> {
