@@ -189,11 +189,12 @@ impl RawLock {
     #[inline(never)]
     fn wake_sleeper(&self, sleepers: u32) {
         let is_waking = |sleepers: u32| sleepers & WAKING != 0;
-        if !is_waking(sleepers) && !is_waking(self.sleepers.fetch_or(WAKING, Ordering::Relaxed)) {
-            if futex::wake(&self.state, futex::Flags::PRIVATE, 1) != Ok(1) {
-                // The thread was not asleep yet. If it still falls asleep, the next release wakes it.
-                self.sleepers.fetch_and(!WAKING, Ordering::Relaxed);
-            }
+        if is_waking(sleepers) || is_waking(self.sleepers.fetch_or(WAKING, Ordering::Relaxed)) {
+            return;
+        }
+        if futex::wake(&self.state, futex::Flags::PRIVATE, 1) != Ok(1) {
+            // The thread was not asleep yet. If it still falls asleep, the next release wakes it.
+            self.sleepers.fetch_and(!WAKING, Ordering::Relaxed);
         }
     }
 
