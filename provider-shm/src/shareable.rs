@@ -16,8 +16,7 @@
 //! The kernel frees the pages when no process maps them any more. So after the end of the region, a peer
 //! that still maps the pages accesses valid memory.
 //!
-//! Peers also copy payload of messages from such memory: see [`peer_regions`](crate::peer_regions). For that
-//! they map it without the right to write.
+//! Peers also copy payload of messages from such memory: see [`peer_regions`](crate::peer_regions).
 //!
 //! A forked child does not inherit mappings of peers' memory. The child inherits mappings of memory that its
 //! parent has allocated, since the application may read that memory. But the child does not end the region.
@@ -98,7 +97,7 @@ pub(crate) fn allocate(len_bytes: usize) -> io::Result<Arc<dyn SharedMemory>> {
     let file = memfd_create("homespun-memory", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     ftruncate(&file, file_bytes as u64)?;
     fcntl_add_seals(&file, SEALS | SealFlags::SEAL)?;
-    let mapping = Mapping::map_sealed(&file, words, Use::Own)?;
+    let mapping = Mapping::map_sealed(&file, words, false)?;
     let nonce = getrandom::u64().map_err(|error| {
         error.raw_os_error().map_or(io::ErrorKind::Other.into(), io::Error::from_raw_os_error)
     })?;
@@ -128,20 +127,15 @@ pub(crate) fn map(pid: i32, from: &RemotePayload, len_bytes: u64) -> Option<Arc<
         return None;
     }
     let is_expected = |size_bytes| size_bytes == expected_bytes;
-    let (file, _) = open_sealed(pid, u32::from_le_bytes(*descriptor), OFlags::RDWR, is_expected)?;
-    let mapping = Mapping::map_sealed(&file, words, Use::PeerReadWrite).ok()?;
+    let (file, _) = open_sealed(pid, u32::from_le_bytes(*descriptor), is_expected)?;
+    let mapping = Mapping::map_sealed(&file, words, true).ok()?;
     let has_nonce = mapping.first_page().nonce.load(Ordering::Relaxed) == nonce;
     has_nonce.then(|| Arc::new(mapping) as Arc<dyn SharedMemory>)
 }
 
 /// Opens a memory file of the process `pid`, whose size must satisfy `is_expected`. Returns the file and its
 /// size, which cannot change.
-fn open_sealed(
-    pid: i32,
-    descriptor: u32,
-    access: OFlags,
-    is_expected: impl Fn(usize) -> bool,
-) -> Option<(OwnedFd, usize)> {
+fn open_sealed(pid: i32, descriptor: u32, is_expected: impl Fn(usize) -> bool) -> Option<(OwnedFd, usize)> {
     if pid == 0 {
         return None;
     }
@@ -154,7 +148,7 @@ fn open_sealed(
         return None;
     }
     let path = format!("/proc/self/fd/{}", found.as_raw_fd());
-    let file = open(path, access | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let file = open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok()?;
     // Only memory files have seals. Check the seals before the size, which then cannot change any more.
     let is_sealed = fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(SEALS));
     if !is_sealed || !fstatfs(&file).is_ok_and(|system| system.f_type == TMPFS_MAGIC) {
@@ -170,21 +164,11 @@ fn file_size_bytes(words: usize) -> Option<usize> {
     isize::try_from(bytes).is_ok().then_some(bytes)
 }
 
-/// Who has allocated the memory of a mapping, and what this process does with it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Use {
-    Own,
-    PeerReadWrite,
-    PeerRead,
-}
-
 impl Mapping {
     /// Maps a sealed file of the size for this many words.
-    fn map_sealed(file: &OwnedFd, words: usize, purpose: Use) -> io::Result<Mapping> {
+    fn map_sealed(file: &OwnedFd, words: usize, belongs_to_peer: bool) -> io::Result<Mapping> {
         let len_bytes = file_size_bytes(words).ok_or(io::ErrorKind::OutOfMemory)?;
-        let belongs_to_peer = purpose != Use::Own;
-        let protection =
-            if purpose == Use::PeerRead { ProtFlags::READ } else { ProtFlags::READ | ProtFlags::WRITE };
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the kernel picks the address, so no other memory is affected.
         let start = unsafe { mmap(ptr::null_mut(), len_bytes, protection, MapFlags::SHARED, file, 0)? };
         let first_page = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
@@ -285,7 +269,8 @@ impl SharedMemory for Allocation {
     }
 }
 
-/// A region of a peer that this process only reads.
+/// A region of a peer that this process only reads. The mapping is writable all the same: on some processors,
+/// lines of a read-only page are written back without effect.
 #[derive(Debug)]
 pub(crate) struct PeerMapping(Mapping);
 
@@ -297,9 +282,9 @@ impl PeerMapping {
             let words_bytes = size_bytes.saturating_sub(START_BYTES);
             words_bytes > 0 && words_bytes.is_multiple_of(size_of::<u64>()) && size_bytes as u64 <= max_bytes
         };
-        let (file, size_bytes) = open_sealed(pid, name.descriptor, OFlags::RDONLY, is_expected)?;
+        let (file, size_bytes) = open_sealed(pid, name.descriptor, is_expected)?;
         let words = (size_bytes - START_BYTES) / size_of::<u64>();
-        let mapping = Mapping::map_sealed(&file, words, Use::PeerRead).ok()?;
+        let mapping = Mapping::map_sealed(&file, words, true).ok()?;
         let has_nonce = mapping.first_page().nonce.load(Ordering::Relaxed) == name.nonce;
         (has_nonce && !mapping.is_retired()).then_some(PeerMapping(mapping))
     }

@@ -66,7 +66,7 @@ impl SendBuffer {
         // SAFETY: `start` has `len_bytes` bytes, which are initialised and live as long as `memory`. Nothing
         // else in this process accesses them, as a provider promises, except for the `Bytes` of this buffer,
         // of which there are none now. The words are atomics, so memory behind a shared reference may be
-        // written. No region uses the memory, so peers map it only to read.
+        // written. No region uses the memory, so peers only read it.
         Some(unsafe { slice::from_raw_parts_mut(start, memory.len_bytes) })
     }
 
