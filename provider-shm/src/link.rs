@@ -127,7 +127,8 @@ impl Incoming {
         })?;
         let peer_memory = PeerMemory { pid: control.peer_credentials().pid, cookie: greeting.cookie };
         let is_own = peer_memory.pid == rustix::process::getpid().as_raw_pid();
-        let ways = Ways::new(Clock::system(), can_write_back(), peer_memory.pid != 0);
+        let peer = greeting.hello.address;
+        let ways = Ways::new(peer, Clock::system(), can_write_back(), peer_memory.pid != 0);
         Ok(Incoming {
             ring: Consumer::new(segment, ways),
             doorbell: CloseOnFork::new(doorbell),

@@ -1,7 +1,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use homespun_engine::address::AddressFormat;
+
 use super::*;
+
+fn make_ways(clock: Clock, can_write_back: bool, can_pull: bool) -> Ways {
+    Ways::new(AddressFormat::SockaddrIn.wildcard(), clock, can_write_back, can_pull)
+}
 
 const LEN_BYTES: u64 = 64 << 10;
 
@@ -21,7 +27,7 @@ struct Simulation {
 impl Simulation {
     fn new(costs_ns: [u64; WAYS]) -> Simulation {
         let now_ns = Arc::new(AtomicU64::new(1));
-        let ways = Ways::new(Clock::Manual(now_ns.clone()), true, true);
+        let ways = make_ways(Clock::Manual(now_ns.clone()), true, true);
         Simulation { ways, now_ns, costs_ns, transfers: [0; WAYS] }
     }
 
@@ -190,7 +196,7 @@ fn unexpected_payload_is_not_timed() {
 
 #[test]
 fn ways_of_a_processor_without_write_back_never_write_back() {
-    let mut ways = Ways::new(Clock::system(), false, true);
+    let mut ways = make_ways(Clock::system(), false, true);
     for len_bytes in [5_000, 64 << 10, 1 << 20, 64 << 20] {
         for _ in 0..1000 {
             assert!(!ways.frame_begun(len_bytes, false));
@@ -205,4 +211,20 @@ fn classes_cover_large_lengths_in_order() {
     assert_eq!((kib(16), kib(63), kib(64), kib(255)), (Some(0), Some(0), Some(1), Some(1)));
     assert_eq!((kib(256), kib(1 << 10), kib(4 << 10), kib(16 << 10)), (Some(2), Some(3), Some(4), Some(4)));
     assert_eq!((class_of(PULL_MIN_BYTES as u64 - 1), class_of(RING_MAX_BYTES as u64 + 1)), (None, None));
+}
+
+#[test]
+fn description_of_the_choice_names_the_ways_of_this_processor() {
+    let with = describe_choice(true);
+    for part in [
+        "messages from 16 KiB to 16 MiB take the way that their receiver measures",
+        "for lengths from 16 KiB, 64 KiB, 256 KiB, 1 MiB, 4 MiB on",
+        "begins with the way through the ring, with lines written back;",
+        "one copy from the sender's memory",
+    ] {
+        assert!(with.contains(part), "{part:?} is not in: {with}");
+    }
+    let without = describe_choice(false);
+    assert!(!without.contains("written back"), "{without}");
+    assert!(without.contains("begins with the way through the ring, with plain copies;"), "{without}");
 }
