@@ -29,6 +29,7 @@ use crate::address_claims::{AddressClaims, HangUp};
 use crate::burst::HoldPolicy;
 use crate::busy_link::BusyLink;
 use crate::check::Check;
+use crate::clock::Clock;
 use crate::half_open::HalfOpenLinks;
 use crate::limits::{
     ACCEPT_RETRY_MS, EVENTS_MAX, INLINE_MAX_BYTES, PASS_MAX_ENDS, READ_BUFFER_BYTES, RETRY_MS,
@@ -67,6 +68,7 @@ pub struct TcpTransport {
     /// Links on which operations were posted since the last pass.
     bursting: Vec<LinkId>,
     hold_policy: HoldPolicy,
+    burst_clock: Clock,
     /// A blocked link may have become writable since the transport was last armed.
     has_new_room: bool,
     half_open: HalfOpenLinks,
@@ -130,6 +132,7 @@ impl TcpTransport {
             dirty: Vec::new(),
             bursting: Vec::new(),
             hold_policy: HoldPolicy::default(),
+            burst_clock: Clock::System,
             has_new_room: false,
             half_open: HalfOpenLinks::new(accepting.hello_timeout),
             address_claims: AddressClaims::new(accepting.hold_timeout),
