@@ -23,6 +23,7 @@ use homespun_engine::transport::{
 use homespun_engine::wire::Header;
 use homespun_engine::wire::hello::Hello;
 
+use crate::clock::Clock;
 use crate::limits::{
     BUSY_PASSES_PER_KERNEL_POLL, COLD_AFTER_EMPTY_POLLS, GAP_MAX_PASSES, IDLE_PASSES_PER_KERNEL_POLL,
     PULL_MIN_BYTES, RETRY_MS, RING_TURN_FRAMES,
@@ -81,6 +82,7 @@ pub struct ShmTransport {
     /// Whether a poll of the kernel has found events of the companion, that is, of the other transport that
     /// [`Self::watch_companion`] adds.
     has_companion_event: bool,
+    clock: Clock,
 }
 
 impl ShmTransport {
@@ -117,6 +119,7 @@ impl ShmTransport {
             absent: Vec::new(),
             refusal: PolicyRefusal::None,
             has_companion_event: false,
+            clock: Clock::system(),
         })
     }
 }
@@ -562,3 +565,6 @@ fn start_polling_ring(hot: &mut Vec<LinkId>, id: LinkId, link: &mut Link) {
 fn is_whole(sent: &Sent) -> bool {
     *sent == Sent::Whole
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

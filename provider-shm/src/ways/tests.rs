@@ -1,9 +1,10 @@
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use homespun_engine::address::AddressFormat;
 
 use super::*;
+use crate::clock::ManualTime;
 
 fn make_ways(clock: Clock, can_write_back: bool, can_pull: bool) -> Ways {
     Ways::new(AddressFormat::SockaddrIn.wildcard(), clock, can_write_back, can_pull)
@@ -17,7 +18,7 @@ const CLASS: usize = 1;
 /// A link whose ways have fixed costs, and a sender that follows the receiver's choice.
 struct Simulation {
     ways: Ways,
-    now_ns: Arc<AtomicU64>,
+    time: Arc<ManualTime>,
     /// The time that a transfer takes on each way.
     costs_ns: [u64; WAYS],
     /// How many transfers took each way.
@@ -26,13 +27,13 @@ struct Simulation {
 
 impl Simulation {
     fn new(costs_ns: [u64; WAYS]) -> Simulation {
-        let now_ns = Arc::new(AtomicU64::new(1));
-        let ways = make_ways(Clock::Manual(now_ns.clone()), true, true);
-        Simulation { ways, now_ns, costs_ns, transfers: [0; WAYS] }
+        let time = Arc::new(ManualTime::default());
+        let ways = make_ways(Clock::Manual(time.clone()), true, true);
+        Simulation { ways, time, costs_ns, transfers: [0; WAYS] }
     }
 
     fn pass_time(&self, way: Way) {
-        self.now_ns.fetch_add(self.costs_ns[way as usize], Ordering::Relaxed);
+        self.time.now_ns.fetch_add(self.costs_ns[way as usize], Ordering::Relaxed);
     }
 
     fn transfer(&mut self) {
@@ -44,12 +45,12 @@ impl Simulation {
     }
 
     fn pull(&mut self) {
-        let (now_ns, cost_ns) = (self.now_ns.clone(), self.costs_ns[Way::Pull as usize]);
+        let (time, cost_ns) = (self.time.clone(), self.costs_ns[Way::Pull as usize]);
         self.ways.time_pull(
             LEN_BYTES,
             |()| true,
             || {
-                now_ns.fetch_add(cost_ns, Ordering::Relaxed);
+                time.now_ns.fetch_add(cost_ns, Ordering::Relaxed);
             },
         );
         self.transfers[Way::Pull as usize] += 1;
@@ -156,7 +157,7 @@ fn wait_for_asked_payload_counts() {
             continue;
         }
         simulation.ways.payload_asked();
-        simulation.now_ns.fetch_add(50_000, Ordering::Relaxed);
+        simulation.time.now_ns.fetch_add(50_000, Ordering::Relaxed);
         simulation.ways.frame_begun(LEN_BYTES, true);
         simulation.pass_time(Way::WrittenBackRing);
         simulation.ways.frame_ended();
@@ -170,7 +171,7 @@ fn time_of_short_asked_payload_does_not_count_for_the_next() {
     for _ in 0..200 {
         simulation.ways.payload_asked();
         simulation.ways.short_payload_arrived();
-        simulation.now_ns.fetch_add(1_000_000, Ordering::Relaxed);
+        simulation.time.now_ns.fetch_add(1_000_000, Ordering::Relaxed);
         if simulation.ways.pulled_classes() >> CLASS & 1 != 0 {
             simulation.pull();
             continue;
