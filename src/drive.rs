@@ -8,7 +8,8 @@ use crate::cq::Reader;
 
 /// The pump of an endpoint, over any transport, as the objects that drive the endpoint call it.
 pub(crate) trait Drive: Send + Sync {
-    /// Makes all progress that is possible now, for a reader of a completion queue.
+    /// Makes all progress that is possible now, for a reader of a completion queue. Makes no pass while
+    /// another thread uses the endpoint.
     fn progress(&self, reader: &mut Reader<'_>);
     /// As [`progress`](Self::progress), for a reader of a counter or an event queue.
     fn progress_without_reader(&self);

@@ -533,7 +533,7 @@ impl<T: Transport> Drive for Pump<T> {
     }
 
     fn progress_without_reader(&self) {
-        let mut endpoint = self.lock_for_purpose(Purpose::Poll);
+        let Some(mut endpoint) = self.try_lock_for_poll() else { return };
         if let Some(state) = endpoint.guard.as_mut() {
             state.count_poll_and_pass();
         }

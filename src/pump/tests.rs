@@ -1,6 +1,7 @@
 //! Tests when the progress thread drives an endpoint and when it ignores the endpoint. The tests play the
 //! thread.
 
+mod contended_polls;
 mod departures;
 mod recording;
 

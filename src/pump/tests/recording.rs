@@ -6,7 +6,7 @@ use std::mem;
 use homespun_engine::errno::Errno;
 use homespun_engine::transport::{Close, FrameHandler, Full, LinkCaps, LinkId, Provider, ProviderAttr, Sent};
 use homespun_engine::wire::Header;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::*;
 
@@ -23,12 +23,18 @@ pub(super) enum Call {
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     log: Mutex<Vec<Call>>,
+    gate: Mutex<()>,
 }
 
 impl Calls {
     /// Returns the calls since the last call of this function.
     pub(super) fn take(&self) -> Vec<Call> {
         mem::take(&mut self.log.lock())
+    }
+
+    /// Makes every thread that receives wait until the guard is dropped.
+    pub(super) fn stop_receives(&self) -> MutexGuard<'_, ()> {
+        self.gate.lock()
     }
 
     fn record(&self, call: Call) {
@@ -97,6 +103,7 @@ impl Transport for RecordingTransport {
 
     fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
         self.calls.record(Call::Receive);
+        drop(self.calls.gate.lock());
         self.transport.receive(budget_frames, receiver)
     }
 
