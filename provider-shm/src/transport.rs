@@ -59,6 +59,10 @@ pub struct ShmTransport {
     hot: Vec<LinkId>,
     /// The index of the hot link that the next pass polls first.
     turn: usize,
+    /// The index of the hot link whose peer's core was looked at last.
+    core_turn: usize,
+    /// The link whose peer's core was looked at last while all links were cold.
+    cold_core_turn: LinkId,
     /// Links whose control socket may be readable, or whose end the next pass must report.
     control_ready: Vec<LinkId>,
     /// Links on which this side has sent since the last flush. Their peers may need a wakeup.
@@ -108,6 +112,8 @@ impl ShmTransport {
             links: LinkTable::default(),
             hot: Vec::new(),
             turn: 0,
+            core_turn: 0,
+            cold_core_turn: LinkId(0),
             control_ready: Vec::new(),
             dirty: Vec::new(),
             full: Vec::new(),

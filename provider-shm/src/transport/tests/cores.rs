@@ -1,9 +1,10 @@
 //! Which peers are found on the core of a waiting thread.
 
-use homespun_conformance::transport::{TestEndpoint, drive_until};
+use homespun_conformance::transport::{BUDGET_FRAMES, Deadline, TestEndpoint, drive_until};
 use homespun_engine::transport::Transport;
 
 use crate::ShmProvider;
+use crate::limits::CORE_LOOK_MAX_LINKS;
 use crate::transport::ShmTransport;
 
 fn open(instance: u64) -> TestEndpoint<ShmTransport> {
@@ -44,4 +45,30 @@ fn core_0_differs_from_no_core() {
     let [one, other] = &mut endpoints;
     assert!(!finds_peer(one, 0));
     assert!(finds_peer(other, 0));
+}
+
+#[test]
+fn looks_reach_all_peers_in_turn() {
+    let mut endpoints = [open(1), open(2), open(3)];
+    let [many, last] = [1, 2].map(|at| endpoints[at].address());
+    for _ in 0..CORE_LOOK_MAX_LINKS {
+        endpoints[0].connect(many);
+    }
+    endpoints[0].connect(last);
+    drive_until(&mut endpoints, "the links", |endpoints| {
+        endpoints[0].recorder.live_link_count() == CORE_LOOK_MAX_LINKS + 1
+            && endpoints[2].recorder.live_link_count() == 1
+    });
+    let [one, _, other] = &mut endpoints;
+    assert!(!finds_peer(other, 3));
+    let is_found = |one: &mut TestEndpoint<ShmTransport>| [(); 2].map(|()| finds_peer(one, 3));
+    assert_ne!(is_found(one), [false; 2], "neither look has reached the last peer");
+    assert!(finds_peer(other, 3), "the looks have told it the core");
+    let deadline = Deadline::new();
+    while !one.transport.hot.is_empty() {
+        one.receive(BUDGET_FRAMES);
+        one.transport.arm();
+        deadline.yield_or_panic("the links to become cold");
+    }
+    assert_ne!(is_found(one), [false; 2], "all links are cold");
 }
