@@ -299,7 +299,7 @@ impl Transport for TcpTransport {
     }
 
     fn publish_core_and_find_peer(&mut self, core: u32) -> bool {
-        self.has_peer_on_core(core)
+        self.look_for_peer_on_core(core)
     }
 
     fn close(&mut self, link: LinkId, how: Close) {
