@@ -258,16 +258,17 @@ impl Target {
 
     /// Counts a successful access, if the endpoint has `FI_RMA_EVENT`. The endpoint counts `of_endpoint`,
     /// and the region counts `of_region`. The two differ for atomic operations.
+    #[inline]
     fn count_access_if_enabled(
         &self,
-        window: &Window,
+        region: &Region,
         of_endpoint: CounterEvents,
         of_region: CounterEvents,
         effects: &mut impl TargetEffects,
     ) {
         if self.counts_accesses {
             effects.count(of_endpoint);
-            window.count_access(of_region);
+            region.count_access(of_region);
         }
     }
 

@@ -107,7 +107,7 @@ impl Target {
         effects: &mut impl TargetEffects,
     ) -> Result<(), ProtocolViolation> {
         self.check_room_for_counted_write(id)?;
-        if self.try_write_to_last_region(write, payload) {
+        if self.try_write_to_last_region(write, payload, effects) {
             self.answer_write(id, Answering::Counted, Outcome::Done, effects);
             return Ok(());
         }
@@ -145,17 +145,25 @@ impl Target {
         if unanswered_ops < COUNTED_WRITES_LINK_MAX_OPS { Ok(()) } else { Err(TOO_MANY) }
     }
 
-    /// Carries out a counted write to the region of the last one, if the write needs nothing but a copy.
-    /// Returns whether it was carried out. If not, nothing has changed.
+    /// Carries out a counted write to the region of the last one, if the write needs nothing but a copy and a
+    /// count. Returns whether it was carried out. If not, nothing has changed.
     #[inline]
-    fn try_write_to_last_region(&self, write: &CountedWrite, payload: &[u8]) -> bool {
+    fn try_write_to_last_region(
+        &self,
+        write: &CountedWrite,
+        payload: &[u8],
+        effects: &mut impl TargetEffects,
+    ) -> bool {
         let CountedWrite { key, address, len_bytes, data } = *write;
         let Some(region) = self.last_region_with_key(key) else { return false };
-        let is_plain_copy = data.is_none()
-            && !self.counts_accesses
-            && !region.is_persistent()
-            && self.access.contains(MrAccess::REMOTE_WRITE);
-        is_plain_copy && region.try_write_for_peer(address, len_bytes, payload)
+        let is_plain_copy =
+            data.is_none() && !region.is_persistent() && self.access.contains(MrAccess::REMOTE_WRITE);
+        let is_written = is_plain_copy && region.try_write_for_peer(address, len_bytes, payload);
+        if is_written {
+            let event = CounterEvents::REMOTE_WRITE;
+            self.count_access_if_enabled(region, event, event, effects);
+        }
+        is_written
     }
 
     /// Checks a peer's counted write, and returns its state.
@@ -408,7 +416,7 @@ impl Target {
         match window {
             Ok(window) => {
                 let event = CounterEvents::REMOTE_WRITE;
-                self.count_access_if_enabled(&window, event, event, effects);
+                self.count_access_if_enabled(window.region(), event, event, effects);
                 self.answer_write(id, answering, Outcome::Done, effects);
                 if let Some(data) = data {
                     self.report_write_with_remote_data(id, data, clamp_to_usize(len_bytes), effects);
