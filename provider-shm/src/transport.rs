@@ -32,7 +32,7 @@ use crate::listener::Listener;
 use crate::memory;
 use crate::name::NameKind;
 use crate::poller::{EventSource, Poller};
-use crate::ring::{INLINE_MAX_BYTES, RingEnd};
+use crate::ring::{INLINE_MAX_BYTES, RingEnd, Staging};
 use crate::shareable;
 use crate::transport::policy::PolicyRefusal;
 
@@ -53,6 +53,7 @@ pub struct ShmTransport {
     poller: Poller,
     listener: Option<Listener>,
     links: LinkTable<Slot>,
+    staging: Staging,
     /// The hot links: every pass polls their rings. The peers of the other links ring the doorbell after a
     /// send.
     hot: Vec<LinkId>,
@@ -104,6 +105,7 @@ impl ShmTransport {
             poller,
             listener,
             links: LinkTable::default(),
+            staging: Staging::new(),
             hot: Vec::new(),
             turn: 0,
             control_ready: Vec::new(),
@@ -451,7 +453,7 @@ impl ShmTransport {
             if count == 1 {
                 incoming.ring.spin_while_empty();
             }
-            match incoming.ring.receive(id, left_frames, receiver) {
+            match incoming.ring.receive_staged(&mut self.staging, id, left_frames, receiver) {
                 Ok(0) if link.has_hung_up => {
                     must_prune_hot = true;
                     let error = match (link.fault, incoming.ring.ring_end()) {
