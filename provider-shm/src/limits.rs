@@ -51,6 +51,9 @@ pub const COLD_AFTER_EMPTY_POLLS: u32 = 16 * 1024;
 /// How many links a waiting endpoint examines at once, to find a peer on its own core.
 pub const CORE_LOOK_MAX_LINKS: usize = 64;
 
+/// How many links whose rings were full a pass examines for room.
+pub const ROOM_LOOK_MAX_LINKS: usize = 16;
+
 /// How many frames a pass takes from one ring before it turns to the next.
 pub const RING_TURN_FRAMES: u32 = 64;
 
