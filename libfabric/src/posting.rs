@@ -1,7 +1,7 @@
 //! What all calls that post an operation share: C functions, and the conversion of C's vectors,
 //! flags and addresses.
 
-use std::slice;
+use std::{hint, slice};
 
 use homespun::flags::{Caps, OpFlags};
 use homespun::limits::IOV_LIMIT;
@@ -72,7 +72,9 @@ pub(crate) unsafe fn endpoint_from_fid<'a>(ep: *mut FidEp) -> Result<&'a Endpoin
 /// Returns the application's context as a number, as homespun keeps it.
 pub(crate) fn context_number(context: *mut c_void) -> u64 {
     // The completion converts it back to a pointer.
-    context.expose_provenance() as u64
+    // The caller may have stored the context on the stack, beside another argument. One load of both would
+    // wait until the two stores have left the processor's store buffer, so this keeps the loads apart.
+    hint::black_box(context).expose_provenance() as u64
 }
 
 /// Returns the flags of a call: its own, or the default ones.

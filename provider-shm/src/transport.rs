@@ -23,6 +23,7 @@ use homespun_engine::transport::{
 use homespun_engine::wire::Header;
 use homespun_engine::wire::hello::Hello;
 
+use crate::clock::Clock;
 use crate::limits::{
     BUSY_PASSES_PER_KERNEL_POLL, COLD_AFTER_EMPTY_POLLS, GAP_MAX_PASSES, IDLE_PASSES_PER_KERNEL_POLL,
     PULL_MIN_BYTES, RETRY_MS, RING_TURN_FRAMES, ROOM_LOOK_MAX_LINKS,
@@ -59,6 +60,10 @@ pub struct ShmTransport {
     hot: Vec<LinkId>,
     /// The index of the hot link that the next pass polls first.
     turn: usize,
+    /// The index of the hot link whose peer's core was looked at last.
+    core_turn: usize,
+    /// The link whose peer's core was looked at last while all links were cold.
+    cold_core_turn: LinkId,
     /// Links whose control socket may be readable, or whose end the next pass must report.
     control_ready: Vec<LinkId>,
     /// Links on which this side has sent since the last flush. Their peers may need a wakeup.
@@ -86,6 +91,7 @@ pub struct ShmTransport {
     /// Whether a poll of the kernel has found events of the companion, that is, of the other transport that
     /// [`Self::watch_companion`] adds.
     has_companion_event: bool,
+    clock: Clock,
 }
 
 impl ShmTransport {
@@ -112,6 +118,8 @@ impl ShmTransport {
             staging: Staging::new(),
             hot: Vec::new(),
             turn: 0,
+            core_turn: 0,
+            cold_core_turn: LinkId(0),
             control_ready: Vec::new(),
             dirty: Vec::new(),
             full: Vec::new(),
@@ -125,6 +133,7 @@ impl ShmTransport {
             absent: Vec::new(),
             refusal: PolicyRefusal::None,
             has_companion_event: false,
+            clock: Clock::system(),
         })
     }
 }
@@ -604,3 +613,6 @@ fn start_polling_ring(hot: &mut Vec<LinkId>, id: LinkId, link: &mut Link) {
 fn is_whole(sent: &Sent) -> bool {
     *sent == Sent::Whole
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -29,6 +29,7 @@ use crate::address_claims::{AddressClaims, HangUp};
 use crate::burst::HoldPolicy;
 use crate::busy_link::BusyLink;
 use crate::check::Check;
+use crate::clock::Clock;
 use crate::half_open::HalfOpenLinks;
 use crate::limits::{
     ACCEPT_RETRY_MS, EVENTS_MAX, INLINE_MAX_BYTES, PASS_MAX_ENDS, READ_BUFFER_BYTES, RETRY_MS,
@@ -67,6 +68,7 @@ pub struct TcpTransport {
     /// Links on which operations were posted since the last pass.
     bursting: Vec<LinkId>,
     hold_policy: HoldPolicy,
+    burst_clock: Clock,
     /// A blocked link may have become writable since the transport was last armed.
     has_new_room: bool,
     /// Links that have become writable. The next pass reports them.
@@ -132,6 +134,7 @@ impl TcpTransport {
             dirty: Vec::new(),
             bursting: Vec::new(),
             hold_policy: HoldPolicy::default(),
+            burst_clock: Clock::System,
             has_new_room: false,
             writable: Vec::new(),
             half_open: HalfOpenLinks::new(accepting.hello_timeout),
@@ -307,7 +310,7 @@ impl Transport for TcpTransport {
     }
 
     fn publish_core_and_find_peer(&mut self, core: u32) -> bool {
-        self.has_peer_on_core(core)
+        self.look_for_peer_on_core(core)
     }
 
     fn close(&mut self, link: LinkId, how: Close) {

@@ -141,7 +141,7 @@ impl Target {
     /// A [`ProtocolViolation`] if the peer has too many counted writes without an answer.
     #[inline(always)]
     fn check_room_for_counted_write(&self, id: LinkId) -> Result<(), ProtocolViolation> {
-        let unanswered_ops = self.links.get(id).map_or(0, TargetLink::unanswered_counted_writes);
+        let unanswered_ops = self.links.get(id).map_or(0, TargetLink::unanswered_counted_ops);
         if unanswered_ops < COUNTED_WRITES_LINK_MAX_OPS { Ok(()) } else { Err(TOO_MANY) }
     }
 
@@ -187,14 +187,14 @@ impl Target {
     /// Returns how many counted writes of the link's peer have ended.
     #[inline]
     pub(crate) fn written_count(&self, id: LinkId) -> u64 {
-        self.links.get(id).map_or(0, |link| link.counted_writes)
+        self.links.get(id).map_or(0, |link| link.ended_counted_ops)
     }
 
     /// Records that the link has taken the answer to the counted writes up to this number.
     #[inline]
     pub(crate) fn written_count_sent(&mut self, id: LinkId, count: u64) {
         if let Some(link) = self.links.get_mut(id) {
-            link.answered_counted_writes = count;
+            link.answered_counted_ops = count;
         }
     }
 
@@ -211,10 +211,10 @@ impl Target {
             Answering::Numbered(op) => op,
             Answering::Counted => {
                 let Some(link) = self.links.get_mut(id) else { return };
-                link.counted_writes += 1;
+                link.ended_counted_ops += 1;
                 return match outcome {
                     Outcome::Done => effects.queue_written_count(id),
-                    _ => effects.queue_header(id, Header::Written { count: link.counted_writes, outcome }),
+                    _ => effects.queue_header(id, Header::Written { count: link.ended_counted_ops, outcome }),
                 };
             }
         };

@@ -1,3 +1,5 @@
+use homespun_engine::address::AddressFormat;
+
 use super::*;
 use crate::clock::Clock;
 use crate::limits::{PULL_MIN_BYTES, RING_MAX_BYTES};
@@ -43,7 +45,8 @@ fn producer_learns_for_which_lengths_the_consumer_pulls() {
 fn large_frames_arrive_by_either_way_to_read_the_ring() {
     for can_write_back in [false, true] {
         let (mut producer, mut consumer) = make_ring();
-        *consumer.ways_mut() = Ways::new(Clock::system(), can_write_back, false);
+        let peer = AddressFormat::SockaddrIn.wildcard();
+        *consumer.ways_mut() = Ways::new(peer, Clock::system(), can_write_back, false);
         let mut sender = Sender::default();
         for salt in 0..100 {
             let len_bytes = PULL_MIN_BYTES + 999 * salt;
