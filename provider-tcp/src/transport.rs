@@ -71,6 +71,8 @@ pub struct TcpTransport {
     burst_clock: Clock,
     /// A blocked link may have become writable since the transport was last armed.
     has_new_room: bool,
+    /// Links that have become writable. The next pass reports them.
+    writable: Vec<LinkId>,
     half_open: HalfOpenLinks,
     address_claims: AddressClaims,
     /// The connections that check claims. A check's token in the poll determines its index in this list.
@@ -134,6 +136,7 @@ impl TcpTransport {
             hold_policy: HoldPolicy::default(),
             burst_clock: Clock::System,
             has_new_room: false,
+            writable: Vec::new(),
             half_open: HalfOpenLinks::new(accepting.hello_timeout),
             address_claims: AddressClaims::new(accepting.hold_timeout),
             checks: Vec::new(),
@@ -244,8 +247,10 @@ impl Transport for TcpTransport {
             Some((id, link)) => enlist_ready(&mut self.ready, id, link),
             None => self.poll_kernel(),
         }
+        let mut reported = self.writable.len() as u32;
+        self.writable.drain(..).for_each(|id| receiver.link_writable(id));
         self.advance_draining();
-        let mut reported = self.accept_waiting_connections(receiver);
+        reported += self.accept_waiting_connections(receiver);
         if !self.half_open.is_empty() {
             reported += self.drop_expired_half_open(receiver);
         }
@@ -266,6 +271,12 @@ impl Transport for TcpTransport {
             reported = reported.saturating_add(count);
         }
         reported
+    }
+
+    /// A link refuses frames while it is connecting, while the kernel's buffer is full, and while the acceptor
+    /// holds it. The kernel reports the end of the first two. At the end of the last, the link comes up.
+    fn reports_writable_links(&self) -> bool {
+        true
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
@@ -338,12 +349,13 @@ impl Transport for TcpTransport {
 
 impl TcpTransport {
     /// Whether the next pass has something to do that no event of the kernel announces: to read a link, to
-    /// accept a connection, to check a claim, or, in a forked child, to report the end of the links.
+    /// report that a link has become writable, to accept a connection, to check a claim, or, in a forked child, to report the end of the links.
     #[inline]
     pub fn has_work_now(&self) -> bool {
         let has_connections = self.listener.as_ref().is_some_and(Listener::can_accept);
         let has_check_work = self.address_claims.is_busy() && self.has_check_work();
-        self.links.are_inherited() || has_connections || !self.ready.is_empty() || has_check_work
+        let has_links = !self.ready.is_empty() || !self.writable.is_empty();
+        self.links.are_inherited() || has_connections || has_links || has_check_work
     }
 
     /// Whether this process is a forked child, whose links are its parent's.
@@ -397,7 +409,10 @@ impl TcpTransport {
                 enlist_ready(&mut self.ready, id, link);
             }
             if has_ended || event.is_writable() {
-                self.has_new_room |= !link.outbound.can_write();
+                if !link.outbound.can_write() {
+                    self.has_new_room = true;
+                    self.writable.push(id);
+                }
                 if let Some(to) = link.handle_writable() {
                     self.address_claims.record_connection_made(id, to);
                 }
