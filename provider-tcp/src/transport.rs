@@ -273,8 +273,9 @@ impl Transport for TcpTransport {
         reported
     }
 
-    /// A link refuses frames while it is connecting, while the kernel's buffer is full, and while the acceptor
-    /// holds it. The kernel reports the end of the first two. At the end of the last, the link comes up.
+    /// A link refuses frames while it is connecting, while the kernel's buffer is full, and while the
+    /// acceptor holds it. The kernel reports the end of the first two. At the end of the last, the link
+    /// comes up.
     fn reports_writable_links(&self) -> bool {
         true
     }
@@ -349,7 +350,8 @@ impl Transport for TcpTransport {
 
 impl TcpTransport {
     /// Whether the next pass has something to do that no event of the kernel announces: to read a link, to
-    /// report that a link has become writable, to accept a connection, to check a claim, or, in a forked child, to report the end of the links.
+    /// report that a link has become writable, to accept a connection, to check a claim, or, in a forked
+    /// child, to report the end of the links.
     #[inline]
     pub fn has_work_now(&self) -> bool {
         let has_connections = self.listener.as_ref().is_some_and(Listener::can_accept);

@@ -18,9 +18,9 @@ pub const BUDGET_FRAMES: u32 = 32;
 /// link.
 ///
 /// The endpoint calls the transport as an engine would. It resumes a partly taken frame before it sends
-/// another frame on that link, and retries refused frames. If the transport
-/// [reports writable links](Transport::reports_writable_links), it retries only after such a report. If a payload is short enough and has an even
-/// length, the endpoint sends the frame inline.
+/// another frame on that link, and retries refused frames. If the transport [reports writable
+/// links](Transport::reports_writable_links), it retries only after such a report. If a payload is short
+/// enough and has an even length, the endpoint sends the frame inline.
 #[derive(Debug)]
 pub struct TestEndpoint<T> {
     /// The transport, for direct calls.

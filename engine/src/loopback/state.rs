@@ -242,29 +242,32 @@ impl State {
         in_parts: bool,
     ) -> Sent {
         let sent = self.try_send(end, header, payload, in_parts);
-        self.record_refusal(end, sent);
+        let least_bytes = header.len() + if in_parts { 0 } else { total_bytes(payload) };
+        self.record_refusal(end, sent, least_bytes);
         sent
     }
 
     /// Continues a frame that was written in part.
     pub(super) fn resume(&mut self, end: EndKey, rest: &[IoSlice<'_>]) -> Sent {
         let sent = self.try_resume(end, rest);
-        self.record_refusal(end, sent);
+        self.record_refusal(end, sent, 1);
         sent
     }
 
     /// Records that an end may not write for now, unless a frame was taken as a whole. The end's owner learns
-    /// of room when the other end has read something. If there is nothing to read, the refusal was a fault,
-    /// and the owner may try again in its next pass.
-    fn record_refusal(&mut self, end: EndKey, sent: Sent) {
-        if sent == Sent::Whole {
-            return;
-        }
+    /// of room when the other end has read something. If there is room for the least that the write needs,
+    /// the refusal was a fault, and the owner may try again in its next pass.
+    fn record_refusal(&mut self, end: EndKey, sent: Sent, least_bytes: usize) {
         let Some(connection) = self.connections.get_mut(end.connection) else { return };
+        let room_bytes = connection.end_at(end.other_end().side).inbound.room_bytes();
+        let has_room = match sent {
+            Sent::Whole => return,
+            Sent::Partial(_) => room_bytes > 0,
+            Sent::Full => room_bytes >= least_bytes,
+        };
         let may_write = connection.made || end.side == Side::Acceptor;
-        let is_empty = connection.end_at(end.other_end().side).inbound.is_empty();
         connection.end_at_mut(end.side).wants_room = true;
-        if may_write && is_empty {
+        if may_write && has_room {
             self.list_if_room_wanted(end);
         }
     }

@@ -19,14 +19,14 @@ const STAGING_BYTES: usize = 4096;
 /// way.
 const SPIN_POLLS: u32 = 64;
 
-/// How often [`receive_staged`](Consumer::receive_staged) polls for the next piece after it has read a piece: for some
-/// microseconds.
+/// How often [`receive_staged`](Consumer::receive_staged) polls for the next piece after it has read a
+/// piece: for some microseconds.
 const PIECE_SPIN_POLLS: u32 = if cfg!(loom) { 0 } else { 64 };
 
 const _: () = assert!(FRAME_MAX_BYTES <= STAGING_BYTES);
 
-/// The staging buffer. It holds short payload, and payload for which the frame handler has no space. All rings
-/// of an endpoint share one buffer, so an idle peer needs none.
+/// The staging buffer. It holds short payload, and payload for which the frame handler has no space. All
+/// rings of an endpoint share one buffer, so an idle peer needs none.
 #[derive(Debug)]
 pub(crate) struct Staging(Box<[u8; STAGING_BYTES]>);
 
@@ -191,8 +191,8 @@ impl Consumer {
         self.segment.wake_requested().store(0, Ordering::Relaxed);
     }
 
-    /// Publishes progress to the producer. `receive_staged` also publishes, often enough that the producer finds
-    /// room once the consumer has read the whole ring.
+    /// Publishes progress to the producer. `receive_staged` also publishes, often enough that the producer
+    /// finds room once the consumer has read the whole ring.
     pub(crate) fn publish_progress(&mut self) {
         if self.lines == self.published_lines {
             return;
