@@ -378,9 +378,16 @@ pub trait Transport: Send + 'static {
     }
 
     /// Accepts links, reads all links fairly, and reports up to about `budget_frames` frames in
-    /// all. Returns the number of reported frames, pieces of unfinished frames and link events; 0
-    /// means that there was nothing to do.
+    /// all. Returns the number of reported frames, pieces of unfinished frames, link events and
+    /// writable links; 0 means that there was nothing to do.
     fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32;
+
+    /// Whether [`receive`](Self::receive) reports every link that takes frames again after [`Sent::Full`] or
+    /// [`Sent::Partial`], by [`FrameHandler::link_writable`]. If so, the caller tries again only after this
+    /// report or another report about the link. If not, it tries again in every pass.
+    fn reports_writable_links(&self) -> bool {
+        false
+    }
 
     /// Returns a descriptor that becomes readable when an [armed](Self::arm) transport has an
     /// event. The descriptor can be nested in `epoll(7)`. Only the transport reads it. A transport
@@ -395,11 +402,11 @@ pub trait Transport: Send + 'static {
     /// arrives, a link comes up or ends, or a link has room again after [`Sent::Full`] or
     /// [`Sent::Partial`].
     ///
-    /// A frame or a link event keeps the transport [`Ready`](Armed::Ready) until `receive` has
-    /// reported it, however often the caller arms the transport. Room on a link makes the transport
-    /// ready only once, since the caller then sends again. Two events make no descriptor readable:
-    /// the time to retry a connect, and progress of a [draining](Self::draining_count) link. For
-    /// these, the transport sets [`look_again_after`](Armed::Asleep::look_again_after).
+    /// A frame or a link event keeps the transport [`Ready`](Armed::Ready) until `receive` has reported it,
+    /// however often the caller arms the transport. Room on a link makes the transport ready only once,
+    /// since the caller then receives, and sends again. Two events make no descriptor readable: the time to
+    /// retry a connect, and progress of a [draining](Self::draining_count) link. For these, the transport
+    /// sets [`look_again_after`](Armed::Asleep::look_again_after).
     fn arm(&mut self) -> Armed {
         Armed::Ready
     }
@@ -458,6 +465,11 @@ pub trait FrameHandler {
 
     /// Handles an event of a link.
     fn link_event(&mut self, link: LinkId, event: LinkEvent);
+
+    /// Records that a link may take frames again, after [`Sent::Full`] or [`Sent::Partial`].
+    fn link_writable(&mut self, link: LinkId) {
+        let _ = link;
+    }
 }
 
 /// The capabilities and limits of a provider. `getinfo` uses them to describe the provider's

@@ -208,6 +208,10 @@ impl Transport for AutoTransport {
         reported
     }
 
+    fn reports_writable_links(&self) -> bool {
+        true
+    }
+
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         self.near.wake_fd()
     }

@@ -64,8 +64,12 @@ pub const BUSY_PASSES_PER_KERNEL_POLL: u32 = 2048;
 /// number is divided by their number.
 pub const COLD_AFTER_EMPTY_POLLS: u32 = 16 * 1024;
 
-/// How many links a waiting endpoint examines at once, to find a peer on its own core.
+/// How many links a waiting endpoint examines at once, to find a peer on its own core. The next time it
+/// examines the next ones.
 pub const CORE_LOOK_MAX_LINKS: usize = 64;
+
+/// How many links whose rings were full a pass examines for room.
+pub const ROOM_LOOK_MAX_LINKS: usize = 16;
 
 /// How many frames a pass takes from one ring before it turns to the next.
 pub const RING_TURN_FRAMES: u32 = 64;

@@ -119,10 +119,11 @@ impl Outgoing {
 }
 
 impl Incoming {
-    /// Maps the ring that came with the peer's greeting.
+    /// Maps the ring that came with the peer's greeting. The clock times large payload.
     pub(crate) fn map_peer_ring(
         received: ReceivedGreeting,
         control: &Control,
+        clock: &Clock,
     ) -> Result<Incoming, LinkError> {
         let ReceivedGreeting { greeting, ring, doorbell } = received;
         let segment = Segment::map(&ring).map_err(|error| match error {
@@ -131,7 +132,8 @@ impl Incoming {
         })?;
         let peer_memory = PeerMemory { pid: control.peer_credentials().pid, cookie: greeting.cookie };
         let is_own = peer_memory.pid == rustix::process::getpid().as_raw_pid();
-        let ways = Ways::new(Clock::system(), can_write_back(), peer_memory.pid != 0);
+        let peer = greeting.hello.address;
+        let ways = Ways::new(peer, clock.clone(), can_write_back(), peer_memory.pid != 0);
         Ok(Incoming {
             ring: Consumer::new(segment, ways),
             doorbell: CloseOnFork::new(doorbell),

@@ -27,7 +27,7 @@ const SAMPLED_WORDS: usize = 8;
 #[derive(Debug, Default)]
 pub(crate) struct PeerRegions {
     /// The region that was used last is at the end.
-    regions: Vec<Box<PeerRegion>>,
+    regions: Vec<PeerRegion>,
     /// How many attempts to map have failed since the last one that succeeded.
     failures: u32,
 }
@@ -36,7 +36,7 @@ pub(crate) struct PeerRegions {
 struct PeerRegion {
     name: RegionName,
     memory: PeerMapping,
-    places: [Place; PLACES],
+    places: Box<[Place; PLACES]>,
 }
 
 /// Payload at a place of a region.
@@ -87,7 +87,7 @@ impl PeerRegions {
             self.regions.remove(0);
         }
         tracing::trace!(?name, len_bytes = memory.len_bytes(), "mapped a region of a peer");
-        self.regions.push(Box::new(PeerRegion { name: *name, memory, places: [Place::default(); PLACES] }));
+        self.regions.push(PeerRegion { name: *name, memory, places: Box::new([Place::default(); PLACES]) });
         true
     }
 

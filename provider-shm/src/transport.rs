@@ -24,15 +24,16 @@ use homespun_engine::transport::{
 use homespun_engine::wire::Header;
 use homespun_engine::wire::hello::Hello;
 
+use crate::clock::Clock;
 use crate::limits::{
     BUSY_PASSES_PER_KERNEL_POLL, COLD_AFTER_EMPTY_POLLS, GAP_MAX_PASSES, IDLE_PASSES_PER_KERNEL_POLL,
-    PULL_MIN_BYTES, REGION_SWEEP_KERNEL_POLLS, RETRY_MS, RING_TURN_FRAMES,
+    PULL_MIN_BYTES, REGION_SWEEP_KERNEL_POLLS, RETRY_MS, RING_TURN_FRAMES, ROOM_LOOK_MAX_LINKS,
 };
 use crate::link::{Link, Origin, Outgoing, Slot};
 use crate::listener::Listener;
 use crate::name::NameKind;
 use crate::poller::{EventSource, Poller};
-use crate::ring::{INLINE_MAX_BYTES, RingEnd};
+use crate::ring::{INLINE_MAX_BYTES, RingEnd, Staging};
 use crate::shareable;
 use crate::transport::policy::PolicyRefusal;
 
@@ -53,17 +54,26 @@ pub struct ShmTransport {
     poller: Poller,
     listener: Option<Listener>,
     links: LinkTable<Slot>,
+    staging: Staging,
     /// The hot links: every pass polls their rings. The peers of the other links ring the doorbell after a
     /// send.
     hot: Vec<LinkId>,
     /// The index of the hot link that the next pass polls first.
     turn: usize,
+    /// The index of the hot link whose peer's core was looked at last.
+    core_turn: usize,
+    /// The link whose peer's core was looked at last while all links were cold.
+    cold_core_turn: LinkId,
     /// Links whose control socket may be readable, or whose end the next pass must report.
     control_ready: Vec<LinkId>,
     /// Links on which this side has sent since the last flush. Their peers may need a wakeup.
     dirty: Vec<LinkId>,
     /// Links that had no room for a frame.
     full: Vec<LinkId>,
+    /// The index of the full link that the next pass examines first.
+    full_turn: usize,
+    /// Links that `arm` has found to have room again. The next pass reports them.
+    writable: Vec<LinkId>,
     /// Links whose connect must be tried again: the peer's backlog was full, or too many descriptors were in
     /// flight.
     waiting: Vec<LinkId>,
@@ -85,6 +95,7 @@ pub struct ShmTransport {
     /// Whether a poll of the kernel has found events of the companion, that is, of the other transport that
     /// [`Self::watch_companion`] adds.
     has_companion_event: bool,
+    clock: Clock,
 }
 
 impl ShmTransport {
@@ -108,11 +119,16 @@ impl ShmTransport {
             poller,
             listener,
             links: LinkTable::default(),
+            staging: Staging::new(),
             hot: Vec::new(),
             turn: 0,
+            core_turn: 0,
+            cold_core_turn: LinkId(0),
             control_ready: Vec::new(),
             dirty: Vec::new(),
             full: Vec::new(),
+            full_turn: 0,
+            writable: Vec::new(),
             waiting: Vec::new(),
             half_open: BTreeMap::new(),
             accepted_count: 0,
@@ -123,6 +139,7 @@ impl ShmTransport {
             polls_to_sweep: REGION_SWEEP_KERNEL_POLLS,
             refusal: PolicyRefusal::None,
             has_companion_event: false,
+            clock: Clock::system(),
         })
     }
 }
@@ -231,12 +248,19 @@ impl Transport for ShmTransport {
             self.poll_kernel();
         }
         let mut reported = 0;
+        if !self.full.is_empty() || !self.writable.is_empty() {
+            reported += self.report_writable(receiver);
+        }
         if !self.control_ready.is_empty() {
             reported += self.read_control_sockets_and_report_failures(receiver);
         }
         reported += self.read_rings(budget_frames, receiver);
         self.idle_passes = if reported == 0 { self.idle_passes.wrapping_add(1) } else { 0 };
         reported
+    }
+
+    fn reports_writable_links(&self) -> bool {
+        true
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
@@ -268,6 +292,7 @@ impl Transport for ShmTransport {
                     self.full.push(id);
                 } else {
                     outgoing.in_full = false;
+                    self.writable.push(id);
                     has_new_room = true;
                 }
             }
@@ -296,7 +321,8 @@ impl Transport for ShmTransport {
         }
         self.drop_link(link);
         // Remove the link from the lists, since the next link may get the same number.
-        for list in [&mut self.hot, &mut self.dirty, &mut self.full, &mut self.waiting] {
+        let lists = [&mut self.hot, &mut self.dirty, &mut self.full, &mut self.writable, &mut self.waiting];
+        for list in lists {
             list.retain(|id| *id != link);
         }
         self.absent.retain(|(id, _)| *id != link);
@@ -366,6 +392,31 @@ impl ShmTransport {
         Some(written)
     }
 
+    /// Examines some of the links that had no room for a frame, and reports those that have room again.
+    /// Returns their number.
+    #[inline(never)]
+    fn report_writable(&mut self, receiver: &mut impl FrameHandler) -> u32 {
+        let mut reported = self.writable.len() as u32;
+        self.writable.drain(..).for_each(|id| receiver.link_writable(id));
+        for _ in 0..self.full.len().min(ROOM_LOOK_MAX_LINKS) {
+            if self.full_turn >= self.full.len() {
+                self.full_turn = 0;
+            }
+            let Some(&id) = self.full.get(self.full_turn) else { break };
+            if let Some(outgoing) = self.link_mut(id).and_then(|link| link.outgoing.as_mut()) {
+                if !outgoing.ring.has_room_for_refused() {
+                    self.full_turn += 1;
+                    continue;
+                }
+                outgoing.in_full = false;
+                receiver.link_writable(id);
+                reported += 1;
+            }
+            self.full.swap_remove(self.full_turn);
+        }
+        reported
+    }
+
     /// Polls the kernel for events. Then accepts waiting connections, and retries the connects in `waiting`.
     fn poll_kernel(&mut self) {
         if self.generation.is_in_forked_child() {
@@ -398,8 +449,8 @@ impl ShmTransport {
         self.accept_waiting();
         for id in mem::take(&mut self.waiting) {
             self.try_connect(id);
-            // While the link was connecting, sends got `Full`. Add the link to `full`: then `arm` returns
-            // `Ready`, and the engine sends again.
+            // While the link was connecting, sends got `Full`. Add the link to `full`: then this pass, or
+            // `arm`, finds room.
             if let Some(Slot::Made(link)) = self.links.get_mut(id)
                 && let Some(outgoing) = &mut link.outgoing
                 && !mem::replace(&mut outgoing.in_full, true)
@@ -436,7 +487,7 @@ impl ShmTransport {
             if count == 1 {
                 incoming.ring.spin_while_empty();
             }
-            match incoming.ring.receive(id, left_frames, receiver) {
+            match incoming.ring.receive_staged(&mut self.staging, id, left_frames, receiver) {
                 Ok(0) if link.has_hung_up => {
                     must_prune_hot = true;
                     let error = match (link.fault, incoming.ring.ring_end()) {
@@ -489,8 +540,8 @@ impl ShmTransport {
         };
         tracing::debug!(link = id.0, %error, is_known, "down");
         self.drop_link(id);
-        // Only `arm` empties `full`, and an application that polls never arms. So remove the link here.
         self.full.retain(|full| *full != id);
+        self.writable.retain(|writable| *writable != id);
         if is_known {
             receiver.link_event(id, LinkEvent::Down(error));
         }
@@ -548,3 +599,6 @@ fn start_polling_ring(hot: &mut Vec<LinkId>, id: LinkId, link: &mut Link) {
 fn is_whole(sent: &Sent) -> bool {
     *sent == Sent::Whole
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -20,6 +20,8 @@
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+use homespun_engine::address::Address;
+
 use crate::clock::Clock;
 use crate::limits::{PULL_MIN_BYTES, RING_MAX_BYTES, TRIAL_MAX_TRANSFERS, TRIAL_MIN_TRANSFERS};
 use crate::segment::DATA_BYTES;
@@ -61,11 +63,18 @@ pub(crate) enum Way {
 
 impl Way {
     const ALL: [Way; WAYS] = [Way::WrittenBackRing, Way::Ring, Way::Pull];
+
+    /// The way of payload on a new link, before anything was measured.
+    fn first(can_write_back: bool) -> Way {
+        if can_write_back { Way::WrittenBackRing } else { Way::Ring }
+    }
 }
 
 /// The measurements and choices of a link, for payload that comes in.
 #[derive(Debug)]
 pub(crate) struct Ways {
+    /// The address of the peer's endpoint, for the log.
+    peer: Address,
     clock: Clock,
     /// Whether each way is possible.
     possible: [bool; WAYS],
@@ -132,13 +141,13 @@ struct Samples {
 
 impl Ways {
     /// With `can_pull`, this process may be able to read the memory of the peer's process.
-    pub(crate) fn new(clock: Clock, can_write_back: bool, can_pull: bool) -> Ways {
-        let best = if can_write_back { Way::WrittenBackRing } else { Way::Ring };
+    pub(crate) fn new(peer: Address, clock: Clock, can_write_back: bool, can_pull: bool) -> Ways {
         Ways {
+            peer,
             clock,
             possible: [can_write_back, true, can_pull],
             can_map: can_pull,
-            classes: [Class::new(best); CLASSES],
+            classes: [Class::new(Way::first(can_write_back)); CLASSES],
             frame: None,
             asked_ns: None,
             is_changed: false,
@@ -148,7 +157,8 @@ impl Ways {
     /// The ways of a ring in a test that does not time transfers.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn ring_only() -> Ways {
-        Ways::new(Clock::system(), crate::write_back::can_write_back(), false)
+        let peer = homespun_engine::address::AddressFormat::SockaddrIn.wildcard();
+        Ways::new(peer, Clock::system(), crate::write_back::can_write_back(), false)
     }
 
     /// Returns the classes for which the sender should expose payload, one bit for each class. Further bits
@@ -233,6 +243,9 @@ impl Ways {
 
     /// Records that the system does not let this process read the peer's memory.
     pub(crate) fn pull_refused(&mut self) {
+        if self.possible[Way::Pull as usize] {
+            tracing::trace!(peer = %self.peer, "the system lets no large payload be pulled");
+        }
         self.possible[Way::Pull as usize] = false;
         for class in &mut self.classes {
             class.drop_way(Way::Pull);
@@ -270,7 +283,11 @@ impl Ways {
         if now != before {
             self.is_changed = true;
             let costs_ns = ways.ways.map(|way| way.cost_ns);
-            tracing::trace!(class, best = ?ways.best, ?now, ?costs_ns, "large payload takes another way");
+            let lengths_kib = class_begin_bytes(class) >> 10..class_begin_bytes(class + 1) >> 10;
+            tracing::trace!(
+                peer = %self.peer, ?lengths_kib, best = ?ways.best, ?now, ?costs_ns,
+                "large payload takes another way"
+            );
         }
     }
 }
@@ -452,7 +469,38 @@ pub(crate) fn is_mapped_memory_pulled(classes: u32) -> bool {
     classes & MAPS_NOTHING == 0
 }
 
-const _: () = assert!(PULL_MIN_BYTES << (2 * CLASSES - 2) <= RING_MAX_BYTES);
+const _: () = assert!(class_begin_bytes(CLASSES - 1) < RING_MAX_BYTES);
+
+/// Returns the shortest length of a class. For the number [`CLASSES`], returns the end of the last class.
+const fn class_begin_bytes(class: usize) -> usize {
+    if class < CLASSES { PULL_MIN_BYTES << (2 * class) } else { RING_MAX_BYTES }
+}
+
+/// Says in one sentence which ways there are, and how each link chooses.
+pub(crate) fn describe_choice(can_write_back: bool) -> String {
+    let name = |way: Way| match way {
+        Way::WrittenBackRing => "through the ring, with lines written back",
+        Way::Ring => "through the ring, with plain copies",
+        Way::Pull => "as one copy from the sender's memory, where the system permits it",
+    };
+    let ways = Way::ALL.into_iter().filter(|way| can_write_back || *way != Way::WrittenBackRing);
+    let ways: Vec<&str> = ways.map(name).collect();
+    let begins: Vec<String> = (0..CLASSES).map(|class| format_size(class_begin_bytes(class))).collect();
+    format!(
+        "messages from {} to {} take the way that their receiver measures to be the fastest: {}; each link \
+         measures for itself, for lengths from {} on, and begins with the way {}; the trace log names each \
+         change",
+        format_size(PULL_MIN_BYTES),
+        format_size(RING_MAX_BYTES),
+        ways.join("; "),
+        begins.join(", "),
+        name(Way::first(can_write_back)),
+    )
+}
+
+fn format_size(bytes: usize) -> String {
+    if bytes < 1 << 20 { format!("{} KiB", bytes >> 10) } else { format!("{} MiB", bytes >> 20) }
+}
 
 fn cost_of_64_kib_ns(elapsed_ns: u64, len_bytes: u64) -> u64 {
     elapsed_ns.saturating_mul(64 << 10) / len_bytes.max(1)

@@ -76,8 +76,13 @@ impl Engine {
         }
         for _ in 0..self.initiator.active_len() {
             let Some(peer) = self.initiator.pop_active() else { break };
-            let is_active = self.transmit_until_full(peer, transport, sink);
-            self.initiator.requeue_or_deactivate(peer, is_active);
+            if !self.transmit_until_full(peer, transport, sink) {
+                self.initiator.deactivate(peer);
+            } else if transport.reports_writable_links() {
+                self.initiator.block(peer);
+            } else {
+                self.initiator.requeue(peer);
+            }
         }
     }
 
@@ -143,7 +148,8 @@ impl Engine {
 
     /// Sends frames to a peer until the link is full or nothing is left. First comes the rest of a
     /// partly written frame, then payload that the peer has asked for, then queued operations.
-    /// Returns whether anything is left.
+    /// Returns whether anything is left. What is left waits for the link to become writable, or for
+    /// another event of a link of the peer.
     pub(super) fn transmit_until_full(
         &mut self,
         peer: PeerId,

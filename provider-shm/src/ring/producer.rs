@@ -167,6 +167,12 @@ impl Producer {
         !self.try_find_room(self.wanted_bytes) && !self.is_broken
     }
 
+    /// Whether the last refused write would find room now. Also true if the ring is broken: the next write
+    /// shows that.
+    pub(crate) fn has_room_for_refused(&mut self) -> bool {
+        self.try_find_room(self.wanted_bytes) || self.is_broken
+    }
+
     /// Announces that no more frames follow. Must not be called inside an unfinished frame.
     pub(crate) fn finish(&mut self) {
         debug_assert!(!self.is_mid_frame());

@@ -1,3 +1,5 @@
+use homespun_engine::address::AddressFormat;
+
 use super::*;
 use crate::clock::Clock;
 use crate::limits::{PULL_MIN_BYTES, RING_MAX_BYTES};
@@ -27,7 +29,8 @@ fn pieces_grow_at_the_beginning_of_a_frame_and_shrink_at_its_end() {
 #[test]
 fn producer_learns_whether_the_consumer_maps_memory() {
     let (producer, mut consumer) = make_ring();
-    *consumer.ways_mut() = Ways::new(Clock::system(), true, true);
+    let peer = AddressFormat::SockaddrIn.wildcard();
+    *consumer.ways_mut() = Ways::new(peer, Clock::system(), true, true);
     assert!(producer.is_mapped_memory_pulled());
     consumer.ways_mut().pull_refused();
     consumer.publish_pulled_classes_if_changed();
@@ -64,7 +67,8 @@ fn producer_learns_for_which_lengths_the_consumer_pulls() {
 fn large_frames_arrive_by_either_way_to_read_the_ring() {
     for can_write_back in [false, true] {
         let (mut producer, mut consumer) = make_ring();
-        *consumer.ways_mut() = Ways::new(Clock::system(), can_write_back, false);
+        let peer = AddressFormat::SockaddrIn.wildcard();
+        *consumer.ways_mut() = Ways::new(peer, Clock::system(), can_write_back, false);
         let mut sender = Sender::default();
         for salt in 0..100 {
             let len_bytes = PULL_MIN_BYTES + 999 * salt;
