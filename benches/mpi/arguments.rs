@@ -28,7 +28,7 @@ impl Arguments {
                 "--record" => parsed.record = Some(arguments.next().ok_or(USAGE)?.into()),
                 "openmpi" | "mpich" => parsed.mpis.push(argument),
                 name if PROGRAMS.iter().any(|program| program.name() == name) => {
-                    parsed.programs.push(argument)
+                    parsed.programs.push(argument);
                 }
                 number => {
                     let ranks = number.parse().ok().filter(|ranks| RANKS.contains(ranks));

@@ -255,7 +255,6 @@ impl Transport for ShmTransport {
         }
         let reported = self.read_ready(budget_frames, receiver);
         if reported > 0 {
-            self.pace.count_busy_pass();
             self.idle_passes = 0;
             return reported;
         }
@@ -403,7 +402,7 @@ impl ShmTransport {
         reported + self.read_rings(budget_frames, receiver)
     }
 
-    /// Finishes an idle pass if passes are slow. It would take long until a later pass finds a doorbell.
+    /// Finishes an idle pass if idle passes are slow. It would take long until a later pass finds a doorbell.
     #[cold]
     #[inline(never)]
     fn poll_kernel_and_read_again(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
