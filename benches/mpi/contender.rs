@@ -41,8 +41,8 @@ pub(crate) enum Contender {
 }
 
 impl Contender {
-    /// The contenders for an MPI. Open MPI 4.1 cannot use libfabric's `shm`: it asks for peers on other hosts,
-    /// too. Over `sockets` one step takes 10 ms.
+    /// The contenders for an MPI. Open MPI 4.1 cannot use libfabric's `shm`: it asks for peers on other
+    /// hosts, too. Over `sockets` one step takes 10 ms.
     pub(crate) fn all(mpi: Mpi) -> Vec<Contender> {
         use Contender::{Homespun, Libfabric, OpenMpi};
         let homespun = [Homespun("shm"), Homespun("auto"), Homespun("tcp")];

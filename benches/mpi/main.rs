@@ -8,9 +8,9 @@
 //! cargo bench --bench mpi -- --record docs/mpi.md      # also writes the tables to this page
 //! ```
 //!
-//! It needs Open MPI (Debian: openmpi-bin, libopenmpi-dev) and NetPIPE (netpipe-openmpi). `LIBFABRIC` names the
-//! prefix of another libfabric than the system's. `MPICH` names the prefix of an MPICH that uses libfabric;
-//! without it MPICH is not measured. docs/mpi.md explains the tables.
+//! It needs Open MPI (Debian: openmpi-bin, libopenmpi-dev) and NetPIPE (netpipe-openmpi). `LIBFABRIC` names
+//! the prefix of another libfabric than the system's. `MPICH` names the prefix of an MPICH that uses
+//! libfabric; without it MPICH is not measured. docs/mpi.md explains the tables.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints its result")]
 
@@ -31,8 +31,8 @@ use crate::page::{Section, Times};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// How many rounds are measured, unless the arguments say another number. In each round every contender has a
-/// turn.
+/// How many rounds are measured, unless the arguments say another number. In each round every contender has
+/// a turn.
 const ROUNDS: usize = 3;
 
 /// The numbers of ranks.
@@ -122,7 +122,11 @@ fn measure(case: Case, installed: &Installed, rounds: usize) -> Result<Section> 
     for round in 0..rounds {
         for (contender, times) in contenders.iter().zip(&mut times) {
             match run::run(case, contender, installed, &program) {
-                Ok(lines) => lines.into_iter().for_each(|(size, us)| times.entry(size).or_default().push(us)),
+                Ok(lines) => {
+                    for (size, us) in lines {
+                        times.entry(size).or_default().push(us);
+                    }
+                }
                 Err(error) => eprintln!("{}, {}, round {round}: {error}", case.title(), contender.name()),
             }
         }

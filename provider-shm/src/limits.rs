@@ -44,8 +44,9 @@ pub const IDLE_PASSES_PER_KERNEL_POLL: u32 = 16;
 /// While frames arrive, at least one pass in this many polls the kernel.
 pub const BUSY_PASSES_PER_KERNEL_POLL: u32 = 2048;
 
-/// Idle passes are slow if they are this far apart on average. A poll of the kernel takes a fraction of that.
-pub const SLOW_PASS_NS: u64 = 30_000;
+/// Idle passes are slow if they are this far apart on average. A poll of the kernel takes a fraction of
+/// that.
+pub const SLOW_PASS_NS: u64 = 60_000;
 
 /// If idle passes are slow, one polls the kernel if this many passes have gone by without a poll.
 pub const SLOW_PASSES_PER_KERNEL_POLL: u32 = 4;

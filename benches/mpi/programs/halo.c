@@ -1,5 +1,5 @@
-/* The ranks are a grid of two dimensions that is closed at its edges. A step is an exchange of a message of the
- * size with each of the four neighbours, by MPI_Irecv, MPI_Isend and MPI_Waitall. */
+/* The ranks are a grid of two dimensions that is closed at its edges. A step is an exchange of a message of
+ * the size with each of the four neighbours, by MPI_Irecv, MPI_Isend and MPI_Waitall. */
 
 #include "measure.h"
 

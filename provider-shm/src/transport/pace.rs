@@ -3,8 +3,8 @@
 use crate::clock::Clock;
 use crate::limits::{IDLE_PASSES_PER_CLOCK_READ, SLOW_PASS_NS};
 
-/// Tells whether idle passes are slow: whether the time from one to the next is much longer than a poll of the
-/// kernel. With many more processes than cores, other processes run between two passes.
+/// Tells whether idle passes are slow: whether the time from one to the next is much longer than a poll of
+/// the kernel. With many more processes than cores, other processes run between two passes.
 #[derive(Debug)]
 pub(super) struct Pace {
     clock: Clock,
