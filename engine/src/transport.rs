@@ -93,6 +93,9 @@ pub enum Pull {
     /// This process cannot or may not access the peer's memory, and this will not change. The peer
     /// must send the exposed payload.
     Refused,
+    /// This process cannot access this payload. The peer must send it. Other payload of the peer may
+    /// be accessible.
+    Declined,
     /// Some of the described memory is not the peer's own. The link stays usable.
     Fault,
     /// The peer is gone, or no longer exposes anything. Bytes that were already copied are not
@@ -292,12 +295,13 @@ pub trait Transport: Send + 'static {
     /// any.
     fn caps(&self, link: LinkId) -> LinkCaps;
 
-    /// Whether the peer should [pull](Self::pull) payload of this length, at least
+    /// Whether the peer should [pull](Self::pull) this payload, which is at least
     /// [`pull_min_bytes`](LinkCaps::pull_min_bytes) long. If not, this side should send the payload.
     /// The caller asks again for each payload. Unlike the capabilities, the answer may change either
-    /// way while the link lives, for example since the transport measures what is faster.
-    fn prefers_pull(&self, link: LinkId, len_bytes: u64) -> bool {
-        let _ = (link, len_bytes);
+    /// way while the link lives, for example since the transport measures what is faster. The answer
+    /// may also depend on the memory of the payload: the peer may be able to map it.
+    fn prefers_pull(&self, link: LinkId, payload: &[IoSlice<'_>]) -> bool {
+        let _ = (link, payload);
         true
     }
 
@@ -507,8 +511,9 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Allocates at least one byte of zeroed memory that peers can
-    /// [map](Transport::map_peer_memory). Peers access mapped memory without the owner's help.
-    /// Returns `None` if the provider has no such memory.
+    /// [map](Transport::map_peer_memory). Peers access mapped memory without the owner's help. The
+    /// provider itself accesses the memory only in calls of its transports. Returns `None` if the
+    /// provider has no such memory.
     ///
     /// # Errors
     ///

@@ -11,11 +11,11 @@ use homespun_engine::wire::hello::Hello;
 use crate::control;
 use crate::cross_memory;
 use crate::limits::BACKLOG_CONNECTIONS;
-use crate::segment::can_write_back;
 use crate::shareable;
 use crate::sys;
 use crate::transport::ShmTransport;
 use crate::ways;
+use crate::write_back::can_write_back;
 
 /// Opens the transports of endpoints that reach each other through shared memory. The endpoints' processes
 /// must belong to one user, on one host and in one network namespace.

@@ -4,6 +4,7 @@ mod beside_tcp;
 mod connecting;
 mod cores;
 mod policy;
+mod pulling;
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -26,11 +27,10 @@ use homespun_engine::wire::hello::Hello;
 use crate::clock::Clock;
 use crate::limits::{
     BUSY_PASSES_PER_KERNEL_POLL, COLD_AFTER_EMPTY_POLLS, GAP_MAX_PASSES, IDLE_PASSES_PER_KERNEL_POLL,
-    PULL_MIN_BYTES, RETRY_MS, RING_TURN_FRAMES, ROOM_LOOK_MAX_LINKS,
+    PULL_MIN_BYTES, REGION_SWEEP_KERNEL_POLLS, RETRY_MS, RING_TURN_FRAMES, ROOM_LOOK_MAX_LINKS,
 };
 use crate::link::{Link, Origin, Outgoing, Slot};
 use crate::listener::Listener;
-use crate::memory;
 use crate::name::NameKind;
 use crate::poller::{EventSource, Poller};
 use crate::ring::{INLINE_MAX_BYTES, RingEnd, Staging};
@@ -87,6 +87,10 @@ pub struct ShmTransport {
     /// Links whose connect found no endpoint beside TCP, with the address of the connect, until
     /// [`Self::take_absent_link`] returns them.
     absent: Vec<(LinkId, Address)>,
+    /// Links with mapped regions of the peer.
+    mapped: Vec<LinkId>,
+    /// How many polls of the kernel come before the next look for mapped regions that have ended.
+    polls_to_sweep: u32,
     refusal: PolicyRefusal,
     /// Whether a poll of the kernel has found events of the companion, that is, of the other transport that
     /// [`Self::watch_companion`] adds.
@@ -131,6 +135,8 @@ impl ShmTransport {
             idle_passes: 0,
             passes_since_kernel_poll: 0,
             absent: Vec::new(),
+            mapped: Vec::new(),
+            polls_to_sweep: REGION_SWEEP_KERNEL_POLLS,
             refusal: PolicyRefusal::None,
             has_companion_event: false,
             clock: Clock::system(),
@@ -157,13 +163,8 @@ impl Transport for ShmTransport {
         }
     }
 
-    fn prefers_pull(&self, link: LinkId, len_bytes: u64) -> bool {
-        match self.links.get(link) {
-            Some(Slot::Made(link)) if !self.generation.is_in_forked_child() => {
-                link.outgoing.as_ref().is_some_and(|outgoing| outgoing.ring.is_pulled(len_bytes))
-            }
-            _ => false,
-        }
+    fn prefers_pull(&self, link: LinkId, payload: &[IoSlice<'_>]) -> bool {
+        self.is_pull_preferred(link, payload)
     }
 
     fn connect(&mut self, to: Address) -> LinkId {
@@ -199,9 +200,7 @@ impl Transport for ShmTransport {
     }
 
     fn expose(&mut self, link: LinkId, payload: &[IoSlice<'_>]) -> Option<RemotePayload> {
-        // The payload stays exposed until the link ends, which drops the cookie in `outgoing`.
-        self.link_mut(link)?.outgoing.as_ref()?;
-        memory::describe_payload(payload)
+        self.describe_exposed(link, payload)
     }
 
     fn pull(
@@ -211,24 +210,7 @@ impl Transport for ShmTransport {
         offset_bytes: u64,
         into: &mut [IoSliceMut<'_>],
     ) -> Pull {
-        let Some(incoming) = self.link_mut(link).and_then(|link| link.incoming.as_mut()) else {
-            return Pull::Gone;
-        };
-        let peer_memory = incoming.peer_memory;
-        let step_bytes = into.iter().map(|slice| slice.len() as u64).sum();
-        // Only the first step is timed. The length of a later one says nothing about the payload.
-        let len_bytes = if offset_bytes == 0 { step_bytes } else { 0 };
-        let ways = incoming.ring.ways_mut();
-        let is_done = |pulled: &Pull| *pulled == Pull::Done;
-        let pulled = ways.time_pull(len_bytes, is_done, || peer_memory.pull(from, offset_bytes, into));
-        if pulled == Pull::Refused {
-            ways.pull_refused();
-        }
-        incoming.ring.publish_pulled_classes_if_changed();
-        if pulled == Pull::Gone {
-            self.mark_hung_up(link);
-        }
-        pulled
+        self.pull_exposed(link, from, offset_bytes, into)
     }
 
     fn map_peer_memory(
@@ -461,6 +443,9 @@ impl ShmTransport {
         if let Some(listener) = &mut self.listener {
             listener.clear_starved();
         }
+        if !self.mapped.is_empty() {
+            self.count_poll_and_sweep_regions();
+        }
         self.accept_waiting();
         for id in mem::take(&mut self.waiting) {
             self.try_connect(id);
@@ -567,6 +552,7 @@ impl ShmTransport {
     /// of payload that was exposed on the link.
     fn drop_link(&mut self, id: LinkId) {
         let Some(Slot::Made(link)) = self.links.remove(id) else { return };
+        self.mapped.retain(|mapped| *mapped != id);
         if let Origin::Accepted(serial) = link.origin {
             self.half_open.remove(&serial);
         }

@@ -32,6 +32,12 @@ const WAYS: usize = 3;
 /// How many classes of lengths there are. The lengths in a class differ by a factor of up to 4.
 pub(crate) const CLASSES: usize = 5;
 
+/// A bit beside those of the classes: this side cannot map shareable memory of the sender.
+const MAPS_NOTHING: u32 = 1 << 31;
+
+/// A bit beside those of the classes: this side cannot read the memory of the sender's process.
+const READS_NOTHING: u32 = 1 << 30;
+
 /// The median of this many samples is the cost of a way. So a single delay of either process does not count.
 const SAMPLES: usize = 5;
 
@@ -72,6 +78,9 @@ pub(crate) struct Ways {
     clock: Clock,
     /// Whether each way is possible.
     possible: [bool; WAYS],
+    /// Whether this side may be able to map shareable memory of the sender. Payload from such memory is
+    /// always pulled.
+    can_map: bool,
     classes: [Class; CLASSES],
     /// The large frame that is being read from the ring.
     frame: Option<Frame>,
@@ -137,6 +146,7 @@ impl Ways {
             peer,
             clock,
             possible: [can_write_back, true, can_pull],
+            can_map: can_pull,
             classes: [Class::new(Way::first(can_write_back)); CLASSES],
             frame: None,
             asked_ns: None,
@@ -148,13 +158,17 @@ impl Ways {
     #[cfg(any(test, fuzzing))]
     pub(crate) fn ring_only() -> Ways {
         let peer = homespun_engine::address::AddressFormat::SockaddrIn.wildcard();
-        Ways::new(peer, Clock::system(), crate::segment::can_write_back(), false)
+        Ways::new(peer, Clock::system(), crate::write_back::can_write_back(), false)
     }
 
-    /// Returns the classes for which the sender should expose payload, one bit for each class.
+    /// Returns the classes for which the sender should expose payload, one bit for each class. Further bits
+    /// say what this side cannot do: see [`is_mapped_memory_pulled`] and [`is_pulled`].
     pub(crate) fn pulled_classes(&self) -> u32 {
         let pulled = |class: &Class| u32::from(class.present_way() == Way::Pull);
-        self.classes.iter().enumerate().fold(0, |bits, (n, class)| bits | pulled(class) << n)
+        let classes = self.classes.iter().enumerate().fold(0, |bits, (n, class)| bits | pulled(class) << n);
+        let maps_nothing = if self.can_map { 0 } else { MAPS_NOTHING };
+        let reads_nothing = if self.possible[Way::Pull as usize] { 0 } else { READS_NOTHING };
+        classes | maps_nothing | reads_nothing
     }
 
     /// Returns the [classes](Self::pulled_classes) if they may have changed since the last call.
@@ -237,6 +251,27 @@ impl Ways {
             class.drop_way(Way::Pull);
         }
         self.is_changed = true;
+    }
+
+    /// Records that this side cannot map shareable memory of the sender.
+    pub(crate) fn mapping_failed(&mut self) {
+        self.is_changed |= self.can_map;
+        self.can_map = false;
+    }
+
+    /// Whether this side may be able to map shareable memory of the sender.
+    pub(crate) fn can_map(&self) -> bool {
+        self.can_map
+    }
+
+    /// Whether this process may be able to read the memory of the peer's process.
+    pub(crate) fn can_pull(&self) -> bool {
+        self.possible[Way::Pull as usize]
+    }
+
+    /// Whether writing lines back seems to pay on this machine, for payload of this length.
+    pub(crate) fn prefers_write_back(&self, len_bytes: u64) -> bool {
+        class_of(len_bytes).is_some_and(|class| self.classes[class].ring == Way::WrittenBackRing)
     }
 
     fn record_transfer(&mut self, way: Way, len_bytes: u64, elapsed_ns: Option<u64>) {
@@ -417,6 +452,21 @@ pub(crate) fn class_of(len_bytes: u64) -> Option<usize> {
     }
     let class = (len_bytes.ilog2() - PULL_MIN_BYTES.ilog2()) as usize / 2;
     Some(class.min(CLASSES - 1))
+}
+
+/// Whether the receiver that has published these classes would rather pull payload of this length.
+#[inline]
+pub(crate) fn is_pulled(classes: u32, len_bytes: u64) -> bool {
+    match class_of(len_bytes) {
+        Some(class) => classes >> class & 1 != 0,
+        None => len_bytes > RING_MAX_BYTES as u64 && classes & READS_NOTHING == 0,
+    }
+}
+
+/// Whether the receiver that has published these classes would pull payload from memory that it can map.
+#[inline]
+pub(crate) fn is_mapped_memory_pulled(classes: u32) -> bool {
+    classes & MAPS_NOTHING == 0
 }
 
 const _: () = assert!(class_begin_bytes(CLASSES - 1) < RING_MAX_BYTES);

@@ -204,7 +204,7 @@ impl Transport for LoopbackTransport {
             .unwrap_or(LinkCaps { inline_max_bytes: INJECT_MAX_BYTES, pull_min_bytes: usize::MAX })
     }
 
-    fn prefers_pull(&self, _: LinkId, _: u64) -> bool {
+    fn prefers_pull(&self, _: LinkId, _: &[IoSlice<'_>]) -> bool {
         self.network.lock().draw_prefers_pull()
     }
 

@@ -229,6 +229,12 @@ impl Consumer {
         }
     }
 
+    /// Whether the peer's memory is no longer exposed. If not, everything that the caller has read from that
+    /// memory before the call was exposed.
+    pub(crate) fn has_exposure_ended(&self) -> bool {
+        self.segment.has_exposure_ended()
+    }
+
     /// How the ring ends. Valid once the producer is gone and the consumer has read everything.
     pub(crate) fn ring_end(&self) -> RingEnd {
         // SYNC POINT: finished

@@ -144,7 +144,7 @@ fn refused_pull_is_not_tried_again() {
     simulation.transfer_repeatedly(500);
     assert_eq!(simulation.best(), Way::Pull);
     simulation.ways.pull_refused();
-    assert_eq!(simulation.ways.take_changed_pulled_classes(), Some(0));
+    assert_eq!(simulation.ways.take_changed_pulled_classes(), Some(READS_NOTHING));
     assert_eq!(simulation.transfer_repeatedly(20_000)[Way::Pull as usize], 0);
 }
 

@@ -27,6 +27,28 @@ fn pieces_grow_at_the_beginning_of_a_frame_and_shrink_at_its_end() {
 }
 
 #[test]
+fn producer_learns_whether_the_consumer_maps_memory() {
+    let (producer, mut consumer) = make_ring();
+    let peer = AddressFormat::SockaddrIn.wildcard();
+    *consumer.ways_mut() = Ways::new(peer, Clock::system(), true, true);
+    assert!(producer.is_mapped_memory_pulled());
+    consumer.ways_mut().pull_refused();
+    consumer.publish_pulled_classes_if_changed();
+    assert!(producer.is_mapped_memory_pulled(), "mapping is not reading");
+    consumer.ways_mut().mapping_failed();
+    consumer.publish_pulled_classes_if_changed();
+    assert!(!producer.is_mapped_memory_pulled());
+}
+
+#[test]
+fn consumer_learns_that_memory_is_no_longer_exposed() {
+    let (producer, consumer) = make_ring();
+    assert!(!consumer.has_exposure_ended());
+    drop(producer);
+    assert!(consumer.has_exposure_ended());
+}
+
+#[test]
 fn producer_learns_for_which_lengths_the_consumer_pulls() {
     let (producer, mut consumer) = make_ring();
     let lengths = [PULL_MIN_BYTES, 4 * PULL_MIN_BYTES, RING_MAX_BYTES, RING_MAX_BYTES + 1];
@@ -38,7 +60,7 @@ fn producer_learns_for_which_lengths_the_consumer_pulls() {
     assert!(!producer.is_pulled(PULL_MIN_BYTES as u64 - 1));
     consumer.ways_mut().pull_refused();
     consumer.publish_pulled_classes_if_changed();
-    assert_eq!(pulled(&producer), [false, false, false, true]);
+    assert_eq!(pulled(&producer), [false; 4], "the consumer cannot read the producer's memory");
 }
 
 #[test]

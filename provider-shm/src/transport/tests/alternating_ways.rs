@@ -216,7 +216,7 @@ impl Pair {
 
     fn is_pull_preferred(&mut self) -> bool {
         let link = self.initiator.link();
-        self.initiator.transport.prefers_pull(link, LEN_BYTES as u64)
+        self.initiator.transport.prefers_pull(link, &[std::io::IoSlice::new(&[0; LEN_BYTES])])
     }
 
     /// Makes the cheaper way cost twice as much as the other one.
