@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use homespun_engine::address::{Address, AddressFormat};
 use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
+use homespun_engine::buffer::SendBuffer;
 use homespun_engine::engine::Config;
 use homespun_engine::error::{Argument, Error, Misuse, SystemRequest, Unmet};
 use homespun_engine::region::Regions;
@@ -378,6 +379,12 @@ impl DomainShared {
     ) -> Result<Option<Arc<dyn SharedMemory>>, Error> {
         self.provider
             .allocate_shareable(len_bytes)
+            .map_err(|errno| SystemRequest::ShareableMemory.refused(errno))
+    }
+
+    pub(crate) fn allocate_send_buffer(&self, len_bytes: usize) -> Result<SendBuffer, Error> {
+        self.provider
+            .allocate_send_buffer(len_bytes)
             .map_err(|errno| SystemRequest::ShareableMemory.refused(errno))
     }
 

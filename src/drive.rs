@@ -8,7 +8,8 @@ use crate::cq::Reader;
 
 /// The pump of an endpoint, over any transport, as the objects that drive the endpoint call it.
 pub(crate) trait Drive: Send + Sync {
-    /// Makes all progress that is possible now, for a reader of a completion queue.
+    /// Makes all progress that is possible now, for a reader of a completion queue. Makes no pass while
+    /// another thread uses the endpoint.
     fn progress(&self, reader: &mut Reader<'_>);
     /// As [`progress`](Self::progress), for a reader of a counter or an event queue.
     fn progress_without_reader(&self);
@@ -27,9 +28,9 @@ pub(crate) trait Drive: Send + Sync {
     /// Calls `show` with the transport's descriptor. Does nothing if the transport has none, or if the
     /// endpoint is closed.
     fn with_wake_fd(&self, show: &mut dyn FnMut(BorrowedFd<'_>));
-    /// Tells peers the core on which a reader waits. Returns whether the reader should give the core away: a
-    /// peer has last run there, or a thread that wants to use the endpoint may need it.
-    fn publish_core_and_find_peer(&self, core: u32) -> bool;
+    /// Tells peers the core on which a reader waits. Returns whether another thread may need the core: a peer
+    /// has last run there, or a thread waits for the endpoint.
+    fn publish_core_and_check_shared(&self, core: u32) -> bool;
     /// Makes all progress that is possible now, then runs the due works. The progress thread calls this
     /// after it has armed its doorbell, before it sleeps. While the application polls, this makes no
     /// progress.

@@ -64,10 +64,10 @@ impl Driven {
         self.for_each(|endpoint| endpoint.progress_without_reader());
     }
 
-    /// Tells peers the core on which a reader waits. Returns whether the reader should give the core away.
-    pub(crate) fn publish_core_and_find_peer(&self, core: u32) -> bool {
+    /// Tells peers the core on which a reader waits. Returns whether another thread may need the core.
+    pub(crate) fn publish_core_and_check_shared(&self, core: u32) -> bool {
         let mut is_found = false;
-        self.for_each(|endpoint| is_found |= endpoint.publish_core_and_find_peer(core));
+        self.for_each(|endpoint| is_found |= endpoint.publish_core_and_check_shared(core));
         is_found
     }
 

@@ -70,7 +70,7 @@ impl ThreadPolls {
         if self.empty.get() == POLLS_PER_CLOCK_READ {
             self.looked_at_ns.set(now_ns);
         } else if now_ns.saturating_sub(self.looked_at_ns.get()) >= LOOK_AFTER_NS {
-            if self.has_company(sched_getcpu(), endpoints) {
+            if self.note_core_and_check_shared(sched_getcpu(), endpoints) {
                 thread::yield_now();
             }
             self.looked_at_ns.set(read_clock_ns());
@@ -79,8 +79,8 @@ impl ThreadPolls {
 
     /// Records that this thread waits on this core. Returns whether a peer, or another thread of this
     /// process, has last waited there, too.
-    fn has_company(&self, core: usize, endpoints: &Driven) -> bool {
-        let has_peer = u32::try_from(core).is_ok_and(|core| endpoints.publish_core_and_find_peer(core));
+    fn note_core_and_check_shared(&self, core: usize, endpoints: &Driven) -> bool {
+        let has_peer = u32::try_from(core).is_ok_and(|core| endpoints.publish_core_and_check_shared(core));
         let last_thread = LAST_THREADS.get(core);
         has_peer | last_thread.is_some_and(|last_thread| self.note_and_find_other_thread(last_thread))
     }
@@ -127,7 +127,7 @@ mod tests {
         }
         fn fire_due_works(&self) {}
         fn with_wake_fd(&self, _: &mut dyn FnMut(BorrowedFd<'_>)) {}
-        fn publish_core_and_find_peer(&self, _: u32) -> bool {
+        fn publish_core_and_check_shared(&self, _: u32) -> bool {
             self.0.fetch_add(1, Ordering::Relaxed);
             false
         }
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn thread_has_company_while_another_waits_on_its_core() {
+    fn core_is_shared_while_another_thread_waits_there() {
         let new_thread = || ThreadPolls { empty: Cell::new(0), looked_at_ns: Cell::new(0) };
         let (one, other) = (new_thread(), new_thread());
         let core = AtomicUsize::new(0);

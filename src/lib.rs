@@ -43,6 +43,7 @@ mod receives;
 #[expect(unsafe_code, reason = "the raw tier takes addresses, and files are mapped; see region/")]
 pub mod region;
 mod resolve;
+mod send_buffer;
 mod shared_receive_context;
 mod shared_transmit_context;
 #[expect(unsafe_code, reason = "sets of signals are memory of the C library's making; see signals.rs")]
@@ -59,7 +60,9 @@ mod works;
 pub use bytes::{Bytes, BytesMut};
 pub use homespun_engine::address::{Address, AddressFormat};
 pub use homespun_engine::atomic;
-pub use homespun_engine::buffer::{Buffer, Fetched, ReceivedLast, ReusableBuffer, Segment, SegmentMut};
+pub use homespun_engine::buffer::{
+    Buffer, Fetched, ReceivedLast, ReusableBuffer, Segment, SegmentMut, SendBuffer,
+};
 pub use homespun_engine::errno::Errno;
 pub use homespun_engine::error;
 pub use homespun_engine::error::{Again, Error, Misuse, OperationError};

@@ -165,7 +165,7 @@ impl RawLock {
         let mut is_starving = false;
         while !self.try_acquire() {
             // Each result means the same: check again.
-            let _ = futex::wait(&self.state, futex::Flags::PRIVATE, HELD, Some(&SLEEP_MAX));
+            let _ = futex::wait(&self.state, futex::Flags::PRIVATE, HELD, sleep_max());
             self.sleepers.fetch_and(!WAKING, Ordering::Relaxed);
             if self.try_acquire_by_spinning() {
                 break;
@@ -202,6 +202,15 @@ impl RawLock {
         self.sleepers.load(Ordering::Relaxed) & STARVING != 0
     }
 }
+
+/// The longest sleep of this thread.
+#[cfg(not(test))]
+const fn sleep_max() -> Option<&'static futex::Timespec> {
+    Some(&SLEEP_MAX)
+}
+
+#[cfg(test)]
+use tests::sleep_max;
 
 /// Whether threads sleep, or have been woken and wait for a core.
 pub(crate) fn has_sleepers<T>(lock: &Lock<T>) -> bool {
@@ -293,7 +302,99 @@ pub(crate) mod counting {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::sync::{Arc, mpsc};
+    use std::time::{Duration, Instant};
+    use std::{fs, process};
+
+    use rustix::thread::gettid;
+
     use super::*;
+
+    /// How long a test waits before it fails: far longer than any event takes.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    thread_local! {
+        /// Whether this thread sleeps until it is woken.
+        static SLEEPS_FOR_EVER: Cell<bool> = const { Cell::new(false) };
+    }
+
+    pub(super) fn sleep_max() -> Option<&'static futex::Timespec> {
+        (!SLEEPS_FOR_EVER.get()).then_some(&SLEEP_MAX)
+    }
+
+    /// Starts threads that take the lock while it is held, and sleep until they are woken. Returns when all
+    /// are asleep. Each thread reports that it had the lock.
+    fn start_sleepers(lock: &Arc<Lock<u32>>, count: usize) -> mpsc::Receiver<()> {
+        let (taken, is_taken) = mpsc::channel();
+        for _ in 0..count {
+            let (lock, taken) = (lock.clone(), taken.clone());
+            let (started, is_started) = mpsc::channel();
+            thread::spawn(move || {
+                SLEEPS_FOR_EVER.set(true);
+                started.send(gettid()).expect("the test waits");
+                *lock.lock() += 1;
+                taken.send(()).expect("the test waits");
+            });
+            let thread = is_started.recv_timeout(PATIENCE).expect("it starts");
+            let path = format!("/proc/{}/task/{}/stat", process::id(), thread.as_raw_nonzero());
+            // The thread takes no other lock after the report, and so sleeps on this one.
+            while !fs::read_to_string(&path).expect("it runs").contains(") S ") {
+                thread::yield_now();
+            }
+        }
+        is_taken
+    }
+
+    #[test]
+    fn release_wakes_a_thread_that_sleeps_without_a_limit() {
+        init_single_threaded_flag();
+        let lock = Arc::new(Lock::new(0));
+        let guard = lock.lock();
+        let is_taken = start_sleepers(&lock, 1);
+        drop(guard);
+        is_taken.recv_timeout(PATIENCE).expect("the release wakes the thread");
+        assert_eq!(*lock.lock(), 1);
+    }
+
+    #[test]
+    fn each_woken_thread_wakes_the_next() {
+        const SLEEPERS: u32 = 4;
+        init_single_threaded_flag();
+        let lock = Arc::new(Lock::new(0));
+        let guard = lock.lock();
+        let is_taken = start_sleepers(&lock, SLEEPERS as usize);
+        drop(guard);
+        for _ in 0..SLEEPERS {
+            is_taken.recv_timeout(PATIENCE).expect("one release wakes all threads, one after the other");
+        }
+        assert_eq!(*lock.lock(), SLEEPERS);
+    }
+
+    #[test]
+    fn woken_thread_that_finds_the_lock_taken_is_woken_again() {
+        init_single_threaded_flag();
+        let lock = Arc::new(Lock::new(0));
+        let guard = lock.lock();
+        let is_taken = start_sleepers(&lock, 1);
+        // SAFETY: this only reads the lock.
+        let raw = unsafe { lock.raw() };
+        // As a release, but the lock stays taken: another thread has been faster.
+        raw.wake_sleeper(raw.sleepers.load(Ordering::Relaxed));
+        let begin = Instant::now();
+        while raw.sleepers.load(Ordering::Relaxed) != 1 {
+            assert!(begin.elapsed() < PATIENCE, "the thread does not wake");
+            thread::yield_now();
+        }
+        drop(guard);
+        // The thread may be on its way back to sleep at the release. Each release from now on wakes it.
+        let begin = Instant::now();
+        while is_taken.try_recv().is_err() {
+            assert!(begin.elapsed() < PATIENCE, "no release wakes the thread");
+            drop(lock.lock());
+        }
+        assert_eq!(*lock.lock(), 1);
+    }
 
     #[test]
     fn lock_excludes_other_threads() {

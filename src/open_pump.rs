@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use homespun_engine::address::Address;
+use homespun_engine::buffer::SendBuffer;
 use homespun_engine::engine::Config;
 use homespun_engine::errno::Errno;
 use homespun_engine::error::Error;
@@ -33,6 +34,8 @@ pub(crate) trait OpenPump: Send + Sync {
     ) -> Result<Arc<dyn EndpointPump>, Error>;
     /// See [`Provider::allocate_shareable`].
     fn allocate_shareable(&self, len_bytes: usize) -> Result<Option<Arc<dyn SharedMemory>>, Errno>;
+    /// See [`SendBuffer::allocate`].
+    fn allocate_send_buffer(&self, len_bytes: usize) -> Result<SendBuffer, Errno>;
 }
 
 impl<P: Provider> OpenPump for P {
@@ -66,5 +69,9 @@ impl<P: Provider> OpenPump for P {
 
     fn allocate_shareable(&self, len_bytes: usize) -> Result<Option<Arc<dyn SharedMemory>>, Errno> {
         Provider::allocate_shareable(self, len_bytes)
+    }
+
+    fn allocate_send_buffer(&self, len_bytes: usize) -> Result<SendBuffer, Errno> {
+        SendBuffer::allocate(self, len_bytes)
     }
 }

@@ -533,7 +533,7 @@ impl<T: Transport> Drive for Pump<T> {
     }
 
     fn progress_without_reader(&self) {
-        let mut endpoint = self.lock_for_purpose(Purpose::Poll);
+        let Some(mut endpoint) = self.try_lock_for_poll() else { return };
         if let Some(state) = endpoint.guard.as_mut() {
             state.count_poll_and_pass();
         }
@@ -576,7 +576,7 @@ impl<T: Transport> Drive for Pump<T> {
         }
     }
 
-    fn publish_core_and_find_peer(&self, core: u32) -> bool {
+    fn publish_core_and_check_shared(&self, core: u32) -> bool {
         let Some(mut guard) = lock_for_poll(&self.state) else { return true };
         let has_peer = guard.as_mut().is_some_and(|state| state.transport.publish_core_and_find_peer(core));
         // A thread that has been woken to use this endpoint may need the core.

@@ -45,6 +45,9 @@ pub struct MrAttr {
     /// without the owner's help. These accesses still go through the owner: atomic operations, accesses with
     /// remote data or a fence, and accesses that a counter [counts](MemoryRegion::bind_counter).
     ///
+    /// A peer also maps the memory to receive long messages that are sent from there, as from a send buffer
+    /// ([`Domain::allocate_send_buffer`]).
+    ///
     /// The rights of the region bind only honest peers: a malicious process of the same user can write to
     /// mapped memory. The memory takes whole pages, one more page, and a descriptor. It is freed when the
     /// last peer unmaps it.

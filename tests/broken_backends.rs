@@ -102,8 +102,8 @@ impl<T: Transport> Transport for FlawedTransport<T> {
         self.transport.hand_over();
     }
 
-    fn prefers_pull(&self, link: LinkId, len_bytes: u64) -> bool {
-        self.transport.prefers_pull(link, len_bytes)
+    fn prefers_pull(&self, link: LinkId, payload: &[IoSlice<'_>]) -> bool {
+        self.transport.prefers_pull(link, payload)
     }
 
     fn expose(&mut self, link: LinkId, payload: &[IoSlice<'_>]) -> Option<RemotePayload> {

@@ -1,4 +1,4 @@
-//! Checks how much of the heap an endpoint holds for an idle peer over TCP.
+//! Checks how much of the heap an endpoint holds for an idle peer.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -68,9 +68,9 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-fn open_endpoint() -> OpenEndpoint {
-    let hints = Hints::new().caps(Caps::TAGGED).domain("tcp").node("127.0.0.1").source();
-    Fabric::new().open_endpoint(&hints.progress(Progress::Manual)).expect("an endpoint over TCP")
+fn open_endpoint(domain: &str) -> OpenEndpoint {
+    let hints = Hints::new().caps(Caps::TAGGED).domain(domain).node("127.0.0.1").source();
+    Fabric::new().open_endpoint(&hints.progress(Progress::Manual)).expect("an endpoint of the domain")
 }
 
 fn post_receive(open: &OpenEndpoint) {
@@ -79,10 +79,14 @@ fn post_receive(open: &OpenEndpoint) {
 
 /// Opens peers in a thread of their own. Every second one connects to the hub. Returns their addresses, and
 /// runs until `is_done`.
-fn start_peers(hub: Address, is_done: Arc<AtomicBool>) -> (Vec<Address>, thread::JoinHandle<()>) {
+fn start_peers(
+    domain: &'static str,
+    hub: Address,
+    is_done: Arc<AtomicBool>,
+) -> (Vec<Address>, thread::JoinHandle<()>) {
     let (sender, addresses) = mpsc::channel();
     let running = thread::spawn(move || {
-        let peers: Vec<OpenEndpoint> = (0..PEERS).map(|_| open_endpoint()).collect();
+        let peers: Vec<OpenEndpoint> = (0..PEERS).map(|_| open_endpoint(domain)).collect();
         peers.iter().for_each(post_receive);
         sender.send(peers.iter().map(|peer| peer.endpoint.name().expect("an address")).collect()).unwrap();
         for peer in peers.iter().step_by(2) {
@@ -99,11 +103,11 @@ fn start_peers(hub: Address, is_done: Arc<AtomicBool>) -> (Vec<Address>, thread:
     (addresses.recv().expect("the addresses of the peers"), running)
 }
 
-#[test]
-fn idle_tcp_peer_holds_at_most_4_kib_of_heap() {
-    let hub = open_endpoint();
+/// Returns how many bytes of the heap an endpoint holds for each idle peer.
+fn measure_bytes_of_idle_peer(domain: &'static str) -> i64 {
+    let hub = open_endpoint(domain);
     let is_done = Arc::new(AtomicBool::new(false));
-    let (peers, running) = start_peers(hub.endpoint.name().unwrap(), is_done.clone());
+    let (peers, running) = start_peers(domain, hub.endpoint.name().unwrap(), is_done.clone());
     let before_bytes = HELD_BYTES.get();
     for peer in peers.iter().skip(1).step_by(2) {
         let peer = hub.av.insert_one(*peer).unwrap();
@@ -119,7 +123,19 @@ fn idle_tcp_peer_holds_at_most_4_kib_of_heap() {
         assert!(hub.cq.read().expect("no operation fails").is_none());
     }
     let peer_bytes = (HELD_BYTES.get() - before_bytes) / PEERS as i64;
-    assert!((1..=PEER_MAX_BYTES).contains(&peer_bytes), "{peer_bytes} bytes for each peer");
     is_done.store(true, Ordering::Relaxed);
     running.join().unwrap();
+    peer_bytes
+}
+
+#[test]
+fn idle_tcp_peer_holds_at_most_4_kib_of_heap() {
+    let peer_bytes = measure_bytes_of_idle_peer("tcp");
+    assert!((1..=PEER_MAX_BYTES).contains(&peer_bytes), "{peer_bytes} bytes for each peer");
+}
+
+#[test]
+fn idle_shm_peer_holds_at_most_4_kib_of_heap() {
+    let peer_bytes = measure_bytes_of_idle_peer("shm");
+    assert!((1..=PEER_MAX_BYTES).contains(&peer_bytes), "{peer_bytes} bytes for each peer");
 }

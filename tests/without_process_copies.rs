@@ -87,6 +87,25 @@ fn open_process_pair() -> (Party, Party) {
     Net::new(&TransportKind::Shm4, Turns::Processes).open_pair()
 }
 
+/// Opens a pair that sends long messages from memory that the peer maps.
+fn open_process_pair_with_send_buffers() -> (Party, Party) {
+    Net::new(&TransportKind::Shm4, Turns::Processes).sending_from_buffers().open_pair()
+}
+
+#[test]
+fn messages_from_send_buffers_arrive_when_one_process_cannot_copy() {
+    for errno in REFUSALS {
+        let (alice, bob) = open_process_pair_with_send_buffers();
+        for _ in 0..2 {
+            exchange_all_lengths(&alice, &bob);
+        }
+        bob.fail_process_copies_with(errno);
+        for _ in 0..2 {
+            exchange_all_lengths(&alice, &bob);
+        }
+    }
+}
+
 #[test]
 fn messages_arrive_when_one_process_cannot_copy() {
     for errno in REFUSALS {

@@ -14,6 +14,7 @@
 
 mod attack;
 mod honest_peer;
+#[path = "../process.rs"]
 mod process;
 mod victim;
 
@@ -24,10 +25,15 @@ use std::{env, thread};
 
 use crate::attack::Attack;
 use crate::honest_peer::RoundTrips;
-use crate::process::{Process, Role};
+use crate::process::Process;
 use crate::victim::Report;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// The roles of the processes.
+const VICTIM: &str = "victim";
+const HONEST_PEER: &str = "peer";
+const STRANGERS: &str = "strangers";
 
 /// How long the round trips are measured without an attack. With an attack they are measured for this time
 /// or longer.
@@ -54,10 +60,11 @@ struct Sample {
 }
 
 fn main() -> ExitCode {
-    let done = match Role::of_this_process() {
-        Some(Role::Victim) => victim::run(),
-        Some(Role::HonestPeer) => honest_peer::run(),
-        Some(Role::Strangers) => attack::run(),
+    let done = match process::role_of_this_process().as_deref() {
+        Some(VICTIM) => victim::run(),
+        Some(HONEST_PEER) => honest_peer::run(),
+        Some(STRANGERS) => attack::run(),
+        Some(role) => Err(format!("unknown role {role}").into()),
         None => measure_all(),
     };
     match done {
@@ -88,8 +95,8 @@ fn measure_all() -> Result<()> {
 }
 
 fn measure(attack: Attack) -> Result<Cost> {
-    let mut victim = Process::start(Role::Victim, &[])?;
-    let mut peer = Process::start(Role::HonestPeer, &[])?;
+    let mut victim = Process::start(VICTIM, &[])?;
+    let mut peer = Process::start(HONEST_PEER, &[])?;
     let (victim_at, peer_at) = (victim.read_answer("at")?, peer.read_answer("at")?);
     let (victim_address, peer_address): (SocketAddr, SocketAddr) = (victim_at.parse()?, peer_at.parse()?);
     victim.send(&format!("peer {peer_address}"))?;
@@ -103,7 +110,7 @@ fn measure(attack: Attack) -> Result<Cost> {
     begin_sample(&mut victim, &mut peer)?;
     let begin = Instant::now();
     let arguments = [attack.name().to_owned(), victim_address.to_string(), peer_address.to_string()];
-    let mut strangers = Process::start(Role::Strangers, &arguments)?;
+    let mut strangers = Process::start(STRANGERS, &arguments)?;
     strangers.await_answer("ready", PREPARATION_MAX_TIME);
     thread::sleep(MEASURED_TIME.saturating_sub(begin.elapsed()).max(MEASURED_TIME / 2));
     let during = end_sample(&mut victim, &mut peer)?;

@@ -63,6 +63,9 @@ const ROUNDS_MAX: u32 = 1_000;
 /// KiB, is one process_vm_readv(2) by the receiver. Over TCP the bare loop is a polled, non-blocking
 /// socket. It joins small one-way messages into large writes.
 ///
+/// Messages from send buffers, which the receiver maps, are compared with one copy by the receiver from
+/// memory that both processes map.
+///
 /// Writes and reads over shared memory are compared with a copy within one process, followed by a fence.
 /// Over TCP they are compared with the sum of two halves of round trips over the socket: one with the
 /// payload, one with 8 bytes. A fetch-add needs work of the target, so over shared memory it is compared
@@ -191,8 +194,9 @@ The output of --json has more figures than the tables, such as the speed of copi
 
 const JSON: &str = "\
 The JSON document: homespun_version, tagged, rounds, cores (two numbers, or null if not pinned), domains; \
-each of these has domain, cross_memory_copy, cross_memory_copy_refusal, sizes and accesses; each of sizes \
-has size_bytes, bare_loop (ring, pipelined-4K to pipelined-64K, process_vm_readv, socket), \
+each of these has domain, cross_memory_copy, cross_memory_copy_refusal, sizes, send_buffers and \
+accesses; each of sizes and send_buffers \
+has size_bytes, bare_loop (ring, pipelined-4K to pipelined-64K, process_vm_readv, socket, memcpy), \
 bare_message_loop, latency_us, bare_latency_us, latency_ratio, latency_percentiles and \
 bare_latency_percentiles (p50_us, p99_us, samples), messages_per_s, bare_messages_per_s, message_time_ratio, \
 bandwidth_mb_per_s, bare_bandwidth_mb_per_s, memcpy_mb_per_s. Each of accesses has operation (write, read, \
@@ -319,7 +323,7 @@ fn compare_with_bare_loops(
     if !arguments.json {
         print_head(&survey, &all_cores, console)?;
     }
-    console.start_progress(domains.len() * survey.progress_step_count());
+    console.start_progress(domains.iter().map(|domain| survey.progress_step_count(*domain)).sum());
     let measured: Result<Vec<_>, CommandFailure> =
         domains.into_iter().map(|domain| survey.measure_domain(domain, console)).collect();
     console.end_progress();

@@ -19,7 +19,7 @@ use crate::failure::CommandFailure;
 ///
 /// The last section is about this host. For auto it shows how, and why, peers at the addresses of each
 /// interface are reached. For auto and shm it shows whether large messages can be copied directly from
-/// process to process.
+/// process to process, and between which ways each link chooses by measuring them.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
 pub(crate) struct InfoArguments {

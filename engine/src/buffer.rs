@@ -3,12 +3,14 @@
 //! There are two tiers, which the engine handles alike. The owned tier holds the application's
 //! [`Bytes`] or [`BytesMut`] until the operation ends, and hands them back with the completion. The
 //! raw tier holds addresses, for C callers and for callers that keep their memory. Creating a raw
-//! buffer is `unsafe`; using a raw buffer is not. Of the engine's modules, only this module and
+//! buffer is `unsafe`; using a raw buffer is not. A [`SendBuffer`] is owned memory that peers can
+//! map. Of the engine's modules, only this module and
 //! [`region`](crate::region) turn addresses of the application's memory into slices.
 
 mod destination;
 mod reusable;
 mod segment;
+mod send_buffer;
 mod source;
 
 use bytes::{Bytes, BytesMut};
@@ -16,6 +18,7 @@ use bytes::{Bytes, BytesMut};
 pub use self::destination::Destination;
 pub use self::reusable::ReusableBuffer;
 pub use self::segment::{Segment, SegmentMut};
+pub use self::send_buffer::SendBuffer;
 pub use self::source::Source;
 
 /// The application's memory, which a completion hands back.

@@ -216,7 +216,7 @@ impl Engine {
     /// Whether anything is unsent: queued operations, pending replies, handshake frames for links
     /// that are up, or sends whose payload a peer has yet to fetch.
     pub fn has_unsent(&self) -> bool {
-        self.initiator.active_len() > 0
+        self.initiator.has_listed_peers()
             || self.links.have_pending_replies()
             || self.initiator.has_operations() && self.links.have_unfetched_sends()
             || self.connection.has_unsent()

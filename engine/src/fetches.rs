@@ -6,7 +6,7 @@
 //!     |           |
 //!     +--> Pulling --> all there: ended
 //!             |
-//!             +--> cannot pull: its sender is asked --> Cleared --Data--> all there: ended
+//!             +--> cannot be pulled: its sender is asked --> Cleared --Data--> all there: ended
 //!             |
 //!             +--> Fault: ended by a fault
 //!             |
@@ -326,6 +326,7 @@ impl<O> Fetches<O> {
                 self.unpullable.insert(link);
                 self.fall_back_to_request(id, true, memory)
             }
+            Pull::Declined => self.fall_back_to_request(id, false, memory),
             Pull::Fault => self.remove(id).map_or(FetchStep::Pulled(0), FetchStep::Faulted),
             Pull::Gone => {
                 fetch.stage = FetchStage::Gone;

@@ -197,7 +197,7 @@ impl Initiator {
         self.queues.pop(peer);
     }
 
-    /// Lists a peer as active: the next pass has work for it.
+    /// Lists a peer as active: the next pass has work for it. A blocked peer is blocked no longer.
     pub(crate) fn activate(&mut self, peer: PeerId) {
         self.queues.activate(peer);
     }
@@ -208,17 +208,47 @@ impl Initiator {
         self.queues.active_len()
     }
 
-    /// Removes and returns the next active peer. The caller then calls
-    /// [`requeue_or_deactivate`](Self::requeue_or_deactivate).
+    /// Whether any peer is active or blocked.
+    pub(crate) fn has_listed_peers(&self) -> bool {
+        self.queues.active_len() > 0 || self.queues.has_blocked()
+    }
+
+    /// Whether any peer is blocked.
+    #[inline(always)]
+    pub(crate) fn has_blocked_peers(&self) -> bool {
+        self.queues.has_blocked()
+    }
+
+    /// Lists a peer as active if it is blocked. Called when an event of one of the peer's links may
+    /// let its work go on.
+    #[inline]
+    pub(crate) fn unblock(&mut self, peer: PeerId) {
+        self.queues.unblock(peer);
+    }
+
+    /// Removes and returns the next active peer. The caller then calls [`requeue`](Self::requeue),
+    /// [`block`](Self::block) or [`deactivate`](Self::deactivate).
     #[inline]
     pub(crate) fn pop_active(&mut self) -> Option<PeerId> {
         self.queues.pop_active()
     }
 
-    /// Ends the peer's part of a pass. If `is_active`, lists the peer as active again.
+    /// Ends the peer's part of a pass: the next pass tries again.
     #[inline]
-    pub(crate) fn requeue_or_deactivate(&mut self, peer: PeerId, is_active: bool) {
-        self.queues.requeue_or_deactivate(peer, is_active);
+    pub(crate) fn requeue(&mut self, peer: PeerId) {
+        self.queues.requeue(peer);
+    }
+
+    /// Ends the peer's part of a pass: its work waits for an event of one of its links.
+    #[inline]
+    pub(crate) fn block(&mut self, peer: PeerId) {
+        self.queues.block(peer);
+    }
+
+    /// Ends the peer's part of a pass: it has no work left.
+    #[inline]
+    pub(crate) fn deactivate(&mut self, peer: PeerId) {
+        self.queues.deactivate(peer);
     }
 
     /// Returns the reply of the peer that an operation awaits before it ends.

@@ -392,24 +392,32 @@ impl OneSided {
 }
 
 impl Receive {
-    /// Returns a receive without room, to be filled in.
-    #[inline]
-    pub(crate) fn vacant() -> Receive {
-        Receive {
-            destination: Destination::empty(),
-            tagged: false,
-            context: 0,
-            signalled: Signalled::No,
-            role: ReceiveRole::Single,
-        }
-    }
+    /// A receive without room, to be filled in. A constant: a copy of it reads nothing that was just written.
+    pub(crate) const VACANT: Receive = Receive {
+        destination: Destination::empty(),
+        tagged: false,
+        context: 0,
+        signalled: Signalled::No,
+        role: ReceiveRole::Single,
+    };
 
     /// Returns the completion of a receive that took `message`, or of a peek that found `message`.
     /// The first `placed_bytes` of the message are in the destination.
-    // Inlined, like all functions that pass completions on: to move a completion costs more than to make it.
-    #[inline(always)]
     pub(crate) fn take_completion(
         &mut self,
+        source: PeerId,
+        message: &Message,
+        placed_bytes: usize,
+    ) -> EndedOperation {
+        let buffer = self.destination.take_buffer(placed_bytes);
+        EndedOperation { buffer, ..self.completion_without_buffer(source, message, placed_bytes) }
+    }
+
+    /// As [`take_completion`](Self::take_completion), for a destination that gives no buffer.
+    // Inlined, like all functions that pass completions on: to move a completion costs more than to make it.
+    #[inline(always)]
+    pub(crate) fn completion_without_buffer(
+        &self,
         source: PeerId,
         message: &Message,
         placed_bytes: usize,
@@ -423,7 +431,7 @@ impl Receive {
             data: message.data.unwrap_or(0),
             tag: message.tag.unwrap_or(0),
             source: Some(source),
-            buffer: self.destination.take_buffer(placed_bytes),
+            buffer: Buffer::None,
         }
     }
 

@@ -36,6 +36,7 @@ mod turns;
 mod unexpected;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::mem;
 
 use slotmap::SlotMap;
 
@@ -200,10 +201,9 @@ impl Receiver {
         if self.outstanding_receives() >= self.depth_ops {
             return Err(Rejected { error: Again::QueueFull.into(), returned: request.destination });
         }
-        let ReceiveRequest { destination, tagged, mut criteria, context, signalled } = request;
-        if !tagged {
-            criteria = Criteria { tag: 0, ignore: u64::MAX, ..criteria };
-        }
+        let ReceiveRequest { destination, tagged, criteria, context, signalled } = request;
+        let (tag, ignore) = if tagged { (criteria.tag, criteria.ignore) } else { (0, u64::MAX) };
+        let criteria = Criteria { tag, ignore, source: criteria.source };
         if self.is_kind_kept_aside(tagged) {
             let receive = Receive { destination, tagged, context, signalled, role: ReceiveRole::Single };
             let id = self.post_without_matching(criteria, receive);
@@ -232,14 +232,16 @@ impl Receiver {
             None => {
                 // Filled in place. A move would read fields that are still in the processor's store
                 // buffer.
-                let id = self.receives.insert(Receive::vacant());
+                let id = self.receives.insert(Receive::VACANT);
                 if let Some(receive) = self.receives.get_mut(id) {
-                    receive.destination = destination;
+                    // A vacant receive has nothing to drop.
+                    mem::forget(mem::replace(&mut receive.destination, destination));
                     receive.context = context;
                     receive.tagged = tagged;
                     receive.signalled = signalled;
                 }
-                matching.add_posted(criteria, id);
+                // Made anew, as the search above has it in memory.
+                matching.add_posted(Criteria { tag, ignore, source: criteria.source }, id);
             }
         }
         Ok(())

@@ -281,6 +281,20 @@ impl Region {
         Ok(())
     }
 
+    /// Counts an access of a peer. If one counter is bound to both events, it counts the access
+    /// once.
+    #[inline]
+    pub(crate) fn count_access(&self, events: CounterEvents) {
+        let mut counted: Option<&Arc<dyn CountAccess>> = None;
+        for (place, event) in self.counters.iter().zip(REGION_EVENTS) {
+            let Some(counter) = place.get().filter(|_| events.contains(event)) else { continue };
+            if counted.is_none_or(|first| !Arc::ptr_eq(first, counter)) {
+                counter.count(event);
+            }
+            counted = Some(counter);
+        }
+    }
+
     /// Makes a range durable. Returns whether the range is now durable. Returns `false` if the
     /// region is not persistent or is closed, or if this or an earlier attempt has failed.
     pub(crate) fn try_persist(&self, offset_bytes: usize, len_bytes: usize) -> bool {

@@ -134,15 +134,16 @@ impl Target {
         }
     }
 
-    /// Returns the progress of a link as two counts: changes of offers together with ended counted writes,
-    /// and arrived bytes of the current write.
+    /// Returns two counts of a link: arrived accesses together with changes of offers, and arrived bytes of
+    /// the write that is being read. Each byte of an access changes one of the counts when it arrives.
     pub(crate) fn progress_counts(&self, id: LinkId) -> (u64, u64) {
         let writing_bytes = match self.links.get(id).and_then(|link| link.writing.as_ref()) {
             Some(writes::IncomingWrite::Sent(filling)) => filling.arrived_bytes,
             Some(writes::IncomingWrite::Requested(fetch)) => self.fetches.arrived_bytes(*fetch),
             None => 0,
         };
-        (self.fetches.count_of_changes(id) + self.written_count(id), writing_bytes)
+        let arrived_ops = self.links.get(id).map_or(0, |link| link.arrived_ops + link.ended_counted_ops);
+        (arrived_ops + self.fetches.count_of_changes(id), writing_bytes)
     }
 
     /// Marks the peers that have links, held completions, or writes that are not durable yet.
@@ -164,6 +165,7 @@ impl Target {
             return Err(TOO_MANY);
         }
         link.unanswered_ops += 1;
+        link.arrived_ops += 1;
         Ok(())
     }
 
@@ -256,16 +258,17 @@ impl Target {
 
     /// Counts a successful access, if the endpoint has `FI_RMA_EVENT`. The endpoint counts `of_endpoint`,
     /// and the region counts `of_region`. The two differ for atomic operations.
+    #[inline]
     fn count_access_if_enabled(
         &self,
-        window: &Window,
+        region: &Region,
         of_endpoint: CounterEvents,
         of_region: CounterEvents,
         effects: &mut impl TargetEffects,
     ) {
         if self.counts_accesses {
             effects.count(of_endpoint);
-            window.count_access(of_region);
+            region.count_access(of_region);
         }
     }
 

@@ -93,6 +93,9 @@ pub enum Pull {
     /// This process cannot or may not access the peer's memory, and this will not change. The peer
     /// must send the exposed payload.
     Refused,
+    /// This process cannot access this payload. The peer must send it. Other payload of the peer may
+    /// be accessible.
+    Declined,
     /// Some of the described memory is not the peer's own. The link stays usable.
     Fault,
     /// The peer is gone, or no longer exposes anything. Bytes that were already copied are not
@@ -292,12 +295,13 @@ pub trait Transport: Send + 'static {
     /// any.
     fn caps(&self, link: LinkId) -> LinkCaps;
 
-    /// Whether the peer should [pull](Self::pull) payload of this length, at least
+    /// Whether the peer should [pull](Self::pull) this payload, which is at least
     /// [`pull_min_bytes`](LinkCaps::pull_min_bytes) long. If not, this side should send the payload.
     /// The caller asks again for each payload. Unlike the capabilities, the answer may change either
-    /// way while the link lives, for example since the transport measures what is faster.
-    fn prefers_pull(&self, link: LinkId, len_bytes: u64) -> bool {
-        let _ = (link, len_bytes);
+    /// way while the link lives, for example since the transport measures what is faster. The answer
+    /// may also depend on the memory of the payload: the peer may be able to map it.
+    fn prefers_pull(&self, link: LinkId, payload: &[IoSlice<'_>]) -> bool {
+        let _ = (link, payload);
         true
     }
 
@@ -374,9 +378,16 @@ pub trait Transport: Send + 'static {
     }
 
     /// Accepts links, reads all links fairly, and reports up to about `budget_frames` frames in
-    /// all. Returns the number of reported frames, pieces of unfinished frames and link events; 0
-    /// means that there was nothing to do.
+    /// all. Returns the number of reported frames, pieces of unfinished frames, link events and
+    /// writable links; 0 means that there was nothing to do.
     fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32;
+
+    /// Whether [`receive`](Self::receive) reports every link that takes frames again after [`Sent::Full`] or
+    /// [`Sent::Partial`], by [`FrameHandler::link_writable`]. If so, the caller tries again only after this
+    /// report or another report about the link. If not, it tries again in every pass.
+    fn reports_writable_links(&self) -> bool {
+        false
+    }
 
     /// Returns a descriptor that becomes readable when an [armed](Self::arm) transport has an
     /// event. The descriptor can be nested in `epoll(7)`. Only the transport reads it. A transport
@@ -391,11 +402,11 @@ pub trait Transport: Send + 'static {
     /// arrives, a link comes up or ends, or a link has room again after [`Sent::Full`] or
     /// [`Sent::Partial`].
     ///
-    /// A frame or a link event keeps the transport [`Ready`](Armed::Ready) until `receive` has
-    /// reported it, however often the caller arms the transport. Room on a link makes the transport
-    /// ready only once, since the caller then sends again. Two events make no descriptor readable:
-    /// the time to retry a connect, and progress of a [draining](Self::draining_count) link. For
-    /// these, the transport sets [`look_again_after`](Armed::Asleep::look_again_after).
+    /// A frame or a link event keeps the transport [`Ready`](Armed::Ready) until `receive` has reported it,
+    /// however often the caller arms the transport. Room on a link makes the transport ready only once,
+    /// since the caller then receives, and sends again. Two events make no descriptor readable: the time to
+    /// retry a connect, and progress of a [draining](Self::draining_count) link. For these, the transport
+    /// sets [`look_again_after`](Armed::Asleep::look_again_after).
     fn arm(&mut self) -> Armed {
         Armed::Ready
     }
@@ -454,6 +465,11 @@ pub trait FrameHandler {
 
     /// Handles an event of a link.
     fn link_event(&mut self, link: LinkId, event: LinkEvent);
+
+    /// Records that a link may take frames again, after [`Sent::Full`] or [`Sent::Partial`].
+    fn link_writable(&mut self, link: LinkId) {
+        let _ = link;
+    }
 }
 
 /// The capabilities and limits of a provider. `getinfo` uses them to describe the provider's
@@ -495,8 +511,9 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Allocates at least one byte of zeroed memory that peers can
-    /// [map](Transport::map_peer_memory). Peers access mapped memory without the owner's help.
-    /// Returns `None` if the provider has no such memory.
+    /// [map](Transport::map_peer_memory). Peers access mapped memory without the owner's help. The
+    /// provider itself accesses the memory only in calls of its transports. Returns `None` if the
+    /// provider has no such memory.
     ///
     /// # Errors
     ///

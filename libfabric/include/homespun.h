@@ -35,7 +35,8 @@ struct homespun_memory_ops {
      * Allocates `len` bytes of zeros, registers them, and stores their address in `memory`. The other
      * parameters are those of fi_mr_reg(3). In the domains shm and auto, a near peer (a process of the same
      * user on this host) maps this memory after its first access. From then on the peer writes and reads the
-     * memory by plain copies, without the owner's help and without a system call. In the domain tcp, and for
+     * memory by plain copies, without the owner's help and without a system call. It also maps the memory to
+     * receive messages from 16 KiB on that are sent from there, and copies them once. In the domain tcp, and for
      * far peers, the memory is like any other. fi_close() of the region frees the memory, so the application
      * must not use it afterwards.
      *

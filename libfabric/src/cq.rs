@@ -196,7 +196,8 @@ unsafe extern "C" fn signal(cq: *mut FidCq) -> c_int {
 ///
 /// `cq` is open, `buf` has room for `count` entries of its format, `src_addr` is null or has room
 /// for `count` addresses.
-#[inline]
+// Always inlined: the caller of a function reads its result before the stores have left the store buffer.
+#[inline(always)]
 unsafe fn read_entries(
     cq: *mut FidCq,
     buf: *mut c_void,

@@ -85,11 +85,15 @@ pub(crate) unsafe fn post_send(
 ) -> Result<(), Failure> {
     let (to, context, flags) =
         (FabricAddress(to), context_number(ctx), flags_or_default(flags, endpoint.tx_op_flags()));
-    let send = SendMsg { buffers: buffers.as_ref(), to, tag: tag.map(Tag), data, context, flags };
+    let buffers = buffers.as_ref();
+    // Made anew for a refused send, so that the first one need not lie in memory.
+    let make_send = move || SendMsg { buffers, to, tag: tag.map(Tag), data, context, flags };
     // SAFETY: the caller keeps the same conditions.
     unsafe {
-        endpoint.post_send(&send).or_else(|error| {
-            triggered::post_triggered_or_refuse(endpoint, ctx, flags, error, || Operation::Send(send))
+        endpoint.post_send(&make_send()).or_else(move |error| {
+            triggered::post_triggered_or_refuse(endpoint, ctx, flags, error, move || {
+                Operation::Send(make_send())
+            })
         })
     }
 }
@@ -110,11 +114,15 @@ pub(crate) unsafe fn post_receive(
 ) -> Result<(), Failure> {
     let (context, flags) = (context_number(ctx), flags_or_default(flags, endpoint.rx_op_flags()));
     let from = receive_source(from, endpoint.info().caps);
-    let receive = RecvMsg { buffers: buffers.as_ref(), from, tagged, context, flags };
+    let buffers = buffers.as_ref();
+    // As in `post_send`.
+    let make_receive = move || RecvMsg { buffers, from, tagged, context, flags };
     // SAFETY: the caller keeps the same conditions.
     unsafe {
-        endpoint.post_receive(&receive).or_else(|error| {
-            triggered::post_triggered_or_refuse(endpoint, ctx, flags, error, || Operation::Receive(receive))
+        endpoint.post_receive(&make_receive()).or_else(move |error| {
+            triggered::post_triggered_or_refuse(endpoint, ctx, flags, error, move || {
+                Operation::Receive(make_receive())
+            })
         })
     }
 }

@@ -53,6 +53,10 @@ impl<R: FrameHandler> FrameHandler for NearHandler<'_, R> {
         self.receiver.payload_arrived(CarriedLink::Near(link).link_id(), bytes);
     }
 
+    fn link_writable(&mut self, link: LinkId) {
+        self.receiver.link_writable(CarriedLink::Near(link).link_id());
+    }
+
     fn link_event(&mut self, link: LinkId, event: LinkEvent) {
         match &event {
             LinkEvent::Up { peer, .. } => self.proven.add_link(link, *peer),
@@ -87,6 +91,10 @@ impl<R: FrameHandler> FrameHandler for FarHandler<'_, R> {
     #[inline]
     fn payload_arrived(&mut self, link: LinkId, bytes: &[u8]) {
         self.receiver.payload_arrived(self.known_link_id(link), bytes);
+    }
+
+    fn link_writable(&mut self, link: LinkId) {
+        self.receiver.link_writable(self.known_link_id(link));
     }
 
     fn link_event(&mut self, link: LinkId, event: LinkEvent) {

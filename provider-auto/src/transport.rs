@@ -71,10 +71,10 @@ impl Transport for AutoTransport {
         }
     }
 
-    fn prefers_pull(&self, link: LinkId, len_bytes: u64) -> bool {
+    fn prefers_pull(&self, link: LinkId, payload: &[IoSlice<'_>]) -> bool {
         match CarriedLink::from_link_id(link) {
-            CarriedLink::Near(near) => self.near.prefers_pull(near, len_bytes),
-            CarriedLink::Far(far) => self.far.prefers_pull(far, len_bytes),
+            CarriedLink::Near(near) => self.near.prefers_pull(near, payload),
+            CarriedLink::Far(far) => self.far.prefers_pull(far, payload),
         }
     }
 
@@ -206,6 +206,10 @@ impl Transport for AutoTransport {
         self.is_far_quiet =
             !self.plan.is_far_active() && !self.far.has_work_now() && !self.far.has_timed_work();
         reported
+    }
+
+    fn reports_writable_links(&self) -> bool {
+        true
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {

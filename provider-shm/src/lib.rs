@@ -14,6 +14,7 @@
 //!   control  --- greeting, ring and doorbell; hang-up ----->   control
 //!   memory   <-- large payload, if that is faster ----------   process_vm_readv
 //!   regions  --- written and read where they are mapped ---->  without the receiver's help
+//!            <-- payload in a region ------------------------  copied where it is mapped
 //! ```
 //!
 //! A small message is one cache line. A ring that carries messages is *hot*: its receiver polls it in every
@@ -36,6 +37,7 @@ mod clock;
 mod control;
 mod cookie;
 mod cross_memory;
+mod exposed;
 #[cfg(all(any(test, fuzzing), not(loom)))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -45,6 +47,8 @@ mod link;
 mod listener;
 mod memory;
 mod name;
+mod own_regions;
+mod peer_regions;
 mod poller;
 mod provider;
 mod ring;
@@ -57,6 +61,8 @@ mod sync;
 mod sys;
 mod transport;
 mod ways;
+#[expect(unsafe_code, reason = "an instruction of the processor")]
+mod write_back;
 
 pub use provider::ShmProvider;
 pub use transport::ShmTransport;

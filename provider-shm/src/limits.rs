@@ -10,6 +10,22 @@ pub const PULL_MIN_BYTES: usize = 16 * 1024;
 /// longer frame fills the ring, no other message of the sender could pass it.
 pub const RING_MAX_BYTES: usize = 16 * 1024 * 1024;
 
+/// How many regions of a peer's shareable memory a link maps at most, to copy payload from them. For one
+/// more, it unmaps the region that it has used least recently.
+pub const PULLED_REGIONS_LINK_MAX: usize = 16;
+
+/// After this many attempts in a row to map a region of the peer have failed, the link tries no more.
+pub const MAP_FAILURES_MAX: u32 = 8;
+
+/// Once in this many polls of the kernel, the transport unmaps regions that their owners have ended. Until
+/// then their memory stays allocated.
+pub const REGION_SWEEP_KERNEL_POLLS: u32 = 64;
+
+/// The longest payload whose lines are written back to memory after they were copied from a region of the
+/// peer, if the peer overwrites the payload between messages. The lines of longer payload leave the reader's
+/// cache by themselves.
+pub const REGION_WRITE_BACK_MAX_BYTES: u64 = 512 * 1024 - 1;
+
 /// How many large transfers come before the receiver tries another way again, if that way was about as fast.
 /// If it was slower, the number doubles with each trial, up to [`TRIAL_MAX_TRANSFERS`].
 pub const TRIAL_MIN_TRANSFERS: u32 = 256;
@@ -58,8 +74,12 @@ pub const IDLE_PASSES_PER_CLOCK_READ: u32 = 64;
 /// number is divided by their number.
 pub const COLD_AFTER_EMPTY_POLLS: u32 = 16 * 1024;
 
-/// How many links a waiting endpoint examines at once, to find a peer on its own core.
+/// How many links a waiting endpoint examines at once, to find a peer on its own core. The next time it
+/// examines the next ones.
 pub const CORE_LOOK_MAX_LINKS: usize = 64;
+
+/// How many links whose rings were full a pass examines for room.
+pub const ROOM_LOOK_MAX_LINKS: usize = 16;
 
 /// How many frames a pass takes from one ring before it turns to the next.
 pub const RING_TURN_FRAMES: u32 = 64;

@@ -12,9 +12,11 @@ use crate::clock::Clock;
 use crate::control::{Control, ReceivedGreeting};
 use crate::cookie::Cookie;
 use crate::memory::PeerMemory;
+use crate::peer_regions::PeerRegions;
 use crate::ring::{Consumer, Producer};
-use crate::segment::{MapError, Segment, can_write_back};
+use crate::segment::{MapError, Segment};
 use crate::ways::Ways;
+use crate::write_back::can_write_back;
 
 /// The state of a link, stored under its number.
 #[derive(Debug)]
@@ -78,6 +80,8 @@ pub(crate) struct Incoming {
     pub(crate) doorbell: CloseOnFork<OwnedFd>,
     pub(crate) pidfd: Option<CloseOnFork<OwnedFd>>,
     pub(crate) peer_memory: PeerMemory,
+    /// The peer's regions of shareable memory that this side has mapped to pull payload.
+    pub(crate) peer_regions: PeerRegions,
     /// How many polls in a row found the ring empty.
     pub(crate) empty_polls: u32,
     /// Whether every pass polls the ring.
@@ -115,10 +119,11 @@ impl Outgoing {
 }
 
 impl Incoming {
-    /// Maps the ring that came with the peer's greeting.
+    /// Maps the ring that came with the peer's greeting. The clock times large payload.
     pub(crate) fn map_peer_ring(
         received: ReceivedGreeting,
         control: &Control,
+        clock: &Clock,
     ) -> Result<Incoming, LinkError> {
         let ReceivedGreeting { greeting, ring, doorbell } = received;
         let segment = Segment::map(&ring).map_err(|error| match error {
@@ -127,13 +132,15 @@ impl Incoming {
         })?;
         let peer_memory = PeerMemory { pid: control.peer_credentials().pid, cookie: greeting.cookie };
         let is_own = peer_memory.pid == rustix::process::getpid().as_raw_pid();
-        let ways = Ways::new(Clock::system(), can_write_back(), peer_memory.pid != 0);
+        let peer = greeting.hello.address;
+        let ways = Ways::new(peer, clock.clone(), can_write_back(), peer_memory.pid != 0);
         Ok(Incoming {
             ring: Consumer::new(segment, ways),
             doorbell: CloseOnFork::new(doorbell),
             // A link within this process needs no pidfd: both ends of the link end with the process.
             pidfd: if is_own { None } else { control.open_peer_pidfd() },
             peer_memory,
+            peer_regions: PeerRegions::default(),
             empty_polls: 0,
             is_hot: false,
         })

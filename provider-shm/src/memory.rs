@@ -1,18 +1,14 @@
 //! Cross-memory copies: this process copies exposed payload directly from the memory of a peer's process.
 
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSliceMut};
 
 use homespun_engine::limits::IOV_LIMIT;
-use homespun_engine::transport::{Pull, RemotePayload};
+use homespun_engine::transport::Pull;
 use smallvec::SmallVec;
 
 use crate::cookie::CookieLocation;
+use crate::exposed::Exposed;
 use crate::sys::{self, RemoteSlice};
-
-/// The size of one slice in a [`RemotePayload`]: address and length, little-endian.
-const DESCRIBED_SLICE_BYTES: usize = 2 * size_of::<u64>();
-
-type RemoteSlices = SmallVec<[RemoteSlice; IOV_LIMIT + 1]>;
 
 /// The memory of a peer's process.
 #[derive(Debug, Clone, Copy)]
@@ -23,24 +19,14 @@ pub(crate) struct PeerMemory {
     pub(crate) cookie: CookieLocation,
 }
 
-/// Describes the addresses of exposed payload for the peer.
-pub(crate) fn describe_payload(payload: &[IoSlice<'_>]) -> Option<RemotePayload> {
-    let mut bytes = SmallVec::<[u8; IOV_LIMIT * DESCRIBED_SLICE_BYTES]>::new();
-    for slice in payload {
-        bytes.extend_from_slice(&(slice.as_ptr() as u64).to_le_bytes());
-        bytes.extend_from_slice(&(slice.len() as u64).to_le_bytes());
-    }
-    RemotePayload::new(&bytes)
-}
-
 impl PeerMemory {
     /// Fills `into` with payload that the peer has exposed, starting at `offset_bytes`.
-    pub(crate) fn pull(self, from: &RemotePayload, offset_bytes: u64, into: &mut [IoSliceMut<'_>]) -> Pull {
+    pub(crate) fn pull(self, from: &Exposed, offset_bytes: u64, into: &mut [IoSliceMut<'_>]) -> Pull {
         if self.pid == 0 {
             return Pull::Refused;
         }
         let wanted_bytes: usize = into.iter().map(|slice| slice.len()).sum();
-        let Some(mut pieces) = remote_slices_of_range(from, offset_bytes, wanted_bytes as u64) else {
+        let Some(mut pieces) = from.slices_of_range(offset_bytes, wanted_bytes as u64) else {
             return Pull::Fault;
         };
         pieces.push(RemoteSlice { address: self.cookie.address, len_bytes: size_of::<u64>() as u64 });
@@ -64,8 +50,9 @@ impl PeerMemory {
                 Some(libc::EINVAL) => Pull::Fault,
                 Some(libc::ESRCH) => Pull::Gone,
                 // EPERM and ENOSYS mean that the system forbids cross-memory copies. A lack of memory is
-                // temporary. In all these cases the peer sends the payload instead.
-                _ => Pull::Refused,
+                // temporary. In all these cases the peer sends the payload instead. It may still be possible
+                // to map other memory of the peer.
+                _ => Pull::Declined,
             },
         }
     }
@@ -94,41 +81,16 @@ pub(crate) fn probe_process_vm_readv() -> io::Result<()> {
     }
 }
 
-/// The slices of a range of the described memory. `None` if the description does not cover the range.
-fn remote_slices_of_range(
-    from: &RemotePayload,
-    offset_bytes: u64,
-    mut left_bytes: u64,
-) -> Option<RemoteSlices> {
-    let (described, rest) = from.as_bytes().as_chunks::<DESCRIBED_SLICE_BYTES>();
-    if !rest.is_empty() {
-        return None;
-    }
-    let mut skip_bytes = offset_bytes;
-    let mut pieces = RemoteSlices::new();
-    for bytes in described {
-        let (address, len_bytes) = bytes.split_first_chunk()?;
-        let address = u64::from_le_bytes(*address);
-        let len_bytes = u64::from_le_bytes(*len_bytes.first_chunk()?);
-        let skipped = skip_bytes.min(len_bytes);
-        skip_bytes -= skipped;
-        let taken = (len_bytes - skipped).min(left_bytes);
-        left_bytes -= taken;
-        if taken > 0 {
-            pieces.push(RemoteSlice { address: address.checked_add(skipped)?, len_bytes: taken });
-        }
-    }
-    (left_bytes == 0).then_some(pieces)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io::IoSlice;
     use std::process;
 
-    use proptest::prelude::*;
+    use homespun_engine::transport::RemotePayload;
 
     use super::*;
     use crate::cookie::Cookie;
+    use crate::exposed;
 
     fn make_own_memory(cookie: CookieLocation) -> PeerMemory {
         PeerMemory { pid: i32::try_from(process::id()).unwrap(), cookie }
@@ -139,7 +101,8 @@ mod tests {
         let cookie = Cookie::generate().unwrap();
         let peer_memory = make_own_memory(cookie.location());
         let (first, second) = (vec![1_u8; 100], vec![2_u8; 50]);
-        let remote = describe_payload(&[IoSlice::new(&first), IoSlice::new(&second)]).unwrap();
+        let remote = exposed::describe_addresses(&[IoSlice::new(&first), IoSlice::new(&second)]).unwrap();
+        let remote = Exposed::parse(&remote).unwrap();
         let pull = |peer_memory: PeerMemory, offset_bytes| {
             let (mut left, mut right) = ([0; 30], [0; 40]);
             let into = &mut [IoSliceMut::new(&mut left), IoSliceMut::new(&mut right)];
@@ -157,7 +120,7 @@ mod tests {
     fn pull_of_unmapped_memory_is_fault_with_cookie_and_gone_without() {
         let cookie = Cookie::generate().unwrap();
         let nowhere = [16_u64.to_le_bytes(), 8_u64.to_le_bytes()].concat();
-        let remote = RemotePayload::new(&nowhere).unwrap();
+        let remote = Exposed::parse(&RemotePayload::new(&nowhere).unwrap()).unwrap();
         let mut into = [0; 8];
         assert_eq!(
             make_own_memory(cookie.location()).pull(&remote, 0, &mut [IoSliceMut::new(&mut into)]),
@@ -173,42 +136,5 @@ mod tests {
     #[test]
     fn probe_reads_memory_of_this_process() {
         probe_process_vm_readv().unwrap();
-    }
-
-    proptest! {
-        #[test]
-        fn range_of_any_description_has_the_wanted_length(
-            bytes in proptest::collection::vec(prop_oneof![Just(0_u8), Just(0xff), any::<u8>()], 0..=64),
-            offset_bytes: u64,
-            wanted_bytes in prop_oneof![0_u64..100, any::<u64>()],
-        ) {
-            let remote = RemotePayload::new(&bytes).unwrap();
-            if let Some(pieces) = remote_slices_of_range(&remote, offset_bytes, wanted_bytes) {
-                let len_bytes: u128 = pieces.iter().map(|piece| u128::from(piece.len_bytes)).sum();
-                prop_assert_eq!(len_bytes, u128::from(wanted_bytes));
-            }
-        }
-
-        #[test]
-        fn range_matches_the_described_addresses(
-            lens in proptest::collection::vec(0_u64..20, 0..=4),
-            offset in 0_u64..40,
-            wanted in 0_u64..40,
-        ) {
-            let mut bytes = Vec::new();
-            let mut all = Vec::new();
-            for (n, len) in lens.iter().enumerate() {
-                let address = 1000 * (n as u64 + 1);
-                bytes.extend(address.to_le_bytes());
-                bytes.extend(len.to_le_bytes());
-                all.extend(address..address + len);
-            }
-            let pieces = remote_slices_of_range(&RemotePayload::new(&bytes).unwrap(), offset, wanted);
-            let expected = all.get(offset as usize..(offset + wanted) as usize).map(<[u64]>::to_vec);
-            let addresses = |piece: &RemoteSlice| piece.address..piece.address + piece.len_bytes;
-            let found = pieces.map(|pieces| pieces.iter().flat_map(addresses).collect::<Vec<_>>());
-            // An empty range may start beyond the end of the description.
-            prop_assert_eq!(found.unwrap_or_default(), expected.unwrap_or_default());
-        }
     }
 }

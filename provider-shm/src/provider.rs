@@ -14,6 +14,8 @@ use crate::limits::BACKLOG_CONNECTIONS;
 use crate::shareable;
 use crate::sys;
 use crate::transport::ShmTransport;
+use crate::ways;
+use crate::write_back::can_write_back;
 
 /// Opens the transports of endpoints that reach each other through shared memory. The endpoints' processes
 /// must belong to one user, on one host and in one network namespace.
@@ -123,7 +125,10 @@ impl Provider for ShmProvider {
     }
 
     fn host_findings(&self) -> Vec<String> {
-        vec![cross_memory::describe_cross_memory_support(self.allows_any_tracer)]
+        vec![
+            cross_memory::describe_cross_memory_support(self.allows_any_tracer),
+            ways::describe_choice(can_write_back()),
+        ]
     }
 
     fn allocate_shareable(&self, len_bytes: usize) -> Result<Option<Arc<dyn SharedMemory>>, Errno> {

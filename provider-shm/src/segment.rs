@@ -6,6 +6,7 @@
 //!
 //! ```text
 //!   finished_at, room_requested, core written by the producer, seldom; the consumer clears room_requested
+//!   exposure_ended                    written by the producer, once
 //!   consumed_lines, consumed_bytes    written by the consumer, seldom; read if the ring seems full
 //!   wake_requested, pulled_classes    written by the consumer, seldom; the producer reads and clears
 //!                                     wake_requested after every batch of frames
@@ -24,9 +25,9 @@ mod modelled;
 use std::io;
 
 #[cfg(not(loom))]
-pub(crate) use mapped::{Segment, can_write_back};
+pub(crate) use mapped::Segment;
 #[cfg(loom)]
-pub(crate) use modelled::{Segment, can_write_back};
+pub(crate) use modelled::Segment;
 
 use crate::sync::AtomicU64;
 

@@ -16,6 +16,8 @@
 //! The kernel frees the pages when no process maps them any more. So after the end of the region, a peer
 //! that still maps the pages accesses valid memory.
 //!
+//! Peers also copy payload of messages from such memory: see [`peer_regions`](crate::peer_regions).
+//!
 //! A forked child does not inherit mappings of peers' memory. The child inherits mappings of memory that its
 //! parent has allocated, since the application may read that memory. But the child does not end the region.
 
@@ -23,23 +25,31 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::slice;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use homespun_engine::fork::ForkGeneration;
 use homespun_engine::transport::{RemotePayload, SharedMemory};
 use rustix::fs::{
-    FileType, MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate,
-    memfd_create, open,
+    FileType, MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, fstatfs,
+    ftruncate, memfd_create, open,
 };
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use rustix::system::sysinfo;
+
+use crate::exposed::RegionName;
+use crate::own_regions;
+use crate::write_back;
 
 /// The offset of the shared words in the file.
 const START_BYTES: usize = 4096;
 
 /// The seals that keep any process from changing the size of the file.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
+
+/// The type of the file system of memory files with small pages. Pages of a file with huge pages may be
+/// missing, and then an access fails.
+const TMPFS_MAGIC: i64 = 0x0102_1994;
 
 /// The size of a region's description for peers: the owner's descriptor number, and the nonce.
 const DESCRIPTION_BYTES: usize = size_of::<u32>() + size_of::<u64>();
@@ -81,9 +91,7 @@ pub(crate) fn allocate(len_bytes: usize) -> io::Result<Arc<dyn SharedMemory>> {
     let words = len_bytes.div_ceil(size_of::<u64>());
     let file_bytes = file_size_bytes(words).ok_or(io::ErrorKind::OutOfMemory)?;
     // The kernel overcommits: it would grant more memory than the host has, and later kill the process.
-    let host = sysinfo();
-    let all_bytes = u64::from(host.mem_unit).saturating_mul(host.totalram.saturating_add(host.totalswap));
-    if file_bytes as u64 > all_bytes {
+    if file_bytes as u64 > host_memory_bytes() {
         return Err(io::ErrorKind::OutOfMemory.into());
     }
     let file = memfd_create("homespun-memory", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
@@ -94,7 +102,18 @@ pub(crate) fn allocate(len_bytes: usize) -> io::Result<Arc<dyn SharedMemory>> {
         error.raw_os_error().map_or(io::ErrorKind::Other.into(), io::Error::from_raw_os_error)
     })?;
     mapping.first_page().nonce.store(nonce, Ordering::Relaxed);
-    Ok(Arc::new(Allocation { mapping, file }))
+    let allocation = Allocation { mapping, file };
+    own_regions::add(allocation.name(), words * size_of::<u64>());
+    Ok(Arc::new(allocation))
+}
+
+/// The size of the host's memory, with swap.
+pub(crate) fn host_memory_bytes() -> u64 {
+    static BYTES: LazyLock<u64> = LazyLock::new(|| {
+        let host = sysinfo();
+        u64::from(host.mem_unit).saturating_mul(host.totalram.saturating_add(host.totalswap))
+    });
+    *BYTES
 }
 
 /// Maps memory that the process `pid` has allocated. Returns `None` if the description is wrong or a system
@@ -104,27 +123,39 @@ pub(crate) fn map(pid: i32, from: &RemotePayload, len_bytes: u64) -> Option<Arc<
     let nonce = u64::from_le_bytes(nonce.try_into().ok()?);
     let words = usize::try_from(len_bytes.div_ceil(size_of::<u64>() as u64)).ok()?;
     let expected_bytes = file_size_bytes(words)?;
-    if pid == 0 || words == 0 {
+    if words == 0 {
         return None;
     }
-    let path = format!("/proc/{pid}/fd/{}", u32::from_le_bytes(*descriptor));
+    let is_expected = |size_bytes| size_bytes == expected_bytes;
+    let (file, _) = open_sealed(pid, u32::from_le_bytes(*descriptor), is_expected)?;
+    let mapping = Mapping::map_sealed(&file, words, true).ok()?;
+    let has_nonce = mapping.first_page().nonce.load(Ordering::Relaxed) == nonce;
+    has_nonce.then(|| Arc::new(mapping) as Arc<dyn SharedMemory>)
+}
+
+/// Opens a memory file of the process `pid`, whose size must satisfy `is_expected`. Returns the file and its
+/// size, which cannot change.
+fn open_sealed(pid: i32, descriptor: u32, is_expected: impl Fn(usize) -> bool) -> Option<(OwnedFd, usize)> {
+    if pid == 0 {
+        return None;
+    }
+    let path = format!("/proc/{pid}/fd/{descriptor}");
     // Open with `O_PATH` first: the path may lead to a device, and opening a device could have side effects.
     let found = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let status = fstat(&found).ok()?;
     let is_file = FileType::from_raw_mode(status.st_mode) == FileType::RegularFile;
-    if !is_file || usize::try_from(status.st_size) != Ok(expected_bytes) {
+    if !is_file || !usize::try_from(status.st_size).is_ok_and(&is_expected) {
         return None;
     }
     let path = format!("/proc/self/fd/{}", found.as_raw_fd());
     let file = open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok()?;
     // Only memory files have seals. Check the seals before the size, which then cannot change any more.
     let is_sealed = fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(SEALS));
-    if !is_sealed || usize::try_from(fstat(&file).ok()?.st_size) != Ok(expected_bytes) {
+    if !is_sealed || !fstatfs(&file).is_ok_and(|system| system.f_type == TMPFS_MAGIC) {
         return None;
     }
-    let mapping = Mapping::map_sealed(&file, words, true).ok()?;
-    let has_nonce = mapping.first_page().nonce.load(Ordering::Relaxed) == nonce;
-    has_nonce.then(|| Arc::new(mapping) as Arc<dyn SharedMemory>)
+    let size_bytes = usize::try_from(fstat(&file).ok()?.st_size).ok().filter(|size| is_expected(*size))?;
+    Some((file, size_bytes))
 }
 
 /// The size of the file for this many shared words.
@@ -191,6 +222,30 @@ impl SharedMemory for Mapping {
     }
 }
 
+impl Allocation {
+    fn name(&self) -> RegionName {
+        RegionName {
+            // A descriptor is not negative.
+            descriptor: self.file.as_raw_fd().cast_unsigned(),
+            nonce: self.mapping.first_page().nonce.load(Ordering::Relaxed),
+            address: self.mapping.words().as_ptr() as u64,
+        }
+    }
+
+    /// Stops describing the region to peers. In a forked child, nothing describes it.
+    fn hide(&self) {
+        if !self.mapping.generation.is_in_forked_child() {
+            own_regions::remove(&self.name());
+        }
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        self.hide();
+    }
+}
+
 impl SharedMemory for Allocation {
     fn words(&self) -> &[AtomicU64] {
         self.mapping.words()
@@ -200,17 +255,78 @@ impl SharedMemory for Allocation {
         let mut bytes = [0; DESCRIPTION_BYTES];
         let (descriptor, nonce) = bytes.split_at_mut(size_of::<u32>());
         descriptor.copy_from_slice(&self.file.as_fd().as_raw_fd().to_le_bytes());
-        let at_start = self.mapping.first_page().nonce.load(Ordering::Relaxed);
-        nonce.copy_from_slice(&at_start.to_le_bytes());
+        nonce.copy_from_slice(&self.name().nonce.to_le_bytes());
         RemotePayload::new(&bytes)
     }
 
     fn retire(&self) {
+        self.hide();
         self.mapping.retire();
     }
 
     fn is_retired(&self) -> bool {
         self.mapping.is_retired()
+    }
+}
+
+/// A region of a peer that this process only reads. The mapping is writable all the same: on some processors,
+/// lines of a read-only page are written back without effect.
+#[derive(Debug)]
+pub(crate) struct PeerMapping(Mapping);
+
+impl PeerMapping {
+    /// Maps a region of at most `max_bytes` that the process `pid` has allocated. Returns `None` if the name
+    /// is wrong, if the region has ended, or if a system call fails.
+    pub(crate) fn map(pid: i32, name: &RegionName, max_bytes: u64) -> Option<PeerMapping> {
+        let is_expected = |size_bytes: usize| {
+            let words_bytes = size_bytes.saturating_sub(START_BYTES);
+            words_bytes > 0 && words_bytes.is_multiple_of(size_of::<u64>()) && size_bytes as u64 <= max_bytes
+        };
+        let (file, size_bytes) = open_sealed(pid, name.descriptor, is_expected)?;
+        let words = (size_bytes - START_BYTES) / size_of::<u64>();
+        let mapping = Mapping::map_sealed(&file, words, true).ok()?;
+        let has_nonce = mapping.first_page().nonce.load(Ordering::Relaxed) == name.nonce;
+        (has_nonce && !mapping.is_retired()).then_some(PeerMapping(mapping))
+    }
+
+    /// Whether the peer has ended the region.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.0.is_retired()
+    }
+
+    /// The length of the region.
+    pub(crate) fn len_bytes(&self) -> u64 {
+        (self.0.words * size_of::<u64>()) as u64
+    }
+
+    /// Fills `into` from the region, from `offset_bytes` on. With `writes_back`, also writes the copied lines
+    /// of the region back to memory, if the processor can do this.
+    ///
+    /// Copies nothing and returns false if the range exceeds the region, or in a forked child.
+    pub(crate) fn read(&self, offset_bytes: u64, into: &mut [u8], writes_back: bool) -> bool {
+        let is_within =
+            offset_bytes.checked_add(into.len() as u64).is_some_and(|end| end <= self.len_bytes());
+        if !is_within || self.0.generation.is_in_forked_child() {
+            return false;
+        }
+        let writes_back = writes_back && write_back::can_write_back();
+        let block_bytes = if writes_back { write_back::BLOCK_BYTES } else { into.len().max(1) };
+        // SAFETY: the mapping is longer than this offset.
+        let mut from = unsafe { self.0.start.cast::<u8>().as_ptr().add(START_BYTES + offset_bytes as usize) };
+        for block in into.chunks_mut(block_bytes) {
+            // SAFETY: the range is within the mapping, as checked above, and the seals keep the file from
+            // shrinking. `into` is borrowed exclusively, so it is no part of the mapping. The peer's
+            // application leaves exposed payload unchanged. Only a faulty peer, or a peer that ends the link,
+            // writes to it during the copy. Then `into` holds arbitrary bytes, which are valid.
+            unsafe {
+                ptr::copy_nonoverlapping(from, block.as_mut_ptr(), block.len());
+                if writes_back {
+                    write_back::write_back(from, block.len());
+                }
+                from = from.add(block.len());
+            }
+        }
+        true
     }
 }
 

@@ -5,6 +5,7 @@ mod connecting;
 mod cores;
 mod pace;
 mod policy;
+mod pulling;
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -27,14 +28,14 @@ use homespun_engine::wire::hello::Hello;
 use crate::clock::Clock;
 use crate::limits::{
     BUSY_PASSES_PER_KERNEL_POLL, COLD_AFTER_EMPTY_POLLS, GAP_MAX_PASSES, IDLE_PASSES_PER_KERNEL_POLL,
-    PULL_MIN_BYTES, RETRY_MS, RING_TURN_FRAMES, SLOW_PASSES_PER_KERNEL_POLL,
+    PULL_MIN_BYTES, REGION_SWEEP_KERNEL_POLLS, RETRY_MS, RING_TURN_FRAMES, ROOM_LOOK_MAX_LINKS,
+    SLOW_PASSES_PER_KERNEL_POLL,
 };
 use crate::link::{Link, Origin, Outgoing, Slot};
 use crate::listener::Listener;
-use crate::memory;
 use crate::name::NameKind;
 use crate::poller::{EventSource, Poller};
-use crate::ring::{INLINE_MAX_BYTES, RingEnd};
+use crate::ring::{INLINE_MAX_BYTES, RingEnd, Staging};
 use crate::shareable;
 use crate::transport::pace::Pace;
 use crate::transport::policy::PolicyRefusal;
@@ -56,17 +57,26 @@ pub struct ShmTransport {
     poller: Poller,
     listener: Option<Listener>,
     links: LinkTable<Slot>,
+    staging: Staging,
     /// The hot links: every pass polls their rings. The peers of the other links ring the doorbell after a
     /// send.
     hot: Vec<LinkId>,
     /// The index of the hot link that the next pass polls first.
     turn: usize,
+    /// The index of the hot link whose peer's core was looked at last.
+    core_turn: usize,
+    /// The link whose peer's core was looked at last while all links were cold.
+    cold_core_turn: LinkId,
     /// Links whose control socket may be readable, or whose end the next pass must report.
     control_ready: Vec<LinkId>,
     /// Links on which this side has sent since the last flush. Their peers may need a wakeup.
     dirty: Vec<LinkId>,
     /// Links that had no room for a frame.
     full: Vec<LinkId>,
+    /// The index of the full link that the next pass examines first.
+    full_turn: usize,
+    /// Links that `arm` has found to have room again. The next pass reports them.
+    writable: Vec<LinkId>,
     /// Links whose connect must be tried again: the peer's backlog was full, or too many descriptors were in
     /// flight.
     waiting: Vec<LinkId>,
@@ -81,10 +91,15 @@ pub struct ShmTransport {
     /// Links whose connect found no endpoint beside TCP, with the address of the connect, until
     /// [`Self::take_absent_link`] returns them.
     absent: Vec<(LinkId, Address)>,
+    /// Links with mapped regions of the peer.
+    mapped: Vec<LinkId>,
+    /// How many polls of the kernel come before the next look for mapped regions that have ended.
+    polls_to_sweep: u32,
     refusal: PolicyRefusal,
     /// Whether a poll of the kernel has found events of the companion, that is, of the other transport that
     /// [`Self::watch_companion`] adds.
     has_companion_event: bool,
+    clock: Clock,
 }
 
 impl ShmTransport {
@@ -108,11 +123,16 @@ impl ShmTransport {
             poller,
             listener,
             links: LinkTable::default(),
+            staging: Staging::new(),
             hot: Vec::new(),
             turn: 0,
+            core_turn: 0,
+            cold_core_turn: LinkId(0),
             control_ready: Vec::new(),
             dirty: Vec::new(),
             full: Vec::new(),
+            full_turn: 0,
+            writable: Vec::new(),
             waiting: Vec::new(),
             half_open: BTreeMap::new(),
             accepted_count: 0,
@@ -120,8 +140,11 @@ impl ShmTransport {
             passes_since_kernel_poll: 0,
             pace: Pace::new(Clock::system()),
             absent: Vec::new(),
+            mapped: Vec::new(),
+            polls_to_sweep: REGION_SWEEP_KERNEL_POLLS,
             refusal: PolicyRefusal::None,
             has_companion_event: false,
+            clock: Clock::system(),
         })
     }
 }
@@ -145,13 +168,8 @@ impl Transport for ShmTransport {
         }
     }
 
-    fn prefers_pull(&self, link: LinkId, len_bytes: u64) -> bool {
-        match self.links.get(link) {
-            Some(Slot::Made(link)) if !self.generation.is_in_forked_child() => {
-                link.outgoing.as_ref().is_some_and(|outgoing| outgoing.ring.is_pulled(len_bytes))
-            }
-            _ => false,
-        }
+    fn prefers_pull(&self, link: LinkId, payload: &[IoSlice<'_>]) -> bool {
+        self.is_pull_preferred(link, payload)
     }
 
     fn connect(&mut self, to: Address) -> LinkId {
@@ -187,9 +205,7 @@ impl Transport for ShmTransport {
     }
 
     fn expose(&mut self, link: LinkId, payload: &[IoSlice<'_>]) -> Option<RemotePayload> {
-        // The payload stays exposed until the link ends, which drops the cookie in `outgoing`.
-        self.link_mut(link)?.outgoing.as_ref()?;
-        memory::describe_payload(payload)
+        self.describe_exposed(link, payload)
     }
 
     fn pull(
@@ -199,24 +215,7 @@ impl Transport for ShmTransport {
         offset_bytes: u64,
         into: &mut [IoSliceMut<'_>],
     ) -> Pull {
-        let Some(incoming) = self.link_mut(link).and_then(|link| link.incoming.as_mut()) else {
-            return Pull::Gone;
-        };
-        let peer_memory = incoming.peer_memory;
-        let step_bytes = into.iter().map(|slice| slice.len() as u64).sum();
-        // Only the first step is timed. The length of a later one says nothing about the payload.
-        let len_bytes = if offset_bytes == 0 { step_bytes } else { 0 };
-        let ways = incoming.ring.ways_mut();
-        let is_done = |pulled: &Pull| *pulled == Pull::Done;
-        let pulled = ways.time_pull(len_bytes, is_done, || peer_memory.pull(from, offset_bytes, into));
-        if pulled == Pull::Refused {
-            ways.pull_refused();
-        }
-        incoming.ring.publish_pulled_classes_if_changed();
-        if pulled == Pull::Gone {
-            self.mark_hung_up(link);
-        }
-        pulled
+        self.pull_exposed(link, from, offset_bytes, into)
     }
 
     fn map_peer_memory(
@@ -265,6 +264,10 @@ impl Transport for ShmTransport {
         0
     }
 
+    fn reports_writable_links(&self) -> bool {
+        true
+    }
+
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         // A forked child has no descriptor: the fork handler has closed its copy.
         (!self.generation.is_in_forked_child()).then(|| self.poller.as_fd())
@@ -294,6 +297,7 @@ impl Transport for ShmTransport {
                     self.full.push(id);
                 } else {
                     outgoing.in_full = false;
+                    self.writable.push(id);
                     has_new_room = true;
                 }
             }
@@ -322,7 +326,8 @@ impl Transport for ShmTransport {
         }
         self.drop_link(link);
         // Remove the link from the lists, since the next link may get the same number.
-        for list in [&mut self.hot, &mut self.dirty, &mut self.full, &mut self.waiting] {
+        let lists = [&mut self.hot, &mut self.dirty, &mut self.full, &mut self.writable, &mut self.waiting];
+        for list in lists {
             list.retain(|id| *id != link);
         }
         self.absent.retain(|(id, _)| *id != link);
@@ -392,10 +397,13 @@ impl ShmTransport {
         Some(written)
     }
 
-    /// Reads the control sockets that are ready, and the hot rings.
+    /// Reports links that have room again, and reads the control sockets that are ready and the hot rings.
     #[inline]
     fn read_ready(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
         let mut reported = 0;
+        if !self.full.is_empty() || !self.writable.is_empty() {
+            reported += self.report_writable(receiver);
+        }
         if !self.control_ready.is_empty() {
             reported += self.read_control_sockets_and_report_failures(receiver);
         }
@@ -411,6 +419,31 @@ impl ShmTransport {
         let reported = self.read_ready(budget_frames, receiver);
         if reported > 0 {
             self.idle_passes = 0;
+        }
+        reported
+    }
+
+    /// Examines some of the links that had no room for a frame, and reports those that have room again.
+    /// Returns their number.
+    #[inline(never)]
+    fn report_writable(&mut self, receiver: &mut impl FrameHandler) -> u32 {
+        let mut reported = self.writable.len() as u32;
+        self.writable.drain(..).for_each(|id| receiver.link_writable(id));
+        for _ in 0..self.full.len().min(ROOM_LOOK_MAX_LINKS) {
+            if self.full_turn >= self.full.len() {
+                self.full_turn = 0;
+            }
+            let Some(&id) = self.full.get(self.full_turn) else { break };
+            if let Some(outgoing) = self.link_mut(id).and_then(|link| link.outgoing.as_mut()) {
+                if !outgoing.ring.has_room_for_refused() {
+                    self.full_turn += 1;
+                    continue;
+                }
+                outgoing.in_full = false;
+                receiver.link_writable(id);
+                reported += 1;
+            }
+            self.full.swap_remove(self.full_turn);
         }
         reported
     }
@@ -441,11 +474,14 @@ impl ShmTransport {
         if let Some(listener) = &mut self.listener {
             listener.clear_starved();
         }
+        if !self.mapped.is_empty() {
+            self.count_poll_and_sweep_regions();
+        }
         self.accept_waiting();
         for id in mem::take(&mut self.waiting) {
             self.try_connect(id);
-            // While the link was connecting, sends got `Full`. Add the link to `full`: then `arm` returns
-            // `Ready`, and the engine sends again.
+            // While the link was connecting, sends got `Full`. Add the link to `full`: then this pass, or
+            // `arm`, finds room.
             if let Some(Slot::Made(link)) = self.links.get_mut(id)
                 && let Some(outgoing) = &mut link.outgoing
                 && !mem::replace(&mut outgoing.in_full, true)
@@ -482,7 +518,7 @@ impl ShmTransport {
             if count == 1 {
                 incoming.ring.spin_while_empty();
             }
-            match incoming.ring.receive(id, left_frames, receiver) {
+            match incoming.ring.receive_staged(&mut self.staging, id, left_frames, receiver) {
                 Ok(0) if link.has_hung_up => {
                     must_prune_hot = true;
                     let error = match (link.fault, incoming.ring.ring_end()) {
@@ -535,8 +571,8 @@ impl ShmTransport {
         };
         tracing::debug!(link = id.0, %error, is_known, "down");
         self.drop_link(id);
-        // Only `arm` empties `full`, and an application that polls never arms. So remove the link here.
         self.full.retain(|full| *full != id);
+        self.writable.retain(|writable| *writable != id);
         if is_known {
             receiver.link_event(id, LinkEvent::Down(error));
         }
@@ -547,6 +583,7 @@ impl ShmTransport {
     /// of payload that was exposed on the link.
     fn drop_link(&mut self, id: LinkId) {
         let Some(Slot::Made(link)) = self.links.remove(id) else { return };
+        self.mapped.retain(|mapped| *mapped != id);
         if let Origin::Accepted(serial) = link.origin {
             self.half_open.remove(&serial);
         }
@@ -593,3 +630,6 @@ fn start_polling_ring(hot: &mut Vec<LinkId>, id: LinkId, link: &mut Link) {
 fn is_whole(sent: &Sent) -> bool {
     *sent == Sent::Whole
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -20,6 +20,8 @@
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+use homespun_engine::address::Address;
+
 use crate::clock::Clock;
 use crate::limits::{PULL_MIN_BYTES, RING_MAX_BYTES, TRIAL_MAX_TRANSFERS, TRIAL_MIN_TRANSFERS};
 use crate::segment::DATA_BYTES;
@@ -29,6 +31,12 @@ const WAYS: usize = 3;
 
 /// How many classes of lengths there are. The lengths in a class differ by a factor of up to 4.
 pub(crate) const CLASSES: usize = 5;
+
+/// A bit beside those of the classes: this side cannot map shareable memory of the sender.
+const MAPS_NOTHING: u32 = 1 << 31;
+
+/// A bit beside those of the classes: this side cannot read the memory of the sender's process.
+const READS_NOTHING: u32 = 1 << 30;
 
 /// The median of this many samples is the cost of a way. So a single delay of either process does not count.
 const SAMPLES: usize = 5;
@@ -55,14 +63,24 @@ pub(crate) enum Way {
 
 impl Way {
     const ALL: [Way; WAYS] = [Way::WrittenBackRing, Way::Ring, Way::Pull];
+
+    /// The way of payload on a new link, before anything was measured.
+    fn first(can_write_back: bool) -> Way {
+        if can_write_back { Way::WrittenBackRing } else { Way::Ring }
+    }
 }
 
 /// The measurements and choices of a link, for payload that comes in.
 #[derive(Debug)]
 pub(crate) struct Ways {
+    /// The address of the peer's endpoint, for the log.
+    peer: Address,
     clock: Clock,
     /// Whether each way is possible.
     possible: [bool; WAYS],
+    /// Whether this side may be able to map shareable memory of the sender. Payload from such memory is
+    /// always pulled.
+    can_map: bool,
     classes: [Class; CLASSES],
     /// The large frame that is being read from the ring.
     frame: Option<Frame>,
@@ -123,12 +141,13 @@ struct Samples {
 
 impl Ways {
     /// With `can_pull`, this process may be able to read the memory of the peer's process.
-    pub(crate) fn new(clock: Clock, can_write_back: bool, can_pull: bool) -> Ways {
-        let best = if can_write_back { Way::WrittenBackRing } else { Way::Ring };
+    pub(crate) fn new(peer: Address, clock: Clock, can_write_back: bool, can_pull: bool) -> Ways {
         Ways {
+            peer,
             clock,
             possible: [can_write_back, true, can_pull],
-            classes: [Class::new(best); CLASSES],
+            can_map: can_pull,
+            classes: [Class::new(Way::first(can_write_back)); CLASSES],
             frame: None,
             asked_ns: None,
             is_changed: false,
@@ -138,13 +157,18 @@ impl Ways {
     /// The ways of a ring in a test that does not time transfers.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn ring_only() -> Ways {
-        Ways::new(Clock::system(), crate::segment::can_write_back(), false)
+        let peer = homespun_engine::address::AddressFormat::SockaddrIn.wildcard();
+        Ways::new(peer, Clock::system(), crate::write_back::can_write_back(), false)
     }
 
-    /// Returns the classes for which the sender should expose payload, one bit for each class.
+    /// Returns the classes for which the sender should expose payload, one bit for each class. Further bits
+    /// say what this side cannot do: see [`is_mapped_memory_pulled`] and [`is_pulled`].
     pub(crate) fn pulled_classes(&self) -> u32 {
         let pulled = |class: &Class| u32::from(class.present_way() == Way::Pull);
-        self.classes.iter().enumerate().fold(0, |bits, (n, class)| bits | pulled(class) << n)
+        let classes = self.classes.iter().enumerate().fold(0, |bits, (n, class)| bits | pulled(class) << n);
+        let maps_nothing = if self.can_map { 0 } else { MAPS_NOTHING };
+        let reads_nothing = if self.possible[Way::Pull as usize] { 0 } else { READS_NOTHING };
+        classes | maps_nothing | reads_nothing
     }
 
     /// Returns the [classes](Self::pulled_classes) if they may have changed since the last call.
@@ -219,11 +243,35 @@ impl Ways {
 
     /// Records that the system does not let this process read the peer's memory.
     pub(crate) fn pull_refused(&mut self) {
+        if self.possible[Way::Pull as usize] {
+            tracing::trace!(peer = %self.peer, "the system lets no large payload be pulled");
+        }
         self.possible[Way::Pull as usize] = false;
         for class in &mut self.classes {
             class.drop_way(Way::Pull);
         }
         self.is_changed = true;
+    }
+
+    /// Records that this side cannot map shareable memory of the sender.
+    pub(crate) fn mapping_failed(&mut self) {
+        self.is_changed |= self.can_map;
+        self.can_map = false;
+    }
+
+    /// Whether this side may be able to map shareable memory of the sender.
+    pub(crate) fn can_map(&self) -> bool {
+        self.can_map
+    }
+
+    /// Whether this process may be able to read the memory of the peer's process.
+    pub(crate) fn can_pull(&self) -> bool {
+        self.possible[Way::Pull as usize]
+    }
+
+    /// Whether writing lines back seems to pay on this machine, for payload of this length.
+    pub(crate) fn prefers_write_back(&self, len_bytes: u64) -> bool {
+        class_of(len_bytes).is_some_and(|class| self.classes[class].ring == Way::WrittenBackRing)
     }
 
     fn record_transfer(&mut self, way: Way, len_bytes: u64, elapsed_ns: Option<u64>) {
@@ -235,7 +283,11 @@ impl Ways {
         if now != before {
             self.is_changed = true;
             let costs_ns = ways.ways.map(|way| way.cost_ns);
-            tracing::trace!(class, best = ?ways.best, ?now, ?costs_ns, "large payload takes another way");
+            let lengths_kib = class_begin_bytes(class) >> 10..class_begin_bytes(class + 1) >> 10;
+            tracing::trace!(
+                peer = %self.peer, ?lengths_kib, best = ?ways.best, ?now, ?costs_ns,
+                "large payload takes another way"
+            );
         }
     }
 }
@@ -402,7 +454,53 @@ pub(crate) fn class_of(len_bytes: u64) -> Option<usize> {
     Some(class.min(CLASSES - 1))
 }
 
-const _: () = assert!(PULL_MIN_BYTES << (2 * CLASSES - 2) <= RING_MAX_BYTES);
+/// Whether the receiver that has published these classes would rather pull payload of this length.
+#[inline]
+pub(crate) fn is_pulled(classes: u32, len_bytes: u64) -> bool {
+    match class_of(len_bytes) {
+        Some(class) => classes >> class & 1 != 0,
+        None => len_bytes > RING_MAX_BYTES as u64 && classes & READS_NOTHING == 0,
+    }
+}
+
+/// Whether the receiver that has published these classes would pull payload from memory that it can map.
+#[inline]
+pub(crate) fn is_mapped_memory_pulled(classes: u32) -> bool {
+    classes & MAPS_NOTHING == 0
+}
+
+const _: () = assert!(class_begin_bytes(CLASSES - 1) < RING_MAX_BYTES);
+
+/// Returns the shortest length of a class. For the number [`CLASSES`], returns the end of the last class.
+const fn class_begin_bytes(class: usize) -> usize {
+    if class < CLASSES { PULL_MIN_BYTES << (2 * class) } else { RING_MAX_BYTES }
+}
+
+/// Says in one sentence which ways there are, and how each link chooses.
+pub(crate) fn describe_choice(can_write_back: bool) -> String {
+    let name = |way: Way| match way {
+        Way::WrittenBackRing => "through the ring, with lines written back",
+        Way::Ring => "through the ring, with plain copies",
+        Way::Pull => "as one copy from the sender's memory, where the system permits it",
+    };
+    let ways = Way::ALL.into_iter().filter(|way| can_write_back || *way != Way::WrittenBackRing);
+    let ways: Vec<&str> = ways.map(name).collect();
+    let begins: Vec<String> = (0..CLASSES).map(|class| format_size(class_begin_bytes(class))).collect();
+    format!(
+        "messages from {} to {} take the way that their receiver measures to be the fastest: {}; each link \
+         measures for itself, for lengths from {} on, and begins with the way {}; the trace log names each \
+         change",
+        format_size(PULL_MIN_BYTES),
+        format_size(RING_MAX_BYTES),
+        ways.join("; "),
+        begins.join(", "),
+        name(Way::first(can_write_back)),
+    )
+}
+
+fn format_size(bytes: usize) -> String {
+    if bytes < 1 << 20 { format!("{} KiB", bytes >> 10) } else { format!("{} MiB", bytes >> 20) }
+}
 
 fn cost_of_64_kib_ns(elapsed_ns: u64, len_bytes: u64) -> u64 {
     elapsed_ns.saturating_mul(64 << 10) / len_bytes.max(1)

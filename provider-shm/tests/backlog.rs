@@ -39,6 +39,7 @@ fn connect_to_a_full_backlog_waits() {
 
     drop(raw::try_accept(&silent).expect("a waiting connection"));
     assert_eq!(endpoint.transport.arm(), Armed::Ready, "there is room now");
+    endpoint.receive(BUDGET_FRAMES);
     endpoint.transmit();
     assert!(endpoint.has_sent_all(), "the frame was taken");
     drop((first, raw::try_accept(&silent).expect("the other waiting connection")));

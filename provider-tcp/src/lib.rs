@@ -89,6 +89,7 @@ mod address_claims;
 mod burst;
 mod busy_link;
 mod check;
+mod clock;
 mod default_route;
 mod descriptors;
 mod foreign;

@@ -29,6 +29,7 @@ use crate::address_claims::{AddressClaims, HangUp};
 use crate::burst::HoldPolicy;
 use crate::busy_link::BusyLink;
 use crate::check::Check;
+use crate::clock::Clock;
 use crate::half_open::HalfOpenLinks;
 use crate::limits::{
     ACCEPT_RETRY_MS, EVENTS_MAX, INLINE_MAX_BYTES, PASS_MAX_ENDS, READ_BUFFER_BYTES, RETRY_MS,
@@ -67,8 +68,11 @@ pub struct TcpTransport {
     /// Links on which operations were posted since the last pass.
     bursting: Vec<LinkId>,
     hold_policy: HoldPolicy,
+    burst_clock: Clock,
     /// A blocked link may have become writable since the transport was last armed.
     has_new_room: bool,
+    /// Links that have become writable. The next pass reports them.
+    writable: Vec<LinkId>,
     half_open: HalfOpenLinks,
     address_claims: AddressClaims,
     /// The connections that check claims. A check's token in the poll determines its index in this list.
@@ -130,7 +134,9 @@ impl TcpTransport {
             dirty: Vec::new(),
             bursting: Vec::new(),
             hold_policy: HoldPolicy::default(),
+            burst_clock: Clock::System,
             has_new_room: false,
+            writable: Vec::new(),
             half_open: HalfOpenLinks::new(accepting.hello_timeout),
             address_claims: AddressClaims::new(accepting.hold_timeout),
             checks: Vec::new(),
@@ -241,8 +247,10 @@ impl Transport for TcpTransport {
             Some((id, link)) => enlist_ready(&mut self.ready, id, link),
             None => self.poll_kernel(),
         }
+        let mut reported = self.writable.len() as u32;
+        self.writable.drain(..).for_each(|id| receiver.link_writable(id));
         self.advance_draining();
-        let mut reported = self.accept_waiting_connections(receiver);
+        reported += self.accept_waiting_connections(receiver);
         if !self.half_open.is_empty() {
             reported += self.drop_expired_half_open(receiver);
         }
@@ -263,6 +271,13 @@ impl Transport for TcpTransport {
             reported = reported.saturating_add(count);
         }
         reported
+    }
+
+    /// A link refuses frames while it is connecting, while the kernel's buffer is full, and while the
+    /// acceptor holds it. The kernel reports the end of the first two. At the end of the last, the link
+    /// comes up.
+    fn reports_writable_links(&self) -> bool {
+        true
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
@@ -296,7 +311,7 @@ impl Transport for TcpTransport {
     }
 
     fn publish_core_and_find_peer(&mut self, core: u32) -> bool {
-        self.has_peer_on_core(core)
+        self.look_for_peer_on_core(core)
     }
 
     fn close(&mut self, link: LinkId, how: Close) {
@@ -335,12 +350,14 @@ impl Transport for TcpTransport {
 
 impl TcpTransport {
     /// Whether the next pass has something to do that no event of the kernel announces: to read a link, to
-    /// accept a connection, to check a claim, or, in a forked child, to report the end of the links.
+    /// report that a link has become writable, to accept a connection, to check a claim, or, in a forked
+    /// child, to report the end of the links.
     #[inline]
     pub fn has_work_now(&self) -> bool {
         let has_connections = self.listener.as_ref().is_some_and(Listener::can_accept);
         let has_check_work = self.address_claims.is_busy() && self.has_check_work();
-        self.links.are_inherited() || has_connections || !self.ready.is_empty() || has_check_work
+        let has_links = !self.ready.is_empty() || !self.writable.is_empty();
+        self.links.are_inherited() || has_connections || has_links || has_check_work
     }
 
     /// Whether this process is a forked child, whose links are its parent's.
@@ -394,7 +411,10 @@ impl TcpTransport {
                 enlist_ready(&mut self.ready, id, link);
             }
             if has_ended || event.is_writable() {
-                self.has_new_room |= !link.outbound.can_write();
+                if !link.outbound.can_write() {
+                    self.has_new_room = true;
+                    self.writable.push(id);
+                }
                 if let Some(to) = link.handle_writable() {
                     self.address_claims.record_connection_made(id, to);
                 }

@@ -1,6 +1,6 @@
 //! The entries of completion queues as applications read them.
 
-use std::fmt;
+use std::{fmt, mem};
 
 use homespun_engine::address::Address;
 use homespun_engine::buffer::Buffer;
@@ -262,10 +262,32 @@ impl From<completion::EndedOperation> for Completion {
     }
 }
 
+impl Completion {
+    /// Makes an empty completion the completion of `ended`, for a queue of this format.
+    // In place, and field by field: a move would read fields that are still in the processor's store buffer.
+    #[inline(always)]
+    pub(super) fn fill(&mut self, ended: completion::EndedOperation, format: CqFormat) {
+        let completion::EndedOperation { context, flags, len_bytes, data, tag, buffer, .. } = ended;
+        self.context = context;
+        self.flags = flags;
+        self.len_bytes = len_bytes;
+        self.data = data;
+        self.tag = Tag(tag);
+        // Most completions of the raw tier have no buffer. Then nothing is written or dropped.
+        if matches!(buffer, Buffer::None) {
+            mem::forget(buffer);
+        } else {
+            self.buffer = buffer;
+        }
+        if format != CqFormat::Tagged {
+            format.clear_excluded_fields(self);
+        }
+    }
+}
+
 impl CqFormat {
     /// Clears the fields that this format excludes.
-    #[inline(always)]
-    pub(crate) fn clear_excluded_fields(self, completion: &mut Completion) {
+    fn clear_excluded_fields(self, completion: &mut Completion) {
         if self == CqFormat::Tagged {
             return;
         }

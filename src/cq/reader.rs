@@ -3,7 +3,9 @@
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::completion::Completion;
+use homespun_engine::completion::EndedOperation;
+
+use super::completion::{Completion, CqFormat};
 use crate::av::FabricAddress;
 
 /// A thread that reads a queue, and so drives the queue's endpoints. If the queue is empty, the next
@@ -41,8 +43,14 @@ impl<'a> Reader<'a> {
     }
 
     #[inline(always)]
-    pub(crate) fn hand_over_completion(&mut self, completion: Completion, source: FabricAddress) {
-        self.taken = Some((completion, source));
+    pub(crate) fn hand_over_completion(
+        &mut self,
+        ended: EndedOperation,
+        format: CqFormat,
+        source: FabricAddress,
+    ) {
+        let (completion, _) = self.taken.insert((Completion::default(), source));
+        completion.fill(ended, format);
         self.wants_one = false;
     }
 

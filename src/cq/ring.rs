@@ -1,14 +1,15 @@
 //! The entries of a completion queue.
 
-use std::collections::VecDeque;
-use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
+use std::{fmt, mem};
 
+use homespun_engine::buffer::Buffer;
+use homespun_engine::completion::EndedOperation;
 use smallvec::SmallVec;
 
 use super::CqShared;
-use super::completion::{Completion, CompletionError};
+use super::completion::{Completion, CompletionError, CqFormat};
 use crate::av::FabricAddress;
 use crate::lock::LockGuard;
 
@@ -18,18 +19,40 @@ const READ_BATCH_ENTRIES: usize = 4;
 /// The entries that a read removes before it unlocks the ring.
 pub(super) type Batch = SmallVec<[(Completion, FabricAddress); READ_BATCH_ENTRIES]>;
 
+/// How many places a ring has at first.
+const INITIAL_PLACES: usize = 16;
+
 /// The entries, never more than the queue's depth.
+///
+/// Entries are written and read in their places: to move a completion costs more than to make it.
 pub(crate) struct Ring {
-    entries: VecDeque<RingEntry>,
+    /// As many places as were needed at once so far, rounded up to a power of two. They are used in turn.
+    places: Vec<Place>,
+    /// The place of the oldest entry.
+    first: usize,
+    /// The number of entries.
+    count: usize,
     /// The largest number of entries: the queue's depth, or 0 once the queue was overrun.
     limit_entries: usize,
     /// The number of entries of failed operations.
     failed_entries: usize,
 }
 
-pub(super) enum RingEntry {
-    Completed(Completion, FabricAddress),
-    Failed(Box<CompletionError>),
+/// A place for an entry.
+#[derive(Default)]
+struct Place {
+    /// In a place without an entry, and in the entry of a failed operation, the buffer is [`Buffer::None`].
+    completion: Completion,
+    source: FabricAddress,
+    /// `Some` in the entry of a failed operation. This box then has its completion.
+    failure: Option<Box<CompletionError>>,
+}
+
+/// What an entry tells of its operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Completed,
+    Failed,
 }
 
 /// A ring that is locked.
@@ -44,34 +67,41 @@ impl Ring {
     /// Creates an empty ring. The depth must not be 0: a limit of 0 marks an overrun ring.
     pub(super) fn new(depth_entries: usize) -> Ring {
         debug_assert!(depth_entries > 0);
-        Ring { entries: VecDeque::new(), limit_entries: depth_entries, failed_entries: 0 }
+        Ring { places: Vec::new(), first: 0, count: 0, limit_entries: depth_entries, failed_entries: 0 }
     }
 
-    /// Returns the oldest entry.
+    /// Returns how the operation of the oldest entry has ended.
     #[inline]
-    pub(super) fn front(&self) -> Option<&RingEntry> {
-        self.entries.front()
+    pub(super) fn front(&self) -> Option<Outcome> {
+        let place = self.places.get(self.first).filter(|_| self.count > 0)?;
+        Some(if place.failure.is_some() { Outcome::Failed } else { Outcome::Completed })
     }
 
     /// Removes and returns the oldest entry, if its operation has succeeded.
     #[inline]
     pub(super) fn pop_one_completed(&mut self) -> Option<(Completion, FabricAddress)> {
-        if matches!(self.entries.front(), Some(RingEntry::Completed(..)))
-            && let Some(RingEntry::Completed(completion, source)) = self.entries.pop_front()
-        {
-            Some((completion, source))
-        } else {
-            None
+        if self.front() != Some(Outcome::Completed) {
+            return None;
         }
+        let place = &mut self.places[self.first];
+        let entry = (mem::take(&mut place.completion), place.source);
+        self.leave_first_place();
+        Some(entry)
     }
 
     /// If the operation of the oldest entry has succeeded, shows the entry to `look` and removes it. Returns
     /// whether it has removed the entry.
     #[inline(always)]
     pub(super) fn drop_front_if_completed(&mut self, look: impl FnOnce(&Completion, FabricAddress)) -> bool {
-        let Some(RingEntry::Completed(completion, source)) = self.entries.front() else { return false };
-        look(completion, *source);
-        drop(self.entries.pop_front());
+        if self.front() != Some(Outcome::Completed) {
+            return false;
+        }
+        let place = &mut self.places[self.first];
+        look(&place.completion, place.source);
+        if !matches!(place.completion.buffer, Buffer::None) {
+            place.completion.buffer = Buffer::None;
+        }
+        self.leave_first_place();
         true
     }
 
@@ -80,32 +110,56 @@ impl Ring {
     #[inline]
     pub(super) fn pop_completed(&mut self, max: usize, batch: &mut Batch) {
         while batch.len() < max.min(READ_BATCH_ENTRIES)
-            && matches!(self.entries.front(), Some(RingEntry::Completed(..)))
-            && let Some(RingEntry::Completed(completion, source)) = self.entries.pop_front()
+            && let Some(entry) = self.pop_one_completed()
         {
-            batch.push((completion, source));
+            batch.push(entry);
         }
     }
 
     /// Removes and returns the oldest entry, if its operation has failed.
     pub(super) fn pop_failed(&mut self) -> Option<Box<CompletionError>> {
-        match self.entries.pop_front()? {
-            RingEntry::Failed(error) => {
-                self.failed_entries -= 1;
-                Some(error)
-            }
-            completed => {
-                self.entries.push_front(completed);
-                None
-            }
+        if self.count == 0 {
+            return None;
         }
+        let failure = self.places[self.first].failure.take()?;
+        self.failed_entries -= 1;
+        self.leave_first_place();
+        Some(failure)
+    }
+
+    /// Removes the oldest entry. Its buffer or failure must be gone from its place.
+    #[inline(always)]
+    fn leave_first_place(&mut self) {
+        self.first = (self.first + 1) & (self.places.len() - 1);
+        self.count -= 1;
+    }
+
+    /// Appends an entry, and returns its place.
+    #[inline(always)]
+    fn append_place(&mut self) -> &mut Place {
+        debug_assert!(self.has_room());
+        if self.count == self.places.len() {
+            self.add_places();
+        }
+        let last = (self.first + self.count) & (self.places.len() - 1);
+        self.count += 1;
+        &mut self.places[last]
+    }
+
+    /// Doubles the number of places. All places must be in use.
+    #[cold]
+    fn add_places(&mut self) {
+        self.places.rotate_left(self.first);
+        self.first = 0;
+        let count = (2 * self.places.len()).max(INITIAL_PLACES);
+        self.places.resize_with(count, Place::default);
     }
 
     /// Returns the number of entries to read, or `usize::MAX` if the queue was overrun. An overrun queue
     /// must never look empty: the read after the last entry reports the overrun.
     #[inline]
     pub(super) fn unread_entries(&self) -> usize {
-        if self.is_overrun() { usize::MAX } else { self.entries.len() }
+        if self.is_overrun() { usize::MAX } else { self.count }
     }
 
     /// Whether the ring has an entry of a failed operation, at any place.
@@ -115,7 +169,7 @@ impl Ring {
 
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
-        self.entries.len() < self.limit_entries
+        self.count < self.limit_entries
     }
 
     /// Records that a completion was lost for lack of room. From now on the ring has no room, but the
@@ -130,18 +184,18 @@ impl Ring {
         self.limit_entries == 0
     }
 
-    /// Appends a completion. There must be room.
+    /// Appends the completion of an operation, for a queue of this format. There must be room.
     #[inline(always)]
-    pub(crate) fn push_completed(&mut self, completion: Completion, source: FabricAddress) {
-        debug_assert!(self.has_room());
-        self.entries.push_back(RingEntry::Completed(completion, source));
+    pub(crate) fn push_completed(&mut self, ended: EndedOperation, format: CqFormat, source: FabricAddress) {
+        let place = self.append_place();
+        place.source = source;
+        place.completion.fill(ended, format);
     }
 
     /// Appends an error. There must be room.
     pub(crate) fn push_failed(&mut self, error: CompletionError) {
-        debug_assert!(self.has_room());
+        self.append_place().failure = Some(Box::new(error));
         self.failed_entries += 1;
-        self.entries.push_back(RingEntry::Failed(Box::new(error)));
     }
 }
 
@@ -183,25 +237,21 @@ impl Drop for RingGuard<'_> {
 
 impl fmt::Debug for Ring {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ring")
-            .field("entries", &self.entries.len())
-            .field("is_overrun", &self.is_overrun())
-            .finish()
+        f.debug_struct("Ring").field("entries", &self.count).field("is_overrun", &self.is_overrun()).finish()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use homespun_engine::flags::CompletionFlags;
+
     use super::*;
 
     const DEPTH_ENTRIES: usize = 3;
 
-    fn make_completion(context: u64) -> Completion {
-        Completion { context, ..Completion::default() }
-    }
-
     fn push_context(ring: &mut Ring, context: u64) {
-        ring.push_completed(make_completion(context), FabricAddress::UNSPECIFIED);
+        let ended = EndedOperation::of_transmit(context, CompletionFlags::empty(), Buffer::None);
+        ring.push_completed(ended, CqFormat::Tagged, FabricAddress::UNSPECIFIED);
     }
 
     fn pop_contexts(ring: &mut Ring) -> Vec<u64> {

@@ -3,6 +3,8 @@ use std::thread;
 use std::time::Duration;
 
 use homespun_engine::address::Address;
+use homespun_engine::buffer::Buffer;
+use homespun_engine::completion::EndedOperation;
 use homespun_engine::error::OperationError;
 use homespun_engine::flags::CompletionFlags;
 use homespun_engine::transport::LinkError;
@@ -32,7 +34,8 @@ fn make_failure(context: u64) -> CompletionError {
 }
 
 fn push_context(cq: &CompletionQueue, context: u64) {
-    cq.shared().lock_ring().push_completed(make_completion(context), FabricAddress::UNSPECIFIED);
+    let ended = EndedOperation::of_transmit(context, CompletionFlags::empty(), Buffer::None);
+    cq.shared().lock_ring().push_completed(ended, CqFormat::Tagged, FabricAddress::UNSPECIFIED);
 }
 
 /// An overrun queue that holds a success, an error and a success.

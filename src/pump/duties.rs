@@ -9,7 +9,7 @@ use homespun_engine::transport::Transport;
 
 use super::{BoundObjects, Pump, State, not_enabled_error, receive_context};
 use crate::drive::Drive;
-use crate::lock::LockGuard;
+use crate::lock::{LockGuard, lock_for_poll};
 
 bitflags! {
     /// The work that each call does after it has used an endpoint. Most endpoints have no duties, so most
@@ -72,6 +72,12 @@ impl<T: Transport> Pump<T> {
     #[inline(always)]
     pub(super) fn lock_for_purpose(&self, purpose: Purpose) -> PumpGuard<'_, T> {
         PumpGuard { guard: self.state.lock(), pump: self, purpose }
+    }
+
+    /// Locks the endpoint for a poll. Returns `None` if another thread keeps it locked.
+    #[inline(always)]
+    pub(super) fn try_lock_for_poll(&self) -> Option<PumpGuard<'_, T>> {
+        lock_for_poll(&self.state).map(|guard| PumpGuard { guard, pump: self, purpose: Purpose::Poll })
     }
 
     /// Carries out the duties of an endpoint after a use, if it has any.

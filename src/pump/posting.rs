@@ -11,9 +11,8 @@ use homespun_engine::transport::Transport;
 
 use super::BoundObjects;
 use crate::av::FabricAddress;
-use crate::cq::Completion;
 use crate::post::{Post, ReceiveKind, ReceivePost};
-use crate::tag::{Tag, TagMatch};
+use crate::tag::TagMatch;
 
 impl BoundObjects {
     /// Passes an operation to the engine. The engine carries it out at once, or after earlier operations.
@@ -82,10 +81,8 @@ impl BoundObjects {
             drop(ring);
             return self.let_engine_report_access(local, context, engine);
         }
-        let buffer = local.take_buffer();
-        let mut entry = Completion { context, flags, len_bytes: 0, data: 0, tag: Tag(0), buffer };
-        cq.format().clear_excluded_fields(&mut entry);
-        ring.push_completed(entry, FabricAddress::UNSPECIFIED);
+        let ended = EndedOperation::of_transmit(context, flags, local.take_buffer());
+        ring.push_completed(ended, cq.format(), FabricAddress::UNSPECIFIED);
     }
 
     /// Reports deferred work that has completed at post time.

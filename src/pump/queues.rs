@@ -11,7 +11,7 @@ use homespun_engine::peers::Peers;
 
 use super::address_cache::AddressCache;
 use crate::av::FabricAddress;
-use crate::cq::{Completion, CompletionError, CqFormat, CqShared, Reader, RingGuard};
+use crate::cq::{CompletionError, CqShared, Reader, RingGuard};
 use crate::endpoint_pump::Bindings;
 
 impl Bindings {
@@ -144,14 +144,6 @@ impl<'a, 'r> Queues<'a, 'r> {
     }
 }
 
-/// Returns the entry for a queue of this format. Always inlined: a call would move the completion.
-#[inline(always)]
-fn make_entry(completion: completion::EndedOperation, format: CqFormat) -> Completion {
-    let mut entry = Completion::from(completion);
-    format.clear_excluded_fields(&mut entry);
-    entry
-}
-
 impl Sink for Queues<'_, '_> {
     #[inline(always)]
     fn complete(
@@ -164,14 +156,18 @@ impl Sink for Queues<'_, '_> {
             && source == FabricAddress::UNSPECIFIED
             && completion.source.is_some()
         {
-            return self.report_unknown_source(completion, peers);
+            // A copy, so that the call does not force the completion into memory on the way below.
+            let completion::EndedOperation { context, flags, len_bytes, data, tag, source, buffer } =
+                completion;
+            let unknown = completion::EndedOperation { context, flags, len_bytes, data, tag, source, buffer };
+            return self.report_unknown_source(unknown, peers);
         }
         // A direction without a queue has no completions to report.
         let Some(cq) = self.cq_for(completion.flags) else { return Ok(()) };
         if let Some(reader) = &mut self.reader
             && reader.can_hand_over_from(cq.unread_entries())
         {
-            reader.hand_over_completion(make_entry(completion, cq.format()), source);
+            reader.hand_over_completion(completion, cq.format(), source);
             return Ok(());
         }
         let Some(ring) = self.lock_ring_for_write(completion.flags) else { return Ok(()) };
@@ -183,7 +179,7 @@ impl Sink for Queues<'_, '_> {
             self.unlock_rings_if_receiver_shared();
             return if is_protected { Err(completion) } else { Ok(()) };
         }
-        ring.push_completed(make_entry(completion, cq.format()), source);
+        ring.push_completed(completion, cq.format(), source);
         self.unlock_rings_if_receiver_shared();
         Ok(())
     }

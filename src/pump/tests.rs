@@ -1,6 +1,10 @@
 //! Tests when the progress thread drives an endpoint and when it ignores the endpoint. The tests play the
 //! thread.
 
+mod contended_polls;
+mod departures;
+mod recording;
+
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
@@ -37,6 +41,10 @@ struct EndpointWithoutThread {
 
 impl EndpointWithoutThread {
     fn new() -> EndpointWithoutThread {
+        EndpointWithoutThread::open(&ShmProvider::new())
+    }
+
+    fn open(provider: &impl OpenPump) -> EndpointWithoutThread {
         let info =
             Fabric::new().getinfo(Some("127.0.0.1"), None, InfoFlags::SOURCE, None).expect("an address");
         let bind = info[0].src_addr.expect("a source was asked for");
@@ -49,15 +57,7 @@ impl EndpointWithoutThread {
         let doorbell = Arc::new(Doorbell::new().expect("a descriptor"));
         let (config, regions) = (Config::default(), Arc::default());
         let works = Arc::<WorkQueue>::default();
-        let pump = OpenPump::open_pump(
-            &ShmProvider::new(),
-            bind,
-            None,
-            config,
-            regions,
-            Locking::Taken,
-            Clock::System,
-        );
+        let pump = provider.open_pump(bind, None, config, regions, Locking::Taken, Clock::System);
         let pump = pump.expect("an endpoint");
         let bindings = Bindings {
             av: av.clone(),

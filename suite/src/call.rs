@@ -3,7 +3,8 @@
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::OpFlags;
 use homespun::{
-    Address, Bytes, BytesMut, CqFormat, Endpoint, Error, FabricAddress, ReadError, SegmentMut, Tag, TagMatch,
+    Address, Bytes, BytesMut, CqFormat, Domain, Endpoint, Error, FabricAddress, ReadError, SegmentMut, Tag,
+    TagMatch,
 };
 use serde::{Deserialize, Serialize};
 
@@ -230,7 +231,24 @@ pub(super) enum ReceiveBy {
     Multi,
 }
 
+/// Shorter messages are not sent from send buffers. No transport pulls them.
+const BUFFERED_MIN_BYTES: usize = 8 << 10;
+
 impl RemoteSend {
+    /// Moves the payload into one send buffer of a domain, if the payload is long and not raw memory.
+    pub(super) fn into_buffer_of(self, domain: &Domain) -> Result<RemoteSend, Error> {
+        let len_bytes = self.buffers.iter().map(Bytes::len).sum();
+        if len_bytes < BUFFERED_MIN_BYTES || matches!(self.by, SendBy::Raw | SendBy::Inject) {
+            return Ok(self);
+        }
+        let mut buffer = domain.allocate_send_buffer(len_bytes)?;
+        let place = buffer.get_mut().expect("nothing else uses the new buffer");
+        place.copy_from_slice(&self.buffers.concat());
+        let mut rest = buffer.bytes();
+        let buffers = self.buffers.iter().map(|piece| rest.split_to(piece.len())).collect();
+        Ok(RemoteSend { buffers, ..self })
+    }
+
     pub(super) fn post(self, endpoint: &Endpoint) -> Result<(), Error> {
         let RemoteSend { by, buffers, to, tag, data, context, flags } = self;
         match by {

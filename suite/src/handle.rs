@@ -7,8 +7,8 @@ use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::OpFlags;
 use homespun::info::Info;
 use homespun::{
-    Address, AddressVector, Bytes, BytesMut, Completion, CompletionError, CompletionQueue, CqFormat, Error,
-    FabricAddress, ReadError, SegmentMut, Tag, TagMatch,
+    Address, AddressVector, Bytes, BytesMut, Completion, CompletionError, CompletionQueue, CqFormat, Domain,
+    Error, FabricAddress, ReadError, SegmentMut, Tag, TagMatch,
 };
 
 use super::atomic_call::{AtomicBy, AtomicCall};
@@ -33,8 +33,16 @@ pub struct Endpoint {
 
 #[derive(Debug)]
 enum EndpointPlace {
-    Here(homespun::Endpoint),
-    There { remote: Arc<RemoteParty>, name: Address, info: Box<Info> },
+    Here {
+        endpoint: homespun::Endpoint,
+        /// The domain that allocates send buffers, if the party sends from such buffers.
+        buffers_of: Option<Domain>,
+    },
+    There {
+        remote: Arc<RemoteParty>,
+        name: Address,
+        info: Box<Info>,
+    },
 }
 
 /// A party's completion queue.
@@ -79,8 +87,13 @@ pub enum ReceiveBuffer {
 }
 
 impl Endpoint {
-    pub(super) fn new_local(endpoint: homespun::Endpoint, queues: Arc<DrivenQueues>) -> Endpoint {
-        Endpoint { place: Some(EndpointPlace::Here(endpoint)), queues }
+    /// With `buffers_of`, long messages are sent from send buffers of this domain.
+    pub(super) fn new_local(
+        endpoint: homespun::Endpoint,
+        buffers_of: Option<Domain>,
+        queues: Arc<DrivenQueues>,
+    ) -> Endpoint {
+        Endpoint { place: Some(EndpointPlace::Here { endpoint, buffers_of }), queues }
     }
 
     pub(super) fn new_remote(
@@ -97,7 +110,7 @@ impl Endpoint {
     #[track_caller]
     pub fn expect_local(&self) -> &homespun::Endpoint {
         match self.place() {
-            EndpointPlace::Here(endpoint) => endpoint,
+            EndpointPlace::Here { endpoint, .. } => endpoint,
             EndpointPlace::There { .. } => panic!("the party lives in another process"),
         }
     }
@@ -105,7 +118,7 @@ impl Endpoint {
     /// The attributes of the endpoint.
     pub fn info(&self) -> &Info {
         match self.place() {
-            EndpointPlace::Here(endpoint) => endpoint.info(),
+            EndpointPlace::Here { endpoint, .. } => endpoint.info(),
             EndpointPlace::There { info, .. } => info,
         }
     }
@@ -113,7 +126,7 @@ impl Endpoint {
     /// `fi_getname(3)`.
     pub fn name(&self) -> Result<Address, Error> {
         match self.place() {
-            EndpointPlace::Here(endpoint) => endpoint.name(),
+            EndpointPlace::Here { endpoint, .. } => endpoint.name(),
             EndpointPlace::There { name, .. } => Ok(*name),
         }
     }
@@ -255,7 +268,7 @@ impl Endpoint {
         post: Post,
     ) -> Result<ReceiveBuffer, Error> {
         match self.place() {
-            EndpointPlace::Here(endpoint) => {
+            EndpointPlace::Here { endpoint, .. } => {
                 RawBuffer::post_receive(endpoint, lens_bytes, ignore, post).map(ReceiveBuffer::Here)
             }
             EndpointPlace::There { remote, .. } => {
@@ -272,7 +285,7 @@ impl Endpoint {
     /// Accesses a region of a peer.
     pub fn rma(&self, call: RmaCall) -> Result<(), Error> {
         match self.place() {
-            EndpointPlace::Here(endpoint) => call.post(endpoint),
+            EndpointPlace::Here { endpoint, .. } => call.post(endpoint),
             EndpointPlace::There { remote, .. } => remote.call_for_result(&RemoteCall::Rma(call)),
         }
     }
@@ -281,7 +294,7 @@ impl Endpoint {
     /// memory. In that case no other operation of this endpoint may have the same context.
     pub fn atomic(&self, call: AtomicCall) -> Result<Option<ReceiveBuffer>, Error> {
         match self.place() {
-            EndpointPlace::Here(endpoint) => Ok(call.post(endpoint)?.map(ReceiveBuffer::Here)),
+            EndpointPlace::Here { endpoint, .. } => Ok(call.post(endpoint)?.map(ReceiveBuffer::Here)),
             EndpointPlace::There { remote, .. } => {
                 let (context, is_raw) = (call.context, call.by == AtomicBy::Raw && call.kind.fetches());
                 remote.call_for_result(&RemoteCall::Atomic(call))?;
@@ -293,7 +306,7 @@ impl Endpoint {
     /// `fi_cancel(3)`.
     pub fn cancel(&self, context: u64) -> Result<(), Error> {
         match self.place() {
-            EndpointPlace::Here(endpoint) => endpoint.cancel(context),
+            EndpointPlace::Here { endpoint, .. } => endpoint.cancel(context),
             EndpointPlace::There { remote, .. } => remote.call_for_result(&RemoteCall::Cancel { context }),
         }
     }
@@ -301,7 +314,7 @@ impl Endpoint {
     /// The default flags of sends.
     pub fn tx_op_flags(&self) -> OpFlags {
         match self.place() {
-            EndpointPlace::Here(endpoint) => endpoint.tx_op_flags(),
+            EndpointPlace::Here { endpoint, .. } => endpoint.tx_op_flags(),
             EndpointPlace::There { remote, .. } => {
                 match remote.call(&RemoteCall::OpFlags(Direction::Transmit)) {
                     RemoteAnswer::Flags(flags) => flags,
@@ -314,7 +327,7 @@ impl Endpoint {
     /// Replaces the default flags of sends.
     pub fn set_tx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
         match self.place() {
-            EndpointPlace::Here(endpoint) => endpoint.set_tx_op_flags(flags),
+            EndpointPlace::Here { endpoint, .. } => endpoint.set_tx_op_flags(flags),
             EndpointPlace::There { remote, .. } => {
                 remote.call_for_result(&RemoteCall::SetOpFlags(Direction::Transmit, flags))
             }
@@ -324,7 +337,7 @@ impl Endpoint {
     /// Replaces the default flags of receives.
     pub fn set_rx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
         match self.place() {
-            EndpointPlace::Here(endpoint) => endpoint.set_rx_op_flags(flags),
+            EndpointPlace::Here { endpoint, .. } => endpoint.set_rx_op_flags(flags),
             EndpointPlace::There { remote, .. } => {
                 remote.call_for_result(&RemoteCall::SetOpFlags(Direction::Receive, flags))
             }
@@ -334,7 +347,7 @@ impl Endpoint {
     /// `FI_OPT_MIN_MULTI_RECV`.
     pub fn min_multi_recv_bytes(&self) -> usize {
         match self.place() {
-            EndpointPlace::Here(endpoint) => endpoint.min_multi_recv_bytes(),
+            EndpointPlace::Here { endpoint, .. } => endpoint.min_multi_recv_bytes(),
             EndpointPlace::There { remote, .. } => match remote.call(&RemoteCall::MinMultiRecv) {
                 RemoteAnswer::Size(bytes) => bytes,
                 other => panic!("{other:?}"),
@@ -345,7 +358,7 @@ impl Endpoint {
     /// Sets `FI_OPT_MIN_MULTI_RECV`.
     pub fn set_min_multi_recv_bytes(&self, bytes: usize) {
         match self.place() {
-            EndpointPlace::Here(endpoint) => endpoint.set_min_multi_recv_bytes(bytes),
+            EndpointPlace::Here { endpoint, .. } => endpoint.set_min_multi_recv_bytes(bytes),
             EndpointPlace::There { remote, .. } => {
                 remote.call_for_result(&RemoteCall::SetMinMultiRecv { bytes }).expect("any number will do");
             }
@@ -364,9 +377,12 @@ impl Endpoint {
         self.post_send_call(RemoteSend { by, buffers, to, tag, data, context, flags: None })
     }
 
-    fn post_send_call(&self, send: RemoteSend) -> Result<(), Error> {
+    pub(super) fn post_send_call(&self, send: RemoteSend) -> Result<(), Error> {
         match self.place() {
-            EndpointPlace::Here(endpoint) => send.post(endpoint),
+            EndpointPlace::Here { endpoint, buffers_of: None } => send.post(endpoint),
+            EndpointPlace::Here { endpoint, buffers_of: Some(domain) } => {
+                send.into_buffer_of(domain)?.post(endpoint)
+            }
             EndpointPlace::There { remote, .. } => remote.call_for_result(&RemoteCall::Send(send)),
         }
     }
@@ -384,7 +400,7 @@ impl Endpoint {
 
     fn post_receive_call(&self, receive: RemoteReceive) -> Result<(), Error> {
         match self.place() {
-            EndpointPlace::Here(endpoint) => receive.post(endpoint),
+            EndpointPlace::Here { endpoint, .. } => receive.post(endpoint),
             EndpointPlace::There { remote, .. } => remote.call_for_result(&RemoteCall::Receive(receive)),
         }
     }
@@ -397,7 +413,7 @@ impl Endpoint {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         match self.place.take() {
-            Some(EndpointPlace::Here(endpoint)) => thread::scope(|scope| {
+            Some(EndpointPlace::Here { endpoint, .. }) => thread::scope(|scope| {
                 let closing = scope.spawn(|| drop(endpoint));
                 while !closing.is_finished() {
                     self.queues.progress();

@@ -56,6 +56,8 @@ pub struct Net {
     drivers: Mutex<Vec<JoinHandle<()>>>,
     /// How many processes were started for parties.
     processes: AtomicUsize,
+    /// Whether all parties send long messages from send buffers.
+    sends_from_buffers: bool,
 }
 
 /// An address without a listener.
@@ -108,12 +110,20 @@ impl Net {
             queues: Arc::default(),
             drivers: Mutex::default(),
             processes: AtomicUsize::new(0),
+            sends_from_buffers: false,
         }
     }
 
     /// Creates a loopback network with faults.
     pub fn faulty_loopback(seed: u64, turns: Turns) -> Net {
         Net::new(&TransportKind::Loopback { seed, faults: Faults::choppy() }, turns)
+    }
+
+    /// Makes all parties send long messages from send buffers ([`Setup::sends_from_buffers`]).
+    #[must_use]
+    pub fn sending_from_buffers(mut self) -> Net {
+        self.sends_from_buffers = true;
+        self
     }
 
     /// The fabric's info for this transport, with all capabilities.
@@ -163,6 +173,8 @@ impl Net {
 
     /// Opens a party with this setup.
     pub fn open_party_with(&self, setup: Setup) -> Party {
+        let sends_from_buffers = setup.sends_from_buffers || self.sends_from_buffers;
+        let setup = Setup { sends_from_buffers, ..setup };
         let asleep = setup.asleep;
         let domain = match setup.resource_mgmt {
             None => self.domain.clone(),

@@ -57,6 +57,7 @@ impl Party {
         let receive_cq = setup.separate_queues.then(open_cq);
         let av = domain.open_av(&AvAttr::default()).expect("an address vector");
         let endpoint = domain.endpoint(&info).expect("an endpoint");
+        let buffers_of = setup.sends_from_buffers.then(|| domain.clone());
         let selective = if setup.selective { BindFlags::SELECTIVE_COMPLETION } else { BindFlags::empty() };
         match &receive_cq {
             Some(receive_cq) => {
@@ -79,7 +80,7 @@ impl Party {
             deadline.yield_or_panic("an address to be free");
         }
         Party {
-            endpoint: Endpoint::new_local(endpoint, queues.clone()),
+            endpoint: Endpoint::new_local(endpoint, buffers_of, queues.clone()),
             cq: Queue::Here(cq),
             receive_cq: receive_cq.map(Queue::Here),
             av: Vector::Here(av),

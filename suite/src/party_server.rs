@@ -169,7 +169,10 @@ impl PartyServer {
                     Err(error) => RemoteAnswer::Refused(error),
                 };
             }
-            RemoteCall::Send(send) => return answer_from_result(send.post(self.endpoint())),
+            RemoteCall::Send(send) => {
+                let endpoint = self.endpoint.as_ref().expect("nothing is asked of a closed endpoint");
+                return answer_from_result(endpoint.post_send_call(send));
+            }
             RemoteCall::Receive(receive) => return answer_from_result(receive.post(self.endpoint())),
             RemoteCall::Rma(call) => return answer_from_result(call.post(self.endpoint())),
             RemoteCall::Atomic(call) => {

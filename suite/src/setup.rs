@@ -50,6 +50,8 @@ pub struct Setup {
     /// The resource management of the party's queues. If it is set, the party gets its own domain.
     #[serde(with = "form::optional_resource_mgmt")]
     pub resource_mgmt: Option<ResourceManagement>,
+    /// Whether the party sends long messages from send buffers, which near peers can map.
+    pub sends_from_buffers: bool,
     /// Whether only the test's reads of its queue drive the party, until the test calls
     /// [`Net::start_driving`](super::net::Net::start_driving).
     pub asleep: bool,

@@ -10,6 +10,18 @@ all_tests_over! {
     auto4: crate::networks::auto4(homespun_suite::Turns::Alternate);
     mixed4: crate::networks::mixed4(homespun_suite::Turns::Alternate);
 }
+mod shm4_buffers {
+    tests_of_parties! { crate::networks::shm4_buffers(homespun_suite::Turns::Alternate) }
+}
+mod with_send_buffers {
+    tests_over! { tests_of_send_buffers:
+        loopback: crate::networks::choppy_loopback(homespun_suite::Turns::Alternate);
+        tcp4: crate::networks::tcp4(homespun_suite::Turns::Alternate);
+        shm4: crate::networks::shm4(homespun_suite::Turns::Alternate);
+        auto4: crate::networks::auto4(homespun_suite::Turns::Alternate);
+        mixed4: crate::networks::mixed4(homespun_suite::Turns::Alternate);
+    }
+}
 /// The transports that reach other processes: all but the loopback and the example of a backend.
 mod with_other_processes {
     tests_over! { tests_of_peer_processes:

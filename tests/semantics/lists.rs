@@ -12,6 +12,8 @@ mod parties;
 #[macro_use]
 mod peer_processes;
 #[macro_use]
+mod send_buffers;
+#[macro_use]
 mod shared_contexts;
 #[macro_use]
 mod sleepers;

@@ -47,6 +47,7 @@ mod reusable;
 mod rma;
 mod safe_code;
 mod selective;
+mod send_buffers;
 mod shareable;
 mod shared_connections;
 mod shared_context_bounds;

@@ -26,6 +26,11 @@ pub(crate) fn shm4(turns: Turns) -> Net {
     Net::new(&TransportKind::Shm4, turns)
 }
 
+/// All endpoints send long messages from memory that their peers map.
+pub(crate) fn shm4_buffers(turns: Turns) -> Net {
+    shm4(turns).sending_from_buffers()
+}
+
 pub(crate) fn shm6(turns: Turns) -> Net {
     Net::new(&TransportKind::Shm6, turns)
 }

@@ -8,7 +8,7 @@
 mod memcpy;
 mod memory;
 mod poller;
-mod readv;
+mod pulls;
 mod ring;
 mod signal;
 mod socket;
@@ -22,7 +22,7 @@ use std::time::Instant;
 pub(super) use self::memcpy::{Copies, Copying, time_copies, time_memcpy};
 pub(super) use self::memory::BareMemory;
 pub(super) use self::poller::BarePoller;
-use self::readv::Readv;
+use self::pulls::Pulls;
 use self::ring::BareRing;
 pub(super) use self::ring::SLOT_MAX_BYTES;
 use self::socket::Socket;
@@ -102,8 +102,8 @@ impl Medium {
             (Medium::Memory { memory, .. }, Way::Pipelined(chunk)) => {
                 Ok(Box::new(BareRing::new_chunked(memory, poller, step, chunk.len_bytes())))
             }
-            (Medium::Memory { memory, other_pid }, Way::Readv) => {
-                Ok(Box::new(Readv::new(memory, poller, *other_pid, step)))
+            (Medium::Memory { memory, other_pid }, Way::Readv | Way::Memcpy) => {
+                Ok(Box::new(Pulls::new(memory, poller, *other_pid, step)?))
             }
             (Medium::Socket(stream), Way::Socket) => Ok(Box::new(Socket::new(stream, poller, step))),
             _ => Err(CommandFailure::PeerProtocol),
@@ -260,6 +260,11 @@ mod tests {
         if memory.check_readv_access(own_pid()).is_ok() {
             measure_over_shared_memory(Way::Readv, &[1, 1000, 16 * 1024, 1 << 20]);
         }
+    }
+
+    #[test]
+    fn copies_from_mapped_memory_carry_messages_of_every_size() {
+        measure_over_shared_memory(Way::Memcpy, &[1, 1000, 16 * 1024, 1 << 20]);
     }
 
     #[test]

@@ -81,10 +81,11 @@ pub(super) struct Measuring<'a, 'p> {
 }
 
 impl Contest {
-    /// Prepares a contest of messages: chooses the fastest of the ways in `bare`, and the number of
-    /// messages in a round.
+    /// Prepares a contest of messages, which go through the fabric the way `fabric`. Chooses the fastest of
+    /// the ways in `bare`, and the number of messages in a round.
     pub(super) fn prepare_for_messages(
         measuring: &mut Measuring<'_, '_>,
+        fabric: Way,
         bare: &[Way],
         size_bytes: usize,
         has_memcpy: bool,
@@ -92,7 +93,7 @@ impl Contest {
         let latency = measuring.find_fastest_way(bare, size_bytes, Metric::Latency)?;
         let bandwidth = measuring.find_fastest_way(bare, size_bytes, Metric::Bandwidth)?;
         let mut fabric = |metric| {
-            let part = |run| Part::Step(Step { way: Way::Fabric, metric, run });
+            let part = |run| Part::Step(Step { way: fabric, metric, run });
             measuring.calibrate_part(size_bytes, metric, part)
         };
         let parts = [

@@ -165,8 +165,9 @@ impl Follower<'_> {
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             };
             let step: Step = line.parse().map_err(|_| CommandFailure::PeerProtocol)?;
-            if let Way::Fabric | Way::Access(_) = step.way {
+            if let Way::Fabric | Way::SendBuffers | Way::Access(_) = step.way {
                 let (_, conversation) = fabric.as_mut().ok_or(CommandFailure::PeerProtocol)?;
+                conversation.use_send_buffers(step.way == Way::SendBuffers);
                 self.console.print_line(READY)?;
                 match step.way {
                     Way::Access(_) => access::follow(conversation, self.has_own_core)?,

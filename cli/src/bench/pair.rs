@@ -150,8 +150,9 @@ impl Pair {
         let Pair { peer, medium, poller, place, .. } = self;
         let Step { way, metric, run } = step;
         match way {
-            Way::Fabric => {
+            Way::Fabric | Way::SendBuffers => {
                 let conversation = conversation.ok_or(CommandFailure::PeerProtocol)?;
+                conversation.use_send_buffers(*way == Way::SendBuffers);
                 announce_step_and_await_ready(peer, step)?;
                 measure::lead(conversation, *metric, run)
             }
@@ -160,7 +161,7 @@ impl Pair {
                 announce_step_and_await_ready(peer, step)?;
                 access::lead(conversation, place, *operation, *metric, run)
             }
-            Way::Ring | Way::Pipelined(_) | Way::Readv | Way::Socket => {
+            Way::Ring | Way::Pipelined(_) | Way::Readv | Way::Memcpy | Way::Socket => {
                 let mut end = medium.prepare_loop_end(step, poller)?;
                 announce_step_and_await_ready(peer, step)?;
                 let timing = bare::lead(&mut *end, step)?;

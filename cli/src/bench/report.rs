@@ -34,6 +34,9 @@ pub(super) struct DomainReport {
     pub(super) cross_memory_copy_refusal: Option<String>,
     /// The results of messages, in the requested order of sizes.
     pub(super) sizes: Vec<SizeReport>,
+    /// The results of messages from memory that the receiver maps, in the requested order of sizes. The bare
+    /// loop is one copy by the receiver (`memcpy`).
+    pub(super) send_buffers: Vec<SizeReport>,
     /// The results of accesses, for each operation in each size.
     pub(super) accesses: Vec<AccessReport>,
 }

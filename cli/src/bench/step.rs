@@ -12,6 +12,8 @@ use crate::exchange::run::Run;
 pub(super) enum Way {
     /// The fabric.
     Fabric,
+    /// The fabric, with messages from memory that the receiver maps.
+    SendBuffers,
     /// The fabric, with accesses to the follower's memory in place of messages.
     Access(AccessOperation),
     /// A bare ring in shared memory. A message takes one slot if it fits.
@@ -21,6 +23,8 @@ pub(super) enum Way {
     Pipelined(Chunk),
     /// Bare cross-memory copies.
     Readv,
+    /// Bare copies from memory that both processes map.
+    Memcpy,
     /// A bare socket.
     Socket,
 }
@@ -59,7 +63,7 @@ pub(super) struct Step {
 impl Way {
     /// All ways: first those of messages, then each operation on memory.
     fn all() -> impl Iterator<Item = Way> {
-        let messages = [Way::Fabric, Way::Ring, Way::Readv, Way::Socket];
+        let messages = [Way::Fabric, Way::SendBuffers, Way::Ring, Way::Readv, Way::Memcpy, Way::Socket];
         let pipelined = Chunk::ALL.map(Way::Pipelined);
         messages.into_iter().chain(pipelined).chain(AccessOperation::ALL.map(Way::Access))
     }
@@ -68,10 +72,12 @@ impl Way {
     pub(super) fn name(self) -> &'static str {
         match self {
             Way::Fabric => "fabric",
+            Way::SendBuffers => "send-buffers",
             Way::Access(operation) => operation.name(),
             Way::Ring => "ring",
             Way::Pipelined(chunk) => chunk.way_name,
             Way::Readv => "process_vm_readv",
+            Way::Memcpy => "memcpy",
             Way::Socket => "socket",
         }
     }

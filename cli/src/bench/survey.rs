@@ -30,6 +30,9 @@ pub(super) enum MeasuredDomain {
 pub(super) enum Kind {
     /// Messages.
     Messages,
+    /// Messages from memory that the receiver maps, in the domain shm.
+    #[value(name = "send-buffers")]
+    SendBuffers,
     /// Access to memory of the other process.
     Accesses,
     /// Providers of an installed libfabric, polled and asleep.
@@ -107,8 +110,9 @@ impl MeasuredDomain {
 
 impl Survey<'_> {
     /// The number of progress steps of a domain.
-    pub(super) fn progress_step_count(&self) -> usize {
-        (self.message_sizes().count() + self.operations_with_sizes().count()) * self.rounds as usize
+    pub(super) fn progress_step_count(&self, domain: MeasuredDomain) -> usize {
+        let messages = self.message_sizes().count() + self.send_buffer_sizes(domain).count();
+        (messages + self.operations_with_sizes().count()) * self.rounds as usize
     }
 
     /// Measures a domain.
@@ -127,12 +131,20 @@ impl Survey<'_> {
 
     /// The sizes of messages to measure.
     fn message_sizes(&self) -> impl Iterator<Item = usize> {
-        self.sizes.iter().copied().filter(|_| self.only != Some(Kind::Accesses))
+        self.sizes.iter().copied().filter(|_| matches!(self.only, None | Some(Kind::Messages)))
+    }
+
+    /// The sizes of messages to measure from memory that the receiver maps.
+    fn send_buffer_sizes(&self, domain: MeasuredDomain) -> impl Iterator<Item = usize> {
+        let is_measured =
+            domain == MeasuredDomain::Shm && matches!(self.only, None | Some(Kind::SendBuffers));
+        self.sizes.iter().copied().filter(move |size_bytes| is_measured && *size_bytes >= READV_MIN_BYTES)
     }
 
     /// The operations on memory to measure, each with its sizes.
     fn operations_with_sizes(&self) -> impl Iterator<Item = (AccessOperation, usize)> {
-        let operations = AccessOperation::ALL.into_iter().filter(|_| self.only != Some(Kind::Messages));
+        let operations =
+            AccessOperation::ALL.into_iter().filter(|_| matches!(self.only, None | Some(Kind::Accesses)));
         operations.flat_map(|operation| {
             let sizes = operation.sizes_to_measure(self.sizes).iter();
             sizes.map(move |size_bytes| (operation, *size_bytes))
@@ -162,7 +174,8 @@ impl Survey<'_> {
         for size_bytes in self.message_sizes() {
             let ways = domain.candidate_bare_ways(size_bytes, can_readv);
             let has_memcpy = domain == MeasuredDomain::Shm && size_bytes >= READV_MIN_BYTES;
-            let contest = Contest::prepare_for_messages(&mut measuring, &ways, size_bytes, has_memcpy)?;
+            let contest =
+                Contest::prepare_for_messages(&mut measuring, Way::Fabric, &ways, size_bytes, has_memcpy)?;
             let name = size::format_with_unit(size_bytes as u64);
             let medians = self.measure_rounds(&contest, &mut measuring, domain, &name, console)?;
             let report = SizeReport::new(size_bytes, contest.bare_names(), medians);
@@ -171,6 +184,19 @@ impl Survey<'_> {
         }
         if let Some(refusal) = refusal.as_ref().filter(|_| !sizes.is_empty()) {
             show(table::format_readv_note(refusal))?;
+        }
+        if self.send_buffer_sizes(domain).next().is_some() {
+            show(format!("\n{}", table::send_buffer_heading(domain.name())))?;
+        }
+        let mut send_buffers = Vec::new();
+        for size_bytes in self.send_buffer_sizes(domain) {
+            let (fabric, bare) = (Way::SendBuffers, &[Way::Memcpy]);
+            let contest = Contest::prepare_for_messages(&mut measuring, fabric, bare, size_bytes, false)?;
+            let name = format!("send buffers, {}", size::format_with_unit(size_bytes as u64));
+            let medians = self.measure_rounds(&contest, &mut measuring, domain, &name, console)?;
+            let report = SizeReport::new(size_bytes, contest.bare_names(), medians);
+            show(table::message_row(&report))?;
+            send_buffers.push(report);
         }
         if self.operations_with_sizes().next().is_some() {
             show(format!("\n{}", table::access_heading(domain.name())))?;
@@ -191,6 +217,7 @@ impl Survey<'_> {
             cross_memory_copy: (domain == MeasuredDomain::Shm).then_some(can_readv),
             cross_memory_copy_refusal: refusal,
             sizes,
+            send_buffers,
             accesses,
         })
     }
@@ -239,9 +266,9 @@ mod tests {
     #[test]
     fn progress_counts_every_round_of_every_measurement() {
         let placement = Placement { cores: None, timeout: Duration::from_secs(1) };
-        let steps = |only| {
+        let steps = |domain, only| {
             let survey = Survey {
-                sizes: &[8, 64, 512],
+                sizes: &[8, 64, 16 << 10],
                 only,
                 rounds: 5,
                 round_ms: 1,
@@ -249,12 +276,16 @@ mod tests {
                 placement,
                 shows_rows: false,
             };
-            survey.progress_step_count()
+            survey.progress_step_count(domain)
         };
-        assert_eq!(steps(Some(Kind::Messages)), 15);
+        assert_eq!(steps(MeasuredDomain::Shm, Some(Kind::Messages)), 15);
+        // Only long messages are pulled.
+        assert_eq!(steps(MeasuredDomain::Shm, Some(Kind::SendBuffers)), 5);
+        assert_eq!(steps(MeasuredDomain::Tcp, Some(Kind::SendBuffers)), 0);
         // Writes and reads have three sizes, and fetch-add has one.
-        assert_eq!(steps(Some(Kind::Accesses)), 35);
-        assert_eq!(steps(None), 15 + 35);
+        assert_eq!(steps(MeasuredDomain::Tcp, Some(Kind::Accesses)), 35);
+        assert_eq!(steps(MeasuredDomain::Shm, None), 15 + 5 + 35);
+        assert_eq!(steps(MeasuredDomain::Tcp, None), 15 + 35);
     }
 
     #[test]

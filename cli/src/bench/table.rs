@@ -37,6 +37,11 @@ pub(super) fn message_row(report: &SizeReport) -> String {
     align_columns(&format_columns(report), &WIDTHS)
 }
 
+/// The heading of the rows of messages from memory that the receiver maps.
+pub(super) fn send_buffer_heading(domain: &str) -> String {
+    message_heading(&format!("{domain}, from send buffers"))
+}
+
 /// The heading of the rows of accesses.
 pub(super) fn access_heading(domain: &str) -> String {
     let heading = align_columns(&ACCESS_HEADING.map(str::to_owned), &ACCESS_WIDTHS);

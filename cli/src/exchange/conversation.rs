@@ -9,6 +9,7 @@ use homespun::endpoint::{AtomicTarget, SendMsg};
 use homespun::flags::OpFlags;
 use homespun::{Address, CompletionError, Error, FabricAddress, OperationError, Rejected, RemoteMemory, Tag};
 
+use super::measure;
 use super::pattern::{MessageDirection, Pattern};
 use super::port::{PROBE_TAG, Port, PortEvent};
 use super::remote_region::RemoteRegion;
@@ -42,6 +43,10 @@ pub(crate) struct Conversation<'a> {
     /// The contexts of this conversation. Earlier conversations on the port have other contexts, because
     /// operations of an earlier conversation may complete during this conversation.
     contexts: Contexts,
+    /// Whether messages are sent from memory that near peers map.
+    uses_send_buffers: bool,
+    /// The last message in such memory. It is sent again, so that the peer maps its memory only once.
+    mapped_message: Bytes,
     /// The number of messages that this side has sent.
     sent: u64,
     /// The number of receives that this side has posted.
@@ -130,7 +135,18 @@ impl<'a> Conversation<'a> {
     ) -> Result<Conversation<'a>, CommandFailure> {
         let peer = port.av.insert_one(address)?;
         let contexts = Contexts { conversation: port.allocate_conversation_number() };
-        Ok(Conversation { port, peer, address, settings, contexts, sent: 0, posted: 0, received: 0 })
+        Ok(Conversation {
+            port,
+            peer,
+            address,
+            settings,
+            contexts,
+            uses_send_buffers: false,
+            mapped_message: Bytes::new(),
+            sent: 0,
+            posted: 0,
+            received: 0,
+        })
     }
 
     /// The peer's address.
@@ -154,6 +170,22 @@ impl<'a> Conversation<'a> {
     pub(crate) fn set_fi_more(&self, more: bool) -> Result<(), CommandFailure> {
         let flags = if more { OpFlags::MORE } else { OpFlags::empty() };
         Ok(self.port.endpoint.set_tx_op_flags(flags)?)
+    }
+
+    /// Sets whether [`make_message`](Self::make_message) uses memory that near peers map.
+    pub(crate) fn use_send_buffers(&mut self, uses_send_buffers: bool) {
+        self.uses_send_buffers = uses_send_buffers;
+    }
+
+    /// Makes a message of this length. Its pages are already allocated.
+    pub(crate) fn make_message(&mut self, size_bytes: usize) -> Result<Bytes, CommandFailure> {
+        if !self.uses_send_buffers {
+            return Ok(measure::zeroed_buffer(size_bytes).freeze());
+        }
+        if self.mapped_message.len() != size_bytes {
+            self.mapped_message = self.port.allocate_send_buffer(size_bytes)?;
+        }
+        Ok(self.mapped_message.clone())
     }
 
     /// The content of the next message to send.

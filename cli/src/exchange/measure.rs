@@ -181,7 +181,7 @@ fn time_send_round(
     count: u32,
 ) -> Result<Duration, CommandFailure> {
     await_server_ready(conversation)?;
-    let outgoing = Outgoing::windowed(run, conversation.is_checked());
+    let outgoing = Outgoing::windowed(conversation, run)?;
     let mut phase = Phase::new(conversation, outgoing, Incoming::new(0, 1, 1))?;
     let start = Instant::now();
     for _ in 0..count {
@@ -217,7 +217,7 @@ impl<'c, 'p> Phase<'c, 'p> {
     }
 
     fn for_round_trips(conversation: &'c mut Conversation<'p>, run: &Run) -> Result<Self, CommandFailure> {
-        let outgoing = Outgoing::single(run, conversation.inject_max_bytes());
+        let outgoing = Outgoing::single(conversation, run)?;
         let incoming =
             Incoming::new(run.size_bytes, run.warmup + run.round_trips, receive_depth(Metric::Latency, run));
         Phase::new(conversation, outgoing, incoming)
@@ -298,17 +298,18 @@ impl Outgoing {
         Outgoing { size_bytes: 0, window: 0, free: Vec::new(), inject: false }
     }
 
-    fn single(run: &Run, inject_max_bytes: usize) -> Outgoing {
-        let free = vec![zeroed_buffer(run.size_bytes).freeze()];
-        Outgoing { size_bytes: run.size_bytes, window: 1, free, inject: run.size_bytes <= inject_max_bytes }
+    fn single(conversation: &mut Conversation<'_>, run: &Run) -> Result<Outgoing, CommandFailure> {
+        let size_bytes = run.size_bytes;
+        let free = vec![conversation.make_message(size_bytes)?];
+        Ok(Outgoing { size_bytes, window: 1, free, inject: size_bytes <= conversation.inject_max_bytes() })
     }
 
-    fn windowed(run: &Run, distinct_buffers: bool) -> Outgoing {
-        let first = zeroed_buffer(run.size_bytes).freeze();
-        let another =
-            |_| if distinct_buffers { zeroed_buffer(run.size_bytes).freeze() } else { first.clone() };
+    fn windowed(conversation: &mut Conversation<'_>, run: &Run) -> Result<Outgoing, CommandFailure> {
+        let first = conversation.make_message(run.size_bytes)?;
+        let is_checked = conversation.is_checked();
+        let another = |_| if is_checked { zeroed_buffer(run.size_bytes).freeze() } else { first.clone() };
         let free: Vec<Bytes> = (0..run.window).map(another).collect();
-        Outgoing { size_bytes: run.size_bytes, window: free.len(), free, inject: false }
+        Ok(Outgoing { size_bytes: run.size_bytes, window: free.len(), free, inject: false })
     }
 }
 

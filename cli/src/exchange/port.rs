@@ -152,6 +152,16 @@ impl Port {
         Ok(self.domain.register(len_bytes.max(1), &attr)?)
     }
 
+    /// Allocates a message of this length in memory that near peers map, if the domain has such memory.
+    pub(crate) fn allocate_send_buffer(&self, len_bytes: usize) -> Result<Bytes, CommandFailure> {
+        let mut buffer = self.domain.allocate_send_buffer(len_bytes)?;
+        // Write to it, so that its pages are allocated now.
+        if let Some(bytes) = buffer.get_mut() {
+            bytes.fill(1);
+        }
+        Ok(buffer.bytes())
+    }
+
     /// Returns a number, at least 1, for the contexts of a new conversation.
     pub(crate) fn allocate_conversation_number(&self) -> u64 {
         let number = self.conversations.get() % CONVERSATIONS + 1;

@@ -105,6 +105,18 @@ fn info_of_auto_shows_how_peers_at_each_interface_are_reached() {
 }
 
 #[test]
+fn info_of_shared_memory_shows_the_ways_of_large_messages() {
+    for domain in ["shm", "auto"] {
+        let outcome = run(&["info", "--domain", domain, "-v"]);
+        assert!(outcome.status.success(), "{outcome:?}");
+        let said = outcome.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        for part in ["take the way that their receiver measures to be the fastest", "with plain copies"] {
+            assert!(said.contains(part), "{part:?} is not in:\n{}", outcome.stdout);
+        }
+    }
+}
+
+#[test]
 fn info_of_a_source_shows_the_local_address() {
     let outcome = run(&["info", "127.0.0.1", "7471", "--source"]);
     assert!(outcome.status.success(), "{outcome:?}");

@@ -43,3 +43,16 @@ fn more_verbose_options_show_more() {
     assert!(levels("-v")[1], "-vv shows the life of links");
     assert!(levels("-vv")[1], "-vvv shows it as well");
 }
+
+#[test]
+fn trace_names_the_peer_whose_large_messages_take_another_way() {
+    let ways = run(&["info", "--domain", "shm"]);
+    if ways.stdout.contains("barred") {
+        return; // There may be only one way.
+    }
+    let measure = ["pingpong", "--domain", "shm", "--sizes", "65536", "--iterations", "200"];
+    let outcome = run(&[&["-vvv"][..], &measure].concat());
+    assert!(outcome.status.success(), "{outcome:?}");
+    let change = "large payload takes another way peer=127.0.0.1:";
+    assert!(outcome.stderr.contains(change), "{change:?} is not in:\n{}", outcome.stderr);
+}

@@ -39,6 +39,9 @@ pub struct Recorder {
     claimed: BTreeSet<LinkId>,
     /// Links that this side connects, and that are not up yet.
     connecting: BTreeSet<LinkId>,
+    /// Links that were reported as writable, or that have come up, since the last
+    /// [`take_writable`](Self::take_writable).
+    writable: BTreeSet<LinkId>,
     place: Vec<u8>,
     place_bytes: usize,
     spaces: usize,
@@ -50,6 +53,11 @@ impl Recorder {
     /// Returns all events, in order.
     pub fn log(&self) -> &[(LinkId, Event)] {
         &self.log
+    }
+
+    /// Returns whether a link was reported as writable, or has come up, since the last call.
+    pub(crate) fn take_writable(&mut self, link: LinkId) -> bool {
+        self.writable.remove(&link)
     }
 
     /// Returns all events of the links that had this number.
@@ -191,9 +199,14 @@ impl FrameHandler for Recorder {
         self.append_payload(link, bytes);
     }
 
+    fn link_writable(&mut self, link: LinkId) {
+        self.writable.insert(link);
+    }
+
     fn link_event(&mut self, link: LinkId, event: LinkEvent) {
         match event {
             LinkEvent::Up { peer, instance, proof } => {
+                self.writable.insert(link);
                 assert!(self.up.insert(link, None).is_none(), "{link:?} came up twice");
                 if proof.is_claim() {
                     assert!(!self.connecting.contains(&link), "{link:?} was connected to a mere claim");
@@ -207,6 +220,7 @@ impl FrameHandler for Recorder {
             }
             LinkEvent::Down(why) => {
                 self.claimed.remove(&link);
+                self.writable.remove(&link);
                 let was_connecting = self.connecting.remove(&link);
                 let was_up = self.up.remove(&link).is_some();
                 assert!(was_up || was_connecting, "{link:?} went down and was neither up nor connecting");

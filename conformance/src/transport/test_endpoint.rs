@@ -18,8 +18,9 @@ pub const BUDGET_FRAMES: u32 = 32;
 /// link.
 ///
 /// The endpoint calls the transport as an engine would. It resumes a partly taken frame before it sends
-/// another frame on that link, and retries refused frames. If a payload is short enough and has an even
-/// length, the endpoint sends the frame inline.
+/// another frame on that link, and retries refused frames. If the transport [reports writable
+/// links](Transport::reports_writable_links), it retries only after such a report. If a payload is short
+/// enough and has an even length, the endpoint sends the frame inline.
 #[derive(Debug)]
 pub struct TestEndpoint<T> {
     /// The transport, for direct calls.
@@ -40,6 +41,8 @@ struct Outbox {
     taken_bytes: Option<usize>,
     /// The caps of the link at the last send.
     caps: Option<LinkCaps>,
+    /// Whether the link has refused a frame, or a part of one, and was not reported as writable since.
+    is_refused: bool,
 }
 
 impl<T: Transport> TestEndpoint<T> {
@@ -149,7 +152,9 @@ impl<T: Transport> TestEndpoint<T> {
     /// payload.
     pub fn transmit(&mut self) {
         for (&link, outbox) in &mut self.outbox {
-            while outbox.transmit_front_frame(link, &mut self.transport) {}
+            outbox.is_refused &= !self.recorder.take_writable(link);
+            let may_try = !outbox.is_refused || !self.transport.reports_writable_links();
+            while may_try && outbox.transmit_front_frame(link, &mut self.transport) {}
             self.refusals += usize::from(!outbox.frames.is_empty());
         }
         self.transport.flush();
@@ -209,8 +214,12 @@ impl Outbox {
             }
         };
         match sent {
-            Sent::Full => return false,
+            Sent::Full => {
+                self.is_refused = true;
+                return false;
+            }
             Sent::Partial(count_bytes) => {
+                self.is_refused = true;
                 assert!(before_bytes + count_bytes < payload.len(), "a part is not the whole");
                 self.taken_bytes = Some(before_bytes + count_bytes);
                 return false;

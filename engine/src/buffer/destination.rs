@@ -182,11 +182,17 @@ impl Destination {
 
     /// Creates a destination without room.
     #[inline]
-    pub(crate) fn empty() -> Destination {
+    pub(crate) const fn empty() -> Destination {
         Destination {
             len_bytes: 0,
             memory: DestinationMemory::Raw(SegmentMut { address: ptr::null_mut(), len_bytes: 0 }),
         }
+    }
+
+    /// Whether the completion has a buffer: it hands the application's memory back, or names a piece of it.
+    #[inline]
+    pub(crate) fn gives_buffer(&self) -> bool {
+        !matches!(self.memory, DestinationMemory::Raw(_) | DestinationMemory::RawVector(_))
     }
 
     /// Returns how many bytes fit.
@@ -257,9 +263,8 @@ impl Destination {
     }
 
     /// Removes the application's memory and returns it for the completion, cut to `received_bytes`.
-    #[inline]
     pub(crate) fn take_buffer(&mut self, received_bytes: usize) -> Buffer {
-        if let DestinationMemory::Raw(_) | DestinationMemory::RawVector(_) = &self.memory {
+        if !self.gives_buffer() {
             return Buffer::None;
         }
         let nothing = DestinationMemory::RawVector(Box::default());

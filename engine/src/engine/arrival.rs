@@ -176,6 +176,14 @@ impl Engine {
 }
 
 impl<S: Sink> Arrivals<'_, S> {
+    /// Lists the peer of a link as active if it is blocked.
+    #[inline(always)]
+    fn unblock_peer_of(&mut self, id: LinkId) {
+        if self.engine.initiator.has_blocked_peers() {
+            self.engine.unblock_peer_of(id);
+        }
+    }
+
     /// Puts the next bytes of a payload into their destination.
     fn put_payload(&mut self, id: LinkId, bytes: &[u8]) {
         let engine = &mut *self.engine;
@@ -227,6 +235,10 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
                 engine.handle_refused_message(id, breach, header, payload, self.sink);
             }
             return;
+        }
+        // A message lets no operation of this side go on. Any other frame may.
+        if engine.initiator.has_blocked_peers() {
+            engine.unblock_peer_of(id);
         }
         if engine.links.get(id).is_none() {
             return engine.frame_arrived_on_handshake_link(id, header, payload, self.sink);
@@ -319,6 +331,7 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
     }
 
     fn bytes_placed(&mut self, id: LinkId, count_bytes: usize) {
+        self.unblock_peer_of(id);
         let engine = &mut *self.engine;
         if engine.arriving_read_piece(id).is_some() {
             self.count_read_bytes(id, count_bytes);
@@ -332,6 +345,7 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
     }
 
     fn payload_arrived(&mut self, id: LinkId, bytes: &[u8]) {
+        self.unblock_peer_of(id);
         let engine = &mut *self.engine;
         let Some(link) = engine.links.get_mut(id) else {
             return engine.chunk_arrived_on_handshake_link(id, bytes, self.sink);
@@ -354,7 +368,12 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
         }
     }
 
+    fn link_writable(&mut self, id: LinkId) {
+        self.unblock_peer_of(id);
+    }
+
     fn link_event(&mut self, id: LinkId, event: LinkEvent) {
+        self.unblock_peer_of(id);
         let engine = &mut *self.engine;
         match event {
             LinkEvent::Up { peer, instance, proof } if engine.connection.is_connection_oriented() => {

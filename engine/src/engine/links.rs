@@ -110,6 +110,7 @@ impl Engine {
                 peer
             }
         };
+        self.initiator.unblock(peer);
         self.receive_side.link_up(id, address, proof);
         let created_count = self.links.created_count();
         let Some(link) = self.links.get_mut(id) else { return };
@@ -142,6 +143,14 @@ impl Engine {
             .is_none_or(|link| link.is_unused_connecting())
         {
             self.peers.peer_mut(peer).set_transmit_link(id);
+        }
+    }
+
+    /// Lists the peer of a link as active if it is blocked: an event of the link may let its work go on.
+    #[cold]
+    pub(super) fn unblock_peer_of(&mut self, id: LinkId) {
+        if let Some(link) = self.links.get(id) {
+            self.initiator.unblock(link.peer());
         }
     }
 
@@ -194,6 +203,7 @@ impl Engine {
         let is_cut_short = is_cut_short(&link, error);
         let is_unused = link.is_unused_connecting();
         let peer = link.peer();
+        self.initiator.unblock(peer);
         let PendingSends { sends, exposed, counted_writes } = link.tx.into_pending_sends();
         let PeerLinkEnd { was_last, was_met, carried_sends } = self.peers.peer_mut(peer).link_ended(id);
         self.fail_sends(sends, Some(peer), error, sink);

@@ -142,7 +142,7 @@ impl Engine {
         sink: &mut impl Sink,
     ) {
         let link_id = self.find_or_open_transmit_link(to, transport);
-        let caps = caps_for_payload(transport, link_id, send.message.len_bytes);
+        let caps = caps_for_payload(transport, link_id, &send);
         let protocol = match self.links.get(link_id) {
             Some(link) if self.initiator.has_none_queued(to) && link.tx.may_begin_message_given_credit() => {
                 link.tx.choose_protocol(&send, &caps, self.config.eager_max_bytes)

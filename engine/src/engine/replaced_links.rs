@@ -49,7 +49,7 @@ struct ReplacedLink {
 struct ReadProgress {
     messages: u64,
     offer_changes: u64,
-    write_changes: u64,
+    access_changes: u64,
     mid_message_bytes: u64,
 }
 
@@ -153,8 +153,8 @@ impl Engine {
 impl ReadProgress {
     fn of(id: LinkId, link: &Link, receiver: &ReceiveSide, target: &Target) -> ReadProgress {
         let (messages, offer_changes, reading_bytes) = receiver.progress_counts(id);
-        let (write_changes, writing_bytes) = target.progress_counts(id);
+        let (access_changes, writing_bytes) = target.progress_counts(id);
         let mid_message_bytes = reading_bytes + writing_bytes + link.rx.arrived_bytes();
-        ReadProgress { messages, offer_changes, write_changes, mid_message_bytes }
+        ReadProgress { messages, offer_changes, access_changes, mid_message_bytes }
     }
 }

@@ -132,7 +132,7 @@ impl Transport for Scripted {
         LinkCaps { inline_max_bytes: 8, pull_min_bytes: self.pull_min_bytes.unwrap_or(usize::MAX) }
     }
 
-    fn prefers_pull(&self, _: LinkId, _: u64) -> bool {
+    fn prefers_pull(&self, _: LinkId, _: &[IoSlice<'_>]) -> bool {
         !self.prefers_send
     }
 

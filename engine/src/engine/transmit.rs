@@ -76,8 +76,13 @@ impl Engine {
         }
         for _ in 0..self.initiator.active_len() {
             let Some(peer) = self.initiator.pop_active() else { break };
-            let is_active = self.transmit_until_full(peer, transport, sink);
-            self.initiator.requeue_or_deactivate(peer, is_active);
+            if !self.transmit_until_full(peer, transport, sink) {
+                self.initiator.deactivate(peer);
+            } else if transport.reports_writable_links() {
+                self.initiator.block(peer);
+            } else {
+                self.initiator.requeue(peer);
+            }
         }
     }
 
@@ -143,7 +148,8 @@ impl Engine {
 
     /// Sends frames to a peer until the link is full or nothing is left. First comes the rest of a
     /// partly written frame, then payload that the peer has asked for, then queued operations.
-    /// Returns whether anything is left.
+    /// Returns whether anything is left. What is left waits for the link to become writable, or for
+    /// another event of a link of the peer.
     pub(super) fn transmit_until_full(
         &mut self,
         peer: PeerId,
@@ -178,7 +184,7 @@ impl Engine {
         let link = self.find_or_open_transmit_link(peer, transport);
         // An operation that has ended already has nothing to send.
         let Some(send) = self.initiator.get(id) else { return Taken::Whole };
-        let caps = caps_for_payload(transport, link, send.message.len_bytes);
+        let caps = caps_for_payload(transport, link, send);
         if send.fence
             && !try_pass_fence(&mut self.links, link, self.peers.peer(peer).links(), send, transport)
         {
@@ -323,15 +329,20 @@ impl Engine {
     }
 }
 
-/// Returns the capabilities of a link for payload of this length. Without a pull if the transport
-/// would rather send the payload.
+/// Returns the capabilities of a link for the payload of an operation. Without a pull if the
+/// transport would rather send the payload.
 #[inline(always)]
-pub(super) fn caps_for_payload(transport: &impl Transport, link: LinkId, len_bytes: u64) -> LinkCaps {
+pub(super) fn caps_for_payload(transport: &impl Transport, link: LinkId, send: &Send) -> LinkCaps {
     let mut caps = transport.caps(link);
-    if len_bytes >= caps.pull_min_bytes as u64 && !transport.prefers_pull(link, len_bytes) {
+    if send.message.len_bytes >= caps.pull_min_bytes as u64 && !prefers_pull(transport, link, send) {
         caps.pull_min_bytes = usize::MAX;
     }
     caps
+}
+
+#[inline(never)]
+fn prefers_pull(transport: &impl Transport, link: LinkId, send: &Send) -> bool {
+    send.may_be_fetched && transport.prefers_pull(link, &send.source.slices(0))
 }
 
 /// Gives the transport as much of an eager message as it takes.

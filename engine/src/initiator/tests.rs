@@ -114,11 +114,38 @@ fn active_peers_are_served_round_robin() {
     assert_eq!((initiator.active_len(), initiator.pop_active()), (2, Some(PEER)));
     initiator.activate(PEER);
     assert_eq!(initiator.active_len(), 1, "it is being looked at");
-    initiator.requeue_or_deactivate(PEER, true);
+    initiator.requeue(PEER);
     assert_eq!(initiator.pop_active(), Some(OTHER));
-    initiator.requeue_or_deactivate(OTHER, false);
+    initiator.deactivate(OTHER);
     initiator.activate(OTHER);
     assert_eq!([initiator.pop_active(), initiator.pop_active()], [Some(PEER), Some(OTHER)]);
+}
+
+#[test]
+fn blocked_peer_becomes_active_by_events_and_operations() {
+    let mut initiator = Initiator::new(false);
+    let first = initiator.enqueue(PEER, message_send(1));
+    for peer in [PEER, OTHER] {
+        initiator.activate(peer);
+        let active = initiator.pop_active().unwrap();
+        initiator.block(active);
+    }
+    assert!(initiator.active_len() == 0 && initiator.has_blocked_peers() && initiator.has_listed_peers());
+    initiator.unblock(PEER);
+    initiator.unblock(PEER);
+    assert_eq!((initiator.active_len(), initiator.pop_active()), (1, Some(PEER)));
+    initiator.block(PEER);
+    assert_eq!(initiator.first_queued(PEER), Some(first));
+    initiator.enqueue(OTHER, message_send(2));
+    assert_eq!(initiator.pop_active(), Some(OTHER), "it has another operation");
+    initiator.block(OTHER);
+    initiator.activate(PEER);
+    assert_eq!(initiator.pop_active(), Some(PEER));
+    initiator.deactivate(PEER);
+    initiator.unblock(OTHER);
+    assert_eq!(initiator.pop_active(), Some(OTHER));
+    initiator.deactivate(OTHER);
+    assert!(!initiator.has_listed_peers());
 }
 
 #[test]

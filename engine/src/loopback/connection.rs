@@ -53,6 +53,8 @@ pub(super) struct End {
     pub(super) resume_left_bytes: usize,
     /// Whether this end is in its owner's ready queue.
     pub(super) is_ready: bool,
+    /// Whether the owner was refused a frame, or a part of one, and is to learn when it may write again.
+    pub(super) wants_room: bool,
 }
 
 /// Copies of the payload that one end has exposed to the other end. The key of a copy is the number
@@ -148,6 +150,7 @@ impl End {
             cannot_pull: false,
             resume_left_bytes: 0,
             is_ready: false,
+            wants_room: false,
         }
     }
 

@@ -56,6 +56,8 @@ struct Endpoint {
     ready: VecDeque<EndKey>,
     /// Ends of this endpoint with unflushed bytes. The list may name connections that are gone.
     unflushed: Vec<EndKey>,
+    /// Ends of this endpoint that may write again. The list may name connections that are gone.
+    writable: Vec<EndKey>,
     /// Ends that this endpoint has closed by [`Close::Drain`](crate::transport::Close::Drain) since
     /// its last call of `flush` or `receive`.
     draining: Vec<EndKey>,
@@ -96,6 +98,7 @@ impl State {
             incoming: VecDeque::new(),
             ready: VecDeque::new(),
             unflushed: Vec::new(),
+            writable: Vec::new(),
             draining: Vec::new(),
         });
         self.by_address.insert(address, key);
@@ -170,7 +173,9 @@ impl State {
                         Some(listener) => {
                             state.made = true;
                             listener.incoming.push_back(connection);
-                            self.send_hello(EndKey { connection, side: Side::Connector }, &hello);
+                            let connector = EndKey { connection, side: Side::Connector };
+                            self.send_hello(connector, &hello);
+                            self.list_if_room_wanted(connector);
                         }
                         None => self.refuse_connection(connection, Errno::ECONNREFUSED),
                     }
@@ -236,6 +241,57 @@ impl State {
         payload: &[IoSlice<'_>],
         in_parts: bool,
     ) -> Sent {
+        let sent = self.try_send(end, header, payload, in_parts);
+        let least_bytes = header.len() + if in_parts { 0 } else { total_bytes(payload) };
+        self.record_refusal(end, sent, least_bytes);
+        sent
+    }
+
+    /// Continues a frame that was written in part.
+    pub(super) fn resume(&mut self, end: EndKey, rest: &[IoSlice<'_>]) -> Sent {
+        let sent = self.try_resume(end, rest);
+        self.record_refusal(end, sent, 1);
+        sent
+    }
+
+    /// Records that an end may not write for now, unless a frame was taken as a whole. The end's owner learns
+    /// of room when the other end has read something. If there is room for the least that the write needs,
+    /// the refusal was a fault, and the owner may try again in its next pass.
+    fn record_refusal(&mut self, end: EndKey, sent: Sent, least_bytes: usize) {
+        let Some(connection) = self.connections.get_mut(end.connection) else { return };
+        let room_bytes = connection.end_at(end.other_end().side).inbound.room_bytes();
+        let has_room = match sent {
+            Sent::Whole => return,
+            Sent::Partial(_) => room_bytes > 0,
+            Sent::Full => room_bytes >= least_bytes,
+        };
+        let may_write = connection.made || end.side == Side::Acceptor;
+        connection.end_at_mut(end.side).wants_room = true;
+        if may_write && has_room {
+            self.list_if_room_wanted(end);
+        }
+    }
+
+    /// Lists an end that may write again, if its owner waits for that.
+    pub(super) fn list_if_room_wanted(&mut self, end: EndKey) {
+        let Some(connection) = self.connections.get_mut(end.connection) else { return };
+        let local = connection.end_at_mut(end.side);
+        if std::mem::take(&mut local.wants_room)
+            && let Some(endpoint) = self.endpoints.get_mut(local.owner)
+        {
+            endpoint.writable.push(end);
+        }
+    }
+
+    /// Returns the links of an endpoint that may take frames again since the last call.
+    pub(super) fn take_writable_links(&mut self, key: EndpointKey) -> Vec<LinkId> {
+        let Some(endpoint) = self.endpoints.get_mut(key) else { return Vec::new() };
+        let writable = std::mem::take(&mut endpoint.writable);
+        let link_of = |end: EndKey| self.connections.get(end.connection)?.end_at(end.side).link;
+        writable.into_iter().filter_map(link_of).collect()
+    }
+
+    fn try_send(&mut self, end: EndKey, header: &[u8], payload: &[IoSlice<'_>], in_parts: bool) -> Sent {
         let Some(room_bytes) = self.draw_room_to_send(end) else { return Sent::Full };
         if self.end_mut(end).resume_left_bytes > 0 {
             return Sent::Full;
@@ -254,8 +310,7 @@ impl State {
         self.record_sent(end, taken_bytes, total_bytes)
     }
 
-    /// Continues a frame that was written in part.
-    pub(super) fn resume(&mut self, end: EndKey, rest: &[IoSlice<'_>]) -> Sent {
+    fn try_resume(&mut self, end: EndKey, rest: &[IoSlice<'_>]) -> Sent {
         let Some(room_bytes) = self.draw_room_to_send(end) else { return Sent::Full };
         let total_bytes = self.end_mut(end).resume_left_bytes;
         debug_assert_eq!(total_bytes, self::total_bytes(rest), "resumed with another payload");

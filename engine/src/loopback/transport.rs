@@ -133,6 +133,7 @@ impl LoopbackTransport {
                 let count_bytes = known.stream.bytes_to_read(&mut state, &ready, budget_frames);
                 self.scratch.clear();
                 state.inbound(end).read(count_bytes, &mut self.scratch);
+                state.list_if_room_wanted(end.other_end());
                 state.schedule_if_ready(end);
                 let place = state.dice.flip_coin();
                 return Some(PendingReport::Bytes { link, place });
@@ -203,7 +204,7 @@ impl Transport for LoopbackTransport {
             .unwrap_or(LinkCaps { inline_max_bytes: INJECT_MAX_BYTES, pull_min_bytes: usize::MAX })
     }
 
-    fn prefers_pull(&self, _: LinkId, _: u64) -> bool {
+    fn prefers_pull(&self, _: LinkId, _: &[IoSlice<'_>]) -> bool {
         self.network.lock().draw_prefers_pull()
     }
 
@@ -279,7 +280,9 @@ impl Transport for LoopbackTransport {
     fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
         self.network.lock().begin_receive_call(self.key);
         self.accept_all_pending();
-        let mut reported = 0;
+        let writable = self.network.lock().take_writable_links(self.key);
+        let mut reported = writable.len() as u32;
+        writable.into_iter().for_each(|link| receiver.link_writable(link));
         while reported < budget_frames {
             let Some(news) = self.take_next_report(budget_frames - reported) else { break };
             reported += match news {
@@ -291,6 +294,10 @@ impl Transport for LoopbackTransport {
             self.network.reported.fetch_add(reported.into(), Ordering::Relaxed);
         }
         reported
+    }
+
+    fn reports_writable_links(&self) -> bool {
+        true
     }
 
     fn close(&mut self, link: LinkId, how: Close) {

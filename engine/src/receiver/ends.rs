@@ -31,8 +31,14 @@ impl Receiver {
             // Counted first: a count after the completion is built would move the completion once
             // more.
             effects.count(CounterEvents::RECV, member);
-            let completion = receive.take_completion(source, message, clamp_to_usize(message.len_bytes));
-            self.complete_or_hold(completion, Some(member), effects);
+            let placed_bytes = clamp_to_usize(message.len_bytes);
+            if receive.destination.gives_buffer() {
+                let completion = receive.take_completion(source, message, placed_bytes);
+                self.report_success(completion, Some(member), effects);
+            } else {
+                let completion = receive.completion_without_buffer(source, message, placed_bytes);
+                self.complete_or_hold(completion, Some(member), effects);
+            }
         } else if receive.signalled == Signalled::Deferred {
             return self.finish_deferred_receive(id, source, message, member, effects);
         } else if receive.role != ReceiveRole::Single {

@@ -190,7 +190,7 @@ impl Receiver {
         error: OperationError,
         effects: &mut impl ReceiverEffects,
     ) {
-        let receive = Receive { tagged, context: work.unwrap_or(context), ..Receive::vacant() };
+        let receive = Receive { tagged, context: work.unwrap_or(context), ..Receive::VACANT };
         let failure = receive.into_failure(None, 0, error);
         match work {
             None => self.report_failure(failure, None, effects),
@@ -204,6 +204,6 @@ impl Receiver {
 
 /// Creates the completion of a peek that has found a message.
 fn peek_completion(context: u64, source: PeerId, message: &Message) -> EndedOperation {
-    let mut receive = Receive { tagged: message.tag.is_some(), context, ..Receive::vacant() };
+    let mut receive = Receive { tagged: message.tag.is_some(), context, ..Receive::VACANT };
     receive.take_completion(source, message, clamp_to_usize(message.len_bytes))
 }

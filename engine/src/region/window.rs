@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{CountAccess, Memory, REGION_EVENTS, Region, RegionAttr, segments_in_range};
+use super::{Memory, Region, RegionAttr, segments_in_range};
 use crate::buffer::SegmentMut;
-use crate::flags::{CounterEvents, MrAccess};
+use crate::flags::MrAccess;
 use crate::limits::IOV_LIMIT;
 use crate::transport::Space;
 
@@ -70,19 +70,6 @@ impl Window {
             self.region.copy_out(self.offset_bytes + at_bytes, into);
         }
         is_open
-    }
-
-    /// Counts an access of a peer. If one counter is bound to both events, it counts the access
-    /// once.
-    pub(crate) fn count_access(&self, events: CounterEvents) {
-        let mut counted: Option<&Arc<dyn CountAccess>> = None;
-        for (place, event) in self.region.counters.iter().zip(REGION_EVENTS) {
-            let Some(counter) = place.get().filter(|_| events.contains(event)) else { continue };
-            if counted.is_none_or(|first| !Arc::ptr_eq(first, counter)) {
-                counter.count(event);
-            }
-            counted = Some(counter);
-        }
     }
 
     /// Whether the memory is available as slices.

@@ -51,7 +51,7 @@ impl Target {
                     of_region |= CounterEvents::REMOTE_WRITE;
                     self.persist_or_note_write(id, &window, Durable::Nothing, atomic.form.len_bytes() as u64);
                 }
-                self.count_access_if_enabled(&window, of_endpoint, of_region, effects);
+                self.count_access_if_enabled(window.region(), of_endpoint, of_region, effects);
                 if fetched_bytes > 0 {
                     self.queue_atomic_results(id, atomic.op, before, effects);
                 } else {

@@ -16,10 +16,12 @@ pub(super) struct TargetLink {
     pub(super) peer: PeerId,
     /// How many accesses of the peer this side has not answered yet.
     pub(super) unanswered_ops: usize,
+    /// How many accesses of the peer have arrived, without counted writes.
+    pub(super) arrived_ops: u64,
     /// How many counted writes of the peer have ended.
-    pub(super) counted_writes: u64,
+    pub(super) ended_counted_ops: u64,
     /// How many counted writes of the peer were answered.
-    pub(super) answered_counted_writes: u64,
+    pub(super) answered_counted_ops: u64,
     /// How many bytes of results of atomic operations this side has yet to send.
     pub(super) unanswered_bytes: usize,
     /// The write whose payload is arriving.
@@ -33,8 +35,8 @@ pub(super) struct TargetLink {
 impl TargetLink {
     /// Returns how many counted writes of the peer have ended and were not answered.
     #[inline(always)]
-    pub(super) fn unanswered_counted_writes(&self) -> u64 {
-        self.counted_writes - self.answered_counted_writes
+    pub(super) fn unanswered_counted_ops(&self) -> u64 {
+        self.ended_counted_ops - self.answered_counted_ops
     }
 }
 
@@ -74,8 +76,9 @@ impl TargetLinks {
         self.by_id[place] = Some(TargetLink {
             peer,
             unanswered_ops: 0,
-            counted_writes: 0,
-            answered_counted_writes: 0,
+            arrived_ops: 0,
+            ended_counted_ops: 0,
+            answered_counted_ops: 0,
             unanswered_bytes: 0,
             writing: None,
             reads: VecDeque::new(),

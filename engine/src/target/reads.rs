@@ -93,7 +93,7 @@ impl Target {
         link.unanswered_ops -= 1;
         match &reading.window {
             Some(Ok(window)) if self.counts_accesses => {
-                window.count_access(CounterEvents::REMOTE_READ);
+                window.region().count_access(CounterEvents::REMOTE_READ);
                 Some(CounterEvents::REMOTE_READ)
             }
             Some(_) => None,

@@ -107,7 +107,7 @@ impl Target {
         effects: &mut impl TargetEffects,
     ) -> Result<(), ProtocolViolation> {
         self.check_room_for_counted_write(id)?;
-        if self.try_write_to_last_region(write, payload) {
+        if self.try_write_to_last_region(write, payload, effects) {
             self.answer_write(id, Answering::Counted, Outcome::Done, effects);
             return Ok(());
         }
@@ -141,21 +141,29 @@ impl Target {
     /// A [`ProtocolViolation`] if the peer has too many counted writes without an answer.
     #[inline(always)]
     fn check_room_for_counted_write(&self, id: LinkId) -> Result<(), ProtocolViolation> {
-        let unanswered_ops = self.links.get(id).map_or(0, TargetLink::unanswered_counted_writes);
+        let unanswered_ops = self.links.get(id).map_or(0, TargetLink::unanswered_counted_ops);
         if unanswered_ops < COUNTED_WRITES_LINK_MAX_OPS { Ok(()) } else { Err(TOO_MANY) }
     }
 
-    /// Carries out a counted write to the region of the last one, if the write needs nothing but a copy.
-    /// Returns whether it was carried out. If not, nothing has changed.
+    /// Carries out a counted write to the region of the last one, if the write needs nothing but a copy and a
+    /// count. Returns whether it was carried out. If not, nothing has changed.
     #[inline]
-    fn try_write_to_last_region(&self, write: &CountedWrite, payload: &[u8]) -> bool {
+    fn try_write_to_last_region(
+        &self,
+        write: &CountedWrite,
+        payload: &[u8],
+        effects: &mut impl TargetEffects,
+    ) -> bool {
         let CountedWrite { key, address, len_bytes, data } = *write;
         let Some(region) = self.last_region_with_key(key) else { return false };
-        let is_plain_copy = data.is_none()
-            && !self.counts_accesses
-            && !region.is_persistent()
-            && self.access.contains(MrAccess::REMOTE_WRITE);
-        is_plain_copy && region.try_write_for_peer(address, len_bytes, payload)
+        let is_plain_copy =
+            data.is_none() && !region.is_persistent() && self.access.contains(MrAccess::REMOTE_WRITE);
+        let is_written = is_plain_copy && region.try_write_for_peer(address, len_bytes, payload);
+        if is_written {
+            let event = CounterEvents::REMOTE_WRITE;
+            self.count_access_if_enabled(region, event, event, effects);
+        }
+        is_written
     }
 
     /// Checks a peer's counted write, and returns its state.
@@ -187,14 +195,14 @@ impl Target {
     /// Returns how many counted writes of the link's peer have ended.
     #[inline]
     pub(crate) fn written_count(&self, id: LinkId) -> u64 {
-        self.links.get(id).map_or(0, |link| link.counted_writes)
+        self.links.get(id).map_or(0, |link| link.ended_counted_ops)
     }
 
     /// Records that the link has taken the answer to the counted writes up to this number.
     #[inline]
     pub(crate) fn written_count_sent(&mut self, id: LinkId, count: u64) {
         if let Some(link) = self.links.get_mut(id) {
-            link.answered_counted_writes = count;
+            link.answered_counted_ops = count;
         }
     }
 
@@ -211,10 +219,10 @@ impl Target {
             Answering::Numbered(op) => op,
             Answering::Counted => {
                 let Some(link) = self.links.get_mut(id) else { return };
-                link.counted_writes += 1;
+                link.ended_counted_ops += 1;
                 return match outcome {
                     Outcome::Done => effects.queue_written_count(id),
-                    _ => effects.queue_header(id, Header::Written { count: link.counted_writes, outcome }),
+                    _ => effects.queue_header(id, Header::Written { count: link.ended_counted_ops, outcome }),
                 };
             }
         };
@@ -408,7 +416,7 @@ impl Target {
         match window {
             Ok(window) => {
                 let event = CounterEvents::REMOTE_WRITE;
-                self.count_access_if_enabled(&window, event, event, effects);
+                self.count_access_if_enabled(window.region(), event, event, effects);
                 self.answer_write(id, answering, Outcome::Done, effects);
                 if let Some(data) = data {
                     self.report_write_with_remote_data(id, data, clamp_to_usize(len_bytes), effects);

@@ -2,6 +2,7 @@
 
 mod atomic;
 mod av;
+mod bursts;
 mod capabilities;
 mod connections;
 mod counters;
@@ -34,6 +35,7 @@ fn plugin_tests_pass_over_shared_memory() {
     tests
         .args([
             "atomic::",
+            "bursts::",
             "capabilities::",
             "connections::",
             "counters::",

@@ -11,8 +11,7 @@ use crate::segment::Segment;
 use crate::sync::{Ordering, fence};
 use crate::ways::Ways;
 
-/// The size of the staging buffer. It holds short payload, and payload for which the frame handler has no
-/// space. The buffer fits into the first-level cache.
+/// The size of the [staging buffer](Staging). The buffer fits into the first-level cache.
 const STAGING_BYTES: usize = 4096;
 
 /// How often [`spin_while_empty`](Consumer::spin_while_empty) polls an empty ring before it gives up. The
@@ -20,11 +19,22 @@ const STAGING_BYTES: usize = 4096;
 /// way.
 const SPIN_POLLS: u32 = 64;
 
-/// How often [`receive`](Consumer::receive) polls for the next piece after it has read a piece: for some
-/// microseconds.
+/// How often [`receive_staged`](Consumer::receive_staged) polls for the next piece after it has read a
+/// piece: for some microseconds.
 const PIECE_SPIN_POLLS: u32 = if cfg!(loom) { 0 } else { 64 };
 
 const _: () = assert!(FRAME_MAX_BYTES <= STAGING_BYTES);
+
+/// The staging buffer. It holds short payload, and payload for which the frame handler has no space. All
+/// rings of an endpoint share one buffer, so an idle peer needs none.
+#[derive(Debug)]
+pub(crate) struct Staging(Box<[u8; STAGING_BYTES]>);
+
+impl Staging {
+    pub(crate) fn new() -> Staging {
+        Staging(Box::new([0; STAGING_BYTES]))
+    }
+}
 
 /// Reads frames out of a ring.
 #[derive(Debug)]
@@ -44,7 +54,6 @@ pub(crate) struct Consumer {
     ways: Ways,
     /// Whether this side writes the lines of the unfinished frame's payload back when it has read them.
     writes_back: bool,
-    staging: Box<[u8; STAGING_BYTES]>,
     /// The inline payload of the current line.
     payload: [u8; ROOM_MAX_BYTES],
 }
@@ -78,7 +87,6 @@ impl Consumer {
             has_published: false,
             ways,
             writes_back: false,
-            staging: Box::new([0; STAGING_BYTES]),
             payload: [0; ROOM_MAX_BYTES],
         }
     }
@@ -90,8 +98,9 @@ impl Consumer {
     ///
     /// The next line is malformed. The caller must not read the ring any more.
     #[inline]
-    pub(crate) fn receive(
+    pub(crate) fn receive_staged(
         &mut self,
+        staging: &mut Staging,
         link: LinkId,
         budget_frames: u32,
         receiver: &mut impl FrameHandler,
@@ -105,7 +114,7 @@ impl Consumer {
                 let Some(piece) = may_spin.then(|| self.spin_for_piece()).flatten() else { break };
                 first = piece;
             }
-            match self.parse_and_report_line(first, link, receiver) {
+            match self.parse_and_report_line(first, staging, link, receiver) {
                 Ok(()) => {}
                 Err(reason) if count == 0 => return Err(reason),
                 // Report the preceding frames first. The next call finds the error again.
@@ -162,7 +171,7 @@ impl Consumer {
     /// # Errors
     ///
     /// The ring is malformed: the place of the next line holds neither that line nor the line of the
-    /// previous lap. `receive` does not check this, to save time.
+    /// previous lap. `receive_staged` does not check this, to save time.
     pub(crate) fn request_wake_if_empty(&mut self) -> Result<bool, WireError> {
         self.segment.wake_requested().store(1, Ordering::Relaxed);
         // SYNC POINT: doorbell
@@ -182,8 +191,8 @@ impl Consumer {
         self.segment.wake_requested().store(0, Ordering::Relaxed);
     }
 
-    /// Publishes progress to the producer. `receive` also publishes, often enough that the producer finds
-    /// room once the consumer has read the whole ring.
+    /// Publishes progress to the producer. `receive_staged` also publishes, often enough that the producer
+    /// finds room once the consumer has read the whole ring.
     pub(crate) fn publish_progress(&mut self) {
         if self.lines == self.published_lines {
             return;
@@ -220,6 +229,12 @@ impl Consumer {
         }
     }
 
+    /// Whether the peer's memory is no longer exposed. If not, everything that the caller has read from that
+    /// memory before the call was exposed.
+    pub(crate) fn has_exposure_ended(&self) -> bool {
+        self.segment.has_exposure_ended()
+    }
+
     /// How the ring ends. Valid once the producer is gone and the consumer has read everything.
     pub(crate) fn ring_end(&self) -> RingEnd {
         // SYNC POINT: finished
@@ -248,6 +263,7 @@ impl Consumer {
     fn parse_and_report_line(
         &mut self,
         first: u64,
+        staging: &mut Staging,
         link: LinkId,
         receiver: &mut impl FrameHandler,
     ) -> Result<(), WireError> {
@@ -262,9 +278,11 @@ impl Consumer {
                 receiver.frame(link, &header, &self.payload[..len_bytes]);
             }
             Parsed::Frame(header, Found::Outside(piece_bytes)) => {
-                self.deliver_header_and_first_piece(link, &header, piece_bytes, receiver);
+                self.deliver_header_and_first_piece(staging, link, &header, piece_bytes, receiver);
             }
-            Parsed::Piece(piece_bytes) => self.check_and_deliver_piece(link, piece_bytes, receiver)?,
+            Parsed::Piece(piece_bytes) => {
+                self.check_and_deliver_piece(staging, link, piece_bytes, receiver)?;
+            }
         }
         Ok(())
     }
@@ -278,6 +296,7 @@ impl Consumer {
     /// Reports a frame's header and the first piece of its payload. The piece may be the whole payload.
     fn deliver_header_and_first_piece(
         &mut self,
+        staging: &mut Staging,
         link: LinkId,
         header: &Header,
         piece_bytes: usize,
@@ -288,7 +307,7 @@ impl Consumer {
             if matches!(header, Header::Data { .. }) {
                 self.ways.short_payload_arrived();
             }
-            let payload = &mut self.staging[..piece_bytes];
+            let payload = &mut staging.0[..piece_bytes];
             self.segment.read(self.bytes, payload);
             receiver.frame(link, header, payload);
             self.bytes += round_up_to_data_unit(piece_bytes);
@@ -296,13 +315,14 @@ impl Consumer {
             receiver.frame_begun(link, header);
             self.left_bytes = len_bytes;
             self.writes_back = self.ways.frame_begun(len_bytes, matches!(header, Header::Data { .. }));
-            self.deliver_piece(link, piece_bytes, receiver);
+            self.deliver_piece(staging, link, piece_bytes, receiver);
         }
     }
 
     /// Checks the length of a further piece of the unfinished frame's payload, and reports the piece.
     fn check_and_deliver_piece(
         &mut self,
+        staging: &mut Staging,
         link: LinkId,
         piece_bytes: usize,
         receiver: &mut impl FrameHandler,
@@ -313,12 +333,18 @@ impl Consumer {
         if !line::is_valid_piece_len(piece_bytes, self.left_bytes) {
             return Err(WireError::ImpossibleLength);
         }
-        self.deliver_piece(link, piece_bytes, receiver);
+        self.deliver_piece(staging, link, piece_bytes, receiver);
         Ok(())
     }
 
     /// Copies a piece into the frame handler's space, or through the staging buffer.
-    fn deliver_piece(&mut self, link: LinkId, piece_bytes: usize, receiver: &mut impl FrameHandler) {
+    fn deliver_piece(
+        &mut self,
+        staging: &mut Staging,
+        link: LinkId,
+        piece_bytes: usize,
+        receiver: &mut impl FrameHandler,
+    ) {
         let mut done_bytes = 0;
         while done_bytes < piece_bytes {
             let start = self.bytes + done_bytes as u64;
@@ -335,7 +361,7 @@ impl Consumer {
             } else {
                 placed_bytes = left_bytes.min(STAGING_BYTES);
                 self.ways.payload_unplaced();
-                let bytes = &mut self.staging[..placed_bytes];
+                let bytes = &mut staging.0[..placed_bytes];
                 read_payload(&self.segment, self.writes_back, start, bytes);
                 receiver.payload_arrived(link, bytes);
             }

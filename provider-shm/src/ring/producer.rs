@@ -5,7 +5,6 @@ use std::io::IoSlice;
 use homespun_engine::transport::{Full, Sent};
 use homespun_engine::wire::Header;
 
-use crate::limits::RING_MAX_BYTES;
 use crate::line::{self, PIECE_MAX_BYTES, PIECE_MIN_BYTES, Payload, ROOM_MAX_BYTES};
 use crate::ring::{INLINE_MAX_BYTES, PREFETCH_LINES, round_up_to_data_unit};
 use crate::segment::{DATA_BYTES, DATA_UNIT_BYTES, LINES, Segment};
@@ -126,11 +125,12 @@ impl Producer {
 
     /// Whether the consumer would rather pull payload of this length than have it written into the ring.
     pub(crate) fn is_pulled(&self, len_bytes: u64) -> bool {
-        if len_bytes > RING_MAX_BYTES as u64 {
-            return true;
-        }
-        let classes = self.segment.pulled_classes().load(Ordering::Relaxed);
-        ways::class_of(len_bytes).is_some_and(|class| classes >> class & 1 != 0)
+        ways::is_pulled(self.segment.pulled_classes().load(Ordering::Relaxed), len_bytes)
+    }
+
+    /// Whether the consumer would pull payload from memory that it can map.
+    pub(crate) fn is_mapped_memory_pulled(&self) -> bool {
+        ways::is_mapped_memory_pulled(self.segment.pulled_classes().load(Ordering::Relaxed))
     }
 
     /// Whether a frame is unfinished: the ring has taken a part of it.
@@ -165,6 +165,12 @@ impl Producer {
         fence(Ordering::SeqCst);
         // The caller must not sleep on a broken ring.
         !self.try_find_room(self.wanted_bytes) && !self.is_broken
+    }
+
+    /// Whether the last refused write would find room now. Also true if the ring is broken: the next write
+    /// shows that.
+    pub(crate) fn has_room_for_refused(&mut self) -> bool {
+        self.try_find_room(self.wanted_bytes) || self.is_broken
     }
 
     /// Announces that no more frames follow. Must not be called inside an unfinished frame.
@@ -279,6 +285,13 @@ impl Producer {
         self.lines += 1;
         self.has_published = true;
         self.segment.prefetch_line_for_write(self.lines + PREFETCH_LINES);
+    }
+}
+
+/// The end of a link ends the exposure of this side's memory.
+impl Drop for Producer {
+    fn drop(&mut self) {
+        self.segment.end_exposure();
     }
 }
 

@@ -7,7 +7,9 @@ use homespun_engine::limits::{
     ATOMIC_MAX_BYTES, COUNTED_WRITE_MAX_BYTES, MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES,
 };
 use homespun_engine::transport::{FrameHandler, LinkEvent, LinkId, Space};
-use homespun_engine::wire::{Header, MappableRegion, Rma};
+use homespun_engine::wire::{Header, MappableRegion, Rma, WireError};
+
+use crate::ring::{Consumer, Staging};
 
 /// The link that all frames are expected on.
 pub(crate) const LINK: LinkId = LinkId(3);
@@ -37,6 +39,18 @@ struct Unfinished {
     header: Header,
     payload: Vec<u8>,
     left_bytes: u64,
+}
+
+impl Consumer {
+    /// As [`receive_staged`](Self::receive_staged), with a staging buffer of its own.
+    pub(crate) fn receive(
+        &mut self,
+        link: LinkId,
+        budget_frames: u32,
+        receiver: &mut impl FrameHandler,
+    ) -> Result<u32, WireError> {
+        self.receive_staged(&mut Staging::new(), link, budget_frames, receiver)
+    }
 }
 
 impl Recorder {

@@ -4,17 +4,14 @@ use std::io;
 use std::mem::offset_of;
 use std::os::fd::OwnedFd;
 use std::ptr::{self, NonNull};
-#[cfg(target_arch = "x86_64")]
-use std::sync::LazyLock;
 
 use homespun_engine::fork::ForkGeneration;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
-use crate::segment::{
-    DATA_BYTES, DATA_UNIT_BYTES, LINE_WORDS, LINES, Line, MapError, data_index, line_index,
-};
-use crate::sync::{AtomicU32, AtomicU64};
+use crate::segment::{DATA_BYTES, LINE_WORDS, LINES, Line, MapError, data_index, line_index};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::write_back;
 
 /// The size of a segment's file.
 pub(crate) const SEGMENT_BYTES: usize = size_of::<Layout>();
@@ -37,6 +34,7 @@ struct ProducerPart {
     finished_at: AtomicU64,
     room_requested: AtomicU32,
     core: AtomicU32,
+    exposure_ended: AtomicU32,
 }
 
 #[repr(C, align(64))]
@@ -56,26 +54,6 @@ const _: () = assert!(offset_of!(Layout, consumer) == 64 && offset_of!(Layout, w
 const _: () = assert!(offset_of!(Layout, lines) == 192);
 const _: () = assert!(offset_of!(Layout, data) == 192 + LINES * 64);
 const _: () = assert!(SEGMENT_BYTES == 192 + LINES * 64 + DATA_BYTES && LINE_WORDS == 8);
-
-/// How much [`Segment::read_and_write_back`] copies before it writes the copied lines back. So writing back
-/// overlaps with copying.
-const WRITE_BACK_BYTES: usize = 1024;
-
-/// Whether this processor can write a cache line back to memory (`clwb`).
-pub(crate) fn can_write_back() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    {
-        static CAN_WRITE_BACK: LazyLock<bool> = LazyLock::new(|| {
-            use std::arch::x86_64::{__cpuid, __cpuid_count};
-            const EXTENDED_FEATURES: u32 = 7;
-            const CLWB: u32 = 1 << 24;
-            __cpuid(0).eax >= EXTENDED_FEATURES && __cpuid_count(EXTENDED_FEATURES, 0).ebx & CLWB != 0
-        });
-        *CAN_WRITE_BACK
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    false
-}
 
 /// A mapped segment. A forked child does not inherit the mapping.
 #[derive(Debug)]
@@ -155,6 +133,29 @@ impl Segment {
     pub(crate) fn producer_core(&self) -> &AtomicU32 {
         // SAFETY: as in `finished_at`.
         unsafe { &(*self.layout.as_ptr()).producer.core }
+    }
+
+    /// Tells the consumer that this side's memory is no longer exposed. The producer calls this before its
+    /// application gets exposed memory back.
+    pub(crate) fn end_exposure(&self) {
+        // A forked child has not inherited the mapping, and the parent's memory stays exposed.
+        if self.generation.is_in_forked_child() {
+            return;
+        }
+        // SAFETY: as in `finished_at`.
+        let ended = unsafe { &(*self.layout.as_ptr()).producer.exposure_ended };
+        // SYNC POINT: exposure ended
+        ended.store(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Whether the producer's memory is no longer exposed. If not, everything that the caller has read from
+    /// that memory before the call was exposed.
+    pub(crate) fn has_exposure_ended(&self) -> bool {
+        // SYNC POINT: exposure ended
+        fence(Ordering::Acquire);
+        // SAFETY: as in `finished_at`.
+        unsafe { &(*self.layout.as_ptr()).producer.exposure_ended }.load(Ordering::Relaxed) != 0
     }
 
     /// How many lines the consumer has consumed since the ring was created.
@@ -257,35 +258,21 @@ impl Segment {
     /// Copies as [`read`](Self::read), and writes the lines that it has read back to memory. If the processor
     /// cannot do this, only copies.
     pub(crate) fn read_and_write_back(&self, position: u64, into: &mut [u8]) {
-        if !can_write_back() {
+        if !write_back::can_write_back() {
             return self.read(position, into);
         }
         let mut position = position;
-        for block in into.chunks_mut(WRITE_BACK_BYTES) {
+        for block in into.chunks_mut(write_back::BLOCK_BYTES) {
             self.read(position, block);
-            for offset in (0..block.len()).step_by(DATA_UNIT_BYTES) {
-                self.write_line_back(position + offset as u64);
+            let place = data_index(position);
+            let until_end_bytes = block.len().min(DATA_BYTES - place);
+            // SAFETY: the processor can write back. Both parts are within the data area, as in `read`.
+            unsafe {
+                write_back::write_back(self.data_ptr().add(place), until_end_bytes);
+                write_back::write_back(self.data_ptr(), block.len() - until_end_bytes);
             }
             position += block.len() as u64;
         }
-    }
-
-    /// Writes the line of the data area with the byte at `position` back to memory. The processor must be
-    /// able to do this.
-    #[inline]
-    fn write_line_back(&self, position: u64) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            let line = self.data_ptr().wrapping_add(data_index(position));
-            // SAFETY: the caller has checked `can_write_back`, so the processor has the instruction.
-            // `data_index` is within the data area. The instruction changes no register, and no byte that a
-            // processor sees.
-            unsafe {
-                std::arch::asm!("clwb [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
-            }
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = position;
     }
 
     #[inline]
@@ -329,8 +316,6 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
-    use crate::sync::Ordering;
-
     fn make_sealed_memfd(len_bytes: usize, seals: SealFlags) -> OwnedFd {
         let file = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
         ftruncate(&file, len_bytes as u64).unwrap();

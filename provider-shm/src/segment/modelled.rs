@@ -31,10 +31,6 @@ struct Layout {
 // data area at the same time.
 unsafe impl Send for Segment {}
 
-pub(crate) fn can_write_back() -> bool {
-    false
-}
-
 impl Segment {
     /// A segment for both sides.
     #[cfg(test)]
@@ -60,6 +56,12 @@ impl Segment {
 
     pub(crate) fn producer_core(&self) -> &AtomicU32 {
         &self.0.producer_core
+    }
+
+    pub(crate) fn end_exposure(&self) {}
+
+    pub(crate) fn has_exposure_ended(&self) -> bool {
+        false
     }
 
     pub(crate) fn consumed_lines(&self) -> &AtomicU64 {

@@ -183,7 +183,7 @@ impl ShmTransport {
         if link.incoming.is_some() {
             return Err(LinkError::Protocol("a second greeting"));
         }
-        let incoming = link.incoming.insert(Incoming::map_peer_ring(received, &link.control)?);
+        let incoming = link.incoming.insert(Incoming::map_peer_ring(received, &link.control, &self.clock)?);
         let system = |error: io::Error| LinkError::System(to_errno(&error));
         self.poller.add(&incoming.doorbell, EventSource::Doorbell(id)).map_err(|error| {
             match error.kind() {

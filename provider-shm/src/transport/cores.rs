@@ -8,24 +8,33 @@ use crate::transport::ShmTransport;
 
 impl ShmTransport {
     /// Tells the peers that this side hears from the core on which this side runs. Returns whether one of
-    /// them has last waited on the same core. If all links are cold, the peers of cold links count.
+    /// them has last waited on the same core. If all links are cold, the peers of cold links count. Each call
+    /// looks at the next [`CORE_LOOK_MAX_LINKS`] links.
     pub(super) fn publish_core_to_active_peers(&mut self, core: u32) -> bool {
         if self.generation.is_in_forked_child() {
             return false;
         }
-        if !self.hot.is_empty() {
-            return (0..self.hot.len().min(CORE_LOOK_MAX_LINKS))
-                .fold(false, |found, at| self.publish_core_to_peer(self.hot[at], core) | found);
+        let (mut is_found, count) = (false, self.hot.len());
+        if count == 0 {
+            return self.publish_core_to_cold_links(core);
         }
-        let mut id = LinkId(0);
-        let mut is_found = false;
+        for _ in 0..count.min(CORE_LOOK_MAX_LINKS) {
+            self.core_turn = (self.core_turn + 1) % count;
+            is_found |= self.publish_core_to_peer(self.hot[self.core_turn], core);
+        }
+        is_found
+    }
+
+    fn publish_core_to_cold_links(&mut self, core: u32) -> bool {
+        let (mut is_found, mut first) = (false, None);
         for _ in 0..CORE_LOOK_MAX_LINKS {
-            let Some(next) = self.links.next_id(id) else { break };
-            is_found |= self.publish_core_to_peer(next, core);
-            if next <= id {
+            let Some(next) = self.links.next_id(self.cold_core_turn) else { break };
+            if first == Some(next) {
                 break;
             }
-            id = next;
+            first.get_or_insert(next);
+            self.cold_core_turn = next;
+            is_found |= self.publish_core_to_peer(next, core);
         }
         is_found
     }

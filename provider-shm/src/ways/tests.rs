@@ -1,7 +1,14 @@
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
+
+use homespun_engine::address::AddressFormat;
 
 use super::*;
+use crate::clock::ManualTime;
+
+fn make_ways(clock: Clock, can_write_back: bool, can_pull: bool) -> Ways {
+    Ways::new(AddressFormat::SockaddrIn.wildcard(), clock, can_write_back, can_pull)
+}
 
 const LEN_BYTES: u64 = 64 << 10;
 
@@ -11,7 +18,7 @@ const CLASS: usize = 1;
 /// A link whose ways have fixed costs, and a sender that follows the receiver's choice.
 struct Simulation {
     ways: Ways,
-    now_ns: Arc<AtomicU64>,
+    time: Arc<ManualTime>,
     /// The time that a transfer takes on each way.
     costs_ns: [u64; WAYS],
     /// How many transfers took each way.
@@ -20,13 +27,13 @@ struct Simulation {
 
 impl Simulation {
     fn new(costs_ns: [u64; WAYS]) -> Simulation {
-        let now_ns = Arc::new(AtomicU64::new(1));
-        let ways = Ways::new(Clock::Manual(now_ns.clone()), true, true);
-        Simulation { ways, now_ns, costs_ns, transfers: [0; WAYS] }
+        let time = Arc::new(ManualTime::default());
+        let ways = make_ways(Clock::Manual(time.clone()), true, true);
+        Simulation { ways, time, costs_ns, transfers: [0; WAYS] }
     }
 
     fn pass_time(&self, way: Way) {
-        self.now_ns.fetch_add(self.costs_ns[way as usize], Ordering::Relaxed);
+        self.time.now_ns.fetch_add(self.costs_ns[way as usize], Ordering::Relaxed);
     }
 
     fn transfer(&mut self) {
@@ -38,12 +45,12 @@ impl Simulation {
     }
 
     fn pull(&mut self) {
-        let (now_ns, cost_ns) = (self.now_ns.clone(), self.costs_ns[Way::Pull as usize]);
+        let (time, cost_ns) = (self.time.clone(), self.costs_ns[Way::Pull as usize]);
         self.ways.time_pull(
             LEN_BYTES,
             |()| true,
             || {
-                now_ns.fetch_add(cost_ns, Ordering::Relaxed);
+                time.now_ns.fetch_add(cost_ns, Ordering::Relaxed);
             },
         );
         self.transfers[Way::Pull as usize] += 1;
@@ -137,7 +144,7 @@ fn refused_pull_is_not_tried_again() {
     simulation.transfer_repeatedly(500);
     assert_eq!(simulation.best(), Way::Pull);
     simulation.ways.pull_refused();
-    assert_eq!(simulation.ways.take_changed_pulled_classes(), Some(0));
+    assert_eq!(simulation.ways.take_changed_pulled_classes(), Some(READS_NOTHING));
     assert_eq!(simulation.transfer_repeatedly(20_000)[Way::Pull as usize], 0);
 }
 
@@ -150,7 +157,7 @@ fn wait_for_asked_payload_counts() {
             continue;
         }
         simulation.ways.payload_asked();
-        simulation.now_ns.fetch_add(50_000, Ordering::Relaxed);
+        simulation.time.now_ns.fetch_add(50_000, Ordering::Relaxed);
         simulation.ways.frame_begun(LEN_BYTES, true);
         simulation.pass_time(Way::WrittenBackRing);
         simulation.ways.frame_ended();
@@ -164,7 +171,7 @@ fn time_of_short_asked_payload_does_not_count_for_the_next() {
     for _ in 0..200 {
         simulation.ways.payload_asked();
         simulation.ways.short_payload_arrived();
-        simulation.now_ns.fetch_add(1_000_000, Ordering::Relaxed);
+        simulation.time.now_ns.fetch_add(1_000_000, Ordering::Relaxed);
         if simulation.ways.pulled_classes() >> CLASS & 1 != 0 {
             simulation.pull();
             continue;
@@ -190,7 +197,7 @@ fn unexpected_payload_is_not_timed() {
 
 #[test]
 fn ways_of_a_processor_without_write_back_never_write_back() {
-    let mut ways = Ways::new(Clock::system(), false, true);
+    let mut ways = make_ways(Clock::system(), false, true);
     for len_bytes in [5_000, 64 << 10, 1 << 20, 64 << 20] {
         for _ in 0..1000 {
             assert!(!ways.frame_begun(len_bytes, false));
@@ -205,4 +212,20 @@ fn classes_cover_large_lengths_in_order() {
     assert_eq!((kib(16), kib(63), kib(64), kib(255)), (Some(0), Some(0), Some(1), Some(1)));
     assert_eq!((kib(256), kib(1 << 10), kib(4 << 10), kib(16 << 10)), (Some(2), Some(3), Some(4), Some(4)));
     assert_eq!((class_of(PULL_MIN_BYTES as u64 - 1), class_of(RING_MAX_BYTES as u64 + 1)), (None, None));
+}
+
+#[test]
+fn description_of_the_choice_names_the_ways_of_this_processor() {
+    let with = describe_choice(true);
+    for part in [
+        "messages from 16 KiB to 16 MiB take the way that their receiver measures",
+        "for lengths from 16 KiB, 64 KiB, 256 KiB, 1 MiB, 4 MiB on",
+        "begins with the way through the ring, with lines written back;",
+        "one copy from the sender's memory",
+    ] {
+        assert!(with.contains(part), "{part:?} is not in: {with}");
+    }
+    let without = describe_choice(false);
+    assert!(!without.contains("written back"), "{without}");
+    assert!(without.contains("begins with the way through the ring, with plain copies;"), "{without}");
 }

@@ -8,9 +8,9 @@ use crate::sys;
 use crate::transport::TcpTransport;
 
 impl TcpTransport {
-    /// Whether a peer on this host has last sent on this core. Within a host, the kernel receives a packet
-    /// on the core of the sender. Each call looks at the next [`CORE_LOOK_MAX_LINKS`] links.
-    pub(super) fn has_peer_on_core(&mut self, core: u32) -> bool {
+    /// Returns whether a peer on this host has last sent on this core. Within a host, the kernel receives a
+    /// packet on the core of the sender. Each call looks at the next [`CORE_LOOK_MAX_LINKS`] links.
+    pub(super) fn look_for_peer_on_core(&mut self, core: u32) -> bool {
         for _ in 0..CORE_LOOK_MAX_LINKS {
             let Some(id) = self.links.next_id(self.core_turn) else { return false };
             let is_only_link = id == self.core_turn;

@@ -3,6 +3,7 @@
 mod accepted_links;
 mod address_claimer;
 mod address_claims;
+mod bursts;
 mod ending;
 mod frames;
 mod held_links;

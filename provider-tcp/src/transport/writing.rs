@@ -1,7 +1,6 @@
 //! Writing to links: frames at once, and staged frames when the caller flushes or hands over.
 
 use std::mem;
-use std::time::Instant;
 
 use homespun_engine::transport::LinkId;
 
@@ -60,7 +59,8 @@ impl TcpTransport {
                 self.bursting.push(id);
             }
             let staged_bytes = link.outbound.staged_bytes();
-            let departure = link.burst.add_post(staged_bytes, Instant::now, &mut self.hold_policy);
+            let departure =
+                link.burst.add_post(staged_bytes, || self.burst_clock.now(), &mut self.hold_policy);
             self.write_staged(id, departure);
         }
         self.dirty = dirty;
@@ -72,7 +72,7 @@ impl TcpTransport {
     pub(super) fn end_bursts(&mut self) {
         for id in self.bursting.drain(..) {
             let Some(link) = self.links.link_mut(id) else { continue };
-            link.burst.end(link.outbound.may_hold_back(), Instant::now, &mut self.hold_policy);
+            link.burst.end(link.outbound.may_hold_back(), || self.burst_clock.now(), &mut self.hold_policy);
             link.push_held();
         }
     }

@@ -249,6 +249,20 @@ fn refused_pull_on_one_link_does_not_affect_another() {
 }
 
 #[test]
+fn declined_pull_does_not_affect_later_offers() {
+    let (mut engine, mut transport, mut sink) = engine_and_memory(b"abcd");
+    transport.pulls = [Pull::Declined].into();
+    engine.arrivals(&mut sink).frame(LINK, &offer_header(1, 4), REMOTE);
+    engine.transmit(&mut transport, &mut sink);
+    engine.arrivals(&mut sink).frame(LINK, &offer_header(2, 4), REMOTE);
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(sent_headers(&transport), [clear_header(1, false), done_header(2)]);
+    engine.arrivals(&mut sink).frame(LINK, &Header::Data { op: 1, len_bytes: 4 }, b"0123");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(sent_headers(&transport)[2..], [done_header(1)]);
+}
+
+#[test]
 fn offer_without_remote_is_requested_and_pulled_offer_is_answered_done() {
     let (mut engine, mut transport, mut sink) = engine_and_memory(b"abcd");
     engine.post_receive(receive_request(6, 1), &mut sink).unwrap();

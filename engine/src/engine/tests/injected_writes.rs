@@ -234,6 +234,97 @@ fn target_answers_all_writes_of_a_pass_at_once() {
     assert_eq!(memory, b"a\0into\0\0\0z");
 }
 
+/// Returns an engine that counts no accesses of peers. So it copies a counted write straight into the region
+/// of the one before.
+fn engine_that_remembers_regions() -> (Engine, Scripted, Recorder) {
+    let mut engine = Engine::new(Config { rma_events: false, ..Config::default() });
+    let mut sink = Recorder::default();
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::up(address(2), 1));
+    (engine, Scripted::default(), sink)
+}
+
+/// Takes the first half of a counted write of four bytes to address 2.
+fn receive_half_a_write(engine: &mut Engine, data: Option<u64>, sink: &mut Recorder) {
+    let write = CountedWrite { key: KEY, address: 2, len_bytes: 4, data };
+    let mut arrivals = engine.arrivals(sink);
+    arrivals.frame_begun(LINK, &Header::CountedWrite(write));
+    arrivals.payload_space(LINK)[0][..2].copy_from_slice(b"in");
+    arrivals.bytes_placed(LINK, 2);
+}
+
+#[test]
+fn half_a_counted_write_is_neither_counted_nor_completed() {
+    for data in [None, Some(5)] {
+        for error in [RESET, LinkError::Closed] {
+            let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+            let mut memory = *b"..........";
+            let region = engine.target.regions().add(raw_region(&mut memory, ATTR).unwrap()).unwrap();
+            engine.arrivals(&mut sink).frame(LINK, &counted_write_header(KEY, 0, 1), b"a");
+            receive_half_a_write(&mut engine, data, &mut sink);
+            engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(error));
+            engine.transmit(&mut transport, &mut sink);
+            assert_eq!(transport.sent.len(), 0, "no answer goes to a link that is down");
+            assert_eq!(take_counted(&mut sink), [(CounterEvents::REMOTE_WRITE, true)], "the whole write");
+            assert!(sink.ended.is_empty(), "{:?}", sink.ended);
+
+            // The next link counts from the beginning.
+            engine.arrivals(&mut sink).link_event(LINK, LinkEvent::up(address(2), 1));
+            engine.arrivals(&mut sink).frame(LINK, &counted_write_header(KEY, 9, 1), b"z");
+            engine.transmit(&mut transport, &mut sink);
+            assert_eq!(sent_headers_since(&transport, 0), [written(1)]);
+            engine.target.regions().close(&region);
+            assert_eq!(&memory, b"a.in.....z", "the rest of the half is untouched");
+        }
+    }
+}
+
+#[test]
+fn counted_write_after_its_region_was_replaced_reaches_the_new_one() {
+    for (keeps_first, keeps_second) in [(true, true), (true, false), (false, true)] {
+        let (mut engine, mut transport, mut sink) = engine_that_remembers_regions();
+        let (mut first, mut second) = (*b"....", *b"....");
+        let make_region = |memory: &mut [u8], is_raw: bool| {
+            let region = if is_raw { raw_region(memory, ATTR) } else { Region::owned(4, ATTR) };
+            region.unwrap()
+        };
+        let old = engine.target.regions().add(make_region(&mut first, keeps_first)).unwrap();
+        let mut arrivals = engine.arrivals(&mut sink);
+        arrivals.frame(LINK, &counted_write_header(KEY, 0, 2), b"ab");
+        arrivals.frame(LINK, &counted_write_header(KEY, 2, 2), b"cd");
+        engine.target.regions().close(&old);
+        let new = engine.target.regions().add(make_region(&mut second, keeps_second)).unwrap();
+        engine.arrivals(&mut sink).frame(LINK, &counted_write_header(KEY, 0, 2), b"ef");
+        engine.arrivals(&mut sink).frame(LINK, &counted_write_header(KEY, 2, 2), b"gh");
+        engine.target.regions().close(&new);
+        engine.arrivals(&mut sink).frame(LINK, &counted_write_header(KEY, 0, 2), b"ij");
+        engine.transmit(&mut transport, &mut sink);
+        assert_eq!(sent_headers_since(&transport, 0), [refused(5, Refusal::Key), written(5)]);
+        let content = |region: &Region, memory: [u8; 4], is_raw: bool| {
+            if is_raw { memory.to_vec() } else { read_region(region) }
+        };
+        assert_eq!(content(&old, first, keeps_first), b"abcd");
+        assert_eq!(content(&new, second, keeps_second), b"efgh");
+    }
+}
+
+#[test]
+fn region_that_replaces_one_amid_a_counted_write_gets_nothing_of_it() {
+    let (mut engine, mut transport, mut sink) = engine_that_remembers_regions();
+    let (mut first, mut second) = (*b"......", *b"......");
+    let old = engine.target.regions().add(raw_region(&mut first, ATTR).unwrap()).unwrap();
+    engine.arrivals(&mut sink).frame(LINK, &counted_write_header(KEY, 0, 1), b"a");
+    receive_half_a_write(&mut engine, None, &mut sink);
+    engine.target.regions().close(&old);
+    let new = engine.target.regions().add(raw_region(&mut second, ATTR).unwrap()).unwrap();
+    assert!(engine.arrivals(&mut sink).payload_space(LINK).is_empty());
+    engine.arrivals(&mut sink).payload_arrived(LINK, b"to");
+    engine.arrivals(&mut sink).frame(LINK, &counted_write_header(KEY, 0, 1), b"b");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(sent_headers_since(&transport, 0), [refused(2, Refusal::Key), written(3)]);
+    engine.target.regions().close(&new);
+    assert_eq!((&first, &second), (b"a.in..", b"b....."));
+}
+
 #[test]
 fn target_names_each_write_that_it_refuses() {
     for is_raw in [false, true] {

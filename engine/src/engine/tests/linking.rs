@@ -1,6 +1,7 @@
 //! Tests of links that come up and go down, and of the operations that depend on them.
 
 use super::*;
+use crate::wire::{CountedWrite, Durable, Rma, RmaKind};
 
 #[test]
 fn link_that_went_down_is_not_closed_again() {
@@ -507,6 +508,30 @@ fn requested_payload_keeps_former_link_alive() {
     }
     assert!(transport.closed.is_empty() && sink.ended.iter().all(Result::is_ok));
     assert_eq!(sink.ended_contexts(), [1]);
+}
+
+/// Accesses that come as one frame, and counted writes.
+#[test]
+fn accesses_keep_a_former_link_alive() {
+    let access =
+        |op, kind| Header::Rma(Rma { op, key: 1, address: 0, len_bytes: 1, kind, durable: Durable::Nothing });
+    let counted = Header::CountedWrite(CountedWrite { key: 1, address: 0, len_bytes: 1, data: None });
+    for (is_write, headers) in [
+        (true, [1, 2, 3].map(|op| access(op, RmaKind::Write { data: None }))),
+        (false, [1, 2, 3].map(|op| access(op, RmaKind::Read))),
+        (true, [counted; 3]),
+    ] {
+        let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+        engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::up(address(2), 2));
+        for (round, header) in (0..).zip(headers) {
+            engine.arrivals(&mut sink).frame(LinkId(7), &header, if is_write { b"x" } else { b"" });
+            for ms in [0, REPLACED_LINK_IDLE_MAX_MS - 1] {
+                engine.advance_time(Moment::from_ms(round * REPLACED_LINK_IDLE_MAX_MS + ms), &mut sink);
+                engine.transmit(&mut transport, &mut sink);
+            }
+        }
+        assert!(transport.closed.is_empty(), "{:?}", headers[0]);
+    }
 }
 
 /// Returns an engine that has lost the peer at address 2: the peer has closed its link.

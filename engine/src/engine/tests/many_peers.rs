@@ -1,8 +1,8 @@
-//! An endpoint with many idle peers on the simulated network: what it does for one active peer does not
-//! depend on how many others there are.
+//! An endpoint with many idle or blocked peers on the simulated network: what it does for one active peer
+//! does not depend on how many others there are.
 
 use super::*;
-use crate::loopback::LoopbackTransport;
+use crate::loopback::{CAPACITY_MIN_BYTES, LoopbackTransport};
 use crate::transport::Space;
 use crate::visits::count_visits_during;
 
@@ -43,7 +43,11 @@ impl Node {
     }
 
     fn send(&mut self, to: Address) {
-        let request = send_request(self.engine.intern_peer(to), b"active", 1);
+        self.send_message(to, b"active");
+    }
+
+    fn send_message(&mut self, to: Address, message: &'static [u8]) {
+        let request = send_request(self.engine.intern_peer(to), message, 1);
         self.engine.post_request(request, &mut self.transport, &mut self.sink).unwrap();
         self.transport.flush();
     }
@@ -99,4 +103,61 @@ fn engine_with_10_000_idle_peers_visits_no_more_of_them_than_with_10() {
     assert!(few.send > 0 && few.pass_with_message > 0 && few.pass_with_end > 0, "{few:?}");
     assert_eq!((few.idle_pass, few.check_for_unsent), (0, 0));
     assert_eq!(count_visits(10_000), few);
+}
+
+/// A message that is longer than a link holds on a network with the least capacity.
+const LONG: &[u8] = &[7; 2 * CAPACITY_MIN_BYTES as usize];
+
+/// Counts the visits of an endpoint with an unfinished send to each of this many peers, whose links are full.
+/// Returns those in a pass in which nothing happens, and in a pass in which one link becomes writable.
+fn count_visits_with_blocked(blocked_peers: u64) -> [u64; 2] {
+    let network = Network::new(3, Faults { capacity_bytes: CAPACITY_MIN_BYTES, ..Faults::default() });
+    let mut hub = Node::open(&network, 1);
+    let mut peers: Vec<LoopbackTransport> = Vec::new();
+    for number in 0..blocked_peers {
+        let peer = network.open(address(0), 2 + number).unwrap();
+        hub.send_message(peer.address(), LONG);
+        peers.push(peer);
+    }
+    // The first passes make the connections, and the last one finds the links full.
+    for _ in 0..3 {
+        hub.pass();
+    }
+    let pass = count_visits_during(|| assert_eq!(hub.pass(), 0));
+    assert!(hub.engine.has_unsent());
+    let reader = peers.last_mut().unwrap();
+    let mut pass_with_writable_link = 0;
+    while hub.sink.ended.is_empty() {
+        reader.receive(8, &mut IdlePeer);
+        pass_with_writable_link = count_visits_during(|| assert!(hub.pass() > 0));
+    }
+    [pass, pass_with_writable_link]
+}
+
+#[test]
+fn engine_with_10_000_blocked_peers_visits_no_more_of_them_than_with_10() {
+    let few = count_visits_with_blocked(10);
+    assert!(few[0] == 0 && few[1] > 0, "{few:?}");
+    assert_eq!(count_visits_with_blocked(10_000), few);
+}
+
+#[test]
+fn peer_without_credit_is_not_visited_until_credit_arrives() {
+    const MESSAGES: usize = 1000;
+    let network = Network::new(3, Faults::default());
+    let (mut hub, mut reader) = (Node::open(&network, 1), Node::open(&network, 2));
+    let settle = |hub: &mut Node, reader: &mut Node| while hub.pass() + reader.pass() > 0 {};
+    hub.send(reader.transport.address());
+    settle(&mut hub, &mut reader);
+    for _ in 0..MESSAGES {
+        hub.send_message(reader.transport.address(), LONG);
+    }
+    hub.pass();
+    assert_eq!(count_visits_during(|| assert_eq!(hub.pass(), 0)), 0);
+    assert!(hub.sink.ended.len() < MESSAGES);
+    for context in 0..=MESSAGES {
+        reader.engine.post_receive(receive_request(LONG.len(), context as u64), &mut reader.sink).unwrap();
+    }
+    settle(&mut hub, &mut reader);
+    assert_eq!(hub.sink.ended.len(), 1 + MESSAGES);
 }

@@ -202,6 +202,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     let pull = prop_oneof![
         4 => Just(Pull::Done),
         1 => Just(Pull::Refused),
+        1 => Just(Pull::Declined),
         1 => Just(Pull::Fault),
         1 => Just(Pull::Gone),
     ];

@@ -16,7 +16,7 @@ pub(super) struct CountedWrites {
     /// How many the peer has answered.
     answered_ops: u64,
     /// The messages that the link had taken before the last of these writes.
-    last_after: MessageMark,
+    messages_before_last: MessageMark,
 }
 
 impl CountedWrites {
@@ -47,7 +47,7 @@ impl LinkTx {
         }
         self.taken_frames += 1;
         self.counted_writes.sent_ops += 1;
-        self.counted_writes.last_after = self.message_mark();
+        self.counted_writes.messages_before_last = self.message_mark();
     }
 
     /// Records the peer's answer to the counted writes up to the number `count`. Returns how many of them
@@ -58,15 +58,17 @@ impl LinkTx {
     /// A [`ProtocolViolation`] if the link has not taken so many, or if the peer has answered more before.
     /// Also if the answer refuses a write that was answered before.
     pub(crate) fn record_written(&mut self, count: u64, outcome: Outcome) -> Result<u64, ProtocolViolation> {
-        let CountedWrites { sent_ops, answered_ops, last_after } = &mut self.counted_writes;
-        let newly_ops = count.checked_sub(*answered_ops).filter(|_| count <= *sent_ops);
-        let newly_ops = newly_ops.filter(|newly_ops| *newly_ops > 0 || outcome == Outcome::Done);
-        let newly_ops = newly_ops.ok_or(ProtocolViolation("answers writes that were not sent"))?;
+        let CountedWrites { sent_ops, answered_ops, messages_before_last } = &mut self.counted_writes;
+        let newly_answered_ops = count.checked_sub(*answered_ops).filter(|_| count <= *sent_ops);
+        let newly_answered_ops = newly_answered_ops
+            .filter(|newly_answered_ops| *newly_answered_ops > 0 || outcome == Outcome::Done);
+        let newly_answered_ops =
+            newly_answered_ops.ok_or(ProtocolViolation("answers writes that were not sent"))?;
         *answered_ops = count;
         if count == *sent_ops {
             // So the peer also has all messages that the link took before these writes.
-            self.arrived.advance_to(*last_after);
+            self.arrived.advance_to(*messages_before_last);
         }
-        Ok(newly_ops)
+        Ok(newly_answered_ops)
     }
 }

@@ -1,17 +1,15 @@
 //! The answer to counted writes: [`Header::Written`](crate::wire::Header::Written).
 
-use super::answer::Outcome;
+use super::outcome::{Outcome, answer_rule, decode_answer, encode_answer};
 use crate::wire::error::WireError;
 use crate::wire::rule::{Fields, Rule};
 
-/// Words: the count. The flags are the outcome's number.
-pub(in crate::wire) const RULE: Rule =
-    Rule::of_kind(20).allow_number_up_to(Outcome::ALL.len() as u8 - 1).add_words(1);
+/// Words: the count.
+pub(in crate::wire) const RULE: Rule = answer_rule(20);
 
 #[inline(always)]
-pub(in crate::wire) fn encode_words((count, outcome): (u64, Outcome), put: &mut impl FnMut(u64)) -> Fields {
-    put(count);
-    Fields::new(&RULE, outcome.number(), 0)
+pub(in crate::wire) fn encode_words(answer: (u64, Outcome), put: &mut impl FnMut(u64)) -> Fields {
+    encode_answer(&RULE, answer, put)
 }
 
 #[inline(always)]
@@ -19,6 +17,5 @@ pub(in crate::wire) fn decode_words(
     fields: Fields,
     word: &mut impl FnMut() -> u64,
 ) -> Result<(u64, Outcome), WireError> {
-    let outcome = Outcome::from_number(fields.form.flags()).ok_or(WireError::UnknownFlag)?;
-    Ok((word(), outcome))
+    decode_answer(fields, word)
 }

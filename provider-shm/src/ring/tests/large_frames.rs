@@ -1,3 +1,5 @@
+use homespun_engine::address::AddressFormat;
+
 use super::*;
 use crate::clock::Clock;
 use crate::limits::{PULL_MIN_BYTES, RING_MAX_BYTES};
@@ -25,6 +27,28 @@ fn pieces_grow_at_the_beginning_of_a_frame_and_shrink_at_its_end() {
 }
 
 #[test]
+fn producer_learns_whether_the_consumer_maps_memory() {
+    let (producer, mut consumer) = make_ring();
+    let peer = AddressFormat::SockaddrIn.wildcard();
+    *consumer.ways_mut() = Ways::new(peer, Clock::system(), true, true);
+    assert!(producer.is_mapped_memory_pulled());
+    consumer.ways_mut().pull_refused();
+    consumer.publish_pulled_classes_if_changed();
+    assert!(producer.is_mapped_memory_pulled(), "mapping is not reading");
+    consumer.ways_mut().mapping_failed();
+    consumer.publish_pulled_classes_if_changed();
+    assert!(!producer.is_mapped_memory_pulled());
+}
+
+#[test]
+fn consumer_learns_that_memory_is_no_longer_exposed() {
+    let (producer, consumer) = make_ring();
+    assert!(!consumer.has_exposure_ended());
+    drop(producer);
+    assert!(consumer.has_exposure_ended());
+}
+
+#[test]
 fn producer_learns_for_which_lengths_the_consumer_pulls() {
     let (producer, mut consumer) = make_ring();
     let lengths = [PULL_MIN_BYTES, 4 * PULL_MIN_BYTES, RING_MAX_BYTES, RING_MAX_BYTES + 1];
@@ -36,14 +60,15 @@ fn producer_learns_for_which_lengths_the_consumer_pulls() {
     assert!(!producer.is_pulled(PULL_MIN_BYTES as u64 - 1));
     consumer.ways_mut().pull_refused();
     consumer.publish_pulled_classes_if_changed();
-    assert_eq!(pulled(&producer), [false, false, false, true]);
+    assert_eq!(pulled(&producer), [false; 4], "the consumer cannot read the producer's memory");
 }
 
 #[test]
 fn large_frames_arrive_by_either_way_to_read_the_ring() {
     for can_write_back in [false, true] {
         let (mut producer, mut consumer) = make_ring();
-        *consumer.ways_mut() = Ways::new(Clock::system(), can_write_back, false);
+        let peer = AddressFormat::SockaddrIn.wildcard();
+        *consumer.ways_mut() = Ways::new(peer, Clock::system(), can_write_back, false);
         let mut sender = Sender::default();
         for salt in 0..100 {
             let len_bytes = PULL_MIN_BYTES + 999 * salt;

@@ -1,4 +1,4 @@
-//! The processes of the measurement. Each is this program, started again for one role.
+//! The processes of a measurement. Each is the benchmark's own program, started again for one role.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -11,29 +11,15 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::Result;
 
 /// The role of a process and its arguments, in the environment.
-const ROLE: &str = "HOMESPUN_STRANGERS_ROLE";
-const ARGUMENTS: &str = "HOMESPUN_STRANGERS_ARGUMENTS";
+const ROLE: &str = "HOMESPUN_BENCHMARK_ROLE";
+const ARGUMENTS: &str = "HOMESPUN_BENCHMARK_ARGUMENTS";
 
 /// How long a process may take for an answer.
 const ANSWER_MAX_TIME: Duration = Duration::from_secs(60);
 
-/// What a process does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
-    Victim,
-    HonestPeer,
-    Strangers,
-}
-
-const ROLES: [(Role, &str); 3] =
-    [(Role::Victim, "victim"), (Role::HonestPeer, "peer"), (Role::Strangers, "strangers")];
-
-impl Role {
-    /// The role of this process; `None` for the one that starts the others.
-    pub(crate) fn of_this_process() -> Option<Role> {
-        let name = env::var(ROLE).ok()?;
-        ROLES.iter().find(|(_, known)| *known == name).map(|(role, _)| *role)
-    }
+/// The role of this process; `None` for the one that starts the others.
+pub(crate) fn role_of_this_process() -> Option<String> {
+    env::var(ROLE).ok()
 }
 
 /// The arguments that this process was started with.
@@ -51,10 +37,9 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) fn start(role: Role, arguments: &[String]) -> Result<Process> {
-        let (_, name) = ROLES.into_iter().find(|(known, _)| *known == role).ok_or("an unknown role")?;
+    pub(crate) fn start(role: &str, arguments: &[String]) -> Result<Process> {
         let mut child = Command::new(env::current_exe()?)
-            .env(ROLE, name)
+            .env(ROLE, role)
             .env(ARGUMENTS, arguments.join(" "))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

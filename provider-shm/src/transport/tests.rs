@@ -1,0 +1,4 @@
+//! Transports with a clock or cores that a test sets.
+
+mod alternating_ways;
+mod cores;
