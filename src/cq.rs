@@ -558,8 +558,8 @@ impl CqShared {
     }
 
     /// Counts a read of up to `max` entries, and decides whether it drives progress: if the queue holds
-    /// fewer entries, or after [`IDLE_READS_MAX`] reads in a row that found enough. Without the second rule, an
-    /// application that always finds enough entries would never drive progress.
+    /// fewer entries, or after [`IDLE_READS_MAX`] reads in a row that found enough. Without the second rule,
+    /// an application that always finds enough entries would never drive progress.
     #[inline]
     fn count_read_and_choose_kind(&self, max: usize) -> ReadKind {
         // Concurrent readers lose counts; the number need not be exact.
