@@ -173,7 +173,7 @@ pub(crate) struct CqShared {
     ring: Lock<Ring>,
     /// [`Ring::unread_entries`], readable without the ring's lock.
     unread: AtomicUsize,
-    /// The number of reads in a row that found an entry and drove no progress.
+    /// The number of reads in a row that found enough entries and drove no progress.
     idle_reads: AtomicU32,
     /// The number of users: bound endpoints, enabled or not, and poll sets.
     users: AtomicUsize,
@@ -545,7 +545,7 @@ impl CqShared {
     #[inline(always)]
     fn progress_and_find_entry(&self, reader: &mut Reader<'_>, max: usize) -> bool {
         self.wake_sleepers();
-        if max == 0 || self.count_read_and_choose_kind() == ReadKind::WithProgress {
+        if max == 0 || self.count_read_and_choose_kind(max) == ReadKind::WithProgress {
             self.driven.progress(reader);
         }
         let is_found = reader.taken.is_some() || self.has_unread();
@@ -557,14 +557,14 @@ impl CqShared {
         is_found
     }
 
-    /// Counts a read, and decides whether it drives progress: if the queue is empty, or after
-    /// [`IDLE_READS_MAX`] reads in a row that found an entry. Without the second rule, an application that
-    /// always finds an entry would never drive progress.
+    /// Counts a read of up to `max` entries, and decides whether it drives progress: if the queue holds
+    /// fewer entries, or after [`IDLE_READS_MAX`] reads in a row that found enough. Without the second rule,
+    /// an application that always finds enough entries would never drive progress.
     #[inline]
-    fn count_read_and_choose_kind(&self) -> ReadKind {
+    fn count_read_and_choose_kind(&self, max: usize) -> ReadKind {
         // Concurrent readers lose counts; the number need not be exact.
         let idle_reads = self.idle_reads.load(Ordering::Relaxed);
-        let is_due = !self.has_unread() || idle_reads >= IDLE_READS_MAX;
+        let is_due = self.unread.load(Ordering::Acquire) < max || idle_reads >= IDLE_READS_MAX;
         self.idle_reads.store(if is_due { 0 } else { idle_reads + 1 }, Ordering::Relaxed);
         if is_due { ReadKind::WithProgress } else { ReadKind::EntriesOnly }
     }

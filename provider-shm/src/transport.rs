@@ -3,6 +3,7 @@
 mod beside_tcp;
 mod connecting;
 mod cores;
+mod pace;
 mod policy;
 mod pulling;
 
@@ -28,6 +29,7 @@ use crate::clock::Clock;
 use crate::limits::{
     BUSY_PASSES_PER_KERNEL_POLL, COLD_AFTER_EMPTY_POLLS, GAP_MAX_PASSES, IDLE_PASSES_PER_KERNEL_POLL,
     PULL_MIN_BYTES, REGION_SWEEP_KERNEL_POLLS, RETRY_MS, RING_TURN_FRAMES, ROOM_LOOK_MAX_LINKS,
+    SLOW_PASSES_PER_KERNEL_POLL,
 };
 use crate::link::{Link, Origin, Outgoing, Slot};
 use crate::listener::Listener;
@@ -35,6 +37,7 @@ use crate::name::NameKind;
 use crate::poller::{EventSource, Poller};
 use crate::ring::{INLINE_MAX_BYTES, RingEnd, Staging};
 use crate::shareable;
+use crate::transport::pace::Pace;
 use crate::transport::policy::PolicyRefusal;
 
 /// A transport over shared memory: the control sockets and rings of one endpoint.
@@ -84,6 +87,7 @@ pub struct ShmTransport {
     idle_passes: u32,
     /// How many passes have gone by since the last poll of the kernel.
     passes_since_kernel_poll: u32,
+    pace: Pace,
     /// Links whose connect found no endpoint beside TCP, with the address of the connect, until
     /// [`Self::take_absent_link`] returns them.
     absent: Vec<(LinkId, Address)>,
@@ -134,6 +138,7 @@ impl ShmTransport {
             accepted_count: 0,
             idle_passes: 0,
             passes_since_kernel_poll: 0,
+            pace: Pace::new(Clock::system()),
             absent: Vec::new(),
             mapped: Vec::new(),
             polls_to_sweep: REGION_SWEEP_KERNEL_POLLS,
@@ -247,16 +252,16 @@ impl Transport for ShmTransport {
             self.passes_since_kernel_poll = 0;
             self.poll_kernel();
         }
-        let mut reported = 0;
-        if !self.full.is_empty() || !self.writable.is_empty() {
-            reported += self.report_writable(receiver);
+        let reported = self.read_ready(budget_frames, receiver);
+        if reported > 0 {
+            self.idle_passes = 0;
+            return reported;
         }
-        if !self.control_ready.is_empty() {
-            reported += self.read_control_sockets_and_report_failures(receiver);
+        self.idle_passes = self.idle_passes.wrapping_add(1);
+        if self.pace.count_idle_pass() && self.passes_since_kernel_poll >= SLOW_PASSES_PER_KERNEL_POLL {
+            return self.poll_kernel_and_read_again(budget_frames, receiver);
         }
-        reported += self.read_rings(budget_frames, receiver);
-        self.idle_passes = if reported == 0 { self.idle_passes.wrapping_add(1) } else { 0 };
-        reported
+        0
     }
 
     fn reports_writable_links(&self) -> bool {
@@ -390,6 +395,32 @@ impl ShmTransport {
             self.full.push(id);
         }
         Some(written)
+    }
+
+    /// Reports links that have room again, and reads the control sockets that are ready and the hot rings.
+    #[inline]
+    fn read_ready(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
+        let mut reported = 0;
+        if !self.full.is_empty() || !self.writable.is_empty() {
+            reported += self.report_writable(receiver);
+        }
+        if !self.control_ready.is_empty() {
+            reported += self.read_control_sockets_and_report_failures(receiver);
+        }
+        reported + self.read_rings(budget_frames, receiver)
+    }
+
+    /// Finishes an idle pass if idle passes are slow. It would take long until a later pass finds a doorbell.
+    #[cold]
+    #[inline(never)]
+    fn poll_kernel_and_read_again(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
+        self.passes_since_kernel_poll = 0;
+        self.poll_kernel();
+        let reported = self.read_ready(budget_frames, receiver);
+        if reported > 0 {
+            self.idle_passes = 0;
+        }
+        reported
     }
 
     /// Examines some of the links that had no room for a frame, and reports those that have room again.

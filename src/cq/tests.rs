@@ -119,9 +119,17 @@ fn every_read_of_an_overrun_queue_drives_progress() {
         let _ = cq.read_error();
     }
     for _ in 0..3 {
-        assert_eq!(cq.shared().count_read_and_choose_kind(), ReadKind::WithProgress);
+        assert_eq!(cq.shared().count_read_and_choose_kind(1), ReadKind::WithProgress);
         assert_eq!(cq.read(), Err(ReadError::Overrun));
     }
+}
+
+#[test]
+fn read_of_more_entries_than_the_queue_holds_drives_progress() {
+    let cq = open_cq(ResourceManagement::Enabled);
+    push_context(&cq, 1);
+    assert_eq!(cq.shared().count_read_and_choose_kind(1), ReadKind::EntriesOnly);
+    assert_eq!(cq.shared().count_read_and_choose_kind(2), ReadKind::WithProgress);
 }
 
 /// Longer than any wait that ends as expected.

@@ -100,6 +100,7 @@ fn send_empty_frames<T: Transport>(endpoint: &mut TestEndpoint<T>, link: LinkId)
     const FRAMES: usize = 8;
     for _ in 0..FRAMES {
         endpoint.post(link, Vec::new());
+        endpoint.receive(BUDGET_FRAMES);
         endpoint.transmit();
     }
     let taken = FRAMES - endpoint.queued_frame_count(link);

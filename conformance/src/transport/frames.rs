@@ -147,6 +147,7 @@ pub fn flushed_frame_arrives_without_further_calls_of_the_sender<P: Provider>(ba
         a.post(link, pseudo_random_payload(10 * round, 1));
         let deadline = backend.deadline_from_now();
         while !a.has_sent_all() {
+            a.receive(BUDGET_FRAMES);
             a.transmit();
             deadline.yield_or_panic("room on an idle link");
         }

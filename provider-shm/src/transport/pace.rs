@@ -1,0 +1,70 @@
+//! Measures how much time passes between two idle passes.
+
+use crate::clock::Clock;
+use crate::limits::{IDLE_PASSES_PER_CLOCK_READ, SLOW_PASS_NS};
+
+/// Tells whether idle passes are slow: whether the time from one to the next is much longer than a poll of
+/// the kernel. With many more processes than cores, other processes run between two passes.
+#[derive(Debug)]
+pub(super) struct Pace {
+    clock: Clock,
+    read_at_ns: u64,
+    /// The idle passes since the clock was read. Busy passes are not counted, to save time.
+    idle_passes: u32,
+    is_slow: bool,
+}
+
+impl Pace {
+    pub(super) fn new(clock: Clock) -> Pace {
+        let read_at_ns = clock.now_ns();
+        Pace { clock, read_at_ns, idle_passes: 0, is_slow: false }
+    }
+
+    /// Counts a pass that has found nothing. Returns whether idle passes are slow.
+    #[inline]
+    pub(super) fn count_idle_pass(&mut self) -> bool {
+        self.idle_passes += 1;
+        if self.idle_passes >= IDLE_PASSES_PER_CLOCK_READ {
+            self.read_clock();
+        }
+        self.is_slow
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn read_clock(&mut self) {
+        let now_ns = self.clock.now_ns();
+        let elapsed_ns = now_ns.saturating_sub(self.read_at_ns);
+        self.is_slow = elapsed_ns >= u64::from(self.idle_passes) * SLOW_PASS_NS;
+        (self.read_at_ns, self.idle_passes) = (now_ns, 0);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+    use crate::clock::ManualTime;
+
+    /// Makes idle passes at these intervals until the clock is read. Returns whether they are slow.
+    fn is_slow_after(pace: &mut Pace, time: &ManualTime, interval_ns: u64) -> bool {
+        let mut is_slow = false;
+        for _ in 0..IDLE_PASSES_PER_CLOCK_READ {
+            time.now_ns.fetch_add(interval_ns, Ordering::Relaxed);
+            is_slow = pace.count_idle_pass();
+        }
+        is_slow
+    }
+
+    #[test]
+    fn idle_passes_are_slow_while_they_are_far_apart() {
+        let time = Arc::new(ManualTime::default());
+        let mut pace = Pace::new(Clock::Manual(time.clone()));
+        for _ in 0..3 {
+            assert!(!is_slow_after(&mut pace, &time, SLOW_PASS_NS - 1));
+            assert!(is_slow_after(&mut pace, &time, SLOW_PASS_NS));
+        }
+    }
+}
