@@ -12,6 +12,9 @@ const QUICK: [&str; 6] = ["bench", "--quick", "--rounds", "2", "--sizes", "0,8,1
 /// The text that follows the name of a domain in the heading of accesses.
 const ACCESS: &str = ", access to memory";
 
+/// The text that follows the name of a domain in the heading of messages from send buffers.
+const SEND_BUFFERS: &str = ", from send buffers";
+
 /// The tables of an output. Each is the domain in the heading, and the words of each row.
 fn parse_tables(outcome: &Outcome) -> Vec<(String, Vec<Vec<String>>)> {
     let blocks = outcome.stdout.split("\n\n").filter_map(|block| block.strip_prefix("domain "));
@@ -38,7 +41,11 @@ fn every_domain_has_tables_with_every_size() {
         let names: Vec<&str> = tables.iter().map(|(name, _)| name.as_str()).collect();
         let expected: Vec<String> = available_domains()
             .iter()
-            .flat_map(|name| [name.to_string(), format!("{name}{ACCESS}")])
+            .flat_map(|name| {
+                let send_buffers = (*name == "shm").then(|| format!("{name}{SEND_BUFFERS}"));
+                [Some(name.to_string()), send_buffers, Some(format!("{name}{ACCESS}"))]
+            })
+            .flatten()
             .collect();
         assert_eq!(names, expected, "{outcome:?}");
         for (domain, mut rows) in tables {
@@ -55,6 +62,7 @@ fn every_domain_has_tables_with_every_size() {
                     row.insert(8, "-".into());
                 }
             } else {
+                let asked = if domain.ends_with(SEND_BUFFERS) { &asked[3..] } else { &asked[..] };
                 let sizes: Vec<&str> = rows.iter().map(|row| row[0].as_str()).collect();
                 assert_eq!(sizes, asked, "{outcome:?}");
             }
@@ -83,6 +91,16 @@ fn json_document_is_the_only_output() {
         let sizes = domain["sizes"].as_array().expect("a list");
         let lengths: Vec<u64> = sizes.iter().filter_map(|size| size["size_bytes"].as_u64()).collect();
         assert_eq!(lengths, [0, 8, 1000, 65_536]);
+        let send_buffers = domain["send_buffers"].as_array().expect("a list");
+        assert_eq!(send_buffers.len(), usize::from(domain["domain"] == "shm"));
+        for size in send_buffers {
+            assert_eq!(
+                (&size["size_bytes"], &size["bare_loop"]),
+                (&65_536.into(), &"memcpy".into()),
+                "{size}"
+            );
+            assert!(size["latency_ratio"].as_f64() > Some(0.0), "{size}");
+        }
         let accesses = domain["accesses"].as_array().expect("a list");
         let operations: Vec<_> = accesses
             .iter()
