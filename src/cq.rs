@@ -20,7 +20,7 @@ pub use self::completion::{Completion, CompletionError, CqFormat, OperationKind}
 pub use self::entry::Entry;
 pub(crate) use self::reader::Reader;
 pub(crate) use self::ring::RingGuard;
-use self::ring::{Batch, Outcome, Ring};
+use self::ring::{Batch, EntryKind, Ring};
 use self::signals::Signals;
 pub use self::strerror::strerror;
 use crate::av::FabricAddress;
@@ -388,8 +388,8 @@ impl CompletionQueue {
                 let mut ring = self.shared.lock_ring();
                 was_full = !ring.has_room();
                 match ring.front() {
-                    Some(Outcome::Failed) if count == 0 => return Err(ReadError::ErrorAvailable),
-                    Some(Outcome::Completed) if max == 0 => return Ok(Some(0)),
+                    Some(EntryKind::Failed) if count == 0 => return Err(ReadError::ErrorAvailable),
+                    Some(EntryKind::Completed) if max == 0 => return Ok(Some(0)),
                     None if count == 0 && ring.is_overrun() => {
                         self.shared.mark_progress_due();
                         return Err(ReadError::Overrun);

@@ -241,6 +241,7 @@ macro_rules! transport_contract {
                 arm_with_unreported_frames_stays_awake
                 arm_after_an_unreported_event_stays_awake
                 arm_after_room_was_freed_stays_awake
+                room_keeps_the_transport_ready_until_it_is_reported
                 drain_completes_while_the_endpoint_sleeps
                 free_room_wakes_the_sender
                 drain_wakes_the_peer

@@ -32,7 +32,7 @@ fn flushed_frame_arrives_at_the_next_receive() {
     a.post(link, pseudo_random_payload(10, 1));
     a.transmit();
     assert_eq!((a.has_sent_all(), b.receive(9)), (false, 0), "full until connected");
-    assert_eq!(a.receive(9), 0, "the connection is made, and the peer has said nothing");
+    assert_eq!(a.receive(9), 1, "the connection is made: the link takes frames");
     a.transmit();
     assert!(a.has_sent_all());
     assert_eq!(b.receive(9), 2, "up, and the frame");
@@ -77,6 +77,7 @@ fn full_pipe_resumes_the_frame_where_it_stopped() {
     );
     let mut turns = 1;
     while b.recorder.payloads_of(peer).is_empty() && turns < 10 {
+        a.receive(9);
         a.transmit();
         b.receive(9);
         turns += 1;

@@ -197,7 +197,7 @@ impl Initiator {
         self.queues.pop(peer);
     }
 
-    /// Lists a peer as active: the next pass has work for it. A blocked peer is blocked no longer.
+    /// Lists a peer as active: the next pass has work for it. Unblocks it if it is blocked.
     pub(crate) fn activate(&mut self, peer: PeerId) {
         self.queues.activate(peer);
     }

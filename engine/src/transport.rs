@@ -402,9 +402,10 @@ pub trait Transport: Send + 'static {
     /// arrives, a link comes up or ends, or a link has room again after [`Sent::Full`] or
     /// [`Sent::Partial`].
     ///
-    /// A frame or a link event keeps the transport [`Ready`](Armed::Ready) until `receive` has reported it,
-    /// however often the caller arms the transport. Room on a link makes the transport ready only once,
-    /// since the caller then receives, and sends again. Two events make no descriptor readable: the time to
+    /// A frame, a link event or a writable link keeps the transport [`Ready`](Armed::Ready) until `receive`
+    /// has reported it, however often the caller arms the transport. If the transport does not
+    /// [report writable links](Self::reports_writable_links), room on a link makes it ready only once. Two
+    /// events make no descriptor readable: the time to
     /// retry a connect, and progress of a [draining](Self::draining_count) link. For these, the transport
     /// sets [`look_again_after`](Armed::Asleep::look_again_after).
     fn arm(&mut self) -> Armed {

@@ -29,8 +29,10 @@ pub(crate) struct OwnRegion {
 
 static TABLE: OnceLock<Box<Table>> = OnceLock::new();
 
-/// How many regions the table has, so that a process without regions takes no lock.
-static REGIONS: AtomicUsize = AtomicUsize::new(0);
+/// The lowest address of all regions so far, and the end of the highest. A look-up of memory outside takes no
+/// lock, and writes nothing that another thread reads.
+static LOWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
+static END: AtomicUsize = AtomicUsize::new(0);
 
 impl OwnRegion {
     /// The offset of a slice in the region. `None` if the region does not have all of the slice.
@@ -51,7 +53,6 @@ impl Table {
         let mut place = &TABLE;
         loop {
             let table = place.get_or_init(|| {
-                REGIONS.store(0, Ordering::Relaxed);
                 Box::new(Table {
                     generation: ForkGeneration::current(),
                     regions: RwLock::default(),
@@ -72,8 +73,10 @@ pub(crate) fn add(name: RegionName, len_bytes: usize) {
         return;
     }
     let mut regions = Table::current().regions.write().unwrap_or_else(PoisonError::into_inner);
-    regions.insert(name.address as usize, OwnRegion { name, len_bytes });
-    REGIONS.store(regions.len(), Ordering::Relaxed);
+    let address = name.address as usize;
+    regions.insert(address, OwnRegion { name, len_bytes });
+    LOWEST.fetch_min(address, Ordering::Relaxed);
+    END.fetch_max(address.saturating_add(len_bytes), Ordering::Relaxed);
 }
 
 /// Removes a region, if the table has it.
@@ -82,16 +85,17 @@ pub(crate) fn remove(name: &RegionName) {
     if regions.get(&(name.address as usize)).is_some_and(|region| region.name == *name) {
         regions.remove(&(name.address as usize));
     }
-    REGIONS.store(regions.len(), Ordering::Relaxed);
 }
 
 /// The region that has all of a slice.
 #[inline]
 pub(crate) fn find(slice: &[u8]) -> Option<OwnRegion> {
-    if REGIONS.load(Ordering::Relaxed) == 0 {
+    let address = slice.as_ptr().addr();
+    // The thread that added a region has told this thread the address. So this thread has seen the bounds, too.
+    if address < LOWEST.load(Ordering::Relaxed) || address >= END.load(Ordering::Relaxed) {
         return None;
     }
-    find_at(slice.as_ptr().addr(), slice.len())
+    find_at(address, slice.len())
 }
 
 pub(crate) fn find_at(address: usize, len_bytes: usize) -> Option<OwnRegion> {

@@ -8,7 +8,7 @@
 //! The lines of copied payload stay in this processor's cache. If the peer's application then writes the
 //! next payload to the same place, it waits for each of these lines. This takes several times as long as the
 //! copy, unless the copying side has written the lines back to memory. But writing back makes the copy
-//! slower, which is in vain if the peer does not overwrite the payload. So this side remembers a few words of
+//! slower, which is wasted if the peer does not overwrite the payload. So this side remembers a few words of
 //! the last payload at each place. If they have changed, it writes back when it next copies from there.
 
 use std::io::IoSliceMut;

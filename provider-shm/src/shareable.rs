@@ -148,7 +148,8 @@ fn open_sealed(pid: i32, descriptor: u32, is_expected: impl Fn(usize) -> bool) -
         return None;
     }
     let path = format!("/proc/self/fd/{}", found.as_raw_fd());
-    let file = open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    // If the peer holds a lease on the file, the open fails instead of waiting until the lease ends.
+    let file = open(path, OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()).ok()?;
     // Only memory files have seals. Check the seals before the size, which then cannot change any more.
     let is_sealed = fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(SEALS));
     if !is_sealed || !fstatfs(&file).is_ok_and(|system| system.f_type == TMPFS_MAGIC) {

@@ -274,7 +274,8 @@ impl Transport for ShmTransport {
     }
 
     fn arm(&mut self) -> Armed {
-        if self.generation.is_in_forked_child() || !self.control_ready.is_empty() {
+        let must_report = !self.control_ready.is_empty() || !self.writable.is_empty();
+        if self.generation.is_in_forked_child() || must_report {
             return Armed::Ready;
         }
         while let Some(&id) = self.hot.last() {
@@ -290,7 +291,6 @@ impl Transport for ShmTransport {
         // Poll the kernel first: the poll may connect a waiting link, which may then have room.
         self.poll_kernel();
         let full = mem::take(&mut self.full);
-        let mut has_new_room = false;
         for id in full {
             if let Some(outgoing) = self.link_mut(id).and_then(|link| link.outgoing.as_mut()) {
                 if outgoing.ring.request_room_if_full() {
@@ -298,12 +298,12 @@ impl Transport for ShmTransport {
                 } else {
                     outgoing.in_full = false;
                     self.writable.push(id);
-                    has_new_room = true;
                 }
             }
         }
         let has_connections = self.listener.as_ref().is_some_and(Listener::can_accept);
-        if has_new_room || has_connections || !self.control_ready.is_empty() || !self.hot.is_empty() {
+        let must_report = !self.control_ready.is_empty() || !self.writable.is_empty();
+        if has_connections || must_report || !self.hot.is_empty() {
             return Armed::Ready;
         }
         let must_retry = !self.waiting.is_empty() || self.listener.as_ref().is_some_and(Listener::is_starved);

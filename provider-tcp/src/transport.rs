@@ -69,8 +69,6 @@ pub struct TcpTransport {
     bursting: Vec<LinkId>,
     hold_policy: HoldPolicy,
     burst_clock: Clock,
-    /// A blocked link may have become writable since the transport was last armed.
-    has_new_room: bool,
     /// Links that have become writable. The next pass reports them.
     writable: Vec<LinkId>,
     half_open: HalfOpenLinks,
@@ -135,7 +133,6 @@ impl TcpTransport {
             bursting: Vec::new(),
             hold_policy: HoldPolicy::default(),
             burst_clock: Clock::System,
-            has_new_room: false,
             writable: Vec::new(),
             half_open: HalfOpenLinks::new(accepting.hello_timeout),
             address_claims: AddressClaims::new(accepting.hold_timeout),
@@ -295,8 +292,7 @@ impl Transport for TcpTransport {
         // The last passes may have read blindly, without polling the kernel.
         self.poll_kernel();
         let has_connections = self.listener.as_ref().is_some_and(Listener::can_accept);
-        let has_new_room = mem::take(&mut self.has_new_room);
-        let has_output = has_new_room || !self.dirty.is_empty();
+        let has_output = !self.writable.is_empty() || !self.dirty.is_empty();
         if has_connections || has_output || !self.ready.is_empty() || self.has_check_work() {
             return Armed::Ready;
         }
@@ -412,7 +408,6 @@ impl TcpTransport {
             }
             if has_ended || event.is_writable() {
                 if !link.outbound.can_write() {
-                    self.has_new_room = true;
                     self.writable.push(id);
                 }
                 if let Some(to) = link.handle_writable() {

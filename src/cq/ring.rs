@@ -48,9 +48,9 @@ struct Place {
     failure: Option<Box<CompletionError>>,
 }
 
-/// What an entry tells of its operation.
+/// Whether the operation of an entry has succeeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum EntryKind {
     Completed,
     Failed,
 }
@@ -72,20 +72,20 @@ impl Ring {
 
     /// Returns how the operation of the oldest entry has ended.
     #[inline]
-    pub(super) fn front(&self) -> Option<Outcome> {
+    pub(super) fn front(&self) -> Option<EntryKind> {
         let place = self.places.get(self.first).filter(|_| self.count > 0)?;
-        Some(if place.failure.is_some() { Outcome::Failed } else { Outcome::Completed })
+        Some(if place.failure.is_some() { EntryKind::Failed } else { EntryKind::Completed })
     }
 
     /// Removes and returns the oldest entry, if its operation has succeeded.
     #[inline]
     pub(super) fn pop_one_completed(&mut self) -> Option<(Completion, FabricAddress)> {
-        if self.front() != Some(Outcome::Completed) {
+        if self.front() != Some(EntryKind::Completed) {
             return None;
         }
         let place = &mut self.places[self.first];
         let entry = (mem::take(&mut place.completion), place.source);
-        self.leave_first_place();
+        self.advance_first();
         Some(entry)
     }
 
@@ -93,7 +93,7 @@ impl Ring {
     /// whether it has removed the entry.
     #[inline(always)]
     pub(super) fn drop_front_if_completed(&mut self, look: impl FnOnce(&Completion, FabricAddress)) -> bool {
-        if self.front() != Some(Outcome::Completed) {
+        if self.front() != Some(EntryKind::Completed) {
             return false;
         }
         let place = &mut self.places[self.first];
@@ -101,7 +101,7 @@ impl Ring {
         if !matches!(place.completion.buffer, Buffer::None) {
             place.completion.buffer = Buffer::None;
         }
-        self.leave_first_place();
+        self.advance_first();
         true
     }
 
@@ -123,13 +123,13 @@ impl Ring {
         }
         let failure = self.places[self.first].failure.take()?;
         self.failed_entries -= 1;
-        self.leave_first_place();
+        self.advance_first();
         Some(failure)
     }
 
     /// Removes the oldest entry. Its buffer or failure must be gone from its place.
     #[inline(always)]
-    fn leave_first_place(&mut self) {
+    fn advance_first(&mut self) {
         self.first = (self.first + 1) & (self.places.len() - 1);
         self.count -= 1;
     }
@@ -243,6 +243,8 @@ impl fmt::Debug for Ring {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+    use homespun_engine::error::OperationError;
     use homespun_engine::flags::CompletionFlags;
 
     use super::*;
@@ -270,6 +272,55 @@ mod tests {
         assert!(!ring.has_room());
         assert_eq!(pop_contexts(&mut ring), [1, 2, 3]);
         assert!(ring.has_room() && ring.unread_entries() == 0);
+    }
+
+    #[test]
+    fn ring_that_has_wrapped_grows_in_order() {
+        let mut ring = Ring::new(100);
+        (0..INITIAL_PLACES as u64).for_each(|context| push_context(&mut ring, context));
+        assert_eq!(pop_contexts(&mut ring), [0, 1, 2, 3]);
+        (16..60).for_each(|context| push_context(&mut ring, context));
+        let mut read = Vec::new();
+        while ring.unread_entries() > 0 {
+            read.extend(pop_contexts(&mut ring));
+        }
+        assert!(read.into_iter().eq(4..60));
+    }
+
+    #[test]
+    fn failure_keeps_its_place_when_the_ring_grows() {
+        let mut ring = Ring::new(100);
+        (0..15).for_each(|context| push_context(&mut ring, context));
+        ring.push_failed(CompletionError {
+            completion: Completion { context: 15, ..Completion::default() },
+            error: OperationError::Cancelled,
+            source: FabricAddress::UNSPECIFIED,
+            peer: None,
+        });
+        (16..20).for_each(|context| push_context(&mut ring, context));
+        assert!(ring.has_failed());
+        let mut read = Vec::new();
+        while let Some((completion, _)) = ring.pop_one_completed() {
+            read.push(completion.context);
+        }
+        assert!(read.into_iter().eq(0..15), "the failure ends the successes before it");
+        assert_eq!(ring.pop_failed().map(|failure| failure.completion.context), Some(15));
+        assert!(!ring.has_failed());
+        assert_eq!(pop_contexts(&mut ring), [16, 17, 18, 19]);
+    }
+
+    #[test]
+    fn entry_that_was_shown_leaves_no_buffer_behind() {
+        let mut ring = Ring::new(DEPTH_ENTRIES);
+        let payload = Bytes::from(vec![1; 64]);
+        let buffer = Buffer::Sent(payload.clone());
+        let ended = EndedOperation::of_transmit(1, CompletionFlags::empty(), buffer);
+        ring.push_completed(ended, CqFormat::Tagged, FabricAddress::UNSPECIFIED);
+        assert!(!payload.is_unique());
+        let is_shown = ring.drop_front_if_completed(|shown, _| {
+            assert_eq!(shown.buffer, Buffer::Sent(payload.clone()));
+        });
+        assert!(is_shown && payload.is_unique());
     }
 
     #[test]

@@ -336,6 +336,23 @@ pub fn arm_after_room_was_freed_stays_awake<P: Provider>(backend: Backend<'_, P>
     drive_until(&mut [a, b], "all frames", |[_, b]| b.recorder.frame_count(peer) == frames);
 }
 
+/// Once a transport is ready because of free room, it stays ready until it has reported the link as writable.
+pub fn room_keeps_the_transport_ready_until_it_is_reported<P: Provider>(backend: Backend<'_, P>) {
+    let ([mut a, mut b], link, _) = backend.open_linked_pair();
+    if !a.transport.reports_writable_links() {
+        return;
+    }
+    fill_link(&mut a, link, 500);
+    let deadline = a.deadline_from_now();
+    while a.transport.arm() != Armed::Ready {
+        b.receive(BUDGET_FRAMES);
+        deadline.yield_or_panic("room on the link");
+    }
+    for _ in 0..3 {
+        assert_eq!(a.transport.arm(), Armed::Ready, "the transport has forgotten that it found room");
+    }
+}
+
 /// A connect succeeds even if other connects have filled the acceptor's backlog and the connector sleeps.
 /// The connector's transport sets a retry time, because no descriptor announces room in the backlog. Needs
 /// the feature `backlog`.

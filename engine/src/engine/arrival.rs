@@ -178,7 +178,7 @@ impl Engine {
 impl<S: Sink> Arrivals<'_, S> {
     /// Lists the peer of a link as active if it is blocked.
     #[inline(always)]
-    fn unblock_peer_of(&mut self, id: LinkId) {
+    fn unblock_peer_if_any_blocked(&mut self, id: LinkId) {
         if self.engine.initiator.has_blocked_peers() {
             self.engine.unblock_peer_of(id);
         }
@@ -228,8 +228,8 @@ impl<S: Sink> Arrivals<'_, S> {
 impl<S: Sink> FrameHandler for Arrivals<'_, S> {
     #[inline(always)]
     fn frame(&mut self, id: LinkId, header: &Header, payload: &[u8]) {
-        let engine = &mut *self.engine;
         if let Header::Message(message) = header {
+            let engine = &mut *self.engine;
             let (receiver, mut effects) = engine.receive_side_and_effects(self.sink);
             if let Err(breach) = receiver.message_arrived(id, message, payload, &mut effects) {
                 engine.handle_refused_message(id, breach, header, payload, self.sink);
@@ -237,9 +237,8 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
             return;
         }
         // A message lets no operation of this side go on. Any other frame may.
-        if engine.initiator.has_blocked_peers() {
-            engine.unblock_peer_of(id);
-        }
+        self.unblock_peer_if_any_blocked(id);
+        let engine = &mut *self.engine;
         if engine.links.get(id).is_none() {
             return engine.frame_arrived_on_handshake_link(id, header, payload, self.sink);
         }
@@ -331,7 +330,7 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
     }
 
     fn bytes_placed(&mut self, id: LinkId, count_bytes: usize) {
-        self.unblock_peer_of(id);
+        self.unblock_peer_if_any_blocked(id);
         let engine = &mut *self.engine;
         if engine.arriving_read_piece(id).is_some() {
             self.count_read_bytes(id, count_bytes);
@@ -345,7 +344,7 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
     }
 
     fn payload_arrived(&mut self, id: LinkId, bytes: &[u8]) {
-        self.unblock_peer_of(id);
+        self.unblock_peer_if_any_blocked(id);
         let engine = &mut *self.engine;
         let Some(link) = engine.links.get_mut(id) else {
             return engine.chunk_arrived_on_handshake_link(id, bytes, self.sink);
@@ -369,11 +368,11 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
     }
 
     fn link_writable(&mut self, id: LinkId) {
-        self.unblock_peer_of(id);
+        self.unblock_peer_if_any_blocked(id);
     }
 
     fn link_event(&mut self, id: LinkId, event: LinkEvent) {
-        self.unblock_peer_of(id);
+        self.unblock_peer_if_any_blocked(id);
         let engine = &mut *self.engine;
         match event {
             LinkEvent::Up { peer, instance, proof } if engine.connection.is_connection_oriented() => {

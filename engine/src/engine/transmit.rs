@@ -148,8 +148,7 @@ impl Engine {
 
     /// Sends frames to a peer until the link is full or nothing is left. First comes the rest of a
     /// partly written frame, then payload that the peer has asked for, then queued operations.
-    /// Returns whether anything is left. What is left waits for the link to become writable, or for
-    /// another event of a link of the peer.
+    /// Returns whether anything is left. The rest waits for an event of one of the peer's links.
     pub(super) fn transmit_until_full(
         &mut self,
         peer: PeerId,

@@ -13,7 +13,7 @@ pub(super) struct PeerQueues {
     /// Peers with queued operations, with payload to send that the peer has asked for, or with a
     /// partly written frame. Each peer is in at most one of the two lists.
     active: VecDeque<PeerId>,
-    /// Such peers, too, but no pass can do their work until an event of one of their links.
+    /// Peers whose work waits for an event of one of their links. No pass visits them.
     blocked: Vec<PeerId>,
 }
 
@@ -117,12 +117,12 @@ impl PeerQueues {
     #[inline(always)]
     pub(super) fn unblock(&mut self, peer: PeerId) {
         if self.has_blocked() {
-            self.unblock_if_listed(peer);
+            self.unblock_if_blocked(peer);
         }
     }
 
     #[cold]
-    fn unblock_if_listed(&mut self, peer: PeerId) {
+    fn unblock_if_blocked(&mut self, peer: PeerId) {
         let queue = self.queue_mut(peer);
         let Listing::Blocked(place) = queue.listing else { return };
         queue.listing = Listing::Active;
