@@ -64,7 +64,7 @@ pub const BUSY_PASSES_PER_KERNEL_POLL: u32 = 2048;
 /// that.
 pub const SLOW_PASS_NS: u64 = 60_000;
 
-/// If idle passes are slow, one polls the kernel if this many passes have gone by without a poll.
+/// If idle passes are slow, one polls the kernel if this many in a row have gone by without a poll.
 pub const SLOW_PASSES_PER_KERNEL_POLL: u32 = 4;
 
 /// How many idle passes come between two readings of the clock that tells whether they are slow.

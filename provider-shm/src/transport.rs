@@ -258,7 +258,8 @@ impl Transport for ShmTransport {
             return reported;
         }
         self.idle_passes = self.idle_passes.wrapping_add(1);
-        if self.pace.count_idle_pass() && self.passes_since_kernel_poll >= SLOW_PASSES_PER_KERNEL_POLL {
+        let passes = self.idle_passes.min(self.passes_since_kernel_poll);
+        if self.pace.count_idle_pass() && passes >= SLOW_PASSES_PER_KERNEL_POLL {
             return self.poll_kernel_and_read_again(budget_frames, receiver);
         }
         0
