@@ -91,7 +91,7 @@ pub(crate) fn remove(name: &RegionName) {
 #[inline]
 pub(crate) fn find(slice: &[u8]) -> Option<OwnRegion> {
     let address = slice.as_ptr().addr();
-    // The thread that added a region has told this thread the address. So this thread has seen the bounds, too.
+    // The thread that added a region has told this thread the address, and so the bounds, too.
     if address < LOWEST.load(Ordering::Relaxed) || address >= END.load(Ordering::Relaxed) {
         return None;
     }
