@@ -496,6 +496,8 @@ impl FrameHandler for SilentHandler {
     fn link_event(&mut self, _: LinkId, event: LinkEvent) {
         self.0 |= matches!(event, LinkEvent::Up { .. });
     }
+
+    fn link_writable(&mut self, _: LinkId) {}
 }
 
 /// A passive endpoint closes. Another endpoint keeps a silent link to the requester, and might still accept.

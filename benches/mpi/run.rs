@@ -4,10 +4,11 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{io, thread};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use crate::contender::Contender;
 use crate::installed::Installed;
@@ -92,22 +93,15 @@ fn await_end(child: &mut Child) -> io::Result<bool> {
     if has_ended_within(child, RUN_MAX_TIME)? {
         return Ok(true);
     }
-    if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-        kill_process(pid, Signal::TERM)?;
-    }
+    kill_process(Pid::from_child(child), Signal::TERM)?;
     if !has_ended_within(child, END_MAX_TIME)? {
         child.kill()?;
     }
     Ok(false)
 }
 
-fn has_ended_within(child: &mut Child, time: Duration) -> io::Result<bool> {
-    let start = Instant::now();
-    while child.try_wait()?.is_none() {
-        if start.elapsed() >= time {
-            return Ok(false);
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
-    Ok(true)
+fn has_ended_within(child: &Child, time: Duration) -> io::Result<bool> {
+    let end = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
+    let limit = Timespec { tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX), tv_nsec: 0 };
+    Ok(poll(&mut [PollFd::new(&end, PollFlags::IN)], Some(&limit))? > 0)
 }

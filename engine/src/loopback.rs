@@ -73,6 +73,8 @@ pub use crate::loopback::transport::LoopbackTransport;
 ///     fn link_event(&mut self, link: LinkId, event: LinkEvent) {
 ///         println!("{link:?}: {event:?}");
 ///     }
+///
+///     fn link_writable(&mut self, _: LinkId) {}
 /// }
 ///
 /// # fn main() -> Result<(), homespun_engine::errno::Errno> {

@@ -467,10 +467,8 @@ pub trait FrameHandler {
     /// Handles an event of a link.
     fn link_event(&mut self, link: LinkId, event: LinkEvent);
 
-    /// Records that a link may take frames again, after [`Sent::Full`] or [`Sent::Partial`].
-    fn link_writable(&mut self, link: LinkId) {
-        let _ = link;
-    }
+    /// Handles a link that may take frames again, after [`Sent::Full`] or [`Sent::Partial`].
+    fn link_writable(&mut self, link: LinkId);
 }
 
 /// The capabilities and limits of a provider. `getinfo` uses them to describe the provider's

@@ -154,6 +154,8 @@ mod tests {
                 self.0.push((peer, instance));
             }
         }
+
+        fn link_writable(&mut self, _: LinkId) {}
     }
 
     fn address(port: u16) -> Address {

@@ -54,6 +54,8 @@
 //!     fn link_event(&mut self, link: LinkId, event: LinkEvent) {
 //!         println!("{link:?}: {event:?}");
 //!     }
+//!
+//!     fn link_writable(&mut self, _: LinkId) {}
 //! }
 //!
 //! # fn main() -> Result<(), Errno> {

@@ -147,6 +147,8 @@ impl FrameHandler for Recorder {
             LinkEvent::Down(error) => inbox.down = Some(error),
         }
     }
+
+    fn link_writable(&mut self, _: LinkId) {}
 }
 
 /// An endpoint and its recorder.

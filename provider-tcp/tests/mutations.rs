@@ -72,6 +72,8 @@ impl FrameHandler for PeerLogs {
             },
         }
     }
+
+    fn link_writable(&mut self, _: LinkId) {}
 }
 
 struct Side {

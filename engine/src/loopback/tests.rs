@@ -25,6 +25,8 @@ impl FrameHandler for Events {
     fn link_event(&mut self, link: LinkId, event: LinkEvent) {
         self.0.push((link, event));
     }
+
+    fn link_writable(&mut self, _: LinkId) {}
 }
 
 /// Receives all link events of a transport that must have nothing else to report.

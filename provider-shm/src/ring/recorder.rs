@@ -133,6 +133,10 @@ impl FrameHandler for Recorder {
     fn link_event(&mut self, _: LinkId, event: LinkEvent) {
         panic!("a ring reported {event:?}");
     }
+
+    fn link_writable(&mut self, link: LinkId) {
+        panic!("a ring reported {link:?} as writable");
+    }
 }
 
 /// Panics if a header has values that the engine must not get.

@@ -98,8 +98,8 @@ impl ShmTransport {
             Some(Slot::Made(link)) => Some(link.incoming.as_ref()?.peer_regions.mapped_bytes()),
             _ => None,
         });
-        // Honest peers together have no more memory than the host. So a faulty peer cannot use up the address
-        // space of this process.
+        // A faulty peer must not use up the address space of this process. Payload of a region that is not
+        // mapped is copied by the system, or sent.
         let max_bytes = shareable::host_memory_bytes().saturating_sub(mapped_bytes.sum());
         let Some(made) = self.link_mut(link) else { return false };
         let pid = made.control.peer_credentials().pid;

@@ -41,6 +41,8 @@ impl FrameHandler for Events {
             LinkEvent::Down(error) => self.down.push((link, error)),
         }
     }
+
+    fn link_writable(&mut self, _: LinkId) {}
 }
 
 pub(crate) struct Side {

@@ -107,6 +107,10 @@ impl Transport for RecordingTransport {
         self.transport.receive(budget_frames, receiver)
     }
 
+    fn reports_writable_links(&self) -> bool {
+        self.transport.reports_writable_links()
+    }
+
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         self.transport.wake_fd()
     }

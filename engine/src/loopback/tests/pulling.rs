@@ -26,6 +26,8 @@ impl FrameHandler for LinkUpRecorder {
             self.0.push(link);
         }
     }
+
+    fn link_writable(&mut self, _: LinkId) {}
 }
 
 /// The two ends of a link. One end exposes payload, the other pulls it.

@@ -85,6 +85,10 @@ impl FrameHandler for Recorder {
     fn link_event(&mut self, _: LinkId, event: LinkEvent) {
         panic!("a decoder knows nothing of {event:?}");
     }
+
+    fn link_writable(&mut self, link: LinkId) {
+        panic!("a decoder knows nothing of {link:?}");
+    }
 }
 
 fn any_frame() -> impl Strategy<Value = Frame> {

@@ -11,6 +11,17 @@ fn open(instance: u64) -> TestEndpoint<ShmTransport> {
     TestEndpoint::open(&ShmProvider::new(), instance)
 }
 
+/// Two endpoints with a link between them.
+fn open_linked() -> [TestEndpoint<ShmTransport>; 2] {
+    let mut endpoints = [open(1), open(2)];
+    let address = endpoints[1].address();
+    endpoints[0].connect(address);
+    drive_until(&mut endpoints, "the link", |endpoints| {
+        endpoints.iter().all(|endpoint| endpoint.recorder.live_link_count() == 1)
+    });
+    endpoints
+}
+
 /// Whether an endpoint that waits on this core finds a peer there.
 fn finds_peer(endpoint: &mut TestEndpoint<ShmTransport>, core: u32) -> bool {
     endpoint.transport.publish_core_and_find_peer(core)
@@ -18,13 +29,7 @@ fn finds_peer(endpoint: &mut TestEndpoint<ShmTransport>, core: u32) -> bool {
 
 #[test]
 fn peer_is_found_on_the_core_where_it_last_waited() {
-    let mut endpoints = [open(1), open(2)];
-    let address = endpoints[1].address();
-    endpoints[0].connect(address);
-    drive_until(&mut endpoints, "the link", |endpoints| {
-        endpoints.iter().all(|endpoint| endpoint.recorder.live_link_count() == 1)
-    });
-    let [one, other] = &mut endpoints;
+    let [one, other] = &mut open_linked();
     assert!(!finds_peer(one, 3), "the peer has not waited yet");
     assert!(finds_peer(other, 3));
     assert!(finds_peer(one, 3));
@@ -36,13 +41,7 @@ fn peer_is_found_on_the_core_where_it_last_waited() {
 
 #[test]
 fn core_0_differs_from_no_core() {
-    let mut endpoints = [open(1), open(2)];
-    let address = endpoints[1].address();
-    endpoints[0].connect(address);
-    drive_until(&mut endpoints, "the link", |endpoints| {
-        endpoints.iter().all(|endpoint| endpoint.recorder.live_link_count() == 1)
-    });
-    let [one, other] = &mut endpoints;
+    let [one, other] = &mut open_linked();
     assert!(!finds_peer(one, 0));
     assert!(finds_peer(other, 0));
 }
