@@ -31,7 +31,7 @@ impl Domain {
     /// buffer.get_mut().expect("no message uses it").fill(7);
     ///
     /// // The endpoint sends to itself.
-    /// endpoint.recv(BytesMut::with_capacity(buffer.len()), FabricAddress::UNSPECIFIED, 1)?;
+    /// endpoint.recv(BytesMut::zeroed(buffer.len()), FabricAddress::UNSPECIFIED, 1)?;
     /// endpoint.send(buffer.bytes(), own, 2)?;
     /// let mut ended = 0;
     /// while ended < 2 {

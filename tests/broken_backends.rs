@@ -6,12 +6,12 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use homespun_conformance::transport::{Backend, closing, waking};
+use homespun_conformance::transport::{Backend, closing, room, waking};
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
 use homespun_engine::transport::{
-    Armed, Close, FrameHandler, Full, LinkCaps, LinkId, Provider, ProviderAttr, Pull, RemotePayload, Sent,
-    SharedMemory, Transport,
+    Armed, Close, FrameHandler, Full, LinkCaps, LinkEvent, LinkId, Provider, ProviderAttr, Pull,
+    RemotePayload, Sent, SharedMemory, Space, Transport,
 };
 use homespun_engine::wire::Header;
 use homespun_shm::ShmProvider;
@@ -39,6 +39,8 @@ enum Flaw {
     DrainsForEver,
     /// The transport needs further passes for a drain, and does not ask for them.
     DrainsUnseen,
+    /// The transport claims to report writable links, and reports none.
+    ReportsNoRoom,
 }
 
 /// Opens transports with a flaw.
@@ -136,7 +138,10 @@ impl<T: Transport> Transport for FlawedTransport<T> {
     fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
         self.has_connected = false;
         self.passes_since_drain += 1;
-        self.transport.receive(budget_frames, receiver)
+        match self.flaw {
+            Flaw::ReportsNoRoom => self.transport.receive(budget_frames, &mut WithoutRoom(receiver)),
+            _ => self.transport.receive(budget_frames, receiver),
+        }
     }
 
     fn reports_writable_links(&self) -> bool {
@@ -174,6 +179,37 @@ impl<T: Transport> Transport for FlawedTransport<T> {
             Flaw::DrainsUnseen if self.passes_since_drain < DRAIN_PASSES => self.drained_links,
             _ => self.transport.draining_count(),
         }
+    }
+}
+
+/// Forwards everything but the reports of writable links.
+struct WithoutRoom<'a, R>(&'a mut R);
+
+impl<R: FrameHandler> FrameHandler for WithoutRoom<'_, R> {
+    fn frame(&mut self, link: LinkId, header: &Header, payload: &[u8]) {
+        self.0.frame(link, header, payload);
+    }
+
+    fn frame_begun(&mut self, link: LinkId, header: &Header) {
+        self.0.frame_begun(link, header);
+    }
+
+    fn payload_space(&mut self, link: LinkId) -> Space<'_> {
+        self.0.payload_space(link)
+    }
+
+    fn bytes_placed(&mut self, link: LinkId, count_bytes: usize) {
+        self.0.bytes_placed(link, count_bytes);
+    }
+
+    fn payload_arrived(&mut self, link: LinkId, bytes: &[u8]) {
+        self.0.payload_arrived(link, bytes);
+    }
+
+    fn link_writable(&mut self, _: LinkId) {}
+
+    fn link_event(&mut self, link: LinkId, event: LinkEvent) {
+        self.0.link_event(link, event);
     }
 }
 
@@ -221,6 +257,8 @@ caught! {
         "waited in vain for an earlier connect";
     waking::arm_after_room_was_freed_stays_awake over make_shm_with_short_backlog catches Sleepy:
         "waited in vain for room that was freed before";
+    room::full_link_delivers_everything_once_the_peer_reads
+        over make_shm_with_short_backlog catches ReportsNoRoom: "waited in vain for all frames";
     waking::connector_at_a_full_backlog_sets_a_retry_time_and_connects
         over make_shm_with_short_backlog catches NeverLooksAgain:
         "the connector sets no time to retry for a place in the backlog";
