@@ -29,6 +29,7 @@ mod multi_receive;
 mod payload_destination;
 mod peeks;
 mod peer_marks;
+mod postponed;
 mod shares;
 #[cfg(test)]
 mod tests;
@@ -50,6 +51,7 @@ use self::links::{Arriving, ReceiverLink, ReceiverLinks};
 pub(crate) use self::messages::LentBuffer;
 use self::multi_receive::{MemberMessages, MultiReceives};
 use self::payload_destination::PayloadDestination;
+use self::postponed::PostponedOffers;
 use self::turns::ReceiveTurns;
 use self::unexpected::Unexpected;
 use crate::buffer::Destination;
@@ -89,6 +91,7 @@ pub(crate) struct Receiver {
     claimed: HashMap<(bool, u64), Claimed>,
     links: ReceiverLinks,
     fetches: Fetches<Arriving>,
+    postponed: PostponedOffers,
     /// Unmatched offers that wait for room in the budget. Receives may have matched some of them
     /// since.
     deferred: VecDeque<FetchId>,
@@ -134,6 +137,7 @@ impl Receiver {
             claimed: HashMap::new(),
             links: ReceiverLinks::default(),
             fetches: Fetches::default(),
+            postponed: PostponedOffers::default(),
             deferred: VecDeque::new(),
             untried_offers: 0,
             tried_at_released_bytes: 0,
@@ -164,7 +168,10 @@ impl Receiver {
 
     /// Whether the next pass has work even if no frame arrives.
     pub(crate) fn has_work_without_arrivals(&self) -> bool {
-        self.fetches.pulling_len() > 0 || self.has_offers_to_drop() || self.can_share_freed_budget()
+        self.fetches.pulling_len() > 0
+            || self.has_postponed_offers()
+            || self.has_offers_to_drop()
+            || self.can_share_freed_budget()
     }
 
     /// Whether the budget has room for a starved link or a deferred offer.
@@ -179,6 +186,7 @@ impl Receiver {
     #[inline(always)]
     pub(crate) fn rare_work_bits(&self) -> usize {
         self.deferred.len()
+            | self.postponed.len()
             | self.fetches.pulling_len()
             | self.starved.len()
             | self.retrying.len()

@@ -1,10 +1,13 @@
-//! The clock that times large payload. A test sets the time itself.
+//! The clock that times large payload, and the kernel's count of the times when a thread lost its processor.
+//! A test sets both itself.
 
 #[cfg(all(test, not(loom)))]
 use std::sync::Arc;
 #[cfg(all(test, not(loom)))]
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
+
+use crate::sys;
 
 #[derive(Debug, Clone)]
 pub(crate) enum Clock {
@@ -22,6 +25,8 @@ pub(crate) struct ManualTime {
     /// By how much each reading advances the time. A transfer that is timed takes one step: its begin and
     /// its end are read.
     pub(crate) step_ns: AtomicU64,
+    /// How often the calling thread has lost its processor.
+    pub(crate) forced_switches: AtomicU64,
 }
 
 impl Clock {
@@ -36,6 +41,16 @@ impl Clock {
             Clock::Manual(time) => {
                 time.now_ns.fetch_add(time.step_ns.load(Ordering::Relaxed), Ordering::Relaxed)
             }
+        }
+    }
+
+    /// Returns how often the calling thread has lost its processor although it could go on: another thread
+    /// took it, or this thread yielded.
+    pub(crate) fn forced_switches(&self) -> u64 {
+        match self {
+            Clock::System(_) => sys::forced_switches(),
+            #[cfg(all(test, not(loom)))]
+            Clock::Manual(time) => time.forced_switches.load(Ordering::Relaxed),
         }
     }
 }

@@ -37,6 +37,7 @@ mod clock;
 mod control;
 mod cookie;
 mod cross_memory;
+mod crowding;
 mod exposed;
 #[cfg(all(any(test, fuzzing), not(loom)))]
 #[doc(hidden)]

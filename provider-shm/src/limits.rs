@@ -33,6 +33,17 @@ pub const TRIAL_MIN_TRANSFERS: u32 = 256;
 /// How many large transfers come before the receiver tries another way again, at most.
 pub const TRIAL_MAX_TRANSFERS: u32 = 4096;
 
+/// The processor of a receiver is crowded if the kernel takes it away, or the receiver yields it, this often
+/// on average. On an otherwise idle host, this happens less than a hundred times a second.
+pub const CROWDED_SWITCH_NS: u64 = 2_500_000;
+
+/// How much time passes between two looks whether the processor is crowded, at least.
+pub const CROWDING_LOOK_NS: u64 = 5_000_000;
+
+/// The smallest payload that the receiver pulls if its processor is crowded and the system permits it.
+/// Shorter payload still takes the way that is measured to be faster.
+pub const CROWDED_PULL_MIN_BYTES: usize = 64 * 1024;
+
 /// How many connections may wait to be accepted, unless the provider sets another limit. The kernel's own
 /// limit `net.core.somaxconn` applies, too.
 pub const BACKLOG_CONNECTIONS: u16 = 4096;

@@ -1,5 +1,6 @@
 //! System calls without a safe interface. They read a peer's credentials, open a descriptor of the peer's
-//! process, copy from the peer's memory, and let other processes read this process's memory.
+//! process, copy from the peer's memory, let other processes read this process's memory, and read how often a
+//! thread has lost its processor.
 
 use std::io::{self, IoSliceMut};
 use std::mem;
@@ -96,6 +97,17 @@ pub(crate) fn allow_any_tracer() -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// Returns how often the calling thread has lost its processor although it could go on (`ru_nivcsw` in
+/// `getrusage(2)`).
+pub(crate) fn forced_switches() -> u64 {
+    // SAFETY: the structure consists of integers, for which all bits may be 0.
+    let mut usage: libc::rusage = unsafe { mem::zeroed() };
+    // SAFETY: the kernel writes a `rusage` to exclusively borrowed memory of that type.
+    let result = unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
+    debug_assert_eq!(result, 0, "the arguments are valid");
+    u64::try_from(usage.ru_nivcsw).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -13,6 +13,8 @@
 //!       best := the way with the lowest cost        or too few samples came
 //! ```
 //!
+//! If the processor is [crowded](crate::crowding), long payload is pulled whatever was measured.
+//!
 //! The sender exposes payload for a pull, or writes the payload into the ring. So this side publishes for
 //! which classes it wants to pull. The sender may disregard this, and payload may be under way when the
 //! choice changes. So each sample counts for the way that the payload has really taken.
@@ -23,7 +25,10 @@ mod tests;
 use homespun_engine::address::Address;
 
 use crate::clock::Clock;
-use crate::limits::{PULL_MIN_BYTES, RING_MAX_BYTES, TRIAL_MAX_TRANSFERS, TRIAL_MIN_TRANSFERS};
+use crate::crowding::Crowding;
+use crate::limits::{
+    CROWDED_PULL_MIN_BYTES, PULL_MIN_BYTES, RING_MAX_BYTES, TRIAL_MAX_TRANSFERS, TRIAL_MIN_TRANSFERS,
+};
 use crate::segment::DATA_BYTES;
 
 /// How many ways there are.
@@ -86,6 +91,7 @@ pub(crate) struct Ways {
     frame: Option<Frame>,
     /// When this side asked for payload that the peer has not begun to send.
     asked_ns: Option<u64>,
+    crowding: Crowding,
     /// Whether [`pulled_classes`](Self::pulled_classes) may have changed.
     is_changed: bool,
 }
@@ -150,6 +156,7 @@ impl Ways {
             classes: [Class::new(Way::first(can_write_back)); CLASSES],
             frame: None,
             asked_ns: None,
+            crowding: Crowding::default(),
             is_changed: false,
         }
     }
@@ -164,8 +171,9 @@ impl Ways {
     /// Returns the classes for which the sender should expose payload, one bit for each class. Further bits
     /// say what this side cannot do: see [`is_mapped_memory_pulled`] and [`is_pulled`].
     pub(crate) fn pulled_classes(&self) -> u32 {
-        let pulled = |class: &Class| u32::from(class.present_way() == Way::Pull);
-        let classes = self.classes.iter().enumerate().fold(0, |bits, (n, class)| bits | pulled(class) << n);
+        let is_pulled = |n, class: &Class| class.present_way() == Way::Pull || self.is_pulled_in_crowd(n);
+        let pulled = |(n, class)| u32::from(is_pulled(n, class)) << n;
+        let classes = self.classes.iter().enumerate().map(pulled).fold(0, |bits, bit| bits | bit);
         let maps_nothing = if self.can_map { 0 } else { MAPS_NOTHING };
         let reads_nothing = if self.possible[Way::Pull as usize] { 0 } else { READS_NOTHING };
         classes | maps_nothing | reads_nothing
@@ -200,7 +208,11 @@ impl Ways {
         };
         let way = self.classes[class].present_ring_way();
         let is_timed = self.classes[class].count_transfer_and_check_timed();
-        let begun_ns = is_timed.then(|| asked_ns.unwrap_or_else(|| self.clock.now_ns()));
+        let begun_ns = is_timed.then(|| {
+            let now_ns = self.clock.now_ns();
+            self.look_for_crowd(class, now_ns);
+            asked_ns.unwrap_or(now_ns)
+        });
         self.frame = Some(Frame { way, len_bytes, begun_ns });
         way == Way::WrittenBackRing
     }
@@ -230,9 +242,13 @@ impl Ways {
         is_done: impl FnOnce(&T) -> bool,
         pull: impl FnOnce() -> T,
     ) -> T {
-        let is_timed =
-            class_of(len_bytes).is_some_and(|class| self.classes[class].count_transfer_and_check_timed());
-        let begun_ns = is_timed.then(|| self.clock.now_ns());
+        let timed_class =
+            class_of(len_bytes).filter(|class| self.classes[*class].count_transfer_and_check_timed());
+        let begun_ns = timed_class.map(|class| {
+            let now_ns = self.clock.now_ns();
+            self.look_for_crowd(class, now_ns);
+            now_ns
+        });
         let pulled = pull();
         if is_done(&pulled) {
             let elapsed_ns = begun_ns.map(|begun_ns| self.clock.now_ns().saturating_sub(begun_ns));
@@ -272,6 +288,22 @@ impl Ways {
     /// Whether writing lines back seems to pay on this machine, for payload of this length.
     pub(crate) fn prefers_write_back(&self, len_bytes: u64) -> bool {
         class_of(len_bytes).is_some_and(|class| self.classes[class].ring == Way::WrittenBackRing)
+    }
+
+    /// Whether payload of a class is pulled since the processor is crowded.
+    fn is_pulled_in_crowd(&self, class: usize) -> bool {
+        self.crowding.is_crowded() && self.can_pull() && class >= FIRST_CROWDED_CLASS
+    }
+
+    /// Looks whether the processor is crowded, if this matters for the class.
+    fn look_for_crowd(&mut self, class: usize, now_ns: u64) {
+        if class >= FIRST_CROWDED_CLASS && self.crowding.look_if_due(&self.clock, now_ns) {
+            self.is_changed = true;
+            tracing::trace!(
+                peer = %self.peer, is_crowded = self.crowding.is_crowded(),
+                "other threads want this processor, or no longer do"
+            );
+        }
     }
 
     fn record_transfer(&mut self, way: Way, len_bytes: u64, elapsed_ns: Option<u64>) {
@@ -471,6 +503,11 @@ pub(crate) fn is_mapped_memory_pulled(classes: u32) -> bool {
 
 const _: () = assert!(class_begin_bytes(CLASSES - 1) < RING_MAX_BYTES);
 
+/// The first class that is pulled if the processor is crowded.
+const FIRST_CROWDED_CLASS: usize = 1;
+
+const _: () = assert!(class_begin_bytes(FIRST_CROWDED_CLASS) == CROWDED_PULL_MIN_BYTES);
+
 /// Returns the shortest length of a class. For the number [`CLASSES`], returns the end of the last class.
 const fn class_begin_bytes(class: usize) -> usize {
     if class < CLASSES { PULL_MIN_BYTES << (2 * class) } else { RING_MAX_BYTES }
@@ -488,13 +525,14 @@ pub(crate) fn describe_choice(can_write_back: bool) -> String {
     let begins: Vec<String> = (0..CLASSES).map(|class| format_size(class_begin_bytes(class))).collect();
     format!(
         "messages from {} to {} take the way that their receiver measures to be the fastest: {}; each link \
-         measures for itself, for lengths from {} on, and begins with the way {}; the trace log names each \
-         change",
+         measures for itself, for lengths from {} on, and begins with the way {}; while other threads want \
+         the receiver's processor, messages from {} on are copied once; the trace log names each change",
         format_size(PULL_MIN_BYTES),
         format_size(RING_MAX_BYTES),
         ways.join("; "),
         begins.join(", "),
         name(Way::first(can_write_back)),
+        format_size(CROWDED_PULL_MIN_BYTES),
     )
 }
 

@@ -279,10 +279,10 @@ impl ReceiveSide {
         }
     }
 
-    pub(super) fn begin_deferred_fetches(&mut self, effects: &mut impl ReceiverEffects) {
+    pub(super) fn count_pass_and_begin_fetches(&mut self, effects: &mut impl ReceiverEffects) {
         match self {
-            ReceiveSide::Own(receiver) => receiver.begin_deferred_fetches(),
-            ReceiveSide::Shared(membership) => membership.begin_deferred_fetches(effects),
+            ReceiveSide::Own(receiver) => receiver.count_pass_and_begin_fetches(),
+            ReceiveSide::Shared(membership) => membership.count_pass_and_begin_fetches(effects),
             ReceiveSide::Left => {}
         }
     }

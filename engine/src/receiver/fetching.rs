@@ -1,8 +1,9 @@
 //! Messages whose payload the receiver pulls from the sender's memory, or requests from the sender.
 //!
 //! To *fetch* a message is to pull or to request its payload. If the budget has room, the receiver
-//! fetches a message even before a receive matches it, so that the sender need not wait. If the
-//! sender waits for the match anyway, the receiver does not fetch early.
+//! fetches a message even before a receive matches it, so that the sender need not wait. A payload that
+//! it can pull waits for [some passes](crate::limits::POSTPONED_OFFER_PASSES) first. If the sender waits for
+//! the match anyway, the receiver does not fetch early.
 //!
 //! When an offer arrives, the receiver only records it. The engine calls
 //! [`pull_payloads`](Receiver::pull_payloads) later in the pass, when it may call the transport.
@@ -49,6 +50,7 @@ impl Receiver {
         }
         let remote = RemotePayload::new(remote)
             .ok_or(ProtocolViolation("describes its payload at too great a length"))?;
+        let needs_pull = !remote.as_bytes().is_empty() && message.len_bytes > 0;
         self.spend_credit(id, MESSAGE_COST_BYTES)?;
         if let Some(receive) = self.take_match(source, message, member, effects) {
             self.return_credit(id, MESSAGE_COST_BYTES, effects);
@@ -78,20 +80,43 @@ impl Receiver {
         if !message.awaits.wants_match() && self.budget.can_ever_hold(message.len_bytes, host) {
             // The list may name offers whose fetch has ended. They must not make the list grow
             // without bound.
-            if self.deferred.len() > 2 * self.fetches.len() {
+            if self.deferred.len() + self.postponed.len() > 2 * self.fetches.len() {
                 let fetches = &self.fetches;
                 self.deferred.retain(|fetch| fetches.contains(*fetch));
+                self.postponed.retain(|fetch| fetches.contains(fetch));
             }
-            self.deferred.push_back(fetch);
-            self.begin_deferred_fetches();
+            if needs_pull && self.postponed.is_enabled() {
+                self.postponed.add(fetch);
+            } else {
+                self.deferred.push_back(fetch);
+                self.begin_deferred_fetches();
+            }
         }
         Ok(())
     }
 
-    /// Whether offers wait for room in the budget, or for the next pass to look at them.
+    /// Whether offers wait for room in the budget, or for a later pass to look at them.
     #[inline(always)]
     pub(crate) fn has_deferred_fetches(&self) -> bool {
-        !self.deferred.is_empty()
+        !self.deferred.is_empty() || self.has_postponed_offers()
+    }
+
+    /// Whether unmatched offers wait for more passes.
+    #[inline(always)]
+    pub(crate) fn has_postponed_offers(&self) -> bool {
+        self.postponed.len() > 0
+    }
+
+    /// Counts a pass, and begins to fetch unmatched offers that have waited for long.
+    pub(crate) fn count_pass_and_begin_fetches(&mut self) {
+        if self.has_postponed_offers() {
+            let due = self.postponed.count_pass_and_take_due();
+            if !due.is_empty() {
+                self.deferred.extend(due);
+                self.untried_offers = self.deferred.len();
+            }
+        }
+        self.begin_deferred_fetches();
     }
 
     /// Begins to fetch unmatched offers for which the budget has room. Tries up to

@@ -1,7 +1,10 @@
 //! Tests of the receiver's side of a rendezvous.
 
 use super::*;
-use crate::limits::{MESSAGE_MAX_BYTES, PULL_PASS_MAX_BYTES, REMOTE_MAX_BYTES};
+use crate::limits::{
+    CREDIT_INITIAL_BYTES, MESSAGE_MAX_BYTES, PULL_PASS_MAX_BYTES, REMOTE_MAX_BYTES,
+    UNEXPECTED_BUDGET_DEFAULT_BYTES,
+};
 
 const LINK: LinkId = LinkId(7);
 
@@ -171,6 +174,69 @@ fn unexpected_message_is_pulled_at_once_and_waits_whole() {
     engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(LinkError::Closed));
     engine.post_receive(receive_request(10, 1), &mut sink).unwrap();
     assert_eq!(received_bytes(&sink.ended[0]), b"0123456789", "its sender is not needed any more");
+}
+
+#[test]
+fn unexpected_message_is_pulled_late_into_the_buffer_of_its_receive() {
+    let (mut engine, mut transport, mut sink) = engine_and_memory(b"0123");
+    engine.set_postponed_offer_passes(5);
+    engine.arrivals(&mut sink).frame(LINK, &offer_header(9, 4), REMOTE);
+    for _ in 0..9 {
+        assert!(engine.has_work_without_arrivals(), "a thread must not sleep while the sender waits");
+        engine.transmit(&mut transport, &mut sink);
+    }
+    assert_eq!((transport.pulled.len(), sent_headers(&transport)), (0, vec![]));
+    engine.post_receive(receive_request(4, 1), &mut sink).unwrap();
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(received_bytes(&sink.ended[0]), b"0123");
+    assert_eq!((pulled_ranges(&transport), sent_headers(&transport)), (vec![(0, 4)], vec![done_header(9)]));
+    for _ in 0..10 {
+        engine.transmit(&mut transport, &mut sink);
+    }
+    assert!(!engine.has_work_without_arrivals());
+}
+
+#[test]
+fn unexpected_message_is_pulled_at_last_if_no_receive_matches() {
+    let (mut engine, mut transport, mut sink) = engine_and_memory(b"0123");
+    engine.set_postponed_offer_passes(5);
+    engine.arrivals(&mut sink).frame(LINK, &offer_header(9, 4), REMOTE);
+    for pass in 1..=10 {
+        assert_eq!(sent_headers(&transport), [], "before pass {pass}");
+        engine.transmit(&mut transport, &mut sink);
+    }
+    assert_eq!(sent_headers(&transport), [done_header(9)]);
+    assert!(!engine.has_work_without_arrivals());
+}
+
+#[test]
+fn postponed_offers_wait_for_room_in_the_budget() {
+    let (mut engine, mut transport, mut sink) = engine_and_memory(b"0123");
+    engine.set_postponed_offer_passes(1);
+    engine.receive_side.try_reserve_budget(UNEXPECTED_BUDGET_DEFAULT_BYTES as u64 - CREDIT_INITIAL_BYTES - 4);
+    for op in 1..=2 {
+        engine.arrivals(&mut sink).frame(LINK, &offer_header(op, 4), REMOTE);
+    }
+    for _ in 0..4 {
+        engine.transmit(&mut transport, &mut sink);
+    }
+    assert_eq!(sent_headers(&transport), [done_header(1)]);
+    assert!(!engine.has_work_without_arrivals(), "the other one has no room");
+    engine.post_receive(receive_request(4, 1), &mut sink).unwrap();
+    for _ in 0..2 {
+        engine.transmit(&mut transport, &mut sink);
+    }
+    assert_eq!(sent_headers(&transport), [done_header(1), done_header(2)]);
+}
+
+#[test]
+fn empty_and_requested_offers_are_not_postponed() {
+    let (mut engine, mut transport, mut sink) = engine_and_memory(b"");
+    engine.set_postponed_offer_passes(5);
+    engine.arrivals(&mut sink).frame(LINK, &offer_header(1, 0), REMOTE);
+    engine.arrivals(&mut sink).frame(LINK, &unpullable_offer(2, 10), &[]);
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(sent_headers(&transport), [done_header(1), clear_header(2, false)]);
 }
 
 #[test]
