@@ -129,6 +129,8 @@ struct EndpointShared {
     reporter: OnceLock<Arc<Reporter>>,
     /// The other end of the connection, once the endpoint has asked for one or accepted one.
     peer: Mutex<Option<Address>>,
+    /// Held while a call asks for a connection, or accepts one.
+    connecting: Mutex<()>,
 }
 
 impl Endpoint {
@@ -155,6 +157,7 @@ impl Endpoint {
                 service: Service::default(),
                 reporter: OnceLock::new(),
                 peer: Mutex::default(),
+                connecting: Mutex::default(),
             }),
         };
         endpoint.shared.take_over_passive_if_any()?;

@@ -112,13 +112,14 @@ impl<T: Transport> State<T> {
         received
     }
 
-    /// Makes all progress for which no frame must arrive first, such as telling a peer that its message
-    /// has matched. Then arms the transport. Returns whether a thread may sleep until the transport
-    /// wakes the thread.
+    /// Makes all progress for which no frame must arrive first, such as telling a peer that its message has
+    /// matched, or copying a message that no receive has matched. Then arms the transport. Returns whether a
+    /// thread may sleep until the transport wakes the thread.
     fn transmit_and_arm_transport(&mut self) -> Armed {
         let State { engine, transport, bound: Some(bound), .. } = self else { return AT_REST };
         let mut queues = bound.queues_without_reader();
         engine.deliver_held(&mut queues);
+        engine.end_fetch_delays();
         engine.transmit(transport, &mut queues);
         transport.flush();
         drop(queues);
@@ -272,6 +273,7 @@ impl<T: Transport> Pump<T> {
         }
         state.timekeeper.make_next_pass_read_clock();
         let received = state.pass_without_reader();
+        state.engine.end_fetch_delays();
         if state.engine.has_mail_for_others() {
             receive_context::deliver_mail_to_others(&mut guard);
             return WatchResult::Moving;
@@ -487,6 +489,7 @@ impl<T: Transport> EndpointPump for Pump<T> {
         while engine.has_unsent() && clock.now() < deadline {
             let pass = self.closing.lock();
             transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut sink));
+            engine.end_fetch_delays();
             if engine.awaits_timeout() {
                 timekeeper.count_pass_or_advance_time(&mut engine, &mut sink);
             }

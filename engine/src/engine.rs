@@ -174,6 +174,10 @@ impl Engine {
     /// Creates an engine without peers. Peers that connect to it may access `regions`.
     pub fn with_regions(config: Config, regions: Arc<Regions>) -> Engine {
         let mut receiver = Receiver::new(config.rx_depth_ops, config.unexpected_budget_bytes);
+        // Most unit tests tell no time. Those of delayed fetches enable them.
+        if !cfg!(test) {
+            receiver.delay_unmatched_fetches();
+        }
         if config.role == EndpointRole::Connected {
             receiver.keep_completion_order(MemberId::ONLY);
         }

@@ -199,6 +199,16 @@ impl<O> Fetches<O> {
         fetch.of_link != self.offered_link(fetch.link)
     }
 
+    /// Whether payload of a link's peer may be pulled: no pull on the link was refused.
+    pub(crate) fn may_pull_from(&self, link: LinkId) -> bool {
+        !self.unpullable.contains(&link)
+    }
+
+    /// Whether there are offers whose payload the owner does not need yet.
+    pub(crate) fn has_any_unneeded(&self) -> bool {
+        !self.unneeded.is_empty()
+    }
+
     /// Whether a fetch has not ended.
     pub(crate) fn contains(&self, id: FetchId) -> bool {
         self.by_id.contains_key(id)

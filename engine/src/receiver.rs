@@ -16,6 +16,7 @@
 
 mod abandoned;
 mod credit;
+mod delayed;
 mod dropping;
 mod effects;
 mod ends;
@@ -29,7 +30,6 @@ mod multi_receive;
 mod payload_destination;
 mod peeks;
 mod peer_marks;
-mod postponed;
 mod shares;
 #[cfg(test)]
 mod tests;
@@ -43,6 +43,7 @@ use slotmap::SlotMap;
 
 use self::abandoned::{AbandonedLink, AbandonedLinks};
 use self::credit::Budget;
+use self::delayed::DelayedFetches;
 pub use self::effects::MemberId;
 pub(crate) use self::effects::{EndedWork, ReceiverEffects, UnrecordedEnd};
 pub(crate) use self::granting::HeldCredit;
@@ -51,7 +52,6 @@ use self::links::{Arriving, ReceiverLink, ReceiverLinks};
 pub(crate) use self::messages::LentBuffer;
 use self::multi_receive::{MemberMessages, MultiReceives};
 use self::payload_destination::PayloadDestination;
-use self::postponed::PostponedOffers;
 use self::turns::ReceiveTurns;
 use self::unexpected::Unexpected;
 use crate::buffer::Destination;
@@ -91,7 +91,7 @@ pub(crate) struct Receiver {
     claimed: HashMap<(bool, u64), Claimed>,
     links: ReceiverLinks,
     fetches: Fetches<Arriving>,
-    postponed: PostponedOffers,
+    delayed: DelayedFetches,
     /// Unmatched offers that wait for room in the budget. Receives may have matched some of them
     /// since.
     deferred: VecDeque<FetchId>,
@@ -137,7 +137,7 @@ impl Receiver {
             claimed: HashMap::new(),
             links: ReceiverLinks::default(),
             fetches: Fetches::default(),
-            postponed: PostponedOffers::default(),
+            delayed: DelayedFetches::default(),
             deferred: VecDeque::new(),
             untried_offers: 0,
             tried_at_released_bytes: 0,
@@ -168,10 +168,7 @@ impl Receiver {
 
     /// Whether the next pass has work even if no frame arrives.
     pub(crate) fn has_work_without_arrivals(&self) -> bool {
-        self.fetches.pulling_len() > 0
-            || self.has_postponed_offers()
-            || self.has_offers_to_drop()
-            || self.can_share_freed_budget()
+        self.fetches.pulling_len() > 0 || self.has_offers_to_drop() || self.can_share_freed_budget()
     }
 
     /// Whether the budget has room for a starved link or a deferred offer.
@@ -186,7 +183,6 @@ impl Receiver {
     #[inline(always)]
     pub(crate) fn rare_work_bits(&self) -> usize {
         self.deferred.len()
-            | self.postponed.len()
             | self.fetches.pulling_len()
             | self.starved.len()
             | self.retrying.len()

@@ -33,12 +33,12 @@ pub const TRIAL_MIN_TRANSFERS: u32 = 256;
 /// How many large transfers come before the receiver tries another way again, at most.
 pub const TRIAL_MAX_TRANSFERS: u32 = 4096;
 
-/// The processor of a receiver is crowded if the kernel takes it away, or the receiver yields it, this often
-/// on average. On an otherwise idle host, this happens less than a hundred times a second.
+/// The mean time between two forced switches of the receiver's thread, at most, on a crowded processor. On an
+/// otherwise idle host, there are less than a hundred a second.
 pub const CROWDED_SWITCH_NS: u64 = 2_500_000;
 
-/// How much time passes between two looks whether the processor is crowded, at least.
-pub const CROWDING_LOOK_NS: u64 = 5_000_000;
+/// The shortest time between two readings of the number of forced switches.
+pub const CROWDING_SAMPLE_NS: u64 = 5_000_000;
 
 /// The smallest payload that the receiver pulls if its processor is crowded and the system permits it.
 /// Shorter payload still takes the way that is measured to be faster.

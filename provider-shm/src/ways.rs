@@ -210,7 +210,7 @@ impl Ways {
         let is_timed = self.classes[class].count_transfer_and_check_timed();
         let begun_ns = is_timed.then(|| {
             let now_ns = self.clock.now_ns();
-            self.look_for_crowd(class, now_ns);
+            self.sample_crowding(class, now_ns);
             asked_ns.unwrap_or(now_ns)
         });
         self.frame = Some(Frame { way, len_bytes, begun_ns });
@@ -246,7 +246,7 @@ impl Ways {
             class_of(len_bytes).filter(|class| self.classes[*class].count_transfer_and_check_timed());
         let begun_ns = timed_class.map(|class| {
             let now_ns = self.clock.now_ns();
-            self.look_for_crowd(class, now_ns);
+            self.sample_crowding(class, now_ns);
             now_ns
         });
         let pulled = pull();
@@ -295,9 +295,9 @@ impl Ways {
         self.crowding.is_crowded() && self.can_pull() && class >= FIRST_CROWDED_CLASS
     }
 
-    /// Looks whether the processor is crowded, if this matters for the class.
-    fn look_for_crowd(&mut self, class: usize, now_ns: u64) {
-        if class >= FIRST_CROWDED_CLASS && self.crowding.look_if_due(&self.clock, now_ns) {
+    /// Checks whether the processor is crowded, if this matters for the class.
+    fn sample_crowding(&mut self, class: usize, now_ns: u64) {
+        if class >= FIRST_CROWDED_CLASS && self.crowding.sample_if_due(&self.clock, now_ns) {
             self.is_changed = true;
             tracing::trace!(
                 peer = %self.peer, is_crowded = self.crowding.is_crowded(),
@@ -308,6 +308,11 @@ impl Ways {
 
     fn record_transfer(&mut self, way: Way, len_bytes: u64, elapsed_ns: Option<u64>) {
         let Some(class) = class_of(len_bytes) else { return };
+        if self.is_pulled_in_crowd(class) {
+            // The measurements are of another situation. A trial of the ring would never end.
+            self.classes[class].trial = None;
+            return;
+        }
         let cost_ns = elapsed_ns.map(|elapsed_ns| cost_of_64_kib_ns(elapsed_ns, len_bytes));
         let (before, ways) = (self.classes[class].present_way(), &mut self.classes[class]);
         ways.record_transfer(way, len_bytes, cost_ns, &self.possible);

@@ -131,16 +131,16 @@ impl EndpointShared {
         connect: impl FnOnce(&dyn EndpointPump) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let (pump, _) = self.enabled_pump()?;
-        // Locked until the attempt has begun, so that attempts of several threads come one after another.
-        let mut known_peer = self.peer.lock();
-        if known_peer.is_some() {
+        // Attempts of several threads come one after another.
+        let _attempt = self.connecting.lock();
+        if self.peer.lock().is_some() {
             // The attempt fails. Meanwhile another thread may report an event of the earlier attempt, and
             // that event names the earlier peer.
             return connect(pump);
         }
-        *known_peer = Some(peer);
+        *self.peer.lock() = Some(peer);
         self.reporter.get().into_iter().for_each(|reporter| reporter.set_peer(peer));
-        connect(pump).inspect_err(|_| *known_peer = None)
+        connect(pump).inspect_err(|_| *self.peer.lock() = None)
     }
 
     /// Returns the [`Reporter`] of the endpoint's events, or `None` for an unconnected endpoint. The first

@@ -28,7 +28,8 @@ impl Timekeeper {
         &self.clock
     }
 
-    /// Counts a pass, and advances the engine's time in one of [`PASSES_PER_LOOK`] passes. While an
+    /// Counts a pass, and advances the engine's time in one of [`PASSES_PER_LOOK`] passes, or in each if a
+    /// short timeout runs. While an
     /// [operation may time out](Engine::awaits_timeout), every pass calls this after the transport has
     /// received.
     #[cold]
@@ -49,7 +50,8 @@ impl Timekeeper {
     /// Advances the engine's time. The caller must have made a pass before.
     pub(super) fn advance_engine_time(&mut self, engine: &mut Engine, sink: &mut impl Sink) {
         engine.advance_time(self.clock.now(), sink);
-        self.passes_to_look = if engine.awaits_timeout() { PASSES_PER_LOOK - 1 } else { 0 };
+        let may_skip_looks = engine.awaits_timeout() && !engine.awaits_short_timeout();
+        self.passes_to_look = if may_skip_looks { PASSES_PER_LOOK - 1 } else { 0 };
     }
 
     /// Records the next timeout. Returns `armed`, shortened so that the thread checks again at the timeout.

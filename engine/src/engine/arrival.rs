@@ -55,6 +55,7 @@ impl Engine {
         }
         let (receiver, mut effects) = self.receive_side_and_effects(sink);
         let outcome = receiver.message_offered(id, message, op, remote, &mut effects);
+        self.has_timeouts |= self.receive_side.has_delayed_fetches();
         self.abort_link_if_violated(id, outcome, sink);
     }
 

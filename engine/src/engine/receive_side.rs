@@ -9,6 +9,7 @@ use crate::buffer::Destination;
 use crate::completion::{FailedOperation, Sink};
 use crate::connection::EndpointRole;
 use crate::error::{Error, Misuse, OperationError, Unsupported};
+use crate::moment::Moment;
 use crate::operation::{CancelKey, PeekRequest, ReceiveRequest};
 use crate::peer_id::PeerId;
 use crate::peers::PeerMarks;
@@ -279,10 +280,36 @@ impl ReceiveSide {
         }
     }
 
-    pub(super) fn count_pass_and_begin_fetches(&mut self, effects: &mut impl ReceiverEffects) {
+    // A shared receiver delays no fetches: it is not told the time.
+
+    #[inline]
+    pub(super) fn has_delayed_fetches(&self) -> bool {
+        matches!(self, ReceiveSide::Own(receiver) if receiver.has_delayed_fetches())
+    }
+
+    pub(super) fn delayed_fetch_deadline(&self) -> Option<Moment> {
         match self {
-            ReceiveSide::Own(receiver) => receiver.count_pass_and_begin_fetches(),
-            ReceiveSide::Shared(membership) => membership.count_pass_and_begin_fetches(effects),
+            ReceiveSide::Own(receiver) => receiver.delayed_fetch_deadline(),
+            _ => None,
+        }
+    }
+
+    pub(super) fn begin_due_fetches(&mut self, now: Moment) {
+        if let ReceiveSide::Own(receiver) = self {
+            receiver.begin_due_fetches(now);
+        }
+    }
+
+    pub(super) fn end_fetch_delays(&mut self) {
+        if let ReceiveSide::Own(receiver) = self {
+            receiver.end_fetch_delays();
+        }
+    }
+
+    pub(super) fn begin_deferred_fetches(&mut self, effects: &mut impl ReceiverEffects) {
+        match self {
+            ReceiveSide::Own(receiver) => receiver.begin_deferred_fetches(),
+            ReceiveSide::Shared(membership) => membership.begin_deferred_fetches(effects),
             ReceiveSide::Left => {}
         }
     }

@@ -69,10 +69,6 @@ impl Engine {
         self.target.set_pull_step_max_bytes(step_max_bytes);
     }
 
-    fn set_postponed_offer_passes(&mut self, passes: u32) {
-        self.receive_side.set_postponed_offer_passes(passes);
-    }
-
     fn fetches_len(&self) -> usize {
         self.receive_side.fetches_len() + self.target.fetches_len()
     }

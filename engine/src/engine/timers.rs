@@ -15,15 +15,32 @@ impl Engine {
         self.has_timeouts
     }
 
-    /// Tells the engine the time. Ends what has timed out: replaced links, and an attempt to
-    /// connect. Call this after [`receive`](crate::transport::Transport::receive) and before
-    /// [`transmit`](Self::transmit). `now` must never go back.
+    /// Whether a timeout of a few milliseconds runs. If so, the caller calls
+    /// [`advance_time`](Self::advance_time) in every pass.
+    pub fn awaits_short_timeout(&self) -> bool {
+        self.receive_side.has_delayed_fetches()
+    }
+
+    /// Tells the engine the time. Ends what has timed out: replaced links, an attempt to connect, and the
+    /// [delay](crate::limits::FETCH_DELAY_MS) of pulls. Call this after
+    /// [`receive`](crate::transport::Transport::receive) and before [`transmit`](Self::transmit). `now` must
+    /// never go back.
     #[cold]
     pub fn advance_time(&mut self, now: Moment, sink: &mut impl Sink) {
         self.abort_silent_replaced_links(now, sink);
         let (connection, mut effects) = self.connection_and_effects(sink);
         connection.advance_time(now, &mut effects);
-        self.has_timeouts = !self.replaced.is_empty() || self.connection.awaits_timeout();
+        self.receive_side.begin_due_fetches(now);
+        self.has_timeouts = !self.replaced.is_empty()
+            || self.connection.awaits_timeout()
+            || self.receive_side.has_delayed_fetches();
+    }
+
+    /// Ends the [delay](crate::limits::FETCH_DELAY_MS) of all pulls, so that the next
+    /// [`transmit`](Self::transmit) begins them. Call this before a thread sleeps that would otherwise post
+    /// receives.
+    pub fn end_fetch_delays(&mut self) {
+        self.receive_side.end_fetch_delays();
     }
 
     /// Returns when the next timeout is due, on the clock of [`advance_time`](Self::advance_time).
@@ -32,6 +49,11 @@ impl Engine {
         if !self.has_timeouts {
             return None;
         }
-        self.replaced.deadline().into_iter().chain(self.connection.deadline()).min()
+        let deadlines = [
+            self.replaced.deadline(),
+            self.connection.deadline(),
+            self.receive_side.delayed_fetch_deadline(),
+        ];
+        deadlines.into_iter().flatten().min()
     }
 }

@@ -109,7 +109,7 @@ impl Engine {
         }
         if self.receive_side.has_deferred_fetches() {
             let (receiver, mut effects) = self.receive_side_and_effects(sink);
-            receiver.count_pass_and_begin_fetches(&mut effects);
+            receiver.begin_deferred_fetches(&mut effects);
         }
         if !self.condemned.is_empty() {
             self.close_condemned(transport, sink);

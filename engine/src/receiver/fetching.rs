@@ -1,9 +1,9 @@
 //! Messages whose payload the receiver pulls from the sender's memory, or requests from the sender.
 //!
 //! To *fetch* a message is to pull or to request its payload. If the budget has room, the receiver
-//! fetches a message even before a receive matches it, so that the sender need not wait. A payload that
-//! it can pull waits for [some passes](crate::limits::POSTPONED_OFFER_PASSES) first. If the sender waits for
-//! the match anyway, the receiver does not fetch early.
+//! fetches a message even before a receive matches it, so that the sender need not wait. A pull is
+//! [delayed](crate::limits::FETCH_DELAY_MS) first. If the sender waits for the match anyway, the receiver
+//! does not fetch early.
 //!
 //! When an offer arrives, the receiver only records it. The engine calls
 //! [`pull_payloads`](Receiver::pull_payloads) later in the pass, when it may call the transport.
@@ -18,6 +18,7 @@ use super::{MemberId, PayloadDestination, ProtocolViolation, Receiver, ReceiverE
 use crate::error::OperationError;
 use crate::fetches::{Fetch, FetchMemory, FetchStep};
 use crate::limits::{DEFERRED_STEP_MAX_FETCHES, MESSAGE_COST_BYTES, PULL_PASS_MAX_BYTES};
+use crate::moment::Moment;
 use crate::operation::{FetchId, Receive, ReceiveId, UnexpectedId};
 use crate::peer_id::PeerId;
 use crate::reassembly::{Reassembly, clamp_to_usize};
@@ -50,7 +51,8 @@ impl Receiver {
         }
         let remote = RemotePayload::new(remote)
             .ok_or(ProtocolViolation("describes its payload at too great a length"))?;
-        let needs_pull = !remote.as_bytes().is_empty() && message.len_bytes > 0;
+        let is_pullable =
+            !remote.as_bytes().is_empty() && message.len_bytes > 0 && self.fetches.may_pull_from(id);
         self.spend_credit(id, MESSAGE_COST_BYTES)?;
         if let Some(receive) = self.take_match(source, message, member, effects) {
             self.return_credit(id, MESSAGE_COST_BYTES, effects);
@@ -80,13 +82,13 @@ impl Receiver {
         if !message.awaits.wants_match() && self.budget.can_ever_hold(message.len_bytes, host) {
             // The list may name offers whose fetch has ended. They must not make the list grow
             // without bound.
-            if self.deferred.len() + self.postponed.len() > 2 * self.fetches.len() {
+            if self.deferred.len() + self.delayed.len() > 2 * self.fetches.len() {
                 let fetches = &self.fetches;
                 self.deferred.retain(|fetch| fetches.contains(*fetch));
-                self.postponed.retain(|fetch| fetches.contains(fetch));
+                self.delayed.retain(|fetch| fetches.contains(fetch));
             }
-            if needs_pull && self.postponed.is_enabled() {
-                self.postponed.add(fetch);
+            if is_pullable && self.delayed.are_enabled() {
+                self.delayed.add(fetch);
             } else {
                 self.deferred.push_back(fetch);
                 self.begin_deferred_fetches();
@@ -95,28 +97,51 @@ impl Receiver {
         Ok(())
     }
 
-    /// Whether offers wait for room in the budget, or for a later pass to look at them.
+    /// Makes the receiver delay the pulls of unmatched offers. The caller then tells the receiver the
+    /// [time](Self::begin_due_fetches).
+    pub(crate) fn delay_unmatched_fetches(&mut self) {
+        self.delayed.enable();
+    }
+
+    /// Whether the pulls of unmatched offers are delayed.
+    #[inline]
+    pub(crate) fn has_delayed_fetches(&self) -> bool {
+        self.delayed.len() > 0
+    }
+
+    /// Returns when the next of these pulls are due, if the receiver was told the time since they were
+    /// delayed.
+    pub(crate) fn delayed_fetch_deadline(&self) -> Option<Moment> {
+        self.delayed.deadline()
+    }
+
+    /// Lets the next pass begin the pulls that were delayed for long enough.
+    pub(crate) fn begin_due_fetches(&mut self, now: Moment) {
+        let mut due = self.delayed.take_due(now);
+        if !self.fetches.has_any_unneeded() {
+            // Receives have matched all offers since.
+            due.append(&mut self.delayed.take_all());
+        }
+        self.defer_fetches(due);
+    }
+
+    /// Lets the next pass begin all pulls that are delayed.
+    pub(crate) fn end_fetch_delays(&mut self) {
+        let delayed = self.delayed.take_all();
+        self.defer_fetches(delayed);
+    }
+
+    fn defer_fetches(&mut self, fetches: Vec<FetchId>) {
+        if !fetches.is_empty() {
+            self.deferred.extend(fetches);
+            self.untried_offers = self.deferred.len();
+        }
+    }
+
+    /// Whether offers wait for room in the budget, or for the next pass to look at them.
     #[inline(always)]
     pub(crate) fn has_deferred_fetches(&self) -> bool {
-        !self.deferred.is_empty() || self.has_postponed_offers()
-    }
-
-    /// Whether unmatched offers wait for more passes.
-    #[inline(always)]
-    pub(crate) fn has_postponed_offers(&self) -> bool {
-        self.postponed.len() > 0
-    }
-
-    /// Counts a pass, and begins to fetch unmatched offers that have waited for long.
-    pub(crate) fn count_pass_and_begin_fetches(&mut self) {
-        if self.has_postponed_offers() {
-            let due = self.postponed.count_pass_and_take_due();
-            if !due.is_empty() {
-                self.deferred.extend(due);
-                self.untried_offers = self.deferred.len();
-            }
-        }
-        self.begin_deferred_fetches();
+        !self.deferred.is_empty()
     }
 
     /// Begins to fetch unmatched offers for which the budget has room. Tries up to

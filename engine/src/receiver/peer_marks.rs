@@ -22,7 +22,7 @@ impl Receiver {
             has_special_cases: _,
             claimed: _,
             fetches: _,
-            postponed: _,
+            delayed: _,
             deferred: _,
             untried_offers: _,
             tried_at_released_bytes: _,

@@ -63,10 +63,6 @@ impl Receiver {
         self.fetches.set_step_max_bytes(step_max_bytes);
     }
 
-    pub(crate) fn set_postponed_offer_passes(&mut self, passes: u32) {
-        self.postponed.set_wait_passes(passes);
-    }
-
     pub(crate) fn offered_ops(&self, link: LinkId) -> Vec<u64> {
         self.fetches.offered_ops(link)
     }

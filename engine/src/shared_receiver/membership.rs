@@ -303,8 +303,8 @@ impl Membership {
         self.act_for_member(effects, |receiver, effects| receiver.match_kept_aside(id, effects));
     }
 
-    pub(crate) fn count_pass_and_begin_fetches(&mut self, effects: &mut impl ReceiverEffects) {
-        self.act_for_member(effects, |receiver, _| receiver.count_pass_and_begin_fetches());
+    pub(crate) fn begin_deferred_fetches(&mut self, effects: &mut impl ReceiverEffects) {
+        self.act_for_member(effects, |receiver, _| receiver.begin_deferred_fetches());
     }
 
     pub(crate) fn has_deferred_fetches(&self) -> bool {
@@ -323,7 +323,6 @@ impl Membership {
         self.read_state(|state| {
             state.mailboxes.is_unnotified(self.id)
                 || state.is_pulling_for(self.id)
-                || state.receiver.has_postponed_offers()
                 || state.receiver.has_offers_to_drop()
                 || state.receiver.can_share_freed_budget()
         })

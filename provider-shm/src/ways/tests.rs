@@ -5,7 +5,7 @@ use homespun_engine::address::AddressFormat;
 
 use super::*;
 use crate::clock::ManualTime;
-use crate::limits::CROWDING_LOOK_NS;
+use crate::limits::CROWDING_SAMPLE_NS;
 
 fn make_ways(clock: Clock, can_write_back: bool, can_pull: bool) -> Ways {
     Ways::new(AddressFormat::SockaddrIn.wildcard(), clock, can_write_back, can_pull)
@@ -143,20 +143,20 @@ fn trial_ends_if_the_sender_does_not_expose() {
 fn crowded_processor_pulls_although_the_ring_is_faster() {
     let mut simulation = Simulation::new([10_000, 20_000, 30_000]);
     simulation.transfer_repeatedly(1000);
-    let look_repeatedly = |simulation: &mut Simulation, switches| {
+    let transfer_for_long = |simulation: &mut Simulation, switches| {
         for _ in 0..10 {
             simulation.time.forced_switches.fetch_add(switches, Ordering::Relaxed);
-            simulation.time.now_ns.fetch_add(CROWDING_LOOK_NS, Ordering::Relaxed);
+            simulation.time.now_ns.fetch_add(CROWDING_SAMPLE_NS, Ordering::Relaxed);
             simulation.transfer_repeatedly(TRANSFERS_PER_SAMPLE);
         }
     };
-    look_repeatedly(&mut simulation, 5);
+    transfer_for_long(&mut simulation, 5);
     assert_eq!(simulation.transfer_repeatedly(100)[Way::Pull as usize], 100);
     assert_eq!((simulation.best(), simulation.ways.pulled_classes()), (Way::WrittenBackRing, 0b11110));
-    look_repeatedly(&mut simulation, 0);
+    transfer_for_long(&mut simulation, 0);
     assert!(simulation.transfer_repeatedly(100)[Way::WrittenBackRing as usize] > 80);
 
-    look_repeatedly(&mut simulation, 5);
+    transfer_for_long(&mut simulation, 5);
     simulation.ways.pull_refused();
     assert_eq!(simulation.transfer_repeatedly(100)[Way::Pull as usize], 0, "it is not possible");
 }

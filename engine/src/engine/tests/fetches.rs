@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::limits::{
-    CREDIT_INITIAL_BYTES, MESSAGE_MAX_BYTES, PULL_PASS_MAX_BYTES, REMOTE_MAX_BYTES,
+    CREDIT_INITIAL_BYTES, FETCH_DELAY_MS, MESSAGE_MAX_BYTES, PULL_PASS_MAX_BYTES, REMOTE_MAX_BYTES,
     UNEXPECTED_BUDGET_DEFAULT_BYTES,
 };
+use crate::operation::{PeekAction, PeekRequest};
 
 const LINK: LinkId = LinkId(7);
 
@@ -176,63 +177,110 @@ fn unexpected_message_is_pulled_at_once_and_waits_whole() {
     assert_eq!(received_bytes(&sink.ended[0]), b"0123456789", "its sender is not needed any more");
 }
 
+/// As [`engine_and_memory`], but the engine delays the pulls of unmatched offers.
+fn delaying_engine_and_memory(memory: &[u8]) -> (Engine, Scripted, Recorder) {
+    let (mut engine, transport, sink) = engine_and_memory(memory);
+    engine.receive_side.delay_unmatched_fetches();
+    (engine, transport, sink)
+}
+
+/// Makes a pass at this time.
+fn pass_at(engine: &mut Engine, ms: u64, transport: &mut Scripted, sink: &mut Recorder) {
+    if engine.awaits_timeout() {
+        engine.advance_time(Moment::from_ms(ms), sink);
+    }
+    engine.transmit(transport, sink);
+}
+
 #[test]
-fn unexpected_message_is_pulled_late_into_the_buffer_of_its_receive() {
-    let (mut engine, mut transport, mut sink) = engine_and_memory(b"0123");
-    engine.set_postponed_offer_passes(5);
+fn delayed_message_is_pulled_into_the_buffer_of_its_receive() {
+    let (mut engine, mut transport, mut sink) = delaying_engine_and_memory(b"0123");
     engine.arrivals(&mut sink).frame(LINK, &offer_header(9, 4), REMOTE);
-    for _ in 0..9 {
-        assert!(engine.has_work_without_arrivals(), "a thread must not sleep while the sender waits");
-        engine.transmit(&mut transport, &mut sink);
+    for ms in 0..FETCH_DELAY_MS {
+        assert!(engine.awaits_short_timeout());
+        pass_at(&mut engine, ms, &mut transport, &mut sink);
     }
     assert_eq!((transport.pulled.len(), sent_headers(&transport)), (0, vec![]));
+    assert_eq!(engine.next_deadline(), Some(Moment::from_ms(FETCH_DELAY_MS)));
     engine.post_receive(receive_request(4, 1), &mut sink).unwrap();
-    engine.transmit(&mut transport, &mut sink);
+    pass_at(&mut engine, FETCH_DELAY_MS - 1, &mut transport, &mut sink);
     assert_eq!(received_bytes(&sink.ended[0]), b"0123");
     assert_eq!((pulled_ranges(&transport), sent_headers(&transport)), (vec![(0, 4)], vec![done_header(9)]));
-    for _ in 0..10 {
-        engine.transmit(&mut transport, &mut sink);
-    }
-    assert!(!engine.has_work_without_arrivals());
+    assert!(!engine.awaits_timeout() && !engine.has_work_without_arrivals(), "nothing else waits");
 }
 
 #[test]
-fn unexpected_message_is_pulled_at_last_if_no_receive_matches() {
-    let (mut engine, mut transport, mut sink) = engine_and_memory(b"0123");
-    engine.set_postponed_offer_passes(5);
+fn delayed_message_is_pulled_at_last_if_no_receive_matches() {
+    let (mut engine, mut transport, mut sink) = delaying_engine_and_memory(b"0123");
     engine.arrivals(&mut sink).frame(LINK, &offer_header(9, 4), REMOTE);
-    for pass in 1..=10 {
-        assert_eq!(sent_headers(&transport), [], "before pass {pass}");
-        engine.transmit(&mut transport, &mut sink);
+    for ms in 0..=FETCH_DELAY_MS {
+        assert_eq!(sent_headers(&transport), [], "before {ms} ms");
+        pass_at(&mut engine, ms, &mut transport, &mut sink);
     }
     assert_eq!(sent_headers(&transport), [done_header(9)]);
-    assert!(!engine.has_work_without_arrivals());
+    assert!(!engine.awaits_short_timeout());
 }
 
 #[test]
-fn postponed_offers_wait_for_room_in_the_budget() {
-    let (mut engine, mut transport, mut sink) = engine_and_memory(b"0123");
-    engine.set_postponed_offer_passes(1);
+fn delayed_messages_are_pulled_before_a_thread_sleeps() {
+    let (mut engine, mut transport, mut sink) = delaying_engine_and_memory(b"0123");
+    for op in 1..=2 {
+        engine.arrivals(&mut sink).frame(LINK, &offer_header(op, 4), REMOTE);
+        pass_at(&mut engine, 0, &mut transport, &mut sink);
+    }
+    engine.end_fetch_delays();
+    assert!(engine.has_work_without_arrivals(), "the thread must make a pass first");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(sent_headers(&transport), [done_header(1), done_header(2)]);
+    assert!(!engine.awaits_short_timeout() && !engine.has_work_without_arrivals());
+}
+
+#[test]
+fn delayed_messages_wait_for_room_in_the_budget() {
+    let (mut engine, mut transport, mut sink) = delaying_engine_and_memory(b"0123");
     engine.receive_side.try_reserve_budget(UNEXPECTED_BUDGET_DEFAULT_BYTES as u64 - CREDIT_INITIAL_BYTES - 4);
     for op in 1..=2 {
         engine.arrivals(&mut sink).frame(LINK, &offer_header(op, 4), REMOTE);
     }
-    for _ in 0..4 {
-        engine.transmit(&mut transport, &mut sink);
+    for ms in [0, FETCH_DELAY_MS] {
+        pass_at(&mut engine, ms, &mut transport, &mut sink);
     }
     assert_eq!(sent_headers(&transport), [done_header(1)]);
     assert!(!engine.has_work_without_arrivals(), "the other one has no room");
     engine.post_receive(receive_request(4, 1), &mut sink).unwrap();
-    for _ in 0..2 {
-        engine.transmit(&mut transport, &mut sink);
-    }
+    engine.transmit(&mut transport, &mut sink);
     assert_eq!(sent_headers(&transport), [done_header(1), done_header(2)]);
 }
 
 #[test]
-fn empty_and_requested_offers_are_not_postponed() {
-    let (mut engine, mut transport, mut sink) = engine_and_memory(b"");
-    engine.set_postponed_offer_passes(5);
+fn delayed_message_of_an_ended_link_is_forgotten() {
+    let (mut engine, mut transport, mut sink) = delaying_engine_and_memory(b"0123");
+    engine.arrivals(&mut sink).frame(LINK, &offer_header(9, 4), REMOTE);
+    pass_at(&mut engine, 0, &mut transport, &mut sink);
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(LinkError::Closed));
+    for ms in [1, FETCH_DELAY_MS] {
+        pass_at(&mut engine, ms, &mut transport, &mut sink);
+    }
+    assert!(transport.pulled.is_empty() && !engine.awaits_timeout());
+}
+
+#[test]
+fn peek_claims_a_delayed_message_that_its_receive_then_pulls() {
+    let (mut engine, mut transport, mut sink) = delaying_engine_and_memory(b"0123");
+    engine.arrivals(&mut sink).frame(LINK, &offer_header(9, 4), REMOTE);
+    pass_at(&mut engine, 0, &mut transport, &mut sink);
+    let (criteria, then) = (Criteria::any(), PeekAction::Claim);
+    let peek = PeekRequest { tagged: false, criteria, context: 5, work: None, then };
+    engine.peek(peek, &mut sink).unwrap();
+    engine.receive_claimed(receive_request(4, 1), 5, &mut sink).unwrap();
+    pass_at(&mut engine, 1, &mut transport, &mut sink);
+    assert_eq!(received_bytes(sink.ended.last().unwrap()), b"0123");
+    assert_eq!(sent_headers(&transport), [done_header(9)]);
+}
+
+#[test]
+fn empty_and_requested_messages_are_not_delayed() {
+    let (mut engine, mut transport, mut sink) = delaying_engine_and_memory(b"");
     engine.arrivals(&mut sink).frame(LINK, &offer_header(1, 0), REMOTE);
     engine.arrivals(&mut sink).frame(LINK, &unpullable_offer(2, 10), &[]);
     engine.transmit(&mut transport, &mut sink);
