@@ -44,9 +44,12 @@ pub const PULL_STEP_MAX_BYTES: usize = 4 << 20;
 /// application from completions that it already has, and so keeps it from posting the next operations.
 pub const PULL_PASS_MAX_BYTES: usize = 64 << 10;
 
-/// How long an unmatched offer waits, at least, before the receiver pulls its payload. Meanwhile, the
+/// How many passes an unmatched offer waits, at least, before the receiver pulls its payload. Meanwhile, the
 /// application may post the receive, which saves a copy. If it does not, it may be waiting for another
 /// message, which the sender sends only after this one.
+pub const FETCH_DELAY_PASSES: u32 = 1024;
+
+/// If so many passes take longer than this, the offer waits only for this time.
 pub const FETCH_DELAY_MS: u64 = 2;
 
 /// How many unmatched offers one pass checks for room in the budget.

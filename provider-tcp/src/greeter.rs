@@ -154,7 +154,6 @@ mod tests {
                 self.0.push((peer, instance));
             }
         }
-
         fn link_writable(&mut self, _: LinkId) {}
     }
 

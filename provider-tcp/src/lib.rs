@@ -54,7 +54,6 @@
 //!     fn link_event(&mut self, link: LinkId, event: LinkEvent) {
 //!         println!("{link:?}: {event:?}");
 //!     }
-//!
 //!     fn link_writable(&mut self, _: LinkId) {}
 //! }
 //!

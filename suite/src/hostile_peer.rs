@@ -59,7 +59,6 @@ impl FrameHandler for Received {
         self.payload_bytes += bytes.len() as u64;
     }
     fn link_event(&mut self, _: LinkId, _: LinkEvent) {}
-
     fn link_writable(&mut self, _: LinkId) {}
 }
 

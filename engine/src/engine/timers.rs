@@ -22,7 +22,7 @@ impl Engine {
     }
 
     /// Tells the engine the time. Ends what has timed out: replaced links, an attempt to connect, and the
-    /// [delay](crate::limits::FETCH_DELAY_MS) of pulls. Call this after
+    /// [delay](crate::limits::FETCH_DELAY_PASSES) of pulls. Call this after
     /// [`receive`](crate::transport::Transport::receive) and before [`transmit`](Self::transmit). `now` must
     /// never go back.
     #[cold]
@@ -36,7 +36,7 @@ impl Engine {
             || self.receive_side.has_delayed_fetches();
     }
 
-    /// Ends the [delay](crate::limits::FETCH_DELAY_MS) of all pulls, so that the next
+    /// Ends the [delay](crate::limits::FETCH_DELAY_PASSES) of all pulls, so that the next
     /// [`transmit`](Self::transmit) begins them. Call this before a thread sleeps that would otherwise post
     /// receives.
     pub fn end_fetch_delays(&mut self) {

@@ -25,7 +25,6 @@ impl FrameHandler for Events {
     fn link_event(&mut self, link: LinkId, event: LinkEvent) {
         self.0.push((link, event));
     }
-
     fn link_writable(&mut self, _: LinkId) {}
 }
 

@@ -4,11 +4,11 @@
 use std::mem;
 use std::time::Duration;
 
-use crate::limits::FETCH_DELAY_MS;
+use crate::limits::{FETCH_DELAY_MS, FETCH_DELAY_PASSES};
 use crate::moment::Moment;
 use crate::operation::FetchId;
 
-/// Offers that wait for some time. Receives may have matched some of them since.
+/// Offers that wait for a number of passes, or for some time. Receives may have matched some of them since.
 #[derive(Debug, Default)]
 pub(super) struct DelayedFetches {
     is_enabled: bool,
@@ -18,6 +18,8 @@ pub(super) struct DelayedFetches {
     young: Vec<FetchId>,
     /// `None` until the receiver is told the time.
     deadline: Option<Moment>,
+    /// How many passes have gone by since the deadline was set.
+    passes: u32,
 }
 
 impl DelayedFetches {
@@ -47,13 +49,16 @@ impl DelayedFetches {
         self.young.retain(|id| is_live(*id));
     }
 
-    /// Returns the offers that have waited for [`FETCH_DELAY_MS`] or more. None waits for twice as long,
-    /// unless this call is late.
+    /// Counts a pass. Returns the offers that have waited for [`FETCH_DELAY_PASSES`] or
+    /// [`FETCH_DELAY_MS`]. None waits for twice as long, unless this call is late.
     pub(super) fn take_due(&mut self, now: Moment) -> Vec<FetchId> {
-        let is_past = self.deadline.is_some_and(|deadline| now >= deadline);
+        self.passes += 1;
+        let is_past =
+            self.deadline.is_some_and(|deadline| now >= deadline) || self.passes > FETCH_DELAY_PASSES;
         let due = if is_past { mem::take(&mut self.old) } else { Vec::new() };
         if is_past || self.deadline.is_none() {
             self.old.append(&mut self.young);
+            self.passes = 0;
             self.deadline = (!self.old.is_empty()).then(|| now + Duration::from_millis(FETCH_DELAY_MS));
         }
         due
@@ -61,7 +66,7 @@ impl DelayedFetches {
 
     /// Returns all offers.
     pub(super) fn take_all(&mut self) -> Vec<FetchId> {
-        self.deadline = None;
+        (self.deadline, self.passes) = (None, 0);
         self.old.append(&mut self.young);
         mem::take(&mut self.old)
     }
@@ -104,6 +109,17 @@ mod tests {
         delayed.add(first);
         assert_eq!(delayed.take_due(Moment::from_ms(1000)), []);
         assert_eq!(delayed.take_due(Moment::from_ms(2000)), [first]);
+    }
+
+    #[test]
+    fn offer_is_due_after_many_passes_although_no_time_has_gone_by() {
+        let [first, ..] = allocate_ids();
+        let mut delayed = DelayedFetches::default();
+        delayed.add(first);
+        for _ in 0..=FETCH_DELAY_PASSES {
+            assert_eq!(delayed.take_due(Moment::from_ms(7)), []);
+        }
+        assert_eq!(delayed.take_due(Moment::from_ms(7)), [first]);
     }
 
     #[test]

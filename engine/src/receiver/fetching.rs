@@ -2,7 +2,7 @@
 //!
 //! To *fetch* a message is to pull or to request its payload. If the budget has room, the receiver
 //! fetches a message even before a receive matches it, so that the sender need not wait. A pull is
-//! [delayed](crate::limits::FETCH_DELAY_MS) first. If the sender waits for the match anyway, the receiver
+//! [delayed](crate::limits::FETCH_DELAY_PASSES) first. If the sender waits for the match anyway, the receiver
 //! does not fetch early.
 //!
 //! When an offer arrives, the receiver only records it. The engine calls
@@ -115,7 +115,7 @@ impl Receiver {
         self.delayed.deadline()
     }
 
-    /// Lets the next pass begin the pulls that were delayed for long enough.
+    /// Counts a pass. Lets this pass begin the pulls that were delayed for long enough.
     pub(crate) fn begin_due_fetches(&mut self, now: Moment) {
         let mut due = self.delayed.take_due(now);
         if !self.fetches.has_any_unneeded() {

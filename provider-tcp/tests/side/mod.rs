@@ -41,7 +41,6 @@ impl FrameHandler for Events {
             LinkEvent::Down(error) => self.down.push((link, error)),
         }
     }
-
     fn link_writable(&mut self, _: LinkId) {}
 }
 

@@ -54,7 +54,6 @@ impl FrameHandler for LinkUpFlag {
     fn link_event(&mut self, _: LinkId, event: LinkEvent) {
         self.0 |= matches!(event, LinkEvent::Up { .. });
     }
-
     fn link_writable(&mut self, _: LinkId) {}
 }
 

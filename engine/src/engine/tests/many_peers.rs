@@ -18,7 +18,6 @@ impl FrameHandler for IdlePeer {
     fn bytes_placed(&mut self, _: LinkId, _: usize) {}
     fn payload_arrived(&mut self, _: LinkId, _: &[u8]) {}
     fn link_event(&mut self, _: LinkId, _: LinkEvent) {}
-
     fn link_writable(&mut self, _: LinkId) {}
 }
 

@@ -26,7 +26,6 @@ impl FrameHandler for LinkUpRecorder {
             self.0.push(link);
         }
     }
-
     fn link_writable(&mut self, _: LinkId) {}
 }
 
