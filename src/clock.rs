@@ -10,12 +10,14 @@ use homespun_engine::moment::Moment;
 
 /// A clock that stands still until it is advanced. For tests and simulations inside one process.
 ///
-/// The endpoints of a fabric [with such a clock](crate::Fabric::with_clock) measure two times by this
+/// The endpoints of a fabric [with such a clock](crate::Fabric::with_clock) measure three times by this
 /// clock:
 ///
 /// - how long a peer may be silent before the endpoint treats the peer as gone
 /// - how long a closing endpoint waits for peers to read its messages
 ///   ([`CLOSE_LINGER_MS`](crate::params::CLOSE_LINGER_MS))
+/// - how long a long message waits for its receive before the endpoint copies it
+///   ([`FETCH_DELAY_MS`](crate::limits::FETCH_DELAY_MS))
 ///
 /// If a closing endpoint sleeps, the clock advances by the time that the endpoint has slept, or as
 /// [`with_sleep_pace`](Self::with_sleep_pace) says. Timeouts of calls, such as

@@ -1,11 +1,10 @@
 //! Long messages that no receive has matched, and that their receiver could copy from the sender's memory.
 //! docs/decisions/delayed-fetches.md says when the receiver copies them.
 
-use std::thread;
 use std::time::Duration;
 
 use homespun::limits::FETCH_DELAY_MS;
-use homespun::{Bytes, BytesMut, Fabric, FabricAddress, Hints, OpenEndpoint};
+use homespun::{Bytes, BytesMut, Fabric, FabricAddress, Hints, OpenEndpoint, SimulatedClock};
 use homespun_suite::Deadline;
 
 const LEN_BYTES: usize = 64 << 10;
@@ -15,12 +14,14 @@ struct Linked {
     sender: OpenEndpoint,
     receiver: OpenEndpoint,
     to: FabricAddress,
+    clock: SimulatedClock,
 }
 
 impl Linked {
     fn open() -> Linked {
         let hints = Hints::new().node("127.0.0.1").source().domain("shm");
-        let open = || Fabric::new().open_endpoint(&hints).expect("an endpoint");
+        let clock = SimulatedClock::new();
+        let open = || Fabric::new().with_clock(&clock).open_endpoint(&hints).expect("an endpoint");
         let (sender, receiver) = (open(), open());
         let to = sender.av.insert_one(receiver.endpoint.name().expect("a name")).expect("room");
         receiver.endpoint.recv(BytesMut::zeroed(8), FabricAddress::UNSPECIFIED, 1).expect("room");
@@ -32,7 +33,7 @@ impl Linked {
             is_received |= receiver.cq.read().expect("a success").is_some();
             deadline.yield_or_panic("the first message");
         }
-        Linked { sender, receiver, to }
+        Linked { sender, receiver, to, clock }
     }
 
     /// Sends a message from memory that the receiver can map. So the receiver always copies it from there.
@@ -73,7 +74,7 @@ fn send_ends_by_two_rare_polls_of_its_receiver() {
     let linked = Linked::open();
     linked.send_long_message();
     linked.poll_receiver();
-    thread::sleep(Duration::from_millis(2 * FETCH_DELAY_MS));
+    linked.clock.advance(Duration::from_millis(FETCH_DELAY_MS));
     linked.poll_receiver();
     assert!(linked.is_sent());
     linked.assert_message_is_received();
