@@ -49,6 +49,8 @@ mod listener;
 mod memory;
 mod name;
 mod own_regions;
+#[expect(unsafe_code, reason = "copies between addresses, with instructions of the processor")]
+mod payload_copy;
 mod peer_regions;
 mod poller;
 mod provider;

@@ -39,6 +39,7 @@ use rustix::system::sysinfo;
 
 use crate::exposed::RegionName;
 use crate::own_regions;
+use crate::payload_copy::copy_payload;
 use crate::write_back;
 
 /// The offset of the shared words in the file.
@@ -320,7 +321,7 @@ impl PeerMapping {
             // application leaves exposed payload unchanged. Only a faulty peer, or a peer that ends the link,
             // writes to it during the copy. Then `into` holds arbitrary bytes, which are valid.
             unsafe {
-                ptr::copy_nonoverlapping(from, block.as_mut_ptr(), block.len());
+                copy_payload(from, block.as_mut_ptr(), block.len());
                 if writes_back {
                     write_back::write_back(from, block.len());
                 }

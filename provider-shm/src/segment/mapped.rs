@@ -9,6 +9,7 @@ use homespun_engine::fork::ForkGeneration;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
+use crate::payload_copy::copy_payload;
 use crate::segment::{DATA_BYTES, LINE_WORDS, LINES, Line, MapError, data_index, line_index};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::write_back;
@@ -235,8 +236,8 @@ impl Segment {
         // so `from` does not overlap with it. A correct peer does not read bytes before this side publishes
         // them. A faulty peer may read them, but they are plain bytes, for which all bit patterns are valid.
         unsafe {
-            ptr::copy_nonoverlapping(start.as_ptr(), self.data_ptr().add(place), start.len());
-            ptr::copy_nonoverlapping(rest.as_ptr(), self.data_ptr(), rest.len());
+            copy_payload(start.as_ptr(), self.data_ptr().add(place), start.len());
+            copy_payload(rest.as_ptr(), self.data_ptr(), rest.len());
         }
     }
 
@@ -250,8 +251,8 @@ impl Segment {
         // Only a faulty peer writes to these bytes during the copy. Then `into` holds arbitrary bytes, which
         // are valid, and no caller reads the area a second time.
         unsafe {
-            ptr::copy_nonoverlapping(self.data_ptr().add(place), start.as_mut_ptr(), start.len());
-            ptr::copy_nonoverlapping(self.data_ptr(), rest.as_mut_ptr(), rest.len());
+            copy_payload(self.data_ptr().add(place), start.as_mut_ptr(), start.len());
+            copy_payload(self.data_ptr(), rest.as_mut_ptr(), rest.len());
         }
     }
 
