@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homespun_engine::address::Address;
-use homespun_engine::connection::{Request, RequestId, Requester};
+use homespun_engine::connection::{ConnectionEnd, Request, RequestId, Requester};
 use homespun_engine::error::{Argument, Error, Misuse, ObjectState};
 use homespun_engine::limits::CONNECTION_DATA_MAX_BYTES;
 use parking_lot::Mutex;
@@ -40,6 +40,9 @@ pub enum ConnectionEvent {
     Shutdown {
         /// The endpoint.
         endpoint: u64,
+        /// Whether the connection has ended in order, or was lost. C programs do not see this: the entry of
+        /// an `FI_SHUTDOWN` has no room for it.
+        end: ConnectionEnd,
     },
 }
 

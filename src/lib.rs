@@ -63,6 +63,7 @@ pub use homespun_engine::atomic;
 pub use homespun_engine::buffer::{
     Buffer, Fetched, ReceivedLast, ReusableBuffer, Segment, SegmentMut, SendBuffer,
 };
+pub use homespun_engine::connection::ConnectionEnd;
 pub use homespun_engine::errno::Errno;
 pub use homespun_engine::error;
 pub use homespun_engine::error::{Again, Error, Misuse, OperationError};

@@ -486,17 +486,24 @@ impl<T: Transport> EndpointPump for Pump<T> {
         let clock = timekeeper.clock().clone();
         let deadline = clock.now() + linger;
         let (mut sink, mut patience) = (NullSink, Backoff::default());
-        while engine.has_unsent() && clock.now() < deadline {
-            let pass = self.closing.lock();
-            transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut sink));
-            engine.end_fetch_delays();
-            if engine.awaits_timeout() {
-                timekeeper.count_pass_or_advance_time(&mut engine, &mut sink);
+        // Twice: the shutdown follows what was posted before, and must itself leave. See
+        // docs/decisions/connection-ends.md.
+        for is_shut_down in [false, true] {
+            if is_shut_down {
+                let _is_connected = engine.shutdown(&mut transport, &mut sink);
             }
-            engine.transmit(&mut transport, &mut sink);
-            transport.flush();
-            drop(pass);
-            patience.pause(&clock);
+            while engine.has_unsent() && clock.now() < deadline {
+                let pass = self.closing.lock();
+                transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut sink));
+                engine.end_fetch_delays();
+                if engine.awaits_timeout() {
+                    timekeeper.count_pass_or_advance_time(&mut engine, &mut sink);
+                }
+                engine.transmit(&mut transport, &mut sink);
+                transport.flush();
+                drop(pass);
+                patience.pause(&clock);
+            }
         }
         engine.close_links(&mut transport);
         transport.flush();

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use homespun::endpoint::SendMsg;
 use homespun::flags::{MrAccess, OpFlags};
 use homespun::{
-    ConnectionEvent, CounterAttr, CounterEvents, Errno, FabricAddress, MrAttr, ReadError, WaitObject,
+    ConnectionEnd, ConnectionEvent, CounterAttr, CounterEvents, Errno, FabricAddress, MrAttr, ReadError,
+    WaitObject,
 };
 use homespun_engine::limits::REQUESTER_WAIT_MAX_MS;
 use homespun_engine::transport::{FrameHandler, LinkEvent, LinkId, Provider, Space, Transport as _};
@@ -582,7 +583,10 @@ fn check_idle_event_waiters(transports: &[TransportKind], turns: Turns) {
         assert_eq!(connected, Ok(ConnectionEvent::Connected { endpoint: CLIENT, data: Box::default() }));
         assert!(matches!(sleep_until_event(&server), Ok(ConnectionEvent::Connected { .. })));
         let shutdown = heard(&server, "and is connected", &client, &|| connecting.shutdown().unwrap());
-        assert_eq!(shutdown, Ok(ConnectionEvent::Shutdown { endpoint: SERVER }));
-        assert_eq!(sleep_until_event(&client), Ok(ConnectionEvent::Shutdown { endpoint: CLIENT }));
+        assert_eq!(shutdown, Ok(ConnectionEvent::Shutdown { endpoint: SERVER, end: ConnectionEnd::Closed }));
+        assert_eq!(
+            sleep_until_event(&client),
+            Ok(ConnectionEvent::Shutdown { endpoint: CLIENT, end: ConnectionEnd::Closed })
+        );
     });
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use homespun::endpoint::SendMsg;
 use homespun::flags::OpFlags;
 use homespun::{
-    ConnectionEvent, ConnectionRequest, Endpoint, Errno, Error, FabricAddress, Misuse, PassiveEndpoint,
+    ConnectionEnd, ConnectionEvent, ConnectionRequest, Endpoint, Errno, Error, FabricAddress, Misuse,
+    PassiveEndpoint,
 };
 use serde::{Deserialize, Serialize};
 
@@ -58,7 +59,10 @@ enum Outcome {
     Name(SocketAddr),
     Request(Vec<u8>),
     Connected(Vec<u8>),
-    ShutDown,
+    /// The connection has ended in order.
+    Closed,
+    /// The connection has ended without a word of the peer.
+    Lost,
     /// The error number, and the data of the rejection.
     Failed(i32, Vec<u8>),
     Message(Vec<u8>),
@@ -147,7 +151,8 @@ impl RemoteSide {
 fn outcome_of_event(event: EventResult) -> Outcome {
     match event {
         Ok(ConnectionEvent::Connected { data, .. }) => Outcome::Connected(data.into()),
-        Ok(ConnectionEvent::Shutdown { .. }) => Outcome::ShutDown,
+        Ok(ConnectionEvent::Shutdown { end: ConnectionEnd::Closed, .. }) => Outcome::Closed,
+        Ok(ConnectionEvent::Shutdown { .. }) => Outcome::Lost,
         Err(error) => Outcome::Failed(error.errno.raw(), error.err_data),
         Ok(ConnectionEvent::Request(_)) => panic!("a request without a listener"),
     }
@@ -271,11 +276,11 @@ fn messages_travel_both_ways_and_arrive_before_shutdown() {
         other.send_command(&Command::Send(7, 1000));
         assert_eq!(other.wait_for_outcome(&side), Outcome::Done);
         other.execute(&Command::Shutdown);
-        assert_eq!(outcome_of_event(next_event_of_first_side(&[&side])), Outcome::ShutDown);
+        assert_eq!(outcome_of_event(next_event_of_first_side(&[&side])), Outcome::Closed);
         endpoint.recv(marked_buffer(1000), NOWHERE, 1).unwrap();
         assert_eq!(received_bytes(&next_completion_of_first_side(&[&side]).buffer), payload(7, 1000));
         other.send_command(&Command::NextEvent);
-        assert_eq!(other.wait_for_outcome(&side), Outcome::ShutDown);
+        assert_eq!(other.wait_for_outcome(&side), Outcome::Closed);
     }
 }
 
@@ -332,7 +337,7 @@ fn death_of_either_process_ends_the_connection() {
             next_operation_end_of_first_side(&[&side]).expect_err("no sender is left").completion.context,
             2
         );
-        assert_eq!(outcome_of_event(next_event_of_first_side(&[&side])), Outcome::ShutDown);
+        assert_eq!(outcome_of_event(next_event_of_first_side(&[&side])), Outcome::Lost);
         assert!(side.poll_event().is_none());
     }
     // The requester dies.
@@ -348,7 +353,7 @@ fn death_of_either_process_ends_the_connection() {
         other.send_command(&Command::NextEvent);
         assert_eq!(other.wait_for_outcome(&side), Outcome::Connected(b"welcome".into()));
         other.0.kill();
-        assert_eq!(outcome_of_event(next_event_of_first_side(&[&side])), Outcome::ShutDown);
+        assert_eq!(outcome_of_event(next_event_of_first_side(&[&side])), Outcome::Lost);
     }
 }
 
@@ -408,7 +413,7 @@ fn death_at_any_moment_ends_every_wait() {
         let mut outcome = outcome_of_event(next_event_of_first_side(&[&side]));
         if outcome == Outcome::Connected(b"welcome".into()) {
             outcome = outcome_of_event(next_event_of_first_side(&[&side]));
-            assert_eq!(outcome, Outcome::ShutDown);
+            assert_eq!(outcome, Outcome::Lost);
         } else {
             assert!(matches!(outcome, Outcome::Failed(..)), "{outcome:?}");
         }
@@ -438,7 +443,7 @@ fn closing_process_delivers_everything_it_sent() {
             outcome_of_event(next_event_of_first_side(&[&side])),
             Outcome::Connected(b"welcome".into())
         );
-        assert_eq!(outcome_of_event(next_event_of_first_side(&[&side])), Outcome::ShutDown);
+        assert_eq!(outcome_of_event(next_event_of_first_side(&[&side])), Outcome::Closed);
         endpoint.recv(marked_buffer(100), NOWHERE, 1).unwrap();
         assert_eq!(received_bytes(&next_completion_of_first_side(&[&side]).buffer), payload(7, 100));
     }

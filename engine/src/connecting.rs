@@ -30,7 +30,7 @@ use self::handshake_links::HandshakeLinks;
 use self::passive::Passive;
 use crate::address::Address;
 use crate::connection::{ConnectionReport, EndpointRole};
-use crate::error::{Argument, Error, Misuse};
+use crate::error::{Argument, Error, Misuse, OperationError};
 use crate::limits::{CONNECTION_DATA_MAX_BYTES, REQUESTER_MAX_LINKS};
 use crate::peer_id::PeerId;
 use crate::protocol_violation::ProtocolViolation;
@@ -162,10 +162,11 @@ impl Connection {
         true
     }
 
-    /// Records the end of a link that carried messages. Returns whether that link was the connection.
-    pub(crate) fn end_connection_if_on_link(&mut self, id: LinkId) -> bool {
+    /// Records the end of a link that carried messages. The operations of the link end with `error`. Returns
+    /// whether that link was the connection.
+    pub(crate) fn end_connection_if_on_link(&mut self, id: LinkId, error: &OperationError) -> bool {
         match &mut self.role {
-            RoleState::Connected(connected) => connected.end_if_connection_link(id),
+            RoleState::Connected(connected) => connected.end_if_connection_link(id, error),
             RoleState::Unconnected | RoleState::Passive(_) => false,
         }
     }
@@ -247,7 +248,7 @@ impl Connection {
         effects: &mut impl ConnectionEffects,
     ) -> Result<HandshakeResult, ProtocolViolation> {
         let HandshakeHeader { step, number, .. } = handshake;
-        match (&self.role, step) {
+        match (&mut self.role, step) {
             (RoleState::Unconnected, HandshakeStep::Request) => {
                 // A peer that asks repeatedly but reads no answers must not make this side store more and
                 // more answers.
@@ -261,7 +262,10 @@ impl Connection {
             (RoleState::Connected(_), HandshakeStep::Confirm) => {
                 self.handle_confirmation(id, number, effects).map(|()| HandshakeResult::Nothing)
             }
-            (RoleState::Connected(_), HandshakeStep::Shutdown) => Ok(HandshakeResult::Shutdown),
+            (RoleState::Connected(connected), HandshakeStep::Shutdown) => {
+                connected.mark_shut_down_by_peer(id);
+                Ok(HandshakeResult::Shutdown)
+            }
             _ => Err(ProtocolViolation("takes a step of a connection that is not its turn")),
         }
     }

@@ -1,5 +1,7 @@
 //! Connections: roles, requests and events, `fi_cm(3)`.
 
+use std::fmt;
+
 use crate::address::Address;
 use crate::errno::Errno;
 use crate::transport::LinkError;
@@ -69,7 +71,44 @@ pub enum ConnectionReport {
     /// The connection has ended (`FI_SHUTDOWN`): one side has shut it down, or the peer was lost.
     /// If this endpoint had accepted a request, the engine's caller now
     /// [ends](crate::Engine::end_accepted_request) the request.
-    Shutdown,
+    Shutdown(ConnectionEnd),
+}
+
+/// How a connection has ended.
+///
+/// Over every transport the end is [`Closed`](Self::Closed) only if one side has said so. The death of the
+/// peer's process is [`Lost`](Self::Lost), although the peer's kernel then closes its sockets as if in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConnectionEnd {
+    /// In order. The peer has shut the connection down, or has closed its endpoint; everything that it had
+    /// sent before has arrived. Or this side has shut the connection down, and the link has ended since.
+    Closed,
+    /// Without a word of the peer, so that something that the peer has sent may be missing. The peer's
+    /// process was killed or has exited without closing its endpoint, the link broke, or the peer has
+    /// violated the protocol. Also if the peer's shutdown has cut off a long payload in the middle: after a
+    /// part of a frame the peer can say nothing more.
+    Lost(
+        /// How the link has ended. The same cause may end a link in several ways. For example, the death of
+        /// a process over TCP is [`LinkError::Closed`], or ECONNRESET if the process left something unread.
+        LinkError,
+    ),
+}
+
+impl ConnectionEnd {
+    /// Whether the connection has ended in order.
+    pub fn is_closed(&self) -> bool {
+        matches!(self, ConnectionEnd::Closed)
+    }
+}
+
+impl fmt::Display for ConnectionEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConnectionEnd::Closed => f.write_str("the connection was closed"),
+            ConnectionEnd::Lost(error) => write!(f, "the connection was lost: {error}"),
+        }
+    }
 }
 
 /// Why there is no connection.

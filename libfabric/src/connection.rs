@@ -212,7 +212,7 @@ impl CmEvent {
                 let (number, handle) = (FI_CONNECTED, ptr::null_mut());
                 CmEvent { number, fid: fid(endpoint), info: None, handle, data }
             }
-            ConnectionEvent::Shutdown { endpoint } => {
+            ConnectionEvent::Shutdown { endpoint, .. } => {
                 let (number, handle) = (FI_SHUTDOWN, ptr::null_mut());
                 CmEvent { number, fid: fid(endpoint), info: None, handle, data: Box::default() }
             }

@@ -109,8 +109,8 @@ impl Reporter {
             engine::ConnectionReport::Failed(error) => {
                 (Err(self.to_event_error(error)), self.take_unsettled_accept())
             }
-            engine::ConnectionReport::Shutdown => {
-                (Ok(ConnectionEvent::Shutdown { endpoint }), self.take_unsettled_accept())
+            engine::ConnectionReport::Shutdown(end) => {
+                (Ok(ConnectionEvent::Shutdown { endpoint, end }), self.take_unsettled_accept())
             }
         };
         self.eq.report(outcome.map(Event::Connection), self.origin, pending_accept);

@@ -3,6 +3,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use homespun_engine::connection::ConnectionEnd;
+
 use super::*;
 
 /// The timeout of waits that must end by an event. If the event does not come, the test fails instead of
@@ -112,7 +114,8 @@ fn endpoint_events_are_queued_even_if_the_queue_is_full() {
     let eq = open_queue(1);
     eq.write(1, b"").expect("room");
     eq.write_error(make_failure(1)).expect("room");
-    let shutdown = |endpoint| Event::Connection(ConnectionEvent::Shutdown { endpoint });
+    let shutdown =
+        |endpoint| Event::Connection(ConnectionEvent::Shutdown { endpoint, end: ConnectionEnd::Closed });
     for endpoint in 0..5 {
         eq.shared().report(Ok(shutdown(endpoint)), EventOrigin(endpoint), None);
         eq.shared().report(Err(make_failure(10 + endpoint)), EventOrigin(endpoint), None);

@@ -10,8 +10,8 @@ use homespun::flags::{BindFlags, Caps, CounterEvents, MrAccess, OpFlags};
 use homespun::info::EndpointType;
 use homespun::limits::CONNECTION_DATA_MAX_BYTES;
 use homespun::{
-    Bytes, ConnectionEvent, CounterAttr, Endpoint, Errno, Error, FabricAddress, MrAttr, Rejected,
-    RemoteMemory, Tag,
+    Bytes, ConnectionEnd, ConnectionEvent, CounterAttr, Endpoint, Errno, Error, FabricAddress, MrAttr,
+    Rejected, RemoteMemory, Tag,
 };
 
 use homespun_suite::connecting::{
@@ -32,7 +32,7 @@ fn make_connected_event(endpoint: u64, data: &[u8]) -> ConnectionEvent {
 }
 
 fn make_shutdown_event(endpoint: u64) -> ConnectionEvent {
-    ConnectionEvent::Shutdown { endpoint }
+    ConnectionEvent::Shutdown { endpoint, end: ConnectionEnd::Closed }
 }
 
 #[track_caller]

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use homespun::eq::{EqAttr, EqFlags, Event};
-use homespun::{ConnectionEvent, Errno, FabricAddress, WaitObject};
+use homespun::{ConnectionEnd, ConnectionEvent, Errno, FabricAddress, WaitObject};
 
 use homespun_suite::Net;
 use homespun_suite::connecting::{CLIENT, LISTENER, SERVER, Side, sleep_until_event};
@@ -22,7 +22,7 @@ fn make_connected_event(endpoint: u64, data: &[u8]) -> ConnectionEvent {
 }
 
 fn make_shutdown_event(endpoint: u64) -> ConnectionEvent {
-    ConnectionEvent::Shutdown { endpoint }
+    ConnectionEvent::Shutdown { endpoint, end: ConnectionEnd::Closed }
 }
 
 #[track_caller]

@@ -5,8 +5,8 @@ use homespun::flags::{Caps, CounterEvents, MrAccess, OpFlags};
 use homespun::transport::LinkError;
 use homespun::trigger::{DeferredAction, DeferredWork, Operation, Trigger};
 use homespun::{
-    ConnectionEvent, Counter, CounterAttr, Endpoint, Errno, FabricAddress, Misuse, MrAttr, OperationError,
-    RemoteMemory,
+    ConnectionEnd, ConnectionEvent, Counter, CounterAttr, Endpoint, Errno, FabricAddress, Misuse, MrAttr,
+    OperationError, RemoteMemory,
 };
 
 use homespun_suite::connecting::{
@@ -225,7 +225,7 @@ pub(crate) fn receive_due_after_a_shutdown_takes_an_earlier_message(net: &Net) {
     one.shutdown().unwrap();
     assert_eq!(
         next_event_of_first_side(&[&server, &client]),
-        Ok(ConnectionEvent::Shutdown { endpoint: SERVER })
+        Ok(ConnectionEvent::Shutdown { endpoint: SERVER, end: ConnectionEnd::Closed })
     );
     trigger.add(1);
     expect_message(&[&server, &client], 1, 3);
@@ -263,7 +263,7 @@ pub(crate) fn closing_a_connected_endpoint_discards_only_its_own_work(net: &Net)
     close_with_progress(one, &[&client, &server]);
     assert_eq!(
         next_event_of_first_side(&[&server, &client]),
-        Ok(ConnectionEvent::Shutdown { endpoint: SERVER })
+        Ok(ConnectionEvent::Shutdown { endpoint: SERVER, end: ConnectionEnd::Closed })
     );
     assert!(!client_trigger.is_in_use() && !client_done.is_in_use());
     assert!(server_trigger.is_in_use() && server_done.is_in_use());

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!  Fresh --connect--> Asked --(accept arrives)---+
-//!    |                                            +--> Up --(the peer ends it, or is lost)--> Lost --> Over
-//!    +--accept--> Accepting --(accept is sent)----+    |                                       ^
-//!                                                      +--shutdown--> Leaving --(the peer)-----+
+//!    |                                            +--> Up --(the peer ends it, or is lost)--> Ended --> Over
+//!    +--accept--> Accepting --(accept is sent)----+    |                                        ^
+//!                                                      +--shutdown--> Leaving --(the peer)------+
 //!  An attempt that fails is Over.
 //! ```
 //!
@@ -22,8 +22,9 @@
 //! A side that shuts down ends its operations, and sends a shutdown after all its earlier frames. When the
 //! peer has read the shutdown, the peer ends the link. That confirms the shutdown. If the link has taken a
 //! frame in part, this side sends the rest from a copy. There is no copy of a long payload, nor of payload
-//! that the peer may still fetch. In these cases this side closes the link at once, and unsent answers to
-//! the peer are lost.
+//! that the peer may still fetch. In these cases this side closes the link at once, and what the link does
+//! not take at once is lost. A peer that did not read a shutdown takes the end of the link for a loss
+//! ([`ConnectionEnd`]).
 
 use std::mem;
 
@@ -31,7 +32,7 @@ use tracing::debug;
 
 use super::{Connection, ConnectionEffects, Established, RoleState, check_data_len};
 use crate::address::Address;
-use crate::connection::{ConnectionError, ConnectionReport, Requester};
+use crate::connection::{ConnectionEnd, ConnectionError, ConnectionReport, Requester};
 use crate::errno::Errno;
 use crate::error::{Error, Misuse, ObjectState, OperationError};
 use crate::limits::REQUESTER_WAIT_MAX_MS;
@@ -76,9 +77,11 @@ enum ConnectStage {
         number: u64,
         /// Whether this side knows that the requester is connected.
         is_confirmed: bool,
+        /// Whether the peer has shut the connection down. The link is about to end.
+        is_shut_down_by_peer: bool,
     },
     /// The connection has ended, but its shutdown event was not reported yet.
-    Lost,
+    Ended(ConnectionEnd),
     /// This side has shut down, and waits for the peer to end the link.
     Leaving { link: LinkId },
     /// The attempt to connect has failed, or the connection has ended.
@@ -96,13 +99,27 @@ impl Connected {
         matches!(self.stage, ConnectStage::Leaving { link } if link == id)
     }
 
-    /// If this link is the connection, records that the connection has ended, and returns `true`.
-    pub(super) fn end_if_connection_link(&mut self, id: LinkId) -> bool {
-        let is_it = matches!(self.stage, ConnectStage::Up { link, .. } if link == id);
-        if is_it {
-            self.stage = ConnectStage::Lost;
+    /// If this link is the connection, records that the connection has ended, and returns `true`. `error` is
+    /// the reason for the operations of the connection.
+    pub(super) fn end_if_connection_link(&mut self, id: LinkId, error: &OperationError) -> bool {
+        let ConnectStage::Up { link, is_shut_down_by_peer, .. } = self.stage else { return false };
+        if link != id {
+            return false;
         }
-        is_it
+        self.stage = ConnectStage::Ended(match error {
+            OperationError::Link(error) if !is_shut_down_by_peer => ConnectionEnd::Lost(error.clone()),
+            _ => ConnectionEnd::Closed,
+        });
+        true
+    }
+
+    /// Records that the peer has shut down the connection on this link.
+    pub(super) fn mark_shut_down_by_peer(&mut self, id: LinkId) {
+        if let ConnectStage::Up { link, is_shut_down_by_peer, .. } = &mut self.stage
+            && *link == id
+        {
+            *is_shut_down_by_peer = true;
+        }
     }
 }
 
@@ -165,9 +182,15 @@ impl Connection {
         };
         match connected.stage {
             ConnectStage::Up { link, peer, number, .. } => Ok(Some(Established { link, peer, number })),
-            ConnectStage::Lost | ConnectStage::Leaving { .. } | ConnectStage::Over => Ok(None),
+            ConnectStage::Ended(_) | ConnectStage::Leaving { .. } | ConnectStage::Over => Ok(None),
             _ => Err(Misuse::NotConnected.into()),
         }
+    }
+
+    /// Returns the header by which a side shuts a connection down.
+    pub(crate) fn shutdown_header(connection: Established) -> Header {
+        let (step, number) = (HandshakeStep::Shutdown, connection.number);
+        Header::Connection(HandshakeHeader { step, number, data_bytes: 0 })
     }
 
     /// Queues what this side still sends when it shuts down: the `rest` of a frame that the link has taken
@@ -302,8 +325,8 @@ impl Connection {
             (ConnectStage::Leaving { link }, _) if *link == id => {
                 if step == HandshakeStep::Shutdown {
                     self.handshake_links.close_when_sent(id);
-                    self.set_stage(ConnectStage::Lost);
-                    self.report_connection_if_lost(effects);
+                    self.set_stage(ConnectStage::Ended(ConnectionEnd::Closed));
+                    self.report_connection_if_ended(effects);
                 }
             }
             _ => self.abort_breached_handshake_link(
@@ -352,7 +375,7 @@ impl Connection {
         };
         self.handshake_links.remove(link);
         let peer = effects.add_message_link(link, address, instance, proof);
-        self.set_stage(ConnectStage::Up { link, peer, number, is_confirmed });
+        self.set_stage(ConnectStage::Up { link, peer, number, is_confirmed, is_shut_down_by_peer: false });
     }
 
     /// Handles the end of a handshake link. This may end an attempt to connect, or a shutdown.
@@ -381,8 +404,9 @@ impl Connection {
                 self.fail_attempt(unreached_error(error), effects);
             }
             ConnectStage::Leaving { link } if *link == id => {
-                connected.stage = ConnectStage::Lost;
-                self.report_connection_if_lost(effects);
+                // However the link ends: a peer that reads the shutdown may be in the middle of a frame.
+                connected.stage = ConnectStage::Ended(ConnectionEnd::Closed);
+                self.report_connection_if_ended(effects);
             }
             _ => {}
         }
@@ -408,12 +432,11 @@ impl Connection {
 
     /// If the connection has ended and the end is not yet reported, reports the end. The caller has ended
     /// the connection's operations.
-    pub(crate) fn report_connection_if_lost(&mut self, effects: &mut impl ConnectionEffects) {
-        if let RoleState::Connected(connected) = &mut self.role
-            && matches!(connected.stage, ConnectStage::Lost)
-        {
-            connected.stage = ConnectStage::Over;
-            effects.report(ConnectionReport::Shutdown);
+    pub(crate) fn report_connection_if_ended(&mut self, effects: &mut impl ConnectionEffects) {
+        let RoleState::Connected(connected) = &mut self.role else { return };
+        let ConnectStage::Ended(_) = connected.stage else { return };
+        if let ConnectStage::Ended(end) = mem::replace(&mut connected.stage, ConnectStage::Over) {
+            effects.report(ConnectionReport::Shutdown(end));
         }
     }
 }

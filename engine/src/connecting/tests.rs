@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::*;
-use crate::connection::{ConnectionError, Request, RequestId, Requester};
+use crate::connection::{ConnectionEnd, ConnectionError, Request, RequestId, Requester};
 use crate::error::OperationError;
 use crate::limits::{REQUESTER_WAIT_MAX_MS, TIMEOUT_GRACE_MS};
 use crate::moment::Moment;
@@ -244,7 +244,7 @@ fn shutdown_is_reported_when_the_link_ends() {
     connection.link_up(OTHER, address(), INSTANCE, AddressProof::Credentials, &mut asked);
     receive_handshake(&mut connection, OTHER, HandshakeStep::Accept, b"", &mut asked);
     let established = connection.connection_to_shut_down().unwrap().unwrap();
-    assert!(connection.end_connection_if_on_link(OTHER));
+    assert!(connection.end_connection_if_on_link(OTHER, &OperationError::Cancelled));
     connection.queue_shutdown(
         established,
         (address(), INSTANCE),
@@ -263,6 +263,6 @@ fn shutdown_is_reported_when_the_link_ends() {
     connection.frame_arrived(OTHER, &Header::Fenced, b"", &mut asked);
     assert!(asked.events.is_empty() && asked.dismissed.is_empty(), "the peer may not have heard it");
     connection.end_if_handshake_link(OTHER, &LinkError::Closed, &mut asked);
-    assert_eq!(asked.events, [ConnectionReport::Shutdown]);
+    assert_eq!(asked.events, [ConnectionReport::Shutdown(ConnectionEnd::Closed)]);
     assert!(matches!(connection.connection_to_shut_down(), Ok(None)));
 }

@@ -7,7 +7,7 @@ use super::Engine;
 use super::links::ClosingLink;
 use crate::address::Address;
 use crate::completion::Sink;
-use crate::connecting::{Established, HandshakeResult};
+use crate::connecting::{Connection, Established, HandshakeResult};
 use crate::connection::{RequestId, Requester};
 use crate::error::{Error, OperationError};
 use crate::limits::EAGER_MAX_BYTES;
@@ -126,7 +126,8 @@ impl Engine {
     ///
     /// If the link has taken only a part of a long payload, or if the peer may still read exposed
     /// payload, this call closes the link and reports [`ConnectionReport::Shutdown`] itself.
-    /// Answers that the link has not taken are then lost.
+    /// Answers that the link has not taken are then lost. If the link has not taken the shutdown either, the
+    /// peer's connection is [lost](crate::connection::ConnectionEnd::Lost).
     ///
     /// # Errors
     ///
@@ -149,9 +150,13 @@ impl Engine {
         let answers = self.send_last_answers_or_return_rest(id, transport);
         let unended = self.end_link(id, &OperationError::Cancelled, sink);
         if is_cut_off {
+            if !is_mid_frame && answers.is_empty() {
+                // The peer learns by it that this is the end. If the link is full, the peer does not.
+                let _may_be_full = transport.send(id, &Connection::shutdown_header(established), &[]);
+            }
             transport.close(id, Close::Drain);
             self.fail_exposed_sends(unended, &OperationError::Cancelled, sink);
-            self.report_connection_if_lost(sink);
+            self.report_connection_if_ended(sink);
         } else {
             self.fail_exposed_sends(unended, &OperationError::Cancelled, sink);
             self.connection.queue_shutdown(
@@ -252,7 +257,7 @@ impl Engine {
                 // After its shutdown, the peer reads nothing more.
                 self.fail_exposed_sends(unended, &error, sink);
                 self.condemned.push(ClosingLink::without_sends(id, Close::Drain));
-                self.report_connection_if_lost(sink);
+                self.report_connection_if_ended(sink);
             }
             Err(ProtocolViolation(reason)) => self.abort_breached_link(id, reason, sink),
         }
@@ -260,8 +265,8 @@ impl Engine {
 
     /// If the connection has ended and its end was not reported yet, reports the end. The caller
     /// has ended all operations of the connection.
-    pub(super) fn report_connection_if_lost(&mut self, sink: &mut impl Sink) {
+    pub(super) fn report_connection_if_ended(&mut self, sink: &mut impl Sink) {
         let (connection, mut effects) = self.connection_and_effects(sink);
-        connection.report_connection_if_lost(&mut effects);
+        connection.report_connection_if_ended(&mut effects);
     }
 }

@@ -170,14 +170,14 @@ impl Engine {
         if let Some(place) = self.condemned.iter().position(|condemned| condemned.link == id) {
             let ClosingLink { error, unended, .. } = self.condemned.remove(place);
             self.fail_exposed_sends(unended, &error, sink);
-            return self.report_connection_if_lost(sink);
+            return self.report_connection_if_ended(sink);
         }
         let is_proven = |link: &&mut Link| link.is_current() && !link.is_claim();
         let peer = self.links.get_mut(id).filter(is_proven).map(|link| link.peer());
         let operation_error = OperationError::Link(error.clone());
         let unended = self.end_link(id, &operation_error, sink);
         self.fail_exposed_sends(unended, &operation_error, sink);
-        self.report_connection_if_lost(sink);
+        self.report_connection_if_ended(sink);
         if let Some(peer) = peer.filter(|_| *error != LinkError::Closed) {
             for other in self.peers.peer(peer).links().clone() {
                 if self.links.get_mut(other).is_some_and(|link| link.is_current()) {
@@ -228,7 +228,7 @@ impl Engine {
             self.add_awaited_source(peer);
         }
         self.target.link_ended(id);
-        let is_connection = self.connection.end_connection_if_on_link(id);
+        let is_connection = self.connection.end_connection_if_on_link(id, error);
         let is_lost = was_last && (was_met || !is_retried);
         if is_lost {
             self.peers.peer_mut(peer).mark_lost();
@@ -313,6 +313,6 @@ impl Engine {
             transport.close(link, how);
             self.fail_exposed_sends(unended, &error, sink);
         }
-        self.report_connection_if_lost(sink);
+        self.report_connection_if_ended(sink);
     }
 }

@@ -8,7 +8,7 @@ mod shutdowns;
 use std::mem;
 
 use super::*;
-use crate::connection::{ConnectionError, Request, RequestId, Requester};
+use crate::connection::{ConnectionEnd, ConnectionError, Request, RequestId, Requester};
 use crate::limits::{
     CONNECTION_DATA_MAX_BYTES, EAGER_MAX_BYTES, REQUESTER_MAX_LINKS, REQUESTER_WAIT_MAX_MS, TIMEOUT_GRACE_MS,
 };

@@ -142,7 +142,10 @@ fn connection_carries_messages_and_rma_until_shutdown() {
         progress_until_events(&mut [&mut a, &mut b], &[0, 1]);
         assert_eq!(
             (a.take_event(), b.take_event()),
-            (ConnectionReport::Shutdown, ConnectionReport::Shutdown)
+            (
+                ConnectionReport::Shutdown(ConnectionEnd::Closed),
+                ConnectionReport::Shutdown(ConnectionEnd::Closed)
+            )
         );
         if seed % 2 == 1 && was_taken {
             a.engine.post_receive(receive_request(16, 2), &mut a.sink).unwrap();
@@ -175,7 +178,7 @@ fn connecting_under_faults_ends_with_both_sides_or_neither_connected() {
                 for event in node.sink.events.drain(..) {
                     match event {
                         ConnectionReport::Connected { .. } => connected[n] = true,
-                        ConnectionReport::Failed(_) | ConnectionReport::Shutdown => ended[n] = true,
+                        ConnectionReport::Failed(_) | ConnectionReport::Shutdown(_) => ended[n] = true,
                         ConnectionReport::Confirmed => assert!(n == 1 && connected[1]),
                         ConnectionReport::Requested(_) | ConnectionReport::Withdrawn(_) => {
                             panic!("only the listener gets requests")
@@ -246,7 +249,7 @@ fn kill_during_connecting_leaves_no_endpoint_waiting() {
             }
         }
         let ends = |events: &[ConnectionReport]| {
-            matches!(events.last(), Some(ConnectionReport::Failed(_) | ConnectionReport::Shutdown))
+            matches!(events.last(), Some(ConnectionReport::Failed(_) | ConnectionReport::Shutdown(_)))
         };
         let both_connected = events[1..]
             .iter()

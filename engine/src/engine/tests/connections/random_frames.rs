@@ -236,7 +236,7 @@ proptest! {
         let is_sound = match &run.events[..] {
             events if is_passive => events.iter().all(is_request),
             [] | [ConnectionReport::Failed(_)] => true,
-            [ConnectionReport::Connected { .. }, between @ .., ConnectionReport::Shutdown] => {
+            [ConnectionReport::Connected { .. }, between @ .., ConnectionReport::Shutdown(_)] => {
                 matches!(between, [] | [ConnectionReport::Confirmed])
             }
             _ => false,

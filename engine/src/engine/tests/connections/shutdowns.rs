@@ -23,7 +23,7 @@ fn peer_shutdown_ends_the_connection() {
     assert_eq!(sink.ended_contexts(), [3, 4, 5, 1, 2], "receives fail in the next pass");
     engine.deliver_held(&mut sink);
     assert_eq!(sink.ended_contexts(), [3, 4, 5, 1, 2, 6]);
-    assert_eq!(mem::take(&mut sink.events), [ConnectionReport::Shutdown]);
+    assert_eq!(mem::take(&mut sink.events), [ConnectionReport::Shutdown(ConnectionEnd::Closed)]);
     for ended in sink.take_ended().iter().skip(3) {
         let Err(failure) = ended else { panic!("{ended:?}") };
         assert_eq!(failure.error, OperationError::Link(LinkError::Closed));
@@ -64,7 +64,7 @@ fn shutdown_cancels_all_operations_and_waits_for_the_peer() {
     engine.transmit(&mut transport, &mut sink);
     assert!(transport.closed.is_empty() && sink.ended.is_empty() && sink.events.is_empty());
     engine.arrivals(&mut sink).link_event(OTHER, LinkEvent::Down(LinkError::Closed));
-    assert_eq!(sink.events, [ConnectionReport::Shutdown]);
+    assert_eq!(sink.events, [ConnectionReport::Shutdown(ConnectionEnd::Closed)]);
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn crossing_shutdowns_are_both_reported() {
     engine.shutdown(&mut transport, &mut sink).unwrap();
     receive_frame(&mut engine, &mut sink, OTHER, handshake_header(HandshakeStep::Shutdown, NUMBER, b""), b"");
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sink.events, [ConnectionReport::Shutdown]);
+    assert_eq!(sink.events, [ConnectionReport::Shutdown(ConnectionEnd::Closed)]);
     assert_eq!(transport.closed, [(OTHER, Close::Drain)]);
 }
 
@@ -127,7 +127,11 @@ fn shutdown_ends_exposed_send_only_after_closing_the_link() {
     assert_eq!(transport.exposed.len(), 1);
     engine.shutdown(&mut transport, &mut sink).unwrap();
     assert_eq!((&transport.closed[..], sink.ended_contexts()), (&[(OTHER, Close::Drain)][..], vec![1]));
-    assert_eq!(sink.events, [ConnectionReport::Shutdown], "the peer can say nothing more");
+    assert_eq!(
+        sink.events,
+        [ConnectionReport::Shutdown(ConnectionEnd::Closed)],
+        "the peer can say nothing more"
+    );
 
     // The link has taken only a part of the payload, so no shutdown can follow.
     let (mut engine, peer, mut transport, mut sink) = connected_engine();
@@ -138,7 +142,7 @@ fn shutdown_ends_exposed_send_only_after_closing_the_link() {
     engine.transmit(&mut transport, &mut sink);
     engine.shutdown(&mut transport, &mut sink).unwrap();
     assert_eq!((&transport.closed[..], sink.ended_contexts()), (&[(OTHER, Close::Drain)][..], vec![1]));
-    assert_eq!(sink.events, [ConnectionReport::Shutdown]);
+    assert_eq!(sink.events, [ConnectionReport::Shutdown(ConnectionEnd::Closed)]);
 }
 
 #[test]
@@ -147,7 +151,7 @@ fn lost_link_reports_shutdown() {
     engine.post_receive(receive_request(8, 1), &mut sink).unwrap();
     engine.arrivals(&mut sink).link_event(OTHER, LinkEvent::Down(RESET));
     engine.deliver_held(&mut sink);
-    assert_eq!((sink.ended_contexts(), &sink.events[..]), (vec![1], &[ConnectionReport::Shutdown][..]));
+    assert_eq!((sink.ended_contexts(), &sink.events[..]), (vec![1], &[lost_report(RESET)][..]));
     engine.transmit(&mut transport, &mut sink);
     assert!(transport.closed.is_empty());
 
@@ -157,15 +161,68 @@ fn lost_link_reports_shutdown() {
     receive_frame(&mut engine, &mut sink, OTHER, Header::Ack { received: 5 }, b"");
     engine.transmit(&mut transport, &mut sink);
     engine.deliver_held(&mut sink);
-    assert_eq!((sink.ended_contexts(), &sink.events[..]), (vec![1], &[ConnectionReport::Shutdown][..]));
+    assert_eq!(sink.ended_contexts(), [1]);
+    assert!(matches!(
+        sink.events[..],
+        [ConnectionReport::Shutdown(ConnectionEnd::Lost(LinkError::Protocol(_)))]
+    ));
     assert_eq!(transport.closed, [(OTHER, Close::Abort)]);
     // A handshake step out of turn breaks the protocol.
     for of in [HandshakeStep::Request, HandshakeStep::Accept, HandshakeStep::Reject, HandshakeStep::Confirm] {
         let (mut engine, _, mut transport, mut sink) = connected_engine();
         receive_frame(&mut engine, &mut sink, OTHER, handshake_header(of, NUMBER, b""), b"");
         engine.transmit(&mut transport, &mut sink);
-        assert_eq!(sink.events, [ConnectionReport::Shutdown]);
+        assert!(matches!(
+            sink.events[..],
+            [ConnectionReport::Shutdown(ConnectionEnd::Lost(LinkError::Protocol(_)))]
+        ));
         assert_eq!(transport.closed, [(OTHER, Close::Abort)]);
+    }
+}
+
+/// The report of a connection whose link has ended by itself.
+fn lost_report(error: LinkError) -> ConnectionReport {
+    ConnectionReport::Shutdown(ConnectionEnd::Lost(error))
+}
+
+#[test]
+fn link_closed_without_shutdown_is_a_lost_connection() {
+    let (mut engine, _, _, mut sink) = connected_engine();
+    engine.arrivals(&mut sink).link_event(OTHER, LinkEvent::Down(LinkError::Closed));
+    assert_eq!(sink.events, [lost_report(LinkError::Closed)]);
+}
+
+#[test]
+fn reset_after_own_shutdown_is_a_closed_connection() {
+    let (mut engine, _, mut transport, mut sink) = connected_engine();
+    engine.shutdown(&mut transport, &mut sink).unwrap();
+    engine.arrivals(&mut sink).link_event(OTHER, LinkEvent::Down(RESET));
+    assert_eq!(sink.events, [ConnectionReport::Shutdown(ConnectionEnd::Closed)]);
+}
+
+#[test]
+fn reset_after_peer_shutdown_is_a_closed_connection() {
+    let (mut engine, _, mut transport, mut sink) = connected_engine();
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.frame(OTHER, &handshake_header(HandshakeStep::Shutdown, NUMBER, b""), b"");
+    arrivals.link_event(OTHER, LinkEvent::Down(RESET));
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(sink.events, [ConnectionReport::Shutdown(ConnectionEnd::Closed)]);
+}
+
+#[test]
+fn shutdown_with_exposed_payload_tells_the_peer_if_the_link_has_room() {
+    for answers in [vec![], vec![Sent::Full]] {
+        let (mut engine, peer, mut transport, mut sink) = connected_engine();
+        transport.pull_min_bytes = Some(10);
+        engine.post_request(send_request(peer, b"stays where it is", 1), &mut transport, &mut sink).unwrap();
+        let count = transport.sent.len();
+        transport.answers = answers.iter().copied().collect();
+        engine.shutdown(&mut transport, &mut sink).unwrap();
+        let shutdown = handshake_header(HandshakeStep::Shutdown, NUMBER, b"");
+        let expected = if answers.is_empty() { vec![shutdown] } else { Vec::new() };
+        assert_eq!(sent_headers_since(&transport, count), expected);
+        assert_eq!(transport.closed, [(OTHER, Close::Drain)]);
     }
 }
 
