@@ -10,10 +10,12 @@ use homespun_engine::moment::Moment;
 
 /// A clock that stands still until it is advanced. For tests and simulations inside one process.
 ///
-/// The endpoints of a fabric [with such a clock](crate::Fabric::with_clock) measure three times by this
+/// The endpoints of a fabric [with such a clock](crate::Fabric::with_clock) measure four times by this
 /// clock:
 ///
 /// - how long a peer may be silent before the endpoint treats the peer as gone
+/// - how long a request for a connection waits for its answer
+///   ([`connect_timeout`](crate::Endpoint::connect_timeout))
 /// - how long a closing endpoint waits for peers to read its messages
 ///   ([`CLOSE_LINGER_MS`](crate::params::CLOSE_LINGER_MS))
 /// - how long a long message waits for its receive before the endpoint copies it

@@ -20,7 +20,9 @@ use crate::info::Info;
 ///
 /// - ECONNREFUSED if no endpoint listens, or if the request was rejected; `err_data` is then the data that
 ///   the other application has passed to [`reject`](ConnectionRequest::reject)
-/// - ECONNABORTED if the requester was gone when its request was accepted
+/// - ECONNABORTED if the requester was gone, or had given up, when its request was accepted
+/// - ETIMEDOUT if the request was not answered within the endpoint's
+///   [`connect_timeout`](crate::Endpoint::connect_timeout), or if the system reports it of the peer's host
 /// - otherwise the system's error
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConnectionEvent {
@@ -186,10 +188,9 @@ impl ConnectionRequest {
         // Unlock `listener` before the call locks the pump: a thread that withdraws a request locks the
         // pump first, then `listener`.
         let listener = self.shared.listener.lock().clone();
-        if let Some(listener) = listener {
-            listener.pump.mark_request_being_accepted(self.shared.id);
-        }
-        Ok(PendingAccept { request: self.clone() })
+        let is_requester_waiting =
+            listener.is_some_and(|listener| listener.pump.mark_request_being_accepted(self.shared.id));
+        Ok(PendingAccept { request: self.clone(), is_requester_waiting })
     }
 
     fn change_decision(&self, from: Decision, to: Decision) -> Result<(), Error> {
@@ -253,6 +254,14 @@ const DECIDED: Error = Error::Misuse(Misuse::State(ObjectState::RequestDecided))
 /// endpoint.
 pub(crate) struct PendingAccept {
     request: ConnectionRequest,
+    is_requester_waiting: bool,
+}
+
+impl PendingAccept {
+    /// Whether the requester was still waiting when the accept began, as far as the passive endpoint knows.
+    pub(crate) fn is_requester_waiting(&self) -> bool {
+        self.is_requester_waiting
+    }
 }
 
 impl Drop for PendingAccept {

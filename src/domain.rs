@@ -428,6 +428,10 @@ impl DomainShared {
         self.params.eager_bytes
     }
 
+    pub(crate) fn connect_timeout(&self) -> Option<Duration> {
+        self.params.connect_timeout
+    }
+
     pub(crate) fn close_linger(&self) -> Duration {
         self.params.close_linger
     }

@@ -15,6 +15,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use homespun_engine::address::Address;
 use homespun_engine::engine::Config;
@@ -131,6 +132,8 @@ struct EndpointShared {
     peer: Mutex<Option<Address>>,
     /// Held while a call asks for a connection, or accepts one.
     connecting: Mutex<()>,
+    /// How long a connect waits for its answer, at most.
+    connect_timeout: Mutex<Option<Duration>>,
 }
 
 impl Endpoint {
@@ -148,6 +151,7 @@ impl Endpoint {
         let endpoint = Endpoint {
             default_flags,
             shared: Arc::new(EndpointShared {
+                connect_timeout: Mutex::new(domain.connect_timeout()),
                 domain,
                 min_multi_recv_bytes: AtomicUsize::new(MIN_MULTI_RECV_DEFAULT_BYTES),
                 info,

@@ -71,10 +71,13 @@ pub(crate) trait EndpointPump: Drive + Poster + Connect {
 
 /// The calls of a pump that begin and end connections.
 pub(crate) trait Connect {
-    /// Asks the passive endpoint at `to` for a connection.
-    fn connect(&self, to: Address, number: u64, data: &[u8]) -> Result<(), Error>;
+    /// Asks the passive endpoint at `to` for a connection. If there is no answer within `timeout`, the
+    /// attempt fails.
+    fn connect(&self, to: Address, number: u64, data: &[u8], timeout: Option<Duration>) -> Result<(), Error>;
     /// Accepts a request that a passive endpoint has received.
     fn accept(&self, requester: Requester, data: &[u8]) -> Result<(), Error>;
+    /// As [`accept`](Self::accept), for a request whose requester is known to be gone.
+    fn accept_withdrawn(&self) -> Result<(), Error>;
     /// Ends the connection, and cancels outstanding operations. Reports their ends before it returns.
     fn shut_down(&self) -> Result<(), Error>;
     /// Listens, with up to this many requests waiting.
@@ -83,7 +86,8 @@ pub(crate) trait Connect {
     fn stop_listening(&self);
     fn reject(&self, request: RequestId, data: &[u8]) -> Result<(), Error>;
     /// Records that an endpoint is about to accept this request. The request no longer counts as waiting.
-    fn mark_request_being_accepted(&self, request: RequestId);
+    /// Returns false if the requester is known to be gone.
+    fn mark_request_being_accepted(&self, request: RequestId) -> bool;
     /// Ends the requester's wait: its request was accepted, or the accepting endpoint has failed.
     fn end_accepted_request(&self, request: RequestId);
     /// Turns a passive endpoint that does not listen into an active endpoint with the same address.

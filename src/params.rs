@@ -92,6 +92,14 @@ pub const CLOSE_LINGER_MS: Param = param!(
     default: "2000"
 );
 
+/// The longest time that a request for a connection waits for its answer.
+pub const CONNECT_TIMEOUT_MS: Param = param!(
+    "connect_timeout_ms",
+    "Milliseconds that a request for a connection (fi_connect) waits, at most, until it is accepted or \
+     rejected; then it fails with ETIMEDOUT; 0 for no limit",
+    default: "no limit"
+);
+
 /// Whether other processes of the same user may read this process's memory, if the system asks for consent.
 pub const SHM_ANY_TRACER: Param = param!(
     "shm_any_tracer",
@@ -157,6 +165,7 @@ pub const PARAMS: &[Param] = &[
     IFACE,
     PORTS,
     CLOSE_LINGER_MS,
+    CONNECT_TIMEOUT_MS,
     SHM_ANY_TRACER,
     TCP_ACCEPTED_LINKS,
     EAGER_BYTES,
@@ -179,6 +188,8 @@ pub struct Params {
     pub ports: Option<PortRange>,
     /// See [`CLOSE_LINGER_MS`].
     pub close_linger: Duration,
+    /// See [`CONNECT_TIMEOUT_MS`]. `None` for no limit.
+    pub connect_timeout: Option<Duration>,
     /// See [`SHM_ANY_TRACER`].
     pub shm_any_tracer: bool,
     /// See [`TCP_ACCEPTED_LINKS`].
@@ -203,6 +214,7 @@ impl Default for Params {
             iface: None,
             ports: None,
             close_linger: Duration::from_millis(2000),
+            connect_timeout: None,
             shm_any_tracer: false,
             tcp_accepted_links: ACCEPTED_DEFAULT_LINKS,
             eager_bytes: EAGER_MAX_BYTES,
@@ -274,6 +286,7 @@ impl Params {
             iface: values.read_text(IFACE).and_then(|value| values.parse_text(IFACE, &value)),
             ports: values.read_text(PORTS).and_then(|value| values.parse_text(PORTS, &value)),
             close_linger: values.read_millis(CLOSE_LINGER_MS).unwrap_or(defaults.close_linger),
+            connect_timeout: values.read_millis(CONNECT_TIMEOUT_MS).filter(|timeout| !timeout.is_zero()),
             shm_any_tracer: values.read_flag(SHM_ANY_TRACER).unwrap_or(defaults.shm_any_tracer),
             tcp_accepted_links: values
                 .read_number(TCP_ACCEPTED_LINKS, 1..=TCP_ACCEPTED_LINKS_MAX)
@@ -311,6 +324,7 @@ impl Params {
             IFACE => self.iface.as_ref().map(InterfaceSelector::to_string),
             PORTS => self.ports.map(|ports| ports.to_string()),
             CLOSE_LINGER_MS => Some(self.close_linger.as_millis().to_string()),
+            CONNECT_TIMEOUT_MS => self.connect_timeout.map(|timeout| timeout.as_millis().to_string()),
             SHM_ANY_TRACER => Some(u8::from(self.shm_any_tracer).to_string()),
             TCP_ACCEPTED_LINKS => Some(self.tcp_accepted_links.to_string()),
             EAGER_BYTES => Some(self.eager_bytes.to_string()),
@@ -426,6 +440,12 @@ mod tests {
     }
 
     #[test]
+    fn connect_timeout_of_zero_is_no_limit() {
+        assert_eq!(check_with_param_value(CONNECT_TIMEOUT_MS, "0"), (Params::default(), Vec::new()));
+        assert_eq!(Params::default().value(&CONNECT_TIMEOUT_MS), "no limit");
+    }
+
+    #[test]
     fn malformed_value_has_the_default_and_is_reported() {
         for (param, value, expected) in [
             (CLOSE_LINGER_MS, "soon", "a number of milliseconds"),
@@ -525,6 +545,7 @@ mod tests {
             "FI_HOMESPUN_IFACE" => Some("eth1,10.0.0.0/8,^eth2".into()),
             "FI_HOMESPUN_PORTS" => Some("7000-7099".into()),
             "FI_HOMESPUN_CLOSE_LINGER_MS" => Some(" 50 ".into()),
+            "FI_HOMESPUN_CONNECT_TIMEOUT_MS" => Some("60".into()),
             "FI_HOMESPUN_SHM_ANY_TRACER" => Some("Yes".into()),
             "FI_HOMESPUN_TCP_ACCEPTED_LINKS" => Some("40".into()),
             "FI_HOMESPUN_EAGER_BYTES" => Some("4096".into()),
@@ -543,6 +564,7 @@ mod tests {
                 iface: Some("eth1,10.0.0.0/8,^eth2".parse().unwrap()),
                 ports: PortRange::new(7000..=7099),
                 close_linger,
+                connect_timeout: Some(Duration::from_millis(60)),
                 shm_any_tracer: true,
                 tcp_accepted_links: 40,
                 eager_bytes: 4096,

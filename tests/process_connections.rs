@@ -1,6 +1,6 @@
 //! Connections between processes that exit in order, or that are killed at any moment.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use homespun::endpoint::SendMsg;
@@ -320,6 +320,47 @@ fn rejected_and_late_requests_fail_with_econnrefused() {
             Outcome::Failed(Errno::ECONNREFUSED.raw(), vec![])
         );
     }
+}
+
+#[test]
+fn silent_peer_fails_the_request_with_etimedout() {
+    for (_net, side, mut other) in open_sides() {
+        let name = other.listen();
+        // The passive endpoint is there, but its process makes no more passes.
+        other.0.stop();
+        let endpoint = side.open_endpoint(CLIENT);
+        endpoint.set_connect_timeout(Some(Duration::from_millis(30)));
+        endpoint.connect(name.into(), b"").unwrap();
+        assert_eq!(
+            outcome_of_event(next_event_of_first_side(&[&side])),
+            Outcome::Failed(Errno::ETIMEDOUT.raw(), vec![])
+        );
+        other.0.resume();
+        // The process reads only the request of an endpoint that still waits.
+        let patient = side.open_endpoint(SERVER);
+        patient.connect(name.into(), b"second").unwrap();
+        other.send_command(&Command::NextEvent);
+        let mut heard = other.wait_for_outcome(&side);
+        while heard == Outcome::Request(vec![]) {
+            other.send_command(&Command::NextEvent);
+            heard = other.wait_for_outcome(&side);
+        }
+        assert_eq!(heard, Outcome::Request(b"second".into()));
+    }
+}
+
+#[test]
+fn silent_program_at_the_address_fails_the_request_with_etimedout() {
+    let net = Net::new(&TransportKind::Tcp4, Turns::Alternate);
+    let side = Side::new(&net);
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    let endpoint = side.open_endpoint(CLIENT);
+    endpoint.set_connect_timeout(Some(Duration::from_millis(30)));
+    endpoint.connect(listener.local_addr().expect("it is bound").into(), b"").unwrap();
+    assert_eq!(
+        outcome_of_event(next_event_of_first_side(&[&side])),
+        Outcome::Failed(Errno::ETIMEDOUT.raw(), vec![])
+    );
 }
 
 #[test]

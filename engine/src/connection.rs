@@ -124,9 +124,13 @@ pub enum ConnectionError {
     /// at the address has ended the link.
     #[error("no endpoint listens")]
     NotListening,
-    /// The requester was lost before its request was accepted.
+    /// The requester was lost, or has given up, before its request was accepted.
     #[error("the requester is gone")]
     RequesterGone,
+    /// The request was neither accepted nor rejected in the time that the requester allows. The peer may not
+    /// have answered at all.
+    #[error("the request was not answered in time")]
+    TimedOut,
     /// The peer cannot be reached, or was lost before the connection was made.
     #[error("{0}")]
     Link(#[from] LinkError),
@@ -138,6 +142,7 @@ impl ConnectionError {
         match self {
             ConnectionError::Rejected { .. } | ConnectionError::NotListening => Errno::ECONNREFUSED,
             ConnectionError::RequesterGone => Errno::ECONNABORTED,
+            ConnectionError::TimedOut => Errno::ETIMEDOUT,
             ConnectionError::Link(error) => error.errno(),
         }
     }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::limits::TIMEOUT_GRACE_MS;
 use crate::moment::Moment;
 
-/// A limit on silence. The time starts with the first [`poll_expired`](Self::poll_expired).
+/// A limit on silence. The time starts with the first [`poll_expired`](Self::poll_expired), unless it has
+/// [started](Self::until) before.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Timeout {
     deadline: Option<Moment>,
@@ -13,6 +14,11 @@ pub(crate) struct Timeout {
 }
 
 impl Timeout {
+    /// Creates a limit whose time runs already, until `deadline`.
+    pub(crate) fn until(deadline: Moment) -> Timeout {
+        Timeout { deadline: Some(deadline), is_past: false }
+    }
+
     /// Starts the time, unless it already runs. Returns whether the limit is exceeded at `now`. The
     /// caller repeats this call as long as the silence lasts.
     ///

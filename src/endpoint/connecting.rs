@@ -1,6 +1,7 @@
 //! Connections of endpoints: `fi_cm(3)`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use homespun_engine::address::Address;
 use homespun_engine::connection::EndpointRole;
@@ -31,6 +32,9 @@ impl Endpoint {
     ///
     /// The application may post receives before this call, but sends only once the endpoint is connected.
     ///
+    /// If the request is not answered within the [`connect_timeout`](Self::connect_timeout), the attempt
+    /// fails.
+    ///
     /// # Errors
     ///
     /// - [`Misuse::NotSupported`] for an endpoint of another type than [`EndpointType::Msg`].
@@ -46,7 +50,30 @@ impl Endpoint {
         check_peer_address(to, self.shared.domain.format())?;
         let number = random::draw_u64()?;
         self.enable()?;
-        self.shared.begin_connection(to, |pump| pump.connect(to, number, data))
+        let timeout = self.connect_timeout();
+        self.shared.begin_connection(to, |pump| pump.connect(to, number, data, timeout))
+    }
+
+    /// Returns how long a [`connect`](Self::connect) waits, at most, until its request is accepted or
+    /// rejected. `None`, if there is no limit. The default is that of the parameter
+    /// [`CONNECT_TIMEOUT_MS`](crate::params::CONNECT_TIMEOUT_MS), normally no limit: a request waits as long
+    /// as the application that was asked keeps it.
+    pub fn connect_timeout(&self) -> Option<Duration> {
+        *self.shared.connect_timeout.lock()
+    }
+
+    /// Sets the [`connect_timeout`](Self::connect_timeout), in whole milliseconds. The limit of a `connect`
+    /// that was called before does not change.
+    ///
+    /// When the time is over, the attempt fails with ETIMEDOUT, also if the peer has not answered at all.
+    /// The failure may come 0.1 s late ([`TIMEOUT_GRACE_MS`](crate::limits::TIMEOUT_GRACE_MS)), so that an
+    /// application that makes calls rarely can read an answer that has arrived in time. As all events of
+    /// connections, it needs a thread that reads a queue, or automatic progress; a thread that sleeps on a
+    /// queue wakes for it. The request leaves the passive endpoint: an application that has not read it does
+    /// not see it any more, and one that accepts it gets ECONNABORTED. An acceptor whose answer was on its
+    /// way may connect, and its connection is lost at once.
+    pub fn set_connect_timeout(&self, timeout: Option<Duration>) {
+        *self.shared.connect_timeout.lock() = timeout;
     }
 
     /// Accepts the request for which the endpoint was opened: `fi_accept`. Enables the endpoint if
@@ -69,9 +96,13 @@ impl Endpoint {
         check_data_len(data)?;
         self.enable()?;
         let reporter = self.shared.reporter.get().ok_or(Misuse::NoEventQueue)?;
-        reporter.keep_accept_until_confirmed(request.begin_accept()?);
-        self.shared
-            .begin_connection(request.requester().address, |pump| pump.accept(request.requester(), data))
+        let accept = request.begin_accept()?;
+        let is_requester_waiting = accept.is_requester_waiting();
+        reporter.keep_accept_until_confirmed(accept);
+        self.shared.begin_connection(request.requester().address, |pump| match is_requester_waiting {
+            true => pump.accept(request.requester(), data),
+            false => pump.accept_withdrawn(),
+        })
     }
 
     /// Ends the connection: `fi_shutdown`. Outstanding operations are cancelled, and their ends are

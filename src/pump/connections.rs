@@ -1,6 +1,7 @@
 //! Connections of a pump: requests, accepts, shutdown.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use homespun_engine::address::Address;
 use homespun_engine::connection::{RequestId, Requester};
@@ -14,10 +15,13 @@ use super::{Pump, State, not_enabled_error, receive_context};
 use crate::endpoint_pump::Connect;
 
 impl<T: Transport> Connect for Pump<T> {
-    fn connect(&self, to: Address, number: u64, data: &[u8]) -> Result<(), Error> {
+    fn connect(&self, to: Address, number: u64, data: &[u8], timeout: Option<Duration>) -> Result<(), Error> {
         let mut endpoint = self.lock_for_call();
+        let deadline = timeout
+            .zip(endpoint.guard.as_ref())
+            .map(|(timeout, state)| state.timekeeper.clock().now() + timeout);
         let (engine, transport, bound) = endpoint.enabled_parts()?;
-        engine.connect(to, number, data, transport, &mut bound.queues_without_reader())?;
+        engine.connect(to, number, data, deadline, transport, &mut bound.queues_without_reader())?;
         transport.flush();
         Ok(())
     }
@@ -28,6 +32,12 @@ impl<T: Transport> Connect for Pump<T> {
         engine.accept(requester, data, transport)?;
         transport.flush();
         Ok(())
+    }
+
+    fn accept_withdrawn(&self) -> Result<(), Error> {
+        let mut endpoint = self.lock_for_call();
+        let (engine, _, bound) = endpoint.enabled_parts()?;
+        engine.accept_withdrawn(&mut bound.queues_without_reader())
     }
 
     fn shut_down(&self) -> Result<(), Error> {
@@ -69,9 +79,10 @@ impl<T: Transport> Connect for Pump<T> {
         }
     }
 
-    fn mark_request_being_accepted(&self, request: RequestId) {
-        if let Some(State { engine, .. }) = &mut *self.lock_for_call().guard {
-            engine.mark_request_being_accepted(request);
+    fn mark_request_being_accepted(&self, request: RequestId) -> bool {
+        match &mut *self.lock_for_call().guard {
+            Some(State { engine, .. }) => engine.mark_request_being_accepted(request),
+            None => false,
         }
     }
 

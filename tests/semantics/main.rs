@@ -16,6 +16,7 @@ mod calls;
 mod cancel;
 mod closing;
 mod completion_order;
+mod connect_timeouts;
 mod connection_order;
 mod connections;
 mod counter_waits;

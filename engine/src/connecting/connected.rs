@@ -66,6 +66,8 @@ enum ConnectStage {
         /// The time limit for the acceptor's answer. The time runs from the end of the link to the passive
         /// endpoint.
         patience: Timeout,
+        /// The application's time limit for the answer, if it has set one.
+        limit: Option<Timeout>,
     },
     /// The endpoint accepts a request over this link. Either the link is not up yet, or the link has not
     /// taken the `Accept`.
@@ -125,7 +127,7 @@ impl Connected {
 
 impl Connection {
     /// Asks for a connection. `open` opens a link to the passive endpoint. `random_number` identifies the
-    /// request.
+    /// request. If nobody has answered by the deadline, the attempt fails.
     ///
     /// # Errors
     ///
@@ -135,6 +137,7 @@ impl Connection {
         &mut self,
         random_number: u64,
         data: &[u8],
+        deadline: Option<Moment>,
         open: impl FnOnce() -> LinkId,
     ) -> Result<(), Error> {
         check_data_len(data)?;
@@ -145,6 +148,7 @@ impl Connection {
             number: random_number,
             lost: None,
             patience: Timeout::default(),
+            limit: deadline.map(Timeout::until),
         };
         self.handshake_links.add(link);
         self.handshake_links.queue_step(link, HandshakeStep::Request, random_number, data);
@@ -167,6 +171,17 @@ impl Connection {
         let link = open();
         *stage = ConnectStage::Accepting { link, requester, data: data.into() };
         self.handshake_links.add(link);
+        Ok(())
+    }
+
+    /// Fails to accept a request whose requester is known to be gone.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::State`] as for [`connect`](Self::connect).
+    pub(crate) fn accept_withdrawn(&mut self, effects: &mut impl ConnectionEffects) -> Result<(), Error> {
+        self.stage_if_fresh()?;
+        self.fail_attempt(ConnectionError::RequesterGone, effects);
         Ok(())
     }
 
@@ -230,22 +245,22 @@ impl Connection {
         }
     }
 
-    /// Whether an attempt to connect fails unless an acceptor answers in time.
+    /// Whether an attempt to connect fails unless it is answered in time.
     pub(crate) fn awaits_timeout(&self) -> bool {
         let RoleState::Connected(connected) = &self.role else { return false };
-        matches!(connected.stage, ConnectStage::Asked { lost: Some(_), .. })
+        matches!(
+            connected.stage,
+            ConnectStage::Asked { lost: Some(_), .. } | ConnectStage::Asked { limit: Some(_), .. }
+        )
     }
 
-    /// Returns the time until which an acceptor may answer.
+    /// Returns the time until which the attempt to connect may be answered.
     pub(crate) fn deadline(&self) -> Option<Moment> {
-        match &self.role {
-            RoleState::Connected(connected)
-                if let ConnectStage::Asked { lost: Some(_), patience, .. } = &connected.stage =>
-            {
-                patience.deadline()
-            }
-            _ => None,
-        }
+        let RoleState::Connected(connected) = &self.role else { return None };
+        let ConnectStage::Asked { lost, patience, limit, .. } = &connected.stage else { return None };
+        let patience = lost.as_ref().and_then(|_| patience.deadline());
+        let limit = limit.as_ref().and_then(Timeout::deadline);
+        patience.into_iter().chain(limit).min()
     }
 
     /// Returns the stage for the caller to replace. Fails if the endpoint has already asked for a connection
@@ -412,12 +427,18 @@ impl Connection {
         }
     }
 
-    /// Advances the time to `now`. Ends the attempt to connect if no acceptor has answered in time.
+    /// Advances the time to `now`. Ends the attempt to connect if it was not answered in time.
     pub(crate) fn advance_time(&mut self, now: Moment, effects: &mut impl ConnectionEffects) {
         let RoleState::Connected(connected) = &mut self.role else { return };
-        let ConnectStage::Asked { lost, patience, .. } = &mut connected.stage else { return };
+        let ConnectStage::Asked { lost, patience, limit, .. } = &mut connected.stage else { return };
         if let Some(error) = lost.take_if(|_| patience.poll_expired(now, REQUESTER_WAIT_MAX_MS)) {
             self.fail_attempt(error, effects);
+        } else if limit.as_mut().is_some_and(|limit| limit.poll_expired(now, 0)) {
+            // Close the links at once. A link that is still connecting would deliver the request later.
+            for link in self.handshake_links.take_ids() {
+                effects.abort_handshake_link(link, "a request was not answered in time");
+            }
+            self.fail_attempt(ConnectionError::TimedOut, effects);
         }
     }
 

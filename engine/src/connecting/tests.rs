@@ -94,7 +94,7 @@ fn take_sent_handshakes(
 /// Returns a requester that has sent its request on a link that is up.
 fn asking_requester() -> (Connection, EffectsRecorder) {
     let (mut connection, mut asked) = (Connection::new(EndpointRole::Connected), EffectsRecorder::default());
-    connection.connect(NUMBER, b"please", || ASKED).unwrap();
+    connection.connect(NUMBER, b"please", None, || ASKED).unwrap();
     connection.link_up(ASKED, address(), INSTANCE, AddressProof::Credentials, &mut asked);
     assert_eq!(take_sent_handshakes(&mut connection, &mut asked).0, [(ASKED, HandshakeStep::Request)]);
     (connection, asked)
@@ -116,7 +116,7 @@ fn passive_with_request() -> (Connection, EffectsRecorder, RequestId) {
 #[test]
 fn requester_connects_by_accept_on_another_link() {
     let (mut connection, mut asked) = asking_requester();
-    assert!(connection.connect(NUMBER, b"", || panic!("it asks once")).is_err());
+    assert!(connection.connect(NUMBER, b"", None, || panic!("it asks once")).is_err());
     connection.link_up(OTHER, address(), INSTANCE + 1, AddressProof::Credentials, &mut asked);
     connection.frame_begun(
         OTHER,

@@ -12,6 +12,7 @@ use crate::connection::{RequestId, Requester};
 use crate::error::{Error, OperationError};
 use crate::limits::EAGER_MAX_BYTES;
 use crate::link::{FrameKind, PartialFrame};
+use crate::moment::Moment;
 use crate::peer_id::PeerId;
 use crate::protocol_violation::ProtocolViolation;
 use crate::transport::{Close, LinkError, LinkId, Transport};
@@ -19,7 +20,10 @@ use crate::wire::{HandshakeHeader, Header};
 
 impl Engine {
     /// Asks the passive endpoint at `to` for a connection. An endpoint may ask once in its life.
-    /// `random_number` identifies the request.
+    /// `random_number` identifies the request. If the request is neither accepted nor rejected by the
+    /// deadline, the attempt fails with
+    /// [`ConnectionError::TimedOut`](crate::connection::ConnectionError::TimedOut), up to
+    /// [`TIMEOUT_GRACE_MS`](crate::limits::TIMEOUT_GRACE_MS) later.
     ///
     /// # Errors
     ///
@@ -35,10 +39,12 @@ impl Engine {
         to: Address,
         random_number: u64,
         data: &[u8],
+        deadline: Option<Moment>,
         transport: &mut impl Transport,
         sink: &mut impl Sink,
     ) -> Result<(), Error> {
-        self.connection.connect(random_number, data, || transport.connect(to))?;
+        self.connection.connect(random_number, data, deadline, || transport.connect(to))?;
+        self.has_timeouts |= deadline.is_some();
         self.transmit_handshakes(transport, sink);
         Ok(())
     }
@@ -55,6 +61,19 @@ impl Engine {
         transport: &mut impl Transport,
     ) -> Result<(), Error> {
         self.connection.accept(requester, data, || transport.connect(requester.address))
+    }
+
+    /// As [`accept`](Self::accept), for a request whose requester is [known to be
+    /// gone](Self::mark_request_being_accepted). Reports
+    /// [`ConnectionError::RequesterGone`](crate::connection::ConnectionError::RequesterGone) before it
+    /// returns.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::State`](crate::error::Misuse::State) as for [`connect`](Self::connect).
+    pub fn accept_withdrawn(&mut self, sink: &mut impl Sink) -> Result<(), Error> {
+        let (connection, mut effects) = self.connection_and_effects(sink);
+        connection.accept_withdrawn(&mut effects)
     }
 
     /// Listens for connection requests. Up to `backlog_requests` requests may wait for the
@@ -91,9 +110,9 @@ impl Engine {
 
     /// Removes a request from the waiting requests: another endpoint is about to accept it. The
     /// link to the requester stays until [`end_accepted_request`](Self::end_accepted_request), or
-    /// until the requester knows of the acceptance.
-    pub fn mark_request_being_accepted(&mut self, request: RequestId) {
-        self.connection.mark_request_being_accepted(request);
+    /// until the requester knows of the acceptance. Returns false if the requester is known to be gone.
+    pub fn mark_request_being_accepted(&mut self, request: RequestId) -> bool {
+        self.connection.mark_request_being_accepted(request)
     }
 
     /// Ends the requester's link to this endpoint. Call this when another endpoint has accepted the

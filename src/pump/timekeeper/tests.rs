@@ -82,10 +82,17 @@ struct Requester {
     _stranger: EnginelessTransport,
 }
 
-impl Requester {
-    /// Opens a requester that has asked `asked` for a connection. The links of `asked` and of `_stranger` to
-    /// the requester are up.
-    fn open(has_thread: bool) -> Requester {
+/// An endpoint that has not asked for a connection yet.
+struct Unasked {
+    pump: Arc<dyn EndpointPump>,
+    clock: SimulatedClock,
+    eq: EventQueue,
+    doorbell: Option<Arc<Doorbell>>,
+    bind: Address,
+}
+
+impl Unasked {
+    fn open(has_thread: bool) -> Unasked {
         let info = Fabric::new().getinfo(Some("127.0.0.1"), None, InfoFlags::SOURCE, None);
         let bind = info.expect("an address")[0].src_addr.expect("a source was asked for");
         let clock = SimulatedClock::new();
@@ -114,9 +121,18 @@ impl Requester {
         pump.enable(bindings).expect("it is enabled for the first time");
         eq.shared().add_endpoint(&as_drive(&pump));
 
+        Unasked { pump, clock, eq, doorbell, bind }
+    }
+}
+
+impl Requester {
+    /// Opens a requester that has asked `asked` for a connection. The links of `asked` and of `_stranger` to
+    /// the requester are up.
+    fn open(has_thread: bool) -> Requester {
+        let Unasked { pump, clock, eq, doorbell, bind } = Unasked::open(has_thread);
         let (mut asked, mut stranger) =
             (EnginelessTransport::open(bind, 1), EnginelessTransport::open(bind, 2));
-        pump.connect(asked.transport.address(), 99, b"").expect("the first request");
+        pump.connect(asked.transport.address(), 99, b"", None).expect("the first request");
         stranger.transport.connect(pump.address());
         let deadline = Instant::now() + PATIENCE;
         while !(asked.receive_and_check_link_up() & stranger.receive_and_check_link_up()) {
@@ -255,4 +271,27 @@ fn only_the_poll_that_starts_a_timeout_wakes_sleepers() {
     assert_eq!(rest(), Some(asleep_for(LIMIT)));
     requester.pump.progress_without_reader();
     assert!(doorbell.is_armed(), "the thread wakes in time by itself");
+}
+
+#[test]
+fn connect_with_a_timeout_wakes_sleepers_that_would_oversleep_it() {
+    let Unasked { pump, clock, eq, doorbell, bind } = Unasked::open(true);
+    let silent = EnginelessTransport::open(bind, 1);
+    let doorbell = doorbell.expect("there is to be a thread");
+    let rest = || {
+        doorbell.arm();
+        (0..9).find_map(|_| match pump.progress_for_progress_thread() {
+            WatchResult::Resting(armed) => Some(armed),
+            _ => None,
+        })
+    };
+    assert_eq!(rest(), Some(Armed::Asleep { look_again_after: None }));
+    pump.connect(silent.transport.address(), 99, b"", Some(LIMIT)).expect("the first request");
+    assert!(!doorbell.is_armed(), "the thread does not know of the time-out");
+    assert_eq!(rest(), Some(asleep_for(LIMIT)), "the time runs from the call");
+    clock.advance(LIMIT);
+    assert_eq!(rest(), Some(asleep_for(GRACE)));
+    clock.advance(GRACE);
+    assert_eq!(rest(), Some(Armed::Asleep { look_again_after: None }));
+    assert_eq!(eq.peek(), Err(EqReadError::ErrorAvailable));
 }

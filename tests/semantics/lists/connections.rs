@@ -22,6 +22,13 @@ macro_rules! tests_of_connections {
                 invalid_connection_calls_are_refused
                 close_of_a_bound_event_queue_fails_with_ebusy
                 completion_queue_reads_drive_a_connection;
+            connect_timeouts:
+                undecided_request_fails_with_etimedout
+                late_accept_does_not_stay_connected
+                timed_out_request_leaves_event_queue_and_backlog
+                request_without_timeout_waits
+                accept_in_time_connects_for_longer_than_the_timeout
+                event_wait_wakes_for_a_connect_timeout;
             connection_order:
                 receives_posted_early_complete_in_send_order
                 receives_posted_late_complete_in_send_order

@@ -84,6 +84,10 @@ impl<S: Sink> ConnectionEffects for ConnectionCarrier<'_, S> {
     }
 
     fn abort_handshake_link(&mut self, link: LinkId, reason: &'static str) {
+        // A link that comes up after it was ended is not closed twice.
+        if self.condemned.iter().any(|condemned| condemned.link == link) {
+            return;
+        }
         debug!(?link, reason, "ending a link");
         self.condemned.push(ClosingLink::without_sends(link, Close::Abort));
     }

@@ -4,6 +4,7 @@ mod half_frames;
 mod over_loopback;
 mod random_frames;
 mod shutdowns;
+mod timeouts;
 
 use std::mem;
 
@@ -41,7 +42,7 @@ fn receive_frame(engine: &mut Engine, sink: &mut Recorder, id: LinkId, header: H
 /// taken the request.
 fn asking_engine() -> (Engine, Scripted, Recorder) {
     let (mut engine, mut transport, mut sink) = engine_with_role(EndpointRole::Connected);
-    engine.connect(address(2), NUMBER, b"please", &mut transport, &mut sink).unwrap();
+    engine.connect(address(2), NUMBER, b"please", None, &mut transport, &mut sink).unwrap();
     bring_link_up(&mut engine, &mut sink, OWN, 2, 1);
     (engine, transport, sink)
 }
@@ -189,7 +190,7 @@ fn rejected_requester_gets_data_and_fails() {
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.closed, [(OWN, Close::Drain)]);
     assert_eq!(sink.ended_contexts(), [5], "nothing will ever arrive for it");
-    let again = engine.connect(address(2), 1, b"", &mut transport, &mut sink);
+    let again = engine.connect(address(2), 1, b"", None, &mut transport, &mut sink);
     assert_eq!(again.unwrap_err().errno(), Errno::EOPBADSTATE);
 }
 
@@ -310,7 +311,7 @@ fn connect_attempt_ends_with_its_link() {
     }
     // If the link ends before it has come up, the engine concludes that no endpoint listens.
     let (mut never_up, mut transport, mut sink) = engine_with_role(EndpointRole::Connected);
-    never_up.connect(address(2), NUMBER, b"", &mut transport, &mut sink).unwrap();
+    never_up.connect(address(2), NUMBER, b"", None, &mut transport, &mut sink).unwrap();
     never_up.arrivals(&mut sink).link_event(OWN, LinkEvent::Down(RESET));
     assert_eq!(take_failure(&mut sink), ConnectionError::NotListening);
     let (mut engine, _, mut sink) = asking_engine();
@@ -569,7 +570,7 @@ fn requester_limits_its_links() {
 fn invalid_connection_call_is_refused_and_sends_nothing() {
     let too_much = [0; CONNECTION_DATA_MAX_BYTES + 1];
     let (mut engine, mut transport, mut sink) = engine_with_role(EndpointRole::Connected);
-    let refused = engine.connect(address(2), 1, &too_much, &mut transport, &mut sink);
+    let refused = engine.connect(address(2), 1, &too_much, None, &mut transport, &mut sink);
     assert_eq!(refused.unwrap_err().errno(), Errno::EINVAL);
     let requester = Requester { address: address(4), instance: 9, number: 1 };
     let refused = engine.accept(requester, &too_much, &mut transport);
@@ -578,7 +579,7 @@ fn invalid_connection_call_is_refused_and_sends_nothing() {
     assert_eq!(engine.listen(Some(1)).unwrap_err().errno(), Errno::EOPBADSTATE);
     let refused = engine.reject(RequestId(0), b"", &mut transport, &mut sink);
     assert_eq!(refused.unwrap_err().errno(), Errno::EOPBADSTATE);
-    engine.connect(address(2), 1, &too_much[1..], &mut transport, &mut sink).unwrap();
+    engine.connect(address(2), 1, &too_much[1..], None, &mut transport, &mut sink).unwrap();
     assert_eq!(engine.shutdown(&mut transport, &mut sink), Err(Misuse::NotConnected.into()));
     let refused = engine.accept(requester, b"", &mut transport);
     assert_eq!(refused.unwrap_err().errno(), Errno::EOPBADSTATE);

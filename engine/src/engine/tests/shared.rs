@@ -48,7 +48,7 @@ impl Member {
         let mut engine = Engine::new(Config { role: EndpointRole::Connected, ..Config::default() });
         let id = engine.join_shared_receiver(shared, is_selective);
         let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
-        engine.connect(address(2), 1, b"", &mut transport, &mut sink).unwrap();
+        engine.connect(address(2), 1, b"", None, &mut transport, &mut sink).unwrap();
         for (link, port) in [(LinkId(0), 2), (LINK, 3)] {
             engine.arrivals(&mut sink).link_event(link, LinkEvent::up(address(port), 1));
         }

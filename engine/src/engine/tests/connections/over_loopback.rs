@@ -36,7 +36,7 @@ impl Node {
 
     fn connect(&mut self, to: Address, number: u64, data: &[u8]) {
         let Node { engine, transport, sink } = self;
-        engine.connect(to, number, data, transport, sink).unwrap();
+        engine.connect(to, number, data, None, transport, sink).unwrap();
         transport.flush();
     }
 

@@ -13,7 +13,8 @@ const LINKS: [(LinkId, u16); 3] = [(OWN, 2), (LinkId(7), 3), (LinkId(8), 4)];
 
 #[derive(Debug, Clone)]
 enum Step {
-    Connect,
+    /// Asks for a connection, with a deadline in this many milliseconds.
+    Connect(Option<u64>),
     Accept,
     Listen(Option<usize>),
     /// Rejects the reported request with this index. The oldest request has the index 0.
@@ -63,7 +64,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     let answer = prop_oneof![6 => Just(Sent::Whole), 2 => Just(Sent::Full), 1 => Just(Sent::Partial(1))];
     let level = prop_oneof![Just(Level::Inject), Just(Level::Transmit), Just(Level::Match)];
     prop_oneof![
-        2 => Just(Step::Connect),
+        2 => prop::option::of(0..2000_u64).prop_map(Step::Connect),
         2 => Just(Step::Accept),
         1 => prop::option::of(0..3_usize).prop_map(Step::Listen),
         1 => (0..3_usize).prop_map(Step::Reject),
@@ -116,8 +117,10 @@ impl Run {
     fn run_step(&mut self, step: Step) {
         let Run { engine, transport, sink, .. } = self;
         match step {
-            Step::Connect => {
-                self.is_there[0] |= engine.connect(address(2), NUMBER, b"please", transport, sink).is_ok();
+            Step::Connect(limit_ms) => {
+                let deadline = limit_ms.map(|limit_ms| self.now + Duration::from_millis(limit_ms));
+                let asked = engine.connect(address(2), NUMBER, b"please", deadline, transport, sink);
+                self.is_there[0] |= asked.is_ok();
             }
             Step::Accept => {
                 let requester = Requester { address: address(2), instance: 9, number: NUMBER };
