@@ -110,6 +110,8 @@ pub(crate) struct Bindings {
     pub(crate) reports_unknown_sources: bool,
     /// Whether the endpoint receives through a context that it shares with other endpoints.
     pub(crate) shares_receiver: bool,
+    /// Whether the connection ends with the first operation that fails.
+    pub(crate) ends_on_failure: bool,
     /// Wakes the progress thread, if the endpoint has one.
     pub(crate) progress_doorbell: Option<Arc<Doorbell>>,
     /// Records the ends of deferred work.

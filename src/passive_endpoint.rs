@@ -251,6 +251,7 @@ impl PassiveEndpoint {
             wants_source: false,
             reports_unknown_sources: false,
             shares_receiver: false,
+            ends_on_failure: false,
             progress_doorbell: None,
             works: Arc::default(),
         })?;

@@ -371,6 +371,9 @@ impl<T: Transport> EndpointPump for Pump<T> {
         if bindings.counters.counted_events().intersects(CounterEvents::OF_REGION) {
             state.engine.disable_direct_access();
         }
+        if bindings.ends_on_failure {
+            state.engine.end_connection_on_failure();
+        }
         state.bound = Some(BoundObjects {
             bindings,
             peer_cache: PeerCache::default(),

@@ -53,6 +53,13 @@ impl FailedOperation {
     pub fn peer(&self) -> Option<PeerId> {
         self.target.or(self.completion.source)
     }
+
+    /// Whether this is a receive that its message has made fail: the receive was too short, or the payload
+    /// could not be read.
+    pub(crate) fn is_receive_failed_by_message(&self) -> bool {
+        self.completion.flags.contains(CompletionFlags::RECV)
+            && matches!(self.error, OperationError::Truncated { .. } | OperationError::Fault)
+    }
 }
 
 /// How to report an ended operation that was deferred work. The end of the work itself is already recorded.

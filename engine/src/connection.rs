@@ -93,6 +93,10 @@ pub enum ConnectionEnd {
         /// a process over TCP is [`LinkError::Closed`], or ECONNRESET if the process left something unread.
         LinkError,
     ),
+    /// By this side. An operation of this endpoint has failed, and the endpoint's connection
+    /// [ends](crate::Engine::end_connection_on_failure) with the first failure. The peer's connection is
+    /// [`Lost`](Self::Lost).
+    OperationFailed,
 }
 
 impl ConnectionEnd {
@@ -107,6 +111,7 @@ impl fmt::Display for ConnectionEnd {
         match self {
             ConnectionEnd::Closed => f.write_str("the connection was closed"),
             ConnectionEnd::Lost(error) => write!(f, "the connection was lost: {error}"),
+            ConnectionEnd::OperationFailed => f.write_str("the connection ended with a failed operation"),
         }
     }
 }

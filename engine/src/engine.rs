@@ -6,6 +6,7 @@ mod awaited_sources;
 mod connections;
 mod direct;
 mod effects;
+mod failures;
 mod fences;
 mod injected_writes;
 mod links;
@@ -34,7 +35,7 @@ use crate::buffer::Destination;
 use crate::completion::{FailedOperation, Sink};
 use crate::connecting::Connection;
 use crate::connection::EndpointRole;
-use crate::error::{Error, Missing, Misuse};
+use crate::error::{Error, Missing, Misuse, OperationError};
 use crate::flags::{CompletionFlags, MrAccess, Order};
 use crate::initiator::Initiator;
 use crate::limits;
@@ -163,6 +164,8 @@ pub struct Engine {
     /// Whether any timeout runs.
     has_timeouts: bool,
     connection: Connection,
+    /// Whether the connection ends with the first operation that fails.
+    ends_on_failure: bool,
 }
 
 impl Engine {
@@ -202,6 +205,7 @@ impl Engine {
             replaced: ReplacedLinks::default(),
             awaited_sources: Vec::new(),
             has_timeouts: false,
+            ends_on_failure: false,
         }
     }
 
@@ -236,6 +240,7 @@ impl Engine {
             || !self.mapping.is_empty()
             || !self.awaited_sources.is_empty()
             || self.links.has_paused_reads()
+            || self.initiator.has_watched_failure()
     }
 
     /// Returns how many sends and accesses have not ended, or have not been reported.
@@ -319,6 +324,7 @@ impl Engine {
         work: Option<u64>,
         sink: &mut impl Sink,
     ) -> Result<(), Rejected<Destination>> {
+        self.end_connection_if_failed(sink);
         let source = request.criteria.source;
         let (receiver, mut effects) = self.receive_side_and_effects(sink);
         receiver.post_multi_receive(request, min_free_bytes, work, &mut effects)?;
@@ -364,6 +370,7 @@ impl Engine {
         claimed_by: u64,
         sink: &mut impl Sink,
     ) -> Result<(), Rejected<Destination>> {
+        self.end_connection_if_failed(sink);
         let (receiver, mut effects) = self.receive_side_and_effects(sink);
         receiver.receive_claimed(request, claimed_by, &mut effects)
     }
@@ -427,12 +434,16 @@ impl Engine {
     /// refused. The caller counts the failure.
     #[cold]
     pub fn report_refused_operation(&mut self, failure: FailedOperation, sink: &mut impl Sink) {
+        let is_cancelled = failure.error == OperationError::Cancelled;
         if failure.completion.flags.intersects(CompletionFlags::TRANSMITTED) {
             let (initiator, mut effects) = self.initiator_and_effects(sink);
             initiator.report_failure(failure, &mut effects);
         } else {
             let (receive_side, mut effects) = self.receive_side_and_effects(sink);
             receive_side.report_failure(failure, &mut effects);
+        }
+        if !is_cancelled {
+            self.end_connection_after_failure(sink);
         }
     }
 

@@ -249,6 +249,11 @@ pub enum OperationError {
     /// The application cancelled the operation.
     #[error("cancelled")]
     Cancelled,
+    /// Another operation of the connection has failed, and the connection ends with the [first operation that
+    /// fails](crate::Engine::end_connection_on_failure). It is not known whether the peer has carried out this
+    /// operation.
+    #[error("flushed: an earlier operation of the connection has failed")]
+    Flushed,
     /// No message has arrived that the peek could find.
     #[error("no such message has arrived")]
     NoMessage,
@@ -285,7 +290,7 @@ impl OperationError {
     pub fn errno(&self) -> Errno {
         match self {
             OperationError::Truncated { .. } => Errno::ETRUNC,
-            OperationError::Cancelled => Errno::ECANCELED,
+            OperationError::Cancelled | OperationError::Flushed => Errno::ECANCELED,
             OperationError::NoMessage => Errno::ENOMSG,
             OperationError::Fault => Errno::EFAULT,
             OperationError::Refused(Refusal::Key) => Errno::EKEYREJECTED,

@@ -31,6 +31,7 @@ pub(crate) use self::turns::Turn;
 use crate::buffer::Buffer;
 use crate::completion::{EndedOperation, FailedOperation};
 use crate::error::OperationError;
+use crate::failure_watch::FailureWatch;
 use crate::flags::{CompletionFlags, CounterEvents};
 use crate::limits::INJECT_QUEUE_MAX_OPS;
 use crate::link::{BegunAccess, RequestStage};
@@ -61,6 +62,18 @@ impl Initiator {
             reports: Reports::new(completes_in_order),
             counted_writes: 0,
         }
+    }
+
+    /// Watches for operations that fail, or ends the watch.
+    pub(crate) fn set_failure_watch(&mut self, failure_watch: FailureWatch) {
+        self.reports.set_failure_watch(failure_watch);
+    }
+
+    /// Whether an operation has failed, so that the caller must end the connection. If completions keep an
+    /// order, a failure counts once all earlier operations have ended, and no success is reported after it.
+    #[inline(always)]
+    pub(crate) fn has_watched_failure(&self) -> bool {
+        self.reports.has_watched_failure()
     }
 
     /// Returns how many operations have not ended, or have not been reported.

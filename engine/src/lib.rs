@@ -38,6 +38,7 @@ pub mod connection;
 pub mod engine;
 pub mod errno;
 pub mod error;
+mod failure_watch;
 mod fetches;
 pub mod flags;
 #[expect(unsafe_code, reason = "closes the descriptors of a forked child")]

@@ -20,6 +20,7 @@ mod delayed;
 mod dropping;
 mod effects;
 mod ends;
+mod failures;
 mod fetching;
 mod granting;
 mod kept_aside;
@@ -56,6 +57,7 @@ use self::turns::ReceiveTurns;
 use self::unexpected::Unexpected;
 use crate::buffer::Destination;
 use crate::error::{Again, Misuse, OperationError};
+use crate::failure_watch::FailureWatch;
 use crate::fetches::Fetches;
 use crate::held_reports::HeldReports;
 use crate::limits::DEFERRED_STEP_MAX_FETCHES;
@@ -80,9 +82,10 @@ pub(crate) struct Receiver {
     multi_receives: MultiReceives,
     /// The receives whose completion waits for earlier ones.
     turns: ReceiveTurns,
-    /// Whether [multi-receive buffers](MultiReceives::may_claim_untagged) may take messages, or
-    /// receives have [turns](ReceiveTurns::has_turns). For an ordinary message, the receiver checks
-    /// only this flag.
+    /// Whether [multi-receive buffers](MultiReceives::may_claim_untagged) may take messages,
+    /// receives have [turns](ReceiveTurns::has_turns), or a failure [ends the
+    /// connection](Self::has_watched_failure). For an ordinary message, the receiver checks only
+    /// this flag.
     has_special_cases: bool,
     // Boxed: a table never shrinks, and this one may once have held very many messages.
     unexpected: SlotMap<UnexpectedId, Box<Unexpected>>,
@@ -120,6 +123,8 @@ pub(crate) struct Receiver {
     held: HeldReports,
     /// The error of receives that are posted after the connection has ended; `None` before.
     end_error: Option<Box<OperationError>>,
+    /// Whether a failed receive ends the connection.
+    failure_watch: FailureWatch,
 }
 
 impl Receiver {
@@ -152,6 +157,7 @@ impl Receiver {
             needs_drop_step: false,
             held: HeldReports::default(),
             end_error: None,
+            failure_watch: FailureWatch::default(),
         }
     }
 
@@ -168,7 +174,10 @@ impl Receiver {
 
     /// Whether the next pass has work even if no frame arrives.
     pub(crate) fn has_work_without_arrivals(&self) -> bool {
-        self.fetches.pulling_len() > 0 || self.has_offers_to_drop() || self.can_share_freed_budget()
+        self.fetches.pulling_len() > 0
+            || self.has_offers_to_drop()
+            || self.can_share_freed_budget()
+            || self.has_watched_failure()
     }
 
     /// Whether the budget has room for a starved link or a deferred offer.
@@ -178,8 +187,8 @@ impl Receiver {
             || self.can_fetch_deferred()
     }
 
-    /// Returns 0 if there is no offer to fetch or to drop, no payload to pull and no credit to grant.
-    /// Otherwise returns some other number.
+    /// Returns 0 if there is no offer to fetch or to drop, no payload to pull, no credit to grant and no
+    /// connection to end. Otherwise returns some other number.
     #[inline(always)]
     pub(crate) fn rare_work_bits(&self) -> usize {
         self.deferred.len()
@@ -187,6 +196,7 @@ impl Receiver {
             | self.starved.len()
             | self.retrying.len()
             | usize::from(self.needs_drop_step)
+            | usize::from(self.has_watched_failure())
     }
 
     /// Posts a receive. If unexpected messages match, the receive takes the earliest of them at once.
@@ -216,8 +226,9 @@ impl Receiver {
         }
         let matching = if tagged { &mut self.tagged } else { &mut self.untagged };
         let mut found = matching.take_unexpected(&criteria);
-        if found.is_some() && !self.abandoned.is_empty() {
+        if found.is_some() && (!self.abandoned.is_empty() || self.has_watched_failure()) {
             found = self.skip_abandoned(found, tagged, &criteria, effects);
+            found = self.drop_found_after_failure(found, effects);
         }
         let matching = if tagged { &mut self.tagged } else { &mut self.untagged };
         match found {

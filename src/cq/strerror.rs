@@ -25,12 +25,14 @@ const OUT_OF_RANGE: i32 = FIRST + 10;
 const VOLATILE: i32 = FIRST + 11;
 const NOT_DURABLE: i32 = FIRST + 12;
 const REFUSED_WHEN_DUE: i32 = FIRST + 13;
+const FLUSHED: i32 = FIRST + 14;
 
 /// Returns homespun's number of an error.
 pub(super) fn prov_errno(error: &OperationError) -> i32 {
     match error {
         OperationError::Truncated { .. } => TRUNCATED,
         OperationError::Cancelled => CANCELLED,
+        OperationError::Flushed => FLUSHED,
         OperationError::NoMessage => NO_MESSAGE,
         OperationError::Fault => FAULT,
         OperationError::UnknownSource => UNKNOWN_SOURCE,
@@ -67,6 +69,7 @@ pub fn strerror(prov_errno: i32) -> &'static str {
         VOLATILE => "what was to be durable was for a memory region of the target that is not persistent",
         NOT_DURABLE => "it was written, but the target's system could not make it durable",
         REFUSED_WHEN_DUE => "the operation waited for a counter, and was refused when it was due",
+        FLUSHED => "an earlier operation of the connection has failed, and the connection has ended with it",
         errno => Errno::new(errno).description(),
     }
 }
@@ -84,6 +87,7 @@ mod tests {
         let errors = [
             OperationError::Truncated { overflow_bytes: 1 },
             OperationError::Cancelled,
+            OperationError::Flushed,
             OperationError::NoMessage,
             OperationError::Fault,
             OperationError::UnknownSource,
@@ -107,7 +111,7 @@ mod tests {
 
     #[test]
     fn own_error_numbers_are_not_fabric_errnos() {
-        for own in TRUNCATED..=REFUSED_WHEN_DUE {
+        for own in TRUNCATED..=FLUSHED {
             assert_eq!(Errno::new(own).name(), None, "{own}");
         }
     }
@@ -115,7 +119,7 @@ mod tests {
     #[test]
     fn system_errno_has_its_standard_description() {
         assert_eq!(strerror(Errno::ECONNREFUSED.raw()), Errno::ECONNREFUSED.description());
-        for unknown in [i32::MIN, -1, 0, FIRST - 1, REFUSED_WHEN_DUE + 1, i32::MAX] {
+        for unknown in [i32::MIN, -1, 0, FIRST - 1, FLUSHED + 1, i32::MAX] {
             assert_eq!(strerror(unknown), "Unknown error", "{unknown}");
         }
     }

@@ -145,7 +145,7 @@ impl EndpointShared {
         if self.is_connection_oriented() { EndpointRole::Connected } else { EndpointRole::Unconnected }
     }
 
-    fn check_connection_oriented(&self) -> Result<(), Error> {
+    pub(super) fn check_connection_oriented(&self) -> Result<(), Error> {
         if self.is_connection_oriented() {
             Ok(())
         } else {

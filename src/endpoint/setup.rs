@@ -40,6 +40,8 @@ pub(super) struct Setup {
     transmit_context: Option<SharedTransmitContext>,
     /// The queue, and the number by which its events name the endpoint.
     eq: Option<(EventQueue, u64)>,
+    /// Whether the connection ends with the first operation that fails.
+    ends_on_failure: bool,
     pub(super) receive_context: Option<BoundReceiveContext>,
 }
 
@@ -278,6 +280,44 @@ impl Endpoint {
         Ok(())
     }
 
+    /// Sets whether the connection ends with the first operation that fails, as a queue pair of verbs turns
+    /// to error. The default is `false`: a failed operation ends alone.
+    ///
+    /// With `true`, once an operation of this endpoint has ended with an error:
+    ///
+    /// - All its other operations end with
+    ///   [`OperationError::Flushed`](crate::OperationError::Flushed), ECANCELED, each with one completion.
+    ///   Posted receives end in the order of posting; sends and accesses do so if the transmit attributes ask
+    ///   for `FI_ORDER_STRICT` completions. Messages that no receive has taken are dropped. Receives of a
+    ///   shared context stay posted, and may still take messages that had arrived.
+    /// - [`ConnectionEvent::Shutdown`](crate::ConnectionEvent::Shutdown) follows, with
+    ///   [`ConnectionEnd::OperationFailed`](crate::ConnectionEnd::OperationFailed). The peer's connection is
+    ///   [lost](crate::ConnectionEnd::Lost).
+    /// - Later posts fail with ENOTCONN, as after every end of a connection.
+    ///
+    /// Every error counts: an access that the target refuses, a receive that is too short, payload that
+    /// cannot be read or made durable, deferred work that is refused when it is due. An operation that the
+    /// application cancels does not count, nor does a peek that finds nothing, nor an access of the peer to
+    /// memory of this side. C programs cannot set this.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::State`] once the endpoint is enabled. [`Misuse::NotSupported`] for an unconnected endpoint.
+    pub fn set_ends_on_failure(&self, ends_on_failure: bool) -> Result<(), Error> {
+        self.shared.check_connection_oriented()?;
+        let mut setup = self.shared.setup.lock();
+        if self.shared.service.is_enabled() {
+            return Err(Misuse::State(ObjectState::EndpointEnabled).into());
+        }
+        setup.ends_on_failure = ends_on_failure;
+        Ok(())
+    }
+
+    /// Returns whether the connection [ends](Self::set_ends_on_failure) with the first operation that fails.
+    pub fn ends_on_failure(&self) -> bool {
+        self.shared.setup.lock().ends_on_failure
+    }
+
     /// Enables the endpoint: `fi_enable`. Does nothing if it is enabled already.
     ///
     /// The application must be able to notice the end of every operation. So each direction needs a
@@ -395,6 +435,7 @@ impl EndpointShared {
             wants_source: caps.contains(Caps::SOURCE),
             reports_unknown_sources: caps.contains(Caps::SOURCE | Caps::SOURCE_ERR),
             shares_receiver: setup.receive_context().is_some(),
+            ends_on_failure: setup.ends_on_failure,
             progress_doorbell,
             works: self.domain.work_queue().clone(),
         }

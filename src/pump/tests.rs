@@ -69,6 +69,7 @@ impl EndpointWithoutThread {
             wants_source: true,
             reports_unknown_sources: false,
             shares_receiver: false,
+            ends_on_failure: false,
             progress_doorbell: Some(doorbell.clone()),
             works: works.clone(),
         };

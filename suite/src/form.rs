@@ -226,6 +226,7 @@ pub(crate) struct CompletionErrorForm {
 enum OperationErrorForm {
     Truncated { overflow_bytes: u64 },
     Cancelled,
+    Flushed,
     NoMessage,
     Fault,
     NotDurable,

@@ -29,6 +29,7 @@ mod durability;
 mod empty_operations;
 mod entries;
 mod event_waiting;
+mod failed_connections;
 mod failures;
 mod fence;
 mod ignored_flags;

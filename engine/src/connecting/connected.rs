@@ -110,6 +110,7 @@ impl Connected {
         }
         self.stage = ConnectStage::Ended(match error {
             OperationError::Link(error) if !is_shut_down_by_peer => ConnectionEnd::Lost(error.clone()),
+            OperationError::Flushed => ConnectionEnd::OperationFailed,
             _ => ConnectionEnd::Closed,
         });
         true

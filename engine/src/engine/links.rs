@@ -300,9 +300,20 @@ impl Engine {
     /// Ends a link that has not ended by itself. A later [`transmit`](Engine::transmit) closes it
     /// at the transport. Until then the engine ignores frames of the link.
     pub(super) fn abort_link(&mut self, id: LinkId, error: &LinkError, sink: &mut impl Sink) {
-        let error = OperationError::Link(error.clone());
+        self.end_link_and_close_later(id, Close::Abort, OperationError::Link(error.clone()), sink);
+    }
+
+    /// As [`abort_link`](Self::abort_link). The link is closed in this way, and its operations end with this
+    /// error.
+    pub(super) fn end_link_and_close_later(
+        &mut self,
+        id: LinkId,
+        how: Close,
+        error: OperationError,
+        sink: &mut impl Sink,
+    ) {
         let unended = self.end_link(id, &error, sink);
-        self.condemned.push(ClosingLink { link: id, how: Close::Abort, error, unended });
+        self.condemned.push(ClosingLink { link: id, how, error, unended });
     }
 
     /// Closes some of the links that the engine has ended, in the order in which they have ended. Then

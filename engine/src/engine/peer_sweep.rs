@@ -32,6 +32,7 @@ impl Engine {
             awaited_sources,
             has_timeouts: _,
             connection,
+            ends_on_failure: _,
         } = self;
         let mut marks = peers.new_marks();
         marks.mark(links.peers());

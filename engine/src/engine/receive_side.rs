@@ -9,6 +9,7 @@ use crate::buffer::Destination;
 use crate::completion::{FailedOperation, Sink};
 use crate::connection::EndpointRole;
 use crate::error::{Error, Misuse, OperationError, Unsupported};
+use crate::failure_watch::FailureWatch;
 use crate::moment::Moment;
 use crate::operation::{CancelKey, PeekRequest, ReceiveRequest};
 use crate::peer_id::PeerId;
@@ -280,6 +281,30 @@ impl ReceiveSide {
         }
     }
 
+    /// Watches for receives that fail by their message, or ends the watch. A shared receiver mails each of
+    /// these failures, and the engine finds it in its mail.
+    pub(super) fn set_failure_watch(&mut self, failure_watch: FailureWatch) {
+        match self {
+            ReceiveSide::Own(receiver) => receiver.set_failure_watch(failure_watch),
+            ReceiveSide::Shared(membership) => {
+                membership.set_mails_failures(failure_watch != FailureWatch::Off);
+            }
+            ReceiveSide::Left => {}
+        }
+    }
+
+    pub(super) fn has_watched_failure(&self) -> bool {
+        matches!(self, ReceiveSide::Own(receiver) if receiver.has_watched_failure())
+    }
+
+    /// Drops the messages that no receive has taken. Those in a shared receiver stay, as they do when a
+    /// connection is lost.
+    pub(super) fn flush_messages(&mut self, error: &OperationError, effects: &mut impl ReceiverEffects) {
+        if let ReceiveSide::Own(receiver) = self {
+            receiver.flush_messages(error, effects);
+        }
+    }
+
     // A shared receiver delays no fetches: it is not told the time.
 
     #[inline]
@@ -428,7 +453,10 @@ impl Engine {
         }
         self.forget_unused_peers_if_due(sink);
         let ReceiveSide::Shared(membership) = &mut self.receive_side else { return };
+        let mut has_failed_receive = false;
         while let Some(report) = membership.take_report(|address| self.peers.intern_introduced(address)) {
+            has_failed_receive |=
+                report.outcome.as_ref().is_err_and(|failure| failure.is_receive_failed_by_message());
             let refused = match report.outcome {
                 Ok(completion) => sink.complete(completion, &self.peers).map_err(Ok),
                 Err(failure) => sink.fail(*failure, &self.peers).map_err(|failure| Err(Box::new(failure))),
@@ -437,13 +465,19 @@ impl Engine {
                 let source =
                     outcome.as_ref().map_or_else(|failure| failure.completion.source, |done| done.source);
                 let report = Report { outcome, ..report };
-                return membership
-                    .put_back_report(report, source.map(|source| self.peers.address_of(source)));
+                membership.put_back_report(report, source.map(|source| self.peers.address_of(source)));
+                if has_failed_receive {
+                    self.end_connection_after_failure(sink);
+                }
+                return;
             }
         }
         let (receive_side, mut effects) = self.receive_side_and_effects(sink);
         if let ReceiveSide::Shared(membership) = receive_side {
             membership.match_kept_aside(&mut effects);
+        }
+        if has_failed_receive {
+            self.end_connection_after_failure(sink);
         }
     }
 

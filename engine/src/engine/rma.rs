@@ -121,6 +121,9 @@ impl Engine {
             Ok(ops) => {
                 let (initiator, mut effects) = self.initiator_and_effects(sink);
                 initiator.end_counted_writes_with_answer(ops, peer, outcome, &mut effects);
+                if outcome != Outcome::Done {
+                    self.end_connection_if_failed(sink);
+                }
             }
             Err(ProtocolViolation(reason)) => self.abort_breached_link(id, reason, sink),
         }
@@ -160,6 +163,7 @@ impl Engine {
         let Some(peer) = self.links.get(id).map(Link::peer) else { return };
         let (initiator, mut effects) = self.initiator_and_effects(sink);
         initiator.end_with_answer(send, peer, outcome, &mut effects);
+        self.end_connection_if_failed(sink);
     }
 }
 

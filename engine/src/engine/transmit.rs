@@ -96,6 +96,7 @@ impl Engine {
             | self.awaited_sources.len()
             | self.passes_to_sweep as usize
             | usize::from(self.connection.has_output())
+            | usize::from(self.initiator.has_watched_failure())
             | self.target.pulling_len();
         work != 0
     }
@@ -103,6 +104,7 @@ impl Engine {
     #[cold]
     #[inline(never)]
     fn do_rare_work(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
+        self.end_connection_if_failed(sink);
         if self.receive_side.needs_drop_step() {
             let (receiver, mut effects) = self.receive_side_and_effects(sink);
             receiver.finish_drop_step(&mut effects);

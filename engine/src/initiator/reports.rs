@@ -5,6 +5,7 @@ use super::InitiatorEffects;
 use super::turns::{Ending, Turn, Turns};
 use crate::completion::{EndedOperation, FailedOperation, WorkEnd};
 use crate::error::OperationError;
+use crate::failure_watch::FailureWatch;
 use crate::flags::CounterEvents;
 use crate::held_reports::HeldReports;
 use crate::operation::{Send, Signalled};
@@ -20,6 +21,8 @@ pub(super) struct Reports {
     held: HeldReports,
     /// The turns of operations, if these complete in the order of posting.
     turns: Option<Box<Turns>>,
+    /// Whether a failure ends the connection.
+    failure_watch: FailureWatch,
 }
 
 impl Reports {
@@ -29,6 +32,17 @@ impl Reports {
         Reports { turns: are_in_order.then(Box::default), ..Reports::default() }
     }
 
+    pub(super) fn set_failure_watch(&mut self, failure_watch: FailureWatch) {
+        self.failure_watch = failure_watch;
+    }
+
+    /// Whether an operation has failed, so that the caller must end the connection. From then on, an
+    /// operation that waits for its turn is reported as flushed, even if it has succeeded.
+    #[inline(always)]
+    pub(super) fn has_watched_failure(&self) -> bool {
+        self.failure_watch == FailureWatch::Failed
+    }
+
     #[inline(always)]
     pub(super) fn ended_ops_awaiting_report(&self) -> usize {
         self.held.len() + self.turns.as_ref().map_or(0, |turns| turns.waiting_ops())
@@ -36,7 +50,7 @@ impl Reports {
 
     /// Marks the peers of operations whose report waits for room or for its turn.
     pub(super) fn mark_peers(&self, marks: &mut PeerMarks) {
-        let Reports { held, turns } = self;
+        let Reports { held, turns, failure_watch: _ } = self;
         marks.mark(held.peers());
         marks.mark(turns.iter().flat_map(|turns| turns.peers()));
     }
@@ -151,6 +165,9 @@ impl Reports {
         if is_counted && effects.has_counters() {
             effects.count_error(CounterEvents::of_completion(failure.completion.flags));
         }
+        if failure.error != OperationError::Cancelled {
+            self.failure_watch.record_failure();
+        }
         self.report_failure(failure, effects);
     }
 
@@ -189,6 +206,7 @@ impl Reports {
         let Some(turns) = &mut self.turns else { return };
         let peer = turns.record_end(turn, ending);
         while let Some(ending) = self.turns.as_mut().and_then(|turns| turns.take_first_if_ended(peer)) {
+            let ending = if self.has_watched_failure() { ending.into_flushed() } else { ending };
             match ending {
                 Ending::CountedOnly(event) => self.count(event, effects),
                 Ending::Completed(completion) => {

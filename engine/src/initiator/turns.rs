@@ -11,6 +11,7 @@ use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU32;
 
 use crate::completion::{EndedOperation, FailedOperation};
+use crate::error::OperationError;
 use crate::flags::CounterEvents;
 use crate::operation::Signalled;
 use crate::peer_id::PeerId;
@@ -28,6 +29,24 @@ pub(super) enum Ending {
     /// Success of deferred work.
     DeferredWork(Box<EndedOperation>),
     Failed(Box<FailedOperation>, Signalled),
+}
+
+impl Ending {
+    /// Makes a reported success the failure of an operation that was flushed. The other endings stay.
+    pub(super) fn into_flushed(self) -> Ending {
+        match self {
+            Ending::Completed(completion) => {
+                let failure = FailedOperation { completion, error: OperationError::Flushed, target: None };
+                Ending::Failed(Box::new(failure), Signalled::Yes)
+            }
+            Ending::DeferredWork(completion) => {
+                let completion = *completion;
+                let failure = FailedOperation { completion, error: OperationError::Flushed, target: None };
+                Ending::Failed(Box::new(failure), Signalled::Deferred)
+            }
+            ending @ (Ending::CountedOnly(_) | Ending::Failed(..)) => ending,
+        }
+    }
 }
 
 /// The turns of operations whose end is not reported yet.

@@ -188,6 +188,7 @@ impl Receiver {
         let completion = receive.take_completion(source, message, placed_bytes);
         let failure = FailedOperation { completion, error, target: None };
         self.count_and_report_failure(failure, receive.signalled, Some(member), effects);
+        self.record_failure_if_watched();
     }
 
     /// Fails the receives whose only source is this peer. The peer is gone or could not be reached.
@@ -283,6 +284,9 @@ impl Receiver {
                     let Receive { role, signalled, .. } = receive;
                     let failure = receive.into_failure(Some(source), placed_bytes, error.clone());
                     self.count_and_report_failure(failure, signalled, Some(member), effects);
+                    if *error == OperationError::Fault {
+                        self.record_failure_if_watched();
+                    }
                     if role == ReceiveRole::Part {
                         self.part_failed(id, member, effects);
                     }

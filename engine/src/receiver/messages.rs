@@ -124,7 +124,7 @@ impl Receiver {
         self.matching_of(message).take_posted(source, message.tag.unwrap_or(0))
     }
 
-    /// As [`take_match`](Self::take_match), but handles multi-receive buffers and turns.
+    /// As [`take_match`](Self::take_match), but handles multi-receive buffers, turns and failures.
     #[cold]
     fn take_special_match(
         &mut self,
@@ -133,6 +133,9 @@ impl Receiver {
         member: MemberId,
         effects: &mut impl ReceiverEffects,
     ) -> Option<ReceiveId> {
+        if self.has_watched_failure() {
+            return None;
+        }
         let found = if self.multi_receives.may_claim_untagged() && message.tag.is_none() {
             self.take_untagged_match_or_part(source, message, member, effects)
         } else {
@@ -144,10 +147,11 @@ impl Receiver {
         found
     }
 
-    /// Updates `has_special_cases`. The caller has added or removed buffers, messages kept aside,
-    /// or turns.
+    /// Updates `has_special_cases`. The caller has added or removed buffers, messages kept aside or
+    /// turns, or has changed the watch for failures.
     pub(super) fn update_special_cases(&mut self) {
-        self.has_special_cases = self.multi_receives.may_claim_untagged() || self.turns.has_turns();
+        self.has_special_cases =
+            self.multi_receives.may_claim_untagged() || self.turns.has_turns() || self.has_watched_failure();
     }
 
     /// Places the next bytes of the message that is being read on a link. Drops the bytes if there

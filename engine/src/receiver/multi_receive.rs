@@ -198,6 +198,9 @@ impl Receiver {
         effects: &mut impl ReceiverEffects,
     ) -> Option<ReceiveId> {
         while !self.multi_receives.keeps_untagged && !self.has_kept_aside_for(member) {
+            if self.has_watched_failure() {
+                return None;
+            }
             let id = self.untagged.peek_posted(source, 0)?;
             if self.receives.get(id).is_none_or(|receive| receive.role != ReceiveRole::Buffer) {
                 return self.untagged.take_posted(source, 0);

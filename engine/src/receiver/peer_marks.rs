@@ -36,6 +36,7 @@ impl Receiver {
             needs_drop_step: _,
             abandoned: _,
             end_error: _,
+            failure_watch: _,
         } = self;
         marks.mark(self.peers_in_use());
         marks.mark(held.peers());

@@ -190,6 +190,10 @@ impl Receiver {
             if let Some(receive) = self.receives.get_mut(id) {
                 (receive.role, receive.signalled) = (role, signalled);
             }
+            let ending = match self.has_watched_failure() {
+                true => ending.into_abandoned(id, &OperationError::Flushed),
+                false => ending,
+            };
             match ending {
                 ReceiveEnding::Received { source, message } => {
                     self.finish_receive(id, source, &message, member, effects);

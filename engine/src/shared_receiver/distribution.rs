@@ -28,7 +28,8 @@ impl<E: ReceiverEffects> Distribution<'_, E> {
 
     /// Makes a report at once if the recipient is the caller, no earlier report of the recipient
     /// waits, and the recipient has a link to the source and room for the report. Otherwise mails
-    /// the report to the recipient.
+    /// the report to the recipient. Also mails a failure that the recipient
+    /// [watches for](Mailboxes::mails_failures).
     fn report_or_mail(&mut self, outcome: ReportOutcome, to: Option<MemberId>) {
         let recipient = self.mailboxes.recipient_or_oldest(to);
         let source = source_of(&outcome);
@@ -38,7 +39,9 @@ impl<E: ReceiverEffects> Distribution<'_, E> {
         if self.effects_if_caller(member).is_none() || name == Some(None) {
             return self.mailboxes.add_report(recipient, report);
         }
-        if self.mailboxes.has_reports(member) {
+        let is_watched_failure = self.mailboxes.mails_failures(member)
+            && report.outcome.as_ref().is_err_and(|failure| failure.is_receive_failed_by_message());
+        if is_watched_failure || self.mailboxes.has_reports(member) {
             return self.mailboxes.add_report_without_notification(member, report);
         }
         let Some(effects) = self.effects_if_caller(member) else { return };

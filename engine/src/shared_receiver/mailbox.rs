@@ -20,6 +20,8 @@ use crate::wire::Header;
 pub(super) struct Mailbox {
     /// Whether the member reports successes only if the receive asks for a report.
     pub(super) is_selective: bool,
+    /// Whether the member learns by mail of each of its receives that fail by their message.
+    pub(super) mails_failures: bool,
     /// Whether the member has mail. The member reads this without the lock.
     pub(super) has_mail: Arc<AtomicBool>,
     /// The reports that wait, in order. Their sources are the receiver's ids.

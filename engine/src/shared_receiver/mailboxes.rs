@@ -86,6 +86,18 @@ impl Mailboxes {
         }
     }
 
+    /// Whether a member must learn by mail of each of its receives that fail by their message, also if the
+    /// member itself makes the call in which the receive fails.
+    pub(super) fn mails_failures(&self, member: MemberId) -> bool {
+        self.by_member.get(&member).is_some_and(|mailbox| mailbox.mails_failures)
+    }
+
+    pub(super) fn set_mails_failures(&mut self, member: MemberId, mails_failures: bool) {
+        if let Some(mailbox) = self.by_member.get_mut(&member) {
+            mailbox.mails_failures = mails_failures;
+        }
+    }
+
     /// Returns a member's id of a peer, if the member has a link to the peer.
     pub(super) fn members_id_of_peer(&self, member: MemberId, peer: PeerId) -> Option<PeerId> {
         self.by_member.get(&member)?.members_id_of_peer(peer)

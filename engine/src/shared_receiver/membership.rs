@@ -54,6 +54,11 @@ impl Membership {
         self.id
     }
 
+    /// Makes the member learn by mail of each of its receives that fail by their message.
+    pub(crate) fn set_mails_failures(&self, mails_failures: bool) {
+        self.shared.lock().mailboxes.set_mails_failures(self.id, mails_failures);
+    }
+
     /// Runs an action of the receiver on behalf of the member.
     fn act_for_member<R, E: ReceiverEffects>(
         &mut self,

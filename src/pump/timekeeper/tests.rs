@@ -115,6 +115,7 @@ impl Unasked {
             wants_source: false,
             reports_unknown_sources: false,
             shares_receiver: false,
+            ends_on_failure: false,
             progress_doorbell: doorbell.clone(),
             works: Arc::default(),
         };

@@ -36,6 +36,14 @@ macro_rules! tests_of_connections {
                 multi_receive_messages_complete_in_send_order
                 truncated_receives_complete_in_send_order
                 connections_of_a_shared_context_keep_send_order;
+            failed_connections:
+                refused_write_flushes_all_operations
+                truncated_receive_flushes_later_ones
+                receive_too_short_for_a_waiting_message_ends_the_connection
+                failed_operation_leaves_other_connections_open
+                cancel_and_accesses_of_the_peer_do_not_end_the_connection
+                truncated_receive_of_a_shared_context_ends_only_its_connection
+                ends_on_failure_is_refused_once_enabled_or_without_connections;
             shutdown:
                 messages_sent_before_a_shutdown_arrive_before_its_event
                 operations_fail_when_the_connection_ends

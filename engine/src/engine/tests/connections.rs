@@ -1,5 +1,6 @@
 //! Tests of how connections are made, and of how the engine refuses peers that break the protocol.
 
+mod failures;
 mod half_frames;
 mod over_loopback;
 mod random_frames;

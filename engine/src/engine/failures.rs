@@ -1,0 +1,61 @@
+//! Connections that end with the first operation that fails: see docs/decisions/failed-connections.md.
+
+use super::Engine;
+use crate::completion::Sink;
+use crate::error::OperationError;
+use crate::failure_watch::FailureWatch;
+use crate::transport::Close;
+
+impl Engine {
+    /// Makes the connection of this endpoint end with the first operation that fails. Call this before the
+    /// endpoint posts any operation.
+    ///
+    /// When an operation has ended with an error, the link of the connection ends, and all other operations
+    /// end with [`OperationError::Flushed`], posted receives in the order of posting. Messages that no
+    /// receive has taken are dropped. [`ConnectionReport::Shutdown`] follows, with
+    /// [`ConnectionEnd::OperationFailed`]. A cancelled operation and a peek that finds nothing do not count
+    /// as failed.
+    ///
+    /// [`ConnectionReport::Shutdown`]: crate::connection::ConnectionReport::Shutdown
+    /// [`ConnectionEnd::OperationFailed`]: crate::connection::ConnectionEnd::OperationFailed
+    pub fn end_connection_on_failure(&mut self) {
+        self.ends_on_failure = true;
+        self.set_failure_watch(FailureWatch::On);
+    }
+
+    /// Ends the connection if it must end with the first failure. The caller has just reported an operation
+    /// that has failed.
+    #[cold]
+    pub(super) fn end_connection_after_failure(&mut self, sink: &mut impl Sink) {
+        if !self.ends_on_failure {
+            return;
+        }
+        if let Ok(Some(established)) = self.connection.connection_to_shut_down() {
+            let (link, error) = (established.link, OperationError::Flushed);
+            let (receiver, mut effects) = self.receive_side_and_effects(sink);
+            receiver.flush_messages(&error, &mut effects);
+            // What the link has taken still reaches the peer: sends that have completed are not lost.
+            self.end_link_and_close_later(link, Close::Drain, error, sink);
+        }
+        self.set_failure_watch(FailureWatch::Off);
+    }
+
+    /// Ends the connection if an operation has failed and the connection must end with it. A call that posts
+    /// a receive calls this first, so that the receive takes no later message.
+    #[cold]
+    pub(super) fn end_connection_if_failed(&mut self, sink: &mut impl Sink) {
+        if self.has_watched_failure() {
+            self.end_connection_after_failure(sink);
+        }
+    }
+
+    /// Whether the connection must end, since an operation has failed.
+    pub(super) fn has_watched_failure(&self) -> bool {
+        self.receive_side.has_watched_failure() || self.initiator.has_watched_failure()
+    }
+
+    fn set_failure_watch(&mut self, failure_watch: FailureWatch) {
+        self.receive_side.set_failure_watch(failure_watch);
+        self.initiator.set_failure_watch(failure_watch);
+    }
+}

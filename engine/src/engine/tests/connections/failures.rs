@@ -1,0 +1,180 @@
+//! Tests of connections that end with the first operation that fails.
+
+use super::*;
+use crate::engine::tests::rma::{read_local, rma_request, write_local};
+use crate::operation::PeekAction;
+use crate::wire::{Outcome, Refusal};
+
+const NO_KEY: Outcome = Outcome::Refused(Refusal::Key);
+
+/// As [`connected_engine`], but the connection ends with the first failure.
+fn connected_engine_that_ends_on_failure() -> (Engine, PeerId, Scripted, Recorder) {
+    let (mut engine, peer, transport, sink) = connected_engine();
+    engine.end_connection_on_failure();
+    (engine, peer, transport, sink)
+}
+
+/// Posts a write, and returns its number on the link.
+fn post_write(
+    engine: &mut Engine,
+    peer: PeerId,
+    context: u64,
+    transport: &mut Scripted,
+    sink: &mut Recorder,
+) -> u64 {
+    engine.post_request(rma_request(peer, write_local(b"data"), context), transport, sink).unwrap();
+    match transport.sent.last() {
+        Some((_, Header::Rma(rma), _)) => rma.op,
+        other => panic!("no write was sent: {other:?}"),
+    }
+}
+
+/// Takes the reports of ended operations: their contexts and errors.
+fn take_errors(sink: &mut Recorder) -> Vec<(u64, Option<OperationError>)> {
+    let of_report = |ended: Result<EndedOperation, FailedOperation>| match ended {
+        Ok(completion) => (completion.context, None),
+        Err(failure) => (failure.completion.context, Some(failure.error)),
+    };
+    sink.take_ended().into_iter().map(of_report).collect()
+}
+
+fn flushed(context: u64) -> (u64, Option<OperationError>) {
+    (context, Some(OperationError::Flushed))
+}
+
+#[test]
+fn refused_access_flushes_other_operations_and_ends_the_link() {
+    let (mut engine, peer, mut transport, mut sink) = connected_engine_that_ends_on_failure();
+    engine.post_receive(receive_request(8, 1), &mut sink).unwrap();
+    engine.post_receive(receive_request(8, 2), &mut sink).unwrap();
+    let refused = post_write(&mut engine, peer, 3, &mut transport, &mut sink);
+    let done = post_write(&mut engine, peer, 4, &mut transport, &mut sink);
+    engine.post_request(rma_request(peer, read_local(4), 5), &mut transport, &mut sink).unwrap();
+    receive_frame(&mut engine, &mut sink, OTHER, Header::Answer { op: refused, outcome: NO_KEY }, b"");
+    assert_eq!(take_errors(&mut sink), [(3, Some(OperationError::Refused(Refusal::Key)))]);
+    // What arrives later changes nothing.
+    receive_frame(&mut engine, &mut sink, OTHER, Header::Answer { op: done, outcome: Outcome::Done }, b"");
+    receive_frame(&mut engine, &mut sink, OTHER, untagged_header(1), b"x");
+    assert!(sink.ended.is_empty() && engine.has_work_without_arrivals());
+    assert_eq!(engine.connected_peer(), Some(Err(Misuse::NotConnected.into())));
+    engine.deliver_held(&mut sink);
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(take_errors(&mut sink), [flushed(1), flushed(2), flushed(4), flushed(5)]);
+    assert_eq!(transport.closed, [(OTHER, Close::Drain)], "the peer still gets what it was sent");
+    assert_eq!(sink.events, [ConnectionReport::Shutdown(ConnectionEnd::OperationFailed)]);
+    let sent = sent_headers_since(&transport, 0);
+    let shutdown = handshake_header(HandshakeStep::Shutdown, NUMBER, b"");
+    assert!(!sent.contains(&shutdown), "for the peer, the connection is lost");
+    assert!(engine.post_receive(receive_request(8, 6), &mut sink).is_err());
+    assert_eq!((engine.outstanding_transmits(), engine.outstanding_receives()), (0, 0));
+    assert!(!engine.has_work_without_arrivals());
+}
+
+#[test]
+fn failure_flushes_ordered_completions_only_after_it() {
+    for answers in [[0, 1, 2], [2, 1, 0], [1, 2, 0], [1, 0, 2]] {
+        let (mut engine, peer, mut transport, mut sink) = connected_engine_that_ends_on_failure();
+        engine.initiator.set_completes_in_order(true);
+        engine.end_connection_on_failure();
+        let ops = [1, 2, 3].map(|context| post_write(&mut engine, peer, context, &mut transport, &mut sink));
+        for place in answers {
+            let outcome = if place == 1 { NO_KEY } else { Outcome::Done };
+            receive_frame(&mut engine, &mut sink, OTHER, Header::Answer { op: ops[place], outcome }, b"");
+        }
+        engine.transmit(&mut transport, &mut sink);
+        let refused = (2, Some(OperationError::Refused(Refusal::Key)));
+        assert_eq!(take_errors(&mut sink), [(1, None), refused, flushed(3)], "{answers:?}");
+        assert_eq!(sink.events, [ConnectionReport::Shutdown(ConnectionEnd::OperationFailed)]);
+    }
+}
+
+#[test]
+fn truncated_receive_flushes_later_receives_in_the_same_pass() {
+    let (mut engine, peer, mut transport, mut sink) = connected_engine_that_ends_on_failure();
+    let acked = send_request(peer, b"acked", 9).level(Level::Transmit);
+    engine.post_request(acked, &mut transport, &mut sink).unwrap();
+    for context in 1..5 {
+        engine.post_receive(receive_request(4, context), &mut sink).unwrap();
+    }
+    let tagged = ReceiveRequest { tagged: true, ..receive_request(4, 5) };
+    engine.post_receive(tagged, &mut sink).unwrap();
+    for message in [&b"good"[..], b"too long", b"late", b"last"] {
+        receive_frame(&mut engine, &mut sink, OTHER, untagged_header(message.len() as u64), message);
+    }
+    let truncated = (2, Some(OperationError::Truncated { overflow_bytes: 4 }));
+    assert_eq!(take_errors(&mut sink), [(1, None), truncated]);
+    assert!(engine.has_work_without_arrivals(), "no thread sleeps over it");
+    engine.transmit(&mut transport, &mut sink);
+    engine.deliver_held(&mut sink);
+    assert_eq!(take_errors(&mut sink), [flushed(9), flushed(3), flushed(4), flushed(5)]);
+    assert_eq!(sink.events, [ConnectionReport::Shutdown(ConnectionEnd::OperationFailed)]);
+    assert_eq!(transport.closed, [(OTHER, Close::Drain)]);
+    assert!(!engine.has_work_without_arrivals());
+}
+
+#[test]
+fn receive_that_is_too_short_for_a_waiting_message_flushes_later_ones() {
+    let (mut engine, _, mut transport, mut sink) = connected_engine_that_ends_on_failure();
+    for message in [&b"too long"[..], b"late", b"last"] {
+        receive_frame(&mut engine, &mut sink, OTHER, untagged_header(message.len() as u64), message);
+    }
+    engine.post_receive(receive_request(4, 1), &mut sink).unwrap();
+    engine.post_receive(receive_request(4, 2), &mut sink).unwrap();
+    // A buffer would take the waiting messages.
+    engine.post_multi_receive(receive_request(64, 3), 8, None, &mut sink).unwrap();
+    engine.transmit(&mut transport, &mut sink);
+    engine.deliver_held(&mut sink);
+    let truncated = (1, Some(OperationError::Truncated { overflow_bytes: 4 }));
+    assert_eq!(take_errors(&mut sink), [truncated, flushed(2), flushed(3)]);
+    assert!(engine.post_receive(receive_request(4, 4), &mut sink).is_err(), "all messages are dropped");
+}
+
+#[test]
+fn refused_deferred_operation_ends_the_connection() {
+    let (mut engine, _, mut transport, mut sink) = connected_engine_that_ends_on_failure();
+    engine.post_receive(receive_request(4, 1), &mut sink).unwrap();
+    for (error, ends) in [
+        (OperationError::Cancelled, false),
+        (OperationError::Deferred(Box::new(Misuse::TooLong { len_bytes: 2, max_bytes: 1 })), true),
+    ] {
+        let completion =
+            EndedOperation::of_transmit(2, CompletionFlags::of_access(false, false), Buffer::None);
+        let failure = FailedOperation { completion, error, target: None };
+        engine.report_refused_operation(failure, &mut sink);
+        engine.transmit(&mut transport, &mut sink);
+        assert_eq!(!sink.events.is_empty(), ends);
+    }
+}
+
+#[test]
+fn cancel_and_empty_peek_leave_the_connection_open() {
+    let (mut engine, peer, mut transport, mut sink) = connected_engine_that_ends_on_failure();
+    engine.post_receive(receive_request(4, 1), &mut sink).unwrap();
+    transport.answers = [Sent::Full].into();
+    engine.post_request(send_request(peer, b"queued", 2), &mut transport, &mut sink).unwrap();
+    engine.cancel(1, &mut sink).unwrap();
+    engine.cancel(2, &mut sink).unwrap();
+    let criteria = receive_request(4, 3).criteria;
+    let peek = PeekRequest { tagged: false, criteria, context: 3, work: None, then: PeekAction::Keep };
+    engine.peek(peek, &mut sink).unwrap();
+    assert_eq!(sink.ended_contexts(), [1, 2, 3]);
+    engine.transmit(&mut transport, &mut sink);
+    assert!(sink.events.is_empty() && transport.closed.is_empty());
+    assert!(engine.connected_peer().unwrap().is_ok());
+}
+
+#[test]
+fn shutdown_and_lost_link_end_as_without_the_option() {
+    let (mut engine, peer, mut transport, mut sink) = connected_engine_that_ends_on_failure();
+    engine.post_receive(receive_request(4, 1), &mut sink).unwrap();
+    post_write(&mut engine, peer, 2, &mut transport, &mut sink);
+    engine.arrivals(&mut sink).link_event(OTHER, LinkEvent::Down(RESET));
+    engine.deliver_held(&mut sink);
+    engine.transmit(&mut transport, &mut sink);
+    let lost = Some(OperationError::Link(RESET));
+    let mut errors = take_errors(&mut sink);
+    errors.sort_unstable_by_key(|(context, _)| *context);
+    assert_eq!(errors, [(1, lost.clone()), (2, lost)]);
+    assert_eq!(sink.events, [ConnectionReport::Shutdown(ConnectionEnd::Lost(RESET))]);
+    assert!(transport.closed.is_empty() && !engine.has_work_without_arrivals());
+}
