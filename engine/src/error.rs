@@ -249,9 +249,9 @@ pub enum OperationError {
     /// The application cancelled the operation.
     #[error("cancelled")]
     Cancelled,
-    /// Another operation of the connection has failed, and the connection ends with the [first operation that
-    /// fails](crate::Engine::end_connection_on_failure). It is not known whether the peer has carried out this
-    /// operation.
+    /// Another operation of the connection has failed, and the connection [ends with the first
+    /// failure](crate::Engine::end_connection_on_failure). It is not known whether the peer has carried out
+    /// this operation.
     #[error("flushed: an earlier operation of the connection has failed")]
     Flushed,
     /// No message has arrived that the peek could find.
