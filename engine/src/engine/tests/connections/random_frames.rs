@@ -208,9 +208,13 @@ proptest! {
     fn random_frames_never_panic_and_operations_end_once(
         steps in prop::collection::vec(any_step(), 1..100),
         is_passive in prop_oneof![1 => Just(true), 3 => Just(false)],
+        ends_on_failure in any::<bool>(),
     ) {
         let role = if is_passive { EndpointRole::Passive } else { EndpointRole::Connected };
-        let (engine, transport, sink) = engine_with_role(role);
+        let (mut engine, transport, sink) = engine_with_role(role);
+        if ends_on_failure && !is_passive {
+            engine.end_connection_on_failure();
+        }
         // The memory from which the engine pulls offered messages.
         let transport = Scripted { memory: vec![7; 100], ..transport };
         let mut run = Run {
