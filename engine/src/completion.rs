@@ -4,6 +4,7 @@ use crate::buffer::Buffer;
 use crate::connection::ConnectionReport;
 use crate::error::OperationError;
 use crate::flags::{CompletionFlags, CounterEvents};
+use crate::operation::RmaLocal;
 use crate::peer_id::PeerId;
 use crate::peers::Peers;
 
@@ -14,7 +15,8 @@ pub struct EndedOperation {
     pub context: u64,
     /// The kind of operation.
     pub flags: CompletionFlags,
-    /// For a receive, the number of bytes placed.
+    /// For a receive, the number of bytes placed. For a write of a peer, and for a read or a write that
+    /// has succeeded, its length. 0 for sends and atomic operations.
     pub len_bytes: usize,
     /// The remote data, if [`CompletionFlags::REMOTE_CQ_DATA`] is set.
     pub data: u64,
@@ -27,10 +29,17 @@ pub struct EndedOperation {
 }
 
 impl EndedOperation {
-    /// Returns the completion of an operation on a peer.
+    /// Returns the completion of an operation on a peer, without a length.
     #[inline(always)]
     pub fn of_transmit(context: u64, flags: CompletionFlags, buffer: Buffer) -> EndedOperation {
         EndedOperation { context, flags, len_bytes: 0, data: 0, tag: 0, source: None, buffer }
+    }
+
+    /// Takes the application's memory out of a read or a write that has succeeded. Returns the completion.
+    #[inline(always)]
+    pub fn of_rma(context: u64, local: &mut RmaLocal) -> EndedOperation {
+        let (flags, len_bytes) = (local.completion_flags(), local.len_bytes());
+        EndedOperation { len_bytes, ..EndedOperation::of_transmit(context, flags, local.take_buffer()) }
     }
 }
 

@@ -18,6 +18,7 @@ use crate::initiator::Turn;
 use crate::link::BegunAccess;
 use crate::matching::Criteria;
 use crate::peer_id::PeerId;
+use crate::reassembly::clamp_to_usize;
 use crate::remote_memory::RemoteMemory;
 use crate::wire::{AtomicForm, Durable, Message};
 
@@ -315,9 +316,12 @@ impl Send {
         })
     }
 
+    /// Returns the completion of a send or an access that has succeeded.
     pub(crate) fn into_completion(self) -> EndedOperation {
         if let Some(one_sided) = self.one_sided {
-            return one_sided.into_completion(self.context, self.source);
+            let len_bytes = if one_sided.atomic.is_some() { 0 } else { self.message.len_bytes };
+            let completion = one_sided.into_completion(self.context, self.source);
+            return EndedOperation { len_bytes: clamp_to_usize(len_bytes), ..completion };
         }
         let flags = CompletionFlags::of_send(self.message.tag.is_some());
         EndedOperation::of_transmit(self.context, flags, self.source.into_buffer())

@@ -23,7 +23,7 @@ use crate::tag::Tag;
 pub enum CqFormat {
     /// The operation's context alone.
     Context,
-    /// The context, the flags, and the length of a received message.
+    /// The context, the flags, and the length of a received message, a read or a write.
     Msg,
     /// All fields of [`Msg`](Self::Msg), remote data, and the place of a message in a multi-receive buffer.
     Data,
@@ -57,7 +57,8 @@ pub struct Completion {
     pub context: u64,
     /// The kind of the operation.
     pub flags: CompletionFlags,
-    /// For a receive, the length of the message.
+    /// For a receive, the length of the message. For a read or a write, also one of a peer, its length. 0
+    /// for sends and atomic operations, and for a read or a write that has failed.
     pub len_bytes: usize,
     /// The remote data, if [`CompletionFlags::REMOTE_CQ_DATA`] is set. See
     /// [`remote_data`](Self::remote_data).

@@ -81,7 +81,7 @@ impl BoundObjects {
             drop(ring);
             return self.let_engine_report_access(local, context, engine);
         }
-        let ended = EndedOperation::of_transmit(context, flags, local.take_buffer());
+        let ended = EndedOperation::of_rma(context, local);
         ring.push_completed(ended, cq.format(), FabricAddress::UNSPECIFIED);
     }
 
@@ -103,8 +103,7 @@ impl BoundObjects {
     /// the queue has room.
     #[cold]
     fn let_engine_report_access(&mut self, local: &mut RmaLocal, context: u64, engine: &mut Engine) {
-        let (flags, buffer) = (local.completion_flags(), local.take_buffer());
-        let completion = EndedOperation::of_transmit(context, flags, buffer);
+        let completion = EndedOperation::of_rma(context, local);
         engine.report_direct_access(completion, &mut self.queues_without_reader());
     }
 

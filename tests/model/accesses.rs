@@ -201,7 +201,11 @@ impl Runner<'_> {
             Access::Fetch(_) => CompletionFlags::ATOMIC | CompletionFlags::READ,
         };
         assert_eq!(completion.flags, flags);
-        assert_eq!((completion.len_bytes, completion.data, completion.tag.0), (0, 0, 0));
+        let len_bytes = match access.access {
+            Access::Read | Access::Write if result.is_ok() => access.len_bytes,
+            _ => 0,
+        };
+        assert_eq!((completion.len_bytes, completion.data, completion.tag.0), (len_bytes, 0, 0));
         match access.access {
             Access::Read => access.found = result.is_ok().then(|| received_bytes(&completion.buffer)),
             Access::Write => {

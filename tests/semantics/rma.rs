@@ -3,7 +3,9 @@
 use homespun::endpoint::{ReadMsg, SendMsg, WriteMsg};
 use homespun::flags::{Caps, CompletionFlags, MrAccess, MrFlags, OpFlags};
 use homespun::limits::{INJECT_MAX_BYTES, RMA_LINK_MAX_OPS};
-use homespun::{Again, Errno, Error, FabricAddress, Misuse, MrAttr, OperationError, Refusal, RemoteMemory};
+use homespun::{
+    Again, Bytes, Errno, Error, FabricAddress, Misuse, MrAttr, OperationError, Refusal, RemoteMemory,
+};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes, split_unevenly};
 use homespun_suite::{MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup};
@@ -27,24 +29,26 @@ fn make_read_call(party: &Party, region: &Region, context: u64, len_bytes: usize
     RmaCall::new(RmaBy::Read, payload(0, len_bytes), party.peer(), region, context)
 }
 
-/// Writes, and waits for the completion.
+/// Writes, and waits for the completion, which has the length of the write.
 #[track_caller]
 fn write_and_wait(party: &Party, call: RmaCall) {
-    let context = call.context;
+    let (context, len_bytes) = (call.context, call.buffers.iter().map(Bytes::len).sum());
     party.endpoint.rma(call).unwrap();
     let completion = party.next_completion();
     let flags = CompletionFlags::RMA | CompletionFlags::WRITE;
-    assert_eq!((completion.context, completion.flags), (context, flags));
+    let fields = (completion.context, completion.flags, completion.len_bytes);
+    assert_eq!(fields, (context, flags, len_bytes));
 }
 
-/// Reads, and waits for the completion.
+/// Reads, and waits for the completion, which has the length of the read.
 #[track_caller]
 fn read_and_wait(party: &Party, call: RmaCall) -> Vec<u8> {
-    let context = call.context;
+    let (context, len_bytes) = (call.context, call.buffers.iter().map(Bytes::len).sum());
     party.endpoint.rma(call).unwrap();
     let completion = party.next_completion();
     let flags = CompletionFlags::RMA | CompletionFlags::READ;
-    assert_eq!((completion.context, completion.flags), (context, flags));
+    let fields = (completion.context, completion.flags, completion.len_bytes);
+    assert_eq!(fields, (context, flags, len_bytes));
     received_bytes(&completion.buffer)
 }
 

@@ -87,8 +87,7 @@ impl Engine {
                     return Err(Again::QueueFull.into());
                 }
                 if attempt == Attempt::NotMade && self.try_direct_access(to, local, *memory, level, fence) {
-                    let (flags, buffer) = (local.completion_flags(), local.take_buffer());
-                    let completion = EndedOperation::of_transmit(context, flags, buffer);
+                    let completion = EndedOperation::of_rma(context, local);
                     let (initiator, mut effects) = self.initiator_and_effects(sink);
                     initiator.report_immediate_access(to, completion, signalled, &mut effects);
                     return Ok(());

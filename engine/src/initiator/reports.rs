@@ -192,7 +192,9 @@ impl Reports {
         effects: &mut impl InitiatorEffects,
     ) {
         let Send { turn, signalled, .. } = send;
-        let failure = FailedOperation { completion: send.into_completion(), error, target };
+        // How much of an access took effect is unknown.
+        let completion = EndedOperation { len_bytes: 0, ..send.into_completion() };
+        let failure = FailedOperation { completion, error, target };
         match turn {
             Some(turn) => self.end_turn(turn, Ending::Failed(Box::new(failure), signalled), effects),
             None => self.count_and_report_failure(failure, signalled, effects),

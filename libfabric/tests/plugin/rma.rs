@@ -169,7 +169,8 @@ fn every_write_call_changes_the_region() {
     }
     let [written, told] = pair.read_completions(4, 3);
     let written: Vec<_> = written.iter().map(|(entry, _)| entry_fields(entry)).collect();
-    assert_eq!(written, [1, 2, 3, 4].map(|number| (number, RMA | WRITE, 0, 0)));
+    let lens_bytes = [(1, 5), (2, 4), (3, 4), (4, 4)];
+    assert_eq!(written, lens_bytes.map(|(number, len_bytes)| (number, RMA | WRITE, len_bytes, 0)));
     let flags = RMA | REMOTE_WRITE | REMOTE_CQ_DATA;
     let told: Vec<_> = told.iter().map(|(entry, _)| entry_fields(entry)).collect();
     assert_eq!(told, [(0, flags, 4, 12), (0, flags, 4, 14), (0, flags, 4, 13)]);
@@ -221,7 +222,7 @@ fn every_read_call_returns_the_region() {
     }
     let [read, _] = pair.read_completions(3, 0);
     let read: Vec<_> = read.iter().map(|(entry, _)| entry_fields(entry)).collect();
-    assert_eq!(read, [1, 2, 3].map(|number| (number, RMA | READ, 0, 0)));
+    assert_eq!(read, [1, 2, 3].map(|number| (number, RMA | READ, 6, 0)));
     assert_eq!(rooms, [*b"56789a", *b"012345", *b"abcdef"]);
 }
 
@@ -281,7 +282,7 @@ fn committed_write_is_in_the_file() {
     };
     post(4092, KEY, 1);
     let [written, _] = pair.read_completions(1, 0);
-    assert_eq!(entry_fields(&written[0].0), (1, RMA | WRITE, 0, 0));
+    assert_eq!(entry_fields(&written[0].0), (1, RMA | WRITE, 8, 0));
     assert_eq!(fs::read(file.path()).expect("the file")[4092..4100], *b"for good");
     post(0, 1, 2);
     pair.wait_until(|pair| {

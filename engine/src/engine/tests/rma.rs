@@ -328,6 +328,7 @@ fn write_ends_with_its_answer() {
     engine.arrivals(&mut sink).frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
     let completion = sink.take_ended().remove(0).unwrap();
     assert_eq!((completion.context, completion.flags), (1, CompletionFlags::RMA | CompletionFlags::WRITE));
+    assert_eq!(completion.len_bytes, 5);
     assert_eq!(completion.buffer, Buffer::Sent(Bytes::from_static(b"small")));
 
     for (refusal, errno) in [
