@@ -20,7 +20,7 @@ use std::time::Duration;
 use homespun_engine::address::Address;
 use homespun_engine::engine::Config;
 use homespun_engine::error::{Error, Misuse, ObjectState};
-use homespun_engine::flags::{Caps, MrAccess, OpFlags};
+use homespun_engine::flags::{Caps, Mode, MrAccess, OpFlags};
 use homespun_engine::limits::MIN_MULTI_RECV_DEFAULT_BYTES;
 use parking_lot::Mutex;
 
@@ -341,6 +341,7 @@ impl EndpointShared {
             remote_access: granted_remote_access(info.caps, Caps::RMA),
             remote_atomics: granted_remote_access(info.caps, Caps::ATOMIC),
             rma_events: info.caps.contains(Caps::RMA_EVENT),
+            remote_data_takes_receives: info.mode.contains(Mode::RX_CQ_DATA),
             transmit_order: info.tx.msg_order,
             completes_in_order: !info.tx.comp_order.is_empty(),
             receive_order: info.rx.msg_order,

@@ -70,6 +70,9 @@ pub struct Config {
     pub remote_atomics: MrAccess,
     /// Whether this endpoint counts the accesses that peers make through it (`FI_RMA_EVENT`).
     pub rma_events: bool,
+    /// Whether a peer's write with remote data takes a posted receive, or waits for one like a message
+    /// (`FI_RX_CQ_DATA`). If not, the write completes without a receive.
+    pub remote_data_takes_receives: bool,
     /// Which pairs of operations a peer carries out in the order of posting, for example a read
     /// after a write. Messages always keep their order among each other. So do reads.
     pub transmit_order: Order,
@@ -92,6 +95,7 @@ impl Default for Config {
             remote_access: MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE,
             remote_atomics: MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE,
             rma_events: true,
+            remote_data_takes_receives: false,
             transmit_order: Order::SAS,
             completes_in_order: false,
             receive_order: Order::SAS,
@@ -184,15 +188,19 @@ impl Engine {
         if config.role == EndpointRole::Connected {
             receiver.keep_completion_order(MemberId::ONLY);
         }
+        let mut target = Target::new(
+            regions,
+            config.remote_access,
+            config.remote_atomics,
+            config.receive_order,
+            config.rma_events,
+        );
+        if config.remote_data_takes_receives {
+            target.give_remote_data_to_receives();
+        }
         Engine {
             receive_side: ReceiveSide::Own(receiver),
-            target: Target::new(
-                regions,
-                config.remote_access,
-                config.remote_atomics,
-                config.receive_order,
-                config.rma_events,
-            ),
+            target,
             initiator: Initiator::new(config.completes_in_order),
             connection: Connection::new(config.role),
             config,

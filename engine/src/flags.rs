@@ -160,11 +160,11 @@ bitflags! {
         const SEND = 1 << 11;
         /// A peer read this endpoint's memory.
         const REMOTE_READ = 1 << 12;
-        /// A peer wrote this endpoint's memory.
+        /// A peer wrote this endpoint's memory. With [`Mode::RX_CQ_DATA`], the write has taken a receive.
         const REMOTE_WRITE = 1 << 13;
         /// The multi-receive buffer was released.
         const MULTI_RECV = 1 << 16;
-        /// The entry's `data` is remote data that came with the message.
+        /// The entry's `data` is remote data that came with the message or the write.
         const REMOTE_CQ_DATA = 1 << 17;
     }
 }
@@ -293,7 +293,7 @@ bitflags! {
 
 bitflags! {
     /// What a provider demands of its application: `fi_getinfo(3)`, "Mode". homespun demands
-    /// nothing.
+    /// nothing, and offers [`RX_CQ_DATA`](Self::RX_CQ_DATA).
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct Mode: u64 {
@@ -301,7 +301,9 @@ bitflags! {
         const CONTEXT2 = 1 << 52;
         /// Completions need not tell which kind of operation has completed.
         const NOTIFY_FLAGS_ONLY = 1 << 54;
-        /// Receive completions with remote data need a posted buffer.
+        /// Remote data of a peer's write takes a posted receive, as a message does. The completion
+        /// has the receive's context, the flags and the length of the write, and the data. The
+        /// receive's buffer is not written to. If no receive is posted, the data waits for one.
         const RX_CQ_DATA = 1 << 56;
         /// The iovec array itself must stay untouched.
         const ASYNC_IOV = 1 << 57;

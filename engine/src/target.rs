@@ -76,6 +76,8 @@ pub(crate) struct Target {
     /// Whether the target copies the data of a short read when the request arrives, because later operations
     /// must not change the data.
     copies_reads: bool,
+    /// Whether notices of writes with remote data take posted receives (`FI_RX_CQ_DATA`).
+    gives_remote_data_to_receives: bool,
     /// Whether peers must access regions by frames only.
     forbids_mapping: bool,
     links: TargetLinks,
@@ -107,6 +109,7 @@ impl Target {
             counts_accesses,
             // `RAR` counts too: a fetching atomic operation is a read, and could overtake an earlier read.
             copies_reads: order.intersects(Order::WAR | Order::RMA_WAR | Order::SAR | Order::RAR),
+            gives_remote_data_to_receives: false,
             forbids_mapping: false,
             links: TargetLinks::default(),
             inbounds: SlotMap::with_key(),

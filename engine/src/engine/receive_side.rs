@@ -15,7 +15,7 @@ use crate::operation::{CancelKey, PeekRequest, ReceiveRequest};
 use crate::peer_id::PeerId;
 use crate::peers::PeerMarks;
 use crate::protocol_violation::ProtocolViolation;
-use crate::receiver::{HeldCredit, MemberId, Receiver, ReceiverEffects};
+use crate::receiver::{HeldCredit, MemberId, Receiver, ReceiverEffects, WriteNotice};
 use crate::rejected::Rejected;
 use crate::shared_receiver::{Mail, Membership, Reply, Report, SharedReceiver};
 use crate::transport::{AddressProof, LinkId, Pull, RemotePayload, Space};
@@ -104,6 +104,11 @@ impl ReceiveSide {
                 payload: &[u8],
                 effects: &mut impl ReceiverEffects,
             ) -> Result<(), ProtocolViolation>, else Ok(());
+            fn write_notice_arrived(
+                id: LinkId,
+                notice: WriteNotice,
+                effects: &mut impl ReceiverEffects,
+            ), else ();
             fn begin_message(
                 id: LinkId,
                 message: &Message,

@@ -57,6 +57,7 @@ mod peeks;
 mod peer_table;
 mod random_frames;
 mod receiving;
+mod remote_data;
 mod requests;
 mod rma;
 mod sending;

@@ -22,6 +22,9 @@ pub enum Unmet {
     /// Multi-receive buffers, without untagged receives.
     #[error("FI_MULTI_RECV without receiving messages (FI_MSG and FI_RECV)")]
     MultiReceiveAlone,
+    /// `FI_RX_CQ_DATA`, without untagged receives for the remote data to take.
+    #[error("FI_RX_CQ_DATA without receiving messages (FI_MSG and FI_RECV)")]
+    RxCqDataAlone,
     /// Events of peers' accesses, at an endpoint that is no target of accesses.
     #[error("FI_RMA_EVENT without being the target of accesses")]
     RmaEventAlone,

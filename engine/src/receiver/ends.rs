@@ -91,7 +91,9 @@ impl Receiver {
             self.end_ordered_receive(id, source, message, effects);
         } else {
             effects.count(CounterEvents::RECV, member);
-            self.part_received(id, source, message, member, effects);
+            let placed_bytes = clamp_to_usize(message.len_bytes);
+            let complete = |part: &mut Receive| part.take_completion(source, message, placed_bytes);
+            self.part_received(id, member, complete, effects);
         }
     }
 
@@ -113,7 +115,7 @@ impl Receiver {
 
     /// Ends a receive that is deferred work.
     #[cold]
-    fn end_deferred_receive(
+    pub(super) fn end_deferred_receive(
         &mut self,
         outcome: ReportOutcome,
         at: Option<MemberId>,

@@ -282,7 +282,7 @@ impl Receiver {
     }
 
     /// Returns the peer that sends on a link, and the member that receives on it.
-    fn source_and_member_of(&self, id: LinkId) -> Option<(PeerId, MemberId)> {
+    pub(super) fn source_and_member_of(&self, id: LinkId) -> Option<(PeerId, MemberId)> {
         self.links.get(id).map(|link| (link.peer, link.member))
     }
 

@@ -341,13 +341,13 @@ impl Receiver {
         self.end_buffer(id, End::Failed { source: peer, error: error.clone() }, None, effects);
     }
 
-    /// Ends a part whose message is whole, in place and counted.
+    /// Ends a part whose message is whole, in place and counted. `complete` makes the completion of the
+    /// message.
     pub(super) fn part_received(
         &mut self,
         id: ReceiveId,
-        source: PeerId,
-        message: &Message,
         member: MemberId,
+        complete: impl FnOnce(&mut Receive) -> EndedOperation,
         effects: &mut impl ReceiverEffects,
     ) {
         let Some(mut part) = self.receives.remove(id) else { return };
@@ -357,7 +357,7 @@ impl Receiver {
             && matches!(buffer.end, Some(End::Consumed))
             && !self.is_deferred_buffer(buffer_id);
         if buffer.signalled == Signalled::Yes || effects.wants_unsignalled_reports(member) {
-            let mut completion = part.take_completion(source, message, clamp_to_usize(message.len_bytes));
+            let mut completion = complete(&mut part);
             if is_release {
                 completion.flags |= CompletionFlags::MULTI_RECV;
                 completion.buffer =

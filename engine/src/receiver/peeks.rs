@@ -2,16 +2,15 @@
 //! `fi_tagged(3)`.
 
 use super::effects::UnrecordedEnd;
+use super::unexpected::Unexpected;
 use super::{MemberId, Receiver, ReceiverEffects};
 use crate::buffer::Destination;
 use crate::completion::EndedOperation;
 use crate::error::{Again, Argument, Error, Missing, Misuse, OperationError};
 use crate::matching::Criteria;
 use crate::operation::{PeekAction, PeekRequest, Receive, ReceiveRequest, ReceiveRole};
-use crate::peer_id::PeerId;
 use crate::reassembly::clamp_to_usize;
 use crate::rejected::Rejected;
-use crate::wire::Message;
 
 const NOT_CLAIMED: Error = Error::Misuse(Misuse::NotFound(Missing::ClaimedMessage));
 
@@ -103,8 +102,10 @@ impl Receiver {
         self.drop_claimed_if_abandoned(&key, effects);
         match self.claimed.remove(&key) {
             Some(Ok(message)) => {
-                if let Some((source, message, member)) = self.discard_unexpected(message, effects) {
-                    let completion = peek_completion(context, source, &message);
+                let completion = self.unexpected.get(message).map(|found| peek_completion(context, found));
+                if let Some(completion) = completion
+                    && let Some(member) = self.discard_unexpected(message, effects)
+                {
                     self.report_successful_peek(completion, work, member, effects);
                 }
             }
@@ -142,7 +143,7 @@ impl Receiver {
             }
         };
         let Some(unexpected) = self.unexpected.get_mut(id) else { return false };
-        let completion = peek_completion(*context, unexpected.source, &unexpected.message);
+        let completion = peek_completion(*context, unexpected);
         let member = unexpected.origin.member;
         match then {
             PeekAction::Keep => {}
@@ -203,7 +204,12 @@ impl Receiver {
 }
 
 /// Creates the completion of a peek that has found a message.
-fn peek_completion(context: u64, source: PeerId, message: &Message) -> EndedOperation {
+fn peek_completion(context: u64, found: &Unexpected) -> EndedOperation {
+    let Unexpected { source, message, notice, .. } = found;
     let mut receive = Receive { tagged: message.tag.is_some(), context, ..Receive::VACANT };
-    receive.take_completion(source, message, clamp_to_usize(message.len_bytes))
+    let mut completion = receive.take_completion(*source, message, clamp_to_usize(message.len_bytes));
+    if let Some(notice) = notice {
+        notice.describe_write_in(&mut completion);
+    }
+    completion
 }

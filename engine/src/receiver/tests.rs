@@ -16,6 +16,7 @@ use crate::wire::{AwaitedReply, Header, Message};
 
 mod abandoned;
 mod leftovers;
+mod notices;
 mod turns;
 
 const LINK: LinkId = LinkId(3);

@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use slotmap::SparseSecondaryMap;
 
 use super::links::Arriving;
+use super::write_notice::WriteNotice;
 use super::{MemberId, PayloadDestination, Receiver, ReceiverEffects};
 use crate::error::OperationError;
 use crate::operation::{ReceiveId, ReceiveRole, Signalled};
@@ -44,6 +45,7 @@ struct ReceiveTurn {
 #[derive(Debug)]
 enum ReceiveEnding {
     Received { source: PeerId, message: Message },
+    Notified { source: PeerId, notice: WriteNotice },
     Abandoned(Box<Abandoned>),
 }
 
@@ -70,7 +72,7 @@ impl ReceiveTurns {
     /// Returns the sources of the messages of receives that have ended before their turn.
     pub(super) fn sources_of_ended(&self) -> impl Iterator<Item = PeerId> {
         self.by_receive.values().filter_map(|turn| turn.ending.as_ref()).map(|ending| match ending {
-            ReceiveEnding::Received { source, .. } => *source,
+            ReceiveEnding::Received { source, .. } | ReceiveEnding::Notified { source, .. } => *source,
             ReceiveEnding::Abandoned(abandoned) => abandoned.source,
         })
     }
@@ -110,12 +112,14 @@ impl ReceiveTurns {
 impl ReceiveEnding {
     /// Makes the ending a failure.
     fn into_abandoned(self, id: ReceiveId, error: &OperationError) -> ReceiveEnding {
+        let whole = |message: &Message| {
+            let mut filling = Arriving::new_reassembly(PayloadDestination::Posted(id), message);
+            filling.arrived_bytes = filling.len_bytes;
+            filling
+        };
         let (source, filling) = match self {
-            ReceiveEnding::Received { source, message } => {
-                let mut filling = Arriving::new_reassembly(PayloadDestination::Posted(id), &message);
-                filling.arrived_bytes = filling.len_bytes;
-                (source, filling)
-            }
+            ReceiveEnding::Received { source, message } => (source, whole(&message)),
+            ReceiveEnding::Notified { source, notice } => (source, whole(&notice.as_message())),
             ReceiveEnding::Abandoned(abandoned) => (abandoned.source, abandoned.filling),
         };
         ReceiveEnding::Abandoned(Box::new(Abandoned { source, filling, error: error.clone() }))
@@ -167,6 +171,17 @@ impl Receiver {
         self.end_turn(id, ReceiveEnding::Received { source, message: *message }, effects);
     }
 
+    /// Ends a receive that has a turn and has taken the notice of a write.
+    pub(super) fn end_ordered_receive_with_notice(
+        &mut self,
+        id: ReceiveId,
+        source: PeerId,
+        notice: &WriteNotice,
+        effects: &mut impl ReceiverEffects,
+    ) {
+        self.end_turn(id, ReceiveEnding::Notified { source, notice: *notice }, effects);
+    }
+
     /// Fails a receive that has a turn and will not get the rest of its message.
     pub(super) fn fail_ordered_receive(
         &mut self,
@@ -197,6 +212,9 @@ impl Receiver {
             match ending {
                 ReceiveEnding::Received { source, message } => {
                     self.finish_receive(id, source, &message, member, effects);
+                }
+                ReceiveEnding::Notified { source, notice } => {
+                    self.finish_receive_with_notice(id, source, &notice, member, effects);
                 }
                 ReceiveEnding::Abandoned(abandoned) => {
                     let Abandoned { source, filling, error } = *abandoned;

@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 use super::links::MessageOrigin;
 use super::messages::report_match_if_awaited;
 use super::payload_destination::PayloadDestination;
+use super::write_notice::WriteNotice;
 use super::{MemberId, Receiver, ReceiverEffects};
 use crate::error::OperationError;
 use crate::limits::MESSAGE_COST_BYTES;
@@ -35,6 +36,8 @@ pub(super) struct Unexpected {
     fetched_bytes: u64,
     /// The context of the peek that has claimed this message.
     pub(super) claim: Option<u64>,
+    /// Set if this is no message, but the notice of a write.
+    pub(super) notice: Option<WriteNotice>,
     /// Its place in matching; `None` while it is kept aside.
     pub(super) place: Option<Place>,
 }
@@ -86,7 +89,9 @@ impl Receiver {
         self.keep_unexpected(link, message, Payload::new(), 0, MESSAGE_COST_BYTES, effects)
     }
 
-    fn keep_unexpected(
+    /// Keeps a message, of which these bytes have arrived. The caller has spent its credit, `cost_bytes`.
+    /// Returns `None`, and keeps nothing, if the link has ended.
+    pub(super) fn keep_unexpected(
         &mut self,
         link_id: LinkId,
         message: &Message,
@@ -113,6 +118,7 @@ impl Receiver {
             cost_bytes,
             fetched_bytes: 0,
             claim: None,
+            notice: None,
             place: None,
         }));
         if !self.push_if_kept_aside(origin.member, message, id) {
@@ -210,7 +216,7 @@ impl Receiver {
         effects: &mut impl ReceiverEffects,
     ) {
         let Some(unexpected) = self.remove_unexpected_and_return_credit(id, effects) else { return };
-        if !unexpected.is_whole() || self.turns.has_turns() {
+        if !unexpected.is_whole() || unexpected.notice.is_some() || self.turns.has_turns() {
             let receive_id = self.receives.insert(receive);
             return self.fill_receive(receive_id, id, *unexpected, effects);
         }
@@ -243,12 +249,14 @@ impl Receiver {
         effects: &mut impl ReceiverEffects,
     ) {
         let is_whole = unexpected.is_whole();
-        let Unexpected { source, message, bytes, fetch, origin, number, .. } = unexpected;
+        let Unexpected { source, message, bytes, fetch, origin, number, notice, .. } = unexpected;
         self.assign_turn_if_needed(receive_id, origin.member, fetch.is_some());
         if let Some(receive) = self.receives.get_mut(receive_id) {
             receive.destination.copy_in(0, &bytes);
         }
-        if is_whole {
+        if let Some(notice) = notice {
+            self.finish_receive_with_notice(receive_id, source, &notice, origin.member, effects);
+        } else if is_whole {
             self.finish_receive(receive_id, source, &message, origin.member, effects);
             self.report_match_if_awaited(&message, origin, number, effects);
         } else {
@@ -257,12 +265,12 @@ impl Receiver {
     }
 
     /// Discards a message that was removed from matching. The rest of its payload is dropped as it
-    /// arrives.
+    /// arrives. Returns the member at which the message arrived.
     pub(super) fn discard_unexpected(
         &mut self,
         id: UnexpectedId,
         effects: &mut impl ReceiverEffects,
-    ) -> Option<(PeerId, Message, MemberId)> {
+    ) -> Option<MemberId> {
         let unexpected = self.remove_unexpected_without_credit(id, effects)?;
         if !unexpected
             .fetch
@@ -271,13 +279,13 @@ impl Receiver {
             self.return_credit_to_origin(unexpected.origin, unexpected.cost_bytes, effects);
         }
         let is_whole = unexpected.is_whole();
-        let Unexpected { source, message, fetch, origin, number, .. } = *unexpected;
+        let Unexpected { message, fetch, origin, number, .. } = *unexpected;
         if is_whole {
             self.report_match_if_awaited(&message, origin, number, effects);
         } else {
             self.redirect_arrival(id, fetch, origin.link, PayloadDestination::Nowhere);
         }
-        Some((source, message, origin.member))
+        Some(origin.member)
     }
 
     /// Drops a message whose rest will not arrive.

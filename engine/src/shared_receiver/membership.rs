@@ -14,7 +14,7 @@ use crate::flags::CounterEvents;
 use crate::peer_id::PeerId;
 use crate::protocol_violation::ProtocolViolation;
 use crate::receiver::{
-    EndedWork, HeldCredit, LentBuffer, MemberId, Receiver, ReceiverEffects, UnrecordedEnd,
+    EndedWork, HeldCredit, LentBuffer, MemberId, Receiver, ReceiverEffects, UnrecordedEnd, WriteNotice,
 };
 use crate::transport::{AddressProof, LinkId, Pull, RemotePayload, Space};
 use crate::wire::Message;
@@ -217,6 +217,18 @@ impl Membership {
         self.act_for_member(effects, |receiver, effects| {
             receiver.message_arrived(link, message, payload, effects)
         })
+    }
+
+    pub(crate) fn write_notice_arrived(
+        &mut self,
+        id: LinkId,
+        notice: WriteNotice,
+        effects: &mut impl ReceiverEffects,
+    ) {
+        let Some(link) = self.shared_link_id(id) else { return };
+        self.act_for_member(effects, |receiver, effects| {
+            receiver.write_notice_arrived(link, notice, effects);
+        });
     }
 
     pub(crate) fn begin_message(

@@ -2,7 +2,7 @@
 
 use crate::completion::EndedOperation;
 use crate::flags::CounterEvents;
-use crate::receiver::HeldCredit;
+use crate::receiver::{HeldCredit, WriteNotice};
 use crate::transport::LinkId;
 use crate::wire::Header;
 
@@ -16,6 +16,10 @@ pub(crate) trait TargetEffects {
     ///
     /// Returns the completion if there is no room.
     fn complete(&mut self, completion: EndedOperation) -> Result<(), EndedOperation>;
+
+    /// Gives the notice of a write with remote data to a posted receive, or keeps it until there is one. The
+    /// notice takes over the credit that the write has cost.
+    fn give_to_receive(&mut self, link: LinkId, notice: WriteNotice);
 
     /// Counts an access of a peer to a region.
     fn count(&mut self, events: CounterEvents);

@@ -2,15 +2,15 @@
 //!
 //! The application posts nothing for these completions, so credit limits their number. Until the
 //! queue takes the completion of a write, the write costs the peer as much credit as an empty
-//! message.
+//! message. If the endpoint has the mode `FI_RX_CQ_DATA`, the receiver gets a notice of the write
+//! instead, and the completion is that of a receive.
 
 use super::{Target, TargetEffects};
 use crate::buffer::Buffer;
 use crate::completion::EndedOperation;
-use crate::flags::CompletionFlags;
 use crate::limits::MESSAGE_COST_BYTES;
 use crate::peer_id::PeerId;
-use crate::receiver::HeldCredit;
+use crate::receiver::{HeldCredit, WriteNotice};
 use crate::transport::LinkId;
 
 /// A completion that the queue had no room for.
@@ -29,6 +29,11 @@ impl HeldEvent {
 }
 
 impl Target {
+    /// From now on, notices of writes with remote data take posted receives.
+    pub(crate) fn give_remote_data_to_receives(&mut self) {
+        self.gives_remote_data_to_receives = true;
+    }
+
     /// Reports that a peer's write with remote data has ended.
     pub(super) fn report_write_with_remote_data(
         &mut self,
@@ -37,11 +42,13 @@ impl Target {
         len_bytes: usize,
         effects: &mut impl TargetEffects,
     ) {
+        if self.gives_remote_data_to_receives {
+            return effects.give_to_receive(id, WriteNotice { data, len_bytes });
+        }
         let Some(source) = self.links.get(id).map(|link| link.peer) else { return };
-        let flags = CompletionFlags::RMA | CompletionFlags::REMOTE_WRITE | CompletionFlags::REMOTE_CQ_DATA;
         let completion = EndedOperation {
             context: 0,
-            flags,
+            flags: WriteNotice::FLAGS,
             len_bytes,
             data,
             tag: 0,

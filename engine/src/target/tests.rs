@@ -7,7 +7,7 @@ use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::completion::EndedOperation;
 use crate::limits::MESSAGE_COST_BYTES;
 use crate::protocol_violation::ProtocolViolation;
-use crate::receiver::HeldCredit;
+use crate::receiver::{HeldCredit, WriteNotice};
 use crate::region::{Region, RegionAttr};
 use crate::transport::{Pull, RemotePayload};
 use crate::wire::{Atomic, AtomicForm, RmaKind};
@@ -62,6 +62,7 @@ impl Target {
 struct EffectsRecorder {
     is_full: bool,
     completed: Vec<EndedOperation>,
+    notices: Vec<WriteNotice>,
     counted: Vec<CounterEvents>,
     queued: Vec<Header>,
     written_counts: usize,
@@ -76,6 +77,11 @@ impl TargetEffects for EffectsRecorder {
         }
         self.completed.push(completion);
         Ok(())
+    }
+
+    fn give_to_receive(&mut self, link: LinkId, notice: WriteNotice) {
+        assert_eq!(link, LINK);
+        self.notices.push(notice);
     }
 
     fn count(&mut self, events: CounterEvents) {
@@ -267,4 +273,18 @@ fn accesses_beyond_the_limit_are_a_protocol_violation() {
     assert_eq!(target.write_arrived(LINK, &make_rma(9999, 0, 1, WRITE), b"a", &mut asked), Err(breach));
     target.answer_sent(LINK);
     target.write_arrived(LINK, &make_rma(9999, 0, 1, WRITE), b"a", &mut asked).unwrap();
+}
+
+#[test]
+fn write_with_data_notifies_a_receive_if_receives_take_remote_data() {
+    let (mut target, _, mut asked) = target_with_region(6);
+    target.give_remote_data_to_receives();
+    let write = |op, address, data| make_rma(op, address, 2, RmaKind::Write { data });
+    target.write_arrived(LINK, &write(1, 1, Some(70)), b"ab", &mut asked).unwrap();
+    target.write_arrived(LINK, &write(2, 1, None), b"ab", &mut asked).unwrap();
+    assert_eq!(asked.notices, [WriteNotice { data: 70, len_bytes: 2 }]);
+    assert!(asked.completed.is_empty() && asked.returned_bytes == 0, "the notice holds the credit");
+    // A refused write gives no notice, and returns its credit.
+    target.write_arrived(LINK, &write(3, 5, Some(71)), b"ab", &mut asked).unwrap();
+    assert_eq!((asked.notices.len(), asked.returned_bytes), (1, MESSAGE_COST_BYTES));
 }

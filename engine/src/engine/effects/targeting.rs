@@ -5,13 +5,13 @@ use super::super::receive_side::ReceiveSide;
 use super::LinksAndSink;
 use crate::completion::{EndedOperation, Sink};
 use crate::flags::CounterEvents;
-use crate::receiver::{HeldCredit, MemberId, ReceiverEffects};
+use crate::receiver::{HeldCredit, MemberId, ReceiverEffects, WriteNotice};
 use crate::target::{Target, TargetEffects};
 use crate::transport::LinkId;
 use crate::wire::Header;
 
 /// An engine's links, sink and receiver, which carry out the effects of its target. Credit that the
-/// target returns goes to the receiver.
+/// target returns, and notices for receives, go to the receiver.
 #[derive(Debug)]
 pub(in super::super) struct TargetCarrier<'a, S> {
     receive_side: &'a mut ReceiveSide,
@@ -33,6 +33,10 @@ impl Engine {
 impl<S: Sink> TargetEffects for TargetCarrier<'_, S> {
     fn complete(&mut self, completion: EndedOperation) -> Result<(), EndedOperation> {
         self.carrier.complete(completion, None)
+    }
+
+    fn give_to_receive(&mut self, link: LinkId, notice: WriteNotice) {
+        self.receive_side.write_notice_arrived(link, notice, &mut self.carrier);
     }
 
     #[inline(always)]

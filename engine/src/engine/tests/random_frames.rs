@@ -414,9 +414,14 @@ proptest! {
     fn random_frames_never_panic_and_operations_end_once(
         steps in prop::collection::vec(any_step(), 1..150),
         can_pull in any::<bool>(),
+        remote_data_takes_receives in any::<bool>(),
     ) {
-        let unexpected_budget_bytes = BUDGET_BYTES;
-        let config = Config { unexpected_budget_bytes, eager_max_bytes: 10, ..Config::default() };
+        let config = Config {
+            unexpected_budget_bytes: BUDGET_BYTES,
+            eager_max_bytes: 10,
+            remote_data_takes_receives,
+            ..Config::default()
+        };
         let mut run = Run {
             engine: Engine::new(config),
             transport: Scripted {
@@ -452,7 +457,9 @@ proptest! {
         prop_assert_eq!(run.engine.outstanding_receives(), 0);
         run.engine.deliver_held(&mut run.sink);
         run.sink.ended.retain(|ended| match ended {
-            Ok(completion) => !completion.flags.contains(CompletionFlags::REMOTE_WRITE),
+            Ok(completion) => {
+                remote_data_takes_receives || !completion.flags.contains(CompletionFlags::REMOTE_WRITE)
+            }
             Err(_) => true,
         });
         prop_assert_eq!(run.sink.ended.len(), run.accepted, "each operation ends once");

@@ -8,7 +8,7 @@ use super::*;
 use crate::connection::EndpointRole;
 use crate::operation::{PeekAction, PeekRequest};
 use crate::shared_receiver::{MemberId, SharedReceiver};
-use crate::wire::{HandshakeHeader, HandshakeStep};
+use crate::wire::{HandshakeHeader, HandshakeStep, RmaKind};
 
 mod leaving;
 mod random;
@@ -482,4 +482,26 @@ fn receives_of_a_sharing_engine_are_refused() {
     let refused = first.engine.post_receive(receive_request(8, 1), &mut first.sink).unwrap_err();
     assert_eq!(refused.errno(), Errno::ENOSYS);
     assert!(matches!(first.engine.cancel(1, &mut first.sink), Err(Error::Misuse(Misuse::NotFound(_)))));
+}
+
+#[test]
+fn write_with_remote_data_takes_a_receive_of_the_context_at_its_member() {
+    let (shared, mut first, mut second) = two_members();
+    for member in [&mut first, &mut second] {
+        member.engine.target.give_remote_data_to_receives();
+    }
+    let kind = RmaKind::Write { data: Some(70) };
+    second.receive_frame(&rma::rma_header(1, 0, 0, kind), b"");
+    first.receive_frame(&untagged_header(3), b"one");
+    for context in 1..=2 {
+        shared.post_receive(None, receive_request(8, context)).unwrap();
+    }
+    for member in [&mut first, &mut second] {
+        member.progress();
+    }
+    let [ended] = &second.sink.take_ended()[..] else { panic!("one receive has ended there") };
+    let ended = ended.as_ref().unwrap();
+    assert_eq!((ended.context, ended.data, ended.source), (1, 70, second.engine.peers().find(address(2))));
+    assert_eq!(first.take_ended(), [(2, Ok(b"one".to_vec()))]);
+    assert_eq!(second.sink.counted, [(CounterEvents::REMOTE_WRITE, true), (CounterEvents::RECV, true)]);
 }
