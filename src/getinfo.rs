@@ -7,7 +7,7 @@
 mod negotiate;
 
 use homespun_engine::error::{Argument, Error, Misuse, Unmet};
-use homespun_engine::flags::{Caps, InfoFlags};
+use homespun_engine::flags::{Caps, InfoFlags, Mode};
 use homespun_engine::transport::ProviderAttr;
 use tracing::{info, warn};
 
@@ -32,7 +32,10 @@ pub(crate) fn getinfo_from_providers(
         return Ok(vec![info_for_prov_attr_only(hints)]);
     }
 
-    let offers = collect_offers(providers, only_domain, &negotiate::candidate_ep_types(hints)?, hints)?;
+    let mut offers = collect_offers(providers, only_domain, &negotiate::candidate_ep_types(hints)?, hints)?;
+    if negotiate::names_rx_cq_data(hints) {
+        add_offers_with_rx_cq_data(&mut offers);
+    }
     let ends = resolve_address_pairs(node, service, flags, hints)?;
     let mut infos = Vec::new();
     let mut unmet = Unmet::DomainAddressFormat;
@@ -70,7 +73,10 @@ pub(crate) fn grant_info(provider: &ProviderAttr, info: &Info) -> Result<Info, E
     };
     let ep_types = negotiate::candidate_ep_types(&wanted).map_err(refuse)?;
     let ep_type = ep_types.first().copied().unwrap_or(EndpointType::Rdm);
-    let granted = negotiate::make_offer(provider, ep_type, &wanted).map_err(refuse)?;
+    let mut granted = negotiate::make_offer(provider, ep_type, &wanted).map_err(refuse)?;
+    if (info.mode | info.rx.mode).contains(Mode::RX_CQ_DATA) {
+        granted = negotiate::with_rx_cq_data(&granted).map_err(refuse)?;
+    }
     Ok(Info {
         addr_format: info.addr_format,
         src_addr: info.src_addr,
@@ -175,6 +181,18 @@ fn collect_offers<'a>(
     }
     offers.reverse();
     Ok(offers)
+}
+
+/// Adds to the offers, after all others, the same offers with [`Mode::RX_CQ_DATA`], where the mode has an
+/// effect. An application that takes the first info gets no mode.
+fn add_offers_with_rx_cq_data(offers: &mut Vec<Offer<'_>>) {
+    let targets = offers.iter().filter(|offer| negotiate::is_target_of_writes(offer.info.caps));
+    let with_mode = targets.filter_map(|offer| {
+        let info = negotiate::with_rx_cq_data(&offer.info).ok()?;
+        Some(Offer { provider: offer.provider, info })
+    });
+    let with_mode: Vec<Offer<'_>> = with_mode.collect();
+    offers.extend(with_mode);
 }
 
 /// Returns the hints, but without `FI_REMOTE_COMM` if the provider does not reach other hosts.

@@ -2,7 +2,7 @@
 
 use homespun_engine::address::{Address, AddressFormat};
 use homespun_engine::error::Error;
-use homespun_engine::flags::{Caps, InfoFlags, OpFlags, Order};
+use homespun_engine::flags::{Caps, InfoFlags, Mode, OpFlags, Order};
 
 use crate::fabric::Fabric;
 use crate::info::{AvType, EndpointType, Info, MrMode, Progress, ResourceManagement, Threading};
@@ -84,6 +84,16 @@ impl Hints {
     /// request.
     pub fn caps(self, caps: Caps) -> Hints {
         self.with(|info| info.caps = caps)
+    }
+
+    /// The modes that the application supports ([`Info::mode`],
+    /// [`RxAttr::mode`](crate::info::RxAttr::mode)). The best info has none of them: with
+    /// [`Mode::RX_CQ_DATA`], further infos that have this mode follow the others.
+    pub fn mode(self, mode: Mode) -> Hints {
+        self.with(|info| {
+            info.mode = mode;
+            info.rx.mode = mode;
+        })
     }
 
     /// The domain: `"auto"`, `"shm"` or `"tcp"` ([`DomainAttr::name`](crate::info::DomainAttr::name)).

@@ -75,7 +75,11 @@ pub struct Info {
     /// The endpoint's capabilities. Empty hints ask for all capabilities that homespun grants without a
     /// request.
     pub caps: Caps,
-    /// In hints, the modes that the application supports; in a result, the modes that it must use.
+    /// In hints, the modes that the application supports; in an info that opens an endpoint, the modes that
+    /// the endpoint has. homespun demands none. It has one, [`Mode::RX_CQ_DATA`]: a peer's write with remote
+    /// data takes a receive of the endpoint. If hints have this mode here and in [`RxAttr::mode`], the infos
+    /// with the mode follow those without. An application may also set the mode in any other info before it
+    /// opens an endpoint with it. The endpoint needs [`Caps::MSG`] and [`Caps::RECV`] then.
     pub mode: Mode,
     /// The format of all addresses. `None` leaves the choice to homespun. C's `FI_SOCKADDR`, "any socket
     /// address", is `None` here.
@@ -145,7 +149,8 @@ pub struct RxAttr {
     /// The part of [`Info::caps`] that concerns reception. Empty hints ask for all receive capabilities of
     /// [`Info::caps`]. Capabilities of the transmit side are ignored in hints.
     pub caps: Caps,
-    /// As [`Info::mode`], for reception.
+    /// As [`Info::mode`], for reception. An endpoint has the modes of both. A shared receive context has
+    /// none: its endpoints have theirs.
     pub mode: Mode,
     /// The flags of receives that are posted without flags of their own.
     pub op_flags: OpFlags,

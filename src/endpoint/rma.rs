@@ -33,7 +33,9 @@ pub struct WriteMsg<B = Vec<Bytes>> {
     /// The start of the access, in the peer's memory.
     pub memory: RemoteMemory,
     /// Remote data. The target reports the data in the completion queue for its receives, in a completion
-    /// with [`REMOTE_WRITE`](crate::flags::CompletionFlags::REMOTE_WRITE) and a context of 0.
+    /// with [`REMOTE_WRITE`](crate::flags::CompletionFlags::REMOTE_WRITE) and a context of 0. If the target's
+    /// endpoint has the mode [`RX_CQ_DATA`](crate::flags::Mode::RX_CQ_DATA), the write takes a receive of the
+    /// target, and the completion has the context of this receive.
     pub data: Option<u64>,
     /// The context of the completion.
     pub context: u64,

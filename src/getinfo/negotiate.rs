@@ -155,6 +155,30 @@ pub(super) fn make_offer(
     })
 }
 
+/// Whether the hints name [`Mode::RX_CQ_DATA`] for the endpoint and for its receive side. Programs that
+/// merely support the mode name it for the endpoint alone.
+pub(super) fn names_rx_cq_data(hints: &Info) -> bool {
+    (hints.mode & hints.rx.mode).contains(Mode::RX_CQ_DATA)
+}
+
+/// Returns an offer for endpoints that have [`Mode::RX_CQ_DATA`], besides this one.
+///
+/// # Errors
+///
+/// [`Unmet::RxCqDataAlone`] if the endpoints have no untagged receives.
+pub(super) fn with_rx_cq_data(offer: &Info) -> Result<Info, Misuse> {
+    require(offer.caps.contains(Caps::MSG | Caps::RECV), Unmet::RxCqDataAlone)?;
+    let mut offer = offer.clone();
+    offer.mode |= Mode::RX_CQ_DATA;
+    offer.rx.mode |= Mode::RX_CQ_DATA;
+    Ok(offer)
+}
+
+/// Whether an endpoint with these capabilities is a target of writes.
+pub(super) fn is_target_of_writes(caps: Caps) -> bool {
+    caps.contains(Caps::RMA | Caps::REMOTE_WRITE)
+}
+
 /// Returns the capabilities that say which hosts the provider reaches.
 fn reach_caps(provider: &ProviderAttr) -> Caps {
     let mut reach = Caps::empty();

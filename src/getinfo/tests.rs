@@ -330,3 +330,69 @@ fn receives_have_the_default_flag_trigger_only_with_the_capability() {
         );
     }
 }
+
+#[test]
+fn infos_with_rx_cq_data_follow_all_others_if_the_hints_name_the_mode_twice() {
+    let providers = [make_provider("auto"), make_provider("tcp")];
+    let plain = getinfo_of_loopback_peer(&providers, &Info::default()).expect("both");
+    for (mode, of_receives, is_offered) in [
+        (Mode::RX_CQ_DATA, Mode::RX_CQ_DATA, true),
+        (Mode::all(), Mode::RX_CQ_DATA | Mode::CONTEXT, true),
+        (Mode::all(), Mode::CONTEXT, false),
+        (Mode::all(), Mode::empty(), false),
+        (Mode::empty(), Mode::RX_CQ_DATA, false),
+        (Mode::all() - Mode::RX_CQ_DATA, Mode::all(), false),
+    ] {
+        let mut hints = Info { mode, ..Info::default() };
+        hints.rx.mode = of_receives;
+        let found = getinfo_of_loopback_peer(&providers, &hints).expect("both");
+        let (first, rest) = found.split_at(plain.len());
+        assert_eq!(first, plain, "{mode:?}, {of_receives:?}");
+        let mut with_mode = if is_offered { plain.clone() } else { Vec::new() };
+        for info in &mut with_mode {
+            (info.mode, info.rx.mode) = (Mode::RX_CQ_DATA, Mode::RX_CQ_DATA);
+        }
+        assert_eq!(rest, with_mode, "{mode:?}, {of_receives:?}");
+    }
+}
+
+#[test]
+fn infos_with_rx_cq_data_are_offered_only_where_a_write_can_take_a_receive() {
+    let providers = [make_provider("tcp")];
+    let messages = Caps::MSG | Caps::SEND | Caps::RECV;
+    for (caps, is_offered) in [
+        (messages | Caps::RMA, true),
+        (messages | Caps::RMA | Caps::REMOTE_WRITE, true),
+        (messages | Caps::RMA | Caps::WRITE, false),
+        (messages | Caps::ATOMIC, false),
+        (Caps::TAGGED | Caps::RMA, false),
+        (Caps::MSG | Caps::SEND | Caps::RMA, false),
+        (messages, false),
+    ] {
+        let mut hints = Info { caps, mode: Mode::RX_CQ_DATA, ..Info::default() };
+        hints.rx.mode = Mode::RX_CQ_DATA;
+        let found = getinfo_of_loopback_peer(&providers, &hints).expect("the hints are met");
+        assert!(found[0].mode.is_empty(), "{caps:?}");
+        assert_eq!(found.iter().any(|info| !info.mode.is_empty()), is_offered, "{caps:?}");
+    }
+}
+
+#[test]
+fn endpoint_has_the_mode_of_its_info_or_of_its_receive_side() {
+    let provider = make_provider("tcp");
+    let granted = |mode, of_receives| {
+        let mut info = Info { mode, ..Info::default() };
+        info.rx.mode = of_receives;
+        let granted = grant_info(&provider, &info).expect("it can be granted");
+        assert_eq!(granted.mode, granted.rx.mode);
+        granted.mode
+    };
+    assert_eq!(granted(Mode::all(), Mode::empty()), Mode::RX_CQ_DATA);
+    assert_eq!(granted(Mode::empty(), Mode::RX_CQ_DATA), Mode::RX_CQ_DATA);
+    assert_eq!(granted(Mode::CONTEXT, Mode::CONTEXT), Mode::empty());
+    for caps in [Caps::TAGGED | Caps::RMA, Caps::MSG | Caps::SEND | Caps::RMA] {
+        let info = Info { caps, mode: Mode::RX_CQ_DATA, ..Info::default() };
+        let refused = Misuse::Invalid(Argument::NotOffered(Unmet::RxCqDataAlone));
+        assert_eq!(grant_info(&provider, &info), Err(refused.into()), "{caps:?}");
+    }
+}

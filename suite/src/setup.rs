@@ -1,6 +1,6 @@
 //! The attributes of a party.
 
-use homespun::flags::{Caps, OpFlags, Order};
+use homespun::flags::{Caps, Mode, OpFlags, Order};
 use homespun::info::{Info, ResourceManagement};
 use homespun::{Address, CompletionQueue, CqFormat, WaitObject, WaitSet};
 use serde::{Deserialize, Serialize};
@@ -25,6 +25,8 @@ pub struct Setup {
     pub shares_cq: Option<CompletionQueue>,
     /// Whether the queue is bound with selective completion.
     pub selective: bool,
+    /// Whether writes with remote data take the party's receives (`FI_RX_CQ_DATA`).
+    pub rx_cq_data: bool,
     /// Whether a counter is bound for each kind of event.
     pub counts: bool,
     /// The largest number of outstanding sends; 0 for the default.
@@ -82,6 +84,9 @@ impl Setup {
         info.tx.op_flags = self.tx_op_flags;
         for order in [&mut info.tx.msg_order, &mut info.rx.msg_order] {
             *order |= self.order;
+        }
+        if self.rx_cq_data {
+            info.mode |= Mode::RX_CQ_DATA;
         }
         if self.completes_in_order {
             info.tx.comp_order = Order::STRICT;

@@ -9,13 +9,14 @@ mod caps;
 mod choices;
 mod endpoint_pair;
 mod flags;
+mod modes;
 mod numbers;
 mod orders;
 use std::fmt::Debug;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use bitflags::Flags;
-use homespun::flags::OpFlags;
+use homespun::flags::{Mode, OpFlags};
 use homespun::info::{EndpointType, Info, MrMode};
 use homespun::{AddressFormat, Fabric, Hints};
 
@@ -173,6 +174,23 @@ fn getinfo_requires_no_mode_bits() {
             let granted = getinfo_with_changed_hints(&info, |hints| hints.mode = bit)
                 .expect("unused mode bits are no reason to refuse");
             assert!(granted.mode.is_empty(), "{:?}", granted.mode);
+        }
+    }
+}
+
+#[test]
+fn every_offered_mode_works() {
+    for info in offered_infos() {
+        for bit in single_bit_flags::<Mode>() {
+            let hints = Hints::from(Info { src_addr: None, ..info.clone() }).mode(bit);
+            let found = Fabric::new().infos(&hints).expect("unused mode bits are no reason to refuse");
+            let is_offered = found.iter().any(|found| !found.mode.is_empty());
+            assert_eq!(is_offered, modes::CHECKS.iter().any(|(mode, _)| *mode == bit), "{bit:?}");
+            for with_mode in found.into_iter().filter(|found| !found.mode.is_empty()) {
+                assert_eq!((with_mode.mode, with_mode.rx.mode), (bit, bit));
+                let with_mode = Info { src_addr: info.src_addr, ..with_mode };
+                exercise_flag("the mode", bit, modes::CHECKS, &with_mode);
+            }
         }
     }
 }

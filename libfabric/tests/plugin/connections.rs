@@ -50,7 +50,7 @@ pub(crate) fn loopback_msg_infos() -> InfoList {
 }
 
 /// The objects that endpoints need. They are closed in the order of the fields.
-struct ConnectionFixture {
+pub(crate) struct ConnectionFixture {
     cq: Object<FidCq>,
     eq: Object<FidEq>,
     domain: Object<FidDomain>,
@@ -72,8 +72,19 @@ impl ConnectionFixture {
         ConnectionFixture::open_with_eq_wait_obj(FI_WAIT_NONE)
     }
 
-    fn open_with_eq_wait_obj(wait_obj: u32) -> ConnectionFixture {
+    /// Opens the objects with an info that has this mode.
+    pub(crate) fn open_with_mode(mode: u64) -> ConnectionFixture {
         let infos = loopback_msg_infos();
+        // SAFETY: the answer is valid, and only this thread uses it.
+        unsafe { (*infos.as_ptr()).mode = mode };
+        ConnectionFixture::open_with_infos(infos, FI_WAIT_NONE)
+    }
+
+    fn open_with_eq_wait_obj(wait_obj: u32) -> ConnectionFixture {
+        ConnectionFixture::open_with_infos(loopback_msg_infos(), wait_obj)
+    }
+
+    fn open_with_infos(infos: InfoList, wait_obj: u32) -> ConnectionFixture {
         let fabric = open_fabric(infos.first(), API_VERSION);
         let domain = fabric.open_domain(infos.as_ptr()).expect("a domain");
         let eq = fabric.open_eq(&mut FiEqAttr { wait_obj, ..eq_attr(0) }).expect("an event queue");
@@ -90,7 +101,7 @@ impl ConnectionFixture {
     }
 
     /// Opens a passive endpoint that listens.
-    fn open_listener(&self) -> Object<FidPep> {
+    pub(crate) fn open_listener(&self) -> Object<FidPep> {
         let listener = self.open_passive();
         assert_eq!(listener.bind(&self.eq, 0), 0);
         assert_eq!(listen(&listener), 0);
@@ -107,7 +118,7 @@ impl ConnectionFixture {
     }
 
     /// Opens an endpoint that requests a connection.
-    fn open_requester(&self, of: &Object<FidPep>, data: &[u8]) -> Object<FidEp> {
+    pub(crate) fn open_requester(&self, of: &Object<FidPep>, data: &[u8]) -> Object<FidEp> {
         let endpoint = self.open_endpoint(self.info());
         assert_eq!(connect(&endpoint, &get_name(of), data), 0);
         endpoint
@@ -132,7 +143,7 @@ impl ConnectionFixture {
         parse_event(found, &room)
     }
 
-    fn await_event(&self) -> Event {
+    pub(crate) fn await_event(&self) -> Event {
         self.await_event_with_buffer_len(1000, 0)
     }
 

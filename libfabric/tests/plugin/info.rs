@@ -402,13 +402,29 @@ fn device_memory_answers_enodata() {
 }
 
 #[test]
-fn getinfo_requires_no_mode_whatever_the_hints_allow() {
+fn first_infos_have_no_mode_whatever_the_hints_allow() {
     const FI_NOTIFY_FLAGS_ONLY: u64 = 1 << 54;
-    for mode in [FI_NOTIFY_FLAGS_ONLY, u64::MAX] {
+    const FI_RX_CQ_DATA: u64 = 1 << 56;
+    let plain_len = Hints::new().getinfo().expect("an answer").iter().count();
+    let all = u64::MAX;
+    for (mode, of_receives, offered) in [
+        (FI_NOTIFY_FLAGS_ONLY, FI_NOTIFY_FLAGS_ONLY, 0),
+        (FI_RX_CQ_DATA, 0, 0),
+        (all, 0, 0),
+        (0, all, 0),
+        (FI_RX_CQ_DATA, FI_RX_CQ_DATA, FI_RX_CQ_DATA),
+        (all, all, FI_RX_CQ_DATA),
+    ] {
         let mut hints = Hints::new();
-        hints.info.mode = mode;
+        (hints.info.mode, hints.rx.mode) = (mode, of_receives);
         let list = hints.getinfo().expect("an answer");
-        assert!(list.iter().all(|info| info.mode == 0));
+        // SAFETY: the answer has all its attributes.
+        let modes = list.iter().map(|info| (info.mode, unsafe { (*info.rx_attr).mode }));
+        let mut expected = vec![(0, 0); plain_len];
+        if offered != 0 {
+            expected.resize(2 * plain_len, (offered, offered));
+        }
+        assert_eq!(modes.collect::<Vec<_>>(), expected);
     }
 }
 

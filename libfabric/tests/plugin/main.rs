@@ -18,6 +18,7 @@ mod overrun;
 mod peek;
 mod progress;
 mod rma;
+mod rx_cq_data;
 mod sets;
 mod shared_contexts;
 mod sources;
@@ -47,6 +48,7 @@ fn plugin_tests_pass_over_shared_memory() {
             "peek::",
             "progress::",
             "rma::",
+            "rx_cq_data::",
             "sets::",
             "shared_contexts::",
             "sources::",

@@ -44,6 +44,9 @@ macro_rules! tests_of_connections {
                 cancel_and_accesses_of_the_peer_do_not_end_the_connection
                 truncated_receive_of_a_shared_context_ends_only_its_connection
                 ends_on_failure_is_refused_once_enabled_or_without_connections;
+            connection_remote_data:
+                connection_completes_receives_with_remote_data_in_order
+                remote_data_of_an_ended_connection_is_received;
             shutdown:
                 messages_sent_before_a_shutdown_arrive_before_its_event
                 operations_fail_when_the_connection_ends

@@ -225,6 +225,16 @@ macro_rules! tests_of_parties {
                 registration_with_a_key_in_use_fails_with_enokey
                 accesses_fail_when_the_target_closes
                 rma_without_the_capability_is_refused;
+            rx_cq_data:
+                every_write_call_with_remote_data_takes_a_receive
+                remote_data_waits_for_receives_in_order
+                messages_and_remote_data_take_receives_in_posting_order
+                remote_data_takes_no_tagged_and_no_cancelled_receive
+                remote_data_takes_directed_receives_of_its_source_alone
+                remote_data_uses_no_byte_of_a_multi_receive_buffer
+                receives_of_remote_data_are_counted_and_reported_selectively
+                kept_remote_data_outlives_its_writer
+                refused_write_with_remote_data_takes_no_receive;
             atomics:
                 every_atomic_call_updates_the_region
                 every_operation_updates_every_datatype

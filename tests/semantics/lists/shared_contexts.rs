@@ -19,6 +19,8 @@ macro_rules! tests_of_shared_contexts {
                 endpoints_join_and_leave_while_messages_arrive
                 selective_endpoint_reports_only_requested_receives
                 counters_count_receives_of_their_endpoint;
+            shared_context_remote_data:
+                remote_data_takes_receives_of_a_shared_context_by_the_mode_of_its_endpoint;
             shared_context_waits:
                 repeated_peeks_find_a_message_arriving_at_any_endpoint
                 sleeping_reader_wakes_for_a_post
