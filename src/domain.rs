@@ -22,7 +22,9 @@ use crate::cq::{CompletionQueue, CqAttr};
 use crate::domain_id::DomainId;
 use crate::endpoint::{Endpoint, EndpointOrigin};
 use crate::endpoint_pump::EndpointPump;
-use crate::getinfo::{grant_info, grant_rx_attr, grant_tx_attr, hints_with_param_defaults};
+use crate::getinfo::{
+    grant_info, grant_key_size_bytes, grant_rx_attr, grant_tx_attr, hints_with_param_defaults,
+};
 use crate::info::{EndpointType, Info, MrMode, Progress, ResourceManagement, RxAttr, Threading, TxAttr};
 use crate::lock::Locking;
 use crate::open_pump::OpenPump;
@@ -30,6 +32,7 @@ use crate::params::Params;
 use crate::passive_endpoint::PassiveEndpoint;
 use crate::poll_set::PollSet;
 use crate::progress_thread::ProgressThread;
+use crate::region_keys::RegionKeys;
 use crate::shared_receive_context::SharedReceiveContext;
 use crate::shared_transmit_context::SharedTransmitContext;
 use crate::works::domain::WorkDomain;
@@ -81,6 +84,7 @@ pub(crate) struct DomainShared {
     /// and ends with the domain.
     progress_thread: ProgressThread,
     mr_mode: MrMode,
+    region_keys: RegionKeys,
     params: Params,
     clock: Clock,
     /// The regions that peers may access through any endpoint of the domain.
@@ -101,11 +105,13 @@ impl Domain {
         locking: Locking,
         params: &Params,
         clock: &Clock,
-    ) -> Domain {
+    ) -> Result<Domain, Error> {
         let attr = provider.attr();
+        let key_size_bytes = grant_key_size_bytes(info.domain.mr_key_size_bytes)
+            .map_err(|unmet| Misuse::Invalid(Argument::NotOffered(unmet)))?;
         let format = info.addr_format.unwrap_or_else(|| attr.preferred_format());
         let domain_counters = Arc::new(DomainCounters::default());
-        Domain {
+        Ok(Domain {
             shared: Arc::new(DomainShared {
                 id: DomainId::allocate(),
                 provider,
@@ -121,6 +127,7 @@ impl Domain {
                 },
                 progress_thread: ProgressThread::default(),
                 mr_mode: info.domain.mr_mode,
+                region_keys: RegionKeys::new(key_size_bytes),
                 params: params.clone(),
                 clock: clock.clone(),
                 regions: Arc::default(),
@@ -129,7 +136,7 @@ impl Domain {
                 has_had_works: AtomicBool::new(false),
                 pumps: Mutex::default(),
             }),
-        }
+        })
     }
 
     /// The domain's name.
@@ -140,6 +147,12 @@ impl Domain {
     /// The format of all addresses in the domain.
     pub fn addr_format(&self) -> AddressFormat {
         self.shared.format
+    }
+
+    /// The size of the keys of memory regions in bytes: 8, unless the info of the domain asks for shorter
+    /// keys ([`mr_key_size_bytes`](crate::info::DomainAttr::mr_key_size_bytes)).
+    pub fn key_size_bytes(&self) -> usize {
+        self.shared.region_keys.size_bytes()
     }
 
     /// Whether the domain's completion queues are protected from overruns.
@@ -316,11 +329,12 @@ impl Domain {
         }
         let wanted = hints_with_param_defaults(info, &self.shared.params);
         let mut granted = grant_info(&self.shared.attr, &wanted)?;
-        // The attributes of the domain rule completion queues and progress, whatever the info says.
+        // The attributes of the domain rule completion queues, progress and keys, whatever the info says.
         granted.domain.resource_mgmt = Some(self.shared.resource_mgmt);
         granted.domain.threading = Some(self.shared.threading);
         granted.domain.control_progress = Some(self.shared.control_progress);
         granted.domain.data_progress = Some(self.shared.data_progress);
+        granted.domain.mr_key_size_bytes = self.shared.region_keys.size_bytes();
         Ok(granted)
     }
 }
@@ -399,6 +413,11 @@ impl DomainShared {
 
     pub(crate) fn mr_mode(&self) -> MrMode {
         self.mr_mode
+    }
+
+    /// Returns the source of the keys that the domain chooses.
+    pub(crate) fn region_keys(&self) -> &RegionKeys {
+        &self.region_keys
     }
 
     /// Waits until no thread accesses regions that were closed before the call.

@@ -165,12 +165,14 @@ impl Fabric {
     /// # Errors
     ///
     /// [`Misuse::NotFound`] if the info names no domain, or a domain that this fabric does not have.
+    /// [`Misuse::Invalid`] if the info asks for
+    /// [keys](crate::info::DomainAttr::mr_key_size_bytes) that are too short.
     pub fn domain(&self, info: &Info) -> Result<Domain, Error> {
         self.open_domain(info, Locking::Taken)
     }
 
     pub(crate) fn open_domain(&self, info: &Info, locking: Locking) -> Result<Domain, Error> {
-        Ok(Domain::open(self.provider_for(info)?.clone(), info, locking, &self.params, &self.clock))
+        Domain::open(self.provider_for(info)?.clone(), info, locking, &self.params, &self.clock)
     }
 
     /// Returns the provider of the domain that an info names.
@@ -252,8 +254,7 @@ impl fmt::Debug for Fabric {
 ///
 /// - Traffic class and prefix size need not be granted, since an application loses nothing without them.
 /// - Some fields only describe homespun, and the application reads them from the result: how many objects a
-///   [domain](crate::info::DomainAttr) has room for, the size of its keys, and
-///   [`FabricAttr::prov_version`].
+///   [domain](crate::info::DomainAttr) has room for, and [`FabricAttr::prov_version`].
 ///
 /// [`Caps::MULTI_RECV`] implies [`Caps::MSG`], and [`Caps::RMA_PMEM`] implies [`Caps::RMA`].
 /// [`Caps::RMA_EVENT`] implies both [`Caps::RMA`] and [`Caps::ATOMIC`] if the hints have neither of them.

@@ -11,7 +11,7 @@ use homespun_engine::flags::{Caps, InfoFlags, Mode};
 use homespun_engine::transport::ProviderAttr;
 use tracing::{info, warn};
 
-pub(crate) use self::negotiate::grant_rx_attr;
+pub(crate) use self::negotiate::{grant_key_size_bytes, grant_rx_attr};
 use crate::info::{EndpointType, FABRIC_NAME, FabricAttr, Info, PROVIDER_NAME, PROVIDER_VERSION, TxAttr};
 use crate::params::{DOMAIN, Params};
 use crate::resolve::{self, AddressPair, resolve_address_pairs};

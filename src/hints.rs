@@ -155,6 +155,23 @@ impl Hints {
         self.with(|info| info.domain.mr_mode = mr_mode)
     }
 
+    /// The largest size of the keys of memory regions, from 4 bytes on
+    /// ([`DomainAttr::mr_key_size_bytes`](crate::info::DomainAttr::mr_key_size_bytes)).
+    ///
+    /// ```
+    /// use homespun::flags::MrAccess;
+    /// use homespun::{Fabric, Hints, MrAttr};
+    ///
+    /// let fabric = Fabric::new();
+    /// let domain = fabric.domain(&fabric.info(&Hints::new().mr_key_size_bytes(4))?)?;
+    /// let region = domain.register(4096, &MrAttr::granting(MrAccess::REMOTE_READ))?;
+    /// assert!(u32::try_from(region.key()).is_ok());
+    /// # Ok::<(), homespun::Error>(())
+    /// ```
+    pub fn mr_key_size_bytes(self, size_bytes: usize) -> Hints {
+        self.with(|info| info.domain.mr_key_size_bytes = size_bytes)
+    }
+
     /// The kinds of operations to one peer that take effect in the order of posting
     /// ([`TxAttr::msg_order`](crate::info::TxAttr::msg_order),
     /// [`RxAttr::msg_order`](crate::info::RxAttr::msg_order)).

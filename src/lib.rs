@@ -42,6 +42,7 @@ mod receive_calls;
 mod receives;
 #[expect(unsafe_code, reason = "the raw tier takes addresses, and files are mapped; see region/")]
 pub mod region;
+mod region_keys;
 mod resolve;
 mod send_buffer;
 mod shared_receive_context;

@@ -21,7 +21,6 @@ use crate::counter::{self, Counter};
 use crate::domain::{self, Domain};
 use crate::endpoint::Endpoint;
 use crate::info::MrMode;
-use crate::random;
 use crate::region::file::MappedFile;
 use crate::region::persistent::Persistent;
 
@@ -33,9 +32,10 @@ pub struct MrAttr {
     pub access: MrAccess,
     /// Reserved by `fi_mr(3)`: must be 0.
     pub offset: u64,
-    /// The key by which peers name the region. `None` stands for 64 random bits, which peers cannot guess.
-    /// In a domain with [`MrMode::PROV_KEY`] or [`MrMode::BASIC`] this is ignored, and every region gets a
-    /// random key.
+    /// The key by which peers name the region. `None` lets the domain choose: 64 random bits, which peers
+    /// cannot guess, or a shorter key if the domain has
+    /// [shorter ones](crate::info::DomainAttr::mr_key_size_bytes). In a domain with [`MrMode::PROV_KEY`] or
+    /// [`MrMode::BASIC`] this is ignored, and the domain always chooses.
     pub requested_key: Option<u64>,
     /// Whether peers may map the memory. The region must be made by [`Domain::register`], in a domain whose
     /// provider supports sharing, such as `"shm"`. Otherwise the flag is ignored
@@ -134,7 +134,9 @@ impl Domain {
     ///
     /// [`Misuse::Memory`] for a length of 0, for more memory than there is, for an offset, and with
     /// [`MrFlags::RMA_PMEM`], since this memory is not persistent. [`Misuse::KeyInUse`] if another region of
-    /// the domain has the key. The system's error for [shareable](MrAttr::shareable) memory: ENOMEM, EMFILE.
+    /// the domain has the key, [`Misuse::KeyTooLong`] if the requested key exceeds the
+    /// [key size](crate::info::DomainAttr::mr_key_size_bytes) of the domain. The system's error for
+    /// [shareable](MrAttr::shareable) memory: ENOMEM, EMFILE.
     pub fn register(&self, len_bytes: usize, attr: &MrAttr) -> Result<MemoryRegion, Error> {
         if attr.flags.contains(MrFlags::RMA_PMEM) {
             return Err(Misuse::Memory(BadMemory::NotPersistent).into());
@@ -272,10 +274,12 @@ impl Domain {
         }
         let needs_enable = flags.contains(MrFlags::RMA_EVENT);
         let picks_key = self.shared.mr_mode().intersects(MrMode::PROV_KEY | MrMode::BASIC);
-        let requested_key = requested_key.filter(|_| !picks_key);
+        let keys = self.shared.region_keys();
+        let requested_key =
+            requested_key.filter(|_| !picks_key).map(|key| keys.checked_requested(key)).transpose()?;
         let is_virtual = self.shared.mr_mode().intersects(MrMode::VIRT_ADDR | MrMode::BASIC);
         loop {
-            let key = requested_key.map_or_else(random_key, Ok)?;
+            let key = requested_key.map_or_else(|| keys.choose(), Ok)?;
             let region = make(RegionAttr { key, access, base_address: 0 })?;
             let region = if is_virtual { region.with_own_base_address() } else { region };
             let region = if needs_enable { region.into_disabled() } else { region };
@@ -284,21 +288,10 @@ impl Domain {
                     let (domain, counters) = (self.shared.clone(), Mutex::default());
                     return Ok(MemoryRegion { region, domain, needs_enable, counters });
                 }
-                // Another region has this random key, which is very unlikely. Draw again.
+                // Another region has the key that the domain has chosen. Choose again.
                 Err(Misuse::KeyInUse(_)) if requested_key.is_none() => {}
                 Err(misuse) => return Err(misuse.into()),
             }
-        }
-    }
-}
-
-/// Returns a random key that peers cannot guess. It is never `FI_KEY_NOTAVAIL`.
-fn random_key() -> Result<u64, Error> {
-    const FI_KEY_NOTAVAIL: u64 = u64::MAX;
-    loop {
-        let key = random::draw_u64()?;
-        if key != FI_KEY_NOTAVAIL {
-            return Ok(key);
         }
     }
 }

@@ -155,6 +155,14 @@ pub enum Misuse {
     /// Another memory region has this key.
     #[error("the key {0:#x} belongs to another memory region")]
     KeyInUse(u64),
+    /// The requested key of a memory region exceeds the key size of the domain.
+    #[error("the key {key:#x} has more than the {max_bytes} bytes of the domain's keys")]
+    KeyTooLong {
+        /// The requested key.
+        key: u64,
+        /// The key size of the domain.
+        max_bytes: usize,
+    },
     /// A value outside its range, or an object that does not fit another object.
     #[error("invalid argument: {0}")]
     Invalid(Argument),
@@ -233,6 +241,7 @@ impl Misuse {
             Misuse::NotSupported(_) => Errno::ENOSYS,
             Misuse::NotFound(_) => Errno::ENOENT,
             Misuse::KeyInUse(_) => Errno::ENOKEY,
+            Misuse::KeyTooLong { .. } => Errno::EKEYREJECTED,
         }
     }
 }

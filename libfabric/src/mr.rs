@@ -1,5 +1,7 @@
 //! `fi_mr(3)`.
 
+use std::ops::RangeInclusive;
+
 use homespun::flags::{CounterEvents, MrAccess, MrFlags};
 use homespun::info::Version;
 use homespun::{Errno, MemoryRegion, Misuse, MrAttr, SegmentMut};
@@ -23,6 +25,8 @@ struct MrState {
     /// The only handle of the region: dropping it closes the region. This must be the first field,
     /// because the region must close before the leases below are dropped.
     region: MemoryRegion,
+    /// The size of the keys of the domain.
+    key_size_bytes: usize,
     /// The leases of the objects bound to the region.
     bound: Mutex<Vec<Lease>>,
     _domain: Lease,
@@ -42,8 +46,11 @@ pub(crate) static OPS: FiOpsMr = FiOpsMr { size: size_of::<FiOpsMr>(), reg, regv
 /// 1.20.
 const FI_MR_DMABUF: u64 = 1 << 40;
 
-/// The size of a key. A raw key has no other content.
-const KEY_BYTES: usize = size_of::<u64>();
+/// The largest size of a key. A raw key is the bytes of the key, as many as keys of its domain have.
+const KEY_MAX_BYTES: usize = size_of::<u64>();
+
+/// The sizes that keys of a domain may have.
+const KEY_SIZES_BYTES: RangeInclusive<usize> = 4..=KEY_MAX_BYTES;
 
 unsafe extern "C" fn reg(
     domain: *mut Fid,
@@ -150,7 +157,8 @@ pub(crate) fn open_mr_object(region: MemoryRegion, domain: &DomainState, context
         mem_desc: std::ptr::null_mut(),
         key: region.key(),
     };
-    object::open(front, MrState { region, bound: Mutex::default(), _domain: domain.dependents.lease() })
+    let (key_size_bytes, bound) = (domain.domain.key_size_bytes(), Mutex::default());
+    object::open(front, MrState { region, key_size_bytes, bound, _domain: domain.dependents.lease() })
 }
 
 unsafe extern "C" fn close(mr: *mut Fid) -> c_int {
@@ -191,7 +199,7 @@ unsafe extern "C" fn bind(mr: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
 unsafe extern "C" fn control(mr: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
     run_entry_point(|| {
         // SAFETY: the caller passes an open region.
-        let region = unsafe { &object::state::<MrState>(mr.cast())?.region };
+        let MrState { region, key_size_bytes, .. } = unsafe { object::state::<MrState>(mr.cast())? };
         match command {
             FI_ENABLE => {
                 region.enable();
@@ -201,7 +209,7 @@ unsafe extern "C" fn control(mr: *mut Fid, command: c_int, arg: *mut c_void) -> 
             FI_REFRESH => Ok(0),
             FI_GET_RAW_MR if arg.is_null() => Err(Errno::EINVAL.into()),
             // SAFETY: for this command `arg` points to a `struct fi_mr_raw_attr`.
-            FI_GET_RAW_MR => unsafe { fill_raw_attr(region, &*arg.cast::<FiMrRawAttr>()) },
+            FI_GET_RAW_MR => unsafe { fill_raw_attr(region, *key_size_bytes, &*arg.cast::<FiMrRawAttr>()) },
             _ => Err(Errno::ENOSYS.into()),
         }
     })
@@ -212,18 +220,22 @@ unsafe extern "C" fn control(mr: *mut Fid, command: c_int, arg: *mut c_void) -> 
 /// # Safety
 ///
 /// `attr` is null or points to a valid structure.
-unsafe fn fill_raw_attr(region: &MemoryRegion, attr: &FiMrRawAttr) -> Result<c_int, Failure> {
+unsafe fn fill_raw_attr(
+    region: &MemoryRegion,
+    key_size_bytes: usize,
+    attr: &FiMrRawAttr,
+) -> Result<c_int, Failure> {
     if attr.key_size.is_null() {
         return Err(Errno::EINVAL.into());
     }
     // SAFETY: the caller promises it, and `key_size` is the room for the raw key.
     unsafe {
         let room_bytes = attr.key_size.read();
-        attr.key_size.write(KEY_BYTES);
-        if room_bytes < KEY_BYTES || attr.raw_key.is_null() {
+        attr.key_size.write(key_size_bytes);
+        if room_bytes < key_size_bytes || attr.raw_key.is_null() {
             return Err(Errno::ETOOSMALL.into());
         }
-        attr.raw_key.copy_from_nonoverlapping(region.key().to_le_bytes().as_ptr(), KEY_BYTES);
+        attr.raw_key.copy_from_nonoverlapping(region.key().to_le_bytes().as_ptr(), key_size_bytes);
         if !attr.base_addr.is_null() {
             attr.base_addr.write(region.address());
         }
@@ -231,22 +243,23 @@ unsafe fn fill_raw_attr(region: &MemoryRegion, attr: &FiMrRawAttr) -> Result<c_i
     Ok(0)
 }
 
-/// `fi_mr_map_raw`: converts a raw key to the key. A raw key is the bytes of the key.
+/// `fi_mr_map_raw`: converts a raw key to the key. Keys of the peer's domain may have another size than
+/// those of this one.
 ///
 /// # Safety
 ///
 /// `map` is null or points to a valid structure.
 pub(crate) unsafe fn map_raw_key(map: &FiMrMapRaw) -> Result<c_int, Failure> {
-    if map.raw_key.is_null() || map.key.is_null() || map.key_size != KEY_BYTES {
+    if map.raw_key.is_null() || map.key.is_null() || !KEY_SIZES_BYTES.contains(&map.key_size) {
         return Err(Errno::EINVAL.into());
     }
     if map.flags != 0 {
         return Err(Misuse::Flags(map.flags).into());
     }
-    let mut raw = [0; KEY_BYTES];
+    let mut raw = [0; KEY_MAX_BYTES];
     // SAFETY: the caller promises it, and the size was checked.
     unsafe {
-        raw.as_mut_ptr().copy_from_nonoverlapping(map.raw_key, KEY_BYTES);
+        raw.as_mut_ptr().copy_from_nonoverlapping(map.raw_key, map.key_size);
         map.key.write(u64::from_le_bytes(raw));
     }
     Ok(0)

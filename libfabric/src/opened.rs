@@ -41,6 +41,7 @@ struct OpenDomain {
     resource_mgmt: ResourceManagement,
     threading: Threading,
     data_progress: Progress,
+    key_size_bytes: usize,
     /// Whether the domain can have connected endpoints, which need locks.
     allows_connections: bool,
 }
@@ -66,6 +67,7 @@ pub(crate) fn add_domain<T>(at: *const T, domain: &Domain, names: Names, info: &
         resource_mgmt: domain.resource_mgmt(),
         threading: info.domain.threading.unwrap_or(Threading::Safe),
         data_progress: info.domain.data_progress.unwrap_or(Progress::Manual),
+        key_size_bytes: domain.key_size_bytes(),
         allows_connections: is_locked,
     });
 }
@@ -143,6 +145,7 @@ impl NamedObjects {
             || hints.domain.resource_mgmt.is_some_and(|asked| asked != domain.resource_mgmt)
             || hints.domain.threading.is_some_and(|asked| !domain.supports_threading(asked))
             || hints.domain.data_progress.is_some_and(|asked| asked != domain.data_progress)
+            || (1..domain.key_size_bytes).contains(&hints.domain.mr_key_size_bytes)
             || hints.ep.ep_type.is_some_and(|asked| asked == EndpointType::Msg && !domain.allows_connections);
         if is_another {
             return Err(CMisuse::NotOfDomain.into());
@@ -151,6 +154,7 @@ impl NamedObjects {
         hints.domain.resource_mgmt = Some(domain.resource_mgmt);
         hints.domain.threading.get_or_insert(domain.threading);
         hints.domain.data_progress = Some(domain.data_progress);
+        hints.domain.mr_key_size_bytes = domain.key_size_bytes;
         if !domain.allows_connections {
             hints.ep.ep_type = Some(EndpointType::Rdm);
         }
@@ -231,6 +235,7 @@ impl OpenDomain {
             && info.domain.resource_mgmt == Some(self.resource_mgmt)
             && info.domain.threading.is_some_and(|threading| self.supports_threading(threading))
             && info.domain.data_progress == Some(self.data_progress)
+            && info.domain.mr_key_size_bytes >= self.key_size_bytes
             && (self.allows_connections || info.ep.ep_type != Some(EndpointType::Msg))
     }
 

@@ -19,6 +19,7 @@ use crate::info::{
     Threading, TxAttr, Version,
 };
 use crate::op_flags::{RECEIVE_DEFAULT_FLAGS, TRANSMIT_DEFAULT_FLAGS};
+use crate::region_keys::{KEY_MAX_BYTES, KEY_MIN_BYTES};
 
 /// The capabilities of messages. Every provider has them, since the engine implements them.
 const MESSAGE_CAPS: Caps = Caps::MSG
@@ -85,9 +86,6 @@ const CQ_DATA_BYTES: usize = 8;
 /// data with which an application rejected a connection.
 const ERR_DATA_MAX_BYTES: usize = CONNECTION_DATA_MAX_BYTES;
 const _: () = assert!(AddressFormat::SockaddrIn6.len_bytes() <= ERR_DATA_MAX_BYTES);
-
-/// The size of a memory key in bytes.
-const MR_KEY_BYTES: usize = 8;
 
 /// The number of remote segments that one access to memory names.
 const RMA_IOV_LIMIT: usize = 1;
@@ -395,7 +393,7 @@ fn negotiate_ep(
     })
 }
 
-/// Returns the attributes of the domain. Counts and the key size in the hints are ignored.
+/// Returns the attributes of the domain. Counts in the hints are ignored.
 fn negotiate_domain(
     asked: &DomainAttr,
     api_version: Version,
@@ -423,7 +421,7 @@ fn negotiate_domain(
         // Unspecified stays unspecified: the domain supports both types, and neither is better.
         av_type: asked.av_type,
         mr_mode: negotiate_mr_mode(asked.mr_mode, api_version),
-        mr_key_size_bytes: MR_KEY_BYTES,
+        mr_key_size_bytes: grant_key_size_bytes(asked.mr_key_size_bytes).map_err(Misuse::Unmet)?,
         cq_data_size_bytes: CQ_DATA_BYTES,
         cq_cnt: CQ_COUNT,
         ep_cnt: EP_COUNT,
@@ -442,6 +440,13 @@ fn negotiate_domain(
         mr_cnt: 0,
         tclass: 0,
     })
+}
+
+/// Returns the size of keys for an application that asks for keys of at most `asked` bytes. 0 asks for
+/// nothing.
+pub(crate) fn grant_key_size_bytes(asked: usize) -> Result<usize, Unmet> {
+    let granted = or_default(asked, KEY_MAX_BYTES).min(KEY_MAX_BYTES);
+    if granted >= KEY_MIN_BYTES { Ok(granted) } else { Err(Unmet::KeySize { min_bytes: KEY_MIN_BYTES }) }
 }
 
 /// Returns the modes of memory registration that the application must support: normally none. Hints with one

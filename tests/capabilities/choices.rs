@@ -9,7 +9,7 @@ use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::info::{AvType, EndpointType, Info, MrMode, Progress, ResourceManagement, Threading};
 use homespun::{Address, AvAttr, CqAttr, CqFormat, Errno, Fabric, FabricAddress, ReadError, Tag, WaitObject};
 
-use crate::endpoint_pair::{ANY, EndpointPair, OpenAttr};
+use crate::endpoint_pair::{ANY, EndpointPair, OpenAttr, read_content};
 use crate::getinfo_with_changed_hints;
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Deadline, sleeping};
@@ -262,4 +262,24 @@ pub(crate) fn check_registration(info: &Info) {
     let region = pair.register_region(4096, 7);
     assert_eq!(region.key() != 7, picks_key, "{:?}", info.domain.mr_mode);
     pair.write_and_read(&region, &payload(1, 4096));
+}
+
+/// Registers memory in a domain that chooses the keys. A key of a region that has closed reaches none of the
+/// regions that are registered later.
+pub(crate) fn check_chosen_keys(info: &Info) {
+    let mut info = info.clone();
+    info.domain.mr_mode |= MrMode::PROV_KEY;
+    let highest = u64::MAX >> (u64::BITS - 8 * info.domain.mr_key_size_bytes as u32);
+    let pair = EndpointPair::open(&info);
+    let region = pair.register_region(64, 7);
+    pair.write_and_read(&region, &payload(1, 64));
+    let stale = region.remote();
+    drop(region);
+    let later: Vec<_> = (0..100).map(|_| pair.register_region(64, 7)).collect();
+    assert!(later.iter().all(|region| region.key() != stale.key && region.key() <= highest));
+    let alice = &pair.alice;
+    alice.endpoint.write(payload(2, 64), alice.peer, stale, 1).expect("room");
+    let failed = pair.next_operation_end(alice).expect_err("no region has this key");
+    assert_eq!(failed.errno(), Errno::EKEYREJECTED);
+    assert!(later.iter().all(|region| read_content(region, 64) == [0; 64]));
 }

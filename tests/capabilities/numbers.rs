@@ -5,7 +5,7 @@ use homespun::flags::OpFlags;
 use homespun::info::{
     DomainAttr, EndpointType, EpAttr, Info, PROTOCOL, PROTOCOL_VERSION, RxAttr, SHARED_CONTEXT, TxAttr,
 };
-use homespun::{Again, Caps, CounterAttr, CqAttr, Errno, Error, Fabric, Misuse, RemoteMemory, Tag};
+use homespun::{Again, Caps, CounterAttr, CqAttr, Errno, Error, Fabric, Misuse, MrAttr, RemoteMemory, Tag};
 
 use crate::endpoint_pair::{ANY, EndpointPair, OpenAttr, next_event, request_connection};
 use homespun_suite::Deadline;
@@ -244,13 +244,19 @@ fn check_tag_bits(info: &Info, mem_tag_format: u64) {
     }
 }
 
-/// Uses keys that need all of their bytes.
-fn check_key_bytes(info: &Info, key_bytes: usize) {
+/// Uses keys that need all of their bytes, and one that is longer.
+pub(crate) fn check_key_bytes(info: &Info, key_bytes: usize) {
     let highest = u64::MAX >> (u64::BITS - 8 * key_bytes as u32);
     let pair = EndpointPair::open(info);
     for key in [0, 1, highest >> 1, highest - 1] {
         let region = pair.register_region(64, key);
         pair.write_and_read(&region, &payload(key, 64));
+    }
+    if let Some(key) = highest.checked_add(1) {
+        let attr = MrAttr { requested_key: Some(key), ..MrAttr::default() };
+        let refused = pair.domain.register(64, &attr).expect_err("a key that is too long");
+        assert_eq!(refused, Misuse::KeyTooLong { key, max_bytes: key_bytes }.into());
+        assert_eq!(refused.errno(), Errno::EKEYREJECTED);
     }
 }
 

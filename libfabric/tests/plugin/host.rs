@@ -422,6 +422,29 @@ impl Node {
         Node::open_with_infos(&infos, API_VERSION, &mut cq_attr(FI_CQ_FORMAT_TAGGED)).bind_and_enable()
     }
 
+    /// Opens an endpoint in a domain with keys of this size, which the hints ask for. The domain is opened
+    /// with this `mr_mode`.
+    pub(crate) fn open_with_key_size(size_bytes: usize, mr_mode: c_int) -> Node {
+        const FI_SOURCE: u64 = 1 << 57;
+        let hints = Plugin::get().loopback_infos();
+        // SAFETY: answers have all their attributes, and only this thread uses these.
+        unsafe {
+            let attr = hints.first().domain_attr;
+            (*attr).mr_key_size = size_bytes;
+            // The answer may name another test's open domain, which may have other attributes.
+            (*attr).domain = std::ptr::null_mut();
+        }
+        let infos = Plugin::get().getinfo(Some(c"127.0.0.1"), None, FI_SOURCE, hints.as_ptr());
+        let infos = infos.expect("what was asked for");
+        // SAFETY: as above.
+        unsafe {
+            let attr = infos.first().domain_attr;
+            assert_eq!((*attr).mr_key_size, size_bytes);
+            (*attr).mr_mode = mr_mode;
+        }
+        Node::open_with_infos(&infos, API_VERSION, &mut cq_attr(FI_CQ_FORMAT_TAGGED)).bind_and_enable()
+    }
+
     /// Binds the objects of an endpoint, and enables it.
     pub(crate) fn bind_and_enable(self) -> Node {
         assert_eq!(self.ep.bind(&self.av, 0), 0);

@@ -187,6 +187,15 @@ fn getinfo_returns_domain_limits_for_larger_hints() {
     assert!(domain.cq_cnt < usize::MAX && domain.ep_cnt < usize::MAX && domain.cntr_cnt < 1 << 40);
     assert_eq!(fabric.prov_version, Plugin::get().provider().version);
 
+    // A key is never longer than the hints ask.
+    for (asked, granted) in [(3, Err(ENODATA)), (4, Ok(4)), (8, Ok(8))] {
+        let mut hints = Hints::new();
+        hints.domain.mr_key_size = asked;
+        // SAFETY: as above.
+        let size = hints.getinfo().map(|list| unsafe { (*list.first().domain_attr).mr_key_size });
+        assert_eq!(size, granted, "{asked}");
+    }
+
     // Several receive contexts would mean a scalable endpoint. homespun refuses such a number instead
     // of reducing it.
     for count in [2, usize::MAX - 1] {

@@ -1,5 +1,6 @@
 //! Memory regions, and access to those of a peer.
 
+use std::collections::HashSet;
 use std::os::fd::AsRawFd;
 use std::{fs, ptr, slice};
 
@@ -462,4 +463,38 @@ fn raw_key_holds_the_key() {
         assert_eq!(node.domain.control::<c_void>(command, ptr::null_mut()), EINVAL);
     }
     assert_eq!(region.control::<c_void>(FI_GET_RAW_MR, ptr::null_mut()), EINVAL);
+}
+
+#[test]
+fn keys_fit_the_size_that_the_hints_ask_for() {
+    const FI_MR_PROV_KEY: c_int = 1 << 6;
+    let node = Node::open_with_key_size(4, 0);
+    let mut memory = [0u8; 8];
+    let highest = u64::from(u32::MAX);
+    assert_eq!(reg(&node.domain, &mut memory, highest + 1, 0).err(), Some(-EKEYREJECTED));
+    let region = reg(&node.domain, &mut memory, highest, 0).expect("a region");
+    let (mut raw_key, mut key_size) = ([9u8; 8], 3);
+    let mut attr = FiMrRawAttr {
+        flags: 0,
+        base_addr: ptr::null_mut(),
+        raw_key: raw_key.as_mut_ptr(),
+        key_size: &raw mut key_size,
+    };
+    assert_eq!(region.control(FI_GET_RAW_MR, &raw mut attr), ETOOSMALL);
+    assert_eq!(region.control(FI_GET_RAW_MR, &raw mut attr), 0);
+    assert_eq!((key_size, raw_key), (4, [255, 255, 255, 255, 9, 9, 9, 9]));
+    let mut key = 0;
+    let mut map =
+        FiMrMapRaw { flags: 0, base_addr: 0, raw_key: raw_key.as_mut_ptr(), key_size, key: &raw mut key };
+    assert_eq!(node.domain.control(FI_MAP_RAW_MR, &raw mut map), 0);
+    assert_eq!(key, highest);
+
+    let node = Node::open_with_key_size(4, FI_MR_PROV_KEY);
+    let mut earlier = HashSet::new();
+    for _ in 0..1000 {
+        let region = reg(&node.domain, &mut memory, highest + 1, 0).expect("the domain chooses the key");
+        // SAFETY: the region is open.
+        let key = unsafe { (*region.as_ptr()).key };
+        assert!(key <= highest && earlier.insert(key), "{key:#x}");
+    }
 }
