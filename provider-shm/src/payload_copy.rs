@@ -43,8 +43,8 @@ mod vectors {
 
     /// # Safety
     ///
-    /// As for [`copy_payload`](super::copy_payload). Also, the processor has AVX2, and `len_bytes` is at least
-    /// [`LOOP_MIN_BYTES`](super::LOOP_MIN_BYTES).
+    /// As for [`copy_payload`](super::copy_payload). Also, the processor has AVX2, and `len_bytes` is at
+    /// least [`LOOP_MIN_BYTES`](super::LOOP_MIN_BYTES).
     #[target_feature(enable = "avx2")]
     pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len_bytes: usize) {
         // The first and the last step may overlap with their neighbours. Between them, stores are aligned.
@@ -123,7 +123,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn copy_is_exact(from_offset in 0..128_usize, to_offset in 0..128_usize, len_bytes in 0..20_000_usize) {
+        fn copy_is_exact(
+            from_offset in 0..128_usize,
+            to_offset in 0..128_usize,
+            len_bytes in 0..20_000_usize,
+        ) {
             check_copy(from_offset, to_offset, len_bytes);
         }
     }
