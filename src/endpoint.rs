@@ -4,6 +4,7 @@ mod atomic;
 mod atomic_words;
 mod connecting;
 mod deferring;
+mod flush;
 mod receive;
 mod rma;
 mod send;
@@ -26,6 +27,7 @@ use parking_lot::Mutex;
 
 pub use self::atomic::{AtomicMsg, AtomicTarget, CompareAtomicMsg, FetchAtomicMsg};
 pub(crate) use self::connecting::EndpointOrigin;
+pub use self::flush::FlushMsg;
 pub use self::rma::{ReadMsg, WriteMsg};
 pub use self::send::SendMsg;
 use self::setup::{Service, ServiceFlags, Setup};

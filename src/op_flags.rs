@@ -29,6 +29,9 @@ const READ_FLAGS: OpFlags = TRANSMIT_FLAGS;
 /// data.
 const ATOMIC_FLAGS: OpFlags = TRANSMIT_FLAGS.union(OpFlags::INJECT);
 
+/// The flags of a flush. Its kind says what must be durable when it completes.
+const FLUSH_FLAGS: OpFlags = TRANSMIT_FLAGS;
+
 /// The completion levels of sends.
 const SEND_LEVELS: OpFlags = OpFlags::INJECT_COMPLETE
     .union(OpFlags::TRANSMIT_COMPLETE)
@@ -63,7 +66,7 @@ const MULTICAST: OpFlags = OpFlags::from_bits_retain(1 << 5);
 /// The flags that a send refuses.
 const SEND_REFUSED: OpFlags = TRIGGER.union(MULTICAST);
 
-/// The flags that a read or a write refuses.
+/// The flags that a read, a write or a flush refuses.
 const ACCESS_REFUSED: OpFlags = SEND_REFUSED;
 
 /// The flags that an atomic operation refuses. An atomic operation cannot make its result durable.
@@ -92,6 +95,7 @@ pub(crate) fn options_from_flags(
         }
         TransmitOp::Rma { local: RmaLocal::Read(_), .. } => (READ_FLAGS, OpFlags::LEVELS, ACCESS_REFUSED),
         TransmitOp::Atomic { .. } => (ATOMIC_FLAGS, SEND_LEVELS, ATOMIC_REFUSED),
+        TransmitOp::Flush { .. } => (FLUSH_FLAGS, SEND_LEVELS, ACCESS_REFUSED),
     };
     check_no_refused_flags(flags, refused)?;
     let flags = flags & known;

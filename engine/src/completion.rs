@@ -7,6 +7,7 @@ use crate::flags::{CompletionFlags, CounterEvents};
 use crate::operation::RmaLocal;
 use crate::peer_id::PeerId;
 use crate::peers::Peers;
+use crate::reassembly::clamp_to_usize;
 
 /// An ended operation: the contents of a completion queue entry, `fi_cq(3)`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,8 +16,8 @@ pub struct EndedOperation {
     pub context: u64,
     /// The kind of operation.
     pub flags: CompletionFlags,
-    /// For a receive, the number of bytes placed. For a write of a peer, and for a read or a write that
-    /// has succeeded, its length. 0 for sends and atomic operations.
+    /// For a receive, the number of bytes placed. For a write of a peer, and for a read, a write or a flush
+    /// that has succeeded, its length. 0 for sends and atomic operations.
     pub len_bytes: usize,
     /// The remote data, if [`CompletionFlags::REMOTE_CQ_DATA`] is set.
     pub data: u64,
@@ -40,6 +41,13 @@ impl EndedOperation {
     pub fn of_rma(context: u64, local: &mut RmaLocal) -> EndedOperation {
         let (flags, len_bytes) = (local.completion_flags(), local.len_bytes());
         EndedOperation { len_bytes, ..EndedOperation::of_transmit(context, flags, local.take_buffer()) }
+    }
+
+    /// Returns the completion of a flush of a range of this length.
+    pub fn of_flush(context: u64, len_bytes: u64) -> EndedOperation {
+        let len_bytes = clamp_to_usize(len_bytes);
+        let completion = EndedOperation::of_transmit(context, CompletionFlags::OF_FLUSH, Buffer::None);
+        EndedOperation { len_bytes, ..completion }
     }
 }
 

@@ -166,10 +166,18 @@ bitflags! {
         const MULTI_RECV = 1 << 16;
         /// The entry's `data` is remote data that came with the message or the write.
         const REMOTE_CQ_DATA = 1 << 17;
+        /// A flush that this side has initiated completed. Its completion also has [`RMA`](Self::RMA) and
+        /// [`WRITE`](Self::WRITE), so counters of writes count it. Of homespun's own: the bit is one of
+        /// those that libfabric leaves to providers.
+        const FLUSH = 1 << 60;
     }
 }
 
 impl CompletionFlags {
+    /// The flags of a flush's completion.
+    pub const OF_FLUSH: CompletionFlags =
+        CompletionFlags::of_access(false, false).union(CompletionFlags::FLUSH);
+
     /// Returns the flags of a send's completion.
     #[inline(always)]
     pub const fn of_send(is_tagged: bool) -> CompletionFlags {

@@ -7,7 +7,7 @@ mod transmit;
 use std::mem;
 
 pub(crate) use self::id::{FetchId, PeerWriteId, ReceiveId, SendId, UnexpectedId};
-pub use self::level::{Level, Signalled};
+pub use self::level::{FlushKind, Level, Signalled};
 pub use self::transmit::{TransmitOp, TransmitOptions, TransmitRequest};
 use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::buffer::{Buffer, Destination, Fetched, Source};
@@ -271,6 +271,8 @@ pub(crate) struct OneSided {
     pub(crate) atomic: Option<AtomicForm>,
     /// Which writes must be durable before the target answers.
     pub(crate) durable: Durable,
+    /// Whether this is a flush. A flush has neither data nor memory on this side.
+    pub(crate) is_flush: bool,
     /// How the access began on its link.
     pub(crate) begun: BegunAccess,
 }
@@ -320,6 +322,9 @@ impl Send {
     pub(crate) fn into_completion(self) -> EndedOperation {
         if let Some(one_sided) = self.one_sided {
             let len_bytes = if one_sided.atomic.is_some() { 0 } else { self.message.len_bytes };
+            if one_sided.is_flush {
+                return EndedOperation::of_flush(self.context, len_bytes);
+            }
             let completion = one_sided.into_completion(self.context, self.source);
             return EndedOperation { len_bytes: clamp_to_usize(len_bytes), ..completion };
         }
@@ -348,7 +353,7 @@ impl OneSided {
         };
         let RemoteMemory { key, address } = memory;
         let begun = BegunAccess::default();
-        (source, data, OneSided { key, address, read, atomic: None, durable, begun })
+        (source, data, OneSided { key, address, read, atomic: None, durable, is_flush: false, begun })
     }
 
     /// Returns the state of an atomic operation, together with one source that has the operands and
@@ -368,10 +373,24 @@ impl OneSided {
         };
         let RemoteMemory { key, address } = memory;
         let (atomic, durable, begun) = (Some(form), Durable::Nothing, BegunAccess::default());
-        (source, OneSided { key, address, read, atomic, durable, begun })
+        (source, OneSided { key, address, read, atomic, durable, is_flush: false, begun })
+    }
+
+    /// Returns the state of a flush.
+    pub(crate) fn of_flush(memory: RemoteMemory, kind: FlushKind) -> OneSided {
+        let durable = match kind {
+            FlushKind::Visibility => Durable::Nothing,
+            FlushKind::Persistent => Durable::Written,
+        };
+        let RemoteMemory { key, address } = memory;
+        let begun = BegunAccess::default();
+        OneSided { key, address, read: None, atomic: None, durable, is_flush: true, begun }
     }
 
     fn completion_flags(&self) -> CompletionFlags {
+        if self.is_flush {
+            return CompletionFlags::OF_FLUSH;
+        }
         CompletionFlags::of_access(self.atomic.is_some(), self.read.is_some())
     }
 

@@ -15,6 +15,8 @@
 //!  Offer --> is fetched like a message that was matched --> Answer queued
 //!
 //!  Read  --> ReadData, piece by piece --> Answer
+//!
+//!  Flush --> Answer queued
 //! ```
 //!
 //! The target sends the results of [atomic operations](atomics) like the data of a read. The results are
@@ -31,6 +33,7 @@ mod atomics;
 mod durability;
 mod effects;
 mod events;
+mod flushes;
 mod links;
 mod mappable_regions;
 mod reads;

@@ -59,6 +59,7 @@ mod kind {
     pub(super) const CONNECTION: u8 = 18;
     pub(super) const COUNTED_WRITE: u8 = 19;
     pub(super) const WRITTEN: u8 = 20;
+    pub(super) const FLUSH: u8 = 21;
 }
 
 mod flag {
@@ -67,7 +68,7 @@ mod flag {
     pub(super) const DATA: u8 = 1 << 1;
     pub(super) const ARRIVAL: u8 = 1 << 2;
     pub(super) const MATCH: u8 = 1 << 3;
-    /// Flags of writes and offers. Counted writes have only the first.
+    /// Flags of writes and offers. Counted writes have only the first, flushes only the second.
     pub(super) const WRITTEN_DATA: u8 = 1 << 0;
     pub(super) const DURABLE: u8 = 1 << 1;
     pub(super) const EVERYTHING: u8 = 1 << 2;
@@ -152,6 +153,8 @@ fn sample_lines() -> Vec<LineSpec> {
         LineSpec(kind::COUNTED_WRITE, flag::WRITTEN_DATA | flag::OUTSIDE, 300, &[2, 3, NUMBER]),
         LineSpec(kind::WRITTEN, 0, 0, &[1]),
         LineSpec(kind::WRITTEN, 3, 0, &[NUMBER]),
+        LineSpec(kind::FLUSH, 0, 0, &[1, NUMBER, 0, LONGEST]),
+        LineSpec(kind::FLUSH, flag::DURABLE, 0, &[1, 2, 3, NUMBER >> 24]),
         LineSpec(kind::FENCE, 0, 0, &[]),
         LineSpec(kind::FENCE, flag::ONLY, 0, &[]),
         LineSpec(kind::FENCED, 0, 0, &[]),

@@ -160,6 +160,7 @@ fn sample_headers() -> Vec<Header> {
         Header::Fence { matched: true },
         Header::Fenced,
         rma(RmaKind::Read),
+        rma(RmaKind::Flush),
         rma(RmaKind::Write { data: None }),
         rma(RmaKind::Write { data: Some(NUMBER) }),
         rma(RmaKind::Offer { data: Some(NUMBER), remote_bytes: REMOTE_MAX_BYTES as u8 }),

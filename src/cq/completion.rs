@@ -23,7 +23,7 @@ use crate::tag::Tag;
 pub enum CqFormat {
     /// The operation's context alone.
     Context,
-    /// The context, the flags, and the length of a received message, a read or a write.
+    /// The context, the flags, and the length of a received message, a read, a write or a flush.
     Msg,
     /// All fields of [`Msg`](Self::Msg), remote data, and the place of a message in a multi-receive buffer.
     Data,
@@ -57,8 +57,8 @@ pub struct Completion {
     pub context: u64,
     /// The kind of the operation.
     pub flags: CompletionFlags,
-    /// For a receive, the length of the message. For a read or a write, also one of a peer, its length. 0
-    /// for sends and atomic operations, and for a read or a write that has failed.
+    /// For a receive, the length of the message. For a read, a write or a flush, also for a write of a peer,
+    /// its length. 0 for sends and atomic operations, and for an access that has failed.
     pub len_bytes: usize,
     /// The remote data, if [`CompletionFlags::REMOTE_CQ_DATA`] is set. See
     /// [`remote_data`](Self::remote_data).
@@ -81,6 +81,8 @@ pub enum OperationKind {
     Write,
     /// A read of a peer's memory.
     Read,
+    /// A [flush](crate::Endpoint::flush) of a peer's memory.
+    Flush,
     /// An atomic access to a peer's memory that fetches nothing.
     Atomic,
     /// An atomic access to a peer's memory that fetches the previous elements.
@@ -159,6 +161,8 @@ impl Completion {
             OperationKind::Receive
         } else if has(CompletionFlags::SEND) {
             OperationKind::Send
+        } else if has(CompletionFlags::FLUSH) {
+            OperationKind::Flush
         } else if has(CompletionFlags::WRITE) {
             OperationKind::Write
         } else if has(CompletionFlags::READ) {
@@ -176,6 +180,7 @@ impl fmt::Display for OperationKind {
             OperationKind::Receive => "receive",
             OperationKind::Write => "write",
             OperationKind::Read => "read",
+            OperationKind::Flush => "flush",
             OperationKind::Atomic => "atomic operation",
             OperationKind::FetchAtomic => "fetching atomic operation",
             OperationKind::RemoteWrite => "write of a peer",

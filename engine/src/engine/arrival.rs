@@ -89,6 +89,7 @@ impl Engine {
             RmaKind::Read => target.read_request_arrived(id, rma, &mut effects),
             RmaKind::Offer { .. } => target.write_offered(id, rma, payload, &mut effects),
             RmaKind::Write { .. } => target.write_arrived(id, rma, payload, &mut effects),
+            RmaKind::Flush => target.flush_arrived(id, rma, &mut effects),
         };
         self.abort_link_if_violated(id, outcome, sink);
     }
@@ -96,7 +97,7 @@ impl Engine {
     /// Handles the beginning of a peer's access to a region.
     fn begin_arriving_rma(&mut self, id: LinkId, rma: &Rma, sink: &mut impl Sink) {
         match rma.kind {
-            RmaKind::Read => {}
+            RmaKind::Read | RmaKind::Flush => {}
             RmaKind::Offer { remote_bytes, .. } => {
                 if let Some(link) = self.links.get_mut(id) {
                     link.rx.begin_collecting(CollectedHeader::Write(*rma), usize::from(remote_bytes));

@@ -25,7 +25,8 @@
 //! frames this is impossible: a write ends only when the target has answered it. So a direct read
 //! after a direct write first executes a memory fence, which makes the write visible to all
 //! processors. A write whose completion level demands visibility at the target executes a memory
-//! fence after its stores.
+//! fence after its stores. So does a flush for visibility, which needs no frame while nothing else to the
+//! peer is under way.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -34,7 +35,7 @@ use crate::completion::{EndedOperation, Sink};
 use crate::flags::{MrAccess, Order};
 use crate::limits::MAPPED_SWEEP_PASSES;
 use crate::link::MappedRegion;
-use crate::operation::{Level, RmaLocal};
+use crate::operation::{FlushKind, Level, RmaLocal};
 use crate::peer_id::PeerId;
 use crate::region::words;
 use crate::remote_memory::RemoteMemory;
@@ -154,6 +155,30 @@ impl Engine {
             }
         }
         has_gone
+    }
+
+    /// Makes direct writes visible, if the range is in mapped memory and nothing to the peer is under way.
+    /// Returns whether that is so. Then all earlier writes to the peer have been carried out: those by
+    /// frames are answered, and the direct ones are stores of this thread.
+    pub(super) fn try_flush_directly(
+        &mut self,
+        to: PeerId,
+        kind: FlushKind,
+        memory: RemoteMemory,
+        len_bytes: u64,
+    ) -> bool {
+        let RemoteMemory { key, address } = memory;
+        let is_mapped = kind == FlushKind::Visibility
+            && self.directly_accessible_region(to, key, false).is_some_and(|mapped| {
+                mapped.offset_if_allowed(address, len_bytes, MrAccess::REMOTE_WRITE).is_some()
+            });
+        if is_mapped {
+            fence(Ordering::SeqCst);
+            self.has_unseen_stores = false;
+        } else {
+            self.unmap_if_retired(to, key);
+        }
+        is_mapped
     }
 
     /// Writes a few bytes to mapped memory, if possible at once. Returns whether the bytes were

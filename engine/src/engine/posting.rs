@@ -6,6 +6,7 @@ use std::mem;
 use super::Engine;
 use super::direct::Attempt;
 use super::transmit::{caps_for_payload, send_eager};
+use crate::buffer::Source;
 use crate::completion::{EndedOperation, Sink};
 use crate::error::{Again, Error, Misuse};
 use crate::link::SendProtocol;
@@ -101,6 +102,18 @@ impl Engine {
                 let (source, one_sided) = OneSided::of_atomic(local.take(), *memory, form);
                 let len_bytes = form.len_bytes() as u64;
                 (Message { len_bytes, tag: None, data: None, awaits }, source, one_sided)
+            }
+            TransmitOp::Flush { kind, memory, len_bytes } => {
+                let (kind, memory, len_bytes) = (*kind, *memory, *len_bytes);
+                self.check_length_and_depth(len_bytes)?;
+                if !fence && self.try_flush_directly(to, kind, memory, len_bytes) {
+                    let completion = EndedOperation::of_flush(context, len_bytes);
+                    let (initiator, mut effects) = self.initiator_and_effects(sink);
+                    initiator.report_immediate_access(to, completion, signalled, &mut effects);
+                    return Ok(());
+                }
+                let message = Message { len_bytes, tag: None, data: None, awaits };
+                (message, Source::default(), OneSided::of_flush(memory, kind))
             }
         };
         let send = Send {

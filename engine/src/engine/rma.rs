@@ -8,6 +8,8 @@
 //!     |                 +--Clear--> Cleared --Data--> Sent --Answer--> ended
 //!     |
 //!     +----Read----> Requested --ReadData ... Answer--> ended
+//!     |
+//!     +----Flush---> Sent --Answer--> ended
 //! ```
 //!
 //! An access waits in its peer's queue, among the sends. Only a write with remote data needs
@@ -44,7 +46,10 @@ impl Engine {
         if !link.tx.may_begin_access(&access) {
             return Taken::Nothing;
         }
-        let (sent, stage) = if one_sided.read.is_some() {
+        let (sent, stage) = if one_sided.is_flush {
+            let flush = rma_header(send_id, send, one_sided, RmaKind::Flush);
+            (whole_or_full(transport.send_inline(id, &flush, &[])), RequestStage::Sent)
+        } else if one_sided.read.is_some() {
             let request = rma_header(send_id, send, one_sided, RmaKind::Read);
             (whole_or_full(transport.send_inline(id, &request, &[])), RequestStage::Requested)
         } else if let Some((remote, remote_bytes)) =

@@ -44,6 +44,7 @@ mod direct;
 mod durability;
 mod fences;
 mod fetches;
+mod flushes;
 mod injected_writes;
 mod invalid_frames;
 mod levels;
@@ -374,7 +375,9 @@ impl AddressedRequest {
 
     fn memory_mut(&mut self) -> &mut RemoteMemory {
         match &mut self.request.op {
-            TransmitOp::Rma { memory, .. } | TransmitOp::Atomic { memory, .. } => memory,
+            TransmitOp::Rma { memory, .. }
+            | TransmitOp::Atomic { memory, .. }
+            | TransmitOp::Flush { memory, .. } => memory,
             other => panic!("not an access: {other:?}"),
         }
     }

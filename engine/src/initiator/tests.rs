@@ -86,6 +86,7 @@ fn access_send(context: u64, len_bytes: usize, is_read: bool) -> Send {
         read: is_read.then_some((destination, 0)),
         atomic: None,
         durable: Durable::Nothing,
+        is_flush: false,
         begun: BegunAccess::default(),
     };
     let mut send = message_send(context);

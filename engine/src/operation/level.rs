@@ -45,6 +45,18 @@ impl Level {
     }
 }
 
+/// What a flush makes sure of when it completes. In both cases, all earlier writes and atomic operations of
+/// the endpoint on the peer have been carried out, and are visible to the peer's processors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum FlushKind {
+    /// Nothing else.
+    #[default]
+    Visibility,
+    /// The range is durable, too, including the bytes that others have written to it. The region must be of
+    /// persistent memory.
+    Persistent,
+}
+
 /// Whether an operation reports its success, and where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signalled {

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use super::{AtomicLocal, Level, RmaLocal, Signalled};
+use super::{AtomicLocal, FlushKind, Level, RmaLocal, Signalled};
 use crate::atomic::{AtomicOp, Datatype};
 use crate::buffer::{Buffer, Source};
 use crate::flags::{Caps, CompletionFlags};
@@ -48,6 +48,15 @@ pub enum TransmitOp {
         op: AtomicOp,
         /// The type of the elements.
         datatype: Datatype,
+    },
+    /// Makes earlier writes to the peer visible, or a range of a region of the peer durable.
+    Flush {
+        /// What the flush makes sure of.
+        kind: FlushKind,
+        /// Where the range begins.
+        memory: RemoteMemory,
+        /// The length of the range.
+        len_bytes: u64,
     },
 }
 
@@ -97,6 +106,8 @@ impl TransmitOp {
                 needed.set(Caps::WRITE, op.can_write());
                 needed
             }
+            TransmitOp::Flush { kind: FlushKind::Visibility, .. } => Caps::RMA | Caps::WRITE,
+            TransmitOp::Flush { kind: FlushKind::Persistent, .. } => Caps::RMA | Caps::WRITE | Caps::RMA_PMEM,
         }
     }
 
@@ -108,7 +119,7 @@ impl TransmitOp {
             | TransmitOp::Rma { local: RmaLocal::Write { source, .. }, .. } => source.len_bytes(),
             TransmitOp::Rma { local: RmaLocal::Read(_), .. } => 0,
             TransmitOp::Atomic { local, op, .. } if op.has_operand() => local.longest_source_bytes(),
-            TransmitOp::Atomic { .. } => 0,
+            TransmitOp::Atomic { .. } | TransmitOp::Flush { .. } => 0,
         }
     }
 
@@ -118,6 +129,7 @@ impl TransmitOp {
             TransmitOp::Send { tag, .. } => CompletionFlags::of_send(tag.is_some()),
             TransmitOp::Rma { local, .. } => local.completion_flags(),
             TransmitOp::Atomic { local, .. } => CompletionFlags::of_access(true, local.kind().fetches()),
+            TransmitOp::Flush { .. } => CompletionFlags::OF_FLUSH,
         }
     }
 
@@ -139,7 +151,7 @@ impl TransmitOp {
                     compare.copy_borrowed_memory();
                 }
             },
-            TransmitOp::Atomic { .. } => {}
+            TransmitOp::Atomic { .. } | TransmitOp::Flush { .. } => {}
         }
     }
 
@@ -150,6 +162,7 @@ impl TransmitOp {
             TransmitOp::Send { source, .. } => mem::take(source).into_buffer(),
             TransmitOp::Rma { local, .. } => local.take().into_buffer(),
             TransmitOp::Atomic { local, .. } => local.take().into_buffer(),
+            TransmitOp::Flush { .. } => Buffer::None,
         }
     }
 }

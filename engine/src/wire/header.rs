@@ -38,6 +38,9 @@ use super::rule::{FLAGS_BITS, Fields, Form, Rule};
 ///                 <------------------------  ReadData(op) + a piece, as often as needed
 ///                 <------------------------  Answer(op)
 ///
+///    Rma(op, flush)  --------------------->   makes a range durable, if this is demanded
+///                 <------------------------  Answer(op)
+///
 ///    Atomic(op) + operands  -------------->   updates elements of the region
 ///                 <------------------------  Answer(op), or if they are fetched ReadData(op) + results
 /// ```
@@ -240,6 +243,7 @@ headers! {
     write: Header::Rma(rma @ Rma { kind: RmaKind::Write { .. }, .. }) => rma, Header::Rma;
     offer: Header::Rma(rma @ Rma { kind: RmaKind::Offer { remote_bytes, .. }, .. }) => (rma, remote_bytes),
         Header::Rma;
+    flush: Header::Rma(rma @ Rma { kind: RmaKind::Flush, .. }) => rma, Header::Rma;
     counted_write: Header::CountedWrite(write) => write, Header::CountedWrite;
     written: Header::Written { count, outcome } => (count, outcome),
         |(count, outcome)| Header::Written { count, outcome };

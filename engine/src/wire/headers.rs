@@ -15,6 +15,7 @@ pub(super) mod data;
 pub(super) mod done;
 pub(super) mod fence;
 pub(super) mod fenced;
+pub(super) mod flush;
 pub(super) mod mappable_region;
 pub(super) mod matched;
 pub(super) mod message;

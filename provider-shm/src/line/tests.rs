@@ -94,6 +94,7 @@ fn line_layout_is_as_documented() {
         (Fence { matched: true }, Payload::Inline(&[]), &[0x0000_0109_0000_beef]),
         (Fenced, Payload::Inline(&[]), &[0x0000_000a_0000_beef]),
         (make_rma(10, RmaKind::Read), Payload::Inline(&[]), &[0x0000_000b_0000_beef, 9, 5, 6, 10]),
+        (make_rma(10, RmaKind::Flush), Payload::Inline(&[]), &[0x0000_0015_0000_beef, 9, 5, 6, 10]),
         (
             make_rma(2, RmaKind::Write { data: Some(3) }),
             Payload::Inline(&[7, 8]),

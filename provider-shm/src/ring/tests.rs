@@ -136,6 +136,7 @@ fn any_message() -> impl Strategy<Value = Message> {
 fn any_rma() -> impl Strategy<Value = Rma> {
     let kind = prop_oneof![
         Just(RmaKind::Read),
+        Just(RmaKind::Flush),
         any::<Option<u64>>().prop_map(|data| RmaKind::Write { data }),
         (any::<Option<u64>>(), 0..=REMOTE_MAX_BYTES as u8)
             .prop_map(|(data, remote_bytes)| RmaKind::Offer { data, remote_bytes }),
@@ -320,6 +321,7 @@ fn flipped_bit_of_a_first_word_is_refused() {
         (Header::Fence { matched: false }, 0),
         (Header::Fenced, 0),
         (make_rma(RmaKind::Read), 0),
+        (make_rma(RmaKind::Flush), 0),
         (make_rma(RmaKind::Write { data: Some(3) }), 8),
         (make_rma(RmaKind::Offer { data: None, remote_bytes: 16 }), 16),
         (

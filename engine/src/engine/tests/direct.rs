@@ -1,6 +1,7 @@
 //! Tests of mapped regions, at the initiator and at the target.
 
 use super::atomics::{atomic_request, fetch_local};
+use super::flushes::flush_request;
 use super::rma::{rma_header, rma_request};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -9,10 +10,10 @@ use crate::atomic::AtomicOp;
 use crate::buffer::Buffer;
 use crate::flags::{CompletionFlags, MrAccess, Order};
 use crate::limits::{MAPPED_LINK_MAX_REGIONS, MAPPED_SWEEP_PASSES};
-use crate::operation::RmaLocal;
+use crate::operation::{FlushKind, RmaLocal};
 use crate::region::{Persist, Region, RegionAttr};
 use crate::remote_memory::RemoteMemory;
-use crate::wire::{Durable, MappableRegion, Outcome, Rma, RmaKind};
+use crate::wire::{Durable, MappableRegion, Outcome, Refusal, Rma, RmaKind};
 
 const LINK: LinkId = LinkId(7);
 const KEY: u64 = 77;
@@ -151,6 +152,56 @@ fn access_that_must_wait_or_involve_the_target_is_not_direct() {
     memory.retire();
     assert!(!goes(&mut engine, hello_write(), place, Level::Inject, false));
     assert_eq!(mapped_and_to_map_counts(&mut engine), (0, 0), "it has ended");
+}
+
+#[test]
+fn visibility_flush_of_mapped_region_needs_no_frame() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    map_region(&mut engine, &mut transport, &mut sink);
+    let memory = engine.links.get_mut(LINK).unwrap().tx.mapped_regions().memory_of(KEY);
+    engine.post_request(rma_request(peer, hello_write(), 1), &mut transport, &mut sink).unwrap();
+    assert!(engine.has_unseen_stores);
+    // The region has 100 bytes, and the range begins at the fourth.
+    let flush = |len_bytes| flush_request(peer, FlushKind::Visibility, len_bytes, 2);
+    engine.post_request(flush(97), &mut transport, &mut sink).unwrap();
+    assert_eq!((transport.sent.len(), sink.ended_contexts()), (0, vec![1, 2]));
+    assert_eq!(sink.take_ended().remove(1), Ok(EndedOperation::of_flush(2, 97)));
+    assert!(!engine.has_unseen_stores);
+    engine.post_request(flush(5).signalled(Signalled::No), &mut transport, &mut sink).unwrap();
+    assert_eq!((transport.sent.len(), sink.ended.len(), sink.counted.len()), (0, 0, 3));
+
+    // The target has to judge these, or to do something.
+    let by_frame = [
+        flush(98),
+        flush(5).key(KEY + 1),
+        flush(5).fence(true),
+        flush_request(peer, FlushKind::Persistent, 5, 2),
+    ];
+    for (sent, request) in (1..).zip(by_frame) {
+        engine.post_request(request, &mut transport, &mut sink).unwrap();
+        let Some((_, Header::Rma(Rma { op, .. }), _)) = transport.sent.last() else { panic!("an access") };
+        assert_eq!((transport.sent.len(), sink.ended.len()), (sent, 0));
+        let answer = Header::Answer { op: *op, outcome: Outcome::Refused(Refusal::Range) };
+        engine.arrivals(&mut sink).frame(LINK, &answer, b"");
+        assert!(sink.take_ended().remove(0).is_err());
+    }
+
+    // An earlier write is under way, by frame, to another region.
+    let elsewhere = rma_request(peer, hello_write(), 3).key(KEY + 1);
+    engine.post_request(elsewhere, &mut transport, &mut sink).unwrap();
+    engine.post_request(flush(5), &mut transport, &mut sink).unwrap();
+    assert_eq!((transport.sent.len(), sink.ended.len()), (6, 0));
+    for at in [4, 5] {
+        let Header::Rma(Rma { op, .. }) = transport.sent[at].1 else { panic!("an access was sent") };
+        engine.arrivals(&mut sink).frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
+    }
+    assert_eq!(sink.take_ended().len(), 2);
+
+    // The target has closed the region.
+    memory.retire();
+    engine.post_request(flush(5), &mut transport, &mut sink).unwrap();
+    assert_eq!((transport.sent.len(), sink.ended.len()), (7, 0));
+    assert_eq!(mapped_and_to_map_counts(&mut engine), (0, 0));
 }
 
 /// Returns how many regions an engine has mapped, and how many it is about to map.

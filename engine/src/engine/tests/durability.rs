@@ -32,7 +32,7 @@ impl Device {
         std::mem::take(&mut *self.persisted.lock().unwrap())
     }
 
-    fn set_broken(&self, is_broken: bool) {
+    pub(super) fn set_broken(&self, is_broken: bool) {
         *self.broken.lock().unwrap() = is_broken;
     }
 }

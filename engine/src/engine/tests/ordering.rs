@@ -2,13 +2,14 @@
 //! order of posting.
 
 use super::atomics::{atomic_request, base_local, fetch_local};
+use super::flushes::flush_request;
 use super::rma::{KEY, read_local, read_region, rma_header, rma_request, write_local};
 use super::*;
 use crate::atomic::AtomicOp;
 use crate::error::OperationError;
 use crate::flags::Order;
 use crate::limits::READ_COPIED_MAX_BYTES;
-use crate::operation::RmaLocal;
+use crate::operation::{FlushKind, RmaLocal};
 use crate::region::{Region, RegionAttr};
 use crate::transport::LinkEvent;
 use crate::wire::{Outcome, Refusal, Rma, RmaKind};
@@ -42,6 +43,7 @@ enum Kind {
     OfferedWrite,
     Update,
     Fetch,
+    Flush,
 }
 
 impl Kind {
@@ -49,6 +51,10 @@ impl Kind {
         let local = match self {
             Kind::Send => {
                 return engine.post_request(send_request(peer, b"m", 9), transport, sink).unwrap();
+            }
+            Kind::Flush => {
+                let request = flush_request(peer, FlushKind::Visibility, 10, 9);
+                return engine.post_request(request, transport, sink).unwrap();
             }
             Kind::ShortRead => read_local(READ_COPIED_MAX_BYTES),
             Kind::LongRead => read_local(LONG_BYTES),
@@ -104,6 +110,15 @@ fn ordered_operation_waits_for_answer_of_earlier_one() {
         (Kind::ShortWrite, Kind::Send, nothing),
         (Kind::ShortWrite, Kind::ShortRead, nothing),
         (Kind::ShortWrite, Kind::ShortWrite, nothing),
+        // A flush waits for offered writes whatever the order.
+        (Kind::OfferedWrite, Kind::Flush, Order::all()),
+        (Kind::ShortWrite, Kind::Flush, nothing),
+        (Kind::LongRead, Kind::Flush, nothing),
+        (Kind::Send, Kind::Flush, nothing),
+        (Kind::Flush, Kind::Flush, nothing),
+        (Kind::Flush, Kind::Send, nothing),
+        (Kind::Flush, Kind::ShortRead, nothing),
+        (Kind::Flush, Kind::OfferedWrite, nothing),
         (Kind::Send, Kind::ShortWrite, nothing),
         (Kind::Send, Kind::LongRead, nothing),
     ];

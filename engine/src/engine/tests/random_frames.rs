@@ -176,6 +176,7 @@ fn any_rma_kind() -> impl Strategy<Value = RmaKind> {
     let data = || prop::option::of(0..2_u64);
     prop_oneof![
         2 => Just(RmaKind::Read),
+        1 => Just(RmaKind::Flush),
         3 => data().prop_map(|data| RmaKind::Write { data }),
         2 => (data(), 0..=6_u8).prop_map(|(data, remote_bytes)| RmaKind::Offer { data, remote_bytes }),
     ]

@@ -14,6 +14,8 @@
 //! the first access after a message usually travels as a frame. Once the peer has answered that
 //! access, later accesses are direct again.
 //!
+//! A flush waits for postponed writes whatever the order is: it is there to follow them.
+//!
 //! A short read is not postponed, unless a postponed read is ahead of it. A target that has agreed
 //! on an order copies the data of a short read when the request arrives.
 
@@ -35,6 +37,8 @@ pub(super) enum OpClass {
     Update,
     /// Elements of a region are changed, and their previous values are read.
     Fetch,
+    /// Earlier writes are made visible or durable.
+    Flush,
 }
 
 /// The postponed accesses of a link. The peer may carry them out after later operations.
@@ -62,6 +66,7 @@ impl OpClass {
                 }
             }
             Some(one_sided) if one_sided.read.is_some() => OpClass::Read,
+            Some(one_sided) if one_sided.is_flush => OpClass::Flush,
             Some(_) => OpClass::Write,
         }
     }
@@ -77,6 +82,8 @@ impl OpClass {
             OpClass::Write => [Order::WAR | Order::RMA_WAR, Order::WAW | Order::RMA_WAW],
             OpClass::Update => [Order::WAR, Order::WAW],
             OpClass::Fetch => [Order::WAR | Order::RAR, Order::RAW | Order::WAW],
+            // See `holds`.
+            OpClass::Flush => [Order::empty(); 2],
         }
     }
 }
@@ -90,6 +97,10 @@ impl Postponed {
 
     /// Whether an operation has to wait for postponed accesses.
     pub(super) fn holds(&self, effect: OpClass, order: Order) -> bool {
+        if effect == OpClass::Flush {
+            // Whatever the order: a flush without earlier writes would be useless.
+            return self.write_ops > 0;
+        }
         let [by_reads, by_writes] = effect.blocking_orders().map(|waits_by| order.intersects(waits_by));
         self.read_ops > 0 && by_reads || self.write_ops > 0 && by_writes
     }
@@ -97,8 +108,8 @@ impl Postponed {
     /// Whether the peer may carry out an access after operations that this side sends later.
     pub(super) fn is_postponed_by_peer(&self, effect: OpClass, is_offered: bool, len_bytes: u64) -> bool {
         match effect {
-            // The peer carries out an atomic operation when it arrives.
-            OpClass::Send | OpClass::Update | OpClass::Fetch => false,
+            // The peer carries out an atomic operation or a flush when it arrives.
+            OpClass::Send | OpClass::Update | OpClass::Fetch | OpClass::Flush => false,
             // A short read behind a postponed read is postponed, too.
             OpClass::Read => self.read_ops > 0 || len_bytes > READ_COPIED_MAX_BYTES as u64,
             OpClass::Write => is_offered,
@@ -108,7 +119,7 @@ impl Postponed {
     /// Counts an access that is postponed.
     pub(super) fn add(&mut self, effect: OpClass, order: Order) {
         match effect {
-            OpClass::Send | OpClass::Update | OpClass::Fetch => {}
+            OpClass::Send | OpClass::Update | OpClass::Fetch | OpClass::Flush => {}
             OpClass::Read => self.read_ops += 1,
             OpClass::Write => self.write_ops += 1,
         }
@@ -118,7 +129,7 @@ impl Postponed {
     /// Removes a postponed access that the peer has carried out.
     pub(super) fn remove(&mut self, effect: OpClass, order: Order) {
         match effect {
-            OpClass::Send | OpClass::Update | OpClass::Fetch => {}
+            OpClass::Send | OpClass::Update | OpClass::Fetch | OpClass::Flush => {}
             OpClass::Read => self.read_ops -= 1,
             OpClass::Write => self.write_ops -= 1,
         }

@@ -90,6 +90,8 @@ fn every_header_keeps_its_number_flags_and_words() {
             rma_header(RmaKind::Offer { data: Some(7), remote_bytes: 16 }, Durable::Nothing),
             raw_frame_bytes(13, 0b001, &[9, 5, 6, 7, 2, 16]),
         ),
+        (rma_header(RmaKind::Flush, Durable::Nothing), raw_frame_bytes(21, 0, &[9, 5, 6, 2])),
+        (rma_header(RmaKind::Flush, Durable::Written), raw_frame_bytes(21, 0b010, &[9, 5, 6, 2])),
         (Header::ReadData { op: 9, len_bytes: 0x0102 }, raw_frame_bytes(14, 0, &[9, 0x0102])),
         (Header::Answer { op: 9, outcome: Outcome::Done }, raw_frame_bytes(15, 0, &[9])),
         (Header::Answer { op: 9, outcome: Outcome::Refused(Refusal::Range) }, raw_frame_bytes(15, 3, &[9])),
@@ -155,6 +157,8 @@ fn kinds_and_flags_that_no_header_has_are_refused_at_once() {
         (18, 5),
         (19, 1 << 1),
         (20, 7),
+        (21, 1),
+        (21, 1 << 2),
     ];
     assert_eq!(
         refused.iter().map(|(kind, _)| *kind).collect::<BTreeSet<u8>>(),

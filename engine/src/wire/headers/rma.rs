@@ -1,5 +1,5 @@
-//! The common part of the accesses to a region: [`read`](super::read), [`write`](super::write) and
-//! [`offer`](super::offer).
+//! The common part of the accesses to a region: [`read`](super::read), [`write`](super::write),
+//! [`offer`](super::offer) and [`flush`](super::flush).
 
 use crate::wire::rule::{Fields, Rule};
 
@@ -13,7 +13,7 @@ pub struct Rma {
     pub key: u64,
     /// The [address](crate::region::Region) of the first byte, as peers know it.
     pub address: u64,
-    /// The number of bytes to read or write.
+    /// The number of bytes to read, write or flush.
     pub len_bytes: u64,
     /// The operation.
     pub kind: RmaKind,
@@ -27,7 +27,7 @@ pub enum Durable {
     /// Nothing.
     #[default]
     Nothing,
-    /// The bytes that the access writes.
+    /// The bytes that the access writes, or the range that it flushes.
     Written,
     /// The bytes that the access writes, and all earlier writes of this peer to persistent memory.
     Everything,
@@ -54,13 +54,16 @@ pub enum RmaKind {
         /// [`REMOTE_MAX_BYTES`](crate::limits::REMOTE_MAX_BYTES).
         remote_bytes: u8,
     },
+    /// The target answers when all earlier writes of the sender are visible to its processors, and the
+    /// range is durable if this is demanded. This frame has no payload.
+    Flush,
 }
 
 impl RmaKind {
     /// Returns the completion data for the target.
     pub fn data(&self) -> Option<u64> {
         match self {
-            RmaKind::Read => None,
+            RmaKind::Read | RmaKind::Flush => None,
             RmaKind::Write { data } | RmaKind::Offer { data, .. } => *data,
         }
     }
@@ -68,12 +71,12 @@ impl RmaKind {
 
 /// Completion data is among the words.
 const DATA: u8 = 1 << 0;
-/// The written bytes must be durable before the answer.
-const DURABLE: u8 = 1 << 1;
+/// The written bytes, or the range to flush, must be durable before the answer.
+pub(super) const DURABLE: u8 = 1 << 1;
 /// The written bytes and all earlier writes must be durable before the answer.
 const EVERYTHING: u8 = 1 << 2;
 
-/// Functions for reads, writes and offers.
+/// Functions for reads, writes, offers and flushes.
 impl Rma {
     /// Returns the rule of a write or an offer. Words: operation, key, address, data.
     pub(super) const fn writing_rule(kind: u8) -> Rule {
@@ -106,7 +109,7 @@ impl Rma {
     }
 
     /// Reads the words of an access, and returns the access as a write of the payload. Callers that
-    /// decode a read or an offer then change the fields that differ.
+    /// decode another access then change the fields that differ.
     #[inline(always)]
     pub(super) fn decode_words(fields: Fields, word: &mut impl FnMut() -> u64) -> Rma {
         let [op, key, address] = [word(), word(), word()];
