@@ -1,12 +1,15 @@
 //! Kills the owner of persistent memory as soon as a peer's write to the memory has completed at the commit
-//! level. Then the file must have the bytes, and they must be on the device.
+//! level, or a persistent flush of the memory has completed. Then the file must have the bytes, and they must
+//! be on the device.
 
 use homespun::OperationError;
 use homespun::flags::{MrAccess, OpFlags};
 
 use homespun_suite::files::NamedFile;
 use homespun_suite::payload::payload;
-use homespun_suite::{MemoryKind, Net, RegionFile, RegionSpec, RmaBy, RmaCall, TransportKind, Turns};
+use homespun_suite::{
+    FlushCall, MemoryKind, Net, RegionFile, RegionSpec, RmaBy, RmaCall, TransportKind, Turns,
+};
 
 homespun_suite::party_process_entry!();
 
@@ -117,5 +120,64 @@ fn writes_before_a_completed_fence_survive_the_death_of_their_target() {
             expected[n / 2 % 2][n * 20_000..n * 20_000 + bytes.len()].copy_from_slice(&bytes);
         }
         assert!(contents == expected, "over {transport:?}");
+    }
+}
+
+#[test]
+fn flushed_writes_survive_the_death_of_their_target() {
+    for transport in &TRANSPORTS {
+        for is_raw in [false, true] {
+            let net = Net::new(transport, Turns::Processes);
+            let (alice, bob) = net.open_pair();
+            let file = NamedFile::with_unused_name();
+            let kind = MemoryKind::File(RegionFile { is_raw, number: Some(file.number) });
+            let access = MrAccess::REMOTE_WRITE;
+            let spec = RegionSpec { len_bytes: REGION_BYTES, kind, access, key: 1, is_counted: false };
+            let region = bob.register(spec).unwrap();
+            let flush = |context| {
+                let flush = FlushCall {
+                    is_persistent: true,
+                    peer: alice.peer(),
+                    address: region.address_at(0),
+                    key: 1,
+                    len_bytes: REGION_BYTES as u64,
+                    context,
+                    flags: None,
+                };
+                alice.endpoint.flush(flush).unwrap();
+            };
+            let mut expected = payload(7, REGION_BYTES).to_vec();
+            let write = |by, context, place, bytes| {
+                let call = RmaCall::new(by, bytes, alice.peer(), &region, context);
+                alice.endpoint.rma(RmaCall { address: region.address_at(place), ..call }).unwrap();
+            };
+            write(RmaBy::Write, 1, 0, payload(7, REGION_BYTES));
+            for n in 0..20_usize {
+                // An injected write is refused if many operations wait for room.
+                let is_injected = n < 8 && n % 2 == 1;
+                let (by, len_bytes) =
+                    if is_injected { (RmaBy::InjectWrite, 8) } else { (RmaBy::Write, 30_000) };
+                let bytes = payload(n as u64, len_bytes);
+                expected[n * 40_000..n * 40_000 + len_bytes].copy_from_slice(&bytes);
+                write(by, 1, n * 40_000, bytes);
+            }
+            flush(2);
+            while alice.next_completion().context != 2 {}
+            bob.stop();
+            file.assert_written_back_or_skip(bob.process_id());
+            bob.kill();
+            assert!(file.read_content() == expected, "over {transport:?}");
+            // A flush without a response may have taken effect, but must not succeed.
+            flush(3);
+            let failed = loop {
+                match alice.next_ended() {
+                    // Writes may be reported after the flush.
+                    Ok((completion, _)) => assert_eq!(completion.context, 1),
+                    Err(failed) => break failed,
+                }
+            };
+            assert_eq!(failed.completion.context, 3);
+            assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
+        }
     }
 }

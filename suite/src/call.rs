@@ -9,6 +9,7 @@ use homespun::{
 use serde::{Deserialize, Serialize};
 
 use super::atomic_call::AtomicCall;
+use super::flush_call::FlushCall;
 use super::form::{self, EndedForm, ErrorForm, ReadErrorForm};
 use super::raw::{Post, send_from_raw_memory};
 use super::region_spec::RegionSpec;
@@ -30,6 +31,7 @@ pub(super) enum RemoteCall {
     Send(RemoteSend),
     Receive(RemoteReceive),
     Rma(RmaCall),
+    Flush(FlushCall),
     /// Posts an atomic operation. If it fetches into raw memory, the call [`Taken`](RemoteCall::Taken)
     /// returns the fetched bytes.
     Atomic(AtomicCall),

@@ -18,6 +18,7 @@ use super::call::{
 };
 use super::driven_queues::DrivenQueues;
 use super::ended::Ended;
+use super::flush_call::FlushCall;
 use super::raw::{Post, RawBuffer};
 use super::remote_party::RemoteParty;
 use super::rma_call::RmaCall;
@@ -287,6 +288,14 @@ impl Endpoint {
         match self.place() {
             EndpointPlace::Here { endpoint, .. } => call.post(endpoint),
             EndpointPlace::There { remote, .. } => remote.call_for_result(&RemoteCall::Rma(call)),
+        }
+    }
+
+    /// Flushes a range of a region of a peer.
+    pub fn flush(&self, call: FlushCall) -> Result<(), Error> {
+        match self.place() {
+            EndpointPlace::Here { endpoint, .. } => call.post(endpoint),
+            EndpointPlace::There { remote, .. } => remote.call_for_result(&RemoteCall::Flush(call)),
         }
     }
 

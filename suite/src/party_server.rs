@@ -175,6 +175,7 @@ impl PartyServer {
             }
             RemoteCall::Receive(receive) => return answer_from_result(receive.post(self.endpoint())),
             RemoteCall::Rma(call) => return answer_from_result(call.post(self.endpoint())),
+            RemoteCall::Flush(call) => return answer_from_result(call.post(self.endpoint())),
             RemoteCall::Atomic(call) => {
                 let context = call.context;
                 return match call.post(self.endpoint()) {

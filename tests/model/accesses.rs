@@ -2,7 +2,7 @@
 //! The module [`memory`](crate::memory) checks the bytes.
 
 use homespun::flags::{CompletionFlags, MrAccess, OpFlags};
-use homespun::{Completion, CompletionError, FabricAddress, OperationError};
+use homespun::{Buffer, Completion, CompletionError, FabricAddress, OperationError};
 
 use crate::atomics::check_returned_buffers;
 use crate::elements::{ROWS, ROWS_END, element_values, operand_value};
@@ -10,7 +10,7 @@ use crate::history::{Access, AccessOp, History, Incarnation, Level, Operation};
 use crate::program::AccessCall;
 use crate::run::{Runner, expect_accepted_or_full, expect_lost_sender_errno};
 use homespun_suite::payload::{payload, received_bytes, split_unevenly};
-use homespun_suite::{Ended, Party, Region, RegionSpec, RmaBy, RmaCall};
+use homespun_suite::{Ended, FlushCall, Party, Region, RegionSpec, RmaBy, RmaCall};
 
 /// The length of the first part of each region. Plain accesses use this part, and it has room for every
 /// protocol. The [elements](crate::elements) of atomic operations follow.
@@ -82,6 +82,7 @@ impl Runner<'_> {
             AccessCall::InjectWrite => (Access::Write, RmaBy::InjectWrite),
             AccessCall::Read | AccessCall::ReadMatched => (Access::Read, RmaBy::Readmsg),
             AccessCall::WriteData | AccessCall::WriteMatched => (Access::Write, RmaBy::Writemsg),
+            AccessCall::Flush => return self.post_flush(from, to, (place, len_bytes), fenced),
         };
         let (level, flags, fenced) = self.level_flags_and_fence(call, fenced && !is_injected);
         let has_data = call == AccessCall::WriteData;
@@ -107,6 +108,32 @@ impl Runner<'_> {
             is_injected,
             has_data,
         );
+    }
+
+    /// Posts a flush of this part of the region.
+    fn post_flush(&mut self, from: usize, to: usize, (place, len_bytes): (usize, usize), fenced: bool) {
+        let (Some(party), Some(region)) = (&self.parties[from], &self.regions[to]) else { return };
+        let (level, flags, fenced) = self.level_flags_and_fence(AccessCall::Flush, fenced);
+        let identity = self.history.accesses.len();
+        let call = FlushCall {
+            is_persistent: false,
+            peer: FabricAddress(to as u64),
+            address: region.address_at(place),
+            key: region.key(),
+            len_bytes: len_bytes as u64,
+            context: Operation::Access(identity).context(),
+            flags: Some(flags),
+        };
+        if expect_accepted_or_full(party.endpoint.flush(call)) {
+            self.record_accepted_access(
+                (from, to),
+                Access::Flush,
+                (place, len_bytes),
+                (level, fenced),
+                false,
+                false,
+            );
+        }
     }
 
     /// Records an accepted access.
@@ -199,14 +226,16 @@ impl Runner<'_> {
             Access::Write => CompletionFlags::RMA | CompletionFlags::WRITE,
             Access::Update(_) => CompletionFlags::ATOMIC | CompletionFlags::WRITE,
             Access::Fetch(_) => CompletionFlags::ATOMIC | CompletionFlags::READ,
+            Access::Flush => CompletionFlags::OF_FLUSH,
         };
         assert_eq!(completion.flags, flags);
         let len_bytes = match access.access {
-            Access::Read | Access::Write if result.is_ok() => access.len_bytes,
+            Access::Read | Access::Write | Access::Flush if result.is_ok() => access.len_bytes,
             _ => 0,
         };
         assert_eq!((completion.len_bytes, completion.data, completion.tag.0), (len_bytes, 0, 0));
         match access.access {
+            Access::Flush => assert_eq!(completion.buffer, Buffer::None),
             Access::Read => access.found = result.is_ok().then(|| received_bytes(&completion.buffer)),
             Access::Write => {
                 let sent = completion.buffer.into_sent_vector().expect("a vector was handed over");

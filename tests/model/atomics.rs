@@ -19,7 +19,7 @@ impl Access {
     /// Returns the kind of atomic call, or `None` for a plain access.
     pub(crate) fn atomic_kind_and_op(self) -> Option<(AtomicKind, AtomicOp)> {
         match self {
-            Access::Read | Access::Write => None,
+            Access::Read | Access::Write | Access::Flush => None,
             Access::Update(op) => Some((AtomicKind::Base, op)),
             Access::Fetch(op) if op.has_compare_operand() => Some((AtomicKind::Compare, op)),
             Access::Fetch(op) => Some((AtomicKind::Fetch, op)),

@@ -196,6 +196,8 @@ pub(crate) enum Access {
     Update(AtomicOp),
     /// Elements are fetched, and maybe changed.
     Fetch(AtomicOp),
+    /// Earlier writes become visible.
+    Flush,
 }
 
 impl AccessOp {

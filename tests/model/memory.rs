@@ -270,6 +270,7 @@ enum Role {
 fn order_roles(event: Event, history: &History) -> &'static [Role] {
     match event.as_access(history).map(|access| access.access) {
         None => &[Role::Send],
+        Some(Access::Flush) => &[],
         Some(Access::Read) => &[Role::Read],
         Some(Access::Fetch(op)) if !op.can_write() => &[Role::Read],
         Some(Access::Write | Access::Update(_)) => &[Role::Write],
@@ -299,6 +300,10 @@ fn is_ordered(history: &History, first: Event, second: Event, order: Order) -> b
         (Role::Write, Role::Write) => Order::WAW | are_alike(Order::RMA_WAW, Order::ATOMIC_WAW),
     };
     let (firsts, seconds) = (order_roles(first, history), order_roles(second, history));
+    let is_flush = second.as_access(history).is_some_and(|access| access.access == Access::Flush);
+    if is_flush && firsts.contains(&Role::Write) {
+        return true;
+    }
     firsts.iter().any(|first| seconds.iter().any(|second| order.intersects(orders(*first, *second))))
 }
 

@@ -167,6 +167,8 @@ pub(crate) enum AccessCall {
     /// A write at the match level, which matters for preceding sends.
     WriteMatched,
     ReadMatched,
+    /// Flushes for visibility.
+    Flush,
 }
 
 /// The call that accesses elements.
@@ -350,6 +352,7 @@ fn any_access_call() -> impl Strategy<Value = AccessCall> {
         AccessCall::WriteData,
         AccessCall::InjectWrite,
         AccessCall::WriteMatched,
+        AccessCall::Flush,
         AccessCall::Read,
         AccessCall::Read,
         AccessCall::ReadMatched,

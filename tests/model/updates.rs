@@ -139,6 +139,7 @@ fn effect_on_element(number: usize, access: &AccessOp, place: usize, datatype: D
     });
     match access.access {
         Access::Read => found.map(Effect::Find),
+        Access::Flush => None,
         Access::Write => Some(Effect::Write(operand_value(number, place))),
         Access::Update(op) | Access::Fetch(op) => {
             let operands = [operand_value(number, place), compare_value(number, place)];

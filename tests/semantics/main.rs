@@ -33,6 +33,7 @@ mod event_waiting;
 mod failed_connections;
 mod failures;
 mod fence;
+mod flush;
 mod ignored_flags;
 mod late_binding;
 mod levels;

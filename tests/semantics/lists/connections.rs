@@ -22,6 +22,8 @@ macro_rules! tests_of_connections {
                 invalid_connection_calls_are_refused
                 close_of_a_bound_event_queue_fails_with_ebusy
                 completion_queue_reads_drive_a_connection;
+            flush:
+                connection_carries_flushes;
             connect_timeouts:
                 undecided_request_fails_with_etimedout
                 late_accept_does_not_stay_connected

@@ -124,6 +124,17 @@ macro_rules! tests_of_parties {
                 default_flag_commits_writes
                 commit_to_volatile_memory_fails
                 commit_without_the_capability_is_refused;
+            flush:
+                flush_completes_after_all_earlier_writes
+                flush_completion_tells_kind_and_length
+                flush_beyond_region_or_rights_is_refused
+                persistent_flush_of_volatile_memory_fails
+                only_a_persistent_flush_makes_its_range_durable
+                unreported_flush_reports_only_its_failure
+                fenced_flush_completes_after_earlier_reads
+                flush_with_commit_flags_follows_its_kind
+                flush_fails_when_its_peer_closes
+                flush_without_the_capabilities_is_refused;
             peek:
                 peek_reports_a_message_and_leaves_it
                 peek_without_a_message_fails_and_leaves_nothing_posted
