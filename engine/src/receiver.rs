@@ -333,10 +333,10 @@ impl Receiver {
         );
     }
 
-    /// Drops the unexpected messages of a member that leaves. The caller ends the member's links
-    /// next. The end of a link must not give such a message to a receive. Receives of the member
-    /// that wait for their turn fail when the links end.
-    pub(crate) fn drop_messages_of_leaving_member(
+    /// Drops the unexpected messages of a member that leaves, or whose connection ends with a failure. The
+    /// caller ends the member's links next. The end of a link must not give such a message to a receive.
+    /// Receives of the member that wait for their turn fail when the links end.
+    pub(crate) fn drop_messages_of_member(
         &mut self,
         member: MemberId,
         error: &OperationError,
@@ -361,7 +361,7 @@ impl Receiver {
             }
         }
         self.match_kept_aside(member, effects);
-        self.turns.fail_ended_receives_of_leaving_member(member, error);
+        self.turns.fail_ended_receives_of_member(member, error);
     }
 
     /// Gives freed room in the budget to offers and links that wait for it.

@@ -31,7 +31,7 @@ impl Receiver {
     /// Drops the messages that no receive has taken, and fails the receives that wait for their turn. The
     /// caller ends the connection next.
     pub(crate) fn flush_messages(&mut self, error: &OperationError, effects: &mut impl ReceiverEffects) {
-        self.drop_messages_of_leaving_member(MemberId::ONLY, error, effects);
+        self.drop_messages_of_member(MemberId::ONLY, error, effects);
     }
 
     /// If a receive has failed, drops a message that a search has taken. Otherwise returns the message.

@@ -94,10 +94,10 @@ impl ReceiveTurns {
         Some((id, role, signalled, ending))
     }
 
-    /// Prepares for a member that leaves. The member's links end next, and its turns end with them.
-    /// Receives that have ended before their turn fail, since no queue is left to report their
-    /// success to.
-    pub(super) fn fail_ended_receives_of_leaving_member(&mut self, member: MemberId, error: &OperationError) {
+    /// Prepares for the end of a member's links, with which its turns end. Receives that have ended before
+    /// their turn fail: the member leaves, so no queue is left to report their success to, or an earlier
+    /// receive has failed and ends the connection.
+    pub(super) fn fail_ended_receives_of_member(&mut self, member: MemberId, error: &OperationError) {
         self.ordered.remove(&member);
         for id in self.by_member.get(&member).into_iter().flatten() {
             if let Some(turn) = self.by_receive.get_mut(*id)

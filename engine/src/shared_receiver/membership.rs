@@ -419,7 +419,7 @@ impl Drop for Membership {
         state.mailboxes.remove_member(self.id);
         let (id, error) = (self.id, OperationError::Cancelled);
         state.act_without_member(
-            |receiver, effects| receiver.drop_messages_of_leaving_member(id, &error, effects),
+            |receiver, effects| receiver.drop_messages_of_member(id, &error, effects),
             &self.shared,
         );
         let mut peers = BTreeSet::new();

@@ -181,7 +181,7 @@ fn notice_that_waits_for_its_turn_fails_with_its_leaving_member() {
     let message = make_message(5, AwaitedReply::Nothing);
     receiver.message_offered(LINK, &message, 7, REMOTE, &mut asked).unwrap();
     deliver_notice(&mut receiver, LINK, 70, &mut asked);
-    receiver.drop_messages_of_leaving_member(MemberId::ONLY, &RESET, &mut asked);
+    receiver.drop_messages_of_member(MemberId::ONLY, &RESET, &mut asked);
     receiver.link_ended(LINK, &RESET, &mut asked);
     assert_eq!(asked.take_ended(), [(1, Err(RESET)), (2, Err(RESET))]);
 }
