@@ -241,7 +241,10 @@ impl Engine {
         }
         match (is_connection, error) {
             (false, _) => {}
-            (true, OperationError::Cancelled) => receiver.fail_all_and_close(Some(peer), error, &mut effects),
+            // These ends may come from a call or late in a pass, and no other pass may follow.
+            (true, OperationError::Cancelled | OperationError::Flushed) => {
+                receiver.fail_all_and_close(Some(peer), error, &mut effects);
+            }
             (true, _) => receiver.fail_all_and_close_in_next_pass(Some(peer), error, &mut effects),
         }
         ExposedSends { peer: Some(peer), exposed }
