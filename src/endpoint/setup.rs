@@ -298,7 +298,8 @@ impl Endpoint {
     /// Every error counts: an access that the target refuses, a receive that is too short, payload that
     /// cannot be read or made durable, deferred work that is refused when it is due. An operation that the
     /// application cancels does not count, nor does a peek that finds nothing, nor an access of the peer to
-    /// memory of this side. C programs cannot set this.
+    /// memory of this side. Deferred work that is due before the connection is up fails alone. C programs
+    /// cannot set this.
     ///
     /// # Errors
     ///

@@ -14,7 +14,7 @@ impl Engine {
     /// end with [`OperationError::Flushed`], posted receives in the order of posting. Messages that no
     /// receive has taken are dropped. [`ConnectionReport::Shutdown`] follows, with
     /// [`ConnectionEnd::OperationFailed`]. A cancelled operation and a peek that finds nothing do not count
-    /// as failed.
+    /// as failed. An operation that fails before the connection is up fails alone.
     ///
     /// [`ConnectionReport::Shutdown`]: crate::connection::ConnectionReport::Shutdown
     /// [`ConnectionEnd::OperationFailed`]: crate::connection::ConnectionEnd::OperationFailed
@@ -30,14 +30,20 @@ impl Engine {
         if !self.ends_on_failure {
             return;
         }
-        if let Ok(Some(established)) = self.connection.connection_to_shut_down() {
-            let (link, error) = (established.link, OperationError::Flushed);
-            let (receiver, mut effects) = self.receive_side_and_effects(sink);
-            receiver.flush_messages(&error, &mut effects);
-            // What the link has taken still reaches the peer: sends that have completed are not lost.
-            self.end_link_and_close_later(link, Close::Drain, error, sink);
+        match self.connection.connection_to_shut_down() {
+            Ok(Some(established)) => {
+                let (link, error) = (established.link, OperationError::Flushed);
+                let (receiver, mut effects) = self.receive_side_and_effects(sink);
+                receiver.flush_messages(&error, &mut effects);
+                // What the link has taken still reaches the peer: sends that have completed are not lost.
+                self.end_link_and_close_later(link, Close::Drain, error, sink);
+                self.set_failure_watch(FailureWatch::Off);
+            }
+            // The connection has ended by itself, or none was made.
+            Ok(None) => self.set_failure_watch(FailureWatch::Off),
+            // No connection is up yet: the operation has failed alone.
+            Err(_) => self.set_failure_watch(FailureWatch::On),
         }
-        self.set_failure_watch(FailureWatch::Off);
     }
 
     /// Ends the connection if an operation has failed and the connection must end with it. A call that posts

@@ -93,6 +93,29 @@ fn failure_flushes_ordered_completions_only_after_it() {
 }
 
 #[test]
+fn failure_before_the_connection_is_up_fails_alone_and_leaves_the_option_on() {
+    let (mut engine, mut transport, mut sink) = engine_with_role(EndpointRole::Connected);
+    engine.end_connection_on_failure();
+    engine.connect(address(2), NUMBER, b"please", None, &mut transport, &mut sink).unwrap();
+    bring_link_up(&mut engine, &mut sink, OWN, 2, 1);
+    engine.post_receive(receive_request(8, 1), &mut sink).unwrap();
+    let completion = EndedOperation::of_transmit(2, CompletionFlags::of_send(false), Buffer::None);
+    let error = OperationError::Deferred(Box::new(Misuse::NotConnected));
+    engine.report_refused_operation(FailedOperation { completion, error, target: None }, &mut sink);
+    assert_eq!(sink.ended_contexts(), [2]);
+    bring_link_up(&mut engine, &mut sink, OTHER, 3, 1);
+    let accept = handshake_header(HandshakeStep::Accept, NUMBER, b"");
+    receive_frame(&mut engine, &mut sink, OTHER, accept, b"");
+    engine.transmit(&mut transport, &mut sink);
+    let peer = engine.connected_peer().expect("it is for connections").expect("it is connected");
+    let refused = post_write(&mut engine, peer, 3, &mut transport, &mut sink);
+    refuse(&mut engine, &mut sink, refused);
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(sink.ended_contexts(), [2, 3, 1]);
+    assert_eq!(sink.events.last(), Some(&ConnectionReport::Shutdown(ConnectionEnd::OperationFailed)));
+}
+
+#[test]
 fn truncated_receive_flushes_later_receives_in_the_same_pass() {
     let (mut engine, peer, mut transport, mut sink) = connected_engine_that_ends_on_failure();
     let acked = send_request(peer, b"acked", 9).level(Level::Transmit);
