@@ -286,7 +286,8 @@ impl Endpoint {
     /// With `true`, once an operation of this endpoint has ended with an error:
     ///
     /// - All its other operations end with
-    ///   [`OperationError::Flushed`](crate::OperationError::Flushed), ECANCELED, each with one completion.
+    ///   [`OperationError::Flushed`](crate::OperationError::Flushed), ECANCELED, each with one completion,
+    ///   even if it asked for none.
     ///   Posted receives end in the order of posting; sends and accesses do so if the transmit attributes ask
     ///   for `FI_ORDER_STRICT` completions. Messages that no receive has taken are dropped. Receives of a
     ///   shared context stay posted, and may still take messages that had arrived.

@@ -33,14 +33,19 @@ impl Engine {
         match self.connection.connection_to_shut_down() {
             Ok(Some(established)) => {
                 let (link, error) = (established.link, OperationError::Flushed);
+                // Operations that must not end before the link does are flushed later.
+                self.initiator.set_failure_watch(FailureWatch::Ended);
                 let (receiver, mut effects) = self.receive_side_and_effects(sink);
                 receiver.flush_messages(&error, &mut effects);
                 // What the link has taken still reaches the peer: sends that have completed are not lost.
                 self.end_link_and_close_later(link, Close::Drain, error, sink);
-                self.set_failure_watch(FailureWatch::Off);
+                self.receive_side.set_failure_watch(FailureWatch::Off);
             }
             // The connection has ended by itself, or none was made.
-            Ok(None) => self.set_failure_watch(FailureWatch::Off),
+            Ok(None) => {
+                self.initiator.set_failure_watch(FailureWatch::Ended);
+                self.receive_side.set_failure_watch(FailureWatch::Off);
+            }
             // No connection is up yet: the operation has failed alone.
             Err(_) => self.set_failure_watch(FailureWatch::On),
         }

@@ -292,7 +292,7 @@ impl ReceiveSide {
         match self {
             ReceiveSide::Own(receiver) => receiver.set_failure_watch(failure_watch),
             ReceiveSide::Shared(membership) => {
-                membership.set_mails_failures(failure_watch != FailureWatch::Off);
+                membership.set_mails_failures(failure_watch == FailureWatch::On);
             }
             ReceiveSide::Left => {}
         }

@@ -36,11 +36,11 @@ impl Reports {
         self.failure_watch = failure_watch;
     }
 
-    /// Whether an operation has failed, so that the caller must end the connection. From then on, an
-    /// operation that waits for its turn is reported as flushed, even if it has succeeded.
+    /// Whether an operation has failed, so that the caller must end the connection. From then on, also after
+    /// the end, an operation that waits for its turn is reported as flushed, even if it has succeeded.
     #[inline(always)]
     pub(super) fn has_watched_failure(&self) -> bool {
-        self.failure_watch == FailureWatch::Failed
+        self.failure_watch.asks_for_end()
     }
 
     #[inline(always)]
@@ -80,7 +80,7 @@ impl Reports {
         if let Some(turn) = send.turn {
             let ending = match send.signalled {
                 Signalled::Yes => Ending::Completed(send.into_completion()),
-                Signalled::No => Ending::CountedOnly(send.counter_event()),
+                Signalled::No => Ending::CountedOnly(send.into_completion()),
                 Signalled::Deferred => Ending::DeferredWork(Box::new(send.into_completion())),
             };
             return self.end_turn(turn, ending, effects);
@@ -103,15 +103,15 @@ impl Reports {
         signalled: Signalled,
         effects: &mut impl InitiatorEffects,
     ) {
-        let event = CounterEvents::of_completion(completion.flags);
         if let Some(turn) = self.assign_turn(to) {
             let ending = match signalled {
                 Signalled::Yes => Ending::Completed(completion),
-                Signalled::No => Ending::CountedOnly(event),
+                Signalled::No => Ending::CountedOnly(completion),
                 Signalled::Deferred => Ending::DeferredWork(Box::new(completion)),
             };
             return self.end_turn(turn, ending, effects);
         }
+        let event = CounterEvents::of_completion(completion.flags);
         match signalled {
             Signalled::Yes => {
                 self.count(event, effects);
@@ -208,9 +208,12 @@ impl Reports {
         let Some(turns) = &mut self.turns else { return };
         let peer = turns.record_end(turn, ending);
         while let Some(ending) = self.turns.as_mut().and_then(|turns| turns.take_first_if_ended(peer)) {
-            let ending = if self.has_watched_failure() { ending.into_flushed() } else { ending };
+            let is_flushed = self.failure_watch.forbids_success();
+            let ending = if is_flushed { ending.into_flushed(peer) } else { ending };
             match ending {
-                Ending::CountedOnly(event) => self.count(event, effects),
+                Ending::CountedOnly(completion) => {
+                    self.count(CounterEvents::of_completion(completion.flags), effects);
+                }
                 Ending::Completed(completion) => {
                     self.count(CounterEvents::of_completion(completion.flags), effects);
                     self.report_success(completion, effects);

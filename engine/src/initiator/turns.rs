@@ -12,7 +12,6 @@ use std::num::NonZeroU32;
 
 use crate::completion::{EndedOperation, FailedOperation};
 use crate::error::OperationError;
-use crate::flags::CounterEvents;
 use crate::operation::Signalled;
 use crate::peer_id::PeerId;
 
@@ -24,7 +23,7 @@ pub(crate) struct Turn(NonZeroU32);
 #[derive(Debug)]
 pub(super) enum Ending {
     /// Success that is counted but not reported.
-    CountedOnly(CounterEvents),
+    CountedOnly(EndedOperation),
     Completed(EndedOperation),
     /// Success of deferred work.
     DeferredWork(Box<EndedOperation>),
@@ -32,20 +31,18 @@ pub(super) enum Ending {
 }
 
 impl Ending {
-    /// Makes a reported success the failure of an operation that was flushed. The other endings stay.
-    pub(super) fn into_flushed(self) -> Ending {
-        match self {
-            Ending::Completed(completion) => {
-                let failure = FailedOperation { completion, error: OperationError::Flushed, target: None };
-                Ending::Failed(Box::new(failure), Signalled::Yes)
-            }
-            Ending::DeferredWork(completion) => {
-                let completion = *completion;
-                let failure = FailedOperation { completion, error: OperationError::Flushed, target: None };
-                Ending::Failed(Box::new(failure), Signalled::Deferred)
-            }
-            ending @ (Ending::CountedOnly(_) | Ending::Failed(..)) => ending,
-        }
+    /// Makes a success the failure of an operation on `peer` that was flushed. A failure stays as it is.
+    pub(super) fn into_flushed(self, peer: PeerId) -> Ending {
+        let (completion, signalled) = match self {
+            Ending::CountedOnly(completion) => (completion, Signalled::No),
+            Ending::Completed(completion) => (completion, Signalled::Yes),
+            Ending::DeferredWork(completion) => (*completion, Signalled::Deferred),
+            Ending::Failed(failure, signalled) => return Ending::Failed(failure, signalled),
+        };
+        // It is not known whether the peer has carried out the operation.
+        let completion = EndedOperation { len_bytes: 0, ..completion };
+        let failure = FailedOperation { completion, error: OperationError::Flushed, target: Some(peer) };
+        Ending::Failed(Box::new(failure), signalled)
     }
 }
 
@@ -130,8 +127,15 @@ fn entry_index(number: NonZeroU32) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::buffer::Buffer;
+    use crate::flags::CompletionFlags;
 
     const PEERS: [PeerId; 2] = [PeerId(0), PeerId(1)];
+
+    fn counted_send() -> Ending {
+        let flags = CompletionFlags::of_send(false);
+        Ending::CountedOnly(EndedOperation::of_transmit(1, flags, Buffer::None))
+    }
 
     /// Removes the ends that are due, and returns how many there were.
     fn take_and_count_due(turns: &mut Turns, peer: PeerId) -> usize {
@@ -142,11 +146,11 @@ mod tests {
     fn completion_waits_for_earlier_operations_to_the_same_peer() {
         let mut turns = Turns::default();
         let [first, second, third] = [0, 1, 0].map(|peer| turns.assign(PEERS[peer]));
-        assert_eq!(turns.record_end(third, Ending::CountedOnly(CounterEvents::SEND)), PEERS[0]);
+        assert_eq!(turns.record_end(third, counted_send()), PEERS[0]);
         assert_eq!((take_and_count_due(&mut turns, PEERS[0]), turns.waiting_ops()), (0, 1));
-        assert_eq!(turns.record_end(second, Ending::CountedOnly(CounterEvents::SEND)), PEERS[1]);
+        assert_eq!(turns.record_end(second, counted_send()), PEERS[1]);
         assert_eq!((take_and_count_due(&mut turns, PEERS[1]), turns.waiting_ops()), (1, 1));
-        turns.record_end(first, Ending::CountedOnly(CounterEvents::SEND));
+        turns.record_end(first, counted_send());
         assert_eq!((take_and_count_due(&mut turns, PEERS[0]), turns.waiting_ops()), (2, 0));
         assert!(turns.by_peer.is_empty());
     }
@@ -157,7 +161,7 @@ mod tests {
         for _ in 0..3 {
             let two = [turns.assign(PEERS[0]), turns.assign(PEERS[1])];
             for turn in two {
-                let peer = turns.record_end(turn, Ending::CountedOnly(CounterEvents::SEND));
+                let peer = turns.record_end(turn, counted_send());
                 assert_eq!(take_and_count_due(&mut turns, peer), 1);
             }
         }

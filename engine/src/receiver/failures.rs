@@ -18,7 +18,7 @@ impl Receiver {
     /// Whether a receive has failed, so that the caller must end the connection.
     #[inline(always)]
     pub(crate) fn has_watched_failure(&self) -> bool {
-        self.failure_watch == FailureWatch::Failed
+        self.failure_watch.asks_for_end()
     }
 
     /// Records that a receive has failed by its message.

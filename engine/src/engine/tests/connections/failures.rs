@@ -3,7 +3,7 @@
 use super::*;
 use crate::engine::tests::rma::{read_local, rma_request, write_local};
 use crate::operation::PeekAction;
-use crate::wire::{Outcome, Refusal};
+use crate::wire::{Outcome, Refusal, Rma};
 
 const NO_KEY: Outcome = Outcome::Refused(Refusal::Key);
 
@@ -42,8 +42,29 @@ fn flushed(context: u64) -> (u64, Option<OperationError>) {
     (context, Some(OperationError::Flushed))
 }
 
+/// As [`connected_engine_that_ends_on_failure`], but the completions of sends and accesses keep their order.
+fn ordered_engine_that_ends_on_failure() -> (Engine, PeerId, Scripted, Recorder) {
+    let (mut engine, peer, transport, sink) = connected_engine();
+    engine.initiator.set_completes_in_order(true);
+    engine.end_connection_on_failure();
+    (engine, peer, transport, sink)
+}
+
 fn refuse(engine: &mut Engine, sink: &mut Recorder, op: u64) {
     receive_frame(engine, sink, OTHER, Header::Answer { op, outcome: NO_KEY }, b"");
+}
+
+/// Takes the reports of ended operations, and expects each to be a failed operation on this peer, without a
+/// length. Returns their contexts and errors.
+#[track_caller]
+fn take_failures_on_peer(sink: &mut Recorder, peer: PeerId) -> Vec<(u64, OperationError)> {
+    let of_report = |ended: Result<EndedOperation, FailedOperation>| {
+        let FailedOperation { completion, error, target } = ended.expect_err("it failed");
+        let EndedOperation { context, len_bytes, .. } = completion;
+        assert_eq!((len_bytes, target), (0, Some(peer)), "{context}: {error}");
+        (context, error)
+    };
+    sink.take_ended().into_iter().map(of_report).collect()
 }
 
 #[test]
@@ -77,18 +98,62 @@ fn refused_access_flushes_other_operations_and_ends_the_link() {
 #[test]
 fn failure_flushes_ordered_completions_only_after_it() {
     for answers in [[0, 1, 2], [2, 1, 0], [1, 2, 0], [1, 0, 2]] {
-        let (mut engine, peer, mut transport, mut sink) = connected_engine_that_ends_on_failure();
-        engine.initiator.set_completes_in_order(true);
-        engine.end_connection_on_failure();
+        let (mut engine, peer, mut transport, mut sink) = ordered_engine_that_ends_on_failure();
         let ops = [1, 2, 3].map(|context| post_write(&mut engine, peer, context, &mut transport, &mut sink));
         for place in answers {
             let outcome = if place == 1 { NO_KEY } else { Outcome::Done };
             receive_frame(&mut engine, &mut sink, OTHER, Header::Answer { op: ops[place], outcome }, b"");
         }
         engine.transmit(&mut transport, &mut sink);
-        let refused = (2, Some(OperationError::Refused(Refusal::Key)));
-        assert_eq!(take_errors(&mut sink), [(1, None), refused, flushed(3)], "{answers:?}");
+        assert_eq!(sink.ended.remove(0).expect("it succeeded").context, 1);
+        let failures = take_failures_on_peer(&mut sink, peer);
+        let refusal = OperationError::Refused(Refusal::Key);
+        assert_eq!(failures, [(2, refusal), (3, OperationError::Flushed)], "{answers:?}");
         assert_eq!(sink.events, [ConnectionReport::Shutdown(ConnectionEnd::OperationFailed)]);
+    }
+}
+
+#[test]
+fn success_that_waits_behind_an_unanswered_access_is_flushed() {
+    let (mut engine, peer, mut transport, mut sink) = ordered_engine_that_ends_on_failure();
+    let refused = post_write(&mut engine, peer, 1, &mut transport, &mut sink);
+    post_write(&mut engine, peer, 2, &mut transport, &mut sink);
+    engine.post_request(send_request(peer, b"sent", 3), &mut transport, &mut sink).unwrap();
+    refuse(&mut engine, &mut sink, refused);
+    engine.transmit(&mut transport, &mut sink);
+    let flushed = [2, 3].map(|context| (context, OperationError::Flushed));
+    let failures = take_failures_on_peer(&mut sink, peer);
+    assert_eq!(failures[0], (1, OperationError::Refused(Refusal::Key)));
+    assert_eq!(failures[1..], flushed);
+    assert_eq!(engine.outstanding_transmits(), 0);
+    assert_eq!(sink.events, [ConnectionReport::Shutdown(ConnectionEnd::OperationFailed)]);
+}
+
+#[test]
+fn unsignalled_success_behind_a_failure_is_counted_and_reported_as_flushed() {
+    for is_answered_first in [false, true] {
+        let (mut engine, peer, mut transport, mut sink) = ordered_engine_that_ends_on_failure();
+        let refused = post_write(&mut engine, peer, 1, &mut transport, &mut sink);
+        let write = rma_request(peer, write_local(b"data"), 2).signalled(Signalled::No);
+        engine.post_request(write, &mut transport, &mut sink).unwrap();
+        let Some((_, Header::Rma(Rma { op: unsignalled, .. }), _)) = transport.sent.last() else {
+            panic!("no write was sent");
+        };
+        let unsignalled = *unsignalled;
+        engine
+            .post_request(send_request(peer, b"sent", 3).signalled(Signalled::No), &mut transport, &mut sink)
+            .unwrap();
+        if is_answered_first {
+            let done = Header::Answer { op: unsignalled, outcome: Outcome::Done };
+            receive_frame(&mut engine, &mut sink, OTHER, done, b"");
+        }
+        refuse(&mut engine, &mut sink, refused);
+        engine.transmit(&mut transport, &mut sink);
+        let contexts: Vec<u64> =
+            take_failures_on_peer(&mut sink, peer).into_iter().map(|(context, _)| context).collect();
+        assert_eq!(contexts, [1, 2, 3]);
+        let (write, send) = (CounterEvents::WRITE, CounterEvents::SEND);
+        assert_eq!(sink.counted, [(write, false), (write, false), (send, false)]);
     }
 }
 
