@@ -43,7 +43,7 @@ use crate::link::Links;
 use crate::operation::{CancelKey, PeekRequest, ReceiveRequest};
 use crate::peer_id::PeerId;
 use crate::peers::Peers;
-use crate::receiver::{MemberId, Receiver};
+use crate::receiver::{MemberId, PostedReceive, Receiver};
 use crate::region::Regions;
 use crate::rejected::Rejected;
 use crate::target::Target;
@@ -290,9 +290,12 @@ impl Engine {
     ) -> Result<(), Rejected<Destination>> {
         let source = request.criteria.source;
         let (receiver, mut effects) = self.receive_side_and_effects(sink);
-        receiver.post(request, &mut effects)?;
+        let posted = receiver.post(request, &mut effects)?;
         if let Some(source) = source {
             self.add_awaited_source_if_lost(source);
+        }
+        if posted == PostedReceive::Matched && self.receive_side.has_watched_failure() {
+            self.end_connection_after_failure(sink);
         }
         Ok(())
     }
@@ -339,6 +342,7 @@ impl Engine {
         if let Some(source) = source {
             self.add_awaited_source_if_lost(source);
         }
+        self.end_connection_if_failed(sink);
         Ok(())
     }
 
@@ -380,7 +384,9 @@ impl Engine {
     ) -> Result<(), Rejected<Destination>> {
         self.end_connection_if_failed(sink);
         let (receiver, mut effects) = self.receive_side_and_effects(sink);
-        receiver.receive_claimed(request, claimed_by, &mut effects)
+        receiver.receive_claimed(request, claimed_by, &mut effects)?;
+        self.end_connection_if_failed(sink);
+        Ok(())
     }
 
     /// Discards the message that a peek with this context has claimed. The call completes like a

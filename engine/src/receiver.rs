@@ -74,6 +74,14 @@ use crate::transport::LinkId;
 /// A claimed message, or the error that has ended it.
 type Claimed = Result<UnexpectedId, OperationError>;
 
+/// Whether a receive found its message when it was posted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PostedReceive {
+    Waiting,
+    /// A message had arrived. The receive may have ended.
+    Matched,
+}
+
 /// Matches messages with posted receives.
 #[derive(Debug)]
 pub(crate) struct Receiver {
@@ -214,7 +222,7 @@ impl Receiver {
         &mut self,
         request: ReceiveRequest,
         effects: &mut impl ReceiverEffects,
-    ) -> Result<(), Rejected<Destination>> {
+    ) -> Result<PostedReceive, Rejected<Destination>> {
         if self.outstanding_receives() >= self.depth_ops {
             return Err(Rejected { error: Again::QueueFull.into(), returned: request.destination });
         }
@@ -225,7 +233,7 @@ impl Receiver {
             let receive = Receive { destination, tagged, context, signalled, role: ReceiveRole::Single };
             let id = self.post_without_matching(criteria, receive);
             self.fail_untagged_if_connection_ended(id, effects);
-            return Ok(());
+            return Ok(PostedReceive::Waiting);
         }
         let matching = if tagged { &mut self.tagged } else { &mut self.untagged };
         let mut found = matching.take_unexpected(&criteria);
@@ -238,6 +246,7 @@ impl Receiver {
             Some(found) => {
                 let receive = Receive { destination, tagged, context, signalled, role: ReceiveRole::Single };
                 self.receive_unexpected(receive, found, effects);
+                return Ok(PostedReceive::Matched);
             }
             None if self.end_error.is_some() => {
                 if tagged || !self.has_kept_aside() {
@@ -262,7 +271,7 @@ impl Receiver {
                 matching.add_posted(Criteria { tag, ignore, source: criteria.source }, id);
             }
         }
-        Ok(())
+        Ok(PostedReceive::Waiting)
     }
 
     /// Cancels one posted receive or multi-receive buffer with this key: the oldest untagged one

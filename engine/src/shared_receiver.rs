@@ -91,7 +91,7 @@ impl SharedReceiver {
         request: ReceiveRequest,
     ) -> Result<(), Rejected<Destination>> {
         self.intern_source_and_post(from, request, |receiver, request, effects| {
-            receiver.post(request, effects)
+            receiver.post(request, effects).map(|_| ())
         })
     }
 

@@ -35,15 +35,18 @@ impl Engine {
                 let (link, error) = (established.link, OperationError::Flushed);
                 // Operations that must not end before the link does are flushed later.
                 self.initiator.set_failure_watch(FailureWatch::Ended);
-                let (receiver, mut effects) = self.receive_side_and_effects(sink);
-                receiver.flush_messages(&error, &mut effects);
+                self.flush_messages(sink);
                 // What the link has taken still reaches the peer: sends that have completed are not lost.
                 self.end_link_and_close_later(link, Close::Drain, error, sink);
                 self.receive_side.set_failure_watch(FailureWatch::Off);
             }
-            // The connection has ended by itself, or none was made.
+            // The connection has ended by itself, or none was made. If a receive has failed by its message,
+            // later receives must not succeed. Otherwise they may take messages that had arrived.
             Ok(None) => {
                 self.initiator.set_failure_watch(FailureWatch::Ended);
+                if self.receive_side.has_watched_failure() {
+                    self.flush_messages(sink);
+                }
                 self.receive_side.set_failure_watch(FailureWatch::Off);
             }
             // No connection is up yet: the operation has failed alone.
@@ -51,8 +54,14 @@ impl Engine {
         }
     }
 
+    fn flush_messages(&mut self, sink: &mut impl Sink) {
+        let (receiver, mut effects) = self.receive_side_and_effects(sink);
+        receiver.flush_messages(&OperationError::Flushed, &mut effects);
+    }
+
     /// Ends the connection if an operation has failed and the connection must end with it. A call that posts
-    /// a receive calls this first, so that the receive takes no later message.
+    /// a receive calls this before, so that the receive takes no later message, and after, as the receive
+    /// may have failed.
     #[cold]
     pub(super) fn end_connection_if_failed(&mut self, sink: &mut impl Sink) {
         if self.has_watched_failure() {

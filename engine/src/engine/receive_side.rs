@@ -15,7 +15,7 @@ use crate::operation::{CancelKey, PeekRequest, ReceiveRequest};
 use crate::peer_id::PeerId;
 use crate::peers::PeerMarks;
 use crate::protocol_violation::ProtocolViolation;
-use crate::receiver::{HeldCredit, MemberId, Receiver, ReceiverEffects, WriteNotice};
+use crate::receiver::{HeldCredit, MemberId, PostedReceive, Receiver, ReceiverEffects, WriteNotice};
 use crate::rejected::Rejected;
 use crate::shared_receiver::{Mail, Membership, Reply, Report, SharedReceiver};
 use crate::transport::{AddressProof, LinkId, Pull, RemotePayload, Space};
@@ -157,7 +157,7 @@ impl ReceiveSide {
         &mut self,
         request: ReceiveRequest,
         effects: &mut impl ReceiverEffects,
-    ) -> Result<(), Rejected<Destination>> {
+    ) -> Result<PostedReceive, Rejected<Destination>> {
         match self {
             ReceiveSide::Own(receiver) => receiver.post(request, effects),
             ReceiveSide::Shared(_) | ReceiveSide::Left => Err(rejected_as_shared(request)),
@@ -298,6 +298,8 @@ impl ReceiveSide {
         }
     }
 
+    /// Whether a receive has failed by its message, so that the connection must end.
+    #[inline(always)]
     pub(super) fn has_watched_failure(&self) -> bool {
         matches!(self, ReceiveSide::Own(receiver) if receiver.has_watched_failure())
     }

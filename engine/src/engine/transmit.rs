@@ -134,6 +134,8 @@ impl Engine {
                 |link, from, at_bytes, into| transport.pull(link, from, at_bytes, into),
                 &mut effects,
             );
+            // A receive may have been too short for what was pulled. Nothing must be sent after it.
+            self.end_connection_if_failed(sink);
         }
         if self.target.is_pulling() {
             let (target, mut effects) = self.target_and_effects(sink);

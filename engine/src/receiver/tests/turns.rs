@@ -30,7 +30,9 @@ fn deliver_eager_message(receiver: &mut Receiver, link: LinkId, bytes: &[u8], as
 }
 
 fn post_all(receiver: &mut Receiver, contexts: impl IntoIterator<Item = u64>, asked: &mut EffectsRecorder) {
-    contexts.into_iter().for_each(|context| receiver.post(receive_request(8, context), asked).unwrap());
+    for context in contexts {
+        receiver.post(receive_request(8, context), asked).unwrap();
+    }
 }
 
 fn pull_all_with(receiver: &mut Receiver, outcome: Pull, asked: &mut EffectsRecorder) {

@@ -205,20 +205,85 @@ fn truncated_receive_flushes_later_receives_in_the_same_pass() {
 }
 
 #[test]
-fn receive_that_is_too_short_for_a_waiting_message_flushes_later_ones() {
+fn receive_that_is_too_short_for_a_waiting_message_ends_the_connection_at_once() {
+    type PostReceive = fn(&mut Engine, &mut Recorder);
+    let posts: [PostReceive; 3] = [
+        |engine, sink| engine.post_receive(receive_request(4, 1), sink).unwrap(),
+        |engine, sink| engine.post_multi_receive(receive_request(4, 1), 1, None, sink).unwrap(),
+        |engine, sink| {
+            let criteria = receive_request(4, 1).criteria;
+            let then = PeekAction::Claim;
+            engine.peek(PeekRequest { tagged: false, criteria, context: 1, work: None, then }, sink).unwrap();
+            sink.ended.clear();
+            engine.receive_claimed(receive_request(4, 1), 1, sink).unwrap();
+        },
+    ];
+    for post in posts {
+        let (mut engine, peer, mut transport, mut sink) = connected_engine_that_ends_on_failure();
+        let tagged = ReceiveRequest { tagged: true, ..receive_request(4, 2) };
+        engine.post_receive(tagged, &mut sink).unwrap();
+        post_write(&mut engine, peer, 3, &mut transport, &mut sink);
+        for message in [&b"too long"[..], b"late"] {
+            receive_frame(&mut engine, &mut sink, OTHER, untagged_header(message.len() as u64), message);
+        }
+        engine.transmit(&mut transport, &mut sink);
+        post(&mut engine, &mut sink);
+        let truncated = (1, Some(OperationError::Truncated { overflow_bytes: 4 }));
+        let mut errors = take_errors(&mut sink);
+        // The end of a buffer has a completion of its own.
+        errors.retain(|(context, error)| (*context, error.is_some()) != (1, false));
+        assert_eq!(errors, [truncated, flushed(2)]);
+        assert_eq!(engine.connected_peer(), Some(Err(Misuse::NotConnected.into())), "no send leaves");
+        assert!(engine.post_receive(receive_request(4, 4), &mut sink).is_err(), "all messages are dropped");
+        engine.transmit(&mut transport, &mut sink);
+        assert_eq!(take_errors(&mut sink), [flushed(3)]);
+        assert_eq!(sink.events, [ConnectionReport::Shutdown(ConnectionEnd::OperationFailed)]);
+    }
+}
+
+#[test]
+fn offered_message_that_is_too_long_ends_the_connection_in_the_pass_that_pulls_it() {
+    let (mut engine, peer, transport, mut sink) = connected_engine_that_ends_on_failure();
+    let mut transport = Scripted { memory: b"too long".to_vec(), ..transport };
+    let Header::Message(message) = untagged_header(8) else { unreachable!("it is a message") };
+    let offer = Header::Request { message, op: 11, remote_bytes: REMOTE.len() as u8 };
+    receive_frame(&mut engine, &mut sink, OTHER, offer, REMOTE);
+    engine.post_receive(receive_request(4, 1), &mut sink).unwrap();
+    transport.answers = [Sent::Full].into();
+    engine.post_request(send_request(peer, b"queued", 2), &mut transport, &mut sink).unwrap();
+    engine.transmit(&mut transport, &mut sink);
+    let truncated = (1, Some(OperationError::Truncated { overflow_bytes: 4 }));
+    assert_eq!(take_errors(&mut sink), [truncated, flushed(2)]);
+    assert!(transport.sent.is_empty(), "nothing is sent after the failure");
+    assert_eq!(engine.connected_peer(), Some(Err(Misuse::NotConnected.into())));
+    assert!(engine.has_work_without_arrivals(), "the link must be closed");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(sink.events, [ConnectionReport::Shutdown(ConnectionEnd::OperationFailed)]);
+}
+
+#[test]
+fn message_that_waits_behind_a_failed_receive_is_dropped_if_the_link_is_lost_too() {
     let (mut engine, _, mut transport, mut sink) = connected_engine_that_ends_on_failure();
-    for message in [&b"too long"[..], b"late", b"last"] {
+    engine.post_receive(receive_request(4, 1), &mut sink).unwrap();
+    for message in [&b"too long"[..], b"late"] {
         receive_frame(&mut engine, &mut sink, OTHER, untagged_header(message.len() as u64), message);
     }
-    engine.post_receive(receive_request(4, 1), &mut sink).unwrap();
-    engine.post_receive(receive_request(4, 2), &mut sink).unwrap();
-    // A buffer would take the waiting messages.
-    engine.post_multi_receive(receive_request(64, 3), 8, None, &mut sink).unwrap();
+    engine.arrivals(&mut sink).link_event(OTHER, LinkEvent::Down(RESET));
     engine.transmit(&mut transport, &mut sink);
-    engine.deliver_held(&mut sink);
-    let truncated = (1, Some(OperationError::Truncated { overflow_bytes: 4 }));
-    assert_eq!(take_errors(&mut sink), [truncated, flushed(2), flushed(3)]);
-    assert!(engine.post_receive(receive_request(4, 4), &mut sink).is_err(), "all messages are dropped");
+    assert_eq!(take_errors(&mut sink), [(1, Some(OperationError::Truncated { overflow_bytes: 4 }))]);
+    assert!(engine.post_receive(receive_request(4, 2), &mut sink).is_err());
+}
+
+#[test]
+fn message_that_arrived_before_the_link_was_lost_is_received() {
+    let (mut engine, peer, mut transport, mut sink) = connected_engine_that_ends_on_failure();
+    post_write(&mut engine, peer, 1, &mut transport, &mut sink);
+    receive_frame(&mut engine, &mut sink, OTHER, untagged_header(4), b"kept");
+    engine.arrivals(&mut sink).link_event(OTHER, LinkEvent::Down(RESET));
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(take_errors(&mut sink), [(1, Some(OperationError::Link(RESET)))]);
+    engine.post_receive(receive_request(4, 2), &mut sink).unwrap();
+    assert_eq!(take_errors(&mut sink), [(2, None)]);
 }
 
 #[test]
