@@ -81,21 +81,22 @@ pub enum ConnectionReport {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectionEnd {
-    /// In order. The peer has shut the connection down, or has closed its endpoint; everything that it had
-    /// sent before has arrived. Or this side has shut the connection down, and the link has ended since.
+    /// In order. The peer has shut the connection down, or has closed its endpoint; every message whose send
+    /// had completed has arrived. Sends that the shutdown cancelled may be missing. Or this side has shut the
+    /// connection down, and the link has ended since.
     Closed,
-    /// Without a word of the peer, so that something that the peer has sent may be missing. The peer's
-    /// process was killed or has exited without closing its endpoint, the link broke, or the peer has
-    /// violated the protocol. Also if the peer's shutdown has cut off a long payload in the middle: after a
-    /// part of a frame the peer can say nothing more.
+    /// The link ended without a shutdown from the peer. Messages that the peer has sent may be missing. The
+    /// peer's process was killed or has exited without closing its endpoint, the link broke, or the peer has
+    /// violated the protocol. The peer's shutdown is also missing if it has cut off a long payload in the
+    /// middle: after a part of a frame the peer can send no shutdown.
     Lost(
         /// How the link has ended. The same cause may end a link in several ways. For example, the death of
         /// a process over TCP is [`LinkError::Closed`], or ECONNRESET if the process left something unread.
         LinkError,
     ),
-    /// By this side. An operation of this endpoint has failed, and the endpoint's connection
-    /// [ends](crate::Engine::end_connection_on_failure) with the first failure. The peer's connection is
-    /// [`Lost`](Self::Lost).
+    /// This side ended the connection. An operation of this endpoint has failed, and the endpoint's
+    /// connection [ends](crate::Engine::end_connection_on_failure) with the first failure. The peer's
+    /// connection is [`Lost`](Self::Lost).
     OperationFailed,
 }
 
