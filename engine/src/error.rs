@@ -261,7 +261,7 @@ pub enum OperationError {
     /// Another operation of the connection has failed, and the connection [ends with the first
     /// failure](crate::Engine::end_connection_on_failure). It is not known whether the peer has carried out
     /// this operation.
-    #[error("flushed: an earlier operation of the connection has failed")]
+    #[error("flushed: another operation of the connection has failed first")]
     Flushed,
     /// No message has arrived that the peek could find.
     #[error("no such message has arrived")]

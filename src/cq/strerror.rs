@@ -69,7 +69,7 @@ pub fn strerror(prov_errno: i32) -> &'static str {
         VOLATILE => "what was to be durable was for a memory region of the target that is not persistent",
         NOT_DURABLE => "it was written, but the target's system could not make it durable",
         REFUSED_WHEN_DUE => "the operation waited for a counter, and was refused when it was due",
-        FLUSHED => "an earlier operation of the connection has failed, and the connection has ended with it",
+        FLUSHED => "another operation of the connection has failed first, and has ended the connection",
         errno => Errno::new(errno).description(),
     }
 }
