@@ -10,7 +10,7 @@ use homespun::flags::{BindFlags, Caps, InfoFlags};
 use homespun::info::{EndpointType, Info};
 use homespun::{
     Completion, CompletionQueue, ConnectionEvent, ConnectionRequest, CqAttr, Domain, Endpoint, EqReadError,
-    EventError, EventQueue, Fabric, PassiveEndpoint, WaitObject, WaitSet,
+    EventError, EventQueue, Fabric, PassiveEndpoint, SimulatedClock, WaitObject, WaitSet,
 };
 use rustix::event::{PollFd, PollFlags, Timespec};
 
@@ -52,22 +52,34 @@ impl Side {
 
     /// Opens a side with queues that have these wait objects.
     pub fn open_with_wait_objects(net: &Net, eq: WaitObject, cq: WaitObject) -> Side {
-        Side::open(net, Caps::empty(), eq, cq, None)
+        Side::open(net, net.fabric.clone(), Caps::empty(), eq, cq, None)
+    }
+
+    /// Opens a side whose endpoints read this clock. Its event queue has this wait object.
+    pub fn open_with_clock(net: &Net, clock: &SimulatedClock, eq: WaitObject) -> Side {
+        let fabric = net.fabric.clone().with_clock(clock);
+        Side::open(net, fabric, Caps::empty(), eq, WaitObject::None, None)
     }
 
     /// Opens a side whose endpoints have these capabilities and the default ones: those of an application
     /// that asks for none.
     pub fn open_with_added_caps(net: &Net, added: Caps) -> Side {
-        Side::open(net, added, WaitObject::None, WaitObject::None, None)
+        Side::open(net, net.fabric.clone(), added, WaitObject::None, WaitObject::None, None)
     }
 
     /// Opens a side with queues that are members of a wait set.
     pub fn open_with_wait_set(net: &Net, set: &WaitSet) -> Side {
-        Side::open(net, Caps::empty(), WaitObject::Set, WaitObject::Set, Some(set))
+        Side::open(net, net.fabric.clone(), Caps::empty(), WaitObject::Set, WaitObject::Set, Some(set))
     }
 
-    fn open(net: &Net, added: Caps, eq: WaitObject, cq: WaitObject, set: Option<&WaitSet>) -> Side {
-        let fabric = net.fabric.clone();
+    fn open(
+        net: &Net,
+        fabric: Fabric,
+        added: Caps,
+        eq: WaitObject,
+        cq: WaitObject,
+        set: Option<&WaitSet>,
+    ) -> Side {
         let offer = |caps| {
             let mut hints = net.info.clone();
             (hints.caps, hints.tx.caps, hints.rx.caps) = (caps, Caps::empty(), Caps::empty());

@@ -50,8 +50,6 @@ pub struct Net {
     domain: Domain,
     /// The network inside the process, if that is the transport.
     pub network: Option<Network>,
-    /// The clock of a network inside the process.
-    clock: Option<SimulatedClock>,
     /// The fabric's info for this transport, with all capabilities.
     pub info: Info,
     queues: Arc<DrivenQueues>,
@@ -81,13 +79,11 @@ impl Net {
     pub fn new(transport: &TransportKind, turns: Turns) -> Net {
         let (domain, node) = transport.domain_and_address();
         let mut fabric = Fabric::with_params(Params { close_linger: LINGER, ..Params::from_env() });
-        let (mut network, mut clock) = (None, None);
+        let mut network = None;
         if let TransportKind::Loopback { seed, faults } = transport {
             let inside = Network::new(*seed, faults.clone());
             network = Some(inside.clone());
-            let accelerated = accelerated_clock(&inside);
-            fabric = fabric.with_clock(&accelerated).with_provider(inside);
-            clock = Some(accelerated);
+            fabric = fabric.with_clock(&accelerated_clock(&inside)).with_provider(inside);
         }
         if let TransportKind::Backend(backend) = transport {
             fabric = (backend.install)(fabric);
@@ -110,7 +106,6 @@ impl Net {
             fabric,
             domain,
             network,
-            clock,
             info,
             queues: Arc::default(),
             drivers: Mutex::default(),
@@ -134,11 +129,6 @@ impl Net {
     /// The fabric's info for this transport, with all capabilities.
     pub fn info(&self) -> &Info {
         &self.info
-    }
-
-    /// Advances the clock of a network inside the process. Any other network reads the system's clock.
-    pub fn advance_clock_if_simulated(&self, time: Duration) {
-        self.clock.iter().for_each(|clock| clock.advance(time));
     }
 
     /// Drives all parties once, without reading anything.

@@ -5,7 +5,9 @@ use std::thread;
 use std::time::Duration;
 
 use homespun::eq::Event;
-use homespun::{ConnectionEnd, ConnectionEvent, Endpoint, Errno, Error, FabricAddress, WaitObject};
+use homespun::{
+    ConnectionEnd, ConnectionEvent, Endpoint, Errno, Error, FabricAddress, SimulatedClock, WaitObject,
+};
 
 use homespun_suite::connecting::{
     CLIENT, LISTENER, SERVER, Side, close_with_progress, connect_pair, next_event_of_first_side,
@@ -20,8 +22,16 @@ const NOWHERE: FabricAddress = FabricAddress::UNSPECIFIED;
 
 const TIMEOUT: Duration = Duration::from_millis(30);
 
-/// By how much a test advances the clock of a network inside the process, again and again.
+/// By how much a test advances the simulated clock, again and again.
 const TICK: Duration = Duration::from_millis(1);
+
+/// Opens two sides whose endpoints read the same simulated clock. No request times out before the test
+/// advances the clock.
+fn open_sides(net: &Net) -> (SimulatedClock, Side, Side) {
+    let clock = SimulatedClock::new();
+    let [client, server] = [(); 2].map(|()| Side::open_with_clock(net, &clock, WaitObject::None));
+    (clock, client, server)
+}
 
 /// Opens an endpoint that gives up after [`TIMEOUT`].
 fn open_impatient_endpoint(side: &Side) -> Endpoint {
@@ -32,32 +42,32 @@ fn open_impatient_endpoint(side: &Side) -> Endpoint {
     endpoint
 }
 
-/// Waits until the connect of the first side's endpoint fails, while all sides make progress.
+/// Advances the clock until the connect of the first side's endpoint fails, while all sides make progress.
 #[track_caller]
-fn expect_timeout(net: &Net, sides: &[&Side]) {
+fn expect_timeout(clock: &SimulatedClock, sides: &[&Side]) {
     let deadline = Deadline::new();
     let heard = loop {
         if let Some(heard) = sides[0].poll_event() {
             break heard;
         }
         sides.iter().skip(1).for_each(|side| side.progress());
-        net.advance_clock_if_simulated(TICK);
+        clock.advance(TICK);
         deadline.yield_or_panic("the end of the time");
     };
-    let error = heard.expect_err("nobody has decided");
+    let error = heard.expect_err("the server has not answered");
     assert_eq!((error.object, error.errno), (CLIENT, Errno::ETIMEDOUT));
     assert!(error.err_data.is_empty() && error.peer.is_some());
 }
 
 pub(crate) fn undecided_request_fails_with_etimedout(net: &Net) {
-    let (client, server) = (Side::new(net), Side::new(net));
+    let (clock, client, server) = open_sides(net);
     let listener = server.open_listener(LISTENER);
     let connecting = open_impatient_endpoint(&client);
     connecting.enable().unwrap();
     connecting.recv(marked_buffer(8), NOWHERE, 1).unwrap();
     connecting.connect(listener.name().unwrap(), b"").unwrap();
     let request = next_request_of_first_side(&[&server, &client]);
-    expect_timeout(net, &[&client, &server]);
+    expect_timeout(&clock, &[&client, &server]);
     let failed = next_operation_end_of_first_side(&[&client]).expect_err("nothing can arrive");
     assert_eq!((failed.completion.context, failed.errno()), (1, Errno::ETIMEDOUT));
     let again = connecting.connect(listener.name().unwrap(), b"").map_err(|error: Error| error.errno());
@@ -67,13 +77,13 @@ pub(crate) fn undecided_request_fails_with_etimedout(net: &Net) {
 }
 
 pub(crate) fn late_accept_does_not_stay_connected(net: &Net) {
-    let (client, server) = (Side::new(net), Side::new(net));
+    let (clock, client, server) = open_sides(net);
     let listener = server.open_listener(LISTENER);
     for passes in 0..6 {
         let connecting = open_impatient_endpoint(&client);
         connecting.connect(listener.name().unwrap(), b"").unwrap();
         let request = next_request_of_first_side(&[&server, &client]);
-        expect_timeout(net, &[&client]);
+        expect_timeout(&clock, &[&client]);
         // The passive endpoint may or may not learn of the end before the accept.
         (0..passes).for_each(|_| {
             client.progress();
@@ -98,7 +108,7 @@ pub(crate) fn late_accept_does_not_stay_connected(net: &Net) {
 }
 
 pub(crate) fn timed_out_request_leaves_event_queue_and_backlog(net: &Net) {
-    let (client, server) = (Side::new(net), Side::new(net));
+    let (clock, client, server) = open_sides(net);
     let listener = server.open_listener(LISTENER);
     listener.set_backlog(1).unwrap();
     for _ in 0..5 {
@@ -109,7 +119,7 @@ pub(crate) fn timed_out_request_leaves_event_queue_and_backlog(net: &Net) {
             client.progress();
             deadline.yield_or_panic("a request");
         }
-        expect_timeout(net, &[&client]);
+        expect_timeout(&clock, &[&client]);
         let deadline = Deadline::new();
         while server.eq.peek() != Ok(None) {
             client.progress();
@@ -123,7 +133,7 @@ pub(crate) fn timed_out_request_leaves_event_queue_and_backlog(net: &Net) {
 }
 
 pub(crate) fn request_without_timeout_waits(net: &Net) {
-    let (client, server) = (Side::new(net), Side::new(net));
+    let (clock, client, server) = open_sides(net);
     let listener = server.open_listener(LISTENER);
     let patient = client.open_endpoint(SERVER);
     patient.connect(listener.name().unwrap(), b"").unwrap();
@@ -131,14 +141,14 @@ pub(crate) fn request_without_timeout_waits(net: &Net) {
     let impatient = open_impatient_endpoint(&client);
     impatient.connect(listener.name().unwrap(), b"").unwrap();
     let _undecided = next_request_of_first_side(&[&server, &client]);
-    expect_timeout(net, &[&client, &server]);
+    expect_timeout(&clock, &[&client, &server]);
     request.reject(b"no").unwrap();
     let error = next_event_of_first_side(&[&client, &server]).expect_err("it is rejected");
     assert_eq!((error.object, error.errno), (SERVER, Errno::ECONNREFUSED));
 }
 
 pub(crate) fn accept_in_time_connects_for_longer_than_the_timeout(net: &Net) {
-    let (client, server) = (Side::new(net), Side::new(net));
+    let (clock, client, server) = open_sides(net);
     let listener = server.open_listener(LISTENER);
     let first = client.open_endpoint(SERVER);
     first.set_connect_timeout(Some(Duration::from_secs(3600)));
@@ -152,7 +162,7 @@ pub(crate) fn accept_in_time_connects_for_longer_than_the_timeout(net: &Net) {
     let second = open_impatient_endpoint(&client);
     second.connect(listener.name().unwrap(), b"").unwrap();
     let _undecided = next_request_of_first_side(&[&server, &client]);
-    expect_timeout(net, &[&client, &server]);
+    expect_timeout(&clock, &[&client, &server]);
     first.shutdown().unwrap();
     let end = ConnectionEvent::Shutdown { endpoint: SERVER, end: ConnectionEnd::Closed };
     assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(end.clone()));
@@ -161,8 +171,8 @@ pub(crate) fn accept_in_time_connects_for_longer_than_the_timeout(net: &Net) {
 
 pub(crate) fn event_wait_wakes_for_a_connect_timeout(net: &Net) {
     for wait in WAIT_OBJECTS {
-        let client = Side::open_with_wait_objects(net, wait, WaitObject::None);
-        let server = Side::open_with_wait_objects(net, wait, WaitObject::None);
+        let clock = &SimulatedClock::new();
+        let [client, server] = [(); 2].map(|()| Side::open_with_clock(net, clock, wait));
         let listener = server.open_listener(LISTENER);
         let connecting = open_impatient_endpoint(&client);
         connecting.connect(listener.name().unwrap(), b"").unwrap();
@@ -170,7 +180,7 @@ pub(crate) fn event_wait_wakes_for_a_connect_timeout(net: &Net) {
         let heard = thread::scope(|scope| {
             scope.spawn(move || {
                 while let Err(RecvTimeoutError::Timeout) = is_over.recv_timeout(TICK) {
-                    net.advance_clock_if_simulated(TICK);
+                    clock.advance(TICK);
                 }
             });
             // The server does not even read the request.
@@ -178,7 +188,7 @@ pub(crate) fn event_wait_wakes_for_a_connect_timeout(net: &Net) {
             drop(end);
             heard
         });
-        let error = heard.expect_err("nobody has decided");
+        let error = heard.expect_err("the server has not answered");
         assert_eq!((error.object, error.errno), (CLIENT, Errno::ETIMEDOUT), "{wait:?}");
     }
 }
