@@ -128,7 +128,8 @@ impl Connected {
 
 impl Connection {
     /// Asks for a connection. `open` opens a link to the passive endpoint. `random_number` identifies the
-    /// request. If nobody has answered by the deadline, the attempt fails.
+    /// request. If neither the passive endpoint nor an acceptor has answered by the deadline, the attempt
+    /// fails.
     ///
     /// # Errors
     ///

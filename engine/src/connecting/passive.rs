@@ -72,8 +72,10 @@ impl Connection {
     /// Records that another endpoint is accepting a request. The request no longer counts as waiting. Returns
     /// false if the requester is gone, so that there is no such request any more.
     pub(crate) fn mark_request_being_accepted(&mut self, request: RequestId) -> bool {
-        let asked = self.passive_mut().ok().and_then(|passive| passive.requests.get_mut(&request));
-        asked.map(|asked| asked.is_being_accepted = true).is_some()
+        let Ok(passive) = self.passive_mut() else { return false };
+        let Some(asked) = passive.requests.get_mut(&request) else { return false };
+        asked.is_being_accepted = true;
+        true
     }
 
     /// Closes the link of a request that another endpoint has accepted or has failed to accept.
