@@ -137,7 +137,7 @@ fn flush_ends_with_its_answer() {
         engine.arrivals(&mut sink).frame(LINK, &Header::Answer { op, outcome }, b"");
         let failure = sink.take_ended().remove(0).unwrap_err();
         assert_eq!(failure.error, OperationError::Refused(Refusal::Access));
-        assert_eq!((failure.completion, failure.target), (EndedOperation::of_flush(6, 8), Some(peer)));
+        assert_eq!((failure.completion, failure.target), (EndedOperation::of_flush(6, 0), Some(peer)));
         assert_eq!(
             std::mem::take(&mut sink.counted),
             [(CounterEvents::WRITE, true), (CounterEvents::WRITE, false)]
