@@ -58,6 +58,7 @@ impl Engine {
     /// replies to all peers, then the other frames to each peer. Before that, does rarer work: for
     /// example, pulls payload that peers offer, and connects to lost peers that receives wait for.
     /// Call this in every pass, after [`receive`](Transport::receive).
+    #[inline(always)]
     pub fn transmit(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
         if self.has_rare_work() {
             self.do_rare_work(transport, sink);
