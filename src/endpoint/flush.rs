@@ -43,7 +43,7 @@ impl Endpoint {
     ///
     /// A write completes anyway when the peer has answered it, so a flush for visibility says nothing more
     /// than the completions of all earlier writes. But with it, these need not be reported. If the region is
-    /// [mapped](crate::MrAttr::shareable), and no other operation on the peer is under way, the flush needs
+    /// [mapped](crate::MrAttr::shareable), and a write would not have to wait either, the flush needs
     /// no round trip and completes at once.
     ///
     /// The completion has the flag [`FLUSH`](crate::CompletionFlags::FLUSH), the

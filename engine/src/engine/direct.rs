@@ -157,8 +157,8 @@ impl Engine {
         has_gone
     }
 
-    /// Makes direct writes visible, if the range is in mapped memory and nothing to the peer is under way.
-    /// Returns whether that is so. Then all earlier writes to the peer have been carried out: those by
+    /// Makes direct writes visible, if the range is in mapped memory and a direct write would be possible
+    /// now. Returns whether that is so. Then all earlier writes to the peer have been carried out: those by
     /// frames are answered, and the direct ones are stores of this thread.
     pub(super) fn try_flush_directly(
         &mut self,

@@ -35,7 +35,7 @@ impl Engine {
                 let (link, error) = (established.link, OperationError::Flushed);
                 // Operations that must not end before the link does are flushed later.
                 self.initiator.set_failure_watch(FailureWatch::Ended);
-                self.flush_messages(sink);
+                self.drop_all_messages(sink);
                 // What the link has taken still reaches the peer: sends that have completed are not lost.
                 self.end_link_and_close_later(link, Close::Drain, error, sink);
                 self.receive_side.set_failure_watch(FailureWatch::Off);
@@ -45,18 +45,18 @@ impl Engine {
             Ok(None) => {
                 self.initiator.set_failure_watch(FailureWatch::Ended);
                 if self.receive_side.has_watched_failure() {
-                    self.flush_messages(sink);
+                    self.drop_all_messages(sink);
+                    self.receive_side.set_failure_watch(FailureWatch::Off);
                 }
-                self.receive_side.set_failure_watch(FailureWatch::Off);
             }
             // No connection is up yet: the operation has failed alone.
             Err(_) => self.set_failure_watch(FailureWatch::On),
         }
     }
 
-    fn flush_messages(&mut self, sink: &mut impl Sink) {
+    fn drop_all_messages(&mut self, sink: &mut impl Sink) {
         let (receiver, mut effects) = self.receive_side_and_effects(sink);
-        receiver.flush_messages(&OperationError::Flushed, &mut effects);
+        receiver.drop_all_messages(&OperationError::Flushed, &mut effects);
     }
 
     /// Ends the connection if an operation has failed and the connection must end with it. A call that posts

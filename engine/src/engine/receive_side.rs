@@ -306,9 +306,9 @@ impl ReceiveSide {
 
     /// Drops the messages that no receive has taken. Those in a shared receiver stay, as they do when a
     /// connection is lost.
-    pub(super) fn flush_messages(&mut self, error: &OperationError, effects: &mut impl ReceiverEffects) {
+    pub(super) fn drop_all_messages(&mut self, error: &OperationError, effects: &mut impl ReceiverEffects) {
         if let ReceiveSide::Own(receiver) = self {
-            receiver.flush_messages(error, effects);
+            receiver.drop_all_messages(error, effects);
         }
     }
 

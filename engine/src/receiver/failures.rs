@@ -30,7 +30,7 @@ impl Receiver {
 
     /// Drops the messages that no receive has taken, and fails the receives that wait for their turn. The
     /// caller ends the connection next.
-    pub(crate) fn flush_messages(&mut self, error: &OperationError, effects: &mut impl ReceiverEffects) {
+    pub(crate) fn drop_all_messages(&mut self, error: &OperationError, effects: &mut impl ReceiverEffects) {
         self.drop_messages_of_member(MemberId::ONLY, error, effects);
     }
 

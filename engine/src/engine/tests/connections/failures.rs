@@ -287,6 +287,21 @@ fn message_that_arrived_before_the_link_was_lost_is_received() {
 }
 
 #[test]
+fn receive_that_fails_after_the_link_was_lost_is_the_last() {
+    let (mut engine, peer, mut transport, mut sink) = connected_engine_that_ends_on_failure();
+    post_write(&mut engine, peer, 1, &mut transport, &mut sink);
+    for message in [&b"too long"[..], b"late"] {
+        receive_frame(&mut engine, &mut sink, OTHER, untagged_header(message.len() as u64), message);
+    }
+    engine.arrivals(&mut sink).link_event(OTHER, LinkEvent::Down(RESET));
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(take_errors(&mut sink), [(1, Some(OperationError::Link(RESET)))]);
+    engine.post_receive(receive_request(4, 2), &mut sink).unwrap();
+    assert_eq!(take_errors(&mut sink), [(2, Some(OperationError::Truncated { overflow_bytes: 4 }))]);
+    assert!(engine.post_receive(receive_request(4, 3), &mut sink).is_err());
+}
+
+#[test]
 fn refused_deferred_operation_ends_the_connection() {
     let (mut engine, _, mut transport, mut sink) = connected_engine_that_ends_on_failure();
     engine.post_receive(receive_request(4, 1), &mut sink).unwrap();
