@@ -1,5 +1,6 @@
 //! The keys that a domain chooses for its regions.
 
+use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use homespun_engine::error::{Error, Misuse};
@@ -21,11 +22,17 @@ const ROUNDS: u8 = 8;
 ///
 /// Keys of 8 bytes are random. Shorter random keys would meet a key that was closed lately. So short keys
 /// are the values of a secret permutation, in sequence: no key comes twice before all others have come.
-#[derive(Debug)]
 pub(crate) struct RegionKeys {
     size_bytes: usize,
     /// The sequence of short keys; `None` until the first of them is chosen.
     sequence: Mutex<Option<Sequence>>,
+}
+
+/// Shows no secret: with it, the keys of all later regions would be known.
+impl fmt::Debug for RegionKeys {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("RegionKeys").field("size_bytes", &self.size_bytes).finish_non_exhaustive()
+    }
 }
 
 impl RegionKeys {
@@ -76,7 +83,6 @@ fn draw_long_key() -> Result<u64, Error> {
 
 /// The values of a permutation of all short keys: a Feistel network, whose round function is a hash of the
 /// secret, of the round and of one half of the value.
-#[derive(Debug)]
 struct Sequence {
     half_bits: u32,
     secret: [u64; 2],

@@ -82,7 +82,7 @@ impl OpClass {
             OpClass::Write => [Order::WAR | Order::RMA_WAR, Order::WAW | Order::RMA_WAW],
             OpClass::Update => [Order::WAR, Order::WAW],
             OpClass::Fetch => [Order::WAR | Order::RAR, Order::RAW | Order::WAW],
-            // See `holds`.
+            // No order matters: see `Postponed::holds`.
             OpClass::Flush => [Order::empty(); 2],
         }
     }
@@ -97,11 +97,11 @@ impl Postponed {
 
     /// Whether an operation has to wait for postponed accesses.
     pub(super) fn holds(&self, effect: OpClass, order: Order) -> bool {
-        if effect == OpClass::Flush {
+        let [by_reads, by_writes] = match effect {
             // Whatever the order: a flush without earlier writes would be useless.
-            return self.write_ops > 0;
-        }
-        let [by_reads, by_writes] = effect.blocking_orders().map(|waits_by| order.intersects(waits_by));
+            OpClass::Flush => [false, true],
+            _ => effect.blocking_orders().map(|waits_by| order.intersects(waits_by)),
+        };
         self.read_ops > 0 && by_reads || self.write_ops > 0 && by_writes
     }
 
