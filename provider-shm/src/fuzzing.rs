@@ -11,7 +11,7 @@ use homespun_engine::wire::{Form, Header, samples};
 use crate::line::{sequence_at, with_valid_checks};
 use crate::ring::recorder::{LINK, Recorder};
 use crate::ring::{Consumer, INLINE_MAX_BYTES, Producer};
-use crate::segment::Segment;
+use crate::segment::{DataArea, Segment};
 use crate::sync::Ordering;
 use crate::ways::Ways;
 
@@ -23,7 +23,7 @@ use crate::ways::Ways;
 /// If the consumer breaks the contract of [`FrameHandler`](homespun_engine::transport::FrameHandler), or if
 /// a program that has overwritten nothing loses or alters a frame.
 pub fn run_ring_program(input: &[u8]) -> bool {
-    let (segment, file) = Segment::create().expect("memory for a ring");
+    let (segment, file) = Segment::create(DataArea::LARGE).expect("memory for a ring");
     let other = Segment::map(&file).expect("memory for a ring");
     let mut run = Run {
         producer: Producer::new(segment),

@@ -44,6 +44,10 @@ pub const CROWDING_SAMPLE_NS: u64 = 5_000_000;
 /// Shorter payload still takes the way that is measured to be faster.
 pub const CROWDED_PULL_MIN_BYTES: usize = 64 * 1024;
 
+/// How many rings of an endpoint have a large data area at a time, 256 KiB. The further ones have 64 KiB, so
+/// that the rings of many peers take less memory.
+pub const LARGE_RINGS_MAX: usize = 8;
+
 /// How many connections may wait to be accepted, unless the provider sets another limit. The kernel's own
 /// limit `net.core.somaxconn` applies, too.
 pub const BACKLOG_CONNECTIONS: u16 = 4096;

@@ -14,7 +14,7 @@ use crate::cookie::Cookie;
 use crate::memory::PeerMemory;
 use crate::peer_regions::PeerRegions;
 use crate::ring::{Consumer, Producer};
-use crate::segment::{MapError, Segment};
+use crate::segment::{DataArea, MapError, Segment};
 use crate::ways::Ways;
 use crate::write_back::can_write_back;
 
@@ -89,10 +89,10 @@ pub(crate) struct Incoming {
 }
 
 impl Outgoing {
-    /// Creates a ring. Also returns the descriptor of the ring's memory for the peer. This side need not
+    /// Creates a ring with this data area. Also returns the descriptor of the ring's memory for the peer. This side need not
     /// keep the descriptor.
-    pub(crate) fn create_ring() -> io::Result<(Outgoing, OwnedFd)> {
-        let (segment, descriptor) = Segment::create()?;
+    pub(crate) fn create_ring(data: DataArea) -> io::Result<(Outgoing, OwnedFd)> {
+        let (segment, descriptor) = Segment::create(data)?;
         let doorbell = CloseOnFork::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let ring = Producer::new(segment);
         let cookie = Cookie::generate()?;
@@ -100,6 +100,11 @@ impl Outgoing {
             Outgoing { ring, doorbell, cookie, in_dirty: false, has_sent: false, in_full: false },
             descriptor,
         ))
+    }
+
+    /// Whether the ring has a [large](DataArea::LARGE) data area.
+    pub(crate) fn is_ring_large(&self) -> bool {
+        self.ring.data_area() == DataArea::LARGE
     }
 
     pub(crate) fn doorbell(&self) -> &CloseOnFork<OwnedFd> {

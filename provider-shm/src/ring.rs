@@ -17,7 +17,7 @@ pub(crate) use consumer::{Consumer, RingEnd, Staging};
 pub(crate) use producer::Producer;
 
 use crate::line::{PIECE_MAX_BYTES, PIECE_MIN_BYTES};
-use crate::segment::{DATA_BYTES, DATA_UNIT_BYTES, LINES};
+use crate::segment::{DATA_UNIT_BYTES, DataArea, LINES};
 
 /// The largest payload of a frame that [`Producer::send_inline`] takes, whole or not at all.
 pub(crate) const INLINE_MAX_BYTES: usize = if cfg!(loom) { 8 } else { 4096 };
@@ -35,14 +35,20 @@ const PREFETCH_LINES: u64 = 3;
 const PUBLISH_LINES: u64 = (LINES / 4) as u64;
 
 /// After consuming at least this much of the data area, the consumer publishes its progress.
-const PUBLISH_BYTES: u64 = (DATA_BYTES / 4) as u64;
+#[inline]
+const fn publish_bytes(data: DataArea) -> u64 {
+    (data.bytes() / 4) as u64
+}
 
 // A producer never waits for progress that the consumer has not published: when the ring is empty, the
 // published room suffices for a line and for `INLINE_MAX_BYTES` of payload.
 const _: () = assert!(PUBLISH_LINES > 0 && PUBLISH_LINES < LINES as u64);
 const _: () = assert!(INLINE_MAX_BYTES <= PIECE_MAX_BYTES && PIECE_MIN_BYTES <= INLINE_MAX_BYTES);
-const _: () =
-    assert!(PUBLISH_BYTES as usize + INLINE_MAX_BYTES.next_multiple_of(DATA_UNIT_BYTES) <= DATA_BYTES);
+const fn does_published_room_suffice(data: DataArea) -> bool {
+    publish_bytes(data) as usize + INLINE_MAX_BYTES.next_multiple_of(DATA_UNIT_BYTES) <= data.bytes()
+}
+const _: () = assert!(does_published_room_suffice(DataArea::LARGE));
+const _: () = assert!(does_published_room_suffice(DataArea::SMALL));
 
 /// How much of the data area a piece occupies.
 #[inline]

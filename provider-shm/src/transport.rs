@@ -83,6 +83,8 @@ pub struct ShmTransport {
     /// Accepted links without the peer's greeting, in the order in which they were accepted.
     half_open: BTreeMap<u64, LinkId>,
     accepted_count: u64,
+    /// How many of this side's rings have a [large](DataArea::LARGE) data area.
+    large_rings: usize,
     /// How many passes in a row have reported neither a frame nor an event.
     idle_passes: u32,
     /// How many passes have gone by since the last poll of the kernel.
@@ -136,6 +138,7 @@ impl ShmTransport {
             waiting: Vec::new(),
             half_open: BTreeMap::new(),
             accepted_count: 0,
+            large_rings: 0,
             idle_passes: 0,
             passes_since_kernel_poll: 0,
             pace: Pace::new(Clock::system()),
@@ -587,6 +590,9 @@ impl ShmTransport {
         self.mapped.retain(|mapped| *mapped != id);
         if let Origin::Accepted(serial) = link.origin {
             self.half_open.remove(&serial);
+        }
+        if link.outgoing.as_ref().is_some_and(Outgoing::is_ring_large) {
+            self.large_rings -= 1;
         }
         if self.generation.is_in_forked_child() {
             return;

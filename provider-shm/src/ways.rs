@@ -29,7 +29,7 @@ use crate::crowding::Crowding;
 use crate::limits::{
     CROWDED_PULL_MIN_BYTES, PULL_MIN_BYTES, RING_MAX_BYTES, TRIAL_MAX_TRANSFERS, TRIAL_MIN_TRANSFERS,
 };
-use crate::segment::DATA_BYTES;
+use crate::segment::DataArea;
 
 /// How many ways there are.
 const WAYS: usize = 3;
@@ -427,7 +427,7 @@ impl Class {
             }
             candidate.transfers_to_trial = candidate.transfers_to_trial.saturating_sub(1);
             if candidate.transfers_to_trial == 0 && self.trial.is_none() {
-                let unsettled_bytes = if way == Way::Pull { 0 } else { DATA_BYTES as u64 };
+                let unsettled_bytes = if way == Way::Pull { 0 } else { DataArea::LARGE.bytes() as u64 };
                 self.trial = Some(Trial {
                     way,
                     samples: Samples::default(),

@@ -6,7 +6,7 @@ use homespun_engine::transport::{FrameHandler, LinkId};
 use homespun_engine::wire::{Header, WireError};
 
 use crate::line::{self, Found, Parsed, ROOM_MAX_BYTES};
-use crate::ring::{FRAME_MAX_BYTES, PREFETCH_LINES, PUBLISH_BYTES, PUBLISH_LINES, round_up_to_data_unit};
+use crate::ring::{FRAME_MAX_BYTES, PREFETCH_LINES, PUBLISH_LINES, publish_bytes, round_up_to_data_unit};
 use crate::segment::Segment;
 use crate::sync::{Ordering, fence};
 use crate::ways::Ways;
@@ -124,7 +124,7 @@ impl Consumer {
             count += 1;
             self.segment.prefetch_line_for_read(self.lines + PREFETCH_LINES);
             if self.lines - self.published_lines >= PUBLISH_LINES
-                || self.bytes - self.published_bytes >= PUBLISH_BYTES
+                || self.bytes - self.published_bytes >= publish_bytes(self.segment.data_area())
             {
                 self.publish_progress();
             }
@@ -285,6 +285,12 @@ impl Consumer {
             }
         }
         Ok(())
+    }
+
+    /// Whether the ring has a large data area.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn is_data_area_large(&self) -> bool {
+        self.segment.data_area() == crate::segment::DataArea::LARGE
     }
 
     /// How many lines were consumed since the ring was created.

@@ -7,7 +7,7 @@ use homespun_engine::wire::Header;
 
 use crate::line::{self, PIECE_MAX_BYTES, PIECE_MIN_BYTES, Payload, ROOM_MAX_BYTES};
 use crate::ring::{INLINE_MAX_BYTES, PREFETCH_LINES, round_up_to_data_unit};
-use crate::segment::{DATA_BYTES, DATA_UNIT_BYTES, LINES, Segment};
+use crate::segment::{DATA_UNIT_BYTES, DataArea, LINES, Segment};
 use crate::sync::{Ordering, fence};
 use crate::ways;
 
@@ -45,12 +45,13 @@ impl Producer {
 
     /// The producer of an empty ring that has been used before.
     pub(super) fn starting_at(segment: Segment, lines: u64, bytes: u64) -> Producer {
+        let data_bytes = segment.data_area().bytes() as u64;
         Producer {
             segment,
             lines,
             bytes,
             lines_end: lines + LINES as u64,
-            bytes_end: bytes + DATA_BYTES as u64,
+            bytes_end: bytes + data_bytes,
             left_bytes: 0,
             taken_bytes: 0,
             wanted_bytes: 0,
@@ -58,6 +59,11 @@ impl Producer {
             is_broken: false,
             core: None,
         }
+    }
+
+    /// How large the ring's data area is.
+    pub(crate) fn data_area(&self) -> DataArea {
+        self.segment.data_area()
     }
 
     /// Tells the consumer on which core this side runs. Writes to the ring only if the core has changed.
@@ -242,8 +248,8 @@ impl Producer {
         let lines = self.segment.consumed_lines().load(Ordering::Acquire);
         let bytes = self.segment.consumed_bytes().load(Ordering::Acquire);
         // Progress never decreases, and never exceeds what this side has published.
-        let (lines_before, bytes_before) =
-            (self.lines_end - LINES as u64, self.bytes_end - DATA_BYTES as u64);
+        let data_bytes = self.segment.data_area().bytes() as u64;
+        let (lines_before, bytes_before) = (self.lines_end - LINES as u64, self.bytes_end - data_bytes);
         self.is_broken = !(lines_before..=self.lines).contains(&lines)
             || !(bytes_before..=self.bytes).contains(&bytes)
             || !bytes.is_multiple_of(DATA_UNIT_BYTES as u64);
@@ -251,7 +257,7 @@ impl Producer {
             (self.lines_end, self.bytes_end) = (self.lines, self.bytes);
             return false;
         }
-        (self.lines_end, self.bytes_end) = (lines + LINES as u64, bytes + DATA_BYTES as u64);
+        (self.lines_end, self.bytes_end) = (lines + LINES as u64, bytes + data_bytes);
         self.wanted_bytes = piece_bytes;
         self.has_known_room(piece_bytes)
     }

@@ -20,16 +20,19 @@ use crate::segment::Segment;
 use crate::sync::Ordering;
 use crate::ways::Ways;
 
+/// The size of the larger data area.
+const DATA_MAX_BYTES: usize = DataArea::LARGE.bytes();
+
 /// More rounds than any of these tests needs.
 const ROUNDS_MAX: usize = 100_000;
 
 /// Both ends of a ring, each with its own mapping, as in two processes.
 fn make_ring() -> (Producer, Consumer) {
-    make_ring_at(0, 0)
+    make_ring_at(DataArea::LARGE, 0, 0)
 }
 
-fn make_ring_at(lines: u64, bytes: u64) -> (Producer, Consumer) {
-    let (segment, file) = Segment::create().unwrap();
+fn make_ring_at(data: DataArea, lines: u64, bytes: u64) -> (Producer, Consumer) {
+    let (segment, file) = Segment::create(data).unwrap();
     segment.consumed_lines().store(lines, Ordering::Relaxed);
     segment.consumed_bytes().store(bytes, Ordering::Relaxed);
     for before in lines.saturating_sub(LINES as u64)..lines {
@@ -49,7 +52,7 @@ fn make_message(len_bytes: usize, tag: Option<u64>, data: Option<u64>) -> Header
 /// Payload without repeated sequences, different for each salt.
 fn make_payload(len_bytes: usize, salt: usize) -> Vec<u8> {
     static PATTERN: LazyLock<Vec<u8>> = LazyLock::new(|| {
-        (0..4 * DATA_BYTES as u64).map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u8).collect()
+        (0..4 * DATA_MAX_BYTES as u64).map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u8).collect()
     });
     PATTERN[salt..salt + len_bytes].to_vec()
 }
@@ -117,12 +120,13 @@ fn any_size() -> impl Strategy<Value = usize> {
         PIECE_MAX_BYTES,
         PIECE_MAX_BYTES + PIECE_MIN_BYTES,
         2 * PIECE_MAX_BYTES,
-        DATA_BYTES,
+        DataArea::SMALL.bytes(),
+        DATA_MAX_BYTES,
     ]);
     prop_oneof![
         8 => 0..=ROOM_MAX_BYTES + 10,
         8 => (boundary, -1_isize..=1).prop_map(|(size, by)| size.saturating_add_signed(by)),
-        1 => 0..3 * DATA_BYTES,
+        1 => 0..3 * DATA_MAX_BYTES,
     ]
 }
 
@@ -230,9 +234,10 @@ proptest! {
             any::<u32>().prop_map(u64::from),
         ],
         start_units in 0_u64..10_000,
+        data in prop::sample::select(DataArea::ALL.to_vec()),
     ) {
         let start_lines = start_lines.next_multiple_of(LINES as u64);
-        let (mut producer, mut consumer) = make_ring_at(start_lines, start_units * DATA_UNIT_BYTES as u64);
+        let (mut producer, mut consumer) = make_ring_at(data, start_lines, start_units * DATA_UNIT_BYTES as u64);
         let mut model = Vec::new();
         let mut sender = Sender::default();
         let mut recorder = Recorder::default();
@@ -280,7 +285,7 @@ proptest! {
         let (mut producer, mut consumer) = make_ring();
         let mut recorder = Recorder::default();
         if is_mid_frame {
-            let long = make_payload(3 * DATA_BYTES, 1);
+            let long = make_payload(3 * DATA_MAX_BYTES, 1);
             let sent = producer.send(&make_message(long.len(), None, None), &split_in_three_slices(&long));
             prop_assert!(matches!(sent, Sent::Partial(_)), "{sent:?}");
             consumer.receive(LINK, u32::MAX, &mut recorder).unwrap();
@@ -315,7 +320,7 @@ fn flipped_bit_of_a_first_word_is_refused() {
         (make_message(8, Some(7), None), 8),
         (make_message(0, None, None), 0),
         (make_message(PIECE_MAX_BYTES, Some(7), Some(9)), PIECE_MAX_BYTES),
-        (make_message(2 * DATA_BYTES, None, None), 2 * DATA_BYTES),
+        (make_message(2 * DATA_MAX_BYTES, None, None), 2 * DATA_MAX_BYTES),
         (Header::Ack { received: 5 }, 0),
         (Header::Data { op: 5, len_bytes: 3 }, 3),
         (Header::Fence { matched: false }, 0),
@@ -377,7 +382,7 @@ fn flipped_bit_of_a_first_word_is_refused() {
 
 #[test]
 fn frames_arrive_when_sequence_numbers_wrap() {
-    let (mut producer, mut consumer) = make_ring_at((1 << 16) - 2 * LINES as u64, 0);
+    let (mut producer, mut consumer) = make_ring_at(DataArea::LARGE, (1 << 16) - 2 * LINES as u64, 0);
     let mut recorder = Recorder::default();
     for n in 0..4 * LINES as u64 {
         producer.send_inline(&make_message(8, Some(n), None), &n.to_le_bytes()).unwrap();
@@ -420,7 +425,7 @@ fn frame_beyond_the_data_area_is_refused_until_room_is_freed() {
     while producer.send_inline(&header, &bytes).is_ok() {
         count += 1;
     }
-    assert_eq!(count, DATA_BYTES / INLINE_MAX_BYTES);
+    assert_eq!(count, DATA_MAX_BYTES / INLINE_MAX_BYTES);
     // The ring has free lines, but its data area is full.
     producer.send_inline(&make_message(ROOM_MAX_BYTES, None, None), &[5; ROOM_MAX_BYTES]).unwrap();
     assert_eq!(producer.send(&header, &split_in_three_slices(&bytes)), Sent::Full);
@@ -511,7 +516,7 @@ fn decreasing_progress_breaks_the_ring() {
 #[test]
 fn ring_broken_while_sending_answers_full() {
     let (mut producer, _consumer) = make_ring();
-    let bytes = make_payload(DATA_BYTES - DATA_UNIT_BYTES, 1);
+    let bytes = make_payload(DATA_MAX_BYTES - DATA_UNIT_BYTES, 1);
     assert_eq!(
         producer.send(&make_message(bytes.len(), None, None), &split_in_three_slices(&bytes)),
         Sent::Whole
@@ -529,7 +534,7 @@ fn ring_end_compares_consumed_lines_with_finished_at() {
     let (mut producer, mut consumer) = make_ring();
     let mut recorder = Recorder::default();
     assert_eq!(consumer.ring_end(), RingEnd::Open);
-    let bytes = make_payload(2 * DATA_BYTES, 1);
+    let bytes = make_payload(2 * DATA_MAX_BYTES, 1);
     let header = make_message(bytes.len(), None, None);
     let Sent::Partial(taken_bytes) = producer.send(&header, &split_in_three_slices(&bytes)) else {
         panic!("it is too long")

@@ -10,24 +10,20 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat,
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use crate::payload_copy::copy_payload;
-use crate::segment::{DATA_BYTES, LINE_WORDS, LINES, Line, MapError, data_index, line_index};
+use crate::segment::{DataArea, LINE_WORDS, LINES, Line, MapError, line_index};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::write_back;
-
-/// The size of a segment's file.
-pub(crate) const SEGMENT_BYTES: usize = size_of::<Layout>();
 
 /// The seals that keep either process from changing the size of the file.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
-/// The layout of a segment. This process never makes a reference to the whole layout.
+/// The part of a segment before the data area. This process never makes a reference to the whole of it.
 #[repr(C, align(64))]
-struct Layout {
+struct Head {
     producer: ProducerPart,
     consumer: ConsumerPart,
     wake_request: WakeRequestPart,
     lines: [Line; LINES],
-    data: [u8; DATA_BYTES],
 }
 
 #[repr(C, align(64))]
@@ -51,15 +47,20 @@ struct WakeRequestPart {
 }
 
 const _: () = assert!(size_of::<Line>() == 64);
-const _: () = assert!(offset_of!(Layout, consumer) == 64 && offset_of!(Layout, wake_request) == 128);
-const _: () = assert!(offset_of!(Layout, lines) == 192);
-const _: () = assert!(offset_of!(Layout, data) == 192 + LINES * 64);
-const _: () = assert!(SEGMENT_BYTES == 192 + LINES * 64 + DATA_BYTES && LINE_WORDS == 8);
+const _: () = assert!(offset_of!(Head, consumer) == 64 && offset_of!(Head, wake_request) == 128);
+const _: () = assert!(offset_of!(Head, lines) == 192);
+const _: () = assert!(size_of::<Head>() == 192 + LINES * 64 && LINE_WORDS == 8);
+
+/// The size of the file of a segment with this data area.
+const fn file_bytes(data: DataArea) -> usize {
+    size_of::<Head>() + data.bytes()
+}
 
 /// A mapped segment. A forked child does not inherit the mapping.
 #[derive(Debug)]
 pub(crate) struct Segment {
-    layout: NonNull<Layout>,
+    head: NonNull<Head>,
+    data: DataArea,
     generation: ForkGeneration,
 }
 
@@ -69,18 +70,18 @@ unsafe impl Send for Segment {}
 
 impl Segment {
     /// Creates a segment that is all zero, and returns it with its file.
-    pub(crate) fn create() -> io::Result<(Segment, OwnedFd)> {
+    pub(crate) fn create(data: DataArea) -> io::Result<(Segment, OwnedFd)> {
         let file = memfd_create("homespun-ring", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        ftruncate(&file, SEGMENT_BYTES as u64)?;
+        ftruncate(&file, file_bytes(data) as u64)?;
         fcntl_add_seals(&file, SEALS | SealFlags::SEAL)?;
-        Ok((Segment::map_sealed(&file)?, file))
+        Ok((Segment::map_sealed(&file, data)?, file))
     }
 
     /// Maps a segment that another process has created.
     ///
     /// # Errors
     ///
-    /// [`MapError::NotARing`] if the file has the wrong size, is not sealed, or is not writable; otherwise
+    /// [`MapError::NotARing`] if the file has neither size of a segment, is not sealed, or is not writable; otherwise
     /// the error of the system call.
     pub(crate) fn map(file: &OwnedFd) -> Result<Segment, MapError> {
         // Only memory files have seals.
@@ -90,50 +91,50 @@ impl Segment {
         }
         // Read the size after the seals: after the check, the size of a sealed file cannot change.
         let len_bytes = fstat(file).map_err(io::Error::from)?.st_size;
-        if usize::try_from(len_bytes) != Ok(SEGMENT_BYTES) {
-            return Err(MapError::NotARing);
-        }
-        Segment::map_sealed(file).map_err(|error| match error.kind() {
+        let has_len = |data: &DataArea| usize::try_from(len_bytes) == Ok(file_bytes(*data));
+        let data = DataArea::ALL.into_iter().find(has_len).ok_or(MapError::NotARing)?;
+        Segment::map_sealed(file, data).map_err(|error| match error.kind() {
             // The descriptor is not writable.
             io::ErrorKind::PermissionDenied => MapError::NotARing,
             _ => error.into(),
         })
     }
 
-    /// Maps a sealed file of the right size.
-    fn map_sealed(file: &OwnedFd) -> io::Result<Segment> {
+    /// Maps a sealed file of the size of a segment with this data area.
+    fn map_sealed(file: &OwnedFd, data: DataArea) -> io::Result<Segment> {
+        let len_bytes = file_bytes(data);
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the kernel picks the address, so no other memory is affected.
-        let start = unsafe { mmap(ptr::null_mut(), SEGMENT_BYTES, protection, MapFlags::SHARED, file, 0)? };
-        let layout = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        let segment = Segment { layout, generation: ForkGeneration::current() };
+        let start = unsafe { mmap(ptr::null_mut(), len_bytes, protection, MapFlags::SHARED, file, 0)? };
+        let head = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let segment = Segment { head, data, generation: ForkGeneration::current() };
         // SAFETY: this is the new mapping. A forked child does not inherit it and never accesses it: `drop`
         // and the transport check `ForkGeneration::is_in_forked_child`.
-        unsafe { madvise(start, SEGMENT_BYTES, Advice::LinuxDontFork)? };
+        unsafe { madvise(start, len_bytes, Advice::LinuxDontFork)? };
         Ok(segment)
     }
 
     /// 0 until the producer announces the end of the ring. Then one more than the final number of lines.
     #[inline]
     pub(crate) fn finished_at(&self) -> &AtomicU64 {
-        // SAFETY: the mapping lives as long as `self`, is page-aligned, and is as large as `Layout`; the
+        // SAFETY: the mapping lives as long as `self`, is page-aligned, and is larger than `Head`; the
         // seals keep the file from shrinking. The target is an atomic: other processes may change it, and
         // every bit pattern is valid. The same holds for each of the following accessors.
-        unsafe { &(*self.layout.as_ptr()).producer.finished_at }
+        unsafe { &(*self.head.as_ptr()).producer.finished_at }
     }
 
     /// Not 0 if the producer waits for room and asks to be woken.
     #[inline]
     pub(crate) fn room_requested(&self) -> &AtomicU32 {
         // SAFETY: as in `finished_at`.
-        unsafe { &(*self.layout.as_ptr()).producer.room_requested }
+        unsafe { &(*self.head.as_ptr()).producer.room_requested }
     }
 
     /// 0 until the producer has told on which core it runs. Then one more than the number of the core.
     #[inline]
     pub(crate) fn producer_core(&self) -> &AtomicU32 {
         // SAFETY: as in `finished_at`.
-        unsafe { &(*self.layout.as_ptr()).producer.core }
+        unsafe { &(*self.head.as_ptr()).producer.core }
     }
 
     /// Tells the consumer that this side's memory is no longer exposed. The producer calls this before its
@@ -144,7 +145,7 @@ impl Segment {
             return;
         }
         // SAFETY: as in `finished_at`.
-        let ended = unsafe { &(*self.layout.as_ptr()).producer.exposure_ended };
+        let ended = unsafe { &(*self.head.as_ptr()).producer.exposure_ended };
         // SYNC POINT: exposure ended
         ended.store(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -156,35 +157,35 @@ impl Segment {
         // SYNC POINT: exposure ended
         fence(Ordering::Acquire);
         // SAFETY: as in `finished_at`.
-        unsafe { &(*self.layout.as_ptr()).producer.exposure_ended }.load(Ordering::Relaxed) != 0
+        unsafe { &(*self.head.as_ptr()).producer.exposure_ended }.load(Ordering::Relaxed) != 0
     }
 
     /// How many lines the consumer has consumed since the ring was created.
     #[inline]
     pub(crate) fn consumed_lines(&self) -> &AtomicU64 {
         // SAFETY: as in `finished_at`.
-        unsafe { &(*self.layout.as_ptr()).consumer.consumed_lines }
+        unsafe { &(*self.head.as_ptr()).consumer.consumed_lines }
     }
 
     /// How many bytes of the data area the consumer has read since the ring was created.
     #[inline]
     pub(crate) fn consumed_bytes(&self) -> &AtomicU64 {
         // SAFETY: as in `finished_at`.
-        unsafe { &(*self.layout.as_ptr()).consumer.consumed_bytes }
+        unsafe { &(*self.head.as_ptr()).consumer.consumed_bytes }
     }
 
     /// Not 0 if the consumer has stopped polling and asks to be woken.
     #[inline]
     pub(crate) fn wake_requested(&self) -> &AtomicU32 {
         // SAFETY: as in `finished_at`.
-        unsafe { &(*self.layout.as_ptr()).wake_request.wake_requested }
+        unsafe { &(*self.head.as_ptr()).wake_request.wake_requested }
     }
 
     /// For which classes of lengths the consumer wants to pull payload, one bit for each class.
     #[inline]
     pub(crate) fn pulled_classes(&self) -> &AtomicU32 {
         // SAFETY: as in `finished_at`.
-        unsafe { &(*self.layout.as_ptr()).wake_request.pulled_classes }
+        unsafe { &(*self.head.as_ptr()).wake_request.pulled_classes }
     }
 
     /// The line at `position`, which counts lines since the ring was created.
@@ -192,7 +193,7 @@ impl Segment {
     pub(crate) fn line(&self, position: u64) -> &Line {
         // SAFETY: as in `finished_at`. `line_index` is within the array, and a line consists of atomics.
         unsafe {
-            let lines = (&raw const (*self.layout.as_ptr()).lines).cast::<Line>();
+            let lines = (&raw const (*self.head.as_ptr()).lines).cast::<Line>();
             &*lines.add(line_index(position))
         }
     }
@@ -228,9 +229,9 @@ impl Segment {
     /// created.
     #[inline]
     pub(crate) fn write(&self, position: u64, from: &[u8]) {
-        assert!(from.len() <= DATA_BYTES, "more than the data area holds");
-        let place = data_index(position);
-        let (start, rest) = from.split_at(from.len().min(DATA_BYTES - place));
+        assert!(from.len() <= self.data.bytes(), "more than the data area holds");
+        let place = self.data.index(position);
+        let (start, rest) = from.split_at(from.len().min(self.data.bytes() - place));
         // SAFETY: both parts are within the data area: `start` ends at the end of the area or before, and
         // `rest` fits because `from` is no longer than the area. This process has no reference to the area,
         // so `from` does not overlap with it. A correct peer does not read bytes before this side publishes
@@ -244,9 +245,9 @@ impl Segment {
     /// Copies from the data area to `into`, starting at `position`, as in [`write`](Self::write).
     #[inline]
     pub(crate) fn read(&self, position: u64, into: &mut [u8]) {
-        assert!(into.len() <= DATA_BYTES, "more than the data area holds");
-        let place = data_index(position);
-        let (start, rest) = into.split_at_mut(into.len().min(DATA_BYTES - place));
+        assert!(into.len() <= self.data.bytes(), "more than the data area holds");
+        let place = self.data.index(position);
+        let (start, rest) = into.split_at_mut(into.len().min(self.data.bytes() - place));
         // SAFETY: both parts are within the data area, as in `write`, and `into` does not overlap with it.
         // Only a faulty peer writes to these bytes during the copy. Then `into` holds arbitrary bytes, which
         // are valid, and no caller reads the area a second time.
@@ -265,8 +266,8 @@ impl Segment {
         let mut position = position;
         for block in into.chunks_mut(write_back::BLOCK_BYTES) {
             self.read(position, block);
-            let place = data_index(position);
-            let until_end_bytes = block.len().min(DATA_BYTES - place);
+            let place = self.data.index(position);
+            let until_end_bytes = block.len().min(self.data.bytes() - place);
             // SAFETY: the processor can write back. Both parts are within the data area, as in `read`.
             unsafe {
                 write_back::write_back(self.data_ptr().add(place), until_end_bytes);
@@ -276,23 +277,30 @@ impl Segment {
         }
     }
 
+    /// The size of the data area.
+    #[inline]
+    pub(crate) fn data_area(&self) -> DataArea {
+        self.data
+    }
+
     #[inline]
     fn data_ptr(&self) -> *mut u8 {
-        // SAFETY: the data area is within the mapping, and the expression makes no reference.
-        unsafe { (&raw mut (*self.layout.as_ptr()).data).cast() }
+        // SAFETY: the mapping goes on behind the head, with the data area.
+        unsafe { self.head.as_ptr().add(1).cast() }
     }
 
     /// Overwrites a part of the segment, as a faulty process may. Drops bytes beyond the end of the segment.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn scribble(&self, offset: usize, bytes: &[u8]) {
-        let offset = offset % SEGMENT_BYTES;
-        let bytes = &bytes[..bytes.len().min(SEGMENT_BYTES - offset)];
+        let file_bytes = file_bytes(self.data);
+        let offset = offset % file_bytes;
+        let bytes = &bytes[..bytes.len().min(file_bytes - offset)];
         // SAFETY: the range is within the mapping, which holds only atomics and bytes. References exist only
         // to the atomics.
         unsafe {
             ptr::copy_nonoverlapping(
                 bytes.as_ptr(),
-                self.layout.as_ptr().cast::<u8>().add(offset),
+                self.head.as_ptr().cast::<u8>().add(offset),
                 bytes.len(),
             );
         }
@@ -306,7 +314,7 @@ impl Drop for Segment {
             return;
         }
         // SAFETY: this is the whole mapping that `map_sealed` has made, and no reference outlives `self`.
-        let unmapped = unsafe { munmap(self.layout.as_ptr().cast(), SEGMENT_BYTES) };
+        let unmapped = unsafe { munmap(self.head.as_ptr().cast(), file_bytes(self.data)) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }
 }
@@ -326,43 +334,52 @@ mod tests {
 
     #[test]
     fn both_mappings_share_lines_and_data() {
-        let (segment, file) = Segment::create().unwrap();
-        let other = Segment::map(&file).unwrap();
-        drop(file);
-        segment.line(LINES as u64 + 3)[7].store(5, Ordering::Relaxed);
-        assert_eq!(other.line(3)[7].load(Ordering::Relaxed), 5);
-        let bytes: Vec<u8> = (1..=100).collect();
-        let position = 3 * DATA_BYTES as u64 - 40;
-        segment.write(position, &bytes);
-        let mut copy = [0; 101];
-        other.read(position, &mut copy);
-        assert_eq!((&copy[..100], copy[100]), (&bytes[..], 0), "in two parts, and nothing beyond");
-        segment.write(0, &vec![7; DATA_BYTES]);
-        let mut all = vec![0; DATA_BYTES];
-        other.read(position, &mut all);
-        assert!(all.iter().all(|&byte| byte == 7));
-        assert_eq!(other.line(LINES as u64 - 1)[7].load(Ordering::Relaxed), 0, "the area has a start");
+        for data in DataArea::ALL {
+            let (segment, file) = Segment::create(data).unwrap();
+            let other = Segment::map(&file).unwrap();
+            drop(file);
+            assert_eq!(other.data_area(), data);
+            segment.line(LINES as u64 + 3)[7].store(5, Ordering::Relaxed);
+            assert_eq!(other.line(3)[7].load(Ordering::Relaxed), 5);
+            let bytes: Vec<u8> = (1..=100).collect();
+            let position = 3 * data.bytes() as u64 - 40;
+            segment.write(position, &bytes);
+            let mut copy = [0; 101];
+            other.read(position, &mut copy);
+            assert_eq!((&copy[..100], copy[100]), (&bytes[..], 0), "in two parts, and nothing beyond");
+            segment.write(0, &vec![7; data.bytes()]);
+            let mut all = vec![0; data.bytes()];
+            other.read(position, &mut all);
+            assert!(all.iter().all(|&byte| byte == 7));
+            assert_eq!(other.line(LINES as u64 - 1)[7].load(Ordering::Relaxed), 0, "the area has a start");
+        }
     }
 
     #[test]
     fn sealed_segment_keeps_its_size_and_seals() {
-        let (_segment, file) = Segment::create().unwrap();
-        for len_bytes in [0, SEGMENT_BYTES - 1, SEGMENT_BYTES + 1] {
-            assert_eq!(ftruncate(&file, len_bytes as u64), Err(rustix::io::Errno::PERM));
+        for data in DataArea::ALL {
+            let (_segment, file) = Segment::create(data).unwrap();
+            for len_bytes in [0, file_bytes(data) - 1, file_bytes(data) + 1] {
+                assert_eq!(ftruncate(&file, len_bytes as u64), Err(rustix::io::Errno::PERM));
+            }
+            assert_eq!(fcntl_add_seals(&file, SealFlags::WRITE), Err(rustix::io::Errno::PERM));
         }
-        assert_eq!(fcntl_add_seals(&file, SealFlags::WRITE), Err(rustix::io::Errno::PERM));
     }
 
     #[test]
     fn map_of_unsealed_or_resized_memory_is_refused() {
         let both = SealFlags::SHRINK | SealFlags::GROW;
-        assert!(Segment::map(&make_sealed_memfd(SEGMENT_BYTES, both)).is_ok());
+        let [large_bytes, small_bytes] = DataArea::ALL.map(file_bytes);
+        for len_bytes in [large_bytes, small_bytes] {
+            assert!(Segment::map(&make_sealed_memfd(len_bytes, both)).is_ok());
+        }
         for (len_bytes, seals) in [
-            (SEGMENT_BYTES, SealFlags::empty()),
-            (SEGMENT_BYTES, SealFlags::SHRINK),
-            (SEGMENT_BYTES, SealFlags::GROW),
-            (SEGMENT_BYTES - 1, both),
-            (SEGMENT_BYTES + 4096, both),
+            (large_bytes, SealFlags::empty()),
+            (large_bytes, SealFlags::SHRINK),
+            (small_bytes, SealFlags::GROW),
+            (large_bytes - 1, both),
+            (large_bytes + 4096, both),
+            (small_bytes - 1, both),
             (0, both),
         ] {
             let mapped = Segment::map(&make_sealed_memfd(len_bytes, seals));
@@ -382,7 +399,8 @@ mod tests {
 
     #[test]
     fn map_of_write_sealed_memory_is_refused() {
-        let file = make_sealed_memfd(SEGMENT_BYTES, SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE);
+        let all = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
+        let file = make_sealed_memfd(file_bytes(DataArea::LARGE), all);
         assert!(matches!(Segment::map(&file), Err(MapError::NotARing)));
     }
 }

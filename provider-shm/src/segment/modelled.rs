@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
 
-use crate::segment::{DATA_BYTES, LINES, Line, MapError, data_index, line_index};
+use crate::segment::{DataArea, LINES, Line, MapError, line_index};
 use crate::sync::{AtomicU32, AtomicU64};
 
 /// A segment that loom checks: the producer must not write a byte of the data area that the consumer may
@@ -24,7 +24,7 @@ struct Layout {
     wake_requested: AtomicU32,
     pulled_classes: AtomicU32,
     lines: [Line; LINES],
-    data: [UnsafeCell<u8>; DATA_BYTES],
+    data: [UnsafeCell<u8>; DataArea::LARGE.bytes()],
 }
 
 // SAFETY: all fields but the data area are atomics. Loom checks that the two sides never use a byte of the
@@ -38,12 +38,16 @@ impl Segment {
         Segment(Arc::default())
     }
 
-    pub(crate) fn create() -> io::Result<(Segment, OwnedFd)> {
+    pub(crate) fn create(_data: DataArea) -> io::Result<(Segment, OwnedFd)> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
     pub(crate) fn map(_file: &OwnedFd) -> Result<Segment, MapError> {
         Err(MapError::NotARing)
+    }
+
+    pub(crate) fn data_area(&self) -> DataArea {
+        DataArea::LARGE
     }
 
     pub(crate) fn finished_at(&self) -> &AtomicU64 {
@@ -91,14 +95,14 @@ impl Segment {
     pub(crate) fn write(&self, position: u64, from: &[u8]) {
         for (&byte, position) in from.iter().zip(position..) {
             // SAFETY: loom fails the test if another thread may use this byte at the same time.
-            self.0.data[data_index(position)].with_mut(|place| unsafe { *place = byte });
+            self.0.data[DataArea::LARGE.index(position)].with_mut(|place| unsafe { *place = byte });
         }
     }
 
     pub(crate) fn read(&self, position: u64, into: &mut [u8]) {
         for (byte, position) in into.iter_mut().zip(position..) {
             // SAFETY: loom fails the test if another thread may write this byte at the same time.
-            self.0.data[data_index(position)].with(|place| *byte = unsafe { *place });
+            self.0.data[DataArea::LARGE.index(position)].with(|place| *byte = unsafe { *place });
         }
     }
 

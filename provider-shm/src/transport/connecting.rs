@@ -13,11 +13,12 @@ use super::policy::{PolicyRefusal, is_refused_by_policy};
 use super::{FORKED_CHILD, ShmTransport, start_polling_ring};
 use crate::control::{ConnectError, Control, Received, ReceivedGreeting, to_errno};
 use crate::greeting::Greeting;
-use crate::limits::{ACCEPT_BATCH_CONNECTIONS, HALF_OPEN_MAX_LINKS};
+use crate::limits::{ACCEPT_BATCH_CONNECTIONS, HALF_OPEN_MAX_LINKS, LARGE_RINGS_MAX};
 use crate::link::{Incoming, Link, Origin, Outgoing, Slot};
 use crate::listener::Listener;
 use crate::name::NameKind;
 use crate::poller::{EventSource, Poller};
+use crate::segment::DataArea;
 
 impl ShmTransport {
     /// Tries to connect. If the peer's backlog is full or too many descriptors are in flight, the link waits
@@ -33,7 +34,8 @@ impl ShmTransport {
         }
         let connected = Control::connect(&self.names, to).and_then(|control| {
             let mut link = Box::new(Link::new(control, Origin::Connected(to)));
-            match send_greeting_with_new_ring(&mut link, id, self.hello, &self.poller) {
+            match send_greeting_with_new_ring(&mut link, id, self.hello, &self.poller, &mut self.large_rings)
+            {
                 Ok(()) => Ok(link),
                 // The kernel limits how many descriptors of a user are in flight. Try again later.
                 Err(LinkError::System(IN_FLIGHT)) => Err(ConnectError::Busy),
@@ -199,7 +201,7 @@ impl ShmTransport {
         start_polling_ring(&mut self.hot, id, link);
         let origin = link.origin;
         if !origin.is_connector() {
-            send_greeting_with_new_ring(link, id, self.hello, &self.poller)?;
+            send_greeting_with_new_ring(link, id, self.hello, &self.poller, &mut self.large_rings)?;
         }
         Ok(origin)
     }
@@ -230,16 +232,18 @@ impl ShmTransport {
 }
 
 /// Creates this side's ring, and sends it to the peer with the greeting. A connector also starts to watch
-/// the control socket.
+/// the control socket. Counts the ring if it has a large data area.
 fn send_greeting_with_new_ring(
     link: &mut Link,
     id: LinkId,
     hello: Hello,
     poller: &Poller,
+    large_rings: &mut usize,
 ) -> Result<(), LinkError> {
     let is_connected = link.origin.is_connector();
     let mut create_and_send = || {
-        let (outgoing, ring) = Outgoing::create_ring()?;
+        let area = if *large_rings < LARGE_RINGS_MAX { DataArea::LARGE } else { DataArea::SMALL };
+        let (outgoing, ring) = Outgoing::create_ring(area)?;
         if is_connected {
             poller.add(&link.control, EventSource::Control(id))?;
         }
@@ -249,6 +253,7 @@ fn send_greeting_with_new_ring(
             Err(error) if is_disconnect(&error) && !is_connected => link.has_hung_up = true,
             result => result?,
         }
+        *large_rings += usize::from(outgoing.is_ring_large());
         link.outgoing = Some(outgoing);
         Ok(())
     };

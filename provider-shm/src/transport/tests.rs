@@ -2,3 +2,4 @@
 
 mod alternating_ways;
 mod cores;
+mod ring_sizes;
