@@ -12,6 +12,11 @@ enum { REPEATS = 5, STEPS_MAX = 1 << 20, SIZES_MAX = 8 };
 /* How long one repeat takes, about. */
 static const double REPEAT_S = 0.03;
 
+/* How long and how many steps the warm-up takes, at least. With many ranks, the first steps of a size are slow:
+ * memory between each two ranks is used for the first time. */
+static const double WARM_UP_S = 0.2;
+enum { WARM_UP_STEPS = 32 };
+
 static int rank, ranks;
 
 __attribute__((unused)) static void *must_allocate(size_t bytes) {
@@ -37,12 +42,18 @@ static int compare(const void *one, const void *other) {
 }
 
 static void measure(void (*step)(int), int bytes) {
-    /* All ranks run as many steps as rank 0 chooses. The doubling is the warm-up, too. */
-    int steps = 2;
+    /* All ranks run as many steps as rank 0 chooses. */
+    double start_s = MPI_Wtime();
+    int steps = 2, warm_up_steps = 0;
     for (int is_enough = 0; !is_enough;) {
-        is_enough = time_steps_s(step, bytes, steps) >= REPEAT_S / 2 || steps >= STEPS_MAX;
-        MPI_Bcast(&is_enough, 1, MPI_INT, 0, MPI_COMM_WORLD);
-        if (!is_enough) steps *= 2;
+        double time_s = time_steps_s(step, bytes, steps);
+        warm_up_steps += steps;
+        int is_warm = MPI_Wtime() - start_s >= WARM_UP_S && warm_up_steps >= WARM_UP_STEPS;
+        int is_long = time_s >= REPEAT_S / 2 || steps >= STEPS_MAX;
+        int next[2] = {is_warm && is_long, is_long ? steps : 2 * steps};
+        MPI_Bcast(next, 2, MPI_INT, 0, MPI_COMM_WORLD);
+        is_enough = next[0];
+        steps = next[1];
     }
     double times_us[REPEATS];
     for (int i = 0; i < REPEATS; i++) times_us[i] = time_steps_s(step, bytes, steps) / steps * 1e6;
