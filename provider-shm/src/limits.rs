@@ -77,13 +77,13 @@ pub const BUSY_PASSES_PER_KERNEL_POLL: u32 = 2048;
 
 /// Idle passes are slow if they are this far apart on average. A poll of the kernel takes a fraction of
 /// that.
-pub const SLOW_PASS_NS: u64 = 60_000;
+pub const SLOW_PASS_NS: u64 = 2_000;
 
-/// If idle passes are slow, one polls the kernel if this many in a row have gone by without a poll.
+/// If idle passes are slow, one polls the kernel if this many have gone by without a poll.
 pub const SLOW_PASSES_PER_KERNEL_POLL: u32 = 4;
 
 /// How many idle passes come between two readings of the clock that tells whether they are slow.
-pub const IDLE_PASSES_PER_CLOCK_READ: u32 = 64;
+pub const IDLE_PASSES_PER_CLOCK_READ: u32 = 16;
 
 /// A ring becomes cold after this many polls in a row that find it empty. With several hot rings, this
 /// number is divided by their number.

@@ -29,7 +29,6 @@ use crate::clock::Clock;
 use crate::limits::{
     BUSY_PASSES_PER_KERNEL_POLL, COLD_AFTER_EMPTY_POLLS, GAP_MAX_PASSES, IDLE_PASSES_PER_KERNEL_POLL,
     PULL_MIN_BYTES, REGION_SWEEP_KERNEL_POLLS, RETRY_MS, RING_TURN_FRAMES, ROOM_LOOK_MAX_LINKS,
-    SLOW_PASSES_PER_KERNEL_POLL,
 };
 use crate::link::{Link, Origin, Outgoing, Slot};
 use crate::listener::Listener;
@@ -252,7 +251,6 @@ impl Transport for ShmTransport {
         // In a forked child, the poll finds that all links have ended.
         let must_poll = self.hot.is_empty() || self.generation.is_in_forked_child();
         if is_due || must_poll || !self.control_ready.is_empty() {
-            self.passes_since_kernel_poll = 0;
             self.poll_kernel();
         }
         let reported = self.read_ready(budget_frames, receiver);
@@ -261,8 +259,7 @@ impl Transport for ShmTransport {
             return reported;
         }
         self.idle_passes = self.idle_passes.wrapping_add(1);
-        let passes = self.idle_passes.min(self.passes_since_kernel_poll);
-        if self.pace.count_idle_pass() && passes >= SLOW_PASSES_PER_KERNEL_POLL {
+        if self.pace.count_idle_pass() {
             return self.poll_kernel_and_read_again(budget_frames, receiver);
         }
         0
@@ -418,7 +415,6 @@ impl ShmTransport {
     #[cold]
     #[inline(never)]
     fn poll_kernel_and_read_again(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
-        self.passes_since_kernel_poll = 0;
         self.poll_kernel();
         let reported = self.read_ready(budget_frames, receiver);
         if reported > 0 {
@@ -454,6 +450,8 @@ impl ShmTransport {
 
     /// Polls the kernel for events. Then accepts waiting connections, and retries the connects in `waiting`.
     fn poll_kernel(&mut self) {
+        self.passes_since_kernel_poll = 0;
+        self.pace.kernel_polled();
         if self.generation.is_in_forked_child() {
             self.control_ready = self.links.ids().collect();
             return;

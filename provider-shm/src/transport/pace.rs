@@ -1,33 +1,45 @@
-//! Measures how much time passes between two idle passes.
+//! Measures how much time passes between two idle passes, and tells how often they poll the kernel.
 
 use crate::clock::Clock;
-use crate::limits::{IDLE_PASSES_PER_CLOCK_READ, SLOW_PASS_NS};
+use crate::limits::{IDLE_PASSES_PER_CLOCK_READ, SLOW_PASS_NS, SLOW_PASSES_PER_KERNEL_POLL};
 
 /// Tells whether idle passes are slow: whether the time from one to the next is much longer than a poll of
 /// the kernel. With many more processes than cores, other processes run between two passes.
+///
+/// A peer whose ring is cold has rung the doorbell, and only a poll of the kernel finds that. While frames of
+/// other peers arrive, few passes in a row are idle. So idle passes count also if they are not in a row.
 #[derive(Debug)]
 pub(super) struct Pace {
     clock: Clock,
     read_at_ns: u64,
     /// The idle passes since the clock was read. Busy passes are not counted, to save time.
     idle_passes: u32,
+    idle_passes_since_kernel_poll: u32,
     is_slow: bool,
 }
 
 impl Pace {
     pub(super) fn new(clock: Clock) -> Pace {
         let read_at_ns = clock.now_ns();
-        Pace { clock, read_at_ns, idle_passes: 0, is_slow: false }
+        Pace { clock, read_at_ns, idle_passes: 0, idle_passes_since_kernel_poll: 0, is_slow: false }
     }
 
-    /// Counts a pass that has found nothing. Returns whether idle passes are slow.
+    /// Counts a pass that has found nothing. Returns whether it must poll the kernel, since idle passes are
+    /// slow.
     #[inline]
     pub(super) fn count_idle_pass(&mut self) -> bool {
         self.idle_passes += 1;
+        self.idle_passes_since_kernel_poll += 1;
         if self.idle_passes >= IDLE_PASSES_PER_CLOCK_READ {
             self.read_clock();
         }
-        self.is_slow
+        self.is_slow && self.idle_passes_since_kernel_poll >= SLOW_PASSES_PER_KERNEL_POLL
+    }
+
+    /// Records that a pass has polled the kernel.
+    #[inline]
+    pub(super) fn kernel_polled(&mut self) {
+        self.idle_passes_since_kernel_poll = 0;
     }
 
     #[cold]
@@ -48,23 +60,38 @@ mod tests {
     use super::*;
     use crate::clock::ManualTime;
 
-    /// Makes idle passes at these intervals until the clock is read. Returns whether they are slow.
-    fn is_slow_after(pace: &mut Pace, time: &ManualTime, interval_ns: u64) -> bool {
-        let mut is_slow = false;
+    /// Makes idle passes at these intervals until the clock is read. Returns whether the last one polls the
+    /// kernel.
+    fn polls_after(pace: &mut Pace, time: &ManualTime, interval_ns: u64) -> bool {
+        let mut must_poll = false;
         for _ in 0..IDLE_PASSES_PER_CLOCK_READ {
             time.now_ns.fetch_add(interval_ns, Ordering::Relaxed);
-            is_slow = pace.count_idle_pass();
+            must_poll = pace.count_idle_pass();
         }
-        is_slow
+        must_poll
     }
 
     #[test]
-    fn idle_passes_are_slow_while_they_are_far_apart() {
+    fn idle_passes_poll_the_kernel_while_they_are_far_apart() {
         let time = Arc::new(ManualTime::default());
         let mut pace = Pace::new(Clock::Manual(time.clone()));
         for _ in 0..3 {
-            assert!(!is_slow_after(&mut pace, &time, SLOW_PASS_NS - 1));
-            assert!(is_slow_after(&mut pace, &time, SLOW_PASS_NS));
+            assert!(!polls_after(&mut pace, &time, SLOW_PASS_NS - 1));
+            assert!(polls_after(&mut pace, &time, SLOW_PASS_NS));
+        }
+    }
+
+    #[test]
+    fn some_idle_passes_come_between_two_polls_of_the_kernel() {
+        let time = Arc::new(ManualTime::default());
+        let mut pace = Pace::new(Clock::Manual(time.clone()));
+        assert!(polls_after(&mut pace, &time, SLOW_PASS_NS));
+        for _ in 0..2 {
+            pace.kernel_polled();
+            for _ in 1..SLOW_PASSES_PER_KERNEL_POLL {
+                assert!(!pace.count_idle_pass());
+            }
+            assert!(pace.count_idle_pass());
         }
     }
 }

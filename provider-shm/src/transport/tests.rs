@@ -2,4 +2,5 @@
 
 mod alternating_ways;
 mod cores;
+mod doorbells;
 mod ring_sizes;
