@@ -15,7 +15,7 @@ mod sample_crates;
 use crate::modules::{Crate, Module};
 
 /// The directories of this project's crates, which have their sources in `src`.
-const CRATES: [&str; 10] = [
+const CRATES: [&str; 11] = [
     "",
     "engine",
     "provider-shm",
@@ -26,6 +26,7 @@ const CRATES: [&str; 10] = [
     "cli",
     "instructions",
     "suite",
+    "rpma",
 ];
 
 /// The largest number of files that may import each other, directly or indirectly.

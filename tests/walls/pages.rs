@@ -25,7 +25,7 @@ const FOREIGN_PATHS: [(&str, &str); 5] = [
 ];
 
 /// The beginnings of names of other projects.
-const FOREIGN_PREFIXES: [&str; 5] = ["fi_", "FI_", "ofi_", "util_", "MPI_"];
+const FOREIGN_PREFIXES: [&str; 7] = ["fi_", "FI_", "ofi_", "util_", "MPI_", "rpma_", "RPMA_"];
 
 /// Names that look like this project's but are not, with the reason.
 const FOREIGN_NAMES: [(&str, &str); 5] = [

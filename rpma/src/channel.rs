@@ -1,0 +1,229 @@
+//! Completion channels: what a thread waits on until a completion queue has something to read.
+
+use std::collections::VecDeque;
+use std::iter;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+
+use parking_lot::Mutex;
+
+use crate::completion::{Completion, Operation};
+use crate::error::Error;
+use crate::source::Source;
+use crate::wait_descriptor::{WaitDescriptor, is_nonblocking};
+
+/// One of the queues of a channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Role {
+    /// The main queue of a connection, or the only queue of the channel.
+    Main,
+    /// The receive queue of a connection, beside the main queue.
+    Receive,
+}
+
+/// The queues that use a channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sharing {
+    /// One queue of a connection, which has the channel for itself.
+    Own,
+    /// The queue of a shared receive queue. Connections come and go.
+    AcrossConnections,
+    /// The main queue of a connection that asks for a shared channel, but has no receive queue.
+    MainAlone,
+    /// The main queue and the receive queue of a connection.
+    MainAndReceive,
+}
+
+/// A completion channel. It has the completions of its queues in the order in which they came.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    sharing: Sharing,
+    state: Mutex<State>,
+    /// Set once the application has asked for it, or a thread has waited.
+    descriptor: OnceLock<WaitDescriptor>,
+    /// Whether the application has asked for the descriptor.
+    is_watched: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    sources: Vec<Arc<Source>>,
+    /// The index of the source to read first.
+    first: usize,
+    /// Completions that were read from a source, but not by the application, the oldest first. While there is
+    /// one, the descriptor is readable.
+    kept: VecDeque<Completion>,
+}
+
+impl Channel {
+    pub(crate) fn new(sharing: Sharing) -> Arc<Channel> {
+        let (state, descriptor) = (Mutex::default(), OnceLock::new());
+        Arc::new(Channel { sharing, state, descriptor, is_watched: AtomicBool::new(false) })
+    }
+
+    /// Whether the connection waits for the channel, and not one queue.
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(self.sharing, Sharing::MainAlone | Sharing::MainAndReceive)
+    }
+
+    /// Adds a source of completions. Removes those that have ended.
+    ///
+    /// # Errors
+    ///
+    /// The system's error: ENOMEM, ENOSPC.
+    pub(crate) fn add_source(&self, source: &Arc<Source>) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        if let Some(descriptor) = self.descriptor.get() {
+            descriptor.add(source.descriptor())?;
+        }
+        self.remove_ended_sources(&mut state);
+        state.sources.push(source.clone());
+        self.arm_descriptor_if_watched_and_empty(&mut state);
+        Ok(())
+    }
+
+    /// Takes note of sources that have begun or ended. Either makes the descriptor readable.
+    pub(crate) fn update_sources(&self) {
+        let mut state = self.state.lock();
+        self.remove_ended_sources(&mut state);
+        self.arm_descriptor_if_watched_and_empty(&mut state);
+    }
+
+    /// Returns the next completion of a queue.
+    pub(crate) fn next(&self, role: Role) -> Option<Completion> {
+        let mut state = self.state.lock();
+        let is_kept = |completion: &Completion| self.role_of(completion) == role;
+        let next = match state.kept.iter().position(is_kept) {
+            Some(index) => state.kept.remove(index),
+            None => self.read_next(&mut state, role),
+        };
+        self.arm_descriptor_if_watched_and_empty(&mut state);
+        next
+    }
+
+    /// Waits until there is a completion. Returns the queue that has the oldest one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoCompletion`] if there is none, and the application has set `O_NONBLOCK` on the descriptor,
+    /// or the connection is gone. The system's error: EMFILE, ENFILE, ENOMEM, ENOSPC.
+    pub(crate) fn wait(&self) -> Result<Role, Error> {
+        loop {
+            let may_sleep = {
+                let mut state = self.state.lock();
+                if state.kept.is_empty() {
+                    let read = state.read();
+                    state.kept.extend(read);
+                }
+                if state.kept.is_empty() {
+                    self.remove_ended_sources(&mut state);
+                }
+                if let Some(oldest) = state.kept.front() {
+                    return Ok(self.role_of(oldest));
+                }
+                if state.sources.is_empty() && self.sharing != Sharing::AcrossConnections {
+                    return Err(Error::NoCompletion);
+                }
+                let descriptor = self.descriptor_or_open(&state)?;
+                let may_sleep = state.arm();
+                if self.is_watched.load(Ordering::SeqCst) && is_nonblocking(descriptor.as_fd()) {
+                    return Err(Error::NoCompletion);
+                }
+                may_sleep.then_some(descriptor)
+            };
+            match may_sleep {
+                Some(descriptor) => descriptor.wait(),
+                None => thread::yield_now(),
+            }
+        }
+    }
+
+    /// Returns a descriptor that is readable while there is a completion.
+    ///
+    /// # Errors
+    ///
+    /// The system's error: EMFILE, ENFILE, ENOMEM, ENOSPC.
+    pub(crate) fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {
+        let mut state = self.state.lock();
+        let descriptor = self.descriptor_or_open(&state)?;
+        self.is_watched.store(true, Ordering::SeqCst);
+        self.arm_descriptor_if_watched_and_empty(&mut state);
+        Ok(descriptor.as_fd())
+    }
+
+    /// Reads until there is a completion of this queue. Keeps those of the other one.
+    fn read_next(&self, state: &mut State, role: Role) -> Option<Completion> {
+        while let Some(completion) = state.read() {
+            if self.role_of(&completion) == role {
+                return Some(completion);
+            }
+            state.kept.push_back(completion);
+        }
+        None
+    }
+
+    /// Returns the queue to which a completion belongs.
+    fn role_of(&self, completion: &Completion) -> Role {
+        match (self.sharing, completion.op) {
+            (Sharing::MainAndReceive, Operation::Recv | Operation::RecvRdmaWithImm) => Role::Receive,
+            _ => Role::Main,
+        }
+    }
+
+    fn descriptor_or_open(&self, state: &State) -> Result<&WaitDescriptor, Error> {
+        if let Some(descriptor) = self.descriptor.get() {
+            return Ok(descriptor);
+        }
+        let descriptor = WaitDescriptor::new()?;
+        state.sources.iter().try_for_each(|source| descriptor.add(source.descriptor()))?;
+        Ok(self.descriptor.get_or_init(|| descriptor))
+    }
+
+    /// Removes the sources that have ended, once they are read to the end. While the last completions of a
+    /// source are kept, it stays, and so does the descriptor readable.
+    fn remove_ended_sources(&self, state: &mut State) {
+        let State { sources, kept, first } = state;
+        sources.retain(|source| {
+            if !source.has_ended() {
+                return true;
+            }
+            let before = kept.len();
+            kept.extend(iter::from_fn(|| source.read()));
+            let is_drained = kept.len() == before;
+            if let (true, Some(descriptor)) = (is_drained, self.descriptor.get()) {
+                descriptor.remove(source.descriptor());
+            }
+            !is_drained
+        });
+        *first = 0;
+    }
+
+    /// Makes the descriptor readable only while there is a completion. Each read leaves it readable.
+    fn arm_descriptor_if_watched_and_empty(&self, state: &mut State) {
+        if self.is_watched.load(Ordering::SeqCst) && state.kept.is_empty() {
+            state.arm();
+        }
+    }
+}
+
+impl State {
+    /// Reads a completion. Takes turns among the sources, so that none waits for ever.
+    fn read(&mut self) -> Option<Completion> {
+        let count = self.sources.len();
+        for step in 0..count {
+            let index = (self.first + step) % count;
+            if let Some(completion) = self.sources[index].read() {
+                self.first = (index + 1) % count;
+                return Some(completion);
+            }
+        }
+        None
+    }
+
+    /// Makes the next completion wake the threads that wait. Returns false if there may be one already.
+    fn arm(&mut self) -> bool {
+        self.sources.iter().all(|source| source.try_wait())
+    }
+}

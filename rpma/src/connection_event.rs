@@ -1,0 +1,65 @@
+//! Events of connections.
+
+use std::fmt;
+
+use homespun::transport::LinkError;
+use homespun::{ConnectionEnd, Errno, EventError};
+
+/// An event of a connection: `enum rpma_conn_event`, as `rpma_conn_next_event(3)` returns it.
+///
+/// A connection has at most two events: [`Established`](Self::Established), and one that says how it has
+/// ended or why there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ConnectionEvent {
+    /// The connection is established: it can send from now on. The private data of the peer is there.
+    Established,
+    /// The connection has ended: one side has disconnected or dropped it, the peer's process has ended or was
+    /// killed, or an operation has failed. All operations that had not ended have completed, with
+    /// [`Status::Flushed`](crate::Status::Flushed) or the failure of their own.
+    Closed,
+    /// The connection has broken: the peer's host does not answer any more, or the peer has violated the
+    /// protocol.
+    Lost,
+    /// There is no connection: no endpoint listens at the address, or the peer has rejected the request.
+    Rejected,
+    /// There is no connection: the peer's host cannot be reached, or the peer has not answered within
+    /// [`ConnectionConfig::timeout`](crate::ConnectionConfig::timeout).
+    Unreachable,
+}
+
+impl ConnectionEvent {
+    /// Returns the event for the end of a connection.
+    // docs/decisions/rpma-events.md has the reasons.
+    pub(crate) fn from_end(end: &ConnectionEnd) -> ConnectionEvent {
+        match end {
+            ConnectionEnd::Lost(LinkError::Closed) => ConnectionEvent::Closed,
+            ConnectionEnd::Lost(LinkError::System(Errno::ECONNRESET | Errno::EPIPE)) => {
+                ConnectionEvent::Closed
+            }
+            ConnectionEnd::Lost(_) => ConnectionEvent::Lost,
+            _ => ConnectionEvent::Closed,
+        }
+    }
+
+    /// Returns the event for an attempt to connect that has failed.
+    pub(crate) fn from_failed_attempt(failure: &EventError) -> ConnectionEvent {
+        match failure.errno {
+            Errno::ECONNREFUSED | Errno::ECONNRESET => ConnectionEvent::Rejected,
+            Errno::ETIMEDOUT | Errno::EHOSTUNREACH | Errno::ENETUNREACH => ConnectionEvent::Unreachable,
+            _ => ConnectionEvent::Lost,
+        }
+    }
+}
+
+impl fmt::Display for ConnectionEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ConnectionEvent::Established => "the connection is established",
+            ConnectionEvent::Closed => "the connection is closed",
+            ConnectionEvent::Lost => "the connection is lost",
+            ConnectionEvent::Rejected => "the connection was rejected",
+            ConnectionEvent::Unreachable => "the peer cannot be reached",
+        })
+    }
+}

@@ -1,0 +1,81 @@
+//! The events of one connection, or of one endpoint that listens.
+
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use homespun::eq::Event;
+use homespun::{EqReadError, EventError, EventQueue};
+
+use crate::error::Error;
+use crate::peer::Peer;
+use crate::wait_descriptor::is_nonblocking;
+
+/// The events of one object, and a descriptor that is readable while there is one.
+#[derive(Debug)]
+pub(crate) struct Events {
+    queue: EventQueue,
+    /// Whether the application has asked for the descriptor.
+    is_watched: AtomicBool,
+}
+
+impl Events {
+    /// # Errors
+    ///
+    /// The system's error: EMFILE, ENFILE, ENOMEM.
+    pub(crate) fn new(peer: &Peer) -> Result<Events, Error> {
+        Ok(Events { queue: peer.open_event_queue()?, is_watched: AtomicBool::new(false) })
+    }
+
+    /// Returns the native queue, to which an endpoint is bound.
+    pub(crate) fn queue(&self) -> &EventQueue {
+        &self.queue
+    }
+
+    /// Returns the descriptor.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.is_watched.store(true, Ordering::SeqCst);
+        self.arm_descriptor_if_watched();
+        self.wait_fd()
+    }
+
+    /// Returns the next event, or the next failure of an attempt to connect. Waits for it, unless the
+    /// application has set `O_NONBLOCK` on the descriptor.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoEvent`] if there is no event, and the call does not wait.
+    pub(crate) fn next(&self) -> Result<Result<Event, EventError>, Error> {
+        let next = loop {
+            let may_block = !self.is_watched.load(Ordering::SeqCst) || !is_nonblocking(self.wait_fd());
+            let read = if may_block { self.queue.sread(None) } else { self.queue.read() };
+            match read {
+                Ok(Some(event)) => break Ok(Ok(event)),
+                Ok(None) if may_block => {}
+                Ok(None) => break Err(Error::NoEvent),
+                // Another thread may have read the failure meanwhile.
+                Err(EqReadError::ErrorAvailable) => {
+                    if let Some(failure) = self.queue.read_error() {
+                        break Ok(Err(failure));
+                    }
+                }
+                Err(error @ (EqReadError::Unwanted | EqReadError::NoWaitObject)) => {
+                    unreachable!("a queue with a wait object, which is read without a condition: {error}")
+                }
+            }
+        };
+        self.arm_descriptor_if_watched();
+        next
+    }
+
+    /// Makes the descriptor readable only while there is an event. Each read leaves it readable.
+    fn arm_descriptor_if_watched(&self) {
+        if self.is_watched.load(Ordering::SeqCst) {
+            // With an event in the queue, the call returns false and the descriptor stays readable.
+            self.queue.try_wait().expect("the queue has a wait object");
+        }
+    }
+
+    fn wait_fd(&self) -> BorrowedFd<'_> {
+        self.queue.wait_fd().expect("the queue has a descriptor as its wait object")
+    }
+}

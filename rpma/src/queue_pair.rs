@@ -1,0 +1,288 @@
+//! Queue pairs: the native objects of one connection, from its request to its end.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use homespun::flags::{BindFlags, CounterEvents, OpFlags};
+use homespun::info::{Info, SHARED_CONTEXT};
+use homespun::{Counter, CounterAttr, Endpoint, FabricAddress, RecvMsg};
+
+use crate::channel::{Channel, Role, Sharing};
+use crate::completion::Report;
+use crate::completion_queue::CompletionQueue;
+use crate::connection_config::ConnectionConfig;
+use crate::error::{Error, Invalid};
+use crate::events::Events;
+use crate::memory_region::LocalSlice;
+use crate::peer::{Peer, set_writes_take_receives};
+use crate::shared_receive_queue::SharedReceiveQueue;
+use crate::source::Source;
+use crate::usage::Usage;
+
+/// How long a disconnect waits, at most, until the sends and accesses that were posted have ended.
+const DRAIN_MAX: Duration = Duration::from_secs(2);
+
+/// The destination of a post. A connected endpoint ignores it.
+pub(crate) const PEER: FabricAddress = FabricAddress::UNSPECIFIED;
+
+/// A native endpoint with its queues.
+#[derive(Debug)]
+pub(crate) struct QueuePair {
+    number: u32,
+    endpoint: Endpoint,
+    events: Events,
+    /// The source with the completions of sends and accesses.
+    transmit: Arc<Source>,
+    /// The source with the completions of receives, if it is another one.
+    receive: Option<Arc<Source>>,
+    channel: Arc<Channel>,
+    completion_queue: CompletionQueue,
+    receive_completion_queue: Option<CompletionQueue>,
+    /// The queue that has the receives, if they are shared.
+    shared_receive_queue: Option<SharedReceiveQueue>,
+    /// The number of sends and accesses that were posted.
+    posted: AtomicU64,
+    /// Counts the sends and accesses that have ended.
+    ended: Counter,
+}
+
+/// The completion queues of a connection, and their native queues.
+struct Queues {
+    channel: Arc<Channel>,
+    transmit: Arc<Source>,
+    receive: Option<Arc<Source>>,
+    completion_queue: CompletionQueue,
+    receive_completion_queue: Option<CompletionQueue>,
+}
+
+impl QueuePair {
+    /// Opens a queue pair. `open` opens the native endpoint; its argument completes the info of the endpoint.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid::SharedChannel`]; the errors of `open`; the system's error: EMFILE, ENFILE, ENOMEM.
+    pub(crate) fn open(
+        peer: &Peer,
+        config: &ConnectionConfig,
+        open: impl FnOnce(&dyn Fn(Info) -> Info) -> Result<Endpoint, homespun::Error>,
+    ) -> Result<QueuePair, Error> {
+        static NUMBERS: AtomicU32 = AtomicU32::new(1);
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        let events = Events::new(peer)?;
+        let endpoint = open(&|info| configured_info(info, config))?;
+        let queues = Queues::open(peer, config, number)?;
+        endpoint.bind_eq(events.queue(), 0)?;
+        let selective = BindFlags::TRANSMIT | BindFlags::SELECTIVE_COMPLETION;
+        endpoint.bind_cq(queues.transmit.queue(), selective)?;
+        endpoint.bind_cq(queues.receive.as_ref().unwrap_or(&queues.transmit).queue(), BindFlags::RECV)?;
+        let ended = peer.domain().open_counter(&CounterAttr::default())?;
+        endpoint.bind_counter(&ended, CounterEvents::SEND | CounterEvents::WRITE | CounterEvents::READ)?;
+        if let Some(shared) = &config.shared_receive_queue {
+            endpoint.bind_shared_receive_context(shared.context())?;
+        }
+        endpoint.set_ends_on_failure(true)?;
+        endpoint.set_connect_timeout(Some(config.timeout));
+        let Queues { channel, transmit, receive, completion_queue, receive_completion_queue } = queues;
+        Ok(QueuePair {
+            number,
+            endpoint,
+            events,
+            transmit,
+            receive,
+            channel,
+            completion_queue,
+            receive_completion_queue,
+            shared_receive_queue: config.shared_receive_queue.clone(),
+            posted: AtomicU64::new(0),
+            ended,
+        })
+    }
+
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    pub(crate) fn events(&self) -> &Events {
+        &self.events
+    }
+
+    pub(crate) fn channel(&self) -> &Channel {
+        &self.channel
+    }
+
+    pub(crate) fn completion_queue(&self) -> &CompletionQueue {
+        &self.completion_queue
+    }
+
+    pub(crate) fn receive_completion_queue(&self) -> Option<&CompletionQueue> {
+        self.receive_completion_queue.as_ref()
+    }
+
+    /// Enables the endpoint, so that it can connect and receives can be posted.
+    ///
+    /// # Errors
+    ///
+    /// The system's error: EMFILE, ENFILE, ENOMEM, EAGAIN, EADDRNOTAVAIL.
+    pub(crate) fn enable(&self) -> Result<(), Error> {
+        self.endpoint.enable()?;
+        self.update_shared_receive_queue();
+        Ok(())
+    }
+
+    fn update_shared_receive_queue(&self) {
+        if let Some(shared) = &self.shared_receive_queue {
+            shared.update_connections();
+        }
+    }
+
+    /// Posts a receive into `dst`.
+    pub(crate) fn recv(&self, dst: LocalSlice<'_>, op_context: u64) -> Result<(), Error> {
+        if self.shared_receive_queue.is_some() {
+            return Err(Invalid::SharedReceives.into());
+        }
+        let receive = RecvMsg {
+            buffers: &[dst.destination(Usage::RECV)?][..],
+            from: PEER,
+            context: op_context,
+            flags: OpFlags::empty(),
+            ..RecvMsg::default()
+        };
+        // SAFETY: the caller who registered the region has promised that its memory is there, and that
+        // nothing else uses the slice, until the receive has ended.
+        unsafe { self.endpoint.post_receive(&receive) }.map_err(Error::from)
+    }
+
+    /// Posts a send or an access by `post`, which takes the flags for the report.
+    pub(crate) fn post(
+        &self,
+        report: Report,
+        post: impl FnOnce(&Endpoint, OpFlags) -> Result<(), homespun::Error>,
+    ) -> Result<(), Error> {
+        post(&self.endpoint, report_flags(report))?;
+        self.posted.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// As [`post`](Self::post), for a send of `len_bytes`. Its completion will have this length.
+    pub(crate) fn post_send(
+        &self,
+        len_bytes: usize,
+        report: Report,
+        post: impl FnOnce(&Endpoint, OpFlags) -> Result<(), homespun::Error>,
+    ) -> Result<(), Error> {
+        if report == Report::OnError {
+            return self.post(report, post);
+        }
+        // Locked until the send is posted, so that the lengths have the order of the sends.
+        let sent_bytes: &mut VecDeque<u32> = &mut self.transmit.lock_sent_bytes();
+        sent_bytes.push_back(u32::try_from(len_bytes).unwrap_or(u32::MAX));
+        self.post(report, post).inspect_err(|_| {
+            sent_bytes.pop_back();
+        })
+    }
+
+    /// Ends the connection, once the sends and accesses that were posted have ended.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotConnected`] if there has not been a connection yet.
+    pub(crate) fn disconnect(&self) -> Result<(), Error> {
+        self.drain();
+        Ok(self.endpoint.shutdown()?)
+    }
+
+    /// Waits until the sends and accesses that were posted have ended, at most [`DRAIN_MAX`].
+    fn drain(&self) {
+        let deadline = Instant::now() + DRAIN_MAX;
+        let posted = self.posted.load(Ordering::SeqCst);
+        loop {
+            let failed = self.ended.read_error();
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if self.ended.read() + failed >= posted || remaining.is_zero() {
+                return;
+            }
+            // A failure ends the wait, too.
+            let _ = self.ended.wait(posted - failed, Some(remaining));
+        }
+    }
+}
+
+impl Drop for QueuePair {
+    fn drop(&mut self) {
+        // Receives that are posted complete as flushed, for threads that wait for them. Without a connection
+        // there is nothing to end.
+        let _ = self.disconnect();
+        self.transmit.end();
+        self.receive.iter().for_each(|receive| receive.end());
+        self.update_shared_receive_queue();
+    }
+}
+
+impl Queues {
+    fn open(peer: &Peer, config: &ConnectionConfig, number: u32) -> Result<Queues, Error> {
+        let shared_source = match &config.shared_receive_queue {
+            Some(shared) if config.shared_completion_channel && shared.completion_queue().is_some() => {
+                return Err(Invalid::SharedChannel.into());
+            }
+            Some(shared) => shared.open_source(peer, number)?,
+            None => None,
+        };
+        let (main_size, receive_size) =
+            (config.completion_queue_size as usize, config.receive_completion_queue_size as usize);
+        let has_receive_queue = receive_size > 0 && shared_source.is_none();
+        let sharing = match (config.shared_completion_channel, has_receive_queue) {
+            (false, _) => Sharing::Own,
+            (true, false) => Sharing::MainAlone,
+            (true, true) => Sharing::MainAndReceive,
+        };
+        let size_entries =
+            if sharing == Sharing::MainAndReceive { main_size + receive_size } else { main_size };
+        let transmit = Source::open(peer, size_entries.max(1), number)?;
+        let channel = Channel::new(sharing);
+        channel.add_source(&transmit)?;
+        let completion_queue = CompletionQueue::new(&channel, Role::Main);
+        let mut queues = Queues {
+            channel,
+            transmit,
+            receive: shared_source,
+            completion_queue,
+            receive_completion_queue: None,
+        };
+        if has_receive_queue && sharing == Sharing::Own {
+            let receive = Source::open(peer, receive_size, number)?;
+            let own_channel = Channel::new(Sharing::Own);
+            own_channel.add_source(&receive)?;
+            queues.receive = Some(receive);
+            queues.receive_completion_queue = Some(CompletionQueue::new(&own_channel, Role::Main));
+        } else if has_receive_queue {
+            queues.receive_completion_queue = Some(CompletionQueue::new(&queues.channel, Role::Receive));
+        }
+        Ok(queues)
+    }
+}
+
+/// Returns the info of an endpoint with this configuration.
+fn configured_info(mut info: Info, config: &ConnectionConfig) -> Info {
+    set_writes_take_receives(&mut info);
+    info.tx.size_ops = config.send_queue_size.max(1) as usize;
+    info.rx.size_ops = config.receive_queue_size.max(1) as usize;
+    if config.shared_receive_queue.is_some() {
+        info.ep.rx_ctx_cnt = SHARED_CONTEXT;
+    }
+    info
+}
+
+/// Returns the flags of a post. It succeeds once the peer has it, so that the end of a connection cannot make
+/// a success untrue.
+fn report_flags(report: Report) -> OpFlags {
+    match report {
+        Report::Always => OpFlags::TRANSMIT_COMPLETE | OpFlags::COMPLETION,
+        Report::OnError => OpFlags::TRANSMIT_COMPLETE,
+    }
+}

@@ -1,0 +1,82 @@
+//! The native completion queues of connections.
+
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use homespun::{CompletionQueue, CqAttr, CqFormat, Entry, WaitObject};
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::completion::Completion;
+use crate::error::Error;
+use crate::peer::Peer;
+
+/// A native completion queue of one connection.
+#[derive(Debug)]
+pub(crate) struct Source {
+    queue: CompletionQueue,
+    qp_number: u32,
+    /// The lengths of the messages whose sends will report their success, the oldest first. Sends complete in
+    /// the order of posting, and a native completion has no length for them.
+    sent_bytes: Mutex<VecDeque<u32>>,
+    /// Whether the connection is gone, so that no more completions come.
+    has_ended: AtomicBool,
+}
+
+impl Source {
+    /// # Errors
+    ///
+    /// The system's error: EMFILE, ENFILE, ENOMEM.
+    pub(crate) fn open(peer: &Peer, size_entries: usize, qp_number: u32) -> Result<Arc<Source>, Error> {
+        let format = Some(CqFormat::Data);
+        let attr = CqAttr { size_entries, format, wait: WaitObject::Fd, ..CqAttr::default() };
+        Ok(Arc::new(Source {
+            queue: peer.domain().open_cq(&attr)?,
+            qp_number,
+            sent_bytes: Mutex::default(),
+            has_ended: AtomicBool::new(false),
+        }))
+    }
+
+    pub(crate) fn queue(&self) -> &CompletionQueue {
+        &self.queue
+    }
+
+    /// Locks the lengths of sends, while a call posts one.
+    pub(crate) fn lock_sent_bytes(&self) -> MutexGuard<'_, VecDeque<u32>> {
+        self.sent_bytes.lock()
+    }
+
+    pub(crate) fn read(&self) -> Option<Completion> {
+        let entry = self.queue.read_entry().expect("the queue of a domain that protects it from overruns")?;
+        Some(match entry {
+            Entry::Completed(completion, _) | Entry::UnknownSource(completion, _) => {
+                Completion::from_success(&completion, self.qp_number, || {
+                    self.sent_bytes.lock().pop_front().expect("each send that reports has left its length")
+                })
+            }
+            Entry::Failed(failed) => Completion::from_failure(&failed, self.qp_number),
+        })
+    }
+
+    /// Makes the next completion wake the threads that wait for the descriptor. Returns false if there may be
+    /// one already.
+    pub(crate) fn try_wait(&self) -> bool {
+        self.queue.try_wait().expect("the queue has a wait object")
+    }
+
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.queue.wait_fd().expect("the queue has a descriptor as its wait object")
+    }
+
+    /// Says that the connection is gone, and wakes the threads that wait.
+    pub(crate) fn end(&self) {
+        self.has_ended.store(true, Ordering::Release);
+        self.queue.signal().expect("the queue has a wait object");
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
+    }
+}

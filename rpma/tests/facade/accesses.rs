@@ -1,0 +1,212 @@
+//! Reads, writes and atomic writes of a peer's memory.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use homespun_rpma::{CompletionFlags, Error, Invalid, LocalSlice, Operation, RemotePlace, Report, Usage};
+
+use crate::harness::{Memory, Net, Pair, expect_no_completion, expect_success, next_completion, payload};
+
+const LENS_BYTES: [usize; 6] = [1, 8, 5000, 100_000, 300_000, (1 << 20) + 1];
+
+pub(crate) fn read_copies_the_memory_of_the_peer(net: &Net) {
+    let Pair { client, server: _server, client_peer, server_peer } = Pair::connect(net);
+    for (context, len_bytes) in (1..).zip(LENS_BYTES) {
+        let content = payload(context, len_bytes + 3);
+        let there = Memory::with(&server_peer, &content, Usage::READ_SRC);
+        let here = Memory::zeroed(&client_peer, len_bytes + 2, Usage::READ_DST);
+        client.read(here.slice(1, len_bytes), there.remote().at(3), Report::Always, context).unwrap();
+        let read = expect_success(client.completion_queue(), Operation::Read, context);
+        assert_eq!((read.byte_len as usize, read.flags), (len_bytes, CompletionFlags::empty()));
+        assert!(here.read(1, len_bytes) == content[3..]);
+        assert_eq!((here.read(0, 1), here.read(len_bytes + 1, 1)), (vec![0], vec![0]));
+    }
+}
+
+pub(crate) fn write_changes_the_memory_of_the_peer(net: &Net) {
+    let Pair { client, server, client_peer, server_peer } = Pair::connect(net);
+    for (context, len_bytes) in (1..).zip(LENS_BYTES) {
+        let content = payload(context, len_bytes);
+        let here = Memory::with(&client_peer, &content, Usage::WRITE_SRC);
+        let there = Memory::zeroed(&server_peer, len_bytes + 4, Usage::WRITE_DST);
+        client.write(there.remote().at(2), here.all(), Report::Always, context).unwrap();
+        let write = expect_success(client.completion_queue(), Operation::Write, context);
+        assert_eq!((write.byte_len as usize, write.flags), (len_bytes, CompletionFlags::empty()));
+        assert!(there.read(2, len_bytes) == content);
+        assert_eq!((there.read(0, 2), there.read(len_bytes + 2, 2)), (vec![0; 2], vec![0; 2]));
+    }
+    // The target learns nothing.
+    expect_no_completion(server.completion_queue());
+}
+
+pub(crate) fn write_with_immediate_data_takes_a_receive(net: &Net) {
+    let Pair { client, server, client_peer, server_peer } = Pair::connect(net);
+    let marker = Memory::with(&server_peer, &[7; 4], Usage::RECV);
+    for (context, len_bytes) in (1..).zip(LENS_BYTES) {
+        let content = payload(context, len_bytes);
+        let here = Memory::with(&client_peer, &content, Usage::WRITE_SRC);
+        let there = Memory::zeroed(&server_peer, len_bytes, Usage::WRITE_DST);
+        server.recv(marker.all(), 100 + context).unwrap();
+        let imm = 0x8000_0000 + context as u32;
+        client.write_with_imm(there.remote().at(0), here.all(), Report::Always, imm, context).unwrap();
+        let received = expect_success(server.completion_queue(), Operation::RecvRdmaWithImm, 100 + context);
+        assert_eq!((received.flags, received.imm), (CompletionFlags::WITH_IMM, imm));
+        assert_eq!(received.byte_len as usize, len_bytes);
+        // The bytes are there, and the memory of the receive is as it was.
+        assert!(there.read(0, len_bytes) == content);
+        assert_eq!(marker.read(0, 4), [7; 4]);
+        let write = expect_success(client.completion_queue(), Operation::Write, context);
+        assert_eq!((write.byte_len as usize, write.flags), (len_bytes, CompletionFlags::empty()));
+    }
+}
+
+pub(crate) fn write_with_immediate_data_waits_for_its_receive(net: &Net) {
+    let Pair { client, server, client_peer, server_peer } = Pair::connect(net);
+    let here = Memory::with(&client_peer, b"written!", Usage::WRITE_SRC);
+    let there = Memory::zeroed(&server_peer, 8, Usage::WRITE_DST);
+    client.write_with_imm(there.remote().at(0), here.all(), Report::Always, 5, 1).unwrap();
+    expect_success(client.completion_queue(), Operation::Write, 1);
+    expect_no_completion(server.completion_queue());
+    server.recv(LocalSlice::EMPTY, 2).unwrap();
+    let received = expect_success(server.completion_queue(), Operation::RecvRdmaWithImm, 2);
+    assert_eq!((received.immediate(), received.byte_len), (Some(5), 8));
+}
+
+pub(crate) fn writes_with_immediate_data_and_messages_keep_their_order(net: &Net) {
+    let Pair { client, server, client_peer, server_peer } = Pair::connect_deep(net);
+    let here = Memory::with(&client_peer, &payload(1, 300_000), Usage::WRITE_SRC | Usage::SEND);
+    let there = Memory::zeroed(&server_peer, 300_000, Usage::WRITE_DST);
+    let received = Memory::zeroed(&server_peer, 8, Usage::RECV);
+    for context in 0..30 {
+        server.recv(received.all(), context).unwrap();
+    }
+    for number in 0..10 {
+        let imm = number as u32;
+        // A long write must not be overtaken by what follows it.
+        let place = there.remote().at(0);
+        client.write_with_imm(place, here.all(), Report::OnError, imm, number).unwrap();
+        client.send_with_imm(here.slice(0, 8), Report::OnError, imm, number).unwrap();
+        client.write_with_imm(place, here.slice(0, 8), Report::Always, imm, number).unwrap();
+    }
+    for number in 0..10 {
+        let ops = [Operation::RecvRdmaWithImm, Operation::Recv, Operation::RecvRdmaWithImm];
+        for (step, op) in (0..).zip(ops) {
+            let receive = expect_success(server.completion_queue(), op, 3 * number + step);
+            assert_eq!(u64::from(receive.imm), number);
+        }
+        expect_success(client.completion_queue(), Operation::Write, number);
+    }
+}
+
+/// A thread of the target sees the atomic writes, and what was written before each.
+pub(crate) fn atomic_write_follows_earlier_writes(net: &Net) {
+    const ROUNDS: u64 = 50;
+    const LEN_BYTES: usize = 100_000;
+    let Pair { client, server: _server, client_peer, server_peer } = Pair::connect_deep(net);
+    let here = Memory::zeroed(&client_peer, LEN_BYTES, Usage::WRITE_SRC);
+    let there = Memory::zeroed(&server_peer, 8 + LEN_BYTES, Usage::WRITE_DST);
+    // SAFETY: the memory stays, is aligned to 8 bytes, and is accessed atomically by both sides.
+    let flag = unsafe { AtomicU64::from_ptr(there.region().as_ptr().cast()) };
+    let is_done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut last = 0;
+            while !is_done.load(Ordering::Relaxed) || last < ROUNDS {
+                let seen = u64::from_le(flag.load(Ordering::Acquire));
+                assert!(seen >= last && seen <= ROUNDS, "{seen} after {last}");
+                last = seen;
+                if seen > 0 {
+                    // The first and the last byte of the round that was seen, or of a later one.
+                    for place in [8, 8 + LEN_BYTES - 1] {
+                        assert!(u64::from(there.read(place, 1)[0]) >= seen, "a write is missing");
+                    }
+                }
+                thread::yield_now();
+            }
+        });
+        for round in 1..=ROUNDS {
+            here.write(0, &vec![round as u8; LEN_BYTES]);
+            client.write(there.remote().at(8), here.all(), Report::OnError, round).unwrap();
+            let number = round.to_le_bytes();
+            client.atomic_write(there.remote().at(0), number, Report::Always, round).unwrap();
+            let written = expect_success(client.completion_queue(), Operation::Write, round);
+            assert_eq!((written.byte_len, written.flags), (8, CompletionFlags::empty()));
+        }
+        is_done.store(true, Ordering::Relaxed);
+        reader.join().unwrap();
+    });
+    let place = there.remote().at(4);
+    let refused = client.atomic_write(place, [0; 8], Report::Always, 1);
+    assert_eq!(refused, Err(Error::Invalid(Invalid::Misaligned)));
+    let refused = client.atomic_write(RemotePlace::NOWHERE, [0; 8], Report::Always, 1);
+    assert_eq!(refused, Err(Error::Invalid(Invalid::OneSided)));
+}
+
+pub(crate) fn access_of_no_bytes_needs_no_memory(net: &Net) {
+    let Pair { client, server, client_peer, server_peer } = Pair::connect(net);
+    let here = Memory::zeroed(&client_peer, 8, Usage::READ_DST | Usage::WRITE_SRC);
+    let there = Memory::zeroed(&server_peer, 8, Usage::READ_SRC | Usage::WRITE_DST);
+    client.read(LocalSlice::EMPTY, RemotePlace::NOWHERE, Report::Always, 1).unwrap();
+    client.write(RemotePlace::NOWHERE, LocalSlice::EMPTY, Report::Always, 2).unwrap();
+    server.recv(LocalSlice::EMPTY, 9).unwrap();
+    client.write_with_imm(RemotePlace::NOWHERE, LocalSlice::EMPTY, Report::Always, 6, 3).unwrap();
+    client.read(here.slice(8, 0), there.remote().at(8), Report::Always, 4).unwrap();
+    let ops = [Operation::Read, Operation::Write, Operation::Write, Operation::Read];
+    for (context, op) in (1..).zip(ops) {
+        assert_eq!(expect_success(client.completion_queue(), op, context).byte_len, 0);
+    }
+    let received = expect_success(server.completion_queue(), Operation::RecvRdmaWithImm, 9);
+    assert_eq!((received.byte_len, received.immediate()), (0, Some(6)));
+    // Memory on one side alone is a mistake.
+    let one_sided = Err(Error::Invalid(Invalid::OneSided));
+    assert_eq!(client.read(here.all(), RemotePlace::NOWHERE, Report::Always, 5), one_sided);
+    assert_eq!(client.write(there.remote().at(0), LocalSlice::EMPTY, Report::Always, 5), one_sided);
+}
+
+pub(crate) fn completion_follows_the_effect_of_unreported_writes(net: &Net) {
+    const LEN_BYTES: usize = 100_000;
+    let Pair { client, server: _server, client_peer, server_peer } = Pair::connect_deep(net);
+    let here = Memory::with(&client_peer, &payload(1, LEN_BYTES), Usage::WRITE_SRC);
+    let back = Memory::zeroed(&client_peer, LEN_BYTES, Usage::READ_DST);
+    let there = Memory::zeroed(&server_peer, 20 * LEN_BYTES, Usage::WRITE_DST | Usage::READ_SRC);
+    for round in 0..5 {
+        for part in 0..20 {
+            let place = there.remote().at(part * LEN_BYTES as u64);
+            client.write(place, here.all(), Report::OnError, part).unwrap();
+        }
+        // A read behind the writes, which nothing has confirmed, finds them.
+        let last = there.remote().at(19 * LEN_BYTES as u64);
+        client.read(back.all(), last, Report::Always, 100 + round).unwrap();
+        let completion = next_completion(client.completion_queue());
+        assert_eq!((completion.op, completion.op_context), (Operation::Read, 100 + round));
+        assert!(back.read(0, LEN_BYTES) == payload(1, LEN_BYTES));
+        for part in 0..20 {
+            assert!(there.read(part * LEN_BYTES, LEN_BYTES) == payload(1, LEN_BYTES), "part {part}");
+        }
+        there.write(0, &vec![0; 20 * LEN_BYTES]);
+        back.write(0, &vec![0; LEN_BYTES]);
+    }
+    expect_no_completion(client.completion_queue());
+}
+
+pub(crate) fn accesses_need_regions_with_their_usage(net: &Net) {
+    let Pair { client, client_peer, server_peer, server: _server } = Pair::connect(net);
+    let reads = Memory::zeroed(&client_peer, 8, Usage::READ_DST);
+    let writes = Memory::zeroed(&client_peer, 8, Usage::WRITE_SRC);
+    let there = Memory::zeroed(&server_peer, 8, Usage::WRITE_DST | Usage::READ_SRC).remote().at(0);
+    let missing = |needed| Err(Error::Invalid(Invalid::LocalUsage { needed }));
+    assert_eq!(client.read(writes.all(), there, Report::Always, 1), missing(Usage::READ_DST));
+    assert_eq!(client.write(there, reads.all(), Report::Always, 1), missing(Usage::WRITE_SRC));
+    let with_imm = client.write_with_imm(there, reads.all(), Report::Always, 1, 1);
+    assert_eq!(with_imm, missing(Usage::WRITE_SRC));
+}
+
+pub(crate) fn local_range_beyond_the_region_is_refused(net: &Net) {
+    let peer = net.open_peer();
+    let memory = Memory::zeroed(&peer, 8, Usage::all() - Usage::FLUSH_TYPE_PERSISTENT);
+    assert_eq!(memory.region().slice(3, 5).unwrap().len_bytes(), 5);
+    for (offset_bytes, len_bytes) in [(0, 9), (8, 1), (9, 0), (1, usize::MAX), (usize::MAX, 1)] {
+        let refused = Invalid::LocalRange { offset_bytes, len_bytes, region_bytes: 8 };
+        assert_eq!(memory.region().slice(offset_bytes, len_bytes).unwrap_err(), refused);
+    }
+}

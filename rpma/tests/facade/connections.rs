@@ -1,0 +1,235 @@
+//! Connections: their requests, events and ends.
+
+use std::iter;
+use std::thread;
+use std::time::Duration;
+
+use homespun_rpma::{
+    ConnectionConfig, ConnectionEvent, ConnectionRequest, Error, Invalid, Operation, PRIVATE_DATA_MAX_BYTES,
+    Report, Status, Usage,
+};
+
+use crate::harness::{
+    Memory, Net, Pair, deep_config, expect_event, expect_failure, expect_success, is_readable, listen,
+    next_request, payload, request, set_nonblocking, wait_readable,
+};
+
+pub(crate) fn accepted_request_connects_both_sides(net: &Net) {
+    let (client_peer, server_peer) = (net.open_peer(), net.open_peer());
+    let longest = payload(7, PRIVATE_DATA_MAX_BYTES);
+    for (asks, answers) in [(&b""[..], &b""[..]), (b"x", &longest), (&longest, b"y")] {
+        let endpoint = listen(&server_peer);
+        let client = request(&client_peer, &endpoint, None);
+        assert_eq!(client.private_data(), b"");
+        let client = client.connect(asks).unwrap();
+        let incoming = next_request(&endpoint, None);
+        assert_eq!(incoming.private_data(), asks);
+        let server = incoming.connect(answers).unwrap();
+        assert_eq!((server.private_data(), client.private_data()), (asks, &b""[..]));
+        expect_event(&server, ConnectionEvent::Established);
+        expect_event(&client, ConnectionEvent::Established);
+        assert_eq!((server.private_data(), client.private_data()), (asks, answers));
+    }
+}
+
+pub(crate) fn dropped_request_is_rejected(net: &Net) {
+    let (client_peer, server_peer) = (net.open_peer(), net.open_peer());
+    let endpoint = listen(&server_peer);
+    for _ in 0..3 {
+        let client = request(&client_peer, &endpoint, None).connect(b"please").unwrap();
+        drop(next_request(&endpoint, None));
+        expect_event(&client, ConnectionEvent::Rejected);
+        assert_eq!(client.next_event(), Err(Error::NoEvent));
+    }
+    // A request that nobody has read.
+    let client = request(&client_peer, &endpoint, None).connect(b"please").unwrap();
+    wait_readable(endpoint.fd());
+    drop(endpoint);
+    expect_event(&client, ConnectionEvent::Rejected);
+}
+
+pub(crate) fn connect_without_a_listener_is_rejected(net: &Net) {
+    let (client_peer, server_peer) = (net.open_peer(), net.open_peer());
+    let endpoint = listen(&server_peer);
+    let prepared = request(&client_peer, &endpoint, None);
+    drop(endpoint);
+    let client = prepared.connect(b"").unwrap();
+    expect_event(&client, ConnectionEvent::Rejected);
+}
+
+pub(crate) fn request_without_an_answer_is_unreachable(net: &Net) {
+    let (client_peer, server_peer) = (net.open_peer(), net.open_peer());
+    let endpoint = listen(&server_peer);
+    let config = ConnectionConfig { timeout: Duration::from_millis(50), ..ConnectionConfig::default() };
+    // The server does not read the request, and then reads it but does not decide.
+    let client = request(&client_peer, &endpoint, Some(&config)).connect(b"").unwrap();
+    expect_event(&client, ConnectionEvent::Unreachable);
+    let config = ConnectionConfig { timeout: Duration::from_millis(500), ..ConnectionConfig::default() };
+    let client = request(&client_peer, &endpoint, Some(&config)).connect(b"second").unwrap();
+    let undecided = iter::repeat_with(|| next_request(&endpoint, None))
+        .find(|request| request.private_data() == b"second");
+    expect_event(&client, ConnectionEvent::Unreachable);
+    assert_eq!(client.next_event(), Err(Error::NoEvent));
+    drop(undecided);
+}
+
+pub(crate) fn disconnect_closes_both_sides(net: &Net) {
+    for closes_client in [true, false] {
+        let Pair { client, server, .. } = Pair::connect(net);
+        let (one, other) = if closes_client { (&client, &server) } else { (&server, &client) };
+        assert_eq!(one.disconnect(), Ok(()));
+        expect_event(other, ConnectionEvent::Closed);
+        expect_event(one, ConnectionEvent::Closed);
+        assert_eq!((one.next_event(), other.next_event()), (Err(Error::NoEvent), Err(Error::NoEvent)));
+        let memory = Memory::zeroed(&net.open_peer(), 8, Usage::SEND | Usage::RECV);
+        assert_eq!(one.send(memory.all(), Report::Always, 1), Err(Error::NotConnected));
+        assert_eq!(other.send(memory.all(), Report::Always, 1), Err(Error::NotConnected));
+        assert_eq!(other.recv(memory.all(), 1), Err(Error::NotConnected));
+    }
+}
+
+pub(crate) fn disconnect_succeeds_again_after_the_end(net: &Net) {
+    let Pair { client, server, .. } = Pair::connect(net);
+    assert_eq!(client.disconnect(), Ok(()));
+    assert_eq!(client.disconnect(), Ok(()));
+    expect_event(&server, ConnectionEvent::Closed);
+    assert_eq!(server.disconnect(), Ok(()));
+    expect_event(&client, ConnectionEvent::Closed);
+    assert_eq!(client.disconnect(), Ok(()));
+    drop(server);
+    assert_eq!(client.disconnect(), Ok(()));
+}
+
+pub(crate) fn disconnect_before_the_connection_fails(net: &Net) {
+    let (client_peer, server_peer) = (net.open_peer(), net.open_peer());
+    let endpoint = listen(&server_peer);
+    let client = request(&client_peer, &endpoint, None).connect(b"").unwrap();
+    assert_eq!(client.disconnect(), Err(Error::NotConnected));
+    let server = next_request(&endpoint, None).connect(b"").unwrap();
+    expect_event(&client, ConnectionEvent::Established);
+    assert_eq!(client.disconnect(), Ok(()));
+    expect_event(&server, ConnectionEvent::Established);
+    expect_event(&server, ConnectionEvent::Closed);
+}
+
+pub(crate) fn dropped_connection_closes_the_other_side(net: &Net) {
+    for drops_client in [true, false] {
+        let Pair { client, server, .. } = Pair::connect(net);
+        let (dropped, left) = if drops_client { (client, server) } else { (server, client) };
+        drop(dropped);
+        expect_event(&left, ConnectionEvent::Closed);
+    }
+}
+
+pub(crate) fn connection_dropped_right_after_its_disconnect_is_closed(net: &Net) {
+    let Pair { client, server, .. } = Pair::connect(net);
+    server.disconnect().unwrap();
+    drop(server);
+    expect_event(&client, ConnectionEvent::Closed);
+    assert_eq!(client.disconnect(), Ok(()));
+}
+
+pub(crate) fn disconnect_carries_out_posted_sends_first(net: &Net) {
+    const COUNT: u64 = 60;
+    // Long messages need the peer's help.
+    for len_bytes in [8, 100_000] {
+        let Pair { client, server, client_peer, server_peer } =
+            Pair::connect_with(net, &deep_config(), &deep_config());
+        let received = Memory::zeroed(&server_peer, COUNT as usize * len_bytes, Usage::RECV);
+        for number in 0..COUNT {
+            server.recv(received.slice(number as usize * len_bytes, len_bytes), number).unwrap();
+        }
+        let content: Vec<u8> = (0..COUNT).flat_map(|number| payload(number, len_bytes)).collect();
+        let sent = Memory::with(&client_peer, &content, Usage::SEND);
+        for number in 0..COUNT {
+            let slice = sent.slice(number as usize * len_bytes, len_bytes);
+            client.send(slice, Report::OnError, number).unwrap();
+        }
+        client.disconnect().unwrap();
+        drop(client);
+        for number in 0..COUNT {
+            expect_success(server.completion_queue(), Operation::Recv, number);
+        }
+        assert!(received.read(0, content.len()) == content);
+        expect_event(&server, ConnectionEvent::Closed);
+    }
+}
+
+pub(crate) fn end_of_the_connection_flushes_posted_receives(net: &Net) {
+    let Pair { client, server, client_peer, server_peer } = Pair::connect(net);
+    let (ours, theirs) =
+        (Memory::zeroed(&client_peer, 8, Usage::RECV), Memory::zeroed(&server_peer, 8, Usage::RECV));
+    for context in 1..=3 {
+        client.recv(ours.slice(0, 0), context).unwrap();
+        server.recv(theirs.slice(0, 0), 10 + context).unwrap();
+    }
+    // A thread that waits wakes.
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| server.completion_queue().wait());
+        client.disconnect().unwrap();
+        assert_eq!(waiter.join().unwrap(), Ok(()));
+    });
+    for context in 1..=3 {
+        expect_failure(client.completion_queue(), Status::Flushed, context);
+        expect_failure(server.completion_queue(), Status::Flushed, 10 + context);
+    }
+}
+
+pub(crate) fn receives_of_a_rejected_request_are_flushed(net: &Net) {
+    let (client_peer, server_peer) = (net.open_peer(), net.open_peer());
+    let endpoint = listen(&server_peer);
+    let memory = Memory::zeroed(&client_peer, 8, Usage::RECV);
+    let prepared = request(&client_peer, &endpoint, None);
+    prepared.recv(memory.all(), 5).unwrap();
+    let client = prepared.connect(b"").unwrap();
+    drop(next_request(&endpoint, None));
+    expect_event(&client, ConnectionEvent::Rejected);
+    expect_failure(client.completion_queue(), Status::Flushed, 5);
+}
+
+pub(crate) fn private_data_has_a_limit(net: &Net) {
+    let (client_peer, server_peer) = (net.open_peer(), net.open_peer());
+    let endpoint = listen(&server_peer);
+    let (len_bytes, max_bytes) = (PRIVATE_DATA_MAX_BYTES + 1, PRIVATE_DATA_MAX_BYTES);
+    let refused = Error::Invalid(Invalid::PrivateData { len_bytes, max_bytes });
+    let too_long = payload(1, len_bytes);
+    assert_eq!(request(&client_peer, &endpoint, None).connect(&too_long).unwrap_err(), refused);
+    let client = request(&client_peer, &endpoint, None).connect(b"").unwrap();
+    assert_eq!(next_request(&endpoint, None).connect(&too_long).unwrap_err(), refused);
+    expect_event(&client, ConnectionEvent::Rejected);
+    // A name that no host has.
+    let unknown = ConnectionRequest::new(&client_peer, "host.invalid", 1, None);
+    assert!(matches!(unknown, Err(Error::Fabric(_))), "{unknown:?}");
+}
+
+pub(crate) fn event_descriptor_is_readable_while_there_is_an_event(net: &Net) {
+    let (client_peer, server_peer) = (net.open_peer(), net.open_peer());
+    let endpoint = listen(&server_peer);
+    let client = request(&client_peer, &endpoint, None).connect(b"").unwrap();
+    set_nonblocking(client.event_fd());
+    assert!(!is_readable(client.event_fd()));
+    assert_eq!(client.next_event(), Err(Error::NoEvent));
+    let server = next_request(&endpoint, None).connect(b"").unwrap();
+    wait_readable(client.event_fd());
+    assert!(is_readable(client.event_fd()));
+    assert_eq!(client.next_event(), Ok(ConnectionEvent::Established));
+    assert!(!is_readable(client.event_fd()));
+    assert_eq!(client.next_event(), Err(Error::NoEvent));
+    assert!(!is_readable(client.event_fd()));
+    server.disconnect().unwrap();
+    wait_readable(client.event_fd());
+    assert_eq!(client.next_event(), Ok(ConnectionEvent::Closed));
+}
+
+pub(crate) fn nonblocking_listener_reports_no_event(net: &Net) {
+    let (client_peer, server_peer) = (net.open_peer(), net.open_peer());
+    let endpoint = listen(&server_peer);
+    set_nonblocking(endpoint.fd());
+    assert!(!is_readable(endpoint.fd()));
+    assert_eq!(endpoint.next_connection_request(None).unwrap_err(), Error::NoEvent);
+    let client = request(&client_peer, &endpoint, None).connect(b"now").unwrap();
+    assert_eq!(next_request(&endpoint, None).private_data(), b"now");
+    assert!(!is_readable(endpoint.fd()));
+    assert_eq!(endpoint.next_connection_request(None).unwrap_err(), Error::NoEvent);
+    drop(client);
+}

@@ -1,0 +1,114 @@
+//! What applications may rely on, over every transport. Each file has one topic; `over_every_transport!`
+//! makes a test of each function for each transport.
+
+mod accesses;
+mod channels;
+mod connections;
+mod failures;
+mod flushes;
+mod harness;
+mod messages;
+mod shared_receives;
+
+/// Makes a test of each function for each transport.
+macro_rules! over_every_transport {
+    ($($module:ident: $($test:ident)*;)*) => {
+        over_every_transport! { @tests tcp Tcp $($module: $($test)*;)* }
+        over_every_transport! { @tests shm Shm $($module: $($test)*;)* }
+        over_every_transport! { @tests auto Auto $($module: $($test)*;)* }
+    };
+    (@tests $transport:ident $domain:ident $($module:ident: $($test:ident)*;)*) => {
+        mod $transport {
+            use homespun_rpma::DomainName;
+
+            use crate::harness::Net;
+
+            $(mod $module {
+                $(#[test]
+                fn $test() {
+                    crate::$module::$test(&super::Net::new(super::DomainName::$domain));
+                })*
+            })*
+        }
+    };
+}
+
+over_every_transport! {
+    connections:
+        accepted_request_connects_both_sides
+        dropped_request_is_rejected
+        connect_without_a_listener_is_rejected
+        request_without_an_answer_is_unreachable
+        disconnect_closes_both_sides
+        disconnect_succeeds_again_after_the_end
+        disconnect_before_the_connection_fails
+        dropped_connection_closes_the_other_side
+        connection_dropped_right_after_its_disconnect_is_closed
+        disconnect_carries_out_posted_sends_first
+        end_of_the_connection_flushes_posted_receives
+        receives_of_a_rejected_request_are_flushed
+        private_data_has_a_limit
+        event_descriptor_is_readable_while_there_is_an_event
+        nonblocking_listener_reports_no_event;
+    messages:
+        message_fills_its_receive
+        message_of_no_bytes_takes_a_receive_without_memory
+        immediate_data_arrives_in_host_order
+        message_waits_for_its_receive
+        receives_posted_before_the_connection_take_the_first_messages
+        send_without_a_report_completes_only_on_error
+        send_completes_before_the_response_arrives
+        too_many_posts_are_refused
+        completions_name_their_connection
+        messages_need_regions_with_their_usage;
+    accesses:
+        read_copies_the_memory_of_the_peer
+        write_changes_the_memory_of_the_peer
+        write_with_immediate_data_takes_a_receive
+        write_with_immediate_data_waits_for_its_receive
+        writes_with_immediate_data_and_messages_keep_their_order
+        atomic_write_follows_earlier_writes
+        access_of_no_bytes_needs_no_memory
+        completion_follows_the_effect_of_unreported_writes
+        accesses_need_regions_with_their_usage
+        local_range_beyond_the_region_is_refused;
+    flushes:
+        flush_makes_earlier_writes_visible
+        persistent_flush_makes_its_range_durable
+        persistent_flush_needs_direct_writes
+        flush_needs_the_usage_of_the_region
+        persistent_region_needs_a_file;
+    failures:
+        access_with_an_unknown_key_fails
+        access_beyond_the_region_fails
+        access_without_the_right_fails
+        flush_beyond_the_region_fails
+        operations_after_a_failure_are_flushed
+        earlier_operations_complete_before_a_failure
+        message_longer_than_its_receive_fails
+        deregistered_region_is_out_of_reach;
+    channels:
+        main_queue_has_no_receives_beside_a_receive_queue
+        main_queue_has_the_receives_without_a_receive_queue
+        next_fails_if_there_is_no_completion
+        next_each_takes_several_completions_in_order
+        wait_returns_when_a_completion_comes
+        wait_leaves_the_completion_in_the_queue
+        descriptor_is_readable_while_there_is_a_completion
+        nonblocking_wait_fails_without_a_completion
+        dropped_connection_ends_a_wait
+        shared_channel_names_the_queue_with_the_oldest_completion
+        shared_channel_wakes_for_both_queues
+        shared_channel_without_a_receive_queue_has_all_completions
+        waits_fit_the_sharing_of_the_channel
+        shared_channel_separates_failed_receives
+        receive_queue_has_the_failed_receives;
+    shared_receives:
+        messages_of_all_connections_take_shared_receives
+        shared_receives_complete_in_the_connection_without_a_queue
+        shared_receives_outlive_a_connection
+        shared_receive_queue_wakes_for_every_connection
+        writes_with_immediate_data_take_shared_receives
+        connection_with_shared_receives_refuses_its_own
+        shared_channel_beside_a_shared_queue_is_refused;
+}

@@ -1,0 +1,218 @@
+//! Messages, with and without immediate data.
+
+use std::thread;
+
+use homespun_rpma::{
+    CompletionFlags, Connection, ConnectionConfig, ConnectionEvent, Error, Invalid, LocalSlice, Operation,
+    ReadyQueue, Report, Status, Usage,
+};
+
+use crate::harness::{
+    Memory, Net, Pair, expect_event, expect_failure, expect_no_completion, expect_success, listen,
+    next_completion, next_request, payload, request,
+};
+
+/// Lengths of messages that use every protocol of the native interface.
+const LENS_BYTES: [usize; 7] = [1, 8, 100, 5000, 100_000, 300_000, (1 << 20) + 1];
+
+pub(crate) fn message_fills_its_receive(net: &Net) {
+    let Pair { client, server, client_peer, server_peer } = Pair::connect(net);
+    for (context, len_bytes) in (1..).zip(LENS_BYTES) {
+        let content = payload(context, len_bytes);
+        let sent = Memory::with(&client_peer, &content, Usage::SEND);
+        let received = Memory::zeroed(&server_peer, len_bytes + 4, Usage::RECV);
+        server.recv(received.slice(2, len_bytes + 2), 100 + context).unwrap();
+        client.send(sent.all(), Report::Always, context).unwrap();
+        let receive = expect_success(server.completion_queue(), Operation::Recv, 100 + context);
+        assert_eq!((receive.byte_len as usize, receive.flags), (len_bytes, CompletionFlags::empty()));
+        let send = expect_success(client.completion_queue(), Operation::Send, context);
+        assert_eq!((send.byte_len as usize, send.flags), (len_bytes, CompletionFlags::empty()));
+        assert!(received.read(2, len_bytes) == content);
+        assert_eq!((received.read(0, 2), received.read(len_bytes + 2, 2)), (vec![0; 2], vec![0; 2]));
+    }
+}
+
+pub(crate) fn message_of_no_bytes_takes_a_receive_without_memory(net: &Net) {
+    let Pair { client, server, .. } = Pair::connect(net);
+    server.recv(LocalSlice::EMPTY, 1).unwrap();
+    server.recv(LocalSlice::EMPTY, 2).unwrap();
+    client.send(LocalSlice::EMPTY, Report::Always, 3).unwrap();
+    client.send_with_imm(LocalSlice::EMPTY, Report::Always, 77, 4).unwrap();
+    assert_eq!(expect_success(server.completion_queue(), Operation::Recv, 1).byte_len, 0);
+    assert_eq!(expect_success(server.completion_queue(), Operation::Recv, 2).immediate(), Some(77));
+    assert_eq!(expect_success(client.completion_queue(), Operation::Send, 3).byte_len, 0);
+    assert_eq!(expect_success(client.completion_queue(), Operation::Send, 4).byte_len, 0);
+}
+
+pub(crate) fn immediate_data_arrives_in_host_order(net: &Net) {
+    let Pair { client, server, client_peer, server_peer } = Pair::connect(net);
+    let sent = Memory::with(&client_peer, b"with a number", Usage::SEND);
+    let received = Memory::zeroed(&server_peer, 20, Usage::RECV);
+    for (context, imm) in (1..).zip([0, 1, 0x1234_5678, u32::MAX]) {
+        server.recv(received.all(), context).unwrap();
+        client.send_with_imm(sent.all(), Report::Always, imm, context).unwrap();
+        let receive = expect_success(server.completion_queue(), Operation::Recv, context);
+        assert_eq!((receive.flags, receive.imm), (CompletionFlags::WITH_IMM, imm));
+        assert_eq!((receive.immediate(), receive.byte_len), (Some(imm), 13));
+        let send = expect_success(client.completion_queue(), Operation::Send, context);
+        assert_eq!((send.flags, send.byte_len), (CompletionFlags::empty(), 13));
+    }
+    assert_eq!(received.read(0, 13), b"with a number");
+}
+
+pub(crate) fn message_waits_for_its_receive(net: &Net) {
+    let Pair { client, server, client_peer, server_peer } = Pair::connect(net);
+    let lens_bytes = [8, 300_000];
+    let sent = lens_bytes.map(|len_bytes| Memory::with(&client_peer, &payload(3, len_bytes), Usage::SEND));
+    for sent in &sent {
+        client.send(sent.all(), Report::OnError, 1).unwrap();
+    }
+    // The messages are under way, or have arrived, before a receive is posted.
+    thread::yield_now();
+    for len_bytes in lens_bytes {
+        expect_no_completion(server.completion_queue());
+        let received = Memory::zeroed(&server_peer, len_bytes, Usage::RECV);
+        server.recv(received.all(), 9).unwrap();
+        expect_success(server.completion_queue(), Operation::Recv, 9);
+        assert!(received.read(0, len_bytes) == payload(3, len_bytes));
+    }
+    expect_no_completion(client.completion_queue());
+}
+
+pub(crate) fn receives_posted_before_the_connection_take_the_first_messages(net: &Net) {
+    let (client_peer, server_peer) = (net.open_peer(), net.open_peer());
+    let endpoint = listen(&server_peer);
+    let of_client = Memory::zeroed(&client_peer, 8, Usage::SEND | Usage::RECV);
+    let of_server = Memory::zeroed(&server_peer, 8, Usage::SEND | Usage::RECV);
+    let outgoing = request(&client_peer, &endpoint, None);
+    outgoing.recv(of_client.slice(0, 4), 1).unwrap();
+    let client = outgoing.connect(b"").unwrap();
+    let incoming = next_request(&endpoint, None);
+    incoming.recv(of_server.slice(0, 4), 2).unwrap();
+    let server = incoming.connect(b"").unwrap();
+    expect_event(&server, ConnectionEvent::Established);
+    expect_event(&client, ConnectionEvent::Established);
+    of_server.write(4, b"down");
+    server.send(of_server.slice(4, 4), Report::OnError, 3).unwrap();
+    expect_success(client.completion_queue(), Operation::Recv, 1);
+    of_client.write(4, b"up!!");
+    client.send(of_client.slice(4, 4), Report::OnError, 4).unwrap();
+    expect_success(server.completion_queue(), Operation::Recv, 2);
+    assert_eq!((of_client.read(0, 4), of_server.read(0, 4)), (b"down".to_vec(), b"up!!".to_vec()));
+}
+
+pub(crate) fn send_without_a_report_completes_only_on_error(net: &Net) {
+    let Pair { client, server, client_peer, server_peer } = Pair::connect(net);
+    let sent = Memory::with(&client_peer, b"12345678", Usage::SEND);
+    let received = Memory::zeroed(&server_peer, 8, Usage::RECV);
+    for context in 0..3 {
+        server.recv(received.all(), context).unwrap();
+        client.send(sent.all(), Report::OnError, context).unwrap();
+        expect_success(server.completion_queue(), Operation::Recv, context);
+    }
+    client.send(LocalSlice::EMPTY, Report::Always, 7).unwrap();
+    expect_success(client.completion_queue(), Operation::Send, 7);
+    expect_no_completion(client.completion_queue());
+    // The peer refuses the last one: its receive is too short.
+    server.recv(LocalSlice::EMPTY, 8).unwrap();
+    server.recv(LocalSlice::EMPTY, 9).unwrap();
+    expect_success(server.completion_queue(), Operation::Recv, 8);
+    let long = Memory::with(&client_peer, &payload(1, 1 << 20), Usage::SEND);
+    client.send(long.all(), Report::OnError, 10).unwrap();
+    expect_failure(server.completion_queue(), Status::LocalLength, 9);
+    let failed = next_completion(client.completion_queue());
+    assert_eq!(failed.op_context, 10);
+    assert_ne!(failed.status, Status::Success);
+}
+
+pub(crate) fn send_completes_before_the_response_arrives(net: &Net) {
+    const ROUNDS: u64 = 300;
+    let config = ConnectionConfig {
+        receive_completion_queue_size: 10,
+        shared_completion_channel: true,
+        ..ConnectionConfig::default()
+    };
+    let Pair { client, server, client_peer, server_peer } =
+        Pair::connect_with(net, &config, &ConnectionConfig::default());
+    let asks = Memory::zeroed(&client_peer, 16, Usage::SEND | Usage::RECV);
+    let answers = Memory::zeroed(&server_peer, 16, Usage::SEND | Usage::RECV);
+    server.recv(answers.slice(0, 8), 0).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..ROUNDS {
+                expect_success(server.completion_queue(), Operation::Recv, round);
+                server.recv(answers.slice(0, 8), round + 1).unwrap();
+                server.send(answers.slice(8, 8), Report::OnError, round).unwrap();
+            }
+        });
+        for round in 0..ROUNDS {
+            client.recv(asks.slice(0, 8), round).unwrap();
+            client.send(asks.slice(8, 8), Report::Always, round).unwrap();
+            let Ok(ReadyQueue::Main(queue)) = client.wait() else { panic!("the response came first") };
+            expect_success(queue, Operation::Send, round);
+            let Ok(ReadyQueue::Receive(queue)) = client.wait() else { panic!("nothing else was posted") };
+            expect_success(queue, Operation::Recv, round);
+        }
+    });
+}
+
+pub(crate) fn too_many_posts_are_refused(net: &Net) {
+    let config = ConnectionConfig {
+        send_queue_size: 2,
+        receive_queue_size: 3,
+        completion_queue_size: 2,
+        ..ConnectionConfig::default()
+    };
+    let Pair { client, server, client_peer, server_peer } = Pair::connect_with(net, &config, &config);
+    let memory = Memory::zeroed(&server_peer, 8, Usage::RECV);
+    for context in 0..3 {
+        server.recv(memory.slice(0, 0), context).unwrap();
+    }
+    assert_eq!(server.recv(memory.all(), 3), Err(Error::QueueFull));
+    // Completions that were not read fill the queues.
+    let sent = Memory::zeroed(&client_peer, 8, Usage::SEND);
+    let mut posted = 0;
+    let refused = loop {
+        match client.send(sent.slice(0, 0), Report::Always, posted) {
+            Ok(()) => posted += 1,
+            Err(refused) => break refused,
+        }
+        assert!(posted <= 4, "two outstanding sends, and two unread completions");
+    };
+    assert_eq!(refused, Error::QueueFull);
+    for context in 0..posted {
+        expect_success(client.completion_queue(), Operation::Send, context);
+    }
+    client.send(sent.slice(0, 0), Report::Always, posted).unwrap();
+    expect_success(client.completion_queue(), Operation::Send, posted);
+}
+
+pub(crate) fn completions_name_their_connection(net: &Net) {
+    let (one, other) = (Pair::connect(net), Pair::connect(net));
+    let connections = [&one.client, &one.server, &other.client, &other.server];
+    let mut numbers = connections.map(Connection::qp_number).to_vec();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers.len(), 4);
+    for Pair { client, server, .. } in [&one, &other] {
+        server.recv(LocalSlice::EMPTY, 1).unwrap();
+        server.recv(LocalSlice::EMPTY, 2).unwrap();
+        client.send(LocalSlice::EMPTY, Report::Always, 1).unwrap();
+        let numbers = [client, server].map(|side| next_completion(side.completion_queue()).qp_number);
+        assert_eq!(numbers, [client.qp_number(), server.qp_number()]);
+        // A failure has it, too.
+        client.disconnect().unwrap();
+        let flushed = next_completion(server.completion_queue());
+        assert_eq!((flushed.status, flushed.qp_number), (Status::Flushed, server.qp_number()));
+    }
+}
+
+pub(crate) fn messages_need_regions_with_their_usage(net: &Net) {
+    let Pair { client, client_peer, server: _server, .. } = Pair::connect(net);
+    let sends = Memory::zeroed(&client_peer, 8, Usage::SEND);
+    let receives = Memory::zeroed(&client_peer, 8, Usage::RECV);
+    let missing = |needed| Err(Error::Invalid(Invalid::LocalUsage { needed }));
+    assert_eq!(client.send(receives.all(), Report::Always, 1), missing(Usage::SEND));
+    assert_eq!(client.send_with_imm(receives.all(), Report::Always, 1, 1), missing(Usage::SEND));
+    assert_eq!(client.recv(sends.all(), 1), missing(Usage::RECV));
+}

@@ -1,0 +1,212 @@
+//! Receives that several connections share.
+
+use std::thread;
+
+use homespun_rpma::{
+    Connection, ConnectionConfig, ConnectionEvent, Endpoint, Error, Invalid, LocalSlice, Operation, Peer,
+    RemotePlace, Report, SharedReceiveQueue, SharedReceiveQueueConfig, Status, Usage,
+};
+
+use crate::harness::{
+    Memory, Net, expect_event, expect_failure, expect_no_completion, expect_success, is_readable, listen,
+    next_completion, next_request, payload, request, wait_readable,
+};
+
+/// A server whose connections share receives.
+struct Server {
+    peer: Peer,
+    endpoint: Endpoint,
+    receives: SharedReceiveQueue,
+    config: ConnectionConfig,
+}
+
+impl Server {
+    fn open(net: &Net, config: Option<&SharedReceiveQueueConfig>) -> Server {
+        let peer = net.open_peer();
+        let receives = SharedReceiveQueue::new(&peer, config).expect("a valid configuration");
+        let config = ConnectionConfig {
+            shared_receive_queue: Some(receives.clone()),
+            receive_completion_queue_size: 5,
+            ..ConnectionConfig::default()
+        };
+        Server { endpoint: listen(&peer), peer, receives, config }
+    }
+
+    /// Connects a client. Returns its end, and the server's.
+    fn connect(&self, client: &Peer) -> (Connection, Connection) {
+        let client = request(client, &self.endpoint, None).connect(b"").expect("a valid request");
+        let incoming = next_request(&self.endpoint, Some(&self.config));
+        let server = incoming.connect(b"").expect("a request that waits");
+        expect_event(&server, ConnectionEvent::Established);
+        expect_event(&client, ConnectionEvent::Established);
+        (client, server)
+    }
+}
+
+const WITHOUT_QUEUE: SharedReceiveQueueConfig =
+    SharedReceiveQueueConfig { receive_queue_size: 20, receive_completion_queue_size: 0 };
+
+pub(crate) fn messages_of_all_connections_take_shared_receives(net: &Net) {
+    let server = Server::open(net, None);
+    let client_peer = net.open_peer();
+    let memory = Memory::zeroed(&server.peer, 4 * 8, Usage::RECV);
+    for place in 0..4 {
+        server.receives.recv(memory.slice(place * 8, 8), place as u64).unwrap();
+    }
+    let connections = [(); 2].map(|()| server.connect(&client_peer));
+    let queue = server.receives.completion_queue().expect("the default has one");
+    for (place, sender) in [0, 1, 1, 0].into_iter().enumerate() {
+        let (client, at_server) = &connections[sender];
+        let sent = Memory::with(&client_peer, &payload(place as u64, 8), Usage::SEND);
+        client.send(sent.all(), Report::Always, 9).unwrap();
+        let received = expect_success(queue, Operation::Recv, place as u64);
+        assert_eq!((received.qp_number, received.byte_len), (at_server.qp_number(), 8));
+        assert_eq!(memory.read(place * 8, 8), payload(place as u64, 8));
+        expect_success(client.completion_queue(), Operation::Send, 9);
+    }
+    for (_, at_server) in &connections {
+        assert!(at_server.receive_completion_queue().is_none());
+        expect_no_completion(at_server.completion_queue());
+    }
+}
+
+pub(crate) fn shared_receives_complete_in_the_connection_without_a_queue(net: &Net) {
+    let mut server = Server::open(net, Some(&WITHOUT_QUEUE));
+    let client_peer = net.open_peer();
+    assert!(server.receives.completion_queue().is_none());
+    let with_queue = server.connect(&client_peer);
+    server.config.receive_completion_queue_size = 0;
+    let without_queue = server.connect(&client_peer);
+    for (context, (client, at_server)) in (0..).zip([&with_queue, &without_queue, &with_queue]) {
+        server.receives.recv(LocalSlice::EMPTY, context).unwrap();
+        client.send_with_imm(LocalSlice::EMPTY, Report::OnError, 5, 9).unwrap();
+        let queue = at_server.receive_completion_queue().unwrap_or(at_server.completion_queue());
+        let received = expect_success(queue, Operation::Recv, context);
+        assert_eq!((received.qp_number, received.imm), (at_server.qp_number(), 5));
+    }
+    assert!(with_queue.1.receive_completion_queue().is_some());
+    assert!(without_queue.1.receive_completion_queue().is_none());
+}
+
+pub(crate) fn shared_receives_outlive_a_connection(net: &Net) {
+    let server = Server::open(net, None);
+    let client_peer = net.open_peer();
+    let queue = server.receives.completion_queue().unwrap();
+    for context in 0..3 {
+        server.receives.recv(LocalSlice::EMPTY, context).unwrap();
+    }
+    let (first, at_server) = server.connect(&client_peer);
+    first.send(LocalSlice::EMPTY, Report::Always, 8).unwrap();
+    expect_success(first.completion_queue(), Operation::Send, 8);
+    first.disconnect().unwrap();
+    expect_event(&at_server, ConnectionEvent::Closed);
+    let number = at_server.qp_number();
+    drop((first, at_server));
+    // Its message can still be received, and the other receives are there for others.
+    let received = expect_success(queue, Operation::Recv, 0);
+    assert_eq!(received.qp_number, number);
+    expect_no_completion(queue);
+    let (second, at_server) = server.connect(&client_peer);
+    for context in 1..3 {
+        second.send(LocalSlice::EMPTY, Report::OnError, 9).unwrap();
+        assert_eq!(expect_success(queue, Operation::Recv, context).qp_number, at_server.qp_number());
+    }
+}
+
+pub(crate) fn shared_receive_queue_wakes_for_every_connection(net: &Net) {
+    let server = Server::open(net, None);
+    let client_peer = net.open_peer();
+    let queue = server.receives.completion_queue().unwrap();
+    let descriptor = queue.fd().unwrap();
+    assert!(!is_readable(descriptor));
+    thread::scope(|scope| {
+        // A thread that waits before there is a connection.
+        let waiter = scope.spawn(|| {
+            let mut numbers = Vec::new();
+            while numbers.len() < 10 {
+                queue.wait().unwrap();
+                numbers.push(queue.next().expect("nothing else reads").qp_number);
+            }
+            numbers
+        });
+        let mut expected = Vec::new();
+        for context in 0..10 {
+            server.receives.recv(LocalSlice::EMPTY, context).unwrap();
+            let (client, at_server) = server.connect(&client_peer);
+            client.send(LocalSlice::EMPTY, Report::Always, 1).unwrap();
+            expect_success(client.completion_queue(), Operation::Send, 1);
+            expected.push(at_server.qp_number());
+        }
+        let mut numbers = waiter.join().unwrap();
+        numbers.sort_unstable();
+        assert_eq!(numbers, expected);
+    });
+    server.receives.recv(LocalSlice::EMPTY, 1).unwrap();
+    let (client, at_server) = server.connect(&client_peer);
+    assert!(!is_readable(descriptor));
+    client.send(LocalSlice::EMPTY, Report::Always, 1).unwrap();
+    wait_readable(descriptor);
+    // The connection goes, and its completion stays.
+    drop(at_server);
+    assert!(is_readable(descriptor));
+    assert_eq!(queue.wait(), Ok(()));
+    assert!(is_readable(descriptor));
+    expect_success(queue, Operation::Recv, 1);
+    assert!(!is_readable(descriptor));
+}
+
+pub(crate) fn writes_with_immediate_data_take_shared_receives(net: &Net) {
+    let server = Server::open(net, None);
+    let client_peer = net.open_peer();
+    let (client, at_server) = server.connect(&client_peer);
+    server.receives.recv(LocalSlice::EMPTY, 3).unwrap();
+    client.write_with_imm(RemotePlace::NOWHERE, LocalSlice::EMPTY, Report::Always, 7, 4).unwrap();
+    let queue = server.receives.completion_queue().unwrap();
+    let received = expect_success(queue, Operation::RecvRdmaWithImm, 3);
+    assert_eq!((received.imm, received.qp_number), (7, at_server.qp_number()));
+    // A message that is too long fails the receive and the connection, but leaves the other receives.
+    server.receives.recv(LocalSlice::EMPTY, 5).unwrap();
+    server.receives.recv(LocalSlice::EMPTY, 6).unwrap();
+    let sent = Memory::zeroed(&client_peer, 8, Usage::SEND);
+    client.send(sent.all(), Report::OnError, 8).unwrap();
+    expect_failure(queue, Status::LocalLength, 5);
+    expect_event(&at_server, ConnectionEvent::Closed);
+    expect_no_completion(queue);
+    let (client, _at_server) = server.connect(&client_peer);
+    client.send(LocalSlice::EMPTY, Report::OnError, 8).unwrap();
+    assert_eq!(next_completion(queue).op_context, 6);
+}
+
+pub(crate) fn connection_with_shared_receives_refuses_its_own(net: &Net) {
+    let server = Server::open(net, None);
+    let client_peer = net.open_peer();
+    let (_client, at_server) = server.connect(&client_peer);
+    let refused = Err(Error::Invalid(Invalid::SharedReceives));
+    assert_eq!(at_server.recv(LocalSlice::EMPTY, 1), refused);
+    let memory = Memory::zeroed(&server.peer, 8, Usage::SEND);
+    let missing = Err(Error::Invalid(Invalid::LocalUsage { needed: Usage::RECV }));
+    assert_eq!(server.receives.recv(memory.all(), 1), missing);
+    let few = SharedReceiveQueueConfig { receive_queue_size: 2, ..WITHOUT_QUEUE };
+    let full = SharedReceiveQueue::new(&server.peer, Some(&few)).unwrap();
+    full.recv(LocalSlice::EMPTY, 1).unwrap();
+    full.recv(LocalSlice::EMPTY, 2).unwrap();
+    assert_eq!(full.recv(LocalSlice::EMPTY, 3), Err(Error::QueueFull));
+}
+
+pub(crate) fn shared_channel_beside_a_shared_queue_is_refused(net: &Net) {
+    let mut server = Server::open(net, None);
+    server.config.shared_completion_channel = true;
+    let client_peer = net.open_peer();
+    let config = Some(&server.config);
+    let prepared = homespun_rpma::ConnectionRequest::new(&server.peer, "127.0.0.1", 1, config);
+    assert_eq!(prepared.unwrap_err(), Error::Invalid(Invalid::SharedChannel));
+    // The same at the accepting side, which rejects the request.
+    let client = request(&client_peer, &server.endpoint, None).connect(b"").unwrap();
+    let refused = server.endpoint.next_connection_request(config);
+    assert_eq!(refused.unwrap_err(), Error::Invalid(Invalid::SharedChannel));
+    expect_event(&client, ConnectionEvent::Rejected);
+    // Objects of two peers do not fit.
+    let config = ConnectionConfig { shared_completion_channel: false, ..server.config.clone() };
+    let foreign = homespun_rpma::ConnectionRequest::new(&client_peer, "127.0.0.1", 1, Some(&config));
+    assert_eq!(foreign.unwrap_err(), Error::Invalid(Invalid::OtherPeer));
+}
