@@ -1,0 +1,40 @@
+//! The thread of a peer: when it starts and ends.
+//!
+//! The test counts the threads of the whole process, so its binary has no other test.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use homespun_rpma::{ConnectionEvent, ConnectionRequest, DomainName, Endpoint, Peer, PeerAttr};
+
+/// Returns the number of threads that make progress.
+fn count_progress_threads() -> usize {
+    let threads = fs::read_dir("/proc/self/task").expect("Linux has it");
+    let names = threads.filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("comm")).ok());
+    names.filter(|name| name.trim_end() == "homespun").count()
+}
+
+#[test]
+fn peer_has_no_thread_before_its_first_connection_and_after_its_end() {
+    for domain in [DomainName::Tcp, DomainName::Shm, DomainName::Auto] {
+        let open = || Peer::open(&PeerAttr { domain, ..PeerAttr::default() }).expect("the domain is offered");
+        let (client_peer, server_peer) = (open(), open());
+        let endpoint = Endpoint::listen(&server_peer, "127.0.0.1", 0).expect("an address of this host");
+        let port = endpoint.address().port();
+        let prepared = ConnectionRequest::new(&client_peer, "127.0.0.1", port, None).expect("an address");
+        assert_eq!(count_progress_threads(), 0, "{domain:?}");
+        let client = prepared.connect(b"").expect("a valid request");
+        assert_eq!(count_progress_threads(), 1, "{domain:?}");
+        let request = endpoint.next_connection_request(None).expect("a request");
+        let server = request.connect(b"").expect("a request that waits");
+        assert_eq!(count_progress_threads(), 2, "{domain:?}");
+        assert_eq!(client.next_event(), Ok(ConnectionEvent::Established));
+        drop((client, server, client_peer, server_peer, endpoint));
+        // The kernel may show a thread that was joined for a moment longer.
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while count_progress_threads() > 0 {
+            assert!(Instant::now() < deadline, "{domain:?}: a thread is left");
+            std::thread::yield_now();
+        }
+    }
+}
