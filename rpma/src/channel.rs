@@ -68,7 +68,7 @@ impl Channel {
         matches!(self.sharing, Sharing::MainAlone | Sharing::MainAndReceive)
     }
 
-    /// Adds a source of completions. Removes those that have ended.
+    /// Adds a source of completions.
     ///
     /// # Errors
     ///
@@ -78,7 +78,6 @@ impl Channel {
         if let Some(descriptor) = self.descriptor.get() {
             descriptor.add(source.descriptor())?;
         }
-        self.remove_ended_sources(&mut state);
         state.sources.push(source.clone());
         self.arm_descriptor_if_watched_and_empty(&mut state);
         Ok(())
@@ -86,9 +85,7 @@ impl Channel {
 
     /// Takes note of sources that have begun or ended. Either makes the descriptor readable.
     pub(crate) fn update_sources(&self) {
-        let mut state = self.state.lock();
-        self.remove_ended_sources(&mut state);
-        self.arm_descriptor_if_watched_and_empty(&mut state);
+        self.arm_descriptor_if_watched_and_empty(&mut self.state.lock());
     }
 
     /// Returns the next completion of a queue.
@@ -113,19 +110,19 @@ impl Channel {
         loop {
             let may_sleep = {
                 let mut state = self.state.lock();
+                // Checked before the read: what comes before the end is not missed.
+                let is_over = self.is_over(&state);
                 if state.kept.is_empty() {
                     let read = state.read();
                     state.kept.extend(read);
                 }
-                if state.kept.is_empty() {
-                    self.remove_ended_sources(&mut state);
-                }
                 if let Some(oldest) = state.kept.front() {
                     return Ok(self.role_of(oldest));
                 }
-                if state.sources.is_empty() && self.sharing != Sharing::AcrossConnections {
+                if is_over {
                     return Err(Error::NoCompletion);
                 }
+                self.remove_ended_sources(&mut state);
                 let descriptor = self.descriptor_or_open(&state)?;
                 let may_sleep = state.arm();
                 if self.is_watched.load(Ordering::SeqCst) && is_nonblocking(descriptor.as_fd()) {
@@ -181,9 +178,19 @@ impl Channel {
         Ok(self.descriptor.get_or_init(|| descriptor))
     }
 
-    /// Removes the sources that have ended, once they are read to the end. While the last completions of a
-    /// source are kept, it stays, and so does the descriptor readable.
+    /// Whether no completion can come any more: the connection is gone.
+    fn is_over(&self, state: &State) -> bool {
+        self.sharing != Sharing::AcrossConnections && state.sources.iter().all(|source| source.has_ended())
+    }
+
+    /// Removes the sources of connections that are gone, once they are read to the end. While the last
+    /// completions of a source are kept, it stays, and so does the descriptor readable.
     fn remove_ended_sources(&self, state: &mut State) {
+        let is_due = self.sharing == Sharing::AcrossConnections
+            && state.sources.iter().any(|source| source.has_ended());
+        if !is_due {
+            return;
+        }
         let State { sources, kept, first } = state;
         sources.retain(|source| {
             if !source.has_ended() {
@@ -200,8 +207,10 @@ impl Channel {
         *first = 0;
     }
 
-    /// Makes the descriptor readable only while there is a completion. Each read leaves it readable.
+    /// Makes the descriptor readable only while there is a completion. Each read leaves it readable. Removes
+    /// connections that are gone.
     fn arm_descriptor_if_watched_and_empty(&self, state: &mut State) {
+        self.remove_ended_sources(state);
         if self.is_watched.load(Ordering::SeqCst) && state.kept.is_empty() {
             state.arm();
         }
@@ -222,8 +231,9 @@ impl State {
         None
     }
 
-    /// Makes the next completion wake the threads that wait. Returns false if there may be one already.
+    /// Makes the next completion wake the threads that wait. Returns false if there may be one already, or a
+    /// connection is gone.
     fn arm(&mut self) -> bool {
-        self.sources.iter().all(|source| source.try_wait())
+        self.sources.iter().all(|source| !source.has_ended() && source.try_wait())
     }
 }

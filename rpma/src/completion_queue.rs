@@ -93,8 +93,9 @@ impl CompletionQueue {
     }
 
     /// Returns the descriptor of the completion channel: `rpma_cq_get_fd(3)`. It is readable while there is a
-    /// completion, so it fits `poll(2)` and `epoll(7)`. The application must not read from it. If it sets
-    /// `O_NONBLOCK` with `fcntl(2)`, then [`wait`](Self::wait) does not wait.
+    /// completion, and once the connection is dropped, so it fits `poll(2)` and `epoll(7)`. The application
+    /// must not read from it. If it sets `O_NONBLOCK` with `fcntl(2)`, then [`wait`](Self::wait) does not
+    /// wait.
     ///
     /// Queues with a shared channel have the same descriptor. Until the first call, no completion costs a
     /// system call.

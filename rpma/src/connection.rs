@@ -1,7 +1,9 @@
 //! Connections.
 
+#[expect(unsafe_code, reason = "accesses take the memory of registered regions")]
 mod access;
 mod flush;
+#[expect(unsafe_code, reason = "messages take the memory of registered regions")]
 mod message;
 
 use std::os::fd::BorrowedFd;
@@ -30,8 +32,8 @@ use crate::queue_pair::QueuePair;
 /// A message, or a write with immediate data, waits for a receive of the other side for as long as the
 /// connection lasts.
 ///
-/// Any thread may use a connection at any time. Dropping it disconnects, and closes it
-/// (`rpma_conn_delete(3)`).
+/// Any thread may use a connection at any time. Dropping it disconnects and closes it
+/// (`rpma_conn_delete(3)`). If the peer does not take what was sent, that lasts up to 4 seconds.
 #[derive(Debug)]
 pub struct Connection {
     queue_pair: QueuePair,

@@ -19,7 +19,7 @@ pub enum ConnectionEvent {
     /// [`Status::Flushed`](crate::Status::Flushed) or the failure of their own.
     Closed,
     /// The connection has broken: the peer's host does not answer any more, or the peer has violated the
-    /// protocol.
+    /// protocol. Or there is none, since the requester has given up before this side accepted.
     Lost,
     /// There is no connection: no endpoint listens at the address, or the peer has rejected the request.
     Rejected,
@@ -61,5 +61,46 @@ impl fmt::Display for ConnectionEvent {
             ConnectionEvent::Rejected => "the connection was rejected",
             ConnectionEvent::Unreachable => "the peer cannot be reached",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn end_by_the_peers_system_is_an_end_in_order() {
+        let of_loss = |error| ConnectionEvent::from_end(&ConnectionEnd::Lost(error));
+        assert_eq!(ConnectionEvent::from_end(&ConnectionEnd::Closed), ConnectionEvent::Closed);
+        assert_eq!(ConnectionEvent::from_end(&ConnectionEnd::OperationFailed), ConnectionEvent::Closed);
+        assert_eq!(of_loss(LinkError::Closed), ConnectionEvent::Closed);
+        assert_eq!(of_loss(LinkError::System(Errno::ECONNRESET)), ConnectionEvent::Closed);
+        assert_eq!(of_loss(LinkError::System(Errno::ETIMEDOUT)), ConnectionEvent::Lost);
+        assert_eq!(of_loss(LinkError::System(Errno::EHOSTUNREACH)), ConnectionEvent::Lost);
+        assert_eq!(of_loss(LinkError::Protocol("a bad frame")), ConnectionEvent::Lost);
+    }
+
+    #[test]
+    fn failed_attempt_is_rejected_or_unreachable_or_lost() {
+        let of_failure = |errno: Errno| {
+            ConnectionEvent::from_failed_attempt(&EventError {
+                object: 0,
+                context: 0,
+                data: 0,
+                errno,
+                prov_errno: errno.raw(),
+                err_data: Vec::new(),
+                peer: None,
+            })
+        };
+        for errno in [Errno::ECONNREFUSED, Errno::ECONNRESET] {
+            assert_eq!(of_failure(errno), ConnectionEvent::Rejected);
+        }
+        for errno in [Errno::ETIMEDOUT, Errno::EHOSTUNREACH, Errno::ENETUNREACH] {
+            assert_eq!(of_failure(errno), ConnectionEvent::Unreachable);
+        }
+        for errno in [Errno::ECONNABORTED, Errno::EPROTO, Errno::EMFILE] {
+            assert_eq!(of_failure(errno), ConnectionEvent::Lost);
+        }
     }
 }

@@ -22,14 +22,17 @@ pub const PRIVATE_DATA_MAX_BYTES: usize = CONNECTION_DATA_MAX_BYTES;
 pub struct ConnectionRequest {
     queue_pair: QueuePair,
     origin: Origin,
+    /// The private data of the peer, if it has asked. The connection takes it over, so it stays at its
+    /// address.
+    private_data: Option<Box<[u8]>>,
 }
 
 #[derive(Debug)]
 enum Origin {
     /// This side asks the listener at this address.
     Outgoing(Address),
-    /// A peer asks this side.
-    Incoming(homespun::ConnectionRequest),
+    /// A peer asks this side. Dropping the request rejects it.
+    Incoming { _request: homespun::ConnectionRequest },
 }
 
 impl ConnectionRequest {
@@ -40,8 +43,8 @@ impl ConnectionRequest {
     /// # Errors
     ///
     /// - [`Invalid::SharedChannel`] for a configuration that contradicts itself.
-    /// - [`Error::Fabric`] for an unknown name or service, and if the system has too few descriptors or too
-    ///   little memory.
+    /// - [`Error::Fabric`] for an unknown name or service, for queues of more than a million operations, and
+    ///   if the system has too few descriptors or too little memory.
     pub fn new(
         peer: &Peer,
         address: &str,
@@ -54,7 +57,7 @@ impl ConnectionRequest {
             QueuePair::open(peer, config.unwrap_or(&ConnectionConfig::default()), |configured| {
                 peer.domain().endpoint(&configured(info))
             })?;
-        Ok(ConnectionRequest { queue_pair, origin: Origin::Outgoing(to) })
+        Ok(ConnectionRequest { queue_pair, origin: Origin::Outgoing(to), private_data: None })
     }
 
     /// Returns the request of a peer.
@@ -67,16 +70,14 @@ impl ConnectionRequest {
             QueuePair::open(peer, config.unwrap_or(&ConnectionConfig::default()), |configured| {
                 peer.domain().endpoint_for_request(&configured(request.info()), &request)
             })?;
-        Ok(ConnectionRequest { queue_pair, origin: Origin::Incoming(request) })
+        let private_data = Some(request.data().into());
+        Ok(ConnectionRequest { queue_pair, origin: Origin::Incoming { _request: request }, private_data })
     }
 
     /// Returns the private data that the peer has sent with its request:
     /// `rpma_conn_req_get_private_data(3)`. Empty for a request of this side.
     pub fn private_data(&self) -> &[u8] {
-        match &self.origin {
-            Origin::Outgoing(_) => &[],
-            Origin::Incoming(request) => request.data(),
-        }
+        self.private_data.as_deref().unwrap_or_default()
     }
 
     /// Posts a receive into `dst`, as [`Connection::recv`] does: `rpma_conn_req_recv(3)`.
@@ -110,14 +111,10 @@ impl ConnectionRequest {
         self.queue_pair.enable()?;
         let endpoint = self.queue_pair.endpoint();
         match self.origin {
-            Origin::Outgoing(to) => {
-                endpoint.connect(to, private_data)?;
-                Ok(Connection::new(self.queue_pair, None))
-            }
-            Origin::Incoming(request) => {
-                endpoint.accept(private_data)?;
-                Ok(Connection::new(self.queue_pair, Some(request.data().into())))
-            }
+            Origin::Outgoing(to) => endpoint.connect(to, private_data)?,
+            // The endpoint keeps the request until it has been accepted.
+            Origin::Incoming { .. } => endpoint.accept(private_data)?,
         }
+        Ok(Connection::new(self.queue_pair, self.private_data))
     }
 }

@@ -1,7 +1,7 @@
 //! Completion queues and the channels on which threads wait for them.
 
 use std::os::fd::AsRawFd;
-use std::sync::Barrier;
+use std::sync::{Barrier, Mutex};
 use std::thread;
 
 use homespun_rpma::{
@@ -198,6 +198,39 @@ pub(crate) fn dropped_connection_ends_a_wait(net: &Net) {
     drop(client);
     expect_success(&queue, Operation::Send, 2);
     assert_eq!(queue.wait(), Err(Error::NoCompletion));
+}
+
+pub(crate) fn threads_that_share_a_queue_take_each_completion_once(net: &Net) {
+    const COUNT: u64 = 300;
+    let Pair { client, server, .. } = Pair::connect_with(net, &deep_config(), &deep_config());
+    let taken = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for number in 0..4 {
+            let (queue, taken) = (server.completion_queue().clone(), &taken);
+            scope.spawn(move || {
+                if number == 0 {
+                    // One of them watches the descriptor.
+                    wait_readable(queue.fd().expect("a descriptor"));
+                }
+                while queue.wait().is_ok() {
+                    // Another thread may have been faster.
+                    taken.lock().unwrap().extend(queue.next().map(|completion| completion.op_context));
+                }
+            });
+        }
+        for context in 0..COUNT {
+            recv(&server, context);
+            send(&client, context);
+            expect_success(client.completion_queue(), Operation::Send, context);
+            while taken.lock().unwrap().len() as u64 + 50 < context {
+                thread::yield_now();
+            }
+        }
+        drop(server);
+    });
+    let mut taken = taken.into_inner().unwrap();
+    taken.sort_unstable();
+    assert_eq!(taken, (0..COUNT).collect::<Vec<u64>>());
 }
 
 pub(crate) fn shared_channel_names_the_queue_with_the_oldest_completion(net: &Net) {

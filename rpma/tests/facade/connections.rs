@@ -5,8 +5,8 @@ use std::thread;
 use std::time::Duration;
 
 use homespun_rpma::{
-    ConnectionConfig, ConnectionEvent, ConnectionRequest, Error, Invalid, Operation, PRIVATE_DATA_MAX_BYTES,
-    Report, Status, Usage,
+    AddressFormat, ConnectionConfig, ConnectionEvent, ConnectionRequest, Endpoint, Error, ErrorCode, Invalid,
+    Operation, PRIVATE_DATA_MAX_BYTES, Report, Status, Usage,
 };
 
 use crate::harness::{
@@ -24,7 +24,9 @@ pub(crate) fn accepted_request_connects_both_sides(net: &Net) {
         let client = client.connect(asks).unwrap();
         let incoming = next_request(&endpoint, None);
         assert_eq!(incoming.private_data(), asks);
+        let address = incoming.private_data().as_ptr();
         let server = incoming.connect(answers).unwrap();
+        assert_eq!(server.private_data().as_ptr(), address, "C programs keep the pointer");
         assert_eq!((server.private_data(), client.private_data()), (asks, &b""[..]));
         expect_event(&server, ConnectionEvent::Established);
         expect_event(&client, ConnectionEvent::Established);
@@ -71,6 +73,50 @@ pub(crate) fn request_without_an_answer_is_unreachable(net: &Net) {
     expect_event(&client, ConnectionEvent::Unreachable);
     assert_eq!(client.next_event(), Err(Error::NoEvent));
     drop(undecided);
+}
+
+pub(crate) fn accept_of_a_request_that_was_given_up_fails(net: &Net) {
+    let (client_peer, server_peer) = (net.open_peer(), net.open_peer());
+    let endpoint = listen(&server_peer);
+    let config = ConnectionConfig { timeout: Duration::from_millis(200), ..ConnectionConfig::default() };
+    let client = request(&client_peer, &endpoint, Some(&config)).connect(b"").unwrap();
+    let undecided = next_request(&endpoint, None);
+    expect_event(&client, ConnectionEvent::Unreachable);
+    let server = undecided.connect(b"too late").unwrap();
+    // Whether the acceptor knows in time that the answer is not wanted any more is left to chance.
+    let mut events = iter::from_fn(|| server.next_event().ok());
+    let first = events.next().unwrap();
+    let last = if first == ConnectionEvent::Established { events.next().unwrap() } else { first };
+    assert!([ConnectionEvent::Lost, ConnectionEvent::Closed, ConnectionEvent::Rejected].contains(&last));
+    assert_eq!(events.next(), None);
+}
+
+pub(crate) fn addresses_of_both_formats_connect(net: &Net) {
+    for (format, address) in [(AddressFormat::SockaddrIn, "127.0.0.1"), (AddressFormat::SockaddrIn6, "::1")] {
+        let (client_peer, server_peer) = (net.open_peer_with(format), net.open_peer_with(format));
+        let endpoint = Endpoint::listen(&server_peer, address, "0").unwrap();
+        assert_eq!(endpoint.address().ip().to_string(), address);
+        let port = endpoint.address().port().to_string();
+        let client = ConnectionRequest::new(&client_peer, address, port, None).unwrap().connect(b"").unwrap();
+        let server = next_request(&endpoint, None).connect(b"").unwrap();
+        expect_event(&client, ConnectionEvent::Established);
+        expect_event(&server, ConnectionEvent::Established);
+        // An address of the other format fits neither peer.
+        let other = if address == "::1" { "127.0.0.1" } else { "::1" };
+        assert!(matches!(Endpoint::listen(&server_peer, other, 0), Err(Error::Fabric(_))));
+        let refused = ConnectionRequest::new(&client_peer, other, 1, None);
+        assert!(matches!(refused, Err(Error::Fabric(_))));
+    }
+}
+
+pub(crate) fn address_in_use_is_refused(net: &Net) {
+    let peer = net.open_peer();
+    let endpoint = listen(&peer);
+    let port = endpoint.address().port();
+    let refused = Endpoint::listen(&peer, "127.0.0.1", port).unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::Provider, "{refused}");
+    drop(endpoint);
+    assert_eq!(Endpoint::listen(&peer, "127.0.0.1", port).unwrap().address().port(), port);
 }
 
 pub(crate) fn disconnect_closes_both_sides(net: &Net) {

@@ -4,9 +4,9 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use homespun_rpma::{
-    Completion, CompletionQueue, Connection, ConnectionConfig, ConnectionEvent, ConnectionRequest,
-    DomainName, Endpoint, Error, LocalSlice, MemoryRegion, Operation, Peer, PeerAttr, RemoteMemoryRegion,
-    Status, Usage,
+    AddressFormat, Completion, CompletionQueue, Connection, ConnectionConfig, ConnectionEvent,
+    ConnectionRequest, DomainName, Endpoint, Error, LocalSlice, MemoryRegion, Operation, Peer, PeerAttr,
+    RemoteMemoryRegion, Status, Usage,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -25,7 +25,11 @@ impl Net {
     }
 
     pub(crate) fn open_peer(&self) -> Peer {
-        Peer::open(&PeerAttr { domain: self.domain, ..PeerAttr::default() }).expect("the domain is offered")
+        self.open_peer_with(PeerAttr::default().format)
+    }
+
+    pub(crate) fn open_peer_with(&self, format: AddressFormat) -> Peer {
+        Peer::open(&PeerAttr { domain: self.domain, format }).expect("the domain is offered")
     }
 }
 

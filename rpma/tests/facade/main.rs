@@ -39,6 +39,9 @@ over_every_transport! {
         dropped_request_is_rejected
         connect_without_a_listener_is_rejected
         request_without_an_answer_is_unreachable
+        accept_of_a_request_that_was_given_up_fails
+        addresses_of_both_formats_connect
+        address_in_use_is_refused
         disconnect_closes_both_sides
         disconnect_succeeds_again_after_the_end
         disconnect_before_the_connection_fails
@@ -97,6 +100,7 @@ over_every_transport! {
         descriptor_is_readable_while_there_is_a_completion
         nonblocking_wait_fails_without_a_completion
         dropped_connection_ends_a_wait
+        threads_that_share_a_queue_take_each_completion_once
         shared_channel_names_the_queue_with_the_oldest_completion
         shared_channel_wakes_for_both_queues
         shared_channel_without_a_receive_queue_has_all_completions
