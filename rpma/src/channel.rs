@@ -234,6 +234,6 @@ impl State {
     /// Makes the next completion wake the threads that wait. Returns false if there may be one already, or a
     /// connection is gone.
     fn arm(&mut self) -> bool {
-        self.sources.iter().all(|source| !source.has_ended() && source.try_wait())
+        self.sources.iter().all(|source| source.try_wait())
     }
 }

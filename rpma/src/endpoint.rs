@@ -38,8 +38,8 @@ use crate::peer::Peer;
 pub struct Endpoint {
     peer: Peer,
     address: SocketAddr,
-    /// Closed before the queue of its events.
-    passive: PassiveEndpoint,
+    /// Listens until it is dropped, which comes before the queue of its events is closed.
+    _passive: PassiveEndpoint,
     events: Events,
 }
 
@@ -58,7 +58,7 @@ impl Endpoint {
         passive.bind_eq(events.queue(), 0)?;
         passive.listen()?;
         let address = passive.name()?.socket_addr();
-        Ok(Endpoint { peer: peer.clone(), address, passive, events })
+        Ok(Endpoint { peer: peer.clone(), address, _passive: passive, events })
     }
 
     /// Returns the address to which peers connect, with the port that the system has chosen if 0 was asked
@@ -102,10 +102,5 @@ impl Endpoint {
     /// `O_NONBLOCK`.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.events.descriptor()
-    }
-
-    /// Returns the native endpoint.
-    pub fn native(&self) -> &PassiveEndpoint {
-        &self.passive
     }
 }

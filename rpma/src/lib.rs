@@ -126,3 +126,15 @@ pub use self::peer_config::PeerConfig;
 pub use self::remote_region::{RemoteMemoryRegion, RemotePlace};
 pub use self::shared_receive_queue::{SharedReceiveQueue, SharedReceiveQueueConfig};
 pub use self::usage::Usage;
+
+/// Any thread may use any object.
+const fn assert_shareable<T: Send + Sync>() {}
+const _: () = {
+    assert_shareable::<Peer>();
+    assert_shareable::<Endpoint>();
+    assert_shareable::<ConnectionRequest>();
+    assert_shareable::<Connection>();
+    assert_shareable::<CompletionQueue>();
+    assert_shareable::<SharedReceiveQueue>();
+    assert_shareable::<MemoryRegion>();
+};

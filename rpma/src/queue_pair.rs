@@ -72,20 +72,9 @@ impl QueuePair {
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let events = Events::new(peer)?;
         let endpoint = open(&|info| configured_info(info, config))?;
-        let queues = Queues::open(peer, config, number)?;
-        endpoint.bind_eq(events.queue(), 0)?;
-        let selective = BindFlags::TRANSMIT | BindFlags::SELECTIVE_COMPLETION;
-        endpoint.bind_cq(queues.transmit.queue(), selective)?;
-        endpoint.bind_cq(queues.receive.as_ref().unwrap_or(&queues.transmit).queue(), BindFlags::RECV)?;
-        let ended = peer.domain().open_counter(&CounterAttr::default())?;
-        endpoint.bind_counter(&ended, CounterEvents::SEND | CounterEvents::WRITE | CounterEvents::READ)?;
-        if let Some(shared) = &config.shared_receive_queue {
-            endpoint.bind_shared_receive_context(shared.context())?;
-        }
-        endpoint.set_ends_on_failure(true)?;
-        endpoint.set_connect_timeout(Some(config.timeout));
-        let Queues { channel, transmit, receive, completion_queue, receive_completion_queue } = queues;
-        Ok(QueuePair {
+        let Queues { channel, transmit, receive, completion_queue, receive_completion_queue } =
+            Queues::open(peer, config, number)?;
+        let queue_pair = QueuePair {
             number,
             endpoint,
             events,
@@ -96,8 +85,27 @@ impl QueuePair {
             receive_completion_queue,
             shared_receive_queue: config.shared_receive_queue.clone(),
             posted: AtomicU64::new(0),
-            ended,
-        })
+            ended: peer.domain().open_counter(&CounterAttr::default())?,
+        };
+        queue_pair.bind_objects()?;
+        queue_pair.endpoint.set_ends_on_failure(true)?;
+        queue_pair.endpoint.set_connect_timeout(Some(config.timeout));
+        Ok(queue_pair)
+    }
+
+    /// Binds the queues and the counter to the endpoint.
+    fn bind_objects(&self) -> Result<(), Error> {
+        let QueuePair { endpoint, transmit, receive, .. } = self;
+        endpoint.bind_eq(self.events.queue(), 0)?;
+        endpoint.bind_cq(transmit.queue(), BindFlags::TRANSMIT | BindFlags::SELECTIVE_COMPLETION)?;
+        endpoint.bind_cq(receive.as_ref().unwrap_or(transmit).queue(), BindFlags::RECV)?;
+        let counted = CounterEvents::SEND | CounterEvents::WRITE | CounterEvents::READ;
+        endpoint.bind_counter(&self.ended, counted)?;
+        if let Some(shared) = &self.shared_receive_queue {
+            endpoint.bind_shared_receive_context(shared.context())?;
+            receive.iter().try_for_each(|receive| shared.add_source(receive))?;
+        }
+        Ok(())
     }
 
     pub(crate) fn number(&self) -> u32 {

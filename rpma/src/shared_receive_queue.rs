@@ -121,11 +121,12 @@ impl SharedReceiveQueue {
 
     /// Opens the source of a connection's receives, if they complete in the queue of this object.
     pub(crate) fn open_source(&self, peer: &Peer, qp_number: u32) -> Result<Option<Arc<Source>>, Error> {
-        let Some(SharedCompletions { channel, size_entries, .. }) = &self.completions else {
-            return Ok(None);
-        };
-        let source = Source::open(peer, *size_entries, qp_number)?;
-        channel.add_source(&source)?;
-        Ok(Some(source))
+        let open = |completions: &SharedCompletions| Source::open(peer, completions.size_entries, qp_number);
+        self.completions.as_ref().map(open).transpose()
+    }
+
+    /// Adds the source of a connection to the queue of this object, if it has one.
+    pub(crate) fn add_source(&self, source: &Arc<Source>) -> Result<(), Error> {
+        self.completions.as_ref().map_or(Ok(()), |completions| completions.channel.add_source(source))
     }
 }

@@ -60,10 +60,19 @@ impl Source {
         })
     }
 
-    /// Makes the next completion wake the threads that wait for the descriptor. Returns false if there may be
-    /// one already.
+    /// Makes the next completion wake the threads that wait for the descriptor. Returns false, and leaves the
+    /// descriptor readable, if there may be one already, or the connection is gone.
     pub(crate) fn try_wait(&self) -> bool {
-        self.queue.try_wait().expect("the queue has a wait object")
+        if self.has_ended() {
+            return false;
+        }
+        let may_wait = self.queue.try_wait().expect("the queue has a wait object");
+        // The end may have come between the two calls. Then `try_wait` has silenced the descriptor.
+        if may_wait && self.has_ended() {
+            self.wake_waiting_threads();
+            return false;
+        }
+        may_wait
     }
 
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
@@ -72,11 +81,16 @@ impl Source {
 
     /// Says that the connection is gone, and wakes the threads that wait.
     pub(crate) fn end(&self) {
-        self.has_ended.store(true, Ordering::Release);
-        self.queue.signal().expect("the queue has a wait object");
+        // Either this call finds the queue armed, or the thread that arms it finds the connection gone.
+        self.has_ended.store(true, Ordering::SeqCst);
+        self.wake_waiting_threads();
     }
 
     pub(crate) fn has_ended(&self) -> bool {
-        self.has_ended.load(Ordering::Acquire)
+        self.has_ended.load(Ordering::SeqCst)
+    }
+
+    fn wake_waiting_threads(&self) {
+        self.queue.signal().expect("the queue has a wait object");
     }
 }

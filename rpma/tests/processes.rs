@@ -27,7 +27,7 @@ enum Task {
     Send(usize),
     /// Does not answer the request.
     Hesitate,
-    /// Answers, and exits without closing anything.
+    /// Answers, and exits without closing anything when the test says so.
     Exit,
 }
 
@@ -68,7 +68,10 @@ fn other_process_entry() {
             connection.completion_queue().wait().expect("a connection");
             connection.completion_queue().next().expect("the send has ended");
         },
-        Task::Exit => std::process::exit(0),
+        Task::Exit => {
+            let _: Option<()> = channel.receive_message().expect("the test speaks");
+            std::process::exit(0);
+        }
         Task::Serve | Task::Hesitate => {
             let _: Option<()> = channel.receive_message().expect("the test kills this process");
         }
@@ -241,6 +244,7 @@ fn peer_killed_while_a_thread_waits_for_a_message_wakes_it() {
 fn peer_that_exits_without_closing_ends_the_connection() {
     for domain in 0..DOMAINS.len() {
         let mut remote = Remote::connect(domain, Task::Exit);
+        remote.process.send_message(&());
         remote.process.wait_for_exit();
         remote.expect_end();
     }

@@ -54,7 +54,8 @@ impl Connection {
     ///   queue.
     /// - [`Error::QueueFull`] if as many receives are posted as the
     ///   [configuration](crate::ConnectionConfig::receive_queue_size) allows.
-    /// - [`Error::NotConnected`] after the end of the connection.
+    /// - [`Error::NotConnected`] after the end of the connection, unless a message that has arrived before
+    ///   waits for a receive.
     pub fn recv(&self, dst: LocalSlice<'_>, op_context: u64) -> Result<(), Error> {
         self.queue_pair.recv(dst, op_context)
     }

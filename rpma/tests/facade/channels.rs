@@ -200,6 +200,27 @@ pub(crate) fn dropped_connection_ends_a_wait(net: &Net) {
     assert_eq!(queue.wait(), Err(Error::NoCompletion));
 }
 
+pub(crate) fn dropped_connection_ends_the_waits_of_all_threads(net: &Net) {
+    // The end meets the threads at any step of their waits.
+    for round in 0..40 {
+        let Pair { client: _client, server, .. } = Pair::connect(net);
+        let barrier = Barrier::new(4);
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                let (queue, barrier) = (server.completion_queue().clone(), &barrier);
+                scope.spawn(move || {
+                    barrier.wait();
+                    assert_eq!(queue.wait(), Err(Error::NoCompletion));
+                    assert!(round % 2 == 0 || is_readable(queue.fd().expect("a descriptor")));
+                });
+            }
+            barrier.wait();
+            (0..round).for_each(|_| thread::yield_now());
+            drop(server);
+        });
+    }
+}
+
 pub(crate) fn threads_that_share_a_queue_take_each_completion_once(net: &Net) {
     const COUNT: u64 = 300;
     let Pair { client, server, .. } = Pair::connect_with(net, &deep_config(), &deep_config());

@@ -58,6 +58,7 @@ over_every_transport! {
         message_of_no_bytes_takes_a_receive_without_memory
         immediate_data_arrives_in_host_order
         message_waits_for_its_receive
+        message_that_has_arrived_can_be_received_after_the_end
         receives_posted_before_the_connection_take_the_first_messages
         send_without_a_report_completes_only_on_error
         send_completes_before_the_response_arrives
@@ -100,6 +101,7 @@ over_every_transport! {
         descriptor_is_readable_while_there_is_a_completion
         nonblocking_wait_fails_without_a_completion
         dropped_connection_ends_a_wait
+        dropped_connection_ends_the_waits_of_all_threads
         threads_that_share_a_queue_take_each_completion_once
         shared_channel_names_the_queue_with_the_oldest_completion
         shared_channel_wakes_for_both_queues

@@ -79,6 +79,20 @@ pub(crate) fn message_waits_for_its_receive(net: &Net) {
     expect_no_completion(client.completion_queue());
 }
 
+pub(crate) fn message_that_has_arrived_can_be_received_after_the_end(net: &Net) {
+    let Pair { client, server, client_peer, server_peer } = Pair::connect(net);
+    let sent = Memory::with(&client_peer, b"farewell", Usage::SEND);
+    client.send(sent.all(), Report::Always, 1).unwrap();
+    expect_success(client.completion_queue(), Operation::Send, 1);
+    client.disconnect().unwrap();
+    expect_event(&server, ConnectionEvent::Closed);
+    let received = Memory::zeroed(&server_peer, 8, Usage::RECV);
+    server.recv(received.all(), 2).unwrap();
+    expect_success(server.completion_queue(), Operation::Recv, 2);
+    assert_eq!(received.read(0, 8), b"farewell");
+    assert_eq!(server.recv(received.all(), 3), Err(Error::NotConnected));
+}
+
 pub(crate) fn receives_posted_before_the_connection_take_the_first_messages(net: &Net) {
     let (client_peer, server_peer) = (net.open_peer(), net.open_peer());
     let endpoint = listen(&server_peer);
