@@ -4,10 +4,11 @@
 //! The test counts the resources of the whole process, so its binary has no other test.
 
 use std::thread;
+use std::time::Duration;
 
 use homespun_rpma::{
-    Connection, ConnectionEvent, ConnectionRequest, DomainName, Endpoint, LocalSlice, Peer, PeerAttr, Report,
-    Status,
+    Connection, ConnectionConfig, ConnectionEvent, ConnectionRequest, DomainName, Endpoint, LocalSlice, Peer,
+    PeerAttr, Report, Status,
 };
 use homespun_suite::process_resources::{MemoryUsage, ProcessResources};
 
@@ -27,6 +28,8 @@ fn run_cycles(domain: DomainName, cycles: u64) {
 /// Makes and ends connections, by both sides in turn.
 fn make_and_end_connections(domain: DomainName, cycles: u64) {
     let open = || Peer::open(&PeerAttr { domain, ..PeerAttr::default() }).expect("the domain is offered");
+    // The machine may be busy.
+    let config = ConnectionConfig { timeout: Duration::from_secs(60), ..ConnectionConfig::default() };
     let (client_peer, server_peer) = (open(), open());
     let endpoint = Endpoint::listen(&server_peer, "127.0.0.1", 0).expect("an address of this host");
     let port = endpoint.address().port();
@@ -40,7 +43,7 @@ fn make_and_end_connections(domain: DomainName, cycles: u64) {
             }
         });
         for cycle in 0..cycles {
-            let request = ConnectionRequest::new(&client_peer, "127.0.0.1", port, None);
+            let request = ConnectionRequest::new(&client_peer, "127.0.0.1", port, Some(&config));
             let request = request.expect("an address");
             request.recv(LocalSlice::EMPTY, cycle).expect("room for a receive");
             let client = request.connect(b"hello").expect("a valid request");

@@ -2,16 +2,19 @@
 //!
 //! The test forks, so its binary has no other test.
 
+use std::time::Duration;
+
 use homespun_rpma::{
-    Connection, ConnectionEvent, ConnectionRequest, DomainName, Endpoint, LocalSlice, Operation, Peer,
-    PeerAttr, Report, Status,
+    Connection, ConnectionConfig, ConnectionEvent, ConnectionRequest, DomainName, Endpoint, LocalSlice,
+    Operation, Peer, PeerAttr, Report, Status,
 };
 use homespun_suite::posix::run_in_forked_child;
 
 /// Connects a peer with itself.
 fn connect(peer: &Peer) -> (Connection, Connection) {
+    let config = ConnectionConfig { timeout: Duration::from_secs(60), ..ConnectionConfig::default() };
     let endpoint = Endpoint::listen(peer, "127.0.0.1", 0).expect("an address of this host");
-    let request = ConnectionRequest::new(peer, "127.0.0.1", endpoint.address().port(), None);
+    let request = ConnectionRequest::new(peer, "127.0.0.1", endpoint.address().port(), Some(&config));
     let client = request.expect("an address").connect(b"").expect("a valid request");
     let request = endpoint.next_connection_request(None).expect("a request");
     request.recv(LocalSlice::EMPTY, 1).expect("room for a receive");

@@ -99,7 +99,7 @@ impl Remote {
 
     fn connect(domain: usize, task: Task) -> Remote {
         let config = ConnectionConfig {
-            timeout: Duration::from_secs(30),
+            timeout: Duration::from_secs(60),
             completion_queue_size: 100,
             send_queue_size: 20,
             receive_queue_size: 20,
@@ -253,7 +253,7 @@ fn peer_that_exits_without_closing_ends_the_connection() {
 #[test]
 fn peer_killed_before_it_answers_rejects_the_request() {
     for domain in 0..DOMAINS.len() {
-        let config = ConnectionConfig { timeout: Duration::from_secs(30), ..ConnectionConfig::default() };
+        let config = ConnectionConfig { timeout: Duration::from_secs(60), ..ConnectionConfig::default() };
         let mut remote = Remote::start(domain, Task::Hesitate, &config);
         let () = remote.process.receive_message();
         remote.process.kill();

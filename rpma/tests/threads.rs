@@ -5,7 +5,9 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use homespun_rpma::{ConnectionEvent, ConnectionRequest, DomainName, Endpoint, Peer, PeerAttr};
+use homespun_rpma::{
+    ConnectionConfig, ConnectionEvent, ConnectionRequest, DomainName, Endpoint, Peer, PeerAttr,
+};
 
 /// Returns the number of threads that make progress.
 fn count_progress_threads() -> usize {
@@ -16,12 +18,14 @@ fn count_progress_threads() -> usize {
 
 #[test]
 fn peer_has_no_thread_before_its_first_connection_and_after_its_end() {
+    let config = ConnectionConfig { timeout: Duration::from_secs(60), ..ConnectionConfig::default() };
     for domain in [DomainName::Tcp, DomainName::Shm, DomainName::Auto] {
         let open = || Peer::open(&PeerAttr { domain, ..PeerAttr::default() }).expect("the domain is offered");
         let (client_peer, server_peer) = (open(), open());
         let endpoint = Endpoint::listen(&server_peer, "127.0.0.1", 0).expect("an address of this host");
         let port = endpoint.address().port();
-        let prepared = ConnectionRequest::new(&client_peer, "127.0.0.1", port, None).expect("an address");
+        let prepared =
+            ConnectionRequest::new(&client_peer, "127.0.0.1", port, Some(&config)).expect("an address");
         assert_eq!(count_progress_threads(), 0, "{domain:?}");
         let client = prepared.connect(b"").expect("a valid request");
         assert_eq!(count_progress_threads(), 1, "{domain:?}");

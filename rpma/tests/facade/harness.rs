@@ -78,13 +78,43 @@ pub(crate) fn listen(peer: &Peer) -> Endpoint {
     Endpoint::listen(peer, "127.0.0.1", 0).expect("an address of this host")
 }
 
-/// Prepares a request to an endpoint.
+/// Prepares a request to an endpoint. It waits as long as a test does, since the machine may be busy.
 pub(crate) fn request(
     peer: &Peer,
     endpoint: &Endpoint,
     config: Option<&ConnectionConfig>,
 ) -> ConnectionRequest {
-    ConnectionRequest::new(peer, "127.0.0.1", endpoint.address().port(), config).expect("a valid address")
+    let config = config.cloned().unwrap_or_default();
+    request_with_timeout(peer, endpoint, &config, PATIENCE)
+}
+
+/// Prepares a request that waits no longer than `timeout` for its answer.
+pub(crate) fn request_with_timeout(
+    peer: &Peer,
+    endpoint: &Endpoint,
+    config: &ConnectionConfig,
+    timeout: Duration,
+) -> ConnectionRequest {
+    let config = ConnectionConfig { timeout, ..config.clone() };
+    let address = endpoint.address();
+    ConnectionRequest::new(peer, &address.ip().to_string(), address.port(), Some(&config))
+        .expect("a valid address")
+}
+
+/// Waits until the request of `client` can be read, or is given up.
+pub(crate) fn next_request_unless_given_up(
+    endpoint: &Endpoint,
+    client: &Connection,
+    private_data: &[u8],
+) -> Option<ConnectionRequest> {
+    set_nonblocking(endpoint.fd());
+    while !is_readable(client.event_fd()) {
+        match endpoint.next_connection_request(None) {
+            Ok(request) if request.private_data() == private_data => return Some(request),
+            _ => std::thread::yield_now(),
+        }
+    }
+    None
 }
 
 /// Waits for the next request.
