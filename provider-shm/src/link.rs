@@ -89,8 +89,8 @@ pub(crate) struct Incoming {
 }
 
 impl Outgoing {
-    /// Creates a ring with this data area. Also returns the descriptor of the ring's memory for the peer. This side need not
-    /// keep the descriptor.
+    /// Creates a ring with this data area. Also returns the descriptor of the ring's memory for the peer.
+    /// This side need not keep the descriptor.
     pub(crate) fn create_ring(data: DataArea) -> io::Result<(Outgoing, OwnedFd)> {
         let (segment, descriptor) = Segment::create(data)?;
         let doorbell = CloseOnFork::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);

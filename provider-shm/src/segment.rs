@@ -1,8 +1,8 @@
 //! The memory of a ring: one direction of a link.
 //!
-//! A segment is an anonymous file. The producer creates the file, and both sides map it. Its size, one of two,
-//! tells the consumer how large the data area is ([`DataArea`]). The size is sealed: otherwise one side could
-//! truncate the file, and accesses of the other side would fail.
+//! A segment is an anonymous file. The producer creates the file, and both sides map it. Its size, one of
+//! two, tells the consumer how large the data area is ([`DataArea`]). The size is sealed: otherwise one side
+//! could truncate the file, and accesses of the other side would fail.
 //! Each row of this picture starts on a cache line of its own:
 //!
 //! ```text

@@ -22,8 +22,8 @@ use rustix::event::epoll;
 use rustix::fs::SealFlags;
 
 use crate::raw::{
-    RawSocket, SEGMENT_BYTES, encode_greeting, listen_at, make_doorbell, make_memfd, make_ring_memfd,
-    vacant_address,
+    RawSocket, SEGMENT_BYTES, SMALL_SEGMENT_BYTES, encode_greeting, listen_at, make_doorbell, make_memfd,
+    make_ring_memfd, vacant_address,
 };
 
 type Endpoints = [TestEndpoint<ShmTransport>; 2];
@@ -97,6 +97,8 @@ fn make_bad_greetings(from: Address) -> Vec<BadGreeting> {
         ("memory that can shrink", make_memfd(SEGMENT_BYTES, SealFlags::GROW)),
         ("memory that is too short", make_memfd(SEGMENT_BYTES - 1, both)),
         ("memory that is too long", make_memfd(SEGMENT_BYTES + 4096, both)),
+        ("memory shorter than a small ring", make_memfd(SMALL_SEGMENT_BYTES - 1, both)),
+        ("memory between the two sizes", make_memfd(SMALL_SEGMENT_BYTES + 64 * 1024, both)),
         ("memory of length 0", make_memfd(0, both)),
         ("memory sealed against writing", make_memfd(SEGMENT_BYTES, both | SealFlags::WRITE)),
         ("a descriptor without write access", read_only),

@@ -60,7 +60,7 @@ bitflags! {
 /// crate reports.
 ///
 /// The first operation that fails ends its connection. All others that have not ended fail with
-/// [`Flushed`](Self::Flushed).
+/// [`Flushed`](Self::Flushed), or with [`RetryExceeded`](Self::RetryExceeded) if the peer was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Status {

@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use homespun::eq::Event;
+use parking_lot::Mutex;
 
 pub use self::flush::FlushType;
 use crate::channel::Role;
@@ -25,7 +26,8 @@ use crate::queue_pair::QueuePair;
 /// Operations take effect at the peer, and complete, in the order of posting. So the completion of an
 /// operation tells that all earlier ones that were posted with [`Report::OnError`](crate::Report::OnError)
 /// have succeeded, too. The first operation that fails ends the connection, and all others complete with
-/// [`Status::Flushed`](crate::Status::Flushed).
+/// [`Status::Flushed`](crate::Status::Flushed), or with
+/// [`Status::RetryExceeded`](crate::Status::RetryExceeded) if the peer was lost.
 ///
 /// Progress needs no call: the peer's thread serves the accesses and messages of the other side.
 ///
@@ -41,6 +43,9 @@ pub struct Connection {
     has_direct_write_to_pmem: AtomicBool,
     /// Whether the application has read the last event.
     has_ended: AtomicBool,
+    /// Held while a thread reads or awaits an event. After the last event none follows that would wake
+    /// another thread.
+    event_turn: Mutex<()>,
 }
 
 /// The queue that [`Connection::wait`] has found.
@@ -59,6 +64,7 @@ impl Connection {
             private_data: private_data.map(OnceLock::from).unwrap_or_default(),
             has_direct_write_to_pmem: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
+            event_turn: Mutex::new(()),
         }
     }
 
@@ -70,11 +76,14 @@ impl Connection {
     /// [`Error::NoEvent`] if there is none and the call does not wait, and after the last event of the
     /// connection.
     pub fn next_event(&self) -> Result<ConnectionEvent, Error> {
+        let events = self.queue_pair.events();
+        let turn = if events.may_block() { Some(self.event_turn.lock()) } else { self.event_turn.try_lock() };
+        let Some(_turn) = turn else { return Err(Error::NoEvent) };
         loop {
             if self.has_ended.load(Ordering::SeqCst) {
                 return Err(Error::NoEvent);
             }
-            let event = match self.queue_pair.events().next()? {
+            let event = match events.next()? {
                 Ok(Event::Connection(homespun::ConnectionEvent::Connected { data, .. })) => {
                     // The accepting side has the data of the request.
                     self.private_data.get_or_init(|| data);

@@ -79,7 +79,7 @@ impl Endpoint {
     ///
     /// - [`Error::NoEvent`] if there is no request, and the call does not wait.
     /// - [`Invalid::SharedChannel`](crate::Invalid::SharedChannel) for a configuration that contradicts
-    ///   itself.
+    ///   itself. The request is then rejected.
     /// - [`Error::Fabric`] if the system has too few descriptors or too little memory. The request is then
     ///   rejected.
     pub fn next_connection_request(

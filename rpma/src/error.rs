@@ -2,7 +2,9 @@
 
 use homespun::{Again, Errno, Misuse};
 
-/// Why a call failed. A call that returns one of these has changed nothing.
+/// Why a call failed. A call that returns one of these has changed nothing, except that
+/// [`ConnectionRequest::connect`](crate::ConnectionRequest::connect) and
+/// [`Endpoint::next_connection_request`](crate::Endpoint::next_connection_request) reject the request.
 ///
 /// ```
 /// use homespun_rpma::{Error, ErrorCode};
@@ -82,7 +84,7 @@ pub enum Invalid {
     },
     /// An access that names memory on one side only.
     #[error("an access with memory on one side only")]
-    OneSided,
+    MissingMemory,
     /// More bytes than an operation may have.
     #[error("{len_bytes} bytes are more than the {max_bytes} that an operation may have")]
     TooLong {

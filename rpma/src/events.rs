@@ -38,6 +38,11 @@ impl Events {
         self.wait_fd()
     }
 
+    /// Whether a read waits for an event: the application has not set `O_NONBLOCK` on the descriptor.
+    pub(crate) fn may_block(&self) -> bool {
+        !self.is_watched.load(Ordering::SeqCst) || !is_nonblocking(self.wait_fd())
+    }
+
     /// Returns the next event, or the next failure of an attempt to connect. Waits for it, unless the
     /// application has set `O_NONBLOCK` on the descriptor.
     ///
@@ -46,7 +51,7 @@ impl Events {
     /// [`Error::NoEvent`] if there is no event, and the call does not wait.
     pub(crate) fn next(&self) -> Result<Result<Event, EventError>, Error> {
         let next = loop {
-            let may_block = !self.is_watched.load(Ordering::SeqCst) || !is_nonblocking(self.wait_fd());
+            let may_block = self.may_block();
             let read = if may_block { self.queue.sread(None) } else { self.queue.read() };
             match read {
                 Ok(Some(event)) => break Ok(Ok(event)),

@@ -79,7 +79,8 @@
 //!   something else. The thread starts with the first connection of the peer, so a process may fork before.
 //! - A listener makes no progress of its own. A request waits until the application asks for it, but not
 //!   longer than the [time](ConnectionConfig::timeout) of the requester.
-//! - The first operation that fails ends its connection. All others complete with [`Status::Flushed`].
+//! - The first operation that fails ends its connection. All others complete with [`Status::Flushed`], or
+//!   with [`Status::RetryExceeded`] if the peer was lost.
 //! - A call that posts an operation fails with [`Error::QueueFull`] if the queues of the
 //!   [configuration](ConnectionConfig) are full. The default ones are short, as in librpma.
 //! - Every [`Error`] has the number that a C caller gets ([`Error::code`]).

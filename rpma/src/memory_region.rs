@@ -59,9 +59,9 @@ impl MemoryRegion {
     /// The memory must be initialised and readable from any thread, and with [`Usage::READ_DST`],
     /// [`Usage::WRITE_DST`] or [`Usage::RECV`] writable, until the region is dropped and every operation on a
     /// [slice](Self::slice) of it has ended. An operation has ended when the application has read its
-    /// completion, or has dropped the connection. A send or an access that reports no success has also ended
-    /// when the completion of a later one of its connection was read. A receive of a shared receive queue
-    /// ends with its completion, or when the queue and all connections with it are dropped.
+    /// completion, or has dropped the connection or its request. A send or an access that reports no success
+    /// has also ended when the completion of a later one of its connection was read. A receive of a shared
+    /// receive queue ends with its completion, or when the queue and all connections with it are dropped.
     ///
     /// Until the region is dropped, Rust references to memory with [`Usage::READ_SRC`] or
     /// [`Usage::WRITE_DST`] must be references to atomics or cells. While an operation reads a slice, nothing

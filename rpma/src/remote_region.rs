@@ -110,8 +110,11 @@ impl RemoteMemoryRegion {
     /// Returns the place `offset_bytes` behind the start of the region. The target checks whether it lies in
     /// the region.
     pub fn at(&self, offset_bytes: u64) -> RemotePlace {
-        let address = self.address.wrapping_add(offset_bytes);
-        RemotePlace { memory: Some(RemoteMemory { address, key: self.key.into() }) }
+        RemotePlace { memory: Some(self.memory_at(offset_bytes)) }
+    }
+
+    pub(crate) fn memory_at(&self, offset_bytes: u64) -> RemoteMemory {
+        RemoteMemory { address: self.address.wrapping_add(offset_bytes), key: self.key.into() }
     }
 }
 

@@ -9,9 +9,9 @@ bitflags! {
     pub struct Usage: u8 {
         /// Peers may read the region.
         const READ_SRC = 1 << 0;
-        /// Reads of a peer's memory may end here.
+        /// The region may be the destination of reads of a peer's memory.
         const READ_DST = 1 << 1;
-        /// Writes to a peer's memory may begin here.
+        /// The region may be the source of writes to a peer's memory.
         const WRITE_SRC = 1 << 2;
         /// Peers may write to the region, also atomically.
         const WRITE_DST = 1 << 3;
@@ -20,9 +20,9 @@ bitflags! {
         /// Peers may flush their writes to the region to persistence. They need `WRITE_DST`, too. The memory
         /// must be a shared mapping of a file.
         const FLUSH_TYPE_PERSISTENT = 1 << 5;
-        /// Messages may be sent from here.
+        /// Messages may be sent from the region.
         const SEND = 1 << 6;
-        /// Messages may be received here.
+        /// Messages may be received into the region.
         const RECV = 1 << 7;
     }
 }

@@ -237,7 +237,8 @@ proptest! {
         data in prop::sample::select(DataArea::ALL.to_vec()),
     ) {
         let start_lines = start_lines.next_multiple_of(LINES as u64);
-        let (mut producer, mut consumer) = make_ring_at(data, start_lines, start_units * DATA_UNIT_BYTES as u64);
+        let start_bytes = start_units * DATA_UNIT_BYTES as u64;
+        let (mut producer, mut consumer) = make_ring_at(data, start_lines, start_bytes);
         let mut model = Vec::new();
         let mut sender = Sender::default();
         let mut recorder = Recorder::default();

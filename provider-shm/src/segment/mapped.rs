@@ -81,8 +81,8 @@ impl Segment {
     ///
     /// # Errors
     ///
-    /// [`MapError::NotARing`] if the file has neither size of a segment, is not sealed, or is not writable; otherwise
-    /// the error of the system call.
+    /// [`MapError::NotARing`] if the file has neither size of a segment, is not sealed, or is not writable;
+    /// otherwise the error of the system call.
     pub(crate) fn map(file: &OwnedFd) -> Result<Segment, MapError> {
         // Only memory files have seals.
         let seals = fcntl_get_seals(file).map_err(|_| MapError::NotARing)?;
@@ -325,6 +325,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
+
     fn make_sealed_memfd(len_bytes: usize, seals: SealFlags) -> OwnedFd {
         let file = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
         ftruncate(&file, len_bytes as u64).unwrap();

@@ -3,8 +3,9 @@
 use crate::clock::Clock;
 use crate::limits::{IDLE_PASSES_PER_CLOCK_READ, SLOW_PASS_NS, SLOW_PASSES_PER_KERNEL_POLL};
 
-/// Tells whether idle passes are slow: whether the time from one to the next is much longer than a poll of
-/// the kernel. With many more processes than cores, other processes run between two passes.
+/// Tells whether idle passes are slow: whether the time from one to the next is longer than a poll of the
+/// kernel. With more processes than cores, other processes run between two passes. Passes over many hot rings
+/// are slow, too.
 ///
 /// A peer whose ring is cold has rung the doorbell, and only a poll of the kernel finds that. While frames of
 /// other peers arrive, few passes in a row are idle. So idle passes count also if they are not in a row.

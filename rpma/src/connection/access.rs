@@ -26,7 +26,7 @@ impl Connection {
     /// # Errors
     ///
     /// - [`Invalid::LocalUsage`] if the local region lacks [`Usage::READ_DST`].
-    /// - [`Invalid::OneSided`] if only one of the sides names memory.
+    /// - [`Invalid::MissingMemory`] if only one of the sides names memory.
     /// - [`Error::QueueFull`], [`Error::NotConnected`]: as [`send`](Self::send).
     pub fn read(
         &self,
@@ -52,7 +52,7 @@ impl Connection {
     /// # Errors
     ///
     /// - [`Invalid::LocalUsage`] if the local region lacks [`Usage::WRITE_SRC`].
-    /// - [`Invalid::OneSided`] if only one of the sides names memory.
+    /// - [`Invalid::MissingMemory`] if only one of the sides names memory.
     /// - [`Error::QueueFull`], [`Error::NotConnected`]: as [`send`](Self::send).
     pub fn write(
         &self,
@@ -90,7 +90,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// - [`Invalid::OneSided`] for [`RemotePlace::NOWHERE`].
+    /// - [`Invalid::MissingMemory`] for [`RemotePlace::NOWHERE`].
     /// - [`Invalid::Misaligned`] if the address in the peer's process is not a multiple of 8.
     /// - [`Error::QueueFull`], [`Error::NotConnected`]: as [`send`](Self::send).
     pub fn atomic_write(
@@ -100,7 +100,7 @@ impl Connection {
         report: Report,
         op_context: u64,
     ) -> Result<(), Error> {
-        let memory = dst.memory().ok_or(Invalid::OneSided)?;
+        let memory = dst.memory().ok_or(Invalid::MissingMemory)?;
         if !memory.address.is_multiple_of(ATOMIC_WRITE_BYTES.into()) {
             return Err(Invalid::Misaligned.into());
         }
@@ -138,6 +138,6 @@ fn both_sides(local: LocalSlice<'_>, remote: RemotePlace) -> Result<RemoteMemory
     match (local.is_nowhere(), remote.memory()) {
         (false, Some(memory)) => Ok(memory),
         (true, None) => Ok(RemoteMemory { address: 0, key: 0 }),
-        _ => Err(Invalid::OneSided),
+        _ => Err(Invalid::MissingMemory),
     }
 }

@@ -7,7 +7,7 @@ use homespun::endpoint::FlushMsg;
 
 use super::Connection;
 use crate::completion::Report;
-use crate::error::{Error, Invalid, Unsupported};
+use crate::error::{Error, Unsupported};
 use crate::queue_pair::PEER;
 use crate::remote_region::RemoteMemoryRegion;
 use crate::usage::Usage;
@@ -56,7 +56,7 @@ impl Connection {
         if !dst.flush_types().contains(needed) {
             return Err(Unsupported::FlushType.into());
         }
-        let memory = dst.at(dst_offset_bytes).memory().ok_or(Invalid::OneSided)?;
+        let memory = dst.memory_at(dst_offset_bytes);
         self.queue_pair.post(report, |endpoint, flags| {
             endpoint.flushmsg(FlushMsg { kind, to: PEER, memory, len_bytes, context: op_context, flags })
         })

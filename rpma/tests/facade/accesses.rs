@@ -139,7 +139,7 @@ pub(crate) fn atomic_write_follows_earlier_writes(net: &Net) {
     let refused = client.atomic_write(place, [0; 8], Report::Always, 1);
     assert_eq!(refused, Err(Error::Invalid(Invalid::Misaligned)));
     let refused = client.atomic_write(RemotePlace::NOWHERE, [0; 8], Report::Always, 1);
-    assert_eq!(refused, Err(Error::Invalid(Invalid::OneSided)));
+    assert_eq!(refused, Err(Error::Invalid(Invalid::MissingMemory)));
 }
 
 pub(crate) fn access_of_no_bytes_needs_no_memory(net: &Net) {
@@ -158,7 +158,7 @@ pub(crate) fn access_of_no_bytes_needs_no_memory(net: &Net) {
     let received = expect_success(server.completion_queue(), Operation::RecvRdmaWithImm, 9);
     assert_eq!((received.byte_len, received.immediate()), (0, Some(6)));
     // Memory on one side alone is a mistake.
-    let one_sided = Err(Error::Invalid(Invalid::OneSided));
+    let one_sided = Err(Error::Invalid(Invalid::MissingMemory));
     assert_eq!(client.read(here.all(), RemotePlace::NOWHERE, Report::Always, 5), one_sided);
     assert_eq!(client.write(there.remote().at(0), LocalSlice::EMPTY, Report::Always, 5), one_sided);
 }

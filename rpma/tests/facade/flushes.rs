@@ -72,7 +72,7 @@ pub(crate) fn flush_makes_earlier_writes_visible(net: &Net) {
     }
 }
 
-pub(crate) fn persistent_flush_makes_its_range_durable(net: &Net) {
+pub(crate) fn persistent_flush_completes_as_a_flush(net: &Net) {
     let Pair { client, server: _server, client_peer, server_peer } = Pair::connect(net);
     let usage = Usage::WRITE_DST | Usage::FLUSH_TYPE_PERSISTENT | Usage::FLUSH_TYPE_VISIBILITY;
     let mut log = MappedFile::register(&server_peer, LEN_BYTES, usage);

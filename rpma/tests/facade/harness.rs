@@ -1,6 +1,7 @@
 //! What the tests have in common: peers over a transport, connected pairs, and memory.
 
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use homespun_rpma::{
@@ -250,8 +251,9 @@ impl Memory {
     pub(crate) fn read(&self, offset_bytes: usize, len_bytes: usize) -> Vec<u8> {
         assert!(offset_bytes + len_bytes <= self.bytes.len());
         let byte = |index| {
-            // SAFETY: the index lies in the memory, which no operation changes at this time.
-            unsafe { self.bytes.cast::<u8>().add(offset_bytes + index).read_volatile() }
+            // SAFETY: the index lies in the memory. Peers may change the byte, so it is read atomically.
+            let byte = unsafe { AtomicU8::from_ptr(self.bytes.cast::<u8>().add(offset_bytes + index)) };
+            byte.load(Ordering::Relaxed)
         };
         (0..len_bytes).map(byte).collect()
     }

@@ -78,7 +78,7 @@ over_every_transport! {
         local_range_beyond_the_region_is_refused;
     flushes:
         flush_makes_earlier_writes_visible
-        persistent_flush_makes_its_range_durable
+        persistent_flush_completes_as_a_flush
         persistent_flush_needs_direct_writes
         flush_needs_the_usage_of_the_region
         persistent_region_needs_a_file;
