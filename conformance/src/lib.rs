@@ -171,6 +171,7 @@ macro_rules! transport_contract {
                 endpoint_reopened_at_an_address_has_its_own_instance
                 stop_accepting_refuses_new_links_and_keeps_old_ones
                 link_unreported_by_the_acceptor_never_comes_up
+                connecting_link_comes_up_after_stop_accepting
                 connect_after_stop_accepting_succeeds
                 links_between_many_endpoints_carry_their_own_frames;
             frames:

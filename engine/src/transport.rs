@@ -426,7 +426,8 @@ pub trait Transport: Send + 'static {
     /// Ends a link. The transport reports nothing more about it.
     fn close(&mut self, link: LinkId, how: Close);
 
-    /// Stops accepting new links, for an endpoint that is being closed.
+    /// Stops accepting new links: the endpoint is being closed, or has begun the only link that it needs.
+    /// Links that this side has connected or is connecting continue.
     fn stop_accepting(&mut self);
 
     /// Returns how many links closed with [`Close::Drain`] still need this endpoint. If the endpoint were

@@ -180,6 +180,19 @@ pub fn link_unreported_by_the_acceptor_never_comes_up<P: Provider>(backend: Back
     }
 }
 
+/// A link that is connecting when its connector [stops accepting](Transport::stop_accepting) comes up: an
+/// endpoint that accepts a connection begins a link to the requester, and takes no others from then on.
+pub fn connecting_link_comes_up_after_stop_accepting<P: Provider>(backend: Backend<'_, P>) {
+    let mut endpoints = [backend.open_endpoint(11), backend.open_endpoint(22)];
+    let address = endpoints[1].address();
+    let link = endpoints[0].connect(address);
+    endpoints[0].transport.stop_accepting();
+    endpoints[0].post(link, pseudo_random_payload(500, 1));
+    drive_until(&mut endpoints, "the frame", |[a, b]| {
+        b.recorder.log().len() == 2 && a.recorder.live_link_count() == 1
+    });
+}
+
 /// After [`stop_accepting`](Transport::stop_accepting) an endpoint can still connect to others: it may have
 /// messages for new peers while it is being closed.
 pub fn connect_after_stop_accepting_succeeds<P: Provider>(backend: Backend<'_, P>) {
