@@ -315,11 +315,6 @@ impl EndpointShared {
             _ => name.or(info.src_addr).unwrap_or_else(|| self.domain.format().wildcard()),
         };
         let pump = self.domain.open_pump(bind, self.engine_config())?;
-        if let EndpointOrigin::Request(_) = self.origin {
-            // Peers do not connect to this endpoint: only the other end of its connection learns the
-            // address.
-            pump.stop_listening();
-        }
         Ok(self.pump.get_or_init(|| pump))
     }
 

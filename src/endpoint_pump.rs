@@ -74,7 +74,8 @@ pub(crate) trait Connect {
     /// Asks the passive endpoint at `to` for a connection. If there is no answer within `timeout`, the
     /// attempt fails.
     fn connect(&self, to: Address, number: u64, data: &[u8], timeout: Option<Duration>) -> Result<(), Error>;
-    /// Accepts a request that a passive endpoint has received.
+    /// Accepts a request that a passive endpoint has received. From then on, the endpoint accepts no links of
+    /// peers: the only link that it needs is its own to the requester.
     fn accept(&self, requester: Requester, data: &[u8]) -> Result<(), Error>;
     /// As [`accept`](Self::accept), for a request whose requester is known to be gone.
     fn accept_withdrawn(&self) -> Result<(), Error>;

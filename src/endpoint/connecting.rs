@@ -200,3 +200,6 @@ impl Drop for EndpointOrigin {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

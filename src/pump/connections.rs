@@ -30,14 +30,18 @@ impl<T: Transport> Connect for Pump<T> {
         let mut endpoint = self.lock_for_call();
         let (engine, transport, _) = endpoint.enabled_parts()?;
         engine.accept(requester, data, transport)?;
+        // Not before: the transport keeps its address for the link. See docs/decisions/accepting-link.md.
+        transport.stop_accepting();
         transport.flush();
         Ok(())
     }
 
     fn accept_withdrawn(&self) -> Result<(), Error> {
         let mut endpoint = self.lock_for_call();
-        let (engine, _, bound) = endpoint.enabled_parts()?;
-        engine.accept_withdrawn(&mut bound.queues_without_reader())
+        let (engine, transport, bound) = endpoint.enabled_parts()?;
+        engine.accept_withdrawn(&mut bound.queues_without_reader())?;
+        transport.stop_accepting();
+        Ok(())
     }
 
     fn shut_down(&self) -> Result<(), Error> {
