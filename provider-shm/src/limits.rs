@@ -77,7 +77,14 @@ pub const BUSY_PASSES_PER_KERNEL_POLL: u32 = 2048;
 
 /// Idle passes are slow if they are this far apart on average. A poll of the kernel takes a fraction of
 /// that.
-pub const SLOW_PASS_NS: u64 = 2_000;
+pub const SLOW_PASS_NS: u64 = 60_000;
+
+/// Idle passes are also slow if they are this far apart on average, and other threads run between them.
+pub const CROWDED_PASS_NS: u64 = 2_000;
+
+/// Other threads run between idle passes if the kernel has taken the processor away this often between two
+/// readings of the clock.
+pub const CROWDED_PASSES_SWITCHES: u64 = 2;
 
 /// If idle passes are slow, one polls the kernel if this many have gone by without a poll.
 pub const SLOW_PASSES_PER_KERNEL_POLL: u32 = 4;

@@ -1,11 +1,15 @@
 //! Measures how much time passes between two idle passes, and tells how often they poll the kernel.
 
+use std::mem;
+
 use crate::clock::Clock;
-use crate::limits::{IDLE_PASSES_PER_CLOCK_READ, SLOW_PASS_NS, SLOW_PASSES_PER_KERNEL_POLL};
+use crate::limits::{
+    CROWDED_PASS_NS, CROWDED_PASSES_SWITCHES, IDLE_PASSES_PER_CLOCK_READ, SLOW_PASS_NS,
+    SLOW_PASSES_PER_KERNEL_POLL,
+};
 
 /// Tells whether idle passes are slow: whether the time from one to the next is longer than a poll of the
-/// kernel. With more processes than cores, other processes run between two passes. Passes over many hot rings
-/// are slow, too.
+/// kernel. With more processes than cores, other processes run between two passes.
 ///
 /// A peer whose ring is cold has rung the doorbell, and only a poll of the kernel finds that. While frames of
 /// other peers arrive, few passes in a row are idle. So idle passes count also if they are not in a row.
@@ -13,6 +17,8 @@ use crate::limits::{IDLE_PASSES_PER_CLOCK_READ, SLOW_PASS_NS, SLOW_PASSES_PER_KE
 pub(super) struct Pace {
     clock: Clock,
     read_at_ns: u64,
+    /// How often the kernel had taken the processor from this thread when passes were last far apart.
+    switches: u64,
     /// The idle passes since the clock was read. Busy passes are not counted, to save time.
     idle_passes: u32,
     idle_passes_since_kernel_poll: u32,
@@ -22,7 +28,14 @@ pub(super) struct Pace {
 impl Pace {
     pub(super) fn new(clock: Clock) -> Pace {
         let read_at_ns = clock.now_ns();
-        Pace { clock, read_at_ns, idle_passes: 0, idle_passes_since_kernel_poll: 0, is_slow: false }
+        Pace {
+            clock,
+            read_at_ns,
+            switches: 0,
+            idle_passes: 0,
+            idle_passes_since_kernel_poll: 0,
+            is_slow: false,
+        }
     }
 
     /// Counts a pass that has found nothing. Returns whether it must poll the kernel, since idle passes are
@@ -47,9 +60,16 @@ impl Pace {
     #[inline(never)]
     fn read_clock(&mut self) {
         let now_ns = self.clock.now_ns();
-        let elapsed_ns = now_ns.saturating_sub(self.read_at_ns);
-        self.is_slow = elapsed_ns >= u64::from(self.idle_passes) * SLOW_PASS_NS;
+        let interval_ns = now_ns.saturating_sub(self.read_at_ns) / u64::from(self.idle_passes);
+        self.is_slow = interval_ns >= CROWDED_PASS_NS
+            && (self.count_switches() >= CROWDED_PASSES_SWITCHES || interval_ns >= SLOW_PASS_NS);
         (self.read_at_ns, self.idle_passes) = (now_ns, 0);
+    }
+
+    /// Returns how often the kernel has taken the processor from this thread since the last call.
+    fn count_switches(&mut self) -> u64 {
+        let switches = self.clock.forced_switches();
+        switches.saturating_sub(mem::replace(&mut self.switches, switches))
     }
 }
 
@@ -61,10 +81,11 @@ mod tests {
     use super::*;
     use crate::clock::ManualTime;
 
-    /// Makes idle passes at these intervals until the clock is read. Returns whether the last one polls the
-    /// kernel.
-    fn polls_after(pace: &mut Pace, time: &ManualTime, interval_ns: u64) -> bool {
+    /// Makes idle passes at these intervals until the clock is read. Meanwhile the kernel takes the processor
+    /// away so many times. Returns whether the last pass polls the kernel.
+    fn polls_after(pace: &mut Pace, time: &ManualTime, interval_ns: u64, switches: u64) -> bool {
         let mut must_poll = false;
+        time.forced_switches.fetch_add(switches, Ordering::Relaxed);
         for _ in 0..IDLE_PASSES_PER_CLOCK_READ {
             time.now_ns.fetch_add(interval_ns, Ordering::Relaxed);
             must_poll = pace.count_idle_pass();
@@ -77,16 +98,27 @@ mod tests {
         let time = Arc::new(ManualTime::default());
         let mut pace = Pace::new(Clock::Manual(time.clone()));
         for _ in 0..3 {
-            assert!(!polls_after(&mut pace, &time, SLOW_PASS_NS - 1));
-            assert!(polls_after(&mut pace, &time, SLOW_PASS_NS));
+            assert!(!polls_after(&mut pace, &time, SLOW_PASS_NS - 1, 0));
+            assert!(polls_after(&mut pace, &time, SLOW_PASS_NS, 0));
         }
+    }
+
+    #[test]
+    fn idle_passes_poll_the_kernel_while_other_threads_run_between_them() {
+        let time = Arc::new(ManualTime::default());
+        let mut pace = Pace::new(Clock::Manual(time.clone()));
+        for _ in 0..3 {
+            assert!(polls_after(&mut pace, &time, CROWDED_PASS_NS, CROWDED_PASSES_SWITCHES));
+            assert!(!polls_after(&mut pace, &time, CROWDED_PASS_NS, CROWDED_PASSES_SWITCHES - 1));
+        }
+        assert!(!polls_after(&mut pace, &time, CROWDED_PASS_NS - 1, 10 * CROWDED_PASSES_SWITCHES));
     }
 
     #[test]
     fn some_idle_passes_come_between_two_polls_of_the_kernel() {
         let time = Arc::new(ManualTime::default());
         let mut pace = Pace::new(Clock::Manual(time.clone()));
-        assert!(polls_after(&mut pace, &time, SLOW_PASS_NS));
+        assert!(polls_after(&mut pace, &time, SLOW_PASS_NS, 0));
         for _ in 0..2 {
             pace.kernel_polled();
             for _ in 1..SLOW_PASSES_PER_KERNEL_POLL {
