@@ -112,6 +112,7 @@ impl Channel {
                 let mut state = self.state.lock();
                 // Checked before the read: what comes before the end is not missed.
                 let is_over = self.is_over(&state);
+                self.remove_ended_sources(&mut state);
                 if state.kept.is_empty() {
                     let read = state.read();
                     state.kept.extend(read);
@@ -122,7 +123,6 @@ impl Channel {
                 if is_over {
                     return Err(Error::NoCompletion);
                 }
-                self.remove_ended_sources(&mut state);
                 let descriptor = self.descriptor_or_open(&state)?;
                 let may_sleep = state.arm();
                 if self.is_watched.load(Ordering::SeqCst) && is_nonblocking(descriptor.as_fd()) {
@@ -183,8 +183,9 @@ impl Channel {
         self.sharing != Sharing::AcrossConnections && state.sources.iter().all(|source| source.has_ended())
     }
 
-    /// Removes the sources of connections that are gone, once they are read to the end. While the last
-    /// completions of a source are kept, it stays, and so does the descriptor readable.
+    /// Removes the sources of connections that are gone, once they are read to the end and the application
+    /// has read every completion that is kept. Until then they stay, since one of them may be the only source
+    /// that keeps the descriptor readable.
     fn remove_ended_sources(&self, state: &mut State) {
         let is_due = self.sharing == Sharing::AcrossConnections
             && state.sources.iter().any(|source| source.has_ended());
@@ -196,13 +197,14 @@ impl Channel {
             if !source.has_ended() {
                 return true;
             }
-            let before = kept.len();
             kept.extend(iter::from_fn(|| source.read()));
-            let is_drained = kept.len() == before;
-            if let (true, Some(descriptor)) = (is_drained, self.descriptor.get()) {
+            if !kept.is_empty() {
+                return true;
+            }
+            if let Some(descriptor) = self.descriptor.get() {
                 descriptor.remove(source.descriptor());
             }
-            !is_drained
+            false
         });
         *first = 0;
     }

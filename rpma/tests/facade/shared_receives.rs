@@ -3,8 +3,8 @@
 use std::thread;
 
 use homespun_rpma::{
-    Connection, ConnectionConfig, ConnectionEvent, Endpoint, Error, Invalid, LocalSlice, Operation, Peer,
-    RemotePlace, Report, SharedReceiveQueue, SharedReceiveQueueConfig, Status, Usage,
+    Connection, ConnectionConfig, ConnectionEvent, DomainName, Endpoint, Error, Invalid, LocalSlice,
+    Operation, Peer, RemotePlace, Report, SharedReceiveQueue, SharedReceiveQueueConfig, Status, Usage,
 };
 
 use crate::harness::{
@@ -209,4 +209,33 @@ pub(crate) fn shared_channel_beside_a_shared_queue_is_refused(net: &Net) {
     let config = ConnectionConfig { shared_completion_channel: false, ..server.config.clone() };
     let foreign = homespun_rpma::ConnectionRequest::new(&client_peer, "127.0.0.1", 1, Some(&config));
     assert_eq!(foreign.unwrap_err(), Error::Invalid(Invalid::OtherPeer));
+}
+
+/// The domains of the tests that the macro in `main.rs` does not list.
+const DOMAINS: [DomainName; 3] = [DomainName::Tcp, DomainName::Shm, DomainName::Auto];
+
+#[test]
+fn descriptor_stays_readable_until_completions_of_a_dropped_connection_are_read() {
+    const COUNT: u64 = 3;
+    for (domain, opens_another) in DOMAINS.into_iter().flat_map(|domain| [(domain, false), (domain, true)]) {
+        let net = &Net::new(domain);
+        let server = Server::open(net, None);
+        let client_peer = net.open_peer();
+        let queue = server.receives.completion_queue().unwrap();
+        let descriptor = queue.fd().unwrap();
+        let (client, at_server) = server.connect(&client_peer);
+        for context in 0..COUNT {
+            server.receives.recv(LocalSlice::EMPTY, context).unwrap();
+            client.send(LocalSlice::EMPTY, Report::Always, 9).unwrap();
+            expect_success(client.completion_queue(), Operation::Send, 9);
+        }
+        drop(at_server);
+        let _others = opens_another.then(|| server.connect(&client_peer));
+        for context in 0..COUNT {
+            assert!(is_readable(descriptor), "{domain:?}, {opens_another}: {context}");
+            assert_eq!(queue.next().map(|completion| completion.op_context), Ok(context));
+        }
+        assert!(!is_readable(descriptor), "{domain:?}, {opens_another}");
+        expect_no_completion(queue);
+    }
 }
