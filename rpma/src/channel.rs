@@ -88,6 +88,15 @@ impl Channel {
         self.arm_descriptor_if_watched_and_empty(&mut self.state.lock());
     }
 
+    /// Moves the completions of a source to those that are kept. Returns their number. Each read makes room
+    /// in the native queue, so completions that wait at the endpoint follow.
+    pub(crate) fn keep_completions(&self, source: &Source) -> usize {
+        let kept = &mut self.state.lock().kept;
+        let before = kept.len();
+        kept.extend(iter::from_fn(|| source.read()));
+        kept.len() - before
+    }
+
     /// Returns the next completion of a queue.
     pub(crate) fn next(&self, role: Role) -> Option<Completion> {
         let mut state = self.state.lock();

@@ -48,6 +48,10 @@ impl CompletionQueue {
         CompletionQueue { channel: channel.clone(), role }
     }
 
+    pub(crate) fn channel(&self) -> &Channel {
+        &self.channel
+    }
+
     /// Returns the next completion: `rpma_cq_get_completion(3)`. Does not wait.
     ///
     /// # Errors

@@ -32,16 +32,9 @@ pub(crate) const PEER: FabricAddress = FabricAddress::UNSPECIFIED;
 pub(crate) struct QueuePair {
     number: u32,
     endpoint: Endpoint,
+    /// Dropped after the endpoint, so that no completion comes after the end of the queues.
+    queues: Queues,
     events: Events,
-    /// The source with the completions of sends and accesses.
-    transmit: Arc<Source>,
-    /// The source with the completions of receives, if it is another one.
-    receive: Option<Arc<Source>>,
-    channel: Arc<Channel>,
-    completion_queue: CompletionQueue,
-    receive_completion_queue: Option<CompletionQueue>,
-    /// The queue that has the receives, if they are shared.
-    shared_receive_queue: Option<SharedReceiveQueue>,
     /// The number of sends and accesses that were posted.
     posted: AtomicU64,
     /// Counts the sends and accesses that have ended.
@@ -49,12 +42,17 @@ pub(crate) struct QueuePair {
 }
 
 /// The completion queues of a connection, and their native queues.
+#[derive(Debug)]
 struct Queues {
     channel: Arc<Channel>,
+    /// The source with the completions of sends and accesses.
     transmit: Arc<Source>,
+    /// The source with the completions of receives, if it is another one.
     receive: Option<Arc<Source>>,
     completion_queue: CompletionQueue,
     receive_completion_queue: Option<CompletionQueue>,
+    /// The queue that has the receives, if they are shared.
+    shared_receive_queue: Option<SharedReceiveQueue>,
 }
 
 impl QueuePair {
@@ -72,18 +70,11 @@ impl QueuePair {
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let events = Events::new(peer)?;
         let endpoint = open(&|info| configured_info(info, config))?;
-        let Queues { channel, transmit, receive, completion_queue, receive_completion_queue } =
-            Queues::open(peer, config, number)?;
         let queue_pair = QueuePair {
             number,
             endpoint,
+            queues: Queues::open(peer, config, number)?,
             events,
-            transmit,
-            receive,
-            channel,
-            completion_queue,
-            receive_completion_queue,
-            shared_receive_queue: config.shared_receive_queue.clone(),
             posted: AtomicU64::new(0),
             ended: peer.domain().open_counter(&CounterAttr::default())?,
         };
@@ -95,13 +86,13 @@ impl QueuePair {
 
     /// Binds the queues and the counter to the endpoint.
     fn bind_objects(&self) -> Result<(), Error> {
-        let QueuePair { endpoint, transmit, receive, .. } = self;
+        let QueuePair { endpoint, queues: Queues { transmit, receive, .. }, .. } = self;
         endpoint.bind_eq(self.events.queue(), 0)?;
         endpoint.bind_cq(transmit.queue(), BindFlags::TRANSMIT | BindFlags::SELECTIVE_COMPLETION)?;
         endpoint.bind_cq(receive.as_ref().unwrap_or(transmit).queue(), BindFlags::RECV)?;
         let counted = CounterEvents::SEND | CounterEvents::WRITE | CounterEvents::READ;
         endpoint.bind_counter(&self.ended, counted)?;
-        if let Some(shared) = &self.shared_receive_queue {
+        if let Some(shared) = &self.queues.shared_receive_queue {
             endpoint.bind_shared_receive_context(shared.context())?;
             receive.iter().try_for_each(|receive| shared.add_source(receive))?;
         }
@@ -121,15 +112,15 @@ impl QueuePair {
     }
 
     pub(crate) fn channel(&self) -> &Channel {
-        &self.channel
+        &self.queues.channel
     }
 
     pub(crate) fn completion_queue(&self) -> &CompletionQueue {
-        &self.completion_queue
+        &self.queues.completion_queue
     }
 
     pub(crate) fn receive_completion_queue(&self) -> Option<&CompletionQueue> {
-        self.receive_completion_queue.as_ref()
+        self.queues.receive_completion_queue.as_ref()
     }
 
     /// Enables the endpoint, so that it can connect and receives can be posted.
@@ -139,19 +130,13 @@ impl QueuePair {
     /// The system's error: EMFILE, ENFILE, ENOMEM, EAGAIN, EADDRNOTAVAIL.
     pub(crate) fn enable(&self) -> Result<(), Error> {
         self.endpoint.enable()?;
-        self.update_shared_receive_queue();
+        self.queues.update_shared_receive_queue();
         Ok(())
-    }
-
-    fn update_shared_receive_queue(&self) {
-        if let Some(shared) = &self.shared_receive_queue {
-            shared.update_connections();
-        }
     }
 
     /// Posts a receive into `dst`.
     pub(crate) fn recv(&self, dst: LocalSlice<'_>, op_context: u64) -> Result<(), Error> {
-        if self.shared_receive_queue.is_some() {
+        if self.queues.shared_receive_queue.is_some() {
             return Err(Invalid::SharedReceives.into());
         }
         let receive = RecvMsg {
@@ -188,7 +173,7 @@ impl QueuePair {
             return self.post(report, post);
         }
         // Locked until the send is posted, so that the lengths have the order of the sends.
-        let sent_bytes: &mut VecDeque<u32> = &mut self.transmit.lock_sent_bytes();
+        let sent_bytes: &mut VecDeque<u32> = &mut self.queues.transmit.lock_sent_bytes();
         sent_bytes.push_back(u32::try_from(len_bytes).unwrap_or(u32::MAX));
         self.post(report, post).inspect_err(|_| {
             sent_bytes.pop_back();
@@ -226,6 +211,15 @@ impl Drop for QueuePair {
         // Receives that are posted complete as flushed, for threads that wait for them. Without a connection
         // there is nothing to end.
         let _ = self.disconnect();
+        // The endpoint forgets completions for which its native queues have no room when it closes.
+        self.queues.keep_completions();
+    }
+}
+
+impl Drop for Queues {
+    fn drop(&mut self) {
+        // What completed until the endpoint closed is kept before the sources end and are removed.
+        self.keep_completions();
         self.transmit.end();
         self.receive.iter().for_each(|receive| receive.end());
         self.update_shared_receive_queue();
@@ -261,6 +255,7 @@ impl Queues {
             receive: shared_source,
             completion_queue,
             receive_completion_queue: None,
+            shared_receive_queue: config.shared_receive_queue.clone(),
         };
         if has_receive_queue && sharing == Sharing::Own {
             let receive = Source::open(peer, receive_size, number)?;
@@ -272,6 +267,26 @@ impl Queues {
             queues.receive_completion_queue = Some(CompletionQueue::new(&queues.channel, Role::Receive));
         }
         Ok(queues)
+    }
+
+    /// Moves the completions of the native queues to their channels, until none comes any more.
+    fn keep_completions(&self) {
+        while self.channel.keep_completions(&self.transmit) + self.keep_receives() > 0 {}
+    }
+
+    /// As [`keep_completions`](Self::keep_completions), once, for the source of receives. Returns the number
+    /// of completions.
+    fn keep_receives(&self) -> usize {
+        let Some(receive) = &self.receive else { return 0 };
+        let shared = self.shared_receive_queue.as_ref().and_then(SharedReceiveQueue::completion_queue);
+        let queue = shared.or(self.receive_completion_queue.as_ref());
+        queue.map_or(0, |queue| queue.channel().keep_completions(receive))
+    }
+
+    fn update_shared_receive_queue(&self) {
+        if let Some(shared) = &self.shared_receive_queue {
+            shared.update_connections();
+        }
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::{Barrier, Mutex};
 use std::thread;
 
 use homespun_rpma::{
-    Connection, ConnectionConfig, Error, LocalSlice, Operation, ReadyQueue, RemoteMemoryRegion, RemotePlace,
-    Report, Status,
+    Connection, ConnectionConfig, DomainName, Error, LocalSlice, Operation, ReadyQueue, RemoteMemoryRegion,
+    RemotePlace, Report, Status,
 };
 
 use crate::harness::{
@@ -353,4 +353,35 @@ pub(crate) fn receive_queue_has_the_failed_receives(net: &Net) {
     expect_failure(receives, Status::Flushed, 1);
     expect_failure(receives, Status::Flushed, 2);
     expect_no_completion(server.completion_queue());
+}
+
+/// The domains of the tests that the macro in `main.rs` does not list.
+const DOMAINS: [DomainName; 3] = [DomainName::Tcp, DomainName::Shm, DomainName::Auto];
+
+#[test]
+fn dropped_connection_leaves_completions_that_found_a_full_queue() {
+    const COUNT: u64 = 5;
+    let small = ConnectionConfig { completion_queue_size: 2, ..ConnectionConfig::default() };
+    let separate = ConnectionConfig { receive_completion_queue_size: 2, ..small.clone() };
+    let shared = ConnectionConfig { shared_completion_channel: true, ..separate.clone() };
+    for (domain, config) in
+        DOMAINS.into_iter().flat_map(|domain| [&small, &separate, &shared].map(|config| (domain, config)))
+    {
+        let Pair { client, server, .. } = Pair::connect_with(&Net::new(domain), config, config);
+        for context in 0..COUNT {
+            recv(&server, context);
+            send(&client, 10 + context);
+        }
+        let sends = client.completion_queue().clone();
+        let receives = server.receive_completion_queue().unwrap_or(server.completion_queue()).clone();
+        // Carries out the sends first, so that the receives have completed, too.
+        drop(client);
+        drop(server);
+        for context in 0..COUNT {
+            assert_eq!(sends.next().map(|sent| sent.op_context), Ok(10 + context), "{domain:?}");
+            assert_eq!(receives.next().map(|received| received.op_context), Ok(context), "{domain:?}");
+        }
+        expect_no_completion(&sends);
+        expect_no_completion(&receives);
+    }
 }

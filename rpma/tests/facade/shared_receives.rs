@@ -239,3 +239,25 @@ fn descriptor_stays_readable_until_completions_of_a_dropped_connection_are_read(
         expect_no_completion(queue);
     }
 }
+
+#[test]
+fn dropped_connection_leaves_shared_receives_that_found_a_full_queue() {
+    const COUNT: u64 = 5;
+    let sizes = SharedReceiveQueueConfig { receive_queue_size: 20, receive_completion_queue_size: 2 };
+    for domain in DOMAINS {
+        let net = &Net::new(domain);
+        let server = Server::open(net, Some(&sizes));
+        let (client, at_server) = server.connect(&net.open_peer());
+        for context in 0..COUNT {
+            server.receives.recv(LocalSlice::EMPTY, context).unwrap();
+            client.send(LocalSlice::EMPTY, Report::Always, 9).unwrap();
+            expect_success(client.completion_queue(), Operation::Send, 9);
+        }
+        drop(at_server);
+        let queue = server.receives.completion_queue().unwrap();
+        for context in 0..COUNT {
+            assert_eq!(queue.next().map(|received| received.op_context), Ok(context), "{domain:?}");
+        }
+        expect_no_completion(queue);
+    }
+}
