@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use homespun::flags::{BindFlags, CounterEvents, OpFlags};
@@ -21,8 +22,14 @@ use crate::shared_receive_queue::SharedReceiveQueue;
 use crate::source::Source;
 use crate::usage::Usage;
 
-/// How long a disconnect waits, at most, until the sends and accesses that were posted have ended.
+/// How long a disconnect waits, at most, for the next of the posted sends and accesses to end.
 const DRAIN_MAX: Duration = Duration::from_secs(2);
+
+/// How often a disconnect looks at the counter before it sleeps between looks.
+const DRAIN_LOOKS_WITHOUT_SLEEP: u32 = 50;
+
+/// How long a disconnect sleeps between looks at the counter.
+const DRAIN_SLEEP: Duration = Duration::from_millis(1);
 
 /// The destination of a post. A connected endpoint ignores it.
 pub(crate) const PEER: FabricAddress = FabricAddress::UNSPECIFIED;
@@ -39,6 +46,46 @@ pub(crate) struct QueuePair {
     posted: AtomicU64,
     /// Counts the sends and accesses that have ended.
     ended: Counter,
+}
+
+/// The looks of a disconnect at the number of operations that have ended.
+#[derive(Debug)]
+struct DrainLooks {
+    /// The number that the last look found.
+    ended: u64,
+    /// When the number last changed.
+    changed_at: Instant,
+    /// The number of looks since then.
+    without_progress: u32,
+}
+
+/// What a disconnect does after a look at operations that have not all ended.
+#[derive(Debug, PartialEq, Eq)]
+enum DrainStep {
+    Yield,
+    Sleep,
+    GiveUp,
+}
+
+impl DrainLooks {
+    fn new(now: Instant) -> DrainLooks {
+        DrainLooks { ended: 0, changed_at: now, without_progress: 0 }
+    }
+
+    /// Counts a look that has found this number.
+    fn next_step(&mut self, ended: u64, now: Instant) -> DrainStep {
+        if ended != self.ended {
+            *self = DrainLooks { ended, ..DrainLooks::new(now) };
+        }
+        self.without_progress = self.without_progress.saturating_add(1);
+        if now.saturating_duration_since(self.changed_at) >= DRAIN_MAX {
+            DrainStep::GiveUp
+        } else if self.without_progress <= DRAIN_LOOKS_WITHOUT_SLEEP {
+            DrainStep::Yield
+        } else {
+            DrainStep::Sleep
+        }
+    }
 }
 
 /// The completion queues of a connection, and their native queues.
@@ -190,18 +237,22 @@ impl QueuePair {
         Ok(self.endpoint.shutdown()?)
     }
 
-    /// Waits until the sends and accesses that were posted have ended, at most [`DRAIN_MAX`].
+    /// Waits until the sends and accesses that were posted have ended. Gives up once none has ended for
+    /// [`DRAIN_MAX`].
     fn drain(&self) {
-        let deadline = Instant::now() + DRAIN_MAX;
         let posted = self.posted.load(Ordering::SeqCst);
+        let mut looks = DrainLooks::new(Instant::now());
         loop {
-            let failed = self.ended.read_error();
-            let remaining = deadline.saturating_duration_since(Instant::now());
-            if self.ended.read() + failed >= posted || remaining.is_zero() {
+            let ended = self.ended.read() + self.ended.read_error();
+            if ended >= posted {
                 return;
             }
-            // A failure ends the wait, too.
-            let _ = self.ended.wait(posted - failed, Some(remaining));
+            // The counter has no wait object: it would take three descriptors from each connection.
+            match looks.next_step(ended, Instant::now()) {
+                DrainStep::Yield => thread::yield_now(),
+                DrainStep::Sleep => thread::sleep(DRAIN_SLEEP),
+                DrainStep::GiveUp => return,
+            }
         }
     }
 }
@@ -307,5 +358,36 @@ fn report_flags(report: Report) -> OpFlags {
     match report {
         Report::Always => OpFlags::TRANSMIT_COMPLETE | OpFlags::COMPLETION,
         Report::OnError => OpFlags::TRANSMIT_COMPLETE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drain_waits_while_operations_end() {
+        let mut now = Instant::now();
+        let mut looks = DrainLooks::new(now);
+        // In sum longer than the wait without progress.
+        for ended in 1..10 {
+            now += DRAIN_MAX - DRAIN_SLEEP;
+            assert_eq!(looks.next_step(ended, now), DrainStep::Yield);
+        }
+        now += DRAIN_MAX - DRAIN_SLEEP;
+        assert_ne!(looks.next_step(9, now), DrainStep::GiveUp);
+        assert_eq!(looks.next_step(9, now + DRAIN_SLEEP), DrainStep::GiveUp);
+    }
+
+    #[test]
+    fn drain_sleeps_between_looks_without_progress() {
+        let now = Instant::now();
+        let mut looks = DrainLooks::new(now);
+        for ended in [0, 1] {
+            for _ in 0..DRAIN_LOOKS_WITHOUT_SLEEP {
+                assert_eq!(looks.next_step(ended, now), DrainStep::Yield);
+            }
+            assert_eq!(looks.next_step(ended, now), DrainStep::Sleep);
+        }
     }
 }
