@@ -97,6 +97,16 @@ impl Channel {
         kept.len() - before
     }
 
+    /// Whether fewer than `max` completions of a queue are kept because the application reads the other queue
+    /// of the channel.
+    pub(crate) fn keeps_fewer_than(&self, max: usize, role: Role) -> bool {
+        if self.sharing != Sharing::MainAndReceive {
+            return true;
+        }
+        let kept = &self.state.lock().kept;
+        kept.len() < max || kept.iter().filter(|completion| self.role_of(completion) == role).count() < max
+    }
+
     /// Returns the next completion of a queue.
     pub(crate) fn next(&self, role: Role) -> Option<Completion> {
         let mut state = self.state.lock();

@@ -33,6 +33,13 @@ pub struct ConnectionConfig {
     pub receive_queue_size: u32,
     /// Whether the main queue and the queue for receives share a completion channel, so that one thread can
     /// [wait](crate::Connection::wait) for both: `rpma_conn_cfg_set_compl_channel(3)`. `false` by default.
+    ///
+    /// A read of one queue sets the completions of the other one aside. It never stops for them, so that a
+    /// program may read the queues in any order. Instead, a post fails with
+    /// [`Error::QueueFull`](crate::Error::QueueFull) while too many completions of its queue are set aside:
+    /// the size of the completion queue plus that of the send queue, or of the receive queue. Receives of a
+    /// [shared receive queue](Self::shared_receive_queue) have no such limit, so a program that uses one must
+    /// read both queues.
     pub shared_completion_channel: bool,
     /// The queue from which the connection takes its receives: `rpma_conn_cfg_set_srq(3)`. None by default:
     /// the connection has receives of its own.

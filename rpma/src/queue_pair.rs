@@ -100,6 +100,10 @@ struct Queues {
     receive_completion_queue: Option<CompletionQueue>,
     /// The queue that has the receives, if they are shared.
     shared_receive_queue: Option<SharedReceiveQueue>,
+    /// A post is refused while the shared channel keeps as many completions for the main queue.
+    main_kept_max: usize,
+    /// As `main_kept_max`, for posts of receives and the queue for receives.
+    receive_kept_max: usize,
 }
 
 impl QueuePair {
@@ -186,6 +190,7 @@ impl QueuePair {
         if self.queues.shared_receive_queue.is_some() {
             return Err(Invalid::SharedReceives.into());
         }
+        self.check_room(Role::Receive, self.queues.receive_kept_max)?;
         let receive = RecvMsg {
             buffers: &[dst.destination(Usage::RECV)?][..],
             from: PEER,
@@ -198,12 +203,18 @@ impl QueuePair {
         unsafe { self.endpoint.post_receive(&receive) }.map_err(Error::from)
     }
 
+    /// Refuses a post if its completion may be one too many for the shared channel to keep.
+    fn check_room(&self, role: Role, kept_max: usize) -> Result<(), Error> {
+        if self.channel().keeps_fewer_than(kept_max, role) { Ok(()) } else { Err(Error::QueueFull) }
+    }
+
     /// Posts a send or an access by `post`, which takes the flags for the report.
     pub(crate) fn post(
         &self,
         report: Report,
         post: impl FnOnce(&Endpoint, OpFlags) -> Result<(), homespun::Error>,
     ) -> Result<(), Error> {
+        self.check_room(Role::Main, self.queues.main_kept_max)?;
         post(&self.endpoint, report_flags(report))?;
         self.posted.fetch_add(1, Ordering::SeqCst);
         Ok(())
@@ -307,6 +318,9 @@ impl Queues {
             completion_queue,
             receive_completion_queue: None,
             shared_receive_queue: config.shared_receive_queue.clone(),
+            // A queue with a channel of its own has no more: its entries, and the outstanding operations.
+            main_kept_max: main_size.max(1) + config.send_queue_size.max(1) as usize,
+            receive_kept_max: receive_size + config.receive_queue_size.max(1) as usize,
         };
         if has_receive_queue && sharing == Sharing::Own {
             let receive = Source::open(peer, receive_size, number)?;

@@ -385,3 +385,35 @@ fn dropped_connection_leaves_completions_that_found_a_full_queue() {
         expect_no_completion(&receives);
     }
 }
+
+#[test]
+fn shared_channel_refuses_receives_while_too_many_are_unread() {
+    const SIZE: u32 = 2;
+    let config = ConnectionConfig {
+        completion_queue_size: SIZE,
+        receive_completion_queue_size: SIZE,
+        receive_queue_size: SIZE,
+        ..shared_channel()
+    };
+    for domain in DOMAINS {
+        let Pair { client, server, .. } =
+            Pair::connect_with(&Net::new(domain), &ConnectionConfig::default(), &config);
+        let mut count = 0;
+        while server.recv(LocalSlice::EMPTY, count) != Err(Error::QueueFull) {
+            send(&client, 9);
+            expect_success(client.completion_queue(), Operation::Send, 9);
+            expect_no_completion(server.completion_queue());
+            count += 1;
+            assert!(count < 100, "{domain:?}: receives complete without limit");
+        }
+        assert!(count >= u64::from(2 * SIZE), "{domain:?}: {count}");
+        // The other direction is not limited, nor are the reads of its queue.
+        recv(&client, 7);
+        send(&server, 8);
+        expect_success(server.completion_queue(), Operation::Send, 8);
+        for context in 0..count {
+            expect_success(server.receive_completion_queue().unwrap(), Operation::Recv, context);
+        }
+        recv(&server, count);
+    }
+}
