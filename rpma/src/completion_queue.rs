@@ -101,8 +101,11 @@ impl CompletionQueue {
     /// must not read from it. If it sets `O_NONBLOCK` with `fcntl(2)`, then [`wait`](Self::wait) does not
     /// wait.
     ///
-    /// Queues with a shared channel have the same descriptor. Until the first call, no completion costs a
-    /// system call.
+    /// During a call of [`next`](Self::next) the descriptor is readable for a moment even if there is no
+    /// completion. So another thread that waits for it may wake and find nothing.
+    ///
+    /// Queues with a shared channel have the same descriptor. Until the first call, no read of the queue
+    /// makes a system call for it. After it, each [`next`](Self::next) that leaves the queue empty makes two.
     ///
     /// # Errors
     ///
