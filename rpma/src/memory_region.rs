@@ -25,6 +25,7 @@ use crate::usage::Usage;
 /// // What a peer makes of it.
 /// let remote = RemoteMemoryRegion::from_descriptor(&region.descriptor())?;
 /// assert_eq!(remote.size_bytes(), 4096);
+/// assert_eq!(region.descriptor()[..8], (region.as_ptr().addr() as u64).to_le_bytes());
 /// # drop(region);
 /// # Ok::<(), homespun_rpma::Error>(())
 /// ```

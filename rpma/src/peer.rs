@@ -84,7 +84,9 @@ impl Peer {
     /// [`Error::Fabric`] if the domain is not offered, for example because the environment excludes it.
     pub fn open(attr: &PeerAttr) -> Result<Peer, Error> {
         let fabric = Fabric::new();
-        let info = fabric.info(&hints(attr.domain.as_str(), attr.format))?;
+        let mut info = fabric.info(&hints(attr.domain.as_str(), attr.format))?;
+        // The hint only allows it. Descriptors of regions have the addresses of their memory.
+        info.domain.mr_mode |= MrMode::VIRT_ADDR;
         let domain = fabric.domain(&info)?;
         Ok(Peer { fabric, domain, format: attr.format })
     }
