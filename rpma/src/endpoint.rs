@@ -1,10 +1,12 @@
 //! Endpoints that listen for connections.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
 use homespun::eq::Event;
 use homespun::{ConnectionEvent, PassiveEndpoint};
+use parking_lot::Mutex;
 
 use crate::connection_config::ConnectionConfig;
 use crate::connection_request::ConnectionRequest;
@@ -41,6 +43,8 @@ pub struct Endpoint {
     /// Listens until it is dropped, which comes before the queue of its events is closed.
     _passive: PassiveEndpoint,
     events: Events,
+    /// Requests that [`poll_requests`](Self::poll_requests) has read.
+    arrived: Mutex<VecDeque<homespun::ConnectionRequest>>,
 }
 
 impl Endpoint {
@@ -58,7 +62,8 @@ impl Endpoint {
         passive.bind_eq(events.queue(), 0)?;
         passive.listen()?;
         let address = passive.name()?.socket_addr();
-        Ok(Endpoint { peer: peer.clone(), address, _passive: passive, events })
+        let arrived = Mutex::default();
+        Ok(Endpoint { peer: peer.clone(), address, _passive: passive, events, arrived })
     }
 
     /// Returns the address to which peers connect, with the port that the system has chosen if 0 was asked
@@ -86,12 +91,28 @@ impl Endpoint {
         &self,
         config: Option<&ConnectionConfig>,
     ) -> Result<ConnectionRequest, Error> {
+        if let Some(request) = self.arrived.lock().pop_front() {
+            return ConnectionRequest::incoming(&self.peer, request, config);
+        }
         loop {
             // A listener reports nothing but requests.
             if let Ok(Event::Connection(ConnectionEvent::Request(request))) = self.events.next()? {
                 return ConnectionRequest::incoming(&self.peer, request, config);
             }
         }
+    }
+
+    /// Reads what has come, without waiting. Returns whether there is a request, which
+    /// [`next_connection_request`](Self::next_connection_request) then returns. So a thread that watches the
+    /// [descriptor](Self::fd) can tell requests from anything else that makes it readable.
+    pub fn poll_requests(&self) -> bool {
+        let mut arrived = self.arrived.lock();
+        while let Some(event) = self.events.poll() {
+            if let Ok(Event::Connection(ConnectionEvent::Request(request))) = event {
+                arrived.push_back(request);
+            }
+        }
+        !arrived.is_empty()
     }
 
     /// Returns a descriptor that is readable when there may be a request: `rpma_ep_get_fd(3)`. It fits

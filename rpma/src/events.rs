@@ -52,24 +52,39 @@ impl Events {
     pub(crate) fn next(&self) -> Result<Result<Event, EventError>, Error> {
         let next = loop {
             let may_block = self.may_block();
+            match self.read(may_block) {
+                Some(event) => break Ok(event),
+                None if may_block => {}
+                None => break Err(Error::NoEvent),
+            }
+        };
+        self.arm_descriptor_if_watched();
+        next
+    }
+
+    /// Returns the next event, or the next failure of an attempt to connect. Does not wait.
+    pub(crate) fn poll(&self) -> Option<Result<Event, EventError>> {
+        let next = self.read(false);
+        self.arm_descriptor_if_watched();
+        next
+    }
+
+    fn read(&self, may_block: bool) -> Option<Result<Event, EventError>> {
+        loop {
             let read = if may_block { self.queue.sread(None) } else { self.queue.read() };
             match read {
-                Ok(Some(event)) => break Ok(Ok(event)),
-                Ok(None) if may_block => {}
-                Ok(None) => break Err(Error::NoEvent),
+                Ok(event) => return event.map(Ok),
                 // Another thread may have read the failure meanwhile.
                 Err(EqReadError::ErrorAvailable) => {
                     if let Some(failure) = self.queue.read_error() {
-                        break Ok(Err(failure));
+                        return Some(Err(failure));
                     }
                 }
                 Err(error @ (EqReadError::Unwanted | EqReadError::NoWaitObject)) => {
                     unreachable!("a queue with a wait object, which is read without a condition: {error}")
                 }
             }
-        };
-        self.arm_descriptor_if_watched();
-        next
+        }
     }
 
     /// Makes the descriptor readable only while there is an event. Each read leaves it readable.

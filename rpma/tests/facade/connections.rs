@@ -288,3 +288,19 @@ pub(crate) fn nonblocking_listener_reports_no_event(net: &Net) {
     assert_eq!(endpoint.next_connection_request(None).unwrap_err(), Error::NoEvent);
     drop(client);
 }
+
+pub(crate) fn polled_request_is_returned_next(net: &Net) {
+    let peer = net.open_peer();
+    let endpoint = listen(&peer);
+    assert!(!endpoint.poll_requests());
+    let client = request(&peer, &endpoint, None).connect(b"may I?").unwrap();
+    while !endpoint.poll_requests() {
+        wait_readable(endpoint.fd());
+    }
+    assert!(endpoint.poll_requests());
+    let request = endpoint.next_connection_request(None).unwrap();
+    assert_eq!(request.private_data(), b"may I?");
+    assert!(!endpoint.poll_requests());
+    drop(request);
+    expect_event(&client, ConnectionEvent::Rejected);
+}

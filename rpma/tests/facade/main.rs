@@ -52,7 +52,8 @@ over_every_transport! {
         receives_of_a_rejected_request_are_flushed
         private_data_has_a_limit
         event_descriptor_is_readable_while_there_is_an_event
-        nonblocking_listener_reports_no_event;
+        nonblocking_listener_reports_no_event
+        polled_request_is_returned_next;
     messages:
         message_fills_its_receive
         message_of_no_bytes_takes_a_receive_without_memory
