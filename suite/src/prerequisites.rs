@@ -124,6 +124,20 @@ impl Prerequisite {
         required: Required::InTestScript,
     };
 
+    /// A C compiler and the header of librpma, which includes one of libibverbs.
+    pub const LIBRPMA_HEADERS: Prerequisite = Prerequisite {
+        name: "headers of librpma",
+        reason: "a C compiler or <librpma.h> is not installed (Debian: gcc, librpma-dev)",
+        required: Required::InTestScript,
+    };
+
+    /// The library of an installed librpma.
+    pub const LIBRPMA: Prerequisite = Prerequisite {
+        name: "librpma",
+        reason: "it is not installed (Debian: librpma0)",
+        required: Required::InTestScript,
+    };
+
     /// A program of an MPI, or of a benchmark of one.
     pub const MPI: Prerequisite = Prerequisite {
         name: "MPI",

@@ -1,0 +1,84 @@
+//! Completion queues: `rpma_cq_get_wc(3)`.
+
+use std::os::fd::AsRawFd;
+
+use homespun_rpma::CompletionQueue;
+use libc::c_int;
+
+use crate::completion::{self, LegacyCompletion, warn_of_failure};
+use crate::edge::{Argument, run};
+use crate::handle::{Place, object};
+use crate::ibv::IbvWc;
+
+/// # Safety
+///
+/// `cq` is null or a queue; `fd` is null or writable.
+pub(crate) unsafe extern "C" fn rpma_cq_get_fd(cq: *const CompletionQueue, fd: *mut c_int) -> c_int {
+    run(|| {
+        // SAFETY: the caller promises it.
+        let (queue, place) = unsafe { (object(cq)?, Place::new(fd)?) };
+        place.write(queue.fd()?.as_raw_fd());
+        Ok(())
+    })
+}
+
+/// # Safety
+///
+/// `cq` is null or a queue.
+pub(crate) unsafe extern "C" fn rpma_cq_wait(cq: *mut CompletionQueue) -> c_int {
+    // SAFETY: the caller promises it.
+    run(|| Ok(unsafe { object(cq)? }.wait()?))
+}
+
+/// Reads up to `num_entries` completions.
+///
+/// # Safety
+///
+/// `cq` is null or a queue; `wc` is null or writable for `num_entries`; `num_entries_got` is null or
+/// writable.
+pub(crate) unsafe extern "C" fn rpma_cq_get_wc(
+    cq: *mut CompletionQueue,
+    num_entries: c_int,
+    wc: *mut IbvWc,
+    num_entries_got: *mut c_int,
+) -> c_int {
+    run(|| {
+        // SAFETY: the caller promises it.
+        let queue = unsafe { object(cq)? };
+        let max = usize::try_from(num_entries).ok().filter(|&max| max > 0).ok_or(Argument::NoRoom)?;
+        if wc.is_null() || (max > 1 && num_entries_got.is_null()) {
+            return Err(Argument::Null.into());
+        }
+        let mut next = wc;
+        let count = queue.next_each(max, |completion| {
+            warn_of_failure(&completion);
+            // SAFETY: there is room for `max` completions, and `next_each` passes no more.
+            unsafe {
+                next.write(IbvWc::from(&completion));
+                next = next.add(1);
+            }
+        })?;
+        // SAFETY: the caller promises it.
+        if let Ok(place) = unsafe { Place::new(num_entries_got) } {
+            // At most `num_entries`.
+            place.write(count as c_int);
+        }
+        Ok(())
+    })
+}
+
+/// Reads a completion, in librpma 0.10.
+///
+/// # Safety
+///
+/// `cq` is null or a queue; `cmpl` is null or writable.
+pub(crate) unsafe extern "C" fn rpma_cq_get_completion(
+    cq: *mut CompletionQueue,
+    cmpl: *mut LegacyCompletion,
+) -> c_int {
+    run(|| {
+        // SAFETY: the caller promises it.
+        let (queue, place) = unsafe { (object(cq)?, Place::new(cmpl)?) };
+        completion::read_legacy(queue, place)
+    })
+}

@@ -1,0 +1,227 @@
+/* Requests, events and private data, and what operations report when they fail. */
+
+#include "check.h"
+
+static const int ALWAYS = RPMA_F_COMPLETION_ALWAYS;
+
+static void test_private_data_and_early_receives(void) {
+    struct rpma_peer *peer = open_peer();
+    struct rpma_conn_cfg *cfg = patient_cfg();
+    struct rpma_conn_req *request = NULL, *of_peer = NULL;
+    struct rpma_conn *client = NULL, *server = NULL;
+    struct rpma_conn_private_data sent = {"may I?", 7}, found = {NULL, 0};
+    char port[8], *memory = allocate(64);
+    struct rpma_mr_local *mr = NULL;
+    struct rpma_cq *cq = NULL;
+    uint32_t qp_num = 0;
+    int fd = -1;
+    struct rpma_ep *ep = listen_somewhere(peer, port), *other = NULL;
+
+    RETURNS(RPMA_E_PROVIDER, rpma_ep_listen(peer, ADDRESS, port, &other));
+    INVALID(rpma_ep_listen(peer, NULL, port, &other));
+    INVALID(rpma_ep_listen(peer, ADDRESS, NULL, &other));
+    INVALID(rpma_ep_listen(peer, ADDRESS, port, NULL));
+    INVALID(rpma_ep_get_fd(ep, NULL));
+    INVALID(rpma_ep_next_conn_req(ep, NULL, NULL));
+    INVALID(rpma_conn_req_new(peer, NULL, port, NULL, &request));
+    INVALID(rpma_conn_req_new(peer, ADDRESS, NULL, NULL, &request));
+    INVALID(rpma_conn_req_new(peer, ADDRESS, port, NULL, NULL));
+    RETURNS(RPMA_E_PROVIDER, rpma_conn_req_new(peer, "no-such-host.invalid", port, NULL, &request));
+
+    /* The descriptor is readable while there is a request, and only then. */
+    OK(rpma_ep_get_fd(ep, &fd));
+    CHECK(!is_readable(fd));
+    set_nonblocking(fd);
+    RETURNS(RPMA_E_NO_EVENT, rpma_ep_next_conn_req(ep, NULL, &of_peer));
+    OK(rpma_mr_reg(peer, memory, 64, RPMA_MR_USAGE_SEND | RPMA_MR_USAGE_RECV, &mr));
+    OK(rpma_conn_req_new(peer, ADDRESS, port, cfg, &request));
+    OK(rpma_conn_req_get_private_data(request, &found));
+    CHECK(found.ptr == NULL && found.len == 0);
+    INVALID(rpma_conn_req_get_private_data(request, NULL));
+    INVALID(rpma_conn_req_recv(request, NULL, 0, 0, NULL));
+    INVALID(rpma_conn_req_recv(request, mr, 60, 8, NULL));
+    OK(rpma_conn_req_recv(request, mr, 0, 8, NUMBER(1)));
+    OK(rpma_conn_req_connect(&request, &sent, &client));
+    wait_readable(fd);
+    OK(rpma_ep_next_conn_req(ep, NULL, &of_peer));
+    CHECK(!is_readable(fd));
+    OK(rpma_conn_req_get_private_data(of_peer, &found));
+    CHECK(found.len == 7 && strcmp(found.ptr, "may I?") == 0);
+    const void *of_request = found.ptr;
+    sent = (struct rpma_conn_private_data){"you may", 8};
+    OK(rpma_conn_req_connect(&of_peer, &sent, &server));
+    CHECK(of_peer == NULL);
+    OK(rpma_conn_get_private_data(server, &found));
+    CHECK(found.ptr == of_request && found.len == 7 && strcmp(found.ptr, "may I?") == 0);
+    expect_event(server, RPMA_CONN_ESTABLISHED);
+    expect_event(client, RPMA_CONN_ESTABLISHED);
+    OK(rpma_conn_get_private_data(client, &found));
+    CHECK(found.len == 8 && strcmp(found.ptr, "you may") == 0);
+
+    /* The receive that was posted first takes the first message. */
+    memcpy(memory + 32, "message", 8);
+    OK(rpma_send(server, mr, 32, 8, RPMA_F_COMPLETION_ON_ERROR, NULL));
+    OK(rpma_conn_get_cq(client, &cq));
+    OK(rpma_conn_get_qp_num(client, &qp_num));
+    expect_completion(cq, 1, IBV_WC_RECV, 8, qp_num);
+
+    /* After O_NONBLOCK an event is not waited for. */
+    enum rpma_conn_event event;
+    OK(rpma_conn_get_event_fd(client, &fd));
+    CHECK(!is_readable(fd));
+    set_nonblocking(fd);
+    RETURNS(RPMA_E_NO_EVENT, rpma_conn_next_event(client, &event));
+
+    /* A message that was sent just before the end arrives. */
+    OK(rpma_recv(client, mr, 0, 8, NUMBER(2)));
+    OK(rpma_send(server, mr, 32, 8, RPMA_F_COMPLETION_ON_ERROR, NULL));
+    OK(rpma_conn_disconnect(server));
+    OK(rpma_conn_delete(&server));
+    expect_completion(cq, 2, IBV_WC_RECV, 8, qp_num);
+    expect_event(client, RPMA_CONN_CLOSED);
+    OK(rpma_conn_disconnect(client));
+    OK(rpma_conn_delete(&client));
+    OK(rpma_mr_dereg(&mr));
+    OK(rpma_conn_cfg_delete(&cfg));
+    OK(rpma_ep_shutdown(&ep));
+    OK(rpma_ep_shutdown(&ep));
+    OK(rpma_peer_delete(&peer));
+    free(memory);
+}
+
+static void test_rejected_and_refused_and_unanswered(void) {
+    struct rpma_peer *peer = open_peer();
+    struct rpma_conn_cfg *cfg = patient_cfg();
+    struct rpma_conn_req *request = NULL, *of_peer = NULL;
+    struct rpma_conn *client = NULL;
+    struct rpma_conn_private_data bad = {NULL, 1}, empty = {"", 0};
+    char port[8], free_port[8];
+    struct rpma_ep *ep = listen_somewhere(peer, port);
+
+    /* The peer deletes the request. */
+    OK(rpma_conn_req_new(peer, ADDRESS, port, cfg, &request));
+    OK(rpma_conn_req_connect(&request, NULL, &client));
+    OK(rpma_ep_next_conn_req(ep, NULL, &of_peer));
+    OK(rpma_conn_req_delete(&of_peer));
+    CHECK(of_peer == NULL);
+    expect_event(client, RPMA_CONN_REJECTED);
+    OK(rpma_conn_delete(&client));
+
+    /* A connect with bad arguments consumes the request, and so rejects it. */
+    for (int attempt = 0; attempt < 3; attempt++) {
+        OK(rpma_conn_req_new(peer, ADDRESS, port, cfg, &request));
+        OK(rpma_conn_req_connect(&request, NULL, &client));
+        OK(rpma_ep_next_conn_req(ep, NULL, &of_peer));
+        struct rpma_conn *server = NULL;
+        const struct rpma_conn_private_data *data = attempt == 0 ? &bad : attempt == 1 ? &empty : NULL;
+        INVALID(rpma_conn_req_connect(&of_peer, data, attempt == 2 ? NULL : &server));
+        CHECK(of_peer == NULL && server == NULL);
+        expect_event(client, RPMA_CONN_REJECTED);
+        OK(rpma_conn_delete(&client));
+    }
+
+    /* Nothing listens. */
+    find_port(free_port);
+    OK(rpma_conn_req_new(peer, ADDRESS, free_port, cfg, &request));
+    OK(rpma_conn_req_connect(&request, NULL, &client));
+    expect_event(client, RPMA_CONN_REJECTED);
+    OK(rpma_conn_delete(&client));
+
+    /* The peer does not answer in time. */
+    OK(rpma_conn_cfg_set_timeout(cfg, 100));
+    OK(rpma_conn_req_new(peer, ADDRESS, port, cfg, &request));
+    OK(rpma_conn_req_connect(&request, NULL, &client));
+    expect_event(client, RPMA_CONN_UNREACHABLE);
+    OK(rpma_conn_delete(&client));
+
+    /* A request that was not made. */
+    OK(rpma_conn_req_new(peer, ADDRESS, port, cfg, &request));
+    OK(rpma_conn_req_delete(&request));
+    OK(rpma_conn_cfg_delete(&cfg));
+    OK(rpma_ep_shutdown(&ep));
+    OK(rpma_peer_delete(&peer));
+}
+
+/* An access that the peer refuses fails, ends the connection, and flushes what was posted. */
+static void test_refused_access(int usage, size_t offset, unsigned char key_change, bool is_read) {
+    struct pair pair;
+    char *memory = allocate(8192);
+    unsigned char descriptor[21];
+    struct rpma_mr_local *near = NULL, *far = NULL;
+    struct rpma_mr_remote *remote = NULL;
+    connect_pair(&pair, NULL);
+    OK(rpma_mr_reg(pair.peer, memory, 4096, 0xff & ~RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT, &near));
+    OK(rpma_mr_reg(pair.peer, memory + 4096, 4096, usage, &far));
+    OK(rpma_mr_get_descriptor(far, descriptor));
+    descriptor[16] = (unsigned char)(descriptor[16] + key_change);
+    OK(rpma_mr_remote_from_descriptor(descriptor, sizeof(descriptor), &remote));
+    OK(rpma_recv(pair.client, near, 0, 8, NUMBER(1)));
+    if (is_read) {
+        OK(rpma_read(pair.client, near, 8, remote, offset, 8, RPMA_F_COMPLETION_ON_ERROR, NUMBER(2)));
+    } else {
+        memset(memory, 0x55, 8);
+        OK(rpma_write(pair.client, remote, offset, near, 0, 8, RPMA_F_COMPLETION_ON_ERROR, NUMBER(2)));
+    }
+    expect_failure(pair.client_cq, 2, IBV_WC_REM_ACCESS_ERR, pair.client_qp);
+    expect_failure(pair.client_cq, 1, IBV_WC_WR_FLUSH_ERR, pair.client_qp);
+    for (size_t index = 4096; index < 8192; index++) {
+        CHECK(memory[index] == 0);
+    }
+    RETURNS(RPMA_E_PROVIDER, rpma_send(pair.client, near, 0, 8, ALWAYS, NULL));
+    close_pair(&pair);
+    OK(rpma_mr_remote_delete(&remote));
+    OK(rpma_mr_dereg(&near));
+    OK(rpma_mr_dereg(&far));
+    free(memory);
+}
+
+static void test_long_message(void) {
+    struct pair pair;
+    char *memory = allocate(4096);
+    struct rpma_mr_local *mr = NULL;
+    struct legacy_completion completion;
+    connect_pair(&pair, NULL);
+    OK(rpma_mr_reg(pair.peer, memory, 4096, RPMA_MR_USAGE_SEND | RPMA_MR_USAGE_RECV, &mr));
+    OK(rpma_recv(pair.server, mr, 0, 8, NUMBER(1)));
+    OK(rpma_send(pair.client, mr, 64, 100, RPMA_F_COMPLETION_ON_ERROR, NUMBER(2)));
+    OK(rpma_conn_completion_wait(pair.server));
+    OK(rpma_conn_completion_get(pair.server, &completion));
+    CHECK(completion.op_context == NUMBER(1) && completion.op_status == IBV_WC_LOC_LEN_ERR);
+    close_pair(&pair);
+    OK(rpma_mr_dereg(&mr));
+    free(memory);
+}
+
+static void test_wrong_order(void) {
+    struct rpma_peer *peer = open_peer();
+    struct rpma_conn_req *request = NULL;
+    struct rpma_conn *conn = NULL;
+    char port[8], *memory = allocate(64);
+    struct rpma_mr_local *mr = NULL;
+    struct rpma_ep *ep = listen_somewhere(peer, port);
+    OK(rpma_mr_reg(peer, memory, 64, RPMA_MR_USAGE_SEND, &mr));
+    OK(rpma_conn_req_new(peer, ADDRESS, port, NULL, &request));
+    INVALID(rpma_conn_req_recv(request, mr, 0, 8, NULL));
+    OK(rpma_conn_req_connect(&request, NULL, &conn));
+    RETURNS(RPMA_E_PROVIDER, rpma_send(conn, mr, 0, 8, ALWAYS, NULL));
+    INVALID(rpma_recv(conn, mr, 0, 8, NULL));
+    RETURNS(RPMA_E_PROVIDER, rpma_conn_disconnect(conn));
+    OK(rpma_conn_delete(&conn));
+    OK(rpma_mr_dereg(&mr));
+    OK(rpma_ep_shutdown(&ep));
+    OK(rpma_peer_delete(&peer));
+    free(memory);
+}
+
+int main(void) {
+    test_private_data_and_early_receives();
+    test_rejected_and_refused_and_unanswered();
+    test_refused_access(RPMA_MR_USAGE_READ_SRC, 0, 0, false);
+    test_refused_access(RPMA_MR_USAGE_WRITE_DST, 0, 0, true);
+    test_refused_access(RPMA_MR_USAGE_WRITE_DST, 4090, 0, false);
+    test_refused_access(RPMA_MR_USAGE_READ_SRC, 4096, 0, true);
+    test_refused_access(RPMA_MR_USAGE_WRITE_DST, 0, 97, false);
+    test_long_message();
+    test_wrong_order();
+    return 0;
+}

@@ -1,0 +1,374 @@
+/* Every operation between two connections, and every field of its completion. */
+
+#include "check.h"
+
+#define USAGE_ALL_VOLATILE                                                                      \
+    (RPMA_MR_USAGE_READ_SRC | RPMA_MR_USAGE_READ_DST | RPMA_MR_USAGE_WRITE_SRC |                \
+     RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY | RPMA_MR_USAGE_SEND |       \
+     RPMA_MR_USAGE_RECV)
+#define IMM 0x01020304u
+
+static const int ALWAYS = RPMA_F_COMPLETION_ALWAYS;
+static const int ON_ERROR = RPMA_F_COMPLETION_ON_ERROR;
+
+struct memory {
+    char *bytes;
+    struct rpma_mr_local *mr;
+    struct rpma_mr_remote *remote;
+};
+
+static struct memory open_memory(struct rpma_peer *peer) {
+    struct memory memory = {.bytes = allocate(4096)};
+    OK(rpma_mr_reg(peer, memory.bytes, 4096, USAGE_ALL_VOLATILE, &memory.mr));
+    memory.remote = as_remote(memory.mr);
+    return memory;
+}
+
+static void close_memory(struct memory *memory) {
+    OK(rpma_mr_remote_delete(&memory->remote));
+    OK(rpma_mr_dereg(&memory->mr));
+    free(memory->bytes);
+}
+
+static void expect_immediate(struct rpma_cq *cq, uint64_t context, enum ibv_wc_opcode opcode,
+                             uint32_t byte_len, uint32_t qp_num) {
+    struct ibv_wc wc = next_completion(cq);
+    CHECK(wc.status == IBV_WC_SUCCESS);
+    CHECK(wc.wr_id == context);
+    CHECK(wc.opcode == opcode);
+    CHECK(wc.byte_len == byte_len);
+    CHECK(wc.wc_flags == IBV_WC_WITH_IMM);
+    CHECK(ntohl(wc.imm_data) == IMM);
+    CHECK(wc.qp_num == qp_num);
+}
+
+static void test_accesses(void) {
+    struct pair pair;
+    connect_pair(&pair, NULL);
+    struct memory near = open_memory(pair.peer), far = open_memory(pair.peer);
+
+    strcpy(far.bytes + 8, "of the peer");
+    OK(rpma_read(pair.client, near.mr, 16, far.remote, 8, 12, ALWAYS, NUMBER(1)));
+    expect_completion(pair.client_cq, 1, IBV_WC_RDMA_READ, 12, pair.client_qp);
+    CHECK(strcmp(near.bytes + 16, "of the peer") == 0);
+
+    strcpy(near.bytes, "for the peer");
+    OK(rpma_write(pair.client, far.remote, 64, near.mr, 0, 13, ALWAYS, NUMBER(2)));
+    expect_completion(pair.client_cq, 2, IBV_WC_RDMA_WRITE, 13, pair.client_qp);
+    CHECK(strcmp(far.bytes + 64, "for the peer") == 0);
+
+    /* A success that is not to be reported is not; the next completion tells of it. */
+    OK(rpma_write(pair.client, far.remote, 128, near.mr, 0, 13, ON_ERROR, NUMBER(3)));
+    OK(rpma_atomic_write(pair.client, far.remote, 256, "12345678", ALWAYS, NUMBER(4)));
+    expect_completion(pair.client_cq, 4, IBV_WC_RDMA_WRITE, 8, pair.client_qp);
+    CHECK(strcmp(far.bytes + 128, "for the peer") == 0);
+    CHECK(memcmp(far.bytes + 256, "12345678", 9) == 0);
+
+    OK(rpma_write_atomic(pair.client, far.remote, 512, near.mr, 4, ALWAYS, NUMBER(5)));
+    expect_completion(pair.client_cq, 5, IBV_WC_RDMA_WRITE, 8, pair.client_qp);
+    CHECK(memcmp(far.bytes + 512, "the peer", 9) == 0);
+
+    OK(rpma_write(pair.client, far.remote, 0, near.mr, 0, 13, ON_ERROR, NUMBER(6)));
+    OK(rpma_flush(pair.client, far.remote, 0, 13, RPMA_FLUSH_TYPE_VISIBILITY, ALWAYS, NUMBER(7)));
+    expect_completion(pair.client_cq, 7, IBV_WC_RDMA_READ, 13, pair.client_qp);
+    CHECK(strcmp(far.bytes, "for the peer") == 0);
+
+    OK(rpma_recv(pair.server, far.mr, 1024, 8, NUMBER(8)));
+    OK(rpma_write_with_imm(pair.client, far.remote, 700, near.mr, 0, 13, ALWAYS, IMM, NUMBER(9)));
+    expect_completion(pair.client_cq, 9, IBV_WC_RDMA_WRITE, 13, pair.client_qp);
+    expect_immediate(pair.server_cq, 8, IBV_WC_RECV_RDMA_WITH_IMM, 13, pair.server_qp);
+    CHECK(strcmp(far.bytes + 700, "for the peer") == 0);
+
+    /* Accesses of no bytes need no memory. */
+    OK(rpma_read(pair.client, NULL, 0, NULL, 0, 0, ALWAYS, NUMBER(10)));
+    expect_completion(pair.client_cq, 10, IBV_WC_RDMA_READ, 0, pair.client_qp);
+    OK(rpma_write(pair.client, NULL, 0, NULL, 0, 0, ALWAYS, NUMBER(11)));
+    expect_completion(pair.client_cq, 11, IBV_WC_RDMA_WRITE, 0, pair.client_qp);
+    OK(rpma_recv(pair.server, NULL, 0, 0, NUMBER(12)));
+    OK(rpma_write_with_imm(pair.client, NULL, 0, NULL, 0, 0, ON_ERROR, IMM, NUMBER(13)));
+    expect_immediate(pair.server_cq, 12, IBV_WC_RECV_RDMA_WITH_IMM, 0, pair.server_qp);
+
+    struct rpma_conn *conn = pair.client;
+    INVALID(rpma_read(conn, near.mr, 0, far.remote, 0, 1, 0, NULL));
+    INVALID(rpma_read(conn, NULL, 0, far.remote, 0, 0, ALWAYS, NULL));
+    INVALID(rpma_read(conn, near.mr, 0, NULL, 0, 1, ALWAYS, NULL));
+    INVALID(rpma_read(conn, NULL, 0, NULL, 0, 1, ALWAYS, NULL));
+    INVALID(rpma_read(conn, NULL, 1, NULL, 0, 0, ALWAYS, NULL));
+    INVALID(rpma_read(conn, NULL, 0, NULL, 1, 0, ALWAYS, NULL));
+    INVALID(rpma_read(conn, near.mr, 4000, far.remote, 0, 97, ALWAYS, NULL));
+    INVALID(rpma_write(conn, far.remote, 0, near.mr, 0, 1, 0, NULL));
+    INVALID(rpma_write(conn, far.remote, 0, NULL, 0, 0, ALWAYS, NULL));
+    INVALID(rpma_write(conn, NULL, 0, near.mr, 0, 1, ALWAYS, NULL));
+    INVALID(rpma_write(conn, NULL, 0, NULL, 0, 1, ALWAYS, NULL));
+    INVALID(rpma_write(conn, far.remote, 0, near.mr, (size_t)-1, 2, ALWAYS, NULL));
+    INVALID(rpma_write_with_imm(conn, far.remote, 0, near.mr, 0, 1, 0, 1, NULL));
+    INVALID(rpma_write_with_imm(conn, far.remote, 0, NULL, 0, 0, ALWAYS, 1, NULL));
+    INVALID(rpma_atomic_write(conn, NULL, 0, "12345678", ALWAYS, NULL));
+    INVALID(rpma_atomic_write(conn, far.remote, 0, NULL, ALWAYS, NULL));
+    INVALID(rpma_atomic_write(conn, far.remote, 0, "12345678", 0, NULL));
+    INVALID(rpma_atomic_write(conn, far.remote, 4, "12345678", ALWAYS, NULL));
+    INVALID(rpma_write_atomic(conn, far.remote, 0, NULL, 0, ALWAYS, NULL));
+    INVALID(rpma_write_atomic(conn, far.remote, 4, near.mr, 0, ALWAYS, NULL));
+    INVALID(rpma_write_atomic(conn, far.remote, 0, near.mr, 4089, ALWAYS, NULL));
+    INVALID(rpma_write_atomic(conn, far.remote, 0, near.mr, 0, 0, NULL));
+    INVALID(rpma_flush(conn, NULL, 0, 8, RPMA_FLUSH_TYPE_VISIBILITY, ALWAYS, NULL));
+    INVALID(rpma_flush(conn, far.remote, 0, 8, RPMA_FLUSH_TYPE_VISIBILITY, 0, NULL));
+    INVALID(rpma_flush(conn, far.remote, 0, 8, (enum rpma_flush_type)2, ALWAYS, NULL));
+
+    /* The region is not persistent, and the peer has not said that it flushes directly. */
+    RETURNS(RPMA_E_NOSUPP, rpma_flush(conn, far.remote, 0, 8, RPMA_FLUSH_TYPE_PERSISTENT, ALWAYS, NULL));
+    struct rpma_peer_cfg *peer_cfg = NULL;
+    OK(rpma_peer_cfg_new(&peer_cfg));
+    OK(rpma_peer_cfg_set_direct_write_to_pmem(peer_cfg, true));
+    INVALID(rpma_conn_apply_remote_peer_cfg(conn, NULL));
+    OK(rpma_conn_apply_remote_peer_cfg(conn, peer_cfg));
+    OK(rpma_peer_cfg_delete(&peer_cfg));
+    RETURNS(RPMA_E_NOSUPP, rpma_flush(conn, far.remote, 0, 8, RPMA_FLUSH_TYPE_PERSISTENT, ALWAYS, NULL));
+
+    close_pair(&pair);
+    close_memory(&near);
+    close_memory(&far);
+}
+
+static void test_messages(void) {
+    struct pair pair;
+    connect_pair(&pair, NULL);
+    struct memory near = open_memory(pair.peer), far = open_memory(pair.peer);
+    struct rpma_cq *rcq = (struct rpma_cq *)&pair;
+    struct ibv_wc wcs[4];
+    int got = 0, fd = -1;
+
+    OK(rpma_conn_get_rcq(pair.client, &rcq));
+    CHECK(rcq == NULL);
+    INVALID(rpma_conn_get_rcq(pair.client, NULL));
+    INVALID(rpma_conn_get_cq(pair.client, NULL));
+    INVALID(rpma_conn_get_qp_num(pair.client, NULL));
+    INVALID(rpma_conn_get_event_fd(pair.client, NULL));
+    INVALID(rpma_conn_next_event(pair.client, NULL));
+    INVALID(rpma_conn_get_private_data(pair.client, NULL));
+    RETURNS(RPMA_E_NOT_SHARED_CHNL, rpma_conn_get_compl_fd(pair.client, &fd));
+    RETURNS(RPMA_E_NOT_SHARED_CHNL, rpma_conn_wait(pair.client, 0, &rcq, NULL));
+    INVALID(rpma_conn_get_compl_fd(pair.client, NULL));
+    INVALID(rpma_conn_wait(pair.client, 0, NULL, NULL));
+
+    strcpy(near.bytes, "hello");
+    OK(rpma_recv(pair.server, far.mr, 8, 100, NUMBER(1)));
+    OK(rpma_send(pair.client, near.mr, 0, 6, ALWAYS, NUMBER(2)));
+    expect_completion(pair.server_cq, 1, IBV_WC_RECV, 6, pair.server_qp);
+    expect_completion(pair.client_cq, 2, IBV_WC_SEND, 6, pair.client_qp);
+    CHECK(strcmp(far.bytes + 8, "hello") == 0);
+
+    OK(rpma_recv(pair.server, far.mr, 200, 100, NUMBER(3)));
+    OK(rpma_send_with_imm(pair.client, near.mr, 0, 6, ON_ERROR, IMM, NUMBER(4)));
+    expect_immediate(pair.server_cq, 3, IBV_WC_RECV, 6, pair.server_qp);
+
+    OK(rpma_recv(pair.server, NULL, 0, 0, NUMBER(5)));
+    OK(rpma_send(pair.client, NULL, 0, 0, ALWAYS, NUMBER(6)));
+    expect_completion(pair.server_cq, 5, IBV_WC_RECV, 0, pair.server_qp);
+    expect_completion(pair.client_cq, 6, IBV_WC_SEND, 0, pair.client_qp);
+
+    /* The descriptor is readable while there is a completion, and only then. */
+    OK(rpma_cq_get_fd(pair.server_cq, &fd));
+    INVALID(rpma_cq_get_fd(pair.server_cq, NULL));
+    CHECK(!is_readable(fd));
+    set_nonblocking(fd);
+    RETURNS(RPMA_E_NO_COMPLETION, rpma_cq_wait(pair.server_cq));
+    RETURNS(RPMA_E_NO_COMPLETION, rpma_cq_get_wc(pair.server_cq, 1, wcs, NULL));
+    for (int number = 0; number < 3; number++) {
+        OK(rpma_recv(pair.server, far.mr, 0, 100, NUMBER(10 + number)));
+    }
+    for (int number = 0; number < 3; number++) {
+        OK(rpma_send(pair.client, near.mr, 0, 6, number == 2 ? ALWAYS : ON_ERROR, NUMBER(20)));
+    }
+    expect_completion(pair.client_cq, 20, IBV_WC_SEND, 6, pair.client_qp);
+    wait_readable(fd);
+    CHECK(is_readable(fd));
+    OK(rpma_cq_wait(pair.server_cq));
+    for (int total = 0; total < 3; total += got) {
+        wait_readable(fd);
+        OK(rpma_cq_get_wc(pair.server_cq, 4, wcs, &got));
+        CHECK(got >= 1 && total + got <= 3);
+        for (int index = 0; index < got; index++) {
+            CHECK(wcs[index].wr_id == 10u + (unsigned)(total + index));
+        }
+    }
+    CHECK(!is_readable(fd));
+    INVALID(rpma_cq_get_wc(pair.server_cq, 0, wcs, &got));
+    INVALID(rpma_cq_get_wc(pair.server_cq, -1, wcs, &got));
+    INVALID(rpma_cq_get_wc(pair.server_cq, 1, NULL, &got));
+    INVALID(rpma_cq_get_wc(pair.server_cq, 2, wcs, NULL));
+
+    INVALID(rpma_send(pair.client, near.mr, 0, 6, 0, NULL));
+    INVALID(rpma_send(pair.client, NULL, 1, 0, ALWAYS, NULL));
+    INVALID(rpma_send(pair.client, NULL, 0, 1, ALWAYS, NULL));
+    INVALID(rpma_send(pair.client, near.mr, 4096, 1, ALWAYS, NULL));
+    INVALID(rpma_send_with_imm(pair.client, near.mr, 0, 6, 0, 1, NULL));
+    INVALID(rpma_send_with_imm(pair.client, NULL, 0, 1, ALWAYS, 1, NULL));
+    INVALID(rpma_recv(pair.client, NULL, 1, 0, NULL));
+    INVALID(rpma_recv(pair.client, NULL, 0, 1, NULL));
+    INVALID(rpma_recv(pair.client, near.mr, 1, 4096, NULL));
+
+    /* As many operations as the queue holds are outstanding, since nothing reads the completions. */
+    for (int number = 0; number < 10; number++) {
+        OK(rpma_recv(pair.server, far.mr, 0, 8, NUMBER(30)));
+    }
+    RETURNS(RPMA_E_PROVIDER, rpma_recv(pair.server, far.mr, 0, 8, NUMBER(30)));
+
+    close_pair(&pair);
+    close_memory(&near);
+    close_memory(&far);
+}
+
+static void test_legacy_functions(void) {
+    struct pair pair;
+    connect_pair(&pair, NULL);
+    struct memory near = open_memory(pair.peer), far = open_memory(pair.peer);
+    struct legacy_completion completion;
+    int fd = -1, same_fd = -2;
+
+    RETURNS(RPMA_E_NO_COMPLETION, rpma_conn_completion_get(pair.client, &completion));
+    RETURNS(RPMA_E_NO_COMPLETION, rpma_cq_get_completion(pair.client_cq, &completion));
+    INVALID(rpma_conn_completion_get(pair.client, NULL));
+    INVALID(rpma_cq_get_completion(pair.client_cq, NULL));
+    INVALID(rpma_conn_get_completion_fd(pair.client, NULL));
+    OK(rpma_conn_get_completion_fd(pair.client, &fd));
+    OK(rpma_cq_get_fd(pair.client_cq, &same_fd));
+    CHECK(fd == same_fd);
+
+#define NEXT(conn, context, operation, length)             \
+    do {                                                   \
+        memset(&completion, 0xee, sizeof(completion));     \
+        OK(rpma_conn_completion_wait(conn));               \
+        OK(rpma_conn_completion_get(conn, &completion));   \
+        CHECK(completion.op_context == NUMBER(context));   \
+        CHECK(completion.op == (operation));               \
+        CHECK(completion.byte_len == (length));            \
+        CHECK(completion.op_status == IBV_WC_SUCCESS);     \
+    } while (0)
+
+    OK(rpma_write(pair.client, far.remote, 0, near.mr, 0, 100, ALWAYS, NUMBER(1)));
+    NEXT(pair.client, 1, LEGACY_WRITE, 100);
+    CHECK(completion.flags == 0);
+    OK(rpma_read(pair.client, near.mr, 0, far.remote, 0, 100, ALWAYS, NUMBER(2)));
+    NEXT(pair.client, 2, LEGACY_READ, 100);
+    OK(rpma_flush(pair.client, far.remote, 0, 100, RPMA_FLUSH_TYPE_VISIBILITY, ALWAYS, NUMBER(3)));
+    NEXT(pair.client, 3, LEGACY_READ, 100);
+    OK(rpma_recv(pair.server, far.mr, 0, 100, NUMBER(4)));
+    OK(rpma_send_with_imm(pair.client, near.mr, 0, 50, ALWAYS, IMM, NUMBER(5)));
+    NEXT(pair.server, 4, LEGACY_RECV, 50);
+    CHECK(completion.flags == IBV_WC_WITH_IMM && completion.imm == IMM);
+    NEXT(pair.client, 5, LEGACY_SEND, 50);
+    OK(rpma_recv(pair.server, far.mr, 0, 100, NUMBER(6)));
+    OK(rpma_write_with_imm(pair.client, far.remote, 0, near.mr, 0, 40, ALWAYS, IMM, NUMBER(7)));
+    OK(rpma_cq_wait(pair.server_cq));
+    OK(rpma_cq_get_completion(pair.server_cq, &completion));
+    CHECK(completion.op_context == NUMBER(6) && completion.op == LEGACY_RECV_WITH_IMM);
+    CHECK(completion.byte_len == 40 && completion.flags == IBV_WC_WITH_IMM && completion.imm == IMM);
+    NEXT(pair.client, 7, LEGACY_WRITE, 40);
+
+    close_pair(&pair);
+    close_memory(&near);
+    close_memory(&far);
+}
+
+static void test_receive_queue(bool is_shared) {
+    struct rpma_conn_cfg *cfg = patient_cfg();
+    struct pair pair;
+    OK(rpma_conn_cfg_set_rcq_size(cfg, 10));
+    OK(rpma_conn_cfg_set_compl_channel(cfg, is_shared));
+    connect_pair(&pair, cfg);
+    struct memory near = open_memory(pair.peer), far = open_memory(pair.peer);
+    struct rpma_cq *rcq = NULL, *found = NULL;
+    struct ibv_wc wc;
+    int fd = -1;
+    bool is_rcq = false;
+
+    OK(rpma_conn_get_rcq(pair.server, &rcq));
+    CHECK(rcq != NULL && rcq != pair.server_cq);
+    OK(rpma_recv(pair.server, far.mr, 0, 100, NUMBER(1)));
+    OK(rpma_send(pair.client, near.mr, 0, 6, ON_ERROR, NUMBER(2)));
+    if (is_shared) {
+        RETURNS(RPMA_E_SHARED_CHANNEL, rpma_cq_wait(rcq));
+        OK(rpma_conn_get_compl_fd(pair.server, &fd));
+        wait_readable(fd);
+        OK(rpma_conn_wait(pair.server, 0, &found, &is_rcq));
+        CHECK(found == rcq && is_rcq);
+    } else {
+        OK(rpma_cq_wait(rcq));
+    }
+    RETURNS(RPMA_E_NO_COMPLETION, rpma_cq_get_wc(pair.server_cq, 1, &wc, NULL));
+    OK(rpma_cq_get_wc(rcq, 1, &wc, NULL));
+    CHECK(wc.wr_id == 1 && wc.opcode == IBV_WC_RECV && wc.byte_len == 6 && wc.qp_num == pair.server_qp);
+    OK(rpma_write(pair.server, near.remote, 0, far.mr, 0, 8, ALWAYS, NUMBER(3)));
+    if (is_shared) {
+        OK(rpma_conn_wait(pair.server, 0, &found, NULL));
+        CHECK(found == pair.server_cq);
+        OK(rpma_conn_wait(pair.server, 0, &found, &is_rcq));
+        CHECK(found == pair.server_cq && !is_rcq);
+    } else {
+        OK(rpma_cq_wait(pair.server_cq));
+    }
+    OK(rpma_cq_get_wc(pair.server_cq, 1, &wc, NULL));
+    CHECK(wc.wr_id == 3 && wc.opcode == IBV_WC_RDMA_WRITE);
+
+    close_pair(&pair);
+    OK(rpma_conn_cfg_delete(&cfg));
+    close_memory(&near);
+    close_memory(&far);
+}
+
+static void test_shared_receives(void) {
+    struct rpma_peer *peer = open_peer();
+    struct rpma_conn_cfg *cfg = patient_cfg(), *client_cfg = patient_cfg();
+    struct rpma_conn_req *request = NULL;
+    struct rpma_conn *clients[2], *servers[2];
+    struct rpma_srq *srq = NULL;
+    struct rpma_cq *rcq = NULL;
+    uint32_t qp_num = 0;
+    char port[8];
+    struct rpma_ep *ep = listen_somewhere(peer, port);
+    struct memory near = open_memory(peer), far = open_memory(peer);
+
+    OK(rpma_srq_new(peer, NULL, &srq));
+    OK(rpma_srq_get_rcq(srq, &rcq));
+    OK(rpma_conn_cfg_set_srq(cfg, srq));
+    for (int index = 0; index < 2; index++) {
+        OK(rpma_conn_req_new(peer, ADDRESS, port, client_cfg, &request));
+        OK(rpma_conn_req_connect(&request, NULL, &clients[index]));
+        OK(rpma_ep_next_conn_req(ep, cfg, &request));
+        INVALID(rpma_conn_req_recv(request, far.mr, 0, 8, NULL));
+        OK(rpma_conn_req_connect(&request, NULL, &servers[index]));
+        expect_event(servers[index], RPMA_CONN_ESTABLISHED);
+        expect_event(clients[index], RPMA_CONN_ESTABLISHED);
+    }
+    INVALID(rpma_srq_recv(srq, far.mr, 4090, 8, NULL));
+    INVALID(rpma_recv(servers[0], far.mr, 0, 8, NULL));
+    for (int index = 1; index >= 0; index--) {
+        OK(rpma_srq_recv(srq, far.mr, 0, 100, NUMBER(1 + index)));
+        OK(rpma_send(clients[index], near.mr, 0, 6, ON_ERROR, NULL));
+        OK(rpma_conn_get_qp_num(servers[index], &qp_num));
+        expect_completion(rcq, 1u + (unsigned)index, IBV_WC_RECV, 6, qp_num);
+    }
+    for (int index = 0; index < 2; index++) {
+        OK(rpma_conn_delete(&clients[index]));
+        expect_event(servers[index], RPMA_CONN_CLOSED);
+        OK(rpma_conn_delete(&servers[index]));
+    }
+    OK(rpma_conn_cfg_delete(&cfg));
+    OK(rpma_conn_cfg_delete(&client_cfg));
+    OK(rpma_srq_delete(&srq));
+    close_memory(&near);
+    close_memory(&far);
+    OK(rpma_ep_shutdown(&ep));
+    OK(rpma_peer_delete(&peer));
+}
+
+int main(void) {
+    test_accesses();
+    test_messages();
+    test_legacy_functions();
+    test_receive_queue(false);
+    test_receive_queue(true);
+    test_shared_receives();
+    return 0;
+}
