@@ -214,6 +214,22 @@ pub(crate) enum CommandFailure {
         /// The directories that were searched.
         looked_in: Vec<PathBuf>,
     },
+    /// homespun's library of librpma was not found.
+    #[error(
+        "there is no librpma.so of homespun in {}: build it with `cargo build --release -p homespun-librpma` \
+         (without --release if this program was built without it)",
+        .looked_in.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(", ")
+    )]
+    NoLibrpma {
+        /// The directories that were searched.
+        looked_in: Vec<PathBuf>,
+    },
+    /// The path of a library has a character that separates paths in LD_PRELOAD.
+    #[error("the dynamic linker cannot preload {}, whose path has a space or a colon", .library.display())]
+    PreloadPath {
+        /// The path of the library.
+        library: PathBuf,
+    },
     /// The command, a launcher of MPI programs, was not found.
     #[error("there is no command {}: install {mpi}", .command.display())]
     NoMpi {

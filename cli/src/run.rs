@@ -1,7 +1,8 @@
-//! `homespun run`: executes a command so that it uses homespun through libfabric, Open MPI, MPICH or
-//! Intel MPI.
+//! `homespun run`: executes a command so that it uses homespun through libfabric, librpma, Open MPI, MPICH
+//! or Intel MPI.
 
 mod environment;
+mod librpma;
 mod loader;
 mod open_mpi;
 pub(crate) mod plugin;
@@ -21,7 +22,8 @@ use crate::console::Console;
 use crate::exchange::port;
 use crate::failure::CommandFailure;
 
-/// Run a command over homespun: a program that uses libfabric, or mpirun of Open MPI, MPICH or Intel MPI.
+/// Run a command over homespun: a program that uses libfabric or librpma, or mpirun of Open MPI, MPICH or
+/// Intel MPI.
 ///
 /// Sets environment variables and executes the command in place of this process. So exit status and
 /// signals are those of the command. Options of homespun come before the command.
@@ -41,6 +43,8 @@ use crate::failure::CommandFailure;
 ///
 /// Open MPI's mpirun passes its environment to the ranks on this host. Ranks on other hosts get only the
 /// variables that its option -x names.
+///
+/// With --rpma, only LD_PRELOAD is set, and with --domain FI_HOMESPUN_DOMAIN.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
 pub(crate) struct RunArguments {
@@ -57,6 +61,11 @@ pub(crate) struct RunArguments {
     /// other directories of cargo; and those in FI_PROVIDER_PATH.
     #[arg(long, value_name = "DIR")]
     provider_dir: Option<PathBuf>,
+    /// Put homespun's librpma.so.0 in place of librpma, for a program that uses librpma. The library is
+    /// searched in the directory of this program, in ../lib/homespun relative to it, and in a build tree in
+    /// the other directories of cargo.
+    #[arg(long, conflicts_with_all = ["offered_name", "provider_dir"])]
+    rpma: bool,
     /// The command and its arguments. A -- before them is needed only if the command's name begins with -.
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -69,9 +78,10 @@ Examples:
   homespun run -d tcp mpirun -np 2 ./app   over TCP alone
   homespun run fi_info                     libfabric's view of homespun
   homespun run --as tcp ./app              a program that accepts only tcp
+  homespun run --rpma ./server 0.0.0.0 7204    a program that uses librpma
 
 Exit status: that of the command; 127 if there is no such command, 126 if it cannot be executed, \
-1 if the plugin or the domain is missing, 2 if the command line was wrong.";
+1 if the plugin, the library or the domain is missing, 2 if the command line was wrong.";
 
 /// The launchers of MPI programs. If a launcher is missing, the user should install the MPI named beside
 /// it.
@@ -88,6 +98,9 @@ const WITH_HYDRA: &str = "MPICH or Intel MPI (mpich and impi-rt in the Python pa
 /// The reason why the command could not be executed. After success this function does not return.
 pub(crate) fn exec_command(arguments: &RunArguments, console: &Console) -> Result<(), CommandFailure> {
     let domain = find_domain(arguments.domain.as_deref())?;
+    if arguments.rpma {
+        return exec_with_librpma(&arguments.command, domain.as_deref());
+    }
     let directory = plugin::find_directory(arguments.provider_dir.as_deref())?;
     let (program, rest) = arguments.command.split_first().ok_or(CommandFailure::EmptyCommand)?;
     let name = arguments.offered_name.unwrap_or_else(|| Params::from_env().offered_name);
@@ -108,6 +121,15 @@ pub(crate) fn exec_command(arguments: &RunArguments, console: &Console) -> Resul
     let mut command = Command::new(program);
     command.args(rest);
     environment.set_environment(&mut command);
+    Err(execution_failure(program, command.exec()))
+}
+
+/// Executes a program of librpma in place of this process.
+fn exec_with_librpma(command_line: &[OsString], domain: Option<&str>) -> Result<(), CommandFailure> {
+    let (program, rest) = command_line.split_first().ok_or(CommandFailure::EmptyCommand)?;
+    let mut command = Command::new(program);
+    command.args(rest);
+    librpma::set_environment(&mut command, domain)?;
     Err(execution_failure(program, command.exec()))
 }
 

@@ -284,3 +284,20 @@ fn missing_libfabric_is_a_warning_and_the_command_runs() {
     assert!(outcome.stderr.starts_with("homespun: the system has no libfabric.so.1, "), "{outcome:?}");
     assert!(outcome.stderr.contains("libfabric1 in Debian"), "{outcome:?}");
 }
+
+#[test]
+fn command_with_rpma_gets_the_library_alone() {
+    let outcome = run(&["run", "--rpma", "--domain", "tcp", "--", "env"]);
+    assert!(outcome.status.success() && outcome.stderr.is_empty(), "{outcome:?}");
+    let preloaded = find_printed_variable(&outcome, "LD_PRELOAD").expect("a library");
+    let library = Path::new(preloaded.split(':').next().expect("a first path"));
+    assert!(library.is_absolute() && library.ends_with("librpma.so") && library.is_file(), "{outcome:?}");
+    assert_eq!(find_printed_variable(&outcome, "FI_HOMESPUN_DOMAIN"), Some("tcp"), "{outcome:?}");
+    assert_eq!(find_printed_variable(&outcome, "FI_PROVIDER"), None, "{outcome:?}");
+}
+
+#[test]
+fn rpma_excludes_the_options_of_the_plugin() {
+    let outcome = run(&["run", "--rpma", "--as", "tcp", "--", "env"]);
+    assert_eq!(outcome.status.code(), Some(2), "{outcome:?}");
+}
