@@ -35,7 +35,10 @@ use crate::queue_pair::QueuePair;
 /// connection lasts.
 ///
 /// Any thread may use a connection at any time. Dropping it disconnects and closes it
-/// (`rpma_conn_delete(3)`). If the peer does not take what was sent, that lasts up to 4 seconds.
+/// (`rpma_conn_delete(3)`). If the peer takes nothing of what was sent, that lasts up to 4 seconds.
+///
+/// With a [shared channel](crate::ConnectionConfig::shared_completion_channel), posts fail with
+/// [`Error::QueueFull`] while too many completions of a queue are unread.
 #[derive(Debug)]
 pub struct Connection {
     queue_pair: QueuePair,
@@ -172,7 +175,7 @@ impl Connection {
     }
 
     /// Ends the connection: `rpma_conn_disconnect(3)`. Sends and accesses that were posted are carried out
-    /// first, for which the call waits 2 seconds at most. Receives that are posted complete with
+    /// first: the call waits until none has ended for 2 seconds. Receives that are posted complete with
     /// [`Status::Flushed`](crate::Status::Flushed). Both sides get [`ConnectionEvent::Closed`].
     ///
     /// Succeeds without an effect if the connection has ended, also if the peer is gone.

@@ -49,7 +49,7 @@ fn first_with_library(places: Vec<PathBuf>) -> Result<PathBuf, CommandFailure> {
 /// Returns the value of [`LD_PRELOAD`]: the library, and then those of the user.
 fn preloaded(library: &Path, of_user: Option<&OsStr>) -> Result<OsString, CommandFailure> {
     let is_separator = |byte: &u8| matches!(byte, b' ' | b':');
-    if library.as_os_str().as_encoded_bytes().iter().any(|byte| is_separator(byte)) {
+    if library.as_os_str().as_encoded_bytes().iter().any(is_separator) {
         return Err(CommandFailure::PreloadPath { library: library.to_owned() });
     }
     let mut value = library.as_os_str().to_owned();
