@@ -215,6 +215,14 @@ impl QueuePair {
         post: impl FnOnce(&Endpoint, OpFlags) -> Result<(), homespun::Error>,
     ) -> Result<(), Error> {
         self.check_room(Role::Main, self.queues.main_kept_max)?;
+        self.post_to_endpoint(report, post)
+    }
+
+    fn post_to_endpoint(
+        &self,
+        report: Report,
+        post: impl FnOnce(&Endpoint, OpFlags) -> Result<(), homespun::Error>,
+    ) -> Result<(), Error> {
         post(&self.endpoint, report_flags(report))?;
         self.posted.fetch_add(1, Ordering::SeqCst);
         Ok(())
@@ -230,10 +238,12 @@ impl QueuePair {
         if report == Report::OnError {
             return self.post(report, post);
         }
+        // This locks the channel, as a reader does before it locks the lengths.
+        self.check_room(Role::Main, self.queues.main_kept_max)?;
         // Locked until the send is posted, so that the lengths have the order of the sends.
         let sent_bytes: &mut VecDeque<u32> = &mut self.queues.transmit.lock_sent_bytes();
         sent_bytes.push_back(u32::try_from(len_bytes).unwrap_or(u32::MAX));
-        self.post(report, post).inspect_err(|_| {
+        self.post_to_endpoint(report, post).inspect_err(|_| {
             sent_bytes.pop_back();
         })
     }

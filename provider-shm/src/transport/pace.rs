@@ -1,7 +1,5 @@
 //! Measures how much time passes between two idle passes, and tells how often they poll the kernel.
 
-use std::mem;
-
 use crate::clock::Clock;
 use crate::limits::{
     CROWDED_PASS_NS, CROWDED_PASSES_SWITCHES, IDLE_PASSES_PER_CLOCK_READ, SLOW_PASS_NS,
@@ -17,8 +15,9 @@ use crate::limits::{
 pub(super) struct Pace {
     clock: Clock,
     read_at_ns: u64,
-    /// How often the kernel had taken the processor from this thread when passes were last far apart.
-    switches: u64,
+    /// How often the kernel had taken the processor from this thread when the clock was last read, if passes
+    /// were far apart then.
+    switches: Option<u64>,
     /// The idle passes since the clock was read. Busy passes are not counted, to save time.
     idle_passes: u32,
     idle_passes_since_kernel_poll: u32,
@@ -31,7 +30,7 @@ impl Pace {
         Pace {
             clock,
             read_at_ns,
-            switches: 0,
+            switches: None,
             idle_passes: 0,
             idle_passes_since_kernel_poll: 0,
             is_slow: false,
@@ -61,15 +60,20 @@ impl Pace {
     fn read_clock(&mut self) {
         let now_ns = self.clock.now_ns();
         let interval_ns = now_ns.saturating_sub(self.read_at_ns) / u64::from(self.idle_passes);
-        self.is_slow = interval_ns >= CROWDED_PASS_NS
-            && (self.count_switches() >= CROWDED_PASSES_SWITCHES || interval_ns >= SLOW_PASS_NS);
+        self.is_slow = if interval_ns >= CROWDED_PASS_NS {
+            self.count_switches() >= CROWDED_PASSES_SWITCHES || interval_ns >= SLOW_PASS_NS
+        } else {
+            self.switches = None;
+            false
+        };
         (self.read_at_ns, self.idle_passes) = (now_ns, 0);
     }
 
-    /// Returns how often the kernel has taken the processor from this thread since the last call.
+    /// Returns how often the kernel has taken the processor from this thread since the clock was last read. 0
+    /// if that is not known.
     fn count_switches(&mut self) -> u64 {
         let switches = self.clock.forced_switches();
-        switches.saturating_sub(mem::replace(&mut self.switches, switches))
+        self.switches.replace(switches).map_or(0, |before| switches.saturating_sub(before))
     }
 }
 
@@ -108,10 +112,12 @@ mod tests {
         let time = Arc::new(ManualTime::default());
         let mut pace = Pace::new(Clock::Manual(time.clone()));
         for _ in 0..3 {
-            assert!(polls_after(&mut pace, &time, CROWDED_PASS_NS, CROWDED_PASSES_SWITCHES));
-            assert!(!polls_after(&mut pace, &time, CROWDED_PASS_NS, CROWDED_PASSES_SWITCHES - 1));
+            let mut polls = |interval_ns, switches| polls_after(&mut pace, &time, interval_ns, switches);
+            assert!(!polls(CROWDED_PASS_NS, 10 * CROWDED_PASSES_SWITCHES), "they may be older");
+            assert!(polls(CROWDED_PASS_NS, CROWDED_PASSES_SWITCHES));
+            assert!(!polls(CROWDED_PASS_NS, CROWDED_PASSES_SWITCHES - 1));
+            assert!(!polls(CROWDED_PASS_NS - 1, 10 * CROWDED_PASSES_SWITCHES));
         }
-        assert!(!polls_after(&mut pace, &time, CROWDED_PASS_NS - 1, 10 * CROWDED_PASSES_SWITCHES));
     }
 
     #[test]
