@@ -84,13 +84,13 @@ pub const CROWDED_PASS_NS: u64 = 2_000;
 
 /// Other threads run between idle passes if the kernel has taken the processor away this often between two
 /// readings of the clock.
-pub const CROWDED_PASSES_SWITCHES: u64 = 2;
+pub const CROWDED_PASSES_SWITCHES: u64 = 8;
 
 /// If idle passes are slow, one polls the kernel if this many have gone by without a poll.
 pub const SLOW_PASSES_PER_KERNEL_POLL: u32 = 4;
 
 /// How many idle passes come between two readings of the clock that tells whether they are slow.
-pub const IDLE_PASSES_PER_CLOCK_READ: u32 = 16;
+pub const IDLE_PASSES_PER_CLOCK_READ: u32 = 64;
 
 /// A ring becomes cold after this many polls in a row that find it empty. With several hot rings, this
 /// number is divided by their number.
