@@ -259,7 +259,7 @@ impl Transport for ShmTransport {
             return reported;
         }
         self.idle_passes = self.idle_passes.wrapping_add(1);
-        if self.pace.count_idle_pass() {
+        if self.pace.count_idle_pass(self.idle_passes) {
             return self.poll_kernel_and_read_again(budget_frames, receiver);
         }
         0

@@ -10,7 +10,8 @@ use crate::limits::{
 /// kernel. With more processes than cores, other processes run between two passes.
 ///
 /// A peer whose ring is cold has rung the doorbell, and only a poll of the kernel finds that. While frames of
-/// other peers arrive, few passes in a row are idle. So idle passes count also if they are not in a row.
+/// other peers arrive, few passes in a row are idle. So while other threads run between passes, idle passes count
+/// also if they are not in a row.
 #[derive(Debug)]
 pub(super) struct Pace {
     clock: Clock,
@@ -22,6 +23,8 @@ pub(super) struct Pace {
     idle_passes: u32,
     idle_passes_since_kernel_poll: u32,
     is_slow: bool,
+    /// Whether other threads run between idle passes.
+    is_crowded: bool,
 }
 
 impl Pace {
@@ -34,19 +37,21 @@ impl Pace {
             idle_passes: 0,
             idle_passes_since_kernel_poll: 0,
             is_slow: false,
+            is_crowded: false,
         }
     }
 
-    /// Counts a pass that has found nothing. Returns whether it must poll the kernel, since idle passes are
-    /// slow.
+    /// Counts a pass that has found nothing, the last of so many in a row. Returns whether it must poll the
+    /// kernel, since idle passes are slow.
     #[inline]
-    pub(super) fn count_idle_pass(&mut self) -> bool {
+    pub(super) fn count_idle_pass(&mut self, in_a_row: u32) -> bool {
         self.idle_passes += 1;
         self.idle_passes_since_kernel_poll += 1;
         if self.idle_passes >= IDLE_PASSES_PER_CLOCK_READ {
             self.read_clock();
         }
-        self.is_slow && self.idle_passes_since_kernel_poll >= SLOW_PASSES_PER_KERNEL_POLL
+        (self.is_crowded || self.is_slow && in_a_row >= SLOW_PASSES_PER_KERNEL_POLL)
+            && self.idle_passes_since_kernel_poll >= SLOW_PASSES_PER_KERNEL_POLL
     }
 
     /// Records that a pass has polled the kernel.
@@ -60,12 +65,12 @@ impl Pace {
     fn read_clock(&mut self) {
         let now_ns = self.clock.now_ns();
         let interval_ns = now_ns.saturating_sub(self.read_at_ns) / u64::from(self.idle_passes);
-        self.is_slow = if interval_ns >= CROWDED_PASS_NS {
-            self.count_switches() >= CROWDED_PASSES_SWITCHES || interval_ns >= SLOW_PASS_NS
+        self.is_slow = interval_ns >= SLOW_PASS_NS;
+        if interval_ns >= CROWDED_PASS_NS {
+            self.is_crowded = self.count_switches() >= CROWDED_PASSES_SWITCHES;
         } else {
-            self.switches = None;
-            false
-        };
+            (self.is_crowded, self.switches) = (false, None);
+        }
         (self.read_at_ns, self.idle_passes) = (now_ns, 0);
     }
 
@@ -90,9 +95,9 @@ mod tests {
     fn polls_after(pace: &mut Pace, time: &ManualTime, interval_ns: u64, switches: u64) -> bool {
         let mut must_poll = false;
         time.forced_switches.fetch_add(switches, Ordering::Relaxed);
-        for _ in 0..IDLE_PASSES_PER_CLOCK_READ {
+        for pass in 1..=IDLE_PASSES_PER_CLOCK_READ {
             time.now_ns.fetch_add(interval_ns, Ordering::Relaxed);
-            must_poll = pace.count_idle_pass();
+            must_poll = pace.count_idle_pass(pass);
         }
         must_poll
     }
@@ -125,12 +130,15 @@ mod tests {
         let time = Arc::new(ManualTime::default());
         let mut pace = Pace::new(Clock::Manual(time.clone()));
         assert!(polls_after(&mut pace, &time, SLOW_PASS_NS, 0));
+        assert!(!pace.count_idle_pass(1), "slow passes must be in a row");
+        assert!(!polls_after(&mut pace, &time, CROWDED_PASS_NS, 0));
+        assert!(polls_after(&mut pace, &time, CROWDED_PASS_NS, CROWDED_PASSES_SWITCHES));
         for _ in 0..2 {
             pace.kernel_polled();
             for _ in 1..SLOW_PASSES_PER_KERNEL_POLL {
-                assert!(!pace.count_idle_pass());
+                assert!(!pace.count_idle_pass(1));
             }
-            assert!(pace.count_idle_pass());
+            assert!(pace.count_idle_pass(1), "crowded passes need not be in a row");
         }
     }
 }

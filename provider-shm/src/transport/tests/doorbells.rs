@@ -8,7 +8,7 @@ use homespun_engine::transport::Transport;
 
 use crate::ShmProvider;
 use crate::clock::{Clock, ManualTime};
-use crate::limits::{IDLE_PASSES_PER_CLOCK_READ, SLOW_PASS_NS, SLOW_PASSES_PER_KERNEL_POLL};
+use crate::limits::{CROWDED_PASS_NS, IDLE_PASSES_PER_CLOCK_READ, SLOW_PASSES_PER_KERNEL_POLL};
 use crate::transport::ShmTransport;
 use crate::transport::pace::Pace;
 
@@ -42,11 +42,12 @@ fn doorbell_is_noticed_between_frames_of_another_peer() {
     endpoints[2].transmit();
     endpoints[2].transport.flush();
     let [reader, chatty, _] = &mut endpoints;
-    for _ in 0..IDLE_PASSES_PER_CLOCK_READ + SLOW_PASSES_PER_KERNEL_POLL {
+    for _ in 0..2 * IDLE_PASSES_PER_CLOCK_READ + SLOW_PASSES_PER_KERNEL_POLL {
         chatty.post(chatty_link, vec![1]);
         chatty.transmit();
         assert_eq!(reader.receive(BUDGET_FRAMES), 1);
-        time.now_ns.fetch_add(SLOW_PASS_NS, Ordering::Relaxed);
+        time.now_ns.fetch_add(CROWDED_PASS_NS, Ordering::Relaxed);
+        time.forced_switches.fetch_add(1, Ordering::Relaxed);
         reader.receive(BUDGET_FRAMES);
         if reader.recorder.frame_count(from_quiet) == 1 {
             return;
