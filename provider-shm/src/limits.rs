@@ -84,7 +84,7 @@ pub const CROWDED_PASS_NS: u64 = 2_000;
 
 /// Other threads run between idle passes if the kernel has taken the processor away this often between two
 /// readings of the clock.
-pub const CROWDED_PASSES_SWITCHES: u64 = 8;
+pub const CROWDED_PASSES_SWITCHES: u64 = 12;
 
 /// If idle passes are slow, one polls the kernel if this many have gone by without a poll.
 pub const SLOW_PASSES_PER_KERNEL_POLL: u32 = 4;
