@@ -43,8 +43,8 @@ impl Source {
         &self.queue
     }
 
-    /// Locks the lengths of sends, while a call posts one. Readers hold the lock of the channel when they lock
-    /// the lengths, so the caller must not lock the channel meanwhile.
+    /// Locks the lengths of sends, while a call posts one. Readers hold the lock of the channel when they
+    /// lock the lengths, so the caller must not lock the channel meanwhile.
     pub(crate) fn lock_sent_bytes(&self) -> MutexGuard<'_, VecDeque<u32>> {
         self.sent_bytes.lock()
     }
