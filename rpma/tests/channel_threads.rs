@@ -8,7 +8,8 @@ use homespun_rpma::{
     Peer, PeerAttr, Report,
 };
 
-const SENDS: u64 = 20_000;
+/// The peer posts no receive, so all messages wait at it.
+const SENDS: u64 = 2_000;
 
 #[test]
 fn sends_are_posted_while_another_thread_reads_a_shared_channel() {
