@@ -48,7 +48,7 @@ mod send_buffer;
 mod shared_receive_context;
 mod shared_transmit_context;
 #[expect(unsafe_code, reason = "sets of signals are memory of the C library's making; see signals.rs")]
-mod signals;
+pub mod signals;
 mod sync;
 mod tag;
 #[expect(unsafe_code, reason = "the raw tier takes addresses; see endpoint/send.rs")]

@@ -1,11 +1,12 @@
-//! Blocks signals in threads of this library, so the application's handlers do not run in them.
+//! Blocks signals in threads of a library, so that the application's handlers do not run in them, and signals
+//! that the application awaits by `sigwait(3)` or `signalfd(2)` do not go to them.
 
 use std::mem::MaybeUninit;
 use std::ptr;
 
 /// Calls a function with all signals blocked. A thread that the function starts inherits this, so it never
 /// runs the application's signal handlers.
-pub(crate) fn with_signals_blocked<R>(act: impl FnOnce() -> R) -> R {
+pub fn with_signals_blocked<R>(act: impl FnOnce() -> R) -> R {
     let mut before = MaybeUninit::uninit();
     // SAFETY: both sets are local variables, and `sigfillset` initialises the one that is read.
     let is_blocked = unsafe {

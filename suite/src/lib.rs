@@ -46,6 +46,7 @@ mod rma_call;
 pub mod seccomp;
 mod setup;
 pub mod sleeping;
+pub mod statement_table;
 mod transport;
 
 pub use homespun_engine::loopback::Faults;

@@ -10,6 +10,16 @@ use crate::edge::Failure;
 use crate::handle::Place;
 use crate::ibv::{IbvWc, opcode};
 
+/// `struct rpma_completion` of librpma 0.9.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct EarlyCompletion {
+    op_context: *mut c_void,
+    op: c_int,
+    byte_len: u32,
+    op_status: c_uint,
+}
+
 /// `struct rpma_completion` of librpma 0.10.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
@@ -24,6 +34,7 @@ pub(crate) struct LegacyCompletion {
 }
 
 const _: () = {
+    assert!(size_of::<EarlyCompletion>() == 24 && offset_of!(EarlyCompletion, op_status) == 16);
     assert!(size_of::<LegacyCompletion>() == 32);
     assert!(offset_of!(LegacyCompletion, op) == 8);
     assert!(offset_of!(LegacyCompletion, byte_len) == 12);
@@ -32,23 +43,38 @@ const _: () = {
     assert!(offset_of!(LegacyCompletion, imm) == 24);
 };
 
-/// Reads a completion in the form of librpma 0.10.
+/// Reads a completion in the form of librpma 0.9 or 0.10.
 ///
 /// # Errors
 ///
 /// [`Error::NoCompletion`](homespun_rpma::Error::NoCompletion).
-pub(crate) fn read_legacy(queue: &CompletionQueue, place: Place<LegacyCompletion>) -> Result<(), Failure> {
+pub(crate) fn read_legacy<T>(queue: &CompletionQueue, place: Place<T>) -> Result<(), Failure>
+where
+    T: Copy + for<'a> From<&'a Completion>,
+{
     let completion = queue.next()?;
-    warn_of_failure(&completion);
-    place.write(LegacyCompletion::from(&completion));
+    log_failure(&completion);
+    place.write(T::from(&completion));
     Ok(())
 }
 
 /// Logs a completion that says that its operation has failed.
-pub(crate) fn warn_of_failure(completion: &Completion) {
-    if completion.status != Status::Success {
-        let (qp_number, op_context) = (completion.qp_number, completion.op_context);
-        tracing::warn!("connection {qp_number}: operation {op_context:#x} failed: {}", completion.status);
+pub(crate) fn log_failure(completion: &Completion) {
+    let (qp_number, op_context) = (completion.qp_number, completion.op_context);
+    match completion.status {
+        Status::Success => {}
+        // Each connection ends with some of these.
+        status @ Status::Flushed => {
+            tracing::debug!("connection {qp_number}: operation {op_context:#x}: {status}");
+        }
+        status => tracing::warn!("connection {qp_number}: operation {op_context:#x} failed: {status}"),
+    }
+}
+
+impl From<&Completion> for EarlyCompletion {
+    fn from(completion: &Completion) -> EarlyCompletion {
+        let LegacyCompletion { op_context, op, byte_len, op_status, .. } = completion.into();
+        EarlyCompletion { op_context, op, byte_len, op_status }
     }
 }
 

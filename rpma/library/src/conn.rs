@@ -6,7 +6,7 @@ use std::ptr;
 use homespun_rpma::{CompletionQueue, Connection, ConnectionEvent, ReadyQueue};
 use libc::c_int;
 
-use crate::completion::{self, LegacyCompletion};
+use crate::completion::{self, EarlyCompletion, LegacyCompletion};
 use crate::conn_req::PrivateData;
 use crate::edge::run;
 use crate::handle::{Place, delete, object};
@@ -202,8 +202,27 @@ pub(crate) unsafe extern "C" fn rpma_conn_get_completion_fd(
 ///
 /// `conn` is null or a connection.
 pub(crate) unsafe extern "C" fn rpma_conn_completion_wait(conn: *mut Connection) -> c_int {
-    // SAFETY: the caller promises it.
-    run(|| Ok(unsafe { object(conn)? }.completion_queue().wait()?))
+    run(|| {
+        // SAFETY: the caller promises it.
+        let queue = unsafe { object(conn)? }.completion_queue().clone();
+        Ok(queue.wait()?)
+    })
+}
+
+/// Reads a completion of the main queue, in librpma 0.9: `rpma_conn_completion_get@LIBRPMA_1.0`.
+///
+/// # Safety
+///
+/// `conn` is null or a connection; `cmpl` is null or writable.
+pub(crate) unsafe extern "C" fn rpma_conn_completion_get_of_0_9(
+    conn: *mut Connection,
+    cmpl: *mut EarlyCompletion,
+) -> c_int {
+    run(|| {
+        // SAFETY: the caller promises it.
+        let (connection, place) = unsafe { (object(conn)?, Place::new(cmpl)?) };
+        completion::read_legacy(connection.completion_queue(), place)
+    })
 }
 
 /// Reads a completion of the main queue, in librpma 0.10.

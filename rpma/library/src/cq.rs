@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 use homespun_rpma::CompletionQueue;
 use libc::c_int;
 
-use crate::completion::{self, LegacyCompletion, warn_of_failure};
+use crate::completion::{self, LegacyCompletion, log_failure};
 use crate::edge::{Argument, run};
 use crate::handle::{Place, object};
 use crate::ibv::IbvWc;
@@ -22,12 +22,17 @@ pub(crate) unsafe extern "C" fn rpma_cq_get_fd(cq: *const CompletionQueue, fd: *
     })
 }
 
+/// The connection may be deleted meanwhile, which ends the wait.
+///
 /// # Safety
 ///
 /// `cq` is null or a queue.
 pub(crate) unsafe extern "C" fn rpma_cq_wait(cq: *mut CompletionQueue) -> c_int {
-    // SAFETY: the caller promises it.
-    run(|| Ok(unsafe { object(cq)? }.wait()?))
+    run(|| {
+        // SAFETY: the caller promises it.
+        let queue = unsafe { object(cq)? }.clone();
+        Ok(queue.wait()?)
+    })
 }
 
 /// Reads up to `num_entries` completions.
@@ -51,7 +56,7 @@ pub(crate) unsafe extern "C" fn rpma_cq_get_wc(
         }
         let mut next = wc;
         let count = queue.next_each(max, |completion| {
-            warn_of_failure(&completion);
+            log_failure(&completion);
             // SAFETY: there is room for `max` completions, and `next_each` passes no more.
             unsafe {
                 next.write(IbvWc::from(&completion));

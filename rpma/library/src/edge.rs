@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use homespun_rpma::{Error, ErrorCode, Invalid};
 use libc::c_int;
 
+use crate::log;
+
 /// Why a call fails.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
@@ -106,7 +108,10 @@ fn run_unless_broken(is_broken: &AtomicBool, body: impl FnOnce() -> Result<(), F
 
 #[cold]
 fn log_failure(failure: &Failure) {
-    let _ = panic::catch_unwind(AssertUnwindSafe(|| tracing::error!("{failure}")));
+    let _ = panic::catch_unwind(AssertUnwindSafe(|| {
+        log::install();
+        tracing::error!("{failure}");
+    }));
 }
 
 #[cfg(test)]

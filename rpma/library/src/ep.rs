@@ -22,7 +22,8 @@ pub(crate) unsafe extern "C" fn rpma_ep_listen(
         let (peer, place) = unsafe { (object(peer)?, Place::new(ep_ptr)?) };
         // SAFETY: the caller promises it.
         let (address, port) = unsafe { (text(addr)?, text(port)?) };
-        place.store(Listener::new(Endpoint::listen(peer, address, port)?));
+        let listener = Listener::new(Endpoint::listen(peer, address, port)?);
+        place.store(listener.map_err(Failure::System)?);
         Ok(())
     })
 }

@@ -10,6 +10,9 @@ use std::arch::global_asm;
 /// they are linked with this library, and behind one for an older version.
 macro_rules! symbol {
     ($module:ident, $name:ident, $suffix:literal, $version:literal) => {
+        symbol!($module, $name, $suffix, $version, $name);
+    };
+    ($module:ident, $name:ident, $suffix:literal, $version:literal, $function:ident) => {
         global_asm!(
             ".pushsection .text.librpma,\"ax\",@progbits",
             concat!(".globl ", stringify!($name), $suffix),
@@ -19,7 +22,7 @@ macro_rules! symbol {
             concat!(".size ", stringify!($name), $suffix, ", . - ", stringify!($name), $suffix),
             concat!(".symver ", stringify!($name), $suffix, ", ", stringify!($name), $version, ", remove"),
             ".popsection",
-            function = sym crate::$module::$name,
+            function = sym crate::$module::$function,
         );
     };
 }
@@ -36,6 +39,11 @@ macro_rules! since_0_10 {
         symbol!($module, $name, "_at_0_10", "@LIBRPMA_0.10");
     )* };
 }
+
+// Programs of 0.9 have the version of 1.0, and a shorter completion than those of 0.10. librpma 1.0 has no such
+// function, so programs that are linked with this library get that of 0.10.
+symbol!(conn, rpma_conn_completion_get, "_at_0_9", "@LIBRPMA_1.0", rpma_conn_completion_get_of_0_9);
+symbol!(conn, rpma_conn_completion_get, "_at_0_10", "@@LIBRPMA_0.10");
 
 since_1_0! {
     access::rpma_atomic_write
@@ -72,7 +80,6 @@ since_0_10! {
     conn_cfg::rpma_conn_cfg_set_rq_size
     conn_cfg::rpma_conn_cfg_set_sq_size
     conn_cfg::rpma_conn_cfg_set_timeout
-    conn::rpma_conn_completion_get
     conn::rpma_conn_completion_wait
     conn::rpma_conn_delete
     conn::rpma_conn_disconnect

@@ -6,44 +6,55 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::{Arc, OnceLock};
+use std::process;
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
+use homespun::signals::with_signals_blocked;
 use homespun_rpma::{ConnectionConfig, ConnectionRequest, Endpoint, Error};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::{read, write};
 
+use crate::edge;
+
 /// An endpoint that listens.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    endpoint: Arc<Endpoint>,
-    /// Opened when the application asks for a descriptor.
-    watched: OnceLock<Watched>,
-    /// Locked while a thread opens the descriptor.
-    opening: Mutex<()>,
+    requests: Arc<Requests>,
+    /// Started when the application asks for the descriptor.
+    watcher: Mutex<Option<Watcher>>,
 }
 
-/// What a listener has once it has a descriptor.
+/// The requests of an endpoint, and the descriptor for the application.
 #[derive(Debug)]
-struct Watched {
-    signal: Arc<Signal>,
-    stop: OwnedFd,
-    thread: Option<JoinHandle<()>>,
-}
-
-/// The descriptor for the application.
-#[derive(Debug)]
-struct Signal {
+struct Requests {
+    endpoint: Endpoint,
+    /// Readable while there is a request.
     descriptor: OwnedFd,
-    /// Whether the descriptor is readable.
+    /// Whether the descriptor is readable. Locked while a thread reads what has arrived, so that the requests
+    /// that one thread has seen are not taken by another.
     is_readable: Mutex<bool>,
 }
 
+/// The thread that reads what arrives.
+#[derive(Debug)]
+struct Watcher {
+    stop: OwnedFd,
+    thread: Option<JoinHandle<()>>,
+    /// The process of the thread. A forked child has no such thread.
+    process: u32,
+}
+
 impl Listener {
-    pub(crate) fn new(endpoint: Endpoint) -> Listener {
-        Listener { endpoint: Arc::new(endpoint), watched: OnceLock::new(), opening: Mutex::default() }
+    /// # Errors
+    ///
+    /// The system's error: EMFILE, ENFILE, ENOMEM.
+    pub(crate) fn new(endpoint: Endpoint) -> Result<Listener, io::Error> {
+        let descriptor = eventfd(0, EventfdFlags::CLOEXEC)?;
+        let requests = Arc::new(Requests { endpoint, descriptor, is_readable: Mutex::new(false) });
+        Ok(Listener { requests, watcher: Mutex::default() })
     }
 
     /// Returns the descriptor. The first call starts the thread.
@@ -52,13 +63,11 @@ impl Listener {
     ///
     /// The system's error: EMFILE, ENFILE, ENOMEM, EAGAIN.
     pub(crate) fn descriptor(&self) -> Result<RawFd, io::Error> {
-        let _opening = self.opening.lock();
-        if self.watched.get().is_none() {
-            let watched = Watched::start(&self.endpoint)?;
-            self.watched.get_or_init(|| watched);
+        let mut watcher = self.watcher.lock();
+        if watcher.is_none() {
+            *watcher = Some(Watcher::start(&self.requests)?);
         }
-        let watched = self.watched.get().expect("it was just opened");
-        Ok(watched.signal.descriptor.as_raw_fd())
+        Ok(self.requests.descriptor.as_raw_fd())
     }
 
     /// Returns the next request. Waits for one, unless the application has set `O_NONBLOCK` on the
@@ -69,76 +78,81 @@ impl Listener {
     /// [`Error::NoEvent`] if there is no request, and the call does not wait; those of
     /// [`Endpoint::next_connection_request`].
     pub(crate) fn next_request(&self, config: Option<&ConnectionConfig>) -> Result<ConnectionRequest, Error> {
-        let Some(Watched { signal, .. }) = self.watched.get() else {
-            return self.endpoint.next_connection_request(config);
-        };
+        let Requests { endpoint, descriptor, .. } = &*self.requests;
         loop {
-            if let Some(next) = signal.take(&self.endpoint, config) {
+            if let Some(next) = self.requests.take(config) {
                 return next;
             }
-            if is_nonblocking(signal.descriptor.as_fd()) {
+            if is_nonblocking(descriptor.as_fd()) {
                 return Err(Error::NoEvent);
             }
-            wait_readable(&[signal.descriptor.as_fd()]);
+            // The thread may read what arrives, or there is none.
+            wait_readable(&[descriptor.as_fd(), endpoint.fd()]);
         }
     }
 }
 
-impl Watched {
-    fn start(endpoint: &Arc<Endpoint>) -> Result<Watched, io::Error> {
-        let descriptor = eventfd(0, EventfdFlags::CLOEXEC)?;
-        let signal = Arc::new(Signal { descriptor, is_readable: Mutex::new(false) });
+impl Watcher {
+    fn start(requests: &Arc<Requests>) -> Result<Watcher, io::Error> {
         let stop = eventfd(0, EventfdFlags::CLOEXEC)?;
-        let (of_thread, stop_of_thread, endpoint) = (signal.clone(), stop.try_clone()?, endpoint.clone());
-        let thread = thread::Builder::new().name("rpma-listener".to_owned()).spawn(move || {
-            loop {
-                of_thread.update(&endpoint);
-                wait_readable(&[endpoint.fd(), stop_of_thread.as_fd()]);
-                if is_readable(stop_of_thread.as_fd()) {
-                    return;
+        let (watched, ended) = (requests.clone(), stop.try_clone()?);
+        let builder = thread::Builder::new().name("rpma-listener".to_owned());
+        let thread = with_signals_blocked(|| {
+            builder.spawn(move || {
+                let watch = || {
+                    while !is_readable(ended.as_fd()) {
+                        watched.update_descriptor();
+                        wait_readable(&[watched.endpoint.fd(), ended.as_fd()]);
+                    }
+                    Ok(())
+                };
+                if edge::run(watch) != 0 {
+                    // After a panic, each call fails. So the application must make one.
+                    watched.set_readable(&mut watched.is_readable.lock(), true);
                 }
-            }
+            })
         })?;
-        Ok(Watched { signal, stop, thread: Some(thread) })
+        Ok(Watcher { stop, thread: Some(thread), process: process::id() })
     }
 }
 
-impl Drop for Watched {
+impl Drop for Watcher {
     fn drop(&mut self) {
+        if self.process != process::id() {
+            // The descriptor is that of the parent, too, and the parent's thread must go on.
+            std::mem::forget(self.thread.take());
+            return;
+        }
         // It fails only if the descriptor is readable already.
         let _ = write(&self.stop, &1_u64.to_le_bytes());
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
-impl Signal {
-    /// Makes the descriptor readable if there is a request, and unreadable if there is none.
-    fn update(&self, endpoint: &Endpoint) {
-        self.update_locked(endpoint, &mut self.is_readable.lock());
+impl Requests {
+    /// Takes the next request, if there is one.
+    fn take(&self, config: Option<&ConnectionConfig>) -> Option<Result<ConnectionRequest, Error>> {
+        let mut is_readable = self.is_readable.lock();
+        let next = self.endpoint.poll_requests().then(|| self.endpoint.next_connection_request(config));
+        self.set_readable(&mut is_readable, self.endpoint.poll_requests());
+        next
     }
 
-    fn update_locked(&self, endpoint: &Endpoint, is_readable: &mut bool) {
-        let has_request = endpoint.poll_requests();
-        if has_request != *is_readable {
+    /// Makes the descriptor readable if there is a request, and unreadable if there is none.
+    fn update_descriptor(&self) {
+        let mut is_readable = self.is_readable.lock();
+        self.set_readable(&mut is_readable, self.endpoint.poll_requests());
+    }
+
+    fn set_readable(&self, is_readable: &mut bool, must_be_readable: bool) {
+        if must_be_readable != *is_readable {
             // The counter is 0 or 1, so neither call waits or fails.
-            let _ = match has_request {
+            let _ = match must_be_readable {
                 true => write(&self.descriptor, &1_u64.to_le_bytes()),
                 false => read(&self.descriptor, &mut [0; 8]),
             };
-            *is_readable = has_request;
+            *is_readable = must_be_readable;
         }
-    }
-
-    /// Takes the next request, if there is one.
-    fn take(
-        &self,
-        endpoint: &Endpoint,
-        config: Option<&ConnectionConfig>,
-    ) -> Option<Result<ConnectionRequest, Error>> {
-        let mut is_readable = self.is_readable.lock();
-        let next = endpoint.poll_requests().then(|| endpoint.next_connection_request(config));
-        self.update_locked(endpoint, &mut is_readable);
-        next
     }
 }
 

@@ -163,8 +163,9 @@ struct Message {
 impl Message {
     fn pass_to(&self, function: LogFunction) {
         let Message { level, file, line, place, text } = self;
+        // Formats of librpma end in a newline.
         // SAFETY: the application has passed a function of this type. `%s` takes one C string.
-        unsafe { function(*level, file.as_ptr(), *line, place.as_ptr(), c"%s".as_ptr(), text.as_ptr()) };
+        unsafe { function(*level, file.as_ptr(), *line, place.as_ptr(), c"%s\n".as_ptr(), text.as_ptr()) };
     }
 
     fn write_to_system(&self) {
@@ -184,7 +185,7 @@ impl Message {
         }
         if *level <= AUXILIARY_THRESHOLD.load(Ordering::Relaxed) {
             let line = format!("rpma: {}: {}\n", place.to_string_lossy(), text.to_string_lossy());
-            // One call writes the whole line. Nobody can be told of a failure.
+            // One call writes the whole line. There is no other place to report a failure.
             // SAFETY: the line is readable for its length.
             let _ = unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
         }

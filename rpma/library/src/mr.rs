@@ -118,7 +118,7 @@ pub(crate) unsafe extern "C" fn rpma_mr_advise(
         mr.slice(offset, len)?;
         let advice = match advice {
             ADVICE_PREFETCH => libc::MADV_POPULATE_READ,
-            ADVICE_PREFETCH_WRITE if is_filled_by_operations(mr.usage()) => libc::MADV_POPULATE_WRITE,
+            ADVICE_PREFETCH_WRITE if allows_local_writes(mr.usage()) => libc::MADV_POPULATE_WRITE,
             ADVICE_PREFETCH_NO_FAULT => libc::MADV_WILLNEED,
             _ => return Err(Argument::UnknownValue.into()),
         };
@@ -127,7 +127,7 @@ pub(crate) unsafe extern "C" fn rpma_mr_advise(
     })
 }
 
-fn is_filled_by_operations(usage: Usage) -> bool {
+fn allows_local_writes(usage: Usage) -> bool {
     usage.intersects(Usage::READ_DST | Usage::WRITE_SRC | Usage::WRITE_DST | Usage::RECV)
 }
 

@@ -70,6 +70,6 @@ fn connections_report_events_and_failures() {
 }
 
 #[test]
-fn killed_peer_ends_operations_once_and_keeps_durable_memory() {
+fn killed_peer_ends_operations_once_and_keeps_flushed_memory() {
     run("crashes");
 }

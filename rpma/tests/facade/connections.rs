@@ -44,7 +44,7 @@ pub(crate) fn dropped_request_is_rejected(net: &Net) {
         expect_event(&client, ConnectionEvent::Rejected);
         assert_eq!(client.next_event(), Err(Error::NoEvent));
     }
-    // A request that nobody has read.
+    // A request that the server has not read.
     let client = request(&client_peer, &endpoint, None).connect(b"please").unwrap();
     wait_readable(endpoint.fd());
     drop(endpoint);

@@ -52,6 +52,7 @@ static void test_log(void) {
     CHECK(logged == 1);
     CHECK(last_level == RPMA_LOG_LEVEL_ERROR);
     CHECK(strstr(last_message, "null") != NULL);
+    CHECK(last_message[strlen(last_message) - 1] == '\n');
     OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD, RPMA_LOG_DISABLED));
     OK(rpma_log_get_threshold(RPMA_LOG_THRESHOLD, &level));
     CHECK(level == RPMA_LOG_DISABLED);

@@ -1,5 +1,9 @@
 /* Requests, events and private data, and what operations report when they fail. */
 
+#include <pthread.h>
+#include <sched.h>
+#include <sys/wait.h>
+
 #include "check.h"
 
 static const int ALWAYS = RPMA_F_COMPLETION_ALWAYS;
@@ -213,7 +217,70 @@ static void test_wrong_order(void) {
     free(memory);
 }
 
+static void *accept_one(void *ep) {
+    struct rpma_conn_req *request = NULL;
+    OK(rpma_ep_next_conn_req(ep, NULL, &request));
+    return request;
+}
+
+/* A thread that waits for a request gets it, although another asks for the descriptor meanwhile. */
+static void test_descriptor_beside_a_wait(void) {
+    struct rpma_peer *peer = open_peer();
+    struct rpma_conn_cfg *cfg = patient_cfg();
+    struct rpma_conn_req *request = NULL;
+    struct rpma_conn *client = NULL;
+    pthread_t waiting;
+    void *of_peer = NULL;
+    char port[8];
+    int fd = -1;
+    struct rpma_ep *ep = listen_somewhere(peer, port);
+    CHECK(pthread_create(&waiting, NULL, accept_one, ep) == 0);
+    sched_yield();
+    OK(rpma_ep_get_fd(ep, &fd));
+    OK(rpma_conn_req_new(peer, ADDRESS, port, cfg, &request));
+    OK(rpma_conn_req_connect(&request, NULL, &client));
+    CHECK(pthread_join(waiting, &of_peer) == 0);
+    request = of_peer;
+    OK(rpma_conn_req_delete(&request));
+    expect_event(client, RPMA_CONN_REJECTED);
+    OK(rpma_conn_delete(&client));
+    OK(rpma_conn_cfg_delete(&cfg));
+    OK(rpma_ep_shutdown(&ep));
+    OK(rpma_peer_delete(&peer));
+}
+
+/* A child that closes the listener of its parent leaves it to the parent. */
+static void test_listener_in_a_child(void) {
+    struct rpma_peer *peer = open_peer();
+    struct rpma_conn_cfg *cfg = patient_cfg();
+    struct rpma_conn_req *request = NULL;
+    struct rpma_conn *client = NULL;
+    char port[8];
+    int fd = -1, status = -1;
+    struct rpma_ep *ep = listen_somewhere(peer, port);
+    OK(rpma_ep_get_fd(ep, &fd));
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        OK(rpma_ep_shutdown(&ep));
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    OK(rpma_conn_req_new(peer, ADDRESS, port, cfg, &request));
+    OK(rpma_conn_req_connect(&request, NULL, &client));
+    wait_readable(fd);
+    OK(rpma_ep_next_conn_req(ep, NULL, &request));
+    OK(rpma_conn_req_delete(&request));
+    expect_event(client, RPMA_CONN_REJECTED);
+    OK(rpma_conn_delete(&client));
+    OK(rpma_conn_cfg_delete(&cfg));
+    OK(rpma_ep_shutdown(&ep));
+    OK(rpma_peer_delete(&peer));
+}
+
 int main(void) {
+    test_listener_in_a_child();
+    test_descriptor_beside_a_wait();
     test_private_data_and_early_receives();
     test_rejected_and_refused_and_unanswered();
     test_refused_access(RPMA_MR_USAGE_READ_SRC, 0, 0, false);

@@ -219,6 +219,10 @@ static void test_messages(void) {
     close_memory(&far);
 }
 
+/* The function of 0.9. Its completion has 24 bytes. */
+__asm__(".symver early_completion_get, rpma_conn_completion_get@LIBRPMA_1.0");
+int early_completion_get(struct rpma_conn *conn, struct legacy_completion *cmpl);
+
 static void test_legacy_functions(void) {
     struct pair pair;
     connect_pair(&pair, NULL);
@@ -251,6 +255,13 @@ static void test_legacy_functions(void) {
     CHECK(completion.flags == 0);
     OK(rpma_read(pair.client, near.mr, 0, far.remote, 0, 100, ALWAYS, NUMBER(2)));
     NEXT(pair.client, 2, LEGACY_READ, 100);
+    OK(rpma_write(pair.client, far.remote, 0, near.mr, 0, 60, ALWAYS, NUMBER(8)));
+    OK(rpma_conn_completion_wait(pair.client));
+    memset(&completion, 0xee, sizeof(completion));
+    OK(early_completion_get(pair.client, &completion));
+    CHECK(completion.op_context == NUMBER(8) && completion.op == LEGACY_WRITE);
+    CHECK(completion.byte_len == 60 && completion.op_status == IBV_WC_SUCCESS);
+    CHECK(completion.imm == 0xeeeeeeee);
     OK(rpma_flush(pair.client, far.remote, 0, 100, RPMA_FLUSH_TYPE_VISIBILITY, ALWAYS, NUMBER(3)));
     NEXT(pair.client, 3, LEGACY_READ, 100);
     OK(rpma_recv(pair.server, far.mr, 0, 100, NUMBER(4)));
