@@ -40,8 +40,8 @@ macro_rules! since_0_10 {
     )* };
 }
 
-// Programs of 0.9 have the version of 1.0, and a shorter completion than those of 0.10. librpma 1.0 has no such
-// function, so programs that are linked with this library get that of 0.10.
+// Programs of 0.9 have the version of 1.0, and a shorter completion than those of 0.10. librpma 1.0 has no
+// such function, so programs that are linked with this library get that of 0.10.
 symbol!(conn, rpma_conn_completion_get, "_at_0_9", "@LIBRPMA_1.0", rpma_conn_completion_get_of_0_9);
 symbol!(conn, rpma_conn_completion_get, "_at_0_10", "@@LIBRPMA_0.10");
 
