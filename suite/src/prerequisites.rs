@@ -127,7 +127,7 @@ impl Prerequisite {
     /// A C compiler and the header of librpma, which includes one of libibverbs.
     pub const LIBRPMA_HEADERS: Prerequisite = Prerequisite {
         name: "headers of librpma",
-        reason: "a C compiler or <librpma.h> is not installed (Debian: gcc, librpma-dev)",
+        reason: "gcc, librpma-dev or libibverbs-dev (their names in Debian) is not installed",
         required: Required::InTestScript,
     };
 

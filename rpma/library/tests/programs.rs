@@ -1,7 +1,7 @@
 //! C programs of librpma, which run over the library. They are compiled against the installed header.
 //!
-//! The tests need a C compiler and the headers of librpma and libibverbs (Debian: `librpma-dev`). Without the
-//! headers they are skipped with a message; under `./test` they fail.
+//! The tests need a C compiler and the headers of librpma and libibverbs (Debian: `librpma-dev`,
+//! `libibverbs-dev`). Without the headers they are skipped with a message; under `./test` they fail.
 
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
@@ -19,9 +19,11 @@ const DOMAINS: [&str; 3] = ["shm", "tcp", "auto"];
 /// Compiles a program of `tests/c` into a directory that has the library, too. Returns `None` without the
 /// header.
 fn compile(name: &str) -> Option<TempDir> {
-    if !Path::new("/usr/include/librpma.h").exists() {
-        Prerequisite::LIBRPMA_HEADERS.report_skipped("/usr/include/librpma.h");
-        return None;
+    for header in ["/usr/include/librpma.h", "/usr/include/infiniband/verbs.h"] {
+        if !Path::new(header).exists() {
+            Prerequisite::LIBRPMA_HEADERS.report_skipped(header);
+            return None;
+        }
     }
     let directory = tempfile::tempdir().expect("a temporary directory");
     // Cargo builds the library before its tests, and puts both into one directory.
