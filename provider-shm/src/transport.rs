@@ -82,7 +82,7 @@ pub struct ShmTransport {
     /// Accepted links without the peer's greeting, in the order in which they were accepted.
     half_open: BTreeMap<u64, LinkId>,
     accepted_count: u64,
-    /// How many of this side's rings have a [large](DataArea::LARGE) data area.
+    /// How many of this side's rings have a [large](crate::segment::DataArea::LARGE) data area.
     large_rings: usize,
     /// How many passes in a row have reported neither a frame nor an event.
     idle_passes: u32,

@@ -17,8 +17,8 @@ use crate::edge::{Argument, Failure};
 ///
 /// # Safety
 ///
-/// `object` is null, or was stored by [`store`] as an object of this type, or is part of such an object. It
-/// is not deleted before the last use of the reference.
+/// `object` is null, or was stored by [`Place::store`] as an object of this type, or is part of such an
+/// object. It is not deleted before the last use of the reference.
 #[inline]
 pub(crate) unsafe fn object<'a, T: Send + Sync>(object: *const T) -> Result<&'a T, Failure> {
     // SAFETY: the caller promises that it is null or a valid object.
