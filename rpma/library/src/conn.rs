@@ -8,7 +8,7 @@ use libc::c_int;
 
 use crate::completion::{self, EarlyCompletion, LegacyCompletion};
 use crate::conn_req::PrivateData;
-use crate::edge::run;
+use crate::edge::{Failure, run};
 use crate::handle::{Place, delete, object};
 use crate::peer_cfg::PeerCfg;
 
@@ -28,14 +28,42 @@ pub(crate) unsafe extern "C" fn rpma_conn_get_event_fd(conn: *const Connection, 
 ///
 /// `conn` is null or a connection; `event` is null or writable.
 pub(crate) unsafe extern "C" fn rpma_conn_next_event(conn: *mut Connection, event: *mut c_int) -> c_int {
-    run(|| {
-        // SAFETY: the caller promises it.
-        let (connection, place) = unsafe { (object(conn)?, Place::new(event)?) };
-        let event = connection.next_event()?;
-        tracing::info!("connection {}: {event}", connection.qp_number());
-        place.write(number(event));
-        Ok(())
-    })
+    // SAFETY: the caller promises it.
+    run(|| unsafe { next_event(conn, event, |event| Ok(number(event))) })
+}
+
+/// Returns the next event, in librpma 0.10 to 0.13. They had no number for [`ConnectionEvent::Unreachable`],
+/// and returned `RPMA_E_UNKNOWN`.
+///
+/// # Safety
+///
+/// `conn` is null or a connection; `event` is null or writable.
+pub(crate) unsafe extern "C" fn rpma_conn_next_event_of_0_10(
+    conn: *mut Connection,
+    event: *mut c_int,
+) -> c_int {
+    let to_number = |event| match event {
+        ConnectionEvent::Unreachable => Err(Failure::EventOfLaterVersion(event)),
+        _ => Ok(number(event)),
+    };
+    // SAFETY: the caller promises it.
+    run(|| unsafe { next_event(conn, event, to_number) })
+}
+
+/// # Safety
+///
+/// `conn` is null or a connection; `event` is null or writable.
+unsafe fn next_event(
+    conn: *mut Connection,
+    event: *mut c_int,
+    to_number: impl FnOnce(ConnectionEvent) -> Result<c_int, Failure>,
+) -> Result<(), Failure> {
+    // SAFETY: the caller promises it.
+    let (connection, place) = unsafe { (object(conn)?, Place::new(event)?) };
+    let event = connection.next_event()?;
+    tracing::info!("connection {}: {event}", connection.qp_number());
+    place.write(to_number(event)?);
+    Ok(())
 }
 
 /// Returns the number of `enum rpma_conn_event`.

@@ -6,7 +6,7 @@
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use homespun_rpma::{Error, ErrorCode, Invalid};
+use homespun_rpma::{ConnectionEvent, Error, ErrorCode, Invalid};
 use libc::c_int;
 
 use crate::log;
@@ -22,6 +22,8 @@ pub(crate) enum Failure {
     /// The system has refused a descriptor or a thread.
     #[error("the system refused: {0}")]
     System(std::io::Error),
+    #[error("{0}, an event that this version of librpma has no number for")]
+    EventOfLaterVersion(ConnectionEvent),
     #[error(transparent)]
     Facade(#[from] Error),
 }
@@ -64,6 +66,7 @@ impl Failure {
         match self {
             Failure::Argument(_) => ErrorCode::Invalid,
             Failure::Address(_) | Failure::System(_) => ErrorCode::Provider,
+            Failure::EventOfLaterVersion(_) => ErrorCode::Unknown,
             Failure::Facade(error) => error.code(),
         }
     }

@@ -27,17 +27,18 @@ macro_rules! symbol {
     };
 }
 
-/// Symbols of librpma 1.0 to 1.3.
-macro_rules! since_1_0 {
-    ($($module:ident::$name:ident)*) => { $(symbol!($module, $name, "_at_1_0", "@@LIBRPMA_1.0");)* };
-}
-
-/// Symbols of librpma 0.10, which have the version of 1.0, too: a program can use all of them.
-macro_rules! since_0_10 {
-    ($($module:ident::$name:ident)*) => { $(
-        symbol!($module, $name, "_at_1_0", "@@LIBRPMA_1.0");
-        symbol!($module, $name, "_at_0_10", "@LIBRPMA_0.10");
-    )* };
+/// Makes the symbols of functions in each of some versions.
+macro_rules! symbols {
+    ($versions:tt: $($module:ident::$name:ident)*) => { $(symbols!(@each $versions $module $name);)* };
+    (@each [$($version:ident)*] $module:ident $name:ident) => {
+        $(symbols!(@one $version $module $name);)*
+    };
+    (@one v0_10 $module:ident $name:ident) => { symbol!($module, $name, "_at_0_10", "@LIBRPMA_0.10"); };
+    (@one v0_11 $module:ident $name:ident) => { symbol!($module, $name, "_at_0_11", "@LIBRPMA_0.11"); };
+    (@one v0_12 $module:ident $name:ident) => { symbol!($module, $name, "_at_0_12", "@LIBRPMA_0.12"); };
+    (@one v0_13 $module:ident $name:ident) => { symbol!($module, $name, "_at_0_13", "@LIBRPMA_0.13"); };
+    (@one v0_14 $module:ident $name:ident) => { symbol!($module, $name, "_at_0_14", "@LIBRPMA_0.14"); };
+    (@one v1_0 $module:ident $name:ident) => { symbol!($module, $name, "_at_1_0", "@@LIBRPMA_1.0"); };
 }
 
 // Programs of 0.9 have the version of 1.0, and a shorter completion than those of 0.10. librpma 1.0 has no
@@ -45,15 +46,29 @@ macro_rules! since_0_10 {
 symbol!(conn, rpma_conn_completion_get, "_at_0_9", "@LIBRPMA_1.0", rpma_conn_completion_get_of_0_9);
 symbol!(conn, rpma_conn_completion_get, "_at_0_10", "@@LIBRPMA_0.10");
 
-since_1_0! {
-    access::rpma_atomic_write
+// Programs of 0.10 to 0.13 know no RPMA_CONN_UNREACHABLE.
+symbol!(conn, rpma_conn_next_event, "_at_0_10", "@LIBRPMA_0.10", rpma_conn_next_event_of_0_10);
+symbol!(conn, rpma_conn_next_event, "_at_0_11", "@LIBRPMA_0.11", rpma_conn_next_event_of_0_10);
+symbol!(conn, rpma_conn_next_event, "_at_0_12", "@LIBRPMA_0.12", rpma_conn_next_event_of_0_10);
+symbol!(conn, rpma_conn_next_event, "_at_0_13", "@LIBRPMA_0.13", rpma_conn_next_event_of_0_10);
+symbols! { [v0_14 v1_0]: conn::rpma_conn_next_event }
+
+// Functions that librpma has no more. Those with the version of 1.0 are for programs that are linked with
+// this library, which get all of them.
+symbols! { [v0_10 v1_0]: conn::rpma_conn_completion_wait conn::rpma_conn_get_completion_fd }
+symbols! { [v0_10 v0_11 v1_0]: cq::rpma_cq_get_completion }
+symbols! { [v0_10 v0_11 v0_12 v0_13 v1_0]: access::rpma_write_atomic }
+
+symbols! { [v0_11 v0_12 v0_13 v0_14 v1_0]: cq::rpma_cq_get_wc }
+symbols! { [v0_13 v0_14 v1_0]: access::rpma_atomic_write }
+
+symbols! { [v1_0]:
     conn_cfg::rpma_conn_cfg_get_compl_channel
     conn_cfg::rpma_conn_cfg_get_srq
     conn_cfg::rpma_conn_cfg_set_compl_channel
     conn_cfg::rpma_conn_cfg_set_srq
     conn::rpma_conn_get_compl_fd
     conn::rpma_conn_wait
-    cq::rpma_cq_get_wc
     srq_cfg::rpma_srq_cfg_delete
     srq_cfg::rpma_srq_cfg_get_rcq_size
     srq_cfg::rpma_srq_cfg_get_rq_size
@@ -66,7 +81,7 @@ since_1_0! {
     srq::rpma_srq_recv
 }
 
-since_0_10! {
+symbols! { [v0_10 v0_11 v0_12 v0_13 v0_14 v1_0]:
     conn::rpma_conn_apply_remote_peer_cfg
     conn_cfg::rpma_conn_cfg_delete
     conn_cfg::rpma_conn_cfg_get_cq_size
@@ -80,22 +95,18 @@ since_0_10! {
     conn_cfg::rpma_conn_cfg_set_rq_size
     conn_cfg::rpma_conn_cfg_set_sq_size
     conn_cfg::rpma_conn_cfg_set_timeout
-    conn::rpma_conn_completion_wait
     conn::rpma_conn_delete
     conn::rpma_conn_disconnect
-    conn::rpma_conn_get_completion_fd
     conn::rpma_conn_get_cq
     conn::rpma_conn_get_event_fd
     conn::rpma_conn_get_private_data
     conn::rpma_conn_get_qp_num
     conn::rpma_conn_get_rcq
-    conn::rpma_conn_next_event
     conn_req::rpma_conn_req_connect
     conn_req::rpma_conn_req_delete
     conn_req::rpma_conn_req_get_private_data
     conn_req::rpma_conn_req_new
     conn_req::rpma_conn_req_recv
-    cq::rpma_cq_get_completion
     cq::rpma_cq_get_fd
     cq::rpma_cq_wait
     ep::rpma_ep_get_fd
@@ -135,6 +146,5 @@ since_0_10! {
     device::rpma_utils_get_ibv_context
     device::rpma_utils_ibv_context_is_odp_capable
     access::rpma_write
-    access::rpma_write_atomic
     access::rpma_write_with_imm
 }

@@ -1,8 +1,8 @@
 //! `librpma.so.0`: programs that were made for librpma run over shared memory and TCP, without RDMA hardware.
 //!
-//! The library has the functions of librpma 1.2 and 1.3, and the five that only 0.10 had, with the versions
-//! of their symbols. So the dynamic linker takes it for programs that were linked with librpma. It holds no
-//! semantics of its own: `homespun-rpma` has the objects, and their documentation.
+//! The library has the functions of librpma 0.10 to 1.3, with the versions of their symbols. So the dynamic
+//! linker takes it for programs that were linked with librpma. `include/` has headers for new programs. The
+//! library holds no semantics of its own: `homespun-rpma` has the objects, and their documentation.
 //!
 //! The library is made for Linux on x86-64. Elsewhere the crate is empty: the versions of its symbols need
 //! the linker `rust-lld`.

@@ -1,15 +1,11 @@
-//! The symbols of the library, as `objdump -T` lists them: those that programs of librpma ask for.
-
-#![cfg(all(target_arch = "x86_64", target_os = "linux"))]
+//! What the library exports, and what each version of librpma exported.
 
 use std::collections::BTreeSet;
 use std::env;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use homespun_suite::prerequisites::Prerequisite;
-
-/// The functions that librpma has had since 0.10.
+/// The functions that each version since 0.10 has.
 const SINCE_0_10: &str = "
     rpma_conn_apply_remote_peer_cfg
     rpma_conn_cfg_delete
@@ -79,16 +75,14 @@ const SINCE_0_10: &str = "
     rpma_write_with_imm
 ";
 
-/// The functions that librpma has had since 1.0.
+/// The functions that arrived in 1.0.
 const SINCE_1_0: &str = "
-    rpma_atomic_write
     rpma_conn_cfg_get_compl_channel
     rpma_conn_cfg_get_srq
     rpma_conn_cfg_set_compl_channel
     rpma_conn_cfg_set_srq
     rpma_conn_get_compl_fd
     rpma_conn_wait
-    rpma_cq_get_wc
     rpma_srq_cfg_delete
     rpma_srq_cfg_get_rcq_size
     rpma_srq_cfg_get_rq_size
@@ -101,63 +95,44 @@ const SINCE_1_0: &str = "
     rpma_srq_recv
 ";
 
-/// The functions that only librpma 0.10 had.
-const ONLY_0_10: &str = "
-    rpma_conn_completion_get
-    rpma_conn_completion_wait
-    rpma_conn_get_completion_fd
-    rpma_cq_get_completion
-    rpma_write_atomic
-";
+/// The versions of librpma, and what their functions are beside those that each has.
+const VERSIONS: [(&str, &[&str]); 6] = [
+    (
+        "LIBRPMA_0.10",
+        &[
+            "rpma_conn_completion_get",
+            "rpma_conn_completion_wait",
+            "rpma_conn_get_completion_fd",
+            "rpma_cq_get_completion",
+            "rpma_write_atomic",
+        ],
+    ),
+    ("LIBRPMA_0.11", &["rpma_cq_get_completion", "rpma_cq_get_wc", "rpma_write_atomic"]),
+    ("LIBRPMA_0.12", &["rpma_cq_get_wc", "rpma_write_atomic"]),
+    ("LIBRPMA_0.13", &["rpma_atomic_write", "rpma_cq_get_wc", "rpma_write_atomic"]),
+    ("LIBRPMA_0.14", &["rpma_atomic_write", "rpma_cq_get_wc"]),
+    ("LIBRPMA_1.0", &["rpma_atomic_write", "rpma_cq_get_wc", SINCE_1_0]),
+];
 
-/// The library of the package librpma0.
-const PACKAGED: &str = "/usr/lib/x86_64-linux-gnu/librpma.so.0";
-
-#[test]
-fn library_has_every_function_of_librpma_1_3() {
-    let mut found = functions(&library(), "LIBRPMA_1.0");
-    // That of 0.9, which no program is linked with any more.
-    found.extend(functions(&library(), "(LIBRPMA_1.0)"));
-    assert_eq!(found, names(&[SINCE_0_10, SINCE_1_0, ONLY_0_10]));
-    assert_eq!(names(&[SINCE_0_10, SINCE_1_0]).len(), 84);
+/// Returns the names of the versions of librpma.
+pub(crate) fn versions() -> impl Iterator<Item = &'static str> {
+    VERSIONS.iter().map(|&(version, _)| version)
 }
 
-#[test]
-fn library_has_every_function_of_librpma_0_10() {
-    let mut found = functions(&library(), "(LIBRPMA_0.10)");
-    let with_default = functions(&library(), "LIBRPMA_0.10");
-    assert_eq!(with_default, names(&["rpma_conn_completion_get"]), "that of 1.0 is of 0.9");
-    found.extend(with_default);
-    assert_eq!(found, names(&[SINCE_0_10, ONLY_0_10]));
-    assert_eq!(found.len(), 71);
+/// Returns the functions that librpma had in a version.
+pub(crate) fn functions_of_librpma(version: &str) -> BTreeSet<String> {
+    let (_, further) = VERSIONS.iter().find(|(name, _)| *name == version).expect("a version of librpma");
+    [SINCE_0_10].iter().chain(*further).flat_map(|list| names(list)).collect()
 }
 
-#[test]
-fn library_exports_nothing_else_but_the_text_of_a_status() {
-    let base: BTreeSet<String> = functions(&library(), "Base");
-    assert_eq!(base, names(&["ibv_wc_status_str"]));
+/// Returns the functions of all versions.
+pub(crate) fn functions_of_every_version() -> BTreeSet<String> {
+    versions().flat_map(functions_of_librpma).collect()
 }
 
-#[test]
-fn packaged_library_has_the_same_functions_and_versions() {
-    if !Path::new(PACKAGED).exists() {
-        Prerequisite::LIBRPMA.report_skipped(PACKAGED);
-        return;
-    }
-    assert_eq!(functions(Path::new(PACKAGED), "LIBRPMA_1.0"), names(&[SINCE_0_10, SINCE_1_0]));
-}
-
-#[test]
-fn library_has_the_soname_of_librpma() {
-    assert!(
-        objdump(&library(), "-p")
-            .lines()
-            .any(|line| line.trim_start().starts_with("SONAME") && line.ends_with("librpma.so.0"))
-    );
-}
-
-/// Returns the names of the functions with a version.
-fn functions(library: &Path, version: &str) -> BTreeSet<String> {
+/// Returns the functions that a library exports with a version, as `objdump -T` writes it: in parentheses
+/// if programs that are linked with the library get another one.
+pub(crate) fn functions(library: &Path, version: &str) -> BTreeSet<String> {
     let table = objdump(library, "-T");
     let defined = table.lines().filter(|line| line.contains(" DF ") && !line.contains("*UND*"));
     let found = defined.filter_map(|line| {
@@ -168,7 +143,14 @@ fn functions(library: &Path, version: &str) -> BTreeSet<String> {
     found.collect()
 }
 
-fn objdump(library: &Path, option: &str) -> String {
+/// Returns the functions that a library exports with a version, for old and for new programs.
+pub(crate) fn all_functions(library: &Path, version: &str) -> BTreeSet<String> {
+    let mut found = functions(library, version);
+    found.extend(functions(library, &format!("({version})")));
+    found
+}
+
+pub(crate) fn objdump(library: &Path, option: &str) -> String {
     let output = Command::new("objdump").arg(option).arg(library).output();
     let output = output.expect("objdump, which each C compiler brings");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -176,10 +158,10 @@ fn objdump(library: &Path, option: &str) -> String {
 }
 
 /// Returns the path of the library. Cargo builds it before its tests, and puts both into one directory.
-fn library() -> std::path::PathBuf {
+pub(crate) fn library() -> PathBuf {
     env::current_exe().expect("this test's path").with_file_name("librpma.so")
 }
 
-fn names(lists: &[&str]) -> BTreeSet<String> {
-    lists.iter().flat_map(|list| list.split_whitespace()).map(str::to_owned).collect()
+pub(crate) fn names(list: &str) -> BTreeSet<String> {
+    list.split_whitespace().map(str::to_owned).collect()
 }
