@@ -124,6 +124,13 @@ impl Prerequisite {
         required: Required::InTestScript,
     };
 
+    /// A compiler of C++.
+    pub const CPP_COMPILER: Prerequisite = Prerequisite {
+        name: "a compiler of C++",
+        reason: "it is not installed (Debian: g++)",
+        required: Required::InTestScript,
+    };
+
     /// A C compiler and the header of librpma, which includes one of libibverbs.
     pub const LIBRPMA_HEADERS: Prerequisite = Prerequisite {
         name: "headers of librpma",

@@ -85,12 +85,14 @@ static void test_contexts_and_peers(void) {
     INVALID(rpma_utils_get_ibv_context(ADDRESS, RPMA_UTIL_IBV_CONTEXT_LOCAL, NULL));
     INVALID(rpma_utils_get_ibv_context(ADDRESS, (enum rpma_util_ibv_context_type)2, &local));
 
+#ifdef INFINIBAND_VERBS_H
     /* A program may print what it has found. */
     CHECK(strcmp(local->device->name, "homespun") == 0);
     CHECK(local->device->transport_type == IBV_TRANSPORT_IB);
     CHECK(local->ops.poll_cq(NULL, 1, NULL) < 0);
     CHECK(local->ops.alloc_mw(NULL, IBV_MW_TYPE_1) == NULL);
     CHECK(local->ops.post_send(NULL, NULL, NULL) == ENOSYS);
+#endif
 
     OK(rpma_utils_ibv_context_is_odp_capable(local, &is_capable));
     CHECK(is_capable == 1);
@@ -99,9 +101,8 @@ static void test_contexts_and_peers(void) {
 
     INVALID(rpma_peer_new(NULL, &peer));
     INVALID(rpma_peer_new(local, NULL));
-    struct ibv_context foreign;
-    memset(&foreign, 0, sizeof(foreign));
-    INVALID(rpma_peer_new(&foreign, &peer));
+    uint64_t foreign[64] = {0};
+    INVALID(rpma_peer_new((struct ibv_context *)foreign, &peer));
     CHECK(peer == NULL);
     OK(rpma_peer_new(local, &peer));
     OK(rpma_peer_delete(&peer));

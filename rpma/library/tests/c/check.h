@@ -1,44 +1,9 @@
-/* What the programs have in common: checks, peers, and connected pairs. */
+/* What the programs of librpma 1.0 to 1.3 have in common: pair.h, and completions. */
 
 #ifndef CHECK_H
 #define CHECK_H
 
-#include <arpa/inet.h>
-#include <fcntl.h>
-#include <librpma.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#define ADDRESS "127.0.0.1"
-#define PATIENCE_MS 60000
-
-/* Ends the program unless a condition holds. */
-#define CHECK(condition)                                                                  \
-    do {                                                                                  \
-        if (!(condition)) {                                                               \
-            fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition); \
-            exit(1);                                                                      \
-        }                                                                                 \
-    } while (0)
-
-/* Ends the program unless a call returns this number. */
-#define RETURNS(expected, call)                                                           \
-    do {                                                                                  \
-        int returned = (call);                                                            \
-        if (returned != (expected)) {                                                     \
-            fprintf(stderr, "%s:%d: %s returned %d (%s)\n", __FILE__, __LINE__, #call,    \
-                    returned, rpma_err_2str(returned));                                   \
-            exit(1);                                                                      \
-        }                                                                                 \
-    } while (0)
-
-#define OK(call) RETURNS(0, call)
-#define INVALID(call) RETURNS(RPMA_E_INVAL, call)
+#include "pair.h"
 
 /* The functions and the structure that only librpma 0.10 had. */
 struct legacy_completion {
@@ -56,67 +21,6 @@ int rpma_conn_completion_wait(struct rpma_conn *conn);
 int rpma_conn_get_completion_fd(const struct rpma_conn *conn, int *fd);
 int rpma_write_atomic(struct rpma_conn *conn, struct rpma_mr_remote *dst, size_t dst_offset,
                       const struct rpma_mr_local *src, size_t src_offset, int flags, const void *op_context);
-
-static inline struct rpma_peer *open_peer(void) {
-    struct ibv_context *context = NULL;
-    struct rpma_peer *peer = NULL;
-    OK(rpma_utils_get_ibv_context(ADDRESS, RPMA_UTIL_IBV_CONTEXT_LOCAL, &context));
-    OK(rpma_peer_new(context, &peer));
-    return peer;
-}
-
-/* Finds a port that is free now. */
-static inline void find_port(char port[8]) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof(address);
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    CHECK(fd >= 0);
-    CHECK(bind(fd, (struct sockaddr *)&address, length) == 0);
-    CHECK(getsockname(fd, (struct sockaddr *)&address, &length) == 0);
-    close(fd);
-    snprintf(port, 8, "%d", ntohs(address.sin_port));
-}
-
-/* Listens at a port that was free. */
-static inline struct rpma_ep *listen_somewhere(struct rpma_peer *peer, char port[8]) {
-    struct rpma_ep *ep = NULL;
-    for (int attempt = 0; attempt < 20; attempt++) {
-        find_port(port);
-        if (rpma_ep_listen(peer, ADDRESS, port, &ep) == 0) {
-            return ep;
-        }
-    }
-    CHECK(!"a port to listen at");
-    return NULL;
-}
-
-/* Waits until a descriptor is readable. */
-static inline void wait_readable(int fd) {
-    struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
-    CHECK(poll(&poll_fd, 1, PATIENCE_MS) == 1);
-}
-
-static inline int is_readable(int fd) {
-    struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
-    return poll(&poll_fd, 1, 0) == 1;
-}
-
-static inline void set_nonblocking(int fd) {
-    CHECK(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) == 0);
-}
-
-static inline void expect_event(struct rpma_conn *conn, enum rpma_conn_event expected) {
-    enum rpma_conn_event event = RPMA_CONN_UNDEFINED;
-    int fd = -1;
-    OK(rpma_conn_get_event_fd(conn, &fd));
-    wait_readable(fd);
-    OK(rpma_conn_next_event(conn, &event));
-    if (event != expected) {
-        fprintf(stderr, "%s instead of %s\n", rpma_utils_conn_event_2str(event),
-                rpma_utils_conn_event_2str(expected));
-        exit(1);
-    }
-}
 
 /* Waits for the next completion. */
 static inline struct ibv_wc next_completion(struct rpma_cq *cq) {
@@ -155,82 +59,5 @@ static inline void expect_failure(struct rpma_cq *cq, uint64_t context, enum ibv
         exit(1);
     }
 }
-
-/* A configuration whose requests wait as long as a program does. */
-static inline struct rpma_conn_cfg *patient_cfg(void) {
-    struct rpma_conn_cfg *cfg = NULL;
-    OK(rpma_conn_cfg_new(&cfg));
-    OK(rpma_conn_cfg_set_timeout(cfg, PATIENCE_MS));
-    return cfg;
-}
-
-/* Two connections of this process, with each other. */
-struct pair {
-    struct rpma_peer *peer;
-    struct rpma_ep *ep;
-    char port[8];
-    struct rpma_conn *client;
-    struct rpma_conn *server;
-    struct rpma_cq *client_cq;
-    struct rpma_cq *server_cq;
-    uint32_t client_qp;
-    uint32_t server_qp;
-};
-
-static inline void connect_pair(struct pair *pair, struct rpma_conn_cfg *cfg) {
-    struct rpma_conn_cfg *own_cfg = cfg ? NULL : patient_cfg();
-    struct rpma_conn_req *request = NULL;
-    memset(pair, 0, sizeof(*pair));
-    pair->peer = open_peer();
-    pair->ep = listen_somewhere(pair->peer, pair->port);
-    cfg = cfg ? cfg : own_cfg;
-    OK(rpma_conn_req_new(pair->peer, ADDRESS, pair->port, cfg, &request));
-    OK(rpma_conn_req_connect(&request, NULL, &pair->client));
-    CHECK(request == NULL);
-    OK(rpma_ep_next_conn_req(pair->ep, cfg, &request));
-    OK(rpma_conn_req_connect(&request, NULL, &pair->server));
-    expect_event(pair->server, RPMA_CONN_ESTABLISHED);
-    expect_event(pair->client, RPMA_CONN_ESTABLISHED);
-    OK(rpma_conn_get_cq(pair->client, &pair->client_cq));
-    OK(rpma_conn_get_cq(pair->server, &pair->server_cq));
-    OK(rpma_conn_get_qp_num(pair->client, &pair->client_qp));
-    OK(rpma_conn_get_qp_num(pair->server, &pair->server_qp));
-    CHECK(pair->client_qp != pair->server_qp);
-    if (own_cfg) {
-        OK(rpma_conn_cfg_delete(&own_cfg));
-    }
-}
-
-static inline void close_pair(struct pair *pair) {
-    OK(rpma_conn_disconnect(pair->client));
-    expect_event(pair->client, RPMA_CONN_CLOSED);
-    expect_event(pair->server, RPMA_CONN_CLOSED);
-    OK(rpma_conn_disconnect(pair->server));
-    OK(rpma_conn_disconnect(pair->client));
-    OK(rpma_conn_delete(&pair->client));
-    OK(rpma_conn_delete(&pair->server));
-    CHECK(pair->client == NULL && pair->server == NULL);
-    OK(rpma_ep_shutdown(&pair->ep));
-    OK(rpma_peer_delete(&pair->peer));
-    CHECK(pair->ep == NULL && pair->peer == NULL);
-}
-
-/* Makes a peer's view of a region. */
-static inline struct rpma_mr_remote *as_remote(struct rpma_mr_local *mr) {
-    char descriptor[21];
-    struct rpma_mr_remote *remote = NULL;
-    OK(rpma_mr_get_descriptor(mr, descriptor));
-    OK(rpma_mr_remote_from_descriptor(descriptor, sizeof(descriptor), &remote));
-    return remote;
-}
-
-static inline void *allocate(size_t size) {
-    void *memory = NULL;
-    CHECK(posix_memalign(&memory, 4096, size) == 0);
-    memset(memory, 0, size);
-    return memory;
-}
-
-#define NUMBER(context) ((const void *)(uintptr_t)(context))
 
 #endif

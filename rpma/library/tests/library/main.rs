@@ -2,5 +2,8 @@
 
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
+mod compiler;
 mod exports;
+mod headers;
+mod programs;
 mod symbols;

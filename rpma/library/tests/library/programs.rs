@@ -1,0 +1,55 @@
+//! C programs of librpma, which run over the library. They are compiled against the header of librpma 1.2 and
+//! against homespun's.
+//!
+//! The tests need a C compiler, and some the headers of librpma and libibverbs (Debian: `librpma-dev`,
+//! `libibverbs-dev`). Without the headers those are skipped with a message; under `./test` they fail.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::compiler::{Compiler, Header};
+
+/// The domains over which each program runs.
+const DOMAINS: [&str; 3] = ["shm", "tcp", "auto"];
+
+/// Compiles a program with each header, and runs it over each domain.
+fn run(name: &str) {
+    for header in [Header::Packaged, Header::Own, Header::OwnWithoutVerbs] {
+        let Some(compiler) = Compiler::new(header) else { continue };
+        let program = compiler.compile(name, &compiler.directory().join("librpma.so.0"));
+        run_program(&program, compiler.directory());
+    }
+}
+
+/// Runs a program over each domain, with a directory for its files that has the library, too.
+pub(crate) fn run_program(program: &Path, directory: &Path) {
+    for domain in DOMAINS {
+        let status = Command::new(program)
+            .arg(directory)
+            .env("LD_LIBRARY_PATH", directory)
+            .env("FI_HOMESPUN_DOMAIN", domain)
+            .status();
+        let status = status.expect("the program is there");
+        assert!(status.success(), "{} over {domain}: {status}", program.display());
+    }
+}
+
+#[test]
+fn arguments_are_checked_and_objects_have_their_values() {
+    run("arguments");
+}
+
+#[test]
+fn operations_complete_with_every_field() {
+    run("operations");
+}
+
+#[test]
+fn connections_report_events_and_failures() {
+    run("connections");
+}
+
+#[test]
+fn killed_peer_ends_operations_once_and_keeps_flushed_memory() {
+    run("crashes");
+}
