@@ -7,3 +7,4 @@ mod exports;
 mod headers;
 mod programs;
 mod symbols;
+mod versions;

@@ -1,0 +1,61 @@
+/* A request that the peer does not answer: an event since librpma 0.14, and a failure before. */
+
+#include "pair.h"
+
+static void test_unanswered(bool is_event) {
+    struct rpma_peer *peer = open_peer();
+    struct rpma_conn_cfg *cfg = NULL;
+    struct rpma_conn_req *request = NULL;
+    struct rpma_conn *client = NULL;
+    enum rpma_conn_event event = (enum rpma_conn_event)77;
+    char port[8];
+    int fd = -1;
+    struct rpma_ep *ep = listen_somewhere(peer, port);
+
+    OK(rpma_conn_cfg_new(&cfg));
+    OK(rpma_conn_cfg_set_timeout(cfg, 100));
+    OK(rpma_conn_req_new(peer, ADDRESS, port, cfg, &request));
+    OK(rpma_conn_req_connect(&request, NULL, &client));
+    OK(rpma_conn_get_event_fd(client, &fd));
+    wait_readable(fd);
+    if (is_event) {
+        OK(rpma_conn_next_event(client, &event));
+        CHECK(event == RPMA_CONN_UNREACHABLE);
+    } else {
+        RETURNS(RPMA_E_UNKNOWN, rpma_conn_next_event(client, &event));
+        CHECK((int)event == 77);
+    }
+    /* The event is no more, in either way. */
+    set_nonblocking(fd);
+    RETURNS(RPMA_E_NO_EVENT, rpma_conn_next_event(client, &event));
+    OK(rpma_conn_delete(&client));
+    OK(rpma_conn_cfg_delete(&cfg));
+    OK(rpma_ep_shutdown(&ep));
+    OK(rpma_peer_delete(&peer));
+}
+
+/* The other events are the same in each version. */
+static void test_other_events(void) {
+    struct pair pair;
+    struct rpma_conn_cfg *cfg = patient_cfg();
+    struct rpma_conn_req *request = NULL;
+    struct rpma_conn *client = NULL;
+    char free_port[8];
+    connect_pair(&pair, cfg);
+    find_port(free_port);
+    OK(rpma_conn_req_new(pair.peer, ADDRESS, free_port, cfg, &request));
+    OK(rpma_conn_req_connect(&request, NULL, &client));
+    expect_event(client, RPMA_CONN_REJECTED);
+    INVALID(rpma_conn_next_event(client, NULL));
+    INVALID(rpma_conn_next_event(NULL, NULL));
+    OK(rpma_conn_delete(&client));
+    OK(rpma_conn_cfg_delete(&cfg));
+    close_pair(&pair);
+}
+
+int main(int argc, char **argv) {
+    CHECK(argc == 2);
+    test_unanswered(strcmp(argv[1], "event") == 0);
+    test_other_events();
+    return 0;
+}
