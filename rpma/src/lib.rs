@@ -73,6 +73,9 @@
 //! # }
 //! ```
 //!
+//! A complete program is `rpma/examples/remote_log.rs`, a log in a file that another process has mapped:
+//! `cargo run -p homespun-rpma --example remote_log`.
+//!
 //! # Before you start
 //!
 //! - Progress is automatic: the thread of a peer serves the other side, also while the application waits for

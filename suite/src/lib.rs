@@ -23,6 +23,7 @@ mod counters;
 mod deadline;
 mod driven_queues;
 mod ended;
+pub mod example;
 pub mod files;
 mod flush_call;
 mod forked_child;

@@ -9,7 +9,6 @@ mod hello;
 #[allow(dead_code, reason = "its main function is another program's")]
 #[path = "../../examples/multi_receive_server.rs"]
 mod multi_receive_server;
-mod program;
 #[allow(dead_code, reason = "its main function is another program's")]
 #[path = "../../examples/remote_memory.rs"]
 mod remote_memory;
@@ -29,9 +28,8 @@ mod wait_fd;
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
+use homespun_suite::example::{self, FAILED, Program};
 use socket2::{Domain, Socket, Type};
-
-use crate::program::{FAILED, Program};
 
 /// The domains over which the examples run.
 const DOMAINS: [&str; 2] = ["tcp", "shm"];
@@ -39,7 +37,7 @@ const DOMAINS: [&str; 2] = ["tcp", "shm"];
 #[test]
 #[ignore = "a process that the tests start"]
 fn example_process_entry() {
-    program::run_chosen_example(|name, arguments| match name {
+    example::run_chosen_example(|name, arguments| match name {
         "connected" => connected::run(arguments),
         "hello" => hello::run(arguments),
         "multi_receive_server" => multi_receive_server::run(arguments),

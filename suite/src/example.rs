@@ -1,4 +1,6 @@
 //! An example in a process of its own: the test's own program, run again.
+//!
+//! The test includes the example as a module. Its ignored test `example_process_entry` runs the example.
 
 use std::env;
 use std::error::Error;
@@ -12,21 +14,21 @@ use std::time::{Duration, Instant};
 const VARIABLE: &str = "HOMESPUN_TEST_EXAMPLE";
 
 /// The beginning of the line with an example's error.
-pub(crate) const FAILED: &str = "it failed: ";
+pub const FAILED: &str = "it failed: ";
 
 /// The timeout of every wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running example. Dropping it kills the process.
 #[derive(Debug)]
-pub(crate) struct Program {
+pub struct Program {
     child: Child,
     lines: Receiver<String>,
 }
 
 /// Runs the chosen example in a process that [`Program::start`] has started.
 #[expect(clippy::print_stdout, reason = "the test reads it")]
-pub(crate) fn run_chosen_example(
+pub fn run_chosen_example(
     example: impl FnOnce(&str, std::vec::IntoIter<String>) -> Result<(), Box<dyn Error>>,
 ) {
     let Ok(what) = env::var(VARIABLE) else { return };
@@ -40,7 +42,7 @@ pub(crate) fn run_chosen_example(
 
 impl Program {
     /// Starts an example with these arguments, over a domain.
-    pub(crate) fn start(name: &str, domain: &str, arguments: &[&str]) -> Program {
+    pub fn start(name: &str, domain: &str, arguments: &[&str]) -> Program {
         let mut child = Command::new(env::current_exe().expect("the test's own program"))
             .args(["example_process_entry", "--exact", "--ignored", "--nocapture"])
             .env(VARIABLE, [&[name], arguments].concat().join("\n"))
@@ -61,7 +63,7 @@ impl Program {
     /// Waits for a line with this text. Returns what follows the text in the line. The test harness may
     /// print before the text.
     #[track_caller]
-    pub(crate) fn await_rest_after_text(&mut self, text: &str) -> String {
+    pub fn await_rest_after_text(&mut self, text: &str) -> String {
         let deadline = Instant::now() + PATIENCE;
         loop {
             match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
@@ -77,13 +79,13 @@ impl Program {
 
     /// Waits until the example has ended. Fails if it has not succeeded.
     #[track_caller]
-    pub(crate) fn assert_ends_in_success(self) {
+    pub fn assert_ends_in_success(self) {
         assert!(self.wait_for_success_or_failure(), "the example fails");
     }
 
     /// Waits until the example has ended. Returns whether it succeeded.
     #[track_caller]
-    pub(crate) fn wait_for_success_or_failure(mut self) -> bool {
+    pub fn wait_for_success_or_failure(mut self) -> bool {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
