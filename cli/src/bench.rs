@@ -15,6 +15,7 @@ mod plot;
 mod providers;
 mod record;
 mod report;
+pub(crate) mod rpma;
 pub(crate) mod single;
 pub(crate) mod sleep;
 mod step;
@@ -22,7 +23,7 @@ mod survey;
 mod table;
 mod trial;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -32,6 +33,7 @@ use self::against::ComparisonRequest;
 use self::pair::Placement;
 use self::providers::Providers;
 use self::report::BenchReport;
+use self::rpma::RpmaRequest;
 use self::survey::{Kind, MeasuredDomain, Survey};
 use crate::console::Console;
 use crate::cores::AllowedCores;
@@ -83,6 +85,10 @@ const ROUNDS_MAX: u32 = 1_000;
 /// First both processes poll. Then both sleep on the descriptor of their queue (FI_WAIT_FD). Last, both
 /// sleep without messages, and their processor time is measured. Threads of a provider run on the core
 /// of their process.
+///
+/// With --rpma, one process writes to memory of the other process and flushes the write, over the crate
+/// homespun-rpma: to visibility in memory, and to persistence in a mapped file. This is compared with a
+/// copy within one process, and with such a copy to the mapped file followed by msync(2).
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{COLUMNS}\n\n{JSON}\n\n{EXAMPLES}"))]
 pub(crate) struct BenchArguments {
@@ -96,7 +102,7 @@ pub(crate) struct BenchArguments {
     ///
     /// Units are K, M or KiB, MiB, as in 1.5K; the largest size is 64M. The default is
     /// 8,64,512,4K,16K,64K,256K,1M,4M; with both --quick and --against 8,4K,64K,1M; with --only sleep
-    /// 8,4K,64K.
+    /// 8,4K,64K; with --rpma 8,64,512,4K,64K,1M.
     #[arg(long, value_name = "LIST")]
     sizes: Option<Sizes>,
     /// The number of rounds.
@@ -154,7 +160,24 @@ pub(crate) struct BenchArguments {
     /// "<!-- /speed -->".
     #[arg(long, value_name = "FILE", requires = "against", help_heading = AGAINST_LIBFABRIC)]
     readme: Option<PathBuf>,
+    /// Measure writes and flushes in librpma's terms.
+    #[arg(
+        long,
+        conflicts_with_all = [
+            "only", "tagged", "against", "libfabric", "libfabric_built", "plots", "record", "readme",
+        ],
+        help_heading = RPMA
+    )]
+    rpma: bool,
+    /// The directory of the temporary file that is flushed [default: the current directory].
+    ///
+    /// The results name its file system. Over tmpfs a flush to persistence has nothing to write.
+    #[arg(long, value_name = "DIR", requires = "rpma", help_heading = RPMA)]
+    dir: Option<PathBuf>,
 }
+
+/// The heading of the options for writes and flushes.
+const RPMA: &str = "Writes and flushes";
 
 /// The heading of the options for comparisons with libfabric's providers.
 const AGAINST_LIBFABRIC: &str = "Comparison with libfabric's providers";
@@ -190,6 +213,15 @@ With --against every number before the ratios is a time in microseconds: half of
 of each of many transfers in flight. The bare loop, homespun and each provider have a median and, if there \
 is room, a p99. A ratio is homespun's time divided by that of the bare loop, or of a provider.
 
+With --rpma:
+  flush      the kind of the flush: visibility or persistent
+  latency    from the post of a write to the completion of the flush behind it,
+             one at a time, in us
+  p50, p99   percentiles of single writes with a flush
+  bare us    a copy and a fence (memcpy), or a copy to the mapped file and
+             msync(2) (memcpy+msync), by one process; bare p99: of single ones
+  ratio      latency divided by bare us
+
 The output of --json has more figures than the tables, such as the speed of copies within one process.";
 
 const JSON: &str = "\
@@ -215,7 +247,11 @@ With --only sleep: homespun_version, libfabric, libfabric_version, cores, rounds
 of these has name, provider, rival_of (the name of homespun's contender in the ratios), polled, descriptor \
 and idle. These three have not_offered and failure: the reason why there are no figures, or null; polled and \
 descriptor have sizes, each with size_bytes, p50_us, p99_us, samples, p50_ratio and p99_ratio; idle has \
-wait_object, processor_ms_per_s and wake_ups_per_s, the last two with a number for each process.";
+wait_object, processor_ms_per_s and wake_ups_per_s, the last two with a number for each process.
+
+With --rpma: homespun_version, rounds, cores, directory and file_system (of the file), domains; each of these \
+has domain and flushes; each of flushes has flush (visibility, persistent), size_bytes, bare_loop (memcpy, \
+memcpy+msync), latency_us, bare_latency_us, latency_ratio, latency_percentiles and bare_latency_percentiles.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -225,6 +261,7 @@ Examples:
   homespun bench --json > results.json       results for a program to read
   homespun bench --against shm,tcp           libfabric's own shm and tcp
   homespun bench --only sleep                providers polled, asleep and idle
+  homespun bench --rpma --dir /mnt/disk      writes and flushes to a file there
   FABTESTS=/opt/fabtests/bin homespun bench --against shm,tcp --record .
                                              more programs; writes RESULTS.md
 
@@ -239,6 +276,7 @@ pub(crate) fn run(arguments: &BenchArguments, console: &mut Console) -> Result<(
     let timeout = Duration::from_secs(arguments.timeout);
     arguments.reject_conflicting_options();
     match &arguments.against {
+        _ if arguments.rpma => measure_flushes(arguments, sizes, timeout, console),
         _ if arguments.only == Some(Kind::Waiting) => {
             let request = sleep::SleepRequest {
                 domains: &domains_to_measure(arguments.domain.as_deref())?,
@@ -275,6 +313,12 @@ pub(crate) fn run(arguments: &BenchArguments, console: &mut Console) -> Result<(
 }
 
 impl BenchArguments {
+    /// The number of rounds, and the approximate duration of a measurement in each round.
+    fn rounds_and_round_ms(&self) -> (u32, u32) {
+        let (rounds, round_ms) = if self.quick { (ROUNDS_QUICK, ROUND_QUICK_MS) } else { (ROUNDS, ROUND_MS) };
+        (self.rounds.unwrap_or(rounds), round_ms)
+    }
+
     /// Ends the process with the exit status for wrong usage if options conflict.
     fn reject_conflicting_options(&self) {
         let is_waiting = self.only == Some(Kind::Waiting);
@@ -310,12 +354,12 @@ fn compare_with_bare_loops(
     let domains = domains_to_measure(arguments.domain.as_deref())?;
     let all_cores = AllowedCores::of_this_process();
     let cores = all_cores.choose_pair().filter(|_| !arguments.no_pin);
-    let rounds = arguments.rounds.unwrap_or(if arguments.quick { ROUNDS_QUICK } else { ROUNDS });
+    let (rounds, round_ms) = arguments.rounds_and_round_ms();
     let survey = Survey {
         sizes,
         only: arguments.only,
         rounds,
-        round_ms: if arguments.quick { ROUND_QUICK_MS } else { ROUND_MS },
+        round_ms,
         tagged: arguments.tagged,
         placement: Placement { cores, timeout },
         shows_rows: !arguments.json,
@@ -337,16 +381,43 @@ fn compare_with_bare_loops(
     if arguments.json { console.print_json(&report) } else { Ok(()) }
 }
 
+/// Compares writes and flushes with copies and `msync(2)`.
+fn measure_flushes(
+    arguments: &BenchArguments,
+    sizes: Option<&[usize]>,
+    timeout: Duration,
+    console: &mut Console,
+) -> Result<(), CommandFailure> {
+    let all_cores = AllowedCores::of_this_process();
+    let cores = all_cores.choose_pair().filter(|_| !arguments.no_pin);
+    let (rounds, round_ms) = arguments.rounds_and_round_ms();
+    let request = RpmaRequest {
+        domains: &domains_to_measure(arguments.domain.as_deref())?,
+        sizes,
+        rounds,
+        round_ms,
+        directory: arguments.dir.as_deref().unwrap_or(Path::new(".")),
+        json: arguments.json,
+        placement: Placement { cores, timeout },
+        described_placement: describe_placement(cores, &all_cores),
+    };
+    rpma::run(&request, console)
+}
+
+/// How the two processes run, in words.
+fn describe_placement(cores: Option<(usize, usize)>, all_cores: &AllowedCores) -> String {
+    let count = all_cores.describe_core_count();
+    match cores {
+        Some((own, other)) => format!("{count}; the two processes stay on cores {own} and {other}"),
+        None => format!("{count}; the system chooses where the two processes run"),
+    }
+}
+
 /// Prints the lines above all tables.
 fn print_head(survey: &Survey<'_>, cores: &AllowedCores, console: &Console) -> Result<(), CommandFailure> {
     let kind = if survey.tagged { "tagged" } else { "untagged" };
     console.print_line(format_args!("{kind} messages; medians over {} rounds", survey.rounds))?;
-    console.print_wrapped(match survey.placement.cores {
-        Some((own, other)) => {
-            format!("{}; the two processes stay on cores {own} and {other}", cores.describe_core_count())
-        }
-        None => format!("{}; the system chooses where the two processes run", cores.describe_core_count()),
-    })?;
+    console.print_wrapped(describe_placement(survey.placement.cores, cores))?;
     console.print_wrapped(
         "latency: half of a round trip, or a whole access, in us; p50, p99: percentiles of single latencies",
     )?;

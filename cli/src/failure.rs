@@ -10,6 +10,7 @@ use homespun::error::Unmet;
 use homespun::params::OfferedName;
 use homespun::transport::{Denial, LinkError};
 use homespun::{Address, Errno, Error, Misuse, OperationError, Rejected};
+use homespun_rpma::{ConnectionEvent, Status};
 
 /// The reason why the command failed.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +41,15 @@ pub(crate) enum CommandFailure {
     /// A call of the fabric failed.
     #[error("{0}")]
     Fabric(Error),
+    /// A call of librpma's terms failed.
+    #[error("{0}")]
+    Rpma(homespun_rpma::Error),
+    /// There is no connection in librpma's terms, or it has ended.
+    #[error("no connection between the two processes: {0}")]
+    NotConnected(ConnectionEvent),
+    /// A write or the flush behind it failed.
+    #[error("a write or its flush failed: {0}")]
+    FlushFailed(Status),
     /// An endpoint could not be bound to its address.
     #[error("cannot listen at {at}: {error}")]
     Bind {
@@ -184,6 +194,12 @@ pub(crate) enum CommandFailure {
         core: usize,
         /// The error of the system.
         error: io::Error,
+    },
+    /// The path of a file cannot be passed to another process.
+    #[error("the path {} is not in UTF-8", .path.display())]
+    PathNotUtf8 {
+        /// The path.
+        path: PathBuf,
     },
     /// A system call of a bare loop failed.
     #[error("the bare loop failed while {doing}: {error}")]
@@ -377,6 +393,15 @@ impl From<Error> for CommandFailure {
         match error {
             Error::Misuse(Misuse::Unmet(unmet)) => CommandFailure::Unmet(unmet),
             error => CommandFailure::Fabric(error),
+        }
+    }
+}
+
+impl From<homespun_rpma::Error> for CommandFailure {
+    fn from(error: homespun_rpma::Error) -> Self {
+        match error {
+            homespun_rpma::Error::Fabric(error) => error.into(),
+            error => CommandFailure::Rpma(error),
         }
     }
 }

@@ -70,6 +70,8 @@ enum Command {
     BenchProgram(bench::against::on_core::ProgramArguments),
     #[command(hide = true)]
     BenchPeer(bench::sleep::peer::PeerArguments),
+    #[command(hide = true)]
+    BenchTarget(bench::rpma::target::TargetArguments),
 }
 
 impl Command {
@@ -97,6 +99,7 @@ fn main() -> ExitCode {
         Command::BenchFollower(arguments) => bench::follower::run(&arguments, &console),
         Command::BenchProgram(arguments) => bench::against::on_core::run(&arguments),
         Command::BenchPeer(arguments) => bench::sleep::peer::run(&arguments, &console),
+        Command::BenchTarget(arguments) => bench::rpma::target::run(&arguments, &console),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

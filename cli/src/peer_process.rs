@@ -7,6 +7,7 @@ use std::env;
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{self, Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,12 +59,33 @@ impl PeerProcess {
         timeout: Duration,
     ) -> Result<PeerProcess, CommandFailure> {
         let mut command = Command::new(env::current_exe().map_err(CommandFailure::Start)?);
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
+        PeerProcess::start_command(command, arguments, core, timeout)
+    }
+
+    /// As [`start`](Self::start), in a process group of its own. So Ctrl-C in the terminal ends only this
+    /// process, and the peer process can clean up after it: see [`exit_with_parent`].
+    pub(crate) fn start_in_own_group(
+        arguments: &[&str],
+        core: Option<usize>,
+        timeout: Duration,
+    ) -> Result<PeerProcess, CommandFailure> {
+        let mut command = Command::new(env::current_exe().map_err(CommandFailure::Start)?);
+        command.process_group(0);
+        PeerProcess::start_command(command, arguments, core, timeout)
+    }
+
+    fn start_command(
+        mut command: Command,
+        arguments: &[&str],
+        core: Option<usize>,
+        timeout: Duration,
+    ) -> Result<PeerProcess, CommandFailure> {
         command.args(arguments).args(["--timeout", &timeout.as_secs().to_string()]);
         command.args(logging::verbosity_arguments());
         if let Some(core) = core {
             command.args(["--core", &core.to_string()]);
         }
-        command.envs(environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(CommandFailure::Start)?;
         let stdin = child.stdin.take();
@@ -176,6 +198,16 @@ impl Drop for PeerProcess {
 /// Called by a peer process: returns the lines that its parent sends. Ends the peer process as soon as
 /// the parent ends, even in the middle of a measurement.
 pub(crate) fn read_parent_lines_or_exit() -> Receiver<String> {
+    read_parent_lines_and_exit_after(|| ())
+}
+
+/// Called by a peer process whose parent sends no lines. As soon as the parent ends, calls `clean_up` and
+/// ends the peer process.
+pub(crate) fn exit_with_parent(clean_up: impl FnOnce() + Send + 'static) {
+    drop(read_parent_lines_and_exit_after(clean_up));
+}
+
+fn read_parent_lines_and_exit_after(clean_up: impl FnOnce() + Send + 'static) -> Receiver<String> {
     let (sender, lines) = unbounded();
     thread::spawn(move || {
         for line in io::stdin().lines().map_while(Result::ok) {
@@ -183,6 +215,7 @@ pub(crate) fn read_parent_lines_or_exit() -> Receiver<String> {
             // the parent's end.
             let _ = sender.send(line);
         }
+        clean_up();
         process::exit(1);
     });
     lines

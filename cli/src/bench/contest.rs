@@ -3,7 +3,7 @@
 use super::access::AccessOperation;
 use super::bare::{self, Copies, Copying};
 use super::pair::Pair;
-use super::percentiles::Times;
+use super::percentiles::{Percentiles, Times};
 use super::report::Medians;
 use super::step::{Step, Way};
 use super::trial::{calibrate_run, find_fastest_way};
@@ -56,7 +56,7 @@ pub(super) struct Rounds {
 }
 
 /// The measurements of one part so far.
-struct PartRounds {
+pub(super) struct PartRounds {
     medians_us: Vec<f64>,
     singles: Times,
 }
@@ -144,9 +144,7 @@ impl Contest {
         rounds: &mut Rounds,
     ) -> Result<(), CommandFailure> {
         for (samples, part) in rounds.parts.iter_mut().zip(&self.parts) {
-            let timing = measuring.time_part(part)?;
-            samples.medians_us.push(timing.each_us);
-            samples.singles.extend(&timing.singles_us);
+            samples.add_round(&measuring.time_part(part)?);
         }
         if let Some(run) = &self.memcpy {
             rounds.memcpy_us.push(bare::time_memcpy(run)?.each_us);
@@ -211,21 +209,41 @@ impl Part {
 
 impl Rounds {
     pub(super) fn new() -> Rounds {
-        let part = || PartRounds { medians_us: Vec::new(), singles: Times::new() };
-        Rounds { parts: [part(), part(), part(), part()], memcpy_us: Vec::new() }
+        Rounds { parts: [(); 4].map(|()| PartRounds::new()), memcpy_us: Vec::new() }
     }
 
     pub(super) fn into_medians(self) -> Medians {
         let [latency, bare_latency, message, bare_message] = self.parts;
         let memcpy_us = (!self.memcpy_us.is_empty()).then(|| measure::median(self.memcpy_us));
         Medians {
-            latency_percentiles: latency.singles.percentiles(),
-            bare_latency_percentiles: bare_latency.singles.percentiles(),
-            latency_us: measure::median(latency.medians_us),
-            bare_latency_us: measure::median(bare_latency.medians_us),
-            message_us: measure::median(message.medians_us),
-            bare_message_us: measure::median(bare_message.medians_us),
+            latency_percentiles: latency.percentiles(),
+            bare_latency_percentiles: bare_latency.percentiles(),
+            latency_us: latency.median_us(),
+            bare_latency_us: bare_latency.median_us(),
+            message_us: message.median_us(),
+            bare_message_us: bare_message.median_us(),
             memcpy_us,
         }
+    }
+}
+
+impl PartRounds {
+    pub(super) fn new() -> PartRounds {
+        PartRounds { medians_us: Vec::new(), singles: Times::new() }
+    }
+
+    pub(super) fn add_round(&mut self, timing: &Timing) {
+        self.medians_us.push(timing.each_us);
+        self.singles.extend(&timing.singles_us);
+    }
+
+    /// The median over rounds.
+    pub(super) fn median_us(&self) -> f64 {
+        measure::median(self.medians_us.clone())
+    }
+
+    /// The percentiles of single operations, if any were timed one by one.
+    pub(super) fn percentiles(&self) -> Option<Percentiles> {
+        self.singles.percentiles()
     }
 }

@@ -88,7 +88,7 @@ fn format_columns(report: &SizeReport) -> [String; HEADING.len()] {
 
 /// Formats a number with three significant digits. If that text would be wider than `width`, formats the
 /// number like `1.2e5`. Returns a dash for `None`.
-fn format_narrow_or_dash(number: Option<f64>, width: usize) -> String {
+pub(super) fn format_narrow_or_dash(number: Option<f64>, width: usize) -> String {
     let Some(number) = number else { return "-".into() };
     let text = format_significant(number);
     if text.len() <= width { text } else { format!("{number:.1e}") }

@@ -6,6 +6,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 /// The longest wait of a test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -178,8 +180,13 @@ fn user_ticks(pid: i32) -> u64 {
 
 /// Kills a process.
 pub(crate) fn kill(pid: i32) {
-    let pid = rustix::process::Pid::from_raw(pid).expect("a process number");
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("the process is there");
+    send_signal(pid, Signal::KILL);
+}
+
+/// Sends a process a signal.
+pub(crate) fn send_signal(pid: i32, signal: Signal) {
+    let pid = Pid::from_raw(pid).expect("a process number");
+    kill_process(pid, signal).expect("the process is there");
 }
 
 fn read_lines_in_thread(pipe: impl Read + Send + 'static) -> Receiver<String> {

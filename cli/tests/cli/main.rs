@@ -7,6 +7,7 @@ mod confined;
 mod info;
 mod logging;
 mod pingpong;
+mod rpma;
 mod run;
 mod sleep;
 mod width;

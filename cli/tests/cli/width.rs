@@ -56,6 +56,7 @@ fn measurements_fit_80_columns() {
     for arguments in [
         ["pingpong", "--sizes", "0,8,64K,1M", "--iterations", "20"].as_slice(),
         &["bench", "--quick", "--rounds", "1", "--sizes", "0,8,1000,1M"],
+        &["bench", "--rpma", "--quick", "--rounds", "1", "--sizes", "8,1000,1M", "--dir", "/dev/shm"],
     ] {
         assert_fits_80_columns(arguments, &run(arguments));
     }

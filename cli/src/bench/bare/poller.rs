@@ -41,7 +41,7 @@ impl BarePoller {
     /// An error of `look`. [`CommandFailure::PeerGone`] if the other process ends.
     /// [`CommandFailure::PeerSilent`] after the time-out.
     #[inline]
-    pub(super) fn poll_until_some<T>(
+    pub(in crate::bench) fn poll_until_some<T>(
         &self,
         mut look: impl FnMut() -> Result<Option<T>, CommandFailure>,
     ) -> Result<T, CommandFailure> {

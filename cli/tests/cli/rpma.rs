@@ -1,0 +1,217 @@
+//! `homespun bench --rpma`: writes with a flush behind them, to memory and to a mapped file.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+
+use rustix::process::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::command::{Outcome, available_domains, kill, run, send_signal, start};
+
+const QUICK: [&str; 7] = ["bench", "--rpma", "--quick", "--rounds", "2", "--sizes", "8,1000,64K"];
+
+/// So many rounds that a test ends the measurement before they are over.
+const ENDLESS: [&str; 6] = ["bench", "--rpma", "--sizes", "8", "--rounds", "1000"];
+
+fn temporary_directory() -> TempDir {
+    tempfile::tempdir().expect("a temporary directory")
+}
+
+/// The arguments that name a directory.
+fn dir(directory: &TempDir) -> [&str; 2] {
+    ["--dir", directory.path().to_str().expect("a name in UTF-8")]
+}
+
+#[track_caller]
+fn assert_empty(directory: &Path) {
+    let left: Vec<_> = fs::read_dir(directory).expect("a directory").collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// The tables of an output. Each is the domain in the heading, and the words of each row.
+fn parse_tables(outcome: &Outcome) -> Vec<(&str, Vec<Vec<&str>>)> {
+    let blocks = outcome.stdout.split("\n\n").filter_map(|block| block.strip_prefix("domain "));
+    let parsed = blocks.map(|block| {
+        let mut lines = block.lines();
+        let title = lines.next().expect("a title");
+        let domain = title.strip_suffix(", write and flush").expect("the rest of a title");
+        assert!(lines.next().expect("a heading").trim_start().starts_with("flush "), "{outcome:?}");
+        (domain, lines.map(|line| line.split_whitespace().collect()).collect())
+    });
+    parsed.collect()
+}
+
+#[test]
+fn every_domain_flush_and_size_has_a_row() {
+    for more in [["--timeout", "60"].as_slice(), &["--no-pin"]] {
+        let directory = temporary_directory();
+        let outcome = run(&[&QUICK[..], &dir(&directory), more].concat());
+        assert!(outcome.status.success(), "{outcome:?}");
+        assert_eq!(outcome.stderr, "");
+        let tables = parse_tables(&outcome);
+        let domains: Vec<&str> = tables.iter().map(|(domain, _)| *domain).collect();
+        assert_eq!(domains, available_domains());
+        for (_, rows) in tables {
+            let what: Vec<_> = rows.iter().map(|row| (row[0], row[1], row[8])).collect();
+            let sizes = ["8", "1000", "64K"];
+            let visible = sizes.map(|size| ("visibility", size, "memcpy"));
+            let persistent = sizes.map(|size| ("persistent", size, "memcpy+msync"));
+            assert_eq!(what, [visible, persistent].concat(), "{outcome:?}");
+            for row in rows {
+                let numbers: Vec<f64> =
+                    row[2..8].iter().map(|word| word.parse().expect("a number")).collect();
+                assert!(numbers.iter().all(|number| number.is_finite() && *number > 0.0), "{row:?}");
+            }
+        }
+        assert_empty(directory.path());
+    }
+}
+
+#[test]
+fn results_name_the_directory_and_its_file_system() {
+    let directory = temporary_directory();
+    let outcome = run(&[&QUICK[..5], &["--domain", "shm", "--sizes", "8"], &dir(&directory)].concat());
+    assert!(outcome.status.success(), "{outcome:?}");
+    let canonical = directory.path().canonicalize().expect("it exists");
+    let place = format!("persistent: to a mapped file in {}, on ", canonical.display());
+    let text = outcome.unwrapped_stdout();
+    let (_, rest) = text.split_once(&place).unwrap_or_else(|| panic!("no place: {outcome:?}"));
+    let file_system = rest.split(' ').next().expect("a name");
+    let mounts = fs::read_to_string("/proc/self/mountinfo").expect("a list of mounts");
+    assert!(mounts.contains(&format!(" - {file_system} ")), "{file_system} is not mounted");
+    let has_note = text.contains("has no device, so msync(2) writes nothing: --dir names another directory");
+    assert_eq!(has_note, ["tmpfs", "ramfs"].contains(&file_system), "{outcome:?}");
+}
+
+#[test]
+fn file_is_in_the_current_directory_by_default() {
+    let outcome = run(&[&QUICK[..5], &["--domain", "shm", "--sizes", "8", "--json"]].concat());
+    assert!(outcome.status.success(), "{outcome:?}");
+    let report: Value = serde_json::from_str(&outcome.stdout).expect("one JSON document");
+    let here = std::env::current_dir().and_then(fs::canonicalize).expect("a current directory");
+    assert_eq!(report["directory"], here.to_str().expect("a name in UTF-8"));
+}
+
+#[test]
+fn json_document_is_the_only_output() {
+    let directory = temporary_directory();
+    let outcome = run(&[&QUICK[..], &dir(&directory), &["--json"]].concat());
+    assert!(outcome.status.success(), "{outcome:?}");
+    assert_eq!(outcome.stderr, "");
+    let report: Value = serde_json::from_str(&outcome.stdout).expect("one JSON document");
+    assert_eq!(report["homespun_version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(report["rounds"], 2);
+    assert!(report["file_system"].is_string(), "{report}");
+    let domains = report["domains"].as_array().expect("a list");
+    let names: Vec<&str> = domains.iter().filter_map(|domain| domain["domain"].as_str()).collect();
+    assert_eq!(names, available_domains());
+    for domain in domains {
+        let flushes = domain["flushes"].as_array().expect("a list");
+        let what: Vec<_> = flushes
+            .iter()
+            .filter_map(|flush| Some((flush["flush"].as_str()?, flush["size_bytes"].as_u64()?)))
+            .collect();
+        let each = |name| [8, 1000, 65_536].map(|size_bytes| (name, size_bytes));
+        assert_eq!(what, [each("visibility"), each("persistent")].concat());
+        for flush in flushes {
+            for field in ["latency_us", "bare_latency_us", "latency_ratio"] {
+                assert!(flush[field].as_f64() > Some(0.0), "{field} of {flush}");
+            }
+            for field in ["latency_percentiles", "bare_latency_percentiles"] {
+                let percentiles = &flush[field];
+                assert!(percentiles["samples"].as_u64() > Some(0), "{field} of {flush}");
+                assert!(percentiles["p50_us"].as_f64() <= percentiles["p99_us"].as_f64(), "{flush}");
+            }
+        }
+    }
+}
+
+#[test]
+fn write_of_no_bytes_is_measured() {
+    let directory = temporary_directory();
+    let outcome = run(&[&QUICK[..5], &["--sizes", "0"], &dir(&directory)].concat());
+    assert!(outcome.status.success(), "{outcome:?}");
+    for (domain, rows) in parse_tables(&outcome) {
+        assert_eq!(rows.len(), 2, "{domain}: {outcome:?}");
+    }
+}
+
+#[test]
+fn domain_option_measures_only_that_domain() {
+    let directory = temporary_directory();
+    let only = ["--domain", "TCP", "--sizes", "8"];
+    let outcome = run(&[&QUICK[..5], &only, &dir(&directory)].concat());
+    assert!(outcome.status.success(), "{outcome:?}");
+    let domains: Vec<&str> = parse_tables(&outcome).iter().map(|(domain, _)| *domain).collect();
+    assert_eq!(domains, ["tcp"]);
+    let refused = run(&["bench", "--rpma", "--domain", "auto"]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    let complaint = "homespun: bench measures only the domains shm and tcp, not auto (ENODATA)\n";
+    assert_eq!(refused.stderr, complaint);
+}
+
+#[test]
+fn options_of_other_measurements_are_refused() {
+    for arguments in [
+        ["--rpma", "--only", "messages"].as_slice(),
+        &["--rpma", "--only", "sleep"],
+        &["--rpma", "--tagged"],
+        &["--rpma", "--against", "shm"],
+        &["--rpma", "--libfabric", "/usr"],
+        &["--rpma", "--against", "shm", "--record", "."],
+        &["--rpma", "somewhere"],
+        &["--dir", "."],
+        &["--rpma", "--dir"],
+    ] {
+        let outcome = run(&[&["bench"], arguments].concat());
+        assert_eq!(outcome.status.code(), Some(2), "{arguments:?}: {outcome:?}");
+        assert_eq!(outcome.stdout, "");
+        assert!(outcome.stderr.starts_with("error: "), "{outcome:?}");
+    }
+}
+
+#[test]
+fn directory_that_cannot_be_used_is_named() {
+    for (name, reason) in
+        [("/no/such/directory", "No such file or directory"), ("/dev/null", "Not a directory"), ("/proc", "")]
+    {
+        let outcome = run(&["bench", "--rpma", "--dir", name]);
+        assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
+        assert_eq!(outcome.stdout, "");
+        let complaint = format!("homespun: cannot write {name}: {reason}");
+        assert!(outcome.stderr.starts_with(&complaint), "{outcome:?}");
+        assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:?}");
+    }
+}
+
+#[test]
+fn killed_target_is_reported_and_leaves_no_file() {
+    for domain in available_domains() {
+        let directory = temporary_directory();
+        let parent = start(&[&ENDLESS[..], &["--domain", domain], &dir(&directory)].concat());
+        kill(parent.await_busy_peer_process());
+        let outcome = parent.wait_with_output();
+        assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
+        // The heading is printed, but no row.
+        assert!(outcome.stdout.trim_end().ends_with("bare loop"), "{outcome:?}");
+        let complaint = "homespun: the peer process ended too early (signal: 9 (SIGKILL)";
+        assert!(outcome.stderr.starts_with(complaint), "{outcome:?}");
+        assert_empty(directory.path());
+    }
+}
+
+#[test]
+fn interrupted_or_killed_command_leaves_no_file() {
+    for signal in [Signal::INT, Signal::KILL] {
+        let directory = temporary_directory();
+        let parent = start(&[&ENDLESS[..], &["--domain", "shm"], &dir(&directory)].concat());
+        parent.await_busy_peer_process();
+        assert_eq!(fs::read_dir(directory.path()).expect("a directory").count(), 1);
+        send_signal(parent.child.id().cast_signed(), signal);
+        let outcome = parent.wait_with_output();
+        assert_eq!(outcome.status.signal(), Some(signal.as_raw()), "{outcome:?}");
+        assert_empty(directory.path());
+    }
+}
