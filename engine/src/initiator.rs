@@ -35,7 +35,7 @@ use crate::failure_watch::FailureWatch;
 use crate::flags::{CompletionFlags, CounterEvents};
 use crate::limits::INJECT_QUEUE_MAX_OPS;
 use crate::link::{BegunAccess, RequestStage};
-use crate::operation::{CancelKey, Send, SendId, Signalled};
+use crate::operation::{AccessKind, CancelKey, Send, SendId, Signalled};
 use crate::peer_id::PeerId;
 use crate::peers::PeerMarks;
 use crate::wire::AwaitedReply;
@@ -149,8 +149,7 @@ impl Initiator {
     pub(crate) fn is_injected_write_first_queued(&self, peer: PeerId) -> bool {
         let first = self.queues.first(peer).and_then(|first| self.sends.get(first));
         first.is_some_and(|send| {
-            let is_write = send.one_sided.as_ref().is_some_and(|access| access.atomic.is_none());
-            is_write && !send.may_be_fetched
+            matches!(send.access_kind(), Some(AccessKind::Write { .. })) && !send.may_be_fetched
         })
     }
 

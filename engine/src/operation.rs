@@ -264,17 +264,37 @@ pub(crate) struct Send {
 pub(crate) struct OneSided {
     pub(crate) key: u64,
     pub(crate) address: u64,
-    /// The memory for read or fetched data, and the number of bytes that have arrived. `None` if
-    /// the target returns no data.
-    pub(crate) read: Option<(Destination, u64)>,
-    /// The form of an atomic operation. The operands and comparands are in the send's source.
-    pub(crate) atomic: Option<AtomicForm>,
-    /// Which writes must be durable before the target answers.
-    pub(crate) durable: Durable,
-    /// Whether this is a flush. A flush has neither data nor memory on this side.
-    pub(crate) is_flush: bool,
+    pub(crate) kind: AccessKind,
     /// How the access began on its link.
     pub(crate) begun: BegunAccess,
+}
+
+/// What an access does at its target.
+#[derive(Debug)]
+pub(crate) enum AccessKind {
+    /// Reads the region into this memory.
+    Read(IncomingData),
+    /// Writes the send's source to the region.
+    Write {
+        /// Which writes must be durable before the target answers.
+        durable: Durable,
+    },
+    /// Changes elements of the region. The operands and comparands are in the send's source.
+    Atomic {
+        form: AtomicForm,
+        /// The memory for the previous elements, if the target returns them.
+        fetched: Option<IncomingData>,
+    },
+    /// Makes earlier writes visible or durable. A flush has neither data nor memory on this side.
+    Flush(FlushKind),
+}
+
+/// The memory for data that the target returns.
+#[derive(Debug)]
+pub(crate) struct IncomingData {
+    pub(crate) destination: Destination,
+    /// How many bytes have arrived.
+    pub(crate) arrived_bytes: u64,
 }
 
 /// A receive that has not ended.
@@ -306,27 +326,30 @@ pub(crate) enum ReceiveRole {
 impl Send {
     /// Returns how many bytes an atomic operation fetches; 0 for any other send.
     pub(crate) fn atomic_fetch_len_bytes(&self) -> usize {
-        let fetching = self.one_sided.as_ref().filter(|access| access.read.is_some());
-        fetching.and_then(|access| access.atomic).map_or(0, |form| form.len_bytes())
+        match self.access_kind() {
+            Some(AccessKind::Atomic { form, fetched: Some(_) }) => form.len_bytes(),
+            _ => 0,
+        }
+    }
+
+    /// Returns the kind of the access; `None` for a message.
+    #[inline(always)]
+    pub(crate) fn access_kind(&self) -> Option<&AccessKind> {
+        self.one_sided.as_ref().map(|one_sided| &one_sided.kind)
     }
 
     /// Returns the counter event of the send's end.
     #[cold]
     pub(crate) fn counter_event(&self) -> CounterEvents {
         self.one_sided.as_ref().map_or(CounterEvents::SEND, |one_sided| {
-            CounterEvents::of_completion(one_sided.completion_flags())
+            CounterEvents::of_completion(one_sided.kind.completion_flags())
         })
     }
 
     /// Returns the completion of a send or an access that has succeeded.
     pub(crate) fn into_completion(self) -> EndedOperation {
         if let Some(one_sided) = self.one_sided {
-            let len_bytes = if one_sided.atomic.is_some() { 0 } else { self.message.len_bytes };
-            if one_sided.is_flush {
-                return EndedOperation::of_flush(self.context, len_bytes);
-            }
-            let completion = one_sided.into_completion(self.context, self.source);
-            return EndedOperation { len_bytes: clamp_to_usize(len_bytes), ..completion };
+            return one_sided.kind.into_completion(self.context, self.source, self.message.len_bytes);
         }
         let flags = CompletionFlags::of_send(self.message.tag.is_some());
         EndedOperation::of_transmit(self.context, flags, self.source.into_buffer())
@@ -342,18 +365,20 @@ impl OneSided {
         level: Level,
         fence: bool,
     ) -> (Source, Option<u64>, OneSided) {
-        let (source, data, read) = match local {
-            RmaLocal::Write { source, data } => (source, data, None),
-            RmaLocal::Read(destination) => (Source::default(), None, Some((destination, 0))),
+        let (source, data, kind) = match local {
+            RmaLocal::Write { source, data } => {
+                let durable = match level {
+                    Level::Commit if fence => Durable::Everything,
+                    Level::Commit => Durable::Written,
+                    _ => Durable::Nothing,
+                };
+                (source, data, AccessKind::Write { durable })
+            }
+            RmaLocal::Read(destination) => {
+                (Source::default(), None, AccessKind::Read(IncomingData::new(destination)))
+            }
         };
-        let durable = match (level, &read) {
-            (Level::Commit, None) if fence => Durable::Everything,
-            (Level::Commit, None) => Durable::Written,
-            _ => Durable::Nothing,
-        };
-        let RemoteMemory { key, address } = memory;
-        let begun = BegunAccess::default();
-        (source, data, OneSided { key, address, read, atomic: None, durable, is_flush: false, begun })
+        (source, data, OneSided::new(memory, kind))
     }
 
     /// Returns the state of an atomic operation, together with one source that has the operands and
@@ -364,53 +389,104 @@ impl OneSided {
         memory: RemoteMemory,
         form: AtomicForm,
     ) -> (Source, OneSided) {
-        let (source, read) = match local {
+        let (source, result) = match local {
             AtomicLocal::Base { operand } => (operand, None),
-            AtomicLocal::Fetch { operand, result } => (operand, Some((result, 0))),
+            AtomicLocal::Fetch { operand, result } => (operand, Some(result)),
             AtomicLocal::Compare { operand, compare, result } => {
-                (Source::pair(operand, compare), Some((result, 0)))
+                (Source::pair(operand, compare), Some(result))
             }
         };
-        let RemoteMemory { key, address } = memory;
-        let (atomic, durable, begun) = (Some(form), Durable::Nothing, BegunAccess::default());
-        (source, OneSided { key, address, read, atomic, durable, is_flush: false, begun })
+        let kind = AccessKind::Atomic { form, fetched: result.map(IncomingData::new) };
+        (source, OneSided::new(memory, kind))
     }
 
     /// Returns the state of a flush.
     pub(crate) fn of_flush(memory: RemoteMemory, kind: FlushKind) -> OneSided {
-        let durable = match kind {
-            FlushKind::Visibility => Durable::Nothing,
-            FlushKind::Persistent => Durable::Written,
-        };
+        OneSided::new(memory, AccessKind::Flush(kind))
+    }
+
+    #[inline(always)]
+    fn new(memory: RemoteMemory, kind: AccessKind) -> OneSided {
         let RemoteMemory { key, address } = memory;
-        let begun = BegunAccess::default();
-        OneSided { key, address, read: None, atomic: None, durable, is_flush: true, begun }
+        OneSided { key, address, kind, begun: BegunAccess::default() }
+    }
+}
+
+impl AccessKind {
+    /// Returns the memory for the data that the target returns, if it returns any.
+    pub(crate) fn incoming_data(&self) -> Option<&IncomingData> {
+        match self {
+            AccessKind::Read(incoming) | AccessKind::Atomic { fetched: Some(incoming), .. } => Some(incoming),
+            AccessKind::Write { .. } | AccessKind::Atomic { fetched: None, .. } | AccessKind::Flush(_) => {
+                None
+            }
+        }
+    }
+
+    /// As [`incoming_data`](Self::incoming_data), but mutable.
+    pub(crate) fn incoming_data_mut(&mut self) -> Option<&mut IncomingData> {
+        match self {
+            AccessKind::Read(incoming) | AccessKind::Atomic { fetched: Some(incoming), .. } => Some(incoming),
+            AccessKind::Write { .. } | AccessKind::Atomic { fetched: None, .. } | AccessKind::Flush(_) => {
+                None
+            }
+        }
+    }
+
+    /// Whether the access is an atomic operation.
+    pub(crate) fn is_atomic(&self) -> bool {
+        matches!(self, AccessKind::Atomic { .. })
+    }
+
+    /// Returns which writes must be durable before the target answers.
+    #[inline(always)]
+    pub(crate) fn durable(&self) -> Durable {
+        match self {
+            AccessKind::Write { durable } => *durable,
+            AccessKind::Flush(FlushKind::Persistent) => Durable::Written,
+            AccessKind::Flush(FlushKind::Visibility) | AccessKind::Read(_) | AccessKind::Atomic { .. } => {
+                Durable::Nothing
+            }
+        }
     }
 
     fn completion_flags(&self) -> CompletionFlags {
-        if self.is_flush {
-            return CompletionFlags::OF_FLUSH;
+        match self {
+            AccessKind::Read(_) => CompletionFlags::of_access(false, true),
+            AccessKind::Write { .. } => CompletionFlags::of_access(false, false),
+            AccessKind::Atomic { fetched, .. } => CompletionFlags::of_access(true, fetched.is_some()),
+            AccessKind::Flush(_) => CompletionFlags::OF_FLUSH,
         }
-        CompletionFlags::of_access(self.atomic.is_some(), self.read.is_some())
     }
 
-    fn into_completion(self, context: u64, source: Source) -> EndedOperation {
+    /// Returns the completion of an access of `len_bytes` with this source.
+    fn into_completion(self, context: u64, source: Source, len_bytes: u64) -> EndedOperation {
         let flags = self.completion_flags();
-        let buffer = match self.read {
-            Some((mut destination, arrived_bytes)) => {
-                // All requested bytes have arrived, unless the operation has failed.
-                let arrived_bytes = usize::try_from(arrived_bytes).unwrap_or(usize::MAX);
-                let read = destination.take_buffer(arrived_bytes);
-                if self.atomic.is_some() {
-                    let (operand, compare) = source.into_pair();
-                    fetched_buffer(operand, compare, read)
-                } else {
-                    read
-                }
+        let (buffer, len_bytes) = match self {
+            AccessKind::Read(incoming) => (incoming.into_buffer(), len_bytes),
+            AccessKind::Write { .. } => (source.into_buffer(), len_bytes),
+            AccessKind::Atomic { fetched: Some(incoming), .. } => {
+                let (operand, compare) = source.into_pair();
+                (fetched_buffer(operand, compare, incoming.into_buffer()), 0)
             }
-            None => source.into_buffer(),
+            AccessKind::Atomic { fetched: None, .. } => (source.into_buffer(), 0),
+            AccessKind::Flush(_) => return EndedOperation::of_flush(context, len_bytes),
         };
-        EndedOperation::of_transmit(context, flags, buffer)
+        let completion = EndedOperation::of_transmit(context, flags, buffer);
+        EndedOperation { len_bytes: clamp_to_usize(len_bytes), ..completion }
+    }
+}
+
+impl IncomingData {
+    /// Returns the memory for data of which nothing has arrived.
+    #[inline(always)]
+    pub(crate) fn new(destination: Destination) -> IncomingData {
+        IncomingData { destination, arrived_bytes: 0 }
+    }
+
+    /// Returns the memory for the completion. All requested bytes have arrived, unless the access has failed.
+    fn into_buffer(mut self) -> Buffer {
+        self.destination.take_buffer(clamp_to_usize(self.arrived_bytes))
     }
 }
 

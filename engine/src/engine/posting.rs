@@ -121,7 +121,7 @@ impl Engine {
             message,
             context,
             signalled,
-            may_be_fetched: !inject && one_sided.atomic.is_none(),
+            may_be_fetched: !inject && !one_sided.kind.is_atomic(),
             fence,
             turn: self.initiator.assign_turn(to),
             one_sided: Some(Box::new(one_sided)),

@@ -21,7 +21,7 @@ use super::Engine;
 use super::transmit::Taken;
 use crate::completion::Sink;
 use crate::link::{FrameKind, Link, LinkAccess, RequestStage, op_number_of};
-use crate::operation::{OneSided, Send, SendId};
+use crate::operation::{AccessKind, OneSided, Send, SendId};
 use crate::protocol_violation::ProtocolViolation;
 use crate::transport::{Full, LinkCaps, LinkId, RemotePayload, Sent, Transport};
 use crate::wire::{Header, Outcome, Rma, RmaKind};
@@ -39,17 +39,17 @@ impl Engine {
             return Taken::Nothing;
         };
         let Some(one_sided) = &send.one_sided else { return Taken::Nothing };
-        if let Some(form) = one_sided.atomic {
+        if let AccessKind::Atomic { form, .. } = one_sided.kind {
             return self.transmit_atomic(id, send_id, form, caps, transport);
         }
         let access = LinkAccess::of(send);
         if !link.tx.may_begin_access(&access) {
             return Taken::Nothing;
         }
-        let (sent, stage) = if one_sided.is_flush {
+        let (sent, stage) = if let AccessKind::Flush(_) = one_sided.kind {
             let flush = rma_header(send_id, send, one_sided, RmaKind::Flush);
             (whole_or_full(transport.send_inline(id, &flush, &[])), RequestStage::Sent)
-        } else if one_sided.read.is_some() {
+        } else if let AccessKind::Read(_) = one_sided.kind {
             let request = rma_header(send_id, send, one_sided, RmaKind::Read);
             (whole_or_full(transport.send_inline(id, &request, &[])), RequestStage::Requested)
         } else if let Some((remote, remote_bytes)) =
@@ -175,8 +175,8 @@ impl Engine {
 /// Returns the header of an access of this kind.
 #[inline]
 fn rma_header(send_id: SendId, send: &Send, one_sided: &OneSided, kind: RmaKind) -> Header {
-    let OneSided { key, address, durable, .. } = *one_sided;
-    let (op, len_bytes) = (op_number_of(send_id), send.message.len_bytes);
+    let OneSided { key, address, .. } = *one_sided;
+    let (op, len_bytes, durable) = (op_number_of(send_id), send.message.len_bytes, one_sided.kind.durable());
     Header::Rma(Rma { op, key, address, len_bytes, kind, durable })
 }
 

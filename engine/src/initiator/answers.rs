@@ -2,10 +2,9 @@
 //! whose payload the peer fetches.
 
 use super::{Initiator, InitiatorEffects};
-use crate::buffer::Destination;
 use crate::error::OperationError;
 use crate::link::RequestStage;
-use crate::operation::{Send, SendId};
+use crate::operation::{AccessKind, IncomingData, Send, SendId};
 use crate::peer_id::PeerId;
 use crate::reassembly::{Reassembly, clamp_to_usize};
 use crate::transport::Space;
@@ -27,26 +26,27 @@ impl Initiator {
     /// piece, or no piece of this length.
     pub(crate) fn next_read_piece(&self, id: SendId, len_bytes: u64) -> Option<Reassembly<SendId>> {
         let send = self.sends.get(id)?;
-        let one_sided = send.one_sided.as_ref()?;
-        let (_, arrived_bytes) = one_sided.read.as_ref()?;
+        let kind = send.access_kind()?;
+        let arrived_bytes = kind.incoming_data()?.arrived_bytes;
         let end = arrived_bytes.checked_add(len_bytes).filter(|end| *end <= send.message.len_bytes)?;
-        if one_sided.atomic.is_some() && len_bytes != send.message.len_bytes {
+        if kind.is_atomic() && len_bytes != send.message.len_bytes {
             return None;
         }
-        Some(Reassembly { len_bytes: end, arrived_bytes: *arrived_bytes, owner: id })
+        Some(Reassembly { len_bytes: end, arrived_bytes, owner: id })
     }
 
     /// Copies the next bytes of a piece into the memory of the read.
     pub(crate) fn put_read_piece(&mut self, piece: &Reassembly<SendId>, bytes: &[u8]) {
-        if let Some((destination, _)) = self.read_buffer_of(piece.owner) {
-            destination.copy_in(clamp_to_usize(piece.arrived_bytes), bytes);
+        if let Some(incoming) = self.incoming_data_of(piece.owner) {
+            incoming.destination.copy_in(clamp_to_usize(piece.arrived_bytes), bytes);
         }
     }
 
     /// Returns the memory for the next bytes of a piece.
     pub(crate) fn read_piece_space(&mut self, piece: &Reassembly<SendId>) -> Space<'_> {
-        match self.read_buffer_of(piece.owner) {
-            Some((destination, _)) => destination
+        match self.incoming_data_of(piece.owner) {
+            Some(incoming) => incoming
+                .destination
                 .slices_mut(clamp_to_usize(piece.arrived_bytes), clamp_to_usize(piece.left_bytes())),
             None => Space::new(),
         }
@@ -55,29 +55,28 @@ impl Initiator {
     /// Records that a piece has arrived whole. Returns whether the operation is atomic. The piece
     /// of an atomic operation is also the answer that ends the operation.
     pub(crate) fn finish_read_piece(&mut self, piece: &Reassembly<SendId>) -> bool {
-        if let Some((_, read_bytes)) = self.read_buffer_of(piece.owner) {
-            *read_bytes = piece.arrived_bytes;
+        if let Some(incoming) = self.incoming_data_of(piece.owner) {
+            incoming.arrived_bytes = piece.arrived_bytes;
         }
-        let one_sided = self.sends.get(piece.owner).and_then(|send| send.one_sided.as_ref());
-        one_sided.is_some_and(|one_sided| one_sided.atomic.is_some())
+        self.sends.get(piece.owner).and_then(Send::access_kind).is_some_and(AccessKind::is_atomic)
     }
 
-    fn read_buffer_of(&mut self, id: SendId) -> Option<&mut (Destination, u64)> {
-        self.sends.get_mut(id)?.one_sided.as_mut()?.read.as_mut()
+    fn incoming_data_of(&mut self, id: SendId) -> Option<&mut IncomingData> {
+        self.sends.get_mut(id)?.one_sided.as_mut()?.kind.incoming_data_mut()
     }
 
     /// Whether the target may give this answer to an access at this stage.
     #[inline]
     pub(crate) fn is_answer_allowed(&self, id: SendId, stage: RequestStage, outcome: Outcome) -> bool {
         let Some(send) = self.sends.get(id) else { return false };
-        let Some(one_sided) = &send.one_sided else { return false };
-        match (&one_sided.read, stage, outcome) {
-            (_, _, Outcome::NotDurable) if one_sided.durable == Durable::Nothing => false,
+        let Some(kind) = send.access_kind() else { return false };
+        match (kind.incoming_data(), stage, outcome) {
+            (_, _, Outcome::NotDurable) if kind.durable() == Durable::Nothing => false,
             (None, RequestStage::Offered, _) => true,
             (_, _, Outcome::Fault) => false,
             (None, RequestStage::Sent, _) => true,
-            (Some((_, arrived_bytes)), RequestStage::Requested, Outcome::Done) => {
-                *arrived_bytes == send.message.len_bytes
+            (Some(incoming), RequestStage::Requested, Outcome::Done) => {
+                incoming.arrived_bytes == send.message.len_bytes
             }
             // An atomic operation that fetches elements ends when the elements arrive. Only if
             // there are no elements does the target send `Done`.

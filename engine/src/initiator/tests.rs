@@ -7,7 +7,7 @@ use crate::buffer::{Buffer, Destination, Source};
 use crate::completion::{FailedOperation, WorkEnd};
 use crate::flags::CounterEvents;
 use crate::link::{BegunAccess, RequestStage};
-use crate::operation::{CancelKey, OneSided, Signalled};
+use crate::operation::{AccessKind, CancelKey, IncomingData, OneSided, Signalled};
 use crate::reassembly::{Arrived, Reassembly};
 use crate::wire::{Durable, Message, Outcome, Refusal};
 
@@ -80,15 +80,12 @@ fn message_send(context: u64) -> Send {
 /// Returns a read or a write of this many bytes.
 fn access_send(context: u64, len_bytes: usize, is_read: bool) -> Send {
     let destination = Destination::owned(BytesMut::zeroed(len_bytes));
-    let one_sided = OneSided {
-        key: 0,
-        address: 0,
-        read: is_read.then_some((destination, 0)),
-        atomic: None,
-        durable: Durable::Nothing,
-        is_flush: false,
-        begun: BegunAccess::default(),
+    let kind = if is_read {
+        AccessKind::Read(IncomingData::new(destination))
+    } else {
+        AccessKind::Write { durable: Durable::Nothing }
     };
+    let one_sided = OneSided { key: 0, address: 0, kind, begun: BegunAccess::default() };
     let mut send = message_send(context);
     send.message.len_bytes = len_bytes as u64;
     Send { one_sided: Some(Box::new(one_sided)), ..send }

@@ -22,7 +22,7 @@
 use super::LinkTx;
 use crate::flags::Order;
 use crate::limits::READ_COPIED_MAX_BYTES;
-use crate::operation::Send;
+use crate::operation::{AccessKind, Send};
 
 /// The effect of an operation at its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,18 +56,13 @@ pub(super) struct Postponed {
 impl OpClass {
     #[inline]
     pub(super) fn of(send: &Send) -> OpClass {
-        match &send.one_sided {
+        match send.access_kind() {
             None => OpClass::Send,
-            Some(one_sided) if one_sided.atomic.is_some() => {
-                if one_sided.read.is_some() {
-                    OpClass::Fetch
-                } else {
-                    OpClass::Update
-                }
-            }
-            Some(one_sided) if one_sided.read.is_some() => OpClass::Read,
-            Some(one_sided) if one_sided.is_flush => OpClass::Flush,
-            Some(_) => OpClass::Write,
+            Some(AccessKind::Read(_)) => OpClass::Read,
+            Some(AccessKind::Write { .. }) => OpClass::Write,
+            Some(AccessKind::Atomic { fetched: None, .. }) => OpClass::Update,
+            Some(AccessKind::Atomic { fetched: Some(_), .. }) => OpClass::Fetch,
+            Some(AccessKind::Flush(_)) => OpClass::Flush,
         }
     }
 
