@@ -3,7 +3,7 @@
 use super::rma::{Rma, RmaKind};
 use crate::limits::REMOTE_MAX_BYTES;
 use crate::wire::error::WireError;
-use crate::wire::rule::{self, Fields, Rule};
+use crate::wire::rule::{Fields, Rule};
 
 /// Words: operation, key, address, data, length. The payload describes exposed memory.
 pub(in crate::wire) const RULE: Rule =
@@ -11,9 +11,7 @@ pub(in crate::wire) const RULE: Rule =
 
 #[inline(always)]
 pub(in crate::wire) fn encode_words((rma, remote_bytes): (Rma, u8), put: &mut impl FnMut(u64)) -> Fields {
-    debug_assert!(rule::check_len_bytes(rma.len_bytes).is_ok(), "an access too long to be sent");
-    rma.encode_words(put);
-    put(rma.len_bytes);
+    rma.encode_words_and_length(put);
     Fields::new(&RULE, rma.writing_flags(), u64::from(remote_bytes))
 }
 
@@ -22,8 +20,6 @@ pub(in crate::wire) fn decode_words(
     fields: Fields,
     word: &mut impl FnMut() -> u64,
 ) -> Result<Rma, WireError> {
-    let rma = Rma::decode_words(fields, word);
-    let len_bytes = rule::check_len_bytes(word())?;
-    let kind = RmaKind::Offer { data: rma.kind.data(), remote_bytes: fields.payload_len_bytes as u8 };
-    Ok(Rma { len_bytes, kind, ..rma })
+    let remote_bytes = fields.payload_len_bytes as u8;
+    Rma::decode_words_and_length(fields, word, |data| RmaKind::Offer { data, remote_bytes })
 }

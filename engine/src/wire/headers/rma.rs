@@ -1,7 +1,8 @@
 //! The common part of the accesses to a region: [`read`](super::read), [`write`](super::write),
 //! [`offer`](super::offer) and [`flush`](super::flush).
 
-use crate::wire::rule::{Fields, Rule};
+use crate::wire::error::WireError;
+use crate::wire::rule::{self, Fields, Rule};
 
 /// An access to a region of the receiver: `fi_rma(3)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,6 +107,32 @@ impl Rma {
         if let Some(data) = self.kind.data() {
             put(data);
         }
+    }
+
+    /// As [`encode_words`](Self::encode_words), for an access whose frame does not carry its bytes: passes
+    /// the length, too.
+    #[inline(always)]
+    pub(super) fn encode_words_and_length(&self, put: &mut impl FnMut(u64)) {
+        debug_assert!(rule::check_len_bytes(self.len_bytes).is_ok(), "an access too long to be sent");
+        self.encode_words(put);
+        put(self.len_bytes);
+    }
+
+    /// Reads what [`encode_words_and_length`](Self::encode_words_and_length) has passed, and returns the
+    /// access with this kind. `kind` gets the completion data.
+    ///
+    /// # Errors
+    ///
+    /// [`WireError::ImpossibleLength`] if the access is too long.
+    #[inline(always)]
+    pub(super) fn decode_words_and_length(
+        fields: Fields,
+        word: &mut impl FnMut() -> u64,
+        kind: impl FnOnce(Option<u64>) -> RmaKind,
+    ) -> Result<Rma, WireError> {
+        let rma = Rma::decode_words(fields, word);
+        let len_bytes = rule::check_len_bytes(word())?;
+        Ok(Rma { len_bytes, kind: kind(rma.kind.data()), ..rma })
     }
 
     /// Reads the words of an access, and returns the access as a write of the payload. Callers that
