@@ -339,6 +339,7 @@ impl EndpointShared {
             remote_atomics: granted_remote_access(info.caps, Caps::ATOMIC),
             rma_events: info.caps.contains(Caps::RMA_EVENT),
             remote_data_takes_receives: info.mode.contains(Mode::RX_CQ_DATA),
+            delays_unmatched_fetches: true,
             transmit_order: info.tx.msg_order,
             completes_in_order: !info.tx.comp_order.is_empty(),
             receive_order: info.rx.msg_order,

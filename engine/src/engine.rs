@@ -73,6 +73,10 @@ pub struct Config {
     /// Whether a peer's write with remote data takes a posted receive, or waits for one like a message
     /// (`FI_RX_CQ_DATA`). If not, the write completes without a receive.
     pub remote_data_takes_receives: bool,
+    /// Whether the pull of an offer that no receive matches waits for a while
+    /// ([`FETCH_DELAY_PASSES`](limits::FETCH_DELAY_PASSES), [`FETCH_DELAY_MS`](limits::FETCH_DELAY_MS)),
+    /// since the application may be about to post the receive. The caller then tells the engine the time.
+    pub delays_unmatched_fetches: bool,
     /// Which pairs of operations a peer carries out in the order of posting, for example a read
     /// after a write. Messages always keep their order among each other. So do reads.
     pub transmit_order: Order,
@@ -96,6 +100,7 @@ impl Default for Config {
             remote_atomics: MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE,
             rma_events: true,
             remote_data_takes_receives: false,
+            delays_unmatched_fetches: true,
             transmit_order: Order::SAS,
             completes_in_order: false,
             receive_order: Order::SAS,
@@ -181,8 +186,7 @@ impl Engine {
     /// Creates an engine without peers. Peers that connect to it may access `regions`.
     pub fn with_regions(config: Config, regions: Arc<Regions>) -> Engine {
         let mut receiver = Receiver::new(config.rx_depth_ops, config.unexpected_budget_bytes);
-        // Most unit tests tell no time. Those of delayed fetches enable them.
-        if !cfg!(test) {
+        if config.delays_unmatched_fetches {
             receiver.delay_unmatched_fetches();
         }
         if config.role == EndpointRole::Connected {

@@ -420,9 +420,14 @@ fn sent_headers_since(transport: &Scripted, place: usize) -> Vec<Header> {
     transport.sent[place..].iter().map(|(_, header, _)| *header).collect()
 }
 
+/// The configuration of tests that tell the engine no time: it pulls unmatched offers at once.
+fn untimed_config() -> Config {
+    Config { delays_unmatched_fetches: false, ..Config::default() }
+}
+
 /// Returns an engine with a peer. Link 7, which the engine has accepted from the peer, is up.
 fn engine_with_peer() -> (Engine, PeerId, Scripted, Recorder) {
-    let mut engine = Engine::new(Config::default());
+    let mut engine = Engine::new(untimed_config());
     let mut sink = Recorder::default();
     engine.arrivals(&mut sink).link_event(LinkId(7), LinkEvent::up(address(2), 1));
     let peer = engine.intern_peer(address(2));

@@ -39,7 +39,7 @@ fn completion_without_room_is_held_in_order_and_counts_as_outstanding() {
 #[test]
 fn posts_beyond_depth_or_message_limit_are_refused() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    engine.config = Config { tx_depth_ops: 1, message_max_bytes: 4, ..Config::default() };
+    engine.config = Config { tx_depth_ops: 1, message_max_bytes: 4, ..untimed_config() };
     let too_long =
         engine.post_request(send_request(peer, b"12345", 0), &mut transport, &mut sink).unwrap_err();
     assert_eq!(too_long.error, Misuse::TooLong { len_bytes: 5, max_bytes: 4 }.into());

@@ -23,7 +23,7 @@ const OWN: LinkId = LinkId(0);
 const OTHER: LinkId = LinkId(7);
 
 fn engine_with_role(role: EndpointRole) -> (Engine, Scripted, Recorder) {
-    let engine = Engine::new(Config { role, ..Config::default() });
+    let engine = Engine::new(Config { role, ..untimed_config() });
     (engine, Scripted::default(), Recorder::default())
 }
 

@@ -68,7 +68,7 @@ fn link_gets_a_sixteenth_of_the_budget_and_more_after_receives() {
     let (_, peer, mut transport, mut sink) = engine_with_peer();
     let budget_bytes = 64 * CREDIT_INITIAL_BYTES;
     let mut engine =
-        Engine::new(Config { unexpected_budget_bytes: budget_bytes as usize, ..Config::default() });
+        Engine::new(Config { unexpected_budget_bytes: budget_bytes as usize, ..untimed_config() });
     engine.arrivals(&mut sink).link_event(LINK, LinkEvent::up(address(2), 1));
     assert_eq!(engine.intern_peer(address(2)), peer);
     let (mut granted, mut spent, mut kept) = (CREDIT_INITIAL_BYTES, 0, 0);
@@ -104,7 +104,7 @@ fn message_beyond_granted_credit_ends_the_link() {
 #[test]
 fn offers_beyond_budget_wait_for_receive_or_room() {
     let (_, _, mut transport, mut sink) = engine_with_peer();
-    let mut engine = Engine::new(Config { unexpected_budget_bytes: 56_000, ..Config::default() });
+    let mut engine = Engine::new(Config { unexpected_budget_bytes: 56_000, ..untimed_config() });
     engine.arrivals(&mut sink).link_event(LINK, LinkEvent::up(address(2), 1));
     transport.memory = vec![7; 60_000];
     for (op, len_bytes) in [(1, 20_000), (2, 20_000), (3, 60_000)] {
@@ -135,7 +135,7 @@ fn offers_beyond_budget_wait_for_receive_or_room() {
 #[test]
 fn link_down_returns_its_credit_to_the_budget() {
     let (_, _, mut transport, mut sink) = engine_with_peer();
-    let mut engine = Engine::new(Config { unexpected_budget_bytes: 56_000, ..Config::default() });
+    let mut engine = Engine::new(Config { unexpected_budget_bytes: 56_000, ..untimed_config() });
     transport.memory = vec![7; 20_000];
     for round in 0..10 {
         let mut arrivals = engine.arrivals(&mut sink);
@@ -159,7 +159,7 @@ fn link_down_returns_its_credit_to_the_budget() {
 #[test]
 fn leftovers_of_ended_links_stay_within_the_budget() {
     let (_, _, mut transport, mut sink) = engine_with_peer();
-    let mut engine = Engine::new(Config { unexpected_budget_bytes: 100_000, ..Config::default() });
+    let mut engine = Engine::new(Config { unexpected_budget_bytes: 100_000, ..untimed_config() });
     let mut kept_bytes = 0;
     for instance in 0..20 {
         let mut arrivals = engine.arrivals(&mut sink);
@@ -205,7 +205,7 @@ fn visit(engine: &mut Engine, instance: u64, events: &[LinkEvent], transport: &m
 fn messages_of_confirmed_peers_are_kept_and_others_make_room() {
     let (_, _, mut transport, _) = engine_with_peer();
     let budget_bytes = 8 * CREDIT_INITIAL_BYTES;
-    let config = || Config { unexpected_budget_bytes: budget_bytes as usize, ..Config::default() };
+    let config = || Config { unexpected_budget_bytes: budget_bytes as usize, ..untimed_config() };
     let mut engine = Engine::new(config());
     let is_admitted = |admitted: &bool| *admitted;
     let claimed: Vec<bool> =
@@ -230,7 +230,7 @@ fn request_header(op: u64, len_bytes: u64, awaits: AwaitedReply) -> Header {
 #[test]
 fn large_offer_without_room_does_not_block_smaller_ones() {
     let (_, _, mut transport, mut sink) = engine_with_peer();
-    let mut engine = Engine::new(Config { unexpected_budget_bytes: 200_000, ..Config::default() });
+    let mut engine = Engine::new(Config { unexpected_budget_bytes: 200_000, ..untimed_config() });
     engine.arrivals(&mut sink).link_event(LINK, LinkEvent::up(address(2), 1));
     engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::up(address(3), 1));
     engine.arrivals(&mut sink).frame(LINK, &request_header(1, 199_999, AwaitedReply::Arrival), b"");
@@ -244,10 +244,10 @@ fn large_offer_without_room_does_not_block_smaller_ones() {
 fn starved_link_gets_credit_when_others_return_some() {
     let (_, _, mut transport, mut sink) = engine_with_peer();
     let other = LinkId(8);
-    let mut engine = Engine::new(Config::default());
+    let mut engine = Engine::new(untimed_config());
     engine.arrivals(&mut sink).link_event(LINK, LinkEvent::up(address(2), 1));
     engine.arrivals(&mut sink).link_event(other, LinkEvent::up(address(3), 1));
-    let free_bytes = Config::default().unexpected_budget_bytes as u64 - 2 * CREDIT_INITIAL_BYTES;
+    let free_bytes = untimed_config().unexpected_budget_bytes as u64 - 2 * CREDIT_INITIAL_BYTES;
     engine.arrivals(&mut sink).frame(other, &request_header(1, free_bytes, AwaitedReply::Nothing), b"");
     engine.transmit(&mut transport, &mut sink);
     // The application posts no receive for these messages yet: it waits for a later message.
@@ -289,7 +289,7 @@ fn peer_that_reads_no_answers_is_disconnected_at_a_limit() {
 #[test]
 fn discarded_offer_costs_credit_until_its_data_arrives() {
     let (_, _, mut transport, mut sink) = engine_with_peer();
-    let mut engine = Engine::new(Config { unexpected_budget_bytes: 100_000, ..Config::default() });
+    let mut engine = Engine::new(Config { unexpected_budget_bytes: 100_000, ..untimed_config() });
     engine.arrivals(&mut sink).link_event(LINK, LinkEvent::up(address(2), 1));
     for op in 0..10_000 {
         engine.arrivals(&mut sink).frame(LINK, &request_header(op, 10, AwaitedReply::Nothing), b"");
@@ -307,7 +307,7 @@ fn discarded_offer_costs_credit_until_its_data_arrives() {
 fn claimed_length_reserves_no_memory_with_unlimited_budget() {
     let (_, _, mut transport, mut sink) = engine_with_peer();
     let budget_bytes = crate::limits::UNEXPECTED_BUDGET_MAX_BYTES;
-    let mut engine = Engine::new(Config { unexpected_budget_bytes: budget_bytes, ..Config::default() });
+    let mut engine = Engine::new(Config { unexpected_budget_bytes: budget_bytes, ..untimed_config() });
     engine.arrivals(&mut sink).link_event(LINK, LinkEvent::up(address(2), 1));
     for _ in 0..FIRST_MESSAGES / 2 {
         engine.arrivals(&mut sink).frame(LINK, &untagged_header(0), b"");
@@ -326,7 +326,7 @@ fn link_keeps_its_credit_despite_leftovers_of_ended_links() {
     let (_, _, mut transport, mut sink) = engine_with_peer();
     let budget_bytes = 4 * CREDIT_INITIAL_BYTES;
     let mut engine =
-        Engine::new(Config { unexpected_budget_bytes: budget_bytes as usize, ..Config::default() });
+        Engine::new(Config { unexpected_budget_bytes: budget_bytes as usize, ..untimed_config() });
     engine.arrivals(&mut sink).link_event(LINK, LinkEvent::up(address(2), 1));
     for instance in 0..10 {
         let mut arrivals = engine.arrivals(&mut sink);

@@ -84,7 +84,7 @@ fn failed_deferred_send_is_reported_and_counts_only_for_its_work() {
 #[test]
 fn deferred_send_waits_for_its_turn_among_completions_in_order() {
     let (mut engine, peer, mut transport, _) =
-        engine_with_config(Config { completes_in_order: true, ..Config::default() });
+        engine_with_config(Config { completes_in_order: true, ..untimed_config() });
     let mut sink = WorkSink::default();
     let first = send_request(peer, b"first", 1).level(Level::Transmit);
     engine.post_request(first, &mut transport, &mut sink).unwrap();
@@ -96,7 +96,7 @@ fn deferred_send_waits_for_its_turn_among_completions_in_order() {
 
 #[test]
 fn deferred_receive_is_cancelled_by_work_number() {
-    let mut engine = Engine::new(Config::default());
+    let mut engine = Engine::new(untimed_config());
     let mut sink = WorkSink::default();
     let work = ReceiveRequest { signalled: Signalled::Deferred, ..receive_request(8, 7) };
     engine.post_receive(work, &mut sink).unwrap();

@@ -307,7 +307,7 @@ fn direct_read_makes_earlier_direct_writes_visible() {
 /// Returns an engine that has mapped a region, and whose accesses must not overtake messages.
 fn engine_with_access_order() -> (Engine, PeerId, Scripted, Recorder) {
     let transmit_order = Order::WAS | Order::RAS;
-    let mut engine = Engine::new(Config { transmit_order, ..Config::default() });
+    let mut engine = Engine::new(Config { transmit_order, ..untimed_config() });
     let mut sink = Recorder::default();
     engine.arrivals(&mut sink).link_event(LINK, LinkEvent::up(address(2), 1));
     let peer = engine.intern_peer(address(2));

@@ -1,5 +1,6 @@
 //! Tests of the receiver's side of a rendezvous.
 
+use super::ordering::engine_with_config;
 use super::*;
 use crate::limits::{
     CREDIT_INITIAL_BYTES, FETCH_DELAY_MS, MESSAGE_MAX_BYTES, PULL_PASS_MAX_BYTES, REMOTE_MAX_BYTES,
@@ -11,7 +12,11 @@ const LINK: LinkId = LinkId(7);
 
 /// Returns an engine that pulls 4 bytes at a time. Its peer on link 7 exposes `memory`.
 fn engine_and_memory(memory: &[u8]) -> (Engine, Scripted, Recorder) {
-    let (mut engine, _, transport, sink) = engine_with_peer();
+    configured_engine_and_memory(untimed_config(), memory)
+}
+
+fn configured_engine_and_memory(config: Config, memory: &[u8]) -> (Engine, Scripted, Recorder) {
+    let (mut engine, _, transport, sink) = engine_with_config(config);
     engine.set_pull_step_max_bytes(4);
     (engine, Scripted { memory: memory.to_vec(), ..transport }, sink)
 }
@@ -179,9 +184,7 @@ fn unexpected_message_is_pulled_at_once_and_waits_whole() {
 
 /// As [`engine_and_memory`], but the engine delays the pulls of unmatched offers.
 fn delaying_engine_and_memory(memory: &[u8]) -> (Engine, Scripted, Recorder) {
-    let (mut engine, transport, sink) = engine_and_memory(memory);
-    engine.receive_side.delay_unmatched_fetches();
-    (engine, transport, sink)
+    configured_engine_and_memory(Config::default(), memory)
 }
 
 /// Makes a pass at this time.

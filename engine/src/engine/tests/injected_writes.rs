@@ -237,7 +237,7 @@ fn target_answers_all_writes_of_a_pass_at_once() {
 /// Returns an engine that counts no accesses of peers. So it copies a counted write straight into the region
 /// of the one before.
 fn engine_that_remembers_regions() -> (Engine, Scripted, Recorder) {
-    let mut engine = Engine::new(Config { rma_events: false, ..Config::default() });
+    let mut engine = Engine::new(Config { rma_events: false, ..untimed_config() });
     let mut sink = Recorder::default();
     engine.arrivals(&mut sink).link_event(LINK, LinkEvent::up(address(2), 1));
     (engine, Scripted::default(), sink)

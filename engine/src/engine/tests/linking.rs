@@ -118,7 +118,7 @@ fn former_link_is_read_to_its_end_after_a_new_one_is_up() {
 /// successor connects before this side reads that link.
 #[test]
 fn link_to_a_former_instance_is_read_though_it_comes_up_last() {
-    let mut engine = Engine::new(Config::default());
+    let mut engine = Engine::new(untimed_config());
     let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
     let peer = engine.intern_peer(address(2));
     transport.answers = [Sent::Full].into();
@@ -155,7 +155,7 @@ fn link_claimed_by_a_former_instance_replaces_no_link() {
 
 #[test]
 fn link_claimed_by_a_former_instance_takes_no_send_to_its_successor() {
-    let mut engine = Engine::new(Config::default());
+    let mut engine = Engine::new(untimed_config());
     let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
     let peer = engine.intern_peer(address(2));
     transport.answers = [Sent::Full].into();
@@ -174,7 +174,7 @@ fn link_claimed_by_a_former_instance_takes_no_send_to_its_successor() {
 /// A stranger that says the instance of a peer has made the first link.
 #[test]
 fn end_of_a_claimed_link_leaves_proven_links_up() {
-    let mut engine = Engine::new(Config::default());
+    let mut engine = Engine::new(untimed_config());
     let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
     let peer = engine.intern_peer(address(2));
     let up = |proof| LinkEvent::Up { peer: address(2), instance: 1, proof };
@@ -283,7 +283,7 @@ fn former_links_are_checked_rarely() {
 
 #[test]
 fn reset_connect_attempt_is_retried_a_few_times() {
-    let mut engine = Engine::new(Config::default());
+    let mut engine = Engine::new(untimed_config());
     let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
     transport.answers = [Sent::Full; 5].into();
     let peer = engine.intern_peer(address(2));
@@ -326,7 +326,7 @@ fn directed_receive_fails_with_its_peer() {
 
 #[test]
 fn simultaneous_connects_keep_both_links_and_each_side_sends_on_its_own() {
-    let mut engine = Engine::new(Config::default());
+    let mut engine = Engine::new(untimed_config());
     let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
     let peer = engine.intern_peer(address(2));
     engine.post_request(send_request(peer, b"first", 1), &mut transport, &mut sink).unwrap();
@@ -344,7 +344,7 @@ fn simultaneous_connects_keep_both_links_and_each_side_sends_on_its_own() {
 
 #[test]
 fn frames_of_links_that_are_not_up_are_ignored() {
-    let mut engine = Engine::new(Config::default());
+    let mut engine = Engine::new(untimed_config());
     let mut sink = Recorder::default();
     engine.post_receive(receive_request(4, 1), &mut sink).unwrap();
     let mut arrivals = engine.arrivals(&mut sink);
@@ -359,7 +359,7 @@ fn frames_of_links_that_are_not_up_are_ignored() {
 
 #[test]
 fn link_to_a_former_instance_that_comes_up_late_leaves_the_present_one_up() {
-    let mut engine = Engine::new(Config::default());
+    let mut engine = Engine::new(untimed_config());
     let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
     let peer = engine.intern_peer(address(2));
     engine.post_request(send_request(peer, b"to the former", 1), &mut transport, &mut sink).unwrap();
@@ -374,7 +374,7 @@ fn link_to_a_former_instance_that_comes_up_late_leaves_the_present_one_up() {
 
 #[test]
 fn link_that_is_up_is_used_before_one_that_is_still_connecting() {
-    let mut engine = Engine::new(Config::default());
+    let mut engine = Engine::new(untimed_config());
     let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
     let peer = engine.intern_peer(address(2));
     transport.answers = [Sent::Full, Sent::Full].into();
@@ -408,7 +408,7 @@ fn reset_of_one_link_breaks_others_to_the_peer_and_close_does_not() {
 
 #[test]
 fn directed_receive_fails_if_the_last_link_never_came_up() {
-    let mut engine = Engine::new(Config::default());
+    let mut engine = Engine::new(untimed_config());
     let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
     let peer = engine.intern_peer(address(2));
     transport.answers = [Sent::Full].into();
@@ -425,7 +425,7 @@ fn directed_receive_fails_if_the_last_link_never_came_up() {
 
 #[test]
 fn directed_receive_fails_when_no_attempt_reaches_its_peer() {
-    let mut engine = Engine::new(Config::default());
+    let mut engine = Engine::new(untimed_config());
     let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
     transport.answers = [Sent::Full; 6].into();
     let peer = engine.intern_peer(address(2));
@@ -456,7 +456,7 @@ fn directed_receive_fails_when_no_attempt_reaches_its_peer() {
 /// Returns an engine with a directed receive from a peer, and with a queued send to the same peer.
 /// The engine never had a link to this peer.
 fn engine_that_awaits_a_new_peer() -> (Engine, Scripted, Recorder) {
-    let mut engine = Engine::new(Config::default());
+    let mut engine = Engine::new(untimed_config());
     let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
     transport.answers = [Sent::Full].into();
     let peer = engine.intern_peer(address(2));

@@ -19,7 +19,7 @@ const BREACHED_LINKS: usize = 3 * STEP_MAX_CLOSES;
 
 /// Returns an engine whose peers have all broken the protocol.
 fn engine_with_breached_links() -> (Engine, Recorder) {
-    let (mut engine, mut sink) = (Engine::new(Config::default()), Recorder::default());
+    let (mut engine, mut sink) = (Engine::new(untimed_config()), Recorder::default());
     for number in 0..BREACHED_LINKS as u32 {
         let mut arrivals = engine.arrivals(&mut sink);
         arrivals.link_event(LinkId(number), LinkEvent::up(address(100 + number as u16), 1));
@@ -74,7 +74,7 @@ fn peer_has_a_limited_number_of_links() {
 #[test]
 fn silent_former_links_end_a_few_at_a_time() {
     const LINKS: usize = 2 * STEP_MAX_REPLACED_ENDS + 1;
-    let mut engine = Engine::new(Config::default());
+    let mut engine = Engine::new(untimed_config());
     let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
     for number in 0..=LINKS as u32 {
         let up = LinkEvent::up(address(2), number.into());

@@ -30,7 +30,7 @@ struct Node {
 impl Node {
     fn open(network: &Network, instance: u64) -> Node {
         let transport = network.open(address(0), instance).unwrap();
-        Node { engine: Engine::new(Config::default()), transport, sink: Recorder::default() }
+        Node { engine: Engine::new(untimed_config()), transport, sink: Recorder::default() }
     }
 
     /// Makes a pass. Returns how many frames and events it has received.

@@ -28,7 +28,7 @@ pub(super) fn engine_with_config(config: Config) -> (Engine, PeerId, Scripted, R
 
 fn engine_with_transmit_order(order: Order) -> (Engine, PeerId, Scripted, Recorder) {
     let (engine, peer, transport, sink) =
-        engine_with_config(Config { transmit_order: order, ..Config::default() });
+        engine_with_config(Config { transmit_order: order, ..untimed_config() });
     // Writes of 9 bytes and more are offered.
     (engine, peer, Scripted { pull_min_bytes: Some(9), ..transport }, sink)
 }
@@ -201,7 +201,7 @@ fn link_down_releases_held_operations() {
 /// the bytes that the peer has read, and the bytes in the region afterwards.
 fn read_then_overwrite(order: Order, len_bytes: usize) -> (Vec<u8>, Vec<u8>) {
     let (mut engine, _, mut transport, mut sink) =
-        engine_with_config(Config { receive_order: order, ..Config::default() });
+        engine_with_config(Config { receive_order: order, ..untimed_config() });
     let attr = RegionAttr { key: KEY, access: MrAccess::all(), base_address: 0 };
     let region = engine.target.regions().add(Region::owned(LONG_BYTES, attr).unwrap()).unwrap();
     region.write_at(0, b"before").unwrap();
@@ -231,7 +231,7 @@ fn short_read_is_copied_on_arrival_if_order_is_agreed() {
 #[test]
 fn short_read_waits_for_earlier_long_read() {
     let (mut engine, _, mut transport, mut sink) =
-        engine_with_config(Config { receive_order: Order::STRICT, ..Config::default() });
+        engine_with_config(Config { receive_order: Order::STRICT, ..untimed_config() });
     let attr = RegionAttr { key: KEY, access: MrAccess::all(), base_address: 0 };
     let region = engine.target.regions().add(Region::owned(LONG_BYTES, attr).unwrap()).unwrap();
     let mut arrivals = engine.arrivals(&mut sink);
@@ -254,7 +254,7 @@ fn short_read_waits_for_earlier_long_read() {
 #[test]
 fn read_copied_before_region_close_is_refused() {
     let (mut engine, _, mut transport, mut sink) =
-        engine_with_config(Config { receive_order: Order::WAR, ..Config::default() });
+        engine_with_config(Config { receive_order: Order::WAR, ..untimed_config() });
     let attr = RegionAttr { key: KEY, access: MrAccess::all(), base_address: 0 };
     let region = engine.target.regions().add(Region::owned(6, attr).unwrap()).unwrap();
     engine.arrivals(&mut sink).frame(LINK, &rma_header(1, 0, 6, RmaKind::Read), b"");
@@ -269,7 +269,7 @@ fn read_copied_before_region_close_is_refused() {
 #[test]
 fn completions_keep_the_order_of_posting_to_each_peer() {
     let (mut engine, peer, mut transport, mut sink) =
-        engine_with_config(Config { completes_in_order: true, ..Config::default() });
+        engine_with_config(Config { completes_in_order: true, ..untimed_config() });
     let other = engine.intern_peer(address(3));
     engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::up(address(3), 1));
     engine.post_request(rma_request(peer, write_local(b"w"), 1), &mut transport, &mut sink).unwrap();
@@ -296,7 +296,7 @@ fn completions_keep_the_order_of_posting_to_each_peer() {
 #[test]
 fn operation_waiting_for_its_turn_counts_as_outstanding_and_fails_in_order() {
     let (mut engine, peer, mut transport, mut sink) =
-        engine_with_config(Config { completes_in_order: true, tx_depth_ops: 3, ..Config::default() });
+        engine_with_config(Config { completes_in_order: true, tx_depth_ops: 3, ..untimed_config() });
     engine.post_request(rma_request(peer, write_local(b"w"), 1), &mut transport, &mut sink).unwrap();
     transport.answers = [Sent::Whole, Sent::Full].into();
     engine.post_request(send_request(peer, b"m", 2), &mut transport, &mut sink).unwrap();
@@ -313,7 +313,7 @@ fn operation_waiting_for_its_turn_counts_as_outstanding_and_fails_in_order() {
 
 #[test]
 fn unordered_completions_come_as_operations_end() {
-    let (mut engine, peer, mut transport, mut sink) = engine_with_config(Config::default());
+    let (mut engine, peer, mut transport, mut sink) = engine_with_config(untimed_config());
     engine.post_request(rma_request(peer, write_local(b"w"), 1), &mut transport, &mut sink).unwrap();
     engine.post_request(send_request(peer, b"m", 2), &mut transport, &mut sink).unwrap();
     assert_eq!(sink.ended_contexts(), [2]);

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use super::rma::{raw_region, rma_request};
-use super::{Recorder, receive_request, send_request};
+use super::{Recorder, receive_request, send_request, untimed_config};
 use crate::address::{Address, AddressFormat};
 use crate::buffer::{Buffer, Destination, Source};
-use crate::engine::{Config, Engine};
+use crate::engine::Engine;
 use crate::errno::Errno;
 use crate::flags::MrAccess;
 use crate::loopback::{Faults, LoopbackTransport, Network};
@@ -29,7 +29,7 @@ struct Node {
 
 impl Node {
     fn open(network: &Network, instance: u64) -> Node {
-        let mut engine = Engine::new(Config::default());
+        let mut engine = Engine::new(untimed_config());
         // Large messages are pulled in many steps.
         engine.set_pull_step_max_bytes(7000);
         Node {
@@ -326,7 +326,7 @@ fn kill_fails_sends_to_the_peer_and_its_successor_is_reached() {
         assert_eq!(refused.error.errno(), Errno::ECONNREFUSED, "seed {seed}");
 
         let mut again = Node {
-            engine: Engine::new(Config::default()),
+            engine: Engine::new(untimed_config()),
             transport: network.open(address, 3).unwrap(),
             sink: Recorder::default(),
         };
@@ -352,7 +352,7 @@ fn sends_completed_before_orderly_close_arrive() {
             b.post_receive(3000, context);
         }
         let Node { transport, .. } = &mut a;
-        let (mut engine, mut sink) = (Engine::new(Config::default()), Recorder::default());
+        let (mut engine, mut sink) = (Engine::new(untimed_config()), Recorder::default());
         for _ in 0..PASSES_MAX {
             transport.flush();
             transport.receive(16, &mut engine.arrivals(&mut sink));

@@ -44,7 +44,7 @@ fn many_ports() -> impl Iterator<Item = u16> {
 
 #[test]
 fn ten_thousand_peers_that_come_and_go_leave_a_bounded_table() {
-    let (mut engine, mut sink) = (Engine::new(Config::default()), Recorder::default());
+    let (mut engine, mut sink) = (Engine::new(untimed_config()), Recorder::default());
     let greatest = let_peers_come_and_go(&mut engine, &mut sink, 10_000..20_000);
     let bound = 2 * PEER_SWEEP_MIN_PEERS;
     assert!(greatest < bound && engine.peers().len() <= bound, "{greatest}, {}", engine.peers().len());
@@ -65,7 +65,7 @@ fn keeps_id_after_frame(
     header: &Header,
     payload: &[u8],
 ) -> bool {
-    let (mut engine, mut sink) = (Engine::new(Config::default()), Recorder::default());
+    let (mut engine, mut sink) = (Engine::new(untimed_config()), Recorder::default());
     let (_region, _device) = add_persistent_region(&engine, KEY);
     prepare(&mut engine, &mut sink);
     engine.arrivals(&mut sink).link_event(LINK, LinkEvent::up(address(2), 1));
@@ -108,7 +108,7 @@ fn peer_is_kept_while_a_part_of_the_engine_refers_to_it() {
 
 #[test]
 fn write_of_a_returning_peer_is_made_durable_by_its_fence() {
-    let (mut engine, mut sink) = (Engine::new(Config::default()), Recorder::default());
+    let (mut engine, mut sink) = (Engine::new(untimed_config()), Recorder::default());
     let (_region, device) = add_persistent_region(&engine, KEY);
     let up = LinkEvent::up(address(2), 1);
     engine.arrivals(&mut sink).link_event(LINK, up.clone());
@@ -124,7 +124,7 @@ fn write_of_a_returning_peer_is_made_durable_by_its_fence() {
 /// directed receive from the first peer. Returns whether the endpoint connects to this peer.
 fn connects_for_receive_from_lost_peer(passing: u16) -> bool {
     let (mut engine, mut sink, mut transport) =
-        (Engine::new(Config::default()), Recorder::default(), Scripted::default());
+        (Engine::new(untimed_config()), Recorder::default(), Scripted::default());
     // The first sweep comes before the loss, or long after it.
     let_peers_come_and_go(&mut engine, &mut sink, 40_000..40_000 + PEER_SWEEP_MIN_PEERS as u16 - 1);
     engine.arrivals(&mut sink).link_event(LINK, LinkEvent::up(address(2), 1));
@@ -208,7 +208,7 @@ fn any_step() -> impl Strategy<Value = Step> {
 proptest! {
     #[test]
     fn each_report_names_the_peer_that_has_sent(steps in prop::collection::vec(any_step(), 0..150)) {
-        let mut engine = Engine::new(Config::default());
+        let mut engine = Engine::new(untimed_config());
         engine.peers = Peers::with_sweep_min(4);
         let (_region, _device) = add_persistent_region(&engine, KEY);
         let mut sink = CachingSink::default();

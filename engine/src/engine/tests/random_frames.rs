@@ -421,7 +421,7 @@ proptest! {
             unexpected_budget_bytes: BUDGET_BYTES,
             eager_max_bytes: 10,
             remote_data_takes_receives,
-            ..Config::default()
+            ..untimed_config()
         };
         let mut run = Run {
             engine: Engine::new(config),

@@ -12,7 +12,7 @@ const LINK: LinkId = LinkId(7);
 
 /// Returns an engine with a peer, and with a region of this length. Its receives take remote data.
 fn engine_with_region(len_bytes: usize) -> (Engine, Arc<Region>, Scripted, Recorder) {
-    let config = Config { remote_data_takes_receives: true, ..Config::default() };
+    let config = Config { remote_data_takes_receives: true, ..untimed_config() };
     let (mut engine, mut sink) = (Engine::new(config), Recorder::default());
     engine.arrivals(&mut sink).link_event(LINK, LinkEvent::up(address(2), 1));
     let attr = RegionAttr { key: KEY, access: MrAccess::REMOTE_WRITE, base_address: 0 };
@@ -54,7 +54,7 @@ fn peer_that_writes_remote_data_beyond_its_credit_is_disconnected() {
     // Reserves so much that the budget has no more credit to grant.
     engine
         .receive_side
-        .try_reserve_budget(Config::default().unexpected_budget_bytes as u64 - CREDIT_INITIAL_BYTES);
+        .try_reserve_budget(untimed_config().unexpected_budget_bytes as u64 - CREDIT_INITIAL_BYTES);
     let count = CREDIT_INITIAL_BYTES / MESSAGE_COST_BYTES;
     for op in 0..=count {
         assert!(engine.condemned.is_empty(), "credit covers the notice");

@@ -234,7 +234,7 @@ fn acknowledgements_do_not_count_offers() {
 
 #[test]
 fn connecting_link_that_took_an_offer_stays_in_use() {
-    let mut engine = Engine::new(Config::default());
+    let mut engine = Engine::new(untimed_config());
     let (mut transport, mut sink) =
         (Scripted { pull_min_bytes: Some(10), ..Scripted::default() }, Recorder::default());
     let peer = engine.intern_peer(address(2));

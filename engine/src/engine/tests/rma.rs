@@ -171,7 +171,7 @@ fn access_outside_region_or_rights_is_refused_and_link_stays_up() {
 
 #[test]
 fn access_without_endpoint_capability_is_refused() {
-    let config = Config { remote_access: MrAccess::REMOTE_READ, ..Config::default() };
+    let config = Config { remote_access: MrAccess::REMOTE_READ, ..untimed_config() };
     let (_, _, mut transport, mut sink) = engine_with_region(1);
     let mut engine = Engine::new(config);
     engine.arrivals(&mut sink).link_event(LINK, LinkEvent::up(address(2), 1));
@@ -289,7 +289,7 @@ fn peer_that_overspends_credit_is_disconnected() {
     // Reserves so much that the budget has no more credit to grant.
     engine
         .receive_side
-        .try_reserve_budget(Config::default().unexpected_budget_bytes as u64 - CREDIT_INITIAL_BYTES);
+        .try_reserve_budget(untimed_config().unexpected_budget_bytes as u64 - CREDIT_INITIAL_BYTES);
     for op in 0..=CREDIT_INITIAL_BYTES / MESSAGE_COST_BYTES {
         let kind = RmaKind::Write { data: Some(op) };
         engine.arrivals(&mut sink).frame(LINK, &rma_header(op, 0, 0, kind), b"");

@@ -33,7 +33,7 @@ impl Member {
 
     /// Returns a member that has no link yet.
     fn unlinked(shared: &Arc<SharedReceiver>) -> Member {
-        let mut engine = Engine::new(Config::default());
+        let mut engine = Engine::new(untimed_config());
         let id = engine.join_shared_receiver(shared, false);
         Member { id, engine, transport: Scripted::default(), sink: Recorder::default() }
     }
@@ -45,7 +45,7 @@ impl Member {
 
     /// Returns a member with a connection to the endpoint at port 3.
     fn connected(shared: &Arc<SharedReceiver>, is_selective: bool) -> Member {
-        let mut engine = Engine::new(Config { role: EndpointRole::Connected, ..Config::default() });
+        let mut engine = Engine::new(Config { role: EndpointRole::Connected, ..untimed_config() });
         let id = engine.join_shared_receiver(shared, is_selective);
         let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
         engine.connect(address(2), 1, b"", None, &mut transport, &mut sink).unwrap();

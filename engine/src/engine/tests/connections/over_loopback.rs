@@ -21,7 +21,7 @@ struct Node {
 impl Node {
     fn open(network: &Network, instance: u64, role: EndpointRole) -> Node {
         Node {
-            engine: Engine::new(Config { role, ..Config::default() }),
+            engine: Engine::new(Config { role, ..untimed_config() }),
             transport: network.open(AddressFormat::SockaddrIn.wildcard(), instance).unwrap(),
             sink: Recorder::default(),
         }

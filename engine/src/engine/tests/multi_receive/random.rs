@@ -153,7 +153,7 @@ fn message_payload(message: usize, len: usize) -> Vec<u8> {
 impl World {
     fn new(room: usize) -> World {
         let mut world = World {
-            engine: Engine::new(Config::default()),
+            engine: Engine::new(untimed_config()),
             transport: Scripted::default(),
             sink: Recorder { room, ..Recorder::default() },
             links: Vec::new(),
