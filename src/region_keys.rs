@@ -4,15 +4,10 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use homespun_engine::error::{Error, Misuse};
+use homespun_engine::limits::{KEY_MAX_BYTES, KEY_MIN_BYTES};
 use parking_lot::Mutex;
 
 use crate::random;
-
-/// The size of a key in bytes, unless the application asks for shorter keys.
-pub(crate) const KEY_MAX_BYTES: usize = 8;
-
-/// The smallest size of a key in bytes. Shorter keys would be used again soon, and be easy to guess.
-pub(crate) const KEY_MIN_BYTES: usize = 4;
 
 /// The rounds of the [permutation](Sequence::permute). Four rounds are enough if the round function is
 /// random; the halves of short keys have few bits, so there are more.

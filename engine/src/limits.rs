@@ -119,6 +119,12 @@ pub const INJECT_QUEUE_MAX_OPS: usize = 16;
 /// The most bytes of read data in one frame. Other frames can travel on the link between two such frames.
 pub const READ_PIECE_MAX_BYTES: usize = 1 << 20;
 
+/// The size of a region's key in bytes, unless the application asks for shorter keys.
+pub const KEY_MAX_BYTES: usize = 8;
+
+/// The smallest size of a region's key in bytes. Shorter keys would be used again soon, and be easy to guess.
+pub const KEY_MIN_BYTES: usize = 4;
+
 /// How many regions of its peer an endpoint may map on one link. Also how many of its own regions an
 /// endpoint lets the peer map. Accesses to other regions go by frames. The memory of a mapped region stays
 /// allocated until it is unmapped.

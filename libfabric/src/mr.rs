@@ -1,9 +1,8 @@
 //! `fi_mr(3)`.
 
-use std::ops::RangeInclusive;
-
 use homespun::flags::{CounterEvents, MrAccess, MrFlags};
 use homespun::info::Version;
+use homespun::limits::{KEY_MAX_BYTES, KEY_MIN_BYTES};
 use homespun::{Errno, MemoryRegion, Misuse, MrAttr, SegmentMut};
 use libc::{c_int, c_void, iovec};
 use parking_lot::Mutex;
@@ -45,12 +44,6 @@ pub(crate) static OPS: FiOpsMr = FiOpsMr { size: size_of::<FiOpsMr>(), reg, regv
 /// With this flag `struct fi_mr_dmabuf` describes a buffer of a device. Headers have the flag since
 /// 1.20.
 const FI_MR_DMABUF: u64 = 1 << 40;
-
-/// The largest size of a key. A raw key is the bytes of the key, as many as keys of its domain have.
-const KEY_MAX_BYTES: usize = size_of::<u64>();
-
-/// The sizes that keys of a domain may have.
-const KEY_SIZES_BYTES: RangeInclusive<usize> = 4..=KEY_MAX_BYTES;
 
 unsafe extern "C" fn reg(
     domain: *mut Fid,
@@ -243,14 +236,15 @@ unsafe fn fill_raw_attr(
     Ok(0)
 }
 
-/// `fi_mr_map_raw`: converts a raw key to the key. Keys of the peer's domain may have another size than
-/// those of this one.
+/// `fi_mr_map_raw`: converts a raw key to the key. A raw key is the bytes of the key, as many as keys of
+/// its domain have. Keys of the peer's domain may have another size than those of this one.
 ///
 /// # Safety
 ///
 /// `map` is null or points to a valid structure.
 pub(crate) unsafe fn map_raw_key(map: &FiMrMapRaw) -> Result<c_int, Failure> {
-    if map.raw_key.is_null() || map.key.is_null() || !KEY_SIZES_BYTES.contains(&map.key_size) {
+    if map.raw_key.is_null() || map.key.is_null() || !(KEY_MIN_BYTES..=KEY_MAX_BYTES).contains(&map.key_size)
+    {
         return Err(Errno::EINVAL.into());
     }
     if map.flags != 0 {

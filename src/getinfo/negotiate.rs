@@ -7,8 +7,8 @@ use homespun_engine::address::AddressFormat;
 use homespun_engine::error::{Misuse, Unmet};
 use homespun_engine::flags::{Caps, Mode, OpFlags, Order};
 use homespun_engine::limits::{
-    CONNECTION_DATA_MAX_BYTES, DEPTH_MAX_OPS, INJECT_MAX_BYTES, IOV_LIMIT, RX_DEPTH_DEFAULT_OPS,
-    TX_DEPTH_DEFAULT_OPS, UNEXPECTED_BUDGET_DEFAULT_BYTES, UNEXPECTED_BUDGET_MAX_BYTES,
+    CONNECTION_DATA_MAX_BYTES, DEPTH_MAX_OPS, INJECT_MAX_BYTES, IOV_LIMIT, KEY_MAX_BYTES, KEY_MIN_BYTES,
+    RX_DEPTH_DEFAULT_OPS, TX_DEPTH_DEFAULT_OPS, UNEXPECTED_BUDGET_DEFAULT_BYTES, UNEXPECTED_BUDGET_MAX_BYTES,
     UNEXPECTED_BUDGET_MIN_BYTES,
 };
 use homespun_engine::transport::ProviderAttr;
@@ -19,7 +19,6 @@ use crate::info::{
     Threading, TxAttr, Version,
 };
 use crate::op_flags::{RECEIVE_DEFAULT_FLAGS, TRANSMIT_DEFAULT_FLAGS};
-use crate::region_keys::{KEY_MAX_BYTES, KEY_MIN_BYTES};
 
 /// The capabilities of messages. Every provider has them, since the engine implements them.
 const MESSAGE_CAPS: Caps = Caps::MSG

@@ -457,8 +457,11 @@ fn raw_key_holds_the_key() {
     assert_eq!(node.domain.control(FI_MAP_RAW_MR, &raw mut map), 0);
     assert_eq!(key, 0x0102_0304_0506_0708);
     assert_eq!(node.domain.control(FI_UNMAP_KEY, &raw mut key), 0);
-    map.key_size = 9;
-    assert_eq!(node.domain.control(FI_MAP_RAW_MR, &raw mut map), EINVAL);
+    for key_size in 0..=9 {
+        map.key_size = key_size;
+        let expected = if (4..=8).contains(&key_size) { 0 } else { EINVAL };
+        assert_eq!(node.domain.control(FI_MAP_RAW_MR, &raw mut map), expected, "{key_size} bytes");
+    }
     for command in [FI_MAP_RAW_MR, FI_UNMAP_KEY] {
         assert_eq!(node.domain.control::<c_void>(command, ptr::null_mut()), EINVAL);
     }
