@@ -247,7 +247,7 @@ impl Engine {
     /// caller for them.
     pub fn has_work_without_arrivals(&self) -> bool {
         self.receive_side.has_work_without_arrivals()
-            || self.target.is_pulling()
+            || self.target.has_work_without_arrivals()
             || !self.condemned.is_empty()
             || !self.mapping.is_empty()
             || !self.awaited_sources.is_empty()

@@ -17,6 +17,8 @@
 //!  Read  --> ReadData, piece by piece --> Answer
 //!
 //!  Flush --> Answer queued
+//!     |
+//!     +-----> is long: made durable part by part --> Answer queued
 //! ```
 //!
 //! The target sends the results of [atomic operations](atomics) like the data of a read. The results are
@@ -88,6 +90,9 @@ pub(crate) struct Target {
     inbounds: SlotMap<PeerWriteId, Box<PeerWrite>>,
     /// The writes that peers have offered.
     fetches: Fetches<PeerWriteId>,
+    /// The links on which peers have asked for flushes that are carried out in parts. Each is listed once.
+    /// The first is the next to have its turn.
+    flushing: VecDeque<LinkId>,
     /// Writes of peers to persistent memory that completed without being made durable.
     unpersisted: HashMap<PeerId, Unpersisted>,
     /// Completions of writes with remote data that found no room in the queue, in order.
@@ -117,6 +122,7 @@ impl Target {
             links: TargetLinks::default(),
             inbounds: SlotMap::with_key(),
             fetches: Fetches::default(),
+            flushing: VecDeque::new(),
             unpersisted: HashMap::new(),
             events: VecDeque::new(),
         }
@@ -131,6 +137,9 @@ impl Target {
     /// answer.
     pub(crate) fn link_ended(&mut self, id: LinkId) {
         let Some(link) = self.links.remove(id) else { return };
+        if !link.flushes.is_empty() {
+            self.flushing.retain(|other| *other != id);
+        }
         if let Some(writes::IncomingWrite::Sent(filling)) = link.writing {
             self.inbounds.remove(filling.owner);
         }
@@ -150,6 +159,18 @@ impl Target {
         };
         let arrived_ops = self.links.get(id).map_or(0, |link| link.arrived_ops + link.ended_counted_ops);
         (arrived_ops + self.fetches.count_of_changes(id), writing_bytes)
+    }
+
+    /// Whether the next pass has work even if no frame arrives.
+    pub(crate) fn has_work_without_arrivals(&self) -> bool {
+        self.is_pulling() || !self.flushing.is_empty()
+    }
+
+    /// Returns a number other than 0 if the target needs part of a pass: a payload is being pulled, or a
+    /// flush is carried out in parts.
+    #[inline(always)]
+    pub(crate) fn rare_work_bits(&self) -> usize {
+        self.pulling_len() | self.flushing.len()
     }
 
     /// Marks the peers that have links, held completions, or writes that are not durable yet.

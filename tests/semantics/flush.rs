@@ -3,6 +3,7 @@
 use homespun::endpoint::FlushMsg;
 use homespun::flags::{Caps, CompletionFlags, CounterEvents, MrAccess, OpFlags};
 use homespun::info::EndpointType;
+use homespun::limits::FLUSH_PASS_MAX_BYTES;
 use homespun::{
     Completion, CompletionError, CqFormat, Errno, FabricAddress, FlushKind, MrAttr, OperationError,
     OperationKind, Refusal,
@@ -278,6 +279,35 @@ pub(crate) fn fenced_flush_completes_after_earlier_reads(net: &Net) {
             let read = alice.next_completion();
             assert_eq!((read.context, &received_bytes(&read.buffer)[..]), (2, &content[..]));
             assert_eq!(alice.next_completion().context, 3);
+        }
+    }
+}
+
+/// The flushes are so long that the target carries them out in several parts.
+pub(crate) fn operations_after_a_long_persistent_flush_end_after_it(net: &Net) {
+    const LONG_BYTES: usize = 2 * FLUSH_PASS_MAX_BYTES + LEN_BYTES;
+    for is_raw in [false, true] {
+        let (alice, bob) = net.open_pair();
+        let file = NamedFile::with_unused_name();
+        let kind = MemoryKind::File(RegionFile { is_raw, number: Some(file.number) });
+        let spec = RegionSpec { len_bytes: LONG_BYTES, kind, access: EVERYTHING, key: 1, is_counted: false };
+        let long = bob.register(spec).unwrap();
+        let mapped = register(&bob, MemoryKind::Shareable, EVERYTHING, 2);
+        write_over_link_first(&alice, &mapped);
+        for round in (2..10).step_by(4) {
+            let endpoint = &alice.endpoint;
+            endpoint.rma(write_call(&alice, RmaBy::Write, &long, round, 0, LONG_BYTES)).unwrap();
+            assert_eq!(alice.next_completion().context, round);
+            endpoint.flush(persistent_flush_call(&alice, &long, round + 1, 0, LONG_BYTES)).unwrap();
+            endpoint.rma(write_call(&alice, RmaBy::Write, &mapped, round + 2, 0, 64)).unwrap();
+            endpoint.rma(write_call(&alice, RmaBy::Read, &long, round + 3, 0, 64)).unwrap();
+            assert_eq!(alice.next_completion().context, round + 1, "{is_raw}");
+            file.assert_written_back_or_skip(bob.process_id());
+            let mut ended = [(); 2].map(|()| alice.next_completion().context);
+            ended.sort_unstable();
+            assert_eq!(ended, [round + 2, round + 3]);
+            assert!(file.read_content() == payload(round, LONG_BYTES));
+            assert!(mapped.content()[..64] == payload(round + 2, 64));
         }
     }
 }

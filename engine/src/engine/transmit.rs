@@ -98,7 +98,7 @@ impl Engine {
             | self.passes_to_sweep as usize
             | usize::from(self.connection.has_output())
             | usize::from(self.initiator.has_watched_failure())
-            | self.target.pulling_len();
+            | self.target.rare_work_bits();
         work != 0
     }
 
@@ -144,6 +144,10 @@ impl Engine {
                 |link, from, at_bytes, into| transport.pull(link, from, at_bytes, into),
                 &mut effects,
             );
+        }
+        if self.target.has_partial_flushes() {
+            let (target, mut effects) = self.target_and_effects(sink);
+            target.advance_flushes(&mut effects);
         }
         if self.receive_side.has_starved_links() {
             let (receiver, mut effects) = self.receive_side_and_effects(sink);

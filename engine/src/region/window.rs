@@ -49,9 +49,9 @@ impl Window {
         self.offset_bytes..self.offset_bytes + len_bytes
     }
 
-    /// Makes the first `len_bytes` durable. Returns whether that succeeded.
-    pub(crate) fn try_persist(&self, len_bytes: usize) -> bool {
-        self.region.try_persist(self.offset_bytes, len_bytes)
+    /// Makes `len_bytes` from an offset on durable. Returns whether that succeeded.
+    pub(crate) fn try_persist(&self, at_bytes: usize, len_bytes: usize) -> bool {
+        self.region.try_persist(self.offset_bytes + at_bytes, len_bytes)
     }
 
     /// Copies `bytes` to an offset, if the region is open. Returns whether the region is open.

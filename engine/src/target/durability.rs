@@ -68,7 +68,7 @@ impl Target {
             return true;
         }
         if durable != Durable::Nothing {
-            return window.try_persist(clamp_to_usize(len_bytes));
+            return window.try_persist(0, clamp_to_usize(len_bytes));
         }
         let range = window.region_range(clamp_to_usize(len_bytes));
         if !range.is_empty()

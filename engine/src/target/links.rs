@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Weak;
 
+use super::flushes::PartialFlush;
 use super::reads::OutgoingRead;
 use super::writes::IncomingWrite;
 use crate::peer_id::PeerId;
@@ -28,6 +29,8 @@ pub(super) struct TargetLink {
     pub(super) writing: Option<IncomingWrite>,
     /// The peer's reads, in the order of its requests.
     pub(super) reads: VecDeque<OutgoingRead>,
+    /// The peer's flushes that are carried out in parts, in the order of its requests.
+    pub(super) flushes: VecDeque<PartialFlush>,
     /// The regions that this side has offered the peer for mapping.
     pub(super) offered_regions: Vec<Weak<Region>>,
 }
@@ -82,6 +85,7 @@ impl TargetLinks {
             unanswered_bytes: 0,
             writing: None,
             reads: VecDeque::new(),
+            flushes: VecDeque::new(),
             offered_regions: Vec::new(),
         });
     }

@@ -132,6 +132,7 @@ macro_rules! tests_of_parties {
                 only_a_persistent_flush_makes_its_range_durable
                 unreported_flush_reports_only_its_failure
                 fenced_flush_completes_after_earlier_reads
+                operations_after_a_long_persistent_flush_end_after_it
                 flush_with_commit_flags_follows_its_kind
                 flush_fails_when_its_peer_closes
                 flush_without_the_capabilities_is_refused;

@@ -39,9 +39,18 @@ impl Device {
 
 /// Adds a persistent region of 100 bytes.
 pub(super) fn add_persistent_region(engine: &Engine, key: u64) -> (Arc<Region>, Arc<Device>) {
+    add_persistent_region_of_len(engine, key, 100)
+}
+
+/// Adds a persistent region of this length.
+pub(super) fn add_persistent_region_of_len(
+    engine: &Engine,
+    key: u64,
+    len_bytes: usize,
+) -> (Arc<Region>, Arc<Device>) {
     let device = Arc::new(Device::default());
     let attr = RegionAttr { key, access: MrAccess::all(), base_address: 1000 };
-    let region = Region::owned(100, attr).unwrap().with_persistence(Box::new(device.clone()));
+    let region = Region::owned(len_bytes, attr).unwrap().with_persistence(Box::new(device.clone()));
     (engine.target.regions().add(region).unwrap(), device)
 }
 

@@ -9,6 +9,8 @@ use crate::operation::FlushKind;
 use crate::region::{Region, RegionAttr};
 use crate::wire::{Durable, Outcome, Refusal, Rma, RmaKind};
 
+mod parts;
+
 const LINK: LinkId = LinkId(7);
 
 pub(super) fn flush_request(to: PeerId, kind: FlushKind, len_bytes: u64, context: u64) -> AddressedRequest {

@@ -8,7 +8,7 @@ use super::*;
 use crate::atomic::AtomicOp;
 use crate::error::OperationError;
 use crate::flags::Order;
-use crate::limits::READ_COPIED_MAX_BYTES;
+use crate::limits::{FLUSH_AT_ONCE_MAX_BYTES, READ_COPIED_MAX_BYTES};
 use crate::operation::{FlushKind, RmaLocal};
 use crate::region::{Region, RegionAttr};
 use crate::transport::LinkEvent;
@@ -44,6 +44,8 @@ enum Kind {
     Update,
     Fetch,
     Flush,
+    ShortPersistentFlush,
+    LongPersistentFlush,
 }
 
 impl Kind {
@@ -52,8 +54,13 @@ impl Kind {
             Kind::Send => {
                 return engine.post_request(send_request(peer, b"m", 9), transport, sink).unwrap();
             }
-            Kind::Flush => {
-                let request = flush_request(peer, FlushKind::Visibility, 10, 9);
+            Kind::Flush | Kind::ShortPersistentFlush | Kind::LongPersistentFlush => {
+                let (kind, len_bytes) = match self {
+                    Kind::Flush => (FlushKind::Visibility, FLUSH_AT_ONCE_MAX_BYTES + 1),
+                    Kind::ShortPersistentFlush => (FlushKind::Persistent, FLUSH_AT_ONCE_MAX_BYTES),
+                    _ => (FlushKind::Persistent, FLUSH_AT_ONCE_MAX_BYTES + 1),
+                };
+                let request = flush_request(peer, kind, len_bytes as u64, 9);
                 return engine.post_request(request, transport, sink).unwrap();
             }
             Kind::ShortRead => read_local(READ_COPIED_MAX_BYTES),
@@ -119,6 +126,21 @@ fn ordered_operation_waits_for_answer_of_earlier_one() {
         (Kind::Flush, Kind::Send, nothing),
         (Kind::Flush, Kind::ShortRead, nothing),
         (Kind::Flush, Kind::OfferedWrite, nothing),
+        (Kind::OfferedWrite, Kind::LongPersistentFlush, Order::all()),
+        (Kind::LongRead, Kind::LongPersistentFlush, nothing),
+        (Kind::ShortPersistentFlush, Kind::Send, nothing),
+        (Kind::ShortPersistentFlush, Kind::ShortWrite, nothing),
+        // Everything but a flush waits for long flushes whatever the order.
+        (Kind::LongPersistentFlush, Kind::Send, Order::all()),
+        (Kind::LongPersistentFlush, Kind::ShortRead, Order::all()),
+        (Kind::LongPersistentFlush, Kind::LongRead, Order::all()),
+        (Kind::LongPersistentFlush, Kind::ShortWrite, Order::all()),
+        (Kind::LongPersistentFlush, Kind::OfferedWrite, Order::all()),
+        (Kind::LongPersistentFlush, Kind::Update, Order::all()),
+        (Kind::LongPersistentFlush, Kind::Fetch, Order::all()),
+        (Kind::LongPersistentFlush, Kind::Flush, nothing),
+        (Kind::LongPersistentFlush, Kind::ShortPersistentFlush, nothing),
+        (Kind::LongPersistentFlush, Kind::LongPersistentFlush, nothing),
         (Kind::Send, Kind::ShortWrite, nothing),
         (Kind::Send, Kind::LongRead, nothing),
     ];
@@ -183,6 +205,25 @@ fn short_read_after_long_read_is_deferred() {
     deliver_answer(&mut engine, &mut sink, short, Outcome::Refused(Refusal::Key));
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.sent.len(), 3);
+}
+
+#[test]
+fn operations_wait_for_short_flush_after_long_flush() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_transmit_order(Order::empty());
+    for kind in [Kind::LongPersistentFlush, Kind::ShortPersistentFlush] {
+        kind.post(&mut engine, peer, &mut transport, &mut sink);
+    }
+    let memory = RemoteMemory { key: KEY, address: 0 };
+    for place in [0, 1] {
+        assert!(!engine.try_inject(peer, None, None, b"x", &mut transport));
+        let write = engine.try_inject_write(peer, b"x", memory, None, &mut transport);
+        assert_eq!((write, transport.sent.len()), (Ok(InjectedWrite::Declined), 2));
+        let op = access_op_at(&transport, place);
+        deliver_answer(&mut engine, &mut sink, op, Outcome::Done);
+    }
+    assert!(engine.try_inject(peer, None, None, b"x", &mut transport));
+    let write = engine.try_inject_write(peer, b"x", memory, None, &mut transport);
+    assert_eq!((write, sink.ended.len()), (Ok(InjectedWrite::Sent), 2));
 }
 
 #[test]

@@ -2,11 +2,11 @@
 //! operation must not overtake earlier operations that the order names.
 //!
 //! Frames arrive in the order of sending, and the target carries out most operations on arrival.
-//! Two kinds of accesses are *postponed*. The target fetches the data of an
-//! [offered](crate::wire::RmaKind::Offer) write later, and it answers a read piece by piece. Later
-//! operations could overtake such an access. If the order forbids this, the initiator keeps a later
-//! operation at the head of its peer's queue until the peer has answered the access. No frame
-//! carries anything for this.
+//! Three kinds of accesses are *postponed*. The target fetches the data of an
+//! [offered](crate::wire::RmaKind::Offer) write later, it answers a read piece by piece, and it carries
+//! out a long persistent flush in parts. Later operations could overtake such an access. If the order
+//! forbids this, the initiator keeps a later operation at the head of its peer's queue until the peer has
+//! answered the access. No frame carries anything for this.
 //!
 //! A direct access (`engine/direct.rs`) overtakes messages that are under way. If the order forbids
 //! this, the initiator makes direct accesses only when it knows that all messages have arrived. It
@@ -14,15 +14,17 @@
 //! the first access after a message usually travels as a frame. Once the peer has answered that
 //! access, later accesses are direct again.
 //!
-//! A flush waits for postponed writes whatever the order is: it is there to follow them.
+//! A flush waits for postponed writes whatever the order is: it is there to follow them. And whatever the
+//! order is, other operations wait for postponed flushes: a write after a flush may say that the flushed
+//! bytes are durable. A short flush is not postponed, unless a postponed flush is ahead of it.
 //!
 //! A short read is not postponed, unless a postponed read is ahead of it. A target that has agreed
 //! on an order copies the data of a short read when the request arrives.
 
 use super::LinkTx;
 use crate::flags::Order;
-use crate::limits::READ_COPIED_MAX_BYTES;
-use crate::operation::{AccessKind, Send};
+use crate::limits::{FLUSH_AT_ONCE_MAX_BYTES, READ_COPIED_MAX_BYTES};
+use crate::operation::{AccessKind, FlushKind, Send};
 
 /// The effect of an operation at its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,8 +39,8 @@ pub(super) enum OpClass {
     Update,
     /// Elements of a region are changed, and their previous values are read.
     Fetch,
-    /// Earlier writes are made visible or durable.
-    Flush,
+    /// Earlier writes are made visible, or a range durable.
+    Flush(FlushKind),
 }
 
 /// The postponed accesses of a link. The peer may carry them out after later operations.
@@ -48,6 +50,8 @@ pub(super) struct Postponed {
     read_ops: usize,
     /// How many writes are postponed.
     write_ops: usize,
+    /// How many persistent flushes are postponed.
+    flush_ops: usize,
     /// Whether messages have to wait for the postponed accesses. Stored because every message
     /// checks it.
     holds_sends: bool,
@@ -62,7 +66,7 @@ impl OpClass {
             Some(AccessKind::Write { .. }) => OpClass::Write,
             Some(AccessKind::Atomic { fetched: None, .. }) => OpClass::Update,
             Some(AccessKind::Atomic { fetched: Some(_), .. }) => OpClass::Fetch,
-            Some(AccessKind::Flush(_)) => OpClass::Flush,
+            Some(AccessKind::Flush(kind)) => OpClass::Flush(*kind),
         }
     }
 
@@ -78,7 +82,7 @@ impl OpClass {
             OpClass::Update => [Order::WAR, Order::WAW],
             OpClass::Fetch => [Order::WAR | Order::RAR, Order::RAW | Order::WAW],
             // No order matters: see `Postponed::holds`.
-            OpClass::Flush => [Order::empty(); 2],
+            OpClass::Flush(_) => [Order::empty(); 2],
         }
     }
 }
@@ -92,19 +96,27 @@ impl Postponed {
 
     /// Whether an operation has to wait for postponed accesses.
     pub(super) fn holds(&self, effect: OpClass, order: Order) -> bool {
-        let [by_reads, by_writes] = match effect {
-            // Whatever the order: a flush without earlier writes would be useless.
-            OpClass::Flush => [false, true],
-            _ => effect.blocking_orders().map(|waits_by| order.intersects(waits_by)),
+        // Whatever the order: a flush without earlier writes would be useless, and so would a flush that
+        // later operations overtake. The peer carries out its flushes one after another.
+        let [by_reads, by_writes, by_flushes] = match effect {
+            OpClass::Flush(_) => [false, true, false],
+            _ => {
+                let [by_reads, by_writes] = effect.blocking_orders();
+                [order.intersects(by_reads), order.intersects(by_writes), true]
+            }
         };
-        self.read_ops > 0 && by_reads || self.write_ops > 0 && by_writes
+        self.read_ops > 0 && by_reads || self.write_ops > 0 && by_writes || self.flush_ops > 0 && by_flushes
     }
 
     /// Whether the peer may carry out an access after operations that this side sends later.
     pub(super) fn is_postponed_by_peer(&self, effect: OpClass, is_offered: bool, len_bytes: u64) -> bool {
         match effect {
-            // The peer carries out an atomic operation or a flush when it arrives.
-            OpClass::Send | OpClass::Update | OpClass::Fetch | OpClass::Flush => false,
+            // The peer carries these out when they arrive.
+            OpClass::Send | OpClass::Update | OpClass::Fetch | OpClass::Flush(FlushKind::Visibility) => false,
+            // A short flush behind a postponed flush is postponed, too.
+            OpClass::Flush(FlushKind::Persistent) => {
+                self.flush_ops > 0 || len_bytes > FLUSH_AT_ONCE_MAX_BYTES as u64
+            }
             // A short read behind a postponed read is postponed, too.
             OpClass::Read => self.read_ops > 0 || len_bytes > READ_COPIED_MAX_BYTES as u64,
             OpClass::Write => is_offered,
@@ -114,9 +126,10 @@ impl Postponed {
     /// Counts an access that is postponed.
     pub(super) fn add(&mut self, effect: OpClass, order: Order) {
         match effect {
-            OpClass::Send | OpClass::Update | OpClass::Fetch | OpClass::Flush => {}
+            OpClass::Send | OpClass::Update | OpClass::Fetch => {}
             OpClass::Read => self.read_ops += 1,
             OpClass::Write => self.write_ops += 1,
+            OpClass::Flush(_) => self.flush_ops += 1,
         }
         self.holds_sends = self.holds(OpClass::Send, order);
     }
@@ -124,9 +137,10 @@ impl Postponed {
     /// Removes a postponed access that the peer has carried out.
     pub(super) fn remove(&mut self, effect: OpClass, order: Order) {
         match effect {
-            OpClass::Send | OpClass::Update | OpClass::Fetch | OpClass::Flush => {}
+            OpClass::Send | OpClass::Update | OpClass::Fetch => {}
             OpClass::Read => self.read_ops -= 1,
             OpClass::Write => self.write_ops -= 1,
+            OpClass::Flush(_) => self.flush_ops -= 1,
         }
         self.holds_sends = self.holds(OpClass::Send, order);
     }
