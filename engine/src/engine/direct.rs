@@ -34,7 +34,7 @@ use super::Engine;
 use crate::completion::{EndedOperation, Sink};
 use crate::flags::{MrAccess, Order};
 use crate::limits::MAPPED_SWEEP_PASSES;
-use crate::link::MappedRegion;
+use crate::link::{Link, MappedRegion};
 use crate::operation::{FlushKind, Level, RmaLocal};
 use crate::peer_id::PeerId;
 use crate::region::words;
@@ -157,9 +157,10 @@ impl Engine {
         has_gone
     }
 
-    /// Makes direct writes visible, if the range is in mapped memory and a direct write would be possible
-    /// now. Returns whether that is so. Then all earlier writes to the peer have been carried out: those by
-    /// frames are answered, and the direct ones are stores of this thread.
+    /// Makes direct writes visible, if the range is in mapped memory and no access to the peer is queued or
+    /// unanswered. Returns whether that is so. Then all earlier writes to the peer have been carried out:
+    /// those by frames are answered, and the direct ones are stores of this thread. Messages do not matter,
+    /// since a flush follows only writes.
     pub(super) fn try_flush_directly(
         &mut self,
         to: PeerId,
@@ -169,9 +170,10 @@ impl Engine {
     ) -> bool {
         let RemoteMemory { key, address } = memory;
         let is_mapped = kind == FlushKind::Visibility
-            && self.directly_accessible_region(to, key, false).is_some_and(|mapped| {
+            && self.mapped_region_if_no_access_waits(to, key).is_some_and(|(_, mapped)| {
                 mapped.offset_if_allowed(address, len_bytes, MrAccess::REMOTE_WRITE).is_some()
-            });
+            })
+            && !self.has_unanswered_accesses_on_former_links(to);
         if is_mapped {
             fence(Ordering::SeqCst);
             self.has_unseen_stores = false;
@@ -274,12 +276,19 @@ impl Engine {
     /// access to the region must wait for earlier operations.
     #[inline(always)]
     fn directly_accessible_region(&self, to: PeerId, key: u64, is_read: bool) -> Option<&MappedRegion> {
-        let link = self.links.get(self.peers.peer(to).transmit_link()?)?;
-        let mapped = link.tx.mapped_regions().find(key)?;
+        let (link, mapped) = self.mapped_region_if_no_access_waits(to, key)?;
         let order = if is_read { Order::RAS } else { Order::WAS };
         let may_overtake = !self.config.transmit_order.contains(order) || link.tx.all_messages_have_arrived();
-        let is_unhindered =
-            self.initiator.has_none_queued(to) && link.tx.has_no_unanswered_accesses() && may_overtake;
-        is_unhindered.then_some(mapped)
+        may_overtake.then_some(mapped)
+    }
+
+    /// Returns the peer's mapped region with this key, and its link. Returns `None` if there is none, if
+    /// operations on the peer are queued, or if the peer has not answered all accesses on this link.
+    #[inline(always)]
+    fn mapped_region_if_no_access_waits(&self, to: PeerId, key: u64) -> Option<(&Link, &MappedRegion)> {
+        let link = self.links.get(self.peers.peer(to).transmit_link()?)?;
+        let mapped = link.tx.mapped_regions().find(key)?;
+        let is_unhindered = self.initiator.has_none_queued(to) && link.tx.has_no_unanswered_accesses();
+        is_unhindered.then_some((link, mapped))
     }
 }

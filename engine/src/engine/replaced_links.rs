@@ -113,6 +113,13 @@ impl Engine {
         }
     }
 
+    /// Whether accesses on links that carried operations to a peer before the present one have no answer yet.
+    pub(super) fn has_unanswered_accesses_on_former_links(&self, peer: PeerId) -> bool {
+        let peer = self.peers.peer(peer);
+        let others = peer.links().iter().filter(|other| peer.transmit_link() != Some(**other));
+        others.filter_map(|other| self.links.get(*other)).any(|other| !other.tx.has_no_unanswered_accesses())
+    }
+
     /// Ends replaced links on which nothing has arrived for a while: some of them now, and others when the
     /// time is told again.
     pub(super) fn abort_silent_replaced_links(&mut self, now: Moment, sink: &mut impl Sink) {

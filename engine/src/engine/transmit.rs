@@ -5,7 +5,7 @@ use super::fences::try_pass_fence;
 use super::rendezvous::OfferOutcome;
 use crate::completion::Sink;
 use crate::link::{FrameKind, PartialFrame, SendProtocol};
-use crate::operation::{Send, SendId};
+use crate::operation::{AccessKind, Send, SendId};
 use crate::peer_id::PeerId;
 use crate::transport::{LinkCaps, LinkId, Sent, Transport};
 use crate::wire::{AwaitedReply, Header, Message};
@@ -202,7 +202,10 @@ impl Engine {
         if self.links.get(link).is_some_and(|link| link.tx.is_held_by_order(send, order)) {
             return Taken::Nothing;
         }
-        if send.one_sided.is_some() {
+        if let Some(kind) = send.access_kind() {
+            if matches!(kind, AccessKind::Flush(_)) && self.has_unanswered_accesses_on_former_links(peer) {
+                return Taken::Nothing;
+            }
             return self.transmit_rma(link, id, &caps, transport);
         }
         let protocol = self.links.get(link).map_or(SendProtocol::Waiting, |link| {

@@ -357,6 +357,52 @@ fn answered_access_proves_arrival_of_earlier_messages() {
 }
 
 #[test]
+fn visibility_flush_after_an_unanswered_message_needs_no_frame() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_access_order();
+    let (transport, sink) = (&mut transport, &mut sink);
+    engine.post_request(send_request(peer, b"m", 1), transport, sink).unwrap();
+    engine.post_request(flush_request(peer, FlushKind::Visibility, 5, 2), transport, sink).unwrap();
+    assert_eq!((transport.sent.len(), sink.ended_contexts()), (1, vec![1, 2]), "it follows no write");
+    // A write that may not overtake the message goes by a frame, and a flush follows it.
+    engine.post_request(rma_request(peer, hello_write(), 3), transport, sink).unwrap();
+    engine.post_request(flush_request(peer, FlushKind::Visibility, 5, 4), transport, sink).unwrap();
+    assert_eq!((transport.sent.len(), sink.ended.len()), (3, 2));
+}
+
+/// Makes the engine lose its peer to a successor, on link 8, while a write on the present link has no answer.
+fn replace_peer_during_write(
+    engine: &mut Engine,
+    peer: PeerId,
+    transport: &mut Scripted,
+    sink: &mut Recorder,
+) -> u64 {
+    let elsewhere = rma_request(peer, hello_write(), 1).key(KEY + 1);
+    engine.post_request(elsewhere, transport, sink).unwrap();
+    let Some((LINK, Header::Rma(Rma { op, .. }), _)) = transport.sent.last() else { panic!("an access") };
+    engine.arrivals(sink).link_event(LinkId(8), LinkEvent::up(address(2), 2));
+    *op
+}
+
+#[test]
+fn visibility_flush_of_a_region_of_the_successor_waits_for_writes_to_the_former_instance() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    let (transport, sink) = (&mut transport, &mut sink);
+    let op = replace_peer_during_write(&mut engine, peer, transport, sink);
+    engine.arrivals(sink).frame(LinkId(8), &mappable_region_header(KEY, 100), REMOTE);
+    engine.transmit(transport, sink);
+    engine.post_request(rma_request(peer, hello_write(), 2), transport, sink).unwrap();
+    assert_eq!((transport.sent.len(), sink.ended_contexts()), (1, vec![2]), "the region is mapped");
+    engine.post_request(flush_request(peer, FlushKind::Visibility, 5, 3), transport, sink).unwrap();
+    engine.transmit(transport, sink);
+    assert_eq!((transport.sent.len(), sink.ended.len()), (1, 1), "the write has no answer");
+    engine.arrivals(sink).frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
+    engine.transmit(transport, sink);
+    let Some((LinkId(8), Header::Rma(flush), _)) = transport.sent.last() else { panic!("a flush") };
+    assert_eq!((transport.sent.len(), flush.kind), (2, RmaKind::Flush));
+    assert!(engine.condemned.is_empty());
+}
+
+#[test]
 fn direct_access_does_not_overtake_requested_payload() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_access_order();
     let (transport, sink) = (&mut transport, &mut sink);

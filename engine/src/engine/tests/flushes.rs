@@ -175,6 +175,30 @@ fn flush_fails_with_its_link() {
 }
 
 #[test]
+fn flush_waits_for_writes_on_the_link_to_a_former_instance() {
+    for is_answered in [true, false] {
+        for kind in [FlushKind::Visibility, FlushKind::Persistent] {
+            let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+            engine.post_request(rma_request(peer, write_local(b"w"), 1), &mut transport, &mut sink).unwrap();
+            let Header::Rma(Rma { op, .. }) = transport.sent[0].1 else { panic!("an access was sent") };
+            engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::up(address(2), 2));
+            engine.post_request(flush_request(peer, kind, 8, 2), &mut transport, &mut sink).unwrap();
+            engine.transmit(&mut transport, &mut sink);
+            assert_eq!((transport.sent.len(), sink.ended.len()), (1, 0));
+            if is_answered {
+                engine.arrivals(&mut sink).frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
+            } else {
+                engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(RESET));
+            }
+            assert_eq!(sink.ended_contexts(), [1]);
+            engine.transmit(&mut transport, &mut sink);
+            let Some((LinkId(8), Header::Rma(flush), _)) = transport.sent.last() else { panic!("a flush") };
+            assert_eq!((transport.sent.len(), flush.kind), (2, RmaKind::Flush));
+        }
+    }
+}
+
+#[test]
 fn flush_that_finds_the_link_full_keeps_its_place() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     transport.answers = [Sent::Full, Sent::Full].into();
