@@ -92,6 +92,8 @@ pub struct ShmTransport {
     /// Links whose connect found no endpoint beside TCP, with the address of the connect, until
     /// [`Self::take_absent_link`] returns them.
     absent: Vec<(LinkId, Address)>,
+    /// How much memory of peers is mapped at most, to copy payload from it.
+    mapped_max_bytes: u64,
     /// Links with mapped regions of the peer.
     mapped: Vec<LinkId>,
     /// How many polls of the kernel come before the next look for mapped regions that have ended.
@@ -142,6 +144,7 @@ impl ShmTransport {
             passes_since_kernel_poll: 0,
             pace: Pace::new(Clock::system()),
             absent: Vec::new(),
+            mapped_max_bytes: shareable::host_memory_bytes(),
             mapped: Vec::new(),
             polls_to_sweep: REGION_SWEEP_KERNEL_POLLS,
             refusal: PolicyRefusal::None,

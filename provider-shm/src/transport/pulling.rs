@@ -8,7 +8,6 @@ use super::{ShmTransport, Slot};
 use crate::exposed::{self, Exposed, RegionName};
 use crate::limits::REGION_SWEEP_KERNEL_POLLS;
 use crate::peer_regions::RegionCopy;
-use crate::shareable;
 
 impl ShmTransport {
     /// Whether the peer should pull this payload. Payload in memory that the peer can map is always pulled:
@@ -94,13 +93,15 @@ impl ShmTransport {
     /// told.
     #[cold]
     fn try_map_region(&mut self, link: LinkId, name: &RegionName) -> bool {
+        // The regions that have ended since the last sweep must not count.
+        self.unmap_ended_regions();
         let mapped_bytes = self.mapped.iter().filter_map(|id| match self.links.get(*id) {
             Some(Slot::Made(link)) => Some(link.incoming.as_ref()?.peer_regions.mapped_bytes()),
             _ => None,
         });
         // A faulty peer must not use up the address space of this process. Payload of a region that is not
         // mapped is copied by the system, or sent.
-        let max_bytes = shareable::host_memory_bytes().saturating_sub(mapped_bytes.sum());
+        let max_bytes = self.mapped_max_bytes.saturating_sub(mapped_bytes.sum());
         let Some(made) = self.link_mut(link) else { return false };
         let pid = made.control.peer_credentials().pid;
         let Some(incoming) = &mut made.incoming else { return false };
@@ -154,6 +155,11 @@ impl ShmTransport {
             return;
         }
         self.polls_to_sweep = REGION_SWEEP_KERNEL_POLLS;
+        self.unmap_ended_regions();
+    }
+
+    /// Unmaps the regions that their owners have ended.
+    fn unmap_ended_regions(&mut self) {
         let links = &mut self.links;
         self.mapped.retain(|id| match links.get_mut(*id) {
             Some(Slot::Made(link)) => link.incoming.as_mut().is_some_and(|incoming| {

@@ -1,6 +1,7 @@
-//! Transports with a clock or cores that a test sets.
+//! Transports with a clock, cores or limits that a test sets.
 
 mod alternating_ways;
 mod cores;
 mod doorbells;
+mod mapping_budget;
 mod ring_sizes;
