@@ -314,3 +314,6 @@ impl AutoTransport {
         reported
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! When the frames of posts leave.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use homespun_engine::transport::Transport;
 use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
@@ -22,7 +22,7 @@ struct Burst(Pair);
 impl Burst {
     fn new() -> Burst {
         let mut pair = Pair::open_connected(&TcpProvider::new(), "127.0.0.1:0");
-        pair.client.transport.burst_clock = Clock::Stopped(Instant::now());
+        pair.client.transport.stop_burst_clock();
         Burst(pair)
     }
 
@@ -40,8 +40,7 @@ impl Burst {
 
     /// Whether the kernel was asked to hold frames back, and was not asked to push them since.
     fn is_held(&mut self) -> bool {
-        let link = self.0.client.transport.links.link_mut(self.0.out).unwrap();
-        link.outbound.may_hold_back()
+        self.0.client.transport.holds_back(self.0.out)
     }
 
     /// Counts the frames that have arrived at the server's socket. Reads none: the kernel would acknowledge

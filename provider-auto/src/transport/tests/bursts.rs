@@ -2,8 +2,8 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
 
-use homespun_auto::{AutoProvider, AutoTransport};
 use homespun_conformance::transport::{BUDGET_FRAMES, Deadline, TestEndpoint, message_header};
 use homespun_engine::address::AddressFormat;
 use homespun_engine::transport::{LinkId, Transport};
@@ -12,15 +12,17 @@ use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
 use homespun_engine::wire::hello::{HELLO_BYTES, Hello};
 use homespun_shm::ShmProvider;
 use homespun_tcp::TcpProvider;
-use rustix::io::ioctl_fionread;
+
+use crate::carried_link::CarriedLink;
+use crate::{AutoProvider, AutoTransport};
 
 const PAYLOAD: &[u8] = b"payload.";
 
-/// The kernel may send what it holds back at any time, and a slow post is not held back. So the tests try
-/// again.
-const TRIES: usize = 50;
+/// How long a test waits for a frame before it fails: far longer than any frame takes.
+const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An endpoint with a link to a bare socket.
+/// An endpoint with a link to a bare socket. The endpoint's clock stands still, so all posts between two
+/// passes belong to one burst.
 struct FarLink {
     endpoint: TestEndpoint<AutoTransport>,
     link: LinkId,
@@ -46,6 +48,8 @@ impl FarLink {
             deadline.yield_or_panic("the link");
         }
         socket.read_exact(&mut [0; HELLO_BYTES]).expect("the endpoint's hello");
+        socket.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        endpoint.transport.far.stop_burst_clock();
         FarLink { endpoint, link, socket }
     }
 
@@ -60,45 +64,57 @@ impl FarLink {
         self.endpoint.transport.flush();
     }
 
-    /// Counts the frames that have arrived. Reads none: the kernel would acknowledge them, and then send
-    /// what it holds back.
-    fn count_arrived(&self) -> usize {
-        let header_bytes = frame::emit(&message_header(PAYLOAD.len()), &mut [0; HEADER_MAX_BYTES]);
-        let arrived_bytes = ioctl_fionread(&self.socket).expect("a socket");
-        usize::try_from(arrived_bytes).expect("few") / (header_bytes + PAYLOAD.len())
+    /// Makes posts. Returns for each whether the kernel may then hold frames back.
+    fn post_and_see_holds<const COUNT: usize>(&mut self) -> [bool; COUNT] {
+        [(); COUNT].map(|()| {
+            self.post();
+            self.holds_back()
+        })
+    }
+
+    /// Whether the kernel was asked to hold frames back, and was not asked to push them since.
+    fn holds_back(&mut self) -> bool {
+        let CarriedLink::Far(far) = CarriedLink::from_link_id(self.link) else { panic!("a link over TCP") };
+        self.endpoint.transport.far.holds_back(far)
+    }
+
+    #[track_caller]
+    fn assert_frames_arrive(&mut self, count: usize) {
+        let mut header = [0; HEADER_MAX_BYTES];
+        let header_bytes = frame::emit(&message_header(PAYLOAD.len()), &mut header);
+        let expected = [&header[..header_bytes], PAYLOAD].concat().repeat(count);
+        let mut arrived = vec![0; expected.len()];
+        self.socket.read_exact(&mut arrived).expect("the frames");
+        assert_eq!(arrived, expected);
     }
 }
 
 #[test]
 fn lone_post_to_a_far_peer_leaves_at_once() {
-    let is_seen = (0..TRIES).any(|_| {
-        let mut far = FarLink::open();
-        far.post();
-        far.count_arrived() == 1
-    });
-    assert!(is_seen, "the frame waits");
+    let mut far = FarLink::open();
+    for _ in 0..3 {
+        assert_eq!(far.post_and_see_holds(), [false]);
+        far.assert_frames_arrive(1);
+        far.make_pass();
+    }
 }
 
 #[test]
 fn third_post_to_a_far_peer_is_held_until_the_next_pass() {
-    let is_seen = (0..TRIES).any(|_| {
-        let mut far = FarLink::open();
-        (0..3).for_each(|_| far.post());
-        let before = far.count_arrived();
+    let mut far = FarLink::open();
+    for _ in 0..3 {
+        assert_eq!(far.post_and_see_holds(), [false, false, true, true]);
         far.make_pass();
-        (before, far.count_arrived()) == (2, 3)
-    });
-    assert!(is_seen, "the third frame never waited for the pass, or never left in it");
+        assert!(!far.holds_back());
+        far.assert_frames_arrive(4);
+    }
 }
 
 #[test]
 fn arming_pushes_what_is_held_for_a_far_peer() {
-    let is_seen = (0..TRIES).any(|_| {
-        let mut far = FarLink::open();
-        (0..3).for_each(|_| far.post());
-        let before = far.count_arrived();
-        far.endpoint.transport.arm();
-        (before, far.count_arrived()) == (2, 3)
-    });
-    assert!(is_seen, "the third frame never waited, or never left");
+    let mut far = FarLink::open();
+    assert_eq!(far.post_and_see_holds(), [false, false, true]);
+    far.endpoint.transport.arm();
+    assert!(!far.holds_back());
+    far.assert_frames_arrive(3);
 }

@@ -1,0 +1,3 @@
+//! Tests that look at the transport over TCP.
+
+mod bursts;
