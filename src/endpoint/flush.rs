@@ -39,12 +39,16 @@ impl Endpoint {
     /// the peer's processors. With [`FlushKind::Persistent`] the range is durable, too, including the bytes
     /// that others have written to it: the peer has called `msync(2)` for it, or flushed the processor's
     /// caches, as for [`COMMIT_COMPLETE`](OpFlags::COMMIT_COMPLETE). Nothing outside the range becomes
-    /// durable, except other bytes of the same pages or cache lines.
+    /// durable, except other bytes of the same pages or cache lines. Messages, reads, writes and atomic
+    /// operations that the endpoint posts later on the peer are carried out after the flush.
+    ///
+    /// The peer makes a long range durable in parts, so that it can serve others in between. Until it has
+    /// answered the flush, later operations on the peer other than flushes wait.
     ///
     /// A write completes anyway when the peer has answered it, so a flush for visibility says nothing more
     /// than the completions of all earlier writes. But with it, these need not be reported. If the region is
-    /// [mapped](crate::MrAttr::shareable), and a write would not have to wait either, the flush needs
-    /// no round trip and completes at once.
+    /// [mapped](crate::MrAttr::shareable), and the peer has answered all earlier accesses, the flush needs no
+    /// round trip and completes at once.
     ///
     /// The completion has the flag [`FLUSH`](crate::CompletionFlags::FLUSH), the
     /// [kind](crate::Completion::kind) [`Flush`](crate::OperationKind::Flush), and the length of the range.
