@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use homespun_engine::address::{Address, AddressFormat};
 use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
-use homespun_engine::buffer::SendBuffer;
+use homespun_engine::buffer::{SegmentMut, SendBuffer};
 use homespun_engine::engine::Config;
 use homespun_engine::error::{Argument, Error, Misuse, SystemRequest, Unmet};
 use homespun_engine::region::Regions;
@@ -31,9 +31,10 @@ use crate::open_pump::OpenPump;
 use crate::params::Params;
 use crate::passive_endpoint::PassiveEndpoint;
 use crate::poll_set::PollSet;
+use crate::poster::Poster;
 use crate::progress_thread::ProgressThread;
 use crate::region_keys::RegionKeys;
-use crate::shared_receive_context::SharedReceiveContext;
+use crate::shared_receive_context::{ReceiveContext, SharedReceiveContext};
 use crate::shared_transmit_context::SharedTransmitContext;
 use crate::works::domain::WorkDomain;
 use crate::works::queue::WorkQueue;
@@ -96,6 +97,8 @@ pub(crate) struct DomainShared {
     has_had_works: AtomicBool,
     /// The pumps of the domain's endpoints. Some of the endpoints may be gone.
     pumps: Mutex<Vec<Weak<dyn EndpointPump>>>,
+    /// The shared receive contexts. Some of them may be gone.
+    receive_contexts: Mutex<Vec<Weak<ReceiveContext>>>,
 }
 
 impl Domain {
@@ -135,6 +138,7 @@ impl Domain {
                 domain_counters,
                 has_had_works: AtomicBool::new(false),
                 pumps: Mutex::default(),
+                receive_contexts: Mutex::default(),
             }),
         })
     }
@@ -296,7 +300,24 @@ impl Domain {
         let asked =
             hints_with_param_defaults(&Info { rx: attr.clone(), ..Info::default() }, &self.shared.params);
         let granted = grant_rx_attr(&asked.rx)?;
-        Ok(SharedReceiveContext::open(self.shared.id, self.shared.clone(), granted))
+        let context = SharedReceiveContext::open(self.shared.id, self.shared.clone(), granted);
+        let mut contexts = self.shared.receive_contexts.lock();
+        contexts.retain(|context| context.strong_count() > 0);
+        contexts.push(context.downgrade());
+        Ok(context)
+    }
+
+    /// Cancels the posted receives whose memory overlaps `memory`, of all endpoints and shared receive
+    /// contexts of the domain. Each ends with an error completion, ECANCELED. Receives that a message has
+    /// matched, or that wait for a counter, stay. So does owned memory.
+    ///
+    /// libfabric has no such call. With it an application can give memory away although it does not know
+    /// what is posted there. The memory is not accessed.
+    pub fn cancel_receives_into(&self, memory: SegmentMut) {
+        let pumps: Vec<_> = self.shared.pumps.lock().iter().filter_map(Weak::upgrade).collect();
+        pumps.iter().for_each(|pump| pump.cancel_receives_into(&memory));
+        let contexts: Vec<_> = self.shared.receive_contexts.lock().iter().filter_map(Weak::upgrade).collect();
+        contexts.iter().for_each(|context| context.cancel_receives_into(&memory));
     }
 
     /// As [`grant_endpoint_info`](Self::grant_endpoint_info), but refuses all types except

@@ -1,7 +1,7 @@
 //! Posts operations to an endpoint, or receives to a shared receive context. The posts come from the
 //! application, or from works that waited for a counter.
 
-use homespun_engine::buffer::Buffer;
+use homespun_engine::buffer::{Buffer, SegmentMut};
 use homespun_engine::error::{Error, OperationError};
 use homespun_engine::flags::{CompletionFlags, CounterEvents};
 
@@ -17,6 +17,9 @@ pub(crate) trait Poster: Send + Sync {
     fn cancel(&self, context: u64) -> Result<(), Error>;
     /// Cancels the operation of the deferred work with this number.
     fn cancel_work(&self, number: u64) -> Result<(), Error>;
+    /// Cancels all receives whose memory overlaps `memory`, except those that a message has matched, and those
+    /// that wait for a counter.
+    fn cancel_receives_into(&self, memory: &SegmentMut);
     /// Reports that an operation that waited for a counter was refused or cancelled.
     fn report_refused_post(&self, refused: RefusedPost);
     /// Wakes the threads that rely on the endpoint to wake them.

@@ -19,7 +19,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use homespun_engine::address::Address;
-use homespun_engine::buffer::Destination;
+use homespun_engine::buffer::{Destination, SegmentMut};
 use homespun_engine::completion::{EndedOperation, FailedOperation};
 use homespun_engine::engine::{Config, Engine, InjectedWrite};
 use homespun_engine::error::{Error, Misuse, ObjectState};
@@ -327,6 +327,13 @@ impl<T: Transport> Poster for Pump<T> {
         let mut endpoint = self.lock_for_call();
         let (engine, _, bound) = endpoint.enabled_parts()?;
         engine.cancel_work(number, &mut bound.queues_without_reader())
+    }
+
+    fn cancel_receives_into(&self, memory: &SegmentMut) {
+        let mut endpoint = self.lock_for_call();
+        // Without an enabled endpoint there are no receives.
+        let Ok((engine, _, bound)) = endpoint.enabled_parts() else { return };
+        engine.cancel_receives_into(memory, &mut bound.queues_without_reader());
     }
 
     fn wake_sleepers(&self) {

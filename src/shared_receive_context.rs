@@ -6,8 +6,8 @@ mod members;
 mod receive;
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use homespun_engine::address::Address;
 use homespun_engine::buffer::Destination;
@@ -146,6 +146,11 @@ impl SharedReceiveContext {
         });
         let open = Arc::new(OpenContext { shared: shared.clone(), domain });
         SharedReceiveContext { shared, open }
+    }
+
+    /// Returns a reference that does not keep the context open.
+    pub(crate) fn downgrade(&self) -> Weak<ReceiveContext> {
+        Arc::downgrade(&self.shared)
     }
 
     /// Returns the attributes of the context, with unspecified ones filled in.

@@ -31,7 +31,7 @@ use self::links::ClosingLink;
 use self::receive_side::ReceiveSide;
 use self::replaced_links::ReplacedLinks;
 use crate::address::Address;
-use crate::buffer::Destination;
+use crate::buffer::{Destination, SegmentMut};
 use crate::completion::{FailedOperation, Sink};
 use crate::connecting::Connection;
 use crate::connection::EndpointRole;
@@ -434,6 +434,15 @@ impl Engine {
     /// As [`cancel`](Self::cancel).
     pub fn cancel_work(&mut self, number: u64, sink: &mut impl Sink) -> Result<(), Error> {
         self.cancel_by_key(CancelKey::Work(number), sink)
+    }
+
+    /// Cancels all receives whose memory overlaps `memory`, unless a message has matched them. They end with
+    /// [`OperationError::Cancelled`]. Receives of a shared receiver stay.
+    ///
+    /// [`OperationError::Cancelled`]: crate::error::OperationError::Cancelled
+    pub fn cancel_receives_into(&mut self, memory: &SegmentMut, sink: &mut impl Sink) {
+        let (receiver, mut effects) = self.receive_side_and_effects(sink);
+        receiver.cancel_into(memory, &mut effects);
     }
 
     fn cancel_by_key(&mut self, key: CancelKey, sink: &mut impl Sink) -> Result<(), Error> {

@@ -58,7 +58,7 @@ use self::payload_destination::PayloadDestination;
 use self::turns::ReceiveTurns;
 use self::unexpected::Unexpected;
 pub(crate) use self::write_notice::WriteNotice;
-use crate::buffer::Destination;
+use crate::buffer::{Destination, SegmentMut};
 use crate::error::{Again, Misuse, OperationError};
 use crate::failure_watch::FailureWatch;
 use crate::fetches::Fetches;
@@ -278,12 +278,31 @@ impl Receiver {
     /// or, if there is none, the oldest tagged one. Matched receives and ended buffers are no
     /// longer posted. Returns whether one was cancelled.
     pub(crate) fn cancel(&mut self, key: CancelKey, effects: &mut impl ReceiverEffects) -> bool {
-        let posted = [&self.untagged, &self.tagged].into_iter().flat_map(Matching::posted).find(|id| {
-            self.receives
-                .get(*id)
-                .is_some_and(|receive| key.matches_operation(receive.context, receive.signalled))
-        });
-        let Some(id) = posted else { return false };
+        let posted = self
+            .posted()
+            .find(|(_, receive)| key.matches_operation(receive.context, receive.signalled))
+            .map(|(id, _)| id);
+        posted.is_some_and(|id| self.cancel_posted(id, effects))
+    }
+
+    /// Cancels all posted receives and multi-receive buffers whose memory overlaps `memory`. Matched
+    /// receives are no longer posted.
+    pub(crate) fn cancel_into(&mut self, memory: &SegmentMut, effects: &mut impl ReceiverEffects) {
+        let into_memory =
+            |(id, receive): (ReceiveId, &Receive)| receive.destination.overlaps(memory).then_some(id);
+        for id in self.posted().filter_map(into_memory).collect::<Vec<_>>() {
+            self.cancel_posted(id, effects);
+        }
+    }
+
+    /// Returns the posted receives, the untagged ones first, each kind in the order of posting.
+    fn posted(&self) -> impl Iterator<Item = (ReceiveId, &Receive)> {
+        let ids = [&self.untagged, &self.tagged].into_iter().flat_map(Matching::posted);
+        ids.filter_map(|id| self.receives.get(id).map(|receive| (id, receive)))
+    }
+
+    /// Cancels a posted receive or multi-receive buffer. Returns whether it was still there.
+    fn cancel_posted(&mut self, id: ReceiveId, effects: &mut impl ReceiverEffects) -> bool {
         if self.receives.get(id).is_some_and(|receive| receive.role == ReceiveRole::Buffer) {
             self.cancel_buffer(id, effects);
             return true;

@@ -28,7 +28,7 @@ use self::mailboxes::Mailboxes;
 pub(crate) use self::membership::Membership;
 use self::peers::SharedPeers;
 use crate::address::Address;
-use crate::buffer::Destination;
+use crate::buffer::{Destination, SegmentMut};
 use crate::completion::FailedOperation;
 use crate::error::{Again, Error};
 use crate::link_table::LinkTable;
@@ -169,6 +169,11 @@ impl SharedReceiver {
     /// Like [`cancel`](Self::cancel), for the receive of the deferred work with this number.
     pub fn cancel_work(&self, number: u64) -> bool {
         self.cancel_receive(CancelKey::Work(number))
+    }
+
+    /// Cancels all unmatched receives whose memory overlaps `memory`. The oldest member reports them.
+    pub fn cancel_into(&self, memory: &SegmentMut) {
+        self.lock().act_for_application(|receiver, effects| receiver.cancel_into(memory, effects), self);
     }
 
     fn cancel_receive(&self, key: CancelKey) -> bool {

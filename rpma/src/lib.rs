@@ -107,6 +107,7 @@ mod peer;
 mod peer_config;
 #[expect(unsafe_code, reason = "receives take the memory of registered regions")]
 mod queue_pair;
+mod receive_regions;
 mod remote_region;
 #[expect(unsafe_code, reason = "receives take the memory of registered regions")]
 mod shared_receive_queue;

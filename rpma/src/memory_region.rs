@@ -12,7 +12,8 @@ use crate::usage::Usage;
 ///
 /// Peers learn of the region by its [descriptor](Self::descriptor). Operations of this side take a
 /// [slice](Self::slice) of it. Dropping the region deregisters it (`rpma_mr_dereg(3)`): from then on no
-/// access of a peer touches the memory.
+/// access of a peer touches the memory. Receives into the memory that no message has taken end with
+/// [`Status::Flushed`](crate::Status::Flushed), unless another region with [`Usage::RECV`] has a part of it.
 ///
 /// ```
 /// use homespun_rpma::{MemoryRegion, Peer, RemoteMemoryRegion, Usage};
@@ -31,6 +32,7 @@ use crate::usage::Usage;
 /// ```
 #[derive(Debug)]
 pub struct MemoryRegion {
+    peer: Peer,
     region: homespun::MemoryRegion,
     usage: Usage,
 }
@@ -93,7 +95,14 @@ impl MemoryRegion {
         let segment = SegmentMut { address, len_bytes: size_bytes };
         // SAFETY: the caller promises what `register_raw` requires, until the region is dropped.
         let region = unsafe { peer.domain().register_raw(&[segment], &attr)? };
-        Ok(MemoryRegion { region, usage })
+        if usage.contains(Usage::RECV) {
+            peer.receive_regions().add(segment);
+        }
+        Ok(MemoryRegion { peer: peer.clone(), region, usage })
+    }
+
+    fn memory(&self) -> SegmentMut {
+        SegmentMut { address: self.as_ptr(), len_bytes: self.size_bytes() }
     }
 
     /// Returns the bytes by which a peer learns of the region: `rpma_mr_get_descriptor(3)`.
@@ -141,6 +150,14 @@ impl MemoryRegion {
     /// Returns the whole region, for an operation.
     pub fn as_slice(&self) -> LocalSlice<'_> {
         LocalSlice { region: Some(self), offset_bytes: 0, len_bytes: self.size_bytes() }
+    }
+}
+
+impl Drop for MemoryRegion {
+    fn drop(&mut self) {
+        if self.usage.contains(Usage::RECV) {
+            self.peer.receive_regions().remove(self.memory(), self.peer.domain());
+        }
     }
 }
 

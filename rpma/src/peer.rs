@@ -1,6 +1,7 @@
 //! Peers: what all objects of an application are opened from.
 
 use std::fmt;
+use std::sync::Arc;
 
 use homespun::flags::{Caps, Mode, Order};
 use homespun::info::{EndpointType, Info, MrMode, Progress};
@@ -8,6 +9,7 @@ use homespun::{AddressFormat, Domain, EventQueue, Fabric, Hints};
 use homespun::{EqAttr, WaitObject};
 
 use crate::error::Error;
+use crate::receive_regions::ReceiveRegions;
 use crate::remote_region::KEY_BYTES;
 
 /// The way in which a peer reaches other peers.
@@ -55,6 +57,7 @@ pub struct Peer {
     fabric: Fabric,
     domain: Domain,
     format: AddressFormat,
+    receive_regions: Arc<ReceiveRegions>,
 }
 
 impl DomainName {
@@ -88,7 +91,7 @@ impl Peer {
         // The hint only allows it. Descriptors of regions have the addresses of their memory.
         info.domain.mr_mode |= MrMode::VIRT_ADDR;
         let domain = fabric.domain(&info)?;
-        Ok(Peer { fabric, domain, format: attr.format })
+        Ok(Peer { fabric, domain, format: attr.format, receive_regions: Arc::default() })
     }
 
     /// Returns the hints for endpoints of this peer.
@@ -102,6 +105,10 @@ impl Peer {
 
     pub(crate) fn domain(&self) -> &Domain {
         &self.domain
+    }
+
+    pub(crate) fn receive_regions(&self) -> &ReceiveRegions {
+        &self.receive_regions
     }
 
     /// Opens a queue for the events of one object.

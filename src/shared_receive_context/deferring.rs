@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use homespun_engine::buffer::SegmentMut;
 use homespun_engine::completion::{EndedOperation, FailedOperation};
 use homespun_engine::error::{Error, Missing, Misuse, Unsupported};
 use homespun_engine::flags::{Caps, OpFlags};
@@ -46,6 +47,11 @@ impl Poster for ReceiveContext {
 
     fn cancel_work(&self, number: u64) -> Result<(), Error> {
         self.deliver_mail_and_check_cancelled(self.receiver.cancel_work(number))
+    }
+
+    fn cancel_receives_into(&self, memory: &SegmentMut) {
+        self.receiver.cancel_into(memory);
+        self.deliver_mail_and_fire();
     }
 
     fn report_refused_post(&self, refused: RefusedPost) {

@@ -195,6 +195,19 @@ impl Destination {
         !matches!(self.memory, DestinationMemory::Raw(_) | DestinationMemory::RawVector(_))
     }
 
+    /// Whether the caller's memory has a byte in common with `memory`. Owned memory has none.
+    pub(crate) fn overlaps(&self, memory: &SegmentMut) -> bool {
+        match &self.memory {
+            DestinationMemory::Raw(segment) | DestinationMemory::RawPiece(segment) => {
+                segment.overlaps(memory)
+            }
+            DestinationMemory::RawVector(segments) => segments.iter().any(|segment| segment.overlaps(memory)),
+            DestinationMemory::Owned(_)
+            | DestinationMemory::OwnedVector(_)
+            | DestinationMemory::Reusable(_) => false,
+        }
+    }
+
     /// Returns how many bytes fit.
     #[inline]
     pub fn len_bytes(&self) -> usize {

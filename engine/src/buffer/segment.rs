@@ -47,6 +47,16 @@ impl Segment {
 }
 
 impl SegmentMut {
+    /// Whether the two segments have a byte in common.
+    pub fn overlaps(&self, other: &SegmentMut) -> bool {
+        // Compared by distance: an end may lie beyond the last address.
+        let (start, other_start) = (self.address.addr(), other.address.addr());
+        match start.checked_sub(other_start) {
+            Some(distance) => distance < other.len_bytes && self.len_bytes > 0,
+            None => other_start - start < self.len_bytes && other.len_bytes > 0,
+        }
+    }
+
     /// Returns the segment, with length 0 if its address is null.
     #[inline]
     pub(super) fn null_as_empty(self) -> SegmentMut {
@@ -93,4 +103,28 @@ pub(super) fn check_segment_count_and_sum(
 /// Returns the total length of segments.
 pub(super) fn sum_lengths(mut lengths: impl Iterator<Item = usize>) -> Result<usize, Misuse> {
     lengths.try_fold(0usize, usize::checked_add).ok_or(Misuse::Memory(BadMemory::LengthOverflow))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr;
+
+    use super::*;
+
+    fn segment(address: usize, len_bytes: usize) -> SegmentMut {
+        SegmentMut { address: ptr::without_provenance_mut(address), len_bytes }
+    }
+
+    #[test]
+    fn segments_overlap_if_they_have_a_byte_in_common() {
+        let middle = segment(100, 10);
+        for other in [middle, segment(95, 6), segment(109, 6), segment(104, 1), segment(0, 1000)] {
+            assert!(middle.overlaps(&other) && other.overlaps(&middle), "{other:?}");
+        }
+        for other in [segment(90, 10), segment(110, 10), segment(104, 0), segment(0, 0)] {
+            assert!(!middle.overlaps(&other) && !other.overlaps(&middle), "{other:?}");
+        }
+        let last = segment(usize::MAX - 9, 10);
+        assert!(last.overlaps(&segment(usize::MAX, 1)) && !last.overlaps(&middle));
+    }
 }

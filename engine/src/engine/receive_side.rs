@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Engine;
 use crate::address::Address;
-use crate::buffer::Destination;
+use crate::buffer::{Destination, SegmentMut};
 use crate::completion::{FailedOperation, Sink};
 use crate::connection::EndpointRole;
 use crate::error::{Error, Misuse, OperationError, Unsupported};
@@ -217,6 +217,14 @@ impl ReceiveSide {
         match self {
             ReceiveSide::Own(receiver) => receiver.cancel(key, effects),
             ReceiveSide::Shared(_) | ReceiveSide::Left => false,
+        }
+    }
+
+    /// Does nothing if the receiver is shared.
+    pub(super) fn cancel_into(&mut self, memory: &SegmentMut, effects: &mut impl ReceiverEffects) {
+        match self {
+            ReceiveSide::Own(receiver) => receiver.cancel_into(memory, effects),
+            ReceiveSide::Shared(_) | ReceiveSide::Left => {}
         }
     }
 

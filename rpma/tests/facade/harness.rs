@@ -223,6 +223,13 @@ impl Memory {
         memory
     }
 
+    /// Registers the same memory once more.
+    pub(crate) fn register_again(&self, peer: &Peer, usage: Usage) -> MemoryRegion {
+        // SAFETY: as for the first region.
+        let region = unsafe { MemoryRegion::register(peer, self.bytes.cast(), self.bytes.len(), usage) };
+        region.expect("a valid region")
+    }
+
     pub(crate) fn region(&self) -> &MemoryRegion {
         &self.region
     }

@@ -61,6 +61,8 @@ over_every_transport! {
         message_waits_for_its_receive
         message_that_has_arrived_can_be_received_after_the_end
         receives_posted_before_the_connection_take_the_first_messages
+        deregistration_ends_the_receives_that_wait
+        receives_outlive_another_region_of_their_memory
         send_without_a_report_completes_only_on_error
         send_completes_before_the_response_arrives
         too_many_posts_are_refused
@@ -114,6 +116,7 @@ over_every_transport! {
         messages_of_all_connections_take_shared_receives
         shared_receives_complete_in_the_connection_without_a_queue
         shared_receives_outlive_a_connection
+        deregistration_ends_shared_receives
         shared_receive_queue_wakes_for_every_connection
         writes_with_immediate_data_take_shared_receives
         connection_with_shared_receives_refuses_its_own

@@ -115,6 +115,36 @@ pub(crate) fn receives_posted_before_the_connection_take_the_first_messages(net:
     assert_eq!((of_client.read(0, 4), of_server.read(0, 4)), (b"down".to_vec(), b"up!!".to_vec()));
 }
 
+pub(crate) fn deregistration_ends_the_receives_that_wait(net: &Net) {
+    let Pair { client, server, client_peer, server_peer } = Pair::connect(net);
+    let sent = Memory::with(&client_peer, b"message!", Usage::SEND);
+    let (freed, kept) =
+        (Memory::zeroed(&server_peer, 24, Usage::RECV), Memory::zeroed(&server_peer, 8, Usage::RECV));
+    server.recv(freed.slice(0, 8), 1).unwrap();
+    server.recv(kept.all(), 2).unwrap();
+    server.recv(freed.slice(8, 16), 3).unwrap();
+    drop(freed);
+    expect_failure(server.completion_queue(), Status::Flushed, 1);
+    expect_failure(server.completion_queue(), Status::Flushed, 3);
+    // The connection goes on.
+    client.send(sent.all(), Report::Always, 4).unwrap();
+    expect_success(server.completion_queue(), Operation::Recv, 2);
+    assert_eq!(kept.read(0, 8), b"message!");
+    expect_no_completion(server.completion_queue());
+}
+
+pub(crate) fn receives_outlive_another_region_of_their_memory(net: &Net) {
+    let Pair { client, server, client_peer, server_peer } = Pair::connect(net);
+    let sent = Memory::with(&client_peer, b"message!", Usage::SEND);
+    let received = Memory::zeroed(&server_peer, 8, Usage::RECV);
+    let again = received.register_again(&server_peer, Usage::RECV);
+    server.recv(received.all(), 1).unwrap();
+    drop(again);
+    client.send(sent.all(), Report::Always, 2).unwrap();
+    expect_success(server.completion_queue(), Operation::Recv, 1);
+    assert_eq!(received.read(0, 8), b"message!");
+}
+
 pub(crate) fn send_without_a_report_completes_only_on_error(net: &Net) {
     let Pair { client, server, client_peer, server_peer } = Pair::connect(net);
     let sent = Memory::with(&client_peer, b"12345678", Usage::SEND);

@@ -70,6 +70,24 @@ pub(crate) fn messages_of_all_connections_take_shared_receives(net: &Net) {
     }
 }
 
+pub(crate) fn deregistration_ends_shared_receives(net: &Net) {
+    let server = Server::open(net, None);
+    let client_peer = net.open_peer();
+    let (freed, kept) =
+        (Memory::zeroed(&server.peer, 8, Usage::RECV), Memory::zeroed(&server.peer, 8, Usage::RECV));
+    server.receives.recv(freed.all(), 1).unwrap();
+    server.receives.recv(kept.all(), 2).unwrap();
+    // Before there is a connection. The first one reports it.
+    drop(freed);
+    let (client, _at_server) = server.connect(&client_peer);
+    let queue = server.receives.completion_queue().expect("the default has one");
+    expect_failure(queue, Status::Flushed, 1);
+    let sent = Memory::with(&client_peer, b"message!", Usage::SEND);
+    client.send(sent.all(), Report::Always, 3).unwrap();
+    expect_success(queue, Operation::Recv, 2);
+    assert_eq!(kept.read(0, 8), b"message!");
+}
+
 pub(crate) fn shared_receives_complete_in_the_connection_without_a_queue(net: &Net) {
     let mut server = Server::open(net, Some(&WITHOUT_QUEUE));
     let client_peer = net.open_peer();

@@ -2,7 +2,7 @@
 //! in which the threads may see each other's changes. A test fails if a work is never done because each
 //! thread leaves it to another.
 
-use homespun_engine::buffer::Source;
+use homespun_engine::buffer::{SegmentMut, Source};
 use homespun_engine::error::Again;
 use homespun_engine::operation::TransmitOp;
 use loom::model::Builder;
@@ -131,6 +131,10 @@ impl Poster for Room {
     }
 
     fn cancel_work(&self, _: u64) -> Result<(), Error> {
+        unreachable!("nothing is cancelled")
+    }
+
+    fn cancel_receives_into(&self, _: &SegmentMut) {
         unreachable!("nothing is cancelled")
     }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use homespun_engine::buffer::Source;
+use homespun_engine::buffer::{SegmentMut, Source};
 use homespun_engine::error::{Again, Missing};
 use homespun_engine::operation::TransmitOp;
 
@@ -51,6 +51,8 @@ impl Poster for Crowded {
     fn cancel_work(&self, _: u64) -> Result<(), Error> {
         Err(Misuse::NotFound(Missing::Work).into())
     }
+
+    fn cancel_receives_into(&self, _: &SegmentMut) {}
 
     fn report_refused_post(&self, _: RefusedPost) {}
 
@@ -242,6 +244,8 @@ impl Poster for Full {
     fn cancel_work(&self, _: u64) -> Result<(), Error> {
         Ok(())
     }
+
+    fn cancel_receives_into(&self, _: &SegmentMut) {}
 
     fn report_refused_post(&self, _: RefusedPost) {}
 
