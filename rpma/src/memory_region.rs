@@ -35,6 +35,8 @@ pub struct MemoryRegion {
     peer: Peer,
     region: homespun::MemoryRegion,
     usage: Usage,
+    /// The usage that operations of this side have.
+    local_usage: Usage,
 }
 
 /// A part of a [`MemoryRegion`] that an operation reads or fills.
@@ -98,7 +100,21 @@ impl MemoryRegion {
         if usage.contains(Usage::RECV) {
             peer.receive_regions().add(segment);
         }
-        Ok(MemoryRegion { peer: peer.clone(), region, usage })
+        Ok(MemoryRegion { peer: peer.clone(), region, usage, local_usage: usage })
+    }
+
+    /// Lets operations of this side use the region in further ways. RDMA hardware does not tell the ways apart:
+    /// it sends from every region, and receives into every region that it may write to. Peers do not learn of
+    /// it, and [`usage`](Self::usage) stays.
+    ///
+    /// # Safety
+    ///
+    /// The memory fulfils what [`register`](Self::register) asks for with this usage.
+    pub unsafe fn allow_local_usage(&mut self, usage: Usage) {
+        if usage.contains(Usage::RECV) && !self.local_usage.contains(Usage::RECV) {
+            self.peer.receive_regions().add(self.memory());
+        }
+        self.local_usage |= usage;
     }
 
     fn memory(&self) -> SegmentMut {
@@ -155,7 +171,7 @@ impl MemoryRegion {
 
 impl Drop for MemoryRegion {
     fn drop(&mut self) {
-        if self.usage.contains(Usage::RECV) {
+        if self.local_usage.contains(Usage::RECV) {
             self.peer.receive_regions().remove(self.memory(), self.peer.domain());
         }
     }
@@ -186,7 +202,7 @@ impl LocalSlice<'_> {
         let Some(region) = self.region else {
             return Ok(SegmentMut { address: std::ptr::null_mut(), len_bytes: 0 });
         };
-        if !region.usage.contains(usage) {
+        if !region.local_usage.contains(usage) {
             return Err(Invalid::LocalUsage { needed: usage });
         }
         Ok(SegmentMut { address: region.as_ptr().wrapping_add(self.offset_bytes), len_bytes: self.len_bytes })

@@ -16,12 +16,14 @@ pub(crate) struct ConnCfg(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
+    /// The configuration without its shared receive queue.
     config: ConnectionConfig,
-    /// The address that the application has for the shared receive queue of the configuration.
+    /// The address of the shared receive queue, or null. As in librpma, the queue needs to be there only when a
+    /// connection is made.
     srq: *mut SharedReceiveQueue,
 }
 
-// SAFETY: the address is handed out, and nothing is read from it.
+// SAFETY: a shared receive queue may be used from any thread.
 unsafe impl Send for State {}
 
 impl Default for State {
@@ -34,10 +36,13 @@ impl Default for State {
 ///
 /// # Safety
 ///
-/// `cfg` is null or a configuration.
+/// `cfg` is null or a configuration whose shared receive queue, if it has one, is there.
 pub(crate) unsafe fn to_config(cfg: *const ConnCfg) -> Option<ConnectionConfig> {
     // SAFETY: the caller promises it.
-    unsafe { optional(cfg) }.map(|cfg| cfg.0.lock().config.clone())
+    let state = unsafe { optional(cfg) }?.0.lock();
+    // SAFETY: the caller promises it.
+    let shared_receive_queue = unsafe { optional(state.srq) }.cloned();
+    Some(ConnectionConfig { shared_receive_queue, ..state.config.clone() })
 }
 
 /// # Safety
@@ -169,20 +174,17 @@ pub(crate) unsafe extern "C" fn rpma_conn_cfg_get_compl_channel(
 
 /// # Safety
 ///
-/// `cfg` is null or a configuration; `srq` is null or a shared receive queue.
+/// `cfg` is null or a configuration.
 pub(crate) unsafe extern "C" fn rpma_conn_cfg_set_srq(
     cfg: *mut ConnCfg,
     srq: *mut SharedReceiveQueue,
 ) -> c_int {
     run(|| {
+        if srq.is_null() {
+            return Err(Argument::Null.into());
+        }
         // SAFETY: the caller promises it.
-        let queue = unsafe { object(srq)? }.clone();
-        let change = |state: &mut State| {
-            state.config.shared_receive_queue = Some(queue);
-            state.srq = srq;
-        };
-        // SAFETY: the caller promises it.
-        unsafe { set(cfg, change) }
+        unsafe { set(cfg, |state| state.srq = srq) }
     })
 }
 

@@ -25,7 +25,13 @@ pub(crate) unsafe extern "C" fn rpma_mr_reg(
         let usage = u8::try_from(usage).map_err(|_| Argument::UnknownUsage)?;
         let usage = Usage::from_bits(usage).ok_or(Argument::UnknownUsage)?;
         // SAFETY: the application knows the rules of librpma for memory, which are those of `register`.
-        place.store(unsafe { MemoryRegion::register(peer, ptr.cast(), size, usage)? });
+        let mut region = unsafe { MemoryRegion::register(peer, ptr.cast(), size, usage)? };
+        // As hardware does, which programs rely on.
+        let mut local_usage = Usage::SEND | Usage::WRITE_SRC;
+        local_usage.set(Usage::RECV | Usage::READ_DST, allows_local_writes(usage));
+        // SAFETY: as above. Hardware may write to such memory, too.
+        unsafe { region.allow_local_usage(local_usage) };
+        place.store(region);
         Ok(())
     })
 }

@@ -214,6 +214,11 @@ static void test_conn_cfg_and_srq(void) {
     OK(rpma_conn_cfg_set_srq(cfg, srq));
     OK(rpma_conn_cfg_get_srq(cfg, &found));
     CHECK(found == srq);
+    /* A configuration only keeps the address. */
+    OK(rpma_conn_cfg_set_srq(cfg, (struct rpma_srq *)NUMBER(0xCD12)));
+    OK(rpma_conn_cfg_get_srq(cfg, &found));
+    CHECK(found == NUMBER(0xCD12));
+    OK(rpma_conn_cfg_set_srq(cfg, srq));
     INVALID(rpma_conn_cfg_get_srq(NULL, &found));
     INVALID(rpma_conn_cfg_get_srq(cfg, NULL));
 

@@ -374,7 +374,41 @@ static void test_shared_receives(void) {
     OK(rpma_peer_delete(&peer));
 }
 
+/* As over hardware, any region can be sent from, and messages fill each region that can be written to. */
+static void test_messages_in_regions_for_accesses(void) {
+    static const int usages[] = {RPMA_MR_USAGE_READ_DST, RPMA_MR_USAGE_WRITE_SRC, RPMA_MR_USAGE_WRITE_DST};
+    for (size_t index = 0; index < 3; index++) {
+        struct pair pair;
+        char *sent = allocate(4096), *received = allocate(4096);
+        struct rpma_mr_local *source = NULL, *destination = NULL;
+        connect_pair(&pair, NULL);
+        OK(rpma_mr_reg(pair.peer, sent, 4096, RPMA_MR_USAGE_READ_SRC, &source));
+        OK(rpma_mr_reg(pair.peer, received, 4096, usages[index], &destination));
+        strcpy(sent, "message");
+        INVALID(rpma_recv(pair.server, source, 0, 8, NULL));
+        OK(rpma_recv(pair.server, destination, 0, 8, NUMBER(1)));
+        OK(rpma_send(pair.client, source, 0, 8, ALWAYS, NUMBER(2)));
+        expect_completion(pair.server_cq, 1, IBV_WC_RECV, 8, pair.server_qp);
+        expect_completion(pair.client_cq, 2, IBV_WC_SEND, 8, pair.client_qp);
+        CHECK(strcmp(received, "message") == 0);
+
+        /* No message reaches memory that is deregistered. */
+        OK(rpma_recv(pair.server, destination, 8, 8, NUMBER(3)));
+        OK(rpma_mr_dereg(&destination));
+        struct ibv_wc wc = next_completion(pair.server_cq);
+        CHECK(wc.wr_id == 3 && wc.status == IBV_WC_WR_FLUSH_ERR);
+        OK(rpma_send(pair.client, source, 0, 8, ALWAYS, NUMBER(4)));
+        expect_completion(pair.client_cq, 4, IBV_WC_SEND, 8, pair.client_qp);
+        CHECK(received[8] == 0);
+        close_pair(&pair);
+        OK(rpma_mr_dereg(&source));
+        free(sent);
+        free(received);
+    }
+}
+
 int main(void) {
+    test_messages_in_regions_for_accesses();
     test_accesses();
     test_messages();
     test_legacy_functions();
