@@ -9,6 +9,7 @@ mod message;
 use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use homespun::eq::Event;
 use parking_lot::Mutex;
@@ -20,6 +21,9 @@ use crate::connection_event::ConnectionEvent;
 use crate::error::Error;
 use crate::peer_config::PeerConfig;
 use crate::queue_pair::QueuePair;
+
+/// How long the drop of a connection that this side has accepted waits, at most, for the requester to be told.
+const ACCEPT_MAX: Duration = Duration::from_secs(2);
 
 /// A connection to a peer: `rpma_conn_req_connect(3)`.
 ///
@@ -44,6 +48,8 @@ pub struct Connection {
     queue_pair: QueuePair,
     private_data: OnceLock<Box<[u8]>>,
     has_direct_write_to_pmem: AtomicBool,
+    /// Whether this side has accepted the connection, and the application has read no event yet.
+    is_being_accepted: AtomicBool,
     /// Whether the application has read the last event.
     has_ended: AtomicBool,
     /// Held while a thread reads or awaits an event. After the last event none follows that would wake
@@ -64,6 +70,7 @@ impl Connection {
     pub(crate) fn new(queue_pair: QueuePair, private_data: Option<Box<[u8]>>) -> Connection {
         Connection {
             queue_pair,
+            is_being_accepted: AtomicBool::new(private_data.is_some()),
             private_data: private_data.map(OnceLock::from).unwrap_or_default(),
             has_direct_write_to_pmem: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
@@ -98,6 +105,7 @@ impl Connection {
                 Ok(_) => continue,
                 Err(failure) => ConnectionEvent::from_failed_attempt(&failure),
             };
+            self.is_being_accepted.store(false, Ordering::SeqCst);
             if event != ConnectionEvent::Established {
                 self.has_ended.store(true, Ordering::SeqCst);
             }
@@ -189,5 +197,15 @@ impl Connection {
 
     fn check_channel_shared(&self) -> Result<(), Error> {
         if self.queue_pair.channel().is_shared() { Ok(()) } else { Err(Error::NotSharedChannel) }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // The requester learns that this side has accepted, and then of the end. A native endpoint that closes
+        // before that takes its answer back, and so rejects the request.
+        if *self.is_being_accepted.get_mut() {
+            self.queue_pair.events().wait_for_one(ACCEPT_MAX);
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use homespun::eq::Event;
 use homespun::{EqReadError, EventError, EventQueue};
@@ -67,6 +68,12 @@ impl Events {
         let next = self.read(false);
         self.arm_descriptor_if_watched();
         next
+    }
+
+    /// Waits for an event, at most this long, and drops it.
+    pub(crate) fn wait_for_one(&self, at_most: Duration) {
+        // A failure of an attempt to connect is an event, too.
+        let _ = self.queue.sread(Some(at_most));
     }
 
     fn read(&self, may_block: bool) -> Option<Result<Event, EventError>> {

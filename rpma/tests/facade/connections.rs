@@ -177,6 +177,23 @@ pub(crate) fn dropped_connection_closes_the_other_side(net: &Net) {
     }
 }
 
+/// The acceptor frees its port, and the next one may take it, while the requester learns of the connection.
+pub(crate) fn accepted_connection_dropped_at_once_is_established_and_closed(net: &Net) {
+    let (client_peer, server_peer) = (net.open_peer(), net.open_peer());
+    let endpoint = listen(&server_peer);
+    for number in 0..40 {
+        let client = request(&client_peer, &endpoint, None).connect(b"").unwrap();
+        let server = next_request(&endpoint, None).connect(b"bye").unwrap();
+        if number % 2 == 0 {
+            expect_event(&server, ConnectionEvent::Established);
+        }
+        drop(server);
+        expect_event(&client, ConnectionEvent::Established);
+        assert_eq!(client.private_data(), b"bye");
+        expect_event(&client, ConnectionEvent::Closed);
+    }
+}
+
 pub(crate) fn connection_dropped_right_after_its_disconnect_is_closed(net: &Net) {
     let Pair { client, server, .. } = Pair::connect(net);
     server.disconnect().unwrap();

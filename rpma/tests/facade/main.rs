@@ -46,6 +46,7 @@ over_every_transport! {
         disconnect_succeeds_again_after_the_end
         disconnect_before_the_connection_fails
         dropped_connection_closes_the_other_side
+        accepted_connection_dropped_at_once_is_established_and_closed
         connection_dropped_right_after_its_disconnect_is_closed
         disconnect_carries_out_posted_sends_first
         end_of_the_connection_flushes_posted_receives
