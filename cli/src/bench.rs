@@ -249,9 +249,10 @@ and idle. These three have not_offered and failure: the reason why there are no 
 descriptor have sizes, each with size_bytes, p50_us, p99_us, samples, p50_ratio and p99_ratio; idle has \
 wait_object, processor_ms_per_s and wake_ups_per_s, the last two with a number for each process.
 
-With --rpma: homespun_version, rounds, cores, directory and file_system (of the file), domains; each of these \
-has domain and flushes; each of flushes has flush (visibility, persistent), size_bytes, bare_loop (memcpy, \
-memcpy+msync), latency_us, bare_latency_us, latency_ratio, latency_percentiles and bare_latency_percentiles.";
+With --rpma: homespun_version, rounds, cores, directory and file_system (of the file), domains; each of \
+these has domain and flushes; each of flushes has flush (visibility, persistent), size_bytes, bare_loop \
+(memcpy, memcpy+msync), latency_us, bare_latency_us, latency_ratio, latency_percentiles and \
+bare_latency_percentiles.";
 
 const EXAMPLES: &str = "\
 Examples:
