@@ -1,11 +1,15 @@
-//! Blocks signals in threads of a library, so that the application's handlers do not run in them, and signals
-//! that the application awaits by `sigwait(3)` or `signalfd(2)` do not go to them.
+//! Signals of the application, and the threads and waits of a library.
+
+mod waiting;
 
 use std::mem::MaybeUninit;
 use std::ptr;
 
+pub use self::waiting::{Interrupted, wait_readable};
+
 /// Calls a function with all signals blocked. A thread that the function starts inherits this, so it never
-/// runs the application's signal handlers.
+/// runs the application's signal handlers, and signals that the application awaits by `sigwait(3)` or
+/// `signalfd(2)` do not go to it.
 pub fn with_signals_blocked<R>(act: impl FnOnce() -> R) -> R {
     let mut before = MaybeUninit::uninit();
     // SAFETY: both sets are local variables, and `sigfillset` initialises the one that is read.

@@ -88,6 +88,7 @@ impl CompletionQueue {
     ///   asks for a channel that is shared: [`Connection::wait`](crate::Connection::wait) waits for it.
     /// - [`Error::NoCompletion`] if there is none, and the application has set `O_NONBLOCK` on the
     ///   [descriptor](Self::fd), or has dropped the connection.
+    /// - [`Error::Interrupted`] if a signal handler without `SA_RESTART` has run in this thread.
     /// - [`Error::Fabric`]: EMFILE, ENFILE or ENOMEM, from the first call.
     pub fn wait(&self) -> Result<(), Error> {
         if self.channel.is_shared() {

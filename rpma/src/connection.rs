@@ -83,8 +83,9 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// [`Error::NoEvent`] if there is none and the call does not wait, and after the last event of the
-    /// connection.
+    /// - [`Error::NoEvent`] if there is none and the call does not wait, and after the last event of the
+    ///   connection.
+    /// - [`Error::Interrupted`] if a signal handler without `SA_RESTART` has run in this thread.
     pub fn next_event(&self) -> Result<ConnectionEvent, Error> {
         let events = self.queue_pair.events();
         let turn = if events.may_block() { Some(self.event_turn.lock()) } else { self.event_turn.try_lock() };
@@ -161,6 +162,7 @@ impl Connection {
     ///   [configuration](crate::ConnectionConfig::shared_completion_channel) asks for a shared channel.
     /// - [`Error::NoCompletion`] if there is no completion, and the application has set `O_NONBLOCK` on the
     ///   [descriptor](Self::completion_fd).
+    /// - [`Error::Interrupted`] if a signal handler without `SA_RESTART` has run in this thread.
     /// - [`Error::Fabric`]: EMFILE, ENFILE or ENOMEM, from the first call.
     pub fn wait(&self) -> Result<ReadyQueue<'_>, Error> {
         self.check_channel_shared()?;

@@ -83,6 +83,7 @@ impl Endpoint {
     /// # Errors
     ///
     /// - [`Error::NoEvent`] if there is no request, and the call does not wait.
+    /// - [`Error::Interrupted`] if a signal handler without `SA_RESTART` has run in this thread.
     /// - [`Invalid::SharedChannel`](crate::Invalid::SharedChannel) for a configuration that contradicts
     ///   itself. The request is then rejected.
     /// - [`Error::Fabric`] if the system has too few descriptors or too little memory. The request is then

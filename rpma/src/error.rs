@@ -1,5 +1,6 @@
 //! Errors by who is to blame, and librpma's numbers for them.
 
+use homespun::signals::Interrupted;
 use homespun::{Again, Errno, Misuse};
 
 /// Why a call failed. A call that returns one of these has changed nothing, except that
@@ -28,6 +29,11 @@ pub enum Error {
     /// `O_NONBLOCK` on the descriptor, or the connection has ended and reports no more events.
     #[error("no event is available")]
     NoEvent,
+    /// A signal has ended the wait: its handler has run in this thread, and was installed without
+    /// `SA_RESTART`. In librpma the number depends on the call: `RPMA_E_NO_COMPLETION` from a wait for completions,
+    /// `RPMA_E_PROVIDER` from a wait for an event or a request.
+    #[error("a signal has ended the wait")]
+    Interrupted,
     /// The queue shares its completion channel with another queue, so [`Connection::wait`] waits for both
     /// (`RPMA_E_SHARED_CHANNEL`).
     ///
@@ -184,8 +190,16 @@ impl Error {
             Error::SharedChannel => ErrorCode::SharedChannel,
             Error::NotSharedChannel => ErrorCode::NotSharedChannel,
             Error::Fabric(error) if error.errno() == Errno::ENOMEM => ErrorCode::NoMemory,
-            Error::QueueFull | Error::NotConnected | Error::Fabric(_) => ErrorCode::Provider,
+            Error::Interrupted | Error::QueueFull | Error::NotConnected | Error::Fabric(_) => {
+                ErrorCode::Provider
+            }
         }
+    }
+}
+
+impl From<Interrupted> for Error {
+    fn from(Interrupted: Interrupted) -> Error {
+        Error::Interrupted
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use homespun::eq::Event;
+use homespun::signals::wait_readable;
 use homespun::{EqReadError, EventError, EventQueue};
 
 use crate::error::Error;
@@ -49,23 +51,26 @@ impl Events {
     ///
     /// # Errors
     ///
-    /// [`Error::NoEvent`] if there is no event, and the call does not wait.
+    /// [`Error::NoEvent`] if there is no event, and the call does not wait. [`Error::Interrupted`].
     pub(crate) fn next(&self) -> Result<Result<Event, EventError>, Error> {
-        let next = loop {
-            let may_block = self.may_block();
-            match self.read(may_block) {
-                Some(event) => break Ok(event),
-                None if may_block => {}
-                None => break Err(Error::NoEvent),
+        loop {
+            if let Some(event) = self.poll() {
+                return Ok(event);
             }
-        };
-        self.arm_descriptor_if_watched();
-        next
+            if !self.may_block() {
+                return Err(Error::NoEvent);
+            }
+            if self.queue.try_wait().expect("the queue has a wait object") {
+                wait_readable(&[self.wait_fd()])?;
+            } else {
+                thread::yield_now();
+            }
+        }
     }
 
     /// Returns the next event, or the next failure of an attempt to connect. Does not wait.
     pub(crate) fn poll(&self) -> Option<Result<Event, EventError>> {
-        let next = self.read(false);
+        let next = self.read();
         self.arm_descriptor_if_watched();
         next
     }
@@ -76,10 +81,9 @@ impl Events {
         let _ = self.queue.sread(Some(at_most));
     }
 
-    fn read(&self, may_block: bool) -> Option<Result<Event, EventError>> {
+    fn read(&self) -> Option<Result<Event, EventError>> {
         loop {
-            let read = if may_block { self.queue.sread(None) } else { self.queue.read() };
-            match read {
+            match self.queue.read() {
                 Ok(event) => return event.map(Ok),
                 // Another thread may have read the failure meanwhile.
                 Err(EqReadError::ErrorAvailable) => {

@@ -4,8 +4,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use homespun::Errno;
 use homespun::error::{Error as NativeError, SystemRequest};
+use homespun::signals::wait_readable;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io;
 
@@ -42,9 +42,12 @@ impl WaitDescriptor {
     }
 
     /// Waits until the descriptor is readable. May return earlier.
-    pub(crate) fn wait(&self) {
-        // A signal may end the wait; the caller checks again.
-        let _ = poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], None);
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Interrupted`].
+    pub(crate) fn wait(&self) -> Result<(), Error> {
+        Ok(wait_readable(&[self.as_fd()])?)
     }
 }
 

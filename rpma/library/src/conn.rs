@@ -8,6 +8,7 @@ use libc::c_int;
 
 use crate::completion::{self, EarlyCompletion, LegacyCompletion};
 use crate::conn_req::PrivateData;
+use crate::cq::wait_error;
 use crate::edge::{Failure, run};
 use crate::handle::{Place, delete, object};
 use crate::peer_cfg::PeerCfg;
@@ -178,7 +179,7 @@ pub(crate) unsafe extern "C" fn rpma_conn_wait(
     run(|| {
         // SAFETY: the caller promises it.
         let (connection, place) = unsafe { (object(conn)?, Place::new(cq)?) };
-        let (queue, is_receive) = match connection.wait()? {
+        let (queue, is_receive) = match connection.wait().map_err(wait_error)? {
             ReadyQueue::Main(queue) => (queue, false),
             ReadyQueue::Receive(queue) => (queue, true),
         };
@@ -233,7 +234,7 @@ pub(crate) unsafe extern "C" fn rpma_conn_completion_wait(conn: *mut Connection)
     run(|| {
         // SAFETY: the caller promises it.
         let queue = unsafe { object(conn)? }.completion_queue().clone();
-        Ok(queue.wait()?)
+        Ok(queue.wait().map_err(wait_error)?)
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::os::fd::AsRawFd;
 
-use homespun_rpma::CompletionQueue;
+use homespun_rpma::{CompletionQueue, Error};
 use libc::c_int;
 
 use crate::completion::{self, LegacyCompletion, log_failure};
@@ -31,8 +31,14 @@ pub(crate) unsafe extern "C" fn rpma_cq_wait(cq: *mut CompletionQueue) -> c_int 
     run(|| {
         // SAFETY: the caller promises it.
         let queue = unsafe { object(cq)? }.clone();
-        Ok(queue.wait()?)
+        Ok(queue.wait().map_err(wait_error)?)
     })
+}
+
+/// Returns the error of a wait for completions. One that a signal has ended fails as in librpma, where
+/// programs then look whether the handler has told them to end.
+pub(crate) fn wait_error(error: Error) -> Error {
+    if error == Error::Interrupted { Error::NoCompletion } else { error }
 }
 
 /// Reads up to `num_entries` completions.

@@ -10,7 +10,7 @@ use std::process;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use homespun::signals::with_signals_blocked;
+use homespun::signals::{self, with_signals_blocked};
 use homespun_rpma::{ConnectionConfig, ConnectionRequest, Endpoint, Error};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
@@ -75,8 +75,8 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// [`Error::NoEvent`] if there is no request, and the call does not wait; those of
-    /// [`Endpoint::next_connection_request`].
+    /// [`Error::NoEvent`] if there is no request, and the call does not wait; [`Error::Interrupted`]; those
+    /// of [`Endpoint::next_connection_request`].
     pub(crate) fn next_request(&self, config: Option<&ConnectionConfig>) -> Result<ConnectionRequest, Error> {
         let Requests { endpoint, descriptor, .. } = &*self.requests;
         loop {
@@ -87,7 +87,7 @@ impl Listener {
                 return Err(Error::NoEvent);
             }
             // The thread may read what arrives, or there is none.
-            wait_readable(&[descriptor.as_fd(), endpoint.fd()]);
+            signals::wait_readable(&[descriptor.as_fd(), endpoint.fd()])?;
         }
     }
 }
@@ -102,7 +102,8 @@ impl Watcher {
                 let watch = || {
                     while !is_readable(ended.as_fd()) {
                         watched.update_descriptor();
-                        wait_readable(&[watched.endpoint.fd(), ended.as_fd()]);
+                        // The thread blocks all signals.
+                        let _ = signals::wait_readable(&[watched.endpoint.fd(), ended.as_fd()]);
                     }
                     Ok(())
                 };
@@ -154,13 +155,6 @@ impl Requests {
             *is_readable = must_be_readable;
         }
     }
-}
-
-/// Waits until one of the descriptors is readable. May return earlier.
-fn wait_readable(descriptors: &[BorrowedFd<'_>]) {
-    let mut descriptors: Vec<_> = descriptors.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
-    // A signal may end the wait; the caller checks again.
-    let _ = poll(&mut descriptors, None);
 }
 
 fn is_readable(descriptor: BorrowedFd<'_>) -> bool {

@@ -1,0 +1,275 @@
+/* Signals during a wait: a handler with SA_RESTART leaves the wait alone, and one without it ends the wait. */
+
+#define _GNU_SOURCE
+
+#include "check.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
+
+/* Its handler is installed with SA_RESTART. */
+#define RESTARTING SIGUSR1
+/* Its handler is installed without. */
+#define ENDING SIGUSR2
+
+enum wait_kind {
+    CQ_WAIT,
+    CONN_COMPLETION_WAIT,
+    CONN_WAIT,
+    CONN_NEXT_EVENT,
+    EP_NEXT_CONN_REQ,
+    /* The same, of an endpoint whose descriptor the program has asked for. */
+    EP_NEXT_CONN_REQ_WATCHED,
+    WAIT_KINDS
+};
+
+struct wait {
+    enum wait_kind kind;
+    struct pair pair;
+    /* Of the thread that waits. */
+    _Atomic pid_t thread_id;
+    atomic_bool is_over;
+    int returned;
+    struct rpma_conn_req *request;
+};
+
+static atomic_int restarting_count, ending_count;
+
+static void handle(int signal_number) {
+    atomic_fetch_add(signal_number == RESTARTING ? &restarting_count : &ending_count, 1);
+}
+
+static void install(int signal_number, void (*handler)(int), int flags) {
+    struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
+    CHECK(sigaction(signal_number, &action, NULL) == 0);
+}
+
+static void sleep_1_ms(void) {
+    usleep(1000);
+}
+
+static int wait_once(struct wait *wait) {
+    struct rpma_cq *cq = NULL;
+    enum rpma_conn_event event = RPMA_CONN_UNDEFINED;
+    int returned;
+    switch (wait->kind) {
+    case CQ_WAIT:
+        return rpma_cq_wait(wait->pair.server_cq);
+    case CONN_COMPLETION_WAIT:
+        return rpma_conn_completion_wait(wait->pair.server);
+    case CONN_WAIT:
+        return rpma_conn_wait(wait->pair.server, 0, &cq, NULL);
+    case CONN_NEXT_EVENT:
+        returned = rpma_conn_next_event(wait->pair.server, &event);
+        CHECK(event == (returned == 0 ? RPMA_CONN_CLOSED : RPMA_CONN_UNDEFINED));
+        return returned;
+    default:
+        returned = rpma_ep_next_conn_req(wait->pair.ep, NULL, &wait->request);
+        CHECK((wait->request != NULL) == (returned == 0));
+        return returned;
+    }
+}
+
+/* The error that the wait of librpma returns if a signal has ended it. */
+static int interrupted(enum wait_kind kind) {
+    bool is_of_completions = kind == CQ_WAIT || kind == CONN_COMPLETION_WAIT || kind == CONN_WAIT;
+    return is_of_completions ? RPMA_E_NO_COMPLETION : RPMA_E_PROVIDER;
+}
+
+static void *run_wait(void *argument) {
+    struct wait *wait = argument;
+    atomic_store(&wait->thread_id, (pid_t)syscall(SYS_gettid));
+    wait->returned = wait_once(wait);
+    atomic_store(&wait->is_over, true);
+    return NULL;
+}
+
+/* Whether a thread sleeps in poll(2) or ppoll(2). */
+static bool is_asleep(pid_t thread_id) {
+    char path[64];
+    long number = -1;
+    snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", thread_id);
+    FILE *file = fopen(path, "r");
+    if (file == NULL) {
+        /* The thread has ended. */
+        CHECK(errno == ENOENT);
+        return false;
+    }
+    int fields = fscanf(file, "%ld", &number);
+    fclose(file);
+    return fields == 1 && (number == SYS_poll || number == SYS_ppoll);
+}
+
+static void wait_until_asleep(pid_t thread_id) {
+    while (!is_asleep(thread_id)) {
+        sleep_1_ms();
+    }
+}
+
+/* Makes happen what the wait waits for. */
+static void satisfy(struct wait *wait, struct rpma_conn_cfg *cfg) {
+    struct rpma_conn_req *request = NULL;
+    struct rpma_conn *client = NULL;
+    switch (wait->kind) {
+    case CONN_NEXT_EVENT:
+        OK(rpma_conn_disconnect(wait->pair.client));
+        break;
+    case EP_NEXT_CONN_REQ:
+    case EP_NEXT_CONN_REQ_WATCHED:
+        OK(rpma_conn_req_new(wait->pair.peer, ADDRESS, wait->pair.port, cfg, &request));
+        OK(rpma_conn_req_connect(&request, NULL, &client));
+        while (wait->request == NULL) {
+            sleep_1_ms();
+        }
+        OK(rpma_conn_delete(&client));
+        break;
+    default:
+        OK(rpma_send(wait->pair.client, NULL, 0, 0, RPMA_F_COMPLETION_ON_ERROR, NULL));
+    }
+}
+
+static void send_restarting_signals(pthread_t thread, pid_t thread_id) {
+    for (int count = 0; count < 3; count++) {
+        wait_until_asleep(thread_id);
+        int before = atomic_load(&restarting_count);
+        CHECK(pthread_kill(thread, RESTARTING) == 0);
+        while (atomic_load(&restarting_count) == before) {
+            sleep_1_ms();
+        }
+    }
+    wait_until_asleep(thread_id);
+}
+
+/* Ends a wait by a signal. A thread that is awake for a moment runs the handler before it sleeps again, over
+   hardware, too. Then it needs another signal. */
+static void send_ending_signal(pthread_t thread, struct wait *wait) {
+    while (!atomic_load(&wait->is_over)) {
+        if (is_asleep(wait->thread_id)) {
+            CHECK(pthread_kill(thread, ENDING) == 0);
+            for (int ms = 0; ms < 2000 && !atomic_load(&wait->is_over); ms++) {
+                sleep_1_ms();
+            }
+        }
+    }
+}
+
+/* Handlers of the given kinds are installed. A wait outlasts those with SA_RESTART, and ends by one without. */
+static void test_wait(enum wait_kind kind, bool has_restarting, bool has_ending) {
+    struct wait wait = {.kind = kind};
+    struct rpma_conn_cfg *cfg = patient_cfg();
+    pthread_t thread;
+    int fd = -1;
+    OK(rpma_conn_cfg_set_compl_channel(cfg, kind == CONN_WAIT));
+    connect_pair(&wait.pair, cfg);
+    OK(rpma_recv(wait.pair.server, NULL, 0, 0, NUMBER(1)));
+    if (kind == EP_NEXT_CONN_REQ_WATCHED) {
+        OK(rpma_ep_get_fd(wait.pair.ep, &fd));
+    }
+    install(RESTARTING, has_restarting ? handle : SIG_DFL, SA_RESTART);
+    install(ENDING, has_ending ? handle : SIG_DFL, 0);
+    CHECK(pthread_create(&thread, NULL, run_wait, &wait) == 0);
+    while (atomic_load(&wait.thread_id) == 0) {
+        sleep_1_ms();
+    }
+    if (has_restarting) {
+        send_restarting_signals(thread, wait.thread_id);
+    }
+    if (has_ending) {
+        int before = atomic_load(&ending_count);
+        send_ending_signal(thread, &wait);
+        CHECK(pthread_join(thread, NULL) == 0);
+        RETURNS(interrupted(kind), wait.returned);
+        CHECK(atomic_load(&ending_count) > before);
+        /* The program may wait again. */
+        wait.is_over = false;
+        CHECK(pthread_create(&thread, NULL, run_wait, &wait) == 0);
+    }
+    satisfy(&wait, cfg);
+    CHECK(pthread_join(thread, NULL) == 0);
+    RETURNS(0, wait.returned);
+    OK(rpma_conn_req_delete(&wait.request));
+    if (kind == CONN_NEXT_EVENT) {
+        OK(rpma_conn_delete(&wait.pair.client));
+        OK(rpma_conn_delete(&wait.pair.server));
+        OK(rpma_ep_shutdown(&wait.pair.ep));
+        OK(rpma_peer_delete(&wait.pair.peer));
+    } else {
+        close_pair(&wait.pair);
+    }
+    OK(rpma_conn_cfg_delete(&cfg));
+}
+
+static void *interrupt_main_thread(void *argument) {
+    sigset_t all;
+    sigfillset(&all);
+    CHECK(pthread_sigmask(SIG_SETMASK, &all, NULL) == 0);
+    int before = atomic_load(&ending_count);
+    wait_until_asleep(getpid());
+    CHECK(kill(getpid(), ENDING) == 0);
+    while (atomic_load(&ending_count) == before) {
+        sleep_1_ms();
+    }
+    return argument;
+}
+
+/* A signal to the process, as from Ctrl-C, ends the wait of its main thread, although other threads of the
+   library are there. */
+static void test_signal_to_the_process(bool has_restarting) {
+    struct pair pair;
+    pthread_t thread;
+    int before = atomic_load(&ending_count);
+    connect_pair(&pair, NULL);
+    install(RESTARTING, has_restarting ? handle : SIG_DFL, SA_RESTART);
+    install(ENDING, handle, 0);
+    CHECK(pthread_create(&thread, NULL, interrupt_main_thread, NULL) == 0);
+    RETURNS(RPMA_E_NO_COMPLETION, rpma_cq_wait(pair.server_cq));
+    CHECK(atomic_load(&ending_count) == before + 1);
+    CHECK(pthread_join(thread, NULL) == 0);
+    close_pair(&pair);
+}
+
+/* A signal that the thread blocks, and one that the program ignores, do not disturb the wait. */
+static void test_blocked_and_ignored_signals(void) {
+    struct wait wait = {.kind = CQ_WAIT};
+    sigset_t blocked, before;
+    pthread_t thread;
+    int count = atomic_load(&ending_count);
+    connect_pair(&wait.pair, NULL);
+    OK(rpma_recv(wait.pair.server, NULL, 0, 0, NUMBER(1)));
+    install(RESTARTING, SIG_IGN, 0);
+    install(ENDING, handle, 0);
+    sigemptyset(&blocked);
+    sigaddset(&blocked, ENDING);
+    CHECK(pthread_sigmask(SIG_BLOCK, &blocked, &before) == 0);
+    CHECK(pthread_create(&thread, NULL, run_wait, &wait) == 0);
+    CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
+    while (atomic_load(&wait.thread_id) == 0) {
+        sleep_1_ms();
+    }
+    wait_until_asleep(wait.thread_id);
+    CHECK(pthread_kill(thread, RESTARTING) == 0);
+    CHECK(pthread_kill(thread, ENDING) == 0);
+    sleep_1_ms();
+    wait_until_asleep(wait.thread_id);
+    satisfy(&wait, NULL);
+    CHECK(pthread_join(thread, NULL) == 0);
+    RETURNS(0, wait.returned);
+    CHECK(atomic_load(&ending_count) == count);
+    close_pair(&wait.pair);
+}
+
+int main(void) {
+    alarm(300);
+    for (int kind = 0; kind < WAIT_KINDS; kind++) {
+        test_wait(kind, true, false);
+        test_wait(kind, false, true);
+        test_wait(kind, true, true);
+    }
+    test_signal_to_the_process(false);
+    test_signal_to_the_process(true);
+    test_blocked_and_ignored_signals();
+    return 0;
+}

@@ -1,0 +1,246 @@
+//! Waits that a signal ends as it ends a `read(2)`: docs/decisions/rpma-signals.md.
+//!
+//! `poll(2)` fails with EINTR after any handler, and does not say which. So signals whose handlers have
+//! `SA_RESTART` are blocked meanwhile if there are others, too. A `signalfd(2)` tells when one is pending.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
+
+/// A signal handler without `SA_RESTART` has run in this thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a signal handler without SA_RESTART has run")]
+pub struct Interrupted;
+
+/// Waits until one of the descriptors is readable. May return earlier, if the system refuses the wait.
+///
+/// # Errors
+///
+/// [`Interrupted`] if a signal handler has run in this thread that was installed without `SA_RESTART`. Other
+/// handlers run, and the wait goes on, as in a call of `read(2)`.
+pub fn wait_readable(descriptors: &[BorrowedFd<'_>]) -> Result<(), Interrupted> {
+    loop {
+        let handled = HandledSignals::of_thread();
+        let pending = if handled.restarting.is_empty() || handled.ending.is_empty() {
+            None
+        } else {
+            // Without a descriptor, every handler ends the wait.
+            handled.restarting.open_descriptor()
+        };
+        let mut polled: Vec<_> =
+            descriptors.iter().copied().chain(pending.as_ref().map(AsFd::as_fd)).map(poll_entry).collect();
+        let blocked =
+            if pending.is_some() { handled.blocked.union(handled.restarting) } else { handled.blocked };
+        match poll(&mut polled, None, blocked) {
+            // With the blocked signals excepted, or if another thread has changed the handlers meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                if !HandledSignals::of_thread().ending.is_empty() {
+                    return Err(Interrupted);
+                }
+            }
+            Ok(()) if polled[..descriptors.len()].iter().all(|entry| entry.revents == 0) => {
+                // Only signals with `SA_RESTART` are let through, so the handlers that run are theirs.
+                let _ = poll(&mut [], Some(NO_TIME), handled.blocked.union(handled.ending));
+            }
+            Ok(()) | Err(_) => return Ok(()),
+        }
+    }
+}
+
+/// The signals that have a handler and are not blocked in this thread.
+#[derive(Debug)]
+struct HandledSignals {
+    /// The signals that are blocked in this thread.
+    blocked: SignalSet,
+    /// Those whose handlers were installed with `SA_RESTART`.
+    restarting: SignalSet,
+    /// The others.
+    ending: SignalSet,
+}
+
+impl HandledSignals {
+    fn of_thread() -> HandledSignals {
+        let blocked = SignalSet::blocked_in_thread();
+        let (mut restarting, mut ending) = (SignalSet(0), SignalSet(0));
+        for signal in (1..=SignalSet::LAST).filter(|&signal| !blocked.contains(signal)) {
+            match handler_flags(signal) {
+                Some(flags) if flags & libc::SA_RESTART != 0 => restarting.insert(signal),
+                Some(_) => ending.insert(signal),
+                None => {}
+            }
+        }
+        HandledSignals { blocked, restarting, ending }
+    }
+}
+
+/// Returns the flags with which the handler of a signal was installed.
+fn handler_flags(signal: i32) -> Option<i32> {
+    let mut action = MaybeUninit::uninit();
+    // SAFETY: the call writes to a local variable. It fails for the signals of the C library.
+    let action = unsafe {
+        if libc::sigaction(signal, ptr::null(), action.as_mut_ptr()) != 0 {
+            return None;
+        }
+        action.assume_init()
+    };
+    let has_handler = action.sa_sigaction != libc::SIG_DFL && action.sa_sigaction != libc::SIG_IGN;
+    has_handler.then_some(action.sa_flags)
+}
+
+/// A set of signals, as the kernel has it: a bit for each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct SignalSet(u64);
+
+impl SignalSet {
+    const LAST: i32 = u64::BITS as i32;
+
+    fn blocked_in_thread() -> SignalSet {
+        let mut set = SignalSet(0);
+        let no_change: *const SignalSet = ptr::null();
+        // SAFETY: the call writes a set of this length to a local variable.
+        unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigprocmask,
+                libc::SIG_BLOCK,
+                no_change,
+                &raw mut set,
+                size_of::<SignalSet>(),
+            )
+        };
+        set
+    }
+
+    fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    fn contains(self, signal: i32) -> bool {
+        self.0 & 1 << (signal - 1) != 0
+    }
+
+    fn insert(&mut self, signal: i32) {
+        self.0 |= 1 << (signal - 1);
+    }
+
+    fn union(self, other: SignalSet) -> SignalSet {
+        SignalSet(self.0 | other.0)
+    }
+
+    /// Opens a descriptor that is readable while one of the signals is pending for the thread that polls it.
+    fn open_descriptor(self) -> Option<OwnedFd> {
+        // SAFETY: the call reads a set of this length. What it returns is not owned otherwise.
+        unsafe {
+            let descriptor = libc::syscall(
+                libc::SYS_signalfd4,
+                -1,
+                &raw const self,
+                size_of::<SignalSet>(),
+                libc::SFD_CLOEXEC,
+            );
+            (descriptor >= 0).then(|| OwnedFd::from_raw_fd(descriptor as i32))
+        }
+    }
+}
+
+const NO_TIME: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+
+fn poll_entry(descriptor: BorrowedFd<'_>) -> libc::pollfd {
+    libc::pollfd { fd: descriptor.as_raw_fd(), events: libc::POLLIN, revents: 0 }
+}
+
+/// Calls `ppoll(2)`, with these signals blocked meanwhile. The function of the C library would be a place
+/// where `pthread_cancel(3)` ends the thread.
+fn poll(entries: &mut [libc::pollfd], timeout: Option<libc::timespec>, blocked: SignalSet) -> io::Result<()> {
+    let mut timeout = timeout;
+    let timeout = timeout.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
+    // SAFETY: the kernel writes to the entries, and to the timeout, both of which this function may change.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_ppoll,
+            entries.as_mut_ptr(),
+            entries.len(),
+            timeout,
+            &raw const blocked,
+            size_of::<SignalSet>(),
+        )
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::io::{PipeReader, Write, pipe};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+    use std::thread::{self, JoinHandle};
+    use std::time::Duration;
+
+    use super::*;
+
+    static HANDLER_RUNS: AtomicUsize = AtomicUsize::new(0);
+
+    extern "C" fn count_run(_: i32) {
+        HANDLER_RUNS.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Installs a handler for a signal. Returns the signal.
+    fn install(signal: i32, flags: i32) -> i32 {
+        // SAFETY: all fields of the structure may be 0, and the handler calls nothing that is not allowed.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = count_run as *const () as usize;
+            action.sa_flags = flags;
+            assert_eq!(libc::sigaction(signal, &raw const action, ptr::null_mut()), 0);
+        }
+        signal
+    }
+
+    /// Starts a thread that waits until the pipe is readable.
+    fn start_wait(reader: PipeReader) -> (JoinHandle<Result<(), Interrupted>>, libc::pthread_t) {
+        let (told, telling) = mpsc::channel();
+        let waiting = thread::spawn(move || {
+            // SAFETY: the call has no preconditions.
+            told.send(unsafe { libc::pthread_self() }).expect("the test listens");
+            wait_readable(&[reader.as_fd()])
+        });
+        let id = telling.recv().expect("the thread tells it");
+        (waiting, id)
+    }
+
+    fn send(signal: i32, thread: libc::pthread_t) {
+        let before = HANDLER_RUNS.load(Ordering::SeqCst);
+        // SAFETY: the thread was not joined.
+        unsafe { libc::pthread_kill(thread, signal) };
+        while HANDLER_RUNS.load(Ordering::SeqCst) == before {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn only_a_handler_without_sa_restart_ends_the_wait() {
+        // Nothing else in this process uses these signals.
+        let restarting = install(libc::SIGRTMIN() + 3, libc::SA_RESTART);
+        for has_ending in [false, true] {
+            let (reader, mut writer) = pipe().expect("a pipe");
+            if has_ending {
+                install(libc::SIGRTMIN() + 4, 0);
+            }
+            let (waiting, thread) = start_wait(reader);
+            for _ in 0..3 {
+                send(restarting, thread);
+            }
+            writer.write_all(&[1]).expect("room in the pipe");
+            assert_eq!(waiting.join().expect("no panic"), Ok(()), "{has_ending}");
+        }
+        let (reader, _writer) = pipe().expect("a pipe");
+        let (waiting, thread) = start_wait(reader);
+        // The first signal may come before the thread sleeps.
+        while !waiting.is_finished() {
+            // SAFETY: the thread was not joined.
+            unsafe { libc::pthread_kill(thread, libc::SIGRTMIN() + 4) };
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(waiting.join().expect("no panic"), Err(Interrupted));
+    }
+}
