@@ -2,6 +2,7 @@
 //!
 //! There is no device. A context says only which format the addresses of its peers have.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::ptr;
 
@@ -88,15 +89,43 @@ fn format_of(context: *const IbvContext) -> Result<AddressFormat, Failure> {
 
 /// Returns the address that a name stands for, one of IPv4 if there is any.
 fn find_address(name: &str, kind: c_int) -> Result<IpAddr, Failure> {
-    let is_usable = |address: &SocketAddr| match kind {
-        LOCAL => UdpSocket::bind(address).is_ok(),
-        _ => true,
-    };
     if !matches!(kind, LOCAL | REMOTE) {
         return Err(Argument::UnknownValue.into());
     }
-    let found: Vec<SocketAddr> = (name, 0).to_socket_addrs().map(Iterator::collect).unwrap_or_default();
-    let (first, then): (Vec<_>, Vec<_>) = found.into_iter().partition(SocketAddr::is_ipv4);
-    let usable = first.into_iter().chain(then).find(is_usable);
-    usable.map(|address| address.ip()).ok_or_else(|| Failure::Address(name.to_owned()))
+    let failure = |reason| Failure::Address { name: name.to_owned(), reason };
+    let found = (name, 0).to_socket_addrs().map_err(failure)?;
+    let (first, then): (Vec<_>, Vec<_>) = found.partition(SocketAddr::is_ipv4);
+    let mut last_failure = io::ErrorKind::NotFound.into();
+    for address in first.into_iter().chain(then) {
+        match check_usable(address, kind) {
+            Ok(()) => return Ok(address.ip()),
+            Err(reason) => last_failure = reason,
+        }
+    }
+    Err(failure(last_failure))
+}
+
+/// Checks that an address is one of this host, if that was asked for.
+fn check_usable(address: SocketAddr, kind: c_int) -> Result<(), io::Error> {
+    match kind {
+        LOCAL => UdpSocket::bind(address).map(drop),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use super::*;
+
+    #[test]
+    fn failure_of_an_address_has_its_reason() {
+        let failure = find_address("192.0.2.1", LOCAL).unwrap_err();
+        let reason = failure.source().and_then(|reason| reason.downcast_ref::<io::Error>()).unwrap();
+        assert_eq!(reason.raw_os_error(), Some(libc::EADDRNOTAVAIL));
+        assert!(failure.to_string().starts_with("192.0.2.1: "), "{failure}");
+        assert_eq!(find_address("192.0.2.1", REMOTE).unwrap().to_string(), "192.0.2.1");
+        assert!(find_address("no-such-host.invalid", REMOTE).unwrap_err().source().is_some());
+    }
 }

@@ -16,9 +16,13 @@ use crate::log;
 pub(crate) enum Failure {
     #[error("invalid argument: {0}")]
     Argument(#[from] Argument),
-    /// The address that a context is asked for.
-    #[error("{0} is no address of a kind that was asked for")]
-    Address(String),
+    /// A context was asked for an address that does not exist, or is not of this host.
+    #[error("{name}: {reason}")]
+    Address {
+        name: String,
+        #[source]
+        reason: std::io::Error,
+    },
     /// The system has refused a descriptor or a thread.
     #[error("the system refused: {0}")]
     System(std::io::Error),
@@ -65,7 +69,7 @@ impl Failure {
     fn code(&self) -> ErrorCode {
         match self {
             Failure::Argument(_) => ErrorCode::Invalid,
-            Failure::Address(_) | Failure::System(_) => ErrorCode::Provider,
+            Failure::Address { .. } | Failure::System(_) => ErrorCode::Provider,
             Failure::EventOfLaterVersion(_) => ErrorCode::Unknown,
             Failure::Facade(error) => error.code(),
         }
