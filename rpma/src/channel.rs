@@ -1,6 +1,5 @@
 //! Completion channels: what a thread waits on until a completion queue has something to read.
 
-use std::collections::VecDeque;
 use std::iter;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,8 +8,9 @@ use std::thread;
 
 use parking_lot::Mutex;
 
-use crate::completion::{Completion, Operation};
+use crate::completion::Completion;
 use crate::error::Error;
+use crate::kept_completions::{KeptCompletions, KeptReceives};
 use crate::source::Source;
 use crate::wait_descriptor::{WaitDescriptor, is_nonblocking};
 
@@ -47,19 +47,21 @@ pub(crate) struct Channel {
     is_watched: AtomicBool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     sources: Vec<Arc<Source>>,
     /// The index of the source to read first.
     first: usize,
-    /// Completions that were read from a source, but not by the application, the oldest first. While there is
-    /// one, the descriptor is readable.
-    kept: VecDeque<Completion>,
+    /// While one is kept, the descriptor is readable.
+    kept: KeptCompletions,
 }
 
 impl Channel {
-    pub(crate) fn new(sharing: Sharing) -> Arc<Channel> {
-        let (state, descriptor) = (Mutex::default(), OnceLock::new());
+    /// `shared_receives` counts the receives that are kept, if they are those of a shared receive queue.
+    pub(crate) fn new(sharing: Sharing, shared_receives: Option<Arc<KeptReceives>>) -> Arc<Channel> {
+        let kept = KeptCompletions::new(shared_receives);
+        let state = Mutex::new(State { sources: Vec::new(), first: 0, kept });
+        let descriptor = OnceLock::new();
         Arc::new(Channel { sharing, state, descriptor, is_watched: AtomicBool::new(false) })
     }
 
@@ -93,7 +95,7 @@ impl Channel {
     pub(crate) fn keep_completions(&self, source: &Source) -> usize {
         let kept = &mut self.state.lock().kept;
         let before = kept.len();
-        kept.extend(iter::from_fn(|| source.read()));
+        iter::from_fn(|| source.read()).for_each(|completion| kept.push(completion));
         kept.len() - before
     }
 
@@ -110,11 +112,8 @@ impl Channel {
     /// Returns the next completion of a queue.
     pub(crate) fn next(&self, role: Role) -> Option<Completion> {
         let mut state = self.state.lock();
-        let is_kept = |completion: &Completion| self.role_of(completion) == role;
-        let next = match state.kept.iter().position(is_kept) {
-            Some(index) => state.kept.remove(index),
-            None => self.read_next(&mut state, role),
-        };
+        let kept = state.kept.pop(|completion| self.role_of(completion) == role);
+        let next = kept.or_else(|| self.read_next(&mut state, role));
         self.arm_descriptor_if_watched_and_empty(&mut state);
         next
     }
@@ -124,7 +123,7 @@ impl Channel {
     /// # Errors
     ///
     /// [`Error::NoCompletion`] if there is none, and the application has set `O_NONBLOCK` on the descriptor,
-    /// or the connection is gone. The system's error: EMFILE, ENFILE, ENOMEM, ENOSPC.
+    /// or the connection is gone. [`Error::Interrupted`]. The system's error: EMFILE, ENFILE, ENOMEM, ENOSPC.
     pub(crate) fn wait(&self) -> Result<Role, Error> {
         loop {
             let may_sleep = {
@@ -132,11 +131,12 @@ impl Channel {
                 // Checked before the read: what comes before the end is not missed.
                 let is_over = self.is_over(&state);
                 self.remove_ended_sources(&mut state);
-                if state.kept.is_empty() {
-                    let read = state.read();
-                    state.kept.extend(read);
+                if state.kept.is_empty()
+                    && let Some(read) = state.read()
+                {
+                    state.kept.push(read);
                 }
-                if let Some(oldest) = state.kept.front() {
+                if let Some(oldest) = state.kept.oldest() {
                     return Ok(self.role_of(oldest));
                 }
                 if is_over {
@@ -150,7 +150,7 @@ impl Channel {
                 may_sleep.then_some(descriptor)
             };
             match may_sleep {
-                Some(descriptor) => descriptor.wait(),
+                Some(descriptor) => descriptor.wait()?,
                 None => thread::yield_now(),
             }
         }
@@ -175,15 +175,15 @@ impl Channel {
             if self.role_of(&completion) == role {
                 return Some(completion);
             }
-            state.kept.push_back(completion);
+            state.kept.push(completion);
         }
         None
     }
 
     /// Returns the queue to which a completion belongs.
     fn role_of(&self, completion: &Completion) -> Role {
-        match (self.sharing, completion.op) {
-            (Sharing::MainAndReceive, Operation::Recv | Operation::RecvRdmaWithImm) => Role::Receive,
+        match self.sharing {
+            Sharing::MainAndReceive if completion.op.is_receive() => Role::Receive,
             _ => Role::Main,
         }
     }
@@ -216,7 +216,7 @@ impl Channel {
             if !source.has_ended() {
                 return true;
             }
-            kept.extend(iter::from_fn(|| source.read()));
+            iter::from_fn(|| source.read()).for_each(|completion| kept.push(completion));
             if !kept.is_empty() {
                 return true;
             }

@@ -99,6 +99,13 @@ pub enum Report {
     OnError,
 }
 
+impl Operation {
+    /// Whether the operation is a receive, which a message or a write with immediate data has taken.
+    pub(crate) fn is_receive(self) -> bool {
+        matches!(self, Operation::Recv | Operation::RecvRdmaWithImm)
+    }
+}
+
 impl Completion {
     /// Returns the immediate data, if there is any.
     pub fn immediate(&self) -> Option<u32> {
@@ -123,9 +130,8 @@ impl Completion {
             _ => (Operation::Write, len_bytes),
         };
         let mut flags = CompletionFlags::empty();
-        let is_receive = matches!(op, Operation::Recv | Operation::RecvRdmaWithImm);
         // Immediate data has 32 bits. The upper ones are 0, unless the peer uses the native interface.
-        let imm = native.remote_data().filter(|_| is_receive).map(|data| data as u32);
+        let imm = native.remote_data().filter(|_| op.is_receive()).map(|data| data as u32);
         flags.set(CompletionFlags::WITH_IMM, imm.is_some());
         let (op_context, status) = (native.context, Status::Success);
         Completion { op_context, op, byte_len, status, flags, imm: imm.unwrap_or(0), qp_number }
@@ -135,8 +141,7 @@ impl Completion {
     pub(crate) fn from_failure(failed: &CompletionError, qp_number: u32) -> Completion {
         let native = &failed.completion;
         let success = Completion::from_success(native, qp_number, || 0);
-        let is_receive = matches!(success.op, Operation::Recv | Operation::RecvRdmaWithImm);
-        let status = Status::from_failure(&failed.error, is_receive);
+        let status = Status::from_failure(&failed.error, success.op.is_receive());
         Completion { status, byte_len: 0, flags: CompletionFlags::empty(), imm: 0, ..success }
     }
 }

@@ -101,6 +101,7 @@ mod connection_request;
 mod endpoint;
 mod error;
 mod events;
+mod kept_completions;
 #[expect(unsafe_code, reason = "registration takes the address of the caller's memory")]
 mod memory_region;
 mod peer;

@@ -318,7 +318,8 @@ impl Queues {
         let size_entries =
             if sharing == Sharing::MainAndReceive { main_size + receive_size } else { main_size };
         let transmit = Source::open(peer, size_entries.max(1), number)?;
-        let channel = Channel::new(sharing);
+        let kept_receives = config.shared_receive_queue.as_ref().map(SharedReceiveQueue::kept_receives);
+        let channel = Channel::new(sharing, kept_receives.clone());
         channel.add_source(&transmit)?;
         let completion_queue = CompletionQueue::new(&channel, Role::Main);
         let mut queues = Queues {
@@ -334,7 +335,7 @@ impl Queues {
         };
         if has_receive_queue && sharing == Sharing::Own {
             let receive = Source::open(peer, receive_size, number)?;
-            let own_channel = Channel::new(Sharing::Own);
+            let own_channel = Channel::new(Sharing::Own, kept_receives);
             own_channel.add_source(&receive)?;
             queues.receive = Some(receive);
             queues.receive_completion_queue = Some(CompletionQueue::new(&own_channel, Role::Main));

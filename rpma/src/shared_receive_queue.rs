@@ -8,6 +8,7 @@ use homespun::{FabricAddress, RecvMsg, SharedReceiveContext};
 use crate::channel::{Channel, Role, Sharing};
 use crate::completion_queue::CompletionQueue;
 use crate::error::Error;
+use crate::kept_completions::KeptReceives;
 use crate::memory_region::LocalSlice;
 use crate::peer::Peer;
 use crate::source::Source;
@@ -53,6 +54,7 @@ impl Default for SharedReceiveQueueConfig {
 pub struct SharedReceiveQueue {
     context: SharedReceiveContext,
     completions: Option<SharedCompletions>,
+    kept: Arc<KeptReceives>,
 }
 
 #[derive(Debug, Clone)]
@@ -63,6 +65,12 @@ struct SharedCompletions {
 }
 
 impl SharedReceiveQueue {
+    /// How many bytes the completions of receives may take that are kept because the application has not read
+    /// them: those of connections that it has dropped, and those for the receive queue of a [shared
+    /// channel](crate::ConnectionConfig::shared_completion_channel) while it reads the main queue. Then
+    /// [`recv`](Self::recv) posts no more.
+    pub const KEPT_COMPLETIONS_MAX_BYTES: usize = 1 << 20;
+
     /// Opens a shared receive queue. Without a configuration, the default one applies.
     ///
     /// # Errors
@@ -74,12 +82,13 @@ impl SharedReceiveQueue {
         let mut attr = peer.fabric().info(&peer.hints())?.rx;
         attr.size_ops = receive_queue_size.max(1) as usize;
         let context = peer.domain().shared_receive_context(&attr)?;
+        let kept = Arc::new(KeptReceives::default());
         let completions = (receive_completion_queue_size > 0).then(|| {
-            let channel = Channel::new(Sharing::AcrossConnections);
+            let channel = Channel::new(Sharing::AcrossConnections, Some(kept.clone()));
             let queue = CompletionQueue::new(&channel, Role::Main);
             SharedCompletions { channel, queue, size_entries: receive_completion_queue_size as usize }
         });
-        Ok(SharedReceiveQueue { context, completions })
+        Ok(SharedReceiveQueue { context, completions, kept })
     }
 
     /// Posts a receive into `dst`: `rpma_srq_recv(3)`. With [`LocalSlice::EMPTY`], the receive has room for
@@ -88,8 +97,12 @@ impl SharedReceiveQueue {
     /// # Errors
     ///
     /// - [`Invalid::LocalUsage`](crate::Invalid::LocalUsage) if the region lacks [`Usage::RECV`].
-    /// - [`Error::QueueFull`] if as many receives are posted as the queue holds.
+    /// - [`Error::QueueFull`] if as many receives are posted as the queue holds, or if the application has
+    ///   left [too many completions](Self::KEPT_COMPLETIONS_MAX_BYTES) unread.
     pub fn recv(&self, dst: LocalSlice<'_>, op_context: u64) -> Result<(), Error> {
+        if !self.kept.take_less_than(Self::KEPT_COMPLETIONS_MAX_BYTES) {
+            return Err(Error::QueueFull);
+        }
         let receive = RecvMsg {
             buffers: &[dst.destination(Usage::RECV)?][..],
             from: FabricAddress::UNSPECIFIED,
@@ -112,6 +125,11 @@ impl SharedReceiveQueue {
         if let Some(completions) = &self.completions {
             completions.channel.update_sources();
         }
+    }
+
+    /// Returns the counter of the receives that are kept.
+    pub(crate) fn kept_receives(&self) -> Arc<KeptReceives> {
+        self.kept.clone()
     }
 
     /// Returns the native context.

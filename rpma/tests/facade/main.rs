@@ -121,5 +121,7 @@ over_every_transport! {
         shared_receive_queue_wakes_for_every_connection
         writes_with_immediate_data_take_shared_receives
         connection_with_shared_receives_refuses_its_own
+        receives_are_refused_while_a_shared_channel_keeps_too_many
+        receives_are_refused_while_completions_of_dropped_connections_are_kept
         shared_channel_beside_a_shared_queue_is_refused;
 }

@@ -3,8 +3,9 @@
 use std::thread;
 
 use homespun_rpma::{
-    Connection, ConnectionConfig, ConnectionEvent, DomainName, Endpoint, Error, Invalid, LocalSlice,
-    Operation, Peer, RemotePlace, Report, SharedReceiveQueue, SharedReceiveQueueConfig, Status, Usage,
+    Completion, Connection, ConnectionConfig, ConnectionEvent, DomainName, Endpoint, Error, Invalid,
+    LocalSlice, Operation, Peer, RemotePlace, Report, SharedReceiveQueue, SharedReceiveQueueConfig, Status,
+    Usage,
 };
 
 use crate::harness::{
@@ -227,6 +228,45 @@ pub(crate) fn shared_channel_beside_a_shared_queue_is_refused(net: &Net) {
     let config = ConnectionConfig { shared_completion_channel: false, ..server.config.clone() };
     let foreign = homespun_rpma::ConnectionRequest::new(&client_peer, "127.0.0.1", 1, Some(&config));
     assert_eq!(foreign.unwrap_err(), Error::Invalid(Invalid::OtherPeer));
+}
+
+/// How many completions of receives are kept.
+const KEPT_MAX: u64 = (SharedReceiveQueue::KEPT_COMPLETIONS_MAX_BYTES / size_of::<Completion>()) as u64;
+
+pub(crate) fn receives_are_refused_while_a_shared_channel_keeps_too_many(net: &Net) {
+    let mut server = Server::open(net, Some(&WITHOUT_QUEUE));
+    server.config.shared_completion_channel = true;
+    let (client, at_server) = server.connect(&net.open_peer());
+    let mut count = 0;
+    while server.receives.recv(LocalSlice::EMPTY, count) != Err(Error::QueueFull) {
+        client.send(LocalSlice::EMPTY, Report::Always, 9).unwrap();
+        expect_success(client.completion_queue(), Operation::Send, 9);
+        // The application reads the other queue.
+        expect_no_completion(at_server.completion_queue());
+        count += 1;
+        assert!(count <= KEPT_MAX, "receives are kept without limit");
+    }
+    assert_eq!(count, KEPT_MAX);
+    expect_success(at_server.receive_completion_queue().unwrap(), Operation::Recv, 0);
+    assert_eq!(server.receives.recv(LocalSlice::EMPTY, count), Ok(()));
+}
+
+pub(crate) fn receives_are_refused_while_completions_of_dropped_connections_are_kept(net: &Net) {
+    let size = u32::try_from(KEPT_MAX).unwrap();
+    let config = SharedReceiveQueueConfig { receive_queue_size: size, receive_completion_queue_size: size };
+    let server = Server::open(net, Some(&config));
+    for context in 0..KEPT_MAX {
+        server.receives.recv(LocalSlice::EMPTY, context).unwrap();
+    }
+    let (client, at_server) = server.connect(&net.open_peer());
+    for _ in 0..KEPT_MAX {
+        client.send(LocalSlice::EMPTY, Report::Always, 9).unwrap();
+        expect_success(client.completion_queue(), Operation::Send, 9);
+    }
+    drop((client, at_server));
+    assert_eq!(server.receives.recv(LocalSlice::EMPTY, 1), Err(Error::QueueFull));
+    expect_success(server.receives.completion_queue().unwrap(), Operation::Recv, 0);
+    assert_eq!(server.receives.recv(LocalSlice::EMPTY, 1), Ok(()));
 }
 
 /// The domains of the tests that the macro in `main.rs` does not list.
