@@ -71,16 +71,24 @@ static void test_log(void) {
 }
 
 static void test_contexts_and_peers(void) {
-    struct ibv_context *local = NULL, *remote = NULL;
+    struct ibv_context *local = NULL, *remote = NULL, *found = NULL;
     struct rpma_peer *peer = NULL;
     int is_capable = -1;
     OK(rpma_utils_get_ibv_context(ADDRESS, RPMA_UTIL_IBV_CONTEXT_LOCAL, &local));
     OK(rpma_utils_get_ibv_context("localhost", RPMA_UTIL_IBV_CONTEXT_LOCAL, &local));
     OK(rpma_utils_get_ibv_context("192.0.2.1", RPMA_UTIL_IBV_CONTEXT_REMOTE, &remote));
     CHECK(local != NULL && remote != NULL);
-    RETURNS(RPMA_E_PROVIDER, rpma_utils_get_ibv_context("192.0.2.1", RPMA_UTIL_IBV_CONTEXT_LOCAL, &local));
+    /* A failure leaves the result alone, and the log says why. */
+    OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD, RPMA_LOG_LEVEL_ERROR));
+    OK(rpma_log_set_function(log_message));
+    RETURNS(RPMA_E_PROVIDER, rpma_utils_get_ibv_context("192.0.2.1", RPMA_UTIL_IBV_CONTEXT_LOCAL, &found));
+    CHECK(strstr(last_message, "192.0.2.1") != NULL && strstr(last_message, strerror(EADDRNOTAVAIL)) != NULL);
     RETURNS(RPMA_E_PROVIDER,
-            rpma_utils_get_ibv_context("no-such-host.invalid", RPMA_UTIL_IBV_CONTEXT_REMOTE, &local));
+            rpma_utils_get_ibv_context("no-such-host.invalid", RPMA_UTIL_IBV_CONTEXT_REMOTE, &found));
+    CHECK(strstr(last_message, "no-such-host.invalid: ") != NULL);
+    OK(rpma_log_set_function(RPMA_LOG_USE_DEFAULT_FUNCTION));
+    OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD, RPMA_LOG_DISABLED));
+    CHECK(found == NULL);
     INVALID(rpma_utils_get_ibv_context(NULL, RPMA_UTIL_IBV_CONTEXT_LOCAL, &local));
     INVALID(rpma_utils_get_ibv_context(ADDRESS, RPMA_UTIL_IBV_CONTEXT_LOCAL, NULL));
     INVALID(rpma_utils_get_ibv_context(ADDRESS, (enum rpma_util_ibv_context_type)2, &local));
@@ -147,17 +155,19 @@ static void test_peer_cfg(void) {
     INVALID(rpma_peer_cfg_delete(NULL));
 }
 
-#define SIZE_FIELD(object, cfg, field, fallback)                     \
-    do {                                                             \
-        uint32_t size = 0xeeee;                                      \
-        OK(rpma_##object##_get_##field##_size(cfg, &size));          \
-        CHECK(size == (fallback));                                   \
-        OK(rpma_##object##_set_##field##_size(cfg, 77));             \
-        OK(rpma_##object##_get_##field##_size(cfg, &size));          \
-        CHECK(size == 77);                                           \
-        INVALID(rpma_##object##_set_##field##_size(NULL, 1));        \
-        INVALID(rpma_##object##_get_##field##_size(NULL, &size));    \
-        INVALID(rpma_##object##_get_##field##_size(cfg, NULL));      \
+/* A size that a configuration has: its default, and what it is set to. */
+#define SIZE_FIELD(cfg, get, set, fallback) \
+    do {                                    \
+        uint32_t size = 0xeeee;             \
+        INVALID(get(NULL, &size));          \
+        CHECK(size == 0xeeee);              \
+        INVALID(get(cfg, NULL));            \
+        OK(get(cfg, &size));                \
+        CHECK(size == (fallback));          \
+        OK(set(cfg, 77));                   \
+        OK(get(cfg, &size));                \
+        CHECK(size == 77);                  \
+        INVALID(set(NULL, 1));              \
     } while (0)
 
 static void test_conn_cfg_and_srq(void) {
@@ -171,8 +181,8 @@ static void test_conn_cfg_and_srq(void) {
 
     INVALID(rpma_srq_cfg_new(NULL));
     OK(rpma_srq_cfg_new(&srq_cfg));
-    SIZE_FIELD(srq_cfg, srq_cfg, rq, 20);
-    SIZE_FIELD(srq_cfg, srq_cfg, rcq, 20);
+    SIZE_FIELD(srq_cfg, rpma_srq_cfg_get_rq_size, rpma_srq_cfg_set_rq_size, 20);
+    SIZE_FIELD(srq_cfg, rpma_srq_cfg_get_rcq_size, rpma_srq_cfg_set_rcq_size, 20);
     INVALID(rpma_srq_new(NULL, srq_cfg, &srq));
     INVALID(rpma_srq_new(peer, srq_cfg, NULL));
     OK(rpma_srq_new(peer, srq_cfg, &srq));
@@ -195,10 +205,10 @@ static void test_conn_cfg_and_srq(void) {
     INVALID(rpma_conn_cfg_set_timeout(cfg, -1));
     INVALID(rpma_conn_cfg_get_timeout(NULL, &timeout_ms));
     INVALID(rpma_conn_cfg_get_timeout(cfg, NULL));
-    SIZE_FIELD(conn_cfg, cfg, cq, 10);
-    SIZE_FIELD(conn_cfg, cfg, rcq, 0);
-    SIZE_FIELD(conn_cfg, cfg, sq, 10);
-    SIZE_FIELD(conn_cfg, cfg, rq, 10);
+    SIZE_FIELD(cfg, rpma_conn_cfg_get_cq_size, rpma_conn_cfg_set_cq_size, 10);
+    SIZE_FIELD(cfg, rpma_conn_cfg_get_rcq_size, rpma_conn_cfg_set_rcq_size, 0);
+    SIZE_FIELD(cfg, rpma_conn_cfg_get_sq_size, rpma_conn_cfg_set_sq_size, 10);
+    SIZE_FIELD(cfg, rpma_conn_cfg_get_rq_size, rpma_conn_cfg_set_rq_size, 10);
     OK(rpma_conn_cfg_get_compl_channel(cfg, &shared));
     CHECK(!shared);
     OK(rpma_conn_cfg_set_compl_channel(cfg, true));
@@ -234,7 +244,15 @@ static void test_conn_cfg_and_srq(void) {
     OK(rpma_srq_delete(&srq));
     INVALID(rpma_srq_delete(NULL));
     OK(rpma_srq_cfg_set_rcq_size(srq_cfg, 0));
+    OK(rpma_srq_cfg_set_rq_size(srq_cfg, UINT32_MAX));
+    RETURNS(RPMA_E_PROVIDER, rpma_srq_new(peer, srq_cfg, &srq));
+    CHECK(srq == NULL);
+    OK(rpma_srq_cfg_set_rq_size(srq_cfg, 3));
     OK(rpma_srq_new(peer, srq_cfg, &srq));
+    for (int number = 0; number < 3; number++) {
+        OK(rpma_srq_recv(srq, NULL, 0, 0, NUMBER(number)));
+    }
+    RETURNS(RPMA_E_PROVIDER, rpma_srq_recv(srq, NULL, 0, 0, NULL));
     OK(rpma_srq_get_rcq(srq, &rcq));
     CHECK(rcq == NULL);
     OK(rpma_srq_delete(&srq));
@@ -315,6 +333,12 @@ static void test_regions(void) {
     INVALID(rpma_mr_advise(mr, 1, 8192, IBV_ADVISE_MR_ADVICE_PREFETCH, 0));
     INVALID(rpma_mr_advise(mr, 0, 1, 99, 0));
     INVALID(rpma_mr_advise(mr, 0, 1, IBV_ADVISE_MR_ADVICE_PREFETCH, 1 << 7));
+
+    /* Peers and operations only read this memory. */
+    OK(rpma_mr_dereg(&mr));
+    OK(rpma_mr_reg(peer, memory, 8192, RPMA_MR_USAGE_READ_SRC | RPMA_MR_USAGE_SEND, &mr));
+    OK(rpma_mr_advise(mr, 0, 8192, IBV_ADVISE_MR_ADVICE_PREFETCH, 0));
+    INVALID(rpma_mr_advise(mr, 0, 8192, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, 0));
 
     OK(rpma_mr_dereg(&mr));
     CHECK(mr == NULL);

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "check.h"
@@ -22,6 +23,9 @@ static void test_private_data_and_early_receives(void) {
     struct rpma_ep *ep = listen_somewhere(peer, port), *other = NULL;
 
     RETURNS(RPMA_E_PROVIDER, rpma_ep_listen(peer, ADDRESS, port, &other));
+    CHECK(other == NULL);
+    OK(rpma_ep_listen(peer, ADDRESS, "0", &other));
+    OK(rpma_ep_shutdown(&other));
     INVALID(rpma_ep_listen(peer, NULL, port, &other));
     INVALID(rpma_ep_listen(peer, ADDRESS, NULL, &other));
     INVALID(rpma_ep_listen(peer, ADDRESS, port, NULL));
@@ -82,7 +86,10 @@ static void test_private_data_and_early_receives(void) {
     OK(rpma_conn_disconnect(server));
     OK(rpma_conn_delete(&server));
     expect_completion(cq, 2, IBV_WC_RECV, 8, qp_num);
-    expect_event(client, RPMA_CONN_CLOSED);
+    wait_readable(fd);
+    OK(rpma_conn_next_event(client, &event));
+    CHECK(event == RPMA_CONN_CLOSED);
+    RETURNS(RPMA_E_NO_EVENT, rpma_conn_next_event(client, &event));
     OK(rpma_conn_disconnect(client));
     OK(rpma_conn_delete(&client));
     OK(rpma_mr_dereg(&mr));
@@ -196,25 +203,96 @@ static void test_long_message(void) {
     free(memory);
 }
 
-static void test_wrong_order(void) {
-    struct rpma_peer *peer = open_peer();
+/* Every operation that needs the connection, before it is there and after it has ended. */
+static void expect_not_connected(struct rpma_conn *conn, struct rpma_mr_local *mr, struct rpma_mr_remote *far) {
+    RETURNS(RPMA_E_PROVIDER, rpma_send(conn, mr, 0, 8, ALWAYS, NULL));
+    RETURNS(RPMA_E_PROVIDER, rpma_send_with_imm(conn, mr, 0, 8, ALWAYS, 1, NULL));
+    RETURNS(RPMA_E_PROVIDER, rpma_read(conn, mr, 0, far, 0, 8, ALWAYS, NULL));
+    RETURNS(RPMA_E_PROVIDER, rpma_write(conn, far, 0, mr, 0, 8, ALWAYS, NULL));
+    RETURNS(RPMA_E_PROVIDER, rpma_write_with_imm(conn, far, 0, mr, 0, 8, ALWAYS, 1, NULL));
+    RETURNS(RPMA_E_PROVIDER, rpma_atomic_write(conn, far, 0, "12345678", ALWAYS, NULL));
+    RETURNS(RPMA_E_PROVIDER, rpma_write_atomic(conn, far, 0, mr, 0, ALWAYS, NULL));
+    RETURNS(RPMA_E_PROVIDER, rpma_flush(conn, far, 0, 8, RPMA_FLUSH_TYPE_VISIBILITY, ALWAYS, NULL));
+}
+
+static void test_operations_without_a_connection(void) {
+    struct pair pair;
     struct rpma_conn_req *request = NULL;
     struct rpma_conn *conn = NULL;
-    char port[8], *memory = allocate(64);
-    struct rpma_mr_local *mr = NULL;
-    struct rpma_ep *ep = listen_somewhere(peer, port);
-    OK(rpma_mr_reg(peer, memory, 64, RPMA_MR_USAGE_SEND, &mr));
-    OK(rpma_conn_req_new(peer, ADDRESS, port, NULL, &request));
-    INVALID(rpma_conn_req_recv(request, mr, 0, 8, NULL));
+    char *memory = allocate(64);
+    struct rpma_mr_local *mr = NULL, *send_only = NULL;
+    connect_pair(&pair, NULL);
+    OK(rpma_mr_reg(pair.peer, memory, 64, 0xff & ~RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT, &mr));
+    OK(rpma_mr_reg(pair.peer, memory, 64, RPMA_MR_USAGE_SEND, &send_only));
+    struct rpma_mr_remote *far = as_remote(mr);
+
+    OK(rpma_conn_req_new(pair.peer, ADDRESS, pair.port, NULL, &request));
+    INVALID(rpma_conn_req_recv(request, send_only, 0, 8, NULL));
+    for (int number = 0; number < 10; number++) {
+        OK(rpma_conn_req_recv(request, mr, 0, 8, NUMBER(number)));
+    }
+    RETURNS(RPMA_E_PROVIDER, rpma_conn_req_recv(request, mr, 0, 8, NULL));
     OK(rpma_conn_req_connect(&request, NULL, &conn));
-    RETURNS(RPMA_E_PROVIDER, rpma_send(conn, mr, 0, 8, ALWAYS, NULL));
-    INVALID(rpma_recv(conn, mr, 0, 8, NULL));
+    expect_not_connected(conn, mr, far);
+    RETURNS(RPMA_E_PROVIDER, rpma_recv(conn, mr, 0, 8, NULL));
     RETURNS(RPMA_E_PROVIDER, rpma_conn_disconnect(conn));
     OK(rpma_conn_delete(&conn));
+
+    OK(rpma_conn_disconnect(pair.client));
+    expect_not_connected(pair.client, mr, far);
+    close_pair(&pair);
+    OK(rpma_mr_remote_delete(&far));
     OK(rpma_mr_dereg(&mr));
-    OK(rpma_ep_shutdown(&ep));
-    OK(rpma_peer_delete(&peer));
+    OK(rpma_mr_dereg(&send_only));
     free(memory);
+}
+
+/* Every call that may need a descriptor of the system fails if there is none, and works later. */
+static void test_too_few_descriptors(void) {
+    struct pair pair;
+    struct rlimit limit, none;
+    struct rpma_conn_cfg *cfg = patient_cfg(), *shared_cfg = patient_cfg();
+    struct rpma_conn_req *request = NULL, *prepared = NULL;
+    struct rpma_conn *conn = NULL, *unanswered = NULL;
+    struct rpma_ep *ep = NULL;
+    struct rpma_cq *cq = NULL;
+    char port[8];
+    int fd = -1;
+    OK(rpma_conn_cfg_set_rcq_size(shared_cfg, 10));
+    OK(rpma_conn_cfg_set_compl_channel(shared_cfg, true));
+    connect_pair(&pair, shared_cfg);
+    OK(rpma_conn_req_new(pair.peer, ADDRESS, pair.port, cfg, &prepared));
+    find_port(port);
+    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    none = (struct rlimit){.rlim_cur = 3, .rlim_max = limit.rlim_max};
+    CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    RETURNS(RPMA_E_PROVIDER, rpma_ep_listen(pair.peer, ADDRESS, port, &ep));
+    RETURNS(RPMA_E_PROVIDER, rpma_ep_get_fd(pair.ep, &fd));
+    RETURNS(RPMA_E_PROVIDER, rpma_conn_req_new(pair.peer, ADDRESS, pair.port, NULL, &request));
+    RETURNS(RPMA_E_PROVIDER, rpma_conn_req_connect(&prepared, NULL, &conn));
+    RETURNS(RPMA_E_PROVIDER, rpma_conn_wait(pair.server, 0, &cq, NULL));
+    RETURNS(RPMA_E_PROVIDER, rpma_conn_get_compl_fd(pair.server, &fd));
+    RETURNS(RPMA_E_PROVIDER, rpma_cq_get_fd(pair.server_cq, &fd));
+    RETURNS(RPMA_E_PROVIDER, rpma_conn_get_completion_fd(pair.server, &fd));
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    CHECK(ep == NULL && request == NULL && prepared == NULL && conn == NULL && cq == NULL && fd == -1);
+    OK(rpma_conn_get_compl_fd(pair.server, &fd));
+    CHECK(fd >= 0);
+
+    /* The request of a peer is then rejected. */
+    OK(rpma_conn_req_new(pair.peer, ADDRESS, pair.port, cfg, &request));
+    OK(rpma_conn_req_connect(&request, NULL, &unanswered));
+    OK(rpma_ep_get_fd(pair.ep, &fd));
+    wait_readable(fd);
+    CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    RETURNS(RPMA_E_PROVIDER, rpma_ep_next_conn_req(pair.ep, cfg, &request));
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    CHECK(request == NULL);
+    expect_event(unanswered, RPMA_CONN_REJECTED);
+    OK(rpma_conn_delete(&unanswered));
+    close_pair(&pair);
+    OK(rpma_conn_cfg_delete(&cfg));
+    OK(rpma_conn_cfg_delete(&shared_cfg));
 }
 
 static void *accept_one(void *ep) {
@@ -289,6 +367,7 @@ int main(void) {
     test_refused_access(RPMA_MR_USAGE_READ_SRC, 4096, 0, true);
     test_refused_access(RPMA_MR_USAGE_WRITE_DST, 0, 97, false);
     test_long_message();
-    test_wrong_order();
+    test_operations_without_a_connection();
+    test_too_few_descriptors();
     return 0;
 }

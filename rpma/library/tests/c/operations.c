@@ -40,6 +40,8 @@ static void expect_immediate(struct rpma_cq *cq, uint64_t context, enum ibv_wc_o
     CHECK(wc.wc_flags == IBV_WC_WITH_IMM);
     CHECK(ntohl(wc.imm_data) == IMM);
     CHECK(wc.qp_num == qp_num);
+    CHECK(wc.vendor_err == 0 && wc.src_qp == 0 && wc.pkey_index == 0);
+    CHECK(wc.slid == 0 && wc.sl == 0 && wc.dlid_path_bits == 0);
 }
 
 static void test_accesses(void) {
@@ -88,42 +90,85 @@ static void test_accesses(void) {
     OK(rpma_write_with_imm(pair.client, NULL, 0, NULL, 0, 0, ON_ERROR, IMM, NUMBER(13)));
     expect_immediate(pair.server_cq, 12, IBV_WC_RECV_RDMA_WITH_IMM, 0, pair.server_qp);
 
+    close_pair(&pair);
+    close_memory(&near);
+    close_memory(&far);
+}
+
+/* An access with memory on one side only, or with a place and no memory. */
+#define INCOMPLETE_ACCESSES(conn, near, far, access)   \
+    do {                                               \
+        INVALID(access(NULL, near, 0, far, 0, 1));     \
+        INVALID(access(conn, NULL, 0, far, 0, 0));     \
+        INVALID(access(conn, NULL, 0, far, 0, 1));     \
+        INVALID(access(conn, near, 0, NULL, 0, 0));    \
+        INVALID(access(conn, near, 0, NULL, 0, 1));    \
+        INVALID(access(conn, NULL, 1, NULL, 0, 0));    \
+        INVALID(access(conn, NULL, 0, NULL, 1, 0));    \
+        INVALID(access(conn, NULL, 0, NULL, 0, 1));    \
+        INVALID(access(conn, near, 4000, far, 0, 97)); \
+        INVALID(access(conn, near, (size_t)-1, far, 0, 2)); \
+    } while (0)
+
+static void test_invalid_accesses(void) {
+    struct pair pair;
+    connect_pair(&pair, NULL);
+    struct memory near = open_memory(pair.peer), far = open_memory(pair.peer);
     struct rpma_conn *conn = pair.client;
-    INVALID(rpma_read(conn, near.mr, 0, far.remote, 0, 1, 0, NULL));
-    INVALID(rpma_read(conn, NULL, 0, far.remote, 0, 0, ALWAYS, NULL));
-    INVALID(rpma_read(conn, near.mr, 0, NULL, 0, 1, ALWAYS, NULL));
-    INVALID(rpma_read(conn, NULL, 0, NULL, 0, 1, ALWAYS, NULL));
-    INVALID(rpma_read(conn, NULL, 1, NULL, 0, 0, ALWAYS, NULL));
-    INVALID(rpma_read(conn, NULL, 0, NULL, 1, 0, ALWAYS, NULL));
-    INVALID(rpma_read(conn, near.mr, 4000, far.remote, 0, 97, ALWAYS, NULL));
-    INVALID(rpma_write(conn, far.remote, 0, near.mr, 0, 1, 0, NULL));
-    INVALID(rpma_write(conn, far.remote, 0, NULL, 0, 0, ALWAYS, NULL));
-    INVALID(rpma_write(conn, NULL, 0, near.mr, 0, 1, ALWAYS, NULL));
-    INVALID(rpma_write(conn, NULL, 0, NULL, 0, 1, ALWAYS, NULL));
-    INVALID(rpma_write(conn, far.remote, 0, near.mr, (size_t)-1, 2, ALWAYS, NULL));
-    INVALID(rpma_write_with_imm(conn, far.remote, 0, near.mr, 0, 1, 0, 1, NULL));
-    INVALID(rpma_write_with_imm(conn, far.remote, 0, NULL, 0, 0, ALWAYS, 1, NULL));
+    struct rpma_mr_local *mr = near.mr, *useless = NULL;
+    struct rpma_mr_remote *remote = far.remote;
+
+#define READ(conn, local, offset, remote, remote_offset, len) \
+    rpma_read(conn, local, offset, remote, remote_offset, len, ALWAYS, NULL)
+#define WRITE(conn, local, offset, remote, remote_offset, len) \
+    rpma_write(conn, remote, remote_offset, local, offset, len, ALWAYS, NULL)
+#define WRITE_WITH_IMM(conn, local, offset, remote, remote_offset, len) \
+    rpma_write_with_imm(conn, remote, remote_offset, local, offset, len, ALWAYS, IMM, NULL)
+    INCOMPLETE_ACCESSES(conn, mr, remote, READ);
+    INCOMPLETE_ACCESSES(conn, mr, remote, WRITE);
+    INCOMPLETE_ACCESSES(conn, mr, remote, WRITE_WITH_IMM);
+    INVALID(rpma_read(conn, mr, 0, remote, 0, 1, 0, NULL));
+    INVALID(rpma_write(conn, remote, 0, mr, 0, 1, 0, NULL));
+    INVALID(rpma_write_with_imm(conn, remote, 0, mr, 0, 1, 0, IMM, NULL));
+
+    INVALID(rpma_atomic_write(NULL, remote, 0, "12345678", ALWAYS, NULL));
     INVALID(rpma_atomic_write(conn, NULL, 0, "12345678", ALWAYS, NULL));
-    INVALID(rpma_atomic_write(conn, far.remote, 0, NULL, ALWAYS, NULL));
-    INVALID(rpma_atomic_write(conn, far.remote, 0, "12345678", 0, NULL));
-    INVALID(rpma_atomic_write(conn, far.remote, 4, "12345678", ALWAYS, NULL));
-    INVALID(rpma_write_atomic(conn, far.remote, 0, NULL, 0, ALWAYS, NULL));
-    INVALID(rpma_write_atomic(conn, far.remote, 4, near.mr, 0, ALWAYS, NULL));
-    INVALID(rpma_write_atomic(conn, far.remote, 0, near.mr, 4089, ALWAYS, NULL));
-    INVALID(rpma_write_atomic(conn, far.remote, 0, near.mr, 0, 0, NULL));
+    INVALID(rpma_atomic_write(conn, remote, 0, NULL, ALWAYS, NULL));
+    INVALID(rpma_atomic_write(conn, remote, 0, "12345678", 0, NULL));
+    INVALID(rpma_atomic_write(conn, remote, 4, "12345678", ALWAYS, NULL));
+    INVALID(rpma_write_atomic(NULL, remote, 0, mr, 0, ALWAYS, NULL));
+    INVALID(rpma_write_atomic(conn, NULL, 0, mr, 0, ALWAYS, NULL));
+    INVALID(rpma_write_atomic(conn, remote, 0, NULL, 0, ALWAYS, NULL));
+    INVALID(rpma_write_atomic(conn, remote, 4, mr, 0, ALWAYS, NULL));
+    INVALID(rpma_write_atomic(conn, remote, 0, mr, 4089, ALWAYS, NULL));
+    INVALID(rpma_write_atomic(conn, remote, 0, mr, 0, 0, NULL));
+
+    INVALID(rpma_flush(NULL, remote, 0, 8, RPMA_FLUSH_TYPE_VISIBILITY, ALWAYS, NULL));
     INVALID(rpma_flush(conn, NULL, 0, 8, RPMA_FLUSH_TYPE_VISIBILITY, ALWAYS, NULL));
-    INVALID(rpma_flush(conn, far.remote, 0, 8, RPMA_FLUSH_TYPE_VISIBILITY, 0, NULL));
-    INVALID(rpma_flush(conn, far.remote, 0, 8, (enum rpma_flush_type)2, ALWAYS, NULL));
+    INVALID(rpma_flush(conn, remote, 0, 8, RPMA_FLUSH_TYPE_VISIBILITY, 0, NULL));
+    INVALID(rpma_flush(conn, remote, 0, 8, (enum rpma_flush_type)2, ALWAYS, NULL));
+    INVALID(rpma_flush(conn, remote, 0, 8, (enum rpma_flush_type)-1, ALWAYS, NULL));
 
     /* The region is not persistent, and the peer has not said that it flushes directly. */
-    RETURNS(RPMA_E_NOSUPP, rpma_flush(conn, far.remote, 0, 8, RPMA_FLUSH_TYPE_PERSISTENT, ALWAYS, NULL));
+    RETURNS(RPMA_E_NOSUPP, rpma_flush(conn, remote, 0, 8, RPMA_FLUSH_TYPE_PERSISTENT, ALWAYS, NULL));
     struct rpma_peer_cfg *peer_cfg = NULL;
     OK(rpma_peer_cfg_new(&peer_cfg));
     OK(rpma_peer_cfg_set_direct_write_to_pmem(peer_cfg, true));
     INVALID(rpma_conn_apply_remote_peer_cfg(conn, NULL));
     OK(rpma_conn_apply_remote_peer_cfg(conn, peer_cfg));
     OK(rpma_peer_cfg_delete(&peer_cfg));
-    RETURNS(RPMA_E_NOSUPP, rpma_flush(conn, far.remote, 0, 8, RPMA_FLUSH_TYPE_PERSISTENT, ALWAYS, NULL));
+    RETURNS(RPMA_E_NOSUPP, rpma_flush(conn, remote, 0, 8, RPMA_FLUSH_TYPE_PERSISTENT, ALWAYS, NULL));
+
+    /* The usage of local memory must allow the operation. */
+    OK(rpma_mr_reg(pair.peer, near.bytes, 8, RPMA_MR_USAGE_READ_SRC, &useless));
+    INVALID(rpma_read(conn, useless, 0, remote, 0, 8, ALWAYS, NULL));
+    INVALID(rpma_write(conn, remote, 0, useless, 0, 8, ALWAYS, NULL));
+    INVALID(rpma_write_with_imm(conn, remote, 0, useless, 0, 8, ALWAYS, IMM, NULL));
+    INVALID(rpma_write_atomic(conn, remote, 0, useless, 0, ALWAYS, NULL));
+    INVALID(rpma_send(conn, useless, 0, 8, ALWAYS, NULL));
+    INVALID(rpma_send_with_imm(conn, useless, 0, 8, ALWAYS, IMM, NULL));
+    INVALID(rpma_recv(conn, useless, 0, 8, NULL));
+    OK(rpma_mr_dereg(&useless));
 
     close_pair(&pair);
     close_memory(&near);
@@ -204,6 +249,8 @@ static void test_messages(void) {
     INVALID(rpma_send(pair.client, near.mr, 4096, 1, ALWAYS, NULL));
     INVALID(rpma_send_with_imm(pair.client, near.mr, 0, 6, 0, 1, NULL));
     INVALID(rpma_send_with_imm(pair.client, NULL, 0, 1, ALWAYS, 1, NULL));
+    INVALID(rpma_send_with_imm(pair.client, NULL, 1, 0, ALWAYS, 1, NULL));
+    INVALID(rpma_send_with_imm(pair.client, near.mr, 4096, 1, ALWAYS, 1, NULL));
     INVALID(rpma_recv(pair.client, NULL, 1, 0, NULL));
     INVALID(rpma_recv(pair.client, NULL, 0, 1, NULL));
     INVALID(rpma_recv(pair.client, near.mr, 1, 4096, NULL));
@@ -238,6 +285,9 @@ static void test_legacy_functions(void) {
     OK(rpma_conn_get_completion_fd(pair.client, &fd));
     OK(rpma_cq_get_fd(pair.client_cq, &same_fd));
     CHECK(fd == same_fd);
+    set_nonblocking(fd);
+    RETURNS(RPMA_E_NO_COMPLETION, rpma_conn_completion_wait(pair.client));
+    CHECK(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK) == 0);
 
 #define NEXT(conn, context, operation, length)             \
     do {                                                   \
@@ -249,12 +299,16 @@ static void test_legacy_functions(void) {
         CHECK(completion.byte_len == (length));            \
         CHECK(completion.op_status == IBV_WC_SUCCESS);     \
     } while (0)
+#define NEXT_WITHOUT_IMM(conn, context, operation, length)   \
+    do {                                                     \
+        NEXT(conn, context, operation, length);              \
+        CHECK(completion.flags == 0 && completion.imm == 0); \
+    } while (0)
 
     OK(rpma_write(pair.client, far.remote, 0, near.mr, 0, 100, ALWAYS, NUMBER(1)));
-    NEXT(pair.client, 1, LEGACY_WRITE, 100);
-    CHECK(completion.flags == 0);
+    NEXT_WITHOUT_IMM(pair.client, 1, LEGACY_WRITE, 100);
     OK(rpma_read(pair.client, near.mr, 0, far.remote, 0, 100, ALWAYS, NUMBER(2)));
-    NEXT(pair.client, 2, LEGACY_READ, 100);
+    NEXT_WITHOUT_IMM(pair.client, 2, LEGACY_READ, 100);
     OK(rpma_write(pair.client, far.remote, 0, near.mr, 0, 60, ALWAYS, NUMBER(8)));
     OK(rpma_conn_completion_wait(pair.client));
     memset(&completion, 0xee, sizeof(completion));
@@ -263,19 +317,19 @@ static void test_legacy_functions(void) {
     CHECK(completion.byte_len == 60 && completion.op_status == IBV_WC_SUCCESS);
     CHECK(completion.imm == 0xeeeeeeee);
     OK(rpma_flush(pair.client, far.remote, 0, 100, RPMA_FLUSH_TYPE_VISIBILITY, ALWAYS, NUMBER(3)));
-    NEXT(pair.client, 3, LEGACY_READ, 100);
+    NEXT_WITHOUT_IMM(pair.client, 3, LEGACY_READ, 100);
     OK(rpma_recv(pair.server, far.mr, 0, 100, NUMBER(4)));
     OK(rpma_send_with_imm(pair.client, near.mr, 0, 50, ALWAYS, IMM, NUMBER(5)));
     NEXT(pair.server, 4, LEGACY_RECV, 50);
     CHECK(completion.flags == IBV_WC_WITH_IMM && completion.imm == IMM);
-    NEXT(pair.client, 5, LEGACY_SEND, 50);
+    NEXT_WITHOUT_IMM(pair.client, 5, LEGACY_SEND, 50);
     OK(rpma_recv(pair.server, far.mr, 0, 100, NUMBER(6)));
     OK(rpma_write_with_imm(pair.client, far.remote, 0, near.mr, 0, 40, ALWAYS, IMM, NUMBER(7)));
     OK(rpma_cq_wait(pair.server_cq));
     OK(rpma_cq_get_completion(pair.server_cq, &completion));
     CHECK(completion.op_context == NUMBER(6) && completion.op == LEGACY_RECV_WITH_IMM);
     CHECK(completion.byte_len == 40 && completion.flags == IBV_WC_WITH_IMM && completion.imm == IMM);
-    NEXT(pair.client, 7, LEGACY_WRITE, 40);
+    NEXT_WITHOUT_IMM(pair.client, 7, LEGACY_WRITE, 40);
 
     close_pair(&pair);
     close_memory(&near);
@@ -321,6 +375,17 @@ static void test_receive_queue(bool is_shared) {
     }
     OK(rpma_cq_get_wc(pair.server_cq, 1, &wc, NULL));
     CHECK(wc.wr_id == 3 && wc.opcode == IBV_WC_RDMA_WRITE);
+    if (is_shared) {
+        RETURNS(RPMA_E_SHARED_CHANNEL, rpma_cq_wait(pair.server_cq));
+        RETURNS(RPMA_E_SHARED_CHANNEL, rpma_conn_completion_wait(pair.server));
+        set_nonblocking(fd);
+        RETURNS(RPMA_E_NO_COMPLETION, rpma_conn_wait(pair.server, 0, &found, &is_rcq));
+    } else {
+        fd = -2;
+        RETURNS(RPMA_E_NOT_SHARED_CHNL, rpma_conn_get_compl_fd(pair.server, &fd));
+        RETURNS(RPMA_E_NOT_SHARED_CHNL, rpma_conn_wait(pair.server, 0, &found, NULL));
+        CHECK(fd == -2);
+    }
 
     close_pair(&pair);
     OK(rpma_conn_cfg_delete(&cfg));
@@ -410,6 +475,7 @@ static void test_messages_in_regions_for_accesses(void) {
 int main(void) {
     test_messages_in_regions_for_accesses();
     test_accesses();
+    test_invalid_accesses();
     test_messages();
     test_legacy_functions();
     test_receive_queue(false);

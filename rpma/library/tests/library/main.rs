@@ -4,6 +4,7 @@
 
 mod compiler;
 mod exports;
+mod functions;
 mod headers;
 mod programs;
 mod symbols;

@@ -50,6 +50,16 @@ fn connections_report_events_and_failures() {
 }
 
 #[test]
-fn killed_peer_ends_operations_once_and_keeps_flushed_memory() {
+fn killed_peer_ends_operations_once() {
     run("crashes");
+}
+
+#[test]
+fn persistent_flush_awaits_msync_and_visibility_flush_makes_no_such_call() {
+    run("durability");
+}
+
+#[test]
+fn signal_handler_without_sa_restart_ends_a_wait_and_others_do_not() {
+    run("signals");
 }
