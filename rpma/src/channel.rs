@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::completion::Completion;
 use crate::error::Error;
 use crate::kept_completions::{KeptCompletions, KeptReceives};
-use crate::source::Source;
+use crate::native_queue::NativeQueue;
 use crate::wait_descriptor::{WaitDescriptor, is_nonblocking};
 
 /// One of the queues of a channel.
@@ -49,8 +49,8 @@ pub(crate) struct Channel {
 
 #[derive(Debug)]
 struct State {
-    sources: Vec<Arc<Source>>,
-    /// The index of the source to read first.
+    queues: Vec<Arc<NativeQueue>>,
+    /// The index of the native queue to read first.
     first: usize,
     /// While one is kept, the descriptor is readable.
     kept: KeptCompletions,
@@ -60,7 +60,7 @@ impl Channel {
     /// `shared_receives` counts the receives that are kept, if they are those of a shared receive queue.
     pub(crate) fn new(sharing: Sharing, shared_receives: Option<Arc<KeptReceives>>) -> Arc<Channel> {
         let kept = KeptCompletions::new(shared_receives);
-        let state = Mutex::new(State { sources: Vec::new(), first: 0, kept });
+        let state = Mutex::new(State { queues: Vec::new(), first: 0, kept });
         let descriptor = OnceLock::new();
         Arc::new(Channel { sharing, state, descriptor, is_watched: AtomicBool::new(false) })
     }
@@ -70,32 +70,32 @@ impl Channel {
         matches!(self.sharing, Sharing::MainAlone | Sharing::MainAndReceive)
     }
 
-    /// Adds a source of completions.
+    /// Adds a native queue.
     ///
     /// # Errors
     ///
     /// The system's error: ENOMEM, ENOSPC.
-    pub(crate) fn add_source(&self, source: &Arc<Source>) -> Result<(), Error> {
+    pub(crate) fn add_queue(&self, queue: &Arc<NativeQueue>) -> Result<(), Error> {
         let mut state = self.state.lock();
         if let Some(descriptor) = self.descriptor.get() {
-            descriptor.add(source.descriptor())?;
+            descriptor.add(queue.descriptor())?;
         }
-        state.sources.push(source.clone());
+        state.queues.push(queue.clone());
         self.arm_descriptor_if_watched_and_empty(&mut state);
         Ok(())
     }
 
-    /// Takes note of sources that have begun or ended. Either makes the descriptor readable.
-    pub(crate) fn update_sources(&self) {
+    /// Takes note of native queues that have begun or ended. Either makes the descriptor readable.
+    pub(crate) fn update_queues(&self) {
         self.arm_descriptor_if_watched_and_empty(&mut self.state.lock());
     }
 
-    /// Moves the completions of a source to those that are kept. Returns their number. Each read makes room
-    /// in the native queue, so completions that wait at the endpoint follow.
-    pub(crate) fn keep_completions(&self, source: &Source) -> usize {
+    /// Moves the completions of a native queue to those that are kept. Returns their number. Each read makes
+    /// room in the queue, so completions that wait at the endpoint follow.
+    pub(crate) fn keep_completions(&self, queue: &NativeQueue) -> usize {
         let kept = &mut self.state.lock().kept;
         let before = kept.len();
-        iter::from_fn(|| source.read()).for_each(|completion| kept.push(completion));
+        iter::from_fn(|| queue.read()).for_each(|completion| kept.push(completion));
         kept.len() - before
     }
 
@@ -130,7 +130,7 @@ impl Channel {
                 let mut state = self.state.lock();
                 // Checked before the read: what comes before the end is not missed.
                 let is_over = self.is_over(&state);
-                self.remove_ended_sources(&mut state);
+                self.remove_ended_queues(&mut state);
                 if state.kept.is_empty()
                     && let Some(read) = state.read()
                 {
@@ -193,35 +193,35 @@ impl Channel {
             return Ok(descriptor);
         }
         let descriptor = WaitDescriptor::new()?;
-        state.sources.iter().try_for_each(|source| descriptor.add(source.descriptor()))?;
+        state.queues.iter().try_for_each(|queue| descriptor.add(queue.descriptor()))?;
         Ok(self.descriptor.get_or_init(|| descriptor))
     }
 
     /// Whether no completion can come any more: the connection is gone.
     fn is_over(&self, state: &State) -> bool {
-        self.sharing != Sharing::AcrossConnections && state.sources.iter().all(|source| source.has_ended())
+        self.sharing != Sharing::AcrossConnections && state.queues.iter().all(|queue| queue.has_ended())
     }
 
-    /// Removes the sources of connections that are gone, once they are read to the end and the application
-    /// has read every completion that is kept. Until then they stay, since one of them may be the only source
-    /// that keeps the descriptor readable.
-    fn remove_ended_sources(&self, state: &mut State) {
-        let is_due = self.sharing == Sharing::AcrossConnections
-            && state.sources.iter().any(|source| source.has_ended());
+    /// Removes the native queues of connections that are gone, once they are read to the end and the
+    /// application has read every completion that is kept. Until then they stay, since one of them may be the
+    /// only queue that keeps the descriptor readable.
+    fn remove_ended_queues(&self, state: &mut State) {
+        let is_due =
+            self.sharing == Sharing::AcrossConnections && state.queues.iter().any(|queue| queue.has_ended());
         if !is_due {
             return;
         }
-        let State { sources, kept, first } = state;
-        sources.retain(|source| {
-            if !source.has_ended() {
+        let State { queues, kept, first } = state;
+        queues.retain(|queue| {
+            if !queue.has_ended() {
                 return true;
             }
-            iter::from_fn(|| source.read()).for_each(|completion| kept.push(completion));
+            iter::from_fn(|| queue.read()).for_each(|completion| kept.push(completion));
             if !kept.is_empty() {
                 return true;
             }
             if let Some(descriptor) = self.descriptor.get() {
-                descriptor.remove(source.descriptor());
+                descriptor.remove(queue.descriptor());
             }
             false
         });
@@ -231,7 +231,7 @@ impl Channel {
     /// Makes the descriptor readable only while there is a completion. Each read leaves it readable. Removes
     /// connections that are gone.
     fn arm_descriptor_if_watched_and_empty(&self, state: &mut State) {
-        self.remove_ended_sources(state);
+        self.remove_ended_queues(state);
         if self.is_watched.load(Ordering::SeqCst) && state.kept.is_empty() {
             state.arm();
         }
@@ -239,12 +239,12 @@ impl Channel {
 }
 
 impl State {
-    /// Reads a completion. Takes turns among the sources, so that none waits for ever.
+    /// Reads a completion. Takes turns among the queues, so that none waits for ever.
     fn read(&mut self) -> Option<Completion> {
-        let count = self.sources.len();
+        let count = self.queues.len();
         for step in 0..count {
             let index = (self.first + step) % count;
-            if let Some(completion) = self.sources[index].read() {
+            if let Some(completion) = self.queues[index].read() {
                 self.first = (index + 1) % count;
                 return Some(completion);
             }
@@ -255,6 +255,6 @@ impl State {
     /// Makes the next completion wake the threads that wait. Returns false if there may be one already, or a
     /// connection is gone.
     fn arm(&mut self) -> bool {
-        self.sources.iter().all(|source| source.try_wait())
+        self.queues.iter().all(|queue| queue.try_wait())
     }
 }

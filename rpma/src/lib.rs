@@ -104,6 +104,7 @@ mod events;
 mod kept_completions;
 #[expect(unsafe_code, reason = "registration takes the address of the caller's memory")]
 mod memory_region;
+mod native_queue;
 mod peer;
 mod peer_config;
 #[expect(unsafe_code, reason = "receives take the memory of registered regions")]
@@ -112,7 +113,6 @@ mod receive_regions;
 mod remote_region;
 #[expect(unsafe_code, reason = "receives take the memory of registered regions")]
 mod shared_receive_queue;
-mod source;
 mod usage;
 mod wait_descriptor;
 

@@ -187,7 +187,7 @@ impl LocalSlice<'_> {
     }
 
     /// Whether this is [`EMPTY`](Self::EMPTY), of no region.
-    pub(crate) fn is_nowhere(&self) -> bool {
+    pub(crate) fn has_no_region(&self) -> bool {
         self.region.is_none()
     }
 

@@ -17,9 +17,9 @@ use crate::connection_config::ConnectionConfig;
 use crate::error::{Error, Invalid};
 use crate::events::Events;
 use crate::memory_region::LocalSlice;
+use crate::native_queue::NativeQueue;
 use crate::peer::{Peer, set_writes_take_receives};
 use crate::shared_receive_queue::SharedReceiveQueue;
-use crate::source::Source;
 use crate::usage::Usage;
 
 /// How long a disconnect waits, at most, for the next of the posted sends and accesses to end.
@@ -92,10 +92,10 @@ impl DrainLooks {
 #[derive(Debug)]
 struct Queues {
     channel: Arc<Channel>,
-    /// The source with the completions of sends and accesses.
-    transmit: Arc<Source>,
-    /// The source with the completions of receives, if it is another one.
-    receive: Option<Arc<Source>>,
+    /// The native queue with the completions of sends and accesses.
+    transmit: Arc<NativeQueue>,
+    /// The native queue with the completions of receives, if it is another one.
+    receive: Option<Arc<NativeQueue>>,
     completion_queue: CompletionQueue,
     receive_completion_queue: Option<CompletionQueue>,
     /// The queue that has the receives, if they are shared.
@@ -145,7 +145,7 @@ impl QueuePair {
         endpoint.bind_counter(&self.ended, counted)?;
         if let Some(shared) = &self.queues.shared_receive_queue {
             endpoint.bind_shared_receive_context(shared.context())?;
-            receive.iter().try_for_each(|receive| shared.add_source(receive))?;
+            receive.iter().try_for_each(|receive| shared.add_queue(receive))?;
         }
         Ok(())
     }
@@ -290,7 +290,7 @@ impl Drop for QueuePair {
 
 impl Drop for Queues {
     fn drop(&mut self) {
-        // What completed until the endpoint closed is kept before the sources end and are removed.
+        // What completed until the endpoint closed is kept before the native queues end and are removed.
         self.keep_completions();
         self.transmit.end();
         self.receive.iter().for_each(|receive| receive.end());
@@ -300,16 +300,16 @@ impl Drop for Queues {
 
 impl Queues {
     fn open(peer: &Peer, config: &ConnectionConfig, number: u32) -> Result<Queues, Error> {
-        let shared_source = match &config.shared_receive_queue {
+        let shared_queue = match &config.shared_receive_queue {
             Some(shared) if config.shared_completion_channel && shared.completion_queue().is_some() => {
                 return Err(Invalid::SharedChannel.into());
             }
-            Some(shared) => shared.open_source(peer, number)?,
+            Some(shared) => shared.open_queue(peer, number)?,
             None => None,
         };
         let (main_size, receive_size) =
             (config.completion_queue_size as usize, config.receive_completion_queue_size as usize);
-        let has_receive_queue = receive_size > 0 && shared_source.is_none();
+        let has_receive_queue = receive_size > 0 && shared_queue.is_none();
         let sharing = match (config.shared_completion_channel, has_receive_queue) {
             (false, _) => Sharing::Own,
             (true, false) => Sharing::MainAlone,
@@ -317,15 +317,15 @@ impl Queues {
         };
         let size_entries =
             if sharing == Sharing::MainAndReceive { main_size + receive_size } else { main_size };
-        let transmit = Source::open(peer, size_entries.max(1), number)?;
+        let transmit = NativeQueue::open(peer, size_entries.max(1), number)?;
         let kept_receives = config.shared_receive_queue.as_ref().map(SharedReceiveQueue::kept_receives);
         let channel = Channel::new(sharing, kept_receives.clone());
-        channel.add_source(&transmit)?;
+        channel.add_queue(&transmit)?;
         let completion_queue = CompletionQueue::new(&channel, Role::Main);
         let mut queues = Queues {
             channel,
             transmit,
-            receive: shared_source,
+            receive: shared_queue,
             completion_queue,
             receive_completion_queue: None,
             shared_receive_queue: config.shared_receive_queue.clone(),
@@ -334,9 +334,9 @@ impl Queues {
             receive_kept_max: receive_size + config.receive_queue_size.max(1) as usize,
         };
         if has_receive_queue && sharing == Sharing::Own {
-            let receive = Source::open(peer, receive_size, number)?;
+            let receive = NativeQueue::open(peer, receive_size, number)?;
             let own_channel = Channel::new(Sharing::Own, kept_receives);
-            own_channel.add_source(&receive)?;
+            own_channel.add_queue(&receive)?;
             queues.receive = Some(receive);
             queues.receive_completion_queue = Some(CompletionQueue::new(&own_channel, Role::Main));
         } else if has_receive_queue {
@@ -350,8 +350,8 @@ impl Queues {
         while self.channel.keep_completions(&self.transmit) + self.keep_receives() > 0 {}
     }
 
-    /// As [`keep_completions`](Self::keep_completions), once, for the source of receives. Returns the number
-    /// of completions.
+    /// As [`keep_completions`](Self::keep_completions), once, for the native queue of receives. Returns the
+    /// number of completions.
     fn keep_receives(&self) -> usize {
         let Some(receive) = &self.receive else { return 0 };
         let shared = self.shared_receive_queue.as_ref().and_then(SharedReceiveQueue::completion_queue);

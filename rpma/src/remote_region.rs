@@ -120,7 +120,7 @@ impl RemoteMemoryRegion {
 
 impl RemotePlace {
     /// No place, for an access of no bytes.
-    pub const NOWHERE: RemotePlace = RemotePlace { memory: None };
+    pub const NONE: RemotePlace = RemotePlace { memory: None };
 
     pub(crate) fn memory(self) -> Option<RemoteMemory> {
         self.memory
@@ -171,7 +171,7 @@ mod tests {
     fn place_beyond_the_address_space_does_not_panic() {
         let region = RemoteMemoryRegion::new(u64::MAX - 1, 8, 3, Usage::READ_SRC);
         assert_eq!(region.at(5).memory(), Some(RemoteMemory { address: 3, key: 3 }));
-        assert_eq!(RemotePlace::NOWHERE.memory(), None);
+        assert_eq!(RemotePlace::NONE.memory(), None);
     }
 
     #[test]

@@ -10,8 +10,8 @@ use crate::completion_queue::CompletionQueue;
 use crate::error::Error;
 use crate::kept_completions::KeptReceives;
 use crate::memory_region::LocalSlice;
+use crate::native_queue::NativeQueue;
 use crate::peer::Peer;
-use crate::source::Source;
 use crate::usage::Usage;
 
 /// The configuration of a [`SharedReceiveQueue`]: `rpma_srq_cfg_new(3)`.
@@ -123,7 +123,7 @@ impl SharedReceiveQueue {
     /// Takes note of a connection that has begun or ended.
     pub(crate) fn update_connections(&self) {
         if let Some(completions) = &self.completions {
-            completions.channel.update_sources();
+            completions.channel.update_queues();
         }
     }
 
@@ -137,14 +137,15 @@ impl SharedReceiveQueue {
         &self.context
     }
 
-    /// Opens the source of a connection's receives, if they complete in the queue of this object.
-    pub(crate) fn open_source(&self, peer: &Peer, qp_number: u32) -> Result<Option<Arc<Source>>, Error> {
-        let open = |completions: &SharedCompletions| Source::open(peer, completions.size_entries, qp_number);
+    /// Opens the native queue of a connection's receives, if they complete in the queue of this object.
+    pub(crate) fn open_queue(&self, peer: &Peer, qp_number: u32) -> Result<Option<Arc<NativeQueue>>, Error> {
+        let open =
+            |completions: &SharedCompletions| NativeQueue::open(peer, completions.size_entries, qp_number);
         self.completions.as_ref().map(open).transpose()
     }
 
-    /// Adds the source of a connection to the queue of this object, if it has one.
-    pub(crate) fn add_source(&self, source: &Arc<Source>) -> Result<(), Error> {
-        self.completions.as_ref().map_or(Ok(()), |completions| completions.channel.add_source(source))
+    /// Adds the native queue of a connection to the queue of this object, if it has one.
+    pub(crate) fn add_queue(&self, queue: &Arc<NativeQueue>) -> Result<(), Error> {
+        self.completions.as_ref().map_or(Ok(()), |completions| completions.channel.add_queue(queue))
     }
 }

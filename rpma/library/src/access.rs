@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use homespun_rpma::{Connection, Invalid, MemoryRegion, RemoteMemoryRegion, RemotePlace, Usage};
 use libc::{c_char, c_int};
 
-use crate::edge::{Argument, Failure, run};
+use crate::edge::{BadArgument, Failure, run};
 use crate::handle::{object, optional};
 use crate::message::report;
 use crate::mr::slice;
@@ -131,9 +131,9 @@ pub(crate) unsafe extern "C" fn rpma_write_atomic(
 }
 
 /// Returns the target of an atomic write.
-fn atomic_place(dst: &RemoteMemoryRegion, offset: usize) -> Result<RemotePlace, Argument> {
+fn atomic_place(dst: &RemoteMemoryRegion, offset: usize) -> Result<RemotePlace, BadArgument> {
     if !offset.is_multiple_of(ATOMIC_WRITE_BYTES) {
-        return Err(Argument::Misaligned);
+        return Err(BadArgument::Misaligned);
     }
     Ok(dst.at(offset as u64))
 }
@@ -148,7 +148,7 @@ unsafe fn remote_place(region: *const RemoteMemoryRegion, offset: usize) -> Resu
     // SAFETY: the caller promises it.
     match unsafe { optional(region) } {
         Some(region) => Ok(region.at(offset as u64)),
-        None if offset == 0 => Ok(RemotePlace::NOWHERE),
-        None => Err(Argument::NoRegion.into()),
+        None if offset == 0 => Ok(RemotePlace::NONE),
+        None => Err(BadArgument::NoRegion.into()),
     }
 }

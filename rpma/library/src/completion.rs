@@ -7,7 +7,7 @@ use homespun_rpma::{Completion, CompletionQueue, Operation, Status};
 use libc::{c_int, c_uint, c_void};
 
 use crate::edge::Failure;
-use crate::handle::Place;
+use crate::handle::OutParam;
 use crate::ibv::{IbvWc, opcode};
 
 /// `struct rpma_completion` of librpma 0.9.
@@ -48,7 +48,7 @@ const _: () = {
 /// # Errors
 ///
 /// [`Error::NoCompletion`](homespun_rpma::Error::NoCompletion).
-pub(crate) fn read_legacy<T>(queue: &CompletionQueue, place: Place<T>) -> Result<(), Failure>
+pub(crate) fn read_legacy<T>(queue: &CompletionQueue, place: OutParam<T>) -> Result<(), Failure>
 where
     T: Copy + for<'a> From<&'a Completion>,
 {

@@ -10,7 +10,7 @@ use crate::completion::{self, EarlyCompletion, LegacyCompletion};
 use crate::conn_req::PrivateData;
 use crate::cq::wait_error;
 use crate::edge::{Failure, run};
-use crate::handle::{Place, delete, object};
+use crate::handle::{OutParam, delete, object};
 use crate::peer_cfg::PeerCfg;
 
 /// # Safety
@@ -19,7 +19,7 @@ use crate::peer_cfg::PeerCfg;
 pub(crate) unsafe extern "C" fn rpma_conn_get_event_fd(conn: *const Connection, fd: *mut c_int) -> c_int {
     run(|| {
         // SAFETY: the caller promises it.
-        let (connection, place) = unsafe { (object(conn)?, Place::new(fd)?) };
+        let (connection, place) = unsafe { (object(conn)?, OutParam::new(fd)?) };
         place.write(connection.event_fd().as_raw_fd());
         Ok(())
     })
@@ -60,7 +60,7 @@ unsafe fn next_event(
     to_number: impl FnOnce(ConnectionEvent) -> Result<c_int, Failure>,
 ) -> Result<(), Failure> {
     // SAFETY: the caller promises it.
-    let (connection, place) = unsafe { (object(conn)?, Place::new(event)?) };
+    let (connection, place) = unsafe { (object(conn)?, OutParam::new(event)?) };
     let event = connection.next_event()?;
     tracing::info!("connection {}: {event}", connection.qp_number());
     place.write(to_number(event)?);
@@ -87,7 +87,7 @@ pub(crate) unsafe extern "C" fn rpma_conn_get_private_data(
 ) -> c_int {
     run(|| {
         // SAFETY: the caller promises it.
-        let (connection, place) = unsafe { (object(conn)?, Place::new(pdata)?) };
+        let (connection, place) = unsafe { (object(conn)?, OutParam::new(pdata)?) };
         place.write(PrivateData::describe(connection.private_data()));
         Ok(())
     })
@@ -114,7 +114,7 @@ pub(crate) unsafe extern "C" fn rpma_conn_apply_remote_peer_cfg(
 pub(crate) unsafe extern "C" fn rpma_conn_get_qp_num(conn: *const Connection, qp_num: *mut u32) -> c_int {
     run(|| {
         // SAFETY: the caller promises it.
-        let (connection, place) = unsafe { (object(conn)?, Place::new(qp_num)?) };
+        let (connection, place) = unsafe { (object(conn)?, OutParam::new(qp_num)?) };
         place.write(connection.qp_number());
         Ok(())
     })
@@ -129,7 +129,7 @@ pub(crate) unsafe extern "C" fn rpma_conn_get_cq(
 ) -> c_int {
     run(|| {
         // SAFETY: the caller promises it.
-        let (connection, place) = unsafe { (object(conn)?, Place::new(cq_ptr)?) };
+        let (connection, place) = unsafe { (object(conn)?, OutParam::new(cq_ptr)?) };
         place.write(ptr::from_ref(connection.completion_queue()).cast_mut());
         Ok(())
     })
@@ -146,7 +146,7 @@ pub(crate) unsafe extern "C" fn rpma_conn_get_rcq(
 ) -> c_int {
     run(|| {
         // SAFETY: the caller promises it.
-        let (connection, place) = unsafe { (object(conn)?, Place::new(rcq_ptr)?) };
+        let (connection, place) = unsafe { (object(conn)?, OutParam::new(rcq_ptr)?) };
         let queue = connection.receive_completion_queue().map_or(ptr::null(), ptr::from_ref);
         place.write(queue.cast_mut());
         Ok(())
@@ -159,7 +159,7 @@ pub(crate) unsafe extern "C" fn rpma_conn_get_rcq(
 pub(crate) unsafe extern "C" fn rpma_conn_get_compl_fd(conn: *const Connection, fd: *mut c_int) -> c_int {
     run(|| {
         // SAFETY: the caller promises it.
-        let (connection, place) = unsafe { (object(conn)?, Place::new(fd)?) };
+        let (connection, place) = unsafe { (object(conn)?, OutParam::new(fd)?) };
         place.write(connection.completion_fd()?.as_raw_fd());
         Ok(())
     })
@@ -178,14 +178,14 @@ pub(crate) unsafe extern "C" fn rpma_conn_wait(
 ) -> c_int {
     run(|| {
         // SAFETY: the caller promises it.
-        let (connection, place) = unsafe { (object(conn)?, Place::new(cq)?) };
+        let (connection, place) = unsafe { (object(conn)?, OutParam::new(cq)?) };
         let (queue, is_receive) = match connection.wait().map_err(wait_error)? {
             ReadyQueue::Main(queue) => (queue, false),
             ReadyQueue::Receive(queue) => (queue, true),
         };
         place.write(ptr::from_ref(queue).cast_mut());
         // SAFETY: the caller promises it. The application may not ask.
-        if let Ok(place) = unsafe { Place::new(is_rcq) } {
+        if let Ok(place) = unsafe { OutParam::new(is_rcq) } {
             place.write(is_receive);
         }
         Ok(())
@@ -219,7 +219,7 @@ pub(crate) unsafe extern "C" fn rpma_conn_get_completion_fd(
 ) -> c_int {
     run(|| {
         // SAFETY: the caller promises it.
-        let (connection, place) = unsafe { (object(conn)?, Place::new(fd)?) };
+        let (connection, place) = unsafe { (object(conn)?, OutParam::new(fd)?) };
         place.write(connection.completion_queue().fd()?.as_raw_fd());
         Ok(())
     })
@@ -249,7 +249,7 @@ pub(crate) unsafe extern "C" fn rpma_conn_completion_get_of_0_9(
 ) -> c_int {
     run(|| {
         // SAFETY: the caller promises it.
-        let (connection, place) = unsafe { (object(conn)?, Place::new(cmpl)?) };
+        let (connection, place) = unsafe { (object(conn)?, OutParam::new(cmpl)?) };
         completion::read_legacy(connection.completion_queue(), place)
     })
 }
@@ -265,7 +265,7 @@ pub(crate) unsafe extern "C" fn rpma_conn_completion_get(
 ) -> c_int {
     run(|| {
         // SAFETY: the caller promises it.
-        let (connection, place) = unsafe { (object(conn)?, Place::new(cmpl)?) };
+        let (connection, place) = unsafe { (object(conn)?, OutParam::new(cmpl)?) };
         completion::read_legacy(connection.completion_queue(), place)
     })
 }

@@ -7,8 +7,8 @@ use homespun_rpma::{ConnectionConfig, SharedReceiveQueue};
 use libc::c_int;
 use parking_lot::Mutex;
 
-use crate::edge::{Argument, Failure, run};
-use crate::handle::{Place, delete, object, optional};
+use crate::edge::{BadArgument, Failure, run};
+use crate::handle::{OutParam, delete, object, optional};
 
 /// `struct rpma_conn_cfg`.
 #[derive(Debug, Default)]
@@ -51,7 +51,7 @@ pub(crate) unsafe fn to_config(cfg: *const ConnCfg) -> Option<ConnectionConfig> 
 pub(crate) unsafe extern "C" fn rpma_conn_cfg_new(cfg_ptr: *mut *mut ConnCfg) -> c_int {
     run(|| {
         // SAFETY: the caller promises it.
-        unsafe { Place::new(cfg_ptr)? }.store(ConnCfg::default());
+        unsafe { OutParam::new(cfg_ptr)? }.store(ConnCfg::default());
         Ok(())
     })
 }
@@ -69,7 +69,7 @@ pub(crate) unsafe extern "C" fn rpma_conn_cfg_delete(cfg_ptr: *mut *mut ConnCfg)
 /// `cfg` is null or a configuration.
 pub(crate) unsafe extern "C" fn rpma_conn_cfg_set_timeout(cfg: *mut ConnCfg, timeout_ms: c_int) -> c_int {
     run(|| {
-        let timeout_ms = u64::try_from(timeout_ms).map_err(|_| Argument::NegativeTime)?;
+        let timeout_ms = u64::try_from(timeout_ms).map_err(|_| BadArgument::NegativeTime)?;
         // SAFETY: the caller promises it.
         unsafe { set(cfg, |state| state.config.timeout = Duration::from_millis(timeout_ms)) }
     })
@@ -181,7 +181,7 @@ pub(crate) unsafe extern "C" fn rpma_conn_cfg_set_srq(
 ) -> c_int {
     run(|| {
         if srq.is_null() {
-            return Err(Argument::Null.into());
+            return Err(BadArgument::Null.into());
         }
         // SAFETY: the caller promises it.
         unsafe { set(cfg, |state| state.srq = srq) }
@@ -219,7 +219,7 @@ unsafe fn get<T: Copy>(
     get: impl FnOnce(&State) -> T,
 ) -> Result<(), Failure> {
     // SAFETY: the caller promises it.
-    let (cfg, place) = unsafe { (object(cfg)?, Place::new(place)?) };
+    let (cfg, place) = unsafe { (object(cfg)?, OutParam::new(place)?) };
     place.write(get(&cfg.0.lock()));
     Ok(())
 }

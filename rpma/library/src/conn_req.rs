@@ -7,8 +7,8 @@ use homespun_rpma::{Connection, ConnectionRequest, MemoryRegion, Peer};
 use libc::{c_char, c_int};
 
 use crate::conn_cfg::{ConnCfg, to_config};
-use crate::edge::{Argument, Failure, run};
-use crate::handle::{Place, delete, object, take, text};
+use crate::edge::{BadArgument, Failure, run};
+use crate::handle::{OutParam, delete, object, take, text};
 
 /// `struct rpma_conn_private_data`.
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +42,7 @@ pub(crate) unsafe extern "C" fn rpma_conn_req_new(
 ) -> c_int {
     run(|| {
         // SAFETY: the caller promises it.
-        let (peer, config, place) = unsafe { (object(peer)?, to_config(cfg), Place::new(req_ptr)?) };
+        let (peer, config, place) = unsafe { (object(peer)?, to_config(cfg), OutParam::new(req_ptr)?) };
         // SAFETY: the caller promises it.
         let (address, port) = unsafe { (text(addr)?, text(port)?) };
         place.store(ConnectionRequest::new(peer, address, port, config.as_ref())?);
@@ -73,9 +73,9 @@ pub(crate) unsafe extern "C" fn rpma_conn_req_connect(
 ) -> c_int {
     run(|| {
         // SAFETY: the caller promises it.
-        let request = unsafe { take(req_ptr)? }.ok_or(Argument::Null)?;
+        let request = unsafe { take(req_ptr)? }.ok_or(BadArgument::Null)?;
         // SAFETY: the caller promises it.
-        let (data, place) = unsafe { (private_data(pdata)?, Place::new(conn_ptr)?) };
+        let (data, place) = unsafe { (private_data(pdata)?, OutParam::new(conn_ptr)?) };
         place.store(request.connect(data)?);
         Ok(())
     })
@@ -88,8 +88,8 @@ unsafe fn private_data<'a>(pdata: *const PrivateData) -> Result<&'a [u8], Failur
     // SAFETY: the caller promises it.
     match unsafe { pdata.as_ref() } {
         None => Ok(&[]),
-        Some(PrivateData { ptr, .. }) if ptr.is_null() => Err(Argument::Null.into()),
-        Some(PrivateData { len: 0, .. }) => Err(Argument::EmptyPrivateData.into()),
+        Some(PrivateData { ptr, .. }) if ptr.is_null() => Err(BadArgument::Null.into()),
+        Some(PrivateData { len: 0, .. }) => Err(BadArgument::EmptyPrivateData.into()),
         // SAFETY: the caller promises it.
         Some(&PrivateData { ptr, len }) => Ok(unsafe { slice::from_raw_parts(ptr.cast(), len.into()) }),
     }
@@ -121,7 +121,7 @@ pub(crate) unsafe extern "C" fn rpma_conn_req_get_private_data(
 ) -> c_int {
     run(|| {
         // SAFETY: the caller promises it.
-        let (request, place) = unsafe { (object(req)?, Place::new(pdata)?) };
+        let (request, place) = unsafe { (object(req)?, OutParam::new(pdata)?) };
         place.write(PrivateData::describe(request.private_data()));
         Ok(())
     })

@@ -6,8 +6,8 @@ use homespun_rpma::{CompletionQueue, Error};
 use libc::c_int;
 
 use crate::completion::{self, LegacyCompletion, log_failure};
-use crate::edge::{Argument, run};
-use crate::handle::{Place, object};
+use crate::edge::{BadArgument, run};
+use crate::handle::{OutParam, object};
 use crate::ibv::IbvWc;
 
 /// # Safety
@@ -16,7 +16,7 @@ use crate::ibv::IbvWc;
 pub(crate) unsafe extern "C" fn rpma_cq_get_fd(cq: *const CompletionQueue, fd: *mut c_int) -> c_int {
     run(|| {
         // SAFETY: the caller promises it.
-        let (queue, place) = unsafe { (object(cq)?, Place::new(fd)?) };
+        let (queue, place) = unsafe { (object(cq)?, OutParam::new(fd)?) };
         place.write(queue.fd()?.as_raw_fd());
         Ok(())
     })
@@ -56,9 +56,9 @@ pub(crate) unsafe extern "C" fn rpma_cq_get_wc(
     run(|| {
         // SAFETY: the caller promises it.
         let queue = unsafe { object(cq)? };
-        let max = usize::try_from(num_entries).ok().filter(|&max| max > 0).ok_or(Argument::NoRoom)?;
+        let max = usize::try_from(num_entries).ok().filter(|&max| max > 0).ok_or(BadArgument::NoRoom)?;
         if wc.is_null() || (max > 1 && num_entries_got.is_null()) {
-            return Err(Argument::Null.into());
+            return Err(BadArgument::Null.into());
         }
         let mut next = wc;
         let count = queue.next_each(max, |completion| {
@@ -70,7 +70,7 @@ pub(crate) unsafe extern "C" fn rpma_cq_get_wc(
             }
         })?;
         // SAFETY: the caller promises it.
-        if let Ok(place) = unsafe { Place::new(num_entries_got) } {
+        if let Ok(place) = unsafe { OutParam::new(num_entries_got) } {
             // At most `num_entries`.
             place.write(count as c_int);
         }
@@ -89,7 +89,7 @@ pub(crate) unsafe extern "C" fn rpma_cq_get_completion(
 ) -> c_int {
     run(|| {
         // SAFETY: the caller promises it.
-        let (queue, place) = unsafe { (object(cq)?, Place::new(cmpl)?) };
+        let (queue, place) = unsafe { (object(cq)?, OutParam::new(cmpl)?) };
         completion::read_legacy(queue, place)
     })
 }

@@ -10,8 +10,8 @@ use homespun::params::Params;
 use homespun_rpma::{AddressFormat, DomainName, PeerAttr};
 use libc::{c_char, c_int};
 
-use crate::edge::{Argument, Failure, run};
-use crate::handle::{Place, text};
+use crate::edge::{BadArgument, Failure, run};
+use crate::handle::{OutParam, text};
 use crate::ibv::IbvContext;
 
 static IPV4: IbvContext = IbvContext::new();
@@ -34,7 +34,7 @@ pub(crate) unsafe extern "C" fn rpma_utils_get_ibv_context(
 ) -> c_int {
     run(|| {
         // SAFETY: the caller promises it.
-        let (name, place) = unsafe { (text(addr)?, Place::new(context_ptr)?) };
+        let (name, place) = unsafe { (text(addr)?, OutParam::new(context_ptr)?) };
         let context = match find_address(name, kind)? {
             IpAddr::V4(_) => &raw const IPV4,
             IpAddr::V6(_) => &raw const IPV6,
@@ -55,7 +55,7 @@ pub(crate) unsafe extern "C" fn rpma_utils_ibv_context_is_odp_capable(
 ) -> c_int {
     run(|| {
         // SAFETY: the caller promises it.
-        let place = unsafe { Place::new(is_capable)? };
+        let place = unsafe { OutParam::new(is_capable)? };
         format_of(context)?;
         place.write(1);
         Ok(())
@@ -77,20 +77,20 @@ pub(crate) fn peer_attr(context: *const IbvContext) -> Result<PeerAttr, Failure>
 
 fn format_of(context: *const IbvContext) -> Result<AddressFormat, Failure> {
     if context.is_null() {
-        Err(Argument::Null.into())
+        Err(BadArgument::Null.into())
     } else if ptr::eq(context, &raw const IPV4) {
         Ok(AddressFormat::SockaddrIn)
     } else if ptr::eq(context, &raw const IPV6) {
         Ok(AddressFormat::SockaddrIn6)
     } else {
-        Err(Argument::ForeignContext.into())
+        Err(BadArgument::ForeignContext.into())
     }
 }
 
 /// Returns the address that a name stands for, one of IPv4 if there is any.
 fn find_address(name: &str, kind: c_int) -> Result<IpAddr, Failure> {
     if !matches!(kind, LOCAL | REMOTE) {
-        return Err(Argument::UnknownValue.into());
+        return Err(BadArgument::UnknownValue.into());
     }
     let failure = |reason| Failure::Address { name: name.to_owned(), reason };
     let found = (name, 0).to_socket_addrs().map_err(failure)?;

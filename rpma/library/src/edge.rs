@@ -15,7 +15,7 @@ use crate::log;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error("invalid argument: {0}")]
-    Argument(#[from] Argument),
+    Argument(#[from] BadArgument),
     /// A context was asked for an address that does not exist, or is not of this host.
     #[error("{name}: {reason}")]
     Address {
@@ -34,7 +34,7 @@ pub(crate) enum Failure {
 
 /// The argument that C code should not have passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Argument {
+pub(crate) enum BadArgument {
     #[error("a null pointer")]
     Null,
     #[error("the operation has no flags")]
@@ -129,7 +129,7 @@ mod tests {
     fn results_become_the_numbers_of_librpma() {
         let is_broken = AtomicBool::new(false);
         assert_eq!(run_unless_broken(&is_broken, || Ok(())), 0);
-        assert_eq!(run_unless_broken(&is_broken, || Err(Argument::Null.into())), -100_004);
+        assert_eq!(run_unless_broken(&is_broken, || Err(BadArgument::Null.into())), -100_004);
         assert_eq!(run_unless_broken(&is_broken, || Err(Error::NoEvent.into())), -100_006);
     }
 

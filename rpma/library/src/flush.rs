@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use homespun_rpma::{Connection, FlushType, RemoteMemoryRegion};
 use libc::c_int;
 
-use crate::edge::{Argument, run};
+use crate::edge::{BadArgument, run};
 use crate::handle::object;
 use crate::message::report;
 
@@ -27,7 +27,7 @@ pub(crate) unsafe extern "C" fn rpma_flush(
         let kind = match kind {
             0 => FlushType::Persistent,
             1 => FlushType::Visibility,
-            _ => return Err(Argument::UnknownValue.into()),
+            _ => return Err(BadArgument::UnknownValue.into()),
         };
         let (offset, len, context) = (dst_offset as u64, len as u64, op_context.addr() as u64);
         Ok(connection.flush(dst, offset, len, kind, report(flags)?, context)?)

@@ -7,22 +7,22 @@ use std::ptr;
 
 use libc::c_char;
 
-use crate::edge::{Argument, Failure};
+use crate::edge::{BadArgument, Failure};
 
 /// Returns the object that C code passes.
 ///
 /// # Errors
 ///
-/// [`Argument::Null`].
+/// [`BadArgument::Null`].
 ///
 /// # Safety
 ///
-/// `object` is null, or was stored by [`Place::store`] as an object of this type, or is part of such an
+/// `object` is null, or was stored by [`OutParam::store`] as an object of this type, or is part of such an
 /// object. It is not deleted before the last use of the reference.
 #[inline]
 pub(crate) unsafe fn object<'a, T: Send + Sync>(object: *const T) -> Result<&'a T, Failure> {
     // SAFETY: the caller promises that it is null or a valid object.
-    unsafe { object.as_ref() }.ok_or(Argument::Null.into())
+    unsafe { object.as_ref() }.ok_or(BadArgument::Null.into())
 }
 
 /// As [`object`], for an argument that may be null.
@@ -38,21 +38,21 @@ pub(crate) unsafe fn optional<'a, T: Send + Sync>(object: *const T) -> Option<&'
 
 /// Where C code wants a result.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place<T>(*mut T);
+pub(crate) struct OutParam<T>(*mut T);
 
-impl<T: Copy> Place<T> {
+impl<T: Copy> OutParam<T> {
     /// Returns the place that C code passes.
     ///
     /// # Errors
     ///
-    /// [`Argument::Null`].
+    /// [`BadArgument::Null`].
     ///
     /// # Safety
     ///
     /// `place` is null, or aligned and writable for one `T` until the last call of [`write`](Self::write).
     #[inline]
-    pub(crate) unsafe fn new(place: *mut T) -> Result<Place<T>, Failure> {
-        if place.is_null() { Err(Argument::Null.into()) } else { Ok(Place(place)) }
+    pub(crate) unsafe fn new(place: *mut T) -> Result<OutParam<T>, Failure> {
+        if place.is_null() { Err(BadArgument::Null.into()) } else { Ok(OutParam(place)) }
     }
 
     #[inline]
@@ -62,7 +62,7 @@ impl<T: Copy> Place<T> {
     }
 }
 
-impl<T: Send + Sync> Place<*mut T> {
+impl<T: Send + Sync> OutParam<*mut T> {
     /// Makes an object, which C code owns until [`delete`].
     pub(crate) fn store(self, object: T) {
         self.write(Box::into_raw(Box::new(object)));
@@ -73,15 +73,15 @@ impl<T: Send + Sync> Place<*mut T> {
 ///
 /// # Errors
 ///
-/// [`Argument::Null`] without a place.
+/// [`BadArgument::Null`] without a place.
 ///
 /// # Safety
 ///
 /// `place` is null or readable and writable. It has null or an object of this type that was stored by
-/// [`Place::store`], which no code uses any more.
+/// [`OutParam::store`], which no code uses any more.
 pub(crate) unsafe fn take<T: Send + Sync>(place: *mut *mut T) -> Result<Option<Box<T>>, Failure> {
     if place.is_null() {
-        return Err(Argument::Null.into());
+        return Err(BadArgument::Null.into());
     }
     // SAFETY: the place is readable and writable, as the caller promises.
     let object = unsafe { ptr::replace(place, ptr::null_mut()) };
@@ -108,18 +108,18 @@ pub(crate) unsafe fn delete<T: Send + Sync>(place: *mut *mut T) -> Result<(), Fa
 ///
 /// # Errors
 ///
-/// [`Argument::Null`], [`Argument::NotUtf8`].
+/// [`BadArgument::Null`], [`BadArgument::NotUtf8`].
 ///
 /// # Safety
 ///
 /// `text` is null or a C string, which does not change before the last use of the result.
 pub(crate) unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, Failure> {
     if text.is_null() {
-        return Err(Argument::Null.into());
+        return Err(BadArgument::Null.into());
     }
     // SAFETY: the caller promises a C string.
     let text = unsafe { CStr::from_ptr(text) };
-    text.to_str().map_err(|_| Argument::NotUtf8.into())
+    text.to_str().map_err(|_| BadArgument::NotUtf8.into())
 }
 
 #[cfg(test)]
@@ -131,7 +131,7 @@ mod tests {
         let mut object: *mut String = ptr::null_mut();
         // SAFETY: the place is valid, and has what `store` has put there.
         unsafe {
-            Place::new(&raw mut object).unwrap().store("text".to_owned());
+            OutParam::new(&raw mut object).unwrap().store("text".to_owned());
             assert_eq!(super::object(object).unwrap(), "text");
             delete(&raw mut object).unwrap();
             assert!(object.is_null());

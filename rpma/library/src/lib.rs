@@ -22,7 +22,7 @@ mod exports;
 mod flush;
 mod handle;
 mod ibv;
-mod listener;
+mod listening_endpoint;
 mod log;
 mod message;
 mod mr;

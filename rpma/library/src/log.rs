@@ -13,8 +13,8 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::{Interest, set_global_default};
 use tracing::{Event, Level, Metadata, Subscriber, callsite};
 
-use crate::edge::{Argument, run};
-use crate::handle::Place;
+use crate::edge::{BadArgument, run};
+use crate::handle::OutParam;
 
 /// `enum rpma_log_level`
 const DISABLED: c_int = -1;
@@ -62,7 +62,7 @@ pub(crate) extern "C" fn rpma_log_set_threshold(threshold: c_int, level: c_int) 
     run(|| {
         let place = threshold_place(threshold)?;
         if !(DISABLED..=DEBUG).contains(&level) {
-            return Err(Argument::UnknownValue.into());
+            return Err(BadArgument::UnknownValue.into());
         }
         place.store(level, Ordering::SeqCst);
         callsite::rebuild_interest_cache();
@@ -77,16 +77,16 @@ pub(crate) unsafe extern "C" fn rpma_log_get_threshold(threshold: c_int, level: 
     run(|| {
         let threshold = threshold_place(threshold)?;
         // SAFETY: the caller promises it.
-        unsafe { Place::new(level)? }.write(threshold.load(Ordering::SeqCst));
+        unsafe { OutParam::new(level)? }.write(threshold.load(Ordering::SeqCst));
         Ok(())
     })
 }
 
-fn threshold_place(threshold: c_int) -> Result<&'static AtomicI32, Argument> {
+fn threshold_place(threshold: c_int) -> Result<&'static AtomicI32, BadArgument> {
     match threshold {
         0 => Ok(&THRESHOLD),
         1 => Ok(&AUXILIARY_THRESHOLD),
-        _ => Err(Argument::UnknownValue),
+        _ => Err(BadArgument::UnknownValue),
     }
 }
 

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use homespun_rpma::{Connection, MemoryRegion, Report};
 use libc::c_int;
 
-use crate::edge::{Argument, run};
+use crate::edge::{BadArgument, run};
 use crate::handle::object;
 use crate::mr::slice;
 
@@ -16,11 +16,11 @@ const COMPLETION_ON_SUCCESS: c_int = 1 << 1;
 ///
 /// # Errors
 ///
-/// [`Argument::NoFlags`].
+/// [`BadArgument::NoFlags`].
 #[inline]
-pub(crate) fn report(flags: c_int) -> Result<Report, Argument> {
+pub(crate) fn report(flags: c_int) -> Result<Report, BadArgument> {
     match flags {
-        0 => Err(Argument::NoFlags),
+        0 => Err(BadArgument::NoFlags),
         _ if flags & COMPLETION_ON_SUCCESS != 0 => Ok(Report::Always),
         _ => Ok(Report::OnError),
     }

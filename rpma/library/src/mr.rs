@@ -3,8 +3,8 @@
 use homespun_rpma::{LocalSlice, MemoryRegion, Peer, RemoteMemoryRegion, Usage};
 use libc::{c_int, c_void};
 
-use crate::edge::{Argument, Failure, run};
-use crate::handle::{Place, delete, object, optional};
+use crate::edge::{BadArgument, Failure, run};
+use crate::handle::{OutParam, delete, object, optional};
 
 /// Registers memory.
 ///
@@ -21,9 +21,9 @@ pub(crate) unsafe extern "C" fn rpma_mr_reg(
 ) -> c_int {
     run(|| {
         // SAFETY: the caller promises it.
-        let (peer, place) = unsafe { (object(peer)?, Place::new(mr_ptr)?) };
-        let usage = u8::try_from(usage).map_err(|_| Argument::UnknownUsage)?;
-        let usage = Usage::from_bits(usage).ok_or(Argument::UnknownUsage)?;
+        let (peer, place) = unsafe { (object(peer)?, OutParam::new(mr_ptr)?) };
+        let usage = u8::try_from(usage).map_err(|_| BadArgument::UnknownUsage)?;
+        let usage = Usage::from_bits(usage).ok_or(BadArgument::UnknownUsage)?;
         // SAFETY: the application knows the rules of librpma for memory, which are those of `register`.
         let mut region = unsafe { MemoryRegion::register(peer, ptr.cast(), size, usage)? };
         // As hardware does, which programs rely on.
@@ -50,7 +50,7 @@ pub(crate) unsafe extern "C" fn rpma_mr_dereg(mr_ptr: *mut *mut MemoryRegion) ->
 pub(crate) unsafe extern "C" fn rpma_mr_get_descriptor(mr: *const MemoryRegion, desc: *mut c_void) -> c_int {
     run(|| {
         // SAFETY: the caller promises it. An array of bytes has no alignment.
-        let (mr, place) = unsafe { (object(mr)?, Place::new(desc.cast())?) };
+        let (mr, place) = unsafe { (object(mr)?, OutParam::new(desc.cast())?) };
         place.write(mr.descriptor());
         Ok(())
     })
@@ -65,7 +65,7 @@ pub(crate) unsafe extern "C" fn rpma_mr_get_descriptor_size(
 ) -> c_int {
     run(|| {
         // SAFETY: the caller promises it.
-        let (_, place) = unsafe { (object(mr)?, Place::new(desc_size)?) };
+        let (_, place) = unsafe { (object(mr)?, OutParam::new(desc_size)?) };
         place.write(RemoteMemoryRegion::DESCRIPTOR_BYTES);
         Ok(())
     })
@@ -77,7 +77,7 @@ pub(crate) unsafe extern "C" fn rpma_mr_get_descriptor_size(
 pub(crate) unsafe extern "C" fn rpma_mr_get_ptr(mr: *const MemoryRegion, ptr: *mut *mut c_void) -> c_int {
     run(|| {
         // SAFETY: the caller promises it.
-        let (mr, place) = unsafe { (object(mr)?, Place::new(ptr)?) };
+        let (mr, place) = unsafe { (object(mr)?, OutParam::new(ptr)?) };
         place.write(mr.as_ptr().cast());
         Ok(())
     })
@@ -89,7 +89,7 @@ pub(crate) unsafe extern "C" fn rpma_mr_get_ptr(mr: *const MemoryRegion, ptr: *m
 pub(crate) unsafe extern "C" fn rpma_mr_get_size(mr: *const MemoryRegion, size: *mut usize) -> c_int {
     run(|| {
         // SAFETY: the caller promises it.
-        let (mr, place) = unsafe { (object(mr)?, Place::new(size)?) };
+        let (mr, place) = unsafe { (object(mr)?, OutParam::new(size)?) };
         place.write(mr.size_bytes());
         Ok(())
     })
@@ -119,14 +119,14 @@ pub(crate) unsafe extern "C" fn rpma_mr_advise(
         // SAFETY: the caller promises it.
         let mr = unsafe { object(mr)? };
         if flags & !ADVICE_FLAG_FLUSH != 0 {
-            return Err(Argument::UnknownValue.into());
+            return Err(BadArgument::UnknownValue.into());
         }
         mr.slice(offset, len)?;
         let advice = match advice {
             ADVICE_PREFETCH => libc::MADV_POPULATE_READ,
             ADVICE_PREFETCH_WRITE if allows_local_writes(mr.usage()) => libc::MADV_POPULATE_WRITE,
             ADVICE_PREFETCH_NO_FAULT => libc::MADV_WILLNEED,
-            _ => return Err(Argument::UnknownValue.into()),
+            _ => return Err(BadArgument::UnknownValue.into()),
         };
         advise(mr.as_ptr().addr() + offset, len, advice);
         Ok(())
@@ -150,7 +150,7 @@ fn advise(address: usize, len_bytes: usize, advice: c_int) {
 ///
 /// # Errors
 ///
-/// [`Argument::NoRegion`] for an offset or a length without a region.
+/// [`BadArgument::NoRegion`] for an offset or a length without a region.
 /// [`Invalid::LocalRange`](homespun_rpma::Invalid::LocalRange).
 ///
 /// # Safety
@@ -166,6 +166,6 @@ pub(crate) unsafe fn slice<'a>(
     match unsafe { optional(mr) } {
         Some(mr) => Ok(mr.slice(offset, len)?),
         None if offset == 0 && len == 0 => Ok(LocalSlice::EMPTY),
-        None => Err(Argument::NoRegion.into()),
+        None => Err(BadArgument::NoRegion.into()),
     }
 }

@@ -5,7 +5,7 @@ use libc::c_int;
 
 use crate::device;
 use crate::edge::run;
-use crate::handle::{Place, delete};
+use crate::handle::{OutParam, delete};
 use crate::ibv::IbvContext;
 use crate::log;
 
@@ -16,7 +16,7 @@ pub(crate) unsafe extern "C" fn rpma_peer_new(context: *const IbvContext, peer_p
     run(|| {
         log::install();
         // SAFETY: the caller promises it.
-        let place = unsafe { Place::new(peer_ptr)? };
+        let place = unsafe { OutParam::new(peer_ptr)? };
         place.store(Peer::open(&device::peer_attr(context)?)?);
         Ok(())
     })

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use homespun_rpma::PeerConfig;
 use libc::{c_int, c_void};
 
-use crate::edge::{Argument, Failure, run};
-use crate::handle::{Place, delete, object};
+use crate::edge::{BadArgument, Failure, run};
+use crate::handle::{OutParam, delete, object};
 
 /// `struct rpma_peer_cfg`.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ impl PeerCfg {
 pub(crate) unsafe extern "C" fn rpma_peer_cfg_new(cfg_ptr: *mut *mut PeerCfg) -> c_int {
     run(|| {
         // SAFETY: the caller promises it.
-        unsafe { Place::new(cfg_ptr)? }.store(PeerCfg::default());
+        unsafe { OutParam::new(cfg_ptr)? }.store(PeerCfg::default());
         Ok(())
     })
 }
@@ -63,7 +63,7 @@ pub(crate) unsafe extern "C" fn rpma_peer_cfg_get_direct_write_to_pmem(
 ) -> c_int {
     run(|| {
         // SAFETY: the caller promises it.
-        let (cfg, place) = unsafe { (object(cfg)?, Place::new(supported)?) };
+        let (cfg, place) = unsafe { (object(cfg)?, OutParam::new(supported)?) };
         place.write(cfg.to_config().direct_write_to_pmem);
         Ok(())
     })
@@ -78,7 +78,7 @@ pub(crate) unsafe extern "C" fn rpma_peer_cfg_get_descriptor(
 ) -> c_int {
     run(|| {
         // SAFETY: the caller promises it. An array of bytes has no alignment.
-        let (cfg, place) = unsafe { (object(cfg)?, Place::new(desc.cast())?) };
+        let (cfg, place) = unsafe { (object(cfg)?, OutParam::new(desc.cast())?) };
         place.write(cfg.to_config().descriptor());
         Ok(())
     })
@@ -93,7 +93,7 @@ pub(crate) unsafe extern "C" fn rpma_peer_cfg_get_descriptor_size(
 ) -> c_int {
     run(|| {
         // SAFETY: the caller promises it.
-        let (_, place) = unsafe { (object(cfg)?, Place::new(desc_size)?) };
+        let (_, place) = unsafe { (object(cfg)?, OutParam::new(desc_size)?) };
         place.write(PeerConfig::DESCRIPTOR_BYTES);
         Ok(())
     })
@@ -109,7 +109,7 @@ pub(crate) unsafe extern "C" fn rpma_peer_cfg_from_descriptor(
 ) -> c_int {
     run(|| {
         // SAFETY: the caller promises it.
-        let (descriptor, place) = unsafe { (bytes(desc, desc_size)?, Place::new(cfg_ptr)?) };
+        let (descriptor, place) = unsafe { (bytes(desc, desc_size)?, OutParam::new(cfg_ptr)?) };
         let PeerConfig { direct_write_to_pmem } = PeerConfig::from_descriptor(descriptor)?;
         place.store(PeerCfg { direct_write_to_pmem: direct_write_to_pmem.into() });
         Ok(())
@@ -124,7 +124,7 @@ pub(crate) unsafe extern "C" fn rpma_peer_cfg_from_descriptor(
 /// result.
 pub(crate) unsafe fn bytes<'a>(desc: *const c_void, size_bytes: usize) -> Result<&'a [u8], Failure> {
     if desc.is_null() {
-        return Err(Argument::Null.into());
+        return Err(BadArgument::Null.into());
     }
     // SAFETY: the caller promises it.
     Ok(unsafe { slice::from_raw_parts(desc.cast(), size_bytes) })

@@ -4,7 +4,7 @@ use homespun_rpma::RemoteMemoryRegion;
 use libc::{c_int, c_void};
 
 use crate::edge::run;
-use crate::handle::{Place, delete, object};
+use crate::handle::{OutParam, delete, object};
 use crate::peer_cfg::bytes;
 
 /// # Safety
@@ -17,7 +17,7 @@ pub(crate) unsafe extern "C" fn rpma_mr_remote_from_descriptor(
 ) -> c_int {
     run(|| {
         // SAFETY: the caller promises it.
-        let (descriptor, place) = unsafe { (bytes(desc, desc_size)?, Place::new(mr_ptr)?) };
+        let (descriptor, place) = unsafe { (bytes(desc, desc_size)?, OutParam::new(mr_ptr)?) };
         place.store(RemoteMemoryRegion::from_descriptor(descriptor)?);
         Ok(())
     })
@@ -40,7 +40,7 @@ pub(crate) unsafe extern "C" fn rpma_mr_remote_get_size(
 ) -> c_int {
     run(|| {
         // SAFETY: the caller promises it.
-        let (mr, place) = unsafe { (object(mr)?, Place::new(size)?) };
+        let (mr, place) = unsafe { (object(mr)?, OutParam::new(size)?) };
         // The library is made for processors with addresses of 64 bits.
         place.write(mr.size_bytes() as usize);
         Ok(())
@@ -56,7 +56,7 @@ pub(crate) unsafe extern "C" fn rpma_mr_remote_get_flush_type(
 ) -> c_int {
     run(|| {
         // SAFETY: the caller promises it.
-        let (mr, place) = unsafe { (object(mr)?, Place::new(flush_type)?) };
+        let (mr, place) = unsafe { (object(mr)?, OutParam::new(flush_type)?) };
         place.write(mr.flush_types().bits().into());
         Ok(())
     })

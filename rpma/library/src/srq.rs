@@ -7,7 +7,7 @@ use homespun_rpma::{CompletionQueue, MemoryRegion, Peer, SharedReceiveQueue};
 use libc::c_int;
 
 use crate::edge::run;
-use crate::handle::{Place, delete, object, optional};
+use crate::handle::{OutParam, delete, object, optional};
 use crate::mr::slice;
 use crate::srq_cfg::SrqCfg;
 
@@ -21,7 +21,7 @@ pub(crate) unsafe extern "C" fn rpma_srq_new(
 ) -> c_int {
     run(|| {
         // SAFETY: the caller promises it.
-        let (peer, cfg, place) = unsafe { (object(peer)?, optional(cfg), Place::new(srq_ptr)?) };
+        let (peer, cfg, place) = unsafe { (object(peer)?, optional(cfg), OutParam::new(srq_ptr)?) };
         let config = cfg.map(SrqCfg::to_config);
         place.store(SharedReceiveQueue::new(peer, config.as_ref())?);
         Ok(())
@@ -64,7 +64,7 @@ pub(crate) unsafe extern "C" fn rpma_srq_get_rcq(
 ) -> c_int {
     run(|| {
         // SAFETY: the caller promises it.
-        let (srq, place) = unsafe { (object(srq)?, Place::new(rcq_ptr)?) };
+        let (srq, place) = unsafe { (object(srq)?, OutParam::new(rcq_ptr)?) };
         place.write(srq.completion_queue().map_or(ptr::null(), ptr::from_ref).cast_mut());
         Ok(())
     })

@@ -5,7 +5,7 @@ use libc::c_int;
 use parking_lot::Mutex;
 
 use crate::edge::{Failure, run};
-use crate::handle::{Place, delete, object};
+use crate::handle::{OutParam, delete, object};
 
 /// `struct rpma_srq_cfg`.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ impl SrqCfg {
 pub(crate) unsafe extern "C" fn rpma_srq_cfg_new(cfg_ptr: *mut *mut SrqCfg) -> c_int {
     run(|| {
         // SAFETY: the caller promises it.
-        unsafe { Place::new(cfg_ptr)? }.store(SrqCfg::default());
+        unsafe { OutParam::new(cfg_ptr)? }.store(SrqCfg::default());
         Ok(())
     })
 }
@@ -86,7 +86,7 @@ unsafe fn get(
     get: impl FnOnce(&SharedReceiveQueueConfig) -> u32,
 ) -> Result<(), Failure> {
     // SAFETY: the caller promises it.
-    let (cfg, place) = unsafe { (object(cfg)?, Place::new(size)?) };
+    let (cfg, place) = unsafe { (object(cfg)?, OutParam::new(size)?) };
     place.write(get(&cfg.0.lock()));
     Ok(())
 }

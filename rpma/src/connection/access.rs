@@ -15,7 +15,7 @@ use crate::usage::Usage;
 
 /// Accesses to the memory of peers. The calls have the names of their C counterparts. The length of an access
 /// is that of the local slice. An access of no bytes may name no memory: [`LocalSlice::EMPTY`] and
-/// [`RemotePlace::NOWHERE`].
+/// [`RemotePlace::NONE`].
 ///
 /// The peer refuses an access beyond its region or without its rights. The operation then fails with
 /// [`Status::RemoteAccess`](crate::Status::RemoteAccess), changes nothing, and ends the connection.
@@ -90,7 +90,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// - [`Invalid::MissingMemory`] for [`RemotePlace::NOWHERE`].
+    /// - [`Invalid::MissingMemory`] for [`RemotePlace::NONE`].
     /// - [`Invalid::Misaligned`] if the address in the peer's process is not a multiple of 8.
     /// - [`Error::QueueFull`], [`Error::NotConnected`]: as [`send`](Self::send).
     pub fn atomic_write(
@@ -135,7 +135,7 @@ impl Connection {
 
 /// Returns the remote side of an access. An access of no bytes may name no memory at all.
 fn both_sides(local: LocalSlice<'_>, remote: RemotePlace) -> Result<RemoteMemory, Invalid> {
-    match (local.is_nowhere(), remote.memory()) {
+    match (local.has_no_region(), remote.memory()) {
         (false, Some(memory)) => Ok(memory),
         (true, None) => Ok(RemoteMemory { address: 0, key: 0 }),
         _ => Err(Invalid::MissingMemory),

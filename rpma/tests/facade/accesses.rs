@@ -138,7 +138,7 @@ pub(crate) fn atomic_write_follows_earlier_writes(net: &Net) {
     let place = there.remote().at(4);
     let refused = client.atomic_write(place, [0; 8], Report::Always, 1);
     assert_eq!(refused, Err(Error::Invalid(Invalid::Misaligned)));
-    let refused = client.atomic_write(RemotePlace::NOWHERE, [0; 8], Report::Always, 1);
+    let refused = client.atomic_write(RemotePlace::NONE, [0; 8], Report::Always, 1);
     assert_eq!(refused, Err(Error::Invalid(Invalid::MissingMemory)));
 }
 
@@ -146,10 +146,10 @@ pub(crate) fn access_of_no_bytes_needs_no_memory(net: &Net) {
     let Pair { client, server, client_peer, server_peer } = Pair::connect(net);
     let here = Memory::zeroed(&client_peer, 8, Usage::READ_DST | Usage::WRITE_SRC);
     let there = Memory::zeroed(&server_peer, 8, Usage::READ_SRC | Usage::WRITE_DST);
-    client.read(LocalSlice::EMPTY, RemotePlace::NOWHERE, Report::Always, 1).unwrap();
-    client.write(RemotePlace::NOWHERE, LocalSlice::EMPTY, Report::Always, 2).unwrap();
+    client.read(LocalSlice::EMPTY, RemotePlace::NONE, Report::Always, 1).unwrap();
+    client.write(RemotePlace::NONE, LocalSlice::EMPTY, Report::Always, 2).unwrap();
     server.recv(LocalSlice::EMPTY, 9).unwrap();
-    client.write_with_imm(RemotePlace::NOWHERE, LocalSlice::EMPTY, Report::Always, 6, 3).unwrap();
+    client.write_with_imm(RemotePlace::NONE, LocalSlice::EMPTY, Report::Always, 6, 3).unwrap();
     client.read(here.slice(8, 0), there.remote().at(8), Report::Always, 4).unwrap();
     let ops = [Operation::Read, Operation::Write, Operation::Write, Operation::Read];
     for (context, op) in (1..).zip(ops) {
@@ -159,7 +159,7 @@ pub(crate) fn access_of_no_bytes_needs_no_memory(net: &Net) {
     assert_eq!((received.byte_len, received.immediate()), (0, Some(6)));
     // Memory on one side alone is a mistake.
     let one_sided = Err(Error::Invalid(Invalid::MissingMemory));
-    assert_eq!(client.read(here.all(), RemotePlace::NOWHERE, Report::Always, 5), one_sided);
+    assert_eq!(client.read(here.all(), RemotePlace::NONE, Report::Always, 5), one_sided);
     assert_eq!(client.write(there.remote().at(0), LocalSlice::EMPTY, Report::Always, 5), one_sided);
 }
 

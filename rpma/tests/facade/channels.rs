@@ -38,7 +38,7 @@ pub(crate) fn main_queue_has_no_receives_beside_a_receive_queue(net: &Net) {
             recv(&server, 10 + round);
             recv(&client, 20 + round);
             send(&client, round);
-            client.write_with_imm(RemotePlace::NOWHERE, LocalSlice::EMPTY, Report::Always, 3, 30).unwrap();
+            client.write_with_imm(RemotePlace::NONE, LocalSlice::EMPTY, Report::Always, 3, 30).unwrap();
             recv(&server, 40);
             expect_success(receives, Operation::Recv, 10 + round);
             expect_success(receives, Operation::RecvRdmaWithImm, 40);

@@ -179,7 +179,7 @@ pub(crate) fn writes_with_immediate_data_take_shared_receives(net: &Net) {
     let client_peer = net.open_peer();
     let (client, at_server) = server.connect(&client_peer);
     server.receives.recv(LocalSlice::EMPTY, 3).unwrap();
-    client.write_with_imm(RemotePlace::NOWHERE, LocalSlice::EMPTY, Report::Always, 7, 4).unwrap();
+    client.write_with_imm(RemotePlace::NONE, LocalSlice::EMPTY, Report::Always, 7, 4).unwrap();
     let queue = server.receives.completion_queue().unwrap();
     let received = expect_success(queue, Operation::RecvRdmaWithImm, 3);
     assert_eq!((received.imm, received.qp_number), (7, at_server.qp_number()));

@@ -62,7 +62,7 @@ fn calls(function: &str, (file, name): &(String, String)) -> Vec<Expected> {
             return None;
         }
         let before = before.trim_end();
-        let statement = before.rsplit(';').next().unwrap_or_default().trim_start();
+        let statement = before.rsplit([';', '{', '}']).next().unwrap_or_default().trim_start();
         match behind.chars().next() {
             Some('(') if before.ends_with("INVALID(") => Some(Expected::Error),
             // `RETURNS(RPMA_E_INVAL, `

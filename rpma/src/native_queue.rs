@@ -14,7 +14,7 @@ use crate::peer::Peer;
 
 /// A native completion queue of one connection.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct NativeQueue {
     queue: CompletionQueue,
     qp_number: u32,
     /// The lengths of the messages whose sends will report their success, the oldest first. Sends complete in
@@ -24,14 +24,14 @@ pub(crate) struct Source {
     has_ended: AtomicBool,
 }
 
-impl Source {
+impl NativeQueue {
     /// # Errors
     ///
     /// The system's error: EMFILE, ENFILE, ENOMEM.
-    pub(crate) fn open(peer: &Peer, size_entries: usize, qp_number: u32) -> Result<Arc<Source>, Error> {
+    pub(crate) fn open(peer: &Peer, size_entries: usize, qp_number: u32) -> Result<Arc<NativeQueue>, Error> {
         let format = Some(CqFormat::Data);
         let attr = CqAttr { size_entries, format, wait: WaitObject::Fd, ..CqAttr::default() };
-        Ok(Arc::new(Source {
+        Ok(Arc::new(NativeQueue {
             queue: peer.domain().open_cq(&attr)?,
             qp_number,
             sent_bytes: Mutex::default(),

@@ -21,7 +21,7 @@ use crate::edge;
 
 /// An endpoint that listens.
 #[derive(Debug)]
-pub(crate) struct Listener {
+pub(crate) struct ListeningEndpoint {
     requests: Arc<Requests>,
     /// Started when the application asks for the descriptor.
     watcher: Mutex<Option<Watcher>>,
@@ -47,14 +47,14 @@ struct Watcher {
     process: u32,
 }
 
-impl Listener {
+impl ListeningEndpoint {
     /// # Errors
     ///
     /// The system's error: EMFILE, ENFILE, ENOMEM.
-    pub(crate) fn new(endpoint: Endpoint) -> Result<Listener, io::Error> {
+    pub(crate) fn new(endpoint: Endpoint) -> Result<ListeningEndpoint, io::Error> {
         let descriptor = eventfd(0, EventfdFlags::CLOEXEC)?;
         let requests = Arc::new(Requests { endpoint, descriptor, is_readable: Mutex::new(false) });
-        Ok(Listener { requests, watcher: Mutex::default() })
+        Ok(ListeningEndpoint { requests, watcher: Mutex::default() })
     }
 
     /// Returns the descriptor. The first call starts the thread.
