@@ -17,8 +17,8 @@ pub(crate) trait Poster: Send + Sync {
     fn cancel(&self, context: u64) -> Result<(), Error>;
     /// Cancels the operation of the deferred work with this number.
     fn cancel_work(&self, number: u64) -> Result<(), Error>;
-    /// Cancels all receives whose memory overlaps `memory`, except those that a message has matched, and those
-    /// that wait for a counter.
+    /// Cancels all receives whose memory overlaps `memory`, except those that a message has matched, and
+    /// those that wait for a counter.
     fn cancel_receives_into(&self, memory: &SegmentMut);
     /// Reports that an operation that waited for a counter was refused or cancelled.
     fn report_refused_post(&self, refused: RefusedPost);

@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::peer_config::PeerConfig;
 use crate::queue_pair::QueuePair;
 
-/// How long the drop of a connection that this side has accepted waits, at most, for the requester to be told.
+/// How long the drop of a connection that this side has accepted waits, at most, for its answer to leave.
 const ACCEPT_MAX: Duration = Duration::from_secs(2);
 
 /// A connection to a peer: `rpma_conn_req_connect(3)`.
@@ -204,8 +204,8 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // The requester learns that this side has accepted, and then of the end. A native endpoint that closes
-        // before that takes its answer back, and so rejects the request.
+        // The requester learns that this side has accepted, and then of the end. A native endpoint that
+        // closes before that takes its answer back, and so rejects the request.
         if *self.is_being_accepted.get_mut() {
             self.queue_pair.events().wait_for_one(ACCEPT_MAX);
         }

@@ -103,9 +103,9 @@ impl MemoryRegion {
         Ok(MemoryRegion { peer: peer.clone(), region, usage, local_usage: usage })
     }
 
-    /// Lets operations of this side use the region in further ways. RDMA hardware does not tell the ways apart:
-    /// it sends from every region, and receives into every region that it may write to. Peers do not learn of
-    /// it, and [`usage`](Self::usage) stays.
+    /// Lets operations of this side use the region in further ways. RDMA hardware does not tell the ways
+    /// apart: it sends from every region, and receives into every region that it may write to. Peers do not
+    /// learn of it, and [`usage`](Self::usage) stays.
     ///
     /// # Safety
     ///

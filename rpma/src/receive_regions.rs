@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 /// memory, its receives stay: the application still lends that memory.
 #[derive(Debug, Default)]
 pub(crate) struct ReceiveRegions {
-    /// Locked while receives are cancelled. So a region of the same memory that is registered meanwhile has no
-    /// receives yet.
+    /// Locked while receives are cancelled. So a region of the same memory that is registered meanwhile has
+    /// no receives yet.
     memory: Mutex<Vec<SegmentMut>>,
 }
 

@@ -18,8 +18,8 @@ pub(crate) struct ConnCfg(Mutex<State>);
 struct State {
     /// The configuration without its shared receive queue.
     config: ConnectionConfig,
-    /// The address of the shared receive queue, or null. As in librpma, the queue needs to be there only when a
-    /// connection is made.
+    /// The address of the shared receive queue, or null. As in librpma, the queue needs to be there only
+    /// when a connection is made.
     srq: *mut SharedReceiveQueue,
 }
 
