@@ -1,6 +1,6 @@
 //! Memory regions of this process: `rpma_mr_reg(3)`.
 
-use homespun_rpma::{LocalSlice, MemoryRegion, Peer, RemoteMemoryRegion, Usage};
+use homespun_rpma::{Error, LocalSlice, MemoryRegion, Peer, RemoteMemoryRegion, Usage};
 use libc::{c_int, c_void};
 
 use crate::edge::{BadArgument, Failure, run};
@@ -25,7 +25,17 @@ pub(crate) unsafe extern "C" fn rpma_mr_reg(
         let usage = u8::try_from(usage).map_err(|_| BadArgument::UnknownUsage)?;
         let usage = Usage::from_bits(usage).ok_or(BadArgument::UnknownUsage)?;
         // SAFETY: the application knows the rules of librpma for memory, which are those of `register`.
-        let mut region = unsafe { MemoryRegion::register(peer, ptr.cast(), size, usage)? };
+        let register = |usage| unsafe { MemoryRegion::register(peer, ptr.cast(), size, usage) };
+        let volatile = usage - Usage::FLUSH_TYPE_PERSISTENT;
+        let mut region = match register(usage) {
+            // Programs register any memory for persistent flushes, for example what they only send from.
+            // If it is not persistent, peers do not see that usage, so they cannot ask for such a flush.
+            Err(Error::Fabric(error)) if volatile != usage && !volatile.is_empty() => {
+                tracing::info!("registered without persistent flushes: {error}");
+                register(volatile)?
+            }
+            region => region?,
+        };
         // As hardware does, which programs rely on.
         let mut local_usage = Usage::SEND | Usage::WRITE_SRC;
         local_usage.set(Usage::RECV | Usage::READ_DST, allows_local_writes(usage));

@@ -175,6 +175,13 @@ static void test_memory_without_a_file(void) {
     struct rpma_mr_local *mr = NULL;
     char *memory = allocate(4096);
     RETURNS(RPMA_E_PROVIDER, rpma_mr_reg(peer, memory, 4096, RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT, &mr));
+    /* With another usage it is registered, and the descriptor says that it is not persistent. */
+    OK(rpma_mr_reg(peer, memory, 4096,
+                   RPMA_MR_USAGE_WRITE_SRC | RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT, &mr));
+    unsigned char descriptor[21];
+    OK(rpma_mr_get_descriptor(mr, descriptor));
+    CHECK(descriptor[20] == RPMA_MR_USAGE_WRITE_SRC);
+    OK(rpma_mr_dereg(&mr));
     CHECK(mr == NULL);
     OK(rpma_peer_delete(&peer));
     free(memory);
