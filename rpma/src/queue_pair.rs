@@ -31,6 +31,11 @@ const DRAIN_LOOKS_WITHOUT_SLEEP: u32 = 50;
 /// How long a disconnect sleeps between looks at the counter.
 const DRAIN_SLEEP: Duration = Duration::from_millis(1);
 
+/// How many reads in a row must find no completion before a queue pair closes. A read makes no pass while
+/// another thread makes one. The first such pass may have begun before there was room in the native queue.
+/// The second has moved the completions that wait, and the third read finds them.
+const EMPTY_READS_BEFORE_CLOSE: u32 = 3;
+
 /// The destination of a post. A connected endpoint ignores it.
 pub(crate) const PEER: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -284,14 +289,23 @@ impl Drop for QueuePair {
         // there is nothing to end.
         let _ = self.disconnect();
         // The endpoint forgets completions for which its native queues have no room when it closes.
-        self.queues.keep_completions();
+        let mut empty_reads = 0;
+        while empty_reads < EMPTY_READS_BEFORE_CLOSE {
+            if self.queues.keep_completions() > 0 {
+                empty_reads = 0;
+                continue;
+            }
+            empty_reads += 1;
+            // Waits until the pass of another thread has ended. The connection has ended before.
+            let _ = self.endpoint.shutdown();
+        }
     }
 }
 
 impl Drop for Queues {
     fn drop(&mut self) {
         // What completed until the endpoint closed is kept before the native queues end and are removed.
-        self.keep_completions();
+        while self.keep_completions() > 0 {}
         self.transmit.end();
         self.receive.iter().for_each(|receive| receive.end());
         self.update_shared_receive_queue();
@@ -345,9 +359,9 @@ impl Queues {
         Ok(queues)
     }
 
-    /// Moves the completions of the native queues to their channels, until none comes any more.
-    fn keep_completions(&self) {
-        while self.channel.keep_completions(&self.transmit) + self.keep_receives() > 0 {}
+    /// Moves the completions of the native queues to their channels. Returns their number.
+    fn keep_completions(&self) -> usize {
+        self.channel.keep_completions(&self.transmit) + self.keep_receives()
     }
 
     /// As [`keep_completions`](Self::keep_completions), once, for the native queue of receives. Returns the
