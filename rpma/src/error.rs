@@ -30,8 +30,8 @@ pub enum Error {
     #[error("no event is available")]
     NoEvent,
     /// A signal has ended the wait: its handler has run in this thread, and was installed without
-    /// `SA_RESTART`. In librpma the number depends on the call: `RPMA_E_NO_COMPLETION` from a wait for completions,
-    /// `RPMA_E_PROVIDER` from a wait for an event or a request.
+    /// `SA_RESTART`. In librpma the number depends on the call: `RPMA_E_NO_COMPLETION` from a wait for
+    /// completions, `RPMA_E_PROVIDER` from a wait for an event or a request.
     #[error("a signal has ended the wait")]
     Interrupted,
     /// The queue shares its completion channel with another queue, so [`Connection::wait`] waits for both
