@@ -2,7 +2,7 @@
 //! that is stored survives the client, the server, and a loss of power.
 //!
 //! ```text
-//! cargo run -p homespun-rpma --example remote_log -- serve log.bin     # prints: listening at 127.0.0.1:40123
+//! cargo run -p homespun-rpma --example remote_log -- serve log.bin    # prints: listening at 127.0.0.1:40123
 //! cargo run -p homespun-rpma --example remote_log -- append 127.0.0.1:40123 one two   # in another terminal
 //! cargo run -p homespun-rpma --example remote_log -- list 127.0.0.1:40123
 //! ```
@@ -12,8 +12,8 @@
 //! counts a record that is not whole and durable, whichever process dies in between: a reader does not see
 //! the rest, and the next client overwrites it.
 //!
-//! Meanwhile the server's program only waits for the client's end. It serves one client after the other, since
-//! two that append at once would write to the same place.
+//! Meanwhile the server's program only waits for the client's end. It serves one client after the other,
+//! since two that append at once would write to the same place.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what it has stored")]
 
