@@ -38,6 +38,7 @@ mod events;
 mod flushes;
 mod links;
 mod mappable_regions;
+mod partial_flush;
 mod reads;
 #[cfg(test)]
 mod tests;

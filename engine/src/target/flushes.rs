@@ -4,24 +4,14 @@
 //! passes: a flush costs its target as much as the range needs, and its sender only a frame. The links take
 //! turns. A flush that arrives while an earlier one of its link is carried out in parts waits for that one.
 
+use super::partial_flush::PartialFlush;
 use super::{Target, TargetEffects, queue_answer};
 use crate::flags::MrAccess;
 use crate::limits::{FLUSH_AT_ONCE_MAX_BYTES, FLUSH_PASS_MAX_BYTES};
 use crate::protocol_violation::ProtocolViolation;
 use crate::reassembly::clamp_to_usize;
-use crate::region::Window;
 use crate::transport::LinkId;
-use crate::wire::{Durable, Outcome, Refusal, Rma};
-
-/// A peer's persistent flush that is carried out in parts.
-#[derive(Debug)]
-pub(super) struct PartialFlush {
-    op: u64,
-    window: Window,
-    len_bytes: usize,
-    /// How many bytes, from the start of the window, are durable.
-    durable_bytes: usize,
-}
+use crate::wire::{Durable, Outcome, Rma};
 
 impl Target {
     /// Handles a peer's flush. All earlier writes of the peer on this link are in their regions: they were
@@ -44,7 +34,7 @@ impl Target {
             Ok(window) => {
                 let Some(link) = self.links.get_mut(id) else { return Ok(()) };
                 let len_bytes = clamp_to_usize(rma.len_bytes);
-                let mut flush = PartialFlush { op: rma.op, window, len_bytes, durable_bytes: 0 };
+                let mut flush = PartialFlush::new(rma.op, window, len_bytes);
                 let is_first = link.flushes.is_empty();
                 if !is_first || len_bytes > FLUSH_AT_ONCE_MAX_BYTES {
                     link.flushes.push_back(flush);
@@ -79,30 +69,12 @@ impl Target {
             left_bytes = left_bytes.saturating_sub(part_bytes.max(FLUSH_AT_ONCE_MAX_BYTES));
             let outcome = flush.persist_part(part_bytes);
             if outcome != Outcome::Done || flush.left_bytes() == 0 {
-                queue_answer(id, flush.op, outcome, effects);
+                queue_answer(id, flush.op(), outcome, effects);
                 link.flushes.pop_front();
             }
             if !link.flushes.is_empty() {
                 self.flushing.push_back(id);
             }
         }
-    }
-}
-
-impl PartialFlush {
-    fn left_bytes(&self) -> usize {
-        self.len_bytes - self.durable_bytes
-    }
-
-    /// Makes the next `part_bytes` durable. Returns the answer to the flush if it ends here.
-    fn persist_part(&mut self, part_bytes: usize) -> Outcome {
-        if !self.window.is_open() {
-            return Outcome::Refused(Refusal::Key);
-        }
-        if !self.window.try_persist(self.durable_bytes, part_bytes) {
-            return Outcome::NotDurable;
-        }
-        self.durable_bytes += part_bytes;
-        Outcome::Done
     }
 }

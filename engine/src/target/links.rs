@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Weak;
 
-use super::flushes::PartialFlush;
+use super::partial_flush::PartialFlush;
 use super::reads::OutgoingRead;
 use super::writes::IncomingWrite;
 use crate::peer_id::PeerId;
