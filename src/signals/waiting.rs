@@ -7,6 +7,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A signal handler without `SA_RESTART` has run in this thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -21,7 +22,7 @@ pub struct Interrupted;
 /// handlers run, and the wait goes on, as in a call of `read(2)`.
 pub fn wait_readable(descriptors: &[BorrowedFd<'_>]) -> Result<(), Interrupted> {
     loop {
-        let handled = HandledSignals::of_thread();
+        let handled = HandledSignals::of_thread(AGE_MAX_MS);
         let pending = if handled.restarting.is_empty() || handled.ending.is_empty() {
             None
         } else {
@@ -33,14 +34,16 @@ pub fn wait_readable(descriptors: &[BorrowedFd<'_>]) -> Result<(), Interrupted> 
         let blocked =
             if pending.is_some() { handled.blocked.union(handled.restarting) } else { handled.blocked };
         match poll(&mut polled, None, blocked) {
-            // With the blocked signals excepted, or if another thread has changed the handlers meanwhile.
+            // Blocked signals have no part in it. The handlers may have changed since they were read, and a
+            // handler with `SA_RESETHAND` is gone once it has run.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-                if !HandledSignals::of_thread().ending.is_empty() {
+                if !handled.ending.is_empty() || !HandledSignals::of_thread(0).ending.is_empty() {
                     return Err(Interrupted);
                 }
             }
             Ok(()) if polled[..descriptors.len()].iter().all(|entry| entry.revents == 0) => {
                 // Only signals with `SA_RESTART` are let through, so the handlers that run are theirs.
+                let handled = HandledSignals::of_thread(0);
                 let _ = poll(&mut [], Some(NO_TIME), handled.blocked.union(handled.ending));
             }
             Ok(()) | Err(_) => return Ok(()),
@@ -60,18 +63,44 @@ struct HandledSignals {
 }
 
 impl HandledSignals {
-    fn of_thread() -> HandledSignals {
-        let blocked = SignalSet::blocked_in_thread();
-        let (mut restarting, mut ending) = (SignalSet(0), SignalSet(0));
-        for signal in (1..=SignalSet::LAST).filter(|&signal| !blocked.contains(signal)) {
-            match handler_flags(signal) {
-                Some(flags) if flags & libc::SA_RESTART != 0 => restarting.insert(signal),
-                Some(_) => ending.insert(signal),
-                None => {}
+    /// Returns the handlers as they were at most `max_age_ms` ago.
+    fn of_thread(max_age_ms: u64) -> HandledSignals {
+        let now_ms = monotonic_ms();
+        // The parts may be of two readers, both of whom have read them lately.
+        if READ_AT_MS.load(Ordering::Acquire).saturating_add(max_age_ms) <= now_ms {
+            let (mut restarting, mut ending) = (SignalSet(0), SignalSet(0));
+            for signal in 1..=SignalSet::LAST {
+                match handler_flags(signal) {
+                    Some(flags) if flags & libc::SA_RESTART != 0 => restarting.insert(signal),
+                    Some(_) => ending.insert(signal),
+                    None => {}
+                }
             }
+            RESTARTING.store(restarting.0, Ordering::Relaxed);
+            ENDING.store(ending.0, Ordering::Relaxed);
+            READ_AT_MS.store(now_ms, Ordering::Release);
         }
-        HandledSignals { blocked, restarting, ending }
+        let blocked = SignalSet::blocked_in_thread();
+        let unblocked = |signals: &AtomicU64| SignalSet(signals.load(Ordering::Relaxed) & !blocked.0);
+        HandledSignals { blocked, restarting: unblocked(&RESTARTING), ending: unblocked(&ENDING) }
     }
+}
+
+/// How old the knowledge of the handlers may be, in milliseconds. To read it takes a system call for each
+/// signal.
+const AGE_MAX_MS: u64 = 10;
+
+/// The handlers of the process, and when they were read.
+static RESTARTING: AtomicU64 = AtomicU64::new(0);
+static ENDING: AtomicU64 = AtomicU64::new(0);
+static READ_AT_MS: AtomicU64 = AtomicU64::new(0);
+
+fn monotonic_ms() -> u64 {
+    let mut now = NO_TIME;
+    // SAFETY: the call writes to a local variable.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut now) };
+    // Counted from 1000, so that 0 is long ago.
+    now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000 + 1000
 }
 
 /// Returns the flags with which the handler of a signal was installed.
@@ -113,10 +142,6 @@ impl SignalSet {
 
     fn is_empty(self) -> bool {
         self.0 == 0
-    }
-
-    fn contains(self, signal: i32) -> bool {
-        self.0 & 1 << (signal - 1) != 0
     }
 
     fn insert(&mut self, signal: i32) {
@@ -171,7 +196,7 @@ fn poll(entries: &mut [libc::pollfd], timeout: Option<libc::timespec>, blocked: 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use std::io::{PipeReader, Write, pipe};
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
     use std::sync::mpsc;
     use std::thread::{self, JoinHandle};
     use std::time::Duration;
@@ -226,6 +251,7 @@ mod tests {
             if has_ending {
                 install(libc::SIGRTMIN() + 4, 0);
             }
+            thread::sleep(Duration::from_millis(2 * AGE_MAX_MS));
             let (waiting, thread) = start_wait(reader);
             for _ in 0..3 {
                 send(restarting, thread);
