@@ -309,10 +309,11 @@ impl Domain {
 
     /// Cancels the posted receives whose memory overlaps `memory`, of all endpoints and shared receive
     /// contexts of the domain. Each ends with an error completion, ECANCELED. Receives that a message has
-    /// matched, or that wait for a counter, stay. So does owned memory.
+    /// matched, or that wait for a counter, stay. Receives into owned memory stay, too.
     ///
     /// libfabric has no such call. With it an application can give memory away although it does not know
-    /// what is posted there. The memory is not accessed.
+    /// what is posted there. The call takes the lock of each endpoint in turn, so it may wait for a pass of its
+    /// progress. It does not access the memory.
     pub fn cancel_receives_into(&self, memory: SegmentMut) {
         let pumps: Vec<_> = self.shared.pumps.lock().iter().filter_map(Weak::upgrade).collect();
         pumps.iter().for_each(|pump| pump.cancel_receives_into(&memory));

@@ -59,7 +59,8 @@ bitflags! {
 /// Whether an operation has succeeded, or why it has failed: the values of `enum ibv_wc_status` that this
 /// crate reports.
 ///
-/// The first operation that fails ends its connection. All others that have not ended fail with
+/// The first operation that fails ends its connection, except for a receive whose region was deregistered. All
+/// others that have not ended fail with
 /// [`Flushed`](Self::Flushed), or with [`RetryExceeded`](Self::RetryExceeded) if the peer was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -70,8 +71,8 @@ pub enum Status {
     LocalLength,
     /// The memory of this side could not be read (`IBV_WC_LOC_PROT_ERR`).
     LocalProtection,
-    /// Another operation of the connection has failed first, or the connection has ended
-    /// (`IBV_WC_WR_FLUSH_ERR`).
+    /// Another operation of the connection has failed first, or the connection has ended, or the region of
+    /// the receive was deregistered (`IBV_WC_WR_FLUSH_ERR`).
     Flushed,
     /// The peer's memory does not support the operation: a persistent flush of memory that is not persistent
     /// (`IBV_WC_REM_INV_REQ_ERR`).
@@ -187,7 +188,9 @@ impl fmt::Display for Status {
             Status::Success => "success",
             Status::LocalLength => "the message was longer than the memory of the receive",
             Status::LocalProtection => "the local memory could not be read",
-            Status::Flushed => "flushed: another operation failed first, or the connection ended",
+            Status::Flushed => {
+                "flushed: another operation failed first, or the connection or the memory region ended"
+            }
             Status::RemoteInvalidRequest => "the peer's memory does not support the operation",
             Status::RemoteAccess => "the peer refused the access",
             Status::RemoteOperation => "the peer could not carry out the operation",

@@ -13,7 +13,8 @@ use crate::usage::Usage;
 /// Peers learn of the region by its [descriptor](Self::descriptor). Operations of this side take a
 /// [slice](Self::slice) of it. Dropping the region deregisters it (`rpma_mr_dereg(3)`): from then on no
 /// access of a peer touches the memory. Receives into the memory that no message has taken end with
-/// [`Status::Flushed`](crate::Status::Flushed), unless another region with [`Usage::RECV`] has a part of it.
+/// [`Status::Flushed`](crate::Status::Flushed), unless all memory of the receive is in other regions with
+/// [`Usage::RECV`].
 ///
 /// ```
 /// use homespun_rpma::{MemoryRegion, Peer, RemoteMemoryRegion, Usage};

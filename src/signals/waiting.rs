@@ -19,7 +19,8 @@ pub struct Interrupted;
 /// # Errors
 ///
 /// [`Interrupted`] if a signal handler has run in this thread that was installed without `SA_RESTART`. Other
-/// handlers run, and the wait goes on, as in a call of `read(2)`.
+/// handlers run, and the wait goes on, as in a call of `read(2)`. If there are handlers of both kinds, and no
+/// descriptor is left to tell them apart, any handler ends the wait.
 pub fn wait_readable(descriptors: &[BorrowedFd<'_>]) -> Result<(), Interrupted> {
     loop {
         let handled = HandledSignals::of_thread(AGE_MAX_MS);

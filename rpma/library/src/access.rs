@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use homespun_rpma::{Connection, Invalid, MemoryRegion, RemoteMemoryRegion, RemotePlace, Usage};
+use homespun_rpma::{Connection, MemoryRegion, RemoteMemoryRegion, RemotePlace};
 use libc::{c_char, c_int};
 
 use crate::edge::{BadArgument, Failure, run};
@@ -121,9 +121,6 @@ pub(crate) unsafe extern "C" fn rpma_write_atomic(
         let (connection, dst, src) = unsafe { (object(conn)?, object(dst)?, object(src)?) };
         let place = atomic_place(dst, dst_offset)?;
         src.slice(src_offset, ATOMIC_WRITE_BYTES)?;
-        if !src.usage().contains(Usage::WRITE_SRC) {
-            return Err(Invalid::LocalUsage { needed: Usage::WRITE_SRC }.into());
-        }
         // SAFETY: the region has these bytes, its memory is readable, and nothing writes to them.
         let bytes = unsafe { src.as_ptr().add(src_offset).cast::<[u8; ATOMIC_WRITE_BYTES]>().read() };
         Ok(connection.atomic_write(place, bytes, report(flags)?, op_context.addr() as u64)?)

@@ -1,10 +1,14 @@
 //! Memory regions of this process: `rpma_mr_reg(3)`.
 
+use homespun::Misuse;
+use homespun::error::BadMemory;
 use homespun_rpma::{Error, LocalSlice, MemoryRegion, Peer, RemoteMemoryRegion, Usage};
 use libc::{c_int, c_void};
 
 use crate::edge::{BadArgument, Failure, run};
 use crate::handle::{OutParam, delete, object, optional};
+
+const NOT_PERSISTENT: homespun::Error = homespun::Error::Misuse(Misuse::Memory(BadMemory::NotPersistent));
 
 /// Registers memory.
 ///
@@ -30,8 +34,8 @@ pub(crate) unsafe extern "C" fn rpma_mr_reg(
         let mut region = match register(usage) {
             // Programs register any memory for persistent flushes, for example what they only send from.
             // If it is not persistent, peers do not see that usage, so they cannot ask for such a flush.
-            Err(Error::Fabric(error)) if volatile != usage && !volatile.is_empty() => {
-                tracing::info!("registered without persistent flushes: {error}");
+            Err(Error::Fabric(NOT_PERSISTENT)) if !volatile.is_empty() => {
+                tracing::info!("registered without persistent flushes: {NOT_PERSISTENT}");
                 register(volatile)?
             }
             region => region?,

@@ -47,18 +47,18 @@ static void test_crash_during(const char *path, bool is_flush) {
     close_peer(&process);
 }
 
-static void *kill_when_readable(void *argument) {
+static void *kill_at_once(void *argument) {
     struct peer_process *process = argument;
     kill_peer(process);
     return NULL;
 }
 
-/* The end of the peer wakes a thread that waits for a message. */
+/* The end of the peer ends a wait for a message, which has begun or begins later. */
 static void test_crash_during_wait(const char *path) {
     struct peer_process process = start_peer(path, NULL);
     pthread_t thread;
     OK(rpma_recv(process.conn, process.mr, 0, 8, NUMBER(7)));
-    CHECK(pthread_create(&thread, NULL, kill_when_readable, &process) == 0);
+    CHECK(pthread_create(&thread, NULL, kill_at_once, &process) == 0);
     expect_failure(process.cq, 7, IBV_WC_WR_FLUSH_ERR, process.qp_num);
     CHECK(pthread_join(thread, NULL) == 0);
     expect_event(process.conn, RPMA_CONN_CLOSED);

@@ -165,6 +165,8 @@ static void test_invalid_accesses(void) {
     INVALID(rpma_recv(conn, useless, 0, 8, NULL));
     OK(rpma_write(conn, remote, 0, useless, 0, 8, ALWAYS, NUMBER(77)));
     expect_completion(pair.client_cq, 77, IBV_WC_RDMA_WRITE, 8, pair.client_qp);
+    OK(rpma_write_atomic(conn, remote, 0, useless, 0, ALWAYS, NUMBER(78)));
+    expect_completion(pair.client_cq, 78, IBV_WC_RDMA_WRITE, 8, pair.client_qp);
     INVALID(rpma_write(conn, remote, 0, useless, 1, 8, ALWAYS, NULL));
     INVALID(rpma_write_with_imm(conn, remote, 0, useless, 1, 8, ALWAYS, IMM, NULL));
     INVALID(rpma_write_atomic(conn, remote, 0, useless, 1, ALWAYS, NULL));
