@@ -117,13 +117,18 @@ pub const COUNTED_WRITES_LINK_MAX_OPS: u64 = 4096;
 pub const INJECT_QUEUE_MAX_OPS: usize = 16;
 
 /// The longest persistent flush, in bytes, that a target carries out when the request arrives. It carries
-/// out a longer one in parts, over several passes, and the initiator holds later operations on the target
-/// back until it has the answer.
+/// out a longer one in parts, over several passes, and the initiator holds later operations on the target,
+/// other than flushes, back until it has the answer. Both sides rely on it, so another value needs another
+/// version of the protocol.
 pub const FLUSH_AT_ONCE_MAX_BYTES: usize = 64 << 10;
 
-/// How many bytes of regions one pass makes durable for flushes that are carried out in parts. The links take
-/// turns. A part counts as at least [`FLUSH_AT_ONCE_MAX_BYTES`], since each part costs system calls.
+/// The most bytes of regions that one pass makes durable for flushes that are carried out in parts. The links
+/// take turns.
 pub const FLUSH_PASS_MAX_BYTES: usize = 4 << 20;
+
+/// How many bytes a part of a flush counts as at least, since each part costs system calls: a pass carries
+/// out at most eight parts.
+pub const FLUSH_PART_MIN_BYTES: usize = 512 << 10;
 
 /// The most bytes of read data in one frame. Other frames can travel on the link between two such frames.
 pub const READ_PIECE_MAX_BYTES: usize = 1 << 20;

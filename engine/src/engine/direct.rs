@@ -25,8 +25,8 @@
 //! frames this is impossible: a write ends only when the target has answered it. So a direct read
 //! after a direct write first executes a memory fence, which makes the write visible to all
 //! processors. A write whose completion level demands visibility at the target executes a memory
-//! fence after its stores. So does a flush for visibility, which needs no frame while nothing else to the
-//! peer is under way.
+//! fence after its stores. So does a flush for visibility, which needs no frame while no access to the
+//! peer is queued or unanswered.
 
 use std::sync::atomic::{Ordering, fence};
 

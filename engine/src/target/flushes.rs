@@ -2,12 +2,13 @@
 //!
 //! The target carries out a short flush when it arrives. A longer one it carries out in parts, over several
 //! passes: a flush costs its target as much as the range needs, and its sender only a frame. The links take
-//! turns. A flush that arrives while an earlier one of its link is carried out in parts waits for that one.
+//! turns. A persistent flush that arrives while an earlier one of its link is carried out in parts waits for that
+//! one.
 
 use super::partial_flush::PartialFlush;
 use super::{Target, TargetEffects, queue_answer};
 use crate::flags::MrAccess;
-use crate::limits::{FLUSH_AT_ONCE_MAX_BYTES, FLUSH_PASS_MAX_BYTES};
+use crate::limits::{FLUSH_AT_ONCE_MAX_BYTES, FLUSH_PART_MIN_BYTES, FLUSH_PASS_MAX_BYTES};
 use crate::protocol_violation::ProtocolViolation;
 use crate::reassembly::clamp_to_usize;
 use crate::transport::LinkId;
@@ -59,22 +60,26 @@ impl Target {
     pub(crate) fn advance_flushes(&mut self, effects: &mut impl TargetEffects) {
         let mut left_bytes = FLUSH_PASS_MAX_BYTES;
         for _ in 0..self.flushing.len() {
-            if left_bytes == 0 {
+            if left_bytes < FLUSH_PART_MIN_BYTES {
                 return;
             }
             let Some(id) = self.flushing.pop_front() else { return };
             let Some(link) = self.links.get_mut(id) else { continue };
             let Some(flush) = link.flushes.front_mut() else { continue };
             let part_bytes = flush.left_bytes().min(left_bytes);
-            left_bytes = left_bytes.saturating_sub(part_bytes.max(FLUSH_AT_ONCE_MAX_BYTES));
+            let is_cut_short = part_bytes < flush.left_bytes() && part_bytes < FLUSH_PASS_MAX_BYTES;
+            left_bytes = left_bytes.saturating_sub(part_bytes.max(FLUSH_PART_MIN_BYTES));
             let outcome = flush.persist_part(part_bytes);
             if outcome != Outcome::Done || flush.left_bytes() == 0 {
                 queue_answer(id, flush.op(), outcome, effects);
                 link.flushes.pop_front();
             }
-            if !link.flushes.is_empty() {
-                self.flushing.push_back(id);
+            if link.flushes.is_empty() {
+                continue;
             }
+            // With what others have left of a pass, a link has not had its turn: they could leave it a few
+            // bytes each time.
+            if is_cut_short { self.flushing.push_front(id) } else { self.flushing.push_back(id) }
         }
     }
 }

@@ -93,6 +93,10 @@ impl ShmTransport {
     /// told.
     #[cold]
     fn try_map_region(&mut self, link: LinkId, name: &RegionName) -> bool {
+        let incoming = self.link_mut(link).and_then(|made| made.incoming.as_mut());
+        if !incoming.is_some_and(|incoming| incoming.ring.ways_mut().can_map()) {
+            return false;
+        }
         // The regions that have ended since the last sweep must not count.
         self.unmap_ended_regions();
         let mapped_bytes = self.mapped.iter().filter_map(|id| match self.links.get(*id) {
@@ -105,9 +109,6 @@ impl ShmTransport {
         let Some(made) = self.link_mut(link) else { return false };
         let pid = made.control.peer_credentials().pid;
         let Some(incoming) = &mut made.incoming else { return false };
-        if !incoming.ring.ways_mut().can_map() {
-            return false;
-        }
         let is_mapped = incoming.peer_regions.map(pid, name, max_bytes);
         if incoming.peer_regions.has_given_up() {
             incoming.ring.ways_mut().mapping_failed();

@@ -97,7 +97,7 @@ impl Postponed {
     /// Whether an operation has to wait for postponed accesses.
     pub(super) fn holds(&self, effect: OpClass, order: Order) -> bool {
         // Whatever the order: a flush without earlier writes would be useless, and so would a flush that
-        // later operations overtake. The peer carries out its flushes one after another.
+        // later operations overtake. The peer carries out its persistent flushes one after another.
         let [by_reads, by_writes, by_flushes] = match effect {
             OpClass::Flush(_) => [false, true, false],
             _ => {

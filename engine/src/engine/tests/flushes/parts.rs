@@ -2,7 +2,7 @@
 
 use super::super::durability::add_persistent_region_of_len;
 use super::*;
-use crate::limits::{FLUSH_AT_ONCE_MAX_BYTES, FLUSH_PASS_MAX_BYTES};
+use crate::limits::{FLUSH_AT_ONCE_MAX_BYTES, FLUSH_PART_MIN_BYTES, FLUSH_PASS_MAX_BYTES};
 
 const OTHER_LINK: LinkId = LinkId(8);
 const REGION_BYTES: usize = 3 * FLUSH_PASS_MAX_BYTES;
@@ -59,7 +59,7 @@ fn short_flush_is_carried_out_on_arrival() {
 }
 
 #[test]
-fn peers_take_turns_with_parts_of_flushes() {
+fn links_take_turns_with_parts_of_flushes() {
     let (mut engine, _region, device, mut transport, mut sink) = engine_with_long_region();
     let (_other, other_device) = add_persistent_region_of_len(&engine, KEY + 1, REGION_BYTES);
     engine.arrivals(&mut sink).frame(LINK, &persistent_flush(1, KEY, 0, 3 * PASS), b"");
@@ -82,8 +82,8 @@ fn peers_take_turns_with_parts_of_flushes() {
         (vec![], part(0)),
         (part(1), vec![]),
         // The other peer's last byte leaves room for a part of another flush.
-        (vec![(2 * PASS, PASS - FLUSH_AT_ONCE_MAX_BYTES)], vec![(PASS, 1)]),
-        (vec![(3 * PASS - FLUSH_AT_ONCE_MAX_BYTES, FLUSH_AT_ONCE_MAX_BYTES)], vec![]),
+        (vec![(2 * PASS, PASS - FLUSH_PART_MIN_BYTES)], vec![(PASS, 1)]),
+        (vec![(3 * PASS - FLUSH_PART_MIN_BYTES, FLUSH_PART_MIN_BYTES)], vec![]),
         (part(0), vec![]),
         (part(1), vec![]),
         (part(2), vec![]),
@@ -92,6 +92,22 @@ fn peers_take_turns_with_parts_of_flushes() {
     let answers = sent_answers(&transport);
     assert_eq!(answers.len(), 3 + parts.len());
     assert!(answers.iter().all(|(_, outcome)| *outcome == Outcome::Done));
+}
+
+#[test]
+fn flushes_that_leave_little_of_each_pass_do_not_hold_others_up() {
+    let (mut engine, _region, device, mut transport, mut sink) = engine_with_long_region();
+    let (_other, other_device) = add_persistent_region_of_len(&engine, KEY + 1, REGION_BYTES);
+    for op in 0..10 {
+        engine.arrivals(&mut sink).frame(LINK, &persistent_flush(op, KEY, 0, PASS - 1), b"");
+    }
+    engine.arrivals(&mut sink).frame(OTHER_LINK, &persistent_flush(0, KEY + 1, 0, REGION_BYTES), b"");
+    for _ in 0..6 {
+        engine.transmit(&mut transport, &mut sink);
+    }
+    assert_eq!(device.take_persisted().len(), 3);
+    let parts: Vec<_> = (0..3).map(|number| (number * PASS, PASS)).collect();
+    assert_eq!(other_device.take_persisted(), parts);
 }
 
 #[test]
@@ -111,16 +127,16 @@ fn pass_makes_a_limited_number_of_parts_durable() {
     let mut passes = 0;
     while engine.has_work_without_arrivals() {
         let parts = make_pass(&mut engine, &device, &mut transport, &mut sink);
-        assert!((1..=PASS / FLUSH_AT_ONCE_MAX_BYTES).contains(&parts.len()), "{} parts", parts.len());
+        assert!((1..=PASS / FLUSH_PART_MIN_BYTES).contains(&parts.len()), "{} parts", parts.len());
         assert!(parts.iter().map(|(_, len_bytes)| len_bytes).sum::<usize>() <= PASS);
         passes += 1;
     }
     assert_eq!(sent_answers(&transport).len(), 2 * LINKS as usize);
-    assert!(passes >= 2 * LINKS as usize * FLUSH_AT_ONCE_MAX_BYTES / PASS, "{passes} passes");
+    assert!(passes >= 2 * LINKS as usize * FLUSH_PART_MIN_BYTES / PASS, "{passes} passes");
 }
 
 #[test]
-fn flushes_of_a_link_end_in_the_order_of_arrival() {
+fn persistent_flushes_of_a_link_end_in_the_order_of_arrival() {
     let (mut engine, _region, device, mut transport, mut sink) = engine_with_long_region();
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame(LINK, &persistent_flush(1, KEY, 0, PASS + 1), b"");
