@@ -250,6 +250,8 @@ static void test_operations_without_a_connection(void) {
 /* Every call that may need a descriptor of the system fails if there is none, and works later. */
 static void test_too_few_descriptors(void) {
     struct pair pair;
+    static char memory[8];
+    struct rpma_mr_local *mr = NULL;
     struct rlimit limit, none;
     struct rpma_conn_cfg *cfg = patient_cfg(), *shared_cfg = patient_cfg();
     struct rpma_conn_req *request = NULL, *prepared = NULL;
@@ -275,6 +277,10 @@ static void test_too_few_descriptors(void) {
     RETURNS(RPMA_E_PROVIDER, rpma_conn_get_compl_fd(pair.server, &fd));
     RETURNS(RPMA_E_PROVIDER, rpma_cq_get_fd(pair.server_cq, &fd));
     RETURNS(RPMA_E_PROVIDER, rpma_conn_get_completion_fd(pair.server, &fd));
+    /* Whether memory is persistent cannot be found out. */
+    RETURNS(RPMA_E_PROVIDER, rpma_mr_reg(pair.peer, memory, sizeof(memory),
+                                         RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT, &mr));
+    CHECK(mr == NULL);
     CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
     CHECK(ep == NULL && request == NULL && prepared == NULL && conn == NULL && cq == NULL && fd == -1);
     OK(rpma_conn_get_compl_fd(pair.server, &fd));

@@ -270,6 +270,34 @@ static void test_messages(void) {
     close_memory(&far);
 }
 
+/* Of a connection with queues of these sizes, no more than these operations are outstanding, and completions
+   wait to be read. */
+static void test_queue_sizes(void) {
+    struct pair pair;
+    struct rpma_conn_cfg *cfg = patient_cfg();
+    OK(rpma_conn_cfg_set_rq_size(cfg, 2));
+    OK(rpma_conn_cfg_set_sq_size(cfg, 3));
+    OK(rpma_conn_cfg_set_cq_size(cfg, 2));
+    connect_pair(&pair, cfg);
+    OK(rpma_recv(pair.server, NULL, 0, 0, NULL));
+    OK(rpma_recv(pair.server, NULL, 0, 0, NULL));
+    RETURNS(RPMA_E_PROVIDER, rpma_recv(pair.server, NULL, 0, 0, NULL));
+
+    /* Two more if the first two have ended before the last is posted, since the queue holds two. */
+    unsigned posted = 0;
+    while (posted < 100 && rpma_send(pair.client, NULL, 0, 0, ALWAYS, NUMBER(posted)) == 0) {
+        posted++;
+    }
+    CHECK(posted >= 3 && posted <= 5);
+    for (unsigned number = 0; number < posted; number++) {
+        expect_completion(pair.client_cq, number, IBV_WC_SEND, 0, pair.client_qp);
+    }
+    OK(rpma_send(pair.client, NULL, 0, 0, ALWAYS, NUMBER(7)));
+    expect_completion(pair.client_cq, 7, IBV_WC_SEND, 0, pair.client_qp);
+    close_pair(&pair);
+    OK(rpma_conn_cfg_delete(&cfg));
+}
+
 /* The function of 0.9. Its completion has 24 bytes. */
 __asm__(".symver early_completion_get, rpma_conn_completion_get@LIBRPMA_1.0");
 int early_completion_get(struct rpma_conn *conn, struct legacy_completion *cmpl);
@@ -481,6 +509,7 @@ int main(void) {
     test_accesses();
     test_invalid_accesses();
     test_messages();
+    test_queue_sizes();
     test_legacy_functions();
     test_receive_queue(false);
     test_receive_queue(true);
