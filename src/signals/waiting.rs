@@ -20,7 +20,7 @@ pub struct Interrupted;
 ///
 /// [`Interrupted`] if a signal handler has run in this thread that was installed without `SA_RESTART`. Other
 /// handlers run, and the wait goes on, as in a call of `read(2)`. If there are handlers of both kinds, and no
-/// descriptor is left to tell them apart, any handler ends the wait.
+/// descriptor is left to tell them apart, any handler ends the wait. So does a handler that nobody knows.
 pub fn wait_readable(descriptors: &[BorrowedFd<'_>]) -> Result<(), Interrupted> {
     loop {
         let handled = HandledSignals::of_thread(AGE_MAX_MS);
@@ -35,10 +35,17 @@ pub fn wait_readable(descriptors: &[BorrowedFd<'_>]) -> Result<(), Interrupted> 
         let blocked =
             if pending.is_some() { handled.blocked.union(handled.restarting) } else { handled.blocked };
         match poll(&mut polled, None, blocked) {
-            // Blocked signals have no part in it. The handlers may have changed since they were read, and a
-            // handler with `SA_RESETHAND` is gone once it has run.
+            // Blocked signals have no part in it.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-                if !handled.ending.is_empty() || !HandledSignals::of_thread(0).ending.is_empty() {
+                if !handled.ending.is_empty() {
+                    return Err(Interrupted);
+                }
+                // The handlers may have changed since they were read.
+                let now = HandledSignals::of_thread(0);
+                // A handler with `SA_RESETHAND` is gone once it has run, so it may never have been read. It is
+                // the one that has run if there is no other.
+                let none_restarts = handled.restarting.union(now.restarting).is_empty();
+                if !now.ending.is_empty() || none_restarts {
                     return Err(Interrupted);
                 }
             }
@@ -52,7 +59,7 @@ pub fn wait_readable(descriptors: &[BorrowedFd<'_>]) -> Result<(), Interrupted> 
     }
 }
 
-/// The signals that have a handler and are not blocked in this thread.
+/// The signals that have a handler and are not blocked in this thread, but for [`FAULTS`].
 #[derive(Debug)]
 struct HandledSignals {
     /// The signals that are blocked in this thread.
@@ -67,25 +74,28 @@ impl HandledSignals {
     /// Returns the handlers as they were at most `max_age_ms` ago.
     fn of_thread(max_age_ms: u64) -> HandledSignals {
         let now_ms = monotonic_ms();
-        // The parts may be of two readers, both of whom have read them lately.
+        let (restarting, ending);
         if READ_AT_MS.load(Ordering::Acquire).saturating_add(max_age_ms) <= now_ms {
-            let (mut restarting, mut ending) = (SignalSet(0), SignalSet(0));
-            for signal in 1..=SignalSet::LAST {
-                match handler_flags(signal) {
-                    Some(flags) if flags & libc::SA_RESTART != 0 => restarting.insert(signal),
-                    Some(_) => ending.insert(signal),
-                    None => {}
-                }
-            }
+            (restarting, ending) = read_handlers();
             RESTARTING.store(restarting.0, Ordering::Relaxed);
             ENDING.store(ending.0, Ordering::Relaxed);
             READ_AT_MS.store(now_ms, Ordering::Release);
+        } else {
+            // The parts may be of two readers, both of whom have read them lately.
+            restarting = SignalSet(RESTARTING.load(Ordering::Relaxed));
+            ending = SignalSet(ENDING.load(Ordering::Relaxed));
         }
         let blocked = SignalSet::blocked_in_thread();
-        let unblocked = |signals: &AtomicU64| SignalSet(signals.load(Ordering::Relaxed) & !blocked.0);
-        HandledSignals { blocked, restarting: unblocked(&RESTARTING), ending: unblocked(&ENDING) }
+        let unblocked = |signals: SignalSet| SignalSet(signals.0 & !blocked.0);
+        HandledSignals { blocked, restarting: unblocked(restarting), ending: unblocked(ending) }
     }
 }
+
+/// Signals whose handlers are not looked at. An instruction of the thread raises them, and the thread executes
+/// none while it sleeps. Rust's standard library handles two of them without `SA_RESTART`, so every program
+/// of Rust would seem to have a handler that ends the wait.
+const FAULTS: [i32; 6] =
+    [libc::SIGILL, libc::SIGTRAP, libc::SIGBUS, libc::SIGFPE, libc::SIGSEGV, libc::SIGSYS];
 
 /// How old the knowledge of the handlers may be, in milliseconds. To read it takes a system call for each
 /// signal.
@@ -102,6 +112,19 @@ fn monotonic_ms() -> u64 {
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut now) };
     // Counted from 1000, so that 0 is long ago.
     now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000 + 1000
+}
+
+/// Asks for the handlers of the process: those with `SA_RESTART`, and the others.
+fn read_handlers() -> (SignalSet, SignalSet) {
+    let (mut restarting, mut ending) = (SignalSet(0), SignalSet(0));
+    for signal in (1..=SignalSet::LAST).filter(|signal| !FAULTS.contains(signal)) {
+        match handler_flags(signal) {
+            Some(flags) if flags & libc::SA_RESTART != 0 => restarting.insert(signal),
+            Some(_) => ending.insert(signal),
+            None => {}
+        }
+    }
+    (restarting, ending)
 }
 
 /// Returns the flags with which the handler of a signal was installed.
@@ -197,12 +220,16 @@ fn poll(entries: &mut [libc::pollfd], timeout: Option<libc::timespec>, blocked: 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use std::io::{PipeReader, Write, pipe};
+    use std::os::unix::thread::JoinHandleExt;
     use std::sync::atomic::AtomicUsize;
-    use std::sync::mpsc;
+    use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
     use std::thread::{self, JoinHandle};
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use super::*;
+
+    /// How long a test waits for what must happen.
+    const PATIENCE: Duration = Duration::from_secs(20);
 
     static HANDLER_RUNS: AtomicUsize = AtomicUsize::new(0);
 
@@ -210,8 +237,13 @@ mod tests {
         HANDLER_RUNS.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Installs a handler for a signal. Returns the signal.
-    fn install(signal: i32, flags: i32) -> i32 {
+    /// Handlers, and what is known of them, belong to the process. So only one test at a time uses them.
+    fn own_handlers() -> MutexGuard<'static, ()> {
+        static OWNED: Mutex<()> = Mutex::new(());
+        OWNED.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn install(signal: i32, flags: i32) {
         // SAFETY: all fields of the structure may be 0, and the handler calls nothing that is not allowed.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
@@ -219,55 +251,98 @@ mod tests {
             action.sa_flags = flags;
             assert_eq!(libc::sigaction(signal, &raw const action, ptr::null_mut()), 0);
         }
-        signal
     }
 
-    /// Starts a thread that waits until the pipe is readable.
-    fn start_wait(reader: PipeReader) -> (JoinHandle<Result<(), Interrupted>>, libc::pthread_t) {
-        let (told, telling) = mpsc::channel();
-        let waiting = thread::spawn(move || {
-            // SAFETY: the call has no preconditions.
-            told.send(unsafe { libc::pthread_self() }).expect("the test listens");
-            wait_readable(&[reader.as_fd()])
-        });
-        let id = telling.recv().expect("the thread tells it");
-        (waiting, id)
+    /// Blocks the signals for which other tests may have installed handlers.
+    fn block_all_but(signals: &[i32]) {
+        // SAFETY: the calls read and write a local variable.
+        unsafe {
+            let mut blocked = MaybeUninit::uninit();
+            libc::sigfillset(blocked.as_mut_ptr());
+            for signal in signals.iter().chain(&FAULTS) {
+                libc::sigdelset(blocked.as_mut_ptr(), *signal);
+            }
+            assert_eq!(libc::pthread_sigmask(libc::SIG_SETMASK, blocked.as_ptr(), ptr::null_mut()), 0);
+        }
     }
 
-    fn send(signal: i32, thread: libc::pthread_t) {
-        let before = HANDLER_RUNS.load(Ordering::SeqCst);
-        // SAFETY: the thread was not joined.
-        unsafe { libc::pthread_kill(thread, signal) };
-        while HANDLER_RUNS.load(Ordering::SeqCst) == before {
-            thread::sleep(Duration::from_millis(1));
+    /// A thread that waits until a pipe is readable.
+    struct Wait(JoinHandle<Result<(), Interrupted>>);
+
+    impl Wait {
+        /// Starts the thread, which lets only these signals in. Returns what it knows of their handlers, too.
+        fn start(reader: PipeReader, signals: &'static [i32]) -> (Wait, HandledSignals) {
+            let (told, telling) = mpsc::channel();
+            let waiting = thread::spawn(move || {
+                block_all_but(signals);
+                told.send(HandledSignals::of_thread(0)).expect("the test listens");
+                wait_readable(&[reader.as_fd()])
+            });
+            (Wait(waiting), telling.recv().expect("the thread tells it"))
+        }
+
+        /// Sends a signal, and waits until its handler has run or the thread has ended.
+        fn send(&self, signal: i32) {
+            let before = HANDLER_RUNS.load(Ordering::SeqCst);
+            // SAFETY: the thread was not joined.
+            unsafe { libc::pthread_kill(self.0.as_pthread_t(), signal) };
+            let deadline = Instant::now() + PATIENCE;
+            while HANDLER_RUNS.load(Ordering::SeqCst) == before && !self.0.is_finished() {
+                assert!(Instant::now() < deadline, "signal {signal} is not handled");
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+
+        /// Sends signals until the wait ends. The first ones may come before the thread sleeps.
+        fn end_by(self, signal: i32, mut before_each: impl FnMut()) -> Result<(), Interrupted> {
+            let deadline = Instant::now() + PATIENCE;
+            while !self.0.is_finished() {
+                assert!(Instant::now() < deadline, "signal {signal} does not end the wait");
+                before_each();
+                self.send(signal);
+                thread::sleep(Duration::from_millis(1));
+            }
+            self.0.join().expect("no panic")
         }
     }
 
     #[test]
     fn only_a_handler_without_sa_restart_ends_the_wait() {
-        // Nothing else in this process uses these signals.
-        let restarting = install(libc::SIGRTMIN() + 3, libc::SA_RESTART);
+        const RESTARTING: i32 = 40;
+        const ENDING: i32 = 41;
+        const BOTH: &[i32] = &[RESTARTING, ENDING];
+        let _owned = own_handlers();
+        install(RESTARTING, libc::SA_RESTART);
         for has_ending in [false, true] {
             let (reader, mut writer) = pipe().expect("a pipe");
             if has_ending {
-                install(libc::SIGRTMIN() + 4, 0);
+                install(ENDING, 0);
             }
-            thread::sleep(Duration::from_millis(2 * AGE_MAX_MS));
-            let (waiting, thread) = start_wait(reader);
+            let (waiting, handled) = Wait::start(reader, BOTH);
+            assert!(!handled.restarting.is_empty());
+            assert_eq!(handled.ending.is_empty(), !has_ending);
             for _ in 0..3 {
-                send(restarting, thread);
+                waiting.send(RESTARTING);
+                // Time in which a wait that must go on could end.
+                thread::sleep(Duration::from_millis(1));
+                assert!(!waiting.0.is_finished(), "{has_ending}");
             }
             writer.write_all(&[1]).expect("room in the pipe");
-            assert_eq!(waiting.join().expect("no panic"), Ok(()), "{has_ending}");
+            assert_eq!(waiting.0.join().expect("no panic"), Ok(()), "{has_ending}");
         }
         let (reader, _writer) = pipe().expect("a pipe");
-        let (waiting, thread) = start_wait(reader);
-        // The first signal may come before the thread sleeps.
-        while !waiting.is_finished() {
-            // SAFETY: the thread was not joined.
-            unsafe { libc::pthread_kill(thread, libc::SIGRTMIN() + 4) };
-            thread::sleep(Duration::from_millis(1));
-        }
-        assert_eq!(waiting.join().expect("no panic"), Err(Interrupted));
+        let (waiting, _) = Wait::start(reader, BOTH);
+        assert_eq!(waiting.end_by(ENDING, || {}), Err(Interrupted));
+    }
+
+    #[test]
+    fn a_handler_that_removes_itself_after_its_installation_during_the_wait_ends_it() {
+        const REMOVED: i32 = 42;
+        let _owned = own_handlers();
+        let (reader, _writer) = pipe().expect("a pipe");
+        let (waiting, handled) = Wait::start(reader, &[REMOVED]);
+        assert!(handled.restarting.is_empty() && handled.ending.is_empty());
+        let ended = waiting.end_by(REMOVED, || install(REMOVED, libc::SA_RESETHAND));
+        assert_eq!(ended, Err(Interrupted));
     }
 }
