@@ -42,8 +42,8 @@ pub fn wait_readable(descriptors: &[BorrowedFd<'_>]) -> Result<(), Interrupted> 
                 }
                 // The handlers may have changed since they were read.
                 let now = HandledSignals::of_thread(0);
-                // A handler with `SA_RESETHAND` is gone once it has run, so it may never have been read. It is
-                // the one that has run if there is no other.
+                // A handler with `SA_RESETHAND` is gone once it has run, so it may never have been read. It
+                // is the one that has run if there is no other.
                 let none_restarts = handled.restarting.union(now.restarting).is_empty();
                 if !now.ending.is_empty() || none_restarts {
                     return Err(Interrupted);
@@ -91,9 +91,9 @@ impl HandledSignals {
     }
 }
 
-/// Signals whose handlers are not looked at. An instruction of the thread raises them, and the thread executes
-/// none while it sleeps. Rust's standard library handles two of them without `SA_RESTART`, so every program
-/// of Rust would seem to have a handler that ends the wait.
+/// Signals whose handlers are not looked at. An instruction of the thread raises them, and the thread
+/// executes none while it sleeps. Rust's standard library handles two of them without `SA_RESTART`, so every
+/// program of Rust would seem to have a handler that ends the wait.
 const FAULTS: [i32; 6] =
     [libc::SIGILL, libc::SIGTRAP, libc::SIGBUS, libc::SIGFPE, libc::SIGSEGV, libc::SIGSYS];
 
