@@ -312,8 +312,8 @@ impl Domain {
     /// matched, or that wait for a counter, stay. Receives into owned memory stay, too.
     ///
     /// libfabric has no such call. With it an application can give memory away although it does not know
-    /// what is posted there. The call takes the lock of each endpoint in turn, so it may wait for a pass of its
-    /// progress. It does not access the memory.
+    /// what is posted there. The call takes the lock of each endpoint in turn, so it may wait for a pass of
+    /// its progress. It does not access the memory.
     pub fn cancel_receives_into(&self, memory: SegmentMut) {
         let pumps: Vec<_> = self.shared.pumps.lock().iter().filter_map(Weak::upgrade).collect();
         pumps.iter().for_each(|pump| pump.cancel_receives_into(&memory));

@@ -59,9 +59,9 @@ bitflags! {
 /// Whether an operation has succeeded, or why it has failed: the values of `enum ibv_wc_status` that this
 /// crate reports.
 ///
-/// The first operation that fails ends its connection, except for a receive whose region was deregistered. All
-/// others that have not ended fail with
-/// [`Flushed`](Self::Flushed), or with [`RetryExceeded`](Self::RetryExceeded) if the peer was lost.
+/// The first operation that fails ends its connection, except for a receive whose region was deregistered.
+/// All others that have not ended fail with [`Flushed`](Self::Flushed), or with
+/// [`RetryExceeded`](Self::RetryExceeded) if the peer was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Status {
