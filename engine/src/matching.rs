@@ -138,6 +138,11 @@ impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
         self.posted.take_all_where(|criteria, _| criteria.source == Some(source))
     }
 
+    /// Removes and returns all posted receives that `matches` selects, the earliest first, in one pass.
+    pub fn take_all_posted_where(&mut self, matches: impl Fn(R) -> bool) -> Vec<R> {
+        self.posted.take_all_where(|_, receive| matches(receive))
+    }
+
     /// Returns all posted receives that accept only this peer's messages, the earliest first.
     pub fn directed_posted(&self, source: PeerId) -> impl Iterator<Item = R> {
         self.posted.iter_where(move |criteria| criteria.source == Some(source))

@@ -278,20 +278,27 @@ impl Receiver {
     /// or, if there is none, the oldest tagged one. Matched receives and ended buffers are no
     /// longer posted. Returns whether one was cancelled.
     pub(crate) fn cancel(&mut self, key: CancelKey, effects: &mut impl ReceiverEffects) -> bool {
-        let posted = self
-            .posted()
-            .find(|(_, receive)| key.matches_operation(receive.context, receive.signalled))
-            .map(|(id, _)| id);
-        posted.is_some_and(|id| self.cancel_posted(id, effects))
+        let found =
+            self.posted().find(|(_, receive)| key.matches_operation(receive.context, receive.signalled));
+        let Some((id, tagged)) = found.map(|(id, receive)| (id, receive.tagged)) else { return false };
+        let matching = if tagged { &mut self.tagged } else { &mut self.untagged };
+        matching.remove_posted(id);
+        self.fail_removed_receive(id, None, &OperationError::Cancelled, effects);
+        true
     }
 
-    /// Cancels all posted receives and multi-receive buffers whose memory overlaps `memory`. Matched
-    /// receives are no longer posted.
+    /// Cancels all posted receives and multi-receive buffers whose memory overlaps `memory`: the untagged
+    /// ones first, each kind in the order of posting. Matched receives are no longer posted. The rest of a
+    /// buffer is posted, but not the parts that messages have taken.
     pub(crate) fn cancel_into(&mut self, memory: &SegmentMut, effects: &mut impl ReceiverEffects) {
-        let into_memory =
-            |(id, receive): (ReceiveId, &Receive)| receive.destination.overlaps(memory).then_some(id);
-        for id in self.posted().filter_map(into_memory).collect::<Vec<_>>() {
-            self.cancel_posted(id, effects);
+        let receives = &self.receives;
+        let is_into_memory =
+            |id| receives.get(id).is_some_and(|receive: &Receive| receive.destination.overlaps(memory));
+        // In one pass for each kind, as very many receives may be posted.
+        let mut cancelled = self.untagged.take_all_posted_where(is_into_memory);
+        cancelled.extend(self.tagged.take_all_posted_where(is_into_memory));
+        for id in cancelled {
+            self.fail_removed_receive(id, None, &OperationError::Cancelled, effects);
         }
     }
 
@@ -299,25 +306,6 @@ impl Receiver {
     fn posted(&self) -> impl Iterator<Item = (ReceiveId, &Receive)> {
         let ids = [&self.untagged, &self.tagged].into_iter().flat_map(Matching::posted);
         ids.filter_map(|id| self.receives.get(id).map(|receive| (id, receive)))
-    }
-
-    /// Cancels a posted receive or multi-receive buffer. Returns whether it was still there.
-    fn cancel_posted(&mut self, id: ReceiveId, effects: &mut impl ReceiverEffects) -> bool {
-        if self.receives.get(id).is_some_and(|receive| receive.role == ReceiveRole::Buffer) {
-            self.cancel_buffer(id, effects);
-            return true;
-        }
-        let Some(receive) = self.receives.remove(id) else { return false };
-        let matching = if receive.tagged { &mut self.tagged } else { &mut self.untagged };
-        matching.remove_posted(id);
-        let signalled = receive.signalled;
-        self.count_and_report_failure(
-            receive.into_failure(None, 0, OperationError::Cancelled),
-            signalled,
-            None,
-            effects,
-        );
-        true
     }
 
     /// Adds a link on which `peer` sends to `member`. The link begins with a little credit.

@@ -6,6 +6,7 @@
 mod model;
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroU8;
 
 use arbitrary::Arbitrary;
 use homespun_engine::matching::{Criteria, Matching, Place};
@@ -65,6 +66,9 @@ enum Step {
     },
     PostedFor {
         source: u8,
+    },
+    RemoveManyPosted {
+        divisor: NonZeroU8,
     },
 }
 
@@ -133,6 +137,9 @@ impl Step {
             }
             Step::PostedFor { source } => {
                 model.apply_and_check(Operation::PostedFor { source: source.into() });
+            }
+            Step::RemoveManyPosted { divisor } => {
+                model.apply_and_check(Operation::RemoveManyPosted { divisor: divisor.get().into() });
             }
         }
         model.check_order();

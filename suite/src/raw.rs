@@ -8,7 +8,7 @@ use homespun::endpoint::{AtomicMsg, CompareAtomicMsg, FetchAtomicMsg, RecvMsg, S
 use homespun::flags::{MrFlags, OpFlags};
 use homespun::{
     Bytes, Domain, Endpoint, Error, FabricAddress, MemoryRegion, MrAttr, RemoteMemory, Segment, SegmentMut,
-    Tag,
+    SharedReceiveContext, Tag,
 };
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use serde::{Deserialize, Serialize};
@@ -170,6 +170,15 @@ pub fn send_from_raw_memory(endpoint: &Endpoint, pieces: &[Bytes], post: Post) -
     unsafe { endpoint.post_send(&SendMsg { buffers, to, tag: tag.map(Tag), data, context, flags }) }
 }
 
+/// Returns leaked pieces of these lengths, each with [`GUARD_BYTES`] behind it.
+fn leak_marked_pieces(lens_bytes: &[usize]) -> Vec<SegmentMut> {
+    let leak = |&len_bytes: &usize| {
+        let memory = Box::leak(marked_buffer(len_bytes + GUARD_BYTES).to_vec().into_boxed_slice());
+        SegmentMut { address: memory.as_mut_ptr(), len_bytes }
+    };
+    lens_bytes.iter().map(leak).collect()
+}
+
 /// The memory of a posted receive, or of the results of an atomic operation.
 #[derive(Debug)]
 pub struct RawBuffer {
@@ -187,13 +196,7 @@ impl RawBuffer {
         ignore: u64,
         post: Post,
     ) -> Result<RawBuffer, Error> {
-        let pieces: Vec<SegmentMut> = lens_bytes
-            .iter()
-            .map(|&len_bytes| {
-                let memory = Box::leak(marked_buffer(len_bytes + GUARD_BYTES).to_vec().into_boxed_slice());
-                SegmentMut { address: memory.as_mut_ptr(), len_bytes }
-            })
-            .collect();
+        let pieces = leak_marked_pieces(lens_bytes);
         let Post { peer: from, tag, context, flags, .. } = post;
         let (buffers, tagged) = (&pieces[..], tag.map(|tag| Tag(tag).ignoring(ignore)));
         let flags = flags.unwrap_or(endpoint.rx_op_flags());
@@ -203,18 +206,33 @@ impl RawBuffer {
         Ok(RawBuffer { pieces, context })
     }
 
+    /// As [`post_receive`](Self::post_receive), but posts to a shared receive context, by default with
+    /// [`OpFlags::COMPLETION`].
+    pub fn post_shared_receive(
+        shared: &SharedReceiveContext,
+        lens_bytes: &[usize],
+        post: Post,
+    ) -> Result<RawBuffer, Error> {
+        let pieces = leak_marked_pieces(lens_bytes);
+        let Post { peer: from, tag, context, flags, .. } = post;
+        let (buffers, tagged) = (&pieces[..], tag.map(|tag| Tag(tag).ignoring(0)));
+        let flags = flags.unwrap_or(OpFlags::COMPLETION);
+        // SAFETY: as in `post_receive`.
+        unsafe { shared.post_receive(&RecvMsg { buffers, from, tagged, context, flags })? };
+        Ok(RawBuffer { pieces, context })
+    }
+
+    /// The pieces of the memory.
+    pub fn pieces(&self) -> &[SegmentMut] {
+        &self.pieces
+    }
+
     /// Posts an atomic operation whose operands are in leaked memory. If it fetches, its results go to
     /// leaked memory, too.
     pub fn post_atomic(endpoint: &Endpoint, call: &AtomicCall) -> Result<Option<RawBuffer>, Error> {
         let AtomicCall { kind, operands, compares, results_bytes, target, context, flags, .. } = call;
         let (operands, compares) = (&leak_copies(operands)[..], &leak_copies(compares)[..]);
-        let pieces: Vec<SegmentMut> = results_bytes
-            .iter()
-            .map(|&len_bytes| {
-                let memory = Box::leak(marked_buffer(len_bytes + GUARD_BYTES).to_vec().into_boxed_slice());
-                SegmentMut { address: memory.as_mut_ptr(), len_bytes }
-            })
-            .collect();
+        let pieces = leak_marked_pieces(results_bytes);
         let (results, target, context, flags) = (&pieces[..], *target, *context, *flags);
         // SAFETY: the memory is initialised and never freed. Nothing else refers to the operands. Nothing
         // reads the results before the completion was read: see `into_message`.

@@ -3,10 +3,13 @@
 use homespun::endpoint::SendMsg;
 use homespun::error::Missing;
 use homespun::flags::{CompletionFlags, OpFlags};
-use homespun::{Errno, Error, FabricAddress, Misuse, OperationError, Tag};
+use homespun::{Errno, Error, FabricAddress, Misuse, OperationError, SegmentMut, Tag};
 
-use homespun_suite::Net;
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
+use homespun_suite::raw::{Post, RawBuffer};
+use homespun_suite::{Net, poll_completion};
+
+use crate::shared_contexts::Sharers;
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -102,4 +105,77 @@ pub(crate) fn cancel_of_a_transmitted_send_fails_with_enoent(net: &Net) {
         bob.endpoint.recv(marked_buffer(0), ANY, 4).unwrap();
         assert_eq!(bob.next_completion().context, 4);
     }
+}
+
+/// Receives of each kind: the lengths of their pieces, and the calls.
+fn raw_receives() -> [(&'static [usize], Post); 5] {
+    let multi_receive = Some(OpFlags::MULTI_RECV | OpFlags::COMPLETION);
+    [
+        (&[8], Post { peer: ANY, context: 1, ..Post::default() }),
+        (&[8], Post { peer: ANY, context: 2, tag: Some(5), ..Post::default() }),
+        (&[8, 8], Post { peer: ANY, context: 3, ..Post::default() }),
+        (&[8, 8], Post { peer: ANY, context: 4, tag: Some(6), ..Post::default() }),
+        (&[100], Post { peer: ANY, context: 5, flags: multi_receive, ..Post::default() }),
+    ]
+}
+
+/// The last byte of a receive's memory.
+fn last_byte(room: &RawBuffer) -> SegmentMut {
+    let last = room.pieces()[room.pieces().len() - 1];
+    SegmentMut { address: last.address.wrapping_add(last.len_bytes - 1), len_bytes: 1 }
+}
+
+/// The memory behind all pieces of a receive. Only a guard is there.
+fn byte_behind(room: &RawBuffer) -> SegmentMut {
+    let last = last_byte(room);
+    SegmentMut { address: last.address.wrapping_add(1), ..last }
+}
+
+pub(crate) fn receives_into_a_piece_of_memory_are_cancelled(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let domain = bob.local_domain();
+    let rooms = raw_receives().map(|(lens_bytes, post)| {
+        RawBuffer::post_receive(bob.endpoint.expect_local(), lens_bytes, 0, post).unwrap()
+    });
+    bob.endpoint.recv(marked_buffer(8), ANY, 6).unwrap();
+    for room in &rooms {
+        domain.cancel_receives_into(byte_behind(room));
+    }
+    bob.assert_no_completion();
+    for (context, room) in (1..).zip(&rooms) {
+        domain.cancel_receives_into(last_byte(room));
+        let failed = bob.next_failure();
+        assert_eq!((failed.completion.context, failed.error), (context, OperationError::Cancelled));
+        domain.cancel_receives_into(last_byte(room));
+        bob.assert_no_completion();
+    }
+    alice.endpoint.send(payload(1, 8), alice.peer(), 7).unwrap();
+    assert_eq!(bob.next_completion().context, 6, "its memory is elsewhere");
+    alice.next_completion();
+}
+
+pub(crate) fn receives_of_a_context_into_a_piece_of_memory_are_cancelled(net: &Net) {
+    let sharers = Sharers::new(net, 2);
+    let (peer, _) = sharers.open_peer();
+    let rooms = raw_receives().map(|(lens_bytes, post)| {
+        RawBuffer::post_shared_receive(&sharers.context, lens_bytes, post).unwrap()
+    });
+    sharers.context.recv(marked_buffer(8), ANY, 6).unwrap();
+    let assert_no_end = || {
+        sharers.drive_repeatedly();
+        assert!(sharers.members.iter().all(|member| poll_completion(&member.cq).is_none()));
+    };
+    for room in &rooms {
+        sharers.domain.cancel_receives_into(byte_behind(room));
+    }
+    assert_no_end();
+    for (context, room) in (1..).zip(&rooms) {
+        sharers.domain.cancel_receives_into(last_byte(room));
+        let failed = sharers.next_ended(0).expect_err("it was cancelled");
+        assert_eq!((failed.completion.context, failed.error), (context, OperationError::Cancelled));
+        sharers.domain.cancel_receives_into(last_byte(room));
+        assert_no_end();
+    }
+    sharers.deliver(&peer, 1, payload(1, 8), None);
+    assert_eq!(sharers.next_receive_completion(1).context, 6, "its memory is elsewhere");
 }

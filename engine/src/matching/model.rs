@@ -41,6 +41,10 @@ pub(crate) enum Operation {
     RemovePosted {
         place: usize,
     },
+    /// Removes all posted receives whose name is a multiple of `divisor`, which is not 0.
+    RemoveManyPosted {
+        divisor: u32,
+    },
     RemoveUnexpected {
         place: usize,
     },
@@ -105,6 +109,12 @@ impl Model {
                     assert!(self.matching.remove_posted(name));
                     assert!(!self.matching.remove_posted(name));
                 }
+            }
+            Operation::RemoveManyPosted { divisor } => {
+                let is_multiple = |name: u32| name.is_multiple_of(divisor);
+                let expected = self.posted.extract_if(.., |(_, name)| is_multiple(*name));
+                let expected: Vec<u32> = expected.map(|(_, name)| name).collect();
+                assert_eq!(self.matching.take_all_posted_where(is_multiple), expected);
             }
             Operation::RemoveUnexpected { place } => {
                 if let Some(at) = place.checked_rem(self.unexpected.len()) {

@@ -155,7 +155,10 @@ fn any_operation(mix: &OperationMix) -> impl Strategy<Value = Operation> + use<>
             .prop_map(|(source, tag, ignore)| Operation::PostBehind { source, tag, ignore }),
         5 => envelope.prop_map(|(source, tag)| Operation::PeekPosted { source, tag }),
         1 => (0..4_usize).prop_map(|source| Operation::PostedFor { source }),
-        10 * remove_weight => any::<usize>().prop_map(|place| Operation::RemovePosted { place }),
+        10 * remove_weight => prop_oneof![
+            9 => any::<usize>().prop_map(|place| Operation::RemovePosted { place }),
+            1 => (1..20_u32).prop_map(|divisor| Operation::RemoveManyPosted { divisor }),
+        ],
         10 * remove_weight => any::<usize>().prop_map(|place| Operation::RemoveUnexpected { place }),
         1 => Just(Operation::RemoveAbsent),
     ]

@@ -244,7 +244,7 @@ impl Receiver {
         self.fail_all_and_close(peer, error, &mut ReportLater(effects));
     }
 
-    /// Fails a receive that was removed from matching. `peer` is its only source.
+    /// Fails a receive or a buffer that was removed from matching. The failure names `peer` as the source.
     pub(super) fn fail_removed_receive(
         &mut self,
         id: ReceiveId,

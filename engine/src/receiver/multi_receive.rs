@@ -323,14 +323,8 @@ impl Receiver {
         }
     }
 
-    /// Cancels a buffer that still takes messages.
-    pub(super) fn cancel_buffer(&mut self, id: ReceiveId, effects: &mut impl ReceiverEffects) {
-        self.untagged.remove_posted(id);
-        let end = End::Failed { source: None, error: OperationError::Cancelled };
-        self.end_buffer(id, end, None, effects);
-    }
-
-    /// Fails a buffer whose only source is gone. The caller has removed the buffer from matching.
+    /// Fails a buffer that is cancelled or whose only source is gone. The caller has removed the buffer from
+    /// matching.
     pub(super) fn fail_buffer(
         &mut self,
         id: ReceiveId,

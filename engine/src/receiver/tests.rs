@@ -15,6 +15,7 @@ use crate::transport::{LinkError, Pull, RemotePayload};
 use crate::wire::{AwaitedReply, Header, Message};
 
 mod abandoned;
+mod cancels;
 mod leftovers;
 mod notices;
 mod turns;

@@ -15,6 +15,10 @@ macro_rules! tests_of_objects {
                 unknown_source_wakes_a_blocked_reader;
             directed:
                 receive_from_a_refused_source_wakes_a_blocked_reader;
+            // The call names memory of this process.
+            cancel:
+                receives_into_a_piece_of_memory_are_cancelled
+                receives_of_a_context_into_a_piece_of_memory_are_cancelled;
             // These tests read a queue before it has endpoints, and after.
             cq_fields:
                 queue_holds_the_requested_entry_count
