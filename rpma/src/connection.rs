@@ -185,8 +185,8 @@ impl Connection {
     }
 
     /// Ends the connection: `rpma_conn_disconnect(3)`. Sends and accesses that were posted are carried out
-    /// first: the call waits until none has ended for 2 seconds. So one that takes longer by itself, such as a
-    /// persistent flush of gigabytes, is cut off. Receives that are posted complete with
+    /// first: the call waits until none has ended for 2 seconds. So one that takes longer by itself, such as
+    /// a persistent flush of gigabytes, is cut off. Receives that are posted complete with
     /// [`Status::Flushed`](crate::Status::Flushed). Both sides get [`ConnectionEvent::Closed`].
     ///
     /// Succeeds without an effect if the connection has ended, also if the peer is gone.

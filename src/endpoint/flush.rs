@@ -40,8 +40,8 @@ impl Endpoint {
     /// that others have written to it: the peer has called `msync(2)` for it, or flushed the processor's
     /// caches, as for [`COMMIT_COMPLETE`](OpFlags::COMMIT_COMPLETE). Nothing outside the range becomes
     /// durable, except other bytes of the same pages or cache lines. Messages, reads, writes and atomic
-    /// operations that the endpoint posts later on the peer are carried out after the flush, unless the peer's
-    /// endpoint is replaced meanwhile by one with the same address.
+    /// operations that the endpoint posts later on the peer are carried out after the flush, unless the
+    /// peer's endpoint is replaced meanwhile by one with the same address.
     ///
     /// The peer makes a long range durable in parts, so that it can serve others in between. Until it has
     /// answered the flush, later operations on the peer other than flushes wait.

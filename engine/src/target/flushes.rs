@@ -2,8 +2,8 @@
 //!
 //! The target carries out a short flush when it arrives. A longer one it carries out in parts, over several
 //! passes: a flush costs its target as much as the range needs, and its sender only a frame. The links take
-//! turns. A persistent flush that arrives while an earlier one of its link is carried out in parts waits for that
-//! one.
+//! turns. A persistent flush that arrives while an earlier one of its link is carried out in parts waits for
+//! that one.
 
 use super::partial_flush::PartialFlush;
 use super::{Target, TargetEffects, queue_answer};
