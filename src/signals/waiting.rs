@@ -20,7 +20,8 @@ pub struct Interrupted;
 ///
 /// [`Interrupted`] if a signal handler has run in this thread that was installed without `SA_RESTART`. Other
 /// handlers run, and the wait goes on, as in a call of `read(2)`. If there are handlers of both kinds, and no
-/// descriptor is left to tell them apart, any handler ends the wait. So does a handler that nobody knows.
+/// descriptor is left to tell them apart, any handler ends the wait. If there is no handler any more, the one
+/// that has run has removed itself, and the wait ends, too.
 pub fn wait_readable(descriptors: &[BorrowedFd<'_>]) -> Result<(), Interrupted> {
     loop {
         let handled = HandledSignals::of_thread(AGE_MAX_MS);
