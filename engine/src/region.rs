@@ -10,9 +10,10 @@
 //! # How a region ends
 //!
 //! [`Regions::close`] takes the region out of the table and marks the region as closed. An engine
-//! checks the mark before it touches the memory, and keeps no slice of raw memory between calls. So
-//! the region has ended once all engine calls that were running at the close have returned. Then no
-//! engine touches the memory any more.
+//! looks at the mark once for each use of the memory ([`Window::open`]), and keeps no slice of raw
+//! memory between calls. So the region has ended once all engine calls that were running at the close
+//! have returned. Then no engine touches the memory any more. What an engine has not read or written
+//! whole by then fails, and the link goes on.
 
 mod atomics;
 mod table;
@@ -295,10 +296,11 @@ impl Region {
         }
     }
 
-    /// Makes a range durable. Returns whether the range is now durable. Returns `false` if the
-    /// region is not persistent or is closed, or if this or an earlier attempt has failed.
+    /// Makes a range of a region that was open at the start of the engine's call durable. Returns whether
+    /// the range is now durable. Returns `false` if the region is not persistent, or if this or an earlier
+    /// attempt has failed.
     pub(crate) fn try_persist(&self, offset_bytes: usize, len_bytes: usize) -> bool {
-        let Some(persistence) = self.persistence.as_ref().filter(|_| self.is_open()) else { return false };
+        let Some(persistence) = &self.persistence else { return false };
         if self.has_failed.load(Ordering::Acquire) {
             return false;
         }
@@ -535,8 +537,8 @@ mod tests {
         let region = regions.add(unsafe { Region::raw(&[all], ATTR).unwrap() }).unwrap();
         let refused = Err(Misuse::Memory(BadMemory::AddressSpace));
         assert_eq!((region.read_at(1, &mut [0]), region.write_at(1, &[0])), (refused.clone(), refused));
-        let window = regions.checked_window(7, place, 8, MrAccess::REMOTE_WRITE).unwrap();
-        assert!(window.copy_in_if_open(0, &[9; 8]));
+        let mut window = regions.checked_window(7, place, 8, MrAccess::REMOTE_WRITE).unwrap();
+        window.open().unwrap().copy_in(0, &[9; 8]);
         assert_eq!(word.load(Ordering::Relaxed), 0x0909_0909_0909_0909);
         let none = SegmentMut { address: ptr::null_mut(), len_bytes: 0 };
         // SAFETY: the segment has no bytes.
@@ -605,11 +607,11 @@ mod tests {
                     prop_assert_eq!(&read, &model[at..]);
                 }
             }
-            let window = Window::new(Arc::new(regions.into_iter().nth(1).unwrap()), 0);
-            let direct: Vec<u8> =
-                window.slices(0, len_bytes).iter().flat_map(|slice| slice.to_vec()).collect();
+            let mut window = Window::new(Arc::new(regions.into_iter().nth(1).unwrap()), 0);
+            let slices = window.open().unwrap().slices(0, len_bytes);
+            let direct: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
             prop_assert_eq!(&direct, &model);
-            drop(window);
+            drop(slices);
             prop_assert_eq!(memory.concat(), model);
         }
     }

@@ -185,7 +185,6 @@ impl ReplySources<'_> {
                 return tx.pending_replies_mut().pause_reads();
             }
             left_bytes -= piece_bytes;
-            reading.copy_piece_if_needed();
             let sent = transport.send(id, &reading.piece_header(), &reading.piece_slices(0));
             match sent {
                 Sent::Full => return,

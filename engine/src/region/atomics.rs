@@ -47,7 +47,7 @@ impl Window {
         elements: &Elements<'_>,
         mut before: Option<&mut Vec<u8>>,
     ) -> bool {
-        let is_open = self.is_open();
+        let is_open = self.region().is_open();
         if is_open {
             let Elements { combine, size_bytes, count, operands, compares } = *elements;
             let mut of_operands = operands.chunks_exact(size_bytes);

@@ -39,52 +39,50 @@ impl Window {
         &self.region
     }
 
-    /// Whether the memory may still be touched in this call of the engine.
-    pub(crate) fn is_open(&self) -> bool {
-        self.region.is_open()
-    }
-
     /// Returns the range in the region of the window's first `len_bytes`.
     pub(crate) fn region_range(&self, len_bytes: usize) -> Range<usize> {
         self.offset_bytes..self.offset_bytes + len_bytes
     }
 
-    /// Makes `len_bytes` from an offset on durable. Returns whether that succeeded.
-    pub(crate) fn try_persist(&self, at_bytes: usize, len_bytes: usize) -> bool {
-        self.region.try_persist(self.offset_bytes + at_bytes, len_bytes)
-    }
-
-    /// Copies `bytes` to an offset, if the region is open. Returns whether the region is open.
-    pub(crate) fn copy_in_if_open(&self, at_bytes: usize, bytes: &[u8]) -> bool {
-        let is_open = self.is_open();
-        if is_open {
-            self.region.copy_in(self.offset_bytes + at_bytes, bytes);
-        }
-        is_open
-    }
-
-    /// Fills `into` from an offset, if the region is open. Returns whether the region is open.
-    pub(crate) fn copy_out_if_open(&self, at_bytes: usize, into: &mut [u8]) -> bool {
-        let is_open = self.is_open();
-        if is_open {
-            self.region.copy_out(self.offset_bytes + at_bytes, into);
-        }
-        is_open
-    }
-
     /// Whether the memory is available as slices.
     pub(crate) fn is_sliceable(&self) -> bool {
-        matches!(self.region.memory, Memory::Raw(_)) && self.is_open()
+        matches!(self.region.memory, Memory::Raw(_))
     }
 
-    /// Returns the memory at an offset for writing. Empty if the region is closed, or if the window
-    /// is not [sliceable](Self::is_sliceable).
-    pub(crate) fn slices_mut(&mut self, at_bytes: usize, len_bytes: usize) -> Space<'_> {
-        let Memory::Raw(segments) = &self.region.memory else { return Space::new() };
-        if !self.is_open() {
-            return Space::new();
-        }
-        let pieces = segments_in_range(segments, self.offset_bytes + at_bytes, len_bytes);
+    /// Returns the right to touch the memory in this call of the engine; `None` if the region is closed.
+    #[inline]
+    pub(crate) fn open(&mut self) -> Option<OpenWindow<'_>> {
+        self.region.is_open().then_some(OpenWindow(self))
+    }
+}
+
+/// A window whose memory may be touched until the engine's call returns: its region was open when
+/// this was made, and a close of the region waits for the call. Each use of the memory takes one of
+/// these, so that no use can look at the mark twice and find two answers.
+#[derive(Debug)]
+pub(crate) struct OpenWindow<'w>(&'w mut Window);
+
+impl<'w> OpenWindow<'w> {
+    /// Copies `bytes` to an offset.
+    #[inline]
+    pub(crate) fn copy_in(&self, at_bytes: usize, bytes: &[u8]) {
+        self.0.region.copy_in(self.0.offset_bytes + at_bytes, bytes);
+    }
+
+    /// Fills `into` from an offset.
+    #[inline]
+    pub(crate) fn copy_out(&self, at_bytes: usize, into: &mut [u8]) {
+        self.0.region.copy_out(self.0.offset_bytes + at_bytes, into);
+    }
+
+    /// Makes `len_bytes` from an offset on durable. Returns whether that succeeded.
+    pub(crate) fn try_persist(&self, at_bytes: usize, len_bytes: usize) -> bool {
+        self.0.region.try_persist(self.0.offset_bytes + at_bytes, len_bytes)
+    }
+
+    /// Returns the memory at an offset for writing. Empty if the window is not
+    /// [sliceable](Window::is_sliceable).
+    pub(crate) fn slices_mut(self, at_bytes: usize, len_bytes: usize) -> Space<'w> {
         let place = |piece: SegmentMut| {
             // SAFETY: the piece lies in a segment. The caller of `raw` has promised that the
             // segment is initialised, that it is writable until the region has ended, and that the
@@ -94,21 +92,24 @@ impl Window {
             // out both writes, and the bytes have no particular value.
             IoSliceMut::new(unsafe { slice::from_raw_parts_mut(piece.address, piece.len_bytes) })
         };
-        pieces.map(place).collect()
+        self.pieces(at_bytes, len_bytes).map(place).collect()
     }
 
-    /// Returns the memory at an offset for reading. Empty if the region is closed, or if the window
-    /// is not [sliceable](Self::is_sliceable).
-    pub(crate) fn slices(&self, at_bytes: usize, len_bytes: usize) -> SmallVec<[IoSlice<'_>; IOV_LIMIT]> {
-        let Memory::Raw(segments) = &self.region.memory else { return SmallVec::new() };
-        if !self.is_open() {
-            return SmallVec::new();
-        }
-        let pieces = segments_in_range(segments, self.offset_bytes + at_bytes, len_bytes);
+    /// Returns the memory at an offset for reading. Empty if the window is not
+    /// [sliceable](Window::is_sliceable).
+    pub(crate) fn slices(self, at_bytes: usize, len_bytes: usize) -> SmallVec<[IoSlice<'w>; IOV_LIMIT]> {
         let place = |piece: SegmentMut| {
             // SAFETY: as in `slices_mut`; the memory is readable.
             IoSlice::new(unsafe { slice::from_raw_parts(piece.address, piece.len_bytes) })
         };
-        pieces.map(place).collect()
+        self.pieces(at_bytes, len_bytes).map(place).collect()
+    }
+
+    fn pieces(&self, at_bytes: usize, len_bytes: usize) -> impl Iterator<Item = SegmentMut> {
+        let segments: &[SegmentMut] = match &self.0.region.memory {
+            Memory::Raw(segments) => segments,
+            Memory::Owned(_) | Memory::Shared(_) | Memory::Kept(_) => &[],
+        };
+        segments_in_range(segments, self.0.offset_bytes + at_bytes, len_bytes)
     }
 }

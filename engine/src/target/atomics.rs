@@ -40,7 +40,7 @@ impl Target {
         self.admit_access(id)?;
         let mut before = Vec::with_capacity(fetched_bytes);
         match self.apply_atomic(atomic, payload, fetches.then_some(&mut before)) {
-            Ok(window) => {
+            Ok(mut window) => {
                 // An endpoint counts a fetching operation as a read (`fi_endpoint(3)`). A region
                 // counts it as a read and, if it can change the region, also as a write
                 // (`fi_mr(3)`).
@@ -49,7 +49,12 @@ impl Target {
                 let mut of_region = of_endpoint & CounterEvents::REMOTE_READ;
                 if atomic.form.op().can_write() {
                     of_region |= CounterEvents::REMOTE_WRITE;
-                    self.persist_or_note_write(id, &window, Durable::Nothing, atomic.form.len_bytes() as u64);
+                    self.persist_or_note_write(
+                        id,
+                        &mut window,
+                        Durable::Nothing,
+                        atomic.form.len_bytes() as u64,
+                    );
                 }
                 self.count_access_if_enabled(window.region(), of_endpoint, of_region, effects);
                 if fetched_bytes > 0 {

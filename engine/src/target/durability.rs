@@ -60,7 +60,7 @@ impl Target {
     pub(super) fn persist_or_note_write(
         &mut self,
         id: LinkId,
-        window: &Window,
+        window: &mut Window,
         durable: Durable,
         len_bytes: u64,
     ) -> bool {
@@ -68,7 +68,7 @@ impl Target {
             return true;
         }
         if durable != Durable::Nothing {
-            return window.try_persist(0, clamp_to_usize(len_bytes));
+            return window.open().is_some_and(|open| open.try_persist(0, clamp_to_usize(len_bytes)));
         }
         let range = window.region_range(clamp_to_usize(len_bytes));
         if !range.is_empty()

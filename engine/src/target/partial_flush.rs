@@ -31,10 +31,8 @@ impl PartialFlush {
 
     /// Makes the next `part_bytes` durable. Returns the answer to the flush if it ends here.
     pub(super) fn persist_part(&mut self, part_bytes: usize) -> Outcome {
-        if !self.window.is_open() {
-            return Outcome::Refused(Refusal::Key);
-        }
-        if !self.window.try_persist(self.durable_bytes, part_bytes) {
+        let Some(open) = self.window.open() else { return Outcome::Refused(Refusal::Key) };
+        if !open.try_persist(self.durable_bytes, part_bytes) {
             return Outcome::NotDurable;
         }
         self.durable_bytes += part_bytes;

@@ -13,6 +13,9 @@ use crate::region::Window;
 use crate::transport::LinkId;
 use crate::wire::{Header, Outcome, Refusal, Rma};
 
+/// The answer to a read whose region has closed before all of its data was read.
+const CLOSED: Option<Outcome> = Some(Outcome::Refused(Refusal::Key));
+
 /// A read of a region by a peer, or the results of a peer's atomic operation. Its data is being
 /// sent.
 #[derive(Debug)]
@@ -21,12 +24,13 @@ pub(crate) struct OutgoingRead {
     len_bytes: u64,
     /// How many bytes the link has taken in whole pieces.
     sent_bytes: u64,
-    /// The memory to read, or why the rest is not sent. `None` for the results of an atomic
-    /// operation.
-    window: Option<Result<Window, Refusal>>,
+    /// The memory to read. `None` if the read was refused, and for the results of an atomic operation.
+    window: Option<Window>,
+    /// The answer that follows the data. `None` for the results of an atomic operation.
+    outcome: Option<Outcome>,
     /// A copy of the piece that is being sent. Empty if the piece is sent from the region's memory.
     copy: Vec<u8>,
-    /// Whether the whole read was copied when it was requested.
+    /// Whether the whole read, at most one piece, was copied when it was requested.
     is_copied: bool,
 }
 
@@ -43,15 +47,21 @@ impl Target {
         effects: &mut impl TargetEffects,
     ) -> Result<(), ProtocolViolation> {
         self.admit_access(id)?;
-        let window = Some(self.check_rma_window_and_offer_mapping(id, rma, MrAccess::REMOTE_READ, effects));
+        let (window, outcome) =
+            match self.check_rma_window_and_offer_mapping(id, rma, MrAccess::REMOTE_READ, effects) {
+                Ok(window) => (Some(window), Outcome::Done),
+                Err(refusal) => (None, Outcome::Refused(refusal)),
+            };
         let Some(link) = self.links.get_mut(id) else { return Ok(()) };
         let Rma { op, len_bytes, .. } = *rma;
+        let (outcome, copy) = (Some(outcome), Vec::new());
         let mut reading =
-            OutgoingRead { op, len_bytes, sent_bytes: 0, window, copy: Vec::new(), is_copied: false };
+            OutgoingRead { op, len_bytes, sent_bytes: 0, window, outcome, copy, is_copied: false };
         // Nor must a read be copied before earlier reads are.
         let is_next = link.reads.back().is_none_or(|before| before.is_copied);
         if self.copies_reads && is_next && len_bytes <= READ_COPIED_MAX_BYTES as u64 {
-            reading.copy_whole_read();
+            reading.is_copied = true;
+            reading.copy_piece_if_needed();
         }
         link.reads.push_back(reading);
         effects.queue_read_data(id);
@@ -74,6 +84,7 @@ impl Target {
             len_bytes,
             sent_bytes: 0,
             window: None,
+            outcome: None,
             copy: results,
             is_copied: true,
         });
@@ -91,17 +102,13 @@ impl Target {
         let link = self.links.get_mut(id)?;
         let reading = link.reads.pop_front()?;
         link.unanswered_ops -= 1;
-        match &reading.window {
-            Some(Ok(window)) if self.counts_accesses => {
-                window.region().count_access(CounterEvents::REMOTE_READ);
-                Some(CounterEvents::REMOTE_READ)
-            }
-            Some(_) => None,
-            None => {
-                link.unanswered_bytes -= clamp_to_usize(reading.len_bytes);
-                None
-            }
+        if reading.outcome.is_none() {
+            link.unanswered_bytes -= clamp_to_usize(reading.len_bytes);
         }
+        let window =
+            reading.window.filter(|_| self.counts_accesses && reading.outcome == Some(Outcome::Done))?;
+        window.region().count_access(CounterEvents::REMOTE_READ);
+        Some(CounterEvents::REMOTE_READ)
     }
 }
 
@@ -114,38 +121,24 @@ impl OutgoingRead {
     pub(crate) fn prepare_piece_if_left(&mut self) -> bool {
         let is_left = self.sent_bytes < self.len_bytes;
         if is_left {
-            self.refuse_if_region_closed();
+            self.copy_piece_if_needed();
         }
-        is_left && !matches!(self.window, Some(Err(_)))
+        is_left && !matches!(self.outcome, Some(Outcome::Refused(_)))
     }
 
-    /// Refuses the read if the region has closed.
-    fn refuse_if_region_closed(&mut self) {
-        if let Some(Ok(window)) = &self.window
-            && !window.is_open()
-        {
-            self.window = Some(Err(Refusal::Key));
-        }
-    }
-
-    /// Copies the data of the whole read, which must be no longer than a piece.
-    fn copy_whole_read(&mut self) {
-        self.is_copied = true;
-        if let Some(Ok(window)) = &self.window {
-            self.copy.resize(clamp_to_usize(self.len_bytes), 0);
-            window.copy_out_if_open(0, &mut self.copy);
-        }
-    }
-
-    /// Copies the next piece of a read, unless the piece can be sent from the region's memory or is
-    /// already copied.
-    pub(crate) fn copy_piece_if_needed(&mut self) {
-        if let Some(Ok(window)) = &self.window
-            && self.copy.is_empty()
-            && !window.is_sliceable()
-        {
-            self.copy.resize(clamp_to_usize(self.next_piece_len_bytes()), 0);
-            window.copy_out_if_open(clamp_to_usize(self.sent_bytes), &mut self.copy);
+    /// Copies the next piece, unless it can be sent from the region's memory or is already copied. If the
+    /// region has closed, refuses the read instead.
+    fn copy_piece_if_needed(&mut self) {
+        let piece_bytes = clamp_to_usize(self.next_piece_len_bytes());
+        let Some(window) = &mut self.window else { return };
+        let needs_copy = self.copy.is_empty() && (self.is_copied || !window.is_sliceable());
+        match window.open() {
+            Some(open) if needs_copy => {
+                self.copy.resize(piece_bytes, 0);
+                open.copy_out(clamp_to_usize(self.sent_bytes), &mut self.copy);
+            }
+            Some(_) => {}
+            None => self.outcome = CLOSED,
         }
     }
 
@@ -154,17 +147,16 @@ impl OutgoingRead {
     pub(crate) fn piece_slices(&mut self, taken_bytes: usize) -> SmallVec<[IoSlice<'_>; IOV_LIMIT]> {
         let piece_bytes = clamp_to_usize(self.next_piece_len_bytes());
         if self.copy.is_empty() {
-            self.refuse_if_region_closed();
-        }
-        match &self.window {
-            Some(Ok(window)) if self.copy.is_empty() => {
-                window.slices(clamp_to_usize(self.sent_bytes) + taken_bytes, piece_bytes - taken_bytes)
+            match self.window.as_mut().and_then(Window::open) {
+                Some(open) => {
+                    let begin_bytes = clamp_to_usize(self.sent_bytes) + taken_bytes;
+                    return open.slices(begin_bytes, piece_bytes - taken_bytes);
+                }
+                None => self.outcome = CLOSED,
             }
-            _ => {
-                self.copy.resize(piece_bytes, 0);
-                smallvec![IoSlice::new(&self.copy[taken_bytes..])]
-            }
+            self.copy.resize(piece_bytes, 0);
         }
+        smallvec![IoSlice::new(&self.copy[taken_bytes..])]
     }
 
     /// Records that the link has taken the whole piece.
@@ -181,10 +173,6 @@ impl OutgoingRead {
     /// Returns the answer that follows the data of the read; `None` for the results of an atomic
     /// operation.
     pub(crate) fn answer_header(&self) -> Option<Header> {
-        let outcome = match self.window.as_ref()? {
-            Ok(_) => Outcome::Done,
-            Err(refusal) => Outcome::Refused(*refusal),
-        };
-        Some(Header::Answer { op: self.op, outcome })
+        Some(Header::Answer { op: self.op, outcome: self.outcome? })
     }
 }

@@ -234,7 +234,6 @@ fn read_is_taken_piece_by_piece_and_answered() {
     assert_eq!(asked.reads, 1);
     let reading = target.next_outgoing_read(LINK).unwrap();
     assert!(reading.prepare_piece_if_left() && reading.next_piece_len_bytes() == 3);
-    reading.copy_piece_if_needed();
     assert_eq!(reading.piece_header(), Header::ReadData { op: 1, len_bytes: 3 });
     assert_eq!(&*reading.piece_slices(1)[0], b"cd", "the link has taken a byte");
     reading.record_piece_sent();

@@ -354,9 +354,9 @@ impl Target {
     pub(crate) fn payload_space(&mut self, id: LinkId) -> Space<'_> {
         let Some(filling) = self.reassembly_mut(id).copied() else { return Space::new() };
         match self.inbounds.get_mut(filling.owner).map(|inbound| &mut inbound.window) {
-            Some(Ok(window)) => {
-                window.slices_mut(clamp_to_usize(filling.arrived_bytes), clamp_to_usize(filling.left_bytes()))
-            }
+            Some(Ok(window)) => window.open().map_or_else(Space::new, |open| {
+                open.slices_mut(clamp_to_usize(filling.arrived_bytes), clamp_to_usize(filling.left_bytes()))
+            }),
             _ => Space::new(),
         }
     }
@@ -406,8 +406,8 @@ impl Target {
         len_bytes: u64,
         effects: &mut impl TargetEffects,
     ) {
-        let PeerWrite { answering, data, durable, window, .. } = inbound;
-        if let Ok(window) = &window
+        let PeerWrite { answering, data, durable, mut window, .. } = inbound;
+        if let Ok(window) = &mut window
             && !self.persist_or_note_write(id, window, durable, len_bytes)
         {
             self.answer_write(id, answering, Outcome::NotDurable, effects);
@@ -432,8 +432,8 @@ impl Target {
 
 impl FetchMemory<PeerWriteId> for SlotMap<PeerWriteId, Box<PeerWrite>> {
     fn wanted_bytes(&mut self, filling: &Reassembly<PeerWriteId>) -> u64 {
-        let is_kept = self.get_mut(filling.owner).is_some_and(|inbound| inbound.keep_unless_region_closed());
-        if is_kept { filling.len_bytes } else { 0 }
+        let is_refused = self.get(filling.owner).is_none_or(|inbound| inbound.window.is_err());
+        if is_refused { 0 } else { filling.len_bytes }
     }
 
     fn pull(
@@ -452,15 +452,8 @@ impl FetchMemory<PeerWriteId> for SlotMap<PeerWriteId, Box<PeerWrite>> {
 }
 
 impl PeerWrite {
-    /// Refuses the write if the region has closed. Returns whether the write goes on.
-    fn keep_unless_region_closed(&mut self) -> bool {
-        if self.window.as_ref().is_ok_and(|window| !window.is_open()) {
-            self.window = Err(Outcome::Refused(Refusal::Key));
-        }
-        self.window.is_ok()
-    }
-
-    /// Pulls the next bytes into the region. The region must be open.
+    /// Pulls the next bytes into the region. If the region has closed, refuses the write instead, which then
+    /// takes no more bytes.
     fn pull_into_region(
         &mut self,
         at_bytes: u64,
@@ -468,14 +461,18 @@ impl PeerWrite {
         copy: impl FnOnce(&mut [IoSliceMut<'_>]) -> Pull,
     ) -> Pull {
         let Ok(window) = &mut self.window else { return Pull::Gone };
-        if window.is_sliceable() {
-            let mut space = window.slices_mut(clamp_to_usize(at_bytes), step_bytes);
-            return copy(&mut space);
+        let is_sliceable = window.is_sliceable();
+        let Some(open) = window.open() else {
+            self.window = Err(Outcome::Refused(Refusal::Key));
+            return Pull::Done;
+        };
+        if is_sliceable {
+            return copy(&mut open.slices_mut(clamp_to_usize(at_bytes), step_bytes));
         }
         self.pulled.resize(step_bytes, 0);
         let pulled = copy(&mut [IoSliceMut::new(&mut self.pulled)]);
         if pulled == Pull::Done {
-            window.copy_in_if_open(clamp_to_usize(at_bytes), &self.pulled);
+            open.copy_in(clamp_to_usize(at_bytes), &self.pulled);
         }
         pulled
     }
@@ -490,9 +487,9 @@ fn return_credit_if_remote_data(id: LinkId, data: Option<u64>, effects: &mut imp
 
 /// Copies bytes into a region. If the region has closed, refuses the write instead.
 fn copy_into_window(window: &mut Result<Window, Outcome>, at_bytes: u64, bytes: &[u8]) {
-    if let Ok(open) = window
-        && !open.copy_in_if_open(clamp_to_usize(at_bytes), bytes)
-    {
-        *window = Err(Outcome::Refused(Refusal::Key));
+    let Ok(open) = window.as_mut().map(Window::open) else { return };
+    match open {
+        Some(open) => open.copy_in(clamp_to_usize(at_bytes), bytes),
+        None => *window = Err(Outcome::Refused(Refusal::Key)),
     }
 }

@@ -1,13 +1,15 @@
 //! Tests of accesses to regions, from both sides.
 
 use std::sync::Arc;
+use std::sync::mpsc::{self, TryRecvError};
+use std::{hint, thread};
 
 use super::*;
 use crate::buffer::SegmentMut;
 use crate::flags::MrAccess;
 use crate::limits::{READ_PIECE_MAX_BYTES, RMA_LINK_MAX_OPS};
 use crate::operation::RmaLocal;
-use crate::region::{Region, RegionAttr};
+use crate::region::{Region, RegionAttr, Regions};
 use crate::wire::{Durable, Outcome, Refusal, Rma, RmaKind};
 
 const LINK: LinkId = LinkId(7);
@@ -233,6 +235,89 @@ fn region_closed_during_read_is_not_read_further() {
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.sent[0].2, [&[b'a'; 4][..], &[0; 16]].concat());
     assert_eq!(sent_answers(&transport), [(5, Outcome::Refused(Refusal::Key))]);
+}
+
+/// Another thread closes the region at any moment of the pass that sends the data.
+#[test]
+fn read_during_region_close_is_whole_or_refused() {
+    let mut memory = vec![b'a'; 40];
+    let (to_close, closing) = mpsc::channel::<(u32, Arc<Regions>, Arc<Region>)>();
+    let (closed, ends) = mpsc::channel();
+    thread::scope(|scope| {
+        // Spins, since a thread that must be woken is too late. Ends with the sender.
+        scope.spawn(move || {
+            loop {
+                match closing.try_recv() {
+                    Ok((round, regions, region)) => {
+                        (0..round % 256).for_each(|_| hint::spin_loop());
+                        regions.close(&region);
+                        closed.send(()).unwrap();
+                    }
+                    Err(TryRecvError::Empty) => hint::spin_loop(),
+                    Err(TryRecvError::Disconnected) => return,
+                }
+            }
+        });
+        let to_close = to_close;
+        for round in 0..2000 {
+            let (mut engine, mut region, mut transport, mut sink) = engine_with_region(memory.len());
+            region.write_at(0, &memory).unwrap();
+            if round % 2 == 0 {
+                engine.target.regions().close(&region);
+                let attr = RegionAttr { key: KEY, access: ANYTHING, base_address: 0 };
+                region = engine.target.regions().add(raw_region(&mut memory, attr).unwrap()).unwrap();
+            }
+            for op in [5, 6] {
+                engine.arrivals(&mut sink).frame(LINK, &rma_header(op, 0, 40, RmaKind::Read), b"");
+            }
+            to_close.send((round, engine.target.regions().clone(), region)).unwrap();
+            while engine.has_unsent() {
+                engine.transmit(&mut transport, &mut sink);
+            }
+            ends.recv().unwrap();
+            let mut is_right = true;
+            for (_, header, payload) in &transport.sent {
+                assert_eq!(header.payload_len_bytes(), payload.len() as u64, "{header:?}");
+                is_right &= payload.iter().all(|byte| *byte == b'a');
+                if let Header::Answer { outcome, .. } = header {
+                    let is_refused = *outcome == Outcome::Refused(Refusal::Key);
+                    assert!(is_right || is_refused, "a read succeeds with wrong data in round {round}");
+                    is_right = true;
+                }
+            }
+            assert_eq!(sent_answers(&transport).len(), 2);
+        }
+    });
+}
+
+/// Another thread closes the region while the peer's payload is being pulled.
+#[test]
+fn write_during_region_close_is_placed_or_refused() {
+    for has_memory_of_its_own in [true, false] {
+        let (mut engine, mut region, mut transport, mut sink) = engine_with_region(10);
+        let mut memory = vec![0; 10];
+        if !has_memory_of_its_own {
+            engine.target.regions().close(&region);
+            let attr = RegionAttr { key: KEY, access: ANYTHING, base_address: 0 };
+            region = engine.target.regions().add(raw_region(&mut memory, attr).unwrap()).unwrap();
+        }
+        let offer = RmaKind::Offer { data: None, remote_bytes: REMOTE.len() as u8 };
+        engine.arrivals(&mut sink).frame(LINK, &rma_header(5, 1, 5, offer), REMOTE);
+        let regions = engine.target.regions().clone();
+        let closed = region.clone();
+        let (target, mut effects) = engine.target_and_effects(&mut sink);
+        target.pull_payloads(
+            |_, _, _, into| {
+                regions.close(&closed);
+                into[0].copy_from_slice(b"hello");
+                Pull::Done
+            },
+            &mut effects,
+        );
+        engine.transmit(&mut transport, &mut sink);
+        assert_eq!(sent_answers(&transport), [(5, Outcome::Done)]);
+        assert_eq!(read_region(&region), b"\0hello\0\0\0\0");
+    }
 }
 
 #[test]
