@@ -110,8 +110,7 @@ impl Domain {
         clock: &Clock,
     ) -> Result<Domain, Error> {
         let attr = provider.attr();
-        let key_size_bytes = grant_key_size_bytes(info.domain.mr_key_size_bytes)
-            .map_err(|unmet| Misuse::Invalid(Argument::NotOffered(unmet)))?;
+        let key_size_bytes = grant_key_size_bytes(info.domain.mr_key_size_bytes);
         let format = info.addr_format.unwrap_or_else(|| attr.preferred_format());
         let domain_counters = Arc::new(DomainCounters::default());
         Ok(Domain {

@@ -155,7 +155,7 @@ impl Hints {
         self.with(|info| info.domain.mr_mode = mr_mode)
     }
 
-    /// The largest size of the keys of memory regions, from 4 bytes on
+    /// The size of the keys of memory regions, from 4 to 8 bytes; any other number stands for 8
     /// ([`DomainAttr::mr_key_size_bytes`](crate::info::DomainAttr::mr_key_size_bytes)).
     ///
     /// ```

@@ -255,8 +255,8 @@ pub struct DomainAttr {
     /// The duties of the application when it registers memory. In hints, the duties that it accepts.
     pub mr_mode: MrMode,
     /// The size of the keys of memory regions in bytes: 8, or from 4 on as the hints ask. The domain
-    /// chooses no longer key, and refuses a longer one. 0 stands for 8, also in the info that opens a
-    /// domain.
+    /// chooses no longer key, and refuses a longer one. A size below 4 stands for 8, as 0 does, also in the
+    /// info that opens a domain.
     ///
     /// Shorter keys fit a protocol with a field for them, but are easier to guess: a peer that tries keys
     /// of 4 bytes finds one of a single region after about 2 billion attempts. No key comes twice before

@@ -10,6 +10,7 @@
 use std::ptr;
 
 use homespun::info::{EndpointType, Info, Progress, ResourceManagement, Threading};
+use homespun::limits::KEY_MIN_BYTES;
 use homespun::{AddressFormat, Domain, PassiveEndpoint};
 use libc::c_void;
 use parking_lot::Mutex;
@@ -145,7 +146,7 @@ impl NamedObjects {
             || hints.domain.resource_mgmt.is_some_and(|asked| asked != domain.resource_mgmt)
             || hints.domain.threading.is_some_and(|asked| !domain.supports_threading(asked))
             || hints.domain.data_progress.is_some_and(|asked| asked != domain.data_progress)
-            || (1..domain.key_size_bytes).contains(&hints.domain.mr_key_size_bytes)
+            || (KEY_MIN_BYTES..domain.key_size_bytes).contains(&hints.domain.mr_key_size_bytes)
             || hints.ep.ep_type.is_some_and(|asked| asked == EndpointType::Msg && !domain.allows_connections);
         if is_another {
             return Err(CMisuse::NotOfDomain.into());

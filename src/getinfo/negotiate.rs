@@ -420,7 +420,7 @@ fn negotiate_domain(
         // Unspecified stays unspecified: the domain supports both types, and neither is better.
         av_type: asked.av_type,
         mr_mode: negotiate_mr_mode(asked.mr_mode, api_version),
-        mr_key_size_bytes: grant_key_size_bytes(asked.mr_key_size_bytes).map_err(Misuse::Unmet)?,
+        mr_key_size_bytes: grant_key_size_bytes(asked.mr_key_size_bytes),
         cq_data_size_bytes: CQ_DATA_BYTES,
         cq_cnt: CQ_COUNT,
         ep_cnt: EP_COUNT,
@@ -441,11 +441,10 @@ fn negotiate_domain(
     })
 }
 
-/// Returns the size of keys for an application that asks for keys of at most `asked` bytes. 0 asks for
-/// nothing.
-pub(crate) fn grant_key_size_bytes(asked: usize) -> Result<usize, Unmet> {
-    let granted = or_default(asked, KEY_MAX_BYTES).min(KEY_MAX_BYTES);
-    if granted >= KEY_MIN_BYTES { Ok(granted) } else { Err(Unmet::KeySize { min_bytes: KEY_MIN_BYTES }) }
+/// Returns the size of keys for an application that asks for `asked` bytes: the size if keys of homespun can
+/// have it, or else the full size. `fi_domain(3)` has the size of an answer, so the application learns it.
+pub(crate) fn grant_key_size_bytes(asked: usize) -> usize {
+    if (KEY_MIN_BYTES..KEY_MAX_BYTES).contains(&asked) { asked } else { KEY_MAX_BYTES }
 }
 
 /// Returns the modes of memory registration that the application must support: normally none. Hints with one

@@ -73,12 +73,6 @@ pub enum Unmet {
         /// The most bytes of remote completion data that a message carries.
         max_bytes: usize,
     },
-    /// Keys of memory regions that are shorter than homespun's shortest.
-    #[error("keys of memory regions of less than {min_bytes} bytes")]
-    KeySize {
-        /// The shortest key size.
-        min_bytes: usize,
-    },
     /// More error data than the limit.
     #[error("more than {max_bytes} bytes of error data")]
     ErrorDataSize {
