@@ -144,11 +144,15 @@ unsafe extern "C" fn bind(ep: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
         // SAFETY: the caller passes an open object of the same fabric, so it belongs to this
         // plugin.
         let lease = unsafe { bind_object(&state.endpoint, ep, other, flags)? };
-        state.add_bound_lease(lease);
+        if let Some(lease) = lease {
+            state.add_bound_lease(lease);
+        }
         Ok(0)
     })
 }
 
+/// Binds an object, and returns its lease if it must not be closed before the endpoint.
+///
 /// # Safety
 ///
 /// `other` is null or an open object of this plugin.
@@ -157,7 +161,7 @@ unsafe fn bind_object(
     ep: *mut Fid,
     other: *mut Fid,
     flags: u64,
-) -> Result<Lease, Failure> {
+) -> Result<Option<Lease>, Failure> {
     if other.is_null() {
         return Err(Errno::EINVAL.into());
     }
@@ -167,7 +171,7 @@ unsafe fn bind_object(
             FI_CLASS_CQ => {
                 let cq = object::state::<CqState>(other.cast())?;
                 endpoint.bind_cq(&cq.cq, BindFlags::from_bits_retain(flags))?;
-                Ok(cq.dependents.lease())
+                Ok(Some(cq.dependents.lease()))
             }
             FI_CLASS_AV | FI_CLASS_EQ | FI_CLASS_SRX_CTX | FI_CLASS_STX_CTX if flags != 0 => {
                 Err(Misuse::Flags(flags).into())
@@ -175,27 +179,27 @@ unsafe fn bind_object(
             FI_CLASS_AV => {
                 let av = object::state::<AvState>(other.cast())?;
                 endpoint.bind_av(&av.av)?;
-                Ok(av.dependents.lease())
+                Ok(Some(av.dependents.lease()))
             }
             FI_CLASS_EQ => {
                 let eq = object::state::<EqState>(other.cast())?;
                 endpoint.bind_eq(&eq.eq, ep.expose_provenance() as u64)?;
-                Ok(eq.dependents.lease())
+                Ok(Some(eq.dependents.lease()))
             }
             FI_CLASS_SRX_CTX => {
                 let srx = object::state::<SharedReceiveContextState>(other.cast())?;
                 endpoint.bind_shared_receive_context(&srx.context)?;
-                Ok(srx.dependents.lease())
+                Ok(Some(srx.dependents.lease()))
             }
             FI_CLASS_STX_CTX => {
                 let stx = object::state::<SharedTransmitContextState>(other.cast())?;
                 endpoint.bind_shared_transmit_context(&stx.context)?;
-                Ok(stx.dependents.lease())
+                Ok(None)
             }
             FI_CLASS_CNTR => {
                 let counter = object::state::<CounterState>(other.cast())?;
                 endpoint.bind_counter(&counter.counter, CounterEvents::from_bits_retain(flags))?;
-                Ok(counter.dependents.lease())
+                Ok(Some(counter.dependents.lease()))
             }
             _ => Err(Errno::EINVAL.into()),
         }

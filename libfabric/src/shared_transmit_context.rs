@@ -10,14 +10,13 @@ use crate::abi::fid::{FiOps, Fid};
 use crate::abi::info::FiTxAttr;
 use crate::edge::run_entry_point;
 use crate::info::{Extent, read_tx_attr};
-use crate::object::{self, Dependents, Lease, State};
+use crate::object::{self, Lease, State};
 use crate::states::DomainState;
 use crate::unsupported::StubFn;
 
 /// The state behind a `struct fid_stx`.
 pub(crate) struct SharedTransmitContextState {
     pub(crate) context: SharedTransmitContext,
-    pub(crate) dependents: Dependents,
     _domain: Lease,
 }
 
@@ -59,7 +58,6 @@ pub(crate) unsafe extern "C" fn open_shared_transmit_context(
         let attr = unsafe { read_tx_attr(attr, Extent::Application { api_version }) };
         let state = SharedTransmitContextState {
             context: domain.domain.shared_transmit_context(&attr)?,
-            dependents: Dependents::default(),
             _domain: domain.dependents.lease(),
         };
         let front =
@@ -72,9 +70,9 @@ pub(crate) unsafe extern "C" fn open_shared_transmit_context(
 
 unsafe extern "C" fn close(stx: *mut Fid) -> c_int {
     run_entry_point(|| {
-        let in_use = |state: &SharedTransmitContextState| state.dependents.has_any();
-        // SAFETY: the caller closes an object of this class and uses it no more.
-        unsafe { object::close::<SharedTransmitContextState>(stx.cast(), in_use)? };
+        // SAFETY: the caller closes an object of this class and uses it no more. Endpoints that are bound to
+        // the context have handles of their own.
+        unsafe { object::close::<SharedTransmitContextState>(stx.cast(), |_| false)? };
         Ok(0)
     })
 }

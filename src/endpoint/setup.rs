@@ -208,34 +208,26 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Binds a transmit context that the endpoint shares with others: `fi_ep_bind`. The endpoint's info
-    /// must have [`SHARED_CONTEXT`] as [`EpAttr::tx_ctx_cnt`](crate::info::EpAttr::tx_ctx_cnt).
+    /// Binds a transmit context that the endpoint shares with others: `fi_ep_bind`. An endpoint whose info
+    /// has [`SHARED_CONTEXT`] as [`EpAttr::tx_ctx_cnt`](crate::info::EpAttr::tx_ctx_cnt) needs one before it
+    /// is enabled. Any other endpoint may get one at any time.
     ///
     /// # Errors
     ///
-    /// - [`Misuse::Invalid`] if the endpoint was opened without [`SHARED_CONTEXT`], or if it has more
-    ///   transmit capabilities than the context.
+    /// - [`Misuse::Invalid`] if the endpoint has more transmit capabilities than the context.
     /// - [`Misuse::OtherDomain`] for a context of another domain.
     /// - [`Misuse::Busy`] if a context is bound already.
-    /// - [`Misuse::State`] once the endpoint is enabled.
     pub fn bind_shared_transmit_context(&self, context: &SharedTransmitContext) -> Result<(), Error> {
         let mut setup = self.shared.setup.lock();
         if context.domain() != self.shared.domain.id() {
             return Err(Misuse::OtherDomain.into());
         }
-        if !self.shared.shares_transmit_context() {
-            return Err(Misuse::Invalid(Argument::OwnTransmitContext).into());
-        }
         if setup.transmit_context.is_some() {
             return Err(Misuse::Busy(InUse::TransmitContextBound).into());
-        }
-        if self.shared.service.is_enabled() {
-            return Err(Misuse::State(ObjectState::EndpointEnabled).into());
         }
         if !context.attr().caps.contains(self.shared.info.tx.caps) {
             return Err(Misuse::Invalid(Argument::TransmitContextCaps).into());
         }
-        context.add_binding();
         setup.transmit_context = Some(context.clone());
         Ok(())
     }
@@ -519,9 +511,6 @@ impl Drop for Setup {
             av.remove_binding();
         }
         if let Some(context) = self.receive_context() {
-            context.remove_binding();
-        }
-        if let Some(context) = &self.transmit_context {
             context.remove_binding();
         }
     }

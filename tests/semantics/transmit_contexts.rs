@@ -2,9 +2,7 @@
 
 use homespun::flags::{BindFlags, Caps, Order};
 use homespun::info::{Info, SHARED_CONTEXT, TxAttr};
-use homespun::{
-    AddressVector, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint, Errno, FabricAddress, Rejected,
-};
+use homespun::{AddressVector, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint, Errno, FabricAddress};
 
 use crate::binding::expect_errno;
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
@@ -74,14 +72,6 @@ pub(crate) fn invalid_uses_of_transmit_contexts_are_refused(net: &Net) {
     let (domain, info) = (net.open_other_domain(), make_sharing_info(net));
     let context = domain.shared_transmit_context(&info.tx).unwrap();
 
-    let (own, ..) = open_disabled_endpoint(&domain, net.info());
-    assert_eq!(
-        expect_errno(own.bind_shared_transmit_context(&context)),
-        Errno::EINVAL,
-        "it has one of its own"
-    );
-    own.enable().unwrap();
-
     let (sharer, _cq, _av) = open_disabled_endpoint(&domain, &info);
     assert_eq!(expect_errno(sharer.enable()), Errno::EOPBADSTATE, "no context is bound");
     let elsewhere = net.open_other_domain().shared_transmit_context(&info.tx).unwrap();
@@ -99,22 +89,33 @@ pub(crate) fn invalid_uses_of_transmit_contexts_are_refused(net: &Net) {
     assert_eq!(expect_errno(domain.shared_transmit_context(&beyond).map(drop)), Errno::ENODATA);
 }
 
-pub(crate) fn close_of_a_transmit_context_in_use_fails_with_ebusy(net: &Net) {
-    let (domain, info) = (net.open_other_domain(), make_sharing_info(net));
-    let context = domain.shared_transmit_context(&info.tx).unwrap();
-    let [first, second] = [(), ()].map(|()| open_disabled_endpoint(&domain, &info));
-    for (endpoint, ..) in [&first, &second] {
-        endpoint.bind_shared_transmit_context(&context).unwrap();
+pub(crate) fn any_endpoint_takes_a_transmit_context_at_any_time(net: &Net) {
+    let domain = net.open_other_domain();
+    let context = domain.shared_transmit_context(&net.info().tx).unwrap();
+    let (receiver, receive_cq, _av) = open_disabled_endpoint(&domain, net.info());
+    receiver.enable().unwrap();
+    let (sender, cq, av) = open_disabled_endpoint(&domain, net.info());
+    let to = av.insert_one(receiver.name().unwrap()).unwrap();
+    for is_early in [true, false] {
+        let (endpoint, ..) = open_disabled_endpoint(&domain, net.info());
+        if is_early {
+            endpoint.bind_shared_transmit_context(&context).unwrap();
+        }
+        endpoint.enable().unwrap();
+        assert_eq!(endpoint.bind_shared_transmit_context(&context).is_ok(), !is_early, "the first one");
     }
-    first.0.enable().unwrap();
-    let busy = |context: homespun::SharedTransmitContext| {
-        let Rejected { error, returned: context } = context.close().expect_err("endpoints are bound to it");
-        assert_eq!(error.errno(), Errno::EBUSY);
-        context
-    };
-    let context = busy(context);
-    drop(first);
-    let context = busy(context);
-    drop(second);
-    assert!(context.close().is_ok());
+    sender.enable().unwrap();
+    sender.bind_shared_transmit_context(&context).unwrap();
+    // The endpoint keeps the context.
+    drop(context);
+    receiver.recv(marked_buffer(100), ANY, 1).unwrap();
+    sender.send(payload(2, 100), to, 2).unwrap();
+    let (mut is_sent, mut arrived, deadline) = (false, None, Deadline::new());
+    while !is_sent || arrived.is_none() {
+        is_sent |= cq.read().unwrap().is_some();
+        arrived = arrived.or(receive_cq.read().unwrap());
+        deadline.yield_or_panic("a message of an endpoint that was bound late");
+    }
+    let arrived = arrived.map(|completion| received_bytes(&completion.buffer));
+    assert_eq!(arrived, Some(payload(2, 100).to_vec()));
 }

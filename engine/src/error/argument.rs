@@ -68,9 +68,6 @@ pub enum Argument {
     /// A shared receive context for an endpoint that was not opened with `FI_SHARED_CONTEXT`.
     #[error("a shared receive context for an endpoint that was opened with its own")]
     OwnReceiveContext,
-    /// A shared transmit context for an endpoint that was not opened with `FI_SHARED_CONTEXT`.
-    #[error("a shared transmit context for an endpoint that was opened with its own")]
-    OwnTransmitContext,
     /// The endpoint has receive capabilities that the shared context lacks.
     #[error("an endpoint with receive capabilities that the receive context lacks")]
     ReceiveContextCaps,

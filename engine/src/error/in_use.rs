@@ -37,9 +37,6 @@ pub enum InUse {
     /// Endpoints that use the receive context must be closed before it.
     #[error("endpoints are bound to the receive context")]
     ReceiveContext,
-    /// Endpoints that use the transmit context must be closed before it.
-    #[error("endpoints are bound to the transmit context")]
-    TransmitContext,
     /// The members of the poll set must be removed before it is closed.
     #[error("queues or counters are in the poll set")]
     PollSet,
