@@ -35,7 +35,8 @@ pub struct MrAttr {
     /// The key by which peers name the region. `None` lets the domain choose: 64 random bits, which peers
     /// cannot guess, or a shorter key if the domain has
     /// [shorter ones](crate::info::DomainAttr::mr_key_size_bytes). In a domain with [`MrMode::PROV_KEY`] or
-    /// [`MrMode::BASIC`] this is ignored, and the domain always chooses.
+    /// [`MrMode::BASIC`] this is ignored, and the domain always chooses. It is also ignored if `access` gives
+    /// peers no rights: such a region has no key.
     pub requested_key: Option<u64>,
     /// Whether peers may map the memory. The region must be made by [`Domain::register`], in a domain whose
     /// provider supports sharing, such as `"shm"`. Otherwise the flag is ignored
@@ -275,8 +276,11 @@ impl Domain {
         let needs_enable = flags.contains(MrFlags::RMA_EVENT);
         let picks_key = self.shared.mr_mode().intersects(MrMode::PROV_KEY | MrMode::BASIC);
         let keys = self.shared.region_keys();
-        let requested_key =
-            requested_key.filter(|_| !picks_key).map(|key| keys.checked_requested(key)).transpose()?;
+        let requested_key = match requested_key {
+            _ if !access.gives_peers_rights() => Some(keys.unavailable()),
+            Some(key) if !picks_key => Some(keys.checked_requested(key)?),
+            _ => None,
+        };
         let is_virtual = self.shared.mr_mode().intersects(MrMode::VIRT_ADDR | MrMode::BASIC);
         loop {
             let key = requested_key.map_or_else(|| keys.choose(), Ok)?;
@@ -297,7 +301,9 @@ impl Domain {
 }
 
 impl MemoryRegion {
-    /// Returns the key by which peers name the region: `fi_mr_key`.
+    /// Returns the key by which peers name the region: `fi_mr_key`. A region that gives peers no rights has no
+    /// key; then this is the largest number that fits the [key size](Domain::key_size_bytes), of 8 bytes
+    /// `FI_KEY_NOTAVAIL`, which no chosen key is.
     pub fn key(&self) -> u64 {
         self.region.key()
     }

@@ -44,18 +44,36 @@ impl RegionKeys {
 
     /// Returns the key that the application requests, if it fits the size.
     pub(crate) fn checked_requested(&self, key: u64) -> Result<u64, Misuse> {
-        let fits = key <= u64::MAX >> (u64::BITS - 8 * self.size_bytes as u32);
-        if fits { Ok(key) } else { Err(Misuse::KeyTooLong { key, max_bytes: self.size_bytes }) }
+        if key <= self.unavailable() {
+            Ok(key)
+        } else {
+            Err(Misuse::KeyTooLong { key, max_bytes: self.size_bytes })
+        }
     }
 
-    /// Chooses a key that peers cannot foresee. It is never `FI_KEY_NOTAVAIL`.
+    /// Returns the largest number that fits the size: in place of the key of a region that has none, and never
+    /// a chosen key. Of 8 bytes it is `FI_KEY_NOTAVAIL`.
+    pub(crate) fn unavailable(&self) -> u64 {
+        u64::MAX >> (u64::BITS - 8 * self.size_bytes as u32)
+    }
+
+    /// Chooses a key that peers cannot foresee. It is never [`unavailable`](Self::unavailable).
     ///
     /// # Errors
     ///
     /// The system's error if it provides no random bits.
     pub(crate) fn choose(&self) -> Result<u64, Error> {
+        loop {
+            let key = self.draw()?;
+            if key != self.unavailable() {
+                return Ok(key);
+            }
+        }
+    }
+
+    fn draw(&self) -> Result<u64, Error> {
         if self.size_bytes == KEY_MAX_BYTES {
-            return draw_long_key();
+            return random::draw_u64();
         }
         let mut sequence = self.sequence.lock();
         let sequence = match &mut *sequence {
@@ -63,16 +81,6 @@ impl RegionKeys {
             none => none.insert(Sequence::draw(self.size_bytes)?),
         };
         Ok(sequence.next_key())
-    }
-}
-
-fn draw_long_key() -> Result<u64, Error> {
-    const FI_KEY_NOTAVAIL: u64 = u64::MAX;
-    loop {
-        let key = random::draw_u64()?;
-        if key != FI_KEY_NOTAVAIL {
-            return Ok(key);
-        }
     }
 }
 

@@ -222,6 +222,13 @@ bitflags! {
     }
 }
 
+impl MrAccess {
+    /// Whether peers may read or write the region. Only such a region has a key.
+    pub fn gives_peers_rights(self) -> bool {
+        self.intersects(MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE)
+    }
+}
+
 bitflags! {
     /// How a completion queue is bound to an endpoint: `fi_endpoint(3)`, `fi_ep_bind`.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]

@@ -1,7 +1,7 @@
 //! Checks the limits of an info. Operations within a limit succeed; operations beyond it are refused.
 
 use homespun::endpoint::SendMsg;
-use homespun::flags::OpFlags;
+use homespun::flags::{MrAccess, OpFlags};
 use homespun::info::{
     DomainAttr, EndpointType, EpAttr, Info, PROTOCOL, PROTOCOL_VERSION, RxAttr, SHARED_CONTEXT, TxAttr,
 };
@@ -253,7 +253,7 @@ pub(crate) fn check_key_bytes(info: &Info, key_bytes: usize) {
         pair.write_and_read(&region, &payload(key, 64));
     }
     if let Some(key) = highest.checked_add(1) {
-        let attr = MrAttr { requested_key: Some(key), ..MrAttr::default() };
+        let attr = MrAttr { requested_key: Some(key), ..MrAttr::granting(MrAccess::REMOTE_READ) };
         let refused = pair.domain.register(64, &attr).expect_err("a key that is too long");
         assert_eq!(refused, Misuse::KeyTooLong { key, max_bytes: key_bytes }.into());
         assert_eq!(refused.errno(), Errno::EKEYREJECTED);

@@ -561,6 +561,30 @@ pub(crate) fn invalid_registrations_are_refused(net: &Net) {
     assert_eq!(refused(8, attr), Errno::ENOKEY);
 }
 
+pub(crate) fn region_with_local_access_only_takes_no_key(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let local = MrAccess::READ | MrAccess::WRITE | MrAccess::SEND | MrAccess::RECV;
+    for kind in MemoryKind::ALL {
+        let spec = make_region_spec(100, kind);
+        let locals =
+            [local, MrAccess::empty()].map(|access| bob.register(RegionSpec { access, ..spec }).unwrap());
+        for region in &locals {
+            assert_eq!(region.key(), u64::MAX, "FI_KEY_NOTAVAIL");
+            for call in [make_read_call(&alice, region, 1, 8), make_write_call(&alice, region, 1, 8)] {
+                for key in [region.key(), KEY] {
+                    alice.endpoint.rma(RmaCall { key, ..call.clone() }).unwrap();
+                    let failed = alice.next_failure();
+                    assert_eq!(failed.error, OperationError::Refused(Refusal::Key), "{call:?}");
+                }
+            }
+        }
+        let remote = bob.register(spec).unwrap();
+        assert_eq!(remote.key(), KEY);
+        drop(locals);
+        write_and_wait(&alice, make_write_call(&alice, &remote, 2, 8));
+    }
+}
+
 pub(crate) fn mr_mode_decides_keys_and_addresses(net: &Net) {
     use homespun::info::MrMode;
 

@@ -17,12 +17,15 @@ pub struct Regions {
 }
 
 impl Regions {
-    /// Adds a region.
+    /// Adds a region. A region that gives peers no rights takes no key: peers do not find it.
     ///
     /// # Errors
     ///
     /// [`Misuse::KeyInUse`] if another region has the same key.
     pub fn add(&self, region: Region) -> Result<Arc<Region>, Misuse> {
+        if !region.access.gives_peers_rights() {
+            return Ok(Arc::new(region));
+        }
         let mut by_key = self.by_key.write().unwrap_or_else(PoisonError::into_inner);
         match by_key.entry(region.key) {
             Entry::Occupied(_) => Err(Misuse::KeyInUse(region.key)),
@@ -132,6 +135,21 @@ mod tests {
         assert_eq!(read.err(), Some(Refusal::Access));
         regions.close(&region);
         assert_eq!(window(7, base, 1), Some(Refusal::Key));
+    }
+
+    #[test]
+    fn local_region_takes_no_key() {
+        let regions = Regions::default();
+        let attr = RegionAttr { access: MrAccess::READ | MrAccess::WRITE, ..ATTR };
+        let locals = [(); 2].map(|()| regions.add(Region::owned(1, attr).unwrap()).unwrap());
+        let refused = regions.checked_window(7, 0, 1, MrAccess::REMOTE_READ).err();
+        assert_eq!(refused, Some(Refusal::Key));
+        let _remote = regions.add(Region::owned(1, ATTR).unwrap()).unwrap();
+        locals.iter().for_each(|local| regions.close(local));
+        assert!(
+            regions.checked_window(7, 0, 1, MrAccess::REMOTE_WRITE).is_ok(),
+            "the local ones took it with them"
+        );
     }
 
     #[test]

@@ -225,6 +225,7 @@ macro_rules! tests_of_parties {
                 every_read_call_reads_the_region
                 accesses_of_every_size_move_every_byte
                 access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds
+                region_with_local_access_only_takes_no_key
                 target_refuses_accesses_that_its_capabilities_lack
                 write_with_remote_data_completes_at_the_target
                 write_with_remote_data_waits_for_room_at_the_target
