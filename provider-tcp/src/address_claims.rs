@@ -15,7 +15,7 @@ mod hung_up_held;
 mod links_to_address;
 mod running_checks;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::mem;
 use std::time::{Duration, Instant};
 
@@ -41,10 +41,9 @@ pub(crate) struct AddressClaims {
     /// The tokens in `given_tokens` of ended links, the earliest end first. They stay known for a while,
     /// since the acceptor may still have to read what the link has sent.
     past_tokens: VecDeque<u64>,
-    /// The links of this side whose hello may have left, but which have no token yet. The key begins with
-    /// the port to which the link was connected. So one range of keys has all links to the port of a peer
-    /// that asks.
-    awaiting_token: BTreeMap<(u16, LinkId), Address>,
+    /// The links of this side whose hello may have left, but which have no token yet. Each begins with the
+    /// address to which the link was connected. So one range has all links to an endpoint that asks.
+    awaiting_token: BTreeSet<(Address, LinkId)>,
     /// Addresses with a contested claim that wait for a check.
     contested_due: DueQueue,
     /// Other addresses that wait for a check.
@@ -149,7 +148,7 @@ impl AddressClaims {
             by_address: HashMap::new(),
             given_tokens: HashMap::new(),
             past_tokens: VecDeque::new(),
-            awaiting_token: BTreeMap::new(),
+            awaiting_token: BTreeSet::new(),
             contested_due: DueQueue::default(),
             background_due: DueQueue::default(),
             timers: BTreeMap::new(),
@@ -188,12 +187,12 @@ impl AddressClaims {
 
     /// Records that a link of this side has its connection. From now on the link's hello may leave.
     pub(crate) fn record_connection_made(&mut self, link: LinkId, to: Address) {
-        self.awaiting_token.insert((to.port(), link), to);
+        self.awaiting_token.insert((to, link));
     }
 
     /// Records the token that the acceptor has given to a link of this side.
     pub(crate) fn record_given_token(&mut self, link: LinkId, to: Address, token: u64) {
-        self.awaiting_token.remove(&(to.port(), link));
+        self.awaiting_token.remove(&(to, link));
         self.given_tokens.insert(token, to);
     }
 
@@ -202,10 +201,9 @@ impl AddressClaims {
         !self.awaiting_token.is_empty()
     }
 
-    /// The links of this side to this port that have no token yet, although their hello may have left.
-    pub(crate) fn links_awaiting_token(&self, port: u16) -> impl Iterator<Item = (LinkId, Address)> + '_ {
-        let of_port = self.awaiting_token.range((port, LinkId(0))..=(port, LinkId(u32::MAX)));
-        of_port.map(|((_, link), to)| (*link, *to))
+    /// The links of this side to this address that have no token yet, although their hello may have left.
+    pub(crate) fn links_awaiting_token(&self, to: Address) -> impl Iterator<Item = LinkId> + '_ {
+        self.awaiting_token.range((to, LinkId(0))..=(to, LinkId(u32::MAX))).map(|(_, link)| *link)
     }
 
     /// Records that a link that this side has connected is up. Unproven claims of the same address are
@@ -275,7 +273,7 @@ impl AddressClaims {
         self.admitted.retain(|admitted| admitted.link != link);
         self.hung_up_held.remove(|kept| kept == link);
         self.surplus.retain(|surplus| *surplus != link);
-        self.awaiting_token.remove(&(address.port(), link));
+        self.awaiting_token.remove(&(address, link));
         let Some(links) = self.by_address.get_mut(&address) else { return };
         links.remove(link);
         if links.is_empty() {

@@ -5,7 +5,6 @@ use std::io::{self, IoSlice, Read};
 use std::mem;
 use std::time::Instant;
 
-use homespun_engine::address::Address;
 use homespun_engine::fork::CloseOnFork;
 use homespun_engine::transport::LinkId;
 use homespun_engine::wire::address_claim::{ClaimRecord, ClaimStatus};
@@ -32,16 +31,20 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    pub(crate) fn new(plan: CheckPlan, stream: TcpStream, own: Address, began_at: Instant) -> Check {
-        let questions = plan.asked.iter().map(|(_, token)| Question { address: own, token: *token });
-        let unwritten = questions.flat_map(|question| question.to_bytes()).collect();
+    /// `questions` has one question for each link of the plan, in the same order.
+    pub(crate) fn new(
+        plan: CheckPlan,
+        stream: TcpStream,
+        questions: &[Question],
+        began_at: Instant,
+    ) -> Check {
         Check {
             plan,
             stream: CloseOnFork::new(stream),
             began_at,
             is_ready: true,
             is_connected: false,
-            unwritten,
+            unwritten: questions.iter().flat_map(Question::to_bytes).collect(),
             reader: ClaimRecordReader::new(),
             answers: Vec::new(),
         }
@@ -139,6 +142,11 @@ mod tests {
 
     const TOKENS: [u64; 2] = [7, 8];
 
+    fn questions() -> [Question; 2] {
+        let own: SocketAddr = "127.0.0.1:9".parse().unwrap();
+        TOKENS.map(|token| Question { address: own.into(), token })
+    }
+
     /// A check of two links that claim this address.
     fn start_check_of(address: SocketAddr) -> Check {
         let now = Instant::now();
@@ -155,8 +163,7 @@ mod tests {
             claims.add_accepted(LinkId(number), claim, now);
         }
         let stream = socket::start_connect(address, None, KernelBuffers::default()).unwrap();
-        let own: SocketAddr = "127.0.0.1:9".parse().unwrap();
-        Check::new(claims.start_next_check(now).unwrap(), stream, own.into(), now)
+        Check::new(claims.start_next_check(now).unwrap(), stream, &questions(), now)
     }
 
     fn advance_until_over(check: &mut Check) -> CheckOutcome {
@@ -177,9 +184,7 @@ mod tests {
         assert_eq!(check.advance(), None);
         let mut questions = [0; 2 * HELLO_BYTES];
         raw.read_exact(&mut questions).unwrap();
-        let own: SocketAddr = "127.0.0.1:9".parse().unwrap();
-        let expected = TOKENS.map(|token| Question { address: own.into(), token }.to_bytes());
-        assert_eq!(questions, *expected.as_flattened());
+        assert_eq!(questions, *self::questions().map(|question| question.to_bytes()).as_flattened());
         for piece in pieces {
             raw.write_all(piece).unwrap();
             if let Some(outcome) = check.advance() {

@@ -181,16 +181,6 @@ pub(crate) fn believed_address(
     observed
 }
 
-/// Whether two addresses lead to one endpoint: either they are equal, or they have the same port and both IP
-/// addresses are of this host.
-pub(crate) fn is_same_endpoint(
-    one: Address,
-    other: Address,
-    mut is_local: impl FnMut(IpAddr) -> bool,
-) -> bool {
-    one == other || one.port() == other.port() && is_local(one.ip()) && is_local(other.ip())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -229,19 +219,6 @@ mod tests {
         assert_believed_address("[fd00::1]:100", "[::1]:5555", "[fd00::1]:100");
         // The claimed address is of this host, but this endpoint cannot use addresses of its family.
         assert_believed_address("10.0.0.1:100", "[::1]:5555", "[::1]:100");
-    }
-
-    #[test]
-    fn same_endpoint_has_one_port_and_one_host() {
-        let is_same = |one: &str, other: &str| {
-            let is_local = |ip: IpAddr| ip.is_loopback();
-            is_same_endpoint(parse_address(one), parse_address(other), is_local)
-        };
-        assert!(is_same("10.0.0.7:100", "10.0.0.7:100"));
-        assert!(is_same("127.0.0.1:100", "127.0.0.2:100"), "two addresses of this host");
-        assert!(!is_same("127.0.0.1:100", "127.0.0.1:101"));
-        assert!(!is_same("10.0.0.7:100", "10.0.0.8:100"));
-        assert!(!is_same("10.0.0.7:100", "127.0.0.1:100"));
     }
 
     #[test]

@@ -3,8 +3,9 @@
 //!
 //! A hello claims that it comes from the endpoint at an address. The acceptor gives the link a *token*, a
 //! random number. Only the endpoint that has made the link learns the token. To check the claim, the
-//! acceptor connects to the claimed address, and asks the endpoint there about the token. A claim is
-//! *contested* while the acceptor has another live link to the address.
+//! acceptor connects to the claimed address, and asks the endpoint there about the token and the address at
+//! which the link has reached the acceptor. A claim is *contested* while the acceptor has another live link
+//! to the address.
 //!
 //! ```text
 //!  connector                          acceptor
@@ -74,12 +75,12 @@ pub enum ClaimStatus {
     /// The acceptor is being closed and takes no new links. This record follows the acceptor's hello. Its
     /// token is 0.
     Refused,
-    /// The endpoint that answers has made the link to the endpoint that asks.
+    /// The endpoint that answers has made the link, to the address that the question names.
     Confirmed,
     /// The endpoint that answers has not made the link.
     Denied,
     /// The answering endpoint cannot tell. Either one of its links has no token yet, or it has made the link
-    /// to another address than the asker's.
+    /// to another address.
     Unclear,
 }
 

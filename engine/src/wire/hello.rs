@@ -79,7 +79,7 @@ pub struct Hello {
 /// link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Question {
-    /// The address of the endpoint that asks.
+    /// The address at which the link has reached the endpoint that asks.
     pub address: Address,
     /// The token of the link.
     pub token: u64,

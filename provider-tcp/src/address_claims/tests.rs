@@ -405,8 +405,8 @@ fn tokens_are_known_beyond_the_end_of_their_links() {
     timed.claims.add_connecting(ONE, address(1), timed.now);
     assert!(!timed.claims.is_awaiting_token(), "its hello has not left");
     timed.claims.record_connection_made(ONE, address(1));
-    assert_eq!(timed.claims.links_awaiting_token(1).collect::<Vec<_>>(), [(ONE, address(1))]);
-    assert_eq!(timed.claims.links_awaiting_token(2).count(), 0);
+    assert_eq!(timed.claims.links_awaiting_token(address(1)).collect::<Vec<_>>(), [ONE]);
+    assert_eq!(timed.claims.links_awaiting_token(address(2)).count(), 0);
     timed.claims.record_given_token(ONE, address(1), 7);
     assert!(!timed.claims.is_awaiting_token());
     timed.claims.remove_link(ONE, address(1));

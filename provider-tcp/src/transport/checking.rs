@@ -19,7 +19,7 @@ use super::{TcpTransport, enlist_dirty, enlist_ready};
 use crate::address_claims::{Admitted, CheckOutcome, CheckPlan};
 use crate::check::Check;
 use crate::descriptors::DescriptorLimit;
-use crate::hello::{believed_address, is_same_endpoint};
+use crate::hello::believed_address;
 use crate::limits::{CHECK_TIMEOUT_MS, CHECKS_MAX, READS_MIN_ENDS};
 use crate::link::Origin;
 use crate::links::Slot;
@@ -106,10 +106,11 @@ impl TcpTransport {
             }
             // Send the tokens to the peers before the check asks about them.
             plan.asked.iter().for_each(|(link, _)| self.flush_link(*link));
-            match self.connect_to_claimed_address(&plan) {
+            let questions = self.questions_of(&plan);
+            match self.connect_to_claimed_address(&plan, &questions) {
                 Ok((stream, place)) => {
                     tracing::debug!(address = %plan.address, links = plan.asked.len(), "checking a claim");
-                    self.checks[place] = Some(Box::new(Check::new(plan, stream, self.address, now)));
+                    self.checks[place] = Some(Box::new(Check::new(plan, stream, &questions, now)));
                 }
                 Err(error) if is_temporary_shortage(socket::to_errno(&error)) => {
                     tracing::debug!(address = %plan.address, %error, "a check waits");
@@ -131,16 +132,28 @@ impl TcpTransport {
         DescriptorLimit::current().has_spare(self.reserve_links.max(1))
     }
 
+    /// The questions of a check. Each names the address at which the link has reached this side. No other
+    /// process listens there, so no process can pass a token on to a peer that has connected to it instead.
+    fn questions_of(&mut self, plan: &CheckPlan) -> Vec<Question> {
+        let asked = plan.asked.iter().map(|&(link, token)| {
+            let link = self.links.link_mut(link);
+            let reached_at = link.and_then(|link| link.stream.local_addr().ok());
+            Question { address: reached_at.map_or(self.address, Address::from), token }
+        });
+        asked.collect()
+    }
+
     /// Starts to connect to a claimed address. Returns the connection, and the place for its check. If the
     /// address is on another host, the connection comes from the IP address at which the peer has reached
     /// this side. So the peer recognises this side.
-    fn connect_to_claimed_address(&mut self, plan: &CheckPlan) -> io::Result<(TcpStream, usize)> {
+    fn connect_to_claimed_address(
+        &mut self,
+        plan: &CheckPlan,
+        questions: &[Question],
+    ) -> io::Result<(TcpStream, usize)> {
         let is_local = self.local_addresses.contains(plan.address.ip());
-        let reached_at = plan
-            .asked
-            .iter()
-            .find_map(|(link, _)| self.links.link_mut(*link).and_then(|link| link.stream.local_addr().ok()));
-        let source = if is_local { self.source } else { reached_at.or(self.source) };
+        let reached_at = questions.first().map(|question| question.address.socket_addr());
+        let source = if is_local { self.source } else { reached_at };
         let mut stream = socket::start_connect(plan.address.socket_addr(), source, self.buffers)?;
         let place = self.checks.iter().position(Option::is_none).unwrap_or_else(|| {
             self.checks.push(None);
@@ -290,19 +303,15 @@ impl TcpTransport {
     /// Reads the links without a token that this side has connected to the asking endpoint: their tokens may
     /// have arrived unread. Reads no other links, so that a question from a stranger stays cheap.
     fn read_links_awaiting_token(&mut self, asker: Address, receiver: &mut impl FrameHandler) -> u32 {
-        let local = &mut self.local_addresses;
-        let awaiting = self.address_claims.links_awaiting_token(asker.port());
-        let to_asker = awaiting.filter(|(_, to)| is_same_endpoint(*to, asker, |ip| local.contains(ip)));
-        let ids: SmallVec<[LinkId; 2]> = to_asker.map(|(id, _)| id).collect();
+        let ids: SmallVec<[LinkId; 2]> = self.address_claims.links_awaiting_token(asker).collect();
         ids.into_iter().map(|id| self.read_link_now(id, receiver)).sum()
     }
 
-    /// Answers whether this side has connected the link with this token to the asking endpoint. The answer
-    /// may be [`ClaimStatus::Unclear`].
-    fn answer_about_token(&mut self, token: u64, asker: Address) -> ClaimStatus {
-        let local = &mut self.local_addresses;
+    /// Answers whether this side has connected the link with this token to the address of the endpoint that
+    /// asks. The answer may be [`ClaimStatus::Unclear`].
+    fn answer_about_token(&self, token: u64, asker: Address) -> ClaimStatus {
         match self.address_claims.address_of_token(token) {
-            Some(to) if is_same_endpoint(to, asker, |ip| local.contains(ip)) => ClaimStatus::Confirmed,
+            Some(to) if to == asker => ClaimStatus::Confirmed,
             // The link leads to another endpoint, which may have got this token from the asker and passed it
             // on.
             Some(_) => ClaimStatus::Unclear,

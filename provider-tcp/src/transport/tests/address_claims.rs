@@ -144,54 +144,82 @@ fn honest_claim_is_confirmed_in_the_background_by_one_connection() {
     exchange_frames(&mut pair);
 }
 
-/// The victim has connected to a hostile endpoint. The hostile endpoint gets a token from the target, and
-/// passes it on to the victim.
+/// Where a hostile endpoint listens that passes tokens on: on any port of loopback, or on the port of the
+/// target, at another address of the target's host.
+const RELAYS: [fn(&Side) -> SocketAddr; 2] = [
+    |_| LOOPBACK.parse().unwrap(),
+    |target| SocketAddr::from(([127, 77, 0, 2], target.transport.address().port())),
+];
+
+/// The victim connects to a hostile endpoint. Passes the token of the stranger's link to the target on to the
+/// victim. Returns the victim's link.
+fn relay_token(
+    victim: &mut Side,
+    target: &mut Side,
+    stranger: &mut AddressClaimer,
+    listener: &TcpListener,
+) -> LinkId {
+    let relay: Address = listener.local_addr().unwrap().into();
+    let link = victim.transport.connect(relay);
+    let (mut to_victim, _) = listener.accept().unwrap();
+    // The victim answers only once it has the token.
+    drive_until("the token", &mut [target], |_| !stranger.records().is_empty());
+    let token = stranger.records()[0].token;
+    to_victim.write_all(&Hello { address: relay, instance: 5 }.to_bytes()).unwrap();
+    to_victim.write_all(&ClaimRecord { status: ClaimStatus::Welcome, token }.to_bytes()).unwrap();
+    drive_until("the relay", &mut [victim], |sides| sides[0].is_up(link));
+    link
+}
+
 #[test]
 fn relayed_token_proves_nothing() {
-    let provider = hasty_provider();
-    let mut pair = Pair::open_connected(&provider, LOOPBACK);
-    await_end_of_checks(&mut pair);
-    let Pair { client: victim, server: target, .. } = &mut pair;
-    let listener = TcpListener::bind(LOOPBACK).unwrap();
-    let relay = victim.transport.connect(listener.local_addr().unwrap().into());
-    let (mut to_victim, _) = listener.accept().unwrap();
-    let mut hostile = AddressClaimer::claim(target, victim.transport.address(), 1);
-    // The victim answers only once it has the token.
-    drive_until("the token", &mut [target], |_| hostile.has(ClaimStatus::Held));
-    let token = hostile.records()[0].token;
-    let hello = Hello { address: listener.local_addr().unwrap().into(), instance: 5 };
-    to_victim.write_all(&hello.to_bytes()).unwrap();
-    to_victim.write_all(&ClaimRecord { status: ClaimStatus::Welcome, token }.to_bytes()).unwrap();
-    drive_until("the relay", &mut [victim], |sides| sides[0].is_up(relay));
-    let mut was_admitted = false;
-    drive_until("the end of the stranger", &mut [target, victim], |_| {
-        was_admitted |= hostile.has(ClaimStatus::Admitted);
-        hostile.read()
-    });
-    assert!(!was_admitted);
-    exchange_frames(&mut pair);
+    for relay_of in RELAYS {
+        let mut pair = Pair::open_connected(&hasty_provider(), LOOPBACK);
+        await_end_of_checks(&mut pair);
+        let Pair { client: victim, server: target, .. } = &mut pair;
+        let listener = TcpListener::bind(relay_of(target)).unwrap();
+        let mut stranger = AddressClaimer::claim(target, victim.transport.address(), 1);
+        relay_token(victim, target, &mut stranger, &listener);
+        let mut was_admitted = false;
+        drive_until("the end of the stranger", &mut [target, victim], |_| {
+            was_admitted |= stranger.has(ClaimStatus::Admitted);
+            stranger.read()
+        });
+        assert!(!was_admitted, "{listener:?}");
+        exchange_frames(&mut pair);
+    }
 }
 
 /// Like `relayed_token_proves_nothing`, but the victim has no link to the target yet. The false claim stands
 /// until the victim connects to the target.
 #[test]
 fn link_of_a_relayed_token_gives_way_to_a_proven_link() {
+    for relay_of in RELAYS {
+        let provider = provider();
+        let (mut victim, mut target) = (Side::open(&provider, LOOPBACK), Side::open(&provider, LOOPBACK));
+        let listener = TcpListener::bind(relay_of(&target)).unwrap();
+        let mut stranger = AddressClaimer::claim(&target, victim.transport.address(), victim.instance);
+        relay_token(&mut victim, &mut target, &mut stranger, &listener);
+        let out = victim.transport.connect(target.transport.address());
+        drive_until(
+            "the victim's link, and the end of the stranger",
+            &mut [&mut target, &mut victim],
+            |sides| sides[1].is_up(out) && stranger.read(),
+        );
+        assert_eq!(live_count(&target), 1);
+    }
+}
+
+/// A peer reaches an endpoint that listens at all addresses of its host at one that is not its name.
+#[test]
+fn claim_over_another_address_of_the_acceptor_is_confirmed() {
     let provider = provider();
-    let (mut victim, mut target) = (Side::open(&provider, LOOPBACK), Side::open(&provider, LOOPBACK));
-    let listener = TcpListener::bind(LOOPBACK).unwrap();
-    let relay = victim.transport.connect(listener.local_addr().unwrap().into());
-    let (mut to_victim, _) = listener.accept().unwrap();
-    let mut hostile = AddressClaimer::claim(&target, victim.transport.address(), victim.instance);
-    drive_until("the token", &mut [&mut target], |_| hostile.has(ClaimStatus::Welcome));
-    let token = hostile.records()[0].token;
-    let hello = Hello { address: listener.local_addr().unwrap().into(), instance: 5 };
-    to_victim.write_all(&hello.to_bytes()).unwrap();
-    to_victim.write_all(&ClaimRecord { status: ClaimStatus::Welcome, token }.to_bytes()).unwrap();
-    let out = victim.transport.connect(target.transport.address());
-    drive_until("the victim's link, and the end of the stranger", &mut [&mut target, &mut victim], |sides| {
-        sides[1].is_up(relay) && sides[1].is_up(out) && hostile.read()
-    });
-    assert_eq!(live_count(&target), 1);
+    let (mut client, mut server) = (Side::open(&provider, LOOPBACK), Side::open(&provider, "0.0.0.0:0"));
+    let other = SocketAddr::from(([127, 77, 0, 2], server.transport.address().port()));
+    let _first = client.transport.connect(other.into());
+    // The claim of a second link is contested, so only a confirmation admits it.
+    let second = client.transport.connect(other.into());
+    drive_until("the second link", &mut [&mut client, &mut server], |sides| sides[0].is_up(second));
 }
 
 /// Each link has a token of its own. So the answer to an earlier check proves nothing in a later check.
