@@ -31,7 +31,7 @@ use self::passive::Passive;
 use crate::address::Address;
 use crate::connection::{ConnectionReport, EndpointRole};
 use crate::error::{Argument, Error, Misuse, OperationError};
-use crate::limits::{CONNECTION_DATA_MAX_BYTES, REQUESTER_MAX_LINKS};
+use crate::limits::CONNECTION_DATA_MAX_BYTES;
 use crate::peer_id::PeerId;
 use crate::protocol_violation::ProtocolViolation;
 use crate::transport::{AddressProof, LinkError, LinkId, Sent};
@@ -126,16 +126,22 @@ impl Connection {
         let is_welcome = match &self.role {
             RoleState::Unconnected => false,
             RoleState::Passive(_) => true,
-            RoleState::Connected(connected) => {
-                connected.is_asking() && self.handshake_links.len() < REQUESTER_MAX_LINKS
-            }
+            RoleState::Connected(connected) => connected.is_asking(),
         };
         if !is_welcome && !self.handshake_links.contains(id) {
             return effects.abort_handshake_link(id, "no link is expected");
         }
         self.handshake_links.mark_up(id, peer, instance);
         self.handshake_links.set_proof(id, proof);
+        self.end_surplus_link(effects);
         self.check_requester_and_accept(id, instance, effects);
+    }
+
+    /// Records that the endpoint at the address that a link claims has confirmed the claim.
+    pub(crate) fn confirm_link(&mut self, id: LinkId) {
+        if self.handshake_links.contains(id) {
+            self.handshake_links.set_proof(id, AddressProof::Confirmed);
+        }
     }
 
     /// Records that a link has ended. Returns whether it was a handshake link.

@@ -180,7 +180,7 @@ pub const REQUESTER_WAIT_MAX_MS: u64 = 1_000;
 pub const TIMEOUT_GRACE_MS: u64 = 100;
 
 /// How many links an endpoint with a pending connection request keeps. Any of these links may bring the
-/// answer. The endpoint ends further links.
+/// answer. A further link takes the place of another one, but not of the link that carries the request.
 pub const REQUESTER_MAX_LINKS: usize = 64;
 
 /// How often the engine repeats an attempt to connect that was cut short. After the last attempt, the

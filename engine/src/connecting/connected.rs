@@ -35,7 +35,7 @@ use crate::address::Address;
 use crate::connection::{ConnectionEnd, ConnectionError, ConnectionReport, Requester};
 use crate::errno::Errno;
 use crate::error::{Error, Misuse, ObjectState, OperationError};
-use crate::limits::REQUESTER_WAIT_MAX_MS;
+use crate::limits::{REQUESTER_MAX_LINKS, REQUESTER_WAIT_MAX_MS};
 use crate::moment::Moment;
 use crate::peer_id::PeerId;
 use crate::protocol_violation::ProtocolViolation;
@@ -393,6 +393,19 @@ impl Connection {
         self.handshake_links.remove(link);
         let peer = effects.add_message_link(link, address, instance, proof);
         self.set_stage(ConnectStage::Up { link, peer, number, is_confirmed, is_shut_down_by_peer: false });
+    }
+
+    /// If a requester has more links than it keeps, ends one. Strangers may make links, too, so they must not
+    /// keep the acceptor out.
+    pub(super) fn end_surplus_link(&mut self, effects: &mut impl ConnectionEffects) {
+        if self.handshake_links.len() > REQUESTER_MAX_LINKS
+            && let RoleState::Connected(connected) = &self.role
+            && let ConnectStage::Asked { link: own, .. } = connected.stage
+            && let Some(surplus) = self.handshake_links.find_surplus(own)
+        {
+            self.handshake_links.remove(surplus);
+            effects.abort_handshake_link(surplus, "gives its place to another link");
+        }
     }
 
     /// Handles the end of a handshake link. This may end an attempt to connect, or a shutdown.

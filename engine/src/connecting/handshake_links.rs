@@ -1,9 +1,11 @@
 //! Handshake links: they make and end connections, and carry no messages.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::mem;
 
 use crate::address::Address;
+use crate::source_host::SourceHost;
 use crate::transport::{AddressProof, LinkId, Sent};
 use crate::wire::{HandshakeHeader, HandshakeStep, Header};
 
@@ -13,6 +15,8 @@ pub(super) struct HandshakeLinks {
     by_id: BTreeMap<LinkId, HandshakeLink>,
     /// Links that have frames to send, or that must be closed. Each link is listed at most once.
     pending: Vec<LinkId>,
+    /// How many links have come up.
+    up_count: u64,
 }
 
 /// One handshake link.
@@ -20,6 +24,8 @@ pub(super) struct HandshakeLinks {
 struct HandshakeLink {
     /// The peer's address and instance, once the link is up.
     peer: Option<(Address, u64)>,
+    /// How many links had come up when this one did.
+    up_number: u64,
     /// Why this side believes that the peer has its address. `None` until the link is up, and for a link
     /// that has carried messages.
     proof: Option<AddressProof>,
@@ -94,7 +100,9 @@ impl HandshakeLinks {
 
     /// Records that a link is up.
     pub(super) fn mark_up(&mut self, id: LinkId, peer: Address, instance: u64) {
-        self.by_id.entry(id).or_default().peer = Some((peer, instance));
+        self.up_count += 1;
+        let link = self.by_id.entry(id).or_default();
+        (link.peer, link.up_number) = (Some((peer, instance)), self.up_count);
     }
 
     /// Records why the peer of a link is believed to be at its address.
@@ -105,6 +113,22 @@ impl HandshakeLinks {
     /// Returns why the peer of a link is believed to be at its address.
     pub(super) fn proof(&self, id: LinkId) -> Option<AddressProof> {
         self.by_id.get(&id)?.proof
+    }
+
+    /// Finds the link that ends if there are too many, other than `own`: of the host with the most links, the
+    /// oldest one whose peer only claims its address, or else the oldest one.
+    pub(super) fn find_surplus(&self, own: Option<LinkId>) -> Option<LinkId> {
+        let mut counts: HashMap<SourceHost, usize> = HashMap::new();
+        let mut others = Vec::new();
+        for (id, link) in self.by_id.iter().filter(|(id, _)| Some(**id) != own) {
+            let (Some((address, _)), Some(proof)) = (link.peer, link.proof) else { continue };
+            let host = SourceHost::of(address);
+            *counts.entry(host).or_default() += 1;
+            others.push((*id, host, proof.is_claim(), Reverse(link.up_number)));
+        }
+        let surplus =
+            others.into_iter().max_by_key(|(_, host, is_claim, age)| (counts[host], *is_claim, *age));
+        surplus.map(|(id, ..)| id)
     }
 
     /// Queues a handshake step for the peer. The caller has checked the length of `data`.

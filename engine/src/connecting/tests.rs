@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use super::*;
 use crate::connection::{ConnectionEnd, ConnectionError, Request, RequestId, Requester};
 use crate::error::OperationError;
-use crate::limits::{REQUESTER_WAIT_MAX_MS, TIMEOUT_GRACE_MS};
+use crate::limits::{REQUESTER_MAX_LINKS, REQUESTER_WAIT_MAX_MS, TIMEOUT_GRACE_MS};
 use crate::moment::Moment;
 use crate::transport::AddressProof;
 
@@ -131,6 +131,32 @@ fn requester_connects_by_accept_on_another_link() {
     assert_eq!(asked.queued, [Header::Connection(make_handshake(HandshakeStep::Confirm, b""))]);
     assert_eq!(take_sent_handshakes(&mut connection, &mut asked), (vec![], vec![ASKED]));
     assert_eq!(connection.peer().unwrap().unwrap(), PEER);
+}
+
+#[test]
+fn links_of_strangers_keep_no_acceptor_out() {
+    let (claimed, confirmed) = (AddressProof::Claimed, AddressProof::Confirmed);
+    // The proofs of the strangers' addresses, and how many strangers come before the acceptor and after it.
+    let all = REQUESTER_MAX_LINKS as u32;
+    for (proof, before, after) in
+        [(claimed, all, 0), (claimed, 0, all), (confirmed, all, 0), (confirmed, 0, all)]
+    {
+        let (mut connection, mut asked) = asking_requester();
+        let add_strangers = |connection: &mut Connection, asked: &mut EffectsRecorder, first, count| {
+            for id in first..first + count {
+                let host = SocketAddr::from(([127, 0, 0, 2], id as u16)).into();
+                connection.link_up(LinkId(id), host, 1, proof, asked);
+            }
+        };
+        add_strangers(&mut connection, &mut asked, 10, before);
+        connection.link_up(OTHER, address(), INSTANCE, claimed, &mut asked);
+        connection.confirm_link(OTHER);
+        add_strangers(&mut connection, &mut asked, 10 + before, after);
+        // Of the strangers the first have ended: one for the acceptor, and one for this side's own link.
+        assert_eq!(asked.dismissed, [LinkId(10), LinkId(11)], "{proof:?}");
+        receive_handshake(&mut connection, OTHER, HandshakeStep::Accept, b"", &mut asked);
+        assert_eq!(asked.established, [(OTHER, INSTANCE)], "{proof:?}");
+    }
 }
 
 #[test]

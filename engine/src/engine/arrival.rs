@@ -389,6 +389,7 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
                     link.mark_proven();
                 }
                 engine.receive_side.peer_proven(id);
+                engine.connection.confirm_link(id);
             }
             LinkEvent::Down(error) => {
                 let (connection, mut effects) = engine.connection_and_effects(self.sink);

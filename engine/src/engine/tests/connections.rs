@@ -559,10 +559,9 @@ fn requester_limits_its_links() {
     }
     engine.transmit(&mut transport, &mut sink);
     // One link of the limit is the requester's own.
-    let beyond: Vec<(LinkId, Close)> =
-        links[REQUESTER_MAX_LINKS - 1..].iter().map(|id| (*id, Close::Abort)).collect();
-    assert_eq!(transport.closed, beyond);
-    let last = links[REQUESTER_MAX_LINKS - 2];
+    let oldest: Vec<(LinkId, Close)> = links[..4].iter().map(|id| (*id, Close::Abort)).collect();
+    assert_eq!(transport.closed, oldest);
+    let last = links[REQUESTER_MAX_LINKS + 2];
     receive_frame(&mut engine, &mut sink, last, handshake_header(HandshakeStep::Accept, NUMBER, b""), b"");
     assert_eq!(sink.events, [ConnectionReport::Connected { data: Box::default() }]);
 }
