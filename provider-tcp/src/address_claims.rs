@@ -88,6 +88,13 @@ pub(crate) struct CheckId {
     kind: CheckKind,
 }
 
+impl CheckId {
+    /// Whether a held link waits for the check.
+    pub(crate) fn is_contested(self) -> bool {
+        self.kind == CheckKind::Contested
+    }
+}
+
 /// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CheckOutcome {

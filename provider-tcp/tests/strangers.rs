@@ -125,8 +125,10 @@ fn process_entry() {
     let address: SocketAddr = env::var(ADDRESS).unwrap().parse().unwrap();
     let maximum = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
-    if role == "peer" {
-        return exchange_frames_as_peer(address);
+    match role.as_str() {
+        "peer" => return exchange_frames_as_peer(address, 1),
+        "peer with two links" => return exchange_frames_as_peer(address, 2),
+        _ => {}
     }
     let host: IpAddr = env::var(HOST).unwrap().parse().unwrap();
     let mut kept = Vec::new();
@@ -160,9 +162,12 @@ fn has_ended(stream: &mut TcpStream) -> bool {
     }
 }
 
-fn exchange_frames_as_peer(address: SocketAddr) {
+/// Makes links to the endpoint, and exchanges frames over the last of them. The claims of all but the first
+/// are contested.
+fn exchange_frames_as_peer(address: SocketAddr, link_count: usize) {
     let mut side = Side::open(&TcpProvider::new());
-    let link = side.transport.connect(address.into());
+    let links: Vec<LinkId> = (0..link_count).map(|_| side.transport.connect(address.into())).collect();
+    let link = *links.last().unwrap();
     for number in 0..FRAMES {
         side.send(link);
         side.drive_until("the echo", |side| {
@@ -291,8 +296,10 @@ fn peers_get_in_beside_strangers_that_have_taken_all_descriptors() {
     let mut server = Side::open(&TcpProvider::new());
     let _strangers = take_all_descriptors(&mut server);
     let address = server.transport.address().socket_addr();
-    let mut peers: Vec<Visitor> = (0..PEERS).map(|_| Visitor::spawn("peer", address)).collect();
-    serve(&mut server, &mut peers);
+    for role in ["peer", "peer with two links"] {
+        let mut peers: Vec<Visitor> = (0..PEERS).map(|_| Visitor::spawn(role, address)).collect();
+        serve(&mut server, &mut peers);
+    }
 }
 
 fn limit_of_accepted_links_bounds_descriptors() {

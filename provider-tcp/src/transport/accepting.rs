@@ -28,7 +28,7 @@ use crate::{socket, sys};
 
 /// The error of a link that has given its place to another one, because the claimed address had not
 /// confirmed the link.
-const DISPLACED: LinkError = NO_ROOM;
+pub(super) const DISPLACED: LinkError = NO_ROOM;
 
 /// The place of a connection that is to be accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

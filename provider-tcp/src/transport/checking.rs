@@ -15,6 +15,7 @@ use mio::net::TcpStream;
 use mio::{Interest, Token};
 use smallvec::SmallVec;
 
+use super::accepting::DISPLACED;
 use super::{TcpTransport, enlist_dirty, enlist_ready};
 use crate::address_claims::{Admitted, CheckOutcome, CheckPlan};
 use crate::check::Check;
@@ -99,7 +100,7 @@ impl TcpTransport {
         let now = Instant::now();
         let mut reported = 0;
         while let Some(plan) = self.address_claims.start_next_check(now) {
-            if !self.has_descriptor_for_check() {
+            if !self.find_descriptor_for_check(&plan, now, &mut reported, receiver) {
                 tracing::debug!(address = %plan.address, "a check waits for a descriptor");
                 reported += self.postpone_check(&plan, now, receiver);
                 break;
@@ -130,6 +131,27 @@ impl TcpTransport {
     /// process, and leaves as many others as accepted connections have taken of these.
     fn has_descriptor_for_check(&self) -> bool {
         DescriptorLimit::current().has_spare(self.reserve_links.max(1))
+    }
+
+    /// Whether a check may open a connection. If a check of a held link may not, ends an unproven link:
+    /// otherwise strangers that take all descriptors would keep the peers of held links waiting.
+    fn find_descriptor_for_check(
+        &mut self,
+        plan: &CheckPlan,
+        now: Instant,
+        reported: &mut u32,
+        receiver: &mut impl FrameHandler,
+    ) -> bool {
+        if self.has_descriptor_for_check() {
+            return true;
+        }
+        let is_asked = |id: LinkId| plan.asked.iter().any(|(asked, _)| *asked == id);
+        let may_displace = plan.id.is_contested() && self.ends_left > READS_MIN_ENDS;
+        let found =
+            self.accepted.oldest_displaceable(now).filter(|found| may_displace && !is_asked(found.id));
+        let Some(found) = found else { return false };
+        *reported += self.end_link(found.id, DISPLACED, receiver);
+        self.has_descriptor_for_check()
     }
 
     /// The questions of a check. Each names the address at which the link has reached this side. No other
