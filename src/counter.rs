@@ -30,7 +30,7 @@ use self::triggered_works::{TriggeredWorks, WorkCounter};
 use crate::domain_id::DomainId;
 use crate::empty_polls;
 use crate::sync::{AtomicU64, Ordering};
-use crate::wait::{Awaited, MutexCond, WaitObject, WaitSet, WaitSetMember, Waiter};
+use crate::wait::{Awaited, MutexCond, WaitError, WaitObject, WaitSet, WaitSetMember, Waiter};
 use crate::works::work::CounterChange;
 
 /// The attributes of a counter: `struct fi_cntr_attr`.
@@ -58,6 +58,18 @@ pub enum CounterWaitError {
     /// The timeout has passed.
     #[error("the counter was not high enough in time")]
     TimedOut,
+    /// A signal handler (`signal(7)`) has run in the waiting thread.
+    #[error("a signal handler has run before the counter was high enough")]
+    Interrupted,
+}
+
+impl From<WaitError> for CounterWaitError {
+    fn from(ended: WaitError) -> CounterWaitError {
+        match ended {
+            WaitError::TimedOut => CounterWaitError::TimedOut,
+            WaitError::Interrupted => CounterWaitError::Interrupted,
+        }
+    }
 }
 
 impl CounterWaitError {
@@ -66,6 +78,7 @@ impl CounterWaitError {
         match self {
             CounterWaitError::ErrorAvailable => Errno::EAVAIL,
             CounterWaitError::TimedOut => Errno::ETIMEDOUT,
+            CounterWaitError::Interrupted => Errno::EAGAIN,
         }
     }
 }
@@ -233,13 +246,14 @@ impl Counter {
     /// # Errors
     ///
     /// [`CounterWaitError::ErrorAvailable`] if the error value changes during the wait.
-    /// [`CounterWaitError::TimedOut`] if the timeout passes first.
+    /// [`CounterWaitError::TimedOut`] if the timeout passes first. [`CounterWaitError::Interrupted`], as
+    /// [`CompletionQueue::sread`](crate::CompletionQueue::sread) returns `None`.
     pub fn wait(&self, threshold: u64, timeout: Option<Duration>) -> Result<(), CounterWaitError> {
         let errors_before = self.shared.errors.load(Ordering::SeqCst);
         let goal = Goal { counter: &self.shared, threshold, errors_before, found: Cell::new(None) };
         let waiter = Waiter::waiter_or_polling_one(self.shared.waiter.as_ref());
-        let found = waiter.wait(timeout, &goal, || goal.found.take());
-        found.or_else(|| goal.progress_and_check()).unwrap_or(Err(CounterWaitError::TimedOut))
+        let waited = waiter.wait(timeout, &goal, || goal.found.take());
+        waited.unwrap_or_else(|ended| goal.progress_and_check().unwrap_or(Err(ended.into())))
     }
 
     /// Prepares to sleep on [`wait_fd`](Self::wait_fd) or [`wait_mutex_cond`](Self::wait_mutex_cond):

@@ -8,6 +8,7 @@ use homespun_engine::errno::Errno;
 use crate::counter::CounterWaitError;
 use crate::cq::{CompletionError, ReadError};
 use crate::eq::{EqReadError, EventError};
+use crate::wait::WaitError;
 
 macro_rules! convert_into_io_error {
     ($($error:ty: $errno:expr;)*) => {
@@ -29,6 +30,7 @@ convert_into_io_error! {
     EqReadError: |error| error.errno();
     EventError: |error| error.errno;
     CounterWaitError: |error| error.errno();
+    WaitError: |error| error.errno();
 }
 
 #[cfg(test)]

@@ -198,7 +198,8 @@ impl ThreadShared {
             // Make a pass over every endpoint, even if an earlier endpoint already forbids sleep.
             let pause = pauses.fold(None, |one, other| [one, other].into_iter().flatten().min());
             if pause != Some(Duration::ZERO) {
-                self.sources.sleep(pause);
+                // All signals are blocked in this thread.
+                let _ = self.sources.sleep(pause);
             }
         }
     }

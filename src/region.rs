@@ -404,7 +404,7 @@ impl MemoryRegion {
     ///
     /// // The endpoint writes to itself.
     /// endpoint.write(Bytes::from_static(b"hello"), own, region.remote(), 1)?;
-    /// written.wait(1, None).expect("nothing ends the wait before");
+    /// written.wait(1, None).expect("no failure and no signal");
     /// let mut bytes = [0; 5];
     /// region.read_at(0, &mut bytes)?;
     /// assert_eq!(&bytes, b"hello");

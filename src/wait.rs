@@ -26,6 +26,7 @@
 mod awaited;
 mod deadline;
 mod epoll_set;
+mod error;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod object;
@@ -38,6 +39,7 @@ mod watcher;
 
 pub(crate) use self::awaited::Awaited;
 pub(crate) use self::epoll_set::EpollSet;
+pub use self::error::WaitError;
 pub use self::object::WaitObject;
 pub use self::set::WaitSet;
 pub(crate) use self::set::WaitSetMember;

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use homespun::wait::WaitError;
 use homespun::{FabricAddress, Tag, WaitObject};
 
 use homespun_suite::connecting::{
@@ -113,7 +114,7 @@ fn use_wait_objects_briefly(transport: &TransportKind) {
         let set = net.fabric.open_wait_set(wait).expect("a wait set");
         let (wait, wait_set) = (WaitObject::Set, Some(set.clone()));
         let _member = net.open_party_with(Setup { asleep: true, wait, wait_set, ..Setup::default() });
-        assert!(!set.wait(moment), "nothing has happened");
+        assert_eq!(set.wait(moment), Err(WaitError::TimedOut), "nothing has happened");
     }
 }
 

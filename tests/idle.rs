@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::{MrAccess, OpFlags};
+use homespun::wait::WaitError;
 use homespun::{
     ConnectionEnd, ConnectionEvent, CounterAttr, CounterEvents, Errno, FabricAddress, MrAttr, ReadError,
     WaitObject,
@@ -296,8 +297,8 @@ fn forked_child_does_not_disturb_a_wait_set_waiter() {
             posix::run_in_forked_child(|| {
                 let own = domain.open_counter(&attr).expect("a counter");
                 own.add(1);
-                assert!(set.wait(None), "it finds what it has counted");
-                assert!(!set.wait(Some(Duration::from_millis(5))));
+                assert_eq!(set.wait(None), Ok(()), "it finds what it has counted");
+                assert_eq!(set.wait(Some(Duration::from_millis(5))), Err(WaitError::TimedOut));
                 assert_eq!(set.try_wait(), Ok(false), "there is nothing to sleep on");
                 // The descriptor stays in the set while the child lives.
                 std::mem::forget(own);

@@ -117,6 +117,7 @@ unsafe extern "C" fn wait(waitset: *mut FidWait, timeout: c_int) -> c_int {
         let state = unsafe { object::state::<WaitSetState>(waitset.cast())? };
         // A negative timeout waits without limit.
         let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
-        if state.set.wait(timeout) { Ok(0) } else { Err(Errno::ETIMEDOUT.into()) }
+        state.set.wait(timeout).map_err(|ended| Failure(ended.errno()))?;
+        Ok(0)
     })
 }

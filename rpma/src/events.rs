@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use homespun::eq::Event;
 use homespun::signals::wait_readable;
@@ -77,8 +77,10 @@ impl Events {
 
     /// Waits for an event, at most this long, and drops it.
     pub(crate) fn wait_for_one(&self, at_most: Duration) {
-        // A failure of an attempt to connect is an event, too.
-        let _ = self.queue.sread(Some(at_most));
+        let begin = Instant::now();
+        let remaining = || at_most.saturating_sub(begin.elapsed());
+        // A failure of an attempt to connect is an event, too. A signal handler ends the read early.
+        while self.queue.sread(Some(remaining())) == Ok(None) && !remaining().is_zero() {}
     }
 
     fn read(&self) -> Option<Result<Event, EventError>> {

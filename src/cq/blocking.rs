@@ -15,10 +15,11 @@ use crate::wait::{Awaited, WaitSetMember, Waiter};
 impl CompletionQueue {
     /// Reads one completion, and waits if the queue is empty: `fi_cq_sread(3)` with a count of 1. If
     /// `timeout` is `None`, waits without limit. Returns `None` after the timeout, or if
-    /// [`signal`](Self::signal) ends the wait.
+    /// [`signal`](Self::signal) or a signal handler (`signal(7)`) ends the wait.
     ///
-    /// The thread sleeps, and makes progress at every event of the queue's endpoints. A POSIX signal does
-    /// not end the wait.
+    /// The thread sleeps, and makes progress at every event of the queue's endpoints. A handler ends the
+    /// wait if it runs in this thread while the thread sleeps, with `SA_RESTART` or without. No handler ends
+    /// the wait of a thread that polls: with [`WaitObject::Yield`], or for transports that must be polled.
     ///
     /// ```
     /// use std::time::Duration;
@@ -63,8 +64,8 @@ impl CompletionQueue {
 
     /// Waits until the queue has `threshold_entries` entries (`FI_CQ_COND_THRESHOLD`), is full, or has an
     /// error. Then reads up to `max` completions as [`read_each`](Self::read_each) does. After the timeout
-    /// or a signal, reads the entries that the queue has. A threshold of 0 counts as 1. With a `max` of 0,
-    /// waits and reads nothing.
+    /// or a signal of either kind, reads the entries that the queue has. A threshold of 0 counts as 1. With
+    /// a `max` of 0, waits and reads nothing.
     ///
     /// If the queue has no wait object of its own, this call reads without waiting.
     ///
@@ -98,7 +99,7 @@ impl CompletionQueue {
             }
             reader.take_signal().then(|| self.read_each(max, &mut take))
         });
-        found.unwrap_or_else(|| self.read_each(max, take))
+        found.unwrap_or_else(|_| self.read_each(max, take))
     }
 
     /// Ends all waits of [`sread`](Self::sread) and its variants: `fi_cq_signal(3)`. If no thread waits,

@@ -12,10 +12,10 @@ use crate::wait::{Awaited, MutexCond, WaitObject, WaitSetMember, Waiter};
 
 impl EventQueue {
     /// Reads the oldest event, and waits if the queue is empty: `fi_eq_sread(3)`. If `timeout` is `None`,
-    /// waits without limit. Returns `None` after the timeout.
+    /// waits without limit. Returns `None` after the timeout, or if a signal handler ends the wait, as in
+    /// [`CompletionQueue::sread`](crate::CompletionQueue::sread).
     ///
-    /// The thread sleeps, and makes progress at every event of the bound endpoints. A POSIX signal does not
-    /// end the wait.
+    /// The thread sleeps, and makes progress at every event of the bound endpoints.
     ///
     /// # Errors
     ///
@@ -94,7 +94,7 @@ impl EqShared {
             Ok(None) => None,
             read => Some(read),
         });
-        found.unwrap_or_else(|| self.poll(&take))
+        found.unwrap_or_else(|_| self.poll(&take))
     }
 }
 

@@ -20,8 +20,4 @@ impl Deadline {
     pub(super) fn remaining(self) -> Option<Duration> {
         self.0.map(|end| end.saturating_duration_since(Instant::now()))
     }
-
-    pub(super) fn instant(self) -> Option<Instant> {
-        self.0
-    }
 }

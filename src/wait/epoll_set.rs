@@ -8,6 +8,8 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io;
 
+use super::error::WaitError;
+
 /// The longest time of one sleep. A longer timeout might not fit into the system's type.
 const SLEEP_MAX: Duration = Duration::from_secs(3600);
 
@@ -51,16 +53,32 @@ impl EpollSet {
     }
 
     /// Sleeps until a source is readable or the time has passed. May wake earlier.
-    pub(crate) fn sleep(&self, at_most: Option<Duration>) {
-        let at_most = to_timespec(at_most.map_or(SLEEP_MAX, |time| time.min(SLEEP_MAX)));
-        // A signal ends the sleep early, which does no harm.
-        let _ = poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&at_most));
+    ///
+    /// # Errors
+    ///
+    /// [`WaitError::Interrupted`].
+    pub(crate) fn sleep(&self, at_most: Option<Duration>) -> Result<(), WaitError> {
+        sleep_until_readable(&self.0, at_most)
     }
 }
 
 impl AsFd for EpollSet {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+/// Sleeps until the descriptor is readable or the time has passed. May wake earlier.
+///
+/// # Errors
+///
+/// [`WaitError::Interrupted`] if a signal handler has run meanwhile, whatever its flags: `poll(2)` is never
+/// restarted after a handler.
+pub(super) fn sleep_until_readable(fd: impl AsFd, at_most: Option<Duration>) -> Result<(), WaitError> {
+    let at_most = to_timespec(at_most.map_or(SLEEP_MAX, |time| time.min(SLEEP_MAX)));
+    match poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&at_most)) {
+        Err(io::Errno::INTR) => Err(WaitError::Interrupted),
+        _ => Ok(()),
     }
 }
 

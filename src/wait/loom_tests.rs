@@ -309,7 +309,7 @@ fn set_wait_wakes_on_a_member_of_several() {
         let set = WaitSet::open(WaitObject::Unspec).expect("a set");
         let members = [open_counter_in_set(&set), open_counter_in_set(&set)];
         let wait = thread::spawn(move || {
-            assert!(set.wait(None));
+            assert_eq!(set.wait(None), Ok(()));
         });
         members[1].add(1);
         wait.join().unwrap();
@@ -322,7 +322,7 @@ fn set_wait_wakes_on_a_member_added_meanwhile() {
         let set = WaitSet::open(WaitObject::Unspec).expect("a set");
         let wait = thread::spawn({
             let set = set.clone();
-            move || assert!(set.wait(None))
+            move || assert_eq!(set.wait(None), Ok(()))
         });
         let member = open_counter_in_set(&set);
         member.add(1);
@@ -337,7 +337,7 @@ fn set_wait_wakes_on_the_signal_of_a_member() {
         let wait_set = Some(set.clone());
         let cq = open_cq(&CqAttr { wait: WaitObject::Set, wait_set, ..CqAttr::default() });
         let wait = thread::spawn(move || {
-            assert!(set.wait(None));
+            assert_eq!(set.wait(None), Ok(()));
         });
         cq.signal().expect("a queue that can be waited for");
         wait.join().unwrap();

@@ -18,7 +18,7 @@ use homespun_engine::rejected::Rejected;
 
 use self::members::{AnyMember, SetMembers};
 use super::sleepers::Sleepers;
-use super::{Awaited, MutexCond, WaitObject, Waiter};
+use super::{Awaited, MutexCond, WaitError, WaitObject, Waiter};
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
 /// Waits for several completion queues, counters and event queues at once: `fi_wait_open` of `fi_poll(3)`.
@@ -28,7 +28,7 @@ use crate::sync::{AtomicU64, Mutex, Ordering};
 /// freed when the thread wakes. Members may belong to different domains. A thread cannot wait for a single
 /// member, unless the member is a counter.
 ///
-/// Clones of a handle refer to the same set. Any thread may use a set at any time. A set takes two file
+/// Clones of a handle refer to the same set. Any thread may use a set at any time. A set takes three file
 /// descriptors, and each member five. With [`WaitObject::Yield`] they take none.
 ///
 /// ```
@@ -54,12 +54,12 @@ use crate::sync::{AtomicU64, Mutex, Ordering};
 /// // Wakes for either of the two.
 /// let mut ended = Vec::new();
 /// while ended.len() < 2 || sent.read() < 1 {
-///     assert!(set.wait(None));
+///     set.wait(None)?;
 ///     while let Some(completion) = cq.read().expect("no failure") {
 ///         ended.push(completion.context);
 ///     }
 /// }
-/// # Ok::<(), homespun::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
 pub struct WaitSet {
@@ -97,8 +97,7 @@ impl WaitSet {
         Ok(WaitSet { shared: Arc::new(WaitSetShared { waiter, members, reports: AtomicU64::new(0) }) })
     }
 
-    /// Waits until a member has an event: `fi_wait`. Returns `false` after the timeout. Without a timeout
-    /// there is no limit.
+    /// Waits until a member has an event: `fi_wait`. Without a timeout there is no limit.
     ///
     /// A queue has an event while it is not empty. A counter has one event after each change.
     /// [`CompletionQueue::signal`](crate::CompletionQueue::signal) of a member ends a wait, too.
@@ -108,21 +107,23 @@ impl WaitSet {
     ///
     /// The thread sleeps, and makes a pass at each event of an endpoint of a member. With
     /// [`WaitObject::Yield`], and for transports that must be polled, it polls and yields the processor
-    /// between polls. If several threads wait, only one does this, and the others sleep until it wakes. A
-    /// POSIX signal does not end the wait.
-    #[must_use]
-    pub fn wait(&self, timeout: Option<Duration>) -> bool {
+    /// between polls. If several threads wait, only one does this, and the others sleep until it wakes.
+    ///
+    /// # Errors
+    ///
+    /// [`WaitError::TimedOut`]. [`WaitError::Interrupted`], as
+    /// [`CompletionQueue::sread`](crate::CompletionQueue::sread) returns `None`.
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<(), WaitError> {
         self.wait_after_report_count(self.shared.report_count(), timeout)
     }
 
     /// As [`wait`](Self::wait), for a thread that began to wait when the count of reports was `reports`.
-    fn wait_after_report_count(&self, reports: u64, timeout: Option<Duration>) -> bool {
+    fn wait_after_report_count(&self, reports: u64, timeout: Option<Duration>) -> Result<(), WaitError> {
         let any = AnyMember::new(&self.shared, Some(reports));
-        let is_found = self.shared.waiter.wait(timeout, &any, || any.take_found_flag()).is_some();
-        is_found || {
+        self.shared.waiter.wait(timeout, &any, || any.take_found_flag()).or_else(|ended| {
             any.progress();
-            any.poll_ready()
-        }
+            any.poll_ready().then_some(()).ok_or(ended)
+        })
     }
 
     /// Prepares to sleep on [`wait_fd`](Self::wait_fd) or [`wait_mutex_cond`](Self::wait_mutex_cond):

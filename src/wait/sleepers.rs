@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use homespun_engine::error::{Error, SystemRequest};
 use homespun_engine::transport::Armed;
-use parking_lot::{Mutex as TimedMutex, MutexGuard as TimedMutexGuard};
-use rustix::event::Timespec;
+use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::io;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 
 use super::deadline::Deadline;
-use super::epoll_set::{EpollSet, to_timespec};
+use super::epoll_set::{EpollSet, sleep_until_readable, to_timespec};
+use super::error::WaitError;
 use crate::doorbell::Doorbell;
 use crate::drive::Drive;
 use crate::sync::Mutex;
@@ -40,10 +41,10 @@ pub(super) struct Sleepers {
     /// A timer that wakes sleepers to check for events that no descriptor announces.
     timer: Option<OwnedFd>,
     state: Mutex<State>,
-    /// Locked while a call sleeps on `application`, so only one call at a time sleeps there. A second call
+    /// Held while a call sleeps on `application`, so only one call at a time sleeps there. A second call
     /// would arm the members' doorbells. A doorbell that has rung would fall silent before the first call
-    /// wakes.
-    sole_sleeper: TimedMutex<()>,
+    /// wakes. `None` unless these are the sleepers of a wait set.
+    turn: Option<Turn>,
     /// The process that opened the descriptors. A forked child has copies of them, and its changes would
     /// affect the parent.
     process: u32,
@@ -55,6 +56,13 @@ struct Wakeup {
     sources: EpollSet,
     doorbell: Doorbell,
 }
+
+/// A lock for calls that sleep: a semaphore of `eventfd(2)`. A signal handler ends the wait for it, which no
+/// mutex tells.
+#[derive(Debug)]
+struct Turn(OwnedFd);
+
+struct TurnGuard<'a>(&'a Turn);
 
 #[derive(Debug, Default)]
 struct State {
@@ -69,7 +77,7 @@ pub(super) struct Sleeper<'a> {
     /// The state that counts the thread, if it sleeps inside a call.
     counted: Option<&'a Mutex<State>>,
     /// Must be dropped last.
-    _sole_sleeper: Option<TimedMutexGuard<'a, ()>>,
+    _turn: Option<TurnGuard<'a>>,
 }
 
 impl Sleepers {
@@ -94,12 +102,11 @@ impl Sleepers {
     ///
     /// As [`new`](Self::new).
     pub(super) fn for_wait_set() -> Result<Sleepers, Error> {
-        Ok(Sleepers::with_wakeups(None, Some(Wakeup::new()?), None))
+        Ok(Sleepers::with_wakeups(None, Some(Wakeup::new()?), Some(Turn::new()?)))
     }
 
-    fn with_wakeups(calls: Option<Wakeup>, application: Option<Wakeup>, timer: Option<OwnedFd>) -> Sleepers {
-        let (state, sole_sleeper) = (Mutex::default(), TimedMutex::default());
-        Sleepers { calls, application, timer, state, sole_sleeper, process: process::id() }
+    fn with_wakeups(calls: Option<Wakeup>, application: Option<Wakeup>, turn: Option<Turn>) -> Sleepers {
+        Sleepers { calls, application, timer: None, state: Mutex::default(), turn, process: process::id() }
     }
 
     fn wakeups(&self) -> impl Iterator<Item = &Wakeup> {
@@ -184,51 +191,41 @@ impl Sleepers {
         }
     }
 
-    /// Waits until no other call sleeps on `application`. Returns a guard that keeps other calls from
-    /// sleeping there; `None` after the deadline.
-    fn lock_sole_sleeper(&self, deadline: Deadline) -> Option<TimedMutexGuard<'_, ()>> {
-        match deadline.instant() {
-            Some(end) => self.sole_sleeper.try_lock_until(end),
-            None => Some(self.sole_sleeper.lock()),
-        }
-    }
-
     /// Arms the doorbell, then the endpoints. Returns `None` if the thread must not sleep: an endpoint may
-    /// have work, earlier sleepers have not woken yet, the deadline has passed, or this is a forked child.
+    /// have work, earlier sleepers have not woken yet, or this is a forked child.
+    ///
+    /// # Errors
+    ///
+    /// [`WaitError`], if a call must wait for its turn.
     pub(super) fn arm(
         &self,
         place: SleepPlace,
         deadline: Deadline,
         arm_endpoints: impl FnOnce() -> Armed,
-    ) -> Option<Sleeper<'_>> {
-        if !self.is_of_this_process() {
-            return None;
-        }
-        let wakeup = self.wakeup_at(place)?;
-        let must_be_alone = place == SleepPlace::Call && self.calls.is_none();
-        let sole_sleeper = if must_be_alone { Some(self.lock_sole_sleeper(deadline)?) } else { None };
+    ) -> Result<Option<Sleeper<'_>>, WaitError> {
+        let Some(wakeup) = self.wakeup_at(place).filter(|_| self.is_of_this_process()) else {
+            return Ok(None);
+        };
+        let turn = self.turn.as_ref().filter(|_| place == SleepPlace::Call);
+        let turn = turn.map(|turn| turn.wait(deadline)).transpose()?;
         // SYNC POINT join. The state stays locked to the end, so the last thread to check sets the timer.
         let mut state = self.state.lock();
         if place == SleepPlace::Application || state.sleeping_calls == 0 {
             wakeup.doorbell.arm();
         } else if !wakeup.doorbell.is_armed() {
             // Arming would silence the doorbell before all sleepers have woken.
-            return None;
+            return Ok(None);
         }
         match arm_endpoints() {
             Armed::Ready => {
                 wakeup.doorbell.ring();
-                None
+                Ok(None)
             }
             Armed::Asleep { look_again_after } => {
                 self.set_timer(&mut state, look_again_after);
                 let is_counted = place == SleepPlace::Call;
                 state.sleeping_calls += usize::from(is_counted);
-                Some(Sleeper {
-                    wakeup,
-                    counted: is_counted.then_some(&self.state),
-                    _sole_sleeper: sole_sleeper,
-                })
+                Ok(Some(Sleeper { wakeup, counted: is_counted.then_some(&self.state), _turn: turn }))
             }
         }
     }
@@ -257,6 +254,36 @@ impl Sleepers {
     }
 }
 
+impl Turn {
+    fn new() -> Result<Turn, Error> {
+        let flags = EventfdFlags::SEMAPHORE | EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
+        Ok(Turn(eventfd(1, flags).map_err(|error| SystemRequest::EventDescriptor.refused(error))?))
+    }
+
+    /// Waits until no other call holds the turn.
+    ///
+    /// # Errors
+    ///
+    /// [`WaitError`].
+    fn wait(&self, deadline: Deadline) -> Result<TurnGuard<'_>, WaitError> {
+        while io::read(&self.0, &mut [0; 8]).is_err() {
+            if deadline.has_passed() {
+                return Err(WaitError::TimedOut);
+            }
+            sleep_until_readable(&self.0, deadline.remaining())?;
+        }
+        Ok(TurnGuard(self))
+    }
+}
+
+impl Drop for TurnGuard<'_> {
+    #[expect(clippy::host_endian_bytes, reason = "the kernel reads a number of this machine")]
+    fn drop(&mut self) {
+        // The count was 0 while this guard was there, so the write does not fail.
+        let _ = io::write(&self.0.0, &1_u64.to_ne_bytes());
+    }
+}
+
 impl Wakeup {
     fn new() -> Result<Wakeup, Error> {
         let wakeup = Wakeup { sources: EpollSet::new()?, doorbell: Doorbell::new()? };
@@ -281,10 +308,14 @@ impl Wakeup {
 
 impl Sleeper<'_> {
     /// Sleeps until an event comes or the time has passed. May wake earlier.
-    pub(super) fn sleep(&self, at_most: Option<Duration>) {
+    ///
+    /// # Errors
+    ///
+    /// [`WaitError::Interrupted`].
+    pub(super) fn sleep(&self, at_most: Option<Duration>) -> Result<(), WaitError> {
         #[cfg(all(test, loom))]
         self.wakeup.doorbell.wait();
-        self.wakeup.sources.sleep(at_most);
+        self.wakeup.sources.sleep(at_most)
     }
 
     /// Ends a thread's attempt to sleep, since the thread has found an event. Disarms the doorbell.
@@ -313,11 +344,11 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(60);
 
     fn arm(sleepers: &Sleepers, endpoints: Armed) -> Option<Sleeper<'_>> {
-        sleepers.arm(SleepPlace::Call, Deadline::after(None), || endpoints)
+        sleepers.arm(SleepPlace::Call, Deadline::after(None), || endpoints).expect("no signal")
     }
 
     fn sleep(sleeper: Sleeper<'_>, at_most: Duration) {
-        sleeper.sleep(Some(at_most));
+        sleeper.sleep(Some(at_most)).expect("no signal");
         drop(sleeper);
     }
 
@@ -357,7 +388,8 @@ mod tests {
         let sleepers = Sleepers::for_wait_set().expect("descriptors");
         let first = arm(&sleepers, QUIET).expect("nothing to do");
         let soon = Deadline::after(Some(Duration::from_millis(5)));
-        assert!(sleepers.arm(SleepPlace::Call, soon, || QUIET).is_none(), "the first has not woken");
+        let second = sleepers.arm(SleepPlace::Call, soon, || QUIET).map(|armed| armed.is_some());
+        assert_eq!(second, Err(WaitError::TimedOut), "the first has not woken");
         assert!(soon.has_passed() && sleepers.doorbells().all(Doorbell::is_armed));
         drop(first);
         assert!(arm(&sleepers, QUIET).is_some());

@@ -8,6 +8,7 @@ use homespun_engine::error::{Argument, Error, Misuse, Unsupported};
 
 use super::awaited::Awaited;
 use super::deadline::Deadline;
+use super::error::WaitError;
 use super::set::{WaitSetMember, WaitSetMembership};
 use super::sleepers::{SleepPlace, Sleeper, Sleepers};
 use super::watcher::{MutexCond, Watcher};
@@ -103,37 +104,42 @@ impl Waiter {
         Some(self).filter(|waiter| waiter.membership.is_none())
     }
 
-    /// Repeats an attempt until it succeeds or the timeout ends. Returns `None` after the timeout; the
-    /// caller then makes a last attempt.
+    /// Repeats an attempt until it succeeds, the timeout ends, or a signal handler ends a sleep. After an
+    /// error the caller makes a last attempt.
     ///
     /// Between attempts the thread sleeps, unless it finds the event first. If it must not sleep, it yields
-    /// the processor.
+    /// the processor, and no signal ends the wait.
+    ///
+    /// # Errors
+    ///
+    /// [`WaitError`].
     pub(crate) fn wait<R>(
         &self,
         timeout: Option<Duration>,
         awaited: &impl Awaited,
         mut attempt: impl FnMut() -> Option<R>,
-    ) -> Option<R> {
+    ) -> Result<R, WaitError> {
         let deadline = Deadline::after(timeout);
         while !deadline.has_passed() {
             if let Some(found) = attempt() {
-                return Some(found);
+                return Ok(found);
             }
-            match self.prepare_sleep(SleepPlace::Call, awaited, deadline) {
+            match self.prepare_sleep(SleepPlace::Call, awaited, deadline)? {
                 SleepCheck::Ready => {
                     if let Some(found) = attempt() {
-                        return Some(found);
+                        return Ok(found);
                     }
                 }
                 SleepCheck::Busy => yield_now(),
                 SleepCheck::Quiet(sleeper) => {
-                    sleeper.sleep(deadline.remaining());
+                    let slept = sleeper.sleep(deadline.remaining());
                     // Disarm before `sleeper` is dropped: after that another call may sleep.
                     awaited.disarm();
+                    slept?;
                 }
             }
         }
-        None
+        Err(WaitError::TimedOut)
     }
 
     /// Prepares a sleep of the application: `fi_trywait(3)`. Returns whether the application may sleep until
@@ -143,12 +149,12 @@ impl Waiter {
             return membership.try_wait();
         }
         match self.prepare_sleep(SleepPlace::Application, awaited, Deadline::after(None)) {
-            SleepCheck::Ready => {
+            Ok(SleepCheck::Ready) => {
                 awaited.mark_reported();
                 false
             }
-            SleepCheck::Busy => false,
-            SleepCheck::Quiet(_) => {
+            Ok(SleepCheck::Busy) | Err(_) => false,
+            Ok(SleepCheck::Quiet(_)) => {
                 if let Some(watcher) = self.watcher.get() {
                     watcher.begin_broadcasting();
                 }
@@ -158,28 +164,40 @@ impl Waiter {
     }
 
     /// Takes the steps before a sleep, which [`wait`](super) lists.
-    fn prepare_sleep(&self, place: SleepPlace, awaited: &impl Awaited, deadline: Deadline) -> SleepCheck<'_> {
+    ///
+    /// # Errors
+    ///
+    /// [`WaitError`], if a call must wait for its turn.
+    fn prepare_sleep(
+        &self,
+        place: SleepPlace,
+        awaited: &impl Awaited,
+        deadline: Deadline,
+    ) -> Result<SleepCheck<'_>, WaitError> {
         // Look for the event first, since arming costs more.
         awaited.progress();
         if awaited.poll_ready() {
-            return SleepCheck::Ready;
+            return Ok(SleepCheck::Ready);
         }
-        let Some(sleepers) = &self.sleepers else { return SleepCheck::Busy };
-        let Some(sleeper) = sleepers.arm(place, deadline, || awaited.arm()) else { return SleepCheck::Busy };
+        let Some(sleepers) = &self.sleepers else { return Ok(SleepCheck::Busy) };
+        let Some(sleeper) = sleepers.arm(place, deadline, || awaited.arm())? else {
+            return Ok(SleepCheck::Busy);
+        };
         awaited.fire_due_works();
         if awaited.poll_ready() {
             awaited.disarm();
             sleeper.cancel();
-            return SleepCheck::Ready;
+            return Ok(SleepCheck::Ready);
         }
-        SleepCheck::Quiet(sleeper)
+        Ok(SleepCheck::Quiet(sleeper))
     }
 
     /// Arms this member of a wait set for a thread that will sleep on all members. Returns whether events of
     /// the member will wake the thread.
     pub(super) fn arm_member(&self, awaited: &dyn Awaited) -> bool {
         let arm = |sleepers: &Sleepers| {
-            sleepers.arm(SleepPlace::Application, Deadline::after(None), || awaited.arm()).is_some()
+            let armed = sleepers.arm(SleepPlace::Application, Deadline::after(None), || awaited.arm());
+            matches!(armed, Ok(Some(_)))
         };
         self.sleepers.as_ref().is_some_and(arm)
     }
@@ -276,7 +294,7 @@ impl Waiter {
     /// Takes the steps before a sleep inside a call, but does not sleep.
     #[cfg(all(test, loom))]
     pub(super) fn prepare_sleep_and_abandon(&self, awaited: &impl Awaited) {
-        self.prepare_sleep(SleepPlace::Call, awaited, Deadline::after(None));
+        let _ = self.prepare_sleep(SleepPlace::Call, awaited, Deadline::after(None));
     }
 
     /// Sleeps as an application does after `try_wait` has returned `true`.
@@ -338,6 +356,6 @@ mod tests {
     fn works_made_due_by_arming_fire_with_sleepers_unlocked() {
         let waiter = Waiter::new(WaitObject::Unspec, None).expect("descriptors").expect("sleepers");
         let fired = Fired { waiter: &waiter, is_armed: Cell::new(false), is_fired: Cell::new(false) };
-        assert_eq!(waiter.wait(None, &fired, || fired.poll_ready().then_some(())), Some(()));
+        assert_eq!(waiter.wait(None, &fired, || fired.poll_ready().then_some(())), Ok(()));
     }
 }

@@ -2,11 +2,15 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use homespun::cq::MutexCond;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_parent_process_death_signal, waitpid};
+
+use super::deadline::Deadline;
 
 /// Changes the user of this process, permanently.
 pub fn become_user(uid: u32) {
@@ -79,6 +83,40 @@ pub fn stop_child(child: Pid) {
 /// Resumes a stopped child.
 pub fn resume_child(child: Pid) {
     kill_process(child, Signal::CONT).expect("it was not waited for");
+}
+
+/// Runs a wait in a thread of its own, and sends SIGUSR2 to this thread until the wait ends. Returns the
+/// result of the wait. The signal has a handler that does nothing, with `SA_RESTART` or without.
+///
+/// A wait that no signal ends fails the test, but must have a timeout of its own, longer than
+/// [`PATIENCE`](super::deadline::PATIENCE).
+pub fn interrupt_wait<R: Send>(restarts: bool, wait: impl FnOnce() -> R + Send) -> R {
+    extern "C" fn ignore(_: libc::c_int) {}
+    // SAFETY: zeros are an action, and the handler does nothing.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = ignore as *const () as libc::sighandler_t;
+        action.sa_flags = if restarts { libc::SA_RESTART } else { 0 };
+        assert_eq!(libc::sigaction(libc::SIGUSR2, &raw const action, std::ptr::null_mut()), 0);
+    }
+    thread::scope(|scope| {
+        let (sender, receiver) = mpsc::channel();
+        let waiting = scope.spawn(move || {
+            // SAFETY: every thread has an id.
+            sender.send(unsafe { libc::pthread_self() }).expect("the test listens");
+            wait()
+        });
+        let id = receiver.recv().expect("the thread has started");
+        let deadline = Deadline::new();
+        // A handler that runs before the thread sleeps ends no wait.
+        while !waiting.is_finished() {
+            // SAFETY: the thread was not joined.
+            assert_eq!(unsafe { libc::pthread_kill(id, libc::SIGUSR2) }, 0);
+            thread::sleep(Duration::from_millis(1));
+            deadline.yield_or_panic("a signal handler to end a wait");
+        }
+        waiting.join().expect("no panic")
+    })
 }
 
 /// Returns the used bytes of the heap, if the C library counts them.

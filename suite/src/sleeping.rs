@@ -142,7 +142,11 @@ pub fn sleep_on_wait_set(set: &WaitSet) {
                 "no member has woken the reader that waits by {wait:?}"
             );
         }
-        wait => assert!(set.wait(Some(PATIENCE)), "no member has woken the reader that waits by {wait:?}"),
+        wait => assert_eq!(
+            set.wait(Some(PATIENCE)),
+            Ok(()),
+            "no member has woken the reader that waits by {wait:?}"
+        ),
     }
 }
 

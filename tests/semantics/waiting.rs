@@ -4,20 +4,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use homespun::counter::CounterWaitError;
 use homespun::endpoint::SendMsg;
-use homespun::flags::{BindFlags, CompletionFlags, OpFlags};
+use homespun::flags::{BindFlags, CompletionFlags, CounterEvents, OpFlags};
 use homespun::info::ResourceManagement;
-use homespun::wait::Waitable;
+use homespun::wait::{WaitError, Waitable};
 use homespun::{
     AvAttr, Completion, CompletionQueue, CqAttr, Errno, Error, FabricAddress, ReadError, WaitObject,
 };
 
+use homespun_suite::connecting::{LISTENER, Side};
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::sleeping::{
     BLOCKING_WAIT_OBJECTS, PATIENCE, StopOnDrop, WAIT_OBJECTS, let_threads_fall_asleep,
     sleep_until_operation_ends,
 };
-use homespun_suite::{Deadline, Net, Party, Setup};
+use homespun_suite::{Deadline, Net, Party, Setup, posix};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -517,6 +519,52 @@ pub(crate) fn endpoints_open_and_close_under_a_blocked_reader(net: &Net) {
             reach(&second, 2);
             receives.join().expect("everything has arrived");
             net.start_driving(&alice);
+        });
+    }
+}
+
+/// A handler in the waiting thread ends the waits for queues, event queues, counters and wait sets.
+pub(crate) fn signal_handler_ends_every_wait(net: &Net) {
+    // Threads that poll do not sleep, so no handler ends their waits.
+    if !net.can_sleep() {
+        return;
+    }
+    const TIMEOUT: Option<Duration> = Some(PATIENCE.saturating_mul(2));
+    let with_each_handler = |wait: &(dyn Fn() + Sync)| {
+        [false, true].into_iter().for_each(|restarts| posix::interrupt_wait(restarts, wait));
+    };
+    for wait in BLOCKING_WAIT_OBJECTS {
+        let setup = || Setup { counts: true, ..sleeping_setup(wait) };
+        let (alice, bob) = net.open_pair_with(setup(), setup());
+        let cq = bob.local_cq();
+        with_each_handler(&|| assert_eq!(cq.sread(TIMEOUT), Ok(None)));
+        let counter = bob.local_counter(CounterEvents::RECV);
+        with_each_handler(&|| {
+            assert_eq!(counter.wait(1, TIMEOUT), Err(CounterWaitError::Interrupted));
+        });
+        // Whatever the queue has is read, though it is less than the wait was for.
+        post_send(&alice, 1, 8, OpFlags::INJECT_COMPLETE);
+        assert_eq!(alice.local_cq().sread_each(0, 1, TIMEOUT, |_, _| {}), Ok(Some(0)));
+        with_each_handler(&|| {
+            assert_eq!(alice.local_cq().sread_each(0, 2, TIMEOUT, |_, _| {}), Ok(Some(0)));
+        });
+        assert_eq!(alice.next_completion().context, 1);
+        start_driving_both(net, [&alice, &bob]);
+
+        let side = Side::open_with_wait_objects(net, wait, WaitObject::None);
+        let _listener = side.open_listener(LISTENER);
+        with_each_handler(&|| assert_eq!(side.eq.sread(TIMEOUT), Ok(None)));
+
+        let set = net.fabric.open_wait_set(wait).expect("a wait set");
+        let member = CqAttr { wait: WaitObject::Set, wait_set: Some(set.clone()), ..CqAttr::default() };
+        let member = net.open_other_domain().open_cq(&member).unwrap();
+        with_each_handler(&|| assert_eq!(set.wait(TIMEOUT), Err(WaitError::Interrupted)));
+        thread::scope(|scope| {
+            let other = scope.spawn(|| set.wait(TIMEOUT));
+            let_threads_fall_asleep();
+            with_each_handler(&|| assert_eq!(set.wait(TIMEOUT), Err(WaitError::Interrupted)));
+            member.signal().expect("a wait object");
+            assert_eq!(other.join().expect("no panic"), Ok(()));
         });
     }
 }

@@ -4,7 +4,7 @@ use std::{ptr, thread};
 
 use homespun_fi::abi::eq::{
     FiCntrAttr, FiCqAttr, FiCqErrEntry, FiCqTaggedEntry, FiEqAttr, FiMutexCond, FiPollAttr, FiWaitAttr,
-    FidCntr, FidCq, FidPoll, FidWait,
+    FidCntr, FidCq, FidEq, FidPoll, FidWait,
 };
 use homespun_fi::abi::fid::Fid;
 use homespun_fi::abi::{
@@ -12,6 +12,7 @@ use homespun_fi::abi::{
     FI_TRANSMIT, FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_NONE, FI_WAIT_POLLFD, FI_WAIT_SET, FI_WAIT_UNSPEC,
     FI_WAIT_YIELD,
 };
+use homespun_suite::posix;
 use libc::{c_int, c_void};
 
 use crate::host::{
@@ -150,6 +151,47 @@ fn wait_ends_for_an_event_of_any_member() {
         assert_eq!(error, EBUSY);
         close_all(node, cq, Some(cntr), set);
     }
+}
+
+/// Objects on which any thread may wait.
+struct SharedObjects<'a> {
+    set: &'a Object<FidWait>,
+    cntr: &'a Object<FidCntr>,
+    eq: &'a Object<FidEq>,
+}
+
+// SAFETY: the plugin's functions may be called from any thread.
+unsafe impl Sync for SharedObjects<'_> {}
+
+impl SharedObjects<'_> {
+    fn wait_for_set(&self) -> c_int {
+        call!(self.set, wait, 2 * PATIENCE_MS)
+    }
+
+    fn wait_for_counter(&self) -> c_int {
+        call!(self.cntr, wait, 1, 2 * PATIENCE_MS)
+    }
+
+    fn read_event(&self) -> isize {
+        let (mut event, mut room) = (0_u32, [0_u64; 1]);
+        call!(self.eq, sread, &raw mut event, room.as_mut_ptr().cast(), 8, 2 * PATIENCE_MS, 0)
+    }
+}
+
+#[test]
+fn signal_handler_ends_waits_for_sets_counters_and_events() {
+    let node = Node::open_disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
+    let set = open_wait_set(&node, FI_WAIT_UNSPEC, 0).expect("a wait set");
+    let (cq, cntr) = open_members(&node, &set, [1, 2]);
+    let eq = node.fabric.open_eq(&mut eq_attr(0)).expect("an event queue");
+    let shared = SharedObjects { set: &set, cntr: &cntr, eq: &eq };
+    for restarts in [false, true] {
+        assert_eq!(posix::interrupt_wait(restarts, || shared.wait_for_set()), EAGAIN);
+        assert_eq!(posix::interrupt_wait(restarts, || shared.wait_for_counter()), EAGAIN);
+        assert_eq!(posix::interrupt_wait(restarts, || shared.read_event()), EAGAIN as isize);
+    }
+    drop(eq);
+    close_all(node, cq, Some(cntr), set);
 }
 
 #[test]

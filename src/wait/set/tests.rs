@@ -16,6 +16,8 @@ use crate::{
 const MOMENT: Option<Duration> = Some(Duration::from_millis(10));
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(60));
 
+const TIMED_OUT: Result<(), WaitError> = Err(WaitError::TimedOut);
+
 const ASLEEP: [WaitObject; 3] = [WaitObject::Unspec, WaitObject::Fd, WaitObject::MutexCond];
 
 fn open_domain() -> Domain {
@@ -54,27 +56,27 @@ fn wait_until_sleeping(set: &WaitSet) {
 fn set_wait_ends_when_any_member_reports() {
     for object in ASLEEP.into_iter().chain([WaitObject::Yield]) {
         let set = open_set(object);
-        assert!(!set.wait(MOMENT), "there is no member");
+        assert_eq!(set.wait(MOMENT), TIMED_OUT, "there is no member");
         let (counter, cq, eq) = (open_counter(&set), open_cq(&set), open_eq(&set));
-        assert!(!set.wait(MOMENT), "no member has anything to report");
-        assert!(!set.wait(Some(Duration::ZERO)));
+        assert_eq!(set.wait(MOMENT), TIMED_OUT, "no member has anything to report");
+        assert_eq!(set.wait(Some(Duration::ZERO)), TIMED_OUT);
         counter.add(1);
-        assert!(set.wait(None), "{object:?}");
-        assert!(!set.wait(MOMENT), "that was reported");
+        assert_eq!(set.wait(None), Ok(()), "{object:?}");
+        assert_eq!(set.wait(MOMENT), TIMED_OUT, "that was reported");
         counter.add_error(1);
         assert_eq!((counter.read(), counter.read_error()), (1, 1));
-        assert!(set.wait(None), "it was read before it was reported");
+        assert_eq!(set.wait(None), Ok(()), "it was read before it was reported");
         counter.set(0);
         counter.add(1);
-        assert!(set.wait(None), "it is what it was, but has changed");
+        assert_eq!(set.wait(None), Ok(()), "it is what it was, but has changed");
         assert_eq!(counter.read_error(), 1);
         eq.write(1, b"").expect("room");
-        assert!(set.wait(None) && set.wait(None), "until it is read");
+        assert_eq!([set.wait(None), set.wait(None)], [Ok(()); 2], "until it is read");
         eq.read().expect("no error").expect("an event");
-        assert!(!set.wait(MOMENT));
+        assert_eq!(set.wait(MOMENT), TIMED_OUT);
         cq.signal().expect("a wait object");
-        assert!(set.wait(None));
-        assert!(!set.wait(MOMENT), "a signal ends one wait");
+        assert_eq!(set.wait(None), Ok(()));
+        assert_eq!(set.wait(MOMENT), TIMED_OUT, "a signal ends one wait");
     }
 }
 
@@ -94,7 +96,7 @@ fn wait_set_wakes_for_members_added_while_waiting() {
                     wait_until_sleeping(&set);
                 }
                 counter.add(1);
-                assert_eq!(woken.recv(), Ok(true), "{object:?}");
+                assert_eq!(woken.recv(), Ok(Ok(())), "{object:?}");
             }
             drop(woken);
             last.add(1);
@@ -114,13 +116,13 @@ fn report_of_a_member_ends_the_waits_of_all_threads() {
             let wait = |timeout| set.wait_after_report_count(reports, timeout);
             thread::scope(|scope| {
                 let waits: Vec<_> = (0..4).map(|_| scope.spawn(|| wait(PATIENCE))).collect();
-                assert!(!wait(MOMENT));
+                assert_eq!(wait(MOMENT), TIMED_OUT);
                 wait_until_sleeping(&set);
                 change();
                 // The reader of the counter is not one of the waiting threads.
                 counter.read();
                 for wait in waits {
-                    assert!(wait.join().expect("no panic"), "{object:?}");
+                    assert_eq!(wait.join().expect("no panic"), Ok(()), "{object:?}");
                 }
             });
         }
@@ -137,7 +139,7 @@ fn members_that_leave_do_not_disturb_a_wait() {
             drop((open_counter(&set), open_cq(&set), open_eq(&set)));
         }
         stays.add(1);
-        assert!(waits.join().expect("no panic"));
+        assert_eq!(waits.join().expect("no panic"), Ok(()));
     });
     drop(stays);
     set.close().expect("they have left");

@@ -172,6 +172,7 @@ macro_rules! tests_of_objects {
                 queue_of_one_direction_drives_the_whole_endpoint
                 endpoints_open_and_close_under_a_blocked_reader
                 overrun_ends_every_wait
+                signal_handler_ends_every_wait
                 several_queue_descriptors_are_polled_at_once
                 queue_without_a_wait_object_refuses_waits;
         }
