@@ -37,7 +37,7 @@ use crate::endpoint_pump::{EndpointPump, as_drive};
 use crate::eq::Reporter;
 use crate::info::Info;
 use crate::op_flags::{
-    RECEIVE_DEFAULT_FLAGS, TRANSMIT_DEFAULT_FLAGS, check_default_flags, check_trigger_flag,
+    RECEIVE_DEFAULT_FLAGS, TRANSMIT_DEFAULT_FLAGS, check_default_flags, check_trigger_flag, without_commit,
 };
 pub use crate::receives::RecvMsg;
 use crate::works::domain::WorkDomain;
@@ -70,7 +70,8 @@ use crate::works::domain::WorkDomain;
 /// - `FI_TRIGGER` and `FI_XPU_TRIGGER`: the context would describe a trigger. [`trigger`](Self::trigger)
 ///   takes the counter as an argument instead.
 /// - `FI_MULTICAST` at a send or an access: the destination would be a group.
-/// - `FI_COMMIT_COMPLETE` at an atomic operation: the endpoint cannot make its result durable.
+/// - `FI_COMMIT_COMPLETE` at anything but a write or a persistent flush, with `FI_FENCE` or without: the
+///   completion would claim that something is durable.
 ///
 /// Over TCP, an endpoint uses one socket to listen, one connection for each peer that it talks to, and
 /// about 130 KiB for two buffers that all its connections share. Over any transport, each outstanding
@@ -115,6 +116,9 @@ pub struct Endpoint {
 /// The flags of operations that are posted without flags of their own.
 struct DefaultFlags {
     transmit: AtomicU64,
+    /// `transmit` for operations other than writes: [`without_commit`]. Kept, so that a post need not derive
+    /// it.
+    uncommitted: AtomicU64,
     receive: AtomicU64,
 }
 
@@ -148,6 +152,7 @@ impl Endpoint {
     ) -> Result<Endpoint, Error> {
         let default_flags = Arc::new(DefaultFlags {
             transmit: AtomicU64::new(info.tx.op_flags.bits()),
+            uncommitted: AtomicU64::new(without_commit(info.tx.op_flags).bits()),
             receive: AtomicU64::new(info.rx.op_flags.bits()),
         });
         let endpoint = Endpoint {
@@ -200,8 +205,12 @@ impl Endpoint {
     /// handle closes the endpoint.
     pub fn alias(&self) -> Endpoint {
         let copy = |flags: &AtomicU64| AtomicU64::new(flags.load(Ordering::Relaxed));
-        let DefaultFlags { transmit, receive } = &*self.default_flags;
-        let default_flags = Arc::new(DefaultFlags { transmit: copy(transmit), receive: copy(receive) });
+        let DefaultFlags { transmit, uncommitted, receive } = &*self.default_flags;
+        let default_flags = Arc::new(DefaultFlags {
+            transmit: copy(transmit),
+            uncommitted: copy(uncommitted),
+            receive: copy(receive),
+        });
         Endpoint { shared: self.shared.clone(), default_flags }
     }
 
@@ -209,6 +218,14 @@ impl Endpoint {
     #[inline]
     pub fn tx_op_flags(&self) -> OpFlags {
         OpFlags::from_bits_retain(self.default_flags.transmit.load(Ordering::Relaxed))
+    }
+
+    /// Returns the flags of operations other than writes that are posted without flags of their own:
+    /// [`tx_op_flags`](Self::tx_op_flags) with `DELIVERY_COMPLETE` in place of `COMMIT_COMPLETE`, which these
+    /// operations refuse.
+    #[inline]
+    pub fn uncommitted_op_flags(&self) -> OpFlags {
+        OpFlags::from_bits_retain(self.default_flags.uncommitted.load(Ordering::Relaxed))
     }
 
     /// Returns the flags of receives that are posted without flags of their own (`FI_GETOPSFLAG`).
@@ -234,6 +251,7 @@ impl Endpoint {
         }
         check_trigger_flag(flags, self.shared.info.caps)?;
         self.default_flags.transmit.store(flags.bits(), Ordering::Relaxed);
+        self.default_flags.uncommitted.store(without_commit(flags).bits(), Ordering::Relaxed);
         Ok(())
     }
 

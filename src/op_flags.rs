@@ -7,7 +7,9 @@
 
 use homespun_engine::error::{Argument, Error, Misuse};
 use homespun_engine::flags::{Caps, OpFlags};
-use homespun_engine::operation::{Level, PeekAction, RmaLocal, Signalled, TransmitOp, TransmitOptions};
+use homespun_engine::operation::{
+    FlushKind, Level, PeekAction, RmaLocal, Signalled, TransmitOp, TransmitOptions,
+};
 
 use crate::post::ReceiveKind;
 
@@ -38,7 +40,8 @@ const SEND_LEVELS: OpFlags = OpFlags::INJECT_COMPLETE
     .union(OpFlags::DELIVERY_COMPLETE)
     .union(OpFlags::MATCH_COMPLETE);
 
-/// The default flags that transmit operations of an endpoint may have. Only writes use `COMMIT_COMPLETE`.
+/// The default flags that transmit operations of an endpoint may have. Only writes use `COMMIT_COMPLETE`:
+/// see [`without_commit`].
 pub(crate) const TRANSMIT_DEFAULT_FLAGS: OpFlags =
     OpFlags::COMPLETION.union(OpFlags::INJECT).union(OpFlags::MORE).union(OpFlags::LEVELS);
 
@@ -63,17 +66,14 @@ const TRIGGER: OpFlags = OpFlags::TRIGGER.union(OpFlags::from_bits_retain(1 << 4
 /// `FI_MULTICAST`: the destination is the address of a group (`fi_msg(3)`).
 const MULTICAST: OpFlags = OpFlags::from_bits_retain(1 << 5);
 
-/// The flags that a send refuses.
-const SEND_REFUSED: OpFlags = TRIGGER.union(MULTICAST);
+/// The flags that an operation refuses if it makes memory of a peer durable: a write or a persistent flush.
+const DURABLE_REFUSED: OpFlags = TRIGGER.union(MULTICAST);
 
-/// The flags that a read, a write or a flush refuses.
-const ACCESS_REFUSED: OpFlags = SEND_REFUSED;
-
-/// The flags that an atomic operation refuses. An atomic operation cannot make its result durable.
-const ATOMIC_REFUSED: OpFlags = ACCESS_REFUSED.union(OpFlags::COMMIT_COMPLETE);
+/// The flags that the other transmit operations refuse. Their completion cannot say that anything is durable.
+const VOLATILE_REFUSED: OpFlags = DURABLE_REFUSED.union(OpFlags::COMMIT_COMPLETE);
 
 /// The flags that a receive refuses.
-const RECEIVE_REFUSED: OpFlags = TRIGGER;
+const RECEIVE_REFUSED: OpFlags = TRIGGER.union(OpFlags::COMMIT_COMPLETE);
 
 /// Returns the options of an operation with these flags. If they name no completion level, the level of the
 /// endpoint's default flags applies.
@@ -89,13 +89,14 @@ pub(crate) fn options_from_flags(
     signalled: Signalled,
 ) -> Result<TransmitOptions, Error> {
     let (known, levels, refused) = match op {
-        TransmitOp::Send { .. } => (SEND_FLAGS, SEND_LEVELS, SEND_REFUSED),
+        TransmitOp::Send { .. } => (SEND_FLAGS, SEND_LEVELS, VOLATILE_REFUSED),
         TransmitOp::Rma { local: RmaLocal::Write { .. }, .. } => {
-            (WRITE_FLAGS, OpFlags::LEVELS, ACCESS_REFUSED)
+            (WRITE_FLAGS, OpFlags::LEVELS, DURABLE_REFUSED)
         }
-        TransmitOp::Rma { local: RmaLocal::Read(_), .. } => (READ_FLAGS, OpFlags::LEVELS, ACCESS_REFUSED),
-        TransmitOp::Atomic { .. } => (ATOMIC_FLAGS, SEND_LEVELS, ATOMIC_REFUSED),
-        TransmitOp::Flush { .. } => (FLUSH_FLAGS, SEND_LEVELS, ACCESS_REFUSED),
+        TransmitOp::Rma { local: RmaLocal::Read(_), .. } => (READ_FLAGS, SEND_LEVELS, VOLATILE_REFUSED),
+        TransmitOp::Atomic { .. } => (ATOMIC_FLAGS, SEND_LEVELS, VOLATILE_REFUSED),
+        TransmitOp::Flush { kind: FlushKind::Persistent, .. } => (FLUSH_FLAGS, SEND_LEVELS, DURABLE_REFUSED),
+        TransmitOp::Flush { .. } => (FLUSH_FLAGS, SEND_LEVELS, VOLATILE_REFUSED),
     };
     check_no_refused_flags(flags, refused)?;
     let flags = flags & known;
@@ -148,6 +149,16 @@ pub(crate) fn special_receive_kind(
 #[inline(always)]
 pub(crate) fn check_receive_flags(flags: OpFlags) -> Result<(), Error> {
     check_no_refused_flags(flags, RECEIVE_REFUSED)
+}
+
+/// Returns default flags for operations other than writes. They cannot keep `COMMIT_COMPLETE`, so they
+/// complete at the next lower level.
+pub(crate) fn without_commit(default: OpFlags) -> OpFlags {
+    if default.contains(OpFlags::COMMIT_COMPLETE) {
+        (default - OpFlags::COMMIT_COMPLETE) | OpFlags::DELIVERY_COMPLETE
+    } else {
+        default
+    }
 }
 
 /// Refuses unknown default flags with [`Misuse::Flags`]: no operation of the endpoint would do what such a

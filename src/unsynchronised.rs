@@ -140,7 +140,7 @@ mod tests {
                     tag: tag.map(Tag),
                     data: None,
                     context: 0,
-                    flags: from.endpoint.tx_op_flags(),
+                    flags: from.endpoint.uncommitted_op_flags(),
                 };
                 // SAFETY: `message` lives until the completion is read, below.
                 unsafe { from.endpoint.post_send(&post).expect("room for a send") };

@@ -151,7 +151,7 @@ unsafe fn post_base(
     ctx: *mut c_void,
     flags: Option<u64>,
 ) -> Result<(), Failure> {
-    let (context, flags) = (context_number(ctx), flags_or_default(flags, endpoint.atomic_op_flags()));
+    let (context, flags) = (context_number(ctx), flags_or_default(flags, endpoint.uncommitted_op_flags()));
     let atomic = AtomicMsg { operands: operands.as_ref(), target, context, flags };
     // SAFETY: the caller keeps the same conditions.
     unsafe {
@@ -176,7 +176,7 @@ unsafe fn post_fetch(
     flags: Option<u64>,
 ) -> Result<(), Failure> {
     let (operands, results) = (operands.as_ref(), results.as_ref());
-    let (context, flags) = (context_number(ctx), flags_or_default(flags, endpoint.atomic_op_flags()));
+    let (context, flags) = (context_number(ctx), flags_or_default(flags, endpoint.uncommitted_op_flags()));
     let atomic = FetchAtomicMsg { operands, results, target, context, flags };
     // SAFETY: the caller keeps the same conditions.
     unsafe {
@@ -204,7 +204,7 @@ unsafe fn post_compare(
     flags: Option<u64>,
 ) -> Result<(), Failure> {
     let (operands, compares, results) = (operands.as_ref(), compares.as_ref(), results.as_ref());
-    let (context, flags) = (context_number(ctx), flags_or_default(flags, endpoint.atomic_op_flags()));
+    let (context, flags) = (context_number(ctx), flags_or_default(flags, endpoint.uncommitted_op_flags()));
     let atomic = CompareAtomicMsg { operands, compares, results, target, context, flags };
     // SAFETY: the caller keeps the same conditions.
     unsafe {

@@ -84,7 +84,7 @@ pub(crate) unsafe fn post_send(
     flags: Option<u64>,
 ) -> Result<(), Failure> {
     let (to, context, flags) =
-        (FabricAddress(to), context_number(ctx), flags_or_default(flags, endpoint.tx_op_flags()));
+        (FabricAddress(to), context_number(ctx), flags_or_default(flags, endpoint.uncommitted_op_flags()));
     let buffers = buffers.as_ref();
     // Made anew for a refused send, so that the first one need not lie in memory.
     let make_send = move || SendMsg { buffers, to, tag: tag.map(Tag), data, context, flags };

@@ -124,7 +124,7 @@ unsafe fn post_read(
     flags: Option<u64>,
 ) -> Result<(), Failure> {
     let (from, context, flags) =
-        (FabricAddress(from), context_number(ctx), flags_or_default(flags, endpoint.tx_op_flags()));
+        (FabricAddress(from), context_number(ctx), flags_or_default(flags, endpoint.uncommitted_op_flags()));
     let read = ReadMsg { buffers: buffers.as_ref(), from, memory, context, flags };
     // SAFETY: the caller promises it.
     unsafe {

@@ -50,10 +50,8 @@ pub struct AtomicMsg<S = Vec<Bytes>> {
     /// The context of the completion.
     pub context: u64,
     /// Flags, as [`SendMsg::flags`](super::SendMsg::flags), in place of the default flags
-    /// ([`Endpoint::atomic_op_flags`]). Remote data has no meaning for atomic operations.
-    ///
-    /// `COMMIT_COMPLETE` is refused here, and ignored among the endpoint's default flags. To make changed
-    /// elements durable, post a write with `COMMIT_COMPLETE` and `FENCE`.
+    /// ([`Endpoint::uncommitted_op_flags`]). Remote data has no meaning for atomic operations. To make
+    /// changed elements durable, post a write with `COMMIT_COMPLETE` and `FENCE`.
     pub flags: OpFlags,
 }
 
@@ -155,7 +153,7 @@ pub struct CompareAtomicMsg<S = Vec<Bytes>, D = Vec<BytesMut>> {
 impl Endpoint {
     /// Updates elements of a region of a peer: `fi_atomic`.
     pub fn atomic(&self, operand: Bytes, target: AtomicTarget, context: u64) -> Result<(), Rejected<Bytes>> {
-        self.post_owned_atomic(operand, target, context, self.atomic_op_flags())
+        self.post_owned_atomic(operand, target, context, self.uncommitted_op_flags())
     }
 
     /// Updates elements of a region of a peer with operands in several buffers: `fi_atomicv`.
@@ -165,7 +163,7 @@ impl Endpoint {
         target: AtomicTarget,
         context: u64,
     ) -> Result<(), Rejected<Vec<Bytes>>> {
-        self.post_owned_atomic(operands, target, context, self.atomic_op_flags())
+        self.post_owned_atomic(operands, target, context, self.uncommitted_op_flags())
     }
 
     /// Updates elements of a region of a peer with all options: `fi_atomicmsg`.
@@ -202,7 +200,7 @@ impl Endpoint {
         target: AtomicTarget,
         context: u64,
     ) -> Result<(), Rejected<Box<Fetched>>> {
-        self.post_owned_fetching_atomic(operand, None, result, target, context, self.atomic_op_flags())
+        self.post_owned_fetching_atomic(operand, None, result, target, context, self.uncommitted_op_flags())
     }
 
     /// As [`fetch_atomic`](Self::fetch_atomic), with operands and results in several buffers:
@@ -214,7 +212,7 @@ impl Endpoint {
         target: AtomicTarget,
         context: u64,
     ) -> Result<(), Rejected<Box<Fetched>>> {
-        self.post_owned_fetching_atomic(operands, None, results, target, context, self.atomic_op_flags())
+        self.post_owned_fetching_atomic(operands, None, results, target, context, self.uncommitted_op_flags())
     }
 
     /// As [`fetch_atomic`](Self::fetch_atomic), with all options: `fi_fetch_atomicmsg`.
@@ -245,7 +243,7 @@ impl Endpoint {
             result,
             target,
             context,
-            self.atomic_op_flags(),
+            self.uncommitted_op_flags(),
         )
     }
 
@@ -265,7 +263,7 @@ impl Endpoint {
             results,
             target,
             context,
-            self.atomic_op_flags(),
+            self.uncommitted_op_flags(),
         )
     }
 
@@ -313,13 +311,6 @@ impl Endpoint {
     /// As [`atomicvalid`](Self::atomicvalid).
     pub fn compare_atomicvalid(&self, datatype: Datatype, op: AtomicOp) -> Result<usize, Error> {
         self.atomic_count_max(AtomicKind::Compare, datatype, op)
-    }
-
-    /// Returns the flags of atomic operations that are posted without flags of their own:
-    /// [`tx_op_flags`](Self::tx_op_flags) without `COMMIT_COMPLETE`, which concerns only writes.
-    #[inline]
-    pub fn atomic_op_flags(&self) -> OpFlags {
-        self.tx_op_flags() - OpFlags::COMMIT_COMPLETE
     }
 
     /// Posts an atomic operation with the caller's memory: `fi_atomicmsg`. `fi_atomic` and `fi_atomicv` are

@@ -24,8 +24,8 @@ pub struct FlushMsg {
     /// The context of the completion.
     pub context: u64,
     /// Flags, as [`SendMsg::flags`](super::SendMsg::flags). With [`OpFlags::FENCE`] the flush also waits for
-    /// all other earlier operations on the peer. The [kind](Self::kind) says what the flush makes sure of,
-    /// so `COMMIT_COMPLETE` is ignored, as are injection and remote data.
+    /// all other earlier operations on the peer. The [kind](Self::kind) says what the flush makes sure of:
+    /// a persistent flush ignores `COMMIT_COMPLETE`, as injection and remote data, and the other refuses it.
     pub flags: OpFlags,
 }
 
@@ -105,7 +105,7 @@ impl Endpoint {
         kind: FlushKind,
         context: u64,
     ) -> Result<(), Error> {
-        self.flushmsg(FlushMsg { kind, to, memory, len_bytes, context, flags: self.tx_op_flags() })
+        self.flushmsg(FlushMsg { kind, to, memory, len_bytes, context, flags: self.uncommitted_op_flags() })
     }
 
     /// Flushes a range of a region of a peer, as [`flush`](Self::flush), with all options.

@@ -125,7 +125,7 @@ impl Endpoint {
         memory: RemoteMemory,
         context: u64,
     ) -> Result<(), Rejected<BytesMut>> {
-        self.read_owned(buffer, from, memory, context, self.tx_op_flags())
+        self.read_owned(buffer, from, memory, context, self.uncommitted_op_flags())
     }
 
     /// Reads into several buffers, one after the other: `fi_readv`.
@@ -136,7 +136,7 @@ impl Endpoint {
         memory: RemoteMemory,
         context: u64,
     ) -> Result<(), Rejected<Vec<BytesMut>>> {
-        self.read_owned(buffers, from, memory, context, self.tx_op_flags())
+        self.read_owned(buffers, from, memory, context, self.uncommitted_op_flags())
     }
 
     /// Reads with all options: `fi_readmsg`.

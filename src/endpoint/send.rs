@@ -36,8 +36,8 @@ pub struct SendMsg<B = Vec<Bytes>> {
     pub context: u64,
     /// Flags, in place of the endpoint's [default flags](Endpoint::tx_op_flags). If they name no completion
     /// level, the endpoint's default level applies. If they name several, the strongest applies: for a
-    /// send, [`OpFlags::MATCH_COMPLETE`] is the strongest. A send ignores flags that have no meaning for
-    /// sends, such as [`OpFlags::COMMIT_COMPLETE`].
+    /// send, [`OpFlags::MATCH_COMPLETE`] is the strongest. A default level of [`OpFlags::COMMIT_COMPLETE`] is
+    /// for writes; a send then completes as with [`OpFlags::DELIVERY_COMPLETE`].
     ///
     /// With [`OpFlags::FENCE`], this send and all later operations to the same peer wait for the earlier
     /// operations to that peer. All earlier operations must have completed and have reached the completion
@@ -63,7 +63,7 @@ impl Endpoint {
     /// }
     /// ```
     pub fn send(&self, message: Bytes, to: FabricAddress, context: u64) -> Result<(), Rejected<Bytes>> {
-        self.send_owned(message, to, None, None, context, self.tx_op_flags())
+        self.send_owned(message, to, None, None, context, self.uncommitted_op_flags())
     }
 
     /// Sends a message in pieces: `fi_sendv`.
@@ -73,7 +73,7 @@ impl Endpoint {
         to: FabricAddress,
         context: u64,
     ) -> Result<(), Rejected<Vec<Bytes>>> {
-        self.send_owned(pieces, to, None, None, context, self.tx_op_flags())
+        self.send_owned(pieces, to, None, None, context, self.uncommitted_op_flags())
     }
 
     /// Sends a message with remote data for the receiver's completion: `fi_senddata`.
@@ -84,7 +84,7 @@ impl Endpoint {
         to: FabricAddress,
         context: u64,
     ) -> Result<(), Rejected<Bytes>> {
-        self.send_owned(message, to, None, Some(data), context, self.tx_op_flags())
+        self.send_owned(message, to, None, Some(data), context, self.uncommitted_op_flags())
     }
 
     /// Sends a tagged message: `fi_tsend`.
@@ -95,7 +95,7 @@ impl Endpoint {
         tag: Tag,
         context: u64,
     ) -> Result<(), Rejected<Bytes>> {
-        self.send_owned(message, to, Some(tag), None, context, self.tx_op_flags())
+        self.send_owned(message, to, Some(tag), None, context, self.uncommitted_op_flags())
     }
 
     /// Sends a tagged message in pieces: `fi_tsendv`.
@@ -106,7 +106,7 @@ impl Endpoint {
         tag: Tag,
         context: u64,
     ) -> Result<(), Rejected<Vec<Bytes>>> {
-        self.send_owned(pieces, to, Some(tag), None, context, self.tx_op_flags())
+        self.send_owned(pieces, to, Some(tag), None, context, self.uncommitted_op_flags())
     }
 
     /// Sends a tagged message with remote data for the receiver's completion: `fi_tsenddata`.
@@ -118,7 +118,7 @@ impl Endpoint {
         tag: Tag,
         context: u64,
     ) -> Result<(), Rejected<Bytes>> {
-        self.send_owned(message, to, Some(tag), Some(data), context, self.tx_op_flags())
+        self.send_owned(message, to, Some(tag), Some(data), context, self.uncommitted_op_flags())
     }
 
     /// Sends with all options: `fi_sendmsg`, `fi_tsendmsg`.

@@ -4,7 +4,7 @@ use std::mem::ManuallyDrop;
 
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::{Caps, OpFlags};
-use homespun_engine::operation::TransmitRequest;
+use homespun_engine::operation::{RmaLocal, TransmitOp, TransmitRequest};
 use homespun_engine::rejected::Rejected;
 
 use super::Endpoint;
@@ -26,7 +26,11 @@ impl Endpoint {
     pub(super) fn prepare_post(&self, post: &mut Post, flags: OpFlags) -> Result<&dyn EndpointPump, Error> {
         let (pump, service) = self.shared.enabled_pump()?;
         let TransmitRequest { op, options, .. } = &mut post.request;
-        *options = options_from_flags(op, flags, self.tx_op_flags(), service.signalled_for_transmit(flags))?;
+        let default = match op {
+            TransmitOp::Rma { local: RmaLocal::Write { .. }, .. } => self.tx_op_flags(),
+            _ => self.uncommitted_op_flags(),
+        };
+        *options = options_from_flags(op, flags, default, service.signalled_for_transmit(flags))?;
         self.shared.check_caps(op.required_caps(options.level))?;
         if options.inject {
             self.check_inject_size(op.longest_injected_bytes())?;

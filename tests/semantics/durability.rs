@@ -166,7 +166,7 @@ pub(crate) fn default_flag_commits_writes(net: &Net) {
     alice.endpoint.rma(make_write_call(&alice, &region, 2, 0, 1000, OpFlags::DELIVERY_COMPLETE)).unwrap();
     assert_eq!(alice.next_completion().context, 2);
     assert_not_durable(&bob, &file);
-    // Operations other than writes ignore the flag.
+    // Other operations cannot keep the flag, and complete at the next lower level.
     let read = RmaCall::new(RmaBy::Read, payload(0, 1000), alice.peer(), &region, 3);
     alice.endpoint.rma(read).unwrap();
     assert!(received_bytes(&alice.next_completion().buffer) == payload(2, 1000));

@@ -16,13 +16,13 @@ const TRIGGERS: [OpFlags; 2] = [OpFlags::from_bits_retain(1 << 20), OpFlags::fro
 const TRIGGER: OpFlags = TRIGGERS[0].union(TRIGGERS[1]);
 const MULTICAST: OpFlags = OpFlags::from_bits_retain(1 << 5);
 
-/// The flags that have a meaning for sends.
+/// The flags that have a meaning for sends, or are refused.
 const OF_SENDS: OpFlags = OpFlags::COMPLETION
     .union(OpFlags::INJECT)
     .union(OpFlags::MORE)
     .union(OpFlags::FENCE)
     .union(OpFlags::REMOTE_CQ_DATA)
-    .union(OpFlags::LEVELS.difference(OpFlags::COMMIT_COMPLETE));
+    .union(OpFlags::LEVELS);
 
 /// Returns the flags outside `others`: each one alone, and all together.
 fn flags_outside(others: OpFlags) -> impl Iterator<Item = OpFlags> {
@@ -62,7 +62,7 @@ pub(crate) fn send_with_meaningless_flags_arrives(net: &Net) {
 
 pub(crate) fn receive_with_meaningless_flags_takes_its_message(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let levels = OpFlags::LEVELS - OpFlags::COMMIT_COMPLETE - OpFlags::MATCH_COMPLETE;
+    let levels = OpFlags::LEVELS - OpFlags::MATCH_COMPLETE;
     let of_receives = OpFlags::COMPLETION | OpFlags::MORE | OpFlags::PEEK | OpFlags::CLAIM | levels;
     for tag in [None, Some(7)] {
         let tagged = tag.map(|tag| Tag(tag).into());
@@ -105,7 +105,8 @@ pub(crate) fn receive_with_meaningless_flags_takes_its_message(net: &Net) {
 pub(crate) fn peek_with_meaningless_flags_finds_its_message(net: &Net) {
     let (alice, bob) = net.open_pair();
     let send = || SendMsg { buffers: vec![payload(1, 8)], to: alice.peer(), ..SendMsg::default() };
-    let then = OpFlags::COMPLETION | OpFlags::CLAIM | OpFlags::DISCARD | OpFlags::PEEK;
+    let then =
+        OpFlags::COMPLETION | OpFlags::CLAIM | OpFlags::DISCARD | OpFlags::PEEK | OpFlags::COMMIT_COMPLETE;
     for (context, flags) in (1..).zip(flags_outside(then)) {
         alice.send_and_wait_for_delivery(send());
         for flags in [OpFlags::PEEK | flags, OpFlags::PEEK | OpFlags::DISCARD | flags] {
@@ -122,7 +123,7 @@ pub(crate) fn access_with_meaningless_flags_takes_effect(net: &Net) {
     let of_reads = OF_SENDS - OpFlags::INJECT - OpFlags::REMOTE_CQ_DATA;
     for kind in [MemoryKind::Owned, MemoryKind::Shareable] {
         let region = bob.register(make_region_spec(kind)).unwrap();
-        for (context, flags) in (1..).zip(flags_outside(OF_SENDS | OpFlags::COMMIT_COMPLETE | MULTICAST)) {
+        for (context, flags) in (1..).zip(flags_outside(OF_SENDS | MULTICAST)) {
             for (by, context) in [(RmaBy::Writemsg, context), (RmaBy::WriteRaw, context + 1000)] {
                 let call = RmaCall::new(by, payload(context, 8), alice.peer(), &region, context);
                 alice.endpoint.rma(RmaCall { flags, ..call }).unwrap();
@@ -146,7 +147,7 @@ pub(crate) fn atomic_with_meaningless_flags_takes_effect(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = bob.register(make_region_spec(MemoryKind::Owned)).unwrap();
     let of_atomics = OF_SENDS - OpFlags::REMOTE_CQ_DATA;
-    for (context, flags) in (1..).zip(flags_outside(of_atomics | OpFlags::COMMIT_COMPLETE | MULTICAST)) {
+    for (context, flags) in (1..).zip(flags_outside(of_atomics | MULTICAST)) {
         for kind in AtomicKind::ALL {
             region.write_at(0, &[3; 8]);
             let op = if kind == AtomicKind::Compare { AtomicOp::CswapNe } else { AtomicOp::Write };
@@ -164,11 +165,12 @@ pub(crate) fn atomic_with_meaningless_flags_takes_effect(net: &Net) {
     alice.assert_no_completion();
 }
 
-pub(crate) fn trigger_multicast_and_atomic_commit_flags_are_refused(net: &Net) {
+pub(crate) fn trigger_multicast_and_commit_flags_are_refused(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = bob.register(make_region_spec(MemoryKind::Owned)).unwrap();
     let expected = |flags: OpFlags| Error::Misuse(Misuse::Flags(flags.bits()));
-    for flags in [TRIGGERS[0], TRIGGERS[1], MULTICAST, TRIGGER | MULTICAST] {
+    let commit = OpFlags::COMMIT_COMPLETE;
+    for flags in [TRIGGERS[0], TRIGGERS[1], MULTICAST, TRIGGER | MULTICAST, commit] {
         for tag in [None, Some(7)] {
             let send = SendMsg {
                 buffers: vec![payload(1, 8)],
@@ -176,15 +178,18 @@ pub(crate) fn trigger_multicast_and_atomic_commit_flags_are_refused(net: &Net) {
                 to: alice.peer(),
                 ..SendMsg::default()
             };
-            let refused = alice.endpoint.sendmsg(SendMsg { flags: flags | OpFlags::PEEK, ..send });
+            // A fence makes nothing durable, either.
+            let refused =
+                alice.endpoint.sendmsg(SendMsg { flags: flags | OpFlags::PEEK | OpFlags::FENCE, ..send });
             assert_eq!(refused, Err(expected(flags)));
         }
-        for by in [RmaBy::Writemsg, RmaBy::WriteRaw, RmaBy::Readmsg] {
-            let call = RmaCall::new(by, payload(1, 8), alice.peer(), &region, 1);
+        let all = [RmaBy::Readmsg, RmaBy::Writemsg, RmaBy::WriteRaw];
+        for by in if flags == commit { &all[..1] } else { &all } {
+            let call = RmaCall::new(*by, payload(1, 8), alice.peer(), &region, 1);
             assert_eq!(alice.endpoint.rma(RmaCall { flags, ..call }), Err(expected(flags)), "{by:?}");
         }
     }
-    for flags in [TRIGGERS[0], TRIGGERS[1], MULTICAST, OpFlags::COMMIT_COMPLETE] {
+    for flags in [TRIGGERS[0], TRIGGERS[1], MULTICAST, commit] {
         for kind in AtomicKind::ALL {
             let op = if kind == AtomicKind::Compare { AtomicOp::Cswap } else { AtomicOp::Sum };
             let what = (op, Datatype::Uint64);
@@ -196,9 +201,12 @@ pub(crate) fn trigger_multicast_and_atomic_commit_flags_are_refused(net: &Net) {
     let many = OpFlags::MULTI_RECV;
     for kind in [OpFlags::empty(), OpFlags::PEEK, OpFlags::CLAIM, many] {
         for tagged in [None, Some(Tag(7).into())] {
-            let flags = TRIGGER | kind;
-            let receive = RecvMsg { buffers: vec![marked_buffer(8)], tagged, flags, ..RecvMsg::default() };
-            assert_eq!(bob.endpoint.recvmsg(receive), Err(expected(TRIGGER)), "{kind:?}");
+            for refused in [TRIGGER, commit] {
+                let flags = refused | kind;
+                let receive =
+                    RecvMsg { buffers: vec![marked_buffer(8)], tagged, flags, ..RecvMsg::default() };
+                assert_eq!(bob.endpoint.recvmsg(receive), Err(expected(refused)), "{kind:?}");
+            }
         }
     }
     assert_eq!(region.content(), marked_buffer(8));

@@ -3,7 +3,7 @@
 use crate::wire::AwaitedReply;
 
 /// The earliest point at which a send completes: `fi_cq(3)`, "Completion event semantics". The weakest level
-/// comes first. For messages, [`Commit`](Self::Commit) means [`Delivery`](Self::Delivery).
+/// comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Level {
     /// The engine will not read the source buffer again (`FI_INJECT_COMPLETE`). The default.
@@ -20,8 +20,8 @@ pub enum Level {
     /// A receive of the peer has taken the message, or the peer has discarded the message
     /// (`FI_MATCH_COMPLETE`). A message that a receive has taken is in the receive's buffer.
     Match,
-    /// The bytes written to persistent memory are durable (`FI_COMMIT_COMPLETE`). For operations other than
-    /// writes, this level means [`Level::Delivery`].
+    /// The bytes written to persistent memory are durable (`FI_COMMIT_COMPLETE`). Only writes have this
+    /// level. For a message it would mean no more than [`Level::Delivery`].
     Commit,
 }
 

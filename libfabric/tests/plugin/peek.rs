@@ -302,13 +302,15 @@ fn contradictory_flags_are_refused() {
         assert_eq!(receive(&pair.right, None, CLAIM | DISCARD, 1), ENOENT);
         assert_eq!(receive(&pair.right, Some(&mut [0; 8]), CLAIM, 1), ENOENT);
         for kind in [0, PEEK, CLAIM, DISCARD] {
-            assert_eq!(receive(&pair.right, Some(&mut [0; 8]), kind | TRIGGER, 1), EBADFLAGS);
+            for flag in [TRIGGER, COMMIT_COMPLETE] {
+                assert_eq!(receive(&pair.right, Some(&mut [0; 8]), kind | flag, 1), EBADFLAGS);
+            }
         }
         // A receive needs a valid buffer.
         assert_eq!(receive(&pair.right, None, CLAIM, 1), EINVAL);
     }
     for send in [tsendmsg, sendmsg] {
-        for flag in [TRIGGER, MULTICAST] {
+        for flag in [TRIGGER, MULTICAST, COMMIT_COMPLETE, COMMIT_COMPLETE | FENCE] {
             assert_eq!(send(&pair, b"", flag, 1), EBADFLAGS);
         }
     }
@@ -318,8 +320,8 @@ fn contradictory_flags_are_refused() {
 #[test]
 fn meaningless_flags_are_ignored() {
     let pair = open_pair();
-    let for_sends = [1 << 40, 1 << 63, PEEK, CLAIM, DISCARD, COMMIT_COMPLETE];
-    let for_receives = [1 << 40, 1 << 63, FENCE, MATCH_COMPLETE, DISCARD, REMOTE_CQ_DATA];
+    let for_sends = [1 << 40, 1 << 63, PEEK, CLAIM, DISCARD];
+    let for_receives = [1 << 40, 1 << 63, FENCE, MATCH_COMPLETE | REMOTE_CQ_DATA, DISCARD];
     type Send = fn(&Pair, &'static [u8], u64, usize) -> isize;
     type Receive = fn(&Node, Option<&mut [u8]>, u64, usize) -> isize;
     let calls: [(Send, Receive); 2] = [(tsendmsg, trecvmsg), (sendmsg, recvmsg)];

@@ -281,7 +281,7 @@ macro_rules! tests_of_parties {
                 peek_with_meaningless_flags_finds_its_message
                 access_with_meaningless_flags_takes_effect
                 atomic_with_meaningless_flags_takes_effect
-                trigger_multicast_and_atomic_commit_flags_are_refused;
+                trigger_multicast_and_commit_flags_are_refused;
             atomic_exclusion:
                 concurrent_updates_by_all_parties_are_each_applied_once
                 compare_and_swap_lock_excludes_concurrent_holders;
