@@ -46,8 +46,9 @@ static void test_private_data_and_early_receives(void) {
     OK(rpma_conn_req_get_private_data(request, &found));
     CHECK(found.ptr == NULL && found.len == 0);
     INVALID(rpma_conn_req_get_private_data(request, NULL));
-    INVALID(rpma_conn_req_recv(request, NULL, 0, 0, NULL));
-    INVALID(rpma_conn_req_recv(request, mr, 60, 8, NULL));
+    INVALID(rpma_conn_req_recv(request, NULL, 0, 0, NUMBER(1)));
+    INVALID(rpma_conn_req_recv(request, mr, 60, 8, NUMBER(1)));
+    INVALID(rpma_conn_req_recv(request, mr, 0, 8, NULL));
     OK(rpma_conn_req_recv(request, mr, 0, 8, NUMBER(1)));
     OK(rpma_conn_req_connect(&request, &sent, &client));
     wait_readable(fd);
@@ -227,11 +228,11 @@ static void test_operations_without_a_connection(void) {
     struct rpma_mr_remote *far = as_remote(mr);
 
     OK(rpma_conn_req_new(pair.peer, ADDRESS, pair.port, NULL, &request));
-    INVALID(rpma_conn_req_recv(request, send_only, 0, 8, NULL));
-    for (int number = 0; number < 10; number++) {
+    INVALID(rpma_conn_req_recv(request, send_only, 0, 8, NUMBER(1)));
+    for (int number = 1; number <= 10; number++) {
         OK(rpma_conn_req_recv(request, mr, 0, 8, NUMBER(number)));
     }
-    RETURNS(RPMA_E_PROVIDER, rpma_conn_req_recv(request, mr, 0, 8, NULL));
+    RETURNS(RPMA_E_PROVIDER, rpma_conn_req_recv(request, mr, 0, 8, NUMBER(11)));
     OK(rpma_conn_req_connect(&request, NULL, &conn));
     expect_not_connected(conn, mr, far);
     RETURNS(RPMA_E_PROVIDER, rpma_recv(conn, mr, 0, 8, NULL));

@@ -444,7 +444,7 @@ static void test_shared_receives(void) {
         OK(rpma_conn_req_new(peer, ADDRESS, port, client_cfg, &request));
         OK(rpma_conn_req_connect(&request, NULL, &clients[index]));
         OK(rpma_ep_next_conn_req(ep, cfg, &request));
-        INVALID(rpma_conn_req_recv(request, far.mr, 0, 8, NULL));
+        INVALID(rpma_conn_req_recv(request, far.mr, 0, 8, NUMBER(1)));
         OK(rpma_conn_req_connect(&request, NULL, &servers[index]));
         expect_event(servers[index], RPMA_CONN_ESTABLISHED);
         expect_event(clients[index], RPMA_CONN_ESTABLISHED);
