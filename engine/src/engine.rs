@@ -175,6 +175,9 @@ pub struct Engine {
     connection: Connection,
     /// Whether the connection ends with the first operation that fails.
     ends_on_failure: bool,
+    /// The peer of a connection that has ended with a failure, until this side shuts the connection down.
+    /// Posts of the application end as flushed meanwhile.
+    late_posts_to: Option<PeerId>,
 }
 
 impl Engine {
@@ -218,6 +221,7 @@ impl Engine {
             awaited_sources: Vec::new(),
             has_timeouts: false,
             ends_on_failure: false,
+            late_posts_to: None,
         }
     }
 

@@ -294,6 +294,18 @@ impl Initiator {
         self.reports.report_immediate_access_in_turn(to, completion, signalled, effects);
     }
 
+    /// Like [`report_immediate_access`](Self::report_immediate_access), for any operation that has failed.
+    #[cold]
+    pub(crate) fn report_immediate_failure(
+        &mut self,
+        to: PeerId,
+        failure: FailedOperation,
+        signalled: Signalled,
+        effects: &mut impl InitiatorEffects,
+    ) {
+        self.reports.report_immediate_failure_in_turn(to, failure, signalled, effects);
+    }
+
     /// Reports the success of an operation that the caller has counted.
     pub(crate) fn report_success(&mut self, completion: EndedOperation, effects: &mut impl InitiatorEffects) {
         self.reports.report_success(completion, effects);

@@ -216,7 +216,8 @@ impl Receiver {
     ///
     /// [`Again::QueueFull`] when [`depth_ops`](Self::depth_ops) receives are outstanding.
     /// [`Misuse::NotConnected`] if [the connection has ended](Self::fail_all_and_close) and no
-    /// message waits for the receive. Each error hands back the destination.
+    /// message waits for the receive, unless the receive [is flushed](Self::flushes_posts). Each error hands
+    /// back the destination.
     #[inline(always)]
     pub(crate) fn post(
         &mut self,
@@ -232,7 +233,7 @@ impl Receiver {
         if self.is_kind_kept_aside(tagged) {
             let receive = Receive { destination, tagged, context, signalled, role: ReceiveRole::Single };
             let id = self.post_without_matching(criteria, receive);
-            self.fail_untagged_if_connection_ended(id, effects);
+            self.fail_if_connection_ended(id, effects);
             return Ok(PostedReceive::Waiting);
         }
         let matching = if tagged { &mut self.tagged } else { &mut self.untagged };
@@ -249,12 +250,12 @@ impl Receiver {
                 return Ok(PostedReceive::Matched);
             }
             None if self.end_error.is_some() => {
-                if tagged || !self.has_kept_aside() {
+                if (tagged || !self.has_kept_aside()) && !self.flushes_posts() {
                     return Err(Rejected { error: Misuse::NotConnected.into(), returned: destination });
                 }
                 let receive = Receive { destination, tagged, context, signalled, role: ReceiveRole::Single };
                 let id = self.post_without_matching(criteria, receive);
-                self.fail_untagged_if_connection_ended(id, effects);
+                self.fail_if_connection_ended(id, effects);
             }
             None => {
                 // Filled in place. A move would read fields that are still in the processor's store

@@ -286,7 +286,9 @@ impl Endpoint {
     /// - [`ConnectionEvent::Shutdown`](crate::ConnectionEvent::Shutdown) follows, with
     ///   [`ConnectionEnd::OperationFailed`](crate::ConnectionEnd::OperationFailed). The peer's connection is
     ///   [lost](crate::ConnectionEnd::Lost).
-    /// - Later posts fail with ENOTCONN, as after every end of a connection.
+    /// - Operations that are posted later are accepted and end with `Flushed`, too, as those that were posted
+    ///   before the failure was found. Once this side has [shut the connection down](Self::shutdown), posts
+    ///   fail with ENOTCONN, as after every other end of a connection.
     ///
     /// Every error counts: an access that the target refuses, a receive that is too short, payload that
     /// cannot be read or made durable, deferred work that is refused when it is due. An operation that the

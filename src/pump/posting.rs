@@ -23,7 +23,13 @@ impl BoundObjects {
         engine: &mut Engine,
         transport: &mut impl Transport,
     ) -> Result<(), Error> {
-        let to = self.peer_cache.peer_of_address(post.peer, &self.bindings.av, engine)?;
+        let to = match self.peer_cache.peer_of_address(post.peer, &self.bindings.av, engine) {
+            Ok(to) => to,
+            Err(refusal) => {
+                let sink = &mut self.queues_without_reader();
+                return engine.flush_late_post(&mut post.request, refusal, sink);
+            }
+        };
         let TransmitRequest { op, options, context } = &mut post.request;
         let TransmitOp::Rma { local, memory } = op else {
             return engine.post(to, &mut post.request, transport, &mut self.queues_without_reader());

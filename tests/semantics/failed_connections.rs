@@ -54,15 +54,23 @@ fn expect_failure(sides: &[&Side]) -> CompletionError {
     next_operation_end_of_first_side(sides).expect_err("it cannot succeed")
 }
 
-#[track_caller]
-fn expect_not_connected(endpoint: &Endpoint) {
-    let errnos = [
+/// Posts operations with the contexts 90 to 92.
+fn post_each_kind(endpoint: &Endpoint) -> [Result<(), Errno>; 3] {
+    let posted = [
         endpoint.recv(marked_buffer(8), NOWHERE, 90).map_err(Error::from),
         endpoint.send(payload(1, 8), NOWHERE, 91).map_err(Error::from),
         endpoint.writemsg(write_to(NOTHING, 92)).map_err(Error::from),
     ];
-    let errnos = errnos.map(|posted| posted.expect_err("the connection has ended").errno());
-    assert_eq!(errnos, [Errno::ENOTCONN; 3]);
+    posted.map(|posted| posted.map_err(|error| error.errno()))
+}
+
+/// Expects the ends of what [`post_each_kind`] has posted after the failure.
+#[track_caller]
+fn expect_late_posts_flushed(sides: &[&Side]) {
+    for context in 90..93 {
+        let failed = expect_failure(sides);
+        assert_eq!((failed.completion.context, failed.error), (context, OperationError::Flushed));
+    }
 }
 
 pub(crate) fn refused_write_flushes_all_operations(net: &Net) {
@@ -93,8 +101,10 @@ pub(crate) fn refused_write_flushes_all_operations(net: &Net) {
     assert_eq!(contexts(CompletionFlags::RECV), [1, 2, 3], "receives end in order");
     assert_eq!(contexts(CompletionFlags::SEND), [11, 12, 13]);
     assert_eq!(expect_end(&[&client, &server], CLIENT), ConnectionEnd::OperationFailed);
-    expect_not_connected(&one);
+    assert_eq!(post_each_kind(&one), [Ok(()); 3]);
+    expect_late_posts_flushed(&[&client, &server]);
     assert_eq!(one.shutdown(), Ok(()), "it has ended");
+    assert_eq!(post_each_kind(&one), [Err(Errno::ENOTCONN); 3]);
     // For the peer, the connection is lost.
     assert!(matches!(expect_end(&[&server, &client], SERVER), ConnectionEnd::Lost(_)));
     for context in 1..4 {
@@ -127,7 +137,8 @@ pub(crate) fn truncated_receive_flushes_later_ones(net: &Net) {
             assert_eq!((failed.completion.context, &failed.error), (context, &OperationError::Flushed));
         }
         assert_eq!(expect_end(&[&server, &client], SERVER), ConnectionEnd::OperationFailed);
-        expect_not_connected(&other);
+        assert_eq!(post_each_kind(&other), [Ok(()); 3]);
+        expect_late_posts_flushed(&[&server, &client]);
         assert!(matches!(expect_end(&[&client, &server], CLIENT), ConnectionEnd::Lost(_)));
         // Each send has ended once, with success or not.
         let mut sent: Vec<u64> = (0..4)
@@ -156,10 +167,11 @@ pub(crate) fn receive_too_short_for_a_waiting_message_ends_the_connection(net: &
     }
     other.recv(marked_buffer(8), NOWHERE, 1).unwrap();
     // The receive has failed in the call, so the endpoint sends nothing after it.
-    expect_not_connected(&other);
+    assert_eq!(post_each_kind(&other), [Ok(()); 3]);
     let failed = expect_failure(&[&server, &client]);
     assert_eq!(failed.completion.context, 1);
     assert_eq!(failed.error, OperationError::Truncated { overflow_bytes: 1 });
+    expect_late_posts_flushed(&[&server, &client]);
     assert_eq!(expect_end(&[&server, &client], SERVER), ConnectionEnd::OperationFailed);
     assert!(matches!(expect_end(&[&client, &server], CLIENT), ConnectionEnd::Lost(_)));
 }

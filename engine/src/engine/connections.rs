@@ -155,7 +155,9 @@ impl Engine {
     /// [`ConnectionReport::Shutdown`]: crate::connection::ConnectionReport::Shutdown
     /// [`Misuse::NotConnected`]: crate::error::Misuse::NotConnected
     pub fn shutdown(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) -> Result<(), Error> {
-        let Some(established) = self.connection.connection_to_shut_down()? else { return Ok(()) };
+        let shut_down = self.connection.connection_to_shut_down()?;
+        self.refuse_late_posts();
+        let Some(established) = shut_down else { return Ok(()) };
         let Established { link: id, peer, .. } = established;
         let instance = self.peers.peer(peer).instance().unwrap_or(0);
         // Sends that the peer may still read must not end before the link.

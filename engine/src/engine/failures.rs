@@ -1,9 +1,10 @@
 //! Connections that end with the first operation that fails: see docs/decisions/failed-connections.md.
 
 use super::Engine;
-use crate::completion::Sink;
-use crate::error::OperationError;
+use crate::completion::{EndedOperation, FailedOperation, Sink};
+use crate::error::{Error, OperationError};
 use crate::failure_watch::FailureWatch;
+use crate::operation::TransmitRequest;
 use crate::transport::Close;
 
 impl Engine {
@@ -15,6 +16,9 @@ impl Engine {
     /// receive has taken are dropped. [`ConnectionReport::Shutdown`] follows, with
     /// [`ConnectionEnd::OperationFailed`]. A cancelled operation and a peek that finds nothing do not count
     /// as failed. An operation that fails before the connection is up fails alone.
+    ///
+    /// Operations that are posted later end as flushed, too, until this side [shuts the connection
+    /// down](Self::shutdown): see [`flush_late_post`](Self::flush_late_post).
     ///
     /// [`ConnectionReport::Shutdown`]: crate::connection::ConnectionReport::Shutdown
     /// [`ConnectionEnd::OperationFailed`]: crate::connection::ConnectionEnd::OperationFailed
@@ -33,12 +37,13 @@ impl Engine {
         match self.connection.connection_to_shut_down() {
             Ok(Some(established)) => {
                 let (link, error) = (established.link, OperationError::Flushed);
+                self.late_posts_to = Some(established.peer);
                 // Operations that must not end before the link does are flushed later.
                 self.initiator.set_failure_watch(FailureWatch::Ended);
                 self.drop_all_messages(sink);
                 // What the link has taken still reaches the peer: sends that have completed are not lost.
                 self.end_link_and_close_later(link, Close::Drain, error, sink);
-                self.receive_side.set_failure_watch(FailureWatch::Off);
+                self.receive_side.set_failure_watch(FailureWatch::Ended);
             }
             // The connection has ended by itself, or none was made. If a receive has failed by its message,
             // later receives must not succeed. Otherwise they may take messages that had arrived.
@@ -51,6 +56,39 @@ impl Engine {
             }
             // No connection is up yet: the operation has failed alone.
             Err(_) => self.set_failure_watch(FailureWatch::On),
+        }
+    }
+
+    /// Accepts an operation that could not be posted, since a failure has ended the connection, and ends it
+    /// as flushed. Whether the application posts before the engine finds the failure or after, the operation
+    /// has the same end.
+    ///
+    /// # Errors
+    ///
+    /// `refusal` if the connection has not ended in this way, or this side has shut it down since.
+    /// [`Again::QueueFull`](crate::error::Again::QueueFull).
+    #[cold]
+    pub fn flush_late_post(
+        &mut self,
+        request: &mut TransmitRequest,
+        refusal: Error,
+        sink: &mut impl Sink,
+    ) -> Result<(), Error> {
+        let Some(to) = self.late_posts_to else { return Err(refusal) };
+        self.check_length_and_depth(0)?;
+        let TransmitRequest { op, options, context } = request;
+        let (flags, signalled) = (op.completion_flags(), options.signalled);
+        let completion = EndedOperation::of_transmit(*context, flags, op.take_buffer());
+        let failure = FailedOperation { completion, error: OperationError::Flushed, target: Some(to) };
+        let (initiator, mut effects) = self.initiator_and_effects(sink);
+        initiator.report_immediate_failure(to, failure, signalled, &mut effects);
+        Ok(())
+    }
+
+    /// Refuses later posts again, since this side shuts the connection down.
+    pub(super) fn refuse_late_posts(&mut self) {
+        if self.late_posts_to.take().is_some() {
+            self.receive_side.set_failure_watch(FailureWatch::Off);
         }
     }
 

@@ -33,6 +33,7 @@ impl Engine {
             has_timeouts: _,
             connection,
             ends_on_failure: _,
+            late_posts_to,
         } = self;
         let mut marks = peers.new_marks();
         marks.mark(links.peers());
@@ -42,6 +43,7 @@ impl Engine {
         marks.mark(condemned.iter().filter_map(ClosingLink::peer_of_exposed_sends));
         marks.mark(awaited_sources.iter().copied());
         marks.mark(connection.peer().and_then(Result::ok));
+        marks.mark(*late_posts_to);
         if peers.sweep(&marks) {
             sink.clear_peer_cache();
         }

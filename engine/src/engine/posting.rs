@@ -132,7 +132,7 @@ impl Engine {
 
     /// Checks the length of an operation, and that one more operation may be outstanding.
     #[inline(always)]
-    fn check_length_and_depth(&self, len_bytes: u64) -> Result<(), Error> {
+    pub(super) fn check_length_and_depth(&self, len_bytes: u64) -> Result<(), Error> {
         let max_bytes = self.config.message_max_bytes;
         if len_bytes > max_bytes {
             return Err(Misuse::TooLong { len_bytes, max_bytes }.into());

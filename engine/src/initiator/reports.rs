@@ -122,6 +122,21 @@ impl Reports {
         }
     }
 
+    /// Like [`report_failure_in_turn`](Self::report_failure_in_turn), for an operation that ended at post
+    /// time.
+    pub(super) fn report_immediate_failure_in_turn(
+        &mut self,
+        to: PeerId,
+        failure: FailedOperation,
+        signalled: Signalled,
+        effects: &mut impl InitiatorEffects,
+    ) {
+        match self.assign_turn(to) {
+            Some(turn) => self.end_turn(turn, Ending::Failed(Box::new(failure), signalled), effects),
+            None => self.count_and_report_failure(failure, signalled, effects),
+        }
+    }
+
     /// Whether an operation that ends at post time can be reported at once. Otherwise completions wait for
     /// room, or keep an order.
     #[inline(always)]

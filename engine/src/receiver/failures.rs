@@ -21,6 +21,12 @@ impl Receiver {
         self.failure_watch.asks_for_end()
     }
 
+    /// Whether a receive that is posted now fails at once: a failure has ended the connection, and this side
+    /// has not shut it down.
+    pub(super) fn flushes_posts(&self) -> bool {
+        self.failure_watch == FailureWatch::Ended
+    }
+
     /// Records that a receive has failed by its message.
     pub(super) fn record_failure_if_watched(&mut self) {
         if self.failure_watch.record_failure() {

@@ -153,7 +153,7 @@ impl Receiver {
         self.multi_receives.buffers.insert(id, Box::new(buffer));
         self.set_posted_count(self.multi_receives.posted + 1);
         self.fill_buffer_with_unexpected(id, &criteria, effects);
-        self.fail_untagged_if_connection_ended(id, effects);
+        self.fail_if_connection_ended(id, effects);
         Ok(())
     }
 
@@ -308,15 +308,13 @@ impl Receiver {
         }
     }
 
-    /// Fails an untagged receive that was just posted, if the connection has ended. If messages are
-    /// kept aside, the receive may take one of them first.
-    pub(super) fn fail_untagged_if_connection_ended(
-        &mut self,
-        id: ReceiveId,
-        effects: &mut impl ReceiverEffects,
-    ) {
+    /// Fails a receive that was just posted, if the connection has ended. If messages are kept aside, an
+    /// untagged receive may take one of them first.
+    pub(super) fn fail_if_connection_ended(&mut self, id: ReceiveId, effects: &mut impl ReceiverEffects) {
         let Some(error) = self.end_error.as_deref().cloned() else { return };
-        if self.has_unmatched_untagged() {
+        if self.tagged.remove_posted(id) {
+            self.fail_removed_receive(id, None, &error, effects);
+        } else if self.has_unmatched_untagged() {
             self.multi_receives.orphans.insert(id, (None, error));
         } else if self.untagged.remove_posted(id) {
             self.fail_removed_receive(id, None, &error, effects);

@@ -94,12 +94,11 @@ pub(crate) fn operations_after_a_failure_are_flushed(net: &Net) {
     }
     client.write(there.at(8), here.all(), Report::OnError, 0).unwrap();
     // The failure may be there before the last of them is posted.
-    let mut posted = 0;
-    while posted < 10 && client.write(there.at(0), here.all(), Report::OnError, 1 + posted).is_ok() {
-        posted += 1;
+    for context in 1..11 {
+        client.write(there.at(0), here.all(), Report::OnError, context).unwrap();
     }
     let mut ended = Vec::new();
-    while ended.len() < 4 + posted as usize {
+    while ended.len() < 4 + 10 {
         let completion = next_completion(client.completion_queue());
         ended.push((completion.op_context, completion.status));
     }
@@ -111,8 +110,14 @@ pub(crate) fn operations_after_a_failure_are_flushed(net: &Net) {
     let of_receives: Vec<_> = ended.iter().filter(|(context, _)| *context >= 100).collect();
     assert_eq!(of_receives, [&(100, Status::Flushed), &(101, Status::Flushed), &(102, Status::Flushed)]);
     expect_event(&client, ConnectionEvent::Closed);
+    // Posts after the failure have the same end, until this side disconnects.
+    client.write(there.at(0), here.all(), Report::OnError, 11).unwrap();
+    expect_failure(client.completion_queue(), Status::Flushed, 11);
+    client.recv(here.slice(0, 0), 103).unwrap();
+    expect_failure(client.completion_queue(), Status::Flushed, 103);
     assert_eq!(client.disconnect(), Ok(()));
     assert_eq!(client.write(there.at(0), here.all(), Report::Always, 1), Err(Error::NotConnected));
+    assert_eq!(client.recv(here.slice(0, 0), 104), Err(Error::NotConnected));
     expect_event(&server, ConnectionEvent::Closed);
 }
 

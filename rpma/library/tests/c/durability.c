@@ -147,8 +147,8 @@ static void test_failed_msync(const char *path) {
     let_msync_fail(&peer, expect_msync(&peer, 0, SIZE), EIO);
     expect_failure(peer.cq, 1, IBV_WC_REM_OP_ERR, peer.qp_num);
     expect_event(peer.conn, RPMA_CONN_CLOSED);
-    RETURNS(RPMA_E_PROVIDER, rpma_flush(peer.conn, peer.remote, 0, SIZE, RPMA_FLUSH_TYPE_PERSISTENT, ALWAYS,
-                                        NUMBER(2)));
+    OK(rpma_flush(peer.conn, peer.remote, 0, SIZE, RPMA_FLUSH_TYPE_PERSISTENT, ALWAYS, NUMBER(2)));
+    expect_failure(peer.cq, 2, IBV_WC_WR_FLUSH_ERR, peer.qp_num);
     kill_peer(&peer);
     close_peer(&peer);
 }

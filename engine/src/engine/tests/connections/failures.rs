@@ -90,6 +90,19 @@ fn refused_access_flushes_other_operations_and_ends_the_link() {
     let sent = sent_headers_since(&transport, 0);
     let shutdown = handshake_header(HandshakeStep::Shutdown, NUMBER, b"");
     assert!(!sent.contains(&shutdown), "for the peer, the connection is lost");
+    // Later posts have the same end, until this side shuts the connection down.
+    let post_late_send = |engine: &mut Engine, sink: &mut Recorder| {
+        let AddressedRequest { mut request, .. } = send_request(peer, b"late", 7);
+        engine.flush_late_post(&mut request, Misuse::NotConnected.into(), sink)
+    };
+    for tagged in [false, true] {
+        let receive = ReceiveRequest { tagged, ..receive_request(8, 6) };
+        engine.post_receive(receive, &mut sink).unwrap();
+    }
+    assert_eq!(post_late_send(&mut engine, &mut sink), Ok(()));
+    assert_eq!(take_errors(&mut sink), [flushed(6), flushed(6), flushed(7)]);
+    engine.shutdown(&mut transport, &mut sink).unwrap();
+    assert_eq!(post_late_send(&mut engine, &mut sink), Err(Misuse::NotConnected.into()));
     assert!(engine.post_receive(receive_request(8, 6), &mut sink).is_err());
     assert_eq!((engine.outstanding_transmits(), engine.outstanding_receives()), (0, 0));
     assert!(!engine.has_work_without_arrivals());
@@ -234,7 +247,8 @@ fn receive_that_is_too_short_for_a_waiting_message_ends_the_connection_at_once()
         errors.retain(|(context, error)| (*context, error.is_some()) != (1, false));
         assert_eq!(errors, [truncated, flushed(2)]);
         assert_eq!(engine.connected_peer(), Some(Err(Misuse::NotConnected.into())), "no send leaves");
-        assert!(engine.post_receive(receive_request(4, 4), &mut sink).is_err(), "all messages are dropped");
+        engine.post_receive(receive_request(4, 4), &mut sink).unwrap();
+        assert_eq!(take_errors(&mut sink), [flushed(4)], "all messages are dropped");
         engine.transmit(&mut transport, &mut sink);
         assert_eq!(take_errors(&mut sink), [flushed(3)]);
         assert_eq!(sink.events, [ConnectionReport::Shutdown(ConnectionEnd::OperationFailed)]);
