@@ -70,6 +70,8 @@ pub(crate) enum HandshakeResult {
     /// The peer has shut the connection down. Everything that the peer has sent has arrived, and the peer
     /// reads nothing more.
     Shutdown,
+    /// A receive of the peer has failed, and the peer is about to end the connection.
+    ReceiveFailed,
 }
 
 impl Connection {
@@ -271,6 +273,9 @@ impl Connection {
             (RoleState::Connected(connected), HandshakeStep::Shutdown) => {
                 connected.mark_shut_down_by_peer(id);
                 Ok(HandshakeResult::Shutdown)
+            }
+            (RoleState::Connected(connected), HandshakeStep::Reject) if connected.is_up(id, number) => {
+                Ok(HandshakeResult::ReceiveFailed)
             }
             _ => Err(ProtocolViolation("takes a step of a connection that is not its turn")),
         }

@@ -263,6 +263,11 @@ pub enum OperationError {
     /// this operation.
     #[error("flushed: another operation of the connection has failed first")]
     Flushed,
+    /// A receive of the peer was too short for its message, and the peer's connection [ends with the first
+    /// failure](crate::Engine::end_connection_on_failure). For a send, its message may be the one; it is not
+    /// known whether the peer has carried out another operation.
+    #[error("a receive of the peer was too short for its message, and the peer has ended the connection")]
+    PeerReceive,
     /// No message has arrived that the peek could find.
     #[error("no such message has arrived")]
     NoMessage,
@@ -298,7 +303,7 @@ impl OperationError {
     /// Returns the positive `err` of the completion error.
     pub fn errno(&self) -> Errno {
         match self {
-            OperationError::Truncated { .. } => Errno::ETRUNC,
+            OperationError::Truncated { .. } | OperationError::PeerReceive => Errno::ETRUNC,
             OperationError::Cancelled | OperationError::Flushed => Errno::ECANCELED,
             OperationError::NoMessage => Errno::ENOMSG,
             OperationError::Fault => Errno::EFAULT,

@@ -74,8 +74,8 @@ pub enum Status {
     /// Another operation of the connection has failed first, or the connection has ended, or the region of
     /// the receive was deregistered (`IBV_WC_WR_FLUSH_ERR`).
     Flushed,
-    /// The peer's memory does not support the operation: a persistent flush of memory that is not persistent
-    /// (`IBV_WC_REM_INV_REQ_ERR`).
+    /// The peer's memory does not support the operation: a persistent flush of memory that is not persistent,
+    /// or a message that is longer than the memory of its receive (`IBV_WC_REM_INV_REQ_ERR`).
     RemoteInvalidRequest,
     /// The peer has no memory region with this key, or the access exceeds the region or its rights
     /// (`IBV_WC_REM_ACCESS_ERR`).
@@ -142,7 +142,7 @@ impl Completion {
     pub(crate) fn from_failure(failed: &CompletionError, qp_number: u32) -> Completion {
         let native = &failed.completion;
         let success = Completion::from_success(native, qp_number, || 0);
-        let status = Status::from_failure(&failed.error, success.op.is_receive());
+        let status = Status::from_failure(&failed.error, success.op);
         Completion { status, byte_len: 0, flags: CompletionFlags::empty(), imm: 0, ..success }
     }
 }
@@ -166,8 +166,10 @@ impl Status {
         }
     }
 
-    fn from_failure(error: &OperationError, is_receive: bool) -> Status {
+    fn from_failure(error: &OperationError, op: Operation) -> Status {
         match error {
+            OperationError::PeerReceive if op == Operation::Send => Status::RemoteInvalidRequest,
+            OperationError::PeerReceive => Status::Flushed,
             OperationError::Truncated { .. } => Status::LocalLength,
             OperationError::Fault => Status::LocalProtection,
             OperationError::Flushed | OperationError::Cancelled => Status::Flushed,
@@ -175,7 +177,7 @@ impl Status {
             OperationError::Refused(_) => Status::RemoteAccess,
             OperationError::NotDurable => Status::RemoteOperation,
             // A receive does not await the peer's answer: it ends with its connection.
-            OperationError::Link(_) if is_receive => Status::Flushed,
+            OperationError::Link(_) if op.is_receive() => Status::Flushed,
             OperationError::Link(_) => Status::RetryExceeded,
             _ => Status::General,
         }
@@ -265,6 +267,8 @@ mod tests {
         let lost = || OperationError::Link(LinkError::Closed);
         assert_eq!(status(send, lost()), Status::RetryExceeded);
         assert_eq!(status(receive, lost()), Status::Flushed);
+        assert_eq!(status(send, OperationError::PeerReceive), Status::RemoteInvalidRequest);
+        assert_eq!(status(Native::RMA | Native::WRITE, OperationError::PeerReceive), Status::Flushed);
         assert_eq!(status(send, OperationError::NoMessage), Status::General);
     }
 

@@ -26,6 +26,7 @@ const VOLATILE: i32 = FIRST + 11;
 const NOT_DURABLE: i32 = FIRST + 12;
 const REFUSED_WHEN_DUE: i32 = FIRST + 13;
 const FLUSHED: i32 = FIRST + 14;
+const PEER_RECEIVE: i32 = FIRST + 15;
 
 /// Returns homespun's number of an error.
 pub(super) fn prov_errno(error: &OperationError) -> i32 {
@@ -33,6 +34,7 @@ pub(super) fn prov_errno(error: &OperationError) -> i32 {
         OperationError::Truncated { .. } => TRUNCATED,
         OperationError::Cancelled => CANCELLED,
         OperationError::Flushed => FLUSHED,
+        OperationError::PeerReceive => PEER_RECEIVE,
         OperationError::NoMessage => NO_MESSAGE,
         OperationError::Fault => FAULT,
         OperationError::UnknownSource => UNKNOWN_SOURCE,
@@ -70,6 +72,9 @@ pub fn strerror(prov_errno: i32) -> &'static str {
         NOT_DURABLE => "it was written, but the target's system could not make it durable",
         REFUSED_WHEN_DUE => "the operation waited for a counter, and was refused when it was due",
         FLUSHED => "another operation of the connection has failed first, and has ended the connection",
+        PEER_RECEIVE => {
+            "a receive of the peer was too short for its message, and the peer has ended the connection"
+        }
         errno => Errno::new(errno).description(),
     }
 }
@@ -88,6 +93,7 @@ mod tests {
             OperationError::Truncated { overflow_bytes: 1 },
             OperationError::Cancelled,
             OperationError::Flushed,
+            OperationError::PeerReceive,
             OperationError::NoMessage,
             OperationError::Fault,
             OperationError::UnknownSource,
@@ -111,7 +117,7 @@ mod tests {
 
     #[test]
     fn own_error_numbers_are_not_fabric_errnos() {
-        for own in TRUNCATED..=FLUSHED {
+        for own in TRUNCATED..=PEER_RECEIVE {
             assert_eq!(Errno::new(own).name(), None, "{own}");
         }
     }
@@ -119,7 +125,7 @@ mod tests {
     #[test]
     fn system_errno_has_its_standard_description() {
         assert_eq!(strerror(Errno::ECONNREFUSED.raw()), Errno::ECONNREFUSED.description());
-        for unknown in [i32::MIN, -1, 0, FIRST - 1, FLUSHED + 1, i32::MAX] {
+        for unknown in [i32::MIN, -1, 0, FIRST - 1, PEER_RECEIVE + 1, i32::MAX] {
             assert_eq!(strerror(unknown), "Unknown error", "{unknown}");
         }
     }

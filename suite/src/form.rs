@@ -227,6 +227,7 @@ enum OperationErrorForm {
     Truncated { overflow_bytes: u64 },
     Cancelled,
     Flushed,
+    PeerReceive,
     NoMessage,
     Fault,
     NotDurable,

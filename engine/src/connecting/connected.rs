@@ -111,9 +111,15 @@ impl Connected {
         self.stage = ConnectStage::Ended(match error {
             OperationError::Link(error) if !is_shut_down_by_peer => ConnectionEnd::Lost(error.clone()),
             OperationError::Flushed => ConnectionEnd::OperationFailed,
+            OperationError::PeerReceive => ConnectionEnd::Lost(LinkError::Closed),
             _ => ConnectionEnd::Closed,
         });
         true
+    }
+
+    /// Whether this link is the connection, which has this number.
+    pub(super) fn is_up(&self, id: LinkId, of: u64) -> bool {
+        matches!(self.stage, ConnectStage::Up { link, number, .. } if (link, number) == (id, of))
     }
 
     /// Records that the peer has shut down the connection on this link.
@@ -207,6 +213,13 @@ impl Connection {
     /// Returns the header by which a side shuts a connection down.
     pub(crate) fn shutdown_header(connection: Established) -> Header {
         let (step, number) = (HandshakeStep::Shutdown, connection.number);
+        Header::Connection(HandshakeHeader { step, number, data_bytes: 0 })
+    }
+
+    /// Returns the header by which a side tells its peer that a receive has been too short for a message. It
+    /// ends the link next.
+    pub(crate) fn receive_failed_header(connection: Established) -> Header {
+        let (step, number) = (HandshakeStep::Reject, connection.number);
         Header::Connection(HandshakeHeader { step, number, data_bytes: 0 })
     }
 

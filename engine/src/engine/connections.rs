@@ -272,10 +272,13 @@ impl Engine {
         let (connection, mut effects) = self.connection_and_effects(sink);
         match connection.handle_step_on_message_link(id, handshake, is_answer_pending, &mut effects) {
             Ok(HandshakeResult::Nothing) => {}
-            Ok(HandshakeResult::Shutdown) => {
-                let error = OperationError::Link(LinkError::Closed);
+            Ok(result @ (HandshakeResult::Shutdown | HandshakeResult::ReceiveFailed)) => {
+                let error = match result {
+                    HandshakeResult::ReceiveFailed => OperationError::PeerReceive,
+                    _ => OperationError::Link(LinkError::Closed),
+                };
                 let unended = self.end_link(id, &error, sink);
-                // After its shutdown, the peer reads nothing more.
+                // After such a step the peer reads nothing more.
                 self.fail_exposed_sends(unended, &error, sink);
                 self.condemned.push(ClosingLink::without_sends(id, Close::Drain));
                 self.report_connection_if_ended(sink);

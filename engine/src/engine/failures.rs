@@ -2,6 +2,7 @@
 
 use super::Engine;
 use crate::completion::{EndedOperation, FailedOperation, Sink};
+use crate::connecting::Connection;
 use crate::error::{Error, OperationError};
 use crate::failure_watch::FailureWatch;
 use crate::operation::TransmitRequest;
@@ -37,12 +38,19 @@ impl Engine {
         match self.connection.connection_to_shut_down() {
             Ok(Some(established)) => {
                 let (link, error) = (established.link, OperationError::Flushed);
+                // Nothing can follow a frame that is cut off.
+                let is_between_frames = self.links.get(link).is_some_and(|link| link.tx.is_between_frames());
+                let tells_peer = is_between_frames && self.receive_side.has_watched_failure();
+                let farewell = tells_peer.then(|| Connection::receive_failed_header(established));
                 self.late_posts_to = Some(established.peer);
                 // Operations that must not end before the link does are flushed later.
                 self.initiator.set_failure_watch(FailureWatch::Ended);
                 self.drop_all_messages(sink);
                 // What the link has taken still reaches the peer: sends that have completed are not lost.
                 self.end_link_and_close_later(link, Close::Drain, error, sink);
+                if let Some(closing) = self.condemned.last_mut() {
+                    closing.farewell = farewell;
+                }
                 self.receive_side.set_failure_watch(FailureWatch::Ended);
             }
             // The connection has ended by itself, or none was made. If a receive has failed by its message,

@@ -18,6 +18,7 @@ use crate::operation::SendId;
 use crate::peer_id::PeerId;
 use crate::peers::{PeerLinkEnd, PeerLinkUp};
 use crate::transport::{AddressProof, Close, LinkError, LinkId, Transport};
+use crate::wire::Header;
 
 /// A link that the engine has ended but has not closed at the transport yet.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub(super) struct ClosingLink {
     pub(super) how: Close,
     error: OperationError,
     unended: ExposedSends,
+    /// Sent before the link is closed, if the link has room for it.
+    pub(super) farewell: Option<Header>,
 }
 
 /// Offers and accesses whose memory one peer may still read. They must not end before the link to
@@ -45,7 +48,7 @@ impl ClosingLink {
     /// Creates the entry of a link without exposed sends.
     pub(super) fn without_sends(link: LinkId, how: Close) -> ClosingLink {
         let error = OperationError::Link(LinkError::Closed);
-        ClosingLink { link, how, error, unended: ExposedSends::default() }
+        ClosingLink { link, how, error, unended: ExposedSends::default(), farewell: None }
     }
 }
 
@@ -241,6 +244,11 @@ impl Engine {
         }
         match (is_connection, error) {
             (false, _) => {}
+            // A send has failed at the peer, no receive of this side.
+            (true, OperationError::PeerReceive) => {
+                let error = OperationError::Link(LinkError::Closed);
+                receiver.fail_all_and_close_in_next_pass(Some(peer), &error, &mut effects);
+            }
             // These ends may come from a call or late in a pass, and no other pass may follow.
             (true, OperationError::Cancelled | OperationError::Flushed) => {
                 receiver.fail_all_and_close(Some(peer), error, &mut effects);
@@ -316,14 +324,18 @@ impl Engine {
         sink: &mut impl Sink,
     ) {
         let unended = self.end_link(id, &error, sink);
-        self.condemned.push(ClosingLink { link: id, how, error, unended });
+        self.condemned.push(ClosingLink { link: id, how, error, unended, farewell: None });
     }
 
     /// Closes some of the links that the engine has ended, in the order in which they have ended. Then
     /// fails the offers and accesses that the peers could read until now. The next pass closes more.
     pub(super) fn close_condemned(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
         let len = self.condemned.len().min(STEP_MAX_CLOSES);
-        for ClosingLink { link, how, error, unended } in self.condemned.drain(..len).collect::<Vec<_>>() {
+        let closing = self.condemned.drain(..len).collect::<Vec<_>>();
+        for ClosingLink { link, how, error, unended, farewell } in closing {
+            if let Some(header) = farewell {
+                let _may_be_full = transport.send(link, &header, &[]);
+            }
             transport.close(link, how);
             self.fail_exposed_sends(unended, &error, sink);
         }

@@ -31,12 +31,16 @@ pub(super) enum Ending {
 }
 
 impl Ending {
-    /// Makes a success the failure of an operation on `peer` that was flushed. A failure stays as it is.
+    /// Makes a success the failure of an operation on `peer` that was flushed, and also a failure that may be
+    /// that of an earlier operation. Other failures stay as they are.
     pub(super) fn into_flushed(self, peer: PeerId) -> Ending {
         let (completion, signalled) = match self {
             Ending::CountedOnly(completion) => (completion, Signalled::No),
             Ending::Completed(completion) => (completion, Signalled::Yes),
             Ending::DeferredWork(completion) => (*completion, Signalled::Deferred),
+            Ending::Failed(failure, signalled) if failure.error == OperationError::PeerReceive => {
+                (failure.completion, signalled)
+            }
             Ending::Failed(failure, signalled) => return Ending::Failed(failure, signalled),
         };
         // It is not known whether the peer has carried out the operation.

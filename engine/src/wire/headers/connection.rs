@@ -24,7 +24,8 @@ pub enum HandshakeStep {
     Request,
     /// Accepts the request. The link that carries this step is the connection from now on.
     Accept,
-    /// Rejects the request, over the link that it came by.
+    /// Rejects the request, over the link that it came by. On a connection, rejects a message that was too
+    /// long for its receive: the sender of this step ends the connection.
     Reject,
     /// Confirms the accept: the requester's first step on the connection.
     Confirm,

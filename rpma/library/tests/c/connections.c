@@ -201,6 +201,9 @@ static void test_long_message(void) {
     OK(rpma_conn_completion_wait(pair.server));
     OK(rpma_conn_completion_get(pair.server, &completion));
     CHECK(completion.op_context == NUMBER(1) && completion.op_status == IBV_WC_LOC_LEN_ERR);
+    OK(rpma_conn_completion_wait(pair.client));
+    OK(rpma_conn_completion_get(pair.client, &completion));
+    CHECK(completion.op_context == NUMBER(2) && completion.op_status == IBV_WC_REM_INV_REQ_ERR);
     close_pair(&pair);
     OK(rpma_mr_dereg(&mr));
     free(memory);

@@ -214,7 +214,29 @@ fn truncated_receive_flushes_later_receives_in_the_same_pass() {
     assert_eq!(take_errors(&mut sink), [flushed(9), flushed(3), flushed(4), flushed(5)]);
     assert_eq!(sink.events, [ConnectionReport::Shutdown(ConnectionEnd::OperationFailed)]);
     assert_eq!(transport.closed, [(OTHER, Close::Drain)]);
+    let rejected = handshake_header(HandshakeStep::Reject, NUMBER, b"");
+    assert_eq!(sent_headers_since(&transport, 0).last(), Some(&rejected), "the peer learns of the failure");
     assert!(!engine.has_work_without_arrivals());
+}
+
+#[test]
+fn message_that_the_peer_rejects_fails_and_later_operations_are_flushed() {
+    let (mut engine, peer, mut transport, mut sink) = ordered_engine_that_ends_on_failure();
+    engine.post_receive(receive_request(4, 1), &mut sink).unwrap();
+    for context in [2, 3] {
+        let send = send_request(peer, b"too long", context).level(Level::Transmit);
+        engine.post_request(send, &mut transport, &mut sink).unwrap();
+    }
+    post_write(&mut engine, peer, 4, &mut transport, &mut sink);
+    receive_frame(&mut engine, &mut sink, OTHER, handshake_header(HandshakeStep::Reject, NUMBER, b""), b"");
+    engine.transmit(&mut transport, &mut sink);
+    engine.deliver_held(&mut sink);
+    let rejected = (2, Some(OperationError::PeerReceive));
+    let closed = (1, Some(OperationError::Link(LinkError::Closed)));
+    assert_eq!(take_errors(&mut sink), [rejected, flushed(3), flushed(4), closed]);
+    let lost = ConnectionEnd::Lost(LinkError::Closed);
+    assert_eq!(sink.events, [ConnectionReport::Shutdown(lost)]);
+    assert_eq!(transport.closed, [(OTHER, Close::Drain)]);
 }
 
 #[test]

@@ -168,9 +168,14 @@ fn lost_link_reports_shutdown() {
     ));
     assert_eq!(transport.closed, [(OTHER, Close::Abort)]);
     // A handshake step out of turn breaks the protocol.
-    for of in [HandshakeStep::Request, HandshakeStep::Accept, HandshakeStep::Reject, HandshakeStep::Confirm] {
+    for (of, number) in [
+        (HandshakeStep::Request, NUMBER),
+        (HandshakeStep::Accept, NUMBER),
+        (HandshakeStep::Reject, NUMBER + 1),
+        (HandshakeStep::Confirm, NUMBER),
+    ] {
         let (mut engine, _, mut transport, mut sink) = connected_engine();
-        receive_frame(&mut engine, &mut sink, OTHER, handshake_header(of, NUMBER, b""), b"");
+        receive_frame(&mut engine, &mut sink, OTHER, handshake_header(of, number, b""), b"");
         engine.transmit(&mut transport, &mut sink);
         assert!(matches!(
             sink.events[..],
