@@ -164,6 +164,10 @@ impl Engine {
         transport: &mut impl Transport,
         sink: &mut impl Sink,
     ) -> bool {
+        // Without a link, the first operation may choose one that is in the middle of a frame.
+        if self.peers.peer(peer).transmit_link().is_none() && self.initiator.first_queued(peer).is_some() {
+            self.find_or_open_transmit_link(peer, transport);
+        }
         if let Some(link) = self.peers.peer(peer).transmit_link()
             && !(self.try_finish_frame(link, transport, sink) && self.try_send_cleared(link, transport, sink))
         {

@@ -213,6 +213,31 @@ fn long_read_is_sent_in_pieces_with_messages_between() {
     assert!(!engine.has_unsent());
 }
 
+/// The peer's other link ends while this one is in the middle of a frame.
+#[test]
+fn access_after_the_end_of_a_link_waits_for_the_frame_on_the_other() {
+    const OTHER: LinkId = LinkId(8);
+    for is_fenced in [false, true] {
+        let (mut engine, _, mut transport, mut sink) = engine_with_region(20);
+        let peer = engine.intern_peer(address(2));
+        engine.arrivals(&mut sink).link_event(OTHER, LinkEvent::up(address(2), 1));
+        engine.arrivals(&mut sink).frame(OTHER, &rma_header(5, 0, 20, RmaKind::Read), b"");
+        transport.answers = [Sent::Partial(4)].into();
+        engine.transmit(&mut transport, &mut sink);
+        assert_eq!((transport.sent.len(), transport.sent[0].2.len()), (1, 4));
+        engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(LinkError::Closed));
+        transport.answers = [Sent::Partial(3)].into();
+        let request = rma_request(peer, write_local(b"later"), 1).fence(is_fenced);
+        engine.post_request(request, &mut transport, &mut sink).unwrap();
+        assert_eq!(transport.sent.len(), 1, "the frame is not whole");
+        engine.arrivals(&mut sink).link_writable(OTHER);
+        engine.transmit(&mut transport, &mut sink);
+        assert_eq!(transport.sent[0].2.len(), 20);
+        let (link, header, payload) = transport.sent.last().unwrap();
+        assert!(matches!(header, Header::Rma(_)) && *link == OTHER && payload == b"later", "{header:?}");
+    }
+}
+
 #[test]
 fn region_closed_during_read_is_not_read_further() {
     let (mut engine, _, mut transport, mut sink) = engine_with_region(1);
