@@ -209,9 +209,6 @@ impl Engine {
         self.initiator.unblock(peer);
         let PendingSends { sends, exposed, counted_writes } = link.tx.into_pending_sends();
         let PeerLinkEnd { was_last, was_met, carried_sends } = self.peers.peer_mut(peer).link_ended(id);
-        self.fail_sends(sends, Some(peer), error, sink);
-        let (initiator, mut effects) = self.initiator_and_effects(sink);
-        initiator.fail_counted_writes(counted_writes, peer, error, &mut effects);
         let should_retry =
             carried_sends && is_cut_short && is_unused && self.has_operations_waiting_for(peer);
         let is_retried = should_retry && self.peers.peer_mut(peer).try_count_connect_retry();
@@ -221,9 +218,6 @@ impl Engine {
                 "the process at this address ends connections before its hello: it may not speak homespun's \
                  protocol"
             );
-        }
-        if carried_sends && !is_retried {
-            self.drop_transmit_link_and_fail_queued(peer, error, sink);
         }
         if was_last && is_retried {
             // Queued operations would open the next link, but may be cancelled before. Receives
@@ -239,9 +233,18 @@ impl Engine {
         let address = self.peers.address_of(peer);
         let (receiver, mut effects) = self.receive_side_and_effects(sink);
         receiver.link_ended(id, error, &mut effects);
+        // Receives fail before sends. A program that reads that its request has failed cancels the receive of
+        // the answer, and may ignore the failure of a receive that it has cancelled.
         if is_lost {
             receiver.peer_lost(peer, address, error, &mut effects);
         }
+        self.fail_sends(sends, Some(peer), error, sink);
+        let (initiator, mut effects) = self.initiator_and_effects(sink);
+        initiator.fail_counted_writes(counted_writes, peer, error, &mut effects);
+        if carried_sends && !is_retried {
+            self.drop_transmit_link_and_fail_queued(peer, error, sink);
+        }
+        let (receiver, mut effects) = self.receive_side_and_effects(sink);
         match (is_connection, error) {
             (false, _) => {}
             // A send has failed at the peer, no receive of this side.
