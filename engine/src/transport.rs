@@ -18,7 +18,8 @@ use smallvec::SmallVec;
 use crate::address::{Address, AddressFormat};
 use crate::errno::Errno;
 use crate::limits::{IOV_LIMIT, REMOTE_MAX_BYTES};
-use crate::wire::Header;
+use crate::wire::hello::VERSION;
+use crate::wire::{Header, WireError};
 
 /// One connection between two endpoints, numbered by the transport that owns it.
 ///
@@ -212,6 +213,35 @@ pub enum LinkError {
     /// The peer sent bytes that no correct peer sends.
     #[error("protocol violation: {0}")]
     Protocol(&'static str),
+    /// The peer speaks another version of homespun's protocol.
+    #[error(
+        "the peer speaks version {theirs} of homespun's protocol and this process version {VERSION}: run one \
+         version of homespun on both sides"
+    )]
+    OtherVersion {
+        /// The version that the peer speaks.
+        theirs: u16,
+    },
+    /// No endpoint is at the address over this medium (ECONNREFUSED).
+    #[error(
+        "Connection refused: no endpoint is there over {medium}; the peer has not started, or uses another \
+         domain"
+    )]
+    NoEndpoint {
+        /// The medium: "TCP" or "shared memory".
+        medium: &'static str,
+    },
+    /// The endpoint is at a loopback address, and the peer is on another host (ENETUNREACH).
+    #[error(
+        "the endpoint is at the loopback address {own}, from which {peer} cannot be reached: open it at \
+         another address of this host (fi_getinfo with FI_SOURCE, or no source)"
+    )]
+    LoopbackOnly {
+        /// The address of the endpoint. Boxed, to keep errors small.
+        own: Box<Address>,
+        /// The address of the peer.
+        peer: Box<Address>,
+    },
 }
 
 /// Why two endpoints may not communicate.
@@ -232,7 +262,18 @@ impl LinkError {
             LinkError::Closed => Errno::ESHUTDOWN,
             LinkError::System(errno) => *errno,
             LinkError::Denied(_) => Errno::EACCES,
-            LinkError::Protocol(_) => Errno::EPROTO,
+            LinkError::Protocol(_) | LinkError::OtherVersion { .. } => Errno::EPROTO,
+            LinkError::NoEndpoint { .. } => Errno::ECONNREFUSED,
+            LinkError::LoopbackOnly { .. } => Errno::ENETUNREACH,
+        }
+    }
+}
+
+impl From<WireError> for LinkError {
+    fn from(error: WireError) -> LinkError {
+        match error {
+            WireError::OtherVersion { theirs } => LinkError::OtherVersion { theirs },
+            error => LinkError::Protocol(error.reason()),
         }
     }
 }

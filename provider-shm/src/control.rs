@@ -9,6 +9,7 @@ use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
 use homespun_engine::fork::CloseOnFork;
 use homespun_engine::transport::{Denial, LinkError};
+use homespun_engine::wire::hello::{self, HELLO_BYTES, Hello};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType, connect, recvmsg, sendmsg, shutdown,
@@ -16,6 +17,7 @@ use rustix::net::{
 };
 use smallvec::SmallVec;
 
+use crate::cookie::CookieLocation;
 use crate::greeting::{GREETING_BYTES, Greeting};
 use crate::name::{self, NameKind};
 use crate::sys::{self, Credentials};
@@ -41,6 +43,9 @@ pub(crate) enum Received {
     HungUp,
 }
 
+/// The error of a link to an address at which no endpoint shares memory.
+pub(crate) const NO_ENDPOINT: LinkError = LinkError::NoEndpoint { medium: "shared memory" };
+
 /// Why a connection failed.
 pub(crate) enum ConnectError {
     /// The peer's backlog is full, or this user has too many descriptors in flight. The caller may try
@@ -64,7 +69,7 @@ pub(crate) struct Control {
 impl Control {
     /// Connects to the endpoint of this kind at an address.
     pub(crate) fn connect(kind: &NameKind, to: Address) -> Result<Control, ConnectError> {
-        let mut refused = ConnectError::NoEndpoint(LinkError::System(Errno::ECONNREFUSED));
+        let mut refused = ConnectError::NoEndpoint(NO_ENDPOINT);
         for candidate in name::possible_bind_addresses(kind, to) {
             let socket = CloseOnFork::new(open_socket()?);
             match connect(&socket, &name::socket_name(kind, candidate)?) {
@@ -144,6 +149,16 @@ impl Control {
         }
     }
 
+    /// Tells a peer that speaks another version of the protocol which version this side speaks: sends the
+    /// greeting without descriptors.
+    pub(crate) fn send_own_version(&self, hello: Hello) {
+        let cookie = CookieLocation { address: 0, value: 0 };
+        let bytes = Greeting { hello, cookie }.emit();
+        if let Err(error) = rustix::net::send(&self.socket, &bytes, SendFlags::NOSIGNAL) {
+            tracing::debug!(%error, "the peer does not learn which version this side speaks");
+        }
+    }
+
     /// Reads the peer's greeting, if it has arrived.
     ///
     /// # Errors
@@ -174,9 +189,10 @@ impl Control {
                 descriptors.extend(rights);
             }
         }
+        hello::check_prefix(&bytes[..received.bytes.min(HELLO_BYTES)])?;
         let greeting = bytes.first_chunk().map(Greeting::parse).filter(|_| received.bytes == GREETING_BYTES);
         let Some(greeting) = greeting else { return Err(LinkError::Protocol("not a homespun endpoint")) };
-        let greeting = greeting.map_err(|reason| LinkError::Protocol(reason.reason()))?;
+        let greeting = greeting?;
         if descriptors.len() < GREETING_FDS && received.flags.contains(ReturnFlags::CTRUNC) {
             return Err(LinkError::System(Errno::EMFILE));
         }

@@ -552,7 +552,7 @@ impl ShmTransport {
                 }
                 Err(reason) => {
                     must_prune_hot = true;
-                    reported += self.end_and_report_link(id, LinkError::Protocol(reason.reason()), receiver);
+                    reported += self.end_and_report_link(id, reason.into(), receiver);
                 }
             }
         }

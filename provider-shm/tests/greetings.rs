@@ -32,6 +32,8 @@ fn count_open_fds() -> usize {
     fs::read_dir("/proc/self/fd").expect("this is Linux").count()
 }
 
+const OTHER_VERSION: &str = "another version";
+
 /// A first message that is not a correct greeting, and the descriptors that come with it.
 struct BadGreeting {
     what: &'static str,
@@ -67,7 +69,7 @@ fn make_bad_greetings(from: Address) -> Vec<BadGreeting> {
     add("far too much", &[7; 10_000], pair());
     add("zeros", &vec![0; good.len()], pair());
     add("another protocol", &changed(0, b'H'), pair());
-    add("another version", &changed(8, 77), pair());
+    add(OTHER_VERSION, &changed(8, 77), pair());
     add("an unknown address format", &changed(10, 5), pair());
     add("a reserved byte that is not zero", &changed(11, 1), pair());
 
@@ -155,8 +157,20 @@ fn bad_greeting_ends_its_own_link_only() {
         bad.send_on(&raw);
         expected -= bad.descriptors.len();
         drop(bad.descriptors);
-        drive_both_until(&mut endpoints, bad.what, |_| raw.read_and_check_hang_up());
+        let mut answers = Vec::new();
+        drive_both_until(&mut endpoints, bad.what, |_| match raw.try_receive() {
+            Some(message) if message.bytes.is_empty() => true,
+            message => {
+                answers.extend(message.map(|message| message.bytes));
+                false
+            }
+        });
         drop(raw);
+        // A peer of another version learns which version this side speaks.
+        let versions: Vec<&[u8]> = answers.iter().map(|bytes| &bytes[..10]).collect();
+        let own = &encode_greeting(here, 5)[..10];
+        let told = if bad.what == OTHER_VERSION { vec![own] } else { Vec::new() };
+        assert_eq!(versions, told, "{}", bad.what);
         assert_eq!(endpoints[1].recorder.live_link_count(), 1, "{}", bad.what);
         assert_link_works(&mut endpoints, link, bad.what);
         assert_eq!(count_open_fds(), expected, "{}", bad.what);
@@ -181,7 +195,8 @@ fn bad_greeting_ends_its_own_link_only() {
         // The endpoint cannot distinguish an empty message from the end of the connection.
         let is_named = match why {
             Some(LinkError::System(Errno::ECONNRESET)) => bad.bytes.is_empty(),
-            why => matches!(why, Some(LinkError::Protocol(_))),
+            Some(LinkError::OtherVersion { theirs: 77 }) => bad.what == OTHER_VERSION,
+            why => matches!(why, Some(LinkError::Protocol(_))) && bad.what != OTHER_VERSION,
         };
         assert!(is_named, "{}: {why:?}", bad.what);
         assert_link_works(&mut endpoints, link, bad.what);

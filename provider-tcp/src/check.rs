@@ -162,7 +162,7 @@ mod tests {
             };
             claims.add_accepted(LinkId(number), claim, now);
         }
-        let stream = socket::start_connect(address, None, KernelBuffers::default()).unwrap();
+        let stream = socket::start_connect(address, None, KernelBuffers::default(), None).unwrap();
         Check::new(claims.start_next_check(now).unwrap(), stream, &questions(), now)
     }
 
@@ -228,7 +228,7 @@ mod tests {
     fn vacant_address_is_unreachable() {
         let vacant: SocketAddr = "127.0.0.1:1".parse().unwrap();
         // The kernel may refuse a connect at once or later.
-        match socket::start_connect(vacant, None, KernelBuffers::default()) {
+        match socket::start_connect(vacant, None, KernelBuffers::default(), None) {
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused),
             Ok(_) => assert_eq!(advance_until_over(&mut start_check_of(vacant)), CheckOutcome::Unreachable),
         }

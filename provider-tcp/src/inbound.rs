@@ -180,7 +180,7 @@ impl Inbound {
             if placed_bytes > 0 {
                 reported += u32::from(decoder.report_placed_bytes(id, placed_bytes, receiver));
             }
-            reported += decoder.feed(id, bytes, receiver).map_err(protocol_error)?;
+            reported += decoder.feed(id, bytes, receiver)?;
             let left_bytes = decoder.payload_left();
             if left_bytes >= LARGE_FRAME_BYTES {
                 self.large_expected_reads = LARGE_EXPECTED_READS;
@@ -204,7 +204,7 @@ impl Inbound {
         loop {
             match &mut self.state {
                 StreamState::Opening(reader) => {
-                    let Some((opening, rest)) = reader.feed(bytes).map_err(protocol_error)? else { break };
+                    let Some((opening, rest)) = reader.feed(bytes)? else { break };
                     bytes = rest;
                     match opening {
                         Opening::Hello(hello) if greeter.handle_hello(&hello, receiver)? => {
@@ -222,16 +222,16 @@ impl Inbound {
                     }
                 }
                 StreamState::Questions(reader, count) => {
-                    let Some((opening, rest)) = reader.feed(bytes).map_err(protocol_error)? else { break };
+                    let Some((opening, rest)) = reader.feed(bytes)? else { break };
                     bytes = rest;
                     let Opening::Question(question) = opening else {
-                        return Err(protocol_error(WireError::OutOfTurn));
+                        return Err(WireError::OutOfTurn.into());
                     };
                     *count += 1;
                     greeter.handle_question(question, *count)?;
                 }
                 StreamState::Greeting(reader) => {
-                    let Some((greeting, rest)) = reader.feed(bytes).map_err(protocol_error)? else { break };
+                    let Some((greeting, rest)) = reader.feed(bytes)? else { break };
                     bytes = rest;
                     if greeter.handle_greeting(&greeting, receiver)? {
                         self.state = StreamState::Frames(Decoder::new());
@@ -256,10 +256,6 @@ impl Inbound {
             StreamState::Questions(..) => ReadOutcome::Closed,
         }
     }
-}
-
-fn protocol_error(reason: WireError) -> LinkError {
-    LinkError::Protocol(reason.reason())
 }
 
 /// How many bytes one read has placed in the receiver's space and in the buffer.

@@ -82,6 +82,9 @@ enum Closing {
 /// The error of a link whose peer has said hello when the endpoint already had all allowed accepted links.
 pub(crate) const NO_ROOM: LinkError = LinkError::System(Errno::ENOBUFS);
 
+/// The error of a link to an address at which nothing listens.
+const NO_ENDPOINT: LinkError = LinkError::NoEndpoint { medium: "TCP" };
+
 /// The error of a link whose acceptor takes no new links.
 pub(crate) const NOT_ACCEPTING: LinkError = LinkError::System(Errno::ECONNREFUSED);
 
@@ -282,7 +285,12 @@ impl Link {
             Ok(None) if self.stream.local_addr().is_ok_and(|own| to == own.into()) => {
                 self.mark_failed(Errno::ECONNREFUSED);
             }
-            Ok(None) => self.outbound.mark_writable(),
+            Ok(None) => {
+                self.outbound.mark_writable();
+                if let Err(error) = socket::end_connect_timeout(&*self.stream) {
+                    tracing::debug!(%to, %error, "the limit of the connect stays");
+                }
+            }
         }
         tracing::debug!(%to, failure = ?self.outbound.failure(), "connected");
     }
@@ -314,12 +322,15 @@ impl Link {
             // The peer had ended in order before this side's failed write.
             (ReadOutcome::Closed, None | Some(Errno::EPIPE)) => ReadStep::Ended(LinkError::Closed),
             (ReadOutcome::Broken(error), None | Some(Errno::EPIPE)) => ReadStep::Ended(error),
-            (ReadOutcome::Broken(error @ LinkError::Protocol(_)), _) => ReadStep::Ended(error),
+            (ReadOutcome::Broken(error @ (LinkError::Protocol(_) | LinkError::OtherVersion { .. })), _) => {
+                ReadStep::Ended(error)
+            }
             // The acceptor has said this before it has reset the connection.
             (ReadOutcome::Broken(NOT_ACCEPTING), _) => ReadStep::Ended(NOT_ACCEPTING),
             (ReadOutcome::Blocked, Some(Errno::EPIPE)) => {
                 ReadStep::Ended(LinkError::System(Errno::ECONNRESET))
             }
+            (_, Some(Errno::ECONNREFUSED)) => ReadStep::Ended(NO_ENDPOINT),
             // A failed write has consumed the socket's error, so a read would not return the error.
             (_, Some(errno)) => ReadStep::Ended(LinkError::System(errno)),
         }

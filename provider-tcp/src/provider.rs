@@ -23,6 +23,7 @@ pub struct TcpProvider {
     buffers: KernelBuffers,
     interfaces: Option<InterfaceSelector>,
     accepting: AcceptLimits,
+    connect_timeout: Option<Duration>,
 }
 
 impl Default for TcpProvider {
@@ -33,7 +34,7 @@ impl Default for TcpProvider {
             hello_timeout: Duration::from_millis(HELLO_TIMEOUT_MS),
             hold_timeout: Duration::from_millis(HOLD_TIMEOUT_MS),
         };
-        TcpProvider { buffers: KernelBuffers::default(), interfaces: None, accepting }
+        TcpProvider { buffers: KernelBuffers::default(), interfaces: None, accepting, connect_timeout: None }
     }
 }
 
@@ -65,6 +66,15 @@ impl TcpProvider {
     #[must_use]
     pub fn with_receive_buffer_bytes(mut self, bytes: usize) -> TcpProvider {
         self.buffers.receive_bytes = Some(bytes);
+        self
+    }
+
+    /// Sets how long a peer's host may leave all tries to connect unanswered, before the link ends with
+    /// ETIMEDOUT. The kernel repeats the tries, and gives a host at least a second. By default the kernel
+    /// chooses the time, about two minutes.
+    #[must_use]
+    pub fn with_connect_timeout(mut self, timeout: Option<Duration>) -> TcpProvider {
+        self.connect_timeout = timeout;
         self
     }
 
@@ -129,7 +139,8 @@ impl TcpProvider {
             let socket = socket::bind_listener(bind.socket_addr(), self.buffers)?;
             let bound = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::Unsupported)?;
             let address = local::reachable_address(bound, self.interfaces.as_ref())?;
-            Ok(BoundTcp { socket, bound, address, buffers: self.buffers, accepting: self.accepting })
+            let TcpProvider { buffers, accepting, connect_timeout, .. } = *self;
+            Ok(BoundTcp { socket, bound, address, buffers, accepting, connect_timeout })
         };
         bind_socket().map_err(|error: io::Error| socket::to_errno(&error))
     }
@@ -143,6 +154,7 @@ pub struct BoundTcp {
     pub(crate) address: Address,
     pub(crate) buffers: KernelBuffers,
     pub(crate) accepting: AcceptLimits,
+    pub(crate) connect_timeout: Option<Duration>,
 }
 
 impl BoundTcp {

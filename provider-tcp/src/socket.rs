@@ -19,6 +19,8 @@ use crate::limits::{
 /// and needs no privilege.
 const SAME_HOST_CONGESTION_CONTROL: &[u8] = b"reno";
 
+const USER_TIMEOUT: Duration = Duration::from_millis(USER_TIMEOUT_MS);
+
 /// The requested sizes of the kernel's buffers of each socket. `None` keeps the kernel's default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct KernelBuffers {
@@ -61,11 +63,13 @@ pub(crate) fn listen(bound: Socket) -> io::Result<TcpListener> {
 }
 
 /// Creates a socket and starts to connect it. If there is a `source`, the connection comes from its IP
-/// address and any port.
+/// address and any port. If the peer's host has answered none of the kernel's tries by the `timeout`, the
+/// connect fails with ETIMEDOUT; Linux gives a host at least a second.
 pub(crate) fn start_connect(
     to: SocketAddr,
     source: Option<SocketAddr>,
     buffers: KernelBuffers,
+    timeout: Option<Duration>,
 ) -> io::Result<TcpStream> {
     let socket = open_stream_socket(to)?;
     if to.is_ipv6() {
@@ -73,6 +77,9 @@ pub(crate) fn start_connect(
     }
     buffers.apply(&socket)?;
     set_connection_options(&SockRef::from(&socket))?;
+    if timeout.is_some() {
+        socket.set_tcp_user_timeout(timeout)?;
+    }
     if let Some(mut source) = source {
         source.set_port(0);
         socket.bind(&source.into())?;
@@ -83,6 +90,11 @@ pub(crate) fn start_connect(
     }
     choose_congestion_control(&SockRef::from(&socket), to);
     Ok(TcpStream::from_std(socket.into()))
+}
+
+/// Sets the limit of an established connection in place of that of its connect.
+pub(crate) fn end_connect_timeout(stream: &TcpStream) -> io::Result<()> {
+    SockRef::from(stream).set_tcp_user_timeout(Some(USER_TIMEOUT))
 }
 
 /// Sets the options of an accepted connection.
@@ -101,7 +113,7 @@ fn set_connection_options(socket: &SockRef<'_>) -> io::Result<()> {
             .with_interval(Duration::from_secs(KEEPALIVE_INTERVAL_S))
             .with_retries(KEEPALIVE_PROBES),
     )?;
-    socket.set_tcp_user_timeout(Some(Duration::from_millis(USER_TIMEOUT_MS)))
+    socket.set_tcp_user_timeout(Some(USER_TIMEOUT))
 }
 
 /// Chooses the congestion control of a connection whose two ends are on this host, if the connection is
@@ -190,7 +202,7 @@ mod tests {
         let listener = bind_listener(to, KernelBuffers::default()).unwrap();
         listener.listen(1).unwrap();
         let address = listener.local_addr().unwrap().as_socket().unwrap();
-        let connecting = start_connect(address, Some(from), KernelBuffers::default()).unwrap();
+        let connecting = start_connect(address, Some(from), KernelBuffers::default(), None).unwrap();
         listener.set_nonblocking(false).unwrap();
         let (accepted, remote) = listener.accept().unwrap();
         let accepted = TcpStream::from_std(accepted.into());

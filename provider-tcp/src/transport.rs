@@ -87,6 +87,8 @@ pub struct TcpTransport {
     /// The endpoint has warned of a connection in another protocol. It warns only once: otherwise strangers
     /// could fill the log.
     has_warned_of_foreign_protocol: bool,
+    /// Likewise, of a peer that speaks another version of the protocol.
+    has_warned_of_other_version: bool,
     /// Closed links that are still draining.
     draining: BTreeSet<LinkId>,
     /// How many more ends of links this pass may report. After that it reads no further links and checks.
@@ -101,6 +103,8 @@ pub struct TcpTransport {
     source: Option<SocketAddr>,
     hello: [u8; HELLO_BYTES],
     buffers: KernelBuffers,
+    /// How long a peer's host may leave the tries to connect unanswered. If `None`, the kernel decides.
+    connect_timeout: Option<Duration>,
 }
 
 /// What an endpoint allows the peers that connect to it.
@@ -118,7 +122,7 @@ pub(crate) struct AcceptLimits {
 
 impl TcpTransport {
     pub(crate) fn listen(bound: BoundTcp, instance: u64) -> io::Result<TcpTransport> {
-        let BoundTcp { socket, bound, address, buffers, accepting } = bound;
+        let BoundTcp { socket, bound, address, buffers, accepting, connect_timeout } = bound;
         let poll = CloseOnFork::new(Poll::new()?);
         let listener = Listener::new(socket::listen(socket)?, poll.registry(), LISTENER)?;
         tracing::debug!(%bound, %address, "listening");
@@ -143,6 +147,7 @@ impl TcpTransport {
             reserve_links: 0,
             local_addresses: LocalAddressCache::default(),
             has_warned_of_foreign_protocol: false,
+            has_warned_of_other_version: false,
             draining: BTreeSet::new(),
             ends_left: PASS_MAX_ENDS,
             busy_link: BusyLink::default(),
@@ -153,6 +158,7 @@ impl TcpTransport {
             source: Address::from(bound).is_specific().then_some(bound),
             hello: Hello { address, instance }.to_bytes(),
             buffers,
+            connect_timeout,
         })
     }
 }
@@ -170,9 +176,9 @@ impl Transport for TcpTransport {
         let made = if self.links.are_inherited() {
             Err(FORKED_CHILD)
         } else if to.format() == self.address.format() {
-            socket::start_connect(to.socket_addr(), self.source, self.buffers)
+            socket::start_connect(to.socket_addr(), self.source, self.buffers, self.connect_timeout)
                 .and_then(|stream| self.create_registered_link(stream, Origin::Connected(to)))
-                .map_err(|error| LinkError::System(socket::to_errno(&error)))
+                .map_err(|error| self.describe_connect_error(to, &error))
         } else {
             Err(LinkError::System(Errno::EAFNOSUPPORT))
         };
@@ -418,6 +424,17 @@ impl TcpTransport {
                     enlist_ready(&mut self.ready, id, link);
                 }
             }
+        }
+    }
+
+    /// Returns why a connect could not even begin.
+    fn describe_connect_error(&self, to: Address, error: &io::Error) -> LinkError {
+        let is_on_loopback = self.source.is_some_and(|source| source.ip().is_loopback());
+        match socket::to_errno(error) {
+            Errno::EINVAL | Errno::ENETUNREACH if is_on_loopback && !to.ip().is_loopback() => {
+                LinkError::LoopbackOnly { own: Box::new(self.address), peer: Box::new(to) }
+            }
+            errno => LinkError::System(errno),
         }
     }
 

@@ -27,6 +27,9 @@ const NOT_DURABLE: i32 = FIRST + 12;
 const REFUSED_WHEN_DUE: i32 = FIRST + 13;
 const FLUSHED: i32 = FIRST + 14;
 const PEER_RECEIVE: i32 = FIRST + 15;
+const OTHER_VERSION: i32 = FIRST + 16;
+const NO_ENDPOINT: i32 = FIRST + 17;
+const LOOPBACK_ONLY: i32 = FIRST + 18;
 
 /// Returns homespun's number of an error.
 pub(super) fn prov_errno(error: &OperationError) -> i32 {
@@ -47,6 +50,9 @@ pub(super) fn prov_errno(error: &OperationError) -> i32 {
         OperationError::Link(LinkError::Closed) => CLOSED,
         OperationError::Link(LinkError::Denied(_)) => DENIED,
         OperationError::Link(LinkError::Protocol(_)) => PROTOCOL,
+        OperationError::Link(LinkError::OtherVersion { .. }) => OTHER_VERSION,
+        OperationError::Link(LinkError::NoEndpoint { .. }) => NO_ENDPOINT,
+        OperationError::Link(LinkError::LoopbackOnly { .. }) => LOOPBACK_ONLY,
         OperationError::Link(LinkError::System(errno)) => errno.raw(),
     }
 }
@@ -64,7 +70,18 @@ pub fn strerror(prov_errno: i32) -> &'static str {
         }
         CLOSED => "the peer has closed its endpoint",
         DENIED => "the endpoint at the peer's address is not one that this process may talk to",
-        PROTOCOL => "the peer does not speak the protocol: it is no homespun endpoint, or another version's",
+        PROTOCOL => "the peer does not speak the protocol: it is no homespun endpoint",
+        OTHER_VERSION => {
+            "the peer speaks another version of homespun's protocol: run one version of homespun on both sides \
+             (FI_LOG_LEVEL=warn names the versions)"
+        }
+        NO_ENDPOINT => {
+            "Connection refused: the peer has not started, or uses another domain of homespun (FI_HOMESPUN_DOMAIN)"
+        }
+        LOOPBACK_ONLY => {
+            "the endpoint is at a loopback address, from which no other host can be reached: open it at another \
+             address"
+        }
         NO_KEY => "no memory region of the target has this key, or no longer",
         NO_RIGHT => "the target's memory region or endpoint is not to be accessed in this way",
         OUT_OF_RANGE => "the access goes beyond the target's memory region",
@@ -81,6 +98,7 @@ pub fn strerror(prov_errno: i32) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use homespun_engine::address::Address;
     use homespun_engine::error::Misuse;
     use homespun_engine::transport::Denial;
 
@@ -89,6 +107,7 @@ mod tests {
 
     #[test]
     fn each_error_has_its_own_number_and_text() {
+        let address: Address = "127.0.0.1:1".parse().unwrap();
         let errors = [
             OperationError::Truncated { overflow_bytes: 1 },
             OperationError::Cancelled,
@@ -106,6 +125,9 @@ mod tests {
             OperationError::Link(LinkError::Closed),
             OperationError::Link(LinkError::Denied(Denial::OtherUser)),
             OperationError::Link(LinkError::Protocol("why")),
+            OperationError::Link(LinkError::OtherVersion { theirs: 1 }),
+            OperationError::Link(LinkError::NoEndpoint { medium: "TCP" }),
+            OperationError::Link(LinkError::LoopbackOnly { own: Box::new(address), peer: Box::new(address) }),
             OperationError::Link(LinkError::System(Errno::ECONNREFUSED)),
             OperationError::Link(LinkError::System(Errno::ECONNRESET)),
         ];
@@ -117,7 +139,7 @@ mod tests {
 
     #[test]
     fn own_error_numbers_are_not_fabric_errnos() {
-        for own in TRUNCATED..=PEER_RECEIVE {
+        for own in TRUNCATED..=LOOPBACK_ONLY {
             assert_eq!(Errno::new(own).name(), None, "{own}");
         }
     }
@@ -125,7 +147,7 @@ mod tests {
     #[test]
     fn system_errno_has_its_standard_description() {
         assert_eq!(strerror(Errno::ECONNREFUSED.raw()), Errno::ECONNREFUSED.description());
-        for unknown in [i32::MIN, -1, 0, FIRST - 1, PEER_RECEIVE + 1, i32::MAX] {
+        for unknown in [i32::MIN, -1, 0, FIRST - 1, LOOPBACK_ONLY + 1, i32::MAX] {
             assert_eq!(strerror(unknown), "Unknown error", "{unknown}");
         }
     }

@@ -260,6 +260,19 @@ enum LinkErrorForm {
     System(#[serde(with = "errno")] Errno),
     Denied(#[serde(with = "DenialForm")] Denial),
     Protocol(#[serde(with = "constant")] Constant),
+    OtherVersion {
+        theirs: u16,
+    },
+    NoEndpoint {
+        #[serde(with = "constant")]
+        medium: Constant,
+    },
+    LoopbackOnly {
+        #[serde(with = "named_address")]
+        own: Box<Address>,
+        #[serde(with = "named_address")]
+        peer: Box<Address>,
+    },
 }
 
 #[derive(Serialize, Deserialize)]

@@ -506,6 +506,7 @@ fn unreached_error(error: &LinkError) -> ConnectionError {
         // The address has no endpoint, or another endpoint.
         LinkError::Closed
         | LinkError::Protocol(_)
+        | LinkError::NoEndpoint { .. }
         | LinkError::System(Errno::ECONNREFUSED | Errno::ECONNRESET) => ConnectionError::RequesterGone,
         error => ConnectionError::Link(error.clone()),
     }

@@ -219,6 +219,12 @@ impl Engine {
                  protocol"
             );
         }
+        if let OperationError::Link(
+            error @ (LinkError::OtherVersion { .. } | LinkError::LoopbackOnly { .. }),
+        ) = error
+        {
+            warn!(address = %self.peers.address_of(peer), %error, "no link to a peer");
+        }
         if was_last && is_retried {
             // Queued operations would open the next link, but may be cancelled before. Receives
             // from the peer need the link, too.

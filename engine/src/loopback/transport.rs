@@ -171,7 +171,7 @@ impl LoopbackTransport {
             Ok(reported) => reported,
             Err(reason) => {
                 self.network.lock().close(link.end, Close::Abort);
-                1 + self.report_down(id, LinkError::Protocol(reason.reason()), receiver)
+                1 + self.report_down(id, reason.into(), receiver)
             }
         }
     }

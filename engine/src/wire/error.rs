@@ -7,7 +7,10 @@ pub enum WireError {
     /// A hello does not start with homespun's magic number.
     BadMagic,
     /// The peer speaks another version of the protocol.
-    UnknownVersion,
+    OtherVersion {
+        /// The peer's version.
+        theirs: u16,
+    },
     /// No frame has this kind.
     UnknownKind,
     /// The kind does not have this flag.
@@ -35,7 +38,7 @@ impl WireError {
     pub fn reason(self) -> &'static str {
         match self {
             WireError::BadMagic => "not a homespun endpoint",
-            WireError::UnknownVersion => "unknown protocol version",
+            WireError::OtherVersion { .. } => "another version of the protocol",
             WireError::UnknownKind => "unknown frame kind",
             WireError::UnknownFlag => "unknown flag",
             WireError::UnknownOperation => "unknown atomic operation",

@@ -187,7 +187,8 @@ fn encode(purpose: u8, address: Address, last: u64) -> [u8; HELLO_BYTES] {
 /// Checks whether these first bytes of a stream can be the start of a hello or a question. Ignores bytes
 /// beyond a hello's length.
 ///
-/// A program that connects by mistake, such as a browser, is refused at its first wrong byte.
+/// A program that connects by mistake, such as a browser, is refused at its first wrong byte. A homespun
+/// endpoint of another version is refused once both bytes of its version have arrived.
 ///
 /// # Errors
 ///
@@ -197,8 +198,11 @@ pub fn check_prefix(bytes: &[u8]) -> Result<(), WireError> {
     if !is_field_expected(bytes, field::MAGIC, &MAGIC) {
         return Err(WireError::BadMagic);
     }
-    if !is_field_expected(bytes, field::VERSION, &VERSION.to_le_bytes()) {
-        return Err(WireError::UnknownVersion);
+    // Wait for both bytes: the error names the version.
+    let Some(version) = bytes.get(field::VERSION) else { return Ok(()) };
+    let theirs = version.iter().rev().fold(0, |number, byte| number << 8 | u16::from(*byte));
+    if theirs != VERSION {
+        return Err(WireError::OtherVersion { theirs });
     }
     if !matches!(bytes.get(field::FORM), None | Some(&(form::IPV4 | form::IPV6))) {
         return Err(WireError::MalformedAddress);
@@ -322,7 +326,6 @@ mod tests {
         let bytes = Hello { address: parse_address("127.0.0.1:1"), instance: 1 }.to_bytes();
         let reasons = [
             (field::MAGIC, WireError::BadMagic),
-            (field::VERSION, WireError::UnknownVersion),
             (field::FORM..field::FORM + 1, WireError::MalformedAddress),
             (field::PURPOSE..field::PURPOSE + 1, WireError::ReservedNotZero),
             (field::RESERVED, WireError::ReservedNotZero),
@@ -336,6 +339,12 @@ mod tests {
                 assert_eq!(Hello::parse(&wrong), Err(reason), "byte {at}");
             }
         }
+        let mut later = bytes;
+        later[field::VERSION].copy_from_slice(&0x0b0c_u16.to_le_bytes());
+        let other_version = Err(WireError::OtherVersion { theirs: 0x0b0c });
+        assert_eq!(check_prefix(&later[..field::VERSION.end - 1]), Ok(()), "half a version");
+        assert_eq!(check_prefix(&later[..field::VERSION.end]), other_version);
+        assert_eq!(Hello::parse(&later).map(|_| ()), other_version);
         assert_eq!(check_prefix(b"GET / HTTP/1.1\r\n"), Err(WireError::BadMagic));
         assert_eq!(check_prefix(b""), Ok(()));
     }

@@ -11,7 +11,7 @@ use homespun_engine::wire::hello::Hello;
 
 use super::policy::{PolicyRefusal, is_refused_by_policy};
 use super::{FORKED_CHILD, ShmTransport, start_polling_ring};
-use crate::control::{ConnectError, Control, Received, ReceivedGreeting, to_errno};
+use crate::control::{ConnectError, Control, NO_ENDPOINT, Received, ReceivedGreeting, to_errno};
 use crate::greeting::Greeting;
 use crate::limits::{ACCEPT_BATCH_CONNECTIONS, HALF_OPEN_MAX_LINKS, LARGE_RINGS_MAX};
 use crate::link::{Incoming, Link, Origin, Outgoing, Slot};
@@ -40,7 +40,7 @@ impl ShmTransport {
                 // The kernel limits how many descriptors of a user are in flight. Try again later.
                 Err(LinkError::System(IN_FLIGHT)) => Err(ConnectError::Busy),
                 // Some kernels return ECONNREFUSED if the endpoint has closed its socket after the connect.
-                Err(error @ LinkError::System(Errno::ECONNREFUSED)) => Err(ConnectError::NoEndpoint(error)),
+                Err(LinkError::System(Errno::ECONNREFUSED)) => Err(ConnectError::NoEndpoint(NO_ENDPOINT)),
                 Err(error) => Err(ConnectError::Failed(error)),
             }
         });
@@ -133,7 +133,13 @@ impl ShmTransport {
                         self.complete_handshake(id, *received, receiver)
                     }
                     Ok(Received::HungUp) => self.handle_hang_up(id, receiver),
-                    Err(error) => self.end_and_report_link(id, error, receiver),
+                    Err(error) => {
+                        if matches!(error, LinkError::OtherVersion { .. }) && !link.origin.is_connector() {
+                            link.control.send_own_version(self.hello);
+                            tracing::warn!(%error, "refused a link of another process of this host");
+                        }
+                        self.end_and_report_link(id, error, receiver)
+                    }
                 },
                 Some(Slot::Failed(error)) => {
                     let error = error.clone();

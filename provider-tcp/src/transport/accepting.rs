@@ -13,7 +13,6 @@ use std::time::Instant;
 use homespun_engine::source_host::SourceHost;
 use homespun_engine::transport::{FrameHandler, LinkError, LinkId};
 use homespun_engine::wire::address_claim::{ClaimRecord, ClaimStatus};
-use homespun_engine::wire::hello::HELLO_BYTES;
 use mio::net::TcpStream;
 
 use super::{TcpTransport, enlist_dirty, enlist_ready};
@@ -335,11 +334,17 @@ impl TcpTransport {
                 match (&error, origin) {
                     (&NO_ROOM, _) if was_half_open => self.log_refusal(id, origin),
                     (&NOT_ACCEPTING, _) if was_half_open && !self.is_accepting => {
-                        send_refusal(&link.stream, &self.hello);
+                        let refused = ClaimRecord { status: ClaimStatus::Refused, token: 0 }.to_bytes();
+                        send_last_words(&link.stream, &[self.hello.as_slice(), &refused].concat());
                     }
                     (LinkError::Protocol(reason), Origin::Accepted { remote, .. }) if was_half_open => {
                         send_foreign_refusal(&link.stream, link.opening_bytes());
                         self.warn_of_foreign_protocol_once(remote, reason);
+                    }
+                    (LinkError::OtherVersion { .. }, Origin::Accepted { remote, .. }) if was_half_open => {
+                        // The hello says which version this side speaks.
+                        send_last_words(&link.stream, &self.hello);
+                        self.warn_of_other_version_once(remote, &error);
                     }
                     _ => {}
                 }
@@ -354,6 +359,13 @@ impl TcpTransport {
         if !mem::replace(&mut self.has_warned_of_foreign_protocol, true) {
             tracing::warn!(%remote, reason, "refused a connection: the process that made it does not speak \
                 homespun's protocol; further ones are not reported");
+        }
+    }
+
+    /// Warns once that a peer was refused that speaks another version of the protocol.
+    fn warn_of_other_version_once(&mut self, remote: SocketAddr, error: &LinkError) {
+        if !mem::replace(&mut self.has_warned_of_other_version, true) {
+            tracing::warn!(%remote, %error, "refused a connection; further ones are not reported");
         }
     }
 
@@ -376,10 +388,10 @@ impl TcpTransport {
     }
 }
 
-/// Tells the peer of an accepted connection that this endpoint takes no new links.
-fn send_refusal(mut stream: &TcpStream, own_hello: &[u8; HELLO_BYTES]) {
-    let refused = ClaimRecord { status: ClaimStatus::Refused, token: 0 }.to_bytes();
-    if let Err(error) = stream.write_all(&[own_hello.as_slice(), &refused].concat()) {
+/// Tells the peer of an accepted connection why this side ends it. The kernel has room for these few bytes:
+/// they are the first on the connection.
+fn send_last_words(mut stream: &TcpStream, bytes: &[u8]) {
+    if let Err(error) = stream.write_all(bytes) {
         tracing::debug!(%error, "the peer does not learn that it was refused");
     }
 }

@@ -176,7 +176,8 @@ impl TcpTransport {
         let is_local = self.local_addresses.contains(plan.address.ip());
         let reached_at = questions.first().map(|question| question.address.socket_addr());
         let source = if is_local { self.source } else { reached_at };
-        let mut stream = socket::start_connect(plan.address.socket_addr(), source, self.buffers)?;
+        let to = plan.address.socket_addr();
+        let mut stream = socket::start_connect(to, source, self.buffers, self.connect_timeout)?;
         let place = self.checks.iter().position(Option::is_none).unwrap_or_else(|| {
             self.checks.push(None);
             self.checks.len() - 1

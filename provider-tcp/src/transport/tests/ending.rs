@@ -11,11 +11,11 @@ use homespun_engine::transport::{Close, LinkError, LinkId, Provider, Sent, Trans
 use homespun_engine::wire::address_claim::CLAIM_RECORD_BYTES;
 use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
 use homespun_engine::wire::hello::{HELLO_BYTES, Hello};
-use socket2::SockRef;
+use socket2::{Domain, SockRef, Socket, Type};
 
 use super::address_claimer::{AddressClaimer, LOOPBACK, live_count};
 use crate::TcpProvider;
-use crate::limits::PASS_MAX_ENDS;
+use crate::limits::{PASS_MAX_ENDS, USER_TIMEOUT_MS};
 use crate::testing::{Pair, Sending, Side, drive_until, make_message, make_payload};
 
 /// Connects a hand-made peer and exchanges hellos. Returns its connection, and the link at the endpoint.
@@ -46,6 +46,44 @@ fn drive_until_down(side: &mut Side, link: LinkId) -> LinkError {
     side.down_error(link).unwrap().clone()
 }
 
+/// The kernel drops the first packet of each further connection to a listener whose backlog is full.
+#[test]
+fn connect_without_an_answer_ends_at_its_limit() {
+    let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    listener.listen(0).unwrap();
+    let silent = listener.local_addr().unwrap().as_socket().unwrap();
+    let mut side =
+        Side::open(&TcpProvider::new().with_connect_timeout(Some(Duration::from_millis(300))), "127.0.0.1:0");
+    let links: Vec<LinkId> = (0..4).map(|_| side.transport.connect(silent.into())).collect();
+    drive_until("the limit", &mut [&mut side], |sides| {
+        links.iter().any(|link| sides[0].down_error(*link).is_some())
+    });
+    let errors = links.iter().filter_map(|link| side.down_error(*link));
+    assert!(errors.into_iter().all(|error| *error == LinkError::System(Errno::ETIMEDOUT)));
+}
+
+#[test]
+fn established_link_keeps_no_limit_of_its_connect() {
+    let provider = TcpProvider::new().with_connect_timeout(Some(Duration::from_millis(300)));
+    let mut pair = Pair::open_connected(&provider, "127.0.0.1:0");
+    let link = pair.client.transport.links.link_mut(pair.out).unwrap();
+    let limit = SockRef::from(&*link.stream).tcp_user_timeout().unwrap();
+    assert_eq!(limit, Some(Duration::from_millis(USER_TIMEOUT_MS)));
+}
+
+#[test]
+fn remote_peer_of_a_loopback_endpoint_is_named_with_both_addresses() {
+    let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
+    let peer: Address = "192.0.2.1:7471".parse::<SocketAddr>().unwrap().into();
+    let link = side.transport.connect(peer);
+    let error = drive_until_down(&mut side, link);
+    let own = side.transport.address();
+    assert_eq!(error, LinkError::LoopbackOnly { own: Box::new(own), peer: Box::new(peer) });
+    let text = error.to_string();
+    assert!(text.contains(&own.to_string()) && text.contains("192.0.2.1:7471"), "{text}");
+}
+
 /// Writes without reading, so that a write finds the error before a read does.
 fn write_until_it_fails(side: &mut Side, link: LinkId) {
     let begin = Instant::now();
@@ -67,7 +105,7 @@ fn refused_connect_is_reported_once() {
     );
     assert_eq!(side.transport.send(link, &make_message(0, 1), &[]), Sent::Full);
     assert!(side.recorder.inboxes.is_empty(), "only receive reports a failure");
-    assert_eq!(drive_until_down(&mut side, link), LinkError::System(Errno::ECONNREFUSED));
+    assert_eq!(drive_until_down(&mut side, link), LinkError::NoEndpoint { medium: "TCP" });
     assert_eq!(side.inbox(link).unwrap().up, None);
     assert!(side.transport.send_inline(link, &make_message(0, 1), b"").is_err());
     assert_eq!(side.transport.connect(vacant.into()), link, "the number is free again");
@@ -354,7 +392,7 @@ fn stop_accepting_keeps_existing_links() {
     pair.drive_until("the others to be refused", |client, _| {
         client.down_error(waiting).is_some() && client.down_error(late).is_some()
     });
-    assert_eq!(pair.client.down_error(late), Some(&LinkError::System(Errno::ECONNREFUSED)));
+    assert_eq!(pair.client.down_error(late).map(LinkError::errno), Some(Errno::ECONNREFUSED));
     pair.client.transport.send_inline(pair.out, &make_message(0, 1), b"").unwrap();
     let into = pair.into;
     pair.drive_until("a frame", |_, server| server.received_frames(into).len() == 1);

@@ -8,7 +8,7 @@ use homespun_engine::address::Address;
 use homespun_engine::transport::{LinkError, Transport};
 use homespun_engine::wire::address_claim::{CLAIM_RECORD_BYTES, ClaimRecord, ClaimStatus};
 use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
-use homespun_engine::wire::hello::{HELLO_BYTES, Hello};
+use homespun_engine::wire::hello::{HELLO_BYTES, Hello, VERSION};
 
 use crate::TcpProvider;
 use crate::descriptors::DescriptorLimit;
@@ -185,6 +185,53 @@ fn connect_to_another_service_is_a_protocol_error() {
     drive_until("the end", &mut [&mut side], |sides| sides[0].down_error(link).is_some());
     assert_eq!(side.down_error(link), Some(&LinkError::Protocol("not a homespun endpoint")));
     assert_eq!(side.inbox(link).unwrap().up, None);
+}
+
+fn encode_hello_of_next_version() -> Vec<u8> {
+    let mut hello = encode_hello("127.0.0.1:100").to_vec();
+    hello[8..10].copy_from_slice(&(VERSION + 1).to_le_bytes());
+    hello
+}
+
+#[test]
+fn peer_of_another_version_learns_the_version_of_this_side() {
+    let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
+    let mut raw = TcpStream::connect(side.transport.address().socket_addr()).unwrap();
+    raw.write_all(&[&encode_hello_of_next_version()[..], b"frames"].concat()).unwrap();
+    raw.set_nonblocking(true).unwrap();
+    let mut answer = Vec::new();
+    drive_until("the end", &mut [&mut side], |_| {
+        raw.read_to_end(&mut answer).map_or_else(|error| error.kind() != ErrorKind::WouldBlock, |_| true)
+    });
+    assert_eq!(answer[..10], encode_hello("127.0.0.1:1")[..10]);
+    assert!(side.recorder.inboxes.is_empty());
+}
+
+#[test]
+fn acceptor_of_another_version_is_named_even_if_it_resets_the_connection() {
+    for is_reset in [false, true] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
+        let link = side.transport.connect(listener.local_addr().unwrap().into());
+        let (mut raw, _) = listener.accept().unwrap();
+        drive_until("the connection", &mut [], |_| {
+            side.transport.receive(64, &mut side.recorder);
+            side.transport.send_inline(link, &make_message(3, 5), b"abc").is_ok()
+        });
+        side.transport.flush();
+        // The system resets a connection that is closed while bytes are unread.
+        raw.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        raw.peek(&mut [0]).unwrap();
+        raw.write_all(&encode_hello_of_next_version()).unwrap();
+        let _open = if is_reset {
+            drop(raw);
+            None
+        } else {
+            Some(raw)
+        };
+        drive_until("the end", &mut [&mut side], |sides| sides[0].down_error(link).is_some());
+        assert_eq!(side.down_error(link), Some(&LinkError::OtherVersion { theirs: VERSION + 1 }));
+    }
 }
 
 #[test]
