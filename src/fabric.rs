@@ -51,7 +51,9 @@ impl Fabric {
     /// Returns a fabric with homespun's own providers and these parameters. Ignores the environment.
     pub fn with_params(params: Params) -> Fabric {
         init_single_threaded_flag();
-        let mut tcp = TcpProvider::new().with_accepted_max_links(params.tcp_accepted_links);
+        let mut tcp = TcpProvider::new()
+            .with_accepted_max_links(params.tcp_accepted_links)
+            .with_connect_timeout(params.reach_timeout);
         if let Some(selector) = &params.iface {
             tcp = tcp.with_interfaces(selector.clone());
         }

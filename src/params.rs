@@ -92,13 +92,17 @@ pub const CLOSE_LINGER_MS: Param = param!(
     default: "2000"
 );
 
-/// The longest time that a request for a connection waits for its answer.
+/// The longest time that a peer's host may be silent, and that a request for a connection waits.
 pub const CONNECT_TIMEOUT_MS: Param = param!(
     "connect_timeout_ms",
-    "Milliseconds that a request for a connection (fi_connect) waits, at most, until it is accepted or \
-     rejected; then it fails with ETIMEDOUT; 0 for no limit",
-    default: "no limit"
+    "Milliseconds that a peer's host may leave all tries to connect over TCP unanswered, and, if this is set, \
+     that a request for a connection (fi_connect) waits, at most, until it is accepted or rejected; then they \
+     fail with ETIMEDOUT; 0 for no limit of homespun's own",
+    default: "15000 for the host, no limit for a request"
 );
+
+/// How long a peer's host may leave all tries to connect unanswered, by default.
+const REACH_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Whether other processes of the same user may read this process's memory, if the system asks for consent.
 pub const SHM_ANY_TRACER: Param = param!(
@@ -188,8 +192,10 @@ pub struct Params {
     pub ports: Option<PortRange>,
     /// See [`CLOSE_LINGER_MS`].
     pub close_linger: Duration,
-    /// See [`CONNECT_TIMEOUT_MS`]. `None` for no limit.
+    /// See [`CONNECT_TIMEOUT_MS`]: the limit of a request for a connection. `None` for no limit.
     pub connect_timeout: Option<Duration>,
+    /// See [`CONNECT_TIMEOUT_MS`]: the limit of a silent host. `None` for the limit of the system.
+    pub reach_timeout: Option<Duration>,
     /// See [`SHM_ANY_TRACER`].
     pub shm_any_tracer: bool,
     /// See [`TCP_ACCEPTED_LINKS`].
@@ -215,6 +221,7 @@ impl Default for Params {
             ports: None,
             close_linger: Duration::from_millis(2000),
             connect_timeout: None,
+            reach_timeout: Some(REACH_TIMEOUT),
             shm_any_tracer: false,
             tcp_accepted_links: ACCEPTED_DEFAULT_LINKS,
             eager_bytes: EAGER_MAX_BYTES,
@@ -277,6 +284,8 @@ impl Params {
         let values = Values { lookup, problems: RefCell::default() };
         let defaults = Params::default();
         let budget = UNEXPECTED_BUDGET_MIN_BYTES..=UNEXPECTED_BUDGET_MAX_BYTES;
+        let connect_timeout = values.read_millis(CONNECT_TIMEOUT_MS);
+        let or_no_limit = |timeout: Duration| (!timeout.is_zero()).then_some(timeout);
         let params = Params {
             domain: values.read_text(DOMAIN),
             offered_name: values
@@ -286,7 +295,8 @@ impl Params {
             iface: values.read_text(IFACE).and_then(|value| values.parse_text(IFACE, &value)),
             ports: values.read_text(PORTS).and_then(|value| values.parse_text(PORTS, &value)),
             close_linger: values.read_millis(CLOSE_LINGER_MS).unwrap_or(defaults.close_linger),
-            connect_timeout: values.read_millis(CONNECT_TIMEOUT_MS).filter(|timeout| !timeout.is_zero()),
+            connect_timeout: connect_timeout.and_then(or_no_limit),
+            reach_timeout: connect_timeout.map_or(defaults.reach_timeout, or_no_limit),
             shm_any_tracer: values.read_flag(SHM_ANY_TRACER).unwrap_or(defaults.shm_any_tracer),
             tcp_accepted_links: values
                 .read_number(TCP_ACCEPTED_LINKS, 1..=TCP_ACCEPTED_LINKS_MAX)
@@ -324,7 +334,10 @@ impl Params {
             IFACE => self.iface.as_ref().map(InterfaceSelector::to_string),
             PORTS => self.ports.map(|ports| ports.to_string()),
             CLOSE_LINGER_MS => Some(self.close_linger.as_millis().to_string()),
-            CONNECT_TIMEOUT_MS => self.connect_timeout.map(|timeout| timeout.as_millis().to_string()),
+            CONNECT_TIMEOUT_MS => match (self.connect_timeout, self.reach_timeout) {
+                (None, None) => Some("0".to_owned()),
+                (timeout, _) => timeout.map(|timeout| timeout.as_millis().to_string()),
+            },
             SHM_ANY_TRACER => Some(u8::from(self.shm_any_tracer).to_string()),
             TCP_ACCEPTED_LINKS => Some(self.tcp_accepted_links.to_string()),
             EAGER_BYTES => Some(self.eager_bytes.to_string()),
@@ -441,8 +454,18 @@ mod tests {
 
     #[test]
     fn connect_timeout_of_zero_is_no_limit() {
-        assert_eq!(check_with_param_value(CONNECT_TIMEOUT_MS, "0"), (Params::default(), Vec::new()));
-        assert_eq!(Params::default().value(&CONNECT_TIMEOUT_MS), "no limit");
+        let unlimited = Params { reach_timeout: None, ..Params::default() };
+        assert_eq!(check_with_param_value(CONNECT_TIMEOUT_MS, "0"), (unlimited.clone(), Vec::new()));
+        assert_eq!(unlimited.value(&CONNECT_TIMEOUT_MS), "0");
+    }
+
+    #[test]
+    fn connect_timeout_limits_a_silent_host_even_if_unset() {
+        let unset = Params::default();
+        assert_eq!((unset.reach_timeout, unset.connect_timeout), (Some(Duration::from_secs(15)), None));
+        assert_eq!(unset.value(&CONNECT_TIMEOUT_MS), CONNECT_TIMEOUT_MS.default);
+        let (set, _) = check_with_param_value(CONNECT_TIMEOUT_MS, "60");
+        assert_eq!([set.reach_timeout, set.connect_timeout], [Some(Duration::from_millis(60)); 2]);
     }
 
     #[test]
@@ -565,6 +588,7 @@ mod tests {
                 ports: PortRange::new(7000..=7099),
                 close_linger,
                 connect_timeout: Some(Duration::from_millis(60)),
+                reach_timeout: Some(Duration::from_millis(60)),
                 shm_any_tracer: true,
                 tcp_accepted_links: 40,
                 eager_bytes: 4096,
