@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use homespun_auto::AutoProvider;
 use homespun_engine::address::AddressFormat;
-use homespun_engine::error::{Error, Missing, Misuse};
+use homespun_engine::error::{DomainNameSource, Error, Missing, Misuse};
 use homespun_engine::flags::InfoFlags;
 use homespun_engine::transport::{Provider, ProviderAttr};
 use homespun_shm::ShmProvider;
@@ -15,7 +15,7 @@ use tracing::info;
 use crate::clock::{Clock, SimulatedClock};
 use crate::domain::Domain;
 use crate::eq::{EqAttr, EventQueue};
-use crate::getinfo::{getinfo_from_providers, hints_with_param_defaults};
+use crate::getinfo::{getinfo_from_providers, hints_with_param_defaults, no_domain};
 use crate::info::Info;
 use crate::interfaces;
 use crate::lock::{Locking, init_single_threaded_flag};
@@ -166,8 +166,8 @@ impl Fabric {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotFound`] if the info names no domain, or a domain that this fabric does not have.
-    /// [`Misuse::Invalid`] if the info asks for
+    /// [`Misuse::NotFound`] if the info names no domain. [`Misuse::NoDomain`] if this fabric does not have
+    /// the domain. [`Misuse::Invalid`] if the info asks for
     /// [keys](crate::info::DomainAttr::mr_key_size_bytes) that are too short.
     pub fn domain(&self, info: &Info) -> Result<Domain, Error> {
         self.open_domain(info, Locking::Taken)
@@ -182,7 +182,10 @@ impl Fabric {
         let name = info.domain.name.as_deref().ok_or(Misuse::NotFound(Missing::DomainName))?;
         let provider =
             self.providers.iter().find(|provider| provider.attr().domain.eq_ignore_ascii_case(name));
-        Ok(provider.ok_or(Misuse::NotFound(Missing::Domain))?)
+        provider.ok_or_else(|| {
+            let available: Vec<String> = self.providers.iter().map(|known| known.attr().domain).collect();
+            no_domain(name, DomainNameSource::Info, available.iter().map(String::as_str))
+        })
     }
 
     /// Opens a passive endpoint, which receives requests for connections: `fi_passive_ep` of
@@ -190,7 +193,8 @@ impl Fabric {
     ///
     /// # Errors
     ///
-    /// - [`Misuse::NotFound`] if the info names no domain, or a domain that this fabric does not have.
+    /// - [`Misuse::NotFound`] if the info names no domain.
+    /// - [`Misuse::NoDomain`] if this fabric does not have the domain.
     /// - [`Misuse::Invalid`] if [`getinfo`](crate::getinfo()) would not return the info for the domain, or
     ///   if the info has another endpoint type than [`EndpointType::Msg`](crate::info::EndpointType::Msg).
     pub fn passive_endpoint(&self, info: &Info) -> Result<PassiveEndpoint, Error> {
@@ -284,6 +288,7 @@ impl fmt::Debug for Fabric {
 /// # Errors
 ///
 /// - [`Misuse::Unmet`] if the request cannot be met. The error has the reason. A result is never empty.
+/// - [`Misuse::NoDomain`] if the hints or [`DOMAIN`](crate::params::DOMAIN) name a domain that there is not.
 /// - [`Misuse::Unresolved`] if the node or the service has no address. The error has its name.
 /// - [`Misuse::NoInterface`] if [`IFACE`](crate::params::IFACE) matches no interface of this host.
 /// - [`Misuse::Invalid`] for [`InfoFlags::SOURCE`] without node and service.

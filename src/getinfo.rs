@@ -6,14 +6,14 @@
 
 mod negotiate;
 
-use homespun_engine::error::{Argument, Error, Misuse, Unmet};
+use homespun_engine::error::{Argument, DomainNameSource, Error, Misuse, NoDomain, Unmet};
 use homespun_engine::flags::{Caps, InfoFlags, Mode};
 use homespun_engine::transport::ProviderAttr;
-use tracing::{info, warn};
+use tracing::info;
 
 pub(crate) use self::negotiate::{grant_key_size_bytes, grant_rx_attr};
 use crate::info::{EndpointType, FABRIC_NAME, FabricAttr, Info, PROVIDER_NAME, PROVIDER_VERSION, TxAttr};
-use crate::params::{DOMAIN, Params};
+use crate::params::Params;
 use crate::resolve::{self, AddressPair, resolve_address_pairs};
 
 /// Implements [`getinfo`](crate::getinfo()) over these providers, best first. If the user prefers a
@@ -151,11 +151,12 @@ fn collect_offers<'a>(
     let mut reason = Misuse::Unmet(Unmet::DomainName);
     // If the hints name another domain, the user's domain does not count.
     let only_domain = only_domain.filter(|only| asked.is_none_or(|asked| asked.eq_ignore_ascii_case(only)));
-    if let Some(name) = only_domain
-        && !providers.iter().any(|provider| is_named(provider, only_domain))
-    {
-        warn!(variable = DOMAIN.env_variable(), name, "there is no such domain, so nothing is offered");
-        return Err(Misuse::Unmet(Unmet::PreferredDomain).into());
+    for (named, source) in [(only_domain, DomainNameSource::Environment), (asked, DomainNameSource::Hints)] {
+        if let Some(name) = named
+            && !providers.iter().any(|provider| is_named(provider, named))
+        {
+            return Err(no_domain(name, source, providers.iter().map(|provider| &*provider.domain)));
+        }
     }
     let of_types = ep_types.iter().rev();
     for (&ep_type, provider) in of_types.flat_map(|of| providers.iter().rev().map(move |by| (of, by))) {
@@ -181,6 +182,16 @@ fn collect_offers<'a>(
     }
     offers.reverse();
     Ok(offers)
+}
+
+/// Returns the error for a name that none of the `available` domains has.
+pub(crate) fn no_domain<'a>(
+    name: &str,
+    source: DomainNameSource,
+    available: impl Iterator<Item = &'a str>,
+) -> Error {
+    let available = available.map(str::to_owned).collect();
+    Misuse::NoDomain(Box::new(NoDomain { name: name.to_owned(), source, available })).into()
 }
 
 /// Adds to the offers, after all others, the same offers with [`Mode::RX_CQ_DATA`], where the mode has an

@@ -63,7 +63,11 @@ impl<P: Provider> OpenPump for P {
             }
             None => self.open(bind, instance),
         };
-        let transport = transport.map_err(|errno| Error::Bind { address: Box::new(bind), errno })?;
+        let transport = transport.map_err(|errno| {
+            let ports = ports.filter(|_| bind.port() == 0 && errno == Errno::EADDRINUSE);
+            let exhausted = ports.map(PortRange::exhausted);
+            Error::Bind { address: Box::new(bind), errno, exhausted }
+        })?;
         Ok(Arc::new(Pump::new(transport, config, regions, locking, clock)))
     }
 

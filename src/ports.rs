@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use homespun_engine::errno::Errno;
+use homespun_engine::error::ExhaustedPorts;
 
 /// A range of ports, both ends included: the value of [`PORTS`](crate::params::PORTS). As text it is
 /// `7000-7099`, or one number.
@@ -39,6 +40,11 @@ impl PortRange {
     /// Whether the port is in the range.
     pub fn contains(&self, port: u16) -> bool {
         (self.low..=self.high).contains(&port)
+    }
+
+    /// Returns the description of an error: no port of the range is free.
+    pub(crate) fn exhausted(self) -> ExhaustedPorts {
+        ExhaustedPorts { low: self.low, high: self.high }
     }
 
     /// Opens an object at the first free port. Tries each port once, from a port that depends on `seed`. So

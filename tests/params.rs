@@ -53,7 +53,11 @@ fn check_endpoints_take_all_ports_of_the_range(test: u16, domain: &str, node: &s
     let name = |endpoint: &Endpoint| endpoint.name().unwrap();
     let ports: BTreeSet<u16> = endpoints.iter().map(|endpoint| name(endpoint).port()).collect();
     assert_eq!(ports, (first_port(test)..first_port(test) + PORTS).collect());
-    assert_eq!(open(&info).unwrap_err().errno(), Errno::EADDRINUSE, "all are taken");
+    let exhausted = open(&info).unwrap_err();
+    assert_eq!(exhausted.errno(), Errno::EADDRINUSE, "all are taken");
+    let (low, high) = (first_port(test), first_port(test) + PORTS - 1);
+    let range = format!("all {PORTS} ports of FI_HOMESPUN_PORTS={low}-{high} are in use");
+    assert!(exhausted.to_string().contains(&range), "{exhausted}");
     // The range does not limit ports that the application requests.
     let port = first_port(test) + PORTS;
     let elsewhere = Info { src_addr: info.src_addr.map(|address| address.with_port(port)), ..info.clone() };

@@ -6,6 +6,7 @@ mod bad_memory;
 mod fi_names;
 mod in_use;
 mod missing;
+mod no_domain;
 mod no_interface;
 mod object_state;
 mod system_request;
@@ -22,6 +23,7 @@ pub use self::bad_memory::BadMemory;
 use self::fi_names::FiCaps;
 pub use self::in_use::InUse;
 pub use self::missing::Missing;
+pub use self::no_domain::{DomainNameSource, NoDomain};
 pub use self::no_interface::NoInterface;
 pub use self::object_state::ObjectState;
 pub use self::system_request::SystemRequest;
@@ -56,17 +58,35 @@ pub enum Error {
     },
     /// The transport could not open an endpoint at this address: the address is taken, forbidden,
     /// or not of this host, or there are too few descriptors or too little memory.
-    #[error("cannot open an endpoint at {address}: {errno}")]
+    #[error(
+        "cannot open an endpoint at {address}: {errno}{}",
+        exhausted.map(|ports| ports.to_string()).unwrap_or_default()
+    )]
     Bind {
         /// The address. Port 0 means that the transport was to choose the port. Boxed, to keep
         /// results small.
         address: Box<Address>,
         /// The error number of the system.
         errno: Errno,
+        /// The user's range of ports, if all of them are in use.
+        exhausted: Option<ExhaustedPorts>,
     },
     /// The call lacked room. Repeat it after reading completions.
     #[error(transparent)]
     Again(#[from] Again),
+}
+
+/// The range of `FI_HOMESPUN_PORTS`, of which no port is free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[error(
+    "; all {} ports of FI_HOMESPUN_PORTS={low}-{high} are in use: allow more ports, or close endpoints",
+    u32::from(*high) - u32::from(*low) + 1
+)]
+pub struct ExhaustedPorts {
+    /// The lowest port.
+    pub low: u16,
+    /// The highest port.
+    pub high: u16,
 }
 
 /// A mistake of the caller, or a request for something that homespun does not offer.
@@ -146,10 +166,13 @@ pub enum Misuse {
     /// The user allows no interface of this host.
     #[error(transparent)]
     NoInterface(Box<NoInterface>),
+    /// A domain that does not exist. Boxed, as above.
+    #[error("{0}")]
+    NoDomain(Box<NoDomain>),
     /// homespun does not have this feature.
     #[error("not supported: {0}")]
     NotSupported(Unsupported),
-    /// The call names something that does not exist, such as a domain or an operation to cancel.
+    /// The call names something that does not exist, such as an operation to cancel.
     #[error("not found: {0}")]
     NotFound(Missing),
     /// Another memory region has this key.
@@ -238,6 +261,10 @@ impl Misuse {
             Misuse::OtherDomain => Errno::EDOMAIN,
             Misuse::Busy(_) => Errno::EBUSY,
             Misuse::Unmet(_) | Misuse::Unresolved(_) | Misuse::NoInterface(_) => Errno::ENODATA,
+            Misuse::NoDomain(missing) => match missing.source {
+                DomainNameSource::Hints | DomainNameSource::Environment => Errno::ENODATA,
+                DomainNameSource::Info => Errno::ENOENT,
+            },
             Misuse::NotSupported(_) => Errno::ENOSYS,
             Misuse::NotFound(_) => Errno::ENOENT,
             Misuse::KeyInUse(_) => Errno::ENOKEY,

@@ -29,8 +29,11 @@ impl From<Errno> for Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let errno = error.errno();
-        if errno != Errno::EAGAIN {
-            tracing::debug!(%error, "call failed");
+        match error {
+            // The user can mend this, and the application gets only the number.
+            Error::Bind { exhausted: Some(_), .. } => tracing::warn!(%error, "call failed"),
+            _ if errno != Errno::EAGAIN => tracing::debug!(%error, "call failed"),
+            _ => {}
         }
         Failure(errno)
     }

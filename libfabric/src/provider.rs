@@ -4,6 +4,7 @@ use std::cell::UnsafeCell;
 use std::ffi::CStr;
 use std::ptr;
 
+use homespun::error::{DomainNameSource, Unmet};
 use homespun::flags::InfoFlags;
 use homespun::info::{Info, PROVIDER_VERSION, Version};
 use homespun::params::{self, OfferedName};
@@ -133,6 +134,7 @@ unsafe extern "C" fn provider_getinfo(
                 return Err(CMisuse::LayerHints.into());
             }
         }
+        let provider_name = hints.as_ref().and_then(|hints| hints.fabric.prov_name.clone());
         if let Some(hints) = &mut hints {
             // The host has already selected the provider by this name, and may have added layers.
             hints.fabric.prov_name = None;
@@ -142,10 +144,9 @@ unsafe extern "C" fn provider_getinfo(
         let fabric = Fabric::with_params(host::read_params());
         let infos = offered_name::getinfo(&fabric, node, service, flags, hints);
         let infos = infos.inspect_err(|error| {
-            // The user has allowed no interface of this host. Log the mistake, because the
-            // application gets only an error number.
-            if let Error::Misuse(Misuse::NoInterface(_)) = error {
-                tracing::warn!(%error, "nothing is offered");
+            // The application gets only an error number. Layers try several hints.
+            if is_for_homespun(provider_name.as_deref(), error) && !layers::is_layer_request(flags.bits()) {
+                tracing::warn!(%error, "nothing is offered (FI_LOG_LEVEL=info names each refused hint)");
             }
         })?;
         let list = malloc_list_for_host(&infos)?;
@@ -155,6 +156,21 @@ unsafe extern "C" fn provider_getinfo(
         unsafe { info.write(list) };
         Ok(0)
     })
+}
+
+/// Whether the hints that caused this error may be for homespun: they name no other provider, and none of its
+/// fabrics, domains and protocols.
+fn is_for_homespun(provider_name: Option<&str>, error: &Error) -> bool {
+    if let Some(name) = provider_name {
+        return name.to_ascii_lowercase().contains(offered_name::current().as_str());
+    }
+    match error {
+        Error::Misuse(Misuse::NoDomain(missing)) => missing.source != DomainNameSource::Hints,
+        Error::Misuse(Misuse::Unmet(unmet)) => {
+            !matches!(unmet, Unmet::FabricName | Unmet::DomainName | Unmet::Protocol | Unmet::ProtocolVersion)
+        }
+        _ => true,
+    }
 }
 
 /// # Safety

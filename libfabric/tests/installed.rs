@@ -57,7 +57,7 @@ fn diagnostics_go_to_the_log_of_libfabric() {
     let is_ours = |line: &str| line.contains(":homespun:core:homespun_fi::") && line.contains("FI_EP_DGRAM");
     assert!(text.lines().any(is_ours), "no line of ours in:\n{text}");
     let Some(text) = run_fi_info(&arguments, &[("FI_LOG_LEVEL", "warn")]) else { return };
-    assert!(!text.lines().any(is_ours), "not asked for:\n{text}");
+    assert_eq!(text.lines().filter(|line| is_ours(line)).count(), 1, "one warning:\n{text}");
 }
 
 #[test]
@@ -70,6 +70,24 @@ fn refused_hints_are_logged_at_info_with_the_reason() {
     assert!(text.lines().any(is_reason), "no reason in:\n{text}");
     let Some(text) = run_fi_info(&arguments, &[("FI_LOG_LEVEL", "warn")]) else { return };
     assert!(!text.lines().any(is_reason), "not asked for:\n{text}");
+}
+
+#[test]
+fn warning_names_the_unmet_hint_if_nothing_meets_hints_for_homespun() {
+    let count_warnings = |arguments: &[&str]| {
+        let text = run_fi_info(arguments, &[("FI_LOG_LEVEL", "warn")])?;
+        let is_ours = |line: &&str| line.contains("nothing is offered") && line.contains(":homespun:");
+        let lines: Vec<String> = text.lines().filter(is_ours).map(str::to_owned).collect();
+        Some(lines)
+    };
+    let Some(lines) = count_warnings(&["-p", "homespun", "-c", "FI_HMEM"]) else { return };
+    assert!(matches!(&lines[..], [line] if line.contains("the capability FI_HMEM")), "{lines:?}");
+    let Some(lines) = count_warnings(&["-p", "homespun", "-d", "token-ring"]) else { return };
+    assert!(matches!(&lines[..], [line] if line.contains("no domain token-ring, only auto")), "{lines:?}");
+    for not_for_homespun in [&["-p", "verbs"][..], &["-d", "mlx5_0"], &["-p", "homespun", "-c", "FI_SOURCE"]]
+    {
+        assert_eq!(count_warnings(not_for_homespun), Some(Vec::new()), "{not_for_homespun:?}");
+    }
 }
 
 #[test]
@@ -132,7 +150,10 @@ fn domain_parameter_restricts_the_domains() {
     let variables = [("FI_HOMESPUN_DOMAIN", "token-ring"), ("FI_LOG_LEVEL", "warn")];
     let Some(text) = run_fi_info(&["-p", "homespun"], &variables) else { return };
     assert!(domains(&text).is_empty(), "{text}");
-    assert!(text.contains("there is no such domain, so nothing is offered"), "{text}");
+    assert!(
+        text.contains("there is no domain token-ring (FI_HOMESPUN_DOMAIN), only auto, tcp, shm"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::endpoint::AtomicTarget;
-use homespun::error::{Argument, BadMemory, Missing, ObjectState, SystemRequest};
+use homespun::error::{Argument, BadMemory, ExhaustedPorts, Missing, ObjectState, SystemRequest};
 use homespun::flags::{Caps, CompletionFlags};
 use homespun::info::ResourceManagement;
 use homespun::transport::{Denial, LinkError};
@@ -298,6 +298,8 @@ pub(crate) enum ErrorForm {
         address: Box<Address>,
         #[serde(with = "errno")]
         errno: Errno,
+        #[serde(with = "exhausted_ports")]
+        exhausted: Option<ExhaustedPorts>,
     },
     Again(#[serde(with = "AgainForm")] Again),
 }
@@ -311,6 +313,9 @@ enum AgainForm {
 travels_as! { system_request: SystemRequest, usize,
 |request| SystemRequest::ALL.iter().position(|listed| listed == request).expect("all are listed"),
 |position: usize| SystemRequest::ALL[position] }
+travels_as! { exhausted_ports: Option<ExhaustedPorts>, Option<(u16, u16)>,
+|exhausted| exhausted.map(|ports| (ports.low, ports.high)),
+|ports: Option<(u16, u16)>| ports.map(|(low, high)| ExhaustedPorts { low, high }) }
 travels_as! { boxed_misuse: Box<Misuse>, MisuseForm, |misuse| MisuseForm::from(&**misuse),
 |form| Box::new(form.into()) }
 travels_as! { misuse: Misuse, MisuseForm, |misuse| MisuseForm::from(misuse), Misuse::from }

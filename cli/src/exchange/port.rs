@@ -123,7 +123,7 @@ impl Port {
         endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV)?;
         endpoint.bind_av(&av)?;
         let address = endpoint.name().map_err(|error| match error {
-            Error::Bind { errno, .. } | Error::System { errno, .. } => {
+            Error::Bind { errno, exhausted: None, .. } | Error::System { errno, .. } => {
                 CommandFailure::Bind { at: at.into(), error: errno }
             }
             error => error.into(),

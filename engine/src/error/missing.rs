@@ -16,9 +16,6 @@ pub enum Missing {
     /// The name of a domain. Every info that `getinfo` returns has one.
     #[error("the info names no domain")]
     DomainName,
-    /// The domain that the info names.
-    #[error("no domain of that name")]
-    Domain,
     /// A queue or a counter to remove from a poll set.
     #[error("the poll set does not have the queue or the counter")]
     PollSetMember,

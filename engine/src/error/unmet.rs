@@ -122,12 +122,10 @@ pub enum Unmet {
     /// Another provider than `homespun`.
     #[error("a provider of that name")]
     ProviderName,
-    /// A domain with a name that no domain has.
+    /// A domain with the name of an interface that this host does not have. Only programs that take homespun
+    /// for another provider name interfaces.
     #[error("a domain of that name")]
     DomainName,
-    /// The domain that the user names in `FI_HOMESPUN_DOMAIN`. There is no such domain.
-    #[error("a domain of the name that FI_HOMESPUN_DOMAIN gives")]
-    PreferredDomain,
     /// A source or destination whose address format the domain has.
     #[error("an address format that the domain has")]
     DomainAddressFormat,
