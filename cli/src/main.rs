@@ -17,6 +17,8 @@ mod plain_table;
 mod run;
 mod size;
 
+use std::env;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{ArgAction, Parser, Subcommand};
@@ -86,8 +88,25 @@ impl Command {
     }
 }
 
+/// Returns the command line. Behind the command `help`, which takes no options, the option for help asks for
+/// what the command prints anyway: `help run --help` is `help run`, and `help --help` is `help help`.
+fn without_help_of_help(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = arguments.collect();
+    let is_option = |argument: &OsString| argument.as_encoded_bytes().starts_with(b"-");
+    let command = arguments.iter().skip(1).position(|argument| !is_option(argument)).map(|place| place + 1);
+    let Some(command) = command.filter(|command| arguments[*command] == "help") else { return arguments };
+    let mut asked = arguments.split_off(command + 1);
+    let len = asked.len();
+    asked.retain(|argument| argument != "--help" && argument != "-h");
+    if asked.is_empty() && len > 0 {
+        asked.push("help".into());
+    }
+    arguments.extend(asked);
+    arguments
+}
+
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::parse_from(without_help_of_help(env::args_os()));
     logging::install_subscriber(arguments.verbose, arguments.command.log_audience());
     let mut console = Console::new();
     let result = match arguments.command {
