@@ -171,6 +171,11 @@ impl<T: Transport> State<T> {
 /// The result of arming a transport that will wake a thread when it needs a pass.
 const AT_REST: Armed = Armed::Asleep { look_again_after: None };
 
+/// A number that no other queue has while this one exists.
+fn number_of_queue(queue: &Arc<CqShared>) -> u64 {
+    Arc::as_ptr(queue).addr() as u64
+}
+
 struct BoundObjects {
     bindings: Bindings,
     peer_cache: PeerCache,
@@ -381,6 +386,7 @@ impl<T: Transport> EndpointPump for Pump<T> {
         if bindings.ends_on_failure {
             state.engine.end_connection_on_failure();
         }
+        state.engine.set_receive_queue(bindings.receive_cq.as_ref().map(number_of_queue));
         state.bound = Some(BoundObjects {
             bindings,
             peer_cache: PeerCache::default(),
@@ -400,6 +406,7 @@ impl<T: Transport> EndpointPump for Pump<T> {
         if counters.counted_events().intersects(CounterEvents::OF_REGION) {
             engine.disable_direct_access();
         }
+        engine.set_receive_queue(receive_cq.as_ref().map(number_of_queue));
         (bindings.transmit_cq, bindings.receive_cq, bindings.counters) = (transmit_cq, receive_cq, counters);
     }
 

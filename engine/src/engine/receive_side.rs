@@ -411,6 +411,14 @@ impl Engine {
         id
     }
 
+    /// Sets the queue, by any number of its own, to which the engine reports its receives. Members of a shared
+    /// receiver with the same queue report in the order in which their receives end.
+    pub fn set_receive_queue(&mut self, queue: Option<u64>) {
+        if let ReceiveSide::Shared(membership) = &self.receive_side {
+            membership.set_receive_queue(queue);
+        }
+    }
+
     /// Leaves the shared receiver, if the engine has one. Gives up all messages that the shared
     /// receiver holds for the engine. Call this before a closed endpoint sends its last frames, so
     /// that its messages match no more receives.
@@ -468,7 +476,7 @@ impl Engine {
         }
         self.forget_unused_peers_if_due(sink);
         let ReceiveSide::Shared(membership) = &mut self.receive_side else { return };
-        let mut has_failed_receive = false;
+        let (mut has_failed_receive, mut has_made_report) = (false, false);
         while let Some(report) = membership.take_report(|address| self.peers.intern_introduced(address)) {
             has_failed_receive |=
                 report.outcome.as_ref().is_err_and(|failure| failure.is_receive_failed_by_message());
@@ -481,11 +489,18 @@ impl Engine {
                     outcome.as_ref().map_or_else(|failure| failure.completion.source, |done| done.source);
                 let report = Report { outcome, ..report };
                 membership.put_back_report(report, source.map(|source| self.peers.address_of(source)));
+                if has_made_report {
+                    membership.notify_members_with_reports();
+                }
                 if has_failed_receive {
                     self.end_connection_after_failure(sink);
                 }
                 return;
             }
+            has_made_report = true;
+        }
+        if has_made_report {
+            membership.notify_members_with_reports();
         }
         let (receive_side, mut effects) = self.receive_side_and_effects(sink);
         if let ReceiveSide::Shared(membership) = receive_side {

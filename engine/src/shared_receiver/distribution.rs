@@ -26,14 +26,14 @@ impl<E: ReceiverEffects> Distribution<'_, E> {
         self.caller.as_mut().filter(|(id, _)| *id == member).map(|(_, effects)| &mut **effects)
     }
 
-    /// Makes a report at once if the recipient is the caller, no earlier report of the recipient
-    /// waits, and the recipient has a link to the source and room for the report. Otherwise mails
-    /// the report to the recipient. Also mails a failure that the recipient
+    /// Makes a report at once if the recipient is the caller, no earlier report has to come before it, and
+    /// the recipient has a link to the source and room for the report. Otherwise mails the report to the
+    /// recipient. Also mails a failure that the recipient
     /// [watches for](Mailboxes::mails_failures).
     fn report_or_mail(&mut self, outcome: ReportOutcome, to: Option<MemberId>) {
         let recipient = self.mailboxes.recipient_or_oldest(to);
         let source = source_of(&outcome);
-        let report = Report { outcome, is_common: recipient != to, ends_work: None };
+        let report = Report { number: 0, outcome, is_common: recipient != to, ends_work: None };
         let Some(member) = recipient else { return self.mailboxes.add_report(None, report) };
         let name = source.map(|source| self.mailboxes.members_id_of_peer(member, source));
         if self.effects_if_caller(member).is_none() || name == Some(None) {
@@ -41,7 +41,10 @@ impl<E: ReceiverEffects> Distribution<'_, E> {
         }
         let is_watched_failure = self.mailboxes.mails_failures(member)
             && report.outcome.as_ref().is_err_and(|failure| failure.is_receive_failed_by_message());
-        if is_watched_failure || self.mailboxes.has_reports(member) {
+        if is_watched_failure
+            || self.mailboxes.has_reports(member)
+            || self.mailboxes.must_wait_for_others(member, &report.outcome)
+        {
             return self.mailboxes.add_report_without_notification(member, report);
         }
         let Some(effects) = self.effects_if_caller(member) else { return };
@@ -109,7 +112,7 @@ impl<E: ReceiverEffects> ReceiverEffects for Distribution<'_, E> {
         }
         let UnrecordedEnd { outcome, counts_as_receive } = end;
         let ends_work = Some(EndsWork { counts_as_receive });
-        let report = Report { outcome, is_common: recipient != at, ends_work };
+        let report = Report { number: 0, outcome, is_common: recipient != at, ends_work };
         self.mailboxes.add_report(recipient, report);
         None
     }

@@ -24,6 +24,8 @@ pub(super) struct Mailbox {
     pub(super) mails_failures: bool,
     /// Whether the member has mail. The member reads this without the lock.
     pub(super) has_mail: Arc<AtomicBool>,
+    /// The queue to which the member reports its receives, if it has one.
+    pub(super) receive_queue: Option<u64>,
     /// The reports that wait, in order. Their sources are the receiver's ids.
     reports: VecDeque<Report>,
     mail: Mail,
@@ -52,6 +54,8 @@ struct Name {
 /// A report that a member has not made yet.
 #[derive(Debug)]
 pub(crate) struct Report {
+    /// The place of the report among those of all members. The mailbox sets it.
+    pub(crate) number: u64,
     pub(crate) outcome: ReportOutcome,
     /// Whether any member may make the report, because it concerns no particular endpoint.
     pub(crate) is_common: bool,
@@ -85,6 +89,25 @@ pub(crate) enum Reply {
 }
 
 impl Mailbox {
+    /// Whether a report of another member, with this number, has to wait for a report of this member: an
+    /// earlier one to the same queue, or a message of the multi-receive buffer that the other one releases.
+    pub(super) fn is_ahead_of(
+        &self,
+        number: u64,
+        receive_queue: Option<u64>,
+        released_context: Option<u64>,
+    ) -> bool {
+        let mut earlier = self.reports.iter().take_while(|report| report.number < number);
+        let is_same_queue = receive_queue.is_some() && receive_queue == self.receive_queue;
+        earlier
+            .any(|report| is_same_queue || released_context == Some(completion_of(&report.outcome).context))
+    }
+
+    /// Returns the first report that waits.
+    pub(super) fn first_report(&self) -> Option<&Report> {
+        self.reports.front()
+    }
+
     /// Returns how many reports wait.
     pub(super) fn unreported_count(&self) -> usize {
         self.reports.len()
@@ -217,9 +240,19 @@ fn buffer_release_completion(context: u64, last: Buffer) -> EndedOperation {
 
 /// Returns the sender of the message that a report concerns.
 pub(super) fn source_of(outcome: &ReportOutcome) -> Option<PeerId> {
+    completion_of(outcome).source
+}
+
+/// Returns the context of the multi-receive buffer that a report releases.
+pub(super) fn released_context_of(outcome: &ReportOutcome) -> Option<u64> {
+    let completion = completion_of(outcome);
+    completion.flags.contains(CompletionFlags::MULTI_RECV).then_some(completion.context)
+}
+
+fn completion_of(outcome: &ReportOutcome) -> &EndedOperation {
     match outcome {
-        Ok(completion) => completion.source,
-        Err(failure) => failure.completion.source,
+        Ok(completion) => completion,
+        Err(failure) => &failure.completion,
     }
 }
 

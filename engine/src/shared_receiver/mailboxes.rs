@@ -5,8 +5,9 @@ use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::mailbox::{Count, Mail, Mailbox, Reply, Report};
+use super::mailbox::{Count, Mail, Mailbox, Reply, Report, released_context_of};
 use crate::address::Address;
+use crate::held_reports::ReportOutcome;
 use crate::peer_id::PeerId;
 use crate::receiver::MemberId;
 use crate::transport::LinkId;
@@ -22,6 +23,8 @@ pub(super) struct Mailboxes {
     vacant: Mailbox,
     /// How many reports wait in all mailboxes.
     unreported: usize,
+    /// The number of the next report.
+    next_report: u64,
 }
 
 impl Mailboxes {
@@ -50,6 +53,7 @@ impl Mailboxes {
         let (reports, counts) = mailbox.into_mail_for_others();
         reports.for_each(|report| self.add_report(heir, report));
         counts.for_each(|count| self.add_count(heir, count));
+        self.notify_members_with_reports();
     }
 
     /// Returns `member`. If `member` is `None` or has left, returns the oldest member instead.
@@ -117,15 +121,19 @@ impl Mailboxes {
 
     /// Mails a report to `member`, or to the next member if `member` is `None`. Lists the member for
     /// notification.
-    pub(super) fn add_report(&mut self, member: Option<MemberId>, report: Report) {
+    pub(super) fn add_report(&mut self, member: Option<MemberId>, mut report: Report) {
+        report.number = self.next_report;
+        self.next_report += 1;
         self.mailbox_or_vacant(member).add_report(report);
         self.unreported += 1;
         member.into_iter().for_each(|member| self.mark_unnotified(member));
     }
 
     /// Mails a report to a member without notification: the member itself checks whether its queue has room.
-    pub(super) fn add_report_without_notification(&mut self, member: MemberId, report: Report) {
+    pub(super) fn add_report_without_notification(&mut self, member: MemberId, mut report: Report) {
         if let Some(mailbox) = self.by_member.get_mut(&member) {
+            report.number = self.next_report;
+            self.next_report += 1;
             mailbox.add_report(report);
             self.unreported += 1;
         }
@@ -162,9 +170,39 @@ impl Mailboxes {
         }
     }
 
+    /// Whether a new report of a member has to wait for a report that another member has not made yet: see
+    /// [`Mailbox::is_ahead_of`].
+    pub(super) fn must_wait_for_others(&self, member: MemberId, outcome: &ReportOutcome) -> bool {
+        self.unreported > 0 && self.is_behind_others(member, self.next_report, outcome)
+    }
+
+    fn is_behind_others(&self, member: MemberId, number: u64, outcome: &ReportOutcome) -> bool {
+        let queue = self.by_member.get(&member).and_then(|mailbox| mailbox.receive_queue);
+        let released = released_context_of(outcome);
+        let mut others = self.by_member.iter().filter(|(id, _)| **id != member);
+        others.any(|(_, other)| other.is_ahead_of(number, queue, released))
+    }
+
+    /// Records to which queue a member reports its receives.
+    pub(super) fn set_receive_queue(&mut self, member: MemberId, queue: Option<u64>) {
+        if let Some(mailbox) = self.by_member.get_mut(&member) {
+            mailbox.receive_queue = queue;
+        }
+    }
+
+    /// Lists all members with reports for notification: a report for which they had to wait was made.
+    pub(super) fn notify_members_with_reports(&mut self) {
+        let waiting = self.by_member.iter().filter(|(_, mailbox)| mailbox.unreported_count() > 0);
+        self.unnotified.extend(waiting.map(|(member, _)| *member));
+    }
+
     /// Removes and returns the next report of a member. The report counts as made, unless the member [puts
-    /// it back](Self::put_back_report).
+    /// it back](Self::put_back_report). Returns `None` if the report has to wait for one of another member.
     pub(super) fn take_report(&mut self, member: MemberId) -> Option<Report> {
+        let first = self.by_member.get(&member)?.first_report()?;
+        if self.is_behind_others(member, first.number, &first.outcome) {
+            return None;
+        }
         let report = self.by_member.get_mut(&member)?.take_report()?;
         self.unreported -= 1;
         Some(report)
@@ -193,7 +231,11 @@ impl Mailboxes {
         if let Some(mailbox) = self.by_member.get_mut(&member) {
             let before = mailbox.unreported_count();
             mailbox.record_work_ends(record);
-            self.unreported -= before - mailbox.unreported_count();
+            let dropped = before - mailbox.unreported_count();
+            self.unreported -= dropped;
+            if dropped > 0 {
+                self.notify_members_with_reports();
+            }
         }
     }
 

@@ -369,7 +369,8 @@ impl Membership {
     /// its report keeps its place among the reports.
     pub(crate) fn record_work_ends(&mut self, effects: &mut impl ReceiverEffects) {
         let id = self.id;
-        self.shared.lock().mailboxes.record_work_ends(id, |mut report| {
+        let mut state = self.shared.lock();
+        state.mailboxes.record_work_ends(id, |mut report| {
             let Some(EndsWork { counts_as_receive }) = report.ends_work.take() else {
                 return Some(report);
             };
@@ -384,6 +385,23 @@ impl Membership {
             }
             (is_reported || outcome.is_err()).then_some(Report { outcome, ..report })
         });
+        if state.mailboxes.has_unnotified_members() {
+            self.shared.has_unnotified_mail.store(true, Ordering::Release);
+        }
+    }
+
+    /// Records to which queue the member reports its receives.
+    pub(crate) fn set_receive_queue(&self, queue: Option<u64>) {
+        self.shared.lock().mailboxes.set_receive_queue(self.id, queue);
+    }
+
+    /// Lists the other members whose reports may have waited for one that this member has made.
+    pub(crate) fn notify_members_with_reports(&self) {
+        let mut state = self.shared.lock();
+        state.mailboxes.notify_members_with_reports();
+        if state.mailboxes.has_unnotified_members() {
+            self.shared.has_unnotified_mail.store(true, Ordering::Release);
+        }
     }
 
     /// Removes and returns the next report. If the member's engine does not know the source,

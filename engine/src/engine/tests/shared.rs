@@ -135,6 +135,97 @@ fn post_matching_other_members_message_is_completed_by_that_member() {
     assert!(first.take_ended().is_empty() && first.transport.sent.is_empty());
 }
 
+/// Delivers mail as applications' calls do. Returns the contexts and flags in the order of the reports.
+fn deliver_mail(shared: &SharedReceiver, members: &mut [Member]) -> Vec<(u64, CompletionFlags)> {
+    let mut reported = Vec::new();
+    while shared.has_mail_for_members() {
+        for id in shared.take_members_with_mail() {
+            let member = members.iter_mut().find(|member| member.id == id).unwrap();
+            member.progress();
+            let ended = member.sink.take_ended().into_iter().map(Result::unwrap);
+            reported.extend(ended.map(|ended| (ended.context, ended.flags)));
+        }
+    }
+    reported
+}
+
+#[test]
+fn members_with_one_queue_report_in_order() {
+    let (shared, first, second) = two_members();
+    let mut members = [first, second];
+    for member in &mut members {
+        member.engine.set_receive_queue(Some(5));
+    }
+    for at in [1, 0, 0, 1, 0] {
+        members[at].receive_frame(&untagged_header(1), b"m");
+    }
+    // One thread holds back the mail of several calls.
+    for context in 1..=5 {
+        shared.post_receive(None, receive_request(8, context)).unwrap();
+    }
+    let contexts: Vec<u64> =
+        deliver_mail(&shared, &mut members).into_iter().map(|(context, _)| context).collect();
+    assert_eq!(contexts, [1, 2, 3, 4, 5]);
+    assert_eq!(shared.unreported_counts(), (0, 0));
+}
+
+#[test]
+fn report_of_the_caller_waits_for_an_earlier_one_to_its_queue() {
+    let (shared, mut first, mut second) = two_members();
+    for member in [&mut first, &mut second] {
+        member.engine.set_receive_queue(Some(5));
+    }
+    second.receive_frame(&untagged_header(1), b"2");
+    for context in [1, 2] {
+        shared.post_receive(None, receive_request(8, context)).unwrap();
+    }
+    first.receive_frame(&untagged_header(1), b"1");
+    assert!(first.sink.ended.is_empty(), "the second member has not reported yet");
+    let reported = deliver_mail(&shared, &mut [first, second]);
+    assert_eq!(reported.into_iter().map(|(context, _)| context).collect::<Vec<_>>(), [1, 2]);
+}
+
+#[test]
+fn buffer_is_released_after_its_messages_at_other_members() {
+    for queues in [[Some(5), Some(5)], [Some(5), Some(6)], [None, None]] {
+        let (shared, first, second) = two_members();
+        let mut members = [first, second];
+        for (member, queue) in members.iter_mut().zip(queues) {
+            member.engine.set_receive_queue(queue);
+        }
+        // The message of the member that is notified last lies first in the buffer.
+        members[1].receive_frame(&untagged_header(8), b"message1");
+        members[0].receive_frame(&untagged_header(8), b"message2");
+        shared.post_multi_receive(None, receive_request(16, 1), 8, None).unwrap();
+        let flags: Vec<bool> = deliver_mail(&shared, &mut members)
+            .into_iter()
+            .map(|(_, flags)| flags.contains(CompletionFlags::MULTI_RECV))
+            .collect();
+        assert_eq!(flags, [false, true], "{queues:?}");
+    }
+}
+
+#[test]
+fn leaving_member_holds_no_report_of_another_up() {
+    let (shared, first, mut second) = two_members();
+    second.sink.room = 0;
+    let mut members = [first, second];
+    for member in &mut members {
+        member.engine.set_receive_queue(Some(5));
+    }
+    for at in [1, 0] {
+        members[at].receive_frame(&untagged_header(1), b"m");
+    }
+    for context in [1, 2] {
+        shared.post_receive(None, receive_request(8, context)).unwrap();
+    }
+    assert!(deliver_mail(&shared, &mut members).is_empty(), "the queue is full");
+    let [first, second] = members;
+    drop(second);
+    let reported = deliver_mail(&shared, &mut [first]);
+    assert_eq!(reported.into_iter().map(|(context, _)| context).collect::<Vec<_>>(), [2]);
+}
+
 #[test]
 fn completion_names_the_source_by_the_members_own_id() {
     let (shared, mut first, mut second) = two_members();
