@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::atomic_call::AtomicCall;
 use super::flush_call::FlushCall;
 use super::form::{self, EndedForm, ErrorForm, ReadErrorForm};
+use super::host_limit::HostLimit;
 use super::raw::{Post, send_from_raw_memory};
 use super::region_spec::RegionSpec;
 use super::rma_call::RmaCall;
@@ -105,10 +106,7 @@ pub(super) enum RemoteCall {
     /// Answered by [`RemoteAnswer::Found`].
     ReverseLookup(AddressForm),
     CloseEndpoint,
-    /// Makes the system refuse, with this error, all later copies between the party's process and others.
-    RefuseCopies {
-        errno: i32,
-    },
+    Impose(HostLimit),
     /// Forks a child that does nothing, and ends at once or lingers.
     Fork {
         lingers: bool,
