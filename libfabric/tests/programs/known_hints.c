@@ -12,8 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <netinet/in.h>
-
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
@@ -27,7 +25,6 @@ enum { WAIT_SECONDS = 60, NAME_MAX_BYTES = 64, LEN_BYTES = 4096, TAG = 9, KEY = 
 /* How a program chooses its interface. */
 enum interface {
     ANY,         /* it takes the first info */
-    SOURCE_ADDR, /* it passes an address, and compares the name of the domain */
     SOURCE_NODE, /* it passes a node with FI_SOURCE */
     DOMAIN_NAME, /* it passes the name of the domain that an earlier answer had first */
 };
@@ -58,14 +55,6 @@ struct row {
 #define RMA_CAPS (FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)
 #define ALL_MR_MODES (~(uint64_t)3 & INT32_MAX)
 
-#define MERCURY                                                                                              \
-    .version = FI_VERSION(1, 13), .has_type = 1,                                                             \
-    .caps = FI_MSG | FI_TAGGED | FI_RMA | FI_DIRECTED_RECV | FI_MULTI_RECV,                                  \
-    .mode = FI_ASYNC_IOV | FI_CONTEXT, .tx_flags = FI_INJECT_COMPLETE,                                       \
-    .mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_LOCAL | FI_MR_ENDPOINT,            \
-    .addr_format = FI_SOCKADDR_IN, .threading = FI_THREAD_SAFE, .resource_mgmt = FI_RM_ENABLED,              \
-    .cq_format = FI_CQ_FORMAT_TAGGED, .wait_obj = FI_WAIT_FD, .cq_size = 131072
-
 #define NIXL                                                                                                 \
     .version = FI_VERSION(1, 18), .has_type = 1,                                                             \
     .caps = FI_MSG | FI_RMA | FI_LOCAL_COMM | FI_REMOTE_COMM, .mode = FI_CONTEXT,                            \
@@ -77,22 +66,6 @@ struct row {
     .cq_format = FI_CQ_FORMAT_CONTEXT, .wait_obj = FI_WAIT_NONE
 
 static const struct row ROWS[] = {
-    { .as = "tcp", .program = "Mercury ofi+tcp", .prov_name = "tcp", MERCURY, .protocol = FI_PROTO_XNET,
-      .progress = FI_PROGRESS_MANUAL, .tx_size = 512, .rx_size = 512 },
-    { .as = "tcp", .program = "Mercury ofi+tcp://INTERFACE", .prov_name = "tcp", MERCURY,
-      .protocol = FI_PROTO_XNET, .progress = FI_PROGRESS_MANUAL, .tx_size = 512, .rx_size = 512,
-      .interface = SOURCE_ADDR },
-    { .as = "tcp", .program = "Mercury ofi+tcp;ofi_rxm", .prov_name = "tcp;ofi_rxm", MERCURY,
-      .protocol = FI_PROTO_RXM, .progress = FI_PROGRESS_MANUAL },
-    { .as = "sockets", .program = "Mercury ofi+sockets", .prov_name = "sockets", MERCURY,
-      .protocol = FI_PROTO_SOCK_TCP, .progress = FI_PROGRESS_AUTO },
-    { .as = "tcp", .program = "DAOS scan", .prov_name = "tcp", .version = FI_VERSION(1, 7) },
-    { .as = "tcp", .program = "DAOS engine ofi+tcp", .prov_name = "tcp", MERCURY, .protocol = FI_PROTO_XNET,
-      .progress = FI_PROGRESS_MANUAL, .tx_size = 4096, .rx_size = 512, .interface = SOURCE_ADDR },
-    { .as = "tcp", .program = "DAOS engine ofi+tcp;ofi_rxm", .prov_name = "tcp;ofi_rxm", MERCURY,
-      .protocol = FI_PROTO_RXM, .progress = FI_PROGRESS_MANUAL, .interface = SOURCE_ADDR },
-    { .as = "sockets", .program = "DAOS engine ofi+sockets", .prov_name = "sockets", MERCURY,
-      .protocol = FI_PROTO_SOCK_TCP, .progress = FI_PROGRESS_AUTO, .interface = SOURCE_ADDR },
     { .as = "tcp", .program = "NIXL discovery", NIXL, .mr_mode = ALL_MR_MODES },
     { .as = "tcp", .program = "NIXL rail", NIXL, .mr_mode = FI_MR_LOCAL | FI_MR_ALLOCATED,
       .threading = FI_THREAD_COMPLETION, .interface = DOMAIN_NAME },
@@ -135,7 +108,7 @@ static uint32_t min_version(uint32_t one, uint32_t other)
 }
 
 /* Returns the infos that fi_getinfo returns for the hints of the row. */
-static struct fi_info *call_getinfo(const char *domain_name, const struct sockaddr_in *source)
+static struct fi_info *call_getinfo(const char *domain_name)
 {
     struct fi_info *hints = fi_allocinfo(), *list;
 
@@ -154,11 +127,6 @@ static struct fi_info *call_getinfo(const char *domain_name, const struct sockad
     hints->domain_attr->resource_mgmt = row->resource_mgmt;
     hints->domain_attr->name = domain_name ? strdup(domain_name) : NULL;
     hints->fabric_attr->prov_name = row->prov_name ? strdup(row->prov_name) : NULL;
-    if (source) {
-        hints->src_addr = malloc(sizeof *source);
-        memcpy(hints->src_addr, source, sizeof *source);
-        hints->src_addrlen = sizeof *source;
-    }
     const char *node = row->interface == SOURCE_NODE ? "127.0.0.1" : NULL;
     MUST(fi_getinfo(min_version(row->version, fi_version()), node, NULL, node ? FI_SOURCE : 0, hints, &list));
     fi_freeinfo(hints);
@@ -170,12 +138,9 @@ static struct fi_info *choose(void)
 {
     struct fi_info *first = NULL;
 
-    if (row->interface == SOURCE_ADDR || row->interface == DOMAIN_NAME) {
-        first = call_getinfo(NULL, NULL);
-        require(first->src_addrlen == sizeof(struct sockaddr_in), "an address of this host", 0);
-    }
-    struct fi_info *list = call_getinfo(row->interface == DOMAIN_NAME ? first->domain_attr->name : NULL,
-                               row->interface == SOURCE_ADDR ? first->src_addr : NULL);
+    if (row->interface == DOMAIN_NAME)
+        first = call_getinfo(NULL);
+    struct fi_info *list = call_getinfo(first ? first->domain_attr->name : NULL);
     if (first) {
         require(!strcmp(list->domain_attr->name, first->domain_attr->name), "the name of the domain", 0);
         fi_freeinfo(first);
@@ -296,7 +261,7 @@ static struct fid_domain *open_domain(struct fid_fabric *fabric, struct fi_info 
 /* Requires that fi_getinfo now returns the open fabric and the open domain. */
 static void require_open_objects(struct fid_fabric *fabric, struct fid_domain *domain)
 {
-    struct fi_info *again = call_getinfo(NULL, NULL);
+    struct fi_info *again = call_getinfo(NULL);
 
     require(again->fabric_attr->fabric == fabric, "the open fabric", 0);
     require(again->domain_attr->domain == domain, "the open domain", 0);

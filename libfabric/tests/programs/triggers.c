@@ -1,83 +1,29 @@
-/* One of two processes whose operations wait for counters. Rank 0 sends two messages. At rank 1 the first one triggers an
- * answer, and a chain of deferred work: a tagged receive, a write to the memory of rank 0, an atomic operation that fetches,
- * and the change of a counter. Rank 1 only waits for that change. It also cancels and flushes other work.
- *
- * usage: triggers DOMAIN RANK manual|auto unspec|none
- *
- * It prints its address as a line of hexadecimal digits, reads the addresses of both ranks, prints "done" when all checks have
- * passed, and makes progress for the other rank until its input ends. */
+/* Operations that wait for counters: fi_trigger(3). Rank 0 sends two messages. At rank 1 the first one triggers an
+ * answer, and a chain of deferred work: a tagged receive, a write to the memory of rank 0, an atomic operation that
+ * fetches, and the change of a counter. Rank 1 only waits for that change. It also cancels and flushes other work. */
 
-#include <poll.h>
-#include <sched.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "driver.h"
 
-#include <rdma/fabric.h>
-#include <rdma/fi_atomic.h>
-#include <rdma/fi_cm.h>
-#include <rdma/fi_domain.h>
-#include <rdma/fi_endpoint.h>
-#include <rdma/fi_errno.h>
-#include <rdma/fi_rma.h>
-#include <rdma/fi_tagged.h>
-#include <rdma/fi_trigger.h>
+enum { KEY = 7, TAG = 9, WRITTEN = 42, BEFORE = 100, ADDED = 5, CHANGE = 7 };
 
-#include "endpoint_names.h"
-
-enum { KEY = 7, TAG = 9, WAIT_MS = 60000, WRITTEN = 42, BEFORE = 100, ADDED = 5, CHANGE = 7 };
-
-static struct fid_domain *domain;
+static struct session session;
 static struct fid_ep *endpoint;
-static struct fid_cq *cq;
 static struct fid_cntr *received;
 static volatile uint64_t memory[2] = { 0, BEFORE };
 static fi_addr_t other;
-static int blocks;
+static enum fi_wait_obj counter_wait;
 
-static struct fid_cntr *open_counter(void)
+static struct fid_cntr *new_counter(void)
 {
-    struct fi_cntr_attr attr = {
-        .events = FI_CNTR_EVENTS_COMP,
-        .wait_obj = blocks ? FI_WAIT_UNSPEC : FI_WAIT_NONE,
-    };
-    struct fid_cntr *counter;
-
-    MUST(fi_cntr_open(domain, &attr, &counter, NULL));
-    return counter;
+    return open_counter(session.domain, counter_wait);
 }
 
-/* Waits until a counter has reached a threshold. */
 static void wait_for_threshold(struct fid_cntr *counter, uint64_t threshold)
 {
-    if (blocks)
-        MUST(fi_cntr_wait(counter, threshold, WAIT_MS));
-    while (fi_cntr_read(counter) < threshold) {
-        require(fi_cntr_readerr(counter) == 0, "an operation failed", 0);
-        sched_yield();
-    }
-}
-
-/* Waits for the next completion, and returns its context. */
-static void *next_completion(void)
-{
-    struct fi_cq_entry entry;
-    ssize_t result;
-
-    while ((result = fi_cq_read(cq, &entry, 1)) == -FI_EAGAIN)
-        sched_yield();
-    require(result == 1, "fi_cq_read", result);
-    return entry.op_context;
-}
-
-static void require_no_completion(void)
-{
-    struct fi_cq_entry entry;
-    ssize_t result = fi_cq_read(cq, &entry, 1);
-
-    require(result == -FI_EAGAIN, "a completion of deferred work", result);
+    if (counter_wait != FI_WAIT_NONE)
+        MUST(fi_cntr_wait(counter, threshold, -1));
+    WAIT_UNTIL(fi_cntr_read(counter) >= threshold, (void)0);
+    require(fi_cntr_readerr(counter) == 0, "an operation failed", 0);
 }
 
 static struct fi_deferred_work work_of(enum fi_op_type type, void *op, struct fid_cntr *trigger, uint64_t threshold,
@@ -93,9 +39,9 @@ static struct fi_deferred_work work_of(enum fi_op_type type, void *op, struct fi
     return work;
 }
 
-static int control(int command, void *argument)
+static int control_domain(int command, void *argument)
 {
-    return fi_control(&domain->fid, command, argument);
+    return fi_control(&session.domain->fid, command, argument);
 }
 
 /* Rank 0: sends the messages, and waits for the answer and for the updates of its memory. */
@@ -109,21 +55,18 @@ static void send_and_await_answer(void)
     MUST(fi_send(endpoint, "begin", 5, NULL, other, &send));
     MUST(fi_tsend(endpoint, "tagged", 6, NULL, other, TAG, &tagged_send));
     for (int i = 0; i < 3; i++) {
-        ended[i] = next_completion();
+        ended[i] = next_completion(session.cq).op_context;
         require(ended[i] == &receive || ended[i] == &send || ended[i] == &tagged_send, "an unknown context", 0);
     }
     require(memcmp(answer, "answer", 6) == 0, "another answer", 0);
-    while (memory[0] != WRITTEN || memory[1] != BEFORE + ADDED) {
-        fi_cntr_read(received);
-        sched_yield();
-    }
+    WAIT_UNTIL(memory[0] == WRITTEN && memory[1] == BEFORE + ADDED, fi_cntr_read(received));
 }
 
 /* Rank 1: queues the triggered answer and the deferred work, and waits for the last counter. */
 static void queue_answer_and_work(void)
 {
-    struct fid_cntr *tagged = open_counter(), *written = open_counter(), *fetched = open_counter();
-    struct fid_cntr *last = open_counter(), *never = open_counter();
+    struct fid_cntr *tagged = new_counter(), *written = new_counter(), *fetched = new_counter();
+    struct fid_cntr *last = new_counter(), *never = new_counter();
     static char message[8], tagged_message[8];
     static uint64_t operand = WRITTEN, summand = ADDED, result;
     static struct fi_context receive;
@@ -142,7 +85,7 @@ static void queue_answer_and_work(void)
     /* The chain of deferred work, queued in reverse order. */
     struct fi_op_cntr change = { .cntr = last, .value = CHANGE };
     struct fi_deferred_work fourth = work_of(FI_OP_CNTR_ADD, &change, fetched, 1, NULL);
-    MUST(control(FI_QUEUE_WORK, &fourth));
+    MUST(control_domain(FI_QUEUE_WORK, &fourth));
 
     struct fi_ioc summand_ioc = { .addr = &summand, .count = 1 }, result_ioc = { .addr = &result, .count = 1 };
     struct fi_op_fetch_atomic fetch = {
@@ -152,7 +95,7 @@ static void queue_answer_and_work(void)
         .fetch = { .msg_iov = &result_ioc, .iov_count = 1 },
     };
     struct fi_deferred_work third = work_of(FI_OP_FETCH_ATOMIC, &fetch, written, 1, fetched);
-    MUST(control(FI_QUEUE_WORK, &third));
+    MUST(control_domain(FI_QUEUE_WORK, &third));
 
     struct iovec operand_iov = { .iov_base = &operand, .iov_len = sizeof operand };
     struct fi_op_rma write = {
@@ -161,7 +104,7 @@ static void queue_answer_and_work(void)
         .flags = FI_DELIVERY_COMPLETE,
     };
     struct fi_deferred_work second = work_of(FI_OP_WRITE, &write, tagged, 1, written);
-    MUST(control(FI_QUEUE_WORK, &second));
+    MUST(control_domain(FI_QUEUE_WORK, &second));
 
     struct iovec tagged_iov = { .iov_base = tagged_message, .iov_len = sizeof tagged_message };
     struct fi_op_tagged trecv = {
@@ -169,18 +112,18 @@ static void queue_answer_and_work(void)
         .msg = { .msg_iov = &tagged_iov, .iov_count = 1, .addr = FI_ADDR_UNSPEC, .tag = TAG },
     };
     struct fi_deferred_work first = work_of(FI_OP_TRECV, &trecv, received, 1, tagged);
-    MUST(control(FI_QUEUE_WORK, &first));
+    MUST(control_domain(FI_QUEUE_WORK, &first));
 
     /* Work that never runs. Its counters are busy until it is cancelled or flushed. */
     struct fi_op_msg send = { .ep = endpoint, .msg = answer_msg };
     struct fi_deferred_work cancelled = work_of(FI_OP_SEND, &send, received, 1, never);
     struct fi_deferred_work flushed = work_of(FI_OP_SEND, &send, last, 1, never);
-    MUST(control(FI_QUEUE_WORK, &cancelled));
-    MUST(control(FI_QUEUE_WORK, &flushed));
+    MUST(control_domain(FI_QUEUE_WORK, &cancelled));
+    MUST(control_domain(FI_QUEUE_WORK, &flushed));
     require(fi_close(&never->fid) == -FI_EBUSY, "a counter of deferred work was closed", 0);
-    MUST(control(FI_CANCEL_WORK, &cancelled));
-    require(control(FI_CANCEL_WORK, &cancelled) == -FI_ENOENT, "work was cancelled twice", 0);
-    MUST(control(FI_FLUSH_WORK, last));
+    MUST(control_domain(FI_CANCEL_WORK, &cancelled));
+    require(control_domain(FI_CANCEL_WORK, &cancelled) == -FI_ENOENT, "work was cancelled twice", 0);
+    MUST(control_domain(FI_FLUSH_WORK, last));
     MUST(fi_close(&never->fid));
 
     /* This receive counts the message that triggers everything. After it, this program only waits. */
@@ -188,98 +131,78 @@ static void queue_answer_and_work(void)
     wait_for_threshold(last, CHANGE);
     require(memcmp(message, "begin", 5) == 0 && memcmp(tagged_message, "tagged", 6) == 0, "other messages", 0);
     require(result == BEFORE, "what was fetched is not what was there", (long)result);
-    void *ended[2] = { next_completion(), next_completion() };
+    void *ended[2] = { next_completion(session.cq).op_context, next_completion(session.cq).op_context };
     require(ended[0] != ended[1], "one operation was reported twice", 0);
     for (int i = 0; i < 2; i++)
         require(ended[i] == &receive || ended[i] == &triggered, "an unknown context", 0);
-    require_no_completion();
+    struct fi_cq_entry entry;
+    require(fi_cq_read(session.cq, &entry, 1) == -FI_EAGAIN, "a completion of deferred work", 0);
     require(fi_cntr_read(received) == 1, "the deferred receive was counted by the endpoint", 0);
     require(fi_cntr_read(last) == CHANGE, "a counter was changed twice", 0);
-    require(control(FI_CANCEL_WORK, &first) == -FI_ENOENT, "work was cancelled that was done", 0);
-    MUST(control(FI_FLUSH_WORK, NULL));
+    require(control_domain(FI_CANCEL_WORK, &first) == -FI_ENOENT, "work was cancelled that was done", 0);
+    MUST(control_domain(FI_FLUSH_WORK, NULL));
     MUST(fi_close(&last->fid));
     MUST(fi_close(&fetched->fid));
     MUST(fi_close(&written->fid));
     MUST(fi_close(&tagged->fid));
 }
 
-static struct fi_info *choose(const char *name, int is_auto)
+static struct fi_info *ask(enum fi_progress progress)
 {
-    struct fi_info *hints = fi_allocinfo(), *info;
+    struct fi_info *hints = new_hints(FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_TRIGGER);
 
-    require(hints != NULL, "fi_allocinfo", -FI_ENOMEM);
-    hints->caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_TRIGGER;
     hints->mode = FI_CONTEXT;
-    hints->ep_attr->type = FI_EP_RDM;
     hints->domain_attr->mr_mode = 0;
-    hints->domain_attr->data_progress = is_auto ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
-    hints->domain_attr->name = strdup(name);
-    hints->fabric_attr->prov_name = strdup("homespun");
-    MUST(fi_getinfo(FI_VERSION(1, 17), "127.0.0.1", NULL, FI_SOURCE, hints, &info));
-    fi_freeinfo(hints);
-    return info;
+    hints->domain_attr->data_progress = progress;
+    return hints;
 }
 
-/* Reads the next address, and inserts it. */
-static fi_addr_t insert_next_name(struct fid_av *av)
+struct fi_info *triggers_hints(void)
 {
-    unsigned char name[NAME_MAX_BYTES];
-    fi_addr_t address;
-
-    read_next_name(name);
-    require(fi_av_insert(av, name, 1, &address, 0, NULL) == 1, "fi_av_insert", 0);
-    return address;
+    counter_wait = FI_WAIT_UNSPEC;
+    return ask(FI_PROGRESS_AUTO);
 }
 
-int main(int argc, char **argv)
+struct fi_info *triggers_manual_hints(void)
 {
-    /* If a wait does not end, the signal ends the program with a failure. */
-    alarm(2 * WAIT_MS / 1000);
-    require(argc == 5, "usage: triggers DOMAIN RANK manual|auto unspec|none", 0);
-    int rank = atoi(argv[2]);
-    struct fi_info *info = choose(argv[1], strcmp(argv[3], "auto") == 0);
-    struct fid_fabric *fabric;
-    struct fid_av *av;
+    counter_wait = FI_WAIT_UNSPEC;
+    return ask(FI_PROGRESS_MANUAL);
+}
+
+struct fi_info *triggers_polled_hints(void)
+{
+    counter_wait = FI_WAIT_NONE;
+    return ask(FI_PROGRESS_MANUAL);
+}
+
+void run_triggers(struct fi_info *hints)
+{
     struct fid_mr *mr;
-    struct fi_cq_attr cq_attr = { .format = FI_CQ_FORMAT_CONTEXT };
 
-    blocks = strcmp(argv[4], "unspec") == 0;
-    MUST(fi_fabric(info->fabric_attr, &fabric, NULL));
-    MUST(fi_domain(fabric, info, &domain, NULL));
-    MUST(fi_av_open(domain, &(struct fi_av_attr){ .type = FI_AV_TABLE }, &av, NULL));
-    MUST(fi_cq_open(domain, &cq_attr, &cq, NULL));
-    MUST(fi_endpoint(domain, info, &endpoint, NULL));
-    received = open_counter();
-    MUST(fi_ep_bind(endpoint, &av->fid, 0));
-    MUST(fi_ep_bind(endpoint, &cq->fid, FI_TRANSMIT | FI_RECV));
+    open_domain(&session, hints);
+    session.av = open_av(session.domain, FI_AV_TABLE, 0);
+    session.cq = open_cq(session.domain, FI_CQ_FORMAT_CONTEXT, FI_WAIT_NONE, 0);
+    MUST(fi_endpoint(session.domain, session.info, &session.endpoint, NULL));
+    endpoint = session.endpoint;
+    received = new_counter();
+    MUST(fi_ep_bind(endpoint, &session.av->fid, 0));
+    MUST(fi_ep_bind(endpoint, &session.cq->fid, FI_TRANSMIT | FI_RECV));
     MUST(fi_ep_bind(endpoint, &received->fid, FI_RECV));
     MUST(fi_enable(endpoint));
-    MUST(fi_mr_reg(domain, (void *)memory, sizeof memory, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, KEY, 0, &mr, NULL));
-
-    print_name(endpoint);
-    for (int i = 0; i < 2; i++) {
-        fi_addr_t address = insert_next_name(av);
-        if (i != rank)
-            other = address;
-    }
+    MUST(fi_mr_reg(session.domain, (void *)memory, sizeof memory, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, KEY, 0, &mr,
+                   NULL));
+    insert_names(endpoint, session.av, session.peers);
+    other = session.peers[1 - rank];
+    barrier(NULL);
     if (rank == 0)
         send_and_await_answer();
     else
         queue_answer_and_work();
-    printf("done\n");
-    fflush(stdout);
+    barrier(session.cq);
 
-    struct pollfd input = { .fd = 0, .events = POLLIN };
-    while (poll(&input, 1, 1) == 0)
-        fi_cntr_read(received);
-
-    MUST(fi_close(&endpoint->fid));
-    MUST(fi_close(&mr->fid));
-    MUST(fi_close(&received->fid));
-    MUST(fi_close(&cq->fid));
-    MUST(fi_close(&av->fid));
-    MUST(fi_close(&domain->fid));
-    MUST(fi_close(&fabric->fid));
-    fi_freeinfo(info);
-    return 0;
+    CLOSE(endpoint);
+    session.endpoint = NULL;
+    CLOSE(mr);
+    CLOSE(received);
+    close_session(&session);
 }

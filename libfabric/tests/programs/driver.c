@@ -1,0 +1,290 @@
+/* Replays what programs do with libfabric: how they ask for an interface, and what they call in which order
+ * until they close it. Each family of programs is a row of the table.
+ *
+ * usage: driver list | driver PROGRAM DOMAIN
+ *
+ * `list` prints the names of the programs. DOMAIN is shm, tcp or auto. */
+
+#include "driver.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "programs.h"
+
+enum { WAIT_SECONDS = 60, CELL_BYTES = 4096 };
+
+/* The memory in which the ranks meet. */
+struct board {
+    atomic_uint arrived;
+    char cells[RANKS_MAX][CELL_BYTES];
+};
+
+const struct program *program;
+int rank, ranks;
+const char *volatile step = "start";
+static struct board *board;
+static unsigned barriers;
+
+void require(int is_true, const char *what, long result)
+{
+    if (is_true)
+        return;
+    fprintf(stderr, "rank %d: %s: %s (%ld)\n", rank, what, fi_strerror((int)-result), result);
+    _exit(1);
+}
+
+static void end_late(int number)
+{
+    const char *late = step;
+
+    (void)number;
+    if (write(2, "too late: ", 10) + write(2, late, strlen(late)) + write(2, "\n", 1) > 0)
+        _exit(1);
+    _exit(1);
+}
+
+void yield_to_others(void)
+{
+    sched_yield();
+}
+
+void barrier(struct fid_cq *cq)
+{
+    unsigned awaited = (unsigned)ranks * ++barriers;
+
+    atomic_fetch_add(&board->arrived, 1);
+    WAIT_UNTIL(atomic_load(&board->arrived) >= awaited, cq ? make_progress(cq) : (void)usleep(100));
+}
+
+void exchange(const void *mine, size_t len_bytes, void *all)
+{
+    require(len_bytes <= CELL_BYTES, "too much to exchange", 0);
+    memcpy(board->cells[rank], mine, len_bytes);
+    barrier(NULL);
+    for (int i = 0; i < ranks; i++)
+        memcpy((char *)all + (size_t)i * len_bytes, board->cells[i], len_bytes);
+    barrier(NULL);
+}
+
+struct fi_info *new_hints(uint64_t caps)
+{
+    struct fi_info *hints = fi_allocinfo();
+
+    require(hints != NULL, "fi_allocinfo", -FI_ENOMEM);
+    hints->caps = caps;
+    hints->ep_attr->type = FI_EP_RDM;
+    if (program->provider)
+        hints->fabric_attr->prov_name = strdup(program->provider);
+    return hints;
+}
+
+/* What programs check that accept only providers whose names they know. */
+static void require_expected(const struct fi_info *info, const struct fi_info *hints)
+{
+    const char *as = program->offered_as ? program->offered_as : "homespun";
+    const char *expected = program->provider ? program->provider : as;
+    int is_layered = strchr(expected, ';') != NULL;
+
+    require(strcmp(info->fabric_attr->prov_name, expected) == 0, info->fabric_attr->prov_name, 0);
+    require(info->ep_attr->type == hints->ep_attr->type, "the type of endpoint", 0);
+    require((info->domain_attr->mr_mode & ~hints->domain_attr->mr_mode) == 0, "modes of memory", 0);
+    if (!program->offered_as)
+        return;
+    require(is_layered || info->fabric_attr->prov_version == FI_VERSION(1000, 0), "homespun's version", 0);
+    require(strcmp(info->domain_attr->name, as) != 0, "the name of an interface", 0);
+    require(!hints->addr_format || info->addr_format == hints->addr_format, "the address format", 0);
+}
+
+struct fi_info *query(struct fi_info *hints)
+{
+    uint32_t version = program->version < fi_version() ? program->version : fi_version();
+    struct fi_info *info;
+
+    MUST(fi_getinfo(version, NULL, NULL, 0, hints, &info));
+    for (struct fi_info *each = info; each; each = each->next)
+        require_expected(each, hints);
+    fi_freeinfo(hints);
+    return info;
+}
+
+void open_domain(struct session *session, struct fi_info *hints)
+{
+    session->info = query(hints);
+    MUST(fi_fabric(session->info->fabric_attr, &session->fabric, NULL));
+    MUST(fi_domain(session->fabric, session->info, &session->domain, NULL));
+}
+
+struct fid_cq *open_cq(struct fid_domain *domain, enum fi_cq_format format, enum fi_wait_obj wait_obj, size_t size)
+{
+    struct fi_cq_attr attr = { .format = format, .wait_obj = wait_obj, .size = size };
+    struct fid_cq *cq;
+
+    MUST(fi_cq_open(domain, &attr, &cq, NULL));
+    return cq;
+}
+
+struct fid_av *open_av(struct fid_domain *domain, enum fi_av_type type, size_t count)
+{
+    struct fi_av_attr attr = { .type = type, .count = count };
+    struct fid_av *av;
+
+    MUST(fi_av_open(domain, &attr, &av, NULL));
+    return av;
+}
+
+struct fid_cntr *open_counter(struct fid_domain *domain, enum fi_wait_obj wait_obj)
+{
+    struct fi_cntr_attr attr = { .events = FI_CNTR_EVENTS_COMP, .wait_obj = wait_obj };
+    struct fid_cntr *counter;
+
+    MUST(fi_cntr_open(domain, &attr, &counter, NULL));
+    return counter;
+}
+
+void insert_names(struct fid_ep *endpoint, struct fid_av *av, fi_addr_t *peers)
+{
+    struct name {
+        size_t len_bytes;
+        char bytes[NAME_MAX_BYTES];
+    } mine = { 0 }, all[RANKS_MAX];
+
+    /* Programs ask for the length first. */
+    require(fi_getname(&endpoint->fid, NULL, &mine.len_bytes) == -FI_ETOOSMALL, "the length of the name", 0);
+    require(mine.len_bytes <= NAME_MAX_BYTES, "a long name", 0);
+    MUST(fi_getname(&endpoint->fid, mine.bytes, &mine.len_bytes));
+    exchange(&mine, sizeof mine, all);
+    for (int i = 0; i < ranks; i++)
+        require(fi_av_insert(av, all[i].bytes, 1, &peers[i], 0, NULL) == 1, "fi_av_insert", 0);
+}
+
+void close_session(struct session *session)
+{
+    if (session->endpoint)
+        CLOSE(session->endpoint);
+    if (session->cq)
+        CLOSE(session->cq);
+    if (session->av)
+        CLOSE(session->av);
+    CLOSE(session->domain);
+    CLOSE(session->fabric);
+    fi_freeinfo(session->info);
+}
+
+void make_progress(struct fid_cq *cq)
+{
+    ssize_t result = fi_cq_read(cq, NULL, 0);
+
+    require(result >= 0 || result == -FI_EAGAIN, "fi_cq_read of nothing", result);
+}
+
+struct fi_cq_tagged_entry next_completion(struct fid_cq *cq)
+{
+    struct fi_cq_tagged_entry entry = { 0 };
+    struct fi_cq_err_entry error = { 0 };
+    ssize_t result;
+
+    WAIT_UNTIL((result = fi_cq_read(cq, &entry, 1)) != -FI_EAGAIN, (void)0);
+    if (result == -FI_EAVAIL) {
+        require(fi_cq_readerr(cq, &error, 0) == 1, "fi_cq_readerr", 0);
+        require(0, "an operation failed", -error.err);
+    }
+    require(result == 1, "fi_cq_read", result);
+    return entry;
+}
+
+void *next_failure(struct fid_cq *cq, int expected)
+{
+    struct fi_cq_tagged_entry entry;
+    struct fi_cq_err_entry error = { 0 };
+    ssize_t result;
+
+    WAIT_UNTIL((result = fi_cq_read(cq, &entry, 1)) != -FI_EAGAIN, (void)0);
+    require(result == -FI_EAVAIL, "an operation succeeded", result);
+    require(fi_cq_readerr(cq, &error, 0) == 1, "fi_cq_readerr", 0);
+    require(error.err == expected, "another error", -error.err);
+    return error.op_context;
+}
+
+void await_completions(struct fid_cq *cq, int count)
+{
+    while (count-- > 0)
+        next_completion(cq);
+}
+
+void fill(void *memory, size_t len_bytes, unsigned seed)
+{
+    for (size_t i = 0; i < len_bytes; i++)
+        ((unsigned char *)memory)[i] = (unsigned char)(seed + i * 7 + (i >> 8));
+}
+
+void require_filled(const void *memory, size_t len_bytes, unsigned seed)
+{
+    for (size_t i = 0; i < len_bytes; i++)
+        require(((const unsigned char *)memory)[i] == (unsigned char)(seed + i * 7 + (i >> 8)), "other bytes",
+                (long)i);
+}
+
+/* Starts the ranks. Returns whether all ended well. The others are ended when one fails. */
+static int run_ranks(void)
+{
+    pid_t processes[RANKS_MAX];
+    int ended_well = 1;
+
+    for (rank = 0; rank < ranks; rank++) {
+        processes[rank] = fork();
+        require(processes[rank] >= 0, "fork", 0);
+        if (processes[rank] > 0)
+            continue;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        signal(SIGALRM, end_late);
+        alarm(WAIT_SECONDS);
+        program->run(program->hints());
+        exit(0);
+    }
+    for (int i = 0; i < ranks; i++) {
+        int status;
+        pid_t ended = wait(&status);
+        int is_well = ended > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+
+        if (!is_well && ended_well)
+            fprintf(stderr, "%s: a rank failed: status %#x\n", program->name, status);
+        ended_well &= is_well;
+        for (int j = 0; j < ranks; j++) {
+            if (processes[j] == ended)
+                processes[j] = 0;
+            if (!ended_well && processes[j])
+                kill(processes[j], SIGKILL);
+        }
+    }
+    return ended_well;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2 && strcmp(argv[1], "list") == 0) {
+        for (size_t i = 0; i < sizeof PROGRAMS / sizeof *PROGRAMS; i++)
+            printf("%s\n", PROGRAMS[i].name);
+        return 0;
+    }
+    require(argc == 3, "usage: driver list | driver PROGRAM DOMAIN", 0);
+    for (size_t i = 0; i < sizeof PROGRAMS / sizeof *PROGRAMS; i++)
+        if (strcmp(PROGRAMS[i].name, argv[1]) == 0)
+            program = &PROGRAMS[i];
+    require(program != NULL, "no such program", 0);
+    ranks = program->ranks;
+    setenv("FI_HOMESPUN_DOMAIN", argv[2], 1);
+    /* The test may offer homespun under another name. */
+    setenv("FI_PROVIDER", program->offered_as ? program->offered_as : "homespun", 0);
+    if (program->offered_as)
+        setenv("FI_HOMESPUN_AS", program->offered_as, 0);
+    board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    require(board != MAP_FAILED, "mmap", 0);
+    return !run_ranks();
+}

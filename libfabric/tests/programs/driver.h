@@ -1,0 +1,123 @@
+/* What the replayed programs share. Each program runs as two or three processes, the ranks. They exchange
+ * bytes and wait for each other in memory that they share, as real ones do through PMI or sockets. */
+
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rdma/fabric.h>
+#include <rdma/fi_atomic.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_collective.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+#include <rdma/fi_tagged.h>
+#include <rdma/fi_trigger.h>
+
+enum { RANKS_MAX = 3, NAME_MAX_BYTES = 64 };
+
+/* A row of the table: how a program asks for an interface, and what it does with it. */
+struct program {
+    const char *name;
+    int ranks;
+    const char *offered_as; /* the name under which homespun is offered; NULL: its own */
+    const char *provider;   /* the provider that the program asks for; NULL: any */
+    uint32_t version;       /* of the interface that the program asks for */
+    struct fi_info *(*hints)(void);
+    void (*run)(struct fi_info *hints);
+};
+
+extern const struct program *program;
+extern int rank, ranks;
+/* What this process does or waits for. It is printed if that takes too long. */
+extern const char *volatile step;
+
+void require(int is_true, const char *what, long result);
+
+#define MUST(call)                              \
+    do {                                        \
+        step = #call;                           \
+        long result_ = (long)(call);            \
+        require(result_ == 0, #call, result_);  \
+    } while (0)
+
+/* Repeats a call while it is refused with -FI_EAGAIN. */
+#define POST(make_progress, call)                      \
+    do {                                               \
+        long result_;                                  \
+        step = #call;                                  \
+        while ((result_ = (long)(call)) == -FI_EAGAIN) \
+            make_progress;                             \
+        require(result_ == 0, #call, result_);         \
+    } while (0)
+
+#define WAIT_UNTIL(condition, make_progress) \
+    do {                                     \
+        step = #condition;                   \
+        while (!(condition)) {               \
+            make_progress;                   \
+            yield_to_others();               \
+        }                                    \
+    } while (0)
+
+#define CLOSE(object) MUST(fi_close(&(object)->fid))
+
+void yield_to_others(void);
+
+/* Waits until all ranks are here. Makes progress with the queue meanwhile, if there is one. */
+void barrier(struct fid_cq *cq);
+
+/* Gives each rank the bytes of all ranks, in the order of the ranks. */
+void exchange(const void *mine, size_t len_bytes, void *all);
+
+/* Returns new hints with the name of the provider that the program asks for. */
+struct fi_info *new_hints(uint64_t caps);
+
+/* Returns the infos for the hints, of the provider that the program expects. Frees the hints. */
+struct fi_info *query(struct fi_info *hints);
+
+/* The objects that most programs open once. */
+struct session {
+    struct fi_info *info;
+    struct fid_fabric *fabric;
+    struct fid_domain *domain;
+    struct fid_av *av;
+    struct fid_cq *cq;
+    struct fid_ep *endpoint;
+    fi_addr_t peers[RANKS_MAX];
+};
+
+/* Opens the fabric and the domain of the first info for the hints. Frees the hints. */
+void open_domain(struct session *session, struct fi_info *hints);
+struct fid_cq *open_cq(struct fid_domain *domain, enum fi_cq_format format, enum fi_wait_obj wait_obj, size_t size);
+struct fid_av *open_av(struct fid_domain *domain, enum fi_av_type type, size_t count);
+struct fid_cntr *open_counter(struct fid_domain *domain, enum fi_wait_obj wait_obj);
+/* Exchanges the names of one endpoint of each rank, and inserts them. */
+void insert_names(struct fid_ep *endpoint, struct fid_av *av, fi_addr_t *peers);
+/* Closes what is open, the endpoint first. */
+void close_session(struct session *session);
+
+/* Waits for the next completion. It may have the format of any queue up to TAGGED. */
+struct fi_cq_tagged_entry next_completion(struct fid_cq *cq);
+/* Waits until an operation fails with this error. Returns its context. */
+void *next_failure(struct fid_cq *cq, int error);
+void await_completions(struct fid_cq *cq, int count);
+/* Reads the queue without taking a completion. */
+void make_progress(struct fid_cq *cq);
+
+/* Fills memory with a pattern, or requires that it has that pattern. */
+void fill(void *memory, size_t len_bytes, unsigned seed);
+void require_filled(const void *memory, size_t len_bytes, unsigned seed);
+
+/* Declares hints, or hints and what is done with the infos for them. */
+#define HINTS(name) struct fi_info *name##_hints(void)
+#define PROGRAM(name) \
+    HINTS(name);      \
+    void run_##name(struct fi_info *hints)
