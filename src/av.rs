@@ -110,7 +110,7 @@ bitflags! {
 /// let inserted = av.insert_one(peer)?;
 /// assert_eq!(av.lookup(inserted)?, peer);
 /// assert_eq!(av.reverse_lookup(&peer), Some(inserted));
-/// av.remove(&[inserted])?;
+/// av.remove(&[inserted]);
 /// assert!(av.lookup(inserted).is_err());
 /// # Ok::<(), homespun::Error>(())
 /// ```
@@ -255,27 +255,14 @@ impl AddressVector {
         Ok(address.ok_or(Misuse::Unmet(Unmet::AddressFormat(self.shared.format)))?)
     }
 
-    /// Removes all of these addresses, or none if one of them causes an error. The indices may be used
-    /// again at once.
-    ///
-    /// # Errors
-    ///
-    /// [`Misuse::UnknownAddress`] if an address is not in the vector, or is listed twice.
-    pub fn remove(&self, addresses: &[FabricAddress]) -> Result<(), Error> {
-        let mut indices: Vec<u64> = addresses.iter().map(|address| address.0).collect();
-        indices.sort_unstable();
-        if let Some(twice) = indices.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(Misuse::UnknownAddress(twice[0]).into());
-        }
+    /// Removes these addresses: `fi_av_remove(3)`. Ignores those that the vector does not have. The indices
+    /// may be used again at once.
+    pub fn remove(&self, addresses: &[FabricAddress]) {
         self.update_table(|table| {
-            if let Some(&unknown) = indices.iter().find(|&&index| table.get(index).is_none()) {
-                return Err(Misuse::UnknownAddress(unknown).into());
+            for address in addresses {
+                table.remove(address.0);
             }
-            for &index in &indices {
-                table.remove(index);
-            }
-            Ok(())
-        })
+        });
     }
 
     /// Returns the address behind a fabric address: `fi_av_lookup(3)`.

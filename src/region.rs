@@ -30,8 +30,6 @@ pub struct MrAttr {
     /// What the memory may be used for; nothing by default, see [`granting`](Self::granting). homespun
     /// enforces only the rights of peers. Local buffers need no registration. Unknown bits are ignored.
     pub access: MrAccess,
-    /// Reserved by `fi_mr(3)`: must be 0.
-    pub offset: u64,
     /// The key by which peers name the region. `None` lets the domain choose: 64 random bits, which peers
     /// cannot guess, or a shorter key if the domain has
     /// [shorter ones](crate::info::DomainAttr::mr_key_size_bytes). In a domain with [`MrMode::PROV_KEY`] or
@@ -133,7 +131,7 @@ impl Domain {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Memory`] for a length of 0, for more memory than there is, for an offset, and with
+    /// [`Misuse::Memory`] for a length of 0, for more memory than there is, and with
     /// [`MrFlags::RMA_PMEM`], since this memory is not persistent. [`Misuse::KeyInUse`] if another region of
     /// the domain has the key, [`Misuse::KeyTooLong`] if the requested key exceeds the
     /// [key size](crate::info::DomainAttr::mr_key_size_bytes) of the domain. The system's error for
@@ -268,11 +266,8 @@ impl Domain {
         attr: &MrAttr,
         make: impl Fn(RegionAttr) -> Result<Region, Misuse>,
     ) -> Result<MemoryRegion, Error> {
-        let MrAttr { offset, requested_key, flags, .. } = *attr;
+        let MrAttr { requested_key, flags, .. } = *attr;
         let access = attr.access & MrAccess::all();
-        if offset != 0 {
-            return Err(Misuse::Memory(BadMemory::RegionOffset).into());
-        }
         let needs_enable = flags.contains(MrFlags::RMA_EVENT);
         let picks_key = self.shared.mr_mode().intersects(MrMode::PROV_KEY | MrMode::BASIC);
         let keys = self.shared.region_keys();

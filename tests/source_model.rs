@@ -135,7 +135,7 @@ impl<'a> Run<'a> {
                     let indices: Vec<u64> = self.names.0.keys().copied().collect();
                     let index = indices[which.index(indices.len())];
                     self.names.0.remove(&index);
-                    self.receiver.av.remove(&[FabricAddress(index)]).unwrap();
+                    self.receiver.av.remove(&[FabricAddress(index)]);
                 }
             }
             Step::Message { from, tag, data, len_bytes } => self.deliver_message(from, tag, data, len_bytes),

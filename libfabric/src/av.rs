@@ -248,7 +248,7 @@ unsafe extern "C" fn remove(av: *mut FidAv, fi_addr: *mut u64, count: usize, _fl
         // SAFETY: the caller passes `count` addresses.
         let raw = unsafe { slice::from_raw_parts(fi_addr, count) };
         let addresses: Vec<FabricAddress> = raw.iter().map(|&raw| FabricAddress(raw)).collect();
-        av.remove(&addresses)?;
+        av.remove(&addresses);
         Ok(0)
     })
 }

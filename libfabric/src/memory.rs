@@ -62,7 +62,7 @@ unsafe extern "C" fn reg(
         if memory.is_null() || mr.is_null() {
             return Err(Errno::EINVAL.into());
         }
-        let attr = MrAttr { shareable: true, ..mr::make_mr_attr(access, 0, requested_key, flags) };
+        let attr = MrAttr { shareable: true, ..mr::make_mr_attr(access, requested_key, flags) };
         let region = state.domain.register(len, &attr)?;
         // SAFETY: not null, so writable.
         unsafe {

@@ -50,7 +50,7 @@ unsafe extern "C" fn reg(
     buf: *const c_void,
     len: usize,
     access: u64,
-    offset: u64,
+    _offset: u64,
     requested_key: u64,
     flags: u64,
     mr: *mut *mut FidMr,
@@ -58,7 +58,7 @@ unsafe extern "C" fn reg(
 ) -> c_int {
     run_entry_point(|| {
         let segment = SegmentMut { address: buf.cast_mut().cast(), len_bytes: len };
-        let attr = make_mr_attr(access, offset, requested_key, flags);
+        let attr = make_mr_attr(access, requested_key, flags);
         // SAFETY: the caller keeps to `fi_mr(3)`.
         unsafe { register(domain, &[segment], &attr, mr, context) }
     })
@@ -69,7 +69,7 @@ unsafe extern "C" fn regv(
     iov: *const iovec,
     count: usize,
     access: u64,
-    offset: u64,
+    _offset: u64,
     requested_key: u64,
     flags: u64,
     mr: *mut *mut FidMr,
@@ -78,7 +78,7 @@ unsafe extern "C" fn regv(
     run_entry_point(|| {
         // SAFETY: the caller keeps to `fi_mr(3)`.
         let segments: SmallVec<_> = unsafe { segments_mut(iov, count)? };
-        let attr = make_mr_attr(access, offset, requested_key, flags);
+        let attr = make_mr_attr(access, requested_key, flags);
         // SAFETY: as above.
         unsafe { register(domain, &segments, &attr, mr, context) }
     })
@@ -105,7 +105,7 @@ unsafe extern "C" fn regattr(
             if api_version >= Version::new(1, 5) && (*from).auth_key_size != 0 {
                 return Err(CMisuse::RegionAuthorization.into());
             }
-            let attr = make_mr_attr((*from).access, (*from).offset, (*from).requested_key, flags);
+            let attr = make_mr_attr((*from).access, (*from).requested_key, flags);
             (segments_mut((*from).mr_iov, (*from).iov_count)?, attr, (*from).context)
         };
         // SAFETY: as above.
@@ -113,9 +113,10 @@ unsafe extern "C" fn regattr(
     })
 }
 
-pub(crate) fn make_mr_attr(access: u64, offset: u64, requested_key: u64, flags: u64) -> MrAttr {
+/// Leaves out the offset, which `fi_mr(3)` reserves.
+pub(crate) fn make_mr_attr(access: u64, requested_key: u64, flags: u64) -> MrAttr {
     let (access, flags) = (MrAccess::from_bits_retain(access), MrFlags::from_bits_retain(flags));
-    MrAttr { access, offset, requested_key: Some(requested_key), flags, ..MrAttr::default() }
+    MrAttr { access, requested_key: Some(requested_key), flags, ..MrAttr::default() }
 }
 
 /// # Safety

@@ -33,9 +33,9 @@ use crate::wait_set::WaitSetState;
 pub(crate) fn parse_wait_object(raw: u32) -> Result<WaitObject, Failure> {
     Ok(match raw {
         FI_WAIT_NONE => WaitObject::None,
-        FI_WAIT_UNSPEC => WaitObject::Unspec,
+        // Programs ask for the descriptor of an unspecified wait object, and get one from other providers.
+        FI_WAIT_UNSPEC | FI_WAIT_FD => WaitObject::Fd,
         FI_WAIT_SET => WaitObject::Set,
-        FI_WAIT_FD => WaitObject::Fd,
         FI_WAIT_MUTEX_COND => WaitObject::MutexCond,
         FI_WAIT_YIELD => WaitObject::Yield,
         FI_WAIT_POLLFD => WaitObject::PollFd,

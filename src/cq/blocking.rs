@@ -36,7 +36,7 @@ impl CompletionQueue {
     ///     let cq = cq.clone();
     ///     move || cq.sread(None)
     /// });
-    /// cq.signal()?;
+    /// cq.signal();
     /// assert_eq!(sleeper.join().unwrap(), Ok(None));
     /// # Ok::<(), homespun::Error>(())
     /// ```
@@ -106,16 +106,13 @@ impl CompletionQueue {
     /// ends the next wait. A read whose wait ends still returns the entries that the queue has.
     ///
     /// If the queue is a member of a wait set, the signal ends all waits for the set. If no thread waits
-    /// for the set, the signal ends the next wait for it.
-    ///
-    /// # Errors
-    ///
-    /// [`Misuse::Invalid`] for a queue that was opened without a wait object.
-    pub fn signal(&self) -> Result<(), Error> {
-        let waiter = self.shared.waiter().ok_or(NO_WAIT_OBJECT)?;
-        self.shared.signals.record_signal();
-        waiter.ring();
-        Ok(())
+    /// for the set, the signal ends the next wait for it. No thread waits for a queue without a wait object, so
+    /// there is nothing to end.
+    pub fn signal(&self) {
+        if let Some(waiter) = self.shared.waiter() {
+            self.shared.signals.record_signal();
+            waiter.ring();
+        }
     }
 
     /// Prepares to sleep on [`wait_fd`](Self::wait_fd) or [`wait_mutex_cond`](Self::wait_mutex_cond):

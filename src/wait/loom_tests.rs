@@ -280,7 +280,7 @@ fn cq_signal_ends_a_blocking_read() {
             let cq = cq.clone();
             move || cq.sread(None)
         });
-        cq.signal().expect("a queue that can be waited for");
+        cq.signal();
         assert_eq!(reader.join().unwrap(), Ok(None));
     });
 }
@@ -339,7 +339,7 @@ fn set_wait_wakes_on_the_signal_of_a_member() {
         let wait = thread::spawn(move || {
             assert_eq!(set.wait(None), Ok(()));
         });
-        cq.signal().expect("a queue that can be waited for");
+        cq.signal();
         wait.join().unwrap();
     });
 }

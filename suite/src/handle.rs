@@ -568,11 +568,13 @@ impl Vector {
     }
 
     /// `fi_av_remove(3)`.
-    pub fn remove(&self, addresses: &[FabricAddress]) -> Result<(), Error> {
+    pub fn remove(&self, addresses: &[FabricAddress]) {
         match self {
             Vector::Here(av) => av.remove(addresses),
-            Vector::There(remote) => remote
-                .call_for_result(&RemoteCall::Remove(addresses.iter().map(|address| address.0).collect())),
+            Vector::There(remote) => {
+                let addresses = addresses.iter().map(|address| address.0).collect();
+                remote.call_for_result(&RemoteCall::Remove(addresses)).expect("nothing is refused");
+            }
         }
     }
 

@@ -138,7 +138,8 @@ impl PartyServer {
             }
             RemoteCall::Remove(addresses) => {
                 let addresses: Vec<_> = addresses.into_iter().map(FabricAddress).collect();
-                return answer_from_result(self.av.remove(&addresses));
+                self.av.remove(&addresses);
+                return answer_from_result(Ok(()));
             }
             RemoteCall::ReverseLookup(AddressForm(address)) => {
                 return RemoteAnswer::Found(self.av.reverse_lookup(&address).map(|found| found.0));

@@ -247,7 +247,7 @@ impl Survivor {
                 }
             }
         }
-        self.party.av.remove(&[peer]).expect("it was inserted");
+        self.party.av.remove(&[peer]);
     }
 
     fn send_any_message_if_room(&mut self, life: &VictimPlan, peer: FabricAddress) {

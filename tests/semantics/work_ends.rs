@@ -93,7 +93,7 @@ pub(crate) fn work_that_is_refused_when_due_fails(net: &Net) {
         make_post_work(trigger_at(&trigger, 2), &alice, to_gone(2, OpFlags::COMPLETION), &done),
     );
     alice.endpoint.expect_local().trigger(&trigger_at(&trigger, 3), to_gone(3, OpFlags::empty())).unwrap();
-    alice.av.remove(&[gone]).unwrap();
+    alice.av.remove(&[gone]);
     for (context, errors, counted) in [(1, 1, 0), (2, 2, 1), (3, 2, 2)] {
         trigger.add(1);
         let failed = alice.next_failure();

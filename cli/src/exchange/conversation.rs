@@ -433,7 +433,7 @@ impl Drop for Conversation<'_> {
             let _ = self.port.endpoint.cancel(self.contexts.context_for(sequence));
         }
         // This conversation inserted the address, and no other conversation uses it.
-        let _ = self.port.av.remove(&[self.peer]);
+        self.port.av.remove(&[self.peer]);
     }
 }
 

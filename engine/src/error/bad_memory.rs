@@ -35,9 +35,6 @@ pub enum BadMemory {
     /// The offset in the file is not a multiple of the page size.
     #[error("an offset in a file that is not a multiple of the page size")]
     FileOffset,
-    /// `MrAttr::offset` is reserved, and must be 0.
-    #[error("an offset of a memory region other than 0")]
-    RegionOffset,
     /// The access does not lie within the region.
     #[error("a range beyond the end of the memory region")]
     BeyondRegion,

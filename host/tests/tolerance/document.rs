@@ -7,6 +7,7 @@ use std::path::Path;
 
 use crate::compare::{Difference, OURS, OutcomeTable, find_differences_from_others};
 use crate::provider_case::COLUMNS;
+use crate::reasons::{REASONS, reason_of};
 
 /// All outcomes of all probes, as text.
 pub(crate) fn format_outcomes(table: &OutcomeTable) -> String {
@@ -30,11 +31,13 @@ pub(crate) fn format_rows(differences: &[Difference]) -> String {
     }
     let mut text = String::new();
     for ((kind, family, cells), last) in groups {
+        let why =
+            reason_of(&format!("{family}{}", last[0])).map_or("no reason", |(_, reason)| reason.words());
         let name = match last[..] {
             [only] => format!("{family}{only}"),
             _ => format!("{family}{{{}}}", last.join("; ")),
         };
-        let _ = writeln!(text, "| `{name}` | {} | {kind:?} |", cells.join(" | "));
+        let _ = writeln!(text, "| `{name}` | {} | {why}: {kind:?} |", cells.join(" | "));
     }
     text
 }
@@ -65,6 +68,7 @@ struct Row {
     probes: Vec<String>,
     /// The outcomes that each column lists.
     outcomes: BTreeMap<&'static str, String>,
+    why: String,
 }
 
 impl Row {
@@ -72,7 +76,21 @@ impl Row {
         let mut cells = line.split(" | ");
         let names = cells.next().unwrap_or_default().split('`').skip(1).step_by(2);
         let probes = names.flat_map(expand_row_name).collect();
-        Row { probes, outcomes: COLUMNS.into_iter().zip(cells.map(str::to_owned)).collect() }
+        let outcomes = COLUMNS.into_iter().zip(cells.by_ref().map(str::to_owned)).collect();
+        Row { probes, outcomes, why: cells.collect::<Vec<_>>().join(" | ") }
+    }
+
+    /// Describes the probes whose reason the row does not begin with, by probe.
+    fn find_other_reasons(&self) -> BTreeMap<String, String> {
+        let mut complaints = BTreeMap::new();
+        for probe in &self.probes {
+            let reason = reason_of(probe).map(|(_, reason)| reason.words());
+            if !reason.is_some_and(|reason| self.why.starts_with(&format!("{reason}: "))) {
+                let complaint = format!("the row gives another reason than {reason:?}: `{probe}`");
+                complaints.insert(probe.clone(), complaint);
+            }
+        }
+        complaints
     }
 
     /// Describes the outcomes of homespun that the row does not list, by probe. The row may list only the
@@ -107,6 +125,13 @@ pub(crate) fn find_mismatches_with_outcomes(
         differences.iter().map(|difference| (difference.probe.as_str(), difference)).collect();
     let mut complaints: BTreeMap<String, String> =
         rows.iter().flat_map(|row| row.find_unlisted_outcomes(table)).collect();
+    complaints.extend(rows.iter().flat_map(Row::find_other_reasons));
+    let needed: BTreeSet<usize> = listed.iter().filter_map(|probe| Some(reason_of(probe)?.0)).collect();
+    for (place, (text, _)) in REASONS.iter().enumerate() {
+        if !needed.contains(&place) {
+            complaints.insert((*text).to_owned(), format!("a reason without a difference: {text:?}"));
+        }
+    }
     for (probe, difference) in &found {
         if !listed.contains(*probe) {
             let outcomes = format_cells(&difference.outcomes).join(" | ");

@@ -26,6 +26,7 @@ mod outcome;
 mod patience;
 mod probes;
 mod provider_case;
+mod reasons;
 mod setup;
 mod workers;
 

@@ -12,6 +12,9 @@ pub(crate) fn describe_result(result: impl Into<i64>) -> String {
     name.map_or_else(|| result.to_string(), str::to_owned)
 }
 
+/// The outcome of hints that are granted as asked.
+pub(crate) const AS_ASKED: &str = "0 as asked";
+
 /// Whether the provider has accepted the call, with any result.
 pub(crate) fn is_accepted(outcome: &str) -> bool {
     outcome.starts_with(|first: char| first.is_ascii_digit())

@@ -186,8 +186,9 @@ unsafe fn read_domain(from: *const FiDomainAttr, extent: Extent) -> Result<Domai
             threading: Threading::from_raw((*from).threading)?,
             control_progress: Progress::from_raw((*from).control_progress)?,
             data_progress: Progress::from_raw((*from).data_progress)?,
-            resource_mgmt: ResourceManagement::from_raw((*from).resource_mgmt)?,
-            av_type: AvType::from_raw((*from).av_type)?,
+            // An unknown number is no request: the answer says what there is.
+            resource_mgmt: ResourceManagement::from_raw((*from).resource_mgmt).unwrap_or_default(),
+            av_type: AvType::from_raw((*from).av_type).unwrap_or_default(),
             mr_mode: MrMode::from_bits_retain((*from).mr_mode.cast_unsigned()),
             mr_key_size_bytes: (*from).mr_key_size,
             cq_data_size_bytes: (*from).cq_data_size,

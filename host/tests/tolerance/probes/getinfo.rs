@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use homespun_host::abi::info::{FiDomainAttr, FiEpAttr, FiInfo, FiRxAttr, FiTxAttr};
+use homespun_host::abi::info::{FiDomainAttr, FiInfo, FiRxAttr, FiTxAttr};
 use homespun_host::{API_VERSION, InfoList};
 use libc::{c_char, c_int};
 
@@ -11,13 +11,24 @@ use crate::bits::{FLAGS, MODES, MR_MODES, ORDERS};
 use crate::outcome::describe_result;
 use crate::setup::{Context, provider_hints, source_arguments};
 
-/// Sizes to request, in ascending order.
-const SIZES: [(&str, usize); 5] =
-    [("0", 0), ("1", 1), ("64", 64), ("max - 1", usize::MAX - 1), ("max", usize::MAX)];
+/// Sizes to request, made from the size that the provider answers with.
+const SIZES: [(&str, fn(usize) -> usize); 10] = [
+    ("0", |_| 0),
+    ("1", |_| 1),
+    ("2", |_| 2),
+    ("3", |_| 3),
+    ("64", |_| 64),
+    ("half of its own", |own| own / 2),
+    ("its own - 1", |own| own.saturating_sub(1)),
+    ("its own + 1", |own| own.saturating_add(1)),
+    ("max - 1", |_| usize::MAX - 1),
+    ("max", |_| usize::MAX),
+];
 
 pub(super) fn add_probes(probes: &mut Probes) {
     add_bit_probes(probes);
     add_number_probes(probes);
+    add_size_probes(probes);
     add_argument_probes(probes);
 }
 
@@ -134,73 +145,9 @@ fn add_number_probes(probes: &mut Probes) {
             });
         }
     }
-    type Size = fn(&mut FiDomainAttr) -> &mut usize;
-    let sizes: [(&str, Size); 14] = [
-        ("mr_key_size", |attr| &mut attr.mr_key_size),
-        ("cq_data_size", |attr| &mut attr.cq_data_size),
-        ("cq_cnt", |attr| &mut attr.cq_cnt),
-        ("ep_cnt", |attr| &mut attr.ep_cnt),
-        ("tx_ctx_cnt", |attr| &mut attr.tx_ctx_cnt),
-        ("rx_ctx_cnt", |attr| &mut attr.rx_ctx_cnt),
-        ("max_ep_tx_ctx", |attr| &mut attr.max_ep_tx_ctx),
-        ("max_ep_rx_ctx", |attr| &mut attr.max_ep_rx_ctx),
-        ("max_ep_stx_ctx", |attr| &mut attr.max_ep_stx_ctx),
-        ("max_ep_srx_ctx", |attr| &mut attr.max_ep_srx_ctx),
-        ("cntr_cnt", |attr| &mut attr.cntr_cnt),
-        ("mr_iov_limit", |attr| &mut attr.mr_iov_limit),
-        ("max_err_data", |attr| &mut attr.max_err_data),
-        ("mr_cnt", |attr| &mut attr.mr_cnt),
-    ];
-    for (field, word) in sizes {
-        for (text, size) in SIZES {
-            let change = move |hints: &mut InfoList| *word(hints.domain_attr_mut()) = size;
-            add_hint_probe(probes, format!("domain_attr.{field} {text}"), change, |_| (), |()| false);
-        }
-    }
-    type TxSize = fn(&mut FiTxAttr) -> &mut usize;
-    let sizes: [(&str, TxSize); 4] = [
-        ("inject_size", |attr| &mut attr.inject_size),
-        ("size", |attr| &mut attr.size),
-        ("iov_limit", |attr| &mut attr.iov_limit),
-        ("rma_iov_limit", |attr| &mut attr.rma_iov_limit),
-    ];
-    for (field, word) in sizes {
-        for (text, size) in SIZES {
-            let change = move |hints: &mut InfoList| *word(hints.tx_attr_mut()) = size;
-            add_hint_probe(probes, format!("tx_attr.{field} {text}"), change, |_| (), |()| false);
-        }
-    }
     for value in [0, 1, 2, 512, 513, 514, 600, u32::MAX] {
         let change = move |hints: &mut InfoList| hints.tx_attr_mut().tclass = value;
         add_hint_probe(probes, format!("tx_attr.tclass {value}"), change, |_| (), |()| false);
-    }
-    type RxSize = fn(&mut FiRxAttr) -> &mut usize;
-    let sizes: [(&str, RxSize); 3] = [
-        ("total_buffered_recv", |attr| &mut attr.total_buffered_recv),
-        ("size", |attr| &mut attr.size),
-        ("iov_limit", |attr| &mut attr.iov_limit),
-    ];
-    for (field, word) in sizes {
-        for (text, size) in SIZES {
-            let change = move |hints: &mut InfoList| *word(hints.rx_attr_mut()) = size;
-            add_hint_probe(probes, format!("rx_attr.{field} {text}"), change, |_| (), |()| false);
-        }
-    }
-    type EpSize = fn(&mut FiEpAttr) -> &mut usize;
-    let sizes: [(&str, EpSize); 7] = [
-        ("max_msg_size", |attr| &mut attr.max_msg_size),
-        ("msg_prefix_size", |attr| &mut attr.msg_prefix_size),
-        ("max_order_raw_size", |attr| &mut attr.max_order_raw_size),
-        ("max_order_war_size", |attr| &mut attr.max_order_war_size),
-        ("max_order_waw_size", |attr| &mut attr.max_order_waw_size),
-        ("tx_ctx_cnt", |attr| &mut attr.tx_ctx_cnt),
-        ("rx_ctx_cnt", |attr| &mut attr.rx_ctx_cnt),
-    ];
-    for (field, word) in sizes {
-        for (text, size) in SIZES {
-            let change = move |hints: &mut InfoList| *word(hints.ep_attr_mut()) = size;
-            add_hint_probe(probes, format!("ep_attr.{field} {text}"), change, |_| (), |()| false);
-        }
     }
     for value in 0..8 {
         let change = move |hints: &mut InfoList| hints.ep_attr_mut().r#type = value;
@@ -227,6 +174,53 @@ fn add_number_probes(probes: &mut Probes) {
         add_hint_probe(probes, format!("fabric_attr.prov_version {value}"), change, |_| (), |()| false);
         let change = move |hints: &mut InfoList| hints.fabric_attr_mut().api_version = value;
         add_hint_probe(probes, format!("fabric_attr.api_version {value}"), change, |_| (), |()| false);
+    }
+}
+
+/// Adds a probe for each size of each attribute that is a size or a count.
+fn add_size_probes(probes: &mut Probes) {
+    type Size = fn(&mut FiInfo) -> &mut usize;
+    let sizes: [(&str, Size); 28] = [
+        ("domain_attr.mr_key_size", |info| unsafe { &mut (*info.domain_attr).mr_key_size }),
+        ("domain_attr.cq_data_size", |info| unsafe { &mut (*info.domain_attr).cq_data_size }),
+        ("domain_attr.cq_cnt", |info| unsafe { &mut (*info.domain_attr).cq_cnt }),
+        ("domain_attr.ep_cnt", |info| unsafe { &mut (*info.domain_attr).ep_cnt }),
+        ("domain_attr.tx_ctx_cnt", |info| unsafe { &mut (*info.domain_attr).tx_ctx_cnt }),
+        ("domain_attr.rx_ctx_cnt", |info| unsafe { &mut (*info.domain_attr).rx_ctx_cnt }),
+        ("domain_attr.max_ep_tx_ctx", |info| unsafe { &mut (*info.domain_attr).max_ep_tx_ctx }),
+        ("domain_attr.max_ep_rx_ctx", |info| unsafe { &mut (*info.domain_attr).max_ep_rx_ctx }),
+        ("domain_attr.max_ep_stx_ctx", |info| unsafe { &mut (*info.domain_attr).max_ep_stx_ctx }),
+        ("domain_attr.max_ep_srx_ctx", |info| unsafe { &mut (*info.domain_attr).max_ep_srx_ctx }),
+        ("domain_attr.cntr_cnt", |info| unsafe { &mut (*info.domain_attr).cntr_cnt }),
+        ("domain_attr.mr_iov_limit", |info| unsafe { &mut (*info.domain_attr).mr_iov_limit }),
+        ("domain_attr.max_err_data", |info| unsafe { &mut (*info.domain_attr).max_err_data }),
+        ("domain_attr.mr_cnt", |info| unsafe { &mut (*info.domain_attr).mr_cnt }),
+        ("tx_attr.inject_size", |info| unsafe { &mut (*info.tx_attr).inject_size }),
+        ("tx_attr.size", |info| unsafe { &mut (*info.tx_attr).size }),
+        ("tx_attr.iov_limit", |info| unsafe { &mut (*info.tx_attr).iov_limit }),
+        ("tx_attr.rma_iov_limit", |info| unsafe { &mut (*info.tx_attr).rma_iov_limit }),
+        ("rx_attr.total_buffered_recv", |info| unsafe { &mut (*info.rx_attr).total_buffered_recv }),
+        ("rx_attr.size", |info| unsafe { &mut (*info.rx_attr).size }),
+        ("rx_attr.iov_limit", |info| unsafe { &mut (*info.rx_attr).iov_limit }),
+        ("ep_attr.max_msg_size", |info| unsafe { &mut (*info.ep_attr).max_msg_size }),
+        ("ep_attr.msg_prefix_size", |info| unsafe { &mut (*info.ep_attr).msg_prefix_size }),
+        ("ep_attr.max_order_raw_size", |info| unsafe { &mut (*info.ep_attr).max_order_raw_size }),
+        ("ep_attr.max_order_war_size", |info| unsafe { &mut (*info.ep_attr).max_order_war_size }),
+        ("ep_attr.max_order_waw_size", |info| unsafe { &mut (*info.ep_attr).max_order_waw_size }),
+        ("ep_attr.tx_ctx_cnt", |info| unsafe { &mut (*info.ep_attr).tx_ctx_cnt }),
+        ("ep_attr.rx_ctx_cnt", |info| unsafe { &mut (*info.ep_attr).rx_ctx_cnt }),
+    ];
+    for (field, word) in sizes {
+        for (text, size) in SIZES {
+            probes.add_endpoint_probe(format!("fi_getinfo: {field} {text}"), move |context| {
+                let mut hints = provider_hints(context.libfabric, &context.case);
+                let own = unsafe { *word(&mut *context.info.as_ptr()) };
+                *word(hints.first_mut()) = size(own);
+                let (node, flags) = source_arguments(&context.case);
+                let answer = context.libfabric.getinfo(node, None, flags, Some(&hints));
+                answer.map_or_else(|error| describe_result(-error.raw()), |_| "0".to_owned())
+            });
+        }
     }
 }
 

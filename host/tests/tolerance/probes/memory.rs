@@ -212,6 +212,8 @@ fn make_mr_attr(iov: *const iovec, iov_count: usize, access: u64) -> FiMrAttr {
 
 /// All access flags of a region.
 const ALL: u64 = 0x3f00;
+/// The access flags that give peers no rights.
+const LOCAL: u64 = 0xf00;
 
 /// Calls `fi_mr_reg`.
 fn probe_mr_reg(
@@ -313,6 +315,24 @@ fn add_region_probes(probes: &mut Probes) {
     for (text, key) in [("0", 0), ("1 << 32", 1 << 32), ("max - 1", u64::MAX - 1), ("max", u64::MAX)] {
         probes.add_object_probe(format!("fi_mr_reg: key {text}"), move |context| {
             probe_mr_reg(context, leak_zeroed_memory(64), 64, ALL, 0, key, 0)
+        });
+    }
+    for (text, accesses) in [
+        ("local twice", [LOCAL; 2]),
+        ("local, then remote", [LOCAL, ALL]),
+        ("remote, then local", [ALL, LOCAL]),
+    ] {
+        probes.add_object_probe(format!("fi_mr_reg: one key, {text}"), move |context| {
+            let (_, domain) = context.open_domain();
+            let results = accesses.map(|access| {
+                let mut mr: *mut FidMr = ptr::null_mut();
+                let (buf, none) = (leak_zeroed_memory(64).cast(), ptr::null_mut());
+                unsafe {
+                    let reg = (*(*domain).mr).reg;
+                    describe_result(reg(domain.cast(), buf, 64, access, 0, 77, 0, &raw mut mr, none))
+                }
+            });
+            if results[0] == "0" { results[1].clone() } else { format!("not tried: {}", results[0]) }
         });
     }
     probes.add_object_probe("fi_mr_reg: the same key twice", |context| {

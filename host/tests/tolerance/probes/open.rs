@@ -111,7 +111,7 @@ fn add_domain_probes(probes: &mut Probes) {
             Box::new(move |info| unsafe { (*info.domain_attr).av_type = value }),
         );
     }
-    for (text, size) in [("0", 0), ("1", 1), ("max", usize::MAX)] {
+    for (text, size) in [("0", 0), ("1", 1), ("2", 2), ("3", 3), ("max", usize::MAX)] {
         change(
             format!("mr_key_size {text}"),
             Box::new(move |info| unsafe { (*info.domain_attr).mr_key_size = size }),

@@ -8,8 +8,6 @@ use homespun_fi::abi::{FI_GETWAIT, FI_GETWAITOBJ, FI_WAIT_FD, FI_WAIT_MUTEX_COND
 
 use super::*;
 
-const ENODATA: c_int = -61;
-
 /// The time-out of every wait, in milliseconds.
 const PATIENCE_MS: c_int = 60_000;
 
@@ -93,10 +91,10 @@ fn descriptor_wakes_a_polling_thread() {
 
 #[test]
 fn getwait_returns_the_wait_object_of_an_event_queue() {
-    for (wait_obj, answer) in [(FI_WAIT_FD, 0), (FI_WAIT_MUTEX_COND, 0), (FI_WAIT_UNSPEC, ENODATA)] {
+    for wait_obj in [FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_UNSPEC] {
         let desk = ConnectionFixture::open_with_eq_wait_obj(wait_obj);
         let mut of = MaybeUninit::<FiMutexCond>::uninit();
-        assert_eq!(desk.eq.control(FI_GETWAIT, of.as_mut_ptr()), answer);
+        assert_eq!(desk.eq.control(FI_GETWAIT, of.as_mut_ptr()), 0);
         assert_eq!(desk.eq.control::<c_void>(FI_GETWAIT, ptr::null_mut()), EINVAL);
         let mut found = 99_u32;
         assert_eq!((desk.eq.control(FI_GETWAITOBJ, &raw mut found), found), (0, wait_obj));
