@@ -287,7 +287,7 @@ impl Link {
             }
             Ok(None) => {
                 self.outbound.mark_writable();
-                if let Err(error) = socket::end_connect_timeout(&*self.stream) {
+                if let Err(error) = socket::end_connect_timeout(&self.stream) {
                     tracing::debug!(%to, %error, "the limit of the connect stays");
                 }
             }

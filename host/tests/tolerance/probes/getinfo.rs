@@ -11,8 +11,11 @@ use crate::bits::{FLAGS, MODES, MR_MODES, ORDERS};
 use crate::outcome::describe_result;
 use crate::setup::{Context, provider_hints, source_arguments};
 
-/// Sizes to request, made from the size that the provider answers with.
-const SIZES: [(&str, fn(usize) -> usize); 10] = [
+/// Makes a size to request from the size that the provider answers with.
+type MakeSize = fn(usize) -> usize;
+
+/// Sizes to request.
+const SIZES: [(&str, MakeSize); 10] = [
     ("0", |_| 0),
     ("1", |_| 1),
     ("2", |_| 2),
