@@ -88,10 +88,6 @@ impl<T: Transport> Transport for FlawedTransport<T> {
         self.transport.connect(to)
     }
 
-    fn may_peer_refuse(&self, link: LinkId) -> bool {
-        self.transport.may_peer_refuse(link)
-    }
-
     fn send_inline(&mut self, link: LinkId, header: &Header, payload: &[u8]) -> Result<(), Full> {
         self.transport.send_inline(link, header, payload)
     }

@@ -6,7 +6,7 @@ use homespun::endpoint::SendMsg;
 use homespun::flags::{CompletionFlags, OpFlags};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::{Ended, HostLimit, Net, Party, TransportKind, Turns};
+use homespun_suite::{Ended, Net, Party, TransportKind, Turns};
 
 homespun_suite::party_process_entry!();
 
@@ -99,7 +99,7 @@ fn messages_from_send_buffers_arrive_when_one_process_cannot_copy() {
         for _ in 0..2 {
             exchange_all_lengths(&alice, &bob);
         }
-        bob.impose(HostLimit::ProcessCopies { errno });
+        bob.fail_process_copies_with(errno);
         for _ in 0..2 {
             exchange_all_lengths(&alice, &bob);
         }
@@ -110,7 +110,7 @@ fn messages_from_send_buffers_arrive_when_one_process_cannot_copy() {
 fn messages_arrive_when_one_process_cannot_copy() {
     for errno in REFUSALS {
         let (alice, bob) = open_process_pair();
-        bob.impose(HostLimit::ProcessCopies { errno });
+        bob.fail_process_copies_with(errno);
         for _ in 0..2 {
             exchange_all_lengths(&alice, &bob);
         }
@@ -121,8 +121,8 @@ fn messages_arrive_when_one_process_cannot_copy() {
 fn messages_arrive_when_both_processes_cannot_copy() {
     for errno in REFUSALS {
         let (alice, bob) = open_process_pair();
-        alice.impose(HostLimit::ProcessCopies { errno });
-        bob.impose(HostLimit::ProcessCopies { errno });
+        alice.fail_process_copies_with(errno);
+        bob.fail_process_copies_with(errno);
         for _ in 0..2 {
             exchange_all_lengths(&alice, &bob);
         }
@@ -134,9 +134,9 @@ fn messages_arrive_when_copies_fail_after_connecting() {
     for errno in REFUSALS {
         let (alice, bob) = open_process_pair();
         exchange_all_lengths(&alice, &bob);
-        alice.impose(HostLimit::ProcessCopies { errno });
+        alice.fail_process_copies_with(errno);
         exchange_all_lengths(&alice, &bob);
-        bob.impose(HostLimit::ProcessCopies { errno });
+        bob.fail_process_copies_with(errno);
         exchange_all_lengths(&alice, &bob);
     }
 }

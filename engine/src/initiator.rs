@@ -269,14 +269,6 @@ impl Initiator {
         self.sends.get(id).map_or(AwaitedReply::Nothing, |send| send.message.awaits)
     }
 
-    /// Makes a message await its arrival, unless it awaits a reply already.
-    #[cold]
-    pub(crate) fn await_arrival(&mut self, id: SendId) {
-        if let Some(send) = self.sends.get_mut(id).filter(|send| !send.message.awaits.wants_answer()) {
-            send.message.awaits = AwaitedReply::Arrival;
-        }
-    }
-
     /// Ends an operation that has succeeded.
     #[inline]
     pub(crate) fn end_with_success(&mut self, id: SendId, effects: &mut impl InitiatorEffects) {

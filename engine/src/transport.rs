@@ -253,15 +253,6 @@ pub enum Denial {
     /// The endpoint was inherited by `fork`, and belongs to the parent process.
     #[error("the endpoint belongs to the process that this one was forked from")]
     ForkedChild,
-    /// The peer's process has too few descriptors for the link.
-    #[error("the other process has too few descriptors for a link: raise its RLIMIT_NOFILE (ulimit -n)")]
-    NoDescriptors,
-    /// A limit or a policy forbids memory files to the peer's process.
-    #[error(
-        "the other process may not create memory to share (RLIMIT_FSIZE, seccomp, vm.memfd_noexec): use the \
-         domain auto or tcp"
-    )]
-    NoMemoryFiles,
 }
 
 impl LinkError {
@@ -270,8 +261,7 @@ impl LinkError {
         match self {
             LinkError::Closed => Errno::ESHUTDOWN,
             LinkError::System(errno) => *errno,
-            LinkError::Denied(Denial::OtherUser | Denial::ForkedChild) => Errno::EACCES,
-            LinkError::Denied(Denial::NoDescriptors | Denial::NoMemoryFiles) => Errno::ECONNREFUSED,
+            LinkError::Denied(_) => Errno::EACCES,
             LinkError::Protocol(_) | LinkError::OtherVersion { .. } => Errno::EPROTO,
             LinkError::NoEndpoint { .. } => Errno::ECONNREFUSED,
             LinkError::LoopbackOnly { .. } => Errno::ENETUNREACH,
@@ -361,15 +351,6 @@ pub trait Transport: Send + 'static {
     /// is connecting. Frames that were taken before [`Up`](LinkEvent::Up) may be lost with the
     /// link.
     fn connect(&mut self, to: Address) -> LinkId;
-
-    /// Whether the peer may still refuse this link, which is not [`Up`](LinkEvent::Up). If so, the caller
-    /// reports a send on the link only when the peer has acknowledged the message, or the link is down:
-    /// otherwise a message could be lost after its success was reported. The caller asks once, right after
-    /// [`connect`](Self::connect).
-    fn may_peer_refuse(&self, link: LinkId) -> bool {
-        let _ = link;
-        false
-    }
 
     /// Sends a small frame: copies the whole frame, or takes nothing. `payload` has the length that
     /// the header states, and at most [`LinkCaps::inline_max_bytes`].

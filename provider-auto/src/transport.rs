@@ -92,13 +92,6 @@ impl Transport for AutoTransport {
         carried.link_id()
     }
 
-    fn may_peer_refuse(&self, link: LinkId) -> bool {
-        match CarriedLink::from_link_id(link) {
-            CarriedLink::Near(near) => self.near.may_peer_refuse(near),
-            CarriedLink::Far(far) => self.far.may_peer_refuse(far),
-        }
-    }
-
     #[inline]
     fn send_inline(&mut self, link: LinkId, header: &Header, payload: &[u8]) -> Result<(), Full> {
         let far = match CarriedLink::from_link_id(link) {

@@ -38,7 +38,6 @@ mod control;
 mod cookie;
 mod cross_memory;
 mod crowding;
-mod descriptors;
 mod exposed;
 #[cfg(all(any(test, fuzzing), not(loom)))]
 #[doc(hidden)]
@@ -48,7 +47,6 @@ mod line;
 mod link;
 mod listener;
 mod memory;
-mod memory_file;
 mod name;
 mod own_regions;
 #[expect(unsafe_code, reason = "copies between addresses, with instructions of the processor")]

@@ -5,7 +5,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use homespun_engine::address::Address;
 use homespun_engine::fork::CloseOnFork;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SocketFlags, accept_with, bind, listen};
 use smallvec::SmallVec;
 
@@ -73,19 +72,6 @@ impl Listener {
     /// Whether connections wait for descriptors or memory.
     pub(crate) fn is_starved(&self) -> bool {
         self.is_starved
-    }
-
-    /// Records that connections wait for descriptors.
-    pub(crate) fn mark_starved(&mut self) {
-        self.is_starved = true;
-    }
-
-    /// Whether a connection waits.
-    pub(crate) fn has_connection(&self) -> bool {
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let mut polled: SmallVec<[PollFd<'_>; 2]> =
-            self.sockets.iter().map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
-        poll(&mut polled, Some(&now)).is_ok_and(|ready| ready > 0)
     }
 
     /// Lets the transport accept again. Called at each poll of the kernel, and when the end of a link has

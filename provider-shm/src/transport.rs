@@ -6,7 +6,6 @@ mod cores;
 mod pace;
 mod policy;
 mod pulling;
-mod shortage;
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -39,7 +38,6 @@ use crate::ring::{INLINE_MAX_BYTES, RingEnd, Staging};
 use crate::shareable;
 use crate::transport::pace::Pace;
 use crate::transport::policy::PolicyRefusal;
-use crate::transport::shortage::Shortage;
 
 /// A transport over shared memory: the control sockets and rings of one endpoint.
 /// [`ShmProvider`](crate::ShmProvider) opens it.
@@ -83,11 +81,6 @@ pub struct ShmTransport {
     waiting: Vec<LinkId>,
     /// Accepted links without the peer's greeting, in the order in which they were accepted.
     half_open: BTreeMap<u64, LinkId>,
-    /// Links whose peer's greeting waits until there are descriptors for it.
-    short_of_descriptors: Vec<LinkId>,
-    shortage: Shortage,
-    /// Whether a warning has told that a peer lacks something for a link.
-    has_warned_of_refusal: bool,
     accepted_count: u64,
     /// How many of this side's rings have a [large](crate::segment::DataArea::LARGE) data area.
     large_rings: usize,
@@ -145,9 +138,6 @@ impl ShmTransport {
             writable: Vec::new(),
             waiting: Vec::new(),
             half_open: BTreeMap::new(),
-            short_of_descriptors: Vec::new(),
-            shortage: Shortage::default(),
-            has_warned_of_refusal: false,
             accepted_count: 0,
             large_rings: 0,
             idle_passes: 0,
@@ -199,15 +189,6 @@ impl Transport for ShmTransport {
         tracing::debug!(link = id.0, %to, "connecting");
         self.try_connect(id);
         id
-    }
-
-    fn may_peer_refuse(&self, link: LinkId) -> bool {
-        match self.links.get(link) {
-            // A link within this process has all that it needs: `try_connect` makes sure.
-            Some(Slot::Made(link)) => link.incoming.is_none() && !link.control.is_peer_this_process(),
-            Some(Slot::Waiting(_)) => true,
-            Some(Slot::Failed(_) | Slot::Absent) | None => false,
-        }
     }
 
     #[inline]
@@ -329,7 +310,7 @@ impl Transport for ShmTransport {
         if has_connections || must_report || !self.hot.is_empty() {
             return Armed::Ready;
         }
-        let must_retry = !self.waiting.is_empty() || self.awaits_descriptors();
+        let must_retry = !self.waiting.is_empty() || self.listener.as_ref().is_some_and(Listener::is_starved);
         Armed::Asleep { look_again_after: must_retry.then_some(Duration::from_millis(RETRY_MS)) }
     }
 
@@ -501,7 +482,6 @@ impl ShmTransport {
         if !self.mapped.is_empty() {
             self.count_poll_and_sweep_regions();
         }
-        self.control_ready.append(&mut self.short_of_descriptors);
         self.accept_waiting();
         for id in mem::take(&mut self.waiting) {
             self.try_connect(id);
@@ -595,9 +575,6 @@ impl ShmTransport {
             Some(Slot::Absent) | None => return 0,
         };
         tracing::debug!(link = id.0, %error, is_known, "down");
-        if let LinkError::Denied(reason) = error {
-            self.warn_of_refusal_once(id, reason);
-        }
         self.drop_link(id);
         self.full.retain(|full| *full != id);
         self.writable.retain(|writable| *writable != id);
@@ -612,7 +589,6 @@ impl ShmTransport {
     fn drop_link(&mut self, id: LinkId) {
         let Some(Slot::Made(link)) = self.links.remove(id) else { return };
         self.mapped.retain(|mapped| *mapped != id);
-        self.short_of_descriptors.retain(|short| *short != id);
         if let Origin::Accepted(serial) = link.origin {
             self.half_open.remove(&serial);
         }

@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 use super::atomic_call::AtomicCall;
 use super::flush_call::FlushCall;
 use super::form::{self, EndedForm, ErrorForm, ReadErrorForm};
-use super::host_limit::HostLimit;
 use super::raw::{Post, send_from_raw_memory};
 use super::region_spec::RegionSpec;
 use super::rma_call::RmaCall;
@@ -106,7 +105,10 @@ pub(super) enum RemoteCall {
     /// Answered by [`RemoteAnswer::Found`].
     ReverseLookup(AddressForm),
     CloseEndpoint,
-    Impose(HostLimit),
+    /// Makes the system refuse, with this error, all later copies between the party's process and others.
+    RefuseCopies {
+        errno: i32,
+    },
     /// Forks a child that does nothing, and ends at once or lingers.
     Fork {
         lingers: bool,

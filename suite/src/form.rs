@@ -251,8 +251,6 @@ enum RefusalForm {
 enum DenialForm {
     OtherUser,
     ForkedChild,
-    NoDescriptors,
-    NoMemoryFiles,
 }
 
 #[derive(Serialize, Deserialize)]

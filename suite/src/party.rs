@@ -16,7 +16,6 @@ use super::deadline::Deadline;
 use super::driven_queues::DrivenQueues;
 use super::ended::{Ended, poll_completion};
 use super::handle::{Endpoint, Queue, Vector};
-use super::host_limit::HostLimit;
 use super::payload::{marked_buffer, payload, received_bytes};
 use super::region_spec::RegionSpec;
 use super::regions::{Region, Registered};
@@ -135,9 +134,12 @@ impl Party {
         self.remote().kill();
     }
 
-    /// Imposes a limit of the host on the party's process, which must not be the test's own.
-    pub fn impose(&self, limit: HostLimit) {
-        self.remote().call_for_result(&RemoteCall::Impose(limit)).expect("a process may limit itself");
+    /// Makes the system refuse, with this error, copies between the party's process and others. The party
+    /// must not be in the test's own process.
+    pub fn fail_process_copies_with(&self, errno: i32) {
+        self.remote()
+            .call_for_result(&RemoteCall::RefuseCopies { errno })
+            .expect("a process may confine itself");
     }
 
     /// Forks the party's process, which must not be the test's own. The child does nothing. A child that

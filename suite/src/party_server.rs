@@ -18,6 +18,7 @@ use super::posix::{become_user, fork_idle_child, run_in_forked_child};
 use super::process::Channel;
 use super::raw::{RawBuffer, RawMemory};
 use super::regions::Registered;
+use super::seccomp::{COPIES_ACROSS, fail_system_calls_of_process};
 use super::transport::{TransportKind, Turns};
 
 /// After this many rounds without a call, the process sleeps between two rounds.
@@ -102,7 +103,7 @@ impl PartyServer {
             RemoteCall::Open { .. } => panic!("the party is open"),
             RemoteCall::StartDriving => self.drives_itself = true,
             RemoteCall::Progress => self.progress(),
-            RemoteCall::Impose(limit) => limit.impose(),
+            RemoteCall::RefuseCopies { errno } => fail_system_calls_of_process(&COPIES_ACROSS, errno),
             RemoteCall::Fork { lingers } => fork_idle_child(lingers),
             RemoteCall::ForkCaller { peer: AddressForm(peer), region, message } => {
                 // Besides this thread, only the thread that waits for the end of the test may exist.

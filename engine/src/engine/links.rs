@@ -73,12 +73,9 @@ impl Engine {
         let is_present = |id: &LinkId| self.links.get(*id).is_some_and(|link| !link.is_replaced());
         let existing = self.peers.peer(peer).links().iter().copied().find(is_present);
         let link = existing.unwrap_or_else(|| {
-            let id = transport.connect(self.peers.address_of(peer));
-            self.add_link(id, peer);
-            if let Some(link) = self.links.get_mut(id).filter(|_| transport.may_peer_refuse(id)) {
-                link.tx.mark_refusable();
-            }
-            id
+            let link = transport.connect(self.peers.address_of(peer));
+            self.add_link(link, peer);
+            link
         });
         self.peers.peer_mut(peer).set_transmit_link(link);
         link
@@ -121,7 +118,6 @@ impl Engine {
         let created_count = self.links.created_count();
         let Some(link) = self.links.get_mut(id) else { return };
         link.mark_up(proof.is_claim());
-        link.tx.mark_taken(self.config.transmit_order);
         if proof == AddressProof::ClaimedByFormer {
             debug!(address = %self.peers.address_of(peer), "a link leads to a former instance that has left");
             return self.retire_link(id, sink);

@@ -159,10 +159,6 @@ impl Engine {
             Some(link) if self.initiator.has_none_queued(to) && link.tx.may_begin_message_given_credit() => {
                 link.tx.choose_protocol(&send, &caps, self.config.eager_max_bytes)
             }
-            // The send must await an acknowledgement.
-            Some(link) if link.tx.may_be_refused() => {
-                return self.enqueue_and_transmit(to, send, inject, transport, sink);
-            }
             _ => SendProtocol::Waiting,
         };
         let sent = match protocol {

@@ -96,8 +96,6 @@ struct Scripted {
     pull_min_bytes: Option<usize>,
     /// Whether the transport would rather send payload that may be pulled.
     prefers_send: bool,
-    /// Whether peers may refuse the links that the transport connects.
-    may_peer_refuse: bool,
     /// Whether the transport cannot expose memory.
     hides: bool,
     exposed: Vec<(LinkId, Vec<u8>)>,
@@ -143,10 +141,6 @@ impl Transport for Scripted {
     fn connect(&mut self, to: Address) -> LinkId {
         self.connected.push(to);
         LinkId(self.connected.len() as u32 - 1)
-    }
-
-    fn may_peer_refuse(&self, _: LinkId) -> bool {
-        self.may_peer_refuse
     }
 
     fn send_inline(&mut self, link: LinkId, header: &Header, payload: &[u8]) -> Result<(), Full> {

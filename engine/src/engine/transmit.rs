@@ -238,9 +238,6 @@ impl Engine {
         transport: &mut impl Transport,
         sink: &mut impl Sink,
     ) -> Taken {
-        if self.links.get(link).is_some_and(|link| link.tx.may_be_refused()) {
-            self.initiator.await_arrival(id);
-        }
         let Some(send) = self.initiator.get(id) else { return Taken::Whole };
         let message = send.message;
         match send_eager(transport, link, caps, send) {

@@ -160,7 +160,7 @@ impl LinkTx {
     }
 
     /// Whether the link can begin a message now, if there is credit. The link must be between two
-    /// frames, no postponed access may hold messages back, and the peer must have taken the link.
+    /// frames, and no postponed access may hold messages back.
     #[inline(always)]
     pub(crate) fn may_begin_message_given_credit(&self) -> bool {
         self.writing.is_none() && !self.postponed.holds_sends()

@@ -1,13 +1,11 @@
-//! Policies and limits that forbid abstract names (AppArmor's rules, Landlock's scopes) or memory files
-//! (seccomp, vm.memfd_noexec, RLIMIT_FSIZE).
+//! Security policies that forbid abstract names, such as AppArmor's rules or Landlock's scopes.
 //!
-//! A policy may refuse the socket, the name of an endpoint, a connect to a name, or the memory of a ring. An
-//! endpoint that also has TCP then works without shared memory, and logs this once.
+//! The policy may refuse the socket, the name of an endpoint, or a connect to a name. An endpoint that also
+//! has TCP then works without shared memory, and logs this once.
 
 use std::io;
 
 use super::ShmTransport;
-use crate::name::NameKind;
 
 /// Which action of a transport a security policy has refused. The first refusal is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,15 +13,8 @@ pub(super) enum PolicyRefusal {
     None,
     /// A connect. Others may succeed.
     Connect,
-    /// The transport's name, or memory files. Beside TCP, the transport neither listens nor connects.
-    AllLinks,
-}
-
-impl PolicyRefusal {
-    /// Whether no link can be made.
-    pub(super) fn forbids_all_links(self) -> bool {
-        self == PolicyRefusal::AllLinks
-    }
+    /// The transport's name. The transport neither listens nor connects.
+    Name,
 }
 
 /// Whether a security policy has refused a call of `socket(2)`, `bind(2)` or `connect(2)`. For an abstract
@@ -39,23 +30,7 @@ impl ShmTransport {
             address = %self.address, %error,
             "a security policy forbids the abstract name of this endpoint: it shares memory with no peer"
         );
-        self.refusal = PolicyRefusal::AllLinks;
-    }
-
-    /// Records that this process may not create memory files. Beside TCP, gives up the transport's name, so
-    /// that TCP carries all further links.
-    pub(super) fn note_forbidden_memory_files(&mut self, error: &io::Error) {
-        if self.refusal != PolicyRefusal::AllLinks {
-            tracing::warn!(
-                address = %self.address, %error,
-                "this process may not create memory files for links over shared memory: see RLIMIT_FSIZE \
-                 (ulimit -f), seccomp and vm.memfd_noexec; the domain auto uses TCP, shm fails"
-            );
-            self.refusal = PolicyRefusal::AllLinks;
-        }
-        if self.names != NameKind::Alone {
-            self.listener = None;
-        }
+        self.refusal = PolicyRefusal::Name;
     }
 
     /// Records that a security policy has refused a connect.

@@ -45,51 +45,6 @@ fn link_failure_ends_each_of_its_operations_once() {
     assert_eq!(sink.ended_contexts(), [6]);
 }
 
-/// Returns an engine with one send, of which nothing is known yet: the transport has taken it on a new link.
-fn engine_with_send_on_new_link(may_peer_refuse: bool) -> (Engine, PeerId, Scripted, Recorder) {
-    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    engine.arrivals(&mut sink).link_event(LinkId(7), LinkEvent::Down(LinkError::Closed));
-    transport.may_peer_refuse = may_peer_refuse;
-    engine.post_request(send_request(peer, b"first", 1), &mut transport, &mut sink).unwrap();
-    assert_eq!(transport.sent.len(), 1);
-    (engine, peer, transport, sink)
-}
-
-#[test]
-fn sends_on_a_link_that_the_peer_refuses_fail() {
-    let (mut engine, peer, mut transport, mut sink) = engine_with_send_on_new_link(true);
-    assert!(!engine.try_inject(peer, None, None, b"unaccounted", &mut transport));
-    let injected = send_request(peer, b"injected", 2).inject(true).signalled(Signalled::No);
-    engine.post_request(injected, &mut transport, &mut sink).unwrap();
-    assert_eq!(transport.sent.len(), 2, "both are on their way");
-    assert!(sink.ended.is_empty(), "nothing says that the peer has taken the link");
-    let refused = LinkError::Denied(Denial::NoDescriptors);
-    engine.arrivals(&mut sink).link_event(LinkId(0), LinkEvent::Down(refused.clone()));
-    assert_eq!(sink.ended_contexts(), [1, 2]);
-    for ended in &sink.ended {
-        let Err(failure) = ended else { panic!("both have failed") };
-        assert_eq!(failure.error, OperationError::Link(refused.clone()));
-        assert_eq!(failure.error.errno(), Errno::ECONNREFUSED);
-    }
-}
-
-#[test]
-fn sends_on_a_link_that_the_peer_takes_complete() {
-    let (mut engine, peer, mut transport, mut sink) = engine_with_send_on_new_link(true);
-    engine.arrivals(&mut sink).link_event(LinkId(0), LinkEvent::up(address(2), 1));
-    engine.post_request(send_request(peer, b"second", 2), &mut transport, &mut sink).unwrap();
-    assert_eq!(sink.ended_contexts(), [2], "the link is up");
-    engine.arrivals(&mut sink).frame(LinkId(0), &Header::Ack { received: 1 }, b"");
-    assert_eq!(sink.ended_contexts(), [2, 1]);
-    assert!(engine.try_inject(peer, None, None, b"third", &mut transport));
-}
-
-#[test]
-fn send_on_a_link_that_no_peer_may_refuse_completes_at_once() {
-    let (_, _, _, sink) = engine_with_send_on_new_link(false);
-    assert_eq!(sink.ended_contexts(), [1]);
-}
-
 #[test]
 fn reusable_buffer_returns_with_what_arrived_before_the_link_failed() {
     let (mut engine, _, _, mut sink) = engine_with_peer();

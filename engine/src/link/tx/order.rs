@@ -52,12 +52,9 @@ pub(super) struct Postponed {
     write_ops: usize,
     /// How many persistent flushes are postponed.
     flush_ops: usize,
-    /// Whether messages have to wait for the postponed accesses, or the peer may still refuse the link.
-    /// Stored because every message checks it.
+    /// Whether messages have to wait for the postponed accesses. Stored because every message
+    /// checks it.
     holds_sends: bool,
-    /// Whether the peer may still refuse the link. Then a message goes out by way of the queue, and ends
-    /// with the peer's acknowledgement.
-    may_be_refused: bool,
 }
 
 impl OpClass {
@@ -91,7 +88,7 @@ impl OpClass {
 }
 
 impl Postponed {
-    /// Whether messages have to wait for postponed accesses, or the peer may still refuse the link.
+    /// Whether messages have to wait for postponed accesses.
     #[inline(always)]
     pub(super) fn holds_sends(&self) -> bool {
         self.holds_sends
@@ -134,7 +131,7 @@ impl Postponed {
             OpClass::Write => self.write_ops += 1,
             OpClass::Flush(_) => self.flush_ops += 1,
         }
-        self.update_holds_sends(order);
+        self.holds_sends = self.holds(OpClass::Send, order);
     }
 
     /// Removes a postponed access that the peer has carried out.
@@ -145,31 +142,11 @@ impl Postponed {
             OpClass::Write => self.write_ops -= 1,
             OpClass::Flush(_) => self.flush_ops -= 1,
         }
-        self.update_holds_sends(order);
-    }
-
-    fn update_holds_sends(&mut self, order: Order) {
-        self.holds_sends = self.may_be_refused || self.holds(OpClass::Send, order);
+        self.holds_sends = self.holds(OpClass::Send, order);
     }
 }
 
 impl LinkTx {
-    /// Records that the peer may still refuse the link.
-    pub(crate) fn mark_refusable(&mut self) {
-        (self.postponed.may_be_refused, self.postponed.holds_sends) = (true, true);
-    }
-
-    /// Records that the peer has taken the link.
-    pub(crate) fn mark_taken(&mut self, order: Order) {
-        self.postponed.may_be_refused = false;
-        self.postponed.update_holds_sends(order);
-    }
-
-    /// Whether the peer may still refuse the link.
-    pub(crate) fn may_be_refused(&self) -> bool {
-        self.postponed.may_be_refused
-    }
-
     /// Whether the next operation for the link's peer has to wait for postponed accesses.
     pub(crate) fn is_held_by_order(&self, send: &Send, order: Order) -> bool {
         self.postponed.holds(OpClass::of(send), order)
