@@ -47,6 +47,7 @@ mod line;
 mod link;
 mod listener;
 mod memory;
+mod memory_file;
 mod name;
 mod own_regions;
 #[expect(unsafe_code, reason = "copies between addresses, with instructions of the processor")]

@@ -30,23 +30,18 @@ use std::sync::{Arc, LazyLock};
 
 use homespun_engine::fork::ForkGeneration;
 use homespun_engine::transport::{RemotePayload, SharedMemory};
-use rustix::fs::{
-    FileType, MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, fstatfs,
-    ftruncate, memfd_create, open,
-};
+use rustix::fs::{FileType, Mode, OFlags, fcntl_get_seals, fstat, fstatfs, open};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use rustix::system::sysinfo;
 
 use crate::exposed::RegionName;
+use crate::memory_file::{self, SIZE_SEALS};
 use crate::own_regions;
 use crate::payload_copy::copy_payload;
 use crate::write_back;
 
 /// The offset of the shared words in the file.
 const START_BYTES: usize = 4096;
-
-/// The seals that keep any process from changing the size of the file.
-const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
 /// The type of the file system of memory files with small pages. Pages of a file with huge pages may be
 /// missing, and then an access fails.
@@ -95,9 +90,7 @@ pub(crate) fn allocate(len_bytes: usize) -> io::Result<Arc<dyn SharedMemory>> {
     if file_bytes as u64 > host_memory_bytes() {
         return Err(io::ErrorKind::OutOfMemory.into());
     }
-    let file = memfd_create("homespun-memory", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-    ftruncate(&file, file_bytes as u64)?;
-    fcntl_add_seals(&file, SEALS | SealFlags::SEAL)?;
+    let file = memory_file::create_sealed("homespun-memory", file_bytes as u64)?;
     let mapping = Mapping::map_sealed(&file, words, false)?;
     let nonce = getrandom::u64().map_err(|error| {
         error.raw_os_error().map_or(io::ErrorKind::Other.into(), io::Error::from_raw_os_error)
@@ -152,7 +145,7 @@ fn open_sealed(pid: i32, descriptor: u32, is_expected: impl Fn(usize) -> bool) -
     // If the peer holds a lease on the file, the open fails instead of waiting until the lease ends.
     let file = open(path, OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()).ok()?;
     // Only memory files have seals. Check the seals before the size, which then cannot change any more.
-    let is_sealed = fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(SEALS));
+    let is_sealed = fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(SIZE_SEALS));
     if !is_sealed || !fstatfs(&file).is_ok_and(|system| system.f_type == TMPFS_MAGIC) {
         return None;
     }
@@ -351,6 +344,8 @@ mod tests {
     use std::fs::File;
     use std::process;
 
+    use rustix::fs::{MemfdFlags, fcntl_add_seals, ftruncate, memfd_create};
+
     use super::*;
 
     fn own_pid() -> i32 {
@@ -399,7 +394,7 @@ mod tests {
         let file = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
         ftruncate(&file, (START_BYTES + 8) as u64).unwrap();
         assert!(map(own_pid(), &make_description(&file, 0), 8).is_none(), "an unsealed file was mapped");
-        fcntl_add_seals(&file, SEALS).unwrap();
+        fcntl_add_seals(&file, SIZE_SEALS).unwrap();
         assert!(map(own_pid(), &make_description(&file, 0), 8).is_some());
         for path in ["/dev/zero", "/", "/proc/self/exe"] {
             let file = File::open(path).unwrap().into();

@@ -6,16 +6,14 @@ use std::os::fd::OwnedFd;
 use std::ptr::{self, NonNull};
 
 use homespun_engine::fork::ForkGeneration;
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+use rustix::fs::{fcntl_get_seals, fstat};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
+use crate::memory_file::{self, SIZE_SEALS};
 use crate::payload_copy::copy_payload;
 use crate::segment::{DataArea, LINE_WORDS, LINES, Line, MapError, line_index};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::write_back;
-
-/// The seals that keep either process from changing the size of the file.
-const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
 /// The part of a segment before the data area. This process never makes a reference to the whole of it.
 #[repr(C, align(64))]
@@ -71,9 +69,7 @@ unsafe impl Send for Segment {}
 impl Segment {
     /// Creates a segment that is all zero, and returns it with its file.
     pub(crate) fn create(data: DataArea) -> io::Result<(Segment, OwnedFd)> {
-        let file = memfd_create("homespun-ring", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        ftruncate(&file, file_bytes(data) as u64)?;
-        fcntl_add_seals(&file, SEALS | SealFlags::SEAL)?;
+        let file = memory_file::create_sealed("homespun-ring", file_bytes(data) as u64)?;
         Ok((Segment::map_sealed(&file, data)?, file))
     }
 
@@ -86,7 +82,7 @@ impl Segment {
     pub(crate) fn map(file: &OwnedFd) -> Result<Segment, MapError> {
         // Only memory files have seals.
         let seals = fcntl_get_seals(file).map_err(|_| MapError::NotARing)?;
-        if !seals.contains(SEALS) {
+        if !seals.contains(SIZE_SEALS) {
             return Err(MapError::NotARing);
         }
         // Read the size after the seals: after the check, the size of a sealed file cannot change.
@@ -323,6 +319,8 @@ impl Drop for Segment {
 mod tests {
     use std::fs::File;
     use std::os::unix::net::UnixStream;
+
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
     use super::*;
 
