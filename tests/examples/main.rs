@@ -76,6 +76,7 @@ fn client_error_names_the_address_of_an_absent_server() {
     let (_held, address) = bind_vacant_address();
     let address = &address.to_string()[..];
     let link = format!("the link to {address} ended: Connection refused");
+    // Receives from the address, such as that of an answer, fail before sends.
     for (name, arguments, failed) in [
         ("hello", &[address][..], format!("the send with context 1 failed: {link}")),
         ("multi_receive_server", &[address, "hello"], format!("the send with context 0 failed: {link}")),
@@ -83,9 +84,9 @@ fn client_error_names_the_address_of_an_absent_server() {
         (
             "tagged_client_server",
             &["client", address, "add 1 2"],
-            format!("the send with context 0 failed: {link}"),
+            format!("the receive with context 0 failed: {link}"),
         ),
-        ("tokio", &[address, "one"], format!("the send with context 0 failed: {link}")),
+        ("tokio", &[address, "one"], format!("the receive with context 0 failed: {link}")),
         ("unknown_source", &[address, "hello"], format!("the send with context 0 failed: {link}")),
         ("wait_fd", &[address, "hello"], format!("the send with context 0 failed: {link}")),
         (

@@ -318,8 +318,12 @@ pub(crate) fn flush_with_commit_flags_follows_its_kind(net: &Net) {
     let (alice, bob) = net.open_pair_with(setup, Setup::default());
     let region = register(&bob, MemoryKind::Owned, EVERYTHING, 1);
     post_and_expect_success(&alice, flush_call(&alice, &region, 1, 0, 8));
-    let flags = Some(OpFlags::COMMIT_COMPLETE | OpFlags::INJECT | OpFlags::REMOTE_CQ_DATA);
-    post_and_expect_success(&alice, FlushCall { flags, ..flush_call(&alice, &region, 2, 0, 8) });
+    let flags = Some(OpFlags::INJECT | OpFlags::REMOTE_CQ_DATA);
+    let call = FlushCall { flags, ..flush_call(&alice, &region, 2, 0, 8) };
+    post_and_expect_success(&alice, call);
+    let flags = flags.map(|flags| flags | OpFlags::COMMIT_COMPLETE);
+    let refused = alice.endpoint.flush(FlushCall { flags, ..call });
+    assert_eq!(refused.unwrap_err().errno(), Errno::EBADFLAGS);
 }
 
 pub(crate) fn flush_fails_when_its_peer_closes(net: &Net) {
