@@ -296,8 +296,8 @@ impl Domain {
 }
 
 impl MemoryRegion {
-    /// Returns the key by which peers name the region: `fi_mr_key`. A region that gives peers no rights has no
-    /// key; then this is the largest number that fits the [key size](Domain::key_size_bytes), of 8 bytes
+    /// Returns the key by which peers name the region: `fi_mr_key`. A region that gives peers no rights has
+    /// no key; then this is the largest number that fits the [key size](Domain::key_size_bytes), of 8 bytes
     /// `FI_KEY_NOTAVAIL`, which no chosen key is.
     pub fn key(&self) -> u64 {
         self.region.key()

@@ -51,8 +51,8 @@ impl RegionKeys {
         }
     }
 
-    /// Returns the largest number that fits the size: in place of the key of a region that has none, and never
-    /// a chosen key. Of 8 bytes it is `FI_KEY_NOTAVAIL`.
+    /// Returns the largest number that fits the size: in place of the key of a region that has none, and
+    /// never a chosen key. Of 8 bytes it is `FI_KEY_NOTAVAIL`.
     pub(crate) fn unavailable(&self) -> u64 {
         u64::MAX >> (u64::BITS - 8 * self.size_bytes as u32)
     }

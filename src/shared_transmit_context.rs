@@ -8,8 +8,8 @@ use crate::info::TxAttr;
 
 /// A transmit context that endpoints of a domain share: `fi_stx_context` of `fi_endpoint(3)`.
 ///
-/// The application [binds](crate::Endpoint::bind_shared_transmit_context) endpoints to the context. It posts to
-/// the endpoints as usual, and their own queues and counters report the operations. An endpoint whose
+/// The application [binds](crate::Endpoint::bind_shared_transmit_context) endpoints to the context. It posts
+/// to the endpoints as usual, and their own queues and counters report the operations. An endpoint whose
 /// [`tx_ctx_cnt`](crate::info::EpAttr::tx_ctx_cnt) is [`SHARED_CONTEXT`](crate::info::SHARED_CONTEXT) needs a
 /// context before it is enabled.
 ///

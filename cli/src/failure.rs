@@ -425,8 +425,8 @@ mod tests {
             |error| CommandFailure::from_first_contact(address, OperationError::Link(error)).to_string();
         assert_eq!(
             message(LinkError::NoEndpoint { medium: "TCP" }),
-            "no answer from 127.0.0.1:7471: Connection refused: no endpoint is there over TCP; the peer has not \
-             started, or uses another domain"
+            "no answer from 127.0.0.1:7471: Connection refused: no endpoint is there over TCP; the peer has \
+             not started, or uses another domain"
         );
         assert_eq!(
             message(LinkError::Denied(Denial::OtherUser)),

@@ -106,8 +106,8 @@ impl CompletionQueue {
     /// ends the next wait. A read whose wait ends still returns the entries that the queue has.
     ///
     /// If the queue is a member of a wait set, the signal ends all waits for the set. If no thread waits
-    /// for the set, the signal ends the next wait for it. No thread waits for a queue without a wait object, so
-    /// there is nothing to end.
+    /// for the set, the signal ends the next wait for it. No thread waits for a queue without a wait object,
+    /// so there is nothing to end.
     pub fn signal(&self) {
         if let Some(waiter) = self.shared.waiter() {
             self.shared.signals.record_signal();

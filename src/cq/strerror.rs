@@ -72,15 +72,16 @@ pub fn strerror(prov_errno: i32) -> &'static str {
         DENIED => "the endpoint at the peer's address is not one that this process may talk to",
         PROTOCOL => "the peer does not speak the protocol: it is no homespun endpoint",
         OTHER_VERSION => {
-            "the peer speaks another version of homespun's protocol: run one version of homespun on both sides \
-             (FI_LOG_LEVEL=warn names the versions)"
+            "the peer speaks another version of homespun's protocol: run one version of homespun on both \
+             sides (FI_LOG_LEVEL=warn names the versions)"
         }
         NO_ENDPOINT => {
-            "Connection refused: the peer has not started, or uses another domain of homespun (FI_HOMESPUN_DOMAIN)"
+            "Connection refused: the peer has not started, or uses another domain of homespun \
+             (FI_HOMESPUN_DOMAIN)"
         }
         LOOPBACK_ONLY => {
-            "the endpoint is at a loopback address, from which no other host can be reached: open it at another \
-             address"
+            "the endpoint is at a loopback address, from which no other host can be reached: open it at \
+             another address"
         }
         NO_KEY => "no memory region of the target has this key, or no longer",
         NO_RIGHT => "the target's memory region or endpoint is not to be accessed in this way",

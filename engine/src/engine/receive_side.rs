@@ -411,8 +411,8 @@ impl Engine {
         id
     }
 
-    /// Sets the queue, by any number of its own, to which the engine reports its receives. Members of a shared
-    /// receiver with the same queue report in the order in which their receives end.
+    /// Sets the queue, by any number of its own, to which the engine reports its receives. Members of a
+    /// shared receiver with the same queue report in the order in which their receives end.
     pub fn set_receive_queue(&mut self, queue: Option<u64>) {
         if let ReceiveSide::Shared(membership) = &self.receive_side {
             membership.set_receive_queue(queue);
