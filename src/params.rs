@@ -96,8 +96,8 @@ pub const CLOSE_LINGER_MS: Param = param!(
 pub const CONNECT_TIMEOUT_MS: Param = param!(
     "connect_timeout_ms",
     "Milliseconds that a peer's host may leave all tries to connect over TCP unanswered, and, if this is \
-     set, that a request for a connection (fi_connect) waits, at most, until it is accepted or rejected; then \
-     they fail with ETIMEDOUT; 0 for no limit of homespun's own",
+     set, that a request for a connection (fi_connect) waits, at most, until it is accepted or rejected; \
+     then they fail with ETIMEDOUT; 0 for no limit of homespun's own",
     default: "15000 for the host, no limit for a request"
 );
 
