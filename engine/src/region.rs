@@ -10,7 +10,7 @@
 //! # How a region ends
 //!
 //! [`Regions::close`] takes the region out of the table and marks the region as closed. An engine
-//! looks at the mark once for each use of the memory ([`Window::open`]), and keeps no slice of raw
+//! looks at the mark once for each use of the memory (`Window::open`), and keeps no slice of raw
 //! memory between calls. So the region has ended once all engine calls that were running at the close
 //! have returned. Then no engine touches the memory any more. What an engine has not read or written
 //! whole by then fails, and the link goes on.
