@@ -9,11 +9,27 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Less than a ring has.
 const LIMIT_BYTES: u64 = 64 << 10;
 
+/// A limit for this process. It ends with the value: the report of the tests may go to a longer file.
+struct Limited(Rlimit);
+
+impl Limited {
+    fn new() -> Limited {
+        let before = getrlimit(Resource::Fsize);
+        let limit = Rlimit { current: Some(LIMIT_BYTES), maximum: before.maximum };
+        setrlimit(Resource::Fsize, limit).expect("a process may limit itself");
+        Limited(before)
+    }
+}
+
+impl Drop for Limited {
+    fn drop(&mut self) {
+        setrlimit(Resource::Fsize, self.0.clone()).expect("a process may lift its own limit");
+    }
+}
+
 #[test]
 fn memory_beyond_the_limit_of_file_sizes_fails_with_efbig() {
-    let Rlimit { maximum, .. } = getrlimit(Resource::Fsize);
-    let limit = Rlimit { current: Some(LIMIT_BYTES), maximum };
-    setrlimit(Resource::Fsize, limit).expect("a process may limit itself");
+    let _restored = Limited::new();
     let provider = ShmProvider::default();
     let mut endpoints = [TestEndpoint::open(&provider, 11), TestEndpoint::open(&provider, 22)];
     let to = endpoints[1].address();
