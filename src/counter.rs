@@ -410,7 +410,7 @@ impl CounterShared {
     /// Counts a read that returns this value, as an empty poll if the value has not changed.
     fn count_poll(&self, value: u64) {
         if self.last_read.load(Ordering::Relaxed) == value {
-            self.driven_endpoints.count_empty_poll();
+            self.driven_endpoints.count_empty_poll(&|| self.value.load(Ordering::Relaxed) != value);
         } else {
             self.last_read.store(value, Ordering::Relaxed);
             empty_polls::end_wait();

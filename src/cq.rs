@@ -552,7 +552,7 @@ impl CqShared {
         if is_found {
             empty_polls::end_wait();
         } else {
-            empty_polls::count_empty_poll(&self.driven);
+            empty_polls::count_empty_poll(&self.driven, &|| self.has_unread());
         }
         is_found
     }

@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 use homespun_engine::transport::Armed;
 
 use crate::cq::Reader;
+use crate::wait::EpollSet;
 
 /// The pump of an endpoint, over any transport, as the objects that drive the endpoint call it.
 pub(crate) trait Drive: Send + Sync {
@@ -21,6 +22,12 @@ pub(crate) trait Drive: Send + Sync {
     /// reader misses no event: every other thread that uses the endpoint after that leaves the transport
     /// armed, or rings the doorbell.
     fn arm(&self) -> Armed;
+    /// Arms the transport for a thread that polls, and adds its descriptor to `sources`, on which the thread
+    /// sleeps for a short time. Returns [`Armed::Ready`] if events of the endpoint would not wake the thread:
+    /// there is a progress thread, or the transport has no descriptor.
+    ///
+    /// While the thread sleeps, other threads that use the endpoint may disarm the transport.
+    fn arm_for_short_sleep(&self, sources: &EpollSet) -> Armed;
     /// Runs the due works of the domain. The caller has the endpoint unlocked, since a work may post to the
     /// endpoint. Call this after [`arm`](Self::arm) and
     /// [`process_mail`](crate::endpoint_pump::EndpointPump::process_mail), which run no works.

@@ -2,12 +2,14 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use homespun_engine::transport::Armed;
 use parking_lot::RwLock;
 
 use crate::cq::Reader;
 use crate::drive::Drive;
+use crate::wait::EpollSet;
 
 /// The endpoints that one queue or one counter drives. Usually there is only one, which a poll finds
 /// without a lock.
@@ -18,6 +20,8 @@ pub(crate) struct Driven {
     first: OnceLock<Arc<dyn Drive>>,
     others: RwLock<Vec<Arc<dyn Drive>>>,
     has_others: AtomicBool,
+    /// The descriptors of the endpoints, once a thread that polls has slept on them.
+    sources: OnceLock<EpollSet>,
 }
 
 impl Driven {
@@ -40,6 +44,9 @@ impl Driven {
         let mut others = self.others.write();
         others.retain(|driven| !Arc::ptr_eq(driven, endpoint));
         self.has_others.store(!others.is_empty(), Ordering::Release);
+        if let Some(sources) = self.sources.get() {
+            endpoint.with_wake_fd(&mut |fd| sources.remove(fd));
+        }
     }
 
     fn is_first_endpoint(&self, endpoint: &Arc<dyn Drive>) -> bool {
@@ -87,6 +94,34 @@ impl Driven {
     /// on the queue or counter.
     pub(crate) fn fire_due_works(&self) {
         self.for_each(|endpoint| endpoint.fire_due_works());
+    }
+
+    /// Sleeps until an endpoint may need a pass, or this time has passed. Does not sleep if `is_ready` returns
+    /// `true` once the endpoints are armed, or if an endpoint would not wake the thread. The caller holds no
+    /// lock.
+    #[cold]
+    pub(crate) fn sleep_unless(&self, is_ready: impl Fn() -> bool, at_most: Duration) {
+        let Some(sources) = self.sources_for_sleep() else { return };
+        let mut armed = NOTHING_TO_DO;
+        self.for_each(|endpoint| {
+            if armed != Armed::Ready {
+                armed = earlier_of(armed, endpoint.arm_for_short_sleep(sources));
+            }
+        });
+        self.fire_due_works();
+        let Armed::Asleep { look_again_after } = armed else { return };
+        if !is_ready() {
+            // Whatever wakes the thread, it polls next.
+            let _ = sources.sleep(Some(look_again_after.map_or(at_most, |time| time.min(at_most))));
+        }
+    }
+
+    fn sources_for_sleep(&self) -> Option<&EpollSet> {
+        if self.sources.get().is_none() {
+            // Without a descriptor to spare the thread goes on polling.
+            let _ = self.sources.set(EpollSet::new().ok()?);
+        }
+        self.sources.get()
     }
 
     /// Arms all endpoints, for a thread that is about to sleep.

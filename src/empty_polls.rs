@@ -1,4 +1,4 @@
-//! Lets a thread that polls in vain give its core away, if what it waits for needs that core.
+//! Lets a thread that polls in vain give its core away, if another thread needs that core.
 //!
 //! With more threads than cores, a thread that polls until its time slice ends keeps the peer from running
 //! that is to answer. A thread with a core of its own must not yield: each time costs as much as some
@@ -7,16 +7,25 @@
 //!
 //! - a peer: see `Transport::publish_core_and_find_peer`;
 //! - another thread of this process. It waits for a peer, too, and that peer may be next on this core.
+//!
+//! Beside a program that computes ([`Company`]), a yield takes that program's time slice, and polling uses up the
+//! time that this thread may run. So there it sleeps, for as long as it has waited, at most [`SLEEP_MAX_NS`],
+//! on the descriptors of the endpoints: the kernel soon runs a woken thread in place of one that computes. An
+//! application that does other things between its polls is not made to sleep.
+
+mod company;
 
 use std::cell::Cell;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use homespun_engine::processor::forced_switches;
 use rustix::thread::sched_getcpu;
 
 use crate::driven::Driven;
+use crate::empty_polls::company::{Company, SLICE_NS};
 
 /// For how long a thread polls in vain before it looks for a peer on its core, and between two looks. Most
 /// peers on other cores answer sooner.
@@ -24,6 +33,13 @@ const LOOK_AFTER_NS: u64 = 4_000;
 
 /// The number of empty polls between two readings of the clock.
 const POLLS_PER_CLOCK_READ: u32 = 8;
+
+/// An application that takes longer for [`POLLS_PER_CLOCK_READ`] polls does other things meanwhile.
+const TIGHT_POLLS_MAX_NS: u64 = 100_000;
+
+/// How long a thread sleeps between polls, at least and at most.
+const SLEEP_MIN_NS: u64 = 50_000;
+const SLEEP_MAX_NS: u64 = 1_000_000;
 
 /// The number of cores in [`LAST_THREADS`]. On a core beyond them, a thread finds no other thread.
 const CORES: usize = 1024;
@@ -33,14 +49,19 @@ const CORES: usize = 1024;
 static LAST_THREADS: [AtomicUsize; CORES] = [const { AtomicUsize::new(0) }; CORES];
 
 thread_local! {
-    static POLLS: ThreadPolls = const { ThreadPolls { empty: Cell::new(0), looked_at_ns: Cell::new(0) } };
+    static POLLS: ThreadPolls = const { ThreadPolls::new() };
 }
 
 /// The polls of a thread since it last found something in any queue or counter.
 struct ThreadPolls {
     empty: Cell<u32>,
+    /// When the wait has begun.
+    since_ns: Cell<u64>,
     /// When the thread last looked for a peer on its core, or has begun to wait.
     looked_at_ns: Cell<u64>,
+    /// When the clock was last read.
+    read_at_ns: Cell<u64>,
+    company: Company,
 }
 
 /// Records that a poll of this thread has found something.
@@ -50,31 +71,66 @@ pub(crate) fn end_wait() {
 }
 
 /// Counts a poll that has found nothing, and gives the core away if that helps. `endpoints` are those that
-/// the poll has driven. The caller holds no lock.
+/// the poll has driven. `is_ready` tells whether a poll would find something without a pass. The caller holds
+/// no lock.
 #[inline(always)]
-pub(crate) fn count_empty_poll(endpoints: &Driven) {
+pub(crate) fn count_empty_poll(endpoints: &Driven, is_ready: &dyn Fn() -> bool) {
     POLLS.with(|polls| {
         let empty = polls.empty.get().wrapping_add(1);
         polls.empty.set(empty);
         if empty.is_multiple_of(POLLS_PER_CLOCK_READ) {
-            polls.look_or_begin_wait(endpoints);
+            polls.look_or_begin_wait(endpoints, is_ready);
         }
     });
 }
 
 impl ThreadPolls {
+    const fn new() -> ThreadPolls {
+        ThreadPolls {
+            empty: Cell::new(0),
+            since_ns: Cell::new(0),
+            looked_at_ns: Cell::new(0),
+            read_at_ns: Cell::new(0),
+            company: Company::new(),
+        }
+    }
+
     #[cold]
     #[inline(never)]
-    fn look_or_begin_wait(&self, endpoints: &Driven) {
-        let now_ns = read_clock_ns();
+    fn look_or_begin_wait(&self, endpoints: &Driven, is_ready: &dyn Fn() -> bool) {
         if self.empty.get() == POLLS_PER_CLOCK_READ {
-            self.looked_at_ns.set(now_ns);
-        } else if now_ns.saturating_sub(self.looked_at_ns.get()) >= LOOK_AFTER_NS {
-            if self.note_core_and_check_shared(sched_getcpu(), endpoints) {
-                thread::yield_now();
+            let now_ns = read_clock_ns();
+            for begin in [&self.since_ns, &self.looked_at_ns, &self.read_at_ns] {
+                begin.set(now_ns);
             }
-            self.looked_at_ns.set(read_clock_ns());
+            return;
         }
+        let (now_ns, polled_ns) = self.read_clock_and_note_pause();
+        if now_ns.saturating_sub(self.looked_at_ns.get()) < LOOK_AFTER_NS {
+            return;
+        }
+        let is_shared = self.note_core_and_check_shared(sched_getcpu(), endpoints);
+        if self.company.is_present(now_ns) && polled_ns <= TIGHT_POLLS_MAX_NS {
+            let waited_ns = now_ns.saturating_sub(self.since_ns.get());
+            let at_most = Duration::from_nanos(waited_ns.clamp(SLEEP_MIN_NS, SLEEP_MAX_NS));
+            endpoints.sleep_unless(is_ready, at_most);
+            self.read_at_ns.set(read_clock_ns());
+        } else if is_shared {
+            thread::yield_now();
+            self.read_clock_and_note_pause();
+        }
+        self.looked_at_ns.set(self.read_at_ns.get());
+    }
+
+    /// Returns the time, and how long ago the clock was read before. A long time may be a pause in which the
+    /// thread did not run.
+    fn read_clock_and_note_pause(&self) -> (u64, u64) {
+        let now_ns = read_clock_ns();
+        let elapsed_ns = now_ns.saturating_sub(self.read_at_ns.replace(now_ns));
+        if elapsed_ns >= SLICE_NS {
+            self.company.note_pause(now_ns, forced_switches());
+        }
+        (now_ns, elapsed_ns)
     }
 
     /// Records that this thread waits on this core. Returns whether a peer, or another thread of this
@@ -114,6 +170,7 @@ mod tests {
     use super::*;
     use crate::cq::Reader;
     use crate::drive::{Drive, WatchResult};
+    use crate::wait::EpollSet;
 
     /// Counts the looks for a peer.
     #[derive(Default)]
@@ -123,6 +180,9 @@ mod tests {
         fn progress(&self, _: &mut Reader<'_>) {}
         fn progress_without_reader(&self) {}
         fn arm(&self) -> Armed {
+            Armed::Ready
+        }
+        fn arm_for_short_sleep(&self, _: &EpollSet) -> Armed {
             Armed::Ready
         }
         fn fire_due_works(&self) {}
@@ -138,7 +198,7 @@ mod tests {
     }
 
     fn poll_in_vain(endpoints: &Driven, polls: u32) {
-        (0..polls).for_each(|_| count_empty_poll(endpoints));
+        (0..polls).for_each(|_| count_empty_poll(endpoints, &|| false));
     }
 
     #[test]
@@ -165,7 +225,7 @@ mod tests {
 
     #[test]
     fn core_is_shared_while_another_thread_waits_there() {
-        let new_thread = || ThreadPolls { empty: Cell::new(0), looked_at_ns: Cell::new(0) };
+        let new_thread = ThreadPolls::new;
         let (one, other) = (new_thread(), new_thread());
         let core = AtomicUsize::new(0);
         assert!(!one.note_and_find_other_thread(&core), "no other thread was here");

@@ -46,6 +46,7 @@ use crate::pump::duties::{Duties, Purpose};
 use crate::pump::queues::{NullSink, Queues, WithoutReader};
 use crate::pump::timekeeper::Timekeeper;
 use crate::shared_receive_context::ReceiveContext;
+use crate::wait::EpollSet;
 use crate::works::queue::WorkQueue;
 
 /// The largest number of frames that one pass receives. More frames would delay the application's
@@ -582,6 +583,18 @@ impl<T: Transport> Drive for Pump<T> {
         let armed = state.prepare_sleep();
         receive_context::deliver_mail_to_others(&mut guard);
         armed
+    }
+
+    fn arm_for_short_sleep(&self, sources: &EpollSet) -> Armed {
+        let Some(mut guard) = lock_for_poll(&self.state) else { return Armed::Ready };
+        let Some(state) = guard.as_mut() else { return AT_REST };
+        if state.bound.as_ref().is_some_and(|bound| bound.bindings.progress_doorbell.is_some()) {
+            return Armed::Ready;
+        }
+        let armed = state.prepare_sleep();
+        let is_source = state.transport.wake_fd().is_some_and(|fd| sources.add(fd).is_ok());
+        receive_context::deliver_mail_to_others(&mut guard);
+        if is_source { armed } else { Armed::Ready }
     }
 
     fn progress_for_progress_thread(&self) -> WatchResult {

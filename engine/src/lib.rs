@@ -55,6 +55,8 @@ pub mod moment;
 pub mod operation;
 pub mod peer_id;
 pub mod peers;
+#[expect(unsafe_code, reason = "calls `getrusage(2)`")]
+pub mod processor;
 mod protocol_violation;
 mod reassembly;
 mod receiver;

@@ -99,17 +99,6 @@ pub(crate) fn allow_any_tracer() -> io::Result<()> {
     }
 }
 
-/// Returns how often the calling thread has lost its processor although it could go on (`ru_nivcsw` in
-/// `getrusage(2)`).
-pub(crate) fn forced_switches() -> u64 {
-    // SAFETY: the structure consists of integers, for which all bits may be 0.
-    let mut usage: libc::rusage = unsafe { mem::zeroed() };
-    // SAFETY: the kernel writes a `rusage` to exclusively borrowed memory of that type.
-    let result = unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
-    debug_assert_eq!(result, 0, "the arguments are valid");
-    u64::try_from(usage.ru_nivcsw).unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::net::UnixStream;

@@ -60,11 +60,6 @@ impl Links {
         }
     }
 
-    /// The next number in use after this one. After the last number comes the first.
-    pub(crate) fn next_id(&self, after: LinkId) -> Option<LinkId> {
-        self.table.next_id(after)
-    }
-
     /// Frees a number.
     pub(crate) fn remove(&mut self, id: LinkId) -> Option<Slot> {
         self.table.remove(id)

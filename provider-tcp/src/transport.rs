@@ -41,6 +41,7 @@ use crate::local_address_cache::LocalAddressCache;
 use crate::provider::BoundTcp;
 use crate::socket::{self, KernelBuffers};
 use crate::staging::SpareBuffers;
+use crate::transport::cores::PeerCores;
 
 /// The listener's token in the poll. The token of a link is the link's number, which is always smaller.
 const LISTENER: Token = Token(usize::MAX);
@@ -94,8 +95,7 @@ pub struct TcpTransport {
     /// How many more ends of links this pass may report. After that it reads no further links and checks.
     ends_left: u32,
     busy_link: BusyLink,
-    /// The link whose peer's core was looked at last.
-    core_turn: LinkId,
+    peer_cores: PeerCores,
     spare: SpareBuffers,
     read_buffer: Box<[u8]>,
     address: Address,
@@ -151,7 +151,7 @@ impl TcpTransport {
             draining: BTreeSet::new(),
             ends_left: PASS_MAX_ENDS,
             busy_link: BusyLink::default(),
-            core_turn: LinkId(0),
+            peer_cores: PeerCores::default(),
             spare: SpareBuffers::default(),
             read_buffer: vec![0; READ_BUFFER_BYTES].into(),
             address,
@@ -483,18 +483,21 @@ impl TcpTransport {
         if !link.carries_frames() {
             return self.read_before_frames(id, receiver);
         }
-        let step = link.read(id, &mut self.read_buffer, None, receiver);
-        if let ReadStep::Ready(1..) | ReadStep::Idle(1..) = step {
-            self.busy_link.note_read(id);
-        }
-        match step {
+        let reported = match link.read(id, &mut self.read_buffer, None, receiver) {
             ReadStep::Ready(reported) => {
                 enlist_ready(&mut self.ready, id, link);
                 reported
             }
             ReadStep::Idle(reported) => reported,
-            ReadStep::Ended(error) => self.end_link(id, error, receiver),
+            ReadStep::Ended(error) => return self.end_link(id, error, receiver),
+        };
+        if reported > 0 {
+            self.busy_link.note_read(id);
+            if self.peer_cores.is_read_due {
+                self.read_peer_core(id);
+            }
         }
+        reported
     }
 
     /// Ends a link whose stream has ended or broken. Returns how many events it has reported.

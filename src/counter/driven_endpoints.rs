@@ -46,10 +46,10 @@ impl DrivenEndpoints {
         self.driven.progress_without_reader();
     }
 
-    /// Counts a poll that has found nothing new.
+    /// Counts a poll that has found nothing new. `is_ready` tells whether the next one would.
     #[inline]
-    pub(super) fn count_empty_poll(&self) {
-        empty_polls::count_empty_poll(&self.driven);
+    pub(super) fn count_empty_poll(&self, is_ready: &dyn Fn() -> bool) {
+        empty_polls::count_empty_poll(&self.driven, is_ready);
     }
 
     /// Runs the due works.
