@@ -7,9 +7,9 @@ mod event;
 mod event;
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::process;
 
 use homespun_engine::error::Error;
+use homespun_engine::fork::ForkGeneration;
 
 use self::event::EventFd;
 use crate::sync::{AtomicBool, Mutex, Ordering, fence};
@@ -26,9 +26,9 @@ pub(crate) struct Doorbell {
     is_armed: AtomicBool,
     /// Held while the doorbell changes from one state to the other.
     change: Mutex<()>,
-    /// The process that created the doorbell. A forked child shares the descriptor with its parent. The
+    /// That of the process that created the doorbell. A forked child shares the descriptor with its parent. The
     /// child must not ring: it would wake the parent's sleepers for nothing.
-    process: u32,
+    generation: ForkGeneration,
 }
 
 impl Doorbell {
@@ -40,7 +40,7 @@ impl Doorbell {
             event: EventFd::new()?,
             is_armed: AtomicBool::new(false),
             change: Mutex::new(()),
-            process: process::id(),
+            generation: ForkGeneration::current(),
         })
     }
 
@@ -83,7 +83,7 @@ impl Doorbell {
     #[cold]
     fn wake(&self) {
         let _changing = self.change.lock();
-        if self.is_armed.swap(false, Ordering::SeqCst) && self.process == process::id() {
+        if self.is_armed.swap(false, Ordering::SeqCst) && !self.generation.is_in_forked_child() {
             self.event.set();
         }
     }

@@ -9,9 +9,10 @@
 //! - another thread of this process. It waits for a peer, too, and that peer may be next on this core.
 //!
 //! Beside a program that computes ([`Company`]), a yield takes that program's time slice, and polling uses up the
-//! time that this thread may run. So there it sleeps, for as long as it has waited, at most [`SLEEP_MAX_NS`],
-//! on the descriptors of the endpoints: the kernel soon runs a woken thread in place of one that computes. An
-//! application that does other things between its polls is not made to sleep.
+//! time that this thread may run. So there it sleeps on the descriptors of the endpoints, after
+//! [`SLEEP_AFTER_NS`] or in place of a yield: the kernel soon runs a woken thread in place of one that computes.
+//! A sleep takes as long as the thread has waited, at most [`SLEEP_MAX_NS`], since the application may wait for
+//! something else, too. An application that does other things between its polls is not made to sleep.
 
 mod company;
 
@@ -37,8 +38,11 @@ const POLLS_PER_CLOCK_READ: u32 = 8;
 /// An application that takes longer for [`POLLS_PER_CLOCK_READ`] polls does other things meanwhile.
 const TIGHT_POLLS_MAX_NS: u64 = 100_000;
 
-/// How long a thread sleeps between polls, at least and at most.
-const SLEEP_MIN_NS: u64 = 50_000;
+/// For how long a thread polls in vain before it sleeps beside a program that computes. A peer that runs answers
+/// sooner, even to a message of some 100 KiB.
+const SLEEP_AFTER_NS: u64 = 100_000;
+
+/// How long a thread sleeps between polls, at most. A yield would cost it more.
 const SLEEP_MAX_NS: u64 = 1_000_000;
 
 /// The number of cores in [`LAST_THREADS`]. On a core beyond them, a thread finds no other thread.
@@ -110,11 +114,12 @@ impl ThreadPolls {
             return;
         }
         let is_shared = self.note_core_and_check_shared(sched_getcpu(), endpoints);
+        let waited_ns = now_ns.saturating_sub(self.since_ns.get());
         if self.company.is_present(now_ns) && polled_ns <= TIGHT_POLLS_MAX_NS {
-            let waited_ns = now_ns.saturating_sub(self.since_ns.get());
-            let at_most = Duration::from_nanos(waited_ns.clamp(SLEEP_MIN_NS, SLEEP_MAX_NS));
-            endpoints.sleep_unless(is_ready, at_most);
-            self.read_at_ns.set(read_clock_ns());
+            if is_shared || waited_ns >= SLEEP_AFTER_NS {
+                endpoints.sleep_unless(is_ready, Duration::from_nanos(waited_ns.min(SLEEP_MAX_NS)));
+                self.read_at_ns.set(read_clock_ns());
+            }
         } else if is_shared {
             thread::yield_now();
             self.read_clock_and_note_pause();
@@ -165,12 +170,18 @@ mod tests {
     use std::sync::atomic::AtomicU32;
     use std::time::Duration;
 
+    use std::fs;
+
     use homespun_engine::transport::Armed;
 
     use super::*;
     use crate::cq::Reader;
     use crate::drive::{Drive, WatchResult};
     use crate::wait::EpollSet;
+    use crate::{Bytes, BytesMut, Caps, Fabric, FabricAddress, Hints, OpenEndpoint};
+
+    /// Longer than any sleep between polls, and than any message takes.
+    const PATIENCE: Duration = Duration::from_secs(60);
 
     /// Counts the looks for a peer.
     #[derive(Default)]
@@ -221,6 +232,61 @@ mod tests {
             assert_eq!(count(), look);
             end_wait();
         }
+    }
+
+    /// How often this thread has gone to sleep.
+    fn sleeps() -> u64 {
+        let status = fs::read_to_string("/proc/thread-self/status").expect("the kernel's count");
+        let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        count.expect("a line").trim().parse().expect("a number")
+    }
+
+    fn pretend_company() {
+        POLLS.with(|polls| {
+            let now_ns = read_clock_ns();
+            polls.company.note_pause(now_ns, 1);
+            polls.company.note_pause(now_ns + SLICE_NS, 2);
+        });
+    }
+
+    #[test]
+    fn polling_reader_sleeps_beside_company_until_its_message() {
+        for domain in ["shm", "tcp", "auto"] {
+            let open = || {
+                let hints = Hints::new().caps(Caps::MSG).domain(domain);
+                Fabric::new().open_endpoint(&hints).expect("an endpoint")
+            };
+            let (OpenEndpoint { endpoint, cq, .. }, sender) = (open(), open());
+            let to = sender.av.insert_one(endpoint.name().expect("an address")).expect("room");
+            for context in 1..=3 {
+                endpoint.recv(BytesMut::zeroed(8), FabricAddress::UNSPECIFIED, context).expect("room");
+                let (before, deadline) = (sleeps(), Instant::now() + PATIENCE);
+                while sleeps() == before {
+                    pretend_company();
+                    // The count takes time: it is read only now and then, so that polls are close together.
+                    for _ in 0..10_000 {
+                        assert!(cq.read_entry().expect("no error").is_none(), "nothing was sent");
+                    }
+                    assert!(Instant::now() < deadline, "the reader does not sleep over {domain}");
+                }
+                sender.endpoint.send(Bytes::from_static(b"morning!"), to, context).expect("room");
+                while cq.read_entry().expect("no error").is_none() {
+                    pretend_company();
+                    sender.cq.progress();
+                    assert!(Instant::now() < deadline, "no message over {domain}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn thread_does_not_sleep_while_an_endpoint_or_the_queue_is_ready() {
+        let endpoints = Driven::default();
+        endpoints.sleep_unless(|| true, PATIENCE);
+        endpoints.add(Arc::new(Looks::default()));
+        let before = Instant::now();
+        endpoints.sleep_unless(|| false, PATIENCE);
+        assert!(before.elapsed() < PATIENCE, "the endpoint would not wake the thread");
     }
 
     #[test]

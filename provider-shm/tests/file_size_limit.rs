@@ -23,7 +23,7 @@ impl Limited {
 
 impl Drop for Limited {
     fn drop(&mut self) {
-        setrlimit(Resource::Fsize, self.0.clone()).expect("a process may lift its own limit");
+        setrlimit(Resource::Fsize, self.0).expect("a process may lift its own limit");
     }
 }
 

@@ -78,6 +78,10 @@ impl Inbound {
         matches!(self.state, StreamState::Opening(_) | StreamState::Questions(..))
     }
 
+    pub(crate) fn is_within_payload(&self) -> bool {
+        matches!(&self.state, StreamState::Frames(decoder) if decoder.payload_left() > 0)
+    }
+
     /// Whether the link reads frames: the peer's hello or greeting is complete, and the link is neither held
     /// nor being closed.
     #[inline]

@@ -136,6 +136,11 @@ impl Link {
         self.inbound.carries_frames()
     }
 
+    /// Whether the next bytes to read belong to the payload of a frame that has begun.
+    pub(crate) fn is_within_payload(&self) -> bool {
+        self.inbound.is_within_payload()
+    }
+
     /// Whether this side holds the link. A held link was not yet reported.
     pub(crate) fn is_held(&self) -> bool {
         self.inbound.is_held()

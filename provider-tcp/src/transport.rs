@@ -483,21 +483,24 @@ impl TcpTransport {
         if !link.carries_frames() {
             return self.read_before_frames(id, receiver);
         }
-        let reported = match link.read(id, &mut self.read_buffer, None, receiver) {
+        let is_core_due = self.peer_cores.is_read_due && !link.is_within_payload();
+        let step = link.read(id, &mut self.read_buffer, None, receiver);
+        if let ReadStep::Ready(1..) | ReadStep::Idle(1..) = step {
+            self.busy_link.note_read(id);
+        }
+        match step {
             ReadStep::Ready(reported) => {
                 enlist_ready(&mut self.ready, id, link);
                 reported
             }
-            ReadStep::Idle(reported) => reported,
-            ReadStep::Ended(error) => return self.end_link(id, error, receiver),
-        };
-        if reported > 0 {
-            self.busy_link.note_read(id);
-            if self.peer_cores.is_read_due {
-                self.read_peer_core(id);
+            ReadStep::Idle(reported) => {
+                if reported > 0 && is_core_due {
+                    self.read_peer_core(id);
+                }
+                reported
             }
+            ReadStep::Ended(error) => self.end_link(id, error, receiver),
         }
-        reported
     }
 
     /// Ends a link whose stream has ended or broken. Returns how many events it has reported.

@@ -1,10 +1,10 @@
 //! The threads that sleep until an event, and the doorbell that wakes them.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::process;
 use std::time::Duration;
 
 use homespun_engine::error::{Error, SystemRequest};
+use homespun_engine::fork::ForkGeneration;
 use homespun_engine::transport::Armed;
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io;
@@ -45,9 +45,9 @@ pub(super) struct Sleepers {
     /// would arm the members' doorbells. A doorbell that has rung would fall silent before the first call
     /// wakes. `None` unless these are the sleepers of a wait set.
     turn: Option<Turn>,
-    /// The process that opened the descriptors. A forked child has copies of them, and its changes would
+    /// That of the process that opened the descriptors. A forked child has copies of them, and its changes would
     /// affect the parent.
-    process: u32,
+    generation: ForkGeneration,
 }
 
 /// The sources that wake a sleeper, among them a doorbell.
@@ -106,7 +106,14 @@ impl Sleepers {
     }
 
     fn with_wakeups(calls: Option<Wakeup>, application: Option<Wakeup>, turn: Option<Turn>) -> Sleepers {
-        Sleepers { calls, application, timer: None, state: Mutex::default(), turn, process: process::id() }
+        Sleepers {
+            calls,
+            application,
+            timer: None,
+            state: Mutex::default(),
+            turn,
+            generation: ForkGeneration::current(),
+        }
     }
 
     fn wakeups(&self) -> impl Iterator<Item = &Wakeup> {
@@ -146,7 +153,7 @@ impl Sleepers {
 
     /// Whether this process has opened the descriptors. A forked child has not.
     pub(super) fn is_of_this_process(&self) -> bool {
-        self.process == process::id()
+        !self.generation.is_in_forked_child()
     }
 
     /// Makes events of this endpoint wake sleepers.

@@ -4,6 +4,7 @@ mod accepted_links;
 mod address_claimer;
 mod address_claims;
 mod bursts;
+mod cores;
 mod ending;
 mod frames;
 mod held_links;
