@@ -1,5 +1,6 @@
 //! Which transport carries a link.
 
+use std::array;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -11,7 +12,7 @@ use homespun_conformance::transport::{
 use homespun_engine::address::{Address, AddressFormat};
 use homespun_engine::errno::Errno;
 use homespun_engine::transport::{Armed, Close, LinkError, LinkId, Provider, Transport};
-use homespun_engine::wire::hello::Hello;
+use homespun_engine::wire::hello::{Hello, VERSION};
 use homespun_shm::ShmProvider;
 use homespun_tcp::TcpProvider;
 use rustix::fd::OwnedFd;
@@ -270,7 +271,11 @@ fn open_seqpacket_socket() -> OwnedFd {
 impl SilentListener {
     /// The kernel lets `backlog` connections and one more wait.
     fn bind(address: Address, backlog: i32) -> SilentListener {
-        let name = format!("homespun/auto//{address}");
+        SilentListener::bind_with_version(VERSION, address, backlog)
+    }
+
+    fn bind_with_version(version: u16, address: Address, backlog: i32) -> SilentListener {
+        let name = format!("homespun/auto/{version}//{address}");
         let name = SocketAddrUnix::new_abstract_name(name.as_bytes()).expect("short enough");
         let listener = open_seqpacket_socket();
         bind(&listener, &name).expect("the name is free");
@@ -288,6 +293,20 @@ impl SilentListener {
     fn accept(&self) -> OwnedFd {
         accept_with(&self.listener, SocketFlags::CLOEXEC).expect("a connection waits")
     }
+}
+
+#[test]
+fn link_to_a_near_peer_of_another_version_fails() {
+    let address = unused_address();
+    let theirs = VERSION + 1;
+    let _other = SilentListener::bind_with_version(theirs, address, 8);
+    let mut a = TestEndpoint::open_at(&auto(), unused_ip(), 11);
+    let link = a.connect(address);
+    a.post(link, pseudo_random_payload(100, 1));
+    a.transmit();
+    assert_eq!(a.queued_frame_count(link), 1, "a frame that was taken is lost");
+    drive_until(array::from_mut(&mut a), "the end", |[a]| a.recorder.down_error(link).is_some());
+    assert_eq!(a.recorder.down_error(link), Some(&LinkError::OtherVersion { theirs }));
 }
 
 /// Opens an `auto` endpoint whose links wait: the backlog at the name of this address is full.

@@ -9,7 +9,7 @@ use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
 use homespun_engine::fork::CloseOnFork;
 use homespun_engine::transport::{Denial, LinkError};
-use homespun_engine::wire::hello::{self, HELLO_BYTES, Hello};
+use homespun_engine::wire::hello::{self, HELLO_BYTES, Hello, VERSION};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType, connect, recvmsg, sendmsg, shutdown,
@@ -72,7 +72,7 @@ impl Control {
         let mut refused = ConnectError::NoEndpoint(NO_ENDPOINT);
         for candidate in name::possible_bind_addresses(kind, to) {
             let socket = CloseOnFork::new(open_socket()?);
-            match connect(&socket, &name::socket_name(kind, candidate)?) {
+            match connect(&socket, &name::socket_name(kind, VERSION, candidate)?) {
                 Ok(()) => match Control::from_socket_of_same_user(socket) {
                     // Another user's process may have this name, while the endpoint has the next name. So
                     // try the next name, too.
@@ -93,6 +93,19 @@ impl Control {
             }
         }
         Err(refused)
+    }
+
+    /// Looks for an endpoint at an address that speaks another version of the protocol, and tells it which
+    /// version this side speaks. Returns the other version if there is such an endpoint.
+    pub(crate) fn find_other_version(kind: &NameKind, to: Address, hello: Hello) -> Option<u16> {
+        let candidates = name::possible_bind_addresses(kind, to);
+        let speaks = |version, candidate| {
+            let socket = CloseOnFork::new(open_socket().ok()?);
+            connect(&socket, &name::socket_name(kind, version, candidate).ok()?).ok()?;
+            Control::from_socket_of_same_user(socket).ok()?.send_own_version(hello);
+            Some(version)
+        };
+        name::other_versions().find_map(|version| candidates.iter().find_map(|&at| speaks(version, at)))
     }
 
     /// Wraps an accepted connection.

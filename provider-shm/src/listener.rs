@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use homespun_engine::address::Address;
 use homespun_engine::fork::CloseOnFork;
+use homespun_engine::wire::hello::VERSION;
 use rustix::net::{SocketFlags, accept_with, bind, listen};
 use smallvec::SmallVec;
 
@@ -112,7 +113,7 @@ fn bind_and_listen(
     backlog_connections: u16,
 ) -> io::Result<CloseOnFork<OwnedFd>> {
     let socket = CloseOnFork::new(control::open_socket()?);
-    bind(&socket, &name::socket_name(kind, address)?)?;
+    bind(&socket, &name::socket_name(kind, VERSION, address)?)?;
     listen(&socket, backlog_connections.into())?;
     Ok(socket)
 }

@@ -1,4 +1,4 @@
-//! The names of endpoints: abstract UNIX addresses made of IP address and port.
+//! The names of endpoints: abstract UNIX addresses made of the version of the protocol, IP address and port.
 //!
 //! An abstract name belongs to the network namespace. It is in no file system, and vanishes with its socket.
 
@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use homespun_engine::address::{Address, AddressFormat};
+use homespun_engine::wire::hello::VERSION;
 use rustix::net::SocketAddrUnix;
 use smallvec::{SmallVec, smallvec};
 
@@ -32,14 +33,30 @@ pub(crate) enum NameKind {
     },
 }
 
-/// The socket name of the endpoint at an address.
-pub(crate) fn socket_name(kind: &NameKind, address: Address) -> io::Result<SocketAddrUnix> {
+/// The first version of the protocol that is a part of names.
+const NAMED_SINCE: u16 = 10;
+
+/// How many later versions a connector looks for.
+const LATER_VERSIONS: u16 = 16;
+
+/// The socket name of the endpoint at an address that speaks this version of the protocol.
+///
+/// A connector passes its ring before the peer's process makes progress, and takes frames at once. With the
+/// version in the name, the connector does not pass a ring to a peer that cannot read it.
+pub(crate) fn socket_name(kind: &NameKind, version: u16, address: Address) -> io::Result<SocketAddrUnix> {
     let address = address.socket_addr();
     let name = match kind {
-        NameKind::Alone => format!("homespun/shm/{address}"),
-        NameKind::BesideTcp { neighbourhood } => format!("homespun/auto/{neighbourhood}/{address}"),
+        NameKind::Alone => format!("homespun/shm/{version}/{address}"),
+        NameKind::BesideTcp { neighbourhood } => {
+            format!("homespun/auto/{version}/{neighbourhood}/{address}")
+        }
     };
     Ok(SocketAddrUnix::new_abstract_name(name.as_bytes())?)
+}
+
+/// The other versions that an endpoint at an address may speak.
+pub(crate) fn other_versions() -> impl Iterator<Item = u16> {
+    (NAMED_SINCE..=VERSION + LATER_VERSIONS).filter(|&version| version != VERSION)
 }
 
 /// The addresses to bind for an endpoint: a specific address alone, or for a wildcard the loopback address
@@ -117,14 +134,14 @@ mod tests {
     }
 
     #[test]
-    fn socket_name_contains_kind_address_and_port() {
+    fn socket_name_contains_kind_version_address_and_port() {
         let beside_tcp = |neighbourhood: &str| NameKind::BesideTcp { neighbourhood: neighbourhood.into() };
         for (kind, expected) in [
-            (NameKind::Alone, "homespun/shm/[::1]:5000"),
-            (beside_tcp(""), "homespun/auto//[::1]:5000"),
-            (beside_tcp("left"), "homespun/auto/left/[::1]:5000"),
+            (NameKind::Alone, "homespun/shm/7/[::1]:5000"),
+            (beside_tcp(""), "homespun/auto/7//[::1]:5000"),
+            (beside_tcp("left"), "homespun/auto/7/left/[::1]:5000"),
         ] {
-            let name = socket_name(&kind, parse_address("[::1]:5000")).unwrap();
+            let name = socket_name(&kind, 7, parse_address("[::1]:5000")).unwrap();
             assert_eq!(name.abstract_name(), Some(expected.as_bytes()));
         }
     }

@@ -44,6 +44,14 @@ impl ShmTransport {
                 Err(error) => Err(ConnectError::Failed(error)),
             }
         });
+        let connected = connected.map_err(|error| match error {
+            ConnectError::NoEndpoint(NO_ENDPOINT) => {
+                let other = Control::find_other_version(&self.names, to, self.hello);
+                let other = other.map(|theirs| ConnectError::Failed(LinkError::OtherVersion { theirs }));
+                other.unwrap_or(ConnectError::NoEndpoint(NO_ENDPOINT))
+            }
+            error => error,
+        });
         let is_beside_tcp = self.names != NameKind::Alone;
         let slot = match connected {
             Ok(link) => Slot::Made(link),

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use homespun_engine::address::Address;
-use homespun_engine::wire::hello::Hello;
+use homespun_engine::wire::hello::{Hello, VERSION};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::net::{
@@ -44,9 +44,9 @@ pub(crate) fn vacant_address() -> Address {
     SocketAddr::from((Ipv4Addr::new(127, 0, 0, 3), port)).into()
 }
 
-/// The name of the endpoint at an address.
-fn socket_name(address: Address) -> SocketAddrUnix {
-    let name = format!("homespun/shm/{}", address.socket_addr());
+/// The name of the endpoint at an address that speaks this version of the protocol.
+fn socket_name(version: u16, address: Address) -> SocketAddrUnix {
+    let name = format!("homespun/shm/{version}/{}", address.socket_addr());
     SocketAddrUnix::new_abstract_name(name.as_bytes()).expect("short enough")
 }
 
@@ -57,8 +57,13 @@ fn open_socket() -> OwnedFd {
 
 /// Listens at the address of an endpoint. The kernel lets `backlog + 1` connections wait.
 pub(crate) fn listen_at(address: Address, backlog: i32) -> OwnedFd {
+    listen_with_version(VERSION, address, backlog)
+}
+
+/// As [`listen_at`], at the address of an endpoint that speaks this version of the protocol.
+pub(crate) fn listen_with_version(version: u16, address: Address, backlog: i32) -> OwnedFd {
     let socket = open_socket();
-    bind(&socket, &socket_name(address)).expect("the address is vacant");
+    bind(&socket, &socket_name(version, address)).expect("the address is vacant");
     listen(&socket, backlog).expect("the socket is bound");
     socket
 }
@@ -71,7 +76,7 @@ pub(crate) fn try_accept(listener: impl AsFd) -> Option<RawSocket> {
 impl RawSocket {
     pub(crate) fn connect(to: Address) -> RawSocket {
         let socket = open_socket();
-        connect(&socket, &socket_name(to)).expect("an endpoint is there");
+        connect(&socket, &socket_name(VERSION, to)).expect("an endpoint is there");
         RawSocket(socket)
     }
 
