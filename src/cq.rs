@@ -22,6 +22,7 @@ pub(crate) use self::reader::Reader;
 pub(crate) use self::ring::RingGuard;
 use self::ring::{Batch, EntryKind, Ring};
 use self::signals::Signals;
+pub(crate) use self::strerror::prov_errno;
 pub use self::strerror::strerror;
 use crate::av::FabricAddress;
 use crate::domain_id::DomainId;

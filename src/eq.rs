@@ -23,6 +23,7 @@ use parking_lot::Mutex;
 pub use self::entry::EventEntry;
 pub(crate) use self::reporter::{ReportedEndpoint, Reporter};
 use crate::connection::{ConnectionEvent, PendingAccept};
+use crate::cq::strerror;
 use crate::drive::Drive;
 use crate::driven::Driven;
 use crate::wait::{WaitObject, WaitSet, Waiter};
@@ -102,7 +103,7 @@ pub struct EventError {
 impl fmt::Display for EventError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.peer {
-            Some(peer) => write!(f, "there is no connection to {peer}: {}", self.errno),
+            Some(peer) => write!(f, "there is no connection to {peer}: {}", strerror(self.prov_errno)),
             None => write!(f, "an operation on object {} failed: {}", self.object, self.errno),
         }
     }
@@ -336,10 +337,10 @@ impl EventQueue {
         self.shared.driven.progress_without_reader();
     }
 
-    /// Returns the text of an [`EventError::prov_errno`]: `fi_eq_strerror(3)`. In event queues, homespun
-    /// uses libfabric's error numbers.
+    /// Returns the text of an [`EventError::prov_errno`]: `fi_eq_strerror(3)`. For an unknown number, the text
+    /// is "Unknown error".
     pub fn strerror(&self, prov_errno: i32) -> &'static str {
-        Errno::new(prov_errno).description()
+        strerror(prov_errno)
     }
 
     /// Closes the queue: `fi_close`. Dropping the last clone of the handle drops unread entries.

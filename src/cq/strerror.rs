@@ -32,7 +32,7 @@ const NO_ENDPOINT: i32 = FIRST + 17;
 const LOOPBACK_ONLY: i32 = FIRST + 18;
 
 /// Returns homespun's number of an error.
-pub(super) fn prov_errno(error: &OperationError) -> i32 {
+pub(crate) fn prov_errno(error: &OperationError) -> i32 {
     match error {
         OperationError::Truncated { .. } => TRUNCATED,
         OperationError::Cancelled => CANCELLED,

@@ -7,10 +7,12 @@ use homespun_engine::address::Address;
 use homespun_engine::connection as engine;
 use homespun_engine::connection::ConnectionError;
 use homespun_engine::errno::Errno;
+use homespun_engine::error::OperationError;
 use parking_lot::Mutex;
 
 use super::{EqShared, Event, EventError, EventOrigin, EventQueue};
 use crate::connection::{ConnectionEvent, ConnectionRequest, Listener, PendingAccept};
+use crate::cq::prov_errno;
 use crate::wait::Waiter;
 
 /// Reports the events of the connections of one endpoint.
@@ -118,11 +120,12 @@ impl Reporter {
 
     fn to_event_error(&self, error: ConnectionError) -> EventError {
         let errno: Errno = error.errno();
-        let err_data = match error {
-            ConnectionError::Rejected { data } => data.into_vec(),
-            _ => Vec::new(),
+        let (prov_errno, err_data) = match error {
+            ConnectionError::Rejected { data } => (errno.raw(), data.into_vec()),
+            ConnectionError::Link(error) => (prov_errno(&OperationError::Link(error)), Vec::new()),
+            _ => (errno.raw(), Vec::new()),
         };
-        let (object, prov_errno, peer) = (self.object, errno.raw(), *self.peer.lock());
+        let (object, peer) = (self.object, *self.peer.lock());
         EventError { object, context: 0, data: 0, errno, prov_errno, err_data, peer }
     }
 }

@@ -92,7 +92,10 @@ fn client_error_names_the_address_of_an_absent_server() {
         (
             "connected",
             &[address, "ann", "hello"],
-            format!("there is no connection to {address}: Connection refused"),
+            format!(
+                "there is no connection to {address}: Connection refused: the peer has not started, or uses \
+                 another domain"
+            ),
         ),
     ] {
         let mut client = Program::start(name, "tcp", arguments);
