@@ -500,6 +500,8 @@ impl<T: Transport> EndpointPump for Pump<T> {
             engine.leave_shared_receiver(&mut NullSink);
             context.deliver_mail_and_fire();
         }
+        // Held but for the pauses: each call of the engine may use the memory of regions.
+        let mut pass = self.closing.lock();
         transport.stop_accepting();
         let clock = timekeeper.clock().clone();
         let deadline = clock.now() + linger;
@@ -511,7 +513,6 @@ impl<T: Transport> EndpointPump for Pump<T> {
                 let _is_connected = engine.shutdown(&mut transport, &mut sink);
             }
             while engine.has_unsent() && clock.now() < deadline {
-                let pass = self.closing.lock();
                 transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut sink));
                 engine.end_fetch_delays();
                 if engine.awaits_timeout() {
@@ -521,17 +522,19 @@ impl<T: Transport> EndpointPump for Pump<T> {
                 transport.flush();
                 drop(pass);
                 patience.pause(&clock);
+                pass = self.closing.lock();
             }
         }
         engine.close_links(&mut transport);
         transport.flush();
         while transport.draining_count() > 0 && clock.now() < deadline {
-            let pass = self.closing.lock();
             transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut sink));
             transport.flush();
             drop(pass);
             patience.pause(&clock);
+            pass = self.closing.lock();
         }
+        drop(pass);
         // Meanwhile, peers may have made accesses that a counter counts.
         self.fire_due_works();
     }

@@ -1,7 +1,10 @@
-//! Polls while another thread uses the endpoint.
+//! Calls while another thread uses the endpoint.
 
+use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::thread;
+
+use homespun_engine::transport::Provider;
 
 use super::recording::{Call, RecordingProvider};
 use super::*;
@@ -49,4 +52,30 @@ fn reads_of_queues_and_counters_do_not_wait_for_a_running_pass() {
     calls.take();
     endpoint.progress_without_cq_reader();
     assert_eq!(calls.take(), [Call::Receive, Call::Flush]);
+}
+
+/// The engine of an endpoint that closes may send the rest of a frame from the memory of a region.
+#[test]
+fn close_of_a_region_waits_for_the_close_of_an_endpoint() {
+    let provider = RecordingProvider::default();
+    let calls = provider.calls.clone();
+    let bind = Address::from(SocketAddr::from(([127, 0, 0, 1], 0)));
+    let transport = provider.open(bind, 1).expect("an endpoint");
+    let (regions, locking) = (Arc::default(), Locking::Taken);
+    let pump = Arc::new(Pump::new(transport, Config::default(), regions, locking, Clock::System));
+
+    let gate = calls.stop_receives();
+    let closing = thread::spawn({
+        let pump = pump.clone();
+        move || pump.close(PATIENCE)
+    });
+    let deadline = Instant::now() + PATIENCE;
+    while calls.take() != [Call::StopAccepting] {
+        assert!(Instant::now() < deadline, "the close does not begin");
+        thread::yield_now();
+    }
+    let is_waited_for = lock_for_poll(&pump.closing).is_none();
+    drop(gate);
+    closing.join().expect("no panic");
+    assert!(is_waited_for);
 }

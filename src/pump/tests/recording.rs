@@ -10,13 +10,14 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::*;
 
-/// A call of a transport that makes frames leave, or may let the system hold them back.
+/// A call of a transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Call {
     HandOver,
     Flush,
     Receive,
     Arm,
+    StopAccepting,
 }
 
 /// The calls that transports have recorded.
@@ -32,7 +33,7 @@ impl Calls {
         mem::take(&mut self.log.lock())
     }
 
-    /// Makes every thread that receives wait until the guard is dropped.
+    /// Makes every thread that receives, or stops to accept, wait until the guard is dropped.
     pub(super) fn stop_receives(&self) -> MutexGuard<'_, ()> {
         self.gate.lock()
     }
@@ -125,6 +126,8 @@ impl Transport for RecordingTransport {
     }
 
     fn stop_accepting(&mut self) {
+        self.calls.record(Call::StopAccepting);
+        drop(self.calls.gate.lock());
         self.transport.stop_accepting();
     }
 
