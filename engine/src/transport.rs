@@ -352,6 +352,13 @@ pub trait Transport: Send + 'static {
     /// link.
     fn connect(&mut self, to: Address) -> LinkId;
 
+    /// Tries again to [`connect`](Self::connect) to a peer. The peer has ended the last link before it came
+    /// up, and the last call of [`receive`](Self::receive) has reported that. A limit of time that the
+    /// transport sets to a connect goes on.
+    fn connect_again(&mut self, to: Address) -> LinkId {
+        self.connect(to)
+    }
+
     /// Sends a small frame: copies the whole frame, or takes nothing. `payload` has the length that
     /// the header states, and at most [`LinkCaps::inline_max_bytes`].
     ///

@@ -79,17 +79,11 @@ impl Transport for AutoTransport {
     }
 
     fn connect(&mut self, to: Address) -> LinkId {
-        let near = self.near.connect(to);
-        let carried = if self.near.take_absent_link().is_none() {
-            self.proven.add_link(near, to);
-            self.update_reserved_addresses();
-            CarriedLink::Near(near)
-        } else {
-            self.near.close(near, Close::Abort);
-            CarriedLink::Far(self.use_far().connect(to))
-        };
-        tracing::debug!(link = carried.link_id().0, %to, ?carried, "chosen");
-        carried.link_id()
+        self.connect_near_or(TcpTransport::connect, to)
+    }
+
+    fn connect_again(&mut self, to: Address) -> LinkId {
+        self.connect_near_or(TcpTransport::connect_again, to)
     }
 
     #[inline]
@@ -262,6 +256,25 @@ impl Transport for AutoTransport {
 }
 
 impl AutoTransport {
+    /// Connects over shared memory if the peer is near, and over TCP by `connect_far` if not.
+    fn connect_near_or(
+        &mut self,
+        connect_far: impl FnOnce(&mut TcpTransport, Address) -> LinkId,
+        to: Address,
+    ) -> LinkId {
+        let near = self.near.connect(to);
+        let carried = if self.near.take_absent_link().is_none() {
+            self.proven.add_link(near, to);
+            self.update_reserved_addresses();
+            CarriedLink::Near(near)
+        } else {
+            self.near.close(near, Close::Abort);
+            CarriedLink::Far(connect_far(self.use_far(), to))
+        };
+        tracing::debug!(link = carried.link_id().0, %to, ?carried, "chosen");
+        carried.link_id()
+    }
+
     /// Moves links to TCP that waited at a full backlog and then found no near peer. Also tells TCP which
     /// peers have become proven or are no longer proven.
     #[inline(always)]

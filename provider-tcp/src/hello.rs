@@ -98,6 +98,8 @@ pub(crate) struct GreetingReader {
     claim: ClaimRecordReader,
     /// The token of a link that the acceptor holds.
     held_token: Option<u64>,
+    /// Whether the link carries nothing before the greeting.
+    holds_frames: bool,
 }
 
 /// A part of the acceptor's greeting.
@@ -118,12 +120,19 @@ impl GreetingReader {
             hello: None,
             claim: ClaimRecordReader::new(),
             held_token: None,
+            holds_frames: false,
         }
     }
 
-    /// Whether the acceptor has said that it holds the link.
+    /// Makes the link take no frames before the greeting is complete.
+    pub(crate) fn hold_frames(&mut self) {
+        self.holds_frames = true;
+    }
+
+    /// Whether the link takes no frames for now: the acceptor has said that it holds the link, or this side
+    /// [holds the frames](Self::hold_frames).
     pub(crate) fn is_held(&self) -> bool {
-        self.held_token.is_some()
+        self.holds_frames || self.held_token.is_some()
     }
 
     /// Reads the next bytes of the stream. If they complete a part of the greeting, returns this part and

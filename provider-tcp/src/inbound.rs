@@ -94,7 +94,14 @@ impl Inbound {
         matches!(self.state, StreamState::Held)
     }
 
-    /// Whether the acceptor holds the link.
+    /// Makes a connected link take no frames before the acceptor's greeting.
+    pub(crate) fn hold_frames_until_greeting(&mut self) {
+        if let StreamState::Greeting(reader) = &mut self.state {
+            reader.hold_frames();
+        }
+    }
+
+    /// Whether the link takes no frames before the acceptor says so.
     pub(crate) fn is_held_by_acceptor(&self) -> bool {
         matches!(&self.state, StreamState::Greeting(reader) if reader.is_held())
     }

@@ -23,6 +23,9 @@ pub const BACKLOG_CONNECTIONS: i32 = 4096;
 /// peers have to wait meanwhile.
 pub const ACCEPT_BATCH_CONNECTIONS: u32 = 16;
 
+/// How many addresses of peers of another version an endpoint remembers, to send them nothing.
+pub const OTHER_VERSIONS_MAX_ADDRESSES: usize = 1024;
+
 /// How many passes a transport waits before it accepts again, after a lack of descriptors or memory, or if
 /// too many connections have not said hello. The wait ends early if a link of this endpoint ends, or when
 /// the application is about to sleep (`arm`).

@@ -1,7 +1,7 @@
 //! One connection.
 
 use std::net::{Shutdown, SocketAddr};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
@@ -57,6 +57,8 @@ pub(crate) struct Link {
     pub(crate) address_claim: Option<AddressClaim>,
     /// The endpoint at the claimed address has confirmed the claim.
     is_confirmed: bool,
+    /// When this side began to try to reach the peer, if this side has made the connection.
+    pub(crate) connect_began: Option<Instant>,
     /// The token that the acceptor has given to a link of this side.
     pub(crate) given_token: Option<u64>,
     /// Whether the peer is on this host, once a wait for the peer has found that out.
@@ -111,6 +113,7 @@ impl Link {
             closing: None,
             address_claim: None,
             is_confirmed: false,
+            connect_began: None,
             given_token: None,
             is_on_this_host: None,
             is_in_reserve: false,
@@ -157,6 +160,11 @@ impl Link {
     #[inline]
     pub(crate) fn can_take_frames(&self) -> bool {
         !self.is_closing() && !self.inbound.is_held_by_acceptor()
+    }
+
+    /// Makes a connected link take no frames before the acceptor's greeting.
+    pub(crate) fn hold_frames_until_greeting(&mut self) {
+        self.inbound.hold_frames_until_greeting();
     }
 
     /// The address that the link leads to or claims. `None` for an accepted link without the peer's hello.

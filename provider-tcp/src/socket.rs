@@ -1,7 +1,7 @@
 //! Sockets: creating them, setting their options, and writing to them.
 
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -90,6 +90,11 @@ pub(crate) fn start_connect(
     }
     choose_congestion_control(&SockRef::from(&socket), to);
     Ok(TcpStream::from_std(socket.into()))
+}
+
+/// Whether this host has the address. Says yes if the system cannot tell.
+pub(crate) fn is_address_of_this_host(ip: IpAddr) -> bool {
+    !matches!(UdpSocket::bind((ip, 0)), Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable)
 }
 
 /// Sets the limit of an established connection in place of that of its connect.

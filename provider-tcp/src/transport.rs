@@ -32,7 +32,8 @@ use crate::check::Check;
 use crate::clock::Clock;
 use crate::half_open::HalfOpenLinks;
 use crate::limits::{
-    ACCEPT_RETRY_MS, EVENTS_MAX, INLINE_MAX_BYTES, PASS_MAX_ENDS, READ_BUFFER_BYTES, RETRY_MS,
+    ACCEPT_RETRY_MS, EVENTS_MAX, INLINE_MAX_BYTES, OTHER_VERSIONS_MAX_ADDRESSES, PASS_MAX_ENDS,
+    READ_BUFFER_BYTES, RETRY_MS,
 };
 use crate::link::{Link, Origin, ReadStep};
 use crate::links::{Links, Slot};
@@ -105,6 +106,12 @@ pub struct TcpTransport {
     buffers: KernelBuffers,
     /// How long a peer's host may leave the tries to connect unanswered. If `None`, the kernel decides.
     connect_timeout: Option<Duration>,
+    /// The links of this pass that have ended before they came up: where they led, and since when this side
+    /// has tried.
+    cut_short: Vec<(Address, Instant)>,
+    /// Addresses at which the last connect has found a peer of another version of the protocol. The next link
+    /// to such an address takes no frames before the peer's hello: they would be lost.
+    other_versions: BTreeSet<Address>,
 }
 
 /// What an endpoint allows the peers that connect to it.
@@ -159,6 +166,8 @@ impl TcpTransport {
             hello: Hello { address, instance }.to_bytes(),
             buffers,
             connect_timeout,
+            cut_short: Vec::new(),
+            other_versions: BTreeSet::new(),
         })
     }
 }
@@ -173,29 +182,12 @@ impl Transport for TcpTransport {
     }
 
     fn connect(&mut self, to: Address) -> LinkId {
-        let made = if self.links.are_inherited() {
-            Err(FORKED_CHILD)
-        } else if to.format() == self.address.format() {
-            socket::start_connect(to.socket_addr(), self.source, self.buffers, self.connect_timeout)
-                .and_then(|stream| self.create_registered_link(stream, Origin::Connected(to)))
-                .map_err(|error| self.describe_connect_error(to, &error))
-        } else {
-            Err(LinkError::System(Errno::EAFNOSUPPORT))
-        };
-        let id = match made {
-            Ok(id) => {
-                self.connected_links += 1;
-                self.address_claims.add_connecting(id, to, Instant::now());
-                id
-            }
-            Err(error) => {
-                let id = self.links.insert(Slot::Failed(error));
-                self.ready.push_back(id);
-                id
-            }
-        };
-        tracing::debug!(link = id.0, %to, "connecting");
-        id
+        self.connect_since(None, to)
+    }
+
+    fn connect_again(&mut self, to: Address) -> LinkId {
+        let begin = self.cut_short.iter().find(|(address, _)| *address == to).map(|(_, begin)| *begin);
+        self.connect_since(begin, to)
     }
 
     fn send_inline(&mut self, link: LinkId, header: &Header, payload: &[u8]) -> Result<(), Full> {
@@ -240,6 +232,7 @@ impl Transport for TcpTransport {
     /// count, so new connections do not delay the reads of links.
     fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
         self.ends_left = PASS_MAX_ENDS;
+        self.cut_short.clear();
         if self.links.are_inherited() {
             return self.end_inherited_links(receiver);
         }
@@ -427,15 +420,54 @@ impl TcpTransport {
         }
     }
 
-    /// Returns why a connect could not even begin.
-    fn describe_connect_error(&self, to: Address, error: &io::Error) -> LinkError {
-        let is_on_loopback = self.source.is_some_and(|source| source.ip().is_loopback());
-        match socket::to_errno(error) {
-            Errno::EINVAL | Errno::ENETUNREACH if is_on_loopback && !to.ip().is_loopback() => {
-                LinkError::LoopbackOnly { own: Box::new(self.address), peer: Box::new(to) }
+    /// Starts to connect to a peer. This side has tried to reach it since `begin`, or tries now for the first
+    /// time.
+    fn connect_since(&mut self, begin: Option<Instant>, to: Address) -> LinkId {
+        let now = Instant::now();
+        let begin = begin.unwrap_or(now);
+        let timeout =
+            self.connect_timeout.map(|max| max.saturating_sub(now.saturating_duration_since(begin)));
+        let made = if self.links.are_inherited() {
+            Err(FORKED_CHILD)
+        } else if to.format() != self.address.format() {
+            Err(LinkError::System(Errno::EAFNOSUPPORT))
+        } else if self.is_beyond_loopback(to) {
+            Err(LinkError::LoopbackOnly { own: Box::new(self.address), peer: Box::new(to) })
+        } else if timeout.is_some_and(|left| left.is_zero()) {
+            Err(LinkError::System(Errno::ETIMEDOUT))
+        } else {
+            socket::start_connect(to.socket_addr(), self.source, self.buffers, timeout)
+                .and_then(|stream| self.create_registered_link(stream, Origin::Connected(to)))
+                .map_err(|error| LinkError::System(socket::to_errno(&error)))
+        };
+        let id = match made {
+            Ok(id) => {
+                self.connected_links += 1;
+                self.address_claims.add_connecting(id, to, now);
+                if let Some(link) = self.links.link_mut(id) {
+                    link.connect_began = Some(begin);
+                    if self.other_versions.remove(&to) {
+                        link.hold_frames_until_greeting();
+                    }
+                }
+                id
             }
-            errno => LinkError::System(errno),
-        }
+            Err(error) => {
+                let id = self.links.insert(Slot::Failed(error));
+                self.ready.push_back(id);
+                id
+            }
+        };
+        tracing::debug!(link = id.0, %to, "connecting");
+        id
+    }
+
+    /// Whether the endpoint is at a loopback address, and the peer on another host. The kernel's answer would
+    /// depend on the address family and the routes: EINVAL, ENETUNREACH, or silence.
+    fn is_beyond_loopback(&self, to: Address) -> bool {
+        self.source.is_some_and(|source| source.ip().is_loopback())
+            && !to.ip().is_loopback()
+            && !socket::is_address_of_this_host(to.ip())
     }
 
     /// Creates a link for a connection and registers it with the kernel.
@@ -507,6 +539,16 @@ impl TcpTransport {
     fn end_link(&mut self, id: LinkId, error: LinkError, receiver: &mut impl FrameHandler) -> u32 {
         let Some(link) = self.links.link_mut(id) else { return 0 };
         let (origin, is_known_to_engine) = (link.origin, link.is_known_to_engine());
+        if let (Origin::Connected(to), Some(begin), false) =
+            (origin, link.connect_began, link.carries_frames())
+        {
+            self.cut_short.push((to, begin));
+            if matches!(error, LinkError::OtherVersion { .. })
+                && self.other_versions.len() < OTHER_VERSIONS_MAX_ADDRESSES
+            {
+                self.other_versions.insert(to);
+            }
+        }
         tracing::debug!(link = id.0, ?origin, %error, is_known_to_engine, "down");
         self.drop_link(id);
         if !is_known_to_engine {

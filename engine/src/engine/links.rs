@@ -73,7 +73,8 @@ impl Engine {
         let is_present = |id: &LinkId| self.links.get(*id).is_some_and(|link| !link.is_replaced());
         let existing = self.peers.peer(peer).links().iter().copied().find(is_present);
         let link = existing.unwrap_or_else(|| {
-            let link = transport.connect(self.peers.address_of(peer));
+            let (to, is_retry) = (self.peers.address_of(peer), self.peers.peer(peer).is_retrying_connect());
+            let link = if is_retry { transport.connect_again(to) } else { transport.connect(to) };
             self.add_link(link, peer);
             link
         });

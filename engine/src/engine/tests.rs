@@ -108,6 +108,8 @@ struct Scripted {
     closes: Arc<AtomicUsize>,
     sent: Vec<(LinkId, Header, Vec<u8>)>,
     connected: Vec<Address>,
+    /// How many of these connects repeat one that was cut short.
+    connected_again: u32,
     closed: Vec<(LinkId, Close)>,
     /// The memory that `map_peer_memory` returns. If `None`, each mapping gets memory of its own.
     mapped: Option<Arc<dyn SharedMemory>>,
@@ -141,6 +143,11 @@ impl Transport for Scripted {
     fn connect(&mut self, to: Address) -> LinkId {
         self.connected.push(to);
         LinkId(self.connected.len() as u32 - 1)
+    }
+
+    fn connect_again(&mut self, to: Address) -> LinkId {
+        self.connected_again += 1;
+        self.connect(to)
     }
 
     fn send_inline(&mut self, link: LinkId, header: &Header, payload: &[u8]) -> Result<(), Full> {

@@ -171,6 +171,11 @@ impl Peer {
         is_allowed
     }
 
+    /// Whether the last attempt to connect was cut short, and the next one repeats it.
+    pub(crate) fn is_retrying_connect(&self) -> bool {
+        self.connect_retries > 0
+    }
+
     /// Records that the peer counts as gone until a link to it comes up.
     pub(crate) fn mark_lost(&mut self) {
         self.is_lost = true;

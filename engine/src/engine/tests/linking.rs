@@ -293,7 +293,7 @@ fn reset_connect_attempt_is_retried_a_few_times() {
         engine.arrivals(&mut sink).link_event(LinkId(attempt), LinkEvent::Down(RESET));
         engine.transmit(&mut transport, &mut sink);
     }
-    assert_eq!(sink.ended_contexts(), [1]);
+    assert_eq!((sink.ended_contexts(), transport.connected_again), (vec![1], CONNECT_RETRIES_MAX));
 
     // If no endpoint listens at the address, the engine does not try again.
     let refused = LinkError::System(Errno::ECONNREFUSED);
@@ -301,7 +301,7 @@ fn reset_connect_attempt_is_retried_a_few_times() {
     engine.post_request(send_request(peer, b"refused", 2), &mut transport, &mut sink).unwrap();
     let link = LinkId(transport.connected.len() as u32 - 1);
     engine.arrivals(&mut sink).link_event(link, LinkEvent::Down(refused));
-    assert_eq!(sink.ended_contexts(), [1, 2]);
+    assert_eq!((sink.ended_contexts(), transport.connected_again), (vec![1, 2], CONNECT_RETRIES_MAX));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! How links end.
 
 use std::io::{Read, Write};
+use std::mem;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -64,6 +65,42 @@ fn connect_without_an_answer_ends_at_its_limit() {
 }
 
 #[test]
+fn limit_of_a_connect_goes_on_after_the_peer_has_cut_it_short() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let peer: Address = listener.local_addr().unwrap().into();
+    let limit_of = |side: &mut Side, link| {
+        let link = side.transport.links.link_mut(link).expect("it is connecting");
+        SockRef::from(&*link.stream).tcp_user_timeout().unwrap().unwrap()
+    };
+    let all = Duration::from_secs(1000);
+    let mut side = Side::open(&TcpProvider::new().with_connect_timeout(Some(all)), "127.0.0.1:0");
+    let mut link = side.transport.connect(peer);
+    let mut left = all;
+    for _ in 0..3 {
+        assert!(limit_of(&mut side, link) <= left);
+        drop(listener.accept().unwrap());
+        drive_until("the end of the link", &mut [&mut side], |sides| sides[0].down_error(link).is_some());
+        thread::sleep(Duration::from_millis(2));
+        link = side.transport.connect_again(peer);
+        let before = mem::replace(&mut left, limit_of(&mut side, link));
+        assert!(left < before, "{left:?} after {before:?}");
+    }
+    let other = side.transport.connect(peer);
+    assert_eq!(limit_of(&mut side, other), all, "a new attempt");
+
+    let mut side =
+        Side::open(&TcpProvider::new().with_connect_timeout(Some(Duration::from_millis(1))), "127.0.0.1:0");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let peer: Address = listener.local_addr().unwrap().into();
+    let link = side.transport.connect(peer);
+    drop(listener.accept().unwrap());
+    drive_until("the end of the link", &mut [&mut side], |sides| sides[0].down_error(link).is_some());
+    thread::sleep(Duration::from_millis(2));
+    let late = side.transport.connect_again(peer);
+    assert_eq!(drive_until_down(&mut side, late), LinkError::System(Errno::ETIMEDOUT));
+}
+
+#[test]
 fn established_link_keeps_no_limit_of_its_connect() {
     let provider = TcpProvider::new().with_connect_timeout(Some(Duration::from_millis(300)));
     let mut pair = Pair::open_connected(&provider, "127.0.0.1:0");
@@ -74,14 +111,16 @@ fn established_link_keeps_no_limit_of_its_connect() {
 
 #[test]
 fn remote_peer_of_a_loopback_endpoint_is_named_with_both_addresses() {
-    let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
-    let peer: Address = "192.0.2.1:7471".parse::<SocketAddr>().unwrap().into();
-    let link = side.transport.connect(peer);
-    let error = drive_until_down(&mut side, link);
-    let own = side.transport.address();
-    assert_eq!(error, LinkError::LoopbackOnly { own: Box::new(own), peer: Box::new(peer) });
-    let text = error.to_string();
-    assert!(text.contains(&own.to_string()) && text.contains("192.0.2.1:7471"), "{text}");
+    for (at, remote) in [("127.0.0.1:0", "192.0.2.1:7471"), ("[::1]:0", "[2001:db8::1]:7471")] {
+        let mut side = Side::open(&TcpProvider::new(), at);
+        let peer: Address = remote.parse::<SocketAddr>().unwrap().into();
+        let link = side.transport.connect(peer);
+        let error = drive_until_down(&mut side, link);
+        let own = side.transport.address();
+        assert_eq!(error, LinkError::LoopbackOnly { own: Box::new(own), peer: Box::new(peer) });
+        let text = error.to_string();
+        assert!(text.contains(&own.to_string()) && text.contains(remote), "{text}");
+    }
 }
 
 /// Writes without reading, so that a write finds the error before a read does.

@@ -231,7 +231,32 @@ fn acceptor_of_another_version_is_named_even_if_it_resets_the_connection() {
         };
         drive_until("the end", &mut [&mut side], |sides| sides[0].down_error(link).is_some());
         assert_eq!(side.down_error(link), Some(&LinkError::OtherVersion { theirs: VERSION + 1 }));
+
+        // The next link takes no frames that would be lost.
+        let next = side.transport.connect(listener.local_addr().unwrap().into());
+        let (mut raw, _) = listener.accept().unwrap();
+        drive_until("the hello", &mut [&mut side], |_| {
+            raw.set_nonblocking(true).unwrap();
+            raw.peek(&mut [0]).is_ok()
+        });
+        assert!(side.transport.send_inline(next, &make_message(3, 5), b"abc").is_err());
+        raw.write_all(&encode_hello_of_next_version()).unwrap();
+        drive_until("the end", &mut [&mut side], |sides| sides[0].down_error(next).is_some());
+        assert_eq!(side.down_error(next), Some(&LinkError::OtherVersion { theirs: VERSION + 1 }));
     }
+}
+
+#[test]
+fn peer_that_had_another_version_before_gets_messages() {
+    let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
+    let mut peer = Side::open(&TcpProvider::new(), "127.0.0.1:0");
+    let to = peer.transport.address();
+    side.transport.other_versions.insert(to);
+    let link = side.transport.connect(to);
+    drive_until("the link", &mut [&mut side, &mut peer], |sides| {
+        sides[0].transport.send_inline(link, &make_message(3, 5), b"abc").is_ok()
+    });
+    assert!(side.inbox(link).unwrap().up.is_some(), "a frame was taken before the hello");
 }
 
 #[test]
