@@ -4,6 +4,7 @@ use std::iter;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use rustix::event::EventfdFlags;
+use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 use crate::limits::{
@@ -36,13 +37,19 @@ impl DescriptorLimit {
 
     /// Whether the next `count` new descriptors will be below the reserve. To find out, opens and closes
     /// descriptors until one is in the reserve. They refer to nothing, so a child that is forked meanwhile
-    /// keeps nothing open with its copies.
+    /// keeps nothing open with its copies. Says yes if a policy forbids that.
     pub(crate) fn has_spare(self, count: usize) -> bool {
-        let open = || rustix::event::eventfd(0, EventfdFlags::CLOEXEC).ok();
-        let below: Vec<OwnedFd> = iter::repeat_with(open)
-            .take(count)
-            .map_while(|new| new.filter(|new| !self.is_in_reserve(new)))
-            .collect();
+        self.has_spare_by(count, || rustix::event::eventfd(0, EventfdFlags::CLOEXEC))
+    }
+
+    fn has_spare_by(self, count: usize, open: impl FnMut() -> rustix::io::Result<OwnedFd>) -> bool {
+        let keep_if_spare = |new: rustix::io::Result<OwnedFd>| match new {
+            Ok(new) => (!self.is_in_reserve(&new)).then_some(Some(new)),
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => None,
+            Err(_) => Some(None),
+        };
+        let below: Vec<Option<OwnedFd>> =
+            iter::repeat_with(open).take(count).map_while(keep_if_spare).collect();
         below.len() == count
     }
 
@@ -107,5 +114,12 @@ mod tests {
         let below = u64::try_from(file.as_raw_fd()).unwrap();
         // Every number from this one on is in the reserve.
         assert!(!limit(below.min(2)).has_spare(1));
+    }
+
+    #[test]
+    fn forbidden_descriptor_is_no_lack_of_descriptors() {
+        let has_spare_after = |error| limit(1024).has_spare_by(2, || Err(error));
+        assert!(has_spare_after(Errno::PERM) && has_spare_after(Errno::NOSYS));
+        assert!(!has_spare_after(Errno::MFILE) && !has_spare_after(Errno::NFILE));
     }
 }
