@@ -204,7 +204,7 @@ pub enum LinkError {
     Closed,
     /// The system reported an error, such as ECONNREFUSED, ECONNRESET, ETIMEDOUT, EHOSTUNREACH or
     /// EMFILE.
-    #[error("{0}")]
+    #[error("{0}{advice}", advice = if *.0 == Errno::EMFILE { ": raise RLIMIT_NOFILE (ulimit -n)" } else { "" })]
     System(Errno),
     /// This process may not communicate with the endpoint at this address, or that endpoint may not
     /// communicate with this process.
@@ -253,6 +253,15 @@ pub enum Denial {
     /// The endpoint was inherited by `fork`, and belongs to the parent process.
     #[error("the endpoint belongs to the process that this one was forked from")]
     ForkedChild,
+    /// The peer's process has too few descriptors for the link.
+    #[error("the other process has too few descriptors for a link: raise its RLIMIT_NOFILE (ulimit -n)")]
+    NoDescriptors,
+    /// A limit or a policy forbids memory files to the peer's process.
+    #[error(
+        "the other process may not create memory to share (RLIMIT_FSIZE, seccomp, vm.memfd_noexec): use the \
+         domain auto or tcp"
+    )]
+    NoMemoryFiles,
 }
 
 impl LinkError {
@@ -261,7 +270,8 @@ impl LinkError {
         match self {
             LinkError::Closed => Errno::ESHUTDOWN,
             LinkError::System(errno) => *errno,
-            LinkError::Denied(_) => Errno::EACCES,
+            LinkError::Denied(Denial::OtherUser | Denial::ForkedChild) => Errno::EACCES,
+            LinkError::Denied(Denial::NoDescriptors | Denial::NoMemoryFiles) => Errno::ECONNREFUSED,
             LinkError::Protocol(_) | LinkError::OtherVersion { .. } => Errno::EPROTO,
             LinkError::NoEndpoint { .. } => Errno::ECONNREFUSED,
             LinkError::LoopbackOnly { .. } => Errno::ENETUNREACH,

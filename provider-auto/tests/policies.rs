@@ -1,5 +1,5 @@
-//! Security policies that forbid abstract names. The endpoint then reaches peers over TCP, and logs one
-//! warning.
+//! Policies that forbid abstract names or memory files. The endpoint then reaches peers over TCP, and logs
+//! one warning.
 //!
 //! Each test starts a thread, and applies a policy to this thread only.
 
@@ -10,8 +10,7 @@ use std::thread;
 
 use homespun_auto::{AutoProvider, AutoTransport};
 use homespun_conformance::transport::{TestEndpoint, drive_until, pseudo_random_payload};
-use homespun_engine::errno::Errno;
-use homespun_engine::transport::{LinkError, LinkId, Transport};
+use homespun_engine::transport::{LinkId, Transport};
 use homespun_shm::ShmProvider;
 use homespun_suite::prerequisites::Prerequisite;
 use homespun_suite::seccomp::{fail_system_calls_of_thread, fail_system_calls_with_long_addresses};
@@ -85,9 +84,9 @@ impl Log {
 
 /// Confines a thread by `confine`. The thread opens an endpoint and connects it twice to an outside
 /// endpoint. Then the outside endpoint connects to the thread's endpoint. Asserts that all three links use
-/// TCP, and that the log has one warning.
+/// TCP, and that the log has one warning, with this text.
 #[track_caller]
-fn check_peers_are_reached_over_tcp_with_one_warning(confine: impl FnOnce() + Send) {
+fn check_peers_are_reached_over_tcp_with_one_warning(text: &str, confine: impl FnOnce() + Send) {
     let outside = open_endpoint(22);
     let log = Log::default();
     let are_near = thread::scope(|scope| {
@@ -104,13 +103,13 @@ fn check_peers_are_reached_over_tcp_with_one_warning(confine: impl FnOnce() + Se
     });
     assert_eq!(are_near, [false; 3]);
     let lines = log.lines();
-    assert!(lines.len() == 1 && lines[0].contains("security policy"), "{lines:#?}");
+    assert!(lines.len() == 1 && lines[0].contains(text), "{lines:#?}");
 }
 
 #[test]
 fn endpoint_whose_name_is_forbidden_has_far_peers_alone() {
     for errno in [libc::EACCES, libc::EPERM] {
-        check_peers_are_reached_over_tcp_with_one_warning(|| {
+        check_peers_are_reached_over_tcp_with_one_warning("security policy", || {
             fail_system_calls_with_long_addresses(&[libc::SYS_bind], errno);
         });
     }
@@ -137,30 +136,34 @@ fn peer_is_far_if_connecting_to_its_name_is_forbidden() {
     }
 }
 
-/// A process that may not make rings has another problem than a policy about names, and must see the error.
 #[test]
-fn link_without_memory_for_its_ring_fails_and_blames_no_policy() {
-    for errno in [libc::EACCES, libc::EPERM] {
-        let outside = open_endpoint(22);
-        let log = Log::default();
-        let error = thread::scope(|scope| {
-            let confined = scope.spawn(|| {
-                let mut endpoints = [open_endpoint(11), outside];
-                fail_system_calls_of_thread(&[libc::SYS_memfd_create], errno);
-                log.record(|| {
-                    let to = endpoints[1].address();
-                    let link = endpoints[0].connect(to);
-                    drive_until(&mut endpoints, "the end of the link", |[a, _]| {
-                        a.recorder.down_error(link).is_some()
-                    });
-                    endpoints[0].recorder.down_error(link).cloned()
-                })
-            });
-            confined.join().expect("the link ends")
+fn endpoint_without_memory_files_has_far_peers_alone() {
+    for errno in [libc::EACCES, libc::EPERM, libc::ENOSYS] {
+        check_peers_are_reached_over_tcp_with_one_warning("memory files", || {
+            fail_system_calls_of_thread(&[libc::SYS_memfd_create], errno);
         });
-        assert_eq!(error, Some(LinkError::System(Errno::new(errno))));
-        assert_eq!(log.lines(), [""; 0]);
     }
+}
+
+#[test]
+fn peers_are_far_once_memory_files_are_forbidden() {
+    let outside = open_endpoint(22);
+    let log = Log::default();
+    let are_near = thread::scope(|scope| {
+        let confined = scope.spawn(|| {
+            let mut endpoints = [open_endpoint(11), outside];
+            fail_system_calls_of_thread(&[libc::SYS_memfd_create], libc::EPERM);
+            log.record(|| {
+                let to = [(); 2].map(|()| send_over_new_link(&mut endpoints));
+                endpoints.reverse();
+                [to[0], to[1], send_over_new_link(&mut endpoints)]
+            })
+        });
+        confined.join().expect("the links are made")
+    });
+    assert_eq!(are_near, [false; 3]);
+    let lines = log.lines();
+    assert!(lines.len() == 1 && lines[0].contains("memory files"), "{lines:#?}");
 }
 
 /// Forbids this thread to connect to abstract names that other threads have bound. Returns false if the

@@ -12,13 +12,13 @@ use homespun_engine::transport::{Denial, LinkError};
 use homespun_engine::wire::hello::{self, HELLO_BYTES, Hello, VERSION};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType, connect, recvmsg, sendmsg, shutdown,
-    socket_with,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType, connect, recv, recvmsg, send,
+    sendmsg, shutdown, socket_with,
 };
 use smallvec::SmallVec;
 
 use crate::cookie::CookieLocation;
-use crate::greeting::{GREETING_BYTES, Greeting};
+use crate::greeting::{self, GREETING_BYTES, Greeting};
 use crate::name::{self, NameKind};
 use crate::sys::{self, Credentials};
 
@@ -55,7 +55,9 @@ pub(crate) enum ConnectError {
     NoEndpoint(LinkError),
     /// `socket(2)` or `connect(2)` itself failed.
     System(io::Error),
-    /// A later call failed. Trying again will not help.
+    /// A limit or a policy forbids the memory file of this side's ring.
+    NoMemoryFile(io::Error),
+    /// Another call failed. Trying again will not help.
     Failed(LinkError),
 }
 
@@ -123,6 +125,10 @@ impl Control {
             return Err(LinkError::Denied(Denial::OtherUser));
         }
         Ok(Control { socket, peer })
+    }
+
+    pub(crate) fn is_peer_this_process(&self) -> bool {
+        self.peer.pid == rustix::process::getpid().as_raw_pid()
     }
 
     pub(crate) fn peer_credentials(&self) -> Credentials {
@@ -202,6 +208,9 @@ impl Control {
                 descriptors.extend(rights);
             }
         }
+        if let Some(reason) = bytes.get(..received.bytes).and_then(greeting::parse_refusal) {
+            return Err(LinkError::Denied(reason));
+        }
         hello::check_prefix(&bytes[..received.bytes.min(HELLO_BYTES)])?;
         let greeting = bytes.first_chunk().map(Greeting::parse).filter(|_| received.bytes == GREETING_BYTES);
         let Some(greeting) = greeting else { return Err(LinkError::Protocol("not a homespun endpoint")) };
@@ -215,6 +224,21 @@ impl Control {
                 Ok(Received::Greeting(Box::new(ReceivedGreeting { greeting, ring, doorbell })))
             }
             _ => Err(LinkError::Protocol("a greeting without exactly two descriptors")),
+        }
+    }
+
+    /// Tells the peer why this side cannot take the link.
+    pub(crate) fn refuse(&self, reason: Denial) {
+        let Some(refusal) = greeting::emit_refusal(reason) else { return };
+        // Were the greeting left unread, the peer would see a reset before the refusal. Its descriptors go
+        // back to the system.
+        let mut unread = [0; GREETING_BYTES];
+        let sent = recv(&self.socket, &mut unread, RecvFlags::DONTWAIT)
+            .map(|_| ())
+            .or_else(|error| if error == rustix::io::Errno::AGAIN { Ok(()) } else { Err(error) })
+            .and_then(|()| send(&self.socket, &refusal, SendFlags::NOSIGNAL | SendFlags::DONTWAIT));
+        if let Err(error) = sent {
+            tracing::debug!(%error, "the peer does not learn why it was refused");
         }
     }
 

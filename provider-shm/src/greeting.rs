@@ -13,6 +13,7 @@
 
 use std::ops::Range;
 
+use homespun_engine::transport::Denial;
 use homespun_engine::wire::WireError;
 use homespun_engine::wire::hello::{self, HELLO_BYTES};
 
@@ -20,6 +21,23 @@ use crate::cookie::CookieLocation;
 
 /// The size of a greeting in bytes.
 pub(crate) const GREETING_BYTES: usize = field::COOKIE.end;
+
+/// The size of a refusal in bytes.
+pub(crate) const REFUSAL_BYTES: usize = 8;
+
+/// What a process sends in place of its greeting if it cannot take the link.
+const REFUSALS: [(Denial, [u8; REFUSAL_BYTES]); 2] =
+    [(Denial::NoDescriptors, *b"no-fds\0\0"), (Denial::NoMemoryFiles, *b"no-memfd")];
+
+/// Returns the bytes of a refusal. `None` if this reason is not told.
+pub(crate) fn emit_refusal(reason: Denial) -> Option<[u8; REFUSAL_BYTES]> {
+    REFUSALS.iter().find(|(told, _)| *told == reason).map(|(_, bytes)| *bytes)
+}
+
+/// Returns the reason of a refusal. `None` if the message is no refusal.
+pub(crate) fn parse_refusal(message: &[u8]) -> Option<Denial> {
+    REFUSALS.iter().find(|(_, bytes)| bytes == message).map(|(reason, _)| *reason)
+}
 
 mod field {
     use super::{HELLO_BYTES, Range};

@@ -38,6 +38,7 @@ mod control;
 mod cookie;
 mod cross_memory;
 mod crowding;
+mod descriptors;
 mod exposed;
 #[cfg(all(any(test, fuzzing), not(loom)))]
 #[doc(hidden)]

@@ -52,10 +52,19 @@ pub const LARGE_RINGS_MAX: usize = 8;
 /// limit `net.core.somaxconn` applies, too.
 pub const BACKLOG_CONNECTIONS: u16 = 4096;
 
-/// How many connections the transport accepts before it reads their greetings. Each greeting brings two
-/// descriptors. If the process runs out of descriptors, an accepted connection fails, but a connection in
-/// the backlog can wait.
+/// How many connections the transport accepts before it reads their greetings.
 pub const ACCEPT_BATCH_CONNECTIONS: u32 = 8;
+
+/// How many descriptors an accepted link needs at a time: the connection, the ring and the doorbell of each
+/// side, and the peer's process.
+pub const ACCEPTED_LINK_DESCRIPTORS: usize = 6;
+
+/// How many further descriptors a connected link needs when the peer answers: the peer's ring, doorbell and
+/// process.
+pub const ANSWER_DESCRIPTORS: usize = 3;
+
+/// How long a connection waits for descriptors before it is refused.
+pub const SHORTAGE_MAX_MS: u64 = 5_000;
 
 /// How many accepted connections may wait for the peer's greeting at once. To accept more, the transport
 /// drops the oldest one.

@@ -11,6 +11,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::clock::Clock;
 use crate::control::{Control, ReceivedGreeting};
 use crate::cookie::Cookie;
+use crate::limits::{ACCEPTED_LINK_DESCRIPTORS, ANSWER_DESCRIPTORS};
 use crate::memory::PeerMemory;
 use crate::peer_regions::PeerRegions;
 use crate::ring::{Consumer, Producer};
@@ -136,14 +137,13 @@ impl Incoming {
             MapError::NotARing => LinkError::Protocol("the descriptor handed over is no ring"),
         })?;
         let peer_memory = PeerMemory { pid: control.peer_credentials().pid, cookie: greeting.cookie };
-        let is_own = peer_memory.pid == rustix::process::getpid().as_raw_pid();
         let peer = greeting.hello.address;
         let ways = Ways::new(peer, clock.clone(), can_write_back(), peer_memory.pid != 0);
         Ok(Incoming {
             ring: Consumer::new(segment, ways),
             doorbell: CloseOnFork::new(doorbell),
             // A link within this process needs no pidfd: both ends of the link end with the process.
-            pidfd: if is_own { None } else { control.open_peer_pidfd() },
+            pidfd: if control.is_peer_this_process() { None } else { control.open_peer_pidfd() },
             peer_memory,
             peer_regions: PeerRegions::default(),
             empty_polls: 0,
@@ -155,6 +155,14 @@ impl Incoming {
 impl Origin {
     pub(crate) fn is_connector(self) -> bool {
         matches!(self, Origin::Connected(_))
+    }
+
+    /// How many descriptors this side needs when the peer's greeting arrives.
+    pub(crate) fn greeting_descriptors(self) -> usize {
+        match self {
+            Origin::Connected(_) => ANSWER_DESCRIPTORS,
+            Origin::Accepted(_) => ACCEPTED_LINK_DESCRIPTORS - 1,
+        }
     }
 }
 

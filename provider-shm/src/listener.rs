@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use homespun_engine::address::Address;
 use homespun_engine::fork::CloseOnFork;
 use homespun_engine::wire::hello::VERSION;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SocketFlags, accept_with, bind, listen};
 use smallvec::SmallVec;
 
@@ -75,8 +76,23 @@ impl Listener {
         self.is_starved
     }
 
-    /// Lets the transport accept again. Called at each poll of the kernel, and when the end of a link has
-    /// freed descriptors.
+    /// Records that connections wait for descriptors.
+    pub(crate) fn mark_starved(&mut self) {
+        self.is_starved = true;
+    }
+
+    /// Whether a connection waits, and need not wait for descriptors or memory.
+    pub(crate) fn has_connection(&mut self) -> bool {
+        if self.can_accept() {
+            let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+            let mut polled: SmallVec<[PollFd<'_>; 2]> =
+                self.sockets.iter().map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
+            self.is_pending = poll(&mut polled, Some(&now)).is_ok_and(|ready| ready > 0);
+        }
+        self.can_accept()
+    }
+
+    /// Lets the transport accept again.
     pub(crate) fn clear_starved(&mut self) {
         self.is_starved = false;
     }

@@ -6,6 +6,7 @@ mod cores;
 mod pace;
 mod policy;
 mod pulling;
+mod shortage;
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -32,12 +33,15 @@ use crate::limits::{
 };
 use crate::link::{Link, Origin, Outgoing, Slot};
 use crate::listener::Listener;
+use crate::memory_file;
 use crate::name::NameKind;
 use crate::poller::{EventSource, Poller};
 use crate::ring::{INLINE_MAX_BYTES, RingEnd, Staging};
+use crate::segment::{DataArea, Segment};
 use crate::shareable;
 use crate::transport::pace::Pace;
-use crate::transport::policy::PolicyRefusal;
+use crate::transport::policy::{PolicyRefusal, warn_of_forbidden_memory_files};
+use crate::transport::shortage::Shortage;
 
 /// A transport over shared memory: the control sockets and rings of one endpoint.
 /// [`ShmProvider`](crate::ShmProvider) opens it.
@@ -81,6 +85,7 @@ pub struct ShmTransport {
     waiting: Vec<LinkId>,
     /// Accepted links without the peer's greeting, in the order in which they were accepted.
     half_open: BTreeMap<u64, LinkId>,
+    shortage: Shortage,
     accepted_count: u64,
     /// How many of this side's rings have a [large](crate::segment::DataArea::LARGE) data area.
     large_rings: usize,
@@ -107,6 +112,12 @@ pub struct ShmTransport {
 
 impl ShmTransport {
     pub(crate) fn open(bind: Address, instance: u64, backlog_connections: u16) -> io::Result<ShmTransport> {
+        // Without memory files no link would come up, and messages of peers would be lost.
+        Segment::create(DataArea::LARGE).inspect_err(|error| {
+            if memory_file::is_forbidden(error) {
+                warn_of_forbidden_memory_files(bind, error);
+            }
+        })?;
         let (listener, address) = Listener::bind(bind, instance, backlog_connections)?;
         tracing::debug!(%bind, %address, "listening");
         ShmTransport::with_listener(Some(listener), NameKind::Alone, Hello { address, instance })
@@ -138,6 +149,7 @@ impl ShmTransport {
             writable: Vec::new(),
             waiting: Vec::new(),
             half_open: BTreeMap::new(),
+            shortage: Shortage::default(),
             accepted_count: 0,
             large_rings: 0,
             idle_passes: 0,
@@ -310,7 +322,7 @@ impl Transport for ShmTransport {
         if has_connections || must_report || !self.hot.is_empty() {
             return Armed::Ready;
         }
-        let must_retry = !self.waiting.is_empty() || self.listener.as_ref().is_some_and(Listener::is_starved);
+        let must_retry = !self.waiting.is_empty() || self.awaits_descriptors();
         Armed::Asleep { look_again_after: must_retry.then_some(Duration::from_millis(RETRY_MS)) }
     }
 
@@ -476,9 +488,7 @@ impl ShmTransport {
                 }
             }
         }
-        if let Some(listener) = &mut self.listener {
-            listener.clear_starved();
-        }
+        self.retry_shortage_if_due();
         if !self.mapped.is_empty() {
             self.count_poll_and_sweep_regions();
         }
@@ -589,6 +599,7 @@ impl ShmTransport {
     fn drop_link(&mut self, id: LinkId) {
         let Some(Slot::Made(link)) = self.links.remove(id) else { return };
         self.mapped.retain(|mapped| *mapped != id);
+        self.shortage.forget_link(id);
         if let Origin::Accepted(serial) = link.origin {
             self.half_open.remove(&serial);
         }
@@ -602,9 +613,7 @@ impl ShmTransport {
             self.poller.remove(descriptor);
         }
         link.control.hang_up();
-        if let Some(listener) = &mut self.listener {
-            listener.clear_starved();
-        }
+        self.shortage.retry_soon();
     }
 }
 

@@ -10,7 +10,7 @@ use homespun_conformance::transport::{
 };
 use homespun_engine::address::AddressFormat;
 use homespun_engine::errno::Errno;
-use homespun_engine::transport::{Close, LinkError, LinkId, Provider};
+use homespun_engine::transport::{Close, Denial, LinkError, LinkId, Provider};
 use homespun_shm::{ShmProvider, ShmTransport};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -19,8 +19,8 @@ type Endpoints = [TestEndpoint<ShmTransport>; 2];
 /// The limit of descriptors during the test. A low limit is soon reached.
 const LIMIT_FDS: u64 = 128;
 
-/// More descriptors than either side needs for a link, including retries.
-const PLENTY_FDS: usize = 8;
+/// More descriptors than a link within a process needs.
+const PLENTY_FDS: usize = 10;
 
 fn limit_fds(count: u64) {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
@@ -139,6 +139,24 @@ fn unread_rings_delay_further_links(provider: &ShmProvider) {
     limit_fds(LIMIT_FDS);
 }
 
+/// A connection that has waited too long is refused, which needs one descriptor. The next one is taken.
+fn lasting_shortage_refuses_connections(provider: &ShmProvider) {
+    let mut endpoints = [TestEndpoint::open(provider, 11), TestEndpoint::open(provider, 22)];
+    let to = endpoints[1].address();
+    let link = endpoints[0].connect(to);
+    endpoints[0].post(link, pseudo_random_payload(10, 1));
+    endpoints[0].transmit();
+    let short = Shortage::leaving_free_fds(3);
+    drive_until(&mut endpoints, "the refusal", |[a, _]| a.recorder.down_error(link).is_some());
+    let refused = LinkError::Denied(Denial::NoDescriptors);
+    assert_eq!(endpoints[0].recorder.down_error(link), Some(&refused));
+    assert_eq!(refused.errno(), Errno::ECONNREFUSED);
+    drop(short);
+    let link = endpoints[0].connect(to);
+    drive_until(&mut endpoints, "a link", |[_, b]| b.recorder.live_link_count() == 1);
+    send_frames_and_close(&mut endpoints, link);
+}
+
 #[test]
 fn descriptor_exhaustion_fails_one_link_only() {
     limit_fds(LIMIT_FDS);
@@ -159,22 +177,16 @@ fn descriptor_exhaustion_fails_one_link_only() {
     }
 
     unread_rings_delay_further_links(&provider);
+    lasting_shortage_refuses_connections(&provider);
 
-    let emfile = LinkError::System(Errno::EMFILE);
-    let reset = LinkError::System(Errno::ECONNRESET);
-    // With this many free descriptors in this phase, the link fails, and the connector gets this error.
-    let phases = [
-        (Phase::Connecting, 0..=2, emfile.clone()),
-        // With no free descriptor, the connection does not fail, but waits in the backlog.
-        (Phase::Accepting, 1..=3, reset),
-        (Phase::Answered, 0..=1, emfile),
-    ];
-    for (phase, fails_with, expected) in phases {
+    // A connector that lacks descriptors fails at once, before it has taken a frame. Once it is connected, the
+    // link waits for descriptors.
+    for (phase, failing) in [(Phase::Connecting, 0..9), (Phase::Accepting, 0..0), (Phase::Answered, 0..0)] {
         let mut endpoints = [TestEndpoint::open(&provider, 11), TestEndpoint::open(&provider, 22)];
         let before = count_open_fds();
         for free in 0..=PLENTY_FDS {
             let (link, failure) = connect_with_few_descriptors(&mut endpoints, phase, free);
-            let expected = fails_with.contains(&free).then(|| expected.clone());
+            let expected = failing.contains(&free).then_some(LinkError::System(Errno::EMFILE));
             assert_eq!(failure, expected, "{phase:?} with {free} descriptors");
             if failure.is_none() {
                 send_frames_and_close(&mut endpoints, link);

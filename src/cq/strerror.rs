@@ -5,7 +5,7 @@
 
 use homespun_engine::errno::Errno;
 use homespun_engine::error::OperationError;
-use homespun_engine::transport::LinkError;
+use homespun_engine::transport::{Denial, LinkError};
 use homespun_engine::wire::Refusal;
 
 /// The first of homespun's own numbers. All of libfabric's numbers are lower.
@@ -30,6 +30,8 @@ const PEER_RECEIVE: i32 = FIRST + 15;
 const OTHER_VERSION: i32 = FIRST + 16;
 const NO_ENDPOINT: i32 = FIRST + 17;
 const LOOPBACK_ONLY: i32 = FIRST + 18;
+const NO_DESCRIPTORS: i32 = FIRST + 19;
+const NO_MEMORY_FILES: i32 = FIRST + 20;
 
 /// Returns homespun's number of an error.
 pub(crate) fn prov_errno(error: &OperationError) -> i32 {
@@ -48,7 +50,9 @@ pub(crate) fn prov_errno(error: &OperationError) -> i32 {
         OperationError::NotDurable => NOT_DURABLE,
         OperationError::Deferred(_) => REFUSED_WHEN_DUE,
         OperationError::Link(LinkError::Closed) => CLOSED,
-        OperationError::Link(LinkError::Denied(_)) => DENIED,
+        OperationError::Link(LinkError::Denied(Denial::NoDescriptors)) => NO_DESCRIPTORS,
+        OperationError::Link(LinkError::Denied(Denial::NoMemoryFiles)) => NO_MEMORY_FILES,
+        OperationError::Link(LinkError::Denied(Denial::OtherUser | Denial::ForkedChild)) => DENIED,
         OperationError::Link(LinkError::Protocol(_)) => PROTOCOL,
         OperationError::Link(LinkError::OtherVersion { .. }) => OTHER_VERSION,
         OperationError::Link(LinkError::NoEndpoint { .. }) => NO_ENDPOINT,
@@ -93,17 +97,20 @@ pub fn strerror(prov_errno: i32) -> &'static str {
         PEER_RECEIVE => {
             "a receive of the peer was too short for its message, and the peer has ended the connection"
         }
+        NO_DESCRIPTORS => "the peer has too few descriptors for a link: raise its RLIMIT_NOFILE",
+        NO_MEMORY_FILES => {
+            "the peer may not create memory to share (RLIMIT_FSIZE, seccomp, vm.memfd_noexec): use the domain \
+             auto or tcp"
+        }
         errno => Errno::new(errno).description(),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use homespun_engine::address::Address;
     use homespun_engine::error::Misuse;
-    use homespun_engine::transport::Denial;
-
-    use super::*;
     use std::collections::BTreeSet;
 
     #[test]
@@ -125,6 +132,8 @@ mod tests {
             OperationError::Deferred(Box::new(Misuse::NotConnected)),
             OperationError::Link(LinkError::Closed),
             OperationError::Link(LinkError::Denied(Denial::OtherUser)),
+            OperationError::Link(LinkError::Denied(Denial::NoDescriptors)),
+            OperationError::Link(LinkError::Denied(Denial::NoMemoryFiles)),
             OperationError::Link(LinkError::Protocol("why")),
             OperationError::Link(LinkError::OtherVersion { theirs: 1 }),
             OperationError::Link(LinkError::NoEndpoint { medium: "TCP" }),
@@ -140,7 +149,7 @@ mod tests {
 
     #[test]
     fn own_error_numbers_are_not_fabric_errnos() {
-        for own in TRUNCATED..=LOOPBACK_ONLY {
+        for own in TRUNCATED..=NO_MEMORY_FILES {
             assert_eq!(Errno::new(own).name(), None, "{own}");
         }
     }
@@ -148,7 +157,7 @@ mod tests {
     #[test]
     fn system_errno_has_its_standard_description() {
         assert_eq!(strerror(Errno::ECONNREFUSED.raw()), Errno::ECONNREFUSED.description());
-        for unknown in [i32::MIN, -1, 0, FIRST - 1, LOOPBACK_ONLY + 1, i32::MAX] {
+        for unknown in [i32::MIN, -1, 0, FIRST - 1, NO_MEMORY_FILES + 1, i32::MAX] {
             assert_eq!(strerror(unknown), "Unknown error", "{unknown}");
         }
     }

@@ -251,6 +251,8 @@ enum RefusalForm {
 enum DenialForm {
     OtherUser,
     ForkedChild,
+    NoDescriptors,
+    NoMemoryFiles,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -12,12 +12,14 @@ use homespun_engine::wire::hello::Hello;
 use super::ShmTransport;
 use super::policy::is_refused_by_policy;
 use crate::listener::Listener;
+use crate::memory_file;
 use crate::name::NameKind;
+use crate::segment::{DataArea, Segment};
 
 impl ShmTransport {
     /// Opens the transport of an endpoint whose TCP transport is bound to `bound`. Peers reach the endpoint
-    /// at the address in the hello. If a security policy forbids the endpoint's name, the transport has no
-    /// peers.
+    /// at the address in the hello. If a policy or limit forbids the endpoint's name or memory files, the
+    /// transport has no peers.
     pub(crate) fn open_beside_tcp(
         bound: Address,
         neighbourhood: Arc<str>,
@@ -25,6 +27,13 @@ impl ShmTransport {
         backlog_connections: u16,
     ) -> io::Result<ShmTransport> {
         let names = NameKind::BesideTcp { neighbourhood };
+        if let Err(error) = Segment::create(DataArea::LARGE)
+            && memory_file::is_forbidden(&error)
+        {
+            let mut transport = ShmTransport::with_listener(None, names, hello)?;
+            transport.note_forbidden_memory_files(&error);
+            return Ok(transport);
+        }
         match Listener::bind_names(&names, &[bound], backlog_connections) {
             Ok(listener) => ShmTransport::with_listener(Some(listener), names, hello),
             Err(error) if is_refused_by_policy(&error) => {

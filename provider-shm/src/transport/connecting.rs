@@ -6,16 +6,21 @@ use std::os::fd::AsFd;
 
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
-use homespun_engine::transport::{FrameHandler, LinkError, LinkEvent, LinkId};
+use homespun_engine::transport::{Denial, FrameHandler, LinkError, LinkEvent, LinkId};
 use homespun_engine::wire::hello::Hello;
 
-use super::policy::{PolicyRefusal, is_refused_by_policy};
+use super::policy::is_refused_by_policy;
+use super::shortage::Admission;
 use super::{FORKED_CHILD, ShmTransport, start_polling_ring};
 use crate::control::{ConnectError, Control, NO_ENDPOINT, Received, ReceivedGreeting, to_errno};
+use crate::descriptors;
 use crate::greeting::Greeting;
-use crate::limits::{ACCEPT_BATCH_CONNECTIONS, HALF_OPEN_MAX_LINKS, LARGE_RINGS_MAX};
+use crate::limits::{
+    ACCEPT_BATCH_CONNECTIONS, ACCEPTED_LINK_DESCRIPTORS, HALF_OPEN_MAX_LINKS, LARGE_RINGS_MAX,
+};
 use crate::link::{Incoming, Link, Origin, Outgoing, Slot};
 use crate::listener::Listener;
+use crate::memory_file;
 use crate::name::NameKind;
 use crate::poller::{EventSource, Poller};
 use crate::segment::DataArea;
@@ -29,20 +34,27 @@ impl ShmTransport {
             self.control_ready.push(id);
             return;
         };
-        if self.refusal == PolicyRefusal::Name {
+        let is_beside_tcp = self.names != NameKind::Alone;
+        if is_beside_tcp && self.refusal.forbids_all_links() {
             return self.mark_absent(id, to);
         }
         let connected = Control::connect(&self.names, to).and_then(|control| {
-            let mut link = Box::new(Link::new(control, Origin::Connected(to)));
-            match send_greeting_with_new_ring(&mut link, id, self.hello, &self.poller, &mut self.large_rings)
-            {
-                Ok(()) => Ok(link),
-                // The kernel limits how many descriptors of a user are in flight. Try again later.
-                Err(LinkError::System(IN_FLIGHT)) => Err(ConnectError::Busy),
-                // Some kernels return ECONNREFUSED if the endpoint has closed its socket after the connect.
-                Err(LinkError::System(Errno::ECONNREFUSED)) => Err(ConnectError::NoEndpoint(NO_ENDPOINT)),
-                Err(error) => Err(ConnectError::Failed(error)),
+            if control.is_peer_this_process() && !descriptors::has_spare(OWN_LINK_DESCRIPTORS) {
+                self.shortage.warn_once();
+                return Err(ConnectError::System(rustix::io::Errno::MFILE.into()));
             }
+            let mut link = Box::new(Link::new(control, Origin::Connected(to)));
+            send_greeting_with_new_ring(&mut link, id, self.hello, &self.poller, &mut self.large_rings)
+                .map_err(|error| match to_errno(&error) {
+                    // The kernel limits how many descriptors of a user are in flight. Try again later.
+                    IN_FLIGHT => ConnectError::Busy,
+                    // Some kernels return ECONNREFUSED if the endpoint has closed its socket after the
+                    // connect.
+                    Errno::ECONNREFUSED => ConnectError::NoEndpoint(NO_ENDPOINT),
+                    _ if memory_file::is_forbidden(&error) => ConnectError::NoMemoryFile(error),
+                    errno => ConnectError::Failed(LinkError::System(errno)),
+                })?;
+            Ok(link)
         });
         let connected = connected.map_err(|error| match error {
             ConnectError::NoEndpoint(NO_ENDPOINT) => {
@@ -52,7 +64,6 @@ impl ShmTransport {
             }
             error => error,
         });
-        let is_beside_tcp = self.names != NameKind::Alone;
         let slot = match connected {
             Ok(link) => Slot::Made(link),
             Err(ConnectError::Busy) => {
@@ -67,6 +78,14 @@ impl ShmTransport {
                 tracing::debug!(link = id.0, %to, %error, "a security policy forbids the connect");
                 self.note_refused_connect(&error);
                 return self.mark_absent(id, to);
+            }
+            Err(ConnectError::NoMemoryFile(error)) => {
+                self.note_forbidden_memory_files(&error);
+                if is_beside_tcp {
+                    return self.mark_absent(id, to);
+                }
+                self.control_ready.push(id);
+                Slot::Failed(LinkError::System(to_errno(&error)))
             }
             Err(ConnectError::System(error)) => {
                 self.control_ready.push(id);
@@ -93,6 +112,10 @@ impl ShmTransport {
     /// Accepts connections that wait at the listener.
     pub(super) fn accept_waiting(&mut self) {
         for _ in 0..ACCEPT_BATCH_CONNECTIONS {
+            let admission = self.admit_connection();
+            if admission == Admission::Wait {
+                return;
+            }
             let Some(socket) = self.listener.as_mut().and_then(Listener::try_accept) else { return };
             if self.half_open.len() >= HALF_OPEN_MAX_LINKS
                 && let Some((_, oldest)) = self.half_open.pop_first()
@@ -101,6 +124,11 @@ impl ShmTransport {
                 self.drop_link(oldest);
             }
             let Ok(control) = Control::from_accepted(socket) else { continue };
+            if admission == Admission::Refuse {
+                tracing::debug!(peer = control.peer_credentials().pid, "refused: too few descriptors");
+                control.refuse(Denial::NoDescriptors);
+                continue;
+            }
             let serial = self.accepted_count;
             self.accepted_count += 1;
             let id = self.links.insert(Slot::Made(Box::new(Link::new(control, Origin::Accepted(serial)))));
@@ -128,7 +156,13 @@ impl ShmTransport {
         let mut reported = 0;
         let mut control_ready = mem::take(&mut self.control_ready);
         for id in control_ready.drain(..) {
+            let admission = self.admit_greeting(id);
             reported += match self.links.get(id) {
+                _ if admission == Admission::Wait => 0,
+                Some(Slot::Made(link)) if admission == Admission::Refuse => {
+                    link.control.refuse(Denial::NoDescriptors);
+                    self.end_and_report_link(id, LinkError::System(Errno::EMFILE), receiver)
+                }
                 Some(Slot::Made(_)) if self.generation.is_in_forked_child() => {
                     self.end_and_report_link(id, FORKED_CHILD, receiver)
                 }
@@ -145,6 +179,9 @@ impl ShmTransport {
                         if matches!(error, LinkError::OtherVersion { .. }) && !link.origin.is_connector() {
                             link.control.send_own_version(self.hello);
                             tracing::warn!(%error, "refused a link of another process of this host");
+                        }
+                        if let LinkError::Denied(reason) = error {
+                            self.shortage.warn_of_refusal_once(id, link.origin, reason);
                         }
                         self.end_and_report_link(id, error, receiver)
                     }
@@ -214,10 +251,22 @@ impl ShmTransport {
         }
         start_polling_ring(&mut self.hot, id, link);
         let origin = link.origin;
-        if !origin.is_connector() {
-            send_greeting_with_new_ring(link, id, self.hello, &self.poller, &mut self.large_rings)?;
+        if origin.is_connector() {
+            return Ok(origin);
         }
-        Ok(origin)
+        let sent = send_greeting_with_new_ring(link, id, self.hello, &self.poller, &mut self.large_rings);
+        match sent {
+            Ok(()) => Ok(origin),
+            Err(error) => {
+                if memory_file::is_forbidden(&error) {
+                    link.control.refuse(Denial::NoMemoryFiles);
+                    self.note_forbidden_memory_files(&error);
+                } else if error.raw_os_error() == Some(libc::EMFILE) {
+                    link.control.refuse(Denial::NoDescriptors);
+                }
+                Err(system(error))
+            }
+        }
     }
 
     /// Handles the peer's hang-up. This side still reads the frames in the peer's ring before the link ends.
@@ -253,26 +302,27 @@ fn send_greeting_with_new_ring(
     hello: Hello,
     poller: &Poller,
     large_rings: &mut usize,
-) -> Result<(), LinkError> {
+) -> io::Result<()> {
     let is_connected = link.origin.is_connector();
-    let mut create_and_send = || {
-        let area = if *large_rings < LARGE_RINGS_MAX { DataArea::LARGE } else { DataArea::SMALL };
-        let (outgoing, ring) = Outgoing::create_ring(area)?;
-        if is_connected {
-            poller.add(&link.control, EventSource::Control(id))?;
-        }
-        let greeting = Greeting { hello, cookie: outgoing.cookie.location() };
-        match link.control.send_greeting(&greeting, ring.as_fd(), outgoing.doorbell().as_fd()) {
-            // The connector has already ended, but may have left frames to read.
-            Err(error) if is_disconnect(&error) && !is_connected => link.has_hung_up = true,
-            result => result?,
-        }
-        *large_rings += usize::from(outgoing.is_ring_large());
-        link.outgoing = Some(outgoing);
-        Ok(())
-    };
-    create_and_send().map_err(|error: io::Error| LinkError::System(to_errno(&error)))
+    let area = if *large_rings < LARGE_RINGS_MAX { DataArea::LARGE } else { DataArea::SMALL };
+    let (outgoing, ring) = Outgoing::create_ring(area)?;
+    if is_connected {
+        poller.add(&link.control, EventSource::Control(id))?;
+    }
+    let greeting = Greeting { hello, cookie: outgoing.cookie.location() };
+    match link.control.send_greeting(&greeting, ring.as_fd(), outgoing.doorbell().as_fd()) {
+        // The connector has already ended, but may have left frames to read.
+        Err(error) if is_disconnect(&error) && !is_connected => link.has_hung_up = true,
+        result => result?,
+    }
+    *large_rings += usize::from(outgoing.is_ring_large());
+    link.outgoing = Some(outgoing);
+    Ok(())
 }
+
+/// How many further descriptors a link within this process needs at a time, once the socket is connected:
+/// those of both sides.
+const OWN_LINK_DESCRIPTORS: usize = ACCEPTED_LINK_DESCRIPTORS + 2;
 
 /// The error of `sendmsg(2)` if this user has too many descriptors in flight.
 const IN_FLIGHT: Errno = Errno::new(libc::ETOOMANYREFS);

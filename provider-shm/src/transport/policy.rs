@@ -1,11 +1,15 @@
-//! Security policies that forbid abstract names, such as AppArmor's rules or Landlock's scopes.
+//! Policies and limits that forbid abstract names (AppArmor's rules, Landlock's scopes) or memory files
+//! (seccomp, vm.memfd_noexec, RLIMIT_FSIZE).
 //!
-//! The policy may refuse the socket, the name of an endpoint, or a connect to a name. An endpoint that also
-//! has TCP then works without shared memory, and logs this once.
+//! A policy may refuse the socket, the name of an endpoint, a connect to a name, or the memory of a ring. An
+//! endpoint that also has TCP then works without shared memory, and logs this once.
 
 use std::io;
 
+use homespun_engine::address::Address;
+
 use super::ShmTransport;
+use crate::name::NameKind;
 
 /// Which action of a transport a security policy has refused. The first refusal is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,14 +17,30 @@ pub(super) enum PolicyRefusal {
     None,
     /// A connect. Others may succeed.
     Connect,
-    /// The transport's name. The transport neither listens nor connects.
-    Name,
+    /// The transport's name, or memory files. Beside TCP, the transport neither listens nor connects.
+    AllLinks,
+}
+
+impl PolicyRefusal {
+    /// Whether no link can be made.
+    pub(super) fn forbids_all_links(self) -> bool {
+        self == PolicyRefusal::AllLinks
+    }
 }
 
 /// Whether a security policy has refused a call of `socket(2)`, `bind(2)` or `connect(2)`. For an abstract
 /// name, no other cause makes these calls fail with such an error.
 pub(super) fn is_refused_by_policy(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
+}
+
+/// Logs what the system call's error alone does not tell.
+pub(super) fn warn_of_forbidden_memory_files(address: Address, error: &io::Error) {
+    tracing::warn!(
+        %address, %error,
+        "this process may not create memory files for links over shared memory: see RLIMIT_FSIZE (ulimit -f), \
+         seccomp and vm.memfd_noexec; the domain auto uses TCP, shm fails"
+    );
 }
 
 impl ShmTransport {
@@ -30,7 +50,19 @@ impl ShmTransport {
             address = %self.address, %error,
             "a security policy forbids the abstract name of this endpoint: it shares memory with no peer"
         );
-        self.refusal = PolicyRefusal::Name;
+        self.refusal = PolicyRefusal::AllLinks;
+    }
+
+    /// Records that this process may not create memory files. Beside TCP, gives up the transport's name, so
+    /// that TCP carries all further links.
+    pub(super) fn note_forbidden_memory_files(&mut self, error: &io::Error) {
+        if self.refusal != PolicyRefusal::AllLinks {
+            warn_of_forbidden_memory_files(self.address, error);
+            self.refusal = PolicyRefusal::AllLinks;
+        }
+        if self.names != NameKind::Alone {
+            self.listener = None;
+        }
     }
 
     /// Records that a security policy has refused a connect.
