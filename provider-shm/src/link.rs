@@ -94,7 +94,8 @@ impl Outgoing {
     /// This side need not keep the descriptor.
     pub(crate) fn create_ring(data: DataArea) -> io::Result<(Outgoing, OwnedFd)> {
         let (segment, descriptor) = Segment::create(data)?;
-        let doorbell = CloseOnFork::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        // The counter is never 0, so the doorbell wakes the peer at each write, also of 0.
+        let doorbell = CloseOnFork::new(eventfd(1, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let ring = Producer::new(segment);
         let cookie = Cookie::generate()?;
         Ok((
@@ -114,11 +115,9 @@ impl Outgoing {
 
     /// Wakes the peer.
     pub(crate) fn ring_doorbell(&self) {
-        // The write fails only if the counter of the eventfd is at its maximum. Then the doorbell is already
-        // readable.
-        #[expect(clippy::host_endian_bytes, reason = "an eventfd counts in the host's own numbers")]
-        let one = 1_u64.to_ne_bytes();
-        if let Err(error) = rustix::io::write(&self.doorbell, &one) {
+        // The peer may have made the eventfd blocking, and its counter full: then a write of 1 would wait for
+        // ever. A write of 0 always has room, and wakes all who wait for an event.
+        if let Err(error) = rustix::io::write(&self.doorbell, &0_u64.to_ne_bytes()) {
             tracing::debug!(%error, "cannot ring the doorbell");
         }
     }
@@ -202,5 +201,36 @@ impl Link {
         let doorbell = incoming.map(|incoming| incoming.doorbell.as_fd());
         let pidfd = incoming.and_then(|incoming| incoming.pidfd.as_ref()).map(AsFd::as_fd);
         [Some(self.control.as_fd()), doorbell, pidfd].into_iter().flatten()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::fs::{OFlags, fcntl_setfl};
+
+    use super::*;
+
+    #[test]
+    fn ringing_a_full_blocking_doorbell_ends_and_wakes() {
+        let (outgoing, _ring) = Outgoing::create_ring(DataArea::SMALL).expect("memory");
+        let doorbell = outgoing.doorbell().as_fd().try_clone_to_owned().expect("a descriptor");
+        // What a peer can do, too. The read fails if the counter is 0.
+        let _ = rustix::io::read(&doorbell, &mut [0; 8]);
+        rustix::io::write(&doorbell, &(u64::MAX - 1).to_ne_bytes()).expect("there is room");
+        fcntl_setfl(&doorbell, OFlags::empty()).expect("a flag of the open file");
+        let (done, rung) = mpsc::channel();
+        thread::spawn(move || {
+            outgoing.ring_doorbell();
+            done.send(outgoing).expect("the test waits");
+        });
+        let outgoing = rung.recv_timeout(Duration::from_secs(30)).expect("the doorbell rings at once");
+        let at_most = Timespec { tv_sec: 30, tv_nsec: 0 };
+        let mut polled = [PollFd::new(outgoing.doorbell(), PollFlags::IN)];
+        assert_eq!(poll(&mut polled, Some(&at_most)), Ok(1));
     }
 }
