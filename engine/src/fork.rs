@@ -65,6 +65,11 @@ impl<T: AsRawFd> CloseOnFork<T> {
         REGISTRY.with_locked_map(|descriptors| descriptors.insert(fd, generation));
         CloseOnFork { owner: ManuallyDrop::new(owner), generation }
     }
+
+    /// Whether the calling process is a forked child, which must not use the owner.
+    pub fn is_in_forked_child(&self) -> bool {
+        self.generation.is_in_forked_child()
+    }
 }
 
 impl<T: AsRawFd> Deref for CloseOnFork<T> {

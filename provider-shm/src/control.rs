@@ -10,14 +10,15 @@ use homespun_engine::errno::Errno;
 use homespun_engine::fork::CloseOnFork;
 use homespun_engine::transport::{Denial, LinkError};
 use homespun_engine::wire::hello::{self, HELLO_BYTES, Hello, VERSION};
+use rustix::net::sockopt::set_socket_passcred;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType, connect, recv, recvmsg, send,
-    sendmsg, shutdown, socket_with,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType, connect, recvmsg, send, sendmsg,
+    shutdown, socket_with,
 };
-use smallvec::SmallVec;
 
 use crate::cookie::CookieLocation;
+use crate::descriptors::PassedDescriptors;
 use crate::greeting::{self, GREETING_BYTES, Greeting};
 use crate::name::{self, NameKind};
 use crate::sys::{self, Credentials};
@@ -32,6 +33,9 @@ pub(crate) struct ReceivedGreeting {
 
 /// How many descriptors accompany a greeting.
 const GREETING_FDS: usize = 2;
+
+/// How many descriptors may accompany a message (`SCM_MAX_FD` in the kernel).
+const MESSAGE_MAX_FDS: usize = 253;
 
 /// The result of reading a control socket.
 pub(crate) enum Received {
@@ -119,12 +123,13 @@ impl Control {
     /// abstract name or connect to it.
     fn from_socket_of_same_user(socket: CloseOnFork<OwnedFd>) -> Result<Control, LinkError> {
         let peer = sys::peer_credentials(&socket).map_err(|error| LinkError::System(to_errno(&error)))?;
+        let control = Control { socket, peer };
         let uid = rustix::process::geteuid().as_raw();
         if peer.uid != uid {
             tracing::warn!(peer.uid, uid, peer.pid, "refused: the other process belongs to another user");
             return Err(LinkError::Denied(Denial::OtherUser));
         }
-        Ok(Control { socket, peer })
+        Ok(control)
     }
 
     pub(crate) fn is_peer_this_process(&self) -> bool {
@@ -184,57 +189,36 @@ impl Control {
     ///
     /// The peer violates the protocol, or this process has no free descriptors for those of the greeting.
     pub(crate) fn try_receive_greeting(&self) -> Result<Received, LinkError> {
-        // To detect a message that is too long, there is room for one more byte and one more descriptor than
-        // in a greeting.
+        // To detect a message that is too long, there is room for one more byte than in a greeting.
         let mut bytes = [0; GREETING_BYTES + 1];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(GREETING_FDS + 1))];
-        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        let received = recvmsg(
-            &self.socket,
-            &mut [IoSliceMut::new(&mut bytes)],
-            &mut ancillary,
-            RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT,
-        );
-        let received = match received {
-            Ok(received) if received.bytes == 0 => return Ok(Received::HungUp),
+        let received = match receive_message(self.as_fd(), &mut bytes) {
+            Ok(received) if received.len_bytes == 0 => return Ok(Received::HungUp),
             Ok(received) => received,
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(Received::Nothing),
             Err(rustix::io::Errno::CONNRESET) => return Ok(Received::HungUp),
             Err(error) => return Err(LinkError::System(Errno::new(error.raw_os_error()))),
         };
-        let mut descriptors = SmallVec::<[OwnedFd; GREETING_FDS + 1]>::new();
-        for message in ancillary.drain() {
-            if let RecvAncillaryMessage::ScmRights(rights) = message {
-                descriptors.extend(rights);
-            }
-        }
-        if let Some(reason) = bytes.get(..received.bytes).and_then(greeting::parse_refusal) {
+        let bytes = &bytes[..received.len_bytes];
+        if let Some(reason) = greeting::parse_refusal(bytes) {
             return Err(LinkError::Denied(reason));
         }
-        hello::check_prefix(&bytes[..received.bytes.min(HELLO_BYTES)])?;
-        let greeting = bytes.first_chunk().map(Greeting::parse).filter(|_| received.bytes == GREETING_BYTES);
+        hello::check_prefix(&bytes[..bytes.len().min(HELLO_BYTES)])?;
+        let greeting = bytes.first_chunk().map(Greeting::parse).filter(|_| bytes.len() == GREETING_BYTES);
         let Some(greeting) = greeting else { return Err(LinkError::Protocol("not a homespun endpoint")) };
         let greeting = greeting?;
-        if descriptors.len() < GREETING_FDS && received.flags.contains(ReturnFlags::CTRUNC) {
+        if received.descriptors.count() < GREETING_FDS && received.lost_descriptors {
             return Err(LinkError::System(Errno::EMFILE));
         }
-        let mut descriptors = descriptors.into_iter();
-        match (descriptors.next(), descriptors.next(), descriptors.next()) {
-            (Some(ring), Some(doorbell), None) => {
-                Ok(Received::Greeting(Box::new(ReceivedGreeting { greeting, ring, doorbell })))
-            }
-            _ => Err(LinkError::Protocol("a greeting without exactly two descriptors")),
-        }
+        let (ring, doorbell) = received.descriptors.take_ring_and_doorbell().map_err(LinkError::Protocol)?;
+        Ok(Received::Greeting(Box::new(ReceivedGreeting { greeting, ring, doorbell })))
     }
 
     /// Tells the peer why this side cannot take the link.
     pub(crate) fn refuse(&self, reason: Denial) {
         let Some(refusal) = greeting::emit_refusal(reason) else { return };
-        // Were the greeting left unread, the peer would see a reset before the refusal. Its descriptors go
-        // back to the system.
-        let mut unread = [0; GREETING_BYTES];
-        let sent = recv(&self.socket, &mut unread, RecvFlags::DONTWAIT)
-            .map(|_| ())
+        // Were the greeting left unread, the peer would see a reset before the refusal.
+        let sent = receive_message(self.as_fd(), &mut [])
+            .map(drop)
             .or_else(|error| if error == rustix::io::Errno::AGAIN { Ok(()) } else { Err(error) })
             .and_then(|()| send(&self.socket, &refusal, SendFlags::NOSIGNAL | SendFlags::DONTWAIT));
         if let Err(error) = sent {
@@ -250,6 +234,15 @@ impl Control {
     }
 }
 
+impl Drop for Control {
+    fn drop(&mut self) {
+        if !self.socket.is_in_forked_child() {
+            self.hang_up();
+            discard_messages(&self.socket);
+        }
+    }
+}
+
 impl AsFd for Control {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
@@ -261,6 +254,48 @@ impl AsFd for Control {
 pub(crate) fn open_socket() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
+}
+
+/// A message of a peer.
+struct Message {
+    len_bytes: usize,
+    descriptors: PassedDescriptors,
+    /// Whether more descriptors came with it than this process could open.
+    lost_descriptors: bool,
+}
+
+/// Receives a message, if there is one. There is room for all descriptors that a message may have: the kernel
+/// closes those that find no room, and that may wait for ever.
+fn receive_message(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> rustix::io::Result<Message> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_MAX_FDS))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let received = recvmsg(socket, &mut [IoSliceMut::new(bytes)], &mut ancillary, flags)?;
+    let mut descriptors = PassedDescriptors::default();
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            descriptors.extend(rights);
+        }
+    }
+    let lost_descriptors = received.flags.contains(ReturnFlags::CTRUNC);
+    Ok(Message { len_bytes: received.bytes, descriptors, lost_descriptors })
+}
+
+/// Reads all messages of a socket that has been shut down. Otherwise closing the socket would close their
+/// descriptors.
+pub(crate) fn discard_messages(socket: impl AsFd) {
+    while has_message(&socket) && receive_message(socket.as_fd(), &mut []).is_ok() {}
+}
+
+/// Whether a socket has a message, also an empty one.
+fn has_message(socket: impl AsFd) -> bool {
+    // Each message then has credentials, for which this call has no room. The end of the messages has none.
+    let peeked = set_socket_passcred(&socket, true).and_then(|()| {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        recvmsg(&socket, &mut [], &mut RecvAncillaryBuffer::default(), flags)
+    });
+    let reset = set_socket_passcred(&socket, false);
+    reset.is_ok() && peeked.is_ok_and(|peeked| peeked.flags.contains(ReturnFlags::CTRUNC))
 }
 
 pub(crate) fn to_errno(error: &io::Error) -> Errno {

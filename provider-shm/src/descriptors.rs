@@ -1,12 +1,82 @@
-//! The descriptors of this process.
+//! The descriptors of this process, and those that peers pass to it.
 
+use std::fs;
+use std::io;
 use std::iter;
-use std::os::fd::OwnedFd;
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::fs::fcntl_get_seals;
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, getrlimit};
 use smallvec::SmallVec;
+
+/// Descriptors that came with a message of a peer. Those that the owner does not take are closed, without
+/// waiting.
+#[derive(Debug, Default)]
+pub(crate) struct PassedDescriptors(SmallVec<[OwnedFd; 2]>);
+
+impl PassedDescriptors {
+    pub(crate) fn extend(&mut self, more: impl Iterator<Item = OwnedFd>) {
+        self.0.extend(more);
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Takes the descriptors of a ring and of a doorbell.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, if they are not exactly these.
+    pub(crate) fn take_ring_and_doorbell(mut self) -> Result<(OwnedFd, OwnedFd), &'static str> {
+        let wrong_count = "a greeting without exactly two descriptors";
+        match self.0.as_slice() {
+            [ring, _] if !is_memory(ring) => return Err("the descriptor handed over is no ring"),
+            [_, doorbell] if !is_event(doorbell) => return Err("the descriptor handed over is no doorbell"),
+            [_, _] => {}
+            _ => return Err(wrong_count),
+        }
+        let doorbell = self.0.pop();
+        self.0.pop().zip(doorbell).ok_or(wrong_count)
+    }
+}
+
+impl Drop for PassedDescriptors {
+    /// Closing an unknown file may wait for ever: a socket that lingers, a file of FUSE. A thread does it.
+    fn drop(&mut self) {
+        self.0.retain(|descriptor| !is_memory(&*descriptor) && !is_event(&*descriptor));
+        if self.0.is_empty() {
+            return;
+        }
+        let unknown = Arc::new(Mutex::new(mem::take(&mut self.0)));
+        let take = |from: &Mutex<_>| mem::take(&mut *from.lock().unwrap_or_else(PoisonError::into_inner));
+        let closing = Arc::clone(&unknown);
+        let closer = thread::Builder::new().name("homespun-close".into());
+        if let Err(error) = closer.spawn(move || drop(take(&closing))) {
+            tracing::warn!(%error, "descriptors of a peer stay open: no thread to close them");
+            mem::forget(take(&unknown));
+        }
+    }
+}
+
+/// Whether a descriptor is memory: only files in memory have seals. Asks no file system.
+fn is_memory(descriptor: impl AsFd) -> bool {
+    fcntl_get_seals(descriptor).is_ok()
+}
+
+/// Whether a descriptor is an eventfd. Asks no file system but `/proc`; where that is absent, assumes it.
+fn is_event(descriptor: impl AsFd) -> bool {
+    match fs::read_link(format!("/proc/self/fd/{}", descriptor.as_fd().as_raw_fd())) {
+        Ok(name) => name.as_os_str().as_bytes() == b"anon_inode:[eventfd]",
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
+}
 
 /// Whether this process can open this many descriptors now. Opens and closes them to find out. Another thread
 /// may take some of them before the caller does.

@@ -7,7 +7,7 @@ use homespun_engine::address::Address;
 use homespun_engine::fork::CloseOnFork;
 use homespun_engine::wire::hello::VERSION;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{SocketFlags, accept_with, bind, listen};
+use rustix::net::{Shutdown, SocketFlags, accept_with, bind, listen, shutdown};
 use smallvec::SmallVec;
 
 use crate::control;
@@ -120,6 +120,22 @@ impl Listener {
         }
         self.is_pending = false;
         None
+    }
+}
+
+impl Drop for Listener {
+    /// Reads the messages of connections that wait: closing the socket would close their descriptors.
+    fn drop(&mut self) {
+        for socket in self.sockets.iter().filter(|socket| !socket.is_in_forked_child()) {
+            if shutdown(socket, Shutdown::Both).is_err() {
+                continue;
+            }
+            while let Ok(waiting) = accept_with(socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+                if shutdown(&waiting, Shutdown::Both).is_ok() {
+                    control::discard_messages(&waiting);
+                }
+            }
+        }
     }
 }
 

@@ -238,14 +238,7 @@ impl ShmTransport {
         }
         let incoming = link.incoming.insert(Incoming::map_peer_ring(received, &link.control, &self.clock)?);
         let system = |error: io::Error| LinkError::System(to_errno(&error));
-        self.poller.add(&incoming.doorbell, EventSource::Doorbell(id)).map_err(|error| {
-            match error.kind() {
-                io::ErrorKind::PermissionDenied => {
-                    LinkError::Protocol("the descriptor handed over is no doorbell")
-                }
-                _ => system(error),
-            }
-        })?;
+        self.poller.add(&incoming.doorbell, EventSource::Doorbell(id)).map_err(system)?;
         if let Some(pidfd) = &incoming.pidfd {
             self.poller.add(pidfd, EventSource::Process(id)).map_err(system)?;
         }
