@@ -47,7 +47,7 @@ use crate::receiver::{MemberId, PostedReceive, Receiver};
 use crate::region::Regions;
 use crate::rejected::Rejected;
 use crate::target::Target;
-use crate::transport::{Close, LinkId, Transport};
+use crate::transport::{Close, Transport};
 
 /// The limits and attributes of an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -158,8 +158,9 @@ pub struct Engine {
     /// Whether this side has stored to mapped memory of peers without executing a memory fence
     /// afterwards. A later load could overtake these stores.
     has_unseen_stores: bool,
-    /// Links whose peers have offered regions that this side has not mapped yet.
-    mapping: Vec<LinkId>,
+    /// Whether a peer may have offered regions that this side has not mapped. Still true after the link
+    /// of the last such peer has ended.
+    has_offered_regions: bool,
     /// How many passes remain until the engine unmaps regions that peers have closed. While it is
     /// 0, no region is mapped.
     passes_to_sweep: u32,
@@ -214,7 +215,7 @@ impl Engine {
             peers: Peers::default(),
             links: Links::default(),
             has_unseen_stores: false,
-            mapping: Vec::new(),
+            has_offered_regions: false,
             passes_to_sweep: 0,
             condemned: Vec::new(),
             replaced: ReplacedLinks::default(),
@@ -253,7 +254,6 @@ impl Engine {
         self.receive_side.has_work_without_arrivals()
             || self.target.has_work_without_arrivals()
             || !self.condemned.is_empty()
-            || !self.mapping.is_empty()
             || !self.awaited_sources.is_empty()
             || self.links.has_paused_reads()
             || self.initiator.has_watched_failure()

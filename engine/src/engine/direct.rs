@@ -1,8 +1,8 @@
 //! Direct access: the initiator reads and writes mapped regions without the target's help.
 //!
 //! When an initiator accesses a mappable region by frames, the target offers the region for
-//! mapping. The initiator maps the region when it next transmits. From then on, posting an access
-//! copies to or from the region. The initiator still sends frames for an access that the target
+//! mapping. The initiator keeps the offer, and maps the region when it next posts an access to it. From
+//! then on, posting an access copies to or from the region. The initiator still sends frames for an access that the target
 //! must see, or that must wait for earlier operations. When the target has closed the region, the
 //! initiator unmaps it and sends frames again.
 //!
@@ -10,7 +10,7 @@
 //!  initiator                          target
 //!    Rma(write, key)  ------------->    finds the region, which can be mapped
 //!                     <-------------  Answer, MappableRegion(key)
-//!    maps it
+//!    posts again: maps it
 //!    copies, as often as it likes
 //!                                       closes the region: retires its memory
 //!    sees that, forgets it
@@ -67,27 +67,34 @@ impl Engine {
         let Some(remote) = RemotePayload::new(remote) else {
             return self.abort_breached_link(id, "describes its memory at too great a length", sink);
         };
-        let mapped = link.tx.mapped_regions_mut();
-        if !mapped.has_regions_to_map() {
-            self.mapping.push(id);
-        }
-        mapped.add_offered_region(shown, remote);
+        link.tx.mapped_regions_mut().add_offered_region(shown, remote);
+        self.has_offered_regions = true;
     }
 
-    /// Maps the regions that peers offer.
+    /// Maps the peer's region with this key, if the peer has offered it. Returns whether it has mapped
+    /// the region.
     #[cold]
-    pub(super) fn map_offered_regions(&mut self, transport: &mut impl Transport) {
-        for id in self.mapping.drain(..) {
-            let Some(link) = self.links.get_mut(id) else { continue };
-            link.tx.mapped_regions_mut().map_offered(|remote, len_bytes| {
-                // If the transport cannot map the memory (no address space, or the peer is gone),
-                // accesses go by frames.
-                let memory =
-                    transport.map_peer_memory(id, remote, len_bytes).filter(|memory| !memory.is_retired())?;
-                self.passes_to_sweep = MAPPED_SWEEP_PASSES;
-                Some(memory)
-            });
+    #[inline(never)]
+    pub(super) fn map_region_if_offered(
+        &mut self,
+        to: PeerId,
+        key: u64,
+        transport: &mut impl Transport,
+    ) -> bool {
+        let Some(id) = self.peers.peer(to).transmit_link() else { return false };
+        let Some(link) = self.links.get_mut(id) else { return false };
+        let mapped = link.tx.mapped_regions_mut();
+        let Some(offer) = mapped.take_offer(key) else { return false };
+        // If the transport cannot map the memory (no address space, or the peer is gone), accesses go by
+        // frames.
+        let memory = transport.map_peer_memory(id, offer.remote(), offer.len_bytes());
+        let memory = memory.filter(|memory| !memory.is_retired());
+        let is_mapped = memory.is_some_and(|memory| mapped.add_mapped(&offer, memory));
+        if is_mapped {
+            self.passes_to_sweep = MAPPED_SWEEP_PASSES;
         }
+        self.has_offered_regions = self.links.iter_mut().any(|link| link.tx.mapped_regions().has_offers());
+        is_mapped
     }
 
     /// Tries to make an access directly in mapped memory of the peer. An access with a fence, with

@@ -60,8 +60,13 @@ impl Engine {
         if self.config.completes_in_order {
             return Ok(InjectedWrite::Declined);
         }
-        if data.is_none() && self.try_inject_write_directly(to, bytes, memory) {
-            return Ok(InjectedWrite::Ended);
+        if data.is_none() {
+            if self.has_offered_regions {
+                self.map_region_if_offered(to, memory.key, transport);
+            }
+            if self.try_inject_write_directly(to, bytes, memory) {
+                return Ok(InjectedWrite::Ended);
+            }
         }
         let Some(id) = self.peers.peer(to).transmit_link() else { return Ok(InjectedWrite::Declined) };
         let Some(link) = self.links.get_mut(id) else { return Ok(InjectedWrite::Declined) };

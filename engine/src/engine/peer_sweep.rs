@@ -25,7 +25,7 @@ impl Engine {
             receive_side,
             target,
             has_unseen_stores: _,
-            mapping: _,
+            has_offered_regions: _,
             passes_to_sweep: _,
             condemned,
             replaced: _,

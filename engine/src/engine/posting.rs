@@ -87,7 +87,11 @@ impl Engine {
                 if inject && self.initiator.has_no_room_to_inject(to) {
                     return Err(Again::QueueFull.into());
                 }
-                if attempt == Attempt::NotMade && self.try_direct_access(to, local, *memory, level, fence) {
+                // What is mapped now was not when the attempt was made.
+                let is_newly_mapped =
+                    self.has_offered_regions && self.map_region_if_offered(to, memory.key, transport);
+                let may_try = attempt == Attempt::NotMade || is_newly_mapped;
+                if may_try && self.try_direct_access(to, local, *memory, level, fence) {
                     let completion = EndedOperation::of_rma(context, local);
                     let (initiator, mut effects) = self.initiator_and_effects(sink);
                     initiator.report_immediate_access(to, completion, signalled, &mut effects);

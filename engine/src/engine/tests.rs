@@ -29,8 +29,8 @@ use crate::moment::Moment;
 use crate::operation::{Level, ReceiveRequest, Signalled, TransmitOp, TransmitOptions, TransmitRequest};
 use crate::remote_memory::RemoteMemory;
 use crate::transport::{
-    AddressProof, Denial, FrameHandler, Full, LinkCaps, LinkError, LinkEvent, Provider, Pull, RemotePayload,
-    Sent, SharedMemory,
+    AddressProof, Denial, FrameHandler, Full, LinkCaps, LinkError, LinkEvent, LinkId, Provider, Pull,
+    RemotePayload, Sent, SharedMemory,
 };
 use crate::wire::{AwaitedReply, Header, Message};
 

@@ -93,7 +93,6 @@ impl Engine {
     fn has_rare_work(&self) -> bool {
         let work = self.receive_side.rare_work_bits()
             | self.condemned.len()
-            | self.mapping.len()
             | self.awaited_sources.len()
             | self.passes_to_sweep as usize
             | usize::from(self.connection.has_output())
@@ -116,9 +115,6 @@ impl Engine {
         }
         if !self.condemned.is_empty() {
             self.close_condemned(transport, sink);
-        }
-        if !self.mapping.is_empty() {
-            self.map_offered_regions(transport);
         }
         if !self.awaited_sources.is_empty() {
             self.connect_to_awaited_sources(transport);

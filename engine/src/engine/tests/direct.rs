@@ -36,7 +36,13 @@ fn map_region(engine: &mut Engine, transport: &mut Scripted, sink: &mut Recorder
     let shown =
         MappableRegion { key: KEY, address: 0, len_bytes: 100, access, remote_bytes: REMOTE.len() as u8 };
     engine.arrivals(sink).frame(LINK, &Header::MappableRegion(shown), REMOTE);
-    engine.transmit(transport, sink);
+    map_offered(engine, transport, KEY);
+}
+
+/// Makes the engine map an offered region without an access.
+fn map_offered(engine: &mut Engine, transport: &mut Scripted, key: u64) {
+    let peer = engine.links.get(LINK).unwrap().peer();
+    assert!(engine.map_region_if_offered(peer, key, transport));
 }
 
 fn hello_write() -> RmaLocal {
@@ -50,26 +56,29 @@ fn shareable_region(key: u64) -> Region {
 }
 
 #[test]
-fn offered_region_is_mapped_and_then_accessed_directly() {
+fn offered_region_is_mapped_at_its_first_access() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    engine.arrivals(&mut sink).frame(LINK, &mappable_region_header(KEY, 100), REMOTE);
-    assert!(engine.has_work_without_arrivals());
-    engine.post_request(rma_request(peer, hello_write(), 1), &mut transport, &mut sink).unwrap();
-    assert_eq!((transport.sent.len(), sink.ended.len()), (1, 0), "it is not mapped yet");
-    engine.transmit(&mut transport, &mut sink);
-    assert!(!engine.has_work_without_arrivals());
-    engine.post_request(rma_request(peer, hello_write(), 2), &mut transport, &mut sink).unwrap();
-    assert_eq!(transport.sent.len(), 2, "one before it has not ended");
-    for sent in 0..2 {
-        let Header::Rma(Rma { op, .. }) = transport.sent[sent].1 else { panic!("an access was sent") };
-        let answer = Header::Answer { op, outcome: Outcome::Done };
-        engine.arrivals(&mut sink).frame(LINK, &answer, b"");
+    for key in [KEY, KEY + 1, KEY + 2] {
+        engine.arrivals(&mut sink).frame(LINK, &mappable_region_header(key, 100), REMOTE);
     }
-    engine.post_request(rma_request(peer, hello_write(), 3), &mut transport, &mut sink).unwrap();
-    assert_eq!((transport.sent.len(), sink.ended.len()), (2, 3));
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(mapped_and_offered_counts(&mut engine), (0, 3), "this side has accessed none");
+    // A post maps the region, also after an attempt.
+    let place = RemoteMemory { key: KEY, address: 0 };
+    let attempt = engine.try_access_at_once(peer, &mut hello_write(), place, Level::Inject, false);
+    let mut request = rma_request(peer, hello_write(), 1).request;
+    engine.post_after_attempt(attempt, peer, &mut request, &mut transport, &mut sink).unwrap();
+    assert_eq!((attempt, mapped_and_offered_counts(&mut engine)), (Attempt::Declined, (1, 2)));
+    let elsewhere = RemoteMemory { key: KEY + 1, address: 0 };
+    let injected = engine.try_inject_write(peer, b"hello", elsewhere, None, &mut transport);
+    assert_eq!((injected, mapped_and_offered_counts(&mut engine)), (Ok(InjectedWrite::Ended), (2, 1)));
+    assert!(engine.has_offered_regions);
+    engine.post_request(rma_request(peer, hello_write(), 2).key(KEY + 2), &mut transport, &mut sink).unwrap();
+    assert_eq!((mapped_and_offered_counts(&mut engine), engine.has_offered_regions), ((3, 0), false));
+    assert_eq!((transport.sent.len(), sink.ended_contexts()), (0, vec![1, 2]));
     let read = RmaLocal::Read(Destination::owned(BytesMut::zeroed(5)));
     engine.post_request(rma_request(peer, read, 4), &mut transport, &mut sink).unwrap();
-    assert_eq!(transport.sent.len(), 3, "it may only be written to");
+    assert_eq!(transport.sent.len(), 1, "it may only be written to");
 }
 
 #[test]
@@ -151,7 +160,7 @@ fn access_that_must_wait_or_involve_the_target_is_not_direct() {
     assert_eq!((memory.words()[0].load(Relaxed), sink.ended.len()), (0, 0));
     memory.retire();
     assert!(!goes(&mut engine, hello_write(), place, Level::Inject, false));
-    assert_eq!(mapped_and_to_map_counts(&mut engine), (0, 0), "it has ended");
+    assert_eq!(mapped_and_offered_counts(&mut engine), (0, 0), "it has ended");
 }
 
 #[test]
@@ -201,13 +210,13 @@ fn visibility_flush_of_mapped_region_needs_no_frame() {
     memory.retire();
     engine.post_request(flush(5), &mut transport, &mut sink).unwrap();
     assert_eq!((transport.sent.len(), sink.ended.len()), (7, 0));
-    assert_eq!(mapped_and_to_map_counts(&mut engine), (0, 0));
+    assert_eq!(mapped_and_offered_counts(&mut engine), (0, 0));
 }
 
-/// Returns how many regions an engine has mapped, and how many it is about to map.
-fn mapped_and_to_map_counts(engine: &mut Engine) -> (usize, usize) {
+/// Returns how many regions an engine has mapped, and how many others it may map.
+fn mapped_and_offered_counts(engine: &mut Engine) -> (usize, usize) {
     let direct = engine.links.get(LINK).unwrap().tx.mapped_regions();
-    (direct.mapped_count(), direct.to_map_count())
+    (direct.mapped_count(), direct.offer_count())
 }
 
 #[test]
@@ -215,16 +224,15 @@ fn mapped_regions_are_limited() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     for key in 0..MAPPED_LINK_MAX_REGIONS as u64 {
         engine.arrivals(&mut sink).frame(LINK, &mappable_region_header(key, 100), REMOTE);
-        engine.transmit(&mut transport, &mut sink);
+        map_offered(&mut engine, &mut transport, key);
     }
     // A second offer with the same key replaces the first region.
     engine.arrivals(&mut sink).frame(LINK, &mappable_region_header(3, 100), REMOTE);
-    assert_eq!(mapped_and_to_map_counts(&mut engine), (MAPPED_LINK_MAX_REGIONS - 1, 1));
-    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(mapped_and_offered_counts(&mut engine), (MAPPED_LINK_MAX_REGIONS - 1, 1));
+    map_offered(&mut engine, &mut transport, 3);
     engine.arrivals(&mut sink).frame(LINK, &mappable_region_header(1000, 100), REMOTE);
-    assert_eq!(mapped_and_to_map_counts(&mut engine), (MAPPED_LINK_MAX_REGIONS, 0), "there are frames");
-    engine.transmit(&mut transport, &mut sink);
-    assert!(transport.closed.is_empty());
+    assert_eq!(mapped_and_offered_counts(&mut engine), (MAPPED_LINK_MAX_REGIONS, 0), "there are frames");
+    assert!(engine.condemned.is_empty());
 }
 
 #[test]
@@ -233,14 +241,13 @@ fn oldest_offered_region_gives_way_at_the_limit() {
     let last = 3 * MAPPED_LINK_MAX_REGIONS as u64;
     for key in (0..=last).flat_map(|key| [key, key]) {
         engine.arrivals(&mut sink).frame(LINK, &mappable_region_header(key, 100), REMOTE);
-        assert!(mapped_and_to_map_counts(&mut engine).1 <= MAPPED_LINK_MAX_REGIONS);
+        assert!(mapped_and_offered_counts(&mut engine).1 <= MAPPED_LINK_MAX_REGIONS);
     }
-    engine.transmit(&mut transport, &mut sink);
-    assert!(transport.closed.is_empty(), "all of them but the last may have ended");
-    assert_eq!(mapped_and_to_map_counts(&mut engine), (MAPPED_LINK_MAX_REGIONS, 0));
+    assert!(engine.condemned.is_empty(), "all of them but the last may have ended");
+    assert_eq!(mapped_and_offered_counts(&mut engine), (0, MAPPED_LINK_MAX_REGIONS));
     let request = rma_request(peer, hello_write(), 1).key(last);
     engine.post_request(request, &mut transport, &mut sink).unwrap();
-    assert!(transport.sent.is_empty(), "the last one was mapped");
+    assert!(transport.sent.is_empty(), "the last one is mapped");
 }
 
 #[test]
@@ -389,7 +396,6 @@ fn visibility_flush_of_a_region_of_the_successor_waits_for_writes_to_the_former_
     let (transport, sink) = (&mut transport, &mut sink);
     let op = replace_peer_during_write(&mut engine, peer, transport, sink);
     engine.arrivals(sink).frame(LinkId(8), &mappable_region_header(KEY, 100), REMOTE);
-    engine.transmit(transport, sink);
     engine.post_request(rma_request(peer, hello_write(), 2), transport, sink).unwrap();
     assert_eq!((transport.sent.len(), sink.ended_contexts()), (1, vec![2]), "the region is mapped");
     engine.post_request(flush_request(peer, FlushKind::Visibility, 5, 3), transport, sink).unwrap();
@@ -463,13 +469,12 @@ fn persistent_region_is_not_offered_for_mapping() {
 }
 
 #[test]
-fn region_offered_in_several_pieces_is_mapped() {
+fn region_offered_in_several_pieces_is_kept() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame_begun(LINK, &mappable_region_header(KEY, 100));
     for byte in REMOTE {
         arrivals.payload_arrived(LINK, &[*byte]);
     }
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(engine.links.get_mut(LINK).unwrap().tx.mapped_regions().mapped_count(), 1);
+    map_offered(&mut engine, &mut transport, KEY);
 }

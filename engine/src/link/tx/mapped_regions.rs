@@ -11,8 +11,25 @@ use crate::wire::MappableRegion;
 #[derive(Debug, Default)]
 pub(crate) struct MappedRegions {
     mapped: Vec<MappedRegion>,
-    /// Regions that the peer has offered, and that this side has not mapped yet.
-    to_map: Vec<(MappableRegion, RemotePayload)>,
+    /// Regions that the peer has offered, and that this side has not accessed since.
+    offers: Vec<Offer>,
+}
+
+/// A region that a peer lets this side map.
+#[derive(Debug)]
+pub(crate) struct Offer {
+    shown: MappableRegion,
+    remote: RemotePayload,
+}
+
+impl Offer {
+    pub(crate) fn len_bytes(&self) -> u64 {
+        self.shown.len_bytes
+    }
+
+    pub(crate) fn remote(&self) -> &RemotePayload {
+        &self.remote
+    }
 }
 
 /// A region of a peer, mapped into this process.
@@ -49,39 +66,46 @@ impl MappedRegions {
         self.mapped.iter().find(|mapped| mapped.key == key)
     }
 
-    /// Keeps a region that the peer offers to map.
+    /// Keeps the offer of a region. The region takes no address space until this side accesses it.
     pub(crate) fn add_offered_region(&mut self, shown: MappableRegion, remote: RemotePayload) {
         self.mapped.retain(|mapped| mapped.key != shown.key && !mapped.memory.is_retired());
-        self.to_map.retain(|(waiting, _)| waiting.key != shown.key);
+        self.offers.retain(|offer| offer.shown.key != shown.key);
         // An offer beyond the limit is no violation: the peer no longer counts regions that it has
         // ended, but this side may still count them. Accesses to a region that is dropped here go
         // by frames.
-        if self.mapped.len() + self.to_map.len() >= MAPPED_LINK_MAX_REGIONS {
-            if self.to_map.is_empty() {
+        if self.mapped.len() + self.offers.len() >= MAPPED_LINK_MAX_REGIONS {
+            if self.offers.is_empty() {
                 return;
             }
             // The oldest of these regions is the most likely to have ended.
-            self.to_map.remove(0);
+            self.offers.remove(0);
         }
-        self.to_map.push((shown, remote));
+        if self.offers.try_reserve(1).is_ok() {
+            self.offers.push(Offer { shown, remote });
+        }
     }
 
-    /// Whether the peer has offered regions that are not mapped yet.
-    pub(crate) fn has_regions_to_map(&self) -> bool {
-        !self.to_map.is_empty()
+    /// Whether the peer has offered regions that are not mapped.
+    pub(crate) fn has_offers(&self) -> bool {
+        !self.offers.is_empty()
     }
 
-    /// Maps the regions that the peer has offered, as far as `map` can.
-    pub(crate) fn map_offered(
-        &mut self,
-        mut map: impl FnMut(&RemotePayload, u64) -> Option<Arc<dyn SharedMemory>>,
-    ) {
-        for (MappableRegion { key, address, len_bytes, access, .. }, remote) in self.to_map.drain(..) {
-            if let Some(memory) = map(&remote, len_bytes) {
-                let access = MrAccess::from_bits_truncate(access);
-                self.mapped.push(MappedRegion { key, address, len_bytes, access, memory });
-            }
+    /// Takes the offer of the region with this key.
+    pub(crate) fn take_offer(&mut self, key: u64) -> Option<Offer> {
+        let at = self.offers.iter().position(|offer| offer.shown.key == key)?;
+        Some(self.offers.remove(at))
+    }
+
+    /// Adds a region that was offered, and that this side has mapped. Returns false if there is no memory
+    /// to remember it.
+    pub(crate) fn add_mapped(&mut self, offer: &Offer, memory: Arc<dyn SharedMemory>) -> bool {
+        let MappableRegion { key, address, len_bytes, access, .. } = offer.shown;
+        let access = MrAccess::from_bits_truncate(access);
+        let has_room = self.mapped.try_reserve(1).is_ok();
+        if has_room {
+            self.mapped.push(MappedRegion { key, address, len_bytes, access, memory });
         }
+        has_room
     }
 
     /// Unmaps the region with this key, if the peer has ended it.
@@ -110,7 +134,7 @@ impl MappedRegions {
     }
 
     #[cfg(test)]
-    pub(crate) fn to_map_count(&self) -> usize {
-        self.to_map.len()
+    pub(crate) fn offer_count(&self) -> usize {
+        self.offers.len()
     }
 }
