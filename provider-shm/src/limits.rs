@@ -17,6 +17,14 @@ pub const PULLED_REGIONS_LINK_MAX: usize = 16;
 /// After this many attempts in a row to map a region of the peer have failed, the link tries no more.
 pub const MAP_FAILURES_MAX: u32 = 8;
 
+/// How much memory of peers a process maps at most, as a multiple of the host's memory, with swap. One region
+/// is at most as long as this memory.
+pub const PEER_MEMORY_HOST_MULTIPLE: u64 = 16;
+
+/// How much memory of peers a process maps at most, in bytes: a quarter of the address space of a process on
+/// x86-64. It also maps at most half of what RLIMIT_AS allows.
+pub const PEER_MEMORY_MAX_BYTES: u64 = 1 << 45;
+
 /// Once in this many polls of the kernel, the transport unmaps regions that their owners have ended. Until
 /// then their memory stays allocated.
 pub const REGION_SWEEP_KERNEL_POLLS: u32 = 64;

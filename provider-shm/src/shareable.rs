@@ -26,15 +26,17 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use homespun_engine::fork::ForkGeneration;
 use homespun_engine::transport::{RemotePayload, SharedMemory};
-use rustix::fs::{FileType, Mode, OFlags, fcntl_get_seals, fstat, fstatfs, open};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx, StatxFlags, fcntl_get_seals, open, statx};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use rustix::process::{Resource, getrlimit};
 use rustix::system::sysinfo;
 
 use crate::exposed::RegionName;
+use crate::limits::{PEER_MEMORY_HOST_MULTIPLE, PEER_MEMORY_MAX_BYTES};
 use crate::memory_file::{self, SIZE_SEALS};
 use crate::own_regions;
 use crate::payload_copy::copy_payload;
@@ -42,10 +44,6 @@ use crate::write_back;
 
 /// The offset of the shared words in the file.
 const START_BYTES: usize = 4096;
-
-/// The type of the file system of memory files with small pages. Pages of a file with huge pages may be
-/// missing, and then an access fails.
-const TMPFS_MAGIC: i64 = 0x0102_1994;
 
 /// The size of a region's description for peers: the owner's descriptor number, and the nonce.
 const DESCRIPTION_BYTES: usize = size_of::<u32>() + size_of::<u64>();
@@ -66,8 +64,8 @@ struct Mapping {
     /// The number of words that are shared.
     words: usize,
     generation: ForkGeneration,
-    /// Whether the mapping is of a peer's memory. A forked child does not inherit such a mapping.
-    belongs_to_peer: bool,
+    /// The address space of a mapping of a peer's memory.
+    taken: Option<PeerAddressSpace>,
 }
 
 // SAFETY: the mapping belongs to the process, not to a thread, and all references into it are to atomics.
@@ -110,6 +108,39 @@ pub(crate) fn host_memory_bytes() -> u64 {
     *BYTES
 }
 
+/// A part of the address space that this process spends on memory of peers. A region may be as long as its
+/// peer likes, since only the pages that are written take memory. But without address space, this process
+/// could not even allocate.
+#[derive(Debug)]
+struct PeerAddressSpace {
+    len_bytes: u64,
+}
+
+/// The length of all of these parts.
+static PEER_MEMORY_BYTES: AtomicU64 = AtomicU64::new(0);
+
+impl PeerAddressSpace {
+    /// Returns `None` if a region of this length would exceed a limit.
+    fn try_take(len_bytes: u64) -> Option<PeerAddressSpace> {
+        let host_bytes = host_memory_bytes();
+        let max_bytes = host_bytes.saturating_mul(PEER_MEMORY_HOST_MULTIPLE).min(PEER_MEMORY_MAX_BYTES);
+        // The limit may change at any time.
+        let process_bytes = getrlimit(Resource::As).current.unwrap_or(u64::MAX);
+        let max_bytes = max_bytes.min(process_bytes / 2);
+        let add = |sum: u64| sum.checked_add(len_bytes).filter(|sum| *sum <= max_bytes);
+        let is_taken = len_bytes <= host_bytes
+            && PEER_MEMORY_BYTES.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok();
+        // Not `then_some`: the value would be made, and dropped, in any case.
+        is_taken.then(|| PeerAddressSpace { len_bytes })
+    }
+}
+
+impl Drop for PeerAddressSpace {
+    fn drop(&mut self) {
+        PEER_MEMORY_BYTES.fetch_sub(self.len_bytes, Ordering::Relaxed);
+    }
+}
+
 /// Maps memory that the process `pid` has allocated. Returns `None` if the description is wrong or a system
 /// call fails.
 pub(crate) fn map(pid: i32, from: &RemotePayload, len_bytes: u64) -> Option<Arc<dyn SharedMemory>> {
@@ -134,23 +165,46 @@ fn open_sealed(pid: i32, descriptor: u32, is_expected: impl Fn(usize) -> bool) -
         return None;
     }
     let path = format!("/proc/{pid}/fd/{descriptor}");
-    // Open with `O_PATH` first: the path may lead to a device, and opening a device could have side effects.
+    // Open with `O_PATH` first, and find out what the file is without asking its file system. The path may
+    // lead to a device, which an open could change, or into a file system in user space, which need not answer.
     let found = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let status = fstat(&found).ok()?;
-    let is_file = FileType::from_raw_mode(status.st_mode) == FileType::RegularFile;
-    if !is_file || !usize::try_from(status.st_size).is_ok_and(&is_expected) {
+    let status = cached_status(&found)?;
+    let is_file = FileType::from_raw_mode(status.stx_mode.into()) == FileType::RegularFile;
+    let size_bytes = usize::try_from(status.stx_size).ok().filter(|size| is_expected(*size))?;
+    if !is_file || device_of(&status) != memory_file_device()? {
         return None;
     }
     let path = format!("/proc/self/fd/{}", found.as_raw_fd());
     // If the peer holds a lease on the file, the open fails instead of waiting until the lease ends.
     let file = open(path, OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    // Only memory files have seals. Check the seals before the size, which then cannot change any more.
+    // Check the seals before the size, which then cannot change any more.
     let is_sealed = fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(SIZE_SEALS));
-    if !is_sealed || !fstatfs(&file).is_ok_and(|system| system.f_type == TMPFS_MAGIC) {
-        return None;
+    let is_unchanged = cached_status(&file)?.stx_size == status.stx_size;
+    (is_sealed && is_unchanged).then_some((file, size_bytes))
+}
+
+/// What the kernel knows of a file. Never waits for the file system. For a memory file, the answer is exact.
+fn cached_status(file: &OwnedFd) -> Option<Statx> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let wanted = StatxFlags::TYPE | StatxFlags::SIZE;
+    let status = statx(file, c"", flags, wanted).ok()?;
+    StatxFlags::from_bits_retain(status.stx_mask).contains(wanted).then_some(status)
+}
+
+fn device_of(status: &Statx) -> (u32, u32) {
+    (status.stx_dev_major, status.stx_dev_minor)
+}
+
+/// The device of all memory files with small pages. Pages of a file with huge pages may be missing, and then
+/// an access fails.
+fn memory_file_device() -> Option<(u32, u32)> {
+    static DEVICE: OnceLock<(u32, u32)> = OnceLock::new();
+    if let Some(device) = DEVICE.get() {
+        return Some(*device);
     }
-    let size_bytes = usize::try_from(fstat(&file).ok()?.st_size).ok().filter(|size| is_expected(*size))?;
-    Some((file, size_bytes))
+    let file = memory_file::create_sealed("homespun-device", 0).ok()?;
+    let device = device_of(&cached_status(&file)?);
+    Some(*DEVICE.get_or_init(|| device))
 }
 
 /// The size of the file for this many shared words.
@@ -161,20 +215,33 @@ fn file_size_bytes(words: usize) -> Option<usize> {
 
 impl Mapping {
     /// Maps a sealed file of the size for this many words.
+    ///
+    /// # Errors
+    ///
+    /// The system's error. Also ENOMEM if memory of peers would take too much address space.
     fn map_sealed(file: &OwnedFd, words: usize, belongs_to_peer: bool) -> io::Result<Mapping> {
         let len_bytes = file_size_bytes(words).ok_or(io::ErrorKind::OutOfMemory)?;
+        let taken = if belongs_to_peer {
+            Some(PeerAddressSpace::try_take(len_bytes as u64).ok_or(io::ErrorKind::OutOfMemory)?)
+        } else {
+            None
+        };
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the kernel picks the address, so no other memory is affected.
         let start = unsafe { mmap(ptr::null_mut(), len_bytes, protection, MapFlags::SHARED, file, 0)? };
         let first_page = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        let mapping =
-            Mapping { start: first_page, words, generation: ForkGeneration::current(), belongs_to_peer };
+        let mapping = Mapping { start: first_page, words, generation: ForkGeneration::current(), taken };
         if belongs_to_peer {
             // SAFETY: this is the new mapping. A forked child does not inherit it and never accesses it:
             // `words`, `is_retired` and `drop` check for that.
             unsafe { madvise(start, len_bytes, Advice::LinuxDontFork)? };
         }
         Ok(mapping)
+    }
+
+    /// Whether the mapping is of a peer's memory. A forked child does not inherit such a mapping.
+    fn belongs_to_peer(&self) -> bool {
+        self.taken.is_some()
     }
 
     fn first_page(&self) -> &FirstPage {
@@ -188,7 +255,7 @@ impl Mapping {
 impl SharedMemory for Mapping {
     fn words(&self) -> &[AtomicU64] {
         // A forked child may have another mapping at this address.
-        if self.belongs_to_peer && self.generation.is_in_forked_child() {
+        if self.belongs_to_peer() && self.generation.is_in_forked_child() {
             return &[];
         }
         // SAFETY: as in `first_page`. `self.words` words follow the first page, whose end is aligned for
@@ -328,7 +395,7 @@ impl PeerMapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // A forked child may have another mapping at this address.
-        if self.belongs_to_peer && self.generation.is_in_forked_child() {
+        if self.belongs_to_peer() && self.generation.is_in_forked_child() {
             return;
         }
         let len_bytes = file_size_bytes(self.words).unwrap_or_default();
@@ -400,6 +467,17 @@ mod tests {
             let file = File::open(path).unwrap().into();
             assert!(map(own_pid(), &make_description(&file, 0), 8).is_none(), "{path}");
         }
+    }
+
+    #[test]
+    fn map_of_file_longer_than_host_memory_fails() {
+        let words = usize::try_from(host_memory_bytes()).unwrap() / size_of::<u64>();
+        let map_words = |words| {
+            let file = memory_file::create_sealed("test", file_size_bytes(words).unwrap() as u64).unwrap();
+            map(own_pid(), &make_description(&file, 0), (words * size_of::<u64>()) as u64)
+        };
+        assert!(map_words(words - START_BYTES / size_of::<u64>()).is_some());
+        assert!(map_words(words).is_none());
     }
 
     #[test]
