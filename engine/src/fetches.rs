@@ -24,6 +24,7 @@ use std::mem;
 use slotmap::SlotMap;
 
 use crate::limits::PULL_STEP_MAX_BYTES;
+use crate::link_fault::{NoMemory, Room, TryBox};
 use crate::operation::FetchId;
 use crate::reassembly::{Reassembly, clamp_to_usize};
 use crate::transport::{LinkId, Pull, RemotePayload};
@@ -32,7 +33,7 @@ use crate::transport::{LinkId, Pull, RemotePayload};
 #[derive(Debug)]
 pub(crate) struct Fetches<O> {
     // Boxed, to keep unused slots small: a slot map never shrinks, and may once have held very many fetches.
-    by_id: SlotMap<FetchId, Box<Fetch<O>>>,
+    by_id: SlotMap<FetchId, TryBox<Fetch<O>>>,
     /// The fetches whose payload the owner needs.
     needed: BTreeMap<OfferKey, FetchId>,
     /// The other fetches: the owner keeps their offers, and may fetch their payload early.
@@ -58,6 +59,10 @@ pub(crate) struct Fetch<O> {
     of_link: OfferedLink,
     is_needed: bool,
 }
+
+/// Memory for one more offer.
+#[derive(Debug)]
+pub(crate) struct OfferRoom<O>(Room<Fetch<O>>);
 
 /// The offers of the links that have had one number.
 #[derive(Debug, Clone, Copy, Default)]
@@ -132,9 +137,9 @@ pub(crate) enum FetchStep<O> {
     /// The step pulled this many bytes, and the rest may follow.
     Pulled(usize),
     /// The step pulled the last `pulled_bytes`, or the memory takes no more bytes.
-    Ended { fetch: Box<Fetch<O>>, pulled_bytes: usize },
+    Ended { fetch: TryBox<Fetch<O>>, pulled_bytes: usize },
     /// The sender's memory could not be read.
-    Faulted(Box<Fetch<O>>),
+    Faulted(TryBox<Fetch<O>>),
     /// The caller must ask the sender to send the payload.
     Asked { link: LinkId, op: u64, cannot_pull: bool },
 }
@@ -225,18 +230,31 @@ impl<O> Fetches<O> {
         matches!(fetch.stage, FetchStage::Cleared).then_some(&mut fetch.filling)
     }
 
+    /// Makes room for one more offer of a link's peer.
+    ///
+    /// # Errors
+    ///
+    /// [`NoMemory`]
+    pub(crate) fn try_reserve_offer(&mut self, link: LinkId) -> Result<OfferRoom<O>, NoMemory> {
+        self.by_id.try_reserve(1)?;
+        self.pulling.try_reserve(1)?;
+        let missing = (link.0 as usize + 1).saturating_sub(self.of_links.len());
+        self.of_links.try_reserve(missing)?;
+        Ok(OfferRoom(Room::try_new()?))
+    }
+
     /// Adds an offer. The offer waits until [`begin_fetch`](Self::begin_fetch). `is_needed` says whether
     /// the owner needs the payload.
     pub(crate) fn add_offer(
         &mut self,
-        link: LinkId,
-        op: u64,
+        OfferRoom(room): OfferRoom<O>,
+        (link, op): (LinkId, u64),
         filling: Reassembly<O>,
         remote: RemotePayload,
         is_needed: bool,
     ) -> FetchId {
         let (of_link, stage) = (self.offered_link(link), FetchStage::Waiting(remote));
-        let id = self.by_id.insert(Box::new(Fetch { link, op, filling, stage, of_link, is_needed }));
+        let id = self.by_id.insert(room.fill(Fetch { link, op, filling, stage, of_link, is_needed }));
         self.offers_mut(is_needed).insert((of_link, op), id);
         let of = self.of_link_mut(link);
         of.unneeded_offers += usize::from(!is_needed);
@@ -376,7 +394,7 @@ impl<O> Fetches<O> {
     }
 
     /// Ends a fetch, and returns it.
-    pub(crate) fn remove(&mut self, id: FetchId) -> Option<Box<Fetch<O>>> {
+    pub(crate) fn remove(&mut self, id: FetchId) -> Option<TryBox<Fetch<O>>> {
         let fetch = self.by_id.remove(id)?;
         self.offers_mut(fetch.is_needed).remove(&(fetch.of_link, fetch.op));
         if !self.is_abandoned(&fetch) {
@@ -400,13 +418,13 @@ impl<O> Fetches<O> {
 
     /// Removes and returns one needed fetch of a link that has ended: the one whose offer has the
     /// lowest number. The caller repeats the call until the result is `None`.
-    pub(crate) fn remove_next_needed(&mut self, offers: &AbandonedOffers) -> Option<Box<Fetch<O>>> {
+    pub(crate) fn remove_next_needed(&mut self, offers: &AbandonedOffers) -> Option<TryBox<Fetch<O>>> {
         let id = first_of_link(&self.needed, offers.of_link)?;
         self.remove(id)
     }
 
     /// As [`remove_next_needed`](Self::remove_next_needed), for a fetch that is not needed.
-    pub(crate) fn remove_next_unneeded(&mut self, offers: &mut AbandonedOffers) -> Option<Box<Fetch<O>>> {
+    pub(crate) fn remove_next_unneeded(&mut self, offers: &mut AbandonedOffers) -> Option<TryBox<Fetch<O>>> {
         let id = first_of_link(&self.unneeded, offers.of_link)?;
         self.remove_unneeded(id, offers)
     }
@@ -416,7 +434,7 @@ impl<O> Fetches<O> {
         &mut self,
         id: FetchId,
         offers: &mut AbandonedOffers,
-    ) -> Option<Box<Fetch<O>>> {
+    ) -> Option<TryBox<Fetch<O>>> {
         let fetch = self.remove(id)?;
         offers.unneeded_offers = offers.unneeded_offers.saturating_sub(1);
         Some(fetch)

@@ -47,6 +47,7 @@ mod held_reports;
 mod initiator;
 pub mod limits;
 mod link;
+mod link_fault;
 pub mod link_table;
 #[cfg(any(test, feature = "loopback"))]
 pub mod loopback;

@@ -17,6 +17,8 @@ mod model;
 #[cfg(test)]
 mod tests;
 
+use std::collections::TryReserveError;
+
 use crate::matching::index::{PostedIndex, Sequence, UnexpectedIndex};
 use crate::matching::queue::IndexedQueue;
 use crate::peer_id::PeerId;
@@ -102,6 +104,15 @@ impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
     #[inline]
     pub fn peek_posted(&mut self, source: PeerId, tag: u64) -> Option<R> {
         self.posted.peek_earliest(&Envelope { source, tag })
+    }
+
+    /// Makes room for one more unexpected message.
+    ///
+    /// # Errors
+    ///
+    /// There is no memory.
+    pub fn try_reserve_unexpected(&mut self) -> Result<(), TryReserveError> {
+        self.unexpected.try_reserve()
     }
 
     /// Adds a message behind all others, and returns its place. Does not look for a posted receive.

@@ -6,7 +6,7 @@
 //!  -------------------------> | posted receives    <-- matching --> messages | ------------------------>
 //!  post, peek, cancel, ...    | multi-receive buffers             unexpected |  queue_header, queue_ack ...
 //!  -------------------------> | claimed messages           budget and credit | ------------------------>
-//!  link_added, link_ended ... | fetches of offered messages                  |  Err(ProtocolViolation)
+//!  link_added, link_ended ... | fetches of offered messages                  |  Err(LinkFault)
 //!                             +----------------------------------------------+
 //! ```
 //!
@@ -64,6 +64,7 @@ use crate::failure_watch::FailureWatch;
 use crate::fetches::Fetches;
 use crate::held_reports::HeldReports;
 use crate::limits::DEFERRED_STEP_MAX_FETCHES;
+use crate::link_fault::TryBox;
 use crate::matching::{Criteria, Matching};
 use crate::operation::{CancelKey, FetchId, Receive, ReceiveId, ReceiveRequest, ReceiveRole, UnexpectedId};
 use crate::peer_id::PeerId;
@@ -99,7 +100,7 @@ pub(crate) struct Receiver {
     /// this flag.
     has_special_cases: bool,
     // Boxed: a table never shrinks, and this one may once have held very many messages.
-    unexpected: SlotMap<UnexpectedId, Box<Unexpected>>,
+    unexpected: SlotMap<UnexpectedId, TryBox<Unexpected>>,
     /// Messages that peeks have claimed. The key is whether the message is tagged, and the context
     /// of the peek.
     claimed: HashMap<(bool, u64), Claimed>,

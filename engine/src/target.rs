@@ -5,7 +5,7 @@
 //!  ----------------------------------> | windows of regions           | ------------------------------->
 //!  read_request_arrived, ...           | what is being written, read  |  return_credit, hold_credit, ...
 //!  ----------------------------------> | offered writes, durability   | ------------------------------->
-//!  link_added, link_ended, ...         | offered regions, held events |  Err(ProtocolViolation)
+//!  link_added, link_ended, ...         | offered regions, held events |  Err(LinkFault)
 //!  ----------------------------------> +------------------------------+
 //! ```
 //!
@@ -57,6 +57,7 @@ use self::writes::PeerWrite;
 use crate::fetches::Fetches;
 use crate::flags::{CounterEvents, MrAccess, Order};
 use crate::limits::RMA_LINK_MAX_OPS;
+use crate::link_fault::TryBox;
 use crate::operation::PeerWriteId;
 use crate::peer_id::PeerId;
 use crate::peers::PeerMarks;
@@ -88,7 +89,7 @@ pub(crate) struct Target {
     forbids_mapping: bool,
     links: TargetLinks,
     // Boxed, to keep unused slots small: a slot map never shrinks, and may once have held very many writes.
-    inbounds: SlotMap<PeerWriteId, Box<PeerWrite>>,
+    inbounds: SlotMap<PeerWriteId, TryBox<PeerWrite>>,
     /// The writes that peers have offered.
     fetches: Fetches<PeerWriteId>,
     /// The links on which peers have asked for flushes that are carried out in parts. Each is listed once.

@@ -4,6 +4,7 @@ use super::Engine;
 use crate::completion::Sink;
 use crate::limits::MESSAGE_COST_BYTES;
 use crate::link::{Collected, CollectedHeader};
+use crate::link_fault::LinkFault;
 use crate::operation::SendId;
 use crate::protocol_violation::ProtocolViolation;
 use crate::reassembly::Reassembly;
@@ -24,13 +25,13 @@ impl Engine {
         Arrivals { engine: self, sink }
     }
 
-    /// Handles a message that the receiver has refused: the link is for handshakes, or the peer has
-    /// broken the protocol.
+    /// Handles a message that the receiver has refused: the link is for handshakes, the peer has
+    /// broken the protocol, or there is no memory for the message.
     #[cold]
     fn handle_refused_message(
         &mut self,
         id: LinkId,
-        breach: ProtocolViolation,
+        fault: LinkFault,
         header: &Header,
         payload: &[u8],
         sink: &mut impl Sink,
@@ -38,7 +39,7 @@ impl Engine {
         if self.links.get(id).is_none() {
             return self.frame_arrived_on_handshake_link(id, header, payload, sink);
         }
-        self.abort_breached_link(id, breach.0, sink);
+        self.abort_faulty_link(id, fault, sink);
     }
 
     /// Handles a peer's offer of a message.
@@ -56,7 +57,7 @@ impl Engine {
         let (receiver, mut effects) = self.receive_side_and_effects(sink);
         let outcome = receiver.message_offered(id, message, op, remote, &mut effects);
         self.has_timeouts |= self.receive_side.has_delayed_fetches();
-        self.abort_link_if_violated(id, outcome, sink);
+        self.abort_link_on_fault(id, outcome, sink);
     }
 
     /// Spends the credit of an access. Only a write with remote data costs credit: as much as an
@@ -72,7 +73,7 @@ impl Engine {
             return true;
         }
         let outcome = self.receive_side.spend_credit(id, MESSAGE_COST_BYTES);
-        self.abort_link_if_violated(id, outcome, sink)
+        self.abort_link_on_fault(id, outcome, sink)
     }
 
     /// Handles a peer's access to a region.
@@ -89,9 +90,16 @@ impl Engine {
             RmaKind::Read => target.read_request_arrived(id, rma, &mut effects),
             RmaKind::Offer { .. } => target.write_offered(id, rma, payload, &mut effects),
             RmaKind::Write { .. } => target.write_arrived(id, rma, payload, &mut effects),
-            RmaKind::Flush => target.flush_arrived(id, rma, &mut effects),
+            RmaKind::Flush => target.flush_arrived(id, rma, &mut effects).map_err(LinkFault::from),
         };
-        self.abort_link_if_violated(id, outcome, sink);
+        self.abort_link_on_fault(id, outcome, sink);
+    }
+
+    /// Begins to collect a frame with `len_bytes` of payload.
+    fn begin_collecting(&mut self, id: LinkId, of: CollectedHeader, len_bytes: usize, sink: &mut impl Sink) {
+        let Some(link) = self.links.get_mut(id) else { return };
+        let outcome = link.rx.begin_collecting(of, len_bytes);
+        self.abort_link_on_fault(id, outcome, sink);
     }
 
     /// Handles the beginning of a peer's access to a region.
@@ -99,15 +107,13 @@ impl Engine {
         match rma.kind {
             RmaKind::Read | RmaKind::Flush => {}
             RmaKind::Offer { remote_bytes, .. } => {
-                if let Some(link) = self.links.get_mut(id) {
-                    link.rx.begin_collecting(CollectedHeader::Write(*rma), usize::from(remote_bytes));
-                }
+                self.begin_collecting(id, CollectedHeader::Write(*rma), usize::from(remote_bytes), sink);
             }
             RmaKind::Write { .. } => {
                 if self.spend_write_data_credit_or_abort_link(id, rma.kind.data(), sink) {
                     let (target, mut effects) = self.target_and_effects(sink);
                     let outcome = target.begin_write(id, rma, &mut effects);
-                    self.abort_link_if_violated(id, outcome, sink);
+                    self.abort_link_on_fault(id, outcome, sink);
                 }
             }
         }
@@ -124,7 +130,7 @@ impl Engine {
         if self.spend_write_data_credit_or_abort_link(id, write.data, sink) {
             let (target, mut effects) = self.target_and_effects(sink);
             let outcome = target.counted_write_arrived(id, write, payload, &mut effects);
-            self.abort_link_if_violated(id, outcome, sink);
+            self.abort_link_on_fault(id, outcome, sink);
         }
     }
 
@@ -133,7 +139,7 @@ impl Engine {
         if self.spend_write_data_credit_or_abort_link(id, write.data, sink) {
             let (target, mut effects) = self.target_and_effects(sink);
             let outcome = target.begin_counted_write(id, write, &mut effects);
-            self.abort_link_if_violated(id, outcome, sink);
+            self.abort_link_on_fault(id, outcome, sink);
         }
     }
 
@@ -141,7 +147,7 @@ impl Engine {
     fn atomic_arrived(&mut self, id: LinkId, atomic: &Atomic, payload: &[u8], sink: &mut impl Sink) {
         let (target, mut effects) = self.target_and_effects(sink);
         let outcome = target.atomic_arrived(id, atomic, payload, &mut effects);
-        self.abort_link_if_violated(id, outcome, sink);
+        self.abort_link_on_fault(id, outcome, sink);
     }
 
     /// Returns the piece of a read that is arriving on a link.
@@ -163,7 +169,7 @@ impl Engine {
     fn credit_grant_arrived(&mut self, id: LinkId, granted_bytes: u64, sink: &mut impl Sink) {
         let Some(link) = self.links.get_mut(id) else { return };
         let outcome = link.tx.record_credit_grant(granted_bytes);
-        self.abort_link_if_violated(id, outcome, sink);
+        self.abort_link_on_fault(id, outcome, sink);
     }
 
     fn ack_arrived(&mut self, id: LinkId, received_count: u64, sink: &mut impl Sink) {
@@ -195,7 +201,8 @@ impl<S: Sink> Arrivals<'_, S> {
             self.count_read_bytes(id, bytes.len());
         } else if engine.target.is_write_arriving(id) {
             let (target, mut effects) = engine.target_and_effects(self.sink);
-            target.put_payload(id, bytes, &mut effects);
+            let outcome = target.put_payload(id, bytes, &mut effects);
+            engine.abort_link_on_fault(id, outcome, self.sink);
         } else {
             let (receiver, mut effects) = engine.receive_side_and_effects(self.sink);
             receiver.put_payload(id, bytes, &mut effects);
@@ -233,8 +240,8 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
         if let Header::Message(message) = header {
             let engine = &mut *self.engine;
             let (receiver, mut effects) = engine.receive_side_and_effects(self.sink);
-            if let Err(breach) = receiver.message_arrived(id, message, payload, &mut effects) {
-                engine.handle_refused_message(id, breach, header, payload, self.sink);
+            if let Err(fault) = receiver.message_arrived(id, message, payload, &mut effects) {
+                engine.handle_refused_message(id, fault, header, payload, self.sink);
             }
             return;
         }
@@ -278,29 +285,32 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
 
     fn frame_begun(&mut self, id: LinkId, header: &Header) {
         let engine = &mut *self.engine;
-        let Some(link) = engine.links.get_mut(id) else {
+        if engine.links.get(id).is_none() {
             return engine.frame_begun_on_handshake_link(id, header, self.sink);
-        };
+        }
         match *header {
             Header::Message(message) => {
                 let (receiver, mut effects) = engine.receive_side_and_effects(self.sink);
                 let outcome = receiver.begin_message(id, &message, &mut effects);
-                engine.abort_link_if_violated(id, outcome, self.sink);
+                engine.abort_link_on_fault(id, outcome, self.sink);
             }
             Header::Request { message, op, remote_bytes } => {
-                link.rx.begin_collecting(CollectedHeader::Message(message, op), usize::from(remote_bytes));
+                let of = CollectedHeader::Message(message, op);
+                engine.begin_collecting(id, of, usize::from(remote_bytes), self.sink);
             }
             Header::Data { op, len_bytes } => self.begin_data_or_abort_link(id, op, len_bytes),
             Header::Rma(rma) => engine.begin_arriving_rma(id, &rma, self.sink),
             Header::CountedWrite(write) => engine.begin_counted_write(id, &write, self.sink),
             Header::Atomic(atomic) => {
-                link.rx.begin_collecting(CollectedHeader::Atomic(atomic), atomic.form.payload_len_bytes());
+                let of = CollectedHeader::Atomic(atomic);
+                engine.begin_collecting(id, of, atomic.form.payload_len_bytes(), self.sink);
             }
             Header::ReadData { op, len_bytes } => {
                 engine.begin_read_data_or_abort_link(id, op, len_bytes, self.sink);
             }
             Header::MappableRegion(shown) => {
-                link.rx.begin_collecting(CollectedHeader::Region(shown), usize::from(shown.remote_bytes));
+                let of = CollectedHeader::Region(shown);
+                engine.begin_collecting(id, of, usize::from(shown.remote_bytes), self.sink);
             }
             // On a link that carries messages, no handshake step needs its data. So the header
             // suffices.
@@ -338,7 +348,8 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
             self.count_read_bytes(id, count_bytes);
         } else if engine.target.is_write_arriving(id) {
             let (target, mut effects) = engine.target_and_effects(self.sink);
-            target.bytes_placed(id, count_bytes, &mut effects);
+            let outcome = target.bytes_placed(id, count_bytes, &mut effects);
+            engine.abort_link_on_fault(id, outcome, self.sink);
         } else {
             let (receiver, mut effects) = engine.receive_side_and_effects(self.sink);
             receiver.bytes_placed(id, count_bytes, &mut effects);
@@ -352,9 +363,10 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
             return engine.chunk_arrived_on_handshake_link(id, bytes, self.sink);
         };
         let whole = match link.rx.collect_bytes(bytes) {
-            Collected::Nothing => return self.put_payload(id, bytes),
-            Collected::Part => return,
-            Collected::Whole(whole) => whole,
+            Ok(Collected::Nothing) => return self.put_payload(id, bytes),
+            Ok(Collected::Part) => return,
+            Ok(Collected::Whole(whole)) => whole,
+            Err(fault) => return engine.abort_faulty_link(id, fault.into(), self.sink),
         };
         let payload = whole.payload();
         match whole.header() {

@@ -199,13 +199,14 @@ impl Engine {
         let PartialFrame { kind, send, taken_bytes } = self.links.get(id)?.tx.partial_frame()?;
         let slices = match kind {
             FrameKind::Message | FrameKind::Data => self.initiator.get(send)?.source.slices(taken_bytes),
-            FrameKind::ReadData => self.target.next_outgoing_read(id)?.piece_slices(taken_bytes),
+            FrameKind::ReadData => self.target.next_outgoing_read(id)?.piece_slices(taken_bytes).ok()?,
         };
         let rest_bytes = slices.iter().map(|slice| slice.len()).sum();
         if kind == FrameKind::Data && rest_bytes > EAGER_MAX_BYTES {
             return None;
         }
-        let mut rest = Vec::with_capacity(rest_bytes);
+        let mut rest = Vec::new();
+        rest.try_reserve_exact(rest_bytes).ok()?;
         slices.iter().for_each(|slice| rest.extend_from_slice(slice));
         Some(rest.into())
     }

@@ -10,8 +10,8 @@ use super::receive_side::ReceiveSide;
 use crate::completion::{EndedOperation, FailedOperation, Sink};
 use crate::flags::CounterEvents;
 use crate::link::Links;
+use crate::link_fault::LinkFault;
 use crate::peers::Peers;
-use crate::protocol_violation::ProtocolViolation;
 use crate::receiver::{EndedWork, MemberId, ReceiverEffects, UnrecordedEnd};
 use crate::transport::LinkId;
 use crate::wire::Header;
@@ -34,19 +34,21 @@ impl Engine {
         (&mut self.receive_side, LinksAndSink { links: &mut self.links, peers: &self.peers, sink })
     }
 
-    /// If `outcome` is a violation of the protocol by the peer, ends the link and returns false.
-    /// Otherwise returns true.
+    /// If `outcome` is a fault, ends the link and returns false. Otherwise returns true.
     #[inline(always)]
-    pub(super) fn abort_link_if_violated(
+    pub(super) fn abort_link_on_fault(
         &mut self,
         id: LinkId,
-        outcome: Result<(), ProtocolViolation>,
+        outcome: Result<(), impl Into<LinkFault>>,
         sink: &mut impl Sink,
     ) -> bool {
-        if let Err(ProtocolViolation(reason)) = outcome {
-            self.abort_breached_link(id, reason, sink);
+        match outcome {
+            Ok(()) => true,
+            Err(fault) => {
+                self.abort_faulty_link(id, fault.into(), sink);
+                false
+            }
         }
-        outcome.is_ok()
     }
 }
 

@@ -70,7 +70,7 @@ impl Engine {
         }
         let (receiver, mut effects) = self.receive_side_and_effects(sink);
         let outcome = receiver.fence_asked(id, asks_match, &mut effects);
-        self.abort_link_if_violated(id, outcome, sink);
+        self.abort_link_on_fault(id, outcome, sink);
     }
 
     /// Handles the peer's answer to a fence.

@@ -14,9 +14,11 @@ use crate::errno::Errno;
 use crate::error::OperationError;
 use crate::limits::{PEER_MAX_LINKS, STEP_MAX_CLOSES};
 use crate::link::{Link, PendingSends};
+use crate::link_fault::LinkFault;
 use crate::operation::SendId;
 use crate::peer_id::PeerId;
 use crate::peers::{PeerLinkEnd, PeerLinkUp};
+use crate::protocol_violation::ProtocolViolation;
 use crate::transport::{AddressProof, Close, LinkError, LinkId, Transport};
 use crate::wire::Header;
 
@@ -314,8 +316,14 @@ impl Engine {
     /// Ends a link whose peer broke the protocol.
     #[cold]
     pub(super) fn abort_breached_link(&mut self, id: LinkId, reason: &'static str, sink: &mut impl Sink) {
-        debug!(?id, reason, "ending a link");
-        self.abort_link(id, &LinkError::Protocol(reason), sink);
+        self.abort_faulty_link(id, ProtocolViolation(reason).into(), sink);
+    }
+
+    /// Ends a link for which there is no memory, or whose peer broke the protocol.
+    #[cold]
+    pub(super) fn abort_faulty_link(&mut self, id: LinkId, fault: LinkFault, sink: &mut impl Sink) {
+        debug!(?id, ?fault, "ending a link");
+        self.abort_link(id, &fault.link_error(), sink);
     }
 
     /// Ends a link that has not ended by itself. A later [`transmit`](Engine::transmit) closes it

@@ -10,6 +10,7 @@ use crate::completion::{FailedOperation, Sink};
 use crate::connection::EndpointRole;
 use crate::error::{Error, Misuse, OperationError, Unsupported};
 use crate::failure_watch::FailureWatch;
+use crate::link_fault::{LinkFault, NoMemory};
 use crate::moment::Moment;
 use crate::operation::{CancelKey, PeekRequest, ReceiveRequest};
 use crate::peer_id::PeerId;
@@ -103,17 +104,17 @@ impl ReceiveSide {
                 message: &Message,
                 payload: &[u8],
                 effects: &mut impl ReceiverEffects,
-            ) -> Result<(), ProtocolViolation>, else Ok(());
+            ) -> Result<(), LinkFault>, else Ok(());
             fn write_notice_arrived(
                 id: LinkId,
                 notice: WriteNotice,
                 effects: &mut impl ReceiverEffects,
-            ), else ();
+            ) -> Result<(), NoMemory>, else Ok(());
             fn begin_message(
                 id: LinkId,
                 message: &Message,
                 effects: &mut impl ReceiverEffects,
-            ) -> Result<(), ProtocolViolation>, else Ok(());
+            ) -> Result<(), LinkFault>, else Ok(());
             fn put_payload(id: LinkId, bytes: &[u8], effects: &mut impl ReceiverEffects), else ();
             fn payload_space(id: LinkId) -> Space<'_>, else Space::new();
             fn bytes_placed(id: LinkId, count_bytes: usize, effects: &mut impl ReceiverEffects), else ();
@@ -123,7 +124,7 @@ impl ReceiveSide {
                 op: u64,
                 remote: &[u8],
                 effects: &mut impl ReceiverEffects,
-            ) -> Result<(), ProtocolViolation>, else Ok(());
+            ) -> Result<(), LinkFault>, else Ok(());
             fn begin_data_if_requested(id: LinkId, op: u64, len_bytes: u64) -> bool, else false;
             fn grant_credit_to_starved_links(effects: &mut impl ReceiverEffects), else ();
             fn finish_drop_step(effects: &mut impl ReceiverEffects), else ();

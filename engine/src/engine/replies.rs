@@ -5,6 +5,7 @@ use super::receive_side::ReceiveSide;
 use crate::completion::Sink;
 use crate::limits::READ_PIECE_MAX_BYTES;
 use crate::link::{FrameKind, LinkTx};
+use crate::link_fault::LinkFault;
 use crate::operation::SendId;
 use crate::target::Target;
 use crate::transport::{LinkId, RemotePayload, Sent, Transport};
@@ -15,25 +16,30 @@ use crate::wire::{Header, Outcome};
 struct ReplySources<'a> {
     receive_side: &'a mut ReceiveSide,
     target: &'a mut Target,
+    /// A link for whose replies there is no memory.
+    starved: Option<LinkId>,
 }
 
 impl Engine {
     /// Sends the pending replies of all links, as far as the links take them.
     pub(super) fn send_pending_replies(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
-        let mut sources = ReplySources { receive_side: &mut self.receive_side, target: &mut self.target };
+        let mut sources = ReplySources::new(&mut self.receive_side, &mut self.target);
         self.links
             .send_pending_replies(|id, tx| sources.send_pending_replies_on_link(id, tx, transport, sink));
+        if let Some(id) = sources.starved {
+            self.abort_faulty_link(id, LinkFault::NoMemory, sink);
+        }
     }
 
     /// As [`send_pending_replies`](Self::send_pending_replies), on one link. Returns whether the link
-    /// can take another frame.
+    /// can take another frame. If there is no memory, the next pass ends the link.
     pub(super) fn try_send_pending_replies_of(
         &mut self,
         id: LinkId,
         transport: &mut impl Transport,
         sink: &mut impl Sink,
     ) -> bool {
-        let mut sources = ReplySources { receive_side: &mut self.receive_side, target: &mut self.target };
+        let mut sources = ReplySources::new(&mut self.receive_side, &mut self.target);
         self.links.try_send_pending_replies_of(id, |id, tx| {
             sources.send_pending_replies_on_link(id, tx, transport, sink);
         })
@@ -51,7 +57,7 @@ impl Engine {
         let Some(link) = self.links.get_mut(id) else { return Vec::new() };
         let tx = &mut link.tx;
         tx.pending_replies_mut().drop_requests();
-        let mut sources = ReplySources { receive_side: &mut self.receive_side, target: &mut self.target };
+        let mut sources = ReplySources::new(&mut self.receive_side, &mut self.target);
         if tx.is_between_frames() {
             sources.send_answers(id, tx, transport);
         }
@@ -65,7 +71,10 @@ impl Engine {
     }
 }
 
-impl ReplySources<'_> {
+impl<'a> ReplySources<'a> {
+    fn new(receive_side: &'a mut ReceiveSide, target: &'a mut Target) -> ReplySources<'a> {
+        ReplySources { receive_side, target, starved: None }
+    }
     /// Sends the pending replies of one link. When a read of the peer ends, may count an event at
     /// the sink.
     fn send_pending_replies_on_link(
@@ -144,7 +153,8 @@ impl ReplySources<'_> {
     /// Sends data of the peer's reads, and answers the reads that end. One call sends at most
     /// [`READ_PIECE_MAX_BYTES`], so that other frames can go in between. If the link has taken a
     /// part of a piece, the call sends only the rest of the piece. The link must not be in the
-    /// middle of another frame.
+    /// middle of another frame. Without memory for a piece, the call sends no more, and remembers the
+    /// link.
     fn send_read_data(
         &mut self,
         id: LinkId,
@@ -157,7 +167,10 @@ impl ReplySources<'_> {
         while let Some(reading) = self.target.next_outgoing_read(id) {
             if let Some(writing) = tx.partial_frame() {
                 left_bytes = 0;
-                let sent = transport.resume(id, &reading.piece_slices(writing.taken_bytes));
+                let slices = reading.piece_slices(writing.taken_bytes);
+                let Ok(sent) = slices.map(|slices| transport.resume(id, &slices)) else {
+                    return self.starved = Some(id);
+                };
                 match sent {
                     Sent::Full => return,
                     Sent::Partial(more_bytes) => return tx.advance_partial_frame(more_bytes),
@@ -167,7 +180,10 @@ impl ReplySources<'_> {
                     }
                 }
             }
-            if !reading.prepare_piece_if_left() {
+            let Ok(is_piece_left) = reading.prepare_piece_if_left() else {
+                return self.starved = Some(id);
+            };
+            if !is_piece_left {
                 if let Some(answer) = reading.answer_header()
                     && transport.send_inline(id, &answer, &[]).is_err()
                 {
@@ -185,7 +201,11 @@ impl ReplySources<'_> {
                 return tx.pending_replies_mut().pause_reads();
             }
             left_bytes -= piece_bytes;
-            let sent = transport.send(id, &reading.piece_header(), &reading.piece_slices(0));
+            let header = reading.piece_header();
+            let slices = reading.piece_slices(0);
+            let Ok(sent) = slices.map(|slices| transport.send(id, &header, &slices)) else {
+                return self.starved = Some(id);
+            };
             match sent {
                 Sent::Full => return,
                 Sent::Whole => reading.record_piece_sent(),

@@ -136,10 +136,13 @@ impl Engine {
         }
         if self.target.is_pulling() {
             let (target, mut effects) = self.target_and_effects(sink);
-            target.pull_payloads(
+            let outcome = target.pull_payloads(
                 |link, from, at_bytes, into| transport.pull(link, from, at_bytes, into),
                 &mut effects,
             );
+            if let Err((link, fault)) = outcome {
+                self.abort_faulty_link(link, fault.into(), sink);
+            }
         }
         if self.target.has_partial_flushes() {
             let (target, mut effects) = self.target_and_effects(sink);

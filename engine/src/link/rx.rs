@@ -4,6 +4,7 @@
 use smallvec::SmallVec;
 
 use crate::limits::REMOTE_MAX_BYTES;
+use crate::link_fault::{NoMemory, TryBox};
 use crate::operation::SendId;
 use crate::reassembly::{Arrived, Reassembly};
 use crate::wire::{Atomic, MappableRegion, Message, Rma};
@@ -20,7 +21,7 @@ enum Incoming {
     /// A piece of the data that this side reads from the peer's memory.
     Read(Reassembly<SendId>),
     /// A frame that has no effect before it is whole.
-    Collected(Box<CollectedFrame>),
+    Collected(TryBox<CollectedFrame>),
 }
 
 /// A frame that has no effect before it is whole, and what has arrived of it.
@@ -54,7 +55,7 @@ pub(crate) enum Collected {
     /// The frame is not complete yet.
     Part,
     /// The frame is complete.
-    Whole(Box<CollectedFrame>),
+    Whole(TryBox<CollectedFrame>),
 }
 
 impl CollectedFrame {
@@ -69,23 +70,34 @@ impl CollectedFrame {
 
 impl LinkRx {
     /// Begins to collect a frame with `len_bytes` of payload.
-    pub(crate) fn begin_collecting(&mut self, of: CollectedHeader, len_bytes: usize) {
+    ///
+    /// # Errors
+    ///
+    /// [`NoMemory`]
+    pub(crate) fn begin_collecting(&mut self, of: CollectedHeader, len_bytes: usize) -> Result<(), NoMemory> {
         let whole = CollectedFrame { of, len_bytes, payload: SmallVec::new() };
-        self.incoming = Some(Incoming::Collected(Box::new(whole)));
+        self.incoming = Some(Incoming::Collected(TryBox::try_new(whole)?));
+        Ok(())
     }
 
     /// Adds as many of `bytes` as the collected frame lacks.
-    pub(crate) fn collect_bytes(&mut self, bytes: &[u8]) -> Collected {
-        let Some(Incoming::Collected(whole)) = &mut self.incoming else { return Collected::Nothing };
+    ///
+    /// # Errors
+    ///
+    /// [`NoMemory`]
+    pub(crate) fn collect_bytes(&mut self, bytes: &[u8]) -> Result<Collected, NoMemory> {
+        let Some(Incoming::Collected(whole)) = &mut self.incoming else { return Ok(Collected::Nothing) };
         let missing_bytes = whole.len_bytes - whole.payload.len();
-        whole.payload.extend_from_slice(&bytes[..bytes.len().min(missing_bytes)]);
+        let bytes = &bytes[..bytes.len().min(missing_bytes)];
+        whole.payload.try_reserve(bytes.len())?;
+        whole.payload.extend_from_slice(bytes);
         if whole.payload.len() < whole.len_bytes {
-            return Collected::Part;
+            return Ok(Collected::Part);
         }
-        match self.incoming.take() {
+        Ok(match self.incoming.take() {
             Some(Incoming::Collected(whole)) => Collected::Whole(whole),
             _ => Collected::Nothing,
-        }
+        })
     }
 
     /// Begins a piece of the data that this side reads.

@@ -1,6 +1,6 @@
 //! A queue that is searched from its front.
 
-use std::collections::VecDeque;
+use std::collections::{TryReserveError, VecDeque};
 
 use crate::matching::index::{Index, Sequence};
 
@@ -58,6 +58,12 @@ impl<X: Index, N: Copy + Eq> IndexedQueue<X, N> {
     pub(super) fn iter_where(&self, matches: impl Fn(&X::Key) -> bool) -> impl Iterator<Item = N> {
         let entries = self.slots.iter().filter_map(|slot| slot.entry);
         entries.filter_map(move |(key, name)| matches(&key).then_some(name))
+    }
+
+    /// Makes room for one more entry.
+    #[inline]
+    pub(super) fn try_reserve(&mut self) -> Result<(), TryReserveError> {
+        self.slots.try_reserve(1)
     }
 
     /// Adds an entry behind all others, and returns its sequence number.

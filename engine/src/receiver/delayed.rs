@@ -5,6 +5,7 @@ use std::mem;
 use std::time::Duration;
 
 use crate::limits::{FETCH_DELAY_MS, FETCH_DELAY_PASSES};
+use crate::link_fault::NoMemory;
 use crate::moment::Moment;
 use crate::operation::FetchId;
 
@@ -37,6 +38,11 @@ impl DelayedFetches {
 
     pub(super) fn deadline(&self) -> Option<Moment> {
         self.deadline
+    }
+
+    /// Makes room for one more offer.
+    pub(super) fn try_reserve(&mut self) -> Result<(), NoMemory> {
+        Ok(self.young.try_reserve(1)?)
     }
 
     pub(super) fn add(&mut self, id: FetchId) {

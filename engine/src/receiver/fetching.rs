@@ -18,6 +18,7 @@ use super::{MemberId, PayloadDestination, ProtocolViolation, Receiver, ReceiverE
 use crate::error::OperationError;
 use crate::fetches::{Fetch, FetchMemory, FetchStep};
 use crate::limits::{DEFERRED_STEP_MAX_FETCHES, MESSAGE_COST_BYTES, PULL_PASS_MAX_BYTES};
+use crate::link_fault::{LinkFault, TryBox};
 use crate::moment::Moment;
 use crate::operation::{FetchId, Receive, ReceiveId, UnexpectedId};
 use crate::peer_id::PeerId;
@@ -36,7 +37,7 @@ impl Receiver {
     /// # Errors
     ///
     /// A [`ProtocolViolation`] if another offer of the peer has the number `op`, if `remote` is too
-    /// long, or if the peer has no credit for the offer.
+    /// long, or if the peer has no credit for the offer; [`LinkFault::NoMemory`].
     pub(crate) fn message_offered(
         &mut self,
         id: LinkId,
@@ -44,22 +45,25 @@ impl Receiver {
         op: u64,
         remote: &[u8],
         effects: &mut impl ReceiverEffects,
-    ) -> Result<(), ProtocolViolation> {
+    ) -> Result<(), LinkFault> {
         let Some((source, member)) = self.source_and_member_of(id) else { return Ok(()) };
         if self.has_offer(id, op) {
-            return Err(ProtocolViolation("offers two messages under one number"));
+            return Err(ProtocolViolation("offers two messages under one number").into());
         }
         let remote = RemotePayload::new(remote)
             .ok_or(ProtocolViolation("describes its payload at too great a length"))?;
         let is_pullable =
             !remote.as_bytes().is_empty() && message.len_bytes > 0 && self.fetches.may_pull_from(id);
         self.spend_credit(id, MESSAGE_COST_BYTES)?;
+        let room = self.fetches.try_reserve_offer(id)?;
+        self.deferred.try_reserve(1)?;
+        self.delayed.try_reserve()?;
         if let Some(receive) = self.take_match(source, message, member, effects) {
             self.return_credit(id, MESSAGE_COST_BYTES, effects);
             self.assign_turn_if_needed(receive, member, true);
             let fetch = self.fetches.add_offer(
-                id,
-                op,
+                room,
+                (id, op),
                 Arriving::new_reassembly(PayloadDestination::Posted(receive), message),
                 remote,
                 true,
@@ -67,10 +71,10 @@ impl Receiver {
             self.fetches.begin_fetch(fetch);
             return Ok(());
         }
-        let Some(unexpected) = self.keep_offer(id, message, effects) else { return Ok(()) };
+        let Some(unexpected) = self.keep_offer(id, message, effects)? else { return Ok(()) };
         let fetch = self.fetches.add_offer(
-            id,
-            op,
+            room,
+            (id, op),
             Arriving::new_reassembly(PayloadDestination::Unexpected(unexpected), message),
             remote,
             false,
@@ -301,7 +305,7 @@ impl Receiver {
 /// The destinations of fetched messages.
 struct ReceiveMemories<'a> {
     receives: &'a mut SlotMap<ReceiveId, Receive>,
-    unexpected: &'a mut SlotMap<UnexpectedId, Box<Unexpected>>,
+    unexpected: &'a mut SlotMap<UnexpectedId, TryBox<Unexpected>>,
 }
 
 impl FetchMemory<Arriving> for ReceiveMemories<'_> {
@@ -336,6 +340,7 @@ impl FetchMemory<Arriving> for ReceiveMemories<'_> {
             PayloadDestination::Unexpected(unexpected) => {
                 self.unexpected.get_mut(unexpected).map_or(Pull::Gone, |unexpected| {
                     let before_bytes = unexpected.bytes.len();
+                    // The capacity was reserved before the fetch began.
                     unexpected.bytes.resize(before_bytes + step_bytes, 0);
                     let pulled = copy(&mut [IoSliceMut::new(&mut unexpected.bytes[before_bytes..])]);
                     if pulled != Pull::Done {

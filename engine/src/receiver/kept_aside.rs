@@ -8,6 +8,7 @@
 //! the member wait behind those kept aside, so none overtakes an earlier one.
 
 use super::{MemberId, Receiver, ReceiverEffects};
+use crate::link_fault::NoMemory;
 use crate::operation::UnexpectedId;
 use crate::wire::Message;
 
@@ -45,19 +46,30 @@ impl Receiver {
         of_member.into_iter().rev().for_each(|id| aside.ids.push_front(id));
     }
 
-    /// Keeps aside a message that has just arrived, if it is untagged and messages of its member
-    /// are kept aside. Returns whether the message is now kept aside.
-    pub(super) fn push_if_kept_aside(
+    /// Returns whether a message that has just arrived must be [kept aside](Self::push_aside): it is
+    /// untagged, and messages of its member are kept aside. If so, there is room for it.
+    ///
+    /// # Errors
+    ///
+    /// [`NoMemory`] if there is not.
+    pub(super) fn try_reserve_aside(
         &mut self,
         member: MemberId,
         message: &Message,
-        id: UnexpectedId,
-    ) -> bool {
+    ) -> Result<bool, NoMemory> {
         if message.tag.is_some() || !self.has_kept_aside() {
-            return false;
+            return Ok(false);
         }
-        let aside = self.multi_receives.kept_aside.get_mut(&member);
-        aside.map(|aside| aside.ids.push_back(id)).is_some()
+        let Some(aside) = self.multi_receives.kept_aside.get_mut(&member) else { return Ok(false) };
+        aside.ids.try_reserve(1)?;
+        Ok(true)
+    }
+
+    /// Keeps a message aside.
+    pub(super) fn push_aside(&mut self, member: MemberId, id: UnexpectedId) {
+        if let Some(aside) = self.multi_receives.kept_aside.get_mut(&member) {
+            aside.ids.push_back(id);
+        }
     }
 
     /// Records that a message kept aside no longer exists. Its id stays in the list until half of

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use super::credit::Budget;
+use crate::link_fault::NoMemory;
 use crate::operation::UnexpectedId;
 use crate::source_host::SourceHost;
 
@@ -18,6 +19,11 @@ const GONE_MAX_MESSAGES: usize = 16;
 pub(super) struct UnprovenMessages(VecDeque<UnexpectedId>);
 
 impl UnprovenMessages {
+    /// Makes room for one more message.
+    pub(super) fn try_reserve(&mut self) -> Result<(), NoMemory> {
+        Ok(self.0.try_reserve(1)?)
+    }
+
     /// Adds a message. `kept_len` messages of the link still exist, this one included.
     pub(super) fn push(&mut self, id: UnexpectedId, kept_len: u64, exists: impl Fn(UnexpectedId) -> bool) {
         self.0.push_back(id);

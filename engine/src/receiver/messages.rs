@@ -7,6 +7,7 @@ use super::links::{Arriving, IncomingMessage};
 use super::payload_destination::PayloadDestination;
 use super::{MemberId, ProtocolViolation, Receiver, ReceiverEffects};
 use crate::buffer::Destination;
+use crate::link_fault::LinkFault;
 use crate::operation::ReceiveId;
 use crate::peer_id::PeerId;
 use crate::reassembly::{Arrived, Reassembly, clamp_to_usize};
@@ -38,7 +39,7 @@ impl Receiver {
     /// # Errors
     ///
     /// A [`ProtocolViolation`] if the peer had no credit for the message, or if the link is
-    /// unknown.
+    /// unknown; [`LinkFault::NoMemory`].
     #[inline(always)]
     pub(crate) fn message_arrived(
         &mut self,
@@ -46,12 +47,12 @@ impl Receiver {
         message: &Message,
         payload: &[u8],
         effects: &mut impl ReceiverEffects,
-    ) -> Result<(), ProtocolViolation> {
+    ) -> Result<(), LinkFault> {
         // Every small message takes this path, so the link is looked up only once.
-        let Some(link) = self.links.get_mut(id) else { return Err(UNKNOWN_LINK) };
+        let Some(link) = self.links.get_mut(id) else { return Err(UNKNOWN_LINK.into()) };
         let cost_bytes = message.eager_cost_bytes();
         if !link.grant.try_spend(cost_bytes) {
-            return Err(NOT_COVERED);
+            return Err(NOT_COVERED.into());
         }
         link.received_messages += 1;
         let (source, number, member) = (link.peer, link.received_messages, link.member);
@@ -66,7 +67,7 @@ impl Receiver {
             self.finish_receive(receive_id, source, message, member, effects);
             report_match_if_awaited(id, message, number, effects);
         } else {
-            self.keep_eager(id, message, payload, number, effects);
+            self.keep_eager(id, message, payload, number, effects)?;
         }
         Ok(())
     }
@@ -75,17 +76,17 @@ impl Receiver {
     ///
     /// # Errors
     ///
-    /// [`NOT_COVERED`] if the peer has no credit for the message.
+    /// [`NOT_COVERED`] if the peer has no credit for the message; [`LinkFault::NoMemory`].
     pub(crate) fn begin_message(
         &mut self,
         id: LinkId,
         message: &Message,
         effects: &mut impl ReceiverEffects,
-    ) -> Result<(), ProtocolViolation> {
+    ) -> Result<(), LinkFault> {
         let Some(link) = self.links.get_mut(id) else { return Ok(()) };
         let cost_bytes = message.eager_cost_bytes();
         if !link.grant.try_spend(cost_bytes) {
-            return Err(NOT_COVERED);
+            return Err(NOT_COVERED.into());
         }
         let (source, number, member) = (link.peer, link.received_messages + 1, link.member);
         let destination = match self.take_match(source, message, member, effects) {
@@ -93,7 +94,7 @@ impl Receiver {
                 self.return_credit(id, cost_bytes, effects);
                 PayloadDestination::Posted(receive)
             }
-            None => match self.keep_eager(id, message, &[], number, effects) {
+            None => match self.keep_eager(id, message, &[], number, effects)? {
                 Some(unexpected) => PayloadDestination::Unexpected(unexpected),
                 None => return Ok(()),
             },
@@ -167,6 +168,7 @@ impl Receiver {
             }
             PayloadDestination::Unexpected(unexpected) => {
                 if let Some(unexpected) = self.unexpected.get_mut(unexpected) {
+                    // The capacity was reserved when the message was kept, or before it was fetched.
                     unexpected.bytes.extend_from_slice(bytes);
                 }
             }

@@ -10,6 +10,7 @@ use super::unexpected::Payload;
 use super::{MemberId, Receiver, ReceiverEffects, WriteNotice};
 use crate::flags::CounterEvents;
 use crate::limits::MESSAGE_COST_BYTES;
+use crate::link_fault::NoMemory;
 use crate::operation::{ReceiveId, ReceiveRole, Signalled};
 use crate::peer_id::PeerId;
 use crate::transport::LinkId;
@@ -17,24 +18,29 @@ use crate::transport::LinkId;
 impl Receiver {
     /// Gives the notice of a write that has ended to the earliest receive that accepts it, or keeps
     /// the notice. The caller has spent the credit of the write, [`MESSAGE_COST_BYTES`].
+    ///
+    /// # Errors
+    ///
+    /// [`NoMemory`] to keep the notice.
     #[cold]
     pub(crate) fn write_notice_arrived(
         &mut self,
         id: LinkId,
         notice: WriteNotice,
         effects: &mut impl ReceiverEffects,
-    ) {
-        let Some((source, member)) = self.source_and_member_of(id) else { return };
+    ) -> Result<(), NoMemory> {
+        let Some((source, member)) = self.source_and_member_of(id) else { return Ok(()) };
         let message = notice.as_message();
         if let Some(receive) = self.take_match(source, &message, member, effects) {
             self.return_credit(id, MESSAGE_COST_BYTES, effects);
             self.finish_receive_with_notice(receive, source, &notice, member, effects);
         } else if let Some(kept) =
-            self.keep_unexpected(id, &message, Payload::new(), 0, MESSAGE_COST_BYTES, effects)
+            self.keep_unexpected(id, &message, Payload::new(), 0, MESSAGE_COST_BYTES, effects)?
             && let Some(unexpected) = self.unexpected.get_mut(kept)
         {
             unexpected.notice = Some(notice);
         }
+        Ok(())
     }
 
     /// Ends a receive in the operation table that has taken a notice.

@@ -10,6 +10,7 @@ use crate::completion::{EndedOperation, FailedOperation, WorkEnd};
 use crate::errno::Errno;
 use crate::flags::{CompletionFlags, CounterEvents};
 use crate::limits::{CREDIT_INITIAL_BYTES, MESSAGE_COST_BYTES};
+use crate::link_fault::LinkFault;
 use crate::operation::{CancelKey, PeekAction, PeekRequest, Signalled};
 use crate::transport::{LinkError, Pull, RemotePayload};
 use crate::wire::{AwaitedReply, Header, Message};
@@ -196,7 +197,7 @@ fn deliver_message(
     bytes: &[u8],
     awaits: AwaitedReply,
     asked: &mut EffectsRecorder,
-) -> Result<(), ProtocolViolation> {
+) -> Result<(), LinkFault> {
     receiver.message_arrived(link, &make_message(bytes.len(), awaits), bytes, asked)
 }
 
@@ -246,7 +247,7 @@ fn message_beyond_credit_is_a_protocol_violation() {
         deliver_message(&mut receiver, LINK, b"", AwaitedReply::Nothing, &mut asked).unwrap();
     }
     let breach = deliver_message(&mut receiver, LINK, b"", AwaitedReply::Nothing, &mut asked).unwrap_err();
-    assert_eq!(breach.to_string(), "sends more than it was granted");
+    assert_eq!(breach, ProtocolViolation("sends more than it was granted").into());
     assert_eq!(
         receiver.begin_message(LINK, &make_message(1, AwaitedReply::Nothing), &mut asked),
         Err(breach)

@@ -9,6 +9,7 @@ use super::write_notice::WriteNotice;
 use super::{MemberId, Receiver, ReceiverEffects};
 use crate::error::OperationError;
 use crate::limits::MESSAGE_COST_BYTES;
+use crate::link_fault::{NoMemory, TryBox};
 use crate::matching::{Matching, Place};
 use crate::operation::{FetchId, Receive, ReceiveId, UnexpectedId};
 use crate::peer_id::PeerId;
@@ -62,6 +63,10 @@ impl Unexpected {
 impl Receiver {
     /// Keeps an eager message, or its beginning, that no posted receive accepts. The caller has
     /// spent the message's credit. Returns `None`, and keeps nothing, if the link has ended.
+    ///
+    /// # Errors
+    ///
+    /// [`NoMemory`]: nothing is kept.
     pub(super) fn keep_eager(
         &mut self,
         link: LinkId,
@@ -69,28 +74,36 @@ impl Receiver {
         payload: &[u8],
         number: u64,
         effects: &mut impl ReceiverEffects,
-    ) -> Option<UnexpectedId> {
+    ) -> Result<Option<UnexpectedId>, NoMemory> {
         // Credit covers the whole message, so its length can be trusted. But the budget may exceed
-        // the free memory. If the reservation fails, the payload grows as it arrives.
+        // the free memory.
         let mut bytes = Payload::new();
-        let _has_room = bytes.try_reserve_exact(clamp_to_usize(message.len_bytes)).is_ok();
+        bytes.try_reserve_exact(clamp_to_usize(message.len_bytes))?;
         bytes.extend_from_slice(payload);
         self.keep_unexpected(link, message, bytes, number, message.eager_cost_bytes(), effects)
     }
 
     /// Keeps the offer of a message that no posted receive accepts. Returns `None`, and keeps nothing,
     /// if the link has ended.
+    ///
+    /// # Errors
+    ///
+    /// [`NoMemory`]: nothing is kept.
     pub(super) fn keep_offer(
         &mut self,
         link: LinkId,
         message: &Message,
         effects: &mut impl ReceiverEffects,
-    ) -> Option<UnexpectedId> {
+    ) -> Result<Option<UnexpectedId>, NoMemory> {
         self.keep_unexpected(link, message, Payload::new(), 0, MESSAGE_COST_BYTES, effects)
     }
 
     /// Keeps a message, of which these bytes have arrived. The caller has spent its credit, `cost_bytes`.
     /// Returns `None`, and keeps nothing, if the link has ended.
+    ///
+    /// # Errors
+    ///
+    /// [`NoMemory`]: nothing is kept.
     pub(super) fn keep_unexpected(
         &mut self,
         link_id: LinkId,
@@ -99,39 +112,48 @@ impl Receiver {
         number: u64,
         cost_bytes: u64,
         effects: &mut impl ReceiverEffects,
-    ) -> Option<UnexpectedId> {
-        let link = self.links.get_mut(link_id)?;
-        link.grant.hold(cost_bytes);
-        link.unmatched_messages += 1;
-        link.unclaimed_bytes += cost_bytes;
-        let source = link.peer;
+    ) -> Result<Option<UnexpectedId>, NoMemory> {
+        let Some(link) = self.links.get_mut(link_id) else { return Ok(None) };
         let origin = link.message_origin(link_id);
-        let fences = link.received_fences;
-        let id = self.unexpected.insert(Box::new(Unexpected {
-            source,
+        let unexpected = TryBox::try_new(Unexpected {
+            source: link.peer,
             message: *message,
             bytes,
             fetch: None,
             origin,
-            fences,
+            fences: link.received_fences,
             number,
             cost_bytes,
             fetched_bytes: 0,
             claim: None,
             notice: None,
             place: None,
-        }));
-        if !self.push_if_kept_aside(origin.member, message, id) {
+        })?;
+        if let Some(unproven) = &mut link.unproven_messages {
+            unproven.try_reserve()?;
+        }
+        self.unexpected.try_reserve(1)?;
+        let is_kept_aside = self.try_reserve_aside(origin.member, message)?;
+        if !is_kept_aside {
+            self.matching_of(message).try_reserve_unexpected()?;
+        }
+        let (source, id) = (unexpected.source, self.unexpected.insert(unexpected));
+        if is_kept_aside {
+            self.push_aside(origin.member, id);
+        } else {
             let place = self.matching_of(message).add_unexpected(source, message.tag.unwrap_or(0), id);
             self.set_place(id, place);
         }
-        if let Some(link) = self.links.get_mut(link_id)
-            && let Some(unproven) = &mut link.unproven_messages
-        {
-            unproven.push(id, link.unmatched_messages, |id| self.unexpected.contains_key(id));
+        if let Some(link) = self.links.get_mut(link_id) {
+            link.grant.hold(cost_bytes);
+            link.unmatched_messages += 1;
+            link.unclaimed_bytes += cost_bytes;
+            if let Some(unproven) = &mut link.unproven_messages {
+                unproven.push(id, link.unmatched_messages, |id| self.unexpected.contains_key(id));
+            }
         }
         self.renew_credit_if_due(link_id, effects);
-        Some(id)
+        Ok(Some(id))
     }
 
     /// Reserves memory for the payload of an offer that no receive has matched. Returns whether
@@ -169,7 +191,7 @@ impl Receiver {
         &mut self,
         id: UnexpectedId,
         effects: &mut impl ReceiverEffects,
-    ) -> Option<Box<Unexpected>> {
+    ) -> Option<TryBox<Unexpected>> {
         let unexpected = self.remove_unexpected_without_credit(id, effects)?;
         self.return_credit_to_origin(unexpected.origin, unexpected.cost_bytes, effects);
         Some(unexpected)
@@ -181,7 +203,7 @@ impl Receiver {
         &mut self,
         id: UnexpectedId,
         effects: &mut impl ReceiverEffects,
-    ) -> Option<Box<Unexpected>> {
+    ) -> Option<TryBox<Unexpected>> {
         let unexpected = self.unexpected.remove(id)?;
         let (origin, fetched_bytes) = (unexpected.origin, unexpected.fetched_bytes);
         let Some(link) = self.links.link_of_origin(origin) else {
@@ -218,9 +240,9 @@ impl Receiver {
         let Some(unexpected) = self.remove_unexpected_and_return_credit(id, effects) else { return };
         if !unexpected.is_whole() || unexpected.notice.is_some() || self.turns.has_turns() {
             let receive_id = self.receives.insert(receive);
-            return self.fill_receive(receive_id, id, *unexpected, effects);
+            return self.fill_receive(receive_id, id, unexpected.into_inner(), effects);
         }
-        let Unexpected { source, message, bytes, origin, number, .. } = *unexpected;
+        let Unexpected { source, message, bytes, origin, number, .. } = unexpected.into_inner();
         receive.destination.copy_in(0, &bytes);
         drop(bytes);
         self.finish_immediate_receive(receive, source, &message, origin.member, effects);
@@ -235,7 +257,7 @@ impl Receiver {
         effects: &mut impl ReceiverEffects,
     ) {
         if let Some(unexpected) = self.remove_unexpected_and_return_credit(id, effects) {
-            self.fill_receive(receive_id, id, *unexpected, effects);
+            self.fill_receive(receive_id, id, unexpected.into_inner(), effects);
         }
     }
 
@@ -279,7 +301,7 @@ impl Receiver {
             self.return_credit_to_origin(unexpected.origin, unexpected.cost_bytes, effects);
         }
         let is_whole = unexpected.is_whole();
-        let Unexpected { message, fetch, origin, number, .. } = *unexpected;
+        let Unexpected { message, fetch, origin, number, .. } = unexpected.into_inner();
         if is_whole {
             self.report_match_if_awaited(&message, origin, number, effects);
         } else {

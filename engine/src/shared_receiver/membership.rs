@@ -11,6 +11,7 @@ use super::{SharedReceiver, State};
 use crate::address::Address;
 use crate::error::OperationError;
 use crate::flags::CounterEvents;
+use crate::link_fault::{LinkFault, NoMemory};
 use crate::peer_id::PeerId;
 use crate::protocol_violation::ProtocolViolation;
 use crate::receiver::{
@@ -212,7 +213,7 @@ impl Membership {
         message: &Message,
         payload: &[u8],
         effects: &mut impl ReceiverEffects,
-    ) -> Result<(), ProtocolViolation> {
+    ) -> Result<(), LinkFault> {
         let Some(link) = self.shared_link_id(id) else { return Ok(()) };
         self.act_for_member(effects, |receiver, effects| {
             receiver.message_arrived(link, message, payload, effects)
@@ -224,11 +225,9 @@ impl Membership {
         id: LinkId,
         notice: WriteNotice,
         effects: &mut impl ReceiverEffects,
-    ) {
-        let Some(link) = self.shared_link_id(id) else { return };
-        self.act_for_member(effects, |receiver, effects| {
-            receiver.write_notice_arrived(link, notice, effects);
-        });
+    ) -> Result<(), NoMemory> {
+        let Some(link) = self.shared_link_id(id) else { return Ok(()) };
+        self.act_for_member(effects, |receiver, effects| receiver.write_notice_arrived(link, notice, effects))
     }
 
     pub(crate) fn begin_message(
@@ -236,7 +235,7 @@ impl Membership {
         id: LinkId,
         message: &Message,
         effects: &mut impl ReceiverEffects,
-    ) -> Result<(), ProtocolViolation> {
+    ) -> Result<(), LinkFault> {
         let Some(link) = self.shared_link_id(id) else { return Ok(()) };
         self.act_for_member(effects, |receiver, effects| receiver.begin_message(link, message, effects))
     }
@@ -248,7 +247,7 @@ impl Membership {
         op: u64,
         remote: &[u8],
         effects: &mut impl ReceiverEffects,
-    ) -> Result<(), ProtocolViolation> {
+    ) -> Result<(), LinkFault> {
         let Some(link) = self.shared_link_id(id) else { return Ok(()) };
         self.act_for_member(effects, |receiver, effects| {
             receiver.message_offered(link, message, op, remote, effects)

@@ -12,7 +12,7 @@
 use super::{TOO_MANY, Target, TargetEffects, queue_answer};
 use crate::flags::{CounterEvents, MrAccess};
 use crate::limits::ATOMIC_LINK_MAX_BYTES;
-use crate::protocol_violation::ProtocolViolation;
+use crate::link_fault::LinkFault;
 use crate::region::{Elements, Window};
 use crate::remote_memory::RemoteMemory;
 use crate::transport::LinkId;
@@ -23,22 +23,25 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// A [`ProtocolViolation`] if the peer has more accesses under way than it may.
+    /// A [`ProtocolViolation`](crate::protocol_violation::ProtocolViolation) if the peer has more accesses
+    /// under way than it may; [`LinkFault::NoMemory`].
     pub(crate) fn atomic_arrived(
         &mut self,
         id: LinkId,
         atomic: &Atomic,
         payload: &[u8],
         effects: &mut impl TargetEffects,
-    ) -> Result<(), ProtocolViolation> {
+    ) -> Result<(), LinkFault> {
         let Some(link) = self.links.get_mut(id) else { return Ok(()) };
         let fetches = atomic.form.kind().fetches();
         let fetched_bytes = if fetches { atomic.form.len_bytes() } else { 0 };
         if link.unanswered_bytes + fetched_bytes > ATOMIC_LINK_MAX_BYTES {
-            return Err(TOO_MANY);
+            return Err(TOO_MANY.into());
         }
+        let mut before = Vec::new();
+        before.try_reserve_exact(fetched_bytes)?;
+        link.reads.try_reserve(1)?;
         self.admit_access(id)?;
-        let mut before = Vec::with_capacity(fetched_bytes);
         match self.apply_atomic(atomic, payload, fetches.then_some(&mut before)) {
             Ok(mut window) => {
                 // An endpoint counts a fetching operation as a read (`fi_endpoint(3)`). A region

@@ -2,6 +2,7 @@
 
 use crate::completion::EndedOperation;
 use crate::flags::CounterEvents;
+use crate::link_fault::NoMemory;
 use crate::receiver::{HeldCredit, WriteNotice};
 use crate::transport::LinkId;
 use crate::wire::Header;
@@ -19,7 +20,11 @@ pub(crate) trait TargetEffects {
 
     /// Gives the notice of a write with remote data to a posted receive, or keeps it until there is one. The
     /// notice takes over the credit that the write has cost.
-    fn give_to_receive(&mut self, link: LinkId, notice: WriteNotice);
+    ///
+    /// # Errors
+    ///
+    /// [`NoMemory`] to keep the notice.
+    fn give_to_receive(&mut self, link: LinkId, notice: WriteNotice) -> Result<(), NoMemory>;
 
     /// Counts an access of a peer to a region.
     fn count(&mut self, events: CounterEvents);

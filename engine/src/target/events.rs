@@ -9,6 +9,7 @@ use super::{Target, TargetEffects};
 use crate::buffer::Buffer;
 use crate::completion::EndedOperation;
 use crate::limits::MESSAGE_COST_BYTES;
+use crate::link_fault::NoMemory;
 use crate::peer_id::PeerId;
 use crate::receiver::{HeldCredit, WriteNotice};
 use crate::transport::LinkId;
@@ -35,17 +36,22 @@ impl Target {
     }
 
     /// Reports that a peer's write with remote data has ended.
+    ///
+    /// # Errors
+    ///
+    /// [`NoMemory`]: nothing is reported.
     pub(super) fn report_write_with_remote_data(
         &mut self,
         id: LinkId,
         data: u64,
         len_bytes: usize,
         effects: &mut impl TargetEffects,
-    ) {
+    ) -> Result<(), NoMemory> {
         if self.gives_remote_data_to_receives {
             return effects.give_to_receive(id, WriteNotice { data, len_bytes });
         }
-        let Some(source) = self.links.get(id).map(|link| link.peer) else { return };
+        let Some(source) = self.links.get(id).map(|link| link.peer) else { return Ok(()) };
+        self.events.try_reserve(1)?;
         let completion = EndedOperation {
             context: 0,
             flags: WriteNotice::FLAGS,
@@ -64,6 +70,7 @@ impl Target {
             }
             None => effects.return_credit(id, MESSAGE_COST_BYTES),
         }
+        Ok(())
     }
 
     /// Whether completions wait for room in the queue.

@@ -7,7 +7,7 @@ use smallvec::{SmallVec, smallvec};
 use super::{Target, TargetEffects};
 use crate::flags::{CounterEvents, MrAccess};
 use crate::limits::{IOV_LIMIT, READ_COPIED_MAX_BYTES, READ_PIECE_MAX_BYTES};
-use crate::protocol_violation::ProtocolViolation;
+use crate::link_fault::{LinkFault, NoMemory};
 use crate::reassembly::clamp_to_usize;
 use crate::region::Window;
 use crate::transport::LinkId;
@@ -39,13 +39,14 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// A [`ProtocolViolation`] if the peer has too many accesses without an answer.
+    /// A [`ProtocolViolation`](crate::protocol_violation::ProtocolViolation) if the peer has too many accesses
+    /// without an answer; [`LinkFault::NoMemory`].
     pub(crate) fn read_request_arrived(
         &mut self,
         id: LinkId,
         rma: &Rma,
         effects: &mut impl TargetEffects,
-    ) -> Result<(), ProtocolViolation> {
+    ) -> Result<(), LinkFault> {
         self.admit_access(id)?;
         let (window, outcome) =
             match self.check_rma_window_and_offer_mapping(id, rma, MrAccess::REMOTE_READ, effects) {
@@ -53,6 +54,7 @@ impl Target {
                 Err(refusal) => (None, Outcome::Refused(refusal)),
             };
         let Some(link) = self.links.get_mut(id) else { return Ok(()) };
+        link.reads.try_reserve(1)?;
         let Rma { op, len_bytes, .. } = *rma;
         let (outcome, copy) = (Some(outcome), Vec::new());
         let mut reading =
@@ -61,7 +63,7 @@ impl Target {
         let is_next = link.reads.back().is_none_or(|before| before.is_copied);
         if self.copies_reads && is_next && len_bytes <= READ_COPIED_MAX_BYTES as u64 {
             reading.is_copied = true;
-            reading.copy_piece_if_needed();
+            reading.copy_piece_if_needed()?;
         }
         link.reads.push_back(reading);
         effects.queue_read_data(id);
@@ -118,45 +120,59 @@ impl OutgoingRead {
     }
 
     /// Returns whether another piece must be sent. If the region has closed, refuses the rest.
-    pub(crate) fn prepare_piece_if_left(&mut self) -> bool {
+    ///
+    /// # Errors
+    ///
+    /// [`NoMemory`]
+    pub(crate) fn prepare_piece_if_left(&mut self) -> Result<bool, NoMemory> {
         let is_left = self.sent_bytes < self.len_bytes;
         if is_left {
-            self.copy_piece_if_needed();
+            self.copy_piece_if_needed()?;
         }
-        is_left && !matches!(self.outcome, Some(Outcome::Refused(_)))
+        Ok(is_left && !matches!(self.outcome, Some(Outcome::Refused(_))))
     }
 
     /// Copies the next piece, unless it can be sent from the region's memory or is already copied. If the
     /// region has closed, refuses the read instead.
-    fn copy_piece_if_needed(&mut self) {
+    fn copy_piece_if_needed(&mut self) -> Result<(), NoMemory> {
         let piece_bytes = clamp_to_usize(self.next_piece_len_bytes());
-        let Some(window) = &mut self.window else { return };
+        let Some(window) = &mut self.window else { return Ok(()) };
         let needs_copy = self.copy.is_empty() && (self.is_copied || !window.is_sliceable());
         match window.open() {
             Some(open) if needs_copy => {
+                self.copy.try_reserve_exact(piece_bytes)?;
                 self.copy.resize(piece_bytes, 0);
                 open.copy_out(clamp_to_usize(self.sent_bytes), &mut self.copy);
             }
             Some(_) => {}
             None => self.outcome = CLOSED,
         }
+        Ok(())
     }
 
     /// Returns the unsent rest of the current piece. If the region has closed, the rest is zeros:
     /// the frame must be completed, and the answer then refuses the read.
-    pub(crate) fn piece_slices(&mut self, taken_bytes: usize) -> SmallVec<[IoSlice<'_>; IOV_LIMIT]> {
+    ///
+    /// # Errors
+    ///
+    /// [`NoMemory`]
+    pub(crate) fn piece_slices(
+        &mut self,
+        taken_bytes: usize,
+    ) -> Result<SmallVec<[IoSlice<'_>; IOV_LIMIT]>, NoMemory> {
         let piece_bytes = clamp_to_usize(self.next_piece_len_bytes());
         if self.copy.is_empty() {
             match self.window.as_mut().and_then(Window::open) {
                 Some(open) => {
                     let begin_bytes = clamp_to_usize(self.sent_bytes) + taken_bytes;
-                    return open.slices(begin_bytes, piece_bytes - taken_bytes);
+                    return Ok(open.slices(begin_bytes, piece_bytes - taken_bytes));
                 }
                 None => self.outcome = CLOSED,
             }
+            self.copy.try_reserve_exact(piece_bytes)?;
             self.copy.resize(piece_bytes, 0);
         }
-        smallvec![IoSlice::new(&self.copy[taken_bytes..])]
+        Ok(smallvec![IoSlice::new(&self.copy[taken_bytes..])])
     }
 
     /// Records that the link has taken the whole piece.

@@ -6,6 +6,7 @@ use super::*;
 use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::completion::EndedOperation;
 use crate::limits::MESSAGE_COST_BYTES;
+use crate::link_fault::NoMemory;
 use crate::protocol_violation::ProtocolViolation;
 use crate::receiver::{HeldCredit, WriteNotice};
 use crate::region::{Region, RegionAttr};
@@ -79,9 +80,10 @@ impl TargetEffects for EffectsRecorder {
         Ok(())
     }
 
-    fn give_to_receive(&mut self, link: LinkId, notice: WriteNotice) {
+    fn give_to_receive(&mut self, link: LinkId, notice: WriteNotice) -> Result<(), NoMemory> {
         assert_eq!(link, LINK);
         self.notices.push(notice);
+        Ok(())
     }
 
     fn count(&mut self, events: CounterEvents) {
@@ -144,9 +146,9 @@ fn write_is_answered_when_it_is_in_its_region() {
     target.begin_write(LINK, &make_rma(2, 3, 3, WRITE), &mut asked).unwrap();
     assert_eq!(asked.queued, [answer_header(1, Outcome::Done)]);
     assert!(target.is_write_arriving(LINK));
-    target.put_payload(LINK, b"cd", &mut asked);
+    target.put_payload(LINK, b"cd", &mut asked).unwrap();
     assert!(target.payload_space(LINK).is_empty(), "bytes are copied to memory of the region's own");
-    target.put_payload(LINK, b"e", &mut asked);
+    target.put_payload(LINK, b"e", &mut asked).unwrap();
     assert!(!target.is_write_arriving(LINK));
     assert_eq!(asked.queued[1..], [answer_header(2, Outcome::Done)]);
     assert_eq!((read_region(&region), asked.counted.len()), (b"\0abcde".to_vec(), 2));
@@ -177,7 +179,7 @@ fn offered_write_is_pulled() {
             into[0].copy_from_slice(&b"0123456789"[at..at + len]);
             Pull::Done
         };
-        target.pull_payloads(pull, &mut asked);
+        target.pull_payloads(pull, &mut asked).unwrap();
         steps += 1;
     }
     assert_eq!((steps, read_region(&region)), (3, b"0123456789".to_vec()));
@@ -188,10 +190,10 @@ fn offered_write_is_pulled() {
 fn payload_of_offered_write_that_cannot_be_pulled_is_requested() {
     let (mut target, region, mut asked) = target_with_region(5);
     target.write_offered(LINK, &make_rma(1, 0, 5, OFFER), REMOTE, &mut asked).unwrap();
-    target.pull_payloads(|_, _, _, _| Pull::Refused, &mut asked);
+    target.pull_payloads(|_, _, _, _| Pull::Refused, &mut asked).unwrap();
     assert_eq!(asked.queued, [Header::Clear { op: 1, cannot_pull: true }]);
     assert!(!target.begin_data_if_requested(LINK, 1, 4) && target.begin_data_if_requested(LINK, 1, 5));
-    target.put_payload(LINK, b"hello", &mut asked);
+    target.put_payload(LINK, b"hello", &mut asked).unwrap();
     assert_eq!(asked.queued[1..], [answer_header(1, Outcome::Done)]);
     assert_eq!(read_region(&region), b"hello");
 }
@@ -204,7 +206,7 @@ fn end_of_a_link_ends_its_writes() {
     assert_eq!((target.inbounds_len(), target.fetches_len()), (2, 1));
     target.link_ended(LINK);
     assert_eq!((target.inbounds_len(), target.fetches_len()), (0, 0));
-    target.pull_payloads(|_, _, _, _| panic!("its peer is gone"), &mut asked);
+    target.pull_payloads(|_, _, _, _| panic!("its peer is gone"), &mut asked).unwrap();
     assert!(asked.queued.is_empty());
 }
 
@@ -233,11 +235,11 @@ fn read_is_taken_piece_by_piece_and_answered() {
     target.read_request_arrived(LINK, &make_rma(1, 1, 3, RmaKind::Read), &mut asked).unwrap();
     assert_eq!(asked.reads, 1);
     let reading = target.next_outgoing_read(LINK).unwrap();
-    assert!(reading.prepare_piece_if_left() && reading.next_piece_len_bytes() == 3);
+    assert!(reading.prepare_piece_if_left().unwrap() && reading.next_piece_len_bytes() == 3);
     assert_eq!(reading.piece_header(), Header::ReadData { op: 1, len_bytes: 3 });
-    assert_eq!(&*reading.piece_slices(1)[0], b"cd", "the link has taken a byte");
+    assert_eq!(&*reading.piece_slices(1).unwrap()[0], b"cd", "the link has taken a byte");
     reading.record_piece_sent();
-    assert!(!reading.prepare_piece_if_left());
+    assert!(!reading.prepare_piece_if_left().unwrap());
     assert_eq!(reading.answer_header(), Some(answer_header(1, Outcome::Done)));
     assert_eq!(target.end_outgoing_read(LINK), Some(CounterEvents::REMOTE_READ));
     assert!(target.next_outgoing_read(LINK).is_none());
@@ -258,7 +260,7 @@ fn fetching_atomic_is_answered_with_fetched_value() {
     assert_eq!((asked.queued.len(), asked.reads), (1, 1));
     assert_eq!(read_region(&region), 10u32.to_le_bytes());
     let reading = target.next_outgoing_read(LINK).unwrap();
-    assert_eq!(&*reading.piece_slices(0)[0], 7u32.to_le_bytes());
+    assert_eq!(&*reading.piece_slices(0).unwrap()[0], 7u32.to_le_bytes());
     assert_eq!(reading.answer_header(), None);
 }
 
@@ -268,7 +270,7 @@ fn accesses_beyond_the_limit_are_a_protocol_violation() {
     for op in 0..RMA_LINK_MAX_OPS as u64 {
         target.write_arrived(LINK, &make_rma(op, 0, 1, WRITE), b"a", &mut asked).unwrap();
     }
-    let breach = ProtocolViolation("has more accesses under way than it may");
+    let breach = ProtocolViolation("has more accesses under way than it may").into();
     assert_eq!(target.write_arrived(LINK, &make_rma(9999, 0, 1, WRITE), b"a", &mut asked), Err(breach));
     target.answer_sent(LINK);
     target.write_arrived(LINK, &make_rma(9999, 0, 1, WRITE), b"a", &mut asked).unwrap();

@@ -9,6 +9,7 @@ use super::{TOO_MANY, Target, TargetEffects, queue_answer};
 use crate::fetches::{FetchMemory, FetchStep};
 use crate::flags::{CounterEvents, MrAccess};
 use crate::limits::{COUNTED_WRITES_LINK_MAX_OPS, MESSAGE_COST_BYTES, PULL_PASS_MAX_BYTES};
+use crate::link_fault::{LinkFault, NoMemory, Room, TryBox};
 use crate::operation::{FetchId, PeerWriteId};
 use crate::protocol_violation::ProtocolViolation;
 use crate::reassembly::{Arrived, Reassembly, clamp_to_usize};
@@ -53,19 +54,18 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// A [`ProtocolViolation`] if the peer has too many accesses without an answer.
+    /// A [`ProtocolViolation`] if the peer has too many accesses without an answer; [`LinkFault::NoMemory`].
     pub(crate) fn write_arrived(
         &mut self,
         id: LinkId,
         rma: &Rma,
         payload: &[u8],
         effects: &mut impl TargetEffects,
-    ) -> Result<(), ProtocolViolation> {
+    ) -> Result<(), LinkFault> {
         self.admit_access(id)?;
         let mut inbound = self.make_peer_write(id, rma, effects);
         copy_into_window(&mut inbound.window, 0, payload);
-        self.complete_write(id, inbound, rma.len_bytes, effects);
-        Ok(())
+        Ok(self.complete_write(id, inbound, rma.len_bytes, effects)?)
     }
 
     /// Begins a write. At least one byte of its payload follows.
@@ -78,10 +78,11 @@ impl Target {
         id: LinkId,
         rma: &Rma,
         effects: &mut impl TargetEffects,
-    ) -> Result<(), ProtocolViolation> {
+    ) -> Result<(), LinkFault> {
         self.admit_access(id)?;
+        let room = self.try_reserve_inbound()?;
         let inbound = self.make_peer_write(id, rma, effects);
-        self.await_payload(id, inbound, rma.len_bytes);
+        self.await_payload(id, room.fill(inbound), rma.len_bytes);
         Ok(())
     }
 
@@ -97,7 +98,8 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// A [`ProtocolViolation`] if the peer has too many counted writes without an answer.
+    /// A [`ProtocolViolation`] if the peer has too many counted writes without an answer;
+    /// [`LinkFault::NoMemory`].
     #[inline]
     pub(crate) fn counted_write_arrived(
         &mut self,
@@ -105,7 +107,7 @@ impl Target {
         write: &CountedWrite,
         payload: &[u8],
         effects: &mut impl TargetEffects,
-    ) -> Result<(), ProtocolViolation> {
+    ) -> Result<(), LinkFault> {
         self.check_room_for_counted_write(id)?;
         if self.try_write_to_last_region(write, payload, effects) {
             self.answer_write(id, Answering::Counted, Outcome::Done, effects);
@@ -113,8 +115,7 @@ impl Target {
         }
         let mut inbound = self.make_counted_write(id, write, effects);
         copy_into_window(&mut inbound.window, 0, payload);
-        self.complete_write(id, inbound, write.len_bytes, effects);
-        Ok(())
+        Ok(self.complete_write(id, inbound, write.len_bytes, effects)?)
     }
 
     /// Begins a counted write. At least one byte of its payload follows.
@@ -127,10 +128,11 @@ impl Target {
         id: LinkId,
         write: &CountedWrite,
         effects: &mut impl TargetEffects,
-    ) -> Result<(), ProtocolViolation> {
+    ) -> Result<(), LinkFault> {
         self.check_room_for_counted_write(id)?;
+        let room = self.try_reserve_inbound()?;
         let inbound = self.make_counted_write(id, write, effects);
-        self.await_payload(id, inbound, write.len_bytes);
+        self.await_payload(id, room.fill(inbound), write.len_bytes);
         Ok(())
     }
 
@@ -184,9 +186,15 @@ impl Target {
         PeerWrite { answering: Answering::Counted, data, durable, window, pulled: Vec::new() }
     }
 
+    /// Makes room for one more write that is kept.
+    fn try_reserve_inbound(&mut self) -> Result<Room<PeerWrite>, NoMemory> {
+        self.inbounds.try_reserve(1)?;
+        Room::try_new()
+    }
+
     /// Keeps a write until its payload has arrived, which follows on the link.
-    fn await_payload(&mut self, id: LinkId, inbound: PeerWrite, len_bytes: u64) {
-        let inbound = self.inbounds.insert(Box::new(inbound));
+    fn await_payload(&mut self, id: LinkId, inbound: TryBox<PeerWrite>, len_bytes: u64) {
+        let inbound = self.inbounds.insert(inbound);
         if let Some(link) = self.links.get_mut(id) {
             link.writing = Some(IncomingWrite::Sent(Reassembly::new(len_bytes, inbound)));
         }
@@ -257,23 +265,25 @@ impl Target {
     /// # Errors
     ///
     /// A [`ProtocolViolation`] if another offer of the peer has this number, if the description of
-    /// the payload is too long, or if the peer has too many accesses without an answer.
+    /// the payload is too long, or if the peer has too many accesses without an answer;
+    /// [`LinkFault::NoMemory`].
     pub(crate) fn write_offered(
         &mut self,
         id: LinkId,
         rma: &Rma,
         remote: &[u8],
         effects: &mut impl TargetEffects,
-    ) -> Result<(), ProtocolViolation> {
+    ) -> Result<(), LinkFault> {
         if self.has_offer(id, rma.op) {
-            return Err(ProtocolViolation("offers two payloads under one number"));
+            return Err(ProtocolViolation("offers two payloads under one number").into());
         }
         let remote = RemotePayload::new(remote)
             .ok_or(ProtocolViolation("describes its payload at too great a length"))?;
         self.admit_access(id)?;
+        let (offer_room, room) = (self.fetches.try_reserve_offer(id)?, self.try_reserve_inbound()?);
         let inbound = self.make_peer_write(id, rma, effects);
-        let inbound = self.inbounds.insert(Box::new(inbound));
-        let fetch = self.fetches.add_offer(id, rma.op, Reassembly::new(rma.len_bytes, inbound), remote, true);
+        let filling = Reassembly::new(rma.len_bytes, self.inbounds.insert(room.fill(inbound)));
+        let fetch = self.fetches.add_offer(offer_room, (id, rma.op), filling, remote, true);
         self.fetches.begin_fetch(fetch);
         Ok(())
     }
@@ -292,22 +302,27 @@ impl Target {
 
     /// Pulls one step of every offered write, up to the limit of one pass. `pull` copies bytes from
     /// the memory of a link's peer.
+    ///
+    /// # Errors
+    ///
+    /// [`NoMemory`] to report a write of this link.
     pub(crate) fn pull_payloads(
         &mut self,
         mut pull: impl FnMut(LinkId, &RemotePayload, u64, &mut [IoSliceMut<'_>]) -> Pull,
         effects: &mut impl TargetEffects,
-    ) {
+    ) -> Result<(), (LinkId, NoMemory)> {
         let mut pulled_bytes = 0;
         for _ in 0..self.fetches.pulling_len() {
             if pulled_bytes >= PULL_PASS_MAX_BYTES {
-                return;
+                break;
             }
             let step = self.fetches.pull_next_piece(&mut self.inbounds, &mut pull);
             pulled_bytes += step.pulled_bytes();
             match step {
                 FetchStep::Pulled(_) => {}
                 FetchStep::Ended { fetch, .. } => {
-                    self.finish_arrived_write(fetch.link, &fetch.filling, effects);
+                    self.finish_arrived_write(fetch.link, &fetch.filling, effects)
+                        .map_err(|error| (fetch.link, error))?;
                 }
                 FetchStep::Faulted(fetch) => {
                     if let Some(inbound) = self.inbounds.remove(fetch.filling.owner) {
@@ -320,6 +335,7 @@ impl Target {
                 }
             }
         }
+        Ok(())
     }
 
     /// Begins to read the payload of an offered write. Returns false and changes nothing if this
@@ -341,13 +357,22 @@ impl Target {
     }
 
     /// Places the next bytes of the write that is being read on a link.
-    pub(crate) fn put_payload(&mut self, id: LinkId, bytes: &[u8], effects: &mut impl TargetEffects) {
-        let Some(filling) = self.reassembly_mut(id).copied() else { return };
+    ///
+    /// # Errors
+    ///
+    /// As [`bytes_placed`](Self::bytes_placed).
+    pub(crate) fn put_payload(
+        &mut self,
+        id: LinkId,
+        bytes: &[u8],
+        effects: &mut impl TargetEffects,
+    ) -> Result<(), NoMemory> {
+        let Some(filling) = self.reassembly_mut(id).copied() else { return Ok(()) };
         let bytes = filling.clip_bytes(bytes);
         if let Some(inbound) = self.inbounds.get_mut(filling.owner) {
             copy_into_window(&mut inbound.window, filling.arrived_bytes, bytes);
         }
-        self.bytes_placed(id, bytes.len(), effects);
+        self.bytes_placed(id, bytes.len(), effects)
     }
 
     /// Returns the space for the next bytes of the write that is arriving on a link.
@@ -363,19 +388,27 @@ impl Target {
 
     /// Records that the next bytes of the write that is arriving on a link are in place. The last
     /// byte ends the write.
-    pub(crate) fn bytes_placed(&mut self, id: LinkId, count_bytes: usize, effects: &mut impl TargetEffects) {
-        let Some(filling) = self.reassembly_mut(id) else { return };
+    ///
+    /// # Errors
+    ///
+    /// [`NoMemory`] to report the write.
+    pub(crate) fn bytes_placed(
+        &mut self,
+        id: LinkId,
+        count_bytes: usize,
+        effects: &mut impl TargetEffects,
+    ) -> Result<(), NoMemory> {
+        let Some(filling) = self.reassembly_mut(id) else { return Ok(()) };
         if filling.advance(count_bytes) == Arrived::Partly {
-            return;
+            return Ok(());
         }
         match self.links.get_mut(id).and_then(|link| link.writing.take()) {
             Some(IncomingWrite::Sent(filling)) => self.finish_arrived_write(id, &filling, effects),
-            Some(IncomingWrite::Requested(fetch)) => {
-                if let Some(fetch) = self.fetches.remove(fetch) {
-                    self.finish_arrived_write(id, &fetch.filling, effects);
-                }
-            }
-            None => {}
+            Some(IncomingWrite::Requested(fetch)) => match self.fetches.remove(fetch) {
+                Some(fetch) => self.finish_arrived_write(id, &fetch.filling, effects),
+                None => Ok(()),
+            },
+            None => Ok(()),
         }
     }
 
@@ -392,9 +425,10 @@ impl Target {
         id: LinkId,
         filling: &Reassembly<PeerWriteId>,
         effects: &mut impl TargetEffects,
-    ) {
-        if let Some(inbound) = self.inbounds.remove(filling.owner) {
-            self.complete_write(id, *inbound, filling.len_bytes, effects);
+    ) -> Result<(), NoMemory> {
+        match self.inbounds.remove(filling.owner) {
+            Some(inbound) => self.complete_write(id, inbound.into_inner(), filling.len_bytes, effects),
+            None => Ok(()),
         }
     }
 
@@ -405,13 +439,14 @@ impl Target {
         inbound: PeerWrite,
         len_bytes: u64,
         effects: &mut impl TargetEffects,
-    ) {
+    ) -> Result<(), NoMemory> {
         let PeerWrite { answering, data, durable, mut window, .. } = inbound;
         if let Ok(window) = &mut window
             && !self.persist_or_note_write(id, window, durable, len_bytes)
         {
             self.answer_write(id, answering, Outcome::NotDurable, effects);
-            return return_credit_if_remote_data(id, data, effects);
+            return_credit_if_remote_data(id, data, effects);
+            return Ok(());
         }
         match window {
             Ok(window) => {
@@ -419,7 +454,7 @@ impl Target {
                 self.count_access_if_enabled(window.region(), event, event, effects);
                 self.answer_write(id, answering, Outcome::Done, effects);
                 if let Some(data) = data {
-                    self.report_write_with_remote_data(id, data, clamp_to_usize(len_bytes), effects);
+                    self.report_write_with_remote_data(id, data, clamp_to_usize(len_bytes), effects)?;
                 }
             }
             Err(outcome) => {
@@ -427,10 +462,11 @@ impl Target {
                 return_credit_if_remote_data(id, data, effects);
             }
         }
+        Ok(())
     }
 }
 
-impl FetchMemory<PeerWriteId> for SlotMap<PeerWriteId, Box<PeerWrite>> {
+impl FetchMemory<PeerWriteId> for SlotMap<PeerWriteId, TryBox<PeerWrite>> {
     fn wanted_bytes(&mut self, filling: &Reassembly<PeerWriteId>) -> u64 {
         let is_refused = self.get(filling.owner).is_none_or(|inbound| inbound.window.is_err());
         if is_refused { 0 } else { filling.len_bytes }
@@ -468,6 +504,10 @@ impl PeerWrite {
         };
         if is_sliceable {
             return copy(&mut open.slices_mut(clamp_to_usize(at_bytes), step_bytes));
+        }
+        // Without memory, the peer is asked to send the payload, which then needs no buffer.
+        if self.pulled.try_reserve_exact(step_bytes.saturating_sub(self.pulled.len())).is_err() {
+            return Pull::Declined;
         }
         self.pulled.resize(step_bytes, 0);
         let pulled = copy(&mut [IoSliceMut::new(&mut self.pulled)]);

@@ -5,6 +5,7 @@ use super::super::receive_side::ReceiveSide;
 use super::LinksAndSink;
 use crate::completion::{EndedOperation, Sink};
 use crate::flags::CounterEvents;
+use crate::link_fault::NoMemory;
 use crate::receiver::{HeldCredit, MemberId, ReceiverEffects, WriteNotice};
 use crate::target::{Target, TargetEffects};
 use crate::transport::LinkId;
@@ -35,8 +36,8 @@ impl<S: Sink> TargetEffects for TargetCarrier<'_, S> {
         self.carrier.complete(completion, None)
     }
 
-    fn give_to_receive(&mut self, link: LinkId, notice: WriteNotice) {
-        self.receive_side.write_notice_arrived(link, notice, &mut self.carrier);
+    fn give_to_receive(&mut self, link: LinkId, notice: WriteNotice) -> Result<(), NoMemory> {
+        self.receive_side.write_notice_arrived(link, notice, &mut self.carrier)
     }
 
     #[inline(always)]

@@ -331,14 +331,16 @@ fn write_during_region_close_is_placed_or_refused() {
         let regions = engine.target.regions().clone();
         let closed = region.clone();
         let (target, mut effects) = engine.target_and_effects(&mut sink);
-        target.pull_payloads(
-            |_, _, _, into| {
-                regions.close(&closed);
-                into[0].copy_from_slice(b"hello");
-                Pull::Done
-            },
-            &mut effects,
-        );
+        target
+            .pull_payloads(
+                |_, _, _, into| {
+                    regions.close(&closed);
+                    into[0].copy_from_slice(b"hello");
+                    Pull::Done
+                },
+                &mut effects,
+            )
+            .unwrap();
         engine.transmit(&mut transport, &mut sink);
         assert_eq!(sent_answers(&transport), [(5, Outcome::Done)]);
         assert_eq!(read_region(&region), b"\0hello\0\0\0\0");

@@ -8,7 +8,7 @@ const WRITTEN_BYTES: usize = 100;
 /// Delivers the notice of a write with this remote data.
 fn deliver_notice(receiver: &mut Receiver, link: LinkId, data: u64, asked: &mut EffectsRecorder) {
     receiver.spend_credit(link, MESSAGE_COST_BYTES).unwrap();
-    receiver.write_notice_arrived(link, WriteNotice { data, len_bytes: WRITTEN_BYTES }, asked);
+    receiver.write_notice_arrived(link, WriteNotice { data, len_bytes: WRITTEN_BYTES }, asked).unwrap();
 }
 
 fn deliver_bytes(receiver: &mut Receiver, bytes: &[u8], asked: &mut EffectsRecorder) {
