@@ -54,6 +54,7 @@ errnos! {
     EINVAL = 22, "Invalid argument";
     ENFILE = 23, "Too many open files in system";
     EMFILE = 24, "Too many open files";
+    EFBIG = 27, "File too large";
     ENOSPC = 28, "No space left on device";
     EPIPE = 32, "Broken pipe";
     ENOSYS = 38, "Function not implemented";
