@@ -307,17 +307,19 @@ impl Domain {
     }
 
     /// Cancels the posted receives whose memory overlaps `memory`, of all endpoints and shared receive
-    /// contexts of the domain. Each ends with an error completion, ECANCELED. Receives that a message has
-    /// matched, or that wait for a counter, stay. Receives into owned memory stay, too.
+    /// contexts of the domain. Each ends with an error completion, ECANCELED. A receive that a message is
+    /// filling ends, too: what has not arrived of the message is dropped. Receives that wait for a counter, or
+    /// into owned memory, stay.
     ///
     /// libfabric has no such call. With it an application can give memory away although it does not know
     /// what is posted there. The call takes the lock of each endpoint in turn, so it may wait for a pass of
     /// its progress. It does not access the memory.
     pub fn cancel_receives_into(&self, memory: SegmentMut) {
-        let pumps: Vec<_> = self.shared.pumps.lock().iter().filter_map(Weak::upgrade).collect();
-        pumps.iter().for_each(|pump| pump.cancel_receives_into(&memory));
+        // The contexts first: after that, no message begins to fill such a receive.
         let contexts: Vec<_> = self.shared.receive_contexts.lock().iter().filter_map(Weak::upgrade).collect();
         contexts.iter().for_each(|context| context.cancel_receives_into(&memory));
+        let pumps: Vec<_> = self.shared.pumps.lock().iter().filter_map(Weak::upgrade).collect();
+        pumps.iter().for_each(|pump| pump.cancel_receives_into(&memory));
     }
 
     /// As [`grant_endpoint_info`](Self::grant_endpoint_info), but refuses all types except

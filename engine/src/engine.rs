@@ -440,13 +440,15 @@ impl Engine {
         self.cancel_by_key(CancelKey::Work(number), sink)
     }
 
-    /// Cancels all receives whose memory overlaps `memory`, unless a message has matched them. They end with
-    /// [`OperationError::Cancelled`]. Receives of a shared receiver stay.
+    /// Cancels all receives whose memory overlaps `memory`, also those that messages are filling. They end with
+    /// [`OperationError::Cancelled`]. Receives of a shared receiver stay, unless a message on one of the engine's
+    /// links is filling them.
     ///
     /// [`OperationError::Cancelled`]: crate::error::OperationError::Cancelled
     pub fn cancel_receives_into(&mut self, memory: &SegmentMut, sink: &mut impl Sink) {
         let (receiver, mut effects) = self.receive_side_and_effects(sink);
         receiver.cancel_into(memory, &mut effects);
+        receiver.abandon_messages_into(memory, &mut effects);
     }
 
     fn cancel_by_key(&mut self, key: CancelKey, sink: &mut impl Sink) -> Result<(), Error> {

@@ -224,6 +224,11 @@ impl<O> Fetches<O> {
         self.by_id.get_mut(id).map(|fetch| &mut fetch.filling)
     }
 
+    /// Returns the reassemblies of all fetches, with their links.
+    pub(crate) fn fillings_mut(&mut self) -> impl Iterator<Item = (LinkId, &mut Reassembly<O>)> {
+        self.by_id.values_mut().map(|fetch| (fetch.link, &mut fetch.filling))
+    }
+
     /// Returns where the payload of a fetch goes, if this side has asked the sender to send that payload.
     pub(crate) fn cleared_reassembly(&mut self, id: FetchId) -> Option<&mut Reassembly<O>> {
         let fetch = self.by_id.get_mut(id)?;

@@ -69,6 +69,7 @@ use crate::matching::{Criteria, Matching};
 use crate::operation::{CancelKey, FetchId, Receive, ReceiveId, ReceiveRequest, ReceiveRole, UnexpectedId};
 use crate::peer_id::PeerId;
 use crate::protocol_violation::ProtocolViolation;
+use crate::reassembly::Reassembly;
 use crate::rejected::Rejected;
 use crate::transport::LinkId;
 
@@ -301,6 +302,43 @@ impl Receiver {
         cancelled.extend(self.tagged.take_all_posted_where(is_into_memory));
         for id in cancelled {
             self.fail_removed_receive(id, None, &OperationError::Cancelled, effects);
+        }
+    }
+
+    /// Fails the receives of a member that messages are filling, if their memory overlaps `memory`. What has
+    /// not arrived of these messages is dropped.
+    pub(crate) fn abandon_messages_into(
+        &mut self,
+        memory: &SegmentMut,
+        member: MemberId,
+        effects: &mut impl ReceiverEffects,
+    ) {
+        let receives = &self.receives;
+        let is_into_memory = |filling: &Reassembly<Arriving>| match filling.owner.destination {
+            PayloadDestination::Posted(id) => {
+                receives.get(id).is_some_and(|receive| receive.destination.overlaps(memory))
+            }
+            PayloadDestination::Unexpected(_) | PayloadDestination::Nowhere => false,
+        };
+        let mut abandoned = Vec::new();
+        let mut abandon_if_into_memory = |source: PeerId, filling: &mut Reassembly<Arriving>| {
+            if is_into_memory(filling) {
+                abandoned.push((source, *filling));
+                filling.owner.destination = PayloadDestination::Nowhere;
+            }
+        };
+        for (link, filling) in self.fetches.fillings_mut() {
+            if let Some(link) = self.links.get(link).filter(|link| link.member == member) {
+                abandon_if_into_memory(link.peer, filling);
+            }
+        }
+        for link in self.links.iter_mut().filter(|link| link.member == member) {
+            if let Some(links::IncomingMessage::Eager { filling, .. }) = &mut link.reading {
+                abandon_if_into_memory(link.peer, filling);
+            }
+        }
+        for (source, filling) in abandoned {
+            self.abandon_partial_message(source, &filling, member, &OperationError::Cancelled, effects);
         }
     }
 

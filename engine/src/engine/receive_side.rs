@@ -229,6 +229,15 @@ impl ReceiveSide {
         }
     }
 
+    /// Fails the receives that messages on the engine's links are filling, if their memory overlaps `memory`.
+    pub(super) fn abandon_messages_into(&mut self, memory: &SegmentMut, effects: &mut impl ReceiverEffects) {
+        match self {
+            ReceiveSide::Own(receiver) => receiver.abandon_messages_into(memory, MemberId::ONLY, effects),
+            ReceiveSide::Shared(membership) => membership.abandon_messages_into(memory, effects),
+            ReceiveSide::Left => {}
+        }
+    }
+
     /// Reports the failure of a receive that the caller had accepted, but the engine has refused.
     /// Does nothing if the receiver is shared.
     #[cold]

@@ -110,6 +110,10 @@ impl ReceiverLinks {
         self.by_id.get(id.0 as usize)?.as_ref()
     }
 
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut ReceiverLink> {
+        self.by_id.iter_mut().flatten()
+    }
+
     /// Returns the link that a message came from, if it has not ended.
     pub(super) fn link_of_origin(&mut self, origin: MessageOrigin) -> Option<&mut ReceiverLink> {
         self.get_mut(origin.link).filter(|link| link.creation_number == origin.creation_number)

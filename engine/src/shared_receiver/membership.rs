@@ -9,6 +9,7 @@ use super::distribution::{Distribution, NeverMember};
 use super::mailbox::{EndsWork, Mail, Report, source_of, with_source};
 use super::{SharedReceiver, State};
 use crate::address::Address;
+use crate::buffer::SegmentMut;
 use crate::error::OperationError;
 use crate::flags::CounterEvents;
 use crate::link_fault::{LinkFault, NoMemory};
@@ -257,6 +258,12 @@ impl Membership {
     pub(crate) fn put_payload(&mut self, id: LinkId, bytes: &[u8], effects: &mut impl ReceiverEffects) {
         let Some(link) = self.shared_link_id(id) else { return };
         self.act_for_member(effects, |receiver, effects| receiver.put_payload(link, bytes, effects));
+    }
+
+    /// The caller holds the member's lock, so no transport reads into a receive of the member meanwhile.
+    pub(crate) fn abandon_messages_into(&mut self, memory: &SegmentMut, effects: &mut impl ReceiverEffects) {
+        let id = self.id;
+        self.act_for_member(effects, |receiver, effects| receiver.abandon_messages_into(memory, id, effects));
     }
 
     pub(crate) fn payload_space(&mut self, id: LinkId) -> Space<'_> {

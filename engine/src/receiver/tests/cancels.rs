@@ -163,3 +163,49 @@ fn buffer_is_cancelled_if_its_rest_is_in_the_range() {
         assert_eq!(take_contexts_and_cancels(&mut asked).len(), usize::from(is_taken), "{case}");
     }
 }
+
+#[test]
+fn messages_into_a_range_leave_its_memory_alone_once_it_is_withdrawn() {
+    let memory = Memory::leak();
+    let (mut receiver, mut asked) = receiver_with_link();
+    receiver.link_added(OTHER, PEER, MemberId::ONLY);
+    receiver.set_pull_step_max_bytes(4);
+    let message = make_message(8, AwaitedReply::Nothing);
+    for (context, piece) in [(1, (0, 8)), (2, (64, 72)), (3, (8, 16))] {
+        let destination = memory.destination(&[piece]);
+        receiver.post(ReceiveRequest { destination, ..receive_request(0, context) }, &mut asked).unwrap();
+    }
+    // The first two messages are sent, the third is pulled.
+    for link in [LINK, OTHER] {
+        receiver.begin_message(link, &message, &mut asked).unwrap();
+        receiver.put_payload(link, b"half", &mut asked);
+    }
+    receiver.message_offered(LINK, &message, 7, REMOTE, &mut asked).unwrap();
+    receiver.pull_payloads(|_| true, make_pull_from(b"pullpull"), &mut asked);
+
+    receiver.abandon_messages_into(&memory.segment(&(4..12)), MemberId::ONLY, &mut asked);
+    let arrived: Vec<_> =
+        asked.ended.iter().map(|ended| ended.as_ref().unwrap_err().completion.len_bytes).collect();
+    assert_eq!(arrived, [4, 4]);
+    let mut cancelled = take_contexts_and_cancels(&mut asked);
+    cancelled.sort_unstable();
+    assert_eq!(cancelled, [(1, true), (3, true)]);
+
+    for link in [LINK, OTHER] {
+        assert_eq!(receiver.payload_space(link).is_empty(), link == LINK);
+        receiver.put_payload(link, b"rest", &mut asked);
+    }
+    receiver.pull_payloads(|_| true, make_pull_from(b"pullpull"), &mut asked);
+    assert_eq!(asked.queued, [(LINK, Header::Done { op: 7, fault: false })]);
+    assert_eq!(take_contexts_and_cancels(&mut asked), [(2, false)]);
+    #[expect(unsafe_code, reason = "only memory of the raw tier has a place")]
+    // SAFETY: the memory is initialised and never freed, and nothing changes it meanwhile.
+    let bytes = unsafe { std::slice::from_raw_parts(memory.start, Memory::LEN_BYTES) };
+    assert_eq!((&bytes[..16], &bytes[64..72]), (&b"half\0\0\0\0pull\0\0\0\0"[..], &b"halfrest"[..]));
+
+    // The link goes on.
+    receiver.post(receive_request(8, 4), &mut asked).unwrap();
+    deliver_message(&mut receiver, LINK, b"next", AwaitedReply::Nothing, &mut asked).unwrap();
+    assert_eq!(take_contexts_and_cancels(&mut asked), [(4, false)]);
+    assert_eq!((receiver.outstanding_receives(), receiver.fetches_len()), (0, 0));
+}
