@@ -32,6 +32,7 @@ use crate::address::Address;
 use crate::connection::{ConnectionReport, EndpointRole};
 use crate::error::{Argument, Error, Misuse, OperationError};
 use crate::limits::CONNECTION_DATA_MAX_BYTES;
+use crate::link_fault::LinkFault;
 use crate::peer_id::PeerId;
 use crate::protocol_violation::ProtocolViolation;
 use crate::transport::{AddressProof, LinkError, LinkId, Sent};
@@ -209,8 +210,10 @@ impl Connection {
 
     /// As [`frame_arrived`](Self::frame_arrived), for the next bytes of a frame.
     pub(crate) fn chunk_arrived(&mut self, id: LinkId, bytes: &[u8], effects: &mut impl ConnectionEffects) {
-        if let Some((handshake, data)) = self.handshake_links.append_incoming(id, bytes) {
-            self.handshake_arrived(id, handshake, &data, effects);
+        match self.handshake_links.append_incoming(id, bytes) {
+            Ok(Some((handshake, data))) => self.handshake_arrived(id, handshake, &data, effects),
+            Ok(None) => {}
+            Err(fault) => self.abort_faulty_handshake_link(id, fault.into(), effects),
         }
     }
 
@@ -289,8 +292,18 @@ impl Connection {
         reason: &'static str,
         effects: &mut impl ConnectionEffects,
     ) {
-        if self.end_if_handshake_link(id, &LinkError::Protocol(reason), effects) {
-            effects.abort_handshake_link(id, reason);
+        self.abort_faulty_handshake_link(id, ProtocolViolation(reason).into(), effects);
+    }
+
+    /// As [`abort_breached_handshake_link`](Self::abort_breached_handshake_link), for any fault.
+    fn abort_faulty_handshake_link(
+        &mut self,
+        id: LinkId,
+        fault: LinkFault,
+        effects: &mut impl ConnectionEffects,
+    ) {
+        if self.end_if_handshake_link(id, &fault.link_error(), effects) {
+            effects.abort_handshake_link(id, fault.reason());
         }
     }
 }

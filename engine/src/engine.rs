@@ -22,6 +22,7 @@ mod tests;
 mod timers;
 mod transmit;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 pub use self::arrival::Arrivals;
@@ -165,7 +166,7 @@ pub struct Engine {
     /// 0, no region is mapped.
     passes_to_sweep: u32,
     /// Links that the engine has ended but has not closed at the transport yet.
-    condemned: Vec<ClosingLink>,
+    condemned: VecDeque<ClosingLink>,
     /// Links to endpoints that were replaced. The engine reads these links to their end.
     replaced: ReplacedLinks,
     /// Peers that the next pass connects to, since posted receives may wait for them. See
@@ -217,7 +218,8 @@ impl Engine {
             has_unseen_stores: false,
             has_offered_regions: false,
             passes_to_sweep: 0,
-            condemned: Vec::new(),
+            // Links can end without memory, too.
+            condemned: VecDeque::with_capacity(limits::CONDEMNED_ROOM_LINKS),
             replaced: ReplacedLinks::default(),
             awaited_sources: Vec::new(),
             has_timeouts: false,

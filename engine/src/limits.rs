@@ -201,6 +201,10 @@ pub const PEER_MAX_LINKS: usize = 72;
 /// some system calls.
 pub const STEP_MAX_CLOSES: usize = 16;
 
+/// How many ended links an engine can keep until they are closed without allocating. More links may end in
+/// one pass.
+pub const CONDEMNED_ROOM_LINKS: usize = 4 * STEP_MAX_CLOSES;
+
 /// How long a link to a replaced endpoint may be silent, in milliseconds, before the engine ends the link.
 /// The time is enough for TCP to send lost frames again after 0.2, 0.6, 1.4 and 3 s.
 pub const REPLACED_LINK_IDLE_MAX_MS: u64 = 5_000;

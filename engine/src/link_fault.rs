@@ -23,6 +23,14 @@ pub(crate) enum LinkFault {
 pub(crate) struct NoMemory;
 
 impl LinkFault {
+    /// What the log says.
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
+            LinkFault::Violation(ProtocolViolation(reason)) => reason,
+            LinkFault::NoMemory => "there is no memory for what the peer sends",
+        }
+    }
+
     /// The error of the operations that end with the link.
     pub(crate) fn link_error(self) -> LinkError {
         match self {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::mem;
 
 use crate::address::Address;
+use crate::link_fault::NoMemory;
 use crate::source_host::SourceHost;
 use crate::transport::{AddressProof, LinkId, Sent};
 use crate::wire::{HandshakeHeader, HandshakeStep, Header};
@@ -179,12 +180,23 @@ impl HandshakeLinks {
 
     /// Adds the next bytes of the handshake step that is arriving. If these bytes complete the step, removes
     /// the step and returns it with its data.
-    pub(super) fn append_incoming(&mut self, id: LinkId, bytes: &[u8]) -> Option<(HandshakeHeader, Vec<u8>)> {
-        let incoming = &mut self.by_id.get_mut(&id)?.incoming;
-        let (handshake, data) = incoming.as_mut()?;
+    ///
+    /// # Errors
+    ///
+    /// [`NoMemory`]
+    pub(super) fn append_incoming(
+        &mut self,
+        id: LinkId,
+        bytes: &[u8],
+    ) -> Result<Option<(HandshakeHeader, Vec<u8>)>, NoMemory> {
+        let Some(link) = self.by_id.get_mut(&id) else { return Ok(None) };
+        let Some((handshake, data)) = &mut link.incoming else { return Ok(None) };
         let missing_bytes = usize::from(handshake.data_bytes).saturating_sub(data.len());
-        data.extend_from_slice(&bytes[..bytes.len().min(missing_bytes)]);
-        if data.len() == usize::from(handshake.data_bytes) { incoming.take() } else { None }
+        let bytes = &bytes[..bytes.len().min(missing_bytes)];
+        data.try_reserve(bytes.len())?;
+        data.extend_from_slice(bytes);
+        let is_whole = data.len() == usize::from(handshake.data_bytes);
+        Ok(if is_whole { link.incoming.take() } else { None })
     }
 
     /// Sends the queued frames with `send`.

@@ -281,7 +281,7 @@ impl Engine {
                 let unended = self.end_link(id, &error, sink);
                 // After such a step the peer reads nothing more.
                 self.fail_exposed_sends(unended, &error, sink);
-                self.condemned.push(ClosingLink::without_sends(id, Close::Drain));
+                self.condemned.push_back(ClosingLink::without_sends(id, Close::Drain));
                 self.report_connection_if_ended(sink);
             }
             Err(ProtocolViolation(reason)) => self.abort_breached_link(id, reason, sink),

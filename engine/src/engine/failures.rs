@@ -48,7 +48,7 @@ impl Engine {
                 self.drop_all_messages(sink);
                 // What the link has taken still reaches the peer: sends that have completed are not lost.
                 self.end_link_and_close_later(link, Close::Drain, error, sink);
-                if let Some(closing) = self.condemned.last_mut() {
+                if let Some(closing) = self.condemned.back_mut() {
                     closing.farewell = farewell;
                 }
                 self.receive_side.set_failure_watch(FailureWatch::Ended);

@@ -173,8 +173,9 @@ impl Engine {
     pub(super) fn link_lost(&mut self, id: LinkId, error: &LinkError, sink: &mut impl Sink) {
         // The link needs no closing any more. The transport may give its number to a new link,
         // which must not be closed.
-        if let Some(place) = self.condemned.iter().position(|condemned| condemned.link == id) {
-            let ClosingLink { error, unended, .. } = self.condemned.remove(place);
+        let place = self.condemned.iter().position(|condemned| condemned.link == id);
+        if let Some(ClosingLink { error, unended, .. }) = place.and_then(|place| self.condemned.remove(place))
+        {
             self.fail_exposed_sends(unended, &error, sink);
             return self.report_connection_if_ended(sink);
         }
@@ -322,7 +323,7 @@ impl Engine {
     /// Ends a link for which there is no memory, or whose peer broke the protocol.
     #[cold]
     pub(super) fn abort_faulty_link(&mut self, id: LinkId, fault: LinkFault, sink: &mut impl Sink) {
-        debug!(?id, ?fault, "ending a link");
+        debug!(?id, reason = fault.reason(), "ending a link");
         self.abort_link(id, &fault.link_error(), sink);
     }
 
@@ -342,15 +343,15 @@ impl Engine {
         sink: &mut impl Sink,
     ) {
         let unended = self.end_link(id, &error, sink);
-        self.condemned.push(ClosingLink { link: id, how, error, unended, farewell: None });
+        self.condemned.push_back(ClosingLink { link: id, how, error, unended, farewell: None });
     }
 
     /// Closes some of the links that the engine has ended, in the order in which they have ended. Then
     /// fails the offers and accesses that the peers could read until now. The next pass closes more.
     pub(super) fn close_condemned(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
-        let len = self.condemned.len().min(STEP_MAX_CLOSES);
-        let closing = self.condemned.drain(..len).collect::<Vec<_>>();
-        for ClosingLink { link, how, error, unended, farewell } in closing {
+        for _ in 0..self.condemned.len().min(STEP_MAX_CLOSES) {
+            let Some(closing) = self.condemned.pop_front() else { break };
+            let ClosingLink { link, how, error, unended, farewell } = closing;
             if let Some(header) = farewell {
                 let _may_be_full = transport.send(link, &header, &[]);
             }

@@ -1,5 +1,7 @@
 //! Carries out the effects that an engine's connection asks for.
 
+use std::collections::VecDeque;
+
 use tracing::debug;
 
 use super::super::Engine;
@@ -25,7 +27,7 @@ pub(in super::super) struct ConnectionCarrier<'a, S> {
     links: &'a mut Links,
     receive_side: &'a mut ReceiveSide,
     target: &'a mut Target,
-    condemned: &'a mut Vec<ClosingLink>,
+    condemned: &'a mut VecDeque<ClosingLink>,
     has_timeouts: &'a mut bool,
     sink: &'a mut S,
 }
@@ -89,7 +91,7 @@ impl<S: Sink> ConnectionEffects for ConnectionCarrier<'_, S> {
             return;
         }
         debug!(?link, reason, "ending a link");
-        self.condemned.push(ClosingLink::without_sends(link, Close::Abort));
+        self.condemned.push_back(ClosingLink::without_sends(link, Close::Abort));
     }
 
     fn fail_all_receives(&mut self, error: &OperationError) {
