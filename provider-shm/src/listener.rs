@@ -57,6 +57,14 @@ impl Listener {
         Ok(Listener { sockets: sockets.collect::<io::Result<_>>()?, is_pending: true, is_starved: false })
     }
 
+    /// Refuses all connections from now on. The names stay taken.
+    pub(crate) fn refuse_connections(&self) {
+        for socket in &self.sockets {
+            // The sockets listen, so this cannot fail.
+            let _ = shutdown(socket, Shutdown::Both);
+        }
+    }
+
     pub(crate) fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.sockets.iter().map(AsFd::as_fd)
     }

@@ -40,7 +40,7 @@ use crate::ring::{INLINE_MAX_BYTES, RingEnd, Staging};
 use crate::segment::{DataArea, Segment};
 use crate::shareable;
 use crate::transport::pace::Pace;
-use crate::transport::policy::{PolicyRefusal, warn_of_forbidden_memory_files};
+use crate::transport::policy::PolicyRefusal;
 use crate::transport::shortage::Shortage;
 
 /// A transport over shared memory: the control sockets and rings of one endpoint.
@@ -104,6 +104,8 @@ pub struct ShmTransport {
     /// How many polls of the kernel come before the next look for mapped regions that have ended.
     polls_to_sweep: u32,
     refusal: PolicyRefusal,
+    /// Holds the name of an endpoint whose process may not create memory files.
+    refusing: Option<Listener>,
     /// Whether a poll of the kernel has found events of the companion, that is, of the other transport that
     /// [`Self::watch_companion`] adds.
     has_companion_event: bool,
@@ -112,15 +114,24 @@ pub struct ShmTransport {
 
 impl ShmTransport {
     pub(crate) fn open(bind: Address, instance: u64, backlog_connections: u16) -> io::Result<ShmTransport> {
-        // Without memory files no link would come up, and messages of peers would be lost.
-        Segment::create(DataArea::LARGE).inspect_err(|error| {
-            if memory_file::is_forbidden(error) {
-                warn_of_forbidden_memory_files(bind, error);
-            }
-        })?;
+        let tried = Segment::create(DataArea::LARGE).map(drop);
         let (listener, address) = Listener::bind(bind, instance, backlog_connections)?;
-        tracing::debug!(%bind, %address, "listening");
-        ShmTransport::with_listener(Some(listener), NameKind::Alone, Hello { address, instance })
+        let hello = Hello { address, instance };
+        match tried {
+            Ok(()) => {
+                tracing::debug!(%bind, %address, "listening");
+                ShmTransport::with_listener(Some(listener), NameKind::Alone, hello)
+            }
+            // A peer whose link came up would lose messages: this side could never take them.
+            Err(error) if memory_file::is_forbidden(&error) => {
+                listener.refuse_connections();
+                let mut transport = ShmTransport::with_listener(None, NameKind::Alone, hello)?;
+                transport.refusing = Some(listener);
+                transport.note_forbidden_memory_files(&error);
+                Ok(transport)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     fn with_listener(listener: Option<Listener>, names: NameKind, hello: Hello) -> io::Result<ShmTransport> {
@@ -160,6 +171,7 @@ impl ShmTransport {
             mapped: Vec::new(),
             polls_to_sweep: REGION_SWEEP_KERNEL_POLLS,
             refusal: PolicyRefusal::None,
+            refusing: None,
             has_companion_event: false,
             clock: Clock::system(),
         })

@@ -23,7 +23,7 @@ use crate::listener::Listener;
 use crate::memory_file;
 use crate::name::NameKind;
 use crate::poller::{EventSource, Poller};
-use crate::segment::DataArea;
+use crate::segment::{DataArea, Segment};
 
 impl ShmTransport {
     /// Tries to connect. If the peer's backlog is full or too many descriptors are in flight, the link waits
@@ -37,6 +37,15 @@ impl ShmTransport {
         let is_beside_tcp = self.names != NameKind::Alone;
         if is_beside_tcp && self.refusal.forbids_all_links() {
             return self.mark_absent(id, to);
+        }
+        if self.refusal.forbids_all_links()
+            && let Err(error) = Segment::create(DataArea::LARGE)
+        {
+            self.control_ready.push(id);
+            if let Some(place) = self.links.get_mut(id) {
+                *place = Slot::Failed(LinkError::System(to_errno(&error)));
+            }
+            return;
         }
         let connected = Control::connect(&self.names, to).and_then(|control| {
             if control.is_peer_this_process() && !descriptors::has_spare(OWN_LINK_DESCRIPTORS) {

@@ -6,8 +6,6 @@
 
 use std::io;
 
-use homespun_engine::address::Address;
-
 use super::ShmTransport;
 use crate::name::NameKind;
 
@@ -34,15 +32,6 @@ pub(super) fn is_refused_by_policy(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
 }
 
-/// Logs what the system call's error alone does not tell.
-pub(super) fn warn_of_forbidden_memory_files(address: Address, error: &io::Error) {
-    tracing::warn!(
-        %address, %error,
-        "this process may not create memory files for links over shared memory: see RLIMIT_FSIZE (ulimit -f), \
-         seccomp and vm.memfd_noexec; the domain auto uses TCP, shm fails"
-    );
-}
-
 impl ShmTransport {
     /// Records that a security policy has refused the transport's name.
     pub(super) fn note_refused_name(&mut self, error: &io::Error) {
@@ -57,7 +46,11 @@ impl ShmTransport {
     /// that TCP carries all further links.
     pub(super) fn note_forbidden_memory_files(&mut self, error: &io::Error) {
         if self.refusal != PolicyRefusal::AllLinks {
-            warn_of_forbidden_memory_files(self.address, error);
+            tracing::warn!(
+                address = %self.address, %error,
+                "this process may not create memory files for links over shared memory: see RLIMIT_FSIZE \
+                 (ulimit -f), seccomp and vm.memfd_noexec; the domain auto uses TCP, links of shm fail"
+            );
             self.refusal = PolicyRefusal::AllLinks;
         }
         if self.names != NameKind::Alone {
