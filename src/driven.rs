@@ -20,8 +20,6 @@ pub(crate) struct Driven {
     first: OnceLock<Arc<dyn Drive>>,
     others: RwLock<Vec<Arc<dyn Drive>>>,
     has_others: AtomicBool,
-    /// The descriptors of the endpoints, once a thread that polls has slept on them.
-    sources: OnceLock<EpollSet>,
 }
 
 impl Driven {
@@ -44,9 +42,6 @@ impl Driven {
         let mut others = self.others.write();
         others.retain(|driven| !Arc::ptr_eq(driven, endpoint));
         self.has_others.store(!others.is_empty(), Ordering::Release);
-        if let Some(sources) = self.sources.get() {
-            endpoint.with_wake_fd(&mut |fd| sources.remove(fd));
-        }
     }
 
     fn is_first_endpoint(&self, endpoint: &Arc<dyn Drive>) -> bool {
@@ -101,11 +96,13 @@ impl Driven {
     /// lock.
     #[cold]
     pub(crate) fn sleep_unless(&self, is_ready: impl Fn() -> bool, at_most: Duration) {
-        let Some(sources) = self.sources_for_sleep() else { return };
+        // A set for this sleep alone: another thread may close an endpoint meanwhile, and a set that stays would
+        // take a descriptor. Without a descriptor to spare, the thread goes on polling.
+        let Ok(sources) = EpollSet::new() else { return };
         let mut armed = NOTHING_TO_DO;
         self.for_each(|endpoint| {
             if armed != Armed::Ready {
-                armed = earlier_of(armed, endpoint.arm_for_short_sleep(sources));
+                armed = earlier_of(armed, endpoint.arm_for_short_sleep(&sources));
             }
         });
         self.fire_due_works();
@@ -114,14 +111,6 @@ impl Driven {
             // Whatever wakes the thread, it polls next.
             let _ = sources.sleep(Some(look_again_after.map_or(at_most, |time| time.min(at_most))));
         }
-    }
-
-    fn sources_for_sleep(&self) -> Option<&EpollSet> {
-        if self.sources.get().is_none() {
-            // Without a descriptor to spare the thread goes on polling.
-            let _ = self.sources.set(EpollSet::new().ok()?);
-        }
-        self.sources.get()
     }
 
     /// Arms all endpoints, for a thread that is about to sleep.
