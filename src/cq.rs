@@ -570,6 +570,11 @@ impl CqShared {
         if is_due { ReadKind::WithProgress } else { ReadKind::EntriesOnly }
     }
 
+    #[cfg(test)]
+    pub(crate) fn driven(&self) -> &Driven {
+        &self.driven
+    }
+
     /// Locks the list of endpoints. A test then checks that other threads do not need the lock.
     #[cfg(test)]
     pub(crate) fn lock_endpoint_list_for_test(&self) -> impl Sized + '_ {

@@ -92,13 +92,12 @@ impl Driven {
     }
 
     /// Sleeps until an endpoint may need a pass, or this time has passed. Does not sleep if `is_ready` returns
-    /// `true` once the endpoints are armed, or if an endpoint would not wake the thread. The caller holds no
-    /// lock.
+    /// `true` once the endpoints are armed. Returns `false` if the thread must not sleep on the endpoints. The
+    /// caller holds no lock.
     #[cold]
-    pub(crate) fn sleep_unless(&self, is_ready: impl Fn() -> bool, at_most: Duration) {
-        // A set for this sleep alone: another thread may close an endpoint meanwhile, and a set that stays would
-        // take a descriptor. Without a descriptor to spare, the thread goes on polling.
-        let Ok(sources) = EpollSet::new() else { return };
+    pub(crate) fn try_sleep(&self, is_ready: impl Fn() -> bool, at_most: Duration) -> bool {
+        // The set is of this sleep alone: one that stays would take a descriptor of each queue.
+        let Ok(sources) = EpollSet::new() else { return false };
         let mut armed = NOTHING_TO_DO;
         self.for_each(|endpoint| {
             if armed != Armed::Ready {
@@ -106,11 +105,12 @@ impl Driven {
             }
         });
         self.fire_due_works();
-        let Armed::Asleep { look_again_after } = armed else { return };
+        let Armed::Asleep { look_again_after } = armed else { return false };
         if !is_ready() {
             // Whatever wakes the thread, it polls next.
             let _ = sources.sleep(Some(look_again_after.map_or(at_most, |time| time.min(at_most))));
         }
+        true
     }
 
     /// Arms all endpoints, for a thread that is about to sleep.

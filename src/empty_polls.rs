@@ -8,11 +8,12 @@
 //! - a peer: see `Transport::publish_core_and_find_peer`;
 //! - another thread of this process. It waits for a peer, too, and that peer may be next on this core.
 //!
-//! Beside a program that computes ([`Company`]), a yield takes that program's time slice, and polling uses up the
-//! time that this thread may run. So there it sleeps on the descriptors of the endpoints, after
-//! [`SLEEP_AFTER_NS`] or in place of a yield: the kernel soon runs a woken thread in place of one that computes.
-//! A sleep takes as long as the thread has waited, at most [`SLEEP_MAX_NS`], since the application may wait for
-//! something else, too. An application that does other things between its polls is not made to sleep.
+//! Beside a program that computes ([`Company`]), a yield takes that program's time slice, and polling uses up
+//! the time that this thread may run. So there it sleeps on the descriptors of the endpoints, after
+//! [`SLEEP_AFTER_NS`] or in place of a yield: the kernel soon runs a woken thread in place of one that
+//! computes. The application may wait for something else, too, so a sleep takes about as long as the thread
+//! has waited, at most [`SLEEP_MAX_NS`], and a thread does not sleep if it polls several queues or counters, or
+//! does other things between its polls.
 
 mod company;
 
@@ -38,11 +39,11 @@ const POLLS_PER_CLOCK_READ: u32 = 8;
 /// An application that takes longer for [`POLLS_PER_CLOCK_READ`] polls does other things meanwhile.
 const TIGHT_POLLS_MAX_NS: u64 = 100_000;
 
-/// For how long a thread polls in vain before it sleeps beside a program that computes. A peer that runs answers
-/// sooner, even to a message of some 100 KiB.
+/// For how long a thread polls in vain before it sleeps beside a program that computes. A peer that runs
+/// answers sooner, even to a message of some 100 KiB.
 const SLEEP_AFTER_NS: u64 = 100_000;
 
-/// How long a thread sleeps between polls, at most. A yield would cost it more.
+/// How long a thread sleeps between polls, at most. A yield costs up to 4 ms there.
 const SLEEP_MAX_NS: u64 = 1_000_000;
 
 /// The number of cores in [`LAST_THREADS`]. On a core beyond them, a thread finds no other thread.
@@ -65,6 +66,12 @@ struct ThreadPolls {
     looked_at_ns: Cell<u64>,
     /// When the clock was last read.
     read_at_ns: Cell<u64>,
+    /// Before this time the thread does not try to sleep.
+    awake_until_ns: Cell<u64>,
+    /// The address of the endpoints that the last poll has driven. It only tells them from others.
+    polled: Cell<usize>,
+    /// Whether other endpoints were polled since the clock was last read.
+    has_polled_others: Cell<bool>,
     company: Company,
 }
 
@@ -82,6 +89,10 @@ pub(crate) fn count_empty_poll(endpoints: &Driven, is_ready: &dyn Fn() -> bool) 
     POLLS.with(|polls| {
         let empty = polls.empty.get().wrapping_add(1);
         polls.empty.set(empty);
+        let polled = (&raw const *endpoints).addr();
+        if polls.polled.replace(polled) != polled {
+            polls.has_polled_others.set(true);
+        }
         if empty.is_multiple_of(POLLS_PER_CLOCK_READ) {
             polls.look_or_begin_wait(endpoints, is_ready);
         }
@@ -95,6 +106,9 @@ impl ThreadPolls {
             since_ns: Cell::new(0),
             looked_at_ns: Cell::new(0),
             read_at_ns: Cell::new(0),
+            awake_until_ns: Cell::new(0),
+            polled: Cell::new(0),
+            has_polled_others: Cell::new(false),
             company: Company::new(),
         }
     }
@@ -102,6 +116,7 @@ impl ThreadPolls {
     #[cold]
     #[inline(never)]
     fn look_or_begin_wait(&self, endpoints: &Driven, is_ready: &dyn Fn() -> bool) {
+        let has_polled_others = self.has_polled_others.replace(false);
         if self.empty.get() == POLLS_PER_CLOCK_READ {
             let now_ns = read_clock_ns();
             for begin in [&self.since_ns, &self.looked_at_ns, &self.read_at_ns] {
@@ -114,17 +129,37 @@ impl ThreadPolls {
             return;
         }
         let is_shared = self.note_core_and_check_shared(sched_getcpu(), endpoints);
-        let waited_ns = now_ns.saturating_sub(self.since_ns.get());
-        if self.company.is_present(now_ns) && polled_ns <= TIGHT_POLLS_MAX_NS {
-            if is_shared || waited_ns >= SLEEP_AFTER_NS {
-                endpoints.sleep_unless(is_ready, Duration::from_nanos(waited_ns.min(SLEEP_MAX_NS)));
-                self.read_at_ns.set(read_clock_ns());
-            }
-        } else if is_shared {
+        let waits_only_here = polled_ns <= TIGHT_POLLS_MAX_NS && !has_polled_others;
+        let has_slept = waits_only_here
+            && self.company.is_present(now_ns)
+            && self.sleep_if_due(now_ns, is_shared, endpoints, is_ready);
+        if !has_slept && is_shared {
             thread::yield_now();
             self.read_clock_and_note_pause();
         }
         self.looked_at_ns.set(self.read_at_ns.get());
+    }
+
+    /// Sleeps beside a program that computes, if the thread has waited for long enough or another thread needs
+    /// the core. Returns whether the thread has slept, or has found out that a poll would find something.
+    fn sleep_if_due(
+        &self,
+        now_ns: u64,
+        is_shared: bool,
+        endpoints: &Driven,
+        is_ready: &dyn Fn() -> bool,
+    ) -> bool {
+        let waited_ns = now_ns.saturating_sub(self.since_ns.get());
+        if now_ns < self.awake_until_ns.get() || !is_shared && waited_ns < SLEEP_AFTER_NS {
+            return false;
+        }
+        let has_slept = endpoints.try_sleep(is_ready, Duration::from_nanos(waited_ns.min(SLEEP_MAX_NS)));
+        let after_ns = read_clock_ns();
+        self.read_at_ns.set(after_ns);
+        if !has_slept {
+            self.awake_until_ns.set(after_ns + SLEEP_AFTER_NS);
+        }
+        has_slept
     }
 
     /// Returns the time, and how long ago the clock was read before. A long time may be a pause in which the
@@ -165,20 +200,23 @@ fn read_clock_ns() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::fd::BorrowedFd;
     use std::sync::Arc;
     use std::sync::atomic::AtomicU32;
     use std::time::Duration;
 
-    use std::fs;
-
     use homespun_engine::transport::Armed;
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
     use super::*;
     use crate::cq::Reader;
     use crate::drive::{Drive, WatchResult};
-    use crate::wait::EpollSet;
-    use crate::{Bytes, BytesMut, Caps, Fabric, FabricAddress, Hints, OpenEndpoint};
+    use crate::wait::{EpollSet, Waitable};
+    use crate::{
+        AvAttr, BindFlags, Bytes, BytesMut, Caps, CqAttr, Fabric, FabricAddress, Hints, OpenEndpoint,
+        WaitObject,
+    };
 
     /// Longer than any sleep between polls, and than any message takes.
     const PATIENCE: Duration = Duration::from_secs(60);
@@ -282,11 +320,51 @@ mod tests {
     #[test]
     fn thread_does_not_sleep_while_an_endpoint_or_the_queue_is_ready() {
         let endpoints = Driven::default();
-        endpoints.sleep_unless(|| true, PATIENCE);
+        assert!(endpoints.try_sleep(|| true, PATIENCE), "there is something to read");
         endpoints.add(Arc::new(Looks::default()));
-        let before = Instant::now();
-        endpoints.sleep_unless(|| false, PATIENCE);
-        assert!(before.elapsed() < PATIENCE, "the endpoint would not wake the thread");
+        assert!(!endpoints.try_sleep(|| false, PATIENCE), "the endpoint would not wake the thread");
+    }
+
+    #[test]
+    fn thread_leaves_an_endpoint_that_is_armed_for_another_thread() {
+        for domain in ["shm", "tcp", "auto"] {
+            let fabric = Fabric::new();
+            let hints = Hints::new().caps(Caps::MSG).domain(domain);
+            let info = fabric.info(&hints.clone().node("127.0.0.1").source()).expect("an info");
+            let opened = fabric.domain(&info).expect("a domain");
+            let waits = CqAttr { wait: WaitObject::Fd, ..CqAttr::default() };
+            let blocking = opened.open_cq(&waits).expect("a queue");
+            let polled = opened.open_cq(&CqAttr::default()).expect("a queue");
+            let endpoint = opened.endpoint(&info).expect("an endpoint");
+            endpoint.bind_cq(&blocking, BindFlags::RECV).expect("not bound before");
+            endpoint.bind_cq(&polled, BindFlags::TRANSMIT).expect("not bound before");
+            endpoint
+                .bind_av(&opened.open_av(&AvAttr::default()).expect("a vector"))
+                .expect("not bound before");
+            endpoint.enable().expect("all is bound");
+            endpoint.recv(BytesMut::zeroed(8), FabricAddress::UNSPECIFIED, 1).expect("room");
+            let sender = fabric.open_endpoint(&hints).expect("an endpoint");
+            let to = sender.av.insert_one(endpoint.name().expect("an address")).expect("room");
+            let deadline = Instant::now() + PATIENCE;
+            // Links come up meanwhile.
+            let send =
+                |context| sender.endpoint.send(Bytes::from_static(b"morning!"), to, context).expect("room");
+            send(1);
+            while blocking.read_entry().expect("no error").is_none() {
+                sender.cq.progress();
+                assert!(Instant::now() < deadline, "no message over {domain}");
+            }
+            while !blocking.try_wait().expect("it has a wait object") {
+                assert!(Instant::now() < deadline, "the endpoint does not come to rest over {domain}");
+            }
+            send(2);
+            sender.cq.progress();
+            assert!(!polled.shared().driven().try_sleep(|| false, PATIENCE));
+            let waiter = blocking.wait_fd().expect("it has a descriptor");
+            let limit = Timespec { tv_sec: 60, tv_nsec: 0 };
+            let readable = poll(&mut [PollFd::new(&waiter, PollFlags::IN)], Some(&limit));
+            assert_eq!(readable, Ok(1), "the message wakes no thread over {domain}");
+        }
     }
 
     #[test]

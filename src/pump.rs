@@ -114,13 +114,12 @@ impl<T: Transport> State<T> {
     }
 
     /// Makes all progress for which no frame must arrive first, such as telling a peer that its message has
-    /// matched, or copying a message that no receive has matched. Then arms the transport. Returns whether a
-    /// thread may sleep until the transport wakes the thread.
+    /// matched. Then arms the transport. Returns whether a thread may sleep until the transport wakes the
+    /// thread. A thread that posts no receive before it wakes ends the delays of fetches first.
     fn transmit_and_arm_transport(&mut self) -> Armed {
         let State { engine, transport, bound: Some(bound), .. } = self else { return AT_REST };
         let mut queues = bound.queues_without_reader();
         engine.deliver_held(&mut queues);
-        engine.end_fetch_delays();
         engine.transmit(transport, &mut queues);
         transport.flush();
         drop(queues);
@@ -145,6 +144,9 @@ impl<T: Transport> State<T> {
     #[cold]
     fn rearm_transport_or_wake_sleepers(&mut self) {
         let has_sleepers = self.bound.as_ref().is_some_and(|bound| bound.bindings.has_sleepers());
+        if has_sleepers {
+            self.engine.end_fetch_delays();
+        }
         let is_armed = has_sleepers
             && self.transmit_and_arm_transport() == AT_REST
             && self.timekeeper.will_sleepers_check_before_timeout(&self.engine);
@@ -583,6 +585,7 @@ impl<T: Transport> Drive for Pump<T> {
             return AT_REST;
         }
         state.duties.insert(Duties::WATCH);
+        state.engine.end_fetch_delays();
         let armed = state.prepare_sleep();
         receive_context::deliver_mail_to_others(&mut guard);
         armed
@@ -591,13 +594,22 @@ impl<T: Transport> Drive for Pump<T> {
     fn arm_for_short_sleep(&self, sources: &EpollSet) -> Armed {
         let Some(mut guard) = lock_for_poll(&self.state) else { return Armed::Ready };
         let Some(state) = guard.as_mut() else { return AT_REST };
-        if state.bound.as_ref().is_some_and(|bound| bound.bindings.progress_doorbell.is_some()) {
+        let has_progress_thread =
+            state.bound.as_ref().is_some_and(|bound| bound.bindings.progress_doorbell.is_some());
+        // Another thread sleeps until the transport, as it is armed now, wakes that thread.
+        if has_progress_thread || state.duties.contains(Duties::WATCH) {
+            return Armed::Ready;
+        }
+        if !state.transport.wake_fd().is_some_and(|fd| sources.add(fd).is_ok()) {
             return Armed::Ready;
         }
         let armed = state.prepare_sleep();
-        let is_source = state.transport.wake_fd().is_some_and(|fd| sources.add(fd).is_ok());
-        receive_context::deliver_mail_to_others(&mut guard);
-        if is_source { armed } else { Armed::Ready }
+        let has_works = self.works.get().is_some_and(|works| works.is_due());
+        if state.engine.has_mail_for_others() {
+            receive_context::deliver_mail_to_others(&mut guard);
+            return Armed::Ready;
+        }
+        if has_works { Armed::Ready } else { armed }
     }
 
     fn progress_for_progress_thread(&self) -> WatchResult {

@@ -235,6 +235,6 @@ pub const HOLD_PAUSE_MAX_BURSTS: u32 = 65_536;
 /// After this many bursts in a row that were not held back for too long, the next pause is half as long.
 pub const PUNCTUAL_BURSTS: u32 = 256;
 
-/// How many peers an endpoint remembers the cores of, to find a peer on its own core while it waits: those whose
-/// frames ended its latest long waits.
+/// How many peers an endpoint remembers the cores of, to find a peer on its own core while it waits: those
+/// whose frames ended its latest long waits.
 pub const RECENT_CORES_MAX_PEERS: usize = 4;

@@ -11,8 +11,8 @@ use std::cell::Cell;
 /// A pause of this length is a time slice: a thread that waits gives the core back sooner.
 pub(super) const SLICE_NS: u64 = 1_000_000;
 
-/// How long company counts as present after a pause. Then the thread polls without a sleep until the next pause,
-/// which costs it the rest of its time slice and one of the other program.
+/// How long company counts as present after a pause. Then the thread polls without a sleep until the next
+/// pause, which costs it the rest of its time slice and one of the other program.
 const STAYS_NS: u64 = 200_000_000;
 
 /// Two pauses that are further apart do not show that company has come: now and then, each core has something
@@ -21,12 +21,12 @@ const ARRIVAL_MAX_NS: u64 = 50_000_000;
 
 /// What a thread knows of its company.
 pub(super) struct Company {
-    last_pause: Cell<Pause>,
-    /// Until when company counts as present.
-    until_ns: Cell<u64>,
+    last_pause: Cell<Option<Pause>>,
+    /// Until when company counts as present, if there has been any.
+    until_ns: Cell<Option<u64>>,
 }
 
-/// A pause in which the thread did not run.
+/// A pause in which the thread did not poll.
 #[derive(Clone, Copy)]
 struct Pause {
     end_ns: u64,
@@ -36,24 +36,25 @@ struct Pause {
 
 impl Company {
     pub(super) const fn new() -> Company {
-        Company { last_pause: Cell::new(Pause { end_ns: 0, switches: 0 }), until_ns: Cell::new(0) }
+        Company { last_pause: Cell::new(None), until_ns: Cell::new(None) }
     }
 
     #[inline]
     pub(super) fn is_present(&self, now_ns: u64) -> bool {
-        now_ns < self.until_ns.get()
+        self.until_ns.get().is_some_and(|until_ns| now_ns < until_ns)
     }
 
-    /// Records a pause of at least [`SLICE_NS`] that has ended now. `switches` is how often the kernel has taken
-    /// the core from this thread.
+    /// Records a pause of at least [`SLICE_NS`] that has ended now. `switches` is how often the kernel has
+    /// taken the core from this thread.
     pub(super) fn note_pause(&self, now_ns: u64, switches: u64) {
-        let last = self.last_pause.replace(Pause { end_ns: now_ns, switches });
+        let Some(last) = self.last_pause.replace(Some(Pause { end_ns: now_ns, switches })) else { return };
         let elapsed_ns = now_ns.saturating_sub(last.end_ns);
         let lost = switches.saturating_sub(last.switches);
-        let was_present_ns = now_ns.saturating_sub(self.until_ns.get());
-        let is_connected = elapsed_ns <= ARRIVAL_MAX_NS || was_present_ns <= ARRIVAL_MAX_NS;
+        let has_just_left =
+            self.until_ns.get().is_some_and(|until_ns| now_ns.saturating_sub(until_ns) <= ARRIVAL_MAX_NS);
+        let is_connected = elapsed_ns <= ARRIVAL_MAX_NS || has_just_left;
         if lost > 0 && is_connected && elapsed_ns / lost >= SLICE_NS {
-            self.until_ns.set(now_ns + STAYS_NS);
+            self.until_ns.set(Some(now_ns + STAYS_NS));
         }
     }
 }
@@ -62,15 +63,14 @@ impl Company {
 mod tests {
     use super::*;
 
-    /// A time that no thread's clock starts with.
-    const BEGIN_NS: u64 = 10_000 * ARRIVAL_MAX_NS;
     const FOREVER_NS: u64 = 1 << 60;
 
     /// Notes pauses: for each, the time since the pause before, and how often the thread has lost the core.
     /// Returns whether company is present after the last one.
     fn is_present_after(pauses: &[(u64, u64)]) -> bool {
         let company = Company::new();
-        let (mut now_ns, mut switches) = (BEGIN_NS, 1);
+        // The clock begins with the first wait, while the thread may have lost the core before.
+        let (mut now_ns, mut switches) = (SLICE_NS, 1);
         company.note_pause(now_ns, switches);
         for (elapsed_ns, lost) in pauses {
             now_ns += elapsed_ns;
@@ -93,8 +93,8 @@ mod tests {
     #[test]
     fn company_stays_until_a_while_after_the_last_pause() {
         let company = Company::new();
-        company.note_pause(BEGIN_NS, 1);
-        let arrived_ns = BEGIN_NS + ARRIVAL_MAX_NS;
+        company.note_pause(SLICE_NS, 1);
+        let arrived_ns = SLICE_NS + ARRIVAL_MAX_NS;
         company.note_pause(arrived_ns, 2);
         let leaves_ns = arrived_ns + STAYS_NS;
         assert!(company.is_present(leaves_ns - 1) && !company.is_present(leaves_ns));

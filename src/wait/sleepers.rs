@@ -45,8 +45,8 @@ pub(super) struct Sleepers {
     /// would arm the members' doorbells. A doorbell that has rung would fall silent before the first call
     /// wakes. `None` unless these are the sleepers of a wait set.
     turn: Option<Turn>,
-    /// That of the process that opened the descriptors. A forked child has copies of them, and its changes would
-    /// affect the parent.
+    /// The fork generation of the process that opened the descriptors. A forked child has copies of them, and
+    /// its changes would affect the parent.
     generation: ForkGeneration,
 }
 

@@ -29,11 +29,6 @@ pub(crate) struct Waiter {
     membership: Option<WaitSetMembership>,
 }
 
-/// An endpoint that has more to do keeps a thread from sleeping for a few rounds. A yield in each would cost the
-/// time slices of programs that compute on the same core. If the endpoint waits for another thread, or has no
-/// descriptor, the rounds do not end.
-const BUSY_ROUNDS_PER_YIELD: u32 = 16;
-
 /// The result of the last check before a thread sleeps.
 enum SleepCheck<'a> {
     /// There is nothing to do. The next event wakes the sleeper.
@@ -125,7 +120,6 @@ impl Waiter {
         mut attempt: impl FnMut() -> Option<R>,
     ) -> Result<R, WaitError> {
         let deadline = Deadline::after(timeout);
-        let mut busy_rounds = 0_u32;
         while !deadline.has_passed() {
             if let Some(found) = attempt() {
                 return Ok(found);
@@ -136,12 +130,7 @@ impl Waiter {
                         return Ok(found);
                     }
                 }
-                SleepCheck::Busy => {
-                    busy_rounds = busy_rounds.wrapping_add(1);
-                    if self.sleepers.is_none() || busy_rounds.is_multiple_of(BUSY_ROUNDS_PER_YIELD) {
-                        yield_now();
-                    }
-                }
+                SleepCheck::Busy => yield_now(),
                 SleepCheck::Quiet(sleeper) => {
                     let slept = sleeper.sleep(deadline.remaining());
                     // Disarm before `sleeper` is dropped: after that another call may sleep.
