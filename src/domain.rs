@@ -308,8 +308,8 @@ impl Domain {
 
     /// Cancels the posted receives whose memory overlaps `memory`, of all endpoints and shared receive
     /// contexts of the domain. Each ends with an error completion, ECANCELED. A receive that a message is
-    /// filling ends, too: what has not arrived of the message is dropped. Receives that wait for a counter, or
-    /// into owned memory, stay.
+    /// filling ends, too: what has not arrived of the message is dropped. Receives that wait for a counter,
+    /// or into owned memory, stay.
     ///
     /// libfabric has no such call. With it an application can give memory away although it does not know
     /// what is posted there. The call takes the lock of each endpoint in turn, so it may wait for a pass of

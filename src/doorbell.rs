@@ -26,8 +26,8 @@ pub(crate) struct Doorbell {
     is_armed: AtomicBool,
     /// Held while the doorbell changes from one state to the other.
     change: Mutex<()>,
-    /// The fork generation of the process that created the doorbell. A forked child shares the descriptor with
-    /// its parent. The child must not ring: it would wake the parent's sleepers for nothing.
+    /// The fork generation of the process that created the doorbell. A forked child shares the descriptor
+    /// with its parent. The child must not ring: it would wake the parent's sleepers for nothing.
     generation: ForkGeneration,
 }
 

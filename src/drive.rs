@@ -23,8 +23,8 @@ pub(crate) trait Drive: Send + Sync {
     /// armed, or rings the doorbell.
     fn arm(&self) -> Armed;
     /// Arms the transport for a thread that polls, and adds its descriptor to `sources`, on which the thread
-    /// sleeps for a short time. Returns [`Armed::Ready`] if the thread must not sleep: the endpoint has work, a
-    /// progress thread or another thread that sleeps on it, or its transport has no descriptor.
+    /// sleeps for a short time. Returns [`Armed::Ready`] if the thread must not sleep: the endpoint has work,
+    /// a progress thread or another thread that sleeps on it, or its transport has no descriptor.
     ///
     /// While the thread sleeps, other threads that use the endpoint may disarm the transport.
     fn arm_for_short_sleep(&self, sources: &EpollSet) -> Armed;

@@ -91,9 +91,10 @@ impl Driven {
         self.for_each(|endpoint| endpoint.fire_due_works());
     }
 
-    /// Sleeps until an endpoint may need a pass, or this time has passed. Does not sleep if `is_ready` returns
-    /// `true` once the endpoints are armed. Returns `false` if the thread must not sleep on the endpoints. The
-    /// caller holds no lock.
+    /// Sleeps until an endpoint may need a pass, or this time has passed. Does not sleep if `is_ready`
+    /// returns
+    /// `true` once the endpoints are armed. Returns `false` if the thread must not sleep on the endpoints.
+    /// The caller holds no lock.
     #[cold]
     pub(crate) fn try_sleep(&self, is_ready: impl Fn() -> bool, at_most: Duration) -> bool {
         // The set is of this sleep alone: one that stays would take a descriptor of each queue.

@@ -12,8 +12,8 @@
 //! the time that this thread may run. So there it sleeps on the descriptors of the endpoints, after
 //! [`SLEEP_AFTER_NS`] or in place of a yield: the kernel soon runs a woken thread in place of one that
 //! computes. The application may wait for something else, too, so a sleep takes about as long as the thread
-//! has waited, at most [`SLEEP_MAX_NS`], and a thread does not sleep if it polls several queues or counters, or
-//! does other things between its polls.
+//! has waited, at most [`SLEEP_MAX_NS`], and a thread does not sleep if it polls several queues or counters,
+//! or does other things between its polls.
 
 mod company;
 
@@ -140,8 +140,9 @@ impl ThreadPolls {
         self.looked_at_ns.set(self.read_at_ns.get());
     }
 
-    /// Sleeps beside a program that computes, if the thread has waited for long enough or another thread needs
-    /// the core. Returns whether the thread has slept, or has found out that a poll would find something.
+    /// Sleeps beside a program that computes, if the thread has waited for long enough or another thread
+    /// needs the core. Returns whether the thread has slept, or has found out that a poll would find
+    /// something.
     fn sleep_if_due(
         &self,
         now_ns: u64,

@@ -337,8 +337,8 @@ impl EventQueue {
         self.shared.driven.progress_without_reader();
     }
 
-    /// Returns the text of an [`EventError::prov_errno`]: `fi_eq_strerror(3)`. For an unknown number, the text
-    /// is "Unknown error".
+    /// Returns the text of an [`EventError::prov_errno`]: `fi_eq_strerror(3)`. For an unknown number, the
+    /// text is "Unknown error".
     pub fn strerror(&self, prov_errno: i32) -> &'static str {
         strerror(prov_errno)
     }

@@ -37,7 +37,7 @@ use crate::counter::BoundCounters;
 use crate::cq::{CqShared, Reader};
 use crate::drive::{Drive, WatchResult};
 use crate::endpoint_pump::{Bindings, EndpointPump};
-use crate::lock::{Lock, Locking, has_sleepers, lock_for_poll};
+use crate::lock::{Lock, LockGuard, Locking, has_sleepers, lock_for_poll};
 use crate::post::{Post, ReceiveKind, ReceivePost, mark_as_deferred_work};
 use crate::poster::{Poster, RefusedPost};
 use crate::pump::address_cache::{AddressCache, PeerCache};
@@ -62,8 +62,9 @@ pub(crate) struct Pump<T> {
     address: Address,
     /// `None` once the endpoint is closed.
     state: Lock<Option<State<T>>>,
-    /// Held during each pass of a closing endpoint. At that time `state` is `None`.
-    closing: Lock<()>,
+    /// Held during each pass of a closing endpoint. At that time `state` is `None`, and this has the memory that
+    /// was withdrawn from receives and may still be theirs.
+    closing: Lock<Option<Vec<SegmentMut>>>,
     /// The work queue of the domain. Set once this endpoint may make works due.
     works: OnceLock<Arc<WorkQueue>>,
 }
@@ -215,9 +216,18 @@ impl<T: Transport> Pump<T> {
                 duties: Duties::empty(),
                 polls: 0,
             })),
-            closing: locking.new_lock(()),
+            closing: locking.new_lock(None),
             works: OnceLock::new(),
         }
+    }
+
+    /// Begins a pass of an endpoint that is closing.
+    fn lock_closing_pass(&self, engine: &mut Engine) -> LockGuard<'_, Option<Vec<SegmentMut>>> {
+        let mut pass = self.closing.lock();
+        for memory in pass.iter_mut().flat_map(|withdrawn| withdrawn.drain(..)) {
+            engine.cancel_receives_into(&memory, &mut NullSink);
+        }
+        pass
     }
 
     /// Posts a receive to the engine, by calling `receive`.
@@ -339,8 +349,13 @@ impl<T: Transport> Poster for Pump<T> {
 
     fn cancel_receives_into(&self, memory: &SegmentMut) {
         let mut endpoint = self.lock_for_call();
-        // Without an enabled endpoint there are no receives.
-        let Ok((engine, _, bound)) = endpoint.enabled_parts() else { return };
+        let Ok((engine, _, bound)) = endpoint.enabled_parts() else {
+            // Without an enabled endpoint there are no receives, unless it is closing.
+            if let Some(withdrawn) = &mut *self.closing.lock() {
+                withdrawn.push(*memory);
+            }
+            return;
+        };
         engine.cancel_receives_into(memory, &mut bound.queues_without_reader());
     }
 
@@ -496,14 +511,15 @@ impl<T: Transport> EndpointPump for Pump<T> {
         let mut guard = self.state.lock();
         // Free the memory and the descriptors even if other objects still hold the pump.
         let Some(state) = guard.take() else { return };
+        *self.closing.lock() = Some(Vec::new());
         drop(guard);
         let State { mut engine, mut transport, mut timekeeper, receive_context, .. } = state;
         if let Some(context) = receive_context {
             engine.leave_shared_receiver(&mut NullSink);
             context.deliver_mail_and_fire();
         }
-        // Held but for the pauses: each call of the engine may use the memory of regions.
-        let mut pass = self.closing.lock();
+        // Held but for the pauses: each call of the engine may use the memory of regions and receives.
+        let mut pass = self.lock_closing_pass(&mut engine);
         transport.stop_accepting();
         let clock = timekeeper.clock().clone();
         let deadline = clock.now() + linger;
@@ -524,7 +540,7 @@ impl<T: Transport> EndpointPump for Pump<T> {
                 transport.flush();
                 drop(pass);
                 patience.pause(&clock);
-                pass = self.closing.lock();
+                pass = self.lock_closing_pass(&mut engine);
             }
         }
         engine.close_links(&mut transport);
@@ -534,8 +550,9 @@ impl<T: Transport> EndpointPump for Pump<T> {
             transport.flush();
             drop(pass);
             patience.pause(&clock);
-            pass = self.closing.lock();
+            pass = self.lock_closing_pass(&mut engine);
         }
+        *pass = None;
         drop(pass);
         // Meanwhile, peers may have made accesses that a counter counts.
         self.fire_due_works();

@@ -442,9 +442,9 @@ impl Engine {
         self.cancel_by_key(CancelKey::Work(number), sink)
     }
 
-    /// Cancels all receives whose memory overlaps `memory`, also those that messages are filling. They end with
-    /// [`OperationError::Cancelled`]. Receives of a shared receiver stay, unless a message on one of the engine's
-    /// links is filling them.
+    /// Cancels all receives whose memory overlaps `memory`, also those that messages are filling. They end
+    /// with [`OperationError::Cancelled`]. Receives of a shared receiver stay, unless a message on one of the
+    /// engine's links is filling them.
     ///
     /// [`OperationError::Cancelled`]: crate::error::OperationError::Cancelled
     pub fn cancel_receives_into(&mut self, memory: &SegmentMut, sink: &mut impl Sink) {

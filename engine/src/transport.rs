@@ -195,6 +195,11 @@ impl AddressProof {
     }
 }
 
+/// What the text of a system's error does not say.
+fn advice_on(errno: Errno) -> &'static str {
+    if errno == Errno::EMFILE { ": raise RLIMIT_NOFILE (ulimit -n)" } else { "" }
+}
+
 /// Why a link ended.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
@@ -204,7 +209,7 @@ pub enum LinkError {
     Closed,
     /// The system reported an error, such as ECONNREFUSED, ECONNRESET, ETIMEDOUT, EHOSTUNREACH or
     /// EMFILE.
-    #[error("{0}{advice}", advice = if *.0 == Errno::EMFILE { ": raise RLIMIT_NOFILE (ulimit -n)" } else { "" })]
+    #[error("{0}{advice}", advice = advice_on(*.0))]
     System(Errno),
     /// This process may not communicate with the endpoint at this address, or that endpoint may not
     /// communicate with this process.
@@ -258,7 +263,7 @@ pub enum Denial {
     NoDescriptors,
     /// A limit or a policy forbids memory files to the peer's process.
     #[error(
-        "the other process may not create memory to share (RLIMIT_FSIZE, seccomp, vm.memfd_noexec): use the \
+        "the other process may not create memory to share (RLIMIT_FSIZE, seccomp): use the \
          domain auto or tcp"
     )]
     NoMemoryFiles,

@@ -166,7 +166,8 @@ fn open_sealed(pid: i32, descriptor: u32, is_expected: impl Fn(usize) -> bool) -
     }
     let path = format!("/proc/{pid}/fd/{descriptor}");
     // Open with `O_PATH` first, and find out what the file is without asking its file system. The path may
-    // lead to a device, which an open could change, or into a file system in user space, which need not answer.
+    // lead to a device, which an open could change, or into a file system in user space, which need not
+    // answer.
     let found = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let status = cached_status(&found)?;
     let is_file = FileType::from_raw_mode(status.stx_mode.into()) == FileType::RegularFile;

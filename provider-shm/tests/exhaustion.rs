@@ -179,8 +179,8 @@ fn descriptor_exhaustion_fails_one_link_only() {
     unread_rings_delay_further_links(&provider);
     lasting_shortage_refuses_connections(&provider);
 
-    // A connector that lacks descriptors fails at once, before it has taken a frame. Once it is connected, the
-    // link waits for descriptors.
+    // A connector that lacks descriptors fails at once, before it has taken a frame. Once it is connected,
+    // the link waits for descriptors.
     for (phase, failing) in [(Phase::Connecting, 0..9), (Phase::Accepting, 0..0), (Phase::Answered, 0..0)] {
         let mut endpoints = [TestEndpoint::open(&provider, 11), TestEndpoint::open(&provider, 22)];
         let before = count_open_fds();

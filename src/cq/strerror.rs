@@ -99,8 +99,7 @@ pub fn strerror(prov_errno: i32) -> &'static str {
         }
         NO_DESCRIPTORS => "the peer has too few descriptors for a link: raise its RLIMIT_NOFILE",
         NO_MEMORY_FILES => {
-            "the peer may not create memory to share (RLIMIT_FSIZE, seccomp, vm.memfd_noexec): use the domain \
-             auto or tcp"
+            "the peer may not create memory to share (RLIMIT_FSIZE, seccomp): use the domain auto or tcp"
         }
         errno => Errno::new(errno).description(),
     }

@@ -78,6 +78,20 @@ impl EndpointWithoutThread {
         EndpointWithoutThread { pump, cq, av, doorbell, works }
     }
 
+    /// Posts a send that completes when its message has arrived.
+    fn send(&self, to: &EndpointWithoutThread, message: Bytes) {
+        let to = self.av.insert(&[to.pump.address()]).remove(0).expect("an address");
+        let op = TransmitOp::Send { source: Source::owned(message), tag: None, data: None };
+        let mut send = Post::new(to, op, 2);
+        send.request.options = TransmitOptions {
+            level: Level::Delivery,
+            signalled: Signalled::Yes,
+            inject: false,
+            fence: false,
+        };
+        self.pump.post(&mut send).expect("room for a send");
+    }
+
     /// Makes up to three rounds of the progress thread. Returns whether the thread would then sleep.
     fn make_rounds_and_check_sleep(&self) -> bool {
         self.doorbell.arm();
@@ -183,15 +197,10 @@ fn blocking_reader_wakes_the_progress_thread_at_once() {
 #[test]
 fn post_keeps_the_transport_armed_or_wakes_the_progress_thread() {
     let (endpoint, peer) = (EndpointWithoutThread::new(), EndpointWithoutThread::new());
-    let to = endpoint.av.insert(&[peer.pump.address()]).remove(0).expect("an address");
     assert!(endpoint.make_rounds_and_check_sleep() && peer.make_rounds_and_check_sleep());
     let room = Destination::owned(BytesMut::zeroed(8));
     peer.pump.post_receive(&mut make_receive(ReceiveKind::Single, None, room)).expect("room for a receive");
-    let message = Source::owned(Bytes::from_static(b"hello"));
-    let mut send = Post::new(to, TransmitOp::Send { source: message, tag: None, data: None }, 2);
-    send.request.options =
-        TransmitOptions { level: Level::Delivery, signalled: Signalled::Yes, inject: false, fence: false };
-    endpoint.pump.post(&mut send).expect("room for a send");
+    endpoint.send(&peer, Bytes::from_static(b"hello"));
     // From now on the test only does what the progress thread would do: a pass over an endpoint that wakes
     // it.
     let deadline = Instant::now() + PATIENCE;

@@ -1,10 +1,10 @@
 //! Direct access: the initiator reads and writes mapped regions without the target's help.
 //!
-//! When an initiator accesses a mappable region by frames, the target offers the region for
-//! mapping. The initiator keeps the offer, and maps the region when it next posts an access to it. From
-//! then on, posting an access copies to or from the region. The initiator still sends frames for an access that the target
-//! must see, or that must wait for earlier operations. When the target has closed the region, the
-//! initiator unmaps it and sends frames again.
+//! When an initiator accesses a mappable region by frames, the target offers the region for mapping. The
+//! initiator keeps the offer, and maps the region when it next posts an access to it. From then on, posting
+//! an access copies to or from the region. The initiator still sends frames for an access that the target
+//! must see, or that must wait for earlier operations. When the target has closed the region, the initiator
+//! unmaps it and sends frames again.
 //!
 //! ```text
 //!  initiator                          target

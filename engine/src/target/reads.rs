@@ -39,8 +39,8 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// A [`ProtocolViolation`](crate::protocol_violation::ProtocolViolation) if the peer has too many accesses
-    /// without an answer; [`LinkFault::NoMemory`].
+    /// A [`ProtocolViolation`](crate::protocol_violation::ProtocolViolation) if the peer has too many
+    /// accesses without an answer; [`LinkFault::NoMemory`].
     pub(crate) fn read_request_arrived(
         &mut self,
         id: LinkId,

@@ -12,8 +12,8 @@ use crate::transport::TcpTransport;
 ///
 /// Within a host, the kernel receives a packet on the core where its sending was caused. Not every packet is
 /// the peer's doing: the acknowledgement of bytes that this side sends arrives on the core of this side, and
-/// so does payload for which this side has made room. So the core is read right after this side has waited and
-/// one read has taken all that had arrived, the begin of a frame at the least.
+/// so does payload for which this side has made room. So the core is read right after this side has waited
+/// and one read has taken all that had arrived, the begin of a frame at the least.
 #[derive(Debug, Default)]
 pub(super) struct PeerCores {
     /// Whether this side has waited since a core was last read.

@@ -79,3 +79,51 @@ fn close_of_a_region_waits_for_the_close_of_an_endpoint() {
     closing.join().expect("no panic");
     assert!(is_waited_for);
 }
+
+#[test]
+fn closing_endpoint_fills_no_memory_that_was_withdrawn_from_its_receives() {
+    const LEN_BYTES: usize = 8;
+    let provider = RecordingProvider::default();
+    let calls = provider.calls.clone();
+    let [sender, silent] = [(); 2].map(|()| EndpointWithoutThread::new());
+    let closing = EndpointWithoutThread::open(&provider);
+    let memory = Box::leak(Box::new([0_u8; LEN_BYTES]));
+    let piece = SegmentMut { address: memory.as_mut_ptr(), len_bytes: LEN_BYTES };
+    #[expect(unsafe_code, reason = "only memory of the raw tier can be withdrawn")]
+    // SAFETY: the memory is never freed, and read only once the endpoint has closed.
+    let destination = unsafe { Destination::raw(&[piece]) }.expect("one piece");
+    let deadline = Instant::now() + PATIENCE;
+    for destination in [Destination::owned(BytesMut::zeroed(LEN_BYTES)), destination] {
+        let mut receive = make_receive(ReceiveKind::Single, None, destination);
+        closing.pump.post_receive(&mut receive).expect("room");
+    }
+    sender.send(&closing, Bytes::from_static(b"in time"));
+    while !closing.cq.shared().has_unread() {
+        sender.poll(1);
+        closing.poll(1);
+        assert!(Instant::now() < deadline, "the first message does not arrive");
+    }
+    // What the silent endpoint does not read keeps the closing one.
+    closing.send(&silent, Bytes::from(vec![1; 64 << 20]));
+    let close = thread::spawn({
+        let pump = closing.pump.clone();
+        move || pump.close(PATIENCE)
+    });
+    let passes = || calls.take().iter().filter(|call| **call == Call::Receive).count();
+    let wait_for_passes = || {
+        let mut count = 0;
+        while count < 3 {
+            count += passes();
+            sender.poll(1);
+            assert!(Instant::now() < deadline, "the close makes no passes");
+            thread::yield_now();
+        }
+    };
+    wait_for_passes();
+    closing.pump.cancel_receives_into(&piece);
+    sender.send(&closing, Bytes::from_static(b"too late"));
+    wait_for_passes();
+    silent.pump.close(Duration::ZERO);
+    close.join().expect("no panic");
+    assert_eq!(*memory, [0; LEN_BYTES]);
+}
