@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use homespun_engine::processor::forced_switches;
+use homespun_engine::thread::forced_switches;
 use rustix::thread::sched_getcpu;
 
 use crate::driven::Driven;
@@ -213,7 +213,7 @@ mod tests {
     use super::*;
     use crate::cq::Reader;
     use crate::drive::{Drive, WatchResult};
-    use crate::wait::{EpollSet, Waitable};
+    use crate::wait::EpollSet;
     use crate::{
         AvAttr, BindFlags, Bytes, BytesMut, Caps, CqAttr, Fabric, FabricAddress, Hints, OpenEndpoint,
         WaitObject,

@@ -62,8 +62,8 @@ pub(crate) struct Pump<T> {
     address: Address,
     /// `None` once the endpoint is closed.
     state: Lock<Option<State<T>>>,
-    /// Held during each pass of a closing endpoint. At that time `state` is `None`, and this has the memory that
-    /// was withdrawn from receives and may still be theirs.
+    /// Held during each pass of a closing endpoint. At that time `state` is `None`, and this has the memory
+    /// that was withdrawn from receives and may still be theirs.
     closing: Lock<Option<Vec<SegmentMut>>>,
     /// The work queue of the domain. Set once this endpoint may make works due.
     works: OnceLock<Arc<WorkQueue>>,
@@ -617,7 +617,7 @@ impl<T: Transport> Drive for Pump<T> {
         if has_progress_thread || state.duties.contains(Duties::WATCH) {
             return Armed::Ready;
         }
-        if !state.transport.wake_fd().is_some_and(|fd| sources.add(fd).is_ok()) {
+        if state.transport.wake_fd().is_none_or(|fd| sources.add(fd).is_err()) {
             return Armed::Ready;
         }
         let armed = state.prepare_sleep();

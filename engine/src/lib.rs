@@ -6,8 +6,8 @@
 //! - the vocabulary: [`flags`], [`errno`], [`error`], [`address`];
 //! - the [`wire`] format;
 //! - the [`Engine`]: [`operation`]s, [`matching`], ordering, completions;
-//! - the interface of a backend: [`transport`], [`link_table`] to number its links, and [`fork`] for
-//!   descriptors that a forked child must not touch;
+//! - the interface of a backend: [`transport`], [`link_table`] to number its links, [`fork`] for
+//!   descriptors that a forked child must not touch, and [`thread`] for what it starts or measures;
 //! - with the feature `loopback`: the module `loopback`, a backend for tests that stays in one process and
 //!   injects faults.
 //!
@@ -56,8 +56,6 @@ pub mod moment;
 pub mod operation;
 pub mod peer_id;
 pub mod peers;
-#[expect(unsafe_code, reason = "calls `getrusage(2)`")]
-pub mod processor;
 mod protocol_violation;
 mod reassembly;
 mod receiver;
@@ -71,6 +69,8 @@ pub mod remote_memory;
 pub mod shared_receiver;
 pub mod source_host;
 mod target;
+#[expect(unsafe_code, reason = "calls `getrusage(2)` and `pthread_sigmask(3)`")]
+pub mod thread;
 mod timeout;
 pub mod transport;
 mod visits;

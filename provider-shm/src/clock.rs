@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use homespun_engine::processor;
+use homespun_engine::thread;
 
 #[derive(Debug, Clone)]
 pub(crate) enum Clock {
@@ -48,7 +48,7 @@ impl Clock {
     /// took it, or this thread yielded.
     pub(crate) fn forced_switches(&self) -> u64 {
         match self {
-            Clock::System(_) => processor::forced_switches(),
+            Clock::System(_) => thread::forced_switches(),
             #[cfg(all(test, not(loom)))]
             Clock::Manual(time) => time.forced_switches.load(Ordering::Relaxed),
         }

@@ -6,14 +6,18 @@ use std::iter;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
+use homespun_engine::thread::with_signals_blocked;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::fcntl_get_seals;
-use rustix::io::fcntl_dupfd_cloexec;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::process::{Resource, getrlimit};
 use smallvec::SmallVec;
+
+use crate::limits::CLOSERS_MAX;
 
 /// Descriptors that came with a message of a peer. Those that the owner does not take are closed, without
 /// waiting.
@@ -57,12 +61,34 @@ impl Drop for PassedDescriptors {
         let unknown = Arc::new(Mutex::new(mem::take(&mut self.0)));
         let take = |from: &Mutex<_>| mem::take(&mut *from.lock().unwrap_or_else(PoisonError::into_inner));
         let closing = Arc::clone(&unknown);
-        let closer = thread::Builder::new().name("homespun-close".into());
-        if let Err(error) = closer.spawn(move || drop(take(&closing))) {
+        if let Err(error) = start_closer(move || drop(take(&closing))) {
             tracing::warn!(%error, "descriptors of a peer stay open: no thread to close them");
             mem::forget(take(&unknown));
         }
     }
+}
+
+/// Runs `close` in a thread of its own.
+///
+/// # Errors
+///
+/// The system's error. EAGAIN if [`CLOSERS_MAX`] threads wait for their files.
+fn start_closer(close: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    static CLOSERS: AtomicUsize = AtomicUsize::new(0);
+    if CLOSERS.fetch_add(1, Ordering::Relaxed) >= CLOSERS_MAX {
+        CLOSERS.fetch_sub(1, Ordering::Relaxed);
+        return Err(Errno::AGAIN.into());
+    }
+    let spawned = with_signals_blocked(|| {
+        thread::Builder::new().name("homespun-close".into()).spawn(move || {
+            close();
+            CLOSERS.fetch_sub(1, Ordering::Relaxed);
+        })
+    });
+    if spawned.is_err() {
+        CLOSERS.fetch_sub(1, Ordering::Relaxed);
+    }
+    spawned.map(drop)
 }
 
 /// Whether a descriptor is memory: only files in memory have seals. Asks no file system.
@@ -79,9 +105,13 @@ fn is_event(descriptor: impl AsFd) -> bool {
 }
 
 /// Whether this process can open this many descriptors now. Opens and closes them to find out. Another thread
-/// may take some of them before the caller does.
+/// may take some of them before the caller does. If a policy forbids the descriptors, there is no lack of
+/// them.
 pub(crate) fn has_spare(count: usize) -> bool {
-    let Ok(first) = eventfd(0, EventfdFlags::CLOEXEC) else { return false };
+    let first = match eventfd(0, EventfdFlags::CLOEXEC) {
+        Ok(first) => first,
+        Err(error) => return !matches!(error, Errno::MFILE | Errno::NFILE | Errno::NOMEM),
+    };
     let another = || fcntl_dupfd_cloexec(&first, 0).ok();
     let further: SmallVec<[OwnedFd; 16]> =
         iter::repeat_with(another).take(count - 1).map_while(|copy| copy).collect();

@@ -130,3 +130,7 @@ pub const RETRY_MS: u64 = 2;
 
 /// How many ports the transport tries for an endpoint at port 0: the whole dynamic range.
 pub const PORTS_MAX: u16 = 16 * 1024;
+
+/// How many threads at most wait for foreign descriptors to be closed. The descriptors of further messages
+/// stay open.
+pub const CLOSERS_MAX: usize = 4;

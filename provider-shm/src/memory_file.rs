@@ -31,8 +31,8 @@ pub(crate) fn create_sealed(name: &str, len_bytes: u64) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// Whether [`create_sealed`] has failed because a limit (RLIMIT_FSIZE) or a policy (seccomp, vm.memfd_noexec)
-/// forbids the file. The next try would fail, too.
+/// Whether [`create_sealed`] has failed because a limit (RLIMIT_FSIZE) or a policy (seccomp) forbids the
+/// file. The next try would fail, too.
 pub(crate) fn is_forbidden(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let forbidding = [Errno::PERM, Errno::ACCESS, Errno::NOSYS, Errno::FBIG];

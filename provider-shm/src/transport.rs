@@ -33,14 +33,12 @@ use crate::limits::{
 };
 use crate::link::{Link, Origin, Outgoing, Slot};
 use crate::listener::Listener;
-use crate::memory_file;
 use crate::name::NameKind;
 use crate::poller::{EventSource, Poller};
 use crate::ring::{INLINE_MAX_BYTES, RingEnd, Staging};
-use crate::segment::{DataArea, Segment};
 use crate::shareable;
 use crate::transport::pace::Pace;
-use crate::transport::policy::PolicyRefusal;
+use crate::transport::policy::{PolicyRefusal, forbidding_error};
 use crate::transport::shortage::Shortage;
 
 /// A transport over shared memory: the control sockets and rings of one endpoint.
@@ -114,24 +112,18 @@ pub struct ShmTransport {
 
 impl ShmTransport {
     pub(crate) fn open(bind: Address, instance: u64, backlog_connections: u16) -> io::Result<ShmTransport> {
-        let tried = Segment::create(DataArea::LARGE).map(drop);
         let (listener, address) = Listener::bind(bind, instance, backlog_connections)?;
         let hello = Hello { address, instance };
-        match tried {
-            Ok(()) => {
-                tracing::debug!(%bind, %address, "listening");
-                ShmTransport::with_listener(Some(listener), NameKind::Alone, hello)
-            }
-            // A peer whose link came up would lose messages: this side could never take them.
-            Err(error) if memory_file::is_forbidden(&error) => {
-                listener.refuse_connections();
-                let mut transport = ShmTransport::with_listener(None, NameKind::Alone, hello)?;
-                transport.refusing = Some(listener);
-                transport.note_forbidden_memory_files(&error);
-                Ok(transport)
-            }
-            Err(error) => Err(error),
-        }
+        let Some(error) = forbidding_error() else {
+            tracing::debug!(%bind, %address, "listening");
+            return ShmTransport::with_listener(Some(listener), NameKind::Alone, hello);
+        };
+        // A peer whose link came up would lose messages: this side could never take them.
+        listener.refuse_connections();
+        let mut transport = ShmTransport::with_listener(None, NameKind::Alone, hello)?;
+        transport.refusing = Some(listener);
+        transport.note_forbidden_memory_files(&error);
+        Ok(transport)
     }
 
     fn with_listener(listener: Option<Listener>, names: NameKind, hello: Hello) -> io::Result<ShmTransport> {

@@ -433,7 +433,8 @@ impl TcpTransport {
             Err(LinkError::System(Errno::EAFNOSUPPORT))
         } else if self.is_beyond_loopback(to) {
             Err(LinkError::LoopbackOnly { own: Box::new(self.address), peer: Box::new(to) })
-        } else if timeout.is_some_and(|left| left.is_zero()) {
+        } else if timeout.is_some_and(|left| left.as_millis() == 0) {
+            // To the kernel, which counts milliseconds, 0 means its own limit.
             Err(LinkError::System(Errno::ETIMEDOUT))
         } else {
             socket::start_connect(to.socket_addr(), self.source, self.buffers, timeout)

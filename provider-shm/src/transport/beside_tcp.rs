@@ -10,11 +10,9 @@ use homespun_engine::transport::LinkId;
 use homespun_engine::wire::hello::Hello;
 
 use super::ShmTransport;
-use super::policy::is_refused_by_policy;
+use super::policy::{forbidding_error, is_refused_by_policy};
 use crate::listener::Listener;
-use crate::memory_file;
 use crate::name::NameKind;
-use crate::segment::{DataArea, Segment};
 
 impl ShmTransport {
     /// Opens the transport of an endpoint whose TCP transport is bound to `bound`. Peers reach the endpoint
@@ -27,9 +25,7 @@ impl ShmTransport {
         backlog_connections: u16,
     ) -> io::Result<ShmTransport> {
         let names = NameKind::BesideTcp { neighbourhood };
-        if let Err(error) = Segment::create(DataArea::LARGE)
-            && memory_file::is_forbidden(&error)
-        {
+        if let Some(error) = forbidding_error() {
             let mut transport = ShmTransport::with_listener(None, names, hello)?;
             transport.note_forbidden_memory_files(&error);
             return Ok(transport);

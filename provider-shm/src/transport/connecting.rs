@@ -9,7 +9,7 @@ use homespun_engine::errno::Errno;
 use homespun_engine::transport::{Denial, FrameHandler, LinkError, LinkEvent, LinkId};
 use homespun_engine::wire::hello::Hello;
 
-use super::policy::is_refused_by_policy;
+use super::policy::{forbidding_error, is_refused_by_policy};
 use super::shortage::Admission;
 use super::{FORKED_CHILD, ShmTransport, start_polling_ring};
 use crate::control::{ConnectError, Control, NO_ENDPOINT, Received, ReceivedGreeting, to_errno};
@@ -20,10 +20,9 @@ use crate::limits::{
 };
 use crate::link::{Incoming, Link, Origin, Outgoing, Slot};
 use crate::listener::Listener;
-use crate::memory_file;
 use crate::name::NameKind;
 use crate::poller::{EventSource, Poller};
-use crate::segment::{DataArea, Segment};
+use crate::segment::DataArea;
 
 impl ShmTransport {
     /// Tries to connect. If the peer's backlog is full or too many descriptors are in flight, the link waits
@@ -39,7 +38,7 @@ impl ShmTransport {
             return self.mark_absent(id, to);
         }
         if self.refusal.forbids_all_links()
-            && let Err(error) = Segment::create(DataArea::LARGE)
+            && let Some(error) = forbidding_error()
         {
             self.control_ready.push(id);
             if let Some(place) = self.links.get_mut(id) {
@@ -60,8 +59,10 @@ impl ShmTransport {
                     // Some kernels return ECONNREFUSED if the endpoint has closed its socket after the
                     // connect.
                     Errno::ECONNREFUSED => ConnectError::NoEndpoint(NO_ENDPOINT),
-                    _ if memory_file::is_forbidden(&error) => ConnectError::NoMemoryFile(error),
-                    errno => ConnectError::Failed(LinkError::System(errno)),
+                    errno => match forbidding_error() {
+                        Some(error) => ConnectError::NoMemoryFile(error),
+                        None => ConnectError::Failed(LinkError::System(errno)),
+                    },
                 })?;
             Ok(link)
         });
@@ -260,13 +261,14 @@ impl ShmTransport {
         match sent {
             Ok(()) => Ok(origin),
             Err(error) => {
-                if memory_file::is_forbidden(&error) {
+                let errno = to_errno(&error);
+                if let Some(error) = forbidding_error() {
                     link.control.refuse(Denial::NoMemoryFiles);
                     self.note_forbidden_memory_files(&error);
-                } else if error.raw_os_error() == Some(libc::EMFILE) {
+                } else if [Errno::EMFILE, Errno::new(libc::ENFILE), IN_FLIGHT].contains(&errno) {
                     link.control.refuse(Denial::NoDescriptors);
                 }
-                Err(system(error))
+                Err(LinkError::System(errno))
             }
         }
     }

@@ -1,5 +1,5 @@
 //! Policies and limits that forbid abstract names (AppArmor's rules, Landlock's scopes) or memory files
-//! (seccomp, vm.memfd_noexec, RLIMIT_FSIZE).
+//! (seccomp, RLIMIT_FSIZE).
 //!
 //! A policy may refuse the socket, the name of an endpoint, a connect to a name, or the memory of a ring. An
 //! endpoint that also has TCP then works without shared memory, and logs this once.
@@ -7,7 +7,9 @@
 use std::io;
 
 use super::ShmTransport;
+use crate::memory_file;
 use crate::name::NameKind;
+use crate::segment::{DataArea, Segment};
 
 /// Which action of a transport a security policy has refused. The first refusal is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +34,11 @@ pub(super) fn is_refused_by_policy(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
 }
 
+/// Returns the error of the system if this process may not create the memory file of a ring.
+pub(super) fn forbidding_error() -> Option<io::Error> {
+    Segment::create(DataArea::LARGE).err().filter(memory_file::is_forbidden)
+}
+
 impl ShmTransport {
     /// Records that a security policy has refused the transport's name.
     pub(super) fn note_refused_name(&mut self, error: &io::Error) {
@@ -49,7 +56,7 @@ impl ShmTransport {
             tracing::warn!(
                 address = %self.address, %error,
                 "this process may not create memory files for links over shared memory: see RLIMIT_FSIZE \
-                 (ulimit -f), seccomp and vm.memfd_noexec; the domain auto uses TCP, links of shm fail"
+                 (ulimit -f) and seccomp; the domain auto uses TCP, links of shm fail"
             );
             self.refusal = PolicyRefusal::AllLinks;
         }

@@ -18,7 +18,7 @@ use crate::listener::Listener;
 pub(super) struct Shortage {
     /// Links whose peer's greeting waits until there are descriptors for it.
     links: Vec<LinkId>,
-    /// Since when no link has been taken, if links or connections wait.
+    /// Since when links or connections wait, and none has been taken.
     since_ns: Option<u64>,
     retry_at_ns: u64,
     has_warned: bool,
@@ -56,8 +56,8 @@ impl Shortage {
             tracing::warn!(
                 limit = descriptors::max_count(),
                 needed = ACCEPTED_LINK_DESCRIPTORS,
-                "too few descriptors for another link over shared memory: it waits, and fails after {} s; raise \
-                 RLIMIT_NOFILE (ulimit -n)",
+                "too few descriptors for another link over shared memory: raise RLIMIT_NOFILE (ulimit -n); \
+                 links of peers wait for {} s, others fail",
                 SHORTAGE_MAX_MS / 1000
             );
         }
@@ -103,7 +103,7 @@ impl ShmTransport {
         admission
     }
 
-    /// Decides whether this side reads the peer's greeting now, which a link may lack.
+    /// Decides whether this side now reads the peer's greeting, if the link still lacks it.
     pub(super) fn admit_greeting(&mut self, id: LinkId) -> Admission {
         let needed = match self.links.get(id) {
             Some(Slot::Made(link)) if link.incoming.is_none() && !self.generation.is_in_forked_child() => {
@@ -125,9 +125,11 @@ impl ShmTransport {
 
     /// Tries again to take what waits for descriptors, from time to time.
     pub(super) fn retry_shortage_if_due(&mut self) {
-        if !self.awaits_descriptors()
-            || self.shortage.retry_at_ns > 0 && self.clock.now_ns() < self.shortage.retry_at_ns
-        {
+        if !self.awaits_descriptors() {
+            self.shortage.since_ns = None;
+            return;
+        }
+        if self.shortage.retry_at_ns > 0 && self.clock.now_ns() < self.shortage.retry_at_ns {
             return;
         }
         self.control_ready.append(&mut self.shortage.links);
