@@ -53,10 +53,16 @@ pub(super) struct Offer {
 
 /// Serves one connection until its end.
 pub(crate) fn run(arguments: &TargetArguments, console: &Console) -> Result<(), CommandFailure> {
-    let file = arguments.file.clone();
-    // If the leader is killed, it cannot remove the file.
-    peer_process::exit_with_parent(move || drop(fs::remove_file(file)));
-    serve(arguments, console).map_err(|failure| CommandFailure::InPeer(Box::new(failure)))
+    // If the leader is killed, it cannot remove the file. The end of the connection may be noticed first.
+    let remove_file = {
+        let file = arguments.file.clone();
+        move || drop(fs::remove_file(file))
+    };
+    peer_process::exit_with_parent(remove_file.clone());
+    serve(arguments, console).map_err(|failure| {
+        remove_file();
+        CommandFailure::InPeer(Box::new(failure))
+    })
 }
 
 fn serve(arguments: &TargetArguments, console: &Console) -> Result<(), CommandFailure> {
