@@ -91,6 +91,9 @@ impl<T: Transport> State<T> {
         let criteria = bound.match_criteria(post, engine)?;
         let ReceivePost { tagged, context, work, .. } = *post;
         let request = PeekRequest { tagged: tagged.is_some(), criteria, context, work, then };
+        if bound.has_progress_thread() {
+            engine.show_all_to_peeks();
+        }
         engine.peek(request, &mut bound.queues_without_reader())
     }
 
@@ -187,6 +190,11 @@ struct BoundObjects {
 }
 
 impl BoundObjects {
+    /// Whether a thread of the domain makes passes, too: automatic progress.
+    fn has_progress_thread(&self) -> bool {
+        self.bindings.progress_doorbell.is_some()
+    }
+
     fn queues_without_reader(&mut self) -> Queues<'_, 'static> {
         Queues::new(&self.bindings, &mut self.address_cache, None)
     }
@@ -611,8 +619,7 @@ impl<T: Transport> Drive for Pump<T> {
     fn arm_for_short_sleep(&self, sources: &EpollSet) -> Armed {
         let Some(mut guard) = lock_for_poll(&self.state) else { return Armed::Ready };
         let Some(state) = guard.as_mut() else { return AT_REST };
-        let has_progress_thread =
-            state.bound.as_ref().is_some_and(|bound| bound.bindings.progress_doorbell.is_some());
+        let has_progress_thread = state.bound.as_ref().is_some_and(BoundObjects::has_progress_thread);
         // Another thread sleeps until the transport, as it is armed now, wakes that thread.
         if has_progress_thread || state.duties.contains(Duties::WATCH) {
             return Armed::Ready;

@@ -358,7 +358,9 @@ impl Engine {
 
     /// Looks for an unexpected message among those that earlier passes have received. Reports the
     /// message, or [`OperationError::NoMessage`], at once. A peek reads no frames, so a caller that
-    /// peeks in a loop makes a pass after each peek.
+    /// peeks in a loop makes a pass after each peek. A message that the latest pass has received behind the
+    /// last receive that it ended is found after the next pass, or after
+    /// [`show_all_to_peeks`](Self::show_all_to_peeks).
     ///
     /// # Errors
     ///
@@ -374,6 +376,12 @@ impl Engine {
     pub fn peek(&mut self, request: PeekRequest, sink: &mut impl Sink) -> Result<(), Error> {
         let (receiver, mut effects) = self.receive_side_and_effects(sink);
         receiver.peek(request, &mut effects)
+    }
+
+    /// Lets the next [`peek`](Self::peek) find all messages that have arrived. For callers whose passes are
+    /// not made by the application: it cannot make the pass that the peek would wait for.
+    pub fn show_all_to_peeks(&mut self) {
+        self.receive_side.show_all_to_peeks();
     }
 
     /// Receives the message that a peek with the context `claimed_by` has claimed. Ignores the

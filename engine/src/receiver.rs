@@ -55,6 +55,7 @@ use self::links::{Arriving, ReceiverLink, ReceiverLinks};
 pub(crate) use self::messages::LentBuffer;
 use self::multi_receive::{MemberMessages, MultiReceives};
 use self::payload_destination::PayloadDestination;
+use self::peeks::PeekHorizon;
 use self::turns::ReceiveTurns;
 use self::unexpected::Unexpected;
 pub(crate) use self::write_notice::WriteNotice;
@@ -138,6 +139,8 @@ pub(crate) struct Receiver {
     end_error: Option<Box<OperationError>>,
     /// Whether a failed receive ends the connection.
     failure_watch: FailureWatch,
+    /// How far peeks see.
+    pub(crate) horizon: PeekHorizon,
 }
 
 impl Receiver {
@@ -171,6 +174,7 @@ impl Receiver {
             held: HeldReports::default(),
             end_error: None,
             failure_watch: FailureWatch::default(),
+            horizon: PeekHorizon::default(),
         }
     }
 

@@ -141,7 +141,12 @@ impl SharedReceiver {
         }
         // Intern the source under the same lock: once the lock is released, an unused peer may be forgotten.
         request.criteria.source = from.map(|from| state.intern_peer(from));
-        state.act_for_application(|receiver, effects| receiver.peek(request, effects), self)
+        let look = |receiver: &mut Receiver, effects: &mut Distribution<'_, NeverMember>| {
+            // The latest pass of one member says nothing of the others.
+            receiver.horizon.show_all();
+            receiver.peek(request, effects)
+        };
+        state.act_for_application(look, self)
     }
 
     /// As [`Engine::discard_claimed`](crate::Engine::discard_claimed).

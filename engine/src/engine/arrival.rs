@@ -22,7 +22,22 @@ pub struct Arrivals<'a, S> {
 impl Engine {
     /// Returns the handler for [`Transport::receive`](crate::transport::Transport::receive).
     pub fn arrivals<'a, S: Sink>(&'a mut self, sink: &'a mut S) -> Arrivals<'a, S> {
+        self.receive_side.show_all_to_peeks();
         Arrivals { engine: self, sink }
+    }
+
+    /// Lets peeks find the messages that have arrived before this frame, if the frame may tell one of the two
+    /// applications of something that came later.
+    #[inline(always)]
+    fn show_earlier_to_peeks(&mut self, header: &Header) {
+        match header {
+            Header::Message(_)
+            | Header::Request { .. }
+            | Header::Ack { .. }
+            | Header::Matched { .. }
+            | Header::Credit { .. } => {}
+            _ => self.receive_side.show_arrived_to_peeks(),
+        }
     }
 
     /// Handles a message that the receiver has refused: the link is for handshakes, the peer has
@@ -251,6 +266,7 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
         if engine.links.get(id).is_none() {
             return engine.frame_arrived_on_handshake_link(id, header, payload, self.sink);
         }
+        engine.show_earlier_to_peeks(header);
         match header {
             Header::Message(_) => {}
             Header::Ack { received } => engine.ack_arrived(id, *received, self.sink),
@@ -288,6 +304,7 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
         if engine.links.get(id).is_none() {
             return engine.frame_begun_on_handshake_link(id, header, self.sink);
         }
+        engine.show_earlier_to_peeks(header);
         match *header {
             Header::Message(message) => {
                 let (receiver, mut effects) = engine.receive_side_and_effects(self.sink);

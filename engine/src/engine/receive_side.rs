@@ -131,6 +131,23 @@ impl ReceiveSide {
         }
     }
 
+    /// Does nothing if the receiver is shared: its peeks find all that has arrived.
+    #[inline(always)]
+    pub(super) fn show_all_to_peeks(&mut self) {
+        if let ReceiveSide::Own(receiver) = self {
+            receiver.horizon.show_all();
+        }
+    }
+
+    /// As [`show_all_to_peeks`](Self::show_all_to_peeks), but hides what arrives later in a pass that has ended
+    /// a receive.
+    #[inline(always)]
+    pub(super) fn show_arrived_to_peeks(&mut self) {
+        if let ReceiveSide::Own(receiver) = self {
+            receiver.horizon.more_seen();
+        }
+    }
+
     #[inline(always)]
     pub(super) fn outstanding_receives(&self) -> usize {
         match self {

@@ -24,6 +24,7 @@ impl Receiver {
         effects: &mut impl ReceiverEffects,
     ) {
         let Some(receive) = self.receives.get_mut(id) else { return };
+        self.horizon.receive_ended();
         if message.len_bytes > receive.destination.len_bytes() as u64 {
             return self.fail_truncated_receive(id, source, message, member, effects);
         }

@@ -37,6 +37,7 @@ impl Receiver {
             abandoned: _,
             end_error: _,
             failure_watch: _,
+            horizon: _,
         } = self;
         marks.mark(self.peers_in_use());
         marks.mark(held.peers());

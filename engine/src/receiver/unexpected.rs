@@ -41,6 +41,8 @@ pub(super) struct Unexpected {
     pub(super) notice: Option<WriteNotice>,
     /// Its place in matching; `None` while it is kept aside.
     pub(super) place: Option<Place>,
+    /// Its number among all messages that were kept.
+    pub(super) kept_number: u64,
 }
 
 /// The bytes of a message that have arrived. A short payload is stored inline.
@@ -128,6 +130,7 @@ impl Receiver {
             claim: None,
             notice: None,
             place: None,
+            kept_number: self.horizon.next_number(),
         })?;
         if let Some(unproven) = &mut link.unproven_messages {
             unproven.try_reserve()?;
@@ -152,6 +155,7 @@ impl Receiver {
                 unproven.push(id, link.unmatched_messages, |id| self.unexpected.contains_key(id));
             }
         }
+        self.horizon.message_kept(message);
         self.renew_credit_if_due(link_id, effects);
         Ok(Some(id))
     }

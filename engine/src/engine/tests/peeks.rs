@@ -70,6 +70,48 @@ fn peek_without_a_message_fails_at_once() {
 }
 
 #[test]
+fn peek_finds_a_message_behind_the_last_receive_that_a_pass_has_ended_after_the_next_pass() {
+    let quiet = AwaitedReply::Nothing;
+    for then in [PeekAction::Keep, PeekAction::Claim, PeekAction::Discard] {
+        let (mut engine, _, _, mut sink) = engine_with_peer();
+        engine.post_receive(tagged_receive_request(4, 1), &mut sink).unwrap();
+        let mut pass = engine.arrivals(&mut sink);
+        pass.frame(LINK, &tagged_header(4, 1, quiet), b"x");
+        pass.frame(LINK, &tagged_header(5, 1, quiet), b"x");
+        assert_eq!(sink.ended_contexts(), [1]);
+        engine.peek(peek_request(2, then), &mut sink).unwrap();
+        assert_eq!(take_errors(&mut sink), [(2, OperationError::NoMessage)], "{then:?}");
+        engine.arrivals(&mut sink);
+        engine.peek(peek_request(3, then), &mut sink).unwrap();
+        assert_eq!(sink.ended_contexts(), [3], "{then:?}");
+    }
+}
+
+#[test]
+fn peek_finds_what_has_arrived_before_something_that_was_seen() {
+    let quiet = |tag| tagged_header(tag, 1, AwaitedReply::Nothing);
+    let cases = [
+        (tagged_header(6, 1, AwaitedReply::Arrival), &b"x"[..], true),
+        (quiet(4), b"x", true),
+        (Header::Fence { matched: false }, b"", true),
+        (quiet(6), b"x", false),
+    ];
+    for (last, payload, is_found) in cases {
+        let (mut engine, _, _, mut sink) = engine_with_peer();
+        for context in [1, 2] {
+            engine.post_receive(tagged_receive_request(4, context), &mut sink).unwrap();
+        }
+        let mut pass = engine.arrivals(&mut sink);
+        pass.frame(LINK, &quiet(4), b"x");
+        pass.frame(LINK, &quiet(5), b"x");
+        pass.frame(LINK, &last, payload);
+        sink.take_ended();
+        engine.peek(peek_request(3, PeekAction::Keep), &mut sink).unwrap();
+        assert_eq!(take_errors(&mut sink).is_empty(), is_found, "{last:?}");
+    }
+}
+
+#[test]
 fn claimed_message_is_received_only_with_its_claim_context() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     engine.arrivals(&mut sink).frame(LINK, &tagged_header(5, 5, AwaitedReply::Match), b"first");
