@@ -282,7 +282,7 @@ impl<T: Transport> Pump<T> {
         let mut endpoint = self.lock_for_purpose(Purpose::Poll);
         let state = endpoint.guard.as_mut().ok_or_else(not_enabled_error)?;
         let answered = state.peek(post, then);
-        // The pass must come after the peek: see docs/decisions/peek.md.
+        // The pass must come after the peek: see docs/design/messages.md.
         state.count_poll_and_pass();
         answered
     }

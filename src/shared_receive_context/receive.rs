@@ -22,7 +22,7 @@ impl ReceivePoster for SharedReceiveContext {
         let received = shared.post_without_mail_delivery(post);
         shared.deliver_mail_and_fire();
         if let ReceiveKind::Peek(_) = post.kind {
-            // The pass must come after the peek: see docs/decisions/peek.md.
+            // The pass must come after the peek: see docs/design/messages.md.
             shared.members.progress();
         }
         received

@@ -17,7 +17,7 @@ use crate::wire::Message;
 /// latest pass has let the application see. So to peeks, a pass that ends a receive is over with the last one
 /// that it ends; what a transport had read together with it, and more, comes with the next pass.
 ///
-/// MPICH needs this: see `docs/design/programs.md`.
+/// MPICH needs this: see `docs/design/messages.md`.
 #[derive(Debug)]
 pub(crate) struct PeekHorizon {
     kept_messages: u64,
