@@ -92,7 +92,9 @@ pub(crate) fn grant_info(provider: &ProviderAttr, info: &Info) -> Result<Info, E
 ///
 /// [`Misuse::Unmet`] if `attr` asks for more than the provider has.
 pub(crate) fn grant_tx_attr(provider: &ProviderAttr, attr: &TxAttr) -> Result<TxAttr, Error> {
-    let wanted = Info { caps: attr.caps, tx: attr.clone(), ..Info::default() };
+    // As for an endpoint, `caps` counts, to which the offer adds what costs nothing.
+    let tx = TxAttr { caps: Caps::empty(), ..attr.clone() };
+    let wanted = Info { caps: attr.caps, tx, ..Info::default() };
     Ok(negotiate::make_offer(provider, EndpointType::Rdm, &wanted)?.tx)
 }
 

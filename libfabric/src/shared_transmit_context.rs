@@ -9,15 +9,16 @@ use crate::abi::endpoint::{FiOpsEp, FidStx};
 use crate::abi::fid::{FiOps, Fid};
 use crate::abi::info::FiTxAttr;
 use crate::edge::run_entry_point;
+use crate::endpoint::with_initiated_accesses;
 use crate::info::{Extent, read_tx_attr};
-use crate::object::{self, Lease, State};
+use crate::object::{self, State};
 use crate::states::DomainState;
 use crate::unsupported::StubFn;
 
-/// The state behind a `struct fid_stx`.
+/// The state behind a `struct fid_stx`. It keeps no lease of its domain: MPICH closes the domain first, and
+/// ends with a failure if that is refused.
 pub(crate) struct SharedTransmitContextState {
     pub(crate) context: SharedTransmitContext,
-    _domain: Lease,
 }
 
 // SAFETY: `struct fid_stx` begins with a `struct fid`.
@@ -55,11 +56,9 @@ pub(crate) unsafe extern "C" fn open_shared_transmit_context(
         }
         let api_version = domain.api_version;
         // SAFETY: the attributes are null, or laid out as in the application's headers.
-        let attr = unsafe { read_tx_attr(attr, Extent::Application { api_version }) };
-        let state = SharedTransmitContextState {
-            context: domain.domain.shared_transmit_context(&attr)?,
-            _domain: domain.dependents.lease(),
-        };
+        let mut attr = unsafe { read_tx_attr(attr, Extent::Application { api_version }) };
+        attr.caps = with_initiated_accesses(attr.caps);
+        let state = SharedTransmitContextState { context: domain.domain.shared_transmit_context(&attr)? };
         let front =
             FidStx { fid: object::new_fid::<SharedTransmitContextState>(context, &FID_OPS), ops: &OPS };
         // SAFETY: not null, so writable.

@@ -123,7 +123,7 @@ fn invalid_uses_of_a_transmit_context_are_refused() {
 #[test]
 fn transmit_context_closes_while_endpoints_use_it() {
     let (node, stx) = open_with_transmit_context(&infos_sharing_transmit());
-    let (domain, busy) = node.domain.close().expect_err("the context depends on it");
+    let (domain, busy) = node.domain.close().expect_err("the endpoint depends on it");
     assert_eq!(busy, EBUSY);
     let own = domain.open_endpoint(Plugin::get().loopback_infos().as_ptr()).expect("an endpoint");
     assert_eq!(own.bind(&node.av, 0), 0);
@@ -135,6 +135,14 @@ fn transmit_context_closes_while_endpoints_use_it() {
     assert_eq!(enable(&node.ep), 0);
     drop((own, node.ep, node.cq, node.av));
     assert!(domain.close().is_ok());
+}
+
+#[test]
+fn domain_closes_before_its_transmit_context() {
+    let (node, stx) = open_with_transmit_context(&infos_sharing_transmit());
+    drop((node.ep, node.cq, node.av));
+    assert!(node.domain.close().is_ok());
+    assert!(stx.close().is_ok());
 }
 
 #[test]

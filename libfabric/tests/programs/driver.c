@@ -91,10 +91,12 @@ static void require_expected(const struct fi_info *info, const struct fi_info *h
     const char *as = program->offered_as ? program->offered_as : "homespun";
     const char *expected = program->provider ? program->provider : as;
     int is_layered = strchr(expected, ';') != NULL;
+    /* Without hints, the versions of old leave the choice to the provider. */
+    int may_choose = program->version < FI_VERSION(1, 5) && hints->domain_attr->mr_mode == FI_MR_UNSPEC;
 
     require(strcmp(info->fabric_attr->prov_name, expected) == 0, info->fabric_attr->prov_name, 0);
     require(info->ep_attr->type == hints->ep_attr->type, "the type of endpoint", 0);
-    require((info->domain_attr->mr_mode & ~hints->domain_attr->mr_mode) == 0, "modes of memory", 0);
+    require(may_choose || (info->domain_attr->mr_mode & ~hints->domain_attr->mr_mode) == 0, "modes of memory", 0);
     if (!program->offered_as)
         return;
     require(is_layered || info->fabric_attr->prov_version == FI_VERSION(1000, 0), "homespun's version", 0);
@@ -102,23 +104,70 @@ static void require_expected(const struct fi_info *info, const struct fi_info *h
     require(!hints->addr_format || info->addr_format == hints->addr_format, "the address format", 0);
 }
 
+static uint32_t at_most_installed(uint32_t version)
+{
+    return version < fi_version() ? version : fi_version();
+}
+
 struct fi_info *query(struct fi_info *hints)
 {
-    uint32_t version = program->version < fi_version() ? program->version : fi_version();
+    return query_source(NULL, NULL, hints);
+}
+
+struct fi_info *query_source(const char *node, const char *service, struct fi_info *hints)
+{
+    uint64_t flags = node || service ? FI_SOURCE : 0;
     struct fi_info *info;
 
-    MUST(fi_getinfo(version, NULL, NULL, 0, hints, &info));
+    MUST(fi_getinfo(at_most_installed(program->version), node, service, flags, hints, &info));
     for (struct fi_info *each = info; each; each = each->next)
         require_expected(each, hints);
     fi_freeinfo(hints);
     return info;
 }
 
+void require_unmet(uint32_t version, const struct fi_info *hints)
+{
+    struct fi_info *info;
+
+    require(fi_getinfo(at_most_installed(version), NULL, NULL, 0, hints, &info) == -FI_ENODATA, "met hints", 0);
+}
+
 void open_domain(struct session *session, struct fi_info *hints)
 {
-    session->info = query(hints);
+    open_domain_of(session, query(hints));
+}
+
+/* A program that knows names of interfaces finds no domain for one that is missing. */
+static void require_no_other_domain(struct session *session)
+{
+    char *name = session->info->domain_attr->name;
+    struct fid_domain *domain;
+
+    session->info->domain_attr->name = "no-such-interface";
+    require(fi_domain(session->fabric, session->info, &domain, NULL) < 0, "a domain that does not exist", 0);
+    session->info->domain_attr->name = name;
+}
+
+/* Requires that a further query finds the open fabric and the open domain. */
+static void require_open_objects(const struct session *session)
+{
+    struct fi_info *again = query(fi_dupinfo(session->info));
+
+    require(again->fabric_attr->fabric == session->fabric, "the open fabric", 0);
+    require(again->domain_attr->domain == session->domain, "the open domain", 0);
+    fi_freeinfo(again);
+}
+
+void open_domain_of(struct session *session, struct fi_info *info)
+{
+    session->info = info;
     MUST(fi_fabric(session->info->fabric_attr, &session->fabric, NULL));
+    if (program->offered_as)
+        require_no_other_domain(session);
     MUST(fi_domain(session->fabric, session->info, &session->domain, NULL));
+    if (program->offered_as)
+        require_open_objects(session);
 }
 
 struct fid_cq *open_cq(struct fid_domain *domain, enum fi_cq_format format, enum fi_wait_obj wait_obj, size_t size)
@@ -162,6 +211,24 @@ void insert_names(struct fid_ep *endpoint, struct fid_av *av, fi_addr_t *peers)
     exchange(&mine, sizeof mine, all);
     for (int i = 0; i < ranks; i++)
         require(fi_av_insert(av, all[i].bytes, 1, &peers[i], 0, NULL) == 1, "fi_av_insert", 0);
+}
+
+uint64_t base_of(const struct fi_info *info, const void *memory)
+{
+    return info->domain_attr->mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC) ? (uintptr_t)memory : 0;
+}
+
+void bind_region(const struct fi_info *info, struct fid_mr *mr, struct fid_ep *endpoint)
+{
+    if (!(info->domain_attr->mr_mode & FI_MR_ENDPOINT))
+        return;
+    MUST(fi_mr_bind(mr, &endpoint->fid, 0));
+    MUST(fi_mr_enable(mr));
+}
+
+void *desc_of(const struct fi_info *info, struct fid_mr *mr)
+{
+    return info->domain_attr->mr_mode & FI_MR_LOCAL ? fi_mr_desc(mr) : NULL;
 }
 
 void close_session(struct session *session)

@@ -82,6 +82,10 @@ struct fi_info *new_hints(uint64_t caps);
 
 /* Returns the infos for the hints, of the provider that the program expects. Frees the hints. */
 struct fi_info *query(struct fi_info *hints);
+/* As query, for endpoints at this address of this host. Each part may be NULL. */
+struct fi_info *query_source(const char *node, const char *service, struct fi_info *hints);
+/* Requires that no info meets the hints for this version, after which a program asks for less. Keeps the hints. */
+void require_unmet(uint32_t version, const struct fi_info *hints);
 
 /* The objects that most programs open once. */
 struct session {
@@ -96,11 +100,24 @@ struct session {
 
 /* Opens the fabric and the domain of the first info for the hints. Frees the hints. */
 void open_domain(struct session *session, struct fi_info *hints);
+/* Opens the fabric and the domain of an info. close_session frees the info. */
+void open_domain_of(struct session *session, struct fi_info *info);
 struct fid_cq *open_cq(struct fid_domain *domain, enum fi_cq_format format, enum fi_wait_obj wait_obj, size_t size);
 struct fid_av *open_av(struct fid_domain *domain, enum fi_av_type type, size_t count);
 struct fid_cntr *open_counter(struct fid_domain *domain, enum fi_wait_obj wait_obj);
 /* Exchanges the names of one endpoint of each rank, and inserts them. */
 void insert_names(struct fid_ep *endpoint, struct fid_av *av, fi_addr_t *peers);
+/* The memory of a rank that the others access, as each of them must address it. */
+struct segment {
+    uint64_t key, base;
+};
+
+/* How a peer addresses memory: by its address where the provider wants that, else from its start. */
+uint64_t base_of(const struct fi_info *info, const void *memory);
+/* Binds a region to the endpoint where the provider wants that. */
+void bind_region(const struct fi_info *info, struct fid_mr *mr, struct fid_ep *endpoint);
+/* The descriptor of a region where the provider wants descriptors of local memory, else NULL. */
+void *desc_of(const struct fi_info *info, struct fid_mr *mr);
 /* Closes what is open, the endpoint first. */
 void close_session(struct session *session);
 

@@ -147,30 +147,22 @@ struct fi_info *ompi_btl_hints(void)
 
 void run_ompi_btl(struct fi_info *hints)
 {
-    struct window {
-        uint64_t key, base;
-    } mine, all[RANKS_MAX];
+    struct segment mine, all[RANKS_MAX];
     static uint64_t words[4], one = 1, old, compare;
     struct fi_context2 context;
     struct iovec iovs[] = { { to, sizeof to }, { words, sizeof words } };
     struct fi_mr_attr attr = { .iov_count = 1, .access = FI_RMA | FI_ATOMIC | FI_READ | FI_WRITE |
                                                          FI_REMOTE_READ | FI_REMOTE_WRITE };
     struct fid_mr *mrs[2];
-    struct window remotes[2];
+    struct segment remotes[2];
 
     open_objects(hints, FI_CQ_FORMAT_CONTEXT);
     for (int i = 0; i < 2; i++) {
-        int mr_mode = session.info->domain_attr->mr_mode;
-
         attr.mr_iov = &iovs[i];
         attr.requested_key = (uint64_t)i;
         MUST(fi_mr_regattr(session.domain, &attr, 0, &mrs[i]));
-        if (mr_mode & FI_MR_ENDPOINT) {
-            MUST(fi_mr_bind(mrs[i], &session.endpoint->fid, 0));
-            MUST(fi_mr_enable(mrs[i]));
-        }
-        mine.key = fi_mr_key(mrs[i]);
-        mine.base = mr_mode & FI_MR_VIRT_ADDR ? (uintptr_t)iovs[i].iov_base : 0;
+        bind_region(session.info, mrs[i], session.endpoint);
+        mine = (struct segment){ .key = fi_mr_key(mrs[i]), .base = base_of(session.info, iovs[i].iov_base) };
         exchange(&mine, sizeof mine, all);
         remotes[i] = all[1 - rank];
     }

@@ -1,5 +1,4 @@
-//! Programs that accept only providers whose names they know, here `tcp` and `sockets`. homespun runs
-//! under these names.
+//! Peers of which one runs over libfabric's own `tcp`, the other over homespun under that name.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -15,48 +14,6 @@ fn command(program: &Program, arguments: &[&str], offered: Option<&str>) -> Comm
         None => command.env_remove("FI_PROVIDER_PATH"),
     };
     command
-}
-
-/// For each offered name: the programs that accept homespun under this name, and the provider name that
-/// each program gets. The test program `known_hints` passes the hints of these programs to
-/// `fi_getinfo`.
-const ACCEPTED: [(&str, &[(&str, &str)]); 2] = [
-    (
-        "tcp",
-        &[
-            ("NIXL discovery", "tcp"),
-            ("NIXL rail", "tcp"),
-            ("dma-libfabric", "tcp"),
-            ("dma-libfabric --bind", "tcp"),
-        ],
-    ),
-    ("sockets", &[("NIXL rail", "sockets")]),
-];
-
-#[test]
-fn hints_of_known_programs_are_met_and_messages_arrive() {
-    let Some(program) = Program::compile("known_hints", &["known_hints"]) else { return };
-    for (name, expected) in ACCEPTED {
-        for domain in ["tcp", "shm"] {
-            let mut command = command(&program, &[name], Some(name));
-            let output = command.env("FI_HOMESPUN_DOMAIN", domain).output().expect("the compiled program");
-            let said = String::from_utf8_lossy(&output.stdout);
-            let rows: Vec<Vec<&str>> = said.lines().map(|line| line.split(" | ").collect()).collect();
-            let found: Vec<(&str, &str)> = rows.iter().map(|row| (row[0], row[2])).collect();
-            let log = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(found, expected, "over {domain}: {log}");
-            assert!(output.status.success(), "{log}");
-        }
-    }
-}
-
-#[test]
-fn known_hints_are_unmet_without_the_offered_name() {
-    let Some(program) = Program::compile("known_hints", &["known_hints"]) else { return };
-    for name in [None, Some("homespun")] {
-        let output = command(&program, &["tcp"], name).output().expect("the compiled program");
-        assert!(!output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-    }
 }
 
 /// A process that listens. Dropping this value kills the process.

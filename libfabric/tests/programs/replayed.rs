@@ -7,7 +7,18 @@ use crate::Program;
 
 fn driver() -> Option<&'static Program> {
     static DRIVER: OnceLock<Option<Program>> = OnceLock::new();
-    let sources = ["driver", "mpi", "openshmem", "rpc", "tasks", "triggers"];
+    let sources = [
+        "driver",
+        "accelerators",
+        "charm",
+        "crates",
+        "mpi",
+        "mpich",
+        "openshmem",
+        "rpc",
+        "tasks",
+        "triggers",
+    ];
     DRIVER.get_or_init(|| Program::compile("driver", &sources)).as_ref()
 }
 
@@ -58,6 +69,17 @@ programs! {
     cart_sockets
     ompi_mtl
     ompi_btl
+    mpich
+    mpich_shared_contexts
+    intel_mpi
+    charm
+    nccl
+    nccl_tcp
+    nixl
+    nixl_sockets
+    dma_libfabric
+    dma_libfabric_bound
+    libfabric_efa_rs
     triggers
     triggers_manual
     triggers_polled

@@ -128,10 +128,7 @@ static struct fid_mr *register_memory(struct class *class, void *memory, size_t 
     struct fid_mr *mr;
 
     MUST(fi_mr_regattr(class->session.domain, &attr, 0, &mr));
-    if (mr_mode & FI_MR_ENDPOINT) {
-        MUST(fi_mr_bind(mr, &class->session.endpoint->fid, 0));
-        MUST(fi_mr_enable(mr));
-    }
+    bind_region(class->session.info, mr, class->session.endpoint);
     return mr;
 }
 
@@ -267,11 +264,10 @@ static void call(struct class *class, uint32_t number)
     static char memory[UNEXPECTED_BYTES];
     struct request *request = (struct request *)memory;
     struct session *session = &class->session;
-    int is_virtual = (session->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0;
     uint64_t tag = 1000 + number;
 
     memcpy(request->name, class->name, NAME_MAX_BYTES);
-    request->bulk_at = is_virtual ? (uintptr_t)class->bulk : 0;
+    request->bulk_at = base_of(session->info, class->bulk);
     request->bulk_key = fi_mr_key(class->bulk_mr);
     request->number = number;
     request->len_bytes = number * 97 % (UNEXPECTED_BYTES - (uint32_t)sizeof *request);

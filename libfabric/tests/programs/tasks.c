@@ -4,32 +4,8 @@
 
 enum { MESSAGES = 300, MEDIUM_BYTES = 4096, BUFFER_BYTES = 65536, BUFFERS = 4, SEGMENT_BYTES = 1 << 20 };
 
-/* The memory of a rank that the others access, as each of them must address it. */
-struct segment {
-    uint64_t key, base;
-};
-
 static struct session session;
 static char segment[SEGMENT_BYTES], local[SEGMENT_BYTES];
-
-static uint64_t base_of(const struct fi_info *info, void *memory)
-{
-    return info->domain_attr->mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC) ? (uintptr_t)memory : 0;
-}
-
-/* Binds a region to the endpoint where the provider wants that. */
-static void bind_region(const struct fi_info *info, struct fid_mr *mr, struct fid_ep *endpoint)
-{
-    if (!(info->domain_attr->mr_mode & FI_MR_ENDPOINT))
-        return;
-    MUST(fi_mr_bind(mr, &endpoint->fid, 0));
-    MUST(fi_mr_enable(mr));
-}
-
-static void *desc_of(const struct fi_info *info, struct fid_mr *mr)
-{
-    return info->domain_attr->mr_mode & FI_MR_LOCAL ? fi_mr_desc(mr) : NULL;
-}
 
 /* GASNet-EX: endpoints for requests, for replies and for puts and gets, with an address vector each. */
 

@@ -108,10 +108,6 @@ pub(crate) unsafe extern "C" fn rpma_conn_req_recv(
     run(|| {
         // SAFETY: the caller promises it.
         let (request, dst) = unsafe { (object(req)?, object(dst)?) };
-        // `rpma_recv` takes a null context.
-        if op_context.is_null() {
-            return Err(BadArgument::Null.into());
-        }
         Ok(request.recv(dst.slice(offset, len)?, op_context.addr() as u64)?)
     })
 }

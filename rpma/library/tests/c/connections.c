@@ -48,7 +48,6 @@ static void test_private_data_and_early_receives(void) {
     INVALID(rpma_conn_req_get_private_data(request, NULL));
     INVALID(rpma_conn_req_recv(request, NULL, 0, 0, NUMBER(1)));
     INVALID(rpma_conn_req_recv(request, mr, 60, 8, NUMBER(1)));
-    INVALID(rpma_conn_req_recv(request, mr, 0, 8, NULL));
     OK(rpma_conn_req_recv(request, mr, 0, 8, NUMBER(1)));
     OK(rpma_conn_req_connect(&request, &sent, &client));
     wait_readable(fd);

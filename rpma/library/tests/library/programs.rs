@@ -60,6 +60,11 @@ fn persistent_flush_awaits_msync_and_visibility_flush_makes_no_such_call() {
 }
 
 #[test]
+fn engines_of_fio_write_flush_and_read() {
+    run("fio");
+}
+
+#[test]
 fn signal_handler_without_sa_restart_ends_a_wait_and_others_do_not() {
     run("signals");
 }
