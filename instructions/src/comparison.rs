@@ -83,6 +83,11 @@ impl PathChange {
         PathChange { before: before.map(|count| count.total), now: now.map(|count| count.total), change }
     }
 
+    /// Whether the path is recorded with another count, beyond [`TOLERANCE`].
+    pub fn has_changed(&self) -> bool {
+        matches!(self.change, Change::Risen(_) | Change::Fallen)
+    }
+
     /// The change as a fraction of the recorded count: 0.1 is 10 % more.
     pub fn change_fraction(&self) -> Option<f64> {
         let (before, now) = (self.before?, self.now?);

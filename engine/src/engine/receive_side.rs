@@ -139,8 +139,8 @@ impl ReceiveSide {
         }
     }
 
-    /// As [`show_all_to_peeks`](Self::show_all_to_peeks), but hides what arrives later in a pass that has ended
-    /// a receive.
+    /// As [`show_all_to_peeks`](Self::show_all_to_peeks), but a pass that has ended a receive hides what
+    /// arrives from here on.
     #[inline(always)]
     pub(super) fn show_arrived_to_peeks(&mut self) {
         if let ReceiveSide::Own(receiver) = self {
