@@ -34,8 +34,8 @@ use crate::path::Path;
 /// The file of the record.
 const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/counts.json");
 
-/// How often a path is counted before its count is said to differ from the record. Polls look for another program
-/// that keeps their core, and do more if they find one.
+/// How often a path is counted before its count is said to differ from the record. Polls look for another
+/// program that keeps their core, and do more if they find one.
 const COUNTS_MAX: usize = 3;
 
 /// The command that records the current counts.
