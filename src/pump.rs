@@ -84,14 +84,14 @@ struct State<T> {
 }
 
 impl<T: Transport> State<T> {
-    /// Looks for a message among those that earlier passes have received.
+    /// Looks for a message among those that earlier passes have received: see [`Engine::peek`].
     fn peek(&mut self, post: &ReceivePost, then: PeekAction) -> Result<(), Error> {
         let State { engine, bound, .. } = self;
         let bound = bound.as_mut().ok_or_else(not_enabled_error)?;
         let criteria = bound.match_criteria(post, engine)?;
         let ReceivePost { tagged, context, work, .. } = *post;
         let request = PeekRequest { tagged: tagged.is_some(), criteria, context, work, then };
-        if bound.has_progress_thread() {
+        if work.is_some() || bound.has_progress_thread() {
             engine.show_all_to_peeks();
         }
         engine.peek(request, &mut bound.queues_without_reader())
@@ -608,6 +608,9 @@ impl<T: Transport> Drive for Pump<T> {
                 doorbell.ring();
             }
             return AT_REST;
+        }
+        if state.engine.take_owed_look() {
+            return Armed::Ready;
         }
         state.duties.insert(Duties::WATCH);
         state.engine.end_fetch_delays();

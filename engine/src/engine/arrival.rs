@@ -20,22 +20,19 @@ pub struct Arrivals<'a, S> {
 }
 
 impl Engine {
-    /// Returns the handler for [`Transport::receive`](crate::transport::Transport::receive).
+    /// Returns the handler for [`Transport::receive`](crate::transport::Transport::receive). A pass begins: peeks
+    /// may find all that earlier ones have received.
     pub fn arrivals<'a, S: Sink>(&'a mut self, sink: &'a mut S) -> Arrivals<'a, S> {
         self.receive_side.show_all_to_peeks();
         Arrivals { engine: self, sink }
     }
 
-    /// Lets peeks find the messages that have arrived before this frame, if the frame may tell one of the two
-    /// applications of something that came later.
+    /// Lets peeks find what has arrived before this frame, unless the frame tells neither application of
+    /// anything. A message that is kept tells nothing, and the receiver knows of others.
     #[inline(always)]
     fn show_earlier_to_peeks(&mut self, header: &Header) {
         match header {
-            Header::Message(_)
-            | Header::Request { .. }
-            | Header::Ack { .. }
-            | Header::Matched { .. }
-            | Header::Credit { .. } => {}
+            Header::Message(_) | Header::Request { .. } | Header::Credit { .. } => {}
             _ => self.receive_side.show_arrived_to_peeks(),
         }
     }
@@ -405,6 +402,7 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
     fn link_event(&mut self, id: LinkId, event: LinkEvent) {
         self.unblock_peer_if_any_blocked(id);
         let engine = &mut *self.engine;
+        engine.receive_side.show_arrived_to_peeks();
         match event {
             LinkEvent::Up { peer, instance, proof } if engine.connection.is_connection_oriented() => {
                 let (connection, mut effects) = engine.connection_and_effects(self.sink);

@@ -131,6 +131,11 @@ impl ReceiveSide {
         }
     }
 
+    /// Whether the application should peek once more before it sleeps.
+    pub(super) fn take_owed_look(&mut self) -> bool {
+        if let ReceiveSide::Own(receiver) = self { receiver.horizon.take_owed_look() } else { false }
+    }
+
     /// Does nothing if the receiver is shared: its peeks find all that has arrived.
     #[inline(always)]
     pub(super) fn show_all_to_peeks(&mut self) {
@@ -144,7 +149,7 @@ impl ReceiveSide {
     #[inline(always)]
     pub(super) fn show_arrived_to_peeks(&mut self) {
         if let ReceiveSide::Own(receiver) = self {
-            receiver.horizon.more_seen();
+            receiver.horizon.show_arrived();
         }
     }
 

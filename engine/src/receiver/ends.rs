@@ -24,7 +24,6 @@ impl Receiver {
         effects: &mut impl ReceiverEffects,
     ) {
         let Some(receive) = self.receives.get_mut(id) else { return };
-        self.horizon.receive_ended();
         if message.len_bytes > receive.destination.len_bytes() as u64 {
             return self.fail_truncated_receive(id, source, message, member, effects);
         }
@@ -45,6 +44,7 @@ impl Receiver {
         } else if receive.role != ReceiveRole::Single {
             return self.finish_turn_or_buffer_part(id, source, message, member, effects);
         } else {
+            self.horizon.receive_ended();
             effects.count(CounterEvents::RECV, member);
             if effects.wants_unsignalled_reports(member) {
                 let completion = receive.take_completion(source, message, clamp_to_usize(message.len_bytes));
@@ -318,6 +318,7 @@ impl Receiver {
         to: Option<MemberId>,
         effects: &mut impl ReceiverEffects,
     ) {
+        self.horizon.receive_ended();
         if self.held.is_empty() {
             if let Err(refused) = effects.complete(completion, to) {
                 self.held.hold(Ok(refused));
@@ -345,6 +346,7 @@ impl Receiver {
         to: Option<MemberId>,
         effects: &mut impl ReceiverEffects,
     ) {
+        self.horizon.receive_ended();
         if signalled == Signalled::Deferred {
             return self.end_deferred_receive(Err(Box::new(failure)), to, effects);
         }

@@ -38,7 +38,9 @@ impl Receiver {
         if !tagged {
             request.criteria = Criteria { tag: 0, ignore: u64::MAX, ..request.criteria };
         }
-        if !self.report_if_peek_finds(&request, effects) {
+        let has_found = self.report_if_peek_finds(&request, effects);
+        self.horizon.peek_answered(has_found);
+        if !has_found {
             // A message kept aside has arrived, and may be the one that the peek looks for.
             if !tagged && self.has_kept_aside() {
                 return Err(Again::QueueFull.into());

@@ -117,7 +117,11 @@ fn count_and_compare(only: &[String]) -> Result<ExitCode> {
     let mut changes = compare(&recorded, &now);
     for _ in 1..COUNTS_MAX {
         let has_changed = |path: &Path| changes.get(&path.to_string()).is_some_and(PathChange::has_changed);
-        now.paths.extend(callgrind::count_paths(Path::all().into_iter().filter(has_changed).collect())?);
+        let changed: Vec<Path> = Path::all().into_iter().filter(has_changed).collect();
+        if changed.is_empty() {
+            break;
+        }
+        now.paths.extend(callgrind::count_paths(changed)?);
         changes = compare(&recorded, &now);
     }
     println!("{}", report::format_table(&changes));

@@ -70,7 +70,7 @@ fn peek_without_a_message_fails_at_once() {
 }
 
 #[test]
-fn peek_finds_a_message_behind_the_last_receive_that_a_pass_has_ended_after_the_next_pass() {
+fn peek_misses_what_came_behind_the_end_of_a_receive_until_the_next_pass() {
     let quiet = AwaitedReply::Nothing;
     for then in [PeekAction::Keep, PeekAction::Claim, PeekAction::Discard] {
         let (mut engine, _, _, mut sink) = engine_with_peer();
@@ -81,22 +81,39 @@ fn peek_finds_a_message_behind_the_last_receive_that_a_pass_has_ended_after_the_
         assert_eq!(sink.ended_contexts(), [1]);
         engine.peek(peek_request(2, then), &mut sink).unwrap();
         assert_eq!(take_errors(&mut sink), [(2, OperationError::NoMessage)], "{then:?}");
+        // The next pass, which receives nothing.
         engine.arrivals(&mut sink);
         engine.peek(peek_request(3, then), &mut sink).unwrap();
         assert_eq!(sink.ended_contexts(), [3], "{then:?}");
     }
 }
 
+/// Returns an engine whose latest pass has received a message with tag 5 behind the end of a receive. A receive
+/// for tag 4, with the context 2, is still posted.
+fn engine_with_hidden_message() -> (Engine, Recorder) {
+    let (mut engine, _, _, mut sink) = engine_with_peer();
+    for context in [1, 2] {
+        engine.post_receive(tagged_receive_request(4, context), &mut sink).unwrap();
+    }
+    let mut pass = engine.arrivals(&mut sink);
+    for tag in [4, 5] {
+        pass.frame(LINK, &tagged_header(tag, 1, AwaitedReply::Nothing), b"x");
+    }
+    sink.take_ended();
+    (engine, sink)
+}
+
+/// Whether a peek finds a message with tag 5.
+fn finds(engine: &mut Engine, sink: &mut Recorder) -> bool {
+    sink.take_ended();
+    engine.peek(peek_request(3, PeekAction::Keep), sink).unwrap();
+    take_errors(sink).is_empty()
+}
+
 #[test]
 fn peek_finds_what_has_arrived_before_something_that_was_seen() {
     let quiet = |tag| tagged_header(tag, 1, AwaitedReply::Nothing);
-    let cases = [
-        (tagged_header(6, 1, AwaitedReply::Arrival), &b"x"[..], true),
-        (quiet(4), b"x", true),
-        (Header::Fence { matched: false }, b"", true),
-        (quiet(6), b"x", false),
-    ];
-    for (last, payload, is_found) in cases {
+    let later_in_the_pass = |act: &dyn Fn(&mut Arrivals<'_, Recorder>)| {
         let (mut engine, _, _, mut sink) = engine_with_peer();
         for context in [1, 2] {
             engine.post_receive(tagged_receive_request(4, context), &mut sink).unwrap();
@@ -104,11 +121,55 @@ fn peek_finds_what_has_arrived_before_something_that_was_seen() {
         let mut pass = engine.arrivals(&mut sink);
         pass.frame(LINK, &quiet(4), b"x");
         pass.frame(LINK, &quiet(5), b"x");
-        pass.frame(LINK, &last, payload);
-        sink.take_ended();
-        engine.peek(peek_request(3, PeekAction::Keep), &mut sink).unwrap();
-        assert_eq!(take_errors(&mut sink).is_empty(), is_found, "{last:?}");
+        act(&mut pass);
+        finds(&mut engine, &mut sink)
+    };
+    assert!(!later_in_the_pass(&|pass| pass.frame(LINK, &quiet(6), b"x")));
+    assert!(later_in_the_pass(&|pass| pass.frame(LINK, &quiet(4), b"x")), "the end of a receive");
+    let acknowledged = tagged_header(6, 1, AwaitedReply::Arrival);
+    assert!(later_in_the_pass(&|pass| pass.frame(LINK, &acknowledged, b"x")), "its sender learns of it");
+    assert!(later_in_the_pass(&|pass| pass.frame(LINK, &Header::Fence { matched: false }, b"")), "a fence");
+    assert!(later_in_the_pass(&|pass| pass.link_event(LINK, LinkEvent::Down(RESET))), "the end of the link");
+}
+
+#[test]
+fn peek_finds_what_is_hidden_after_a_later_message_was_received() {
+    let (mut engine, _, _, mut sink) = engine_with_peer();
+    engine.post_receive(tagged_receive_request(4, 1), &mut sink).unwrap();
+    let mut pass = engine.arrivals(&mut sink);
+    for tag in [4, 5, 6] {
+        pass.frame(LINK, &tagged_header(tag, 1, AwaitedReply::Nothing), b"x");
     }
+    engine.post_receive(tagged_receive_request(6, 2), &mut sink).unwrap();
+    assert!(finds(&mut engine, &mut sink));
+}
+
+#[test]
+fn peek_that_is_not_repeated_finds_all_messages() {
+    let (mut engine, mut sink) = engine_with_hidden_message();
+    engine.show_all_to_peeks();
+    assert!(finds(&mut engine, &mut sink));
+}
+
+#[test]
+fn peek_that_misses_a_message_owes_one_more_look() {
+    let (mut engine, mut sink) = engine_with_hidden_message();
+    assert!(!engine.take_owed_look(), "there was no peek");
+    assert!(!finds(&mut engine, &mut sink));
+    assert!(engine.take_owed_look());
+    assert!(!engine.take_owed_look(), "once for a peek");
+    engine.arrivals(&mut sink);
+    assert!(finds(&mut engine, &mut sink));
+    assert!(!engine.take_owed_look());
+}
+
+#[test]
+fn message_that_arrives_after_a_peek_in_vain_owes_one_more_look() {
+    let (mut engine, _, _, mut sink) = engine_with_peer();
+    assert!(!finds(&mut engine, &mut sink));
+    assert!(!engine.take_owed_look(), "nothing has arrived");
+    engine.arrivals(&mut sink).frame(LINK, &tagged_header(5, 1, AwaitedReply::Nothing), b"x");
+    assert!(engine.take_owed_look());
 }
 
 #[test]

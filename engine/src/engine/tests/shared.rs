@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::{hint, thread};
+use std::{hint, slice, thread};
 
 use super::*;
 use crate::connection::EndpointRole;
@@ -136,6 +136,22 @@ fn post_matching_other_members_message_is_completed_by_that_member() {
 }
 
 /// Delivers mail as applications' calls do. Returns the contexts and flags in the order of the reports.
+#[test]
+fn peek_at_a_shared_receiver_finds_what_came_behind_the_end_of_a_receive() {
+    let (shared, mut first, _) = two_members();
+    shared.post_receive(None, receive_request(8, 1)).unwrap();
+    let mut pass = first.engine.arrivals(&mut first.sink);
+    for payload in [b"one", b"two"] {
+        pass.frame(LINK, &untagged_header(3), payload);
+    }
+    let any = Criteria { source: None, tag: 0, ignore: 0 };
+    let request =
+        PeekRequest { tagged: false, criteria: any, context: 2, work: None, then: PeekAction::Keep };
+    shared.peek(None, request).unwrap();
+    let ended = deliver_mail(&shared, slice::from_mut(&mut first));
+    assert!(ended.iter().map(|(context, _)| context).eq(&[1, 2]), "{ended:?}");
+}
+
 fn deliver_mail(shared: &SharedReceiver, members: &mut [Member]) -> Vec<(u64, CompletionFlags)> {
     let mut reported = Vec::new();
     while shared.has_mail_for_members() {
