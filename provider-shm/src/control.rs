@@ -142,8 +142,8 @@ impl Control {
     }
 
     /// Whether the address that the peer claims belongs to another process, as far as this can be told: an
-    /// endpoint of this kind listens there, or, beside TCP, the address is one of another host. If the peer has
-    /// hung up, its process may have had the address before.
+    /// endpoint of this kind listens there, or, beside TCP, the address is one of another host. If the peer
+    /// has hung up, its process may have had the address before.
     pub(crate) fn claims_foreign_address(&self, kind: &NameKind, claimed: Address) -> bool {
         if self.is_peer_this_process() || self.has_peer_hung_up() {
             return false;
