@@ -382,9 +382,9 @@ impl CommandFailure {
             OperationError::Link(LinkError::Protocol(reason)) => {
                 CommandFailure::NotHomespun { address, reason }
             }
-            OperationError::Link(LinkError::Denied(reason @ (Denial::OtherUser | Denial::ForkedChild))) => {
-                CommandFailure::Denied { address, reason }
-            }
+            OperationError::Link(LinkError::Denied(
+                reason @ (Denial::OtherUser | Denial::ForkedChild | Denial::ForeignAddress),
+            )) => CommandFailure::Denied { address, reason },
             error => CommandFailure::NoAnswer { address, error },
         }
     }

@@ -258,6 +258,9 @@ pub enum Denial {
     /// The endpoint was inherited by `fork`, and belongs to the parent process.
     #[error("the endpoint belongs to the process that this one was forked from")]
     ForkedChild,
+    /// The endpoint has stated the address of another process as its own.
+    #[error("the address of this endpoint belongs to another process, says the peer")]
+    ForeignAddress,
     /// The peer's process has too few descriptors for the link.
     #[error("the other process has too few descriptors for a link: raise its RLIMIT_NOFILE (ulimit -n)")]
     NoDescriptors,
@@ -275,7 +278,9 @@ impl LinkError {
         match self {
             LinkError::Closed => Errno::ESHUTDOWN,
             LinkError::System(errno) => *errno,
-            LinkError::Denied(Denial::OtherUser | Denial::ForkedChild) => Errno::EACCES,
+            LinkError::Denied(Denial::OtherUser | Denial::ForkedChild | Denial::ForeignAddress) => {
+                Errno::EACCES
+            }
             LinkError::Denied(Denial::NoDescriptors | Denial::NoMemoryFiles) => Errno::ECONNREFUSED,
             LinkError::Protocol(_) | LinkError::OtherVersion { .. } => Errno::EPROTO,
             LinkError::NoEndpoint { .. } => Errno::ECONNREFUSED,

@@ -10,6 +10,7 @@ use homespun_engine::errno::Errno;
 use homespun_engine::fork::CloseOnFork;
 use homespun_engine::transport::{Denial, LinkError};
 use homespun_engine::wire::hello::{self, HELLO_BYTES, Hello, VERSION};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::set_socket_passcred;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -138,6 +139,25 @@ impl Control {
 
     pub(crate) fn peer_credentials(&self) -> Credentials {
         self.peer
+    }
+
+    /// Whether the address that the peer claims belongs to another process, as far as this can be told: an
+    /// endpoint of this kind listens there, or, beside TCP, the address is one of another host. If the peer
+    /// has hung up, its process may have had the address before.
+    pub(crate) fn claims_foreign_address(&self, kind: &NameKind, claimed: Address) -> bool {
+        if self.is_peer_this_process() || self.has_peer_hung_up() {
+            return false;
+        }
+        match Control::connect(kind, claimed) {
+            Ok(owner) => owner.peer.pid != self.peer.pid,
+            Err(_) => name::possible_bind_addresses(kind, claimed).is_empty(),
+        }
+    }
+
+    fn has_peer_hung_up(&self) -> bool {
+        let mut polled = [PollFd::new(&*self.socket, PollFlags::empty())];
+        let hung_up = poll(&mut polled, Some(&Timespec::default()));
+        hung_up.is_ok_and(|ready| ready > 0) && polled[0].revents().contains(PollFlags::HUP)
     }
 
     /// Opens a descriptor that becomes readable when the peer's process ends. Returns `None` if this fails,

@@ -26,8 +26,11 @@ pub(crate) const GREETING_BYTES: usize = field::COOKIE.end;
 pub(crate) const REFUSAL_BYTES: usize = 8;
 
 /// What a process sends in place of its greeting if it cannot take the link.
-const REFUSALS: [(Denial, [u8; REFUSAL_BYTES]); 2] =
-    [(Denial::NoDescriptors, *b"no-fds\0\0"), (Denial::NoMemoryFiles, *b"no-memfd")];
+const REFUSALS: [(Denial, [u8; REFUSAL_BYTES]); 3] = [
+    (Denial::NoDescriptors, *b"no-fds\0\0"),
+    (Denial::NoMemoryFiles, *b"no-memfd"),
+    (Denial::ForeignAddress, *b"no-addr\0"),
+];
 
 /// Returns the bytes of a refusal. `None` if this reason is not told.
 pub(crate) fn emit_refusal(reason: Denial) -> Option<[u8; REFUSAL_BYTES]> {

@@ -6,12 +6,13 @@ use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
 use homespun_engine::source_host::SourceHost;
 use homespun_engine::transport::{AddressProof, FrameHandler, LinkError, LinkEvent, LinkId};
+use homespun_engine::wire::address_claim::LACKS_DESCRIPTORS;
 use homespun_engine::wire::hello::{Hello, Question};
 
 use crate::address_claims::{AddressClaims, Admission, NewClaim};
 use crate::hello::{Greeting, believed_address};
 use crate::limits::QUESTIONS_MAX;
-use crate::link::{NO_ROOM, NOT_ACCEPTING, Origin};
+use crate::link::{LACKED_DESCRIPTORS, NO_ROOM, NOT_ACCEPTING, Origin};
 use crate::local_address_cache::LocalAddressCache;
 
 /// Judges what arrives on a connection before its first frame.
@@ -85,8 +86,8 @@ impl Greeter<'_> {
         Ok(is_held)
     }
 
-    /// Handles a part of an acceptor's greeting. Returns whether the link is up. Fails if the acceptor takes
-    /// no new links.
+    /// Handles a part of an acceptor's greeting. Returns whether the link is up. Fails if the acceptor does
+    /// not take the link.
     pub(crate) fn handle_greeting(
         &mut self,
         greeting: &Greeting,
@@ -107,7 +108,8 @@ impl Greeter<'_> {
                 receiver.link_event(self.id, LinkEvent::Up { peer: to, instance, proof });
                 Ok(true)
             }
-            Greeting::Refused => Err(NOT_ACCEPTING),
+            Greeting::Refused { token: LACKS_DESCRIPTORS } => Err(LACKED_DESCRIPTORS),
+            Greeting::Refused { .. } => Err(NOT_ACCEPTING),
         }
     }
 
@@ -230,7 +232,8 @@ mod tests {
                 greeter.handle_greeting(&greeting, &mut ups)
             })
         };
-        assert_eq!(take(Greeting::Refused), Err(NOT_ACCEPTING));
+        assert_eq!(take(Greeting::Refused { token: 0 }), Err(NOT_ACCEPTING));
+        assert_eq!(take(Greeting::Refused { token: LACKS_DESCRIPTORS }), Err(LACKED_DESCRIPTORS));
         assert_eq!(take(Greeting::Held { token: 5 }), Ok(false));
         assert_eq!(take(Greeting::Up { hello, token: 5 }), Ok(true));
         assert_eq!((ups.0, claims.address_of_token(5)), (vec![(address(1), 9)], Some(address(1))));

@@ -109,8 +109,8 @@ pub(crate) enum Greeting {
     Up { hello: Hello, token: u64 },
     /// The acceptor holds the link.
     Held { token: u64 },
-    /// The acceptor takes no new links.
-    Refused,
+    /// The acceptor does not take the link. The token says why.
+    Refused { token: u64 },
 }
 
 impl GreetingReader {
@@ -159,7 +159,7 @@ impl GreetingReader {
             (ClaimStatus::Admitted, Some(held)) if held == token => {
                 Ok(Some((Greeting::Up { hello, token }, rest)))
             }
-            (ClaimStatus::Refused, None) => Ok(Some((Greeting::Refused, rest))),
+            (ClaimStatus::Refused, _) => Ok(Some((Greeting::Refused { token }, rest))),
             (ClaimStatus::Held, None) => {
                 self.held_token = Some(token);
                 Ok(Some((Greeting::Held { token }, rest)))
@@ -288,7 +288,13 @@ mod tests {
         assert_eq!(read_greeting(&[]), Ok(vec![]));
         assert_eq!(read_greeting(&[(ClaimStatus::Welcome, 5)]), Ok(vec![up(5)]));
         assert_eq!(read_greeting(&[(ClaimStatus::Held, 5)]), Ok(vec![Greeting::Held { token: 5 }]));
-        assert_eq!(read_greeting(&[(ClaimStatus::Refused, 0)]), Ok(vec![Greeting::Refused]));
+        let refused = Greeting::Refused { token: 1 };
+        assert_eq!(read_greeting(&[(ClaimStatus::Refused, 1)]), Ok(vec![refused]));
+        let held = Greeting::Held { token: 5 };
+        assert_eq!(
+            read_greeting(&[(ClaimStatus::Held, 5), (ClaimStatus::Refused, 1)]),
+            Ok(vec![held, refused])
+        );
         let held_first = [(ClaimStatus::Held, 5), (ClaimStatus::Admitted, 5)];
         assert_eq!(read_greeting(&held_first), Ok(vec![Greeting::Held { token: 5 }, up(5)]));
     }
@@ -299,7 +305,8 @@ mod tests {
             let is_first = matches!(status, ClaimStatus::Welcome | ClaimStatus::Held | ClaimStatus::Refused);
             assert_eq!(read_greeting(&[(status, 5)]).is_ok(), is_first, "{status:?}");
             let held_first = [(ClaimStatus::Held, 5), (status, 5)];
-            assert_eq!(read_greeting(&held_first).is_ok(), status == ClaimStatus::Admitted, "{status:?}");
+            let is_second = matches!(status, ClaimStatus::Admitted | ClaimStatus::Refused);
+            assert_eq!(read_greeting(&held_first).is_ok(), is_second, "{status:?}");
         }
         let other_token = [(ClaimStatus::Held, 5), (ClaimStatus::Admitted, 6)];
         assert_eq!(read_greeting(&other_token), Err(WireError::OutOfTurn));

@@ -106,6 +106,7 @@ mod local;
 mod local_address_cache;
 mod outbound;
 mod provider;
+mod shortage;
 mod socket;
 mod staging;
 #[expect(unsafe_code, reason = "makes system calls without a safe interface")]

@@ -35,6 +35,13 @@ pub const ACCEPT_RETRY_PASSES: u32 = 64;
 /// announces the end of the lack.
 pub const ACCEPT_RETRY_MS: u64 = 20;
 
+/// How long connections of peers, and held links, wait for descriptors before they are refused.
+pub const SHORTAGE_MAX_MS: u64 = 5_000;
+
+/// How many descriptors a link of an endpoint to itself needs: both ends of the link, and of the check of its
+/// claim.
+pub const OWN_LINK_DESCRIPTORS: usize = 4;
+
 /// How soon a sleeping application checks whether a peer's kernel has acknowledged what a closed link sent.
 /// No event announces the acknowledgement.
 pub const RETRY_MS: u64 = 2;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
 use homespun_engine::fork::CloseOnFork;
-use homespun_engine::transport::{AddressProof, FrameHandler, LinkError, LinkId};
+use homespun_engine::transport::{AddressProof, Denial, FrameHandler, LinkError, LinkId};
 use homespun_engine::wire::address_claim::{ClaimRecord, ClaimStatus};
 use mio::net::TcpStream;
 use socket2::SockRef;
@@ -89,6 +89,9 @@ const NO_ENDPOINT: LinkError = LinkError::NoEndpoint { medium: "TCP" };
 
 /// The error of a link whose acceptor takes no new links.
 pub(crate) const NOT_ACCEPTING: LinkError = LinkError::System(Errno::ECONNREFUSED);
+
+/// The error of a link whose acceptor has too few descriptors for it.
+pub(crate) const LACKED_DESCRIPTORS: LinkError = LinkError::Denied(Denial::NoDescriptors);
 
 /// The state of a link after a read.
 #[derive(Debug, PartialEq, Eq)]
@@ -339,7 +342,7 @@ impl Link {
                 ReadStep::Ended(error)
             }
             // The acceptor has said this before it has reset the connection.
-            (ReadOutcome::Broken(NOT_ACCEPTING), _) => ReadStep::Ended(NOT_ACCEPTING),
+            (ReadOutcome::Broken(error @ (NOT_ACCEPTING | LACKED_DESCRIPTORS)), _) => ReadStep::Ended(error),
             (ReadOutcome::Blocked, Some(Errno::EPIPE)) => {
                 ReadStep::Ended(LinkError::System(Errno::ECONNRESET))
             }

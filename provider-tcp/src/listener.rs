@@ -7,6 +7,7 @@ use homespun_engine::errno::Errno;
 use homespun_engine::fork::CloseOnFork;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry, Token};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::limits::ACCEPT_RETRY_PASSES;
 use crate::socket;
@@ -87,6 +88,8 @@ impl Listener {
         match self.socket.accept() {
             Ok((stream, remote)) => return Accepted::Connection(stream, remote),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.is_pending = false,
+            // Without a descriptor, the call fails before the kernel looks for a connection.
+            Err(_) if !self.has_connection() => self.is_pending = false,
             Err(error) if is_exhaustion(socket::to_errno(&error)) => {
                 tracing::debug!(%error, "cannot accept: out of descriptors or memory");
                 return Accepted::Exhausted { is_process_limit: socket::to_errno(&error) == Errno::EMFILE };
@@ -95,6 +98,12 @@ impl Listener {
             Err(error) => tracing::debug!(%error, "a connection ended before it was accepted"),
         }
         Accepted::Nothing
+    }
+
+    /// Whether a connection is waiting. Says yes if the kernel does not answer.
+    pub(crate) fn has_connection(&self) -> bool {
+        let mut polled = [PollFd::new(&*self.socket, PollFlags::IN)];
+        poll(&mut polled, Some(&Timespec::default())) != Ok(0)
     }
 
     /// Lets connections wait in the kernel for some passes. After that there may be room for them.

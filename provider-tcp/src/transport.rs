@@ -11,6 +11,7 @@ use std::mem;
 use std::net::SocketAddr;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use homespun_engine::address::Address;
@@ -30,16 +31,18 @@ use crate::burst::HoldPolicy;
 use crate::busy_link::BusyLink;
 use crate::check::Check;
 use crate::clock::Clock;
+use crate::descriptors::DescriptorLimit;
 use crate::half_open::HalfOpenLinks;
 use crate::limits::{
-    ACCEPT_RETRY_MS, EVENTS_MAX, INLINE_MAX_BYTES, OTHER_VERSIONS_MAX_ADDRESSES, PASS_MAX_ENDS,
-    READ_BUFFER_BYTES, RETRY_MS,
+    ACCEPT_RETRY_MS, EVENTS_MAX, INLINE_MAX_BYTES, OTHER_VERSIONS_MAX_ADDRESSES, OWN_LINK_DESCRIPTORS,
+    PASS_MAX_ENDS, READ_BUFFER_BYTES, RETRY_MS,
 };
 use crate::link::{Link, Origin, ReadStep};
 use crate::links::{Links, Slot};
 use crate::listener::Listener;
 use crate::local_address_cache::LocalAddressCache;
 use crate::provider::BoundTcp;
+use crate::shortage::{Shortage, SpareDescriptor};
 use crate::socket::{self, KernelBuffers};
 use crate::staging::SpareBuffers;
 use crate::transport::cores::PeerCores;
@@ -85,6 +88,15 @@ pub struct TcpTransport {
     /// How many accepted connections have one of the last descriptors, which are reserved for the process
     /// itself.
     reserve_links: usize,
+    /// The lack of descriptors that keeps connections waiting.
+    accept_shortage: Shortage,
+    /// The lack of descriptors that keeps held links waiting.
+    check_shortage: Shortage,
+    spare_descriptor: Arc<SpareDescriptor>,
+    /// The endpoint has warned of a link that gave its place to another one. It warns only once.
+    has_warned_of_displaced: bool,
+    /// Likewise, of a peer with too few descriptors.
+    has_warned_of_refusal: bool,
     local_addresses: LocalAddressCache,
     /// The endpoint has warned of a connection in another protocol. It warns only once: otherwise strangers
     /// could fill the log.
@@ -152,6 +164,11 @@ impl TcpTransport {
             connected_links: 0,
             has_refused: false,
             reserve_links: 0,
+            accept_shortage: Shortage::default(),
+            check_shortage: Shortage::default(),
+            spare_descriptor: SpareDescriptor::of_this_process()?,
+            has_warned_of_displaced: false,
+            has_warned_of_refusal: false,
             local_addresses: LocalAddressCache::default(),
             has_warned_of_foreign_protocol: false,
             has_warned_of_other_version: false,
@@ -433,6 +450,8 @@ impl TcpTransport {
             Err(LinkError::System(Errno::EAFNOSUPPORT))
         } else if self.is_beyond_loopback(to) {
             Err(LinkError::LoopbackOnly { own: Box::new(self.address), peer: Box::new(to) })
+        } else if to == self.address && !DescriptorLimit::current().has_spare(OWN_LINK_DESCRIPTORS) {
+            Err(LinkError::System(Errno::EMFILE))
         } else if timeout.is_some_and(|left| left.as_millis() == 0) {
             // To the kernel, which counts milliseconds, 0 means its own limit.
             Err(LinkError::System(Errno::ETIMEDOUT))

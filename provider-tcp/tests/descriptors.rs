@@ -9,7 +9,7 @@ use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use homespun_engine::errno::Errno;
-use homespun_engine::transport::{Close, LinkError, LinkId, Provider, Transport};
+use homespun_engine::transport::{Close, Denial, LinkError, LinkId, Provider, Transport};
 use homespun_engine::wire::hello::Hello;
 use homespun_tcp::TcpProvider;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -143,6 +143,61 @@ fn exhausted_accept_displaces_an_unproven_link() {
     );
 }
 
+/// Lowers the limit, and takes all descriptors but so many. Returns the limit before, and what takes them.
+fn leave_free_fds(free: usize) -> (Rlimit, Vec<File>) {
+    let before = getrlimit(Resource::Nofile);
+    let room = (count_open_fds() + 10) as u64;
+    setrlimit(Resource::Nofile, Rlimit { current: Some(room), maximum: before.maximum }).unwrap();
+    let mut files: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    files.truncate(files.len() - free);
+    (before, files)
+}
+
+/// Connects without a spare descriptor, and then waits for the end of the link. The acceptor holds the link
+/// if its address is reserved.
+fn connect_in_lasting_shortage(client: &mut Side, server: &mut Side, is_held: bool) -> LinkError {
+    if is_held {
+        server.transport.reserve_address(client.transport.address());
+    }
+    let (before, files) = leave_free_fds(1 + usize::from(is_held));
+    let link = client.transport.connect(server.transport.address());
+    drive_until("the refusal", &mut [client, server], |sides| !sides[0].events.down.is_empty());
+    drop(files);
+    setrlimit(Resource::Nofile, before).unwrap();
+    assert!(server.events.up.is_empty() && client.events.up.is_empty());
+    let (down, error) = client.events.down.remove(0);
+    assert_eq!(down, link);
+    server.transport.release_address(client.transport.address());
+    error
+}
+
+fn lasting_exhaustion_refuses_links() {
+    for is_held in [false, true] {
+        let (mut client, mut server) = (Side::open(&TcpProvider::new()), Side::open(&TcpProvider::new()));
+        let error = connect_in_lasting_shortage(&mut client, &mut server, is_held);
+        assert_eq!(error, LinkError::Denied(Denial::NoDescriptors), "held: {is_held}");
+        client.transport.connect(server.transport.address());
+        drive_until("a link", &mut [&mut client, &mut server], |sides| !sides[1].events.up.is_empty());
+    }
+}
+
+/// A link of an endpoint to itself needs descriptors at both ends: nobody else could give them back.
+fn link_to_itself_without_descriptors_fails_at_once() {
+    let mut side = Side::open(&TcpProvider::new());
+    for free in 1..4 {
+        let (before, files) = leave_free_fds(free);
+        let link = side.transport.connect(side.transport.address());
+        drive_until("its failure", &mut [&mut side], |sides| !sides[0].events.down.is_empty());
+        drop(files);
+        setrlimit(Resource::Nofile, before).unwrap();
+        assert_eq!(side.events.down, [(link, LinkError::System(Errno::EMFILE))]);
+        side.events = Events::default();
+    }
+    let link = side.transport.connect(side.transport.address());
+    drive_until("both ends", &mut [&mut side], |sides| sides[0].events.up.len() == 2);
+    assert!(side.events.up.contains(&link));
+}
+
 #[test]
 fn descriptors_are_closed_and_exhaustion_delays_links() {
     let begin = count_open_fds();
@@ -150,5 +205,7 @@ fn descriptors_are_closed_and_exhaustion_delays_links() {
     descriptor_exhaustion_delays_links_and_loses_none();
     exhausted_accept_displaces_a_silent_connection();
     exhausted_accept_displaces_an_unproven_link();
+    lasting_exhaustion_refuses_links();
+    link_to_itself_without_descriptors_fails_at_once();
     assert_eq!(count_open_fds(), begin, "something outlived its transport");
 }

@@ -52,7 +52,9 @@ pub(crate) fn prov_errno(error: &OperationError) -> i32 {
         OperationError::Link(LinkError::Closed) => CLOSED,
         OperationError::Link(LinkError::Denied(Denial::NoDescriptors)) => NO_DESCRIPTORS,
         OperationError::Link(LinkError::Denied(Denial::NoMemoryFiles)) => NO_MEMORY_FILES,
-        OperationError::Link(LinkError::Denied(Denial::OtherUser | Denial::ForkedChild)) => DENIED,
+        OperationError::Link(LinkError::Denied(
+            Denial::OtherUser | Denial::ForkedChild | Denial::ForeignAddress,
+        )) => DENIED,
         OperationError::Link(LinkError::Protocol(_)) => PROTOCOL,
         OperationError::Link(LinkError::OtherVersion { .. }) => OTHER_VERSION,
         OperationError::Link(LinkError::NoEndpoint { .. }) => NO_ENDPOINT,

@@ -251,6 +251,7 @@ enum RefusalForm {
 enum DenialForm {
     OtherUser,
     ForkedChild,
+    ForeignAddress,
     NoDescriptors,
     NoMemoryFiles,
 }

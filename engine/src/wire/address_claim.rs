@@ -13,11 +13,12 @@
 //!                   <--------------  hello, Welcome(token), frames    if the claim is not contested
 //!
 //!    hello          --------------->
-//!                   <--------------  hello, Refused                   if the acceptor takes no new links
+//!                   <--------------  hello, Refused(why)              if the acceptor cannot take the link
 //!
 //!    hello, frames  --------------->  reads the hello only
 //!                   <--------------  hello, Held(token)               if the claim is contested
 //!                   <--------------  Admitted(token), frames          once proven or no longer contested
+//!                                    or Refused(why)
 //!
 //!  claimed address                    acceptor, on a connection of its own
 //!                   <--------------  Question(token), one or more
@@ -43,6 +44,9 @@ use super::hello::compute_crc32;
 
 /// The size of a record in bytes.
 pub const CLAIM_RECORD_BYTES: usize = field::TOKEN.end;
+
+/// The token of a [`Refused`](ClaimStatus::Refused) link whose acceptor has too few descriptors for it.
+pub const LACKS_DESCRIPTORS: u64 = 1;
 
 mod field {
     use std::ops::Range;
@@ -72,8 +76,8 @@ pub enum ClaimStatus {
     Held,
     /// A link that was held is up.
     Admitted,
-    /// The acceptor is being closed and takes no new links. This record follows the acceptor's hello. Its
-    /// token is 0.
+    /// The acceptor does not take the link. This record follows the acceptor's hello, or
+    /// [`Held`](Self::Held). Its token says why: [`LACKS_DESCRIPTORS`], or 0 if the acceptor is being closed.
     Refused,
     /// The endpoint that answers has made the link, to the address that the question names.
     Confirmed,

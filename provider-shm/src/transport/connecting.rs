@@ -222,6 +222,15 @@ impl ShmTransport {
             let why = LinkError::Protocol("an endpoint with another address format");
             return self.end_and_report_link(id, why, receiver);
         }
+        if let Some(Slot::Made(link)) = self.links.get(id)
+            && !link.origin.is_connector()
+            && link.control.claims_foreign_address(&self.names, address)
+        {
+            let (peer, reason) = (link.control.peer_credentials().pid, Denial::ForeignAddress);
+            tracing::warn!(peer, %address, "refused a link: its peer claims the address of another process");
+            link.control.refuse(reason);
+            return self.end_and_report_link(id, LinkError::Denied(reason), receiver);
+        }
         match self.map_peer_ring_and_answer(id, received) {
             Ok(Origin::Connected(to)) => receiver.link_event(id, LinkEvent::up(to, instance)),
             Ok(Origin::Accepted(serial)) => {

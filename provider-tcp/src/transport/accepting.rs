@@ -5,14 +5,14 @@
 //! last descriptors of the process, the endpoint gives another of these only in exchange for a connection
 //! without a hello, or for a link whose claim is unproven. See docs/decisions/tcp-strangers.md.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::mem;
 use std::net::SocketAddr;
 use std::time::Instant;
 
 use homespun_engine::source_host::SourceHost;
 use homespun_engine::transport::{FrameHandler, LinkError, LinkId};
-use homespun_engine::wire::address_claim::{ClaimRecord, ClaimStatus};
+use homespun_engine::wire::address_claim::{ClaimRecord, ClaimStatus, LACKS_DESCRIPTORS};
 use mio::net::TcpStream;
 
 use super::{TcpTransport, enlist_dirty, enlist_ready};
@@ -21,7 +21,7 @@ use crate::descriptors::DescriptorLimit;
 use crate::foreign;
 use crate::greeter::Greeter;
 use crate::limits::{ACCEPT_BATCH_CONNECTIONS, CHECKS_MIN_ENDS, READS_MIN_ENDS};
-use crate::link::{NO_ROOM, NOT_ACCEPTING, Origin, ReadStep};
+use crate::link::{LACKED_DESCRIPTORS, NO_ROOM, NOT_ACCEPTING, Origin, ReadStep};
 use crate::listener::{Accepted, Listener};
 use crate::{socket, sys};
 
@@ -59,16 +59,21 @@ impl TcpTransport {
             }
             let place = self.find_place(limit, &mut reported, receiver);
             if place == Place::None {
-                if self.may_end_links() {
+                if self.may_end_links() && !self.refuse_if_shortage_lasts() {
                     self.listener.as_mut().into_iter().for_each(Listener::pause);
+                    break;
                 }
-                break;
+                continue;
             }
             match self.listener.as_mut().map_or(Accepted::Nothing, Listener::accept) {
                 Accepted::Connection(stream, remote) => {
+                    self.accept_shortage.end();
                     reported += self.add_connection_in_place(stream, remote, place, limit, receiver);
                 }
-                Accepted::Nothing => break,
+                Accepted::Nothing => {
+                    self.accept_shortage.end();
+                    break;
+                }
                 Accepted::Exhausted { is_process_limit } => {
                     if self.read_until_oldest_is_silent(&mut reported, receiver) {
                         self.displace_oldest_silent(&mut reported, receiver);
@@ -76,8 +81,8 @@ impl TcpTransport {
                         && let Some(found) = self.oldest_displaceable_link()
                         && !mem::replace(&mut has_displaced_when_exhausted, true)
                     {
-                        reported += self.end_link(found.id, DISPLACED, receiver);
-                    } else {
+                        reported += self.displace(found.id, receiver);
+                    } else if !self.refuse_if_shortage_lasts() {
                         self.listener.as_mut().into_iter().for_each(Listener::pause);
                         break;
                     }
@@ -86,6 +91,52 @@ impl TcpTransport {
         }
         self.ends_left = self.ends_left.max(CHECKS_MIN_ENDS + READS_MIN_ENDS);
         reported
+    }
+
+    /// Notes that connections wait for descriptors. If they have waited too long, tells one of them so.
+    /// Returns whether others may follow.
+    fn refuse_if_shortage_lasts(&mut self) -> bool {
+        let Some(listener) = self.listener.as_mut().filter(|listener| listener.has_connection()) else {
+            self.accept_shortage.end();
+            return false;
+        };
+        if !self.accept_shortage.note_wait() {
+            return false;
+        }
+        self.spare_descriptor.lend(|| {
+            let Accepted::Connection(mut stream, remote) = listener.accept() else { return false };
+            tracing::debug!(%remote, "refused: too few descriptors");
+            // If the hello were left unread, the kernel would reset the connection.
+            if let Err(error) = stream.read(&mut self.read_buffer) {
+                tracing::trace!(%error, "the connection brings nothing");
+            }
+            let refused = ClaimRecord { status: ClaimStatus::Refused, token: LACKS_DESCRIPTORS };
+            send_last_words(&stream, &[self.hello.as_slice(), &refused.to_bytes()].concat());
+            true
+        })
+    }
+
+    /// Ends a link in favour of another one, for want of descriptors. Returns how many events it has
+    /// reported.
+    pub(super) fn displace(&mut self, id: LinkId, receiver: &mut impl FrameHandler) -> u32 {
+        if !mem::replace(&mut self.has_warned_of_displaced, true) {
+            tracing::warn!(
+                link = id.0,
+                "too few descriptors (RLIMIT_NOFILE): a link of a peer has ended for another one; further \
+                 ones are not reported"
+            );
+        }
+        self.refuse_if_held(id);
+        self.end_link(id, DISPLACED, receiver)
+    }
+
+    /// Tells the peer of a held link that there are too few descriptors.
+    pub(super) fn refuse_if_held(&mut self, id: LinkId) {
+        if let Some(link) = self.links.link_mut(id).filter(|link| link.is_held()) {
+            let refused = ClaimRecord { status: ClaimStatus::Refused, token: LACKS_DESCRIPTORS };
+            link.outbound.stage_bytes(&refused.to_bytes(), &mut self.spare);
+            self.flush_link(id);
+        }
     }
 
     /// Finds a place for another connection.
@@ -138,7 +189,7 @@ impl TcpTransport {
                 Place::InReserve(found) => found.filter(|found| self.accepted.is_unproven(*found)),
                 _ => None,
             });
-            reported += found.map_or(0, |found| self.end_link(found.id, DISPLACED, receiver));
+            reported += found.map_or(0, |found| self.displace(found.id, receiver));
         }
         reported
     }
@@ -333,6 +384,7 @@ impl TcpTransport {
             ReadStep::Ended(error) => {
                 match (&error, origin) {
                     (&NO_ROOM, _) if was_half_open => self.log_refusal(id, origin),
+                    (&LACKED_DESCRIPTORS, _) => self.warn_of_refusal_once(id, origin),
                     (&NOT_ACCEPTING, _) if was_half_open && !self.is_accepting => {
                         let refused = ClaimRecord { status: ClaimStatus::Refused, token: 0 }.to_bytes();
                         send_last_words(&link.stream, &[self.hello.as_slice(), &refused].concat());
@@ -352,6 +404,14 @@ impl TcpTransport {
             }
         };
         reported + displaced.map_or(0, |displaced| self.end_link(displaced, DISPLACED, receiver))
+    }
+
+    /// Warns once that a peer has too few descriptors. Sends that have ended already may be lost.
+    fn warn_of_refusal_once(&mut self, id: LinkId, origin: Origin) {
+        if !mem::replace(&mut self.has_warned_of_refusal, true) {
+            tracing::warn!(link = id.0, ?origin, reason = %LACKED_DESCRIPTORS, "a peer has refused a link: \
+                messages sent on it are lost; further refusals are not reported");
+        }
     }
 
     /// Warns once that a process has connected that does not speak homespun's protocol.

@@ -15,7 +15,6 @@ use mio::net::TcpStream;
 use mio::{Interest, Token};
 use smallvec::SmallVec;
 
-use super::accepting::DISPLACED;
 use super::{TcpTransport, enlist_dirty, enlist_ready};
 use crate::address_claims::{Admitted, CheckOutcome, CheckPlan};
 use crate::check::Check;
@@ -102,7 +101,7 @@ impl TcpTransport {
         while let Some(plan) = self.address_claims.start_next_check(now) {
             if !self.find_descriptor_for_check(&plan, now, &mut reported, receiver) {
                 tracing::debug!(address = %plan.address, "a check waits for a descriptor");
-                reported += self.postpone_check(&plan, now, receiver);
+                reported += self.postpone_check(&plan, true, now, receiver);
                 break;
             }
             // Send the tokens to the peers before the check asks about them.
@@ -112,10 +111,12 @@ impl TcpTransport {
                 Ok((stream, place)) => {
                     tracing::debug!(address = %plan.address, links = plan.asked.len(), "checking a claim");
                     self.checks[place] = Some(Box::new(Check::new(plan, stream, &questions, now)));
+                    self.check_shortage.end();
                 }
                 Err(error) if is_temporary_shortage(socket::to_errno(&error)) => {
                     tracing::debug!(address = %plan.address, %error, "a check waits");
-                    reported += self.postpone_check(&plan, now, receiver);
+                    let lacks_descriptors = matches!(socket::to_errno(&error), Errno::EMFILE | Errno::ENFILE);
+                    reported += self.postpone_check(&plan, lacks_descriptors, now, receiver);
                     break;
                 }
                 Err(error) => {
@@ -150,7 +151,7 @@ impl TcpTransport {
         let found =
             self.accepted.oldest_displaceable(now).filter(|found| may_displace && !is_asked(found.id));
         let Some(found) = found else { return false };
-        *reported += self.end_link(found.id, DISPLACED, receiver);
+        *reported += self.displace(found.id, receiver);
         self.has_descriptor_for_check()
     }
 
@@ -252,9 +253,24 @@ impl TcpTransport {
         }
     }
 
-    /// Postpones a check that lacks a descriptor, memory or a port. Returns how many events it has reported.
-    fn postpone_check(&mut self, plan: &CheckPlan, now: Instant, receiver: &mut impl FrameHandler) -> u32 {
-        let overdue = self.address_claims.postpone_check(plan, now);
+    /// Postpones a check that lacks a descriptor, memory or a port. If descriptors are lacking for too long,
+    /// ends the held links that it is about. Returns how many events it has reported.
+    fn postpone_check(
+        &mut self,
+        plan: &CheckPlan,
+        lacks_descriptors: bool,
+        now: Instant,
+        receiver: &mut impl FrameHandler,
+    ) -> u32 {
+        let mut overdue = self.address_claims.postpone_check(plan, now);
+        if lacks_descriptors && plan.id.is_contested() && self.check_shortage.note_wait() {
+            for (id, _) in &plan.asked {
+                if self.links.link_mut(*id).is_some_and(|link| link.is_held()) && !overdue.contains(id) {
+                    self.refuse_if_held(*id);
+                    overdue.push(*id);
+                }
+            }
+        }
         self.end_refuted_links(&overdue, receiver)
     }
 
