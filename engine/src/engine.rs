@@ -378,14 +378,15 @@ impl Engine {
         receiver.peek(request, &mut effects)
     }
 
-    /// Whether the application should [peek](Self::peek) once more before it sleeps: a message has arrived that
-    /// its latest peek did not find, and nothing else would tell it of the message. True once for a peek.
+    /// Whether the application should [peek](Self::peek) once more before it sleeps: a message has arrived
+    /// that its latest peek did not find, and nothing else would tell it of the message. True once for a
+    /// peek.
     pub fn take_owed_look(&mut self) -> bool {
         self.receive_side.take_owed_look()
     }
 
-    /// Lets the next [`peek`](Self::peek) find all messages that have arrived. For peeks that are not repeated:
-    /// deferred work, and automatic progress, where the application need make no pass.
+    /// Lets the next [`peek`](Self::peek) find all messages that have arrived. For peeks that are not
+    /// repeated: deferred work, and automatic progress, where the application need make no pass.
     pub fn show_all_to_peeks(&mut self) {
         self.receive_side.show_all_to_peeks();
     }

@@ -20,8 +20,8 @@ pub struct Arrivals<'a, S> {
 }
 
 impl Engine {
-    /// Returns the handler for [`Transport::receive`](crate::transport::Transport::receive). A pass begins: peeks
-    /// may find all that earlier ones have received.
+    /// Returns the handler for [`Transport::receive`](crate::transport::Transport::receive). A pass begins:
+    /// peeks may find all that earlier ones have received.
     pub fn arrivals<'a, S: Sink>(&'a mut self, sink: &'a mut S) -> Arrivals<'a, S> {
         self.receive_side.show_all_to_peeks();
         Arrivals { engine: self, sink }

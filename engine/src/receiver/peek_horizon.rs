@@ -39,8 +39,8 @@ impl PeekHorizon {
         }
     }
 
-    /// Shows what has arrived, and hides what arrives from here on in this pass: the application learns of the
-    /// end of a receive.
+    /// Shows what has arrived, and hides what arrives from here on in this pass: the application learns of
+    /// the end of a receive.
     #[inline(always)]
     pub(super) fn receive_ended(&mut self) {
         self.shown_messages = self.kept_messages;

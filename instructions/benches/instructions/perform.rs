@@ -163,8 +163,9 @@ impl<N: Node> Pair<N> {
     /// Waits until the check of the link's address claim (docs/decisions/tcp-claims.md) has ended, and its
     /// connection is closed. Returns the remaining sockets.
     fn sockets_of_link(&mut self) -> Sockets {
-        // Each endpoint has its listener and its end of the link.
-        const LASTING_SOCKETS: usize = 4;
+        // Each endpoint has its listener and its end of the link; both keep one socket together, to refuse
+        // connections when there are no other descriptors.
+        const LASTING_SOCKETS: usize = 5;
         let mut sockets = Sockets::of_process();
         poll_until(|| {
             let has_read = self.left.poll_cq() || self.right.poll_cq();

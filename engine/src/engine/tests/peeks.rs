@@ -88,8 +88,8 @@ fn peek_misses_what_came_behind_the_end_of_a_receive_until_the_next_pass() {
     }
 }
 
-/// Returns an engine whose latest pass has received a message with tag 5 behind the end of a receive. A receive
-/// for tag 4, with the context 2, is still posted.
+/// Returns an engine whose latest pass has received a message with tag 5 behind the end of a receive. A
+/// receive for tag 4, with the context 2, is still posted.
 fn engine_with_hidden_message() -> (Engine, Recorder) {
     let (mut engine, _, _, mut sink) = engine_with_peer();
     for context in [1, 2] {
