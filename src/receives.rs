@@ -33,9 +33,9 @@ use crate::tag::TagMatch;
 /// | `CLAIM` | receives the message, tagged or not, that a peek with the same context has claimed |
 /// | `CLAIM \| DISCARD` | discards that message |
 ///
-/// A peek looks at the messages that the endpoint had received before the call, and completes at once. What
-/// it received together with the message of the last receive that ended, but after it, counts from the next
-/// read of a queue or the next peek on, unless a thread makes progress or the receive context is shared. The
+/// A peek looks at the messages that the endpoint had received before the call, and completes at once. With
+/// manual progress, it does not find what the latest read of a queue received behind the end of a receive: the
+/// next read or peek finds that. (In a shared receive context it finds everything.) The
 /// completion has the length, remote data, tag and source of the message. If there is no such message, the
 /// peek ends with [`OperationError::NoMessage`](crate::OperationError::NoMessage), ENOMSG. Then the call
 /// makes progress, so a loop of peeks finds new messages even if it reads no queue.

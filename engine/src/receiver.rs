@@ -140,7 +140,7 @@ pub(crate) struct Receiver {
     end_error: Option<Box<OperationError>>,
     /// Whether a failed receive ends the connection.
     failure_watch: FailureWatch,
-    /// How far peeks see.
+    /// Which unexpected messages peeks may find.
     pub(crate) horizon: PeekHorizon,
 }
 

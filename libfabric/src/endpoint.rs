@@ -3,7 +3,7 @@
 
 use homespun::flags::{BindFlags, CounterEvents, OpFlags};
 use homespun::info::EndpointType;
-use homespun::{Caps, Endpoint, Errno, Misuse};
+use homespun::{Endpoint, Errno, Misuse};
 use libc::{c_int, c_void};
 
 use crate::abi::collective::FiOpsCollective;
@@ -80,7 +80,6 @@ pub(crate) unsafe extern "C" fn open_endpoint(
         // or newer.
         let mut info = unsafe { read_info(info, Extent::Application { api_version })? };
         offered_name::restore_info_of_domain(&mut info, &domain.name, domain.domain.name());
-        info.caps = with_initiated_accesses(info.caps);
         let (endpoint, request) = match handles::lookup_handle(handle) {
             _ if info.ep.ep_type != Some(EndpointType::Msg) => (domain.domain.endpoint(&info)?, None),
             None if handle.is_null() => (domain.domain.endpoint(&info)?, None),
@@ -97,19 +96,6 @@ pub(crate) unsafe extern "C" fn open_endpoint(
         unsafe { ep.write(object::open(new_fid_ep(context), state)) };
         Ok(0)
     })
-}
-
-/// Adds the accesses that an endpoint initiates, if it names only those of its peers, and transmits at all.
-/// Other providers do not check the direction of a post, and Charm++ reads with no direction but
-/// `FI_REMOTE_READ`.
-pub(crate) fn with_initiated_accesses(caps: Caps) -> Caps {
-    let initiated = Caps::READ | Caps::WRITE;
-    let has_peers_accesses = caps.intersects(Caps::RMA | Caps::ATOMIC)
-        && caps.intersects(Caps::REMOTE_READ | Caps::REMOTE_WRITE)
-        && !caps.intersects(initiated);
-    let has_messages = caps.intersects(Caps::MSG | Caps::TAGGED);
-    let sends = caps.contains(Caps::SEND) || has_messages && !caps.contains(Caps::RECV);
-    if has_peers_accesses && sends { caps | initiated } else { caps }
 }
 
 /// Returns the `struct fid_ep` of an endpoint.

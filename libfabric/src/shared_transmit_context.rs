@@ -9,7 +9,6 @@ use crate::abi::endpoint::{FiOpsEp, FidStx};
 use crate::abi::fid::{FiOps, Fid};
 use crate::abi::info::FiTxAttr;
 use crate::edge::run_entry_point;
-use crate::endpoint::with_initiated_accesses;
 use crate::info::{Extent, read_tx_attr};
 use crate::object::{self, State};
 use crate::states::DomainState;
@@ -56,8 +55,7 @@ pub(crate) unsafe extern "C" fn open_shared_transmit_context(
         }
         let api_version = domain.api_version;
         // SAFETY: the attributes are null, or laid out as in the application's headers.
-        let mut attr = unsafe { read_tx_attr(attr, Extent::Application { api_version }) };
-        attr.caps = with_initiated_accesses(attr.caps);
+        let attr = unsafe { read_tx_attr(attr, Extent::Application { api_version }) };
         let state = SharedTransmitContextState { context: domain.domain.shared_transmit_context(&attr)? };
         let front =
             FidStx { fid: object::new_fid::<SharedTransmitContextState>(context, &FID_OPS), ops: &OPS };

@@ -181,7 +181,7 @@ fn lasting_exhaustion_refuses_links() {
     }
 }
 
-/// A link of an endpoint to itself needs descriptors at both ends: nobody else could give them back.
+/// A link of an endpoint to itself needs descriptors at both ends: while it waits, no peer closes any.
 fn link_to_itself_without_descriptors_fails_at_once() {
     let mut side = Side::open(&TcpProvider::new());
     for free in 1..4 {

@@ -5,8 +5,8 @@ use std::mem;
 
 use crate::wire::Message;
 
-/// Which unexpected messages peeks may find. While a pass has ended a receive, those that it receives behind
-/// the last thing which the application may learn of are hidden until the next pass.
+/// Which unexpected messages peeks may find. Once a pass has ended a receive, it hides from peeks what it
+/// receives after the last event that the application or a sender may learn of. The next pass shows all.
 #[derive(Debug)]
 pub(crate) struct PeekHorizon {
     kept_messages: u64,
@@ -71,8 +71,9 @@ impl PeekHorizon {
     }
 
     /// Whether the application should peek once more before it sleeps: nothing else would tell it of the
-    /// message. Forgets that.
+    /// message. True once for a peek.
     pub(crate) fn take_owed_look(&mut self) -> bool {
+        self.is_awaited &= !self.owes_look;
         mem::take(&mut self.owes_look)
     }
 }

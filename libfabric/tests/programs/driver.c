@@ -179,6 +179,14 @@ struct fid_cq *open_cq(struct fid_domain *domain, enum fi_cq_format format, enum
     return cq;
 }
 
+ssize_t read_entries(struct fid_cq *cq, void *entries, size_t count)
+{
+    ssize_t result = fi_cq_read(cq, entries, count);
+
+    require(result > 0 || result == -FI_EAGAIN, "fi_cq_read", result);
+    return result > 0 ? result : 0;
+}
+
 struct fid_av *open_av(struct fid_domain *domain, enum fi_av_type type, size_t count)
 {
     struct fi_av_attr attr = { .type = type, .count = count };

@@ -103,6 +103,8 @@ void open_domain(struct session *session, struct fi_info *hints);
 /* Opens the fabric and the domain of an info. close_session frees the info. */
 void open_domain_of(struct session *session, struct fi_info *info);
 struct fid_cq *open_cq(struct fid_domain *domain, enum fi_cq_format format, enum fi_wait_obj wait_obj, size_t size);
+/* Reads up to so many entries, and returns how many there were. */
+ssize_t read_entries(struct fid_cq *cq, void *entries, size_t count);
 struct fid_av *open_av(struct fid_domain *domain, enum fi_av_type type, size_t count);
 struct fid_cntr *open_counter(struct fid_domain *domain, enum fi_wait_obj wait_obj);
 /* Exchanges the names of one endpoint of each rank, and inserts them. */

@@ -232,8 +232,8 @@ static void progress(struct class *class, int waits)
 
     if (waits && fi_trywait(class->session.fabric, fids, 1) == 0)
         poll(&ready, 1, 100);
-    ssize_t count = fi_cq_read(class->session.cq, entries, 16);
-    require(count > 0 || count == -FI_EAGAIN, "fi_cq_read", count);
+    ssize_t count = read_entries(class->session.cq, entries, 16);
+
     for (ssize_t i = 0; i < count; i++) {
         if (!is_buffer(class, entries[i].op_context)) {
             handle(class, &entries[i]);

@@ -88,9 +88,9 @@ fn peek_misses_what_came_behind_the_end_of_a_receive_until_the_next_pass() {
     }
 }
 
-/// Returns an engine whose latest pass has received a message with tag 5 behind the end of a receive. A
-/// receive for tag 4, with the context 2, is still posted.
-fn engine_with_hidden_message() -> (Engine, Recorder) {
+/// Returns an engine whose latest pass has received a message with tag 5 behind the end of a receive, and then
+/// what `later` passes to it. A receive for tag 4 was still posted.
+fn engine_with_hidden_message(later: &dyn Fn(&mut Arrivals<'_, Recorder>)) -> (Engine, Recorder) {
     let (mut engine, _, _, mut sink) = engine_with_peer();
     for context in [1, 2] {
         engine.post_receive(tagged_receive_request(4, context), &mut sink).unwrap();
@@ -99,7 +99,7 @@ fn engine_with_hidden_message() -> (Engine, Recorder) {
     for tag in [4, 5] {
         pass.frame(LINK, &tagged_header(tag, 1, AwaitedReply::Nothing), b"x");
     }
-    sink.take_ended();
+    later(&mut pass);
     (engine, sink)
 }
 
@@ -114,14 +114,7 @@ fn finds(engine: &mut Engine, sink: &mut Recorder) -> bool {
 fn peek_finds_what_has_arrived_before_something_that_was_seen() {
     let quiet = |tag| tagged_header(tag, 1, AwaitedReply::Nothing);
     let later_in_the_pass = |act: &dyn Fn(&mut Arrivals<'_, Recorder>)| {
-        let (mut engine, _, _, mut sink) = engine_with_peer();
-        for context in [1, 2] {
-            engine.post_receive(tagged_receive_request(4, context), &mut sink).unwrap();
-        }
-        let mut pass = engine.arrivals(&mut sink);
-        pass.frame(LINK, &quiet(4), b"x");
-        pass.frame(LINK, &quiet(5), b"x");
-        act(&mut pass);
+        let (mut engine, mut sink) = engine_with_hidden_message(act);
         finds(&mut engine, &mut sink)
     };
     assert!(!later_in_the_pass(&|pass| pass.frame(LINK, &quiet(6), b"x")));
@@ -134,26 +127,22 @@ fn peek_finds_what_has_arrived_before_something_that_was_seen() {
 
 #[test]
 fn peek_finds_what_is_hidden_after_a_later_message_was_received() {
-    let (mut engine, _, _, mut sink) = engine_with_peer();
-    engine.post_receive(tagged_receive_request(4, 1), &mut sink).unwrap();
-    let mut pass = engine.arrivals(&mut sink);
-    for tag in [4, 5, 6] {
-        pass.frame(LINK, &tagged_header(tag, 1, AwaitedReply::Nothing), b"x");
-    }
-    engine.post_receive(tagged_receive_request(6, 2), &mut sink).unwrap();
+    let later = tagged_header(6, 1, AwaitedReply::Nothing);
+    let (mut engine, mut sink) = engine_with_hidden_message(&|pass| pass.frame(LINK, &later, b"x"));
+    engine.post_receive(tagged_receive_request(6, 3), &mut sink).unwrap();
     assert!(finds(&mut engine, &mut sink));
 }
 
 #[test]
 fn peek_that_is_not_repeated_finds_all_messages() {
-    let (mut engine, mut sink) = engine_with_hidden_message();
+    let (mut engine, mut sink) = engine_with_hidden_message(&|_| ());
     engine.show_all_to_peeks();
     assert!(finds(&mut engine, &mut sink));
 }
 
 #[test]
 fn peek_that_misses_a_message_owes_one_more_look() {
-    let (mut engine, mut sink) = engine_with_hidden_message();
+    let (mut engine, mut sink) = engine_with_hidden_message(&|_| ());
     assert!(!engine.take_owed_look(), "there was no peek");
     assert!(!finds(&mut engine, &mut sink));
     assert!(engine.take_owed_look());
@@ -170,6 +159,8 @@ fn message_that_arrives_after_a_peek_in_vain_owes_one_more_look() {
     assert!(!engine.take_owed_look(), "nothing has arrived");
     engine.arrivals(&mut sink).frame(LINK, &tagged_header(5, 1, AwaitedReply::Nothing), b"x");
     assert!(engine.take_owed_look());
+    engine.arrivals(&mut sink).frame(LINK, &tagged_header(5, 1, AwaitedReply::Nothing), b"x");
+    assert!(!engine.take_owed_look(), "once for a peek");
 }
 
 #[test]
