@@ -407,7 +407,7 @@ fn requested_caps_are_granted_with_implied_and_free_ones() {
         ),
         (
             Caps::TAGGED | Caps::RMA | Caps::REMOTE_READ,
-            Caps::TAGGED | Caps::SEND | Caps::RECV | rma - Caps::REMOTE_WRITE | Caps::FENCE | reach,
+            Caps::TAGGED | Caps::SEND | Caps::RECV | (rma - Caps::REMOTE_WRITE) | Caps::FENCE | reach,
         ),
         (
             Caps::TAGGED | Caps::RECV | Caps::RMA | Caps::REMOTE_READ,
