@@ -92,7 +92,7 @@ pub(crate) fn grant_info(provider: &ProviderAttr, info: &Info) -> Result<Info, E
 ///
 /// [`Misuse::Unmet`] if `attr` asks for more than the provider has.
 pub(crate) fn grant_tx_attr(provider: &ProviderAttr, attr: &TxAttr) -> Result<TxAttr, Error> {
-    // Only `caps` restricts the offer, as for an endpoint: `tx.caps` would keep out what the offer adds to it.
+    // Only `caps` restricts the offer, as for an endpoint: `tx.caps` would keep out what the offer adds.
     let tx = TxAttr { caps: Caps::empty(), ..attr.clone() };
     let wanted = Info { caps: attr.caps, tx, ..Info::default() };
     Ok(negotiate::make_offer(provider, EndpointType::Rdm, &wanted)?.tx)

@@ -34,11 +34,11 @@ use crate::tag::TagMatch;
 /// | `CLAIM \| DISCARD` | discards that message |
 ///
 /// A peek looks at the messages that the endpoint had received before the call, and completes at once. With
-/// manual progress, it does not find what the latest read of a queue received behind the end of a receive: the
-/// next read or peek finds that. (In a shared receive context it finds everything.) The
-/// completion has the length, remote data, tag and source of the message. If there is no such message, the
-/// peek ends with [`OperationError::NoMessage`](crate::OperationError::NoMessage), ENOMSG. Then the call
-/// makes progress, so a loop of peeks finds new messages even if it reads no queue.
+/// manual progress, it does not find what the latest read of a queue received behind the end of a receive:
+/// the next read or peek finds that. (In a shared receive context it finds everything.) The completion has
+/// the length, remote data, tag and source of the message. If there is no such message, the peek ends with
+/// [`OperationError::NoMessage`](crate::OperationError::NoMessage), ENOMSG. Then the call makes progress,
+/// so a loop of peeks finds new messages even if it reads no queue.
 ///
 /// Peeks and discards receive no data: they drop [`buffers`](Self::buffers). Their ends are reported under
 /// selective completion, too. `DISCARD` without `PEEK` or `CLAIM` has no meaning.

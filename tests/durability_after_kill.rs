@@ -152,8 +152,9 @@ fn flushed_writes_survive_the_death_of_their_target() {
                 alice.endpoint.rma(RmaCall { address: region.address_at(place), ..call }).unwrap();
             };
             write(RmaBy::Write, 1, 0, payload(7, REGION_BYTES));
+            assert_eq!(alice.next_completion().context, 1);
             for n in 0..20_usize {
-                // An injected write is refused if many operations wait for room.
+                // An injected write is refused if earlier operations wait for room: here none does yet.
                 let is_injected = n < 8 && n % 2 == 1;
                 let (by, len_bytes) =
                     if is_injected { (RmaBy::InjectWrite, 8) } else { (RmaBy::Write, 30_000) };

@@ -27,8 +27,8 @@ impl Engine {
         Arrivals { engine: self, sink }
     }
 
-    /// Lets peeks find what has arrived before this frame: one of the two applications may learn of the frame.
-    /// Of a message it learns only if the receiver finds a match, of a grant of credit never.
+    /// Lets peeks find what has arrived before this frame: one of the two applications may learn of it. Of a
+    /// message it learns only if the receiver finds a match, of a grant of credit never.
     #[inline(always)]
     fn show_earlier_to_peeks(&mut self, header: &Header) {
         match header {

@@ -88,8 +88,8 @@ fn peek_misses_what_came_behind_the_end_of_a_receive_until_the_next_pass() {
     }
 }
 
-/// Returns an engine whose latest pass has received a message with tag 5 behind the end of a receive, and then
-/// what `later` passes to it. A receive for tag 4 was still posted.
+/// Returns an engine whose latest pass has received a message with tag 5 behind the end of a receive, and
+/// then what `later` passes to it. A receive for tag 4 was still posted.
 fn engine_with_hidden_message(later: &dyn Fn(&mut Arrivals<'_, Recorder>)) -> (Engine, Recorder) {
     let (mut engine, _, _, mut sink) = engine_with_peer();
     for context in [1, 2] {
