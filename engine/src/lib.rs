@@ -68,6 +68,7 @@ pub mod rejected;
 pub mod remote_memory;
 pub mod shared_receiver;
 pub mod source_host;
+pub mod spare_descriptor;
 mod target;
 #[expect(unsafe_code, reason = "calls `getrusage(2)` and `pthread_sigmask(3)`")]
 pub mod thread;

@@ -19,6 +19,7 @@ use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
 use homespun_engine::fork::ForkGeneration;
 use homespun_engine::link_table::LinkTable;
+use homespun_engine::spare_descriptor::SpareDescriptor;
 use homespun_engine::transport::{
     Armed, Close, Denial, FrameHandler, Full, LinkCaps, LinkError, LinkEvent, LinkId, Pull, RemotePayload,
     Sent, SharedMemory, Transport,
@@ -84,6 +85,7 @@ pub struct ShmTransport {
     /// Accepted links without the peer's greeting, in the order in which they were accepted.
     half_open: BTreeMap<u64, LinkId>,
     shortage: Shortage,
+    spare_descriptor: Arc<SpareDescriptor>,
     accepted_count: u64,
     /// How many of this side's rings have a [large](crate::segment::DataArea::LARGE) data area.
     large_rings: usize,
@@ -153,6 +155,7 @@ impl ShmTransport {
             waiting: Vec::new(),
             half_open: BTreeMap::new(),
             shortage: Shortage::default(),
+            spare_descriptor: SpareDescriptor::of_this_process()?,
             accepted_count: 0,
             large_rings: 0,
             idle_passes: 0,

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
 use homespun_engine::fork::CloseOnFork;
+use homespun_engine::spare_descriptor::SpareDescriptor;
 use homespun_engine::transport::{
     Armed, Close, Denial, FrameHandler, Full, LinkCaps, LinkError, LinkEvent, LinkId, Sent, Transport,
 };
@@ -42,7 +43,7 @@ use crate::links::{Links, Slot};
 use crate::listener::Listener;
 use crate::local_address_cache::LocalAddressCache;
 use crate::provider::BoundTcp;
-use crate::shortage::{Shortage, SpareDescriptor};
+use crate::shortage::Shortage;
 use crate::socket::{self, KernelBuffers};
 use crate::staging::SpareBuffers;
 use crate::transport::cores::PeerCores;

@@ -126,6 +126,12 @@ impl ShmTransport {
             if admission == Admission::Wait {
                 return;
             }
+            if admission == Admission::Refuse {
+                if !self.refuse_next_connection() {
+                    return;
+                }
+                continue;
+            }
             let Some(socket) = self.listener.as_mut().and_then(Listener::try_accept) else { return };
             if self.half_open.len() >= HALF_OPEN_MAX_LINKS
                 && let Some((_, oldest)) = self.half_open.pop_first()
@@ -134,11 +140,6 @@ impl ShmTransport {
                 self.drop_link(oldest);
             }
             let Ok(control) = Control::from_accepted(socket) else { continue };
-            if admission == Admission::Refuse {
-                tracing::debug!(peer = control.peer_credentials().pid, "refused: too few descriptors");
-                control.refuse(Denial::NoDescriptors);
-                continue;
-            }
             let serial = self.accepted_count;
             self.accepted_count += 1;
             let id = self.links.insert(Slot::Made(Box::new(Link::new(control, Origin::Accepted(serial)))));
@@ -156,6 +157,19 @@ impl ShmTransport {
                 }
             }
         }
+    }
+
+    /// Tells the next peer at the listener that there are too few descriptors. Returns whether there was one.
+    fn refuse_next_connection(&mut self) -> bool {
+        let Some(listener) = &mut self.listener else { return false };
+        self.spare_descriptor.lend(|| {
+            let Some(socket) = listener.try_accept() else { return false };
+            if let Ok(control) = Control::from_accepted(socket) {
+                tracing::debug!(peer = control.peer_credentials().pid, "refused: too few descriptors");
+                control.refuse(Denial::NoDescriptors);
+            }
+            true
+        })
     }
 
     /// Reads the control sockets that are ready, and reports links that have failed.
