@@ -1,7 +1,7 @@
 //! A descriptor kept free.
 //!
-//! A peer that connects to a process without descriptors waits in the kernel. To accept the connection only to
-//! refuse it takes a descriptor, too. So the transports of a process together keep one.
+//! A peer that connects to a process without descriptors waits in the kernel. To accept the connection only
+//! to refuse it takes a descriptor, too. So the transports of a process together keep one.
 
 use std::io;
 use std::os::unix::net::UnixDatagram;
