@@ -39,6 +39,7 @@ use crate::info::Info;
 use crate::op_flags::{
     RECEIVE_DEFAULT_FLAGS, TRANSMIT_DEFAULT_FLAGS, check_default_flags, check_trigger_flag, without_commit,
 };
+use crate::post::CAPS_NOT_DEMANDED;
 pub use crate::receives::RecvMsg;
 use crate::works::domain::WorkDomain;
 
@@ -263,12 +264,8 @@ impl Endpoint {
     /// - [`Misuse::Flags`] for a flag that [`RxAttr::op_flags`](crate::info::RxAttr::op_flags) cannot have:
     ///   it has no meaning for receives, or concerns a single receive (a peek). [`OpFlags::TRIGGER`] is
     ///   allowed if the endpoint has that capability: see [`set_tx_op_flags`](Self::set_tx_op_flags).
-    /// - [`Misuse::NoCapability`] for `MULTI_RECV` if the endpoint lacks that capability.
     pub fn set_rx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
         check_default_flags(flags - OpFlags::TRIGGER, RECEIVE_DEFAULT_FLAGS)?;
-        if flags.contains(OpFlags::MULTI_RECV) {
-            self.shared.check_caps(Caps::MULTI_RECV)?;
-        }
         check_trigger_flag(flags, self.shared.info.caps)?;
         self.default_flags.receive.store(flags.bits(), Ordering::Relaxed);
         Ok(())
@@ -376,12 +373,20 @@ impl EndpointShared {
 
     #[inline]
     fn check_caps(&self, needed: Caps) -> Result<(), Error> {
-        if self.info.caps.contains(needed) { Ok(()) } else { self.refuse_caps(needed) }
+        if self.info.caps.contains(needed) { Ok(()) } else { self.check_missing_caps(needed) }
     }
 
+    /// Checks that the endpoint lacks nothing but [`CAPS_NOT_DEMANDED`], and that a queue or counter notices
+    /// the end of the operation.
     #[cold]
-    fn refuse_caps(&self, needed: Caps) -> Result<(), Error> {
-        Err(Misuse::NoCapability(needed - self.info.caps).into())
+    fn check_missing_caps(&self, needed: Caps) -> Result<(), Error> {
+        let missing = needed - self.info.caps;
+        let is_reported = || self.setup.lock().check_completions_reported(missing).is_ok();
+        if CAPS_NOT_DEMANDED.contains(missing) && is_reported() {
+            Ok(())
+        } else {
+            Err(Misuse::NoCapability(missing).into())
+        }
     }
 }
 

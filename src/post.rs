@@ -70,8 +70,20 @@ impl Post {
     }
 }
 
+/// The capabilities that no operation demands, although it uses them. Other providers do not check them, and
+/// programs rely on that. They decide what an endpoint serves its peers, and which queues it needs.
+pub(crate) const CAPS_NOT_DEMANDED: Caps = Caps::MSG
+    .union(Caps::TAGGED)
+    .union(Caps::RMA)
+    .union(Caps::ATOMIC)
+    .union(Caps::SEND)
+    .union(Caps::RECV)
+    .union(Caps::READ)
+    .union(Caps::WRITE)
+    .union(Caps::MULTI_RECV);
+
 impl ReceivePost {
-    /// Returns the capabilities that an endpoint needs to post this receive.
+    /// Returns the capabilities that this receive uses.
     #[inline(always)]
     pub(crate) fn required_caps(&self) -> Caps {
         let mut needed = if self.tagged.is_some() { Caps::TAGGED } else { Caps::MSG };

@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 
 use homespun_engine::address::Address;
 use homespun_engine::buffer::Destination;
-use homespun_engine::error::{Argument, Error, InUse, Misuse};
+use homespun_engine::error::{Error, InUse, Misuse};
 use homespun_engine::flags::{Caps, OpFlags};
 use homespun_engine::limits::MIN_MULTI_RECV_DEFAULT_BYTES;
 use homespun_engine::matching::Criteria;
@@ -21,7 +21,7 @@ use homespun_engine::shared_receiver::SharedReceiver;
 
 use self::members::Members;
 use crate::domain_id::DomainId;
-use crate::info::{Info, RxAttr};
+use crate::info::RxAttr;
 use crate::op_flags::{RECEIVE_DEFAULT_FLAGS, check_default_flags, check_trigger_flag};
 use crate::post::{ReceiveKind, ReceivePost, mark_as_deferred_work};
 use crate::poster::Poster;
@@ -171,9 +171,6 @@ impl SharedReceiveContext {
     /// context.
     pub fn set_rx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
         check_default_flags(flags - OpFlags::TRIGGER, RECEIVE_DEFAULT_FLAGS)?;
-        if flags.contains(OpFlags::MULTI_RECV) {
-            self.shared.check_caps(Caps::MULTI_RECV)?;
-        }
         check_trigger_flag(flags, self.shared.attr.caps)?;
         self.shared.rx_op_flags.store(flags.bits(), Ordering::Relaxed);
         Ok(())
@@ -232,17 +229,6 @@ impl ReceiveContext {
 
     pub(crate) fn receiver(&self) -> &Arc<SharedReceiver> {
         &self.receiver
-    }
-
-    /// Checks that the context has `MSG` and `TAGGED` if the receive side of `info` has them. Returns
-    /// [`Misuse::Invalid`] otherwise.
-    pub(crate) fn check_caps_for_endpoint(&self, info: &Info) -> Result<(), Misuse> {
-        let kinds = info.rx.caps & (Caps::MSG | Caps::TAGGED);
-        if self.attr.caps.contains(kinds) {
-            Ok(())
-        } else {
-            Err(Misuse::Invalid(Argument::ReceiveContextCaps))
-        }
     }
 
     /// Counts an endpoint that is bound.

@@ -10,7 +10,7 @@ use bytes::{Bytes, BytesMut};
 use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun_engine::buffer::{Buffer, Destination, Fetched, Segment, SegmentMut, Source};
 use homespun_engine::error::{Error, Misuse};
-use homespun_engine::flags::{Caps, OpFlags};
+use homespun_engine::flags::OpFlags;
 use homespun_engine::operation::{AtomicLocal, Level, TransmitOp};
 use homespun_engine::rejected::Rejected;
 use homespun_engine::remote_memory::RemoteMemory;
@@ -288,7 +288,6 @@ impl Endpoint {
     /// # Errors
     ///
     /// [`Misuse::NoAtomic`] if these calls do not support the operation on elements of this type.
-    /// [`Misuse::NoCapability`] if the endpoint lacks [`Caps::ATOMIC`](crate::Caps::ATOMIC).
     pub fn atomicvalid(&self, datatype: Datatype, op: AtomicOp) -> Result<usize, Error> {
         self.atomic_count_max(AtomicKind::Base, datatype, op)
     }
@@ -422,7 +421,6 @@ impl Endpoint {
     }
 
     fn atomic_count_max(&self, kind: AtomicKind, datatype: Datatype, op: AtomicOp) -> Result<usize, Error> {
-        self.shared.check_caps(Caps::ATOMIC)?;
         Ok(kind.count_max(op, datatype).ok_or(Misuse::NoAtomic { kind, op, datatype })?)
     }
 }

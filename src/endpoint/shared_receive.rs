@@ -55,7 +55,6 @@ impl Endpoint {
         if self.shared.service.is_enabled() {
             return Err(Misuse::State(ObjectState::EndpointEnabled).into());
         }
-        shared.check_caps_for_endpoint(&self.shared.info)?;
         shared.add_binding();
         setup.receive_context = Some(BoundReceiveContext { context: context.clone(), member: None });
         Ok(())

@@ -233,9 +233,8 @@ fn with_primary_caps(asked: Caps) -> Caps {
 }
 
 /// Adds directions to a request that names none. Messages get `SEND` and `RECV`, and accesses get their four
-/// directions. If accesses name only those of peers, an endpoint that sends initiates accesses, too: other
-/// providers do not check that, and Charm++ reads with `REMOTE_READ` alone. Without accesses, `FENCE` implies
-/// `SEND`. Each of [`SOURCE_CAPS`] implies `RECV`. Only `possible` directions are added.
+/// directions. Without accesses, `FENCE` implies `SEND`. Each of [`SOURCE_CAPS`] implies `RECV`. Only
+/// `possible` directions are added.
 fn with_implied_directions(asked: Caps, possible: Caps) -> Caps {
     let mut implied = Caps::empty();
     if !asked.intersects(Caps::SEND | Caps::RECV) {
@@ -244,12 +243,8 @@ fn with_implied_directions(asked: Caps, possible: Caps) -> Caps {
         implied.set(Caps::SEND, messages || is_fenced);
         implied.set(Caps::RECV, messages || asked.intersects(SOURCE_CAPS));
     }
-    if asked.intersects(ACCESSES) && !asked.intersects(INITIATED) {
-        if !asked.intersects(TARGETED) {
-            implied |= RMA_DIRECTIONS;
-        } else if (asked | implied).contains(Caps::SEND) {
-            implied |= INITIATED;
-        }
+    if asked.intersects(ACCESSES) && !asked.intersects(RMA_DIRECTIONS) {
+        implied |= RMA_DIRECTIONS;
     }
     asked | implied & possible
 }

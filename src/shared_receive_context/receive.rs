@@ -7,7 +7,7 @@ use homespun_engine::flags::{Caps, OpFlags};
 
 use super::{ReceiveContext, SharedReceiveContext};
 use crate::op_flags::{check_receive_flags, signalled_from_flags};
-use crate::post::{ReceiveKind, ReceivePost};
+use crate::post::{CAPS_NOT_DEMANDED, ReceiveKind, ReceivePost};
 use crate::receive_calls::receive_calls;
 use crate::receives::{ReceivePoster, RecvMsg};
 
@@ -40,9 +40,7 @@ impl ReceiveContext {
         {
             post.from = None;
         }
-        // The context need not have `RECV`. The `RECV` of each endpoint decides whether the endpoint
-        // receives.
-        self.check_caps(post.required_caps() - Caps::RECV)?;
+        self.check_caps(post.required_caps() - CAPS_NOT_DEMANDED)?;
         // Here only the flags decide whether the receive is reported. An endpoint without selective
         // completion reports every receive.
         post.signalled = signalled_from_flags(true, flags);

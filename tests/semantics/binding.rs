@@ -83,6 +83,9 @@ pub(crate) fn endpoint_needs_a_counter_or_queue_for_each_operation(net: &Net) {
     while (counter.read(), counter.read_error()) != (4 * COUNT + 1, 1) {
         deadline.yield_or_panic("a failure without an entry");
     }
+    let region = domain.register(8, &MrAttr::granting(EVERYTHING)).unwrap();
+    let refused = endpoint.write(payload(2, 8), own, region.remote(), 3).unwrap_err();
+    assert_eq!(refused.errno(), Errno::EOPNOTSUPP, "nothing would notice its end");
 }
 
 pub(crate) fn one_counter_counts_for_several_endpoints_and_regions(net: &Net) {

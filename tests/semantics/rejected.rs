@@ -1,7 +1,7 @@
 //! A refused call returns its buffers unchanged.
 
 use homespun::endpoint::{RecvMsg, SendMsg};
-use homespun::flags::{Caps, OpFlags};
+use homespun::flags::OpFlags;
 use homespun::limits::IOV_LIMIT;
 use homespun::{Again, Bytes, BytesMut, Endpoint, Errno, Error, FabricAddress, Rejected, Tag};
 
@@ -97,19 +97,6 @@ pub(crate) fn post_to_an_unknown_peer_returns_every_buffer(net: &Net) {
     let unknown = FabricAddress(77);
     assert_every_send_refused(endpoint, unknown, &payload(1, 90_000), Errno::EINVAL);
     assert_every_receive_refused(endpoint, unknown, Errno::EINVAL);
-}
-
-pub(crate) fn post_without_the_capability_returns_every_buffer(net: &Net) {
-    let open = |caps| net.open_pair_with(Setup { caps, ..Setup::default() }, Setup::default());
-    let (alice, _bob) = open(Caps::MSG | Caps::TAGGED | Caps::RECV);
-    assert_every_send_refused(
-        alice.endpoint.expect_local(),
-        alice.peer(),
-        &payload(1, 80),
-        Errno::EOPNOTSUPP,
-    );
-    let (alice, _bob) = open(Caps::MSG | Caps::TAGGED | Caps::SEND);
-    assert_every_receive_refused(alice.endpoint.expect_local(), ANY, Errno::EOPNOTSUPP);
 }
 
 pub(crate) fn post_to_a_full_queue_returns_every_buffer(net: &Net) {

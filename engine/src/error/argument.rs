@@ -68,12 +68,6 @@ pub enum Argument {
     /// A shared receive context for an endpoint that was not opened with `FI_SHARED_CONTEXT`.
     #[error("a shared receive context for an endpoint that was opened with its own")]
     OwnReceiveContext,
-    /// The endpoint has receive capabilities that the shared context lacks.
-    #[error("an endpoint with receive capabilities that the receive context lacks")]
-    ReceiveContextCaps,
-    /// The endpoint has transmit capabilities that the shared context lacks.
-    #[error("an endpoint with transmit capabilities that the transmit context lacks")]
-    TransmitContextCaps,
     /// An address vector that the other endpoints of the receive context do not use.
     #[error("another address vector than that of the other endpoints of the receive context")]
     OtherAddressVector,

@@ -89,7 +89,7 @@ impl TransmitOptions {
 }
 
 impl TransmitOp {
-    /// Returns the capabilities that an endpoint needs to post this operation at this level.
+    /// Returns the capabilities that this operation uses at this level.
     #[inline(always)]
     pub fn required_caps(&self, level: Level) -> Caps {
         match self {

@@ -578,15 +578,3 @@ fn operation_on_no_elements_completes() {
         }
     }
 }
-
-#[test]
-fn endpoint_without_the_capability_refuses_atomics() {
-    let node = Node::open_without_caps(ATOMIC);
-    let (ep, own) = (node.ep.as_ptr(), node.insert(&node.name()));
-    assert_eq!(call_validity_checks(ep, U32, SUM), [Err(EOPNOTSUPP as c_int); 3]);
-    assert_eq!(query_atomic(node.domain.as_ptr(), U32, SUM, 0), Ok((4096, 4)), "the domain has them");
-    // SAFETY: the endpoint is open; the operation is refused.
-    let posted =
-        unsafe { (atomic_ops(ep).write)(ep, [1u32].as_ptr().cast(), 1, NONE, own, 0, KEY, U32, SUM, NONE) };
-    assert_eq!(posted, EOPNOTSUPP);
-}

@@ -347,19 +347,6 @@ impl Node {
         Node::open_with_infos(&infos, api_version, &mut cq_attr(FI_CQ_FORMAT_TAGGED)).bind_and_enable()
     }
 
-    /// Opens an endpoint without these capabilities.
-    pub(crate) fn open_without_caps(caps: u64) -> Node {
-        let infos = Plugin::get().loopback_infos();
-        // SAFETY: answers have all their attributes, and only this thread uses these.
-        unsafe {
-            let info = &mut *infos.as_ptr();
-            info.caps &= !caps;
-            (*info.tx_attr).caps &= !caps;
-            (*info.rx_attr).caps &= !caps;
-        }
-        Node::open_with_infos(&infos, API_VERSION, &mut cq_attr(FI_CQ_FORMAT_TAGGED)).bind_and_enable()
-    }
-
     /// Opens an endpoint with these capabilities alone.
     pub(crate) fn open_with_caps(caps: u64) -> Node {
         let infos = Plugin::get().loopback_infos();

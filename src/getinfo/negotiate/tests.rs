@@ -405,20 +405,6 @@ fn requested_caps_are_granted_with_implied_and_free_ones() {
             Caps::RMA | Caps::REMOTE_READ,
             Caps::RMA | Caps::RMA_PMEM | Caps::REMOTE_READ | Caps::RMA_EVENT | reach,
         ),
-        (
-            Caps::TAGGED | Caps::RMA | Caps::REMOTE_READ,
-            Caps::TAGGED | Caps::SEND | Caps::RECV | (rma - Caps::REMOTE_WRITE) | Caps::FENCE | reach,
-        ),
-        (
-            Caps::TAGGED | Caps::RECV | Caps::RMA | Caps::REMOTE_READ,
-            Caps::TAGGED
-                | Caps::RECV
-                | Caps::RMA
-                | Caps::RMA_PMEM
-                | Caps::REMOTE_READ
-                | Caps::RMA_EVENT
-                | reach,
-        ),
         (Caps::ATOMIC, atomic | Caps::FENCE | reach),
         (Caps::ATOMIC | Caps::FENCE, atomic | Caps::FENCE | reach),
         (Caps::MSG | Caps::ATOMIC, Caps::MSG | atomic | both | many | reach),

@@ -43,7 +43,6 @@ macro_rules! tests_of_objects {
             rejected:
                 disabled_endpoint_returns_every_buffer
                 post_to_an_unknown_peer_returns_every_buffer
-                post_without_the_capability_returns_every_buffer
                 post_to_a_full_queue_returns_every_buffer
                 oversized_vector_and_claim_without_a_message_return_their_buffers
                 returned_buffer_may_be_posted_again;
