@@ -221,7 +221,7 @@ impl Domain {
         Ok(SharedTransmitContext::new(self.shared.id, grant_tx_attr(&self.shared.attr, &asked.tx)?))
     }
 
-    /// Returns how endpoints with [`Caps::ATOMIC`](crate::Caps::ATOMIC) support an atomic operation:
+    /// Returns how endpoints support an atomic operation:
     /// `fi_query_atomic`.
     ///
     /// # Errors

@@ -39,7 +39,6 @@ use crate::info::Info;
 use crate::op_flags::{
     RECEIVE_DEFAULT_FLAGS, TRANSMIT_DEFAULT_FLAGS, check_default_flags, check_trigger_flag, without_commit,
 };
-use crate::post::CAPS_NOT_DEMANDED;
 pub use crate::receives::RecvMsg;
 use crate::works::domain::WorkDomain;
 
@@ -376,13 +375,14 @@ impl EndpointShared {
         if self.info.caps.contains(needed) { Ok(()) } else { self.check_missing_caps(needed) }
     }
 
-    /// Checks that the endpoint lacks nothing but [`CAPS_NOT_DEMANDED`], and that a queue or counter notices
-    /// the end of the operation.
+    /// Other providers do not check directions, and programs rely on that. So an operation in a direction
+    /// that the endpoint lacks is posted if a queue or counter notices its end.
     #[cold]
     fn check_missing_caps(&self, needed: Caps) -> Result<(), Error> {
+        const DIRECTIONS: Caps = Caps::SEND.union(Caps::RECV).union(Caps::READ).union(Caps::WRITE);
         let missing = needed - self.info.caps;
         let is_reported = || self.setup.lock().check_completions_reported(missing).is_ok();
-        if CAPS_NOT_DEMANDED.contains(missing) && is_reported() {
+        if DIRECTIONS.contains(missing) && is_reported() {
             Ok(())
         } else {
             Err(Misuse::NoCapability(missing).into())

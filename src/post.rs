@@ -70,30 +70,11 @@ impl Post {
     }
 }
 
-/// The capabilities that no operation demands, although it uses them. Other providers do not check them, and
-/// programs rely on that. They decide what an endpoint serves its peers, and which queues it needs.
-pub(crate) const CAPS_NOT_DEMANDED: Caps = Caps::MSG
-    .union(Caps::TAGGED)
-    .union(Caps::RMA)
-    .union(Caps::ATOMIC)
-    .union(Caps::SEND)
-    .union(Caps::RECV)
-    .union(Caps::READ)
-    .union(Caps::WRITE)
-    .union(Caps::MULTI_RECV);
-
 impl ReceivePost {
-    /// Returns the capabilities that this receive uses.
+    /// Returns the capabilities that an endpoint must have to post this receive, or to have its end reported.
     #[inline(always)]
     pub(crate) fn required_caps(&self) -> Caps {
-        let mut needed = if self.tagged.is_some() { Caps::TAGGED } else { Caps::MSG };
-        if self.from.is_some() {
-            needed |= Caps::DIRECTED_RECV;
-        }
-        match self.kind {
-            ReceiveKind::Multi { .. } => needed | Caps::RECV | Caps::MULTI_RECV,
-            _ => needed | Caps::RECV,
-        }
+        if self.from.is_some() { Caps::RECV | Caps::DIRECTED_RECV } else { Caps::RECV }
     }
 
     /// Returns the flags of its completion.

@@ -112,7 +112,7 @@ use crate::tag::TagMatch;
 /// # Many messages in one buffer
 ///
 /// With [`OpFlags::MULTI_RECV`], an untagged receive takes one message after another into its one buffer
-/// (`fi_msg(3)`). The endpoint needs the capability of that name. Messages begin at addresses that are
+/// (`fi_msg(3)`). Messages begin at addresses that are
 /// multiples of [`MULTI_RECV_ALIGN_BYTES`](crate::limits::MULTI_RECV_ALIGN_BYTES), except a message that
 /// fits only unaligned. The receive keeps its place among the posted receives until
 ///
@@ -141,7 +141,7 @@ use crate::tag::TagMatch;
 /// With resource management, the buffer takes no message while the completion queue is full. Messages for it
 /// wait as if no receive were posted. No later message or receive overtakes them.
 ///
-/// These receives have the errors of every receive, and three more: [`Misuse::NoCapability`],
+/// These receives have the errors of every receive, and two more:
 /// [`Misuse::TooManySegments`] for more than one buffer, and [`Misuse::Memory`] for none. Tagged receives,
 /// and receives with flags of the table above, ignore `MULTI_RECV`.
 ///

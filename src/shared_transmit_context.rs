@@ -14,7 +14,7 @@ use crate::info::TxAttr;
 /// context before it is enabled.
 ///
 /// The endpoints share no resources: each keeps its own queue of operations, with the depth and the default
-/// flags of its own info. The context only limits their capabilities.
+/// flags of its own info.
 ///
 /// A handle may be cloned and used from any thread. Dropping the last one closes the context; bound endpoints
 /// keep it alive. A context takes some 200 bytes.

@@ -203,9 +203,7 @@ impl Ways {
     #[inline]
     pub(crate) fn frame_begun(&mut self, len_bytes: u64, is_asked: bool) -> bool {
         let asked_ns = if is_asked { self.asked_ns.take() } else { None };
-        let Some(class) = class_of(len_bytes) else {
-            return self.classes[0].present_ring_way() == Way::WrittenBackRing;
-        };
+        let Some(class) = class_of(len_bytes) else { return self.classes[0].has_gained_by_write_back() };
         let way = self.classes[class].present_ring_way();
         let is_timed = self.classes[class].count_transfer_and_check_timed();
         let begun_ns = is_timed.then(|| {
@@ -359,6 +357,11 @@ impl Class {
             Way::Pull => self.ring,
             way => way,
         }
+    }
+
+    /// Whether both ways through the ring were measured, and the one with lines written back is faster.
+    fn has_gained_by_write_back(&self) -> bool {
+        self.ring == Way::WrittenBackRing && self.ways[Way::Ring as usize].cost_ns.is_some()
     }
 
     #[inline]

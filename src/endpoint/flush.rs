@@ -91,8 +91,8 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// As [`post_send`](Self::post_send). The endpoint needs the capabilities `RMA` and `WRITE`, for a
-    /// persistent flush `RMA_PMEM`, too.
+    /// As [`post_send`](Self::post_send). For a persistent flush the endpoint needs the capability
+    /// `RMA_PMEM`.
     ///
     /// The flush ends with an error if the region does not exist, is shorter than the range, or does not
     /// allow peers to write; if a region is to be persistent and is not; if the range could not be made

@@ -161,7 +161,7 @@ impl Endpoint {
         memory: RemoteMemory,
         data: Option<u64>,
     ) -> Result<(), Error> {
-        let pump = self.pump_if_inject_allowed(Caps::RMA | Caps::WRITE, bytes.len())?;
+        let pump = self.pump_if_inject_allowed(Caps::WRITE, bytes.len())?;
         if pump.try_inject_write(to, bytes, memory, data)? {
             return Ok(());
         }

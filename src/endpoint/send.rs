@@ -178,8 +178,7 @@ impl Endpoint {
         data: Option<u64>,
     ) -> Result<(), Error> {
         let tag = tag.map(|Tag(tag)| tag);
-        let kind = if tag.is_some() { Caps::TAGGED } else { Caps::MSG };
-        let pump = self.pump_if_inject_allowed(kind | Caps::SEND, message.len())?;
+        let pump = self.pump_if_inject_allowed(Caps::SEND, message.len())?;
         if pump.try_inject(to, tag, data, message)? {
             return Ok(());
         }

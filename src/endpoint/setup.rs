@@ -172,8 +172,8 @@ impl Endpoint {
         if !unknown.is_empty() {
             return Err(Misuse::Flags(unknown.bits()).into());
         }
-        if events.intersects(CounterEvents::OF_REGION) {
-            self.shared.check_caps(Caps::RMA_EVENT)?;
+        if events.intersects(CounterEvents::OF_REGION) && !self.shared.info.caps.contains(Caps::RMA_EVENT) {
+            return Err(Misuse::NoCapability(Caps::RMA_EVENT).into());
         }
         setup.counters.check_events_uncounted(events)?;
         let pump = self.shared.pump_if_enabled();

@@ -35,8 +35,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// - [`Misuse::Invalid`] if the endpoint was opened without [`SHARED_CONTEXT`], or if the context lacks
-    ///   a kind of messages that the endpoint receives (`MSG`, `TAGGED`).
+    /// - [`Misuse::Invalid`] if the endpoint was opened without [`SHARED_CONTEXT`].
     /// - [`Misuse::Busy`] if the endpoint has a context already.
     /// - [`Misuse::State`] once the endpoint is enabled.
     /// - [`Misuse::OtherDomain`] for a context of another domain.

@@ -7,7 +7,7 @@ use homespun_engine::flags::{Caps, OpFlags};
 
 use super::{ReceiveContext, SharedReceiveContext};
 use crate::op_flags::{check_receive_flags, signalled_from_flags};
-use crate::post::{CAPS_NOT_DEMANDED, ReceiveKind, ReceivePost};
+use crate::post::{ReceiveKind, ReceivePost};
 use crate::receive_calls::receive_calls;
 use crate::receives::{ReceivePoster, RecvMsg};
 
@@ -40,7 +40,7 @@ impl ReceiveContext {
         {
             post.from = None;
         }
-        self.check_caps(post.required_caps() - CAPS_NOT_DEMANDED)?;
+        self.check_caps(post.required_caps() - Caps::RECV)?;
         // Here only the flags decide whether the receive is reported. An endpoint without selective
         // completion reports every receive.
         post.signalled = signalled_from_flags(true, flags);

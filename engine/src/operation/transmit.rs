@@ -89,25 +89,25 @@ impl TransmitOptions {
 }
 
 impl TransmitOp {
-    /// Returns the capabilities that this operation uses at this level.
+    /// Returns the capabilities that an endpoint must have to post this operation at this level, or to have
+    /// its end reported. None is for the kind of the operation.
     #[inline(always)]
     pub fn required_caps(&self, level: Level) -> Caps {
         match self {
-            TransmitOp::Send { tag: Some(_), .. } => Caps::TAGGED | Caps::SEND,
-            TransmitOp::Send { tag: None, .. } => Caps::MSG | Caps::SEND,
-            TransmitOp::Rma { local: RmaLocal::Read(_), .. } => Caps::RMA | Caps::READ,
+            TransmitOp::Send { .. } => Caps::SEND,
+            TransmitOp::Rma { local: RmaLocal::Read(_), .. } => Caps::READ,
             TransmitOp::Rma { local: RmaLocal::Write { .. }, .. } if level == Level::Commit => {
-                Caps::RMA | Caps::WRITE | Caps::RMA_PMEM
+                Caps::WRITE | Caps::RMA_PMEM
             }
-            TransmitOp::Rma { local: RmaLocal::Write { .. }, .. } => Caps::RMA | Caps::WRITE,
+            TransmitOp::Rma { local: RmaLocal::Write { .. }, .. } => Caps::WRITE,
             TransmitOp::Atomic { local, op, .. } => {
-                let mut needed = Caps::ATOMIC;
+                let mut needed = Caps::empty();
                 needed.set(Caps::READ, local.kind().fetches());
                 needed.set(Caps::WRITE, op.can_write());
                 needed
             }
-            TransmitOp::Flush { kind: FlushKind::Visibility, .. } => Caps::RMA | Caps::WRITE,
-            TransmitOp::Flush { kind: FlushKind::Persistent, .. } => Caps::RMA | Caps::WRITE | Caps::RMA_PMEM,
+            TransmitOp::Flush { kind: FlushKind::Visibility, .. } => Caps::WRITE,
+            TransmitOp::Flush { kind: FlushKind::Persistent, .. } => Caps::WRITE | Caps::RMA_PMEM,
         }
     }
 

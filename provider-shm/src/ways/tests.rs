@@ -58,11 +58,16 @@ impl Simulation {
     }
 
     fn receive_frame(&mut self) {
-        let writes_back = self.ways.frame_begun(LEN_BYTES, false);
+        let way = self.receive_frame_of(LEN_BYTES);
+        self.transfers[way as usize] += 1;
+    }
+
+    fn receive_frame_of(&mut self, len_bytes: u64) -> Way {
+        let writes_back = self.ways.frame_begun(len_bytes, false);
         let way = if writes_back { Way::WrittenBackRing } else { Way::Ring };
         self.pass_time(way);
         self.ways.frame_ended();
-        self.transfers[way as usize] += 1;
+        way
     }
 
     /// Makes transfers, and returns how many took each way.
@@ -216,6 +221,20 @@ fn unexpected_payload_is_not_timed() {
         simulation.ways.frame_ended();
     }
     assert_eq!(simulation.ways.classes[CLASS].ways[Way::WrittenBackRing as usize].cost_ns, None);
+}
+
+#[test]
+fn short_payload_is_written_back_only_where_that_was_measured_to_be_faster() {
+    for (costs_ns, fastest) in
+        [([4_000, 8_000, 60_000], Way::WrittenBackRing), ([8_000, 4_000, 60_000], Way::Ring)]
+    {
+        let mut simulation = Simulation::new(costs_ns);
+        assert_eq!(simulation.receive_frame_of(2_000), Way::Ring, "nothing was measured");
+        for _ in 0..1_000 {
+            simulation.receive_frame_of(20_000);
+        }
+        assert_eq!(simulation.receive_frame_of(2_000), fastest);
+    }
 }
 
 #[test]
