@@ -61,8 +61,8 @@ use crate::works::domain::WorkDomain;
 ///
 /// Calls that post an operation have the names of their C counterparts. A call fails with [`Again`] if a
 /// queue is full, until the application reads completions. A call fails with [`Misuse`] for an unknown
-/// address, a message that is too long, a capability that the endpoint lacks, or an endpoint that is not
-/// enabled. A call that fails changes nothing, and returns owned buffers in a [`Rejected`].
+/// address, a message that is too long, an end that no queue or counter would notice, or an endpoint that is
+/// not enabled. A call that fails changes nothing, and returns owned buffers in a [`Rejected`].
 ///
 /// A call ignores [flags](OpFlags) that have no meaning for it. But a call fails with [`Misuse::Flags`] for
 /// these flags:

@@ -112,9 +112,9 @@ use crate::tag::TagMatch;
 /// # Many messages in one buffer
 ///
 /// With [`OpFlags::MULTI_RECV`], an untagged receive takes one message after another into its one buffer
-/// (`fi_msg(3)`). Messages begin at addresses that are
-/// multiples of [`MULTI_RECV_ALIGN_BYTES`](crate::limits::MULTI_RECV_ALIGN_BYTES), except a message that
-/// fits only unaligned. The receive keeps its place among the posted receives until
+/// (`fi_msg(3)`). Messages begin at addresses that are multiples of
+/// [`MULTI_RECV_ALIGN_BYTES`](crate::limits::MULTI_RECV_ALIGN_BYTES), except a message that fits only
+/// unaligned. The receive keeps its place among the posted receives until
 ///
 /// - fewer bytes than [`min_multi_recv_bytes`](crate::Endpoint::min_multi_recv_bytes) are left, or
 /// - a message that it would take does not fit any more. This message goes to the next receive, or waits for
@@ -141,9 +141,9 @@ use crate::tag::TagMatch;
 /// With resource management, the buffer takes no message while the completion queue is full. Messages for it
 /// wait as if no receive were posted. No later message or receive overtakes them.
 ///
-/// These receives have the errors of every receive, and two more:
-/// [`Misuse::TooManySegments`] for more than one buffer, and [`Misuse::Memory`] for none. Tagged receives,
-/// and receives with flags of the table above, ignore `MULTI_RECV`.
+/// These receives have the errors of every receive, and two more: [`Misuse::TooManySegments`]
+/// for more than one buffer, and [`Misuse::Memory`] for none. Tagged receives, and receives with flags of the
+/// table above, ignore `MULTI_RECV`.
 ///
 /// ```
 /// use homespun::flags::{BindFlags, CompletionFlags, InfoFlags};

@@ -7,11 +7,15 @@ use std::io;
 use std::os::unix::net::UnixDatagram;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use crate::fork::CloseOnFork;
+use crate::fork::{CloseOnFork, ForkGeneration};
 
 /// The descriptor that the endpoints of this process keep to refuse a connection when there is no other.
 #[derive(Debug)]
-pub struct SpareDescriptor(Mutex<Option<CloseOnFork<UnixDatagram>>>);
+pub struct SpareDescriptor {
+    /// `None` while the descriptor is lent, and if none was free afterwards.
+    held: Mutex<Option<CloseOnFork<UnixDatagram>>>,
+    generation: ForkGeneration,
+}
 
 impl SpareDescriptor {
     /// Returns the descriptor of this process. Opens it if no other endpoint is open.
@@ -20,32 +24,34 @@ impl SpareDescriptor {
     ///
     /// The system's error, such as EMFILE.
     pub fn of_this_process() -> io::Result<Arc<SpareDescriptor>> {
-        static SPARE: Mutex<Weak<SpareDescriptor>> = Mutex::new(Weak::new());
-        let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(existing) = spare.upgrade().filter(|existing| !existing.is_in_forked_child()) {
+        static SHARED: Mutex<Weak<SpareDescriptor>> = Mutex::new(Weak::new());
+        // In a forked child the lock may be held for ever, by a thread of the parent. So nobody waits for it.
+        // Who does not get it has a descriptor of its own.
+        let Ok(mut shared) = SHARED.try_lock() else { return SpareDescriptor::open().map(Arc::new) };
+        if let Some(existing) = shared.upgrade().filter(|spare| !spare.generation.is_in_forked_child()) {
             return Ok(existing);
         }
-        let opened = Arc::new(SpareDescriptor(Mutex::new(Some(open()?))));
-        *spare = Arc::downgrade(&opened);
+        let opened = Arc::new(SpareDescriptor::open()?);
+        *shared = Arc::downgrade(&opened);
         Ok(opened)
     }
 
     /// Calls `use_descriptor` while one more descriptor is free, unless another thread takes it.
     pub fn lend<T>(&self, use_descriptor: impl FnOnce() -> T) -> T {
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         *held = None;
         let result = use_descriptor();
-        *held = open().ok();
+        *held = open_socket().ok();
         result
     }
 
-    fn is_in_forked_child(&self) -> bool {
-        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        held.as_ref().is_some_and(CloseOnFork::is_in_forked_child)
+    fn open() -> io::Result<SpareDescriptor> {
+        let held = Mutex::new(Some(open_socket()?));
+        Ok(SpareDescriptor { held, generation: ForkGeneration::current() })
     }
 }
 
-/// Opens a descriptor that refers to nothing.
-fn open() -> io::Result<CloseOnFork<UnixDatagram>> {
+/// Opens a socket that is connected to nothing.
+fn open_socket() -> io::Result<CloseOnFork<UnixDatagram>> {
     UnixDatagram::unbound().map(CloseOnFork::new)
 }

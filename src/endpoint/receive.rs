@@ -69,8 +69,8 @@ receive_calls! {
     /// The error returns the buffer.
     ///
     /// - [`Again`](crate::Again) if [`size_ops`](crate::info::RxAttr::size_ops) receives are outstanding.
-    /// - [`Misuse`](crate::Misuse) for a capability that the endpoint lacks, or a source that the address
-    ///   vector does not hold.
+    /// - [`Misuse`](crate::Misuse) for an endpoint without a queue or counter for receives, or a source that
+    ///   the address vector does not hold.
     recv,
 
     /// Receives a message into all the room of a buffer that can be posted again: `fi_recv`. The completion

@@ -137,8 +137,8 @@ impl Endpoint {
     ///
     /// - [`Again`](crate::Again) if as many operations are outstanding as the endpoint's transmit size
     ///   allows.
-    /// - [`Misuse`](crate::Misuse) for an unknown address, a message that is too long, a capability that
-    ///   the endpoint lacks, or an endpoint that is not enabled.
+    /// - [`Misuse`](crate::Misuse) for an unknown address, a message that is too long, an endpoint without
+    ///   a queue or counter for sends, or one that is not enabled.
     /// - [`Misuse::Flags`](crate::Misuse::Flags) for `FI_TRIGGER`, `FI_XPU_TRIGGER` and `FI_MULTICAST`,
     ///   which change the meaning of another argument. Sends ignore all other flags that have no meaning
     ///   for them.

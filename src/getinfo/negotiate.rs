@@ -270,7 +270,7 @@ fn negotiate_tx(asked: &TxAttr, caps: Caps, provider: &ProviderAttr) -> Result<T
         inject_size_bytes: inject_max_bytes,
         size_ops: or_default(asked.size_ops, TX_DEPTH_DEFAULT_OPS),
         iov_limit: IOV_LIMIT,
-        rma_iov_limit: if caps.intersects(INITIATED) { RMA_IOV_LIMIT } else { 0 },
+        rma_iov_limit: RMA_IOV_LIMIT,
         tclass: 0,
     })
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::thread;
 
 use homespun::endpoint::RecvMsg;
-use homespun::flags::{BindFlags, CompletionFlags, CounterEvents, OpFlags};
+use homespun::flags::{BindFlags, Caps, CompletionFlags, CounterEvents, OpFlags};
 use homespun::info::{Info, RxAttr, SHARED_CONTEXT};
 use homespun::{
     AddressVector, AvAttr, Buffer, Bytes, Completion, CompletionQueue, CounterAttr, CqAttr, Domain, Endpoint,
@@ -265,7 +265,10 @@ pub(crate) fn receive_takes_an_earlier_unexpected_message(net: &Net) {
 }
 
 pub(crate) fn tagged_and_untagged_receives_take_messages_of_their_kind(net: &Net) {
-    let sharers = Sharers::new(net, 2);
+    // Whatever capabilities the context has.
+    let caps = Caps::MSG | Caps::RECV;
+    let mut sharers = Sharers::open_empty(net, &RxAttr { caps, ..RxAttr::default() });
+    (0..2).for_each(|_| sharers.add_member());
     let (peer, _) = sharers.open_peer();
     sharers.context.trecv(marked_buffer(8), ANY, Tag(5), 1).unwrap();
     sharers.context.recv(marked_buffer(8), ANY, 2).unwrap();

@@ -1,6 +1,6 @@
 //! Transmit contexts that endpoints share: `fi_stx_context` of `fi_endpoint(3)`.
 
-use homespun::flags::{BindFlags, Order};
+use homespun::flags::{BindFlags, Caps, Order};
 use homespun::info::{Info, SHARED_CONTEXT, TxAttr};
 use homespun::{AddressVector, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint, Errno, FabricAddress};
 
@@ -76,7 +76,9 @@ pub(crate) fn invalid_uses_of_transmit_contexts_are_refused(net: &Net) {
     assert_eq!(expect_errno(sharer.enable()), Errno::EOPBADSTATE, "no context is bound");
     let elsewhere = net.open_other_domain().shared_transmit_context(&info.tx).unwrap();
     assert_eq!(expect_errno(sharer.bind_shared_transmit_context(&elsewhere)), Errno::EDOMAIN);
-    sharer.bind_shared_transmit_context(&context).unwrap();
+    let messages = TxAttr { caps: Caps::MSG | Caps::SEND, ..TxAttr::default() };
+    let messages = domain.shared_transmit_context(&messages).unwrap();
+    sharer.bind_shared_transmit_context(&messages).expect("its capabilities do not matter");
     assert_eq!(expect_errno(sharer.bind_shared_transmit_context(&context)), Errno::EBUSY);
     sharer.enable().unwrap();
 
