@@ -125,6 +125,7 @@ impl Engine {
             debug!(address = %self.peers.address_of(peer), "a link leads to a former instance that has left");
             return self.retire_link(id, sink);
         }
+        link.set_instance(instance);
         let creation_number = link.creation_number();
         match self.peers.peer_mut(peer).link_up(instance, creation_number, created_count) {
             PeerLinkUp::Current if self.current_links_len(peer) > PEER_MAX_LINKS => {
@@ -141,8 +142,12 @@ impl Engine {
                 self.retire_links_to_former_instance(peer, id, sink);
             }
         }
-        // A link that is still connecting may take long, or fail. If it has taken nothing yet,
-        // messages go to the new link instead.
+        self.prefer_transmit_link(peer, id);
+    }
+
+    /// Sends on this link from now on, which is up, unless another one has taken something. A link that is
+    /// still connecting may take long, or fail.
+    pub(super) fn prefer_transmit_link(&mut self, peer: PeerId, id: LinkId) {
         let current = self.peers.peer(peer).transmit_link();
         if current
             .and_then(|current| self.links.get_mut(current))
@@ -211,8 +216,12 @@ impl Engine {
         let is_unused = link.is_unused_connecting();
         let peer = link.peer();
         self.initiator.unblock(peer);
+        let was_current = link.is_current();
         let PendingSends { sends, exposed, counted_writes } = link.tx.into_pending_sends();
         let PeerLinkEnd { was_last, was_met, carried_sends } = self.peers.peer_mut(peer).link_ended(id);
+        if was_current && !was_last {
+            self.reinstate_links_if_none_is_current(peer);
+        }
         let should_retry =
             carried_sends && is_cut_short && is_unused && self.has_operations_waiting_for(peer);
         let is_retried = should_retry && self.peers.peer_mut(peer).try_count_connect_retry();

@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use std::mem;
 use std::time::Duration;
 
+use tracing::debug;
+
 use super::Engine;
 use super::receive_side::ReceiveSide;
 use crate::completion::Sink;
@@ -111,6 +113,32 @@ impl Engine {
             let error = OperationError::Link(LinkError::System(Errno::ECONNRESET));
             self.drop_transmit_link_and_fail_queued(peer, &error, sink);
         }
+    }
+
+    /// If no link leads to the endpoint that is known at a peer's address any more, uses the newest replaced
+    /// links again. Which of two endpoints came later can be misjudged: a link that the former one has made
+    /// may be reported after the successor was connected to. The one whose links live came later.
+    pub(super) fn reinstate_links_if_none_is_current(&mut self, peer: PeerId) {
+        let links = self.peers.peer(peer).links().clone();
+        let present = || links.iter().filter_map(|id| Some((*id, self.links.get(*id)?)));
+        if present().any(|(_, link)| link.is_current()) {
+            return;
+        }
+        self.peers.peer_mut(peer).instance_left();
+        let replaced =
+            present().filter_map(|(id, link)| Some((link.creation_number(), id, link.replaced_instance()?)));
+        let Some((_, newest, instance)) = replaced.max() else { return };
+        for id in links {
+            if let Some(link) = self.links.get_mut(id)
+                && link.replaced_instance() == Some(instance)
+            {
+                link.mark_reinstated();
+                self.replaced.remove(id);
+            }
+        }
+        debug!(address = %self.peers.address_of(peer), "using links again that had seemed to be replaced");
+        self.peers.peer_mut(peer).reinstate(instance);
+        self.prefer_transmit_link(peer, newest);
     }
 
     /// Whether accesses on links that carried operations to a peer before the present one have no answer yet.

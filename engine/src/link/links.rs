@@ -15,6 +15,9 @@ pub(crate) struct Link {
     pub(crate) rx: LinkRx,
     peer: PeerId,
     is_up: bool,
+    /// The endpoint that the link leads to, from its hello; `None` until the link is up, and if the endpoint
+    /// is known to have left.
+    instance: Option<u64>,
     is_replaced: bool,
     /// Whether only the peer itself says that it is at its address.
     is_claim: bool,
@@ -32,6 +35,16 @@ impl Link {
     /// address.
     pub(crate) fn mark_up(&mut self, is_claim: bool) {
         (self.is_up, self.is_claim) = (true, is_claim);
+    }
+
+    /// Records which endpoint the link leads to.
+    pub(crate) fn set_instance(&mut self, instance: u64) {
+        self.instance = Some(instance);
+    }
+
+    /// Returns which endpoint the link leads to, if the link is replaced and that endpoint may live.
+    pub(crate) fn replaced_instance(&self) -> Option<u64> {
+        self.instance.filter(|_| self.is_replaced)
     }
 
     /// Records that the address of the peer is proven.
@@ -57,6 +70,11 @@ impl Link {
     /// Records that a new endpoint has replaced the endpoint that the link leads to.
     pub(crate) fn mark_replaced(&mut self) {
         self.is_replaced = true;
+    }
+
+    /// Records that no endpoint has replaced the endpoint that the link leads to.
+    pub(crate) fn mark_reinstated(&mut self) {
+        self.is_replaced = false;
     }
 
     /// Whether the link is up and leads to the endpoint that is now at the peer's address.
@@ -139,6 +157,7 @@ impl Links {
             rx: LinkRx::default(),
             peer,
             is_up: false,
+            instance: None,
             is_replaced: false,
             is_claim: false,
             creation_number: self.count,

@@ -158,6 +158,19 @@ impl Peer {
         self.transmit_link = Some(link);
     }
 
+    /// Records that no link leads to the known endpoint any more. So a link to another endpoint leads to its
+    /// successor, whenever that link was begun.
+    pub(crate) fn instance_left(&mut self) {
+        if let Some(instance) = &mut self.instance {
+            instance.since = 0;
+        }
+    }
+
+    /// Records that this endpoint is at the address: the one that seemed to be its successor has left.
+    pub(crate) fn reinstate(&mut self, number: u64) {
+        self.instance = Some(Instance { number, since: 0 });
+    }
+
     /// Forgets which link carries the messages, and resets the number of retries.
     pub(crate) fn clear_transmit_link(&mut self) {
         (self.transmit_link, self.connect_retries) = (None, 0);

@@ -136,6 +136,37 @@ fn link_to_a_former_instance_is_read_though_it_comes_up_last() {
     assert!(transport.closed.is_empty());
 }
 
+/// A peer has connected and closed, and this side has connected to its successor, before this side reads the
+/// link that the peer has made.
+#[test]
+fn link_to_a_successor_is_used_though_the_former_instance_was_reported_after_it_was_begun() {
+    for former_ends_first in [true, false] {
+        let mut engine = Engine::new(untimed_config());
+        engine.config.eager_max_bytes = 4;
+        let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
+        let peer = engine.intern_peer(address(2));
+        engine.post_request(send_request(peer, b"large", 1), &mut transport, &mut sink).unwrap();
+        engine.transmit(&mut transport, &mut sink);
+        let Header::Request { op, .. } = transport.sent[0].1 else { panic!("not a request") };
+        let mut arrivals = engine.arrivals(&mut sink);
+        arrivals.link_event(LinkId(8), LinkEvent::up(address(2), 1));
+        if former_ends_first {
+            arrivals.link_event(LinkId(8), LinkEvent::Down(LinkError::Closed));
+            arrivals.link_event(LinkId(0), LinkEvent::up(address(2), 2));
+        } else {
+            arrivals.link_event(LinkId(0), LinkEvent::up(address(2), 2));
+            arrivals.link_event(LinkId(8), LinkEvent::Down(LinkError::Closed));
+        }
+        arrivals.link_event(LinkId(9), LinkEvent::up(address(2), 2));
+        arrivals.frame(LinkId(0), &Header::Clear { op, cannot_pull: false }, b"");
+        engine.transmit(&mut transport, &mut sink);
+        let (link, header, _) = transport.sent.last().unwrap();
+        assert_eq!((*link, *header), (LinkId(0), Header::Data { op, len_bytes: 5 }), "{former_ends_first}");
+        assert_eq!(sink.ended_contexts(), [1]);
+        assert!(sink.ended[0].is_ok());
+    }
+}
+
 #[test]
 fn link_claimed_by_a_former_instance_replaces_no_link() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
