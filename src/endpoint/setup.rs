@@ -334,7 +334,9 @@ impl Endpoint {
             return Err(Misuse::State(ObjectState::NoTransmitContext).into());
         }
         let reporter = shared.init_reporter_if_connection_oriented(setup.eq.as_ref())?;
-        setup.check_completions_reported(shared.info.caps)?;
+        // A shared receive context gives the endpoint receives, whatever its capabilities.
+        let receives = if setup.receive_context().is_some() { Caps::RECV } else { Caps::empty() };
+        setup.check_completions_reported(shared.info.caps | receives)?;
         shared.check_receive_context_bound(setup)?;
         let pump = shared.pump_or_open(setup.name)?;
         let driven = &as_drive(pump);

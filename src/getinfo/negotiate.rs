@@ -206,9 +206,7 @@ fn negotiate_caps(provider: &ProviderAttr, ep_type: EndpointType, asked: Caps) -
     caps.set(Caps::FENCE, asked.contains(Caps::FENCE) || caps.intersects(Caps::SEND | INITIATED));
     // `MULTI_RECV` costs nothing while no multi-receive buffer is posted. Only untagged messages use such
     // buffers.
-    let has_buffers = caps.contains(Caps::MSG | Caps::RECV);
-    require(has_buffers || !asked.contains(Caps::MULTI_RECV), Unmet::MultiReceiveAlone)?;
-    caps.set(Caps::MULTI_RECV, has_buffers);
+    caps.set(Caps::MULTI_RECV, asked.contains(Caps::MULTI_RECV) || caps.contains(Caps::MSG | Caps::RECV));
     let is_target = caps.intersects(ACCESSES) && caps.intersects(TARGETED);
     require(is_target || !asked.intersects(TARGET_CAPS), Unmet::RmaEventAlone)?;
     caps.set(TARGET_CAPS, is_target);
@@ -279,8 +277,6 @@ fn negotiate_rx(asked: &RxAttr, caps: Caps) -> Result<RxAttr, Misuse> {
     let asked_caps = asked.caps - TX_CAPS.difference(RX_CAPS);
     require(caps.contains(asked_caps), Unmet::ReceiveCaps)?;
     require(RECEIVE_DEFAULT_FLAGS.contains(asked.op_flags), Unmet::ReceiveFlags)?;
-    let needs_buffers = asked.op_flags.contains(OpFlags::MULTI_RECV);
-    require(!needs_buffers || caps.contains(Caps::MULTI_RECV), Unmet::MultiReceiveAlone)?;
     require(asked.comp_order.is_empty(), Unmet::ReceiveCompletionOrder)?;
     require(asked.size_ops <= DEPTH_MAX_OPS, Unmet::ReceiveDepth)?;
     require(asked.iov_limit <= IOV_LIMIT, Unmet::ReceiveSegments)?;

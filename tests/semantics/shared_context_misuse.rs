@@ -1,8 +1,8 @@
 //! Wrong uses of shared receive contexts, and their errors.
 
 use homespun::endpoint::RecvMsg;
-use homespun::flags::{Caps, OpFlags};
-use homespun::info::RxAttr;
+use homespun::flags::{BindFlags, Caps, OpFlags};
+use homespun::info::{Info, RxAttr};
 use homespun::{AvAttr, CqAttr, Errno, Error, FabricAddress, Misuse, Rejected, Tag};
 
 use crate::shared_contexts::{ANY, BOTH, Sharers};
@@ -44,6 +44,15 @@ pub(crate) fn invalid_bindings_and_calls_of_shared_contexts_are_refused(net: &Ne
         let refused = endpoint.recvmsg(RecvMsg { flags, ..RecvMsg::default() }).unwrap_err();
         assert_eq!(refused.errno(), Errno::ENOSYS);
     }
+
+    let info = Info { caps: Caps::MSG | Caps::SEND, ..sharers.info.clone() };
+    let sender = sharers.domain.endpoint(&info).unwrap();
+    sender.bind_av(&sharers.av).unwrap();
+    sender.bind_cq(&cq, BindFlags::TRANSMIT).unwrap();
+    sender.bind_shared_receive_context(&sharers.context).unwrap();
+    assert_eq!(errno(sender.enable()), Errno::ENOCQ, "nobody would notice what the context receives");
+    sender.bind_cq(&cq, BindFlags::RECV).unwrap();
+    sender.enable().unwrap();
 
     let alone = sharers.domain.endpoint(net.info()).unwrap();
     assert_eq!(errno(alone.bind_shared_receive_context(&sharers.context)), Errno::EINVAL);

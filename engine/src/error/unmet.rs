@@ -19,9 +19,6 @@ pub enum Unmet {
     /// Reports of unknown sources, without completions that name their sources.
     #[error("FI_SOURCE_ERR without FI_SOURCE")]
     SourceErrAlone,
-    /// Multi-receive buffers, without untagged receives.
-    #[error("FI_MULTI_RECV without receiving messages (FI_MSG and FI_RECV)")]
-    MultiReceiveAlone,
     /// `FI_RX_CQ_DATA`, without untagged receives for the remote data to take.
     #[error("FI_RX_CQ_DATA without receiving messages (FI_MSG and FI_RECV)")]
     RxCqDataAlone,

@@ -118,8 +118,6 @@ fn each_refusal_names_its_reason() {
     type Ask = fn(&mut Info);
     let cases: &[(Ask, Unmet)] = &[
         (|h| h.caps = Caps::ATOMIC | Caps::HMEM, Unmet::Caps(Caps::HMEM)),
-        (|h| h.caps = Caps::MSG | Caps::SEND | Caps::MULTI_RECV, Unmet::MultiReceiveAlone),
-        (|h| h.caps = Caps::TAGGED | Caps::SEND | Caps::MULTI_RECV, Unmet::MultiReceiveAlone),
         (|h| h.caps = Caps::MSG | Caps::HMEM, Unmet::Caps(Caps::HMEM)),
         (|h| h.caps = Caps::RMA | Caps::READ | Caps::WRITE | Caps::RMA_EVENT, Unmet::RmaEventAlone),
         (|h| h.caps = Caps::HMEM, Unmet::Caps(Caps::HMEM)),
@@ -157,13 +155,6 @@ fn each_refusal_names_its_reason() {
             Unmet::CommitAlone,
         ),
         (|h| h.tx.op_flags = OpFlags::FENCE, Unmet::TransmitFlags),
-        (
-            |h| {
-                h.caps = Caps::TAGGED;
-                h.rx.op_flags = OpFlags::MULTI_RECV;
-            },
-            Unmet::MultiReceiveAlone,
-        ),
         (|h| h.rx.op_flags = OpFlags::PEEK, Unmet::ReceiveFlags),
         (|h| h.tx.op_flags = OpFlags::REMOTE_CQ_DATA, Unmet::TransmitFlags),
         (|h| h.tx.msg_order = Order::SAS | Order::from_bits_retain(1 << 9), Unmet::MessageOrder),
@@ -369,6 +360,7 @@ fn requested_caps_are_granted_with_implied_and_free_ones() {
         (Caps::MSG | many, Caps::MSG | both | many | reach),
         (many, Caps::MSG | both | many | reach),
         (many | Caps::RECV, Caps::MSG | Caps::RECV | many | reach),
+        (many | Caps::SEND, Caps::MSG | Caps::SEND | Caps::FENCE | many | reach),
         (Caps::TAGGED | many, Caps::MSG | Caps::TAGGED | both | many | reach),
         (Caps::MSG | Caps::RECV, Caps::MSG | Caps::RECV | many | reach),
         (Caps::TAGGED, Caps::TAGGED | both | reach),
