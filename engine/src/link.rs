@@ -24,7 +24,7 @@ mod rx;
 mod tests;
 mod tx;
 
-pub(crate) use self::links::{Link, Links};
+pub(crate) use self::links::{Link, Links, Standing};
 pub(crate) use self::pending_replies::PendingReplies;
 pub(crate) use self::rx::{Collected, CollectedHeader, LinkRx};
 pub(crate) use self::tx::{

@@ -13,7 +13,7 @@ use crate::completion::Sink;
 use crate::errno::Errno;
 use crate::error::OperationError;
 use crate::limits::{PEER_MAX_LINKS, STEP_MAX_CLOSES};
-use crate::link::{Link, PendingSends};
+use crate::link::{Link, PendingSends, Standing};
 use crate::link_fault::LinkFault;
 use crate::operation::SendId;
 use crate::peer_id::PeerId;
@@ -123,9 +123,8 @@ impl Engine {
         link.mark_up(proof.is_claim());
         if proof == AddressProof::ClaimedByFormer {
             debug!(address = %self.peers.address_of(peer), "a link leads to a former instance that has left");
-            return self.retire_link(id, sink);
+            return self.retire_link(id, Standing::Replaced, sink);
         }
-        link.set_instance(instance);
         let creation_number = link.creation_number();
         match self.peers.peer_mut(peer).link_up(instance, creation_number, created_count) {
             PeerLinkUp::Current if self.current_links_len(peer) > PEER_MAX_LINKS => {
@@ -134,12 +133,13 @@ impl Engine {
             }
             PeerLinkUp::Current => {}
             PeerLinkUp::Predecessor => {
-                debug!(address = %self.peers.address_of(peer), "a link leads to a former instance");
-                return self.retire_link(id, sink);
+                debug!(address = %self.peers.address_of(peer), "a link seems to lead to a former instance");
+                return self.retire_link(id, Standing::Doubtful { instance }, sink);
             }
             PeerLinkUp::Successor => {
                 debug!(address = %self.peers.address_of(peer), "the peer was replaced by a new instance");
                 self.retire_links_to_former_instance(peer, id, sink);
+                self.reinstate_doubtful_link(peer, |doubtful| doubtful == instance);
             }
         }
         self.prefer_transmit_link(peer, id);
@@ -184,19 +184,24 @@ impl Engine {
             self.fail_exposed_sends(unended, &error, sink);
             return self.report_connection_if_ended(sink);
         }
-        let is_proven = |link: &&mut Link| link.is_current() && !link.is_claim();
-        let peer = self.links.get_mut(id).filter(is_proven).map(|link| link.peer());
+        let is_proven = self.links.get(id).is_some_and(|link| link.is_current() && !link.is_claim());
+        let others =
+            if is_proven && *error != LinkError::Closed { self.other_current_links(id) } else { Vec::new() };
         let operation_error = OperationError::Link(error.clone());
         let unended = self.end_link(id, &operation_error, sink);
         self.fail_exposed_sends(unended, &operation_error, sink);
         self.report_connection_if_ended(sink);
-        if let Some(peer) = peer.filter(|_| *error != LinkError::Closed) {
-            for other in self.peers.peer(peer).links().clone() {
-                if self.links.get_mut(other).is_some_and(|link| link.is_current()) {
-                    self.abort_link(other, error, sink);
-                }
-            }
+        for other in others {
+            self.abort_link(other, error, sink);
         }
+    }
+
+    /// Returns the other links to the endpoint to which this link leads.
+    fn other_current_links(&self, id: LinkId) -> Vec<LinkId> {
+        let Some(link) = self.links.get(id) else { return Vec::new() };
+        let links = self.peers.peer(link.peer()).links().iter().copied();
+        let is_current = |other: &LinkId| self.links.get(*other).is_some_and(Link::is_current);
+        links.filter(|other| *other != id).filter(is_current).collect()
     }
 
     /// Removes a link and ends its operations. Returns the operations whose memory the peer may
@@ -219,9 +224,6 @@ impl Engine {
         let was_current = link.is_current();
         let PendingSends { sends, exposed, counted_writes } = link.tx.into_pending_sends();
         let PeerLinkEnd { was_last, was_met, carried_sends } = self.peers.peer_mut(peer).link_ended(id);
-        if was_current && !was_last {
-            self.reinstate_links_if_none_is_current(peer);
-        }
         let should_retry =
             carried_sends && is_cut_short && is_unused && self.has_operations_waiting_for(peer);
         let is_retried = should_retry && self.peers.peer_mut(peer).try_count_connect_retry();
@@ -262,6 +264,10 @@ impl Engine {
         initiator.fail_counted_writes(counted_writes, peer, error, &mut effects);
         if carried_sends && !is_retried {
             self.drop_transmit_link_and_fail_queued(peer, error, sink);
+        }
+        if was_current && !was_last && self.current_links_len(peer) == 0 {
+            let other = self.reinstate_doubtful_link(peer, |_| true);
+            self.peers.peer_mut(peer).instance_left(other);
         }
         let (receiver, mut effects) = self.receive_side_and_effects(sink);
         match (is_connection, error) {

@@ -4,6 +4,9 @@
 //! So this side reads a replaced link to its end, and uses the link for nothing else. A replaced
 //! link ends when the peer closes it. If the peer's host has crashed, the link ends after a period
 //! without arrivals.
+//!
+//! A link that this side begins may come up after a link that the replaced endpoint has made. Then it seems to
+//! lead to the replaced endpoint. If it turns out to lead to the successor, this side uses it again.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -17,7 +20,7 @@ use crate::completion::Sink;
 use crate::errno::Errno;
 use crate::error::OperationError;
 use crate::limits::{REPLACED_LINK_CHECK_MS, REPLACED_LINK_IDLE_MAX_MS, STEP_MAX_REPLACED_ENDS};
-use crate::link::Link;
+use crate::link::{Link, Standing};
 use crate::moment::Moment;
 use crate::peer_id::PeerId;
 use crate::target::Target;
@@ -96,17 +99,17 @@ impl Engine {
     ) {
         for id in self.peers.peer(peer).links().clone() {
             if id != newest {
-                self.retire_link(id, sink);
+                self.retire_link(id, Standing::Replaced, sink);
             }
         }
     }
 
     /// Retires a link that is up, and that leads to a former instance of the peer. From now on the
     /// engine only reads the link. If operations are queued for the link, they fail.
-    pub(super) fn retire_link(&mut self, id: LinkId, sink: &mut impl Sink) {
+    pub(super) fn retire_link(&mut self, id: LinkId, standing: Standing, sink: &mut impl Sink) {
         let Some(link) = self.links.get_mut(id).filter(|link| link.is_current()) else { return };
         let peer = link.peer();
-        link.mark_replaced();
+        link.set_standing(standing);
         self.replaced.add(id, ReadProgress::of(id, link, &self.receive_side, &self.target));
         self.has_timeouts = true;
         if self.peers.peer(peer).transmit_link() == Some(id) {
@@ -115,30 +118,25 @@ impl Engine {
         }
     }
 
-    /// If no link leads to the endpoint that is known at a peer's address any more, uses the newest replaced
-    /// links again. Which of two endpoints came later can be misjudged: a link that the former one has made
-    /// may be reported after the successor was connected to. The one whose links live came later.
-    pub(super) fn reinstate_links_if_none_is_current(&mut self, peer: PeerId) {
-        let links = self.peers.peer(peer).links().clone();
-        let present = || links.iter().filter_map(|id| Some((*id, self.links.get(*id)?)));
-        if present().any(|(_, link)| link.is_current()) {
-            return;
-        }
-        self.peers.peer_mut(peer).instance_left();
-        let replaced =
-            present().filter_map(|(id, link)| Some((link.creation_number(), id, link.replaced_instance()?)));
-        let Some((_, newest, instance)) = replaced.max() else { return };
-        for id in links {
-            if let Some(link) = self.links.get_mut(id)
-                && link.replaced_instance() == Some(instance)
-            {
-                link.mark_reinstated();
-                self.replaced.remove(id);
-            }
-        }
-        debug!(address = %self.peers.address_of(peer), "using links again that had seemed to be replaced");
-        self.peers.peer_mut(peer).reinstate(instance);
-        self.prefer_transmit_link(peer, newest);
+    /// Uses the newest link again that only seemed to be replaced, if it leads to the `right` endpoint. Returns
+    /// that endpoint.
+    pub(super) fn reinstate_doubtful_link(
+        &mut self,
+        peer: PeerId,
+        right: impl Fn(u64) -> bool,
+    ) -> Option<u64> {
+        let links = self.peers.peer(peer).links().iter();
+        let doubtful = links.filter_map(|id| {
+            let link = self.links.get(*id)?;
+            Some((link.creation_number(), *id, link.doubtful_instance()?))
+        });
+        let (_, id, instance) = doubtful.filter(|(.., instance)| right(*instance)).max()?;
+        debug!(address = %self.peers.address_of(peer), "a link leads to no former instance after all");
+        self.links.get_mut(id)?.set_standing(Standing::Current);
+        self.replaced.remove(id);
+        self.prefer_transmit_link(peer, id);
+        self.initiator.activate(peer);
+        Some(instance)
     }
 
     /// Whether accesses on links that carried operations to a peer before the present one have no answer yet.

@@ -6,6 +6,19 @@ use crate::transport::LinkId;
 use crate::visits::record_visit;
 use crate::wire::Header;
 
+/// Whether a link leads to the endpoint that is now at the peer's address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Current,
+    /// A new endpoint has replaced the endpoint that the link leads to.
+    Replaced,
+    /// The link leads to the endpoint with the number `instance`. A new endpoint seems to have replaced it, but
+    /// it may be the other way round.
+    Doubtful {
+        instance: u64,
+    },
+}
+
 /// The engine's state of one link.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -15,10 +28,7 @@ pub(crate) struct Link {
     pub(crate) rx: LinkRx,
     peer: PeerId,
     is_up: bool,
-    /// The endpoint that the link leads to, from its hello; `None` until the link is up, and if the endpoint
-    /// is known to have left.
-    instance: Option<u64>,
-    is_replaced: bool,
+    standing: Standing,
     /// Whether only the peer itself says that it is at its address.
     is_claim: bool,
     creation_number: u64,
@@ -37,16 +47,6 @@ impl Link {
         (self.is_up, self.is_claim) = (true, is_claim);
     }
 
-    /// Records which endpoint the link leads to.
-    pub(crate) fn set_instance(&mut self, instance: u64) {
-        self.instance = Some(instance);
-    }
-
-    /// Returns which endpoint the link leads to, if the link is replaced and that endpoint may live.
-    pub(crate) fn replaced_instance(&self) -> Option<u64> {
-        self.instance.filter(|_| self.is_replaced)
-    }
-
     /// Records that the address of the peer is proven.
     pub(crate) fn mark_proven(&mut self) {
         self.is_claim = false;
@@ -62,24 +62,26 @@ impl Link {
         self.is_up
     }
 
-    /// Whether a new endpoint has replaced the endpoint that the link leads to.
+    pub(crate) fn set_standing(&mut self, standing: Standing) {
+        self.standing = standing;
+    }
+
+    /// Whether a new endpoint has replaced the endpoint that the link leads to, or seems to.
     pub(crate) fn is_replaced(&self) -> bool {
-        self.is_replaced
+        self.standing != Standing::Current
     }
 
-    /// Records that a new endpoint has replaced the endpoint that the link leads to.
-    pub(crate) fn mark_replaced(&mut self) {
-        self.is_replaced = true;
-    }
-
-    /// Records that no endpoint has replaced the endpoint that the link leads to.
-    pub(crate) fn mark_reinstated(&mut self) {
-        self.is_replaced = false;
+    /// Returns the endpoint that the link leads to, if it only seems to be replaced.
+    pub(crate) fn doubtful_instance(&self) -> Option<u64> {
+        match self.standing {
+            Standing::Doubtful { instance } => Some(instance),
+            Standing::Current | Standing::Replaced => None,
+        }
     }
 
     /// Whether the link is up and leads to the endpoint that is now at the peer's address.
     pub(crate) fn is_current(&self) -> bool {
-        self.is_up && !self.is_replaced
+        self.is_up && !self.is_replaced()
     }
 
     /// Whether the link is still connecting, and has taken no message or access.
@@ -143,7 +145,7 @@ impl Links {
 
     /// Whether a peer has yet to fetch the payload of an offered send. Visits all links.
     pub(crate) fn have_unfetched_sends(&self) -> bool {
-        self.iter().any(|link| !link.is_replaced && link.tx.has_unfetched_payload())
+        self.iter().any(|link| !link.is_replaced() && link.tx.has_unfetched_payload())
     }
 
     pub(crate) fn insert(&mut self, id: LinkId, peer: PeerId) {
@@ -157,8 +159,7 @@ impl Links {
             rx: LinkRx::default(),
             peer,
             is_up: false,
-            instance: None,
-            is_replaced: false,
+            standing: Standing::Current,
             is_claim: false,
             creation_number: self.count,
         });

@@ -34,7 +34,8 @@ pub(crate) struct Peer {
 struct Instance {
     /// The number in its hello.
     number: u64,
-    /// How many links the engine had created when the endpoint's first link came up.
+    /// How many links the engine had created when the endpoint's first link came up. 0 once its links have
+    /// ended: whatever comes up next leads to its successor.
     since: u64,
 }
 
@@ -158,17 +159,11 @@ impl Peer {
         self.transmit_link = Some(link);
     }
 
-    /// Records that no link leads to the known endpoint any more. So a link to another endpoint leads to its
-    /// successor, whenever that link was begun.
-    pub(crate) fn instance_left(&mut self) {
-        if let Some(instance) = &mut self.instance {
-            instance.since = 0;
-        }
-    }
-
-    /// Records that this endpoint is at the address: the one that seemed to be its successor has left.
-    pub(crate) fn reinstate(&mut self, number: u64) {
-        self.instance = Some(Instance { number, since: 0 });
+    /// Records that no link leads to the known endpoint any more, but links to another one are up or
+    /// connecting: to `other`, if one of them has said so.
+    pub(crate) fn instance_left(&mut self, other: Option<u64>) {
+        let known = self.instance.map(|instance| instance.number);
+        self.instance = other.or(known).map(|number| Instance { number, since: 0 });
     }
 
     /// Forgets which link carries the messages, and resets the number of retries.

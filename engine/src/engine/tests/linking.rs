@@ -136,11 +136,27 @@ fn link_to_a_former_instance_is_read_though_it_comes_up_last() {
     assert!(transport.closed.is_empty());
 }
 
-/// A peer has connected and closed, and this side has connected to its successor, before this side reads the
+/// A peer has connected and closed, and this side has begun a link to its successor, before this side reads the
 /// link that the peer has made.
 #[test]
-fn link_to_a_successor_is_used_though_the_former_instance_was_reported_after_it_was_begun() {
-    for former_ends_first in [true, false] {
+fn link_to_a_successor_is_used_in_whatever_order_links_are_reported() {
+    const BEGUN: LinkId = LinkId(0);
+    const OF_FORMER: LinkId = LinkId(8);
+    const OF_SUCCESSOR: LinkId = LinkId(9);
+    let up = |link, instance| (link, LinkEvent::up(address(2), instance));
+    let down = |link, error| (link, LinkEvent::Down(error));
+    let orders = || {
+        let begins = || up(OF_FORMER, 1);
+        [
+            [begins(), down(OF_FORMER, LinkError::Closed), up(BEGUN, 2), up(OF_SUCCESSOR, 2)],
+            [begins(), up(BEGUN, 2), down(OF_FORMER, LinkError::Closed), up(OF_SUCCESSOR, 2)],
+            [begins(), up(BEGUN, 2), down(OF_FORMER, RESET), up(OF_SUCCESSOR, 2)],
+            [begins(), up(BEGUN, 2), up(OF_SUCCESSOR, 2), down(OF_FORMER, LinkError::Closed)],
+        ]
+    };
+    for (order, clear_follows, has_other_send) in (0..orders().len())
+        .flat_map(|order| [(order, BEGUN, false), (order, BEGUN, true), (order, OF_SUCCESSOR, false)])
+    {
         let mut engine = Engine::new(untimed_config());
         engine.config.eager_max_bytes = 4;
         let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
@@ -148,22 +164,24 @@ fn link_to_a_successor_is_used_though_the_former_instance_was_reported_after_it_
         engine.post_request(send_request(peer, b"large", 1), &mut transport, &mut sink).unwrap();
         engine.transmit(&mut transport, &mut sink);
         let Header::Request { op, .. } = transport.sent[0].1 else { panic!("not a request") };
-        let mut arrivals = engine.arrivals(&mut sink);
-        arrivals.link_event(LinkId(8), LinkEvent::up(address(2), 1));
-        if former_ends_first {
-            arrivals.link_event(LinkId(8), LinkEvent::Down(LinkError::Closed));
-            arrivals.link_event(LinkId(0), LinkEvent::up(address(2), 2));
-        } else {
-            arrivals.link_event(LinkId(0), LinkEvent::up(address(2), 2));
-            arrivals.link_event(LinkId(8), LinkEvent::Down(LinkError::Closed));
+        for (link, event) in orders().into_iter().nth(order).unwrap() {
+            let is_up = matches!(event, LinkEvent::Up { .. });
+            engine.arrivals(&mut sink).link_event(link, event);
+            if is_up && link == clear_follows {
+                engine.arrivals(&mut sink).frame(BEGUN, &Header::Clear { op, cannot_pull: false }, b"");
+            }
+            if is_up && link == BEGUN && has_other_send {
+                engine.post_request(send_request(peer, b"s", 2), &mut transport, &mut sink).unwrap();
+            }
+            engine.transmit(&mut transport, &mut sink);
         }
-        arrivals.link_event(LinkId(9), LinkEvent::up(address(2), 2));
-        arrivals.frame(LinkId(0), &Header::Clear { op, cannot_pull: false }, b"");
+        let payload = (BEGUN, Header::Data { op, len_bytes: 5 }, b"large".to_vec());
+        assert!(transport.sent.contains(&payload), "order {order}: {:?}", transport.sent);
+        assert!(sink.ended.iter().any(|ended| matches!(ended, Ok(ended) if ended.context == 1)));
+        engine.post_request(send_request(peer, b"s", 3), &mut transport, &mut sink).unwrap();
         engine.transmit(&mut transport, &mut sink);
-        let (link, header, _) = transport.sent.last().unwrap();
-        assert_eq!((*link, *header), (LinkId(0), Header::Data { op, len_bytes: 5 }), "{former_ends_first}");
-        assert_eq!(sink.ended_contexts(), [1]);
-        assert!(sink.ended[0].is_ok());
+        assert_eq!(transport.sent.last().unwrap().0, BEGUN, "sends keep their order");
+        assert!(transport.closed.is_empty());
     }
 }
 
