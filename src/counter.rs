@@ -219,8 +219,8 @@ impl Counter {
     /// Waits until the value is at least `threshold`: `fi_cntr_wait`. If `timeout` is `None`, waits without
     /// limit.
     ///
-    /// The thread sleeps, and makes progress at every event of the counter's endpoints. Without a wait
-    /// object, the thread polls the counter and yields the processor after each poll, as with
+    /// The thread polls and sleeps as in [`CompletionQueue::sread`](crate::CompletionQueue::sread). Without a
+    /// wait object, the thread polls the counter and yields the processor after each poll, as with
     /// [`WaitObject::Yield`]. (`fi_cntr(3)` allows no wait for a counter without a wait object.)
     ///
     /// ```

@@ -6,6 +6,7 @@ mod event;
 #[path = "doorbell/modelled.rs"]
 mod event;
 
+use std::mem;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use homespun_engine::error::Error;
@@ -17,15 +18,16 @@ use crate::sync::{AtomicBool, Mutex, Ordering, fence};
 /// A descriptor that becomes readable when it is rung. Ringing costs a system call only while a thread may
 /// be asleep on the descriptor.
 ///
-/// A doorbell is either armed or readable. A thread arms the doorbell, then sleeps, and wakes when another
-/// thread rings. If several threads sleep, all of them wake, unless a thread arms the doorbell again before
-/// all have woken. A new doorbell is readable: a thread that sleeps without arming it wakes at once.
+/// A thread arms the doorbell, then sleeps, and wakes when another thread rings. If several threads sleep,
+/// all of them wake, unless a thread arms the doorbell again before all have woken. A doorbell that is not
+/// armed is readable, unless its only sleeper has [disarmed](Self::disarm_silently) it. So is a new one: a
+/// thread that sleeps without arming it wakes at once.
 #[derive(Debug)]
 pub(crate) struct Doorbell {
     event: EventFd,
     is_armed: AtomicBool,
-    /// Held while the doorbell changes from one state to the other.
-    change: Mutex<()>,
+    /// Whether the descriptor is readable. Locked while the doorbell changes from one state to the other.
+    is_readable: Mutex<bool>,
     /// The fork generation of the process that created the doorbell. A forked child shares the descriptor
     /// with its parent. The child must not ring: it would wake the parent's sleepers for nothing.
     generation: ForkGeneration,
@@ -39,7 +41,7 @@ impl Doorbell {
         Ok(Doorbell {
             event: EventFd::new()?,
             is_armed: AtomicBool::new(false),
-            change: Mutex::new(()),
+            is_readable: Mutex::new(true),
             generation: ForkGeneration::current(),
         })
     }
@@ -47,9 +49,11 @@ impl Doorbell {
     /// Arms the doorbell. A thread calls this, then checks whether it has work, and only then sleeps. If
     /// work arrives after the check, another thread rings the doorbell.
     pub(crate) fn arm(&self) {
-        let _changing = self.change.lock();
+        let mut is_readable = self.is_readable.lock();
         if !self.is_armed() {
-            self.event.clear();
+            if mem::take(&mut *is_readable) {
+                self.event.clear();
+            }
             self.is_armed.store(true, Ordering::SeqCst);
         }
         // SYNC POINT sleep. Other threads may change state without the lock under which the caller checks
@@ -82,10 +86,18 @@ impl Doorbell {
 
     #[cold]
     fn wake(&self) {
-        let _changing = self.change.lock();
+        let mut is_readable = self.is_readable.lock();
         if self.is_armed.swap(false, Ordering::SeqCst) && !self.generation.is_in_forked_child() {
             self.event.set();
+            *is_readable = true;
         }
+    }
+
+    /// Disarms the doorbell without ringing it, which saves two system calls for a sleep that something else
+    /// has ended. Only while no thread sleeps on the descriptor, or is about to.
+    pub(crate) fn disarm_silently(&self) {
+        let _changing = self.is_readable.lock();
+        self.is_armed.store(false, Ordering::SeqCst);
     }
 
     /// Sleeps until this doorbell, or a doorbell nested in it, is readable.
@@ -131,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn doorbell_is_either_armed_or_readable() {
+    fn doorbell_that_is_not_armed_is_readable() {
         let bell = Doorbell::new().expect("a descriptor");
         assert!(is_readable(&bell) && !bell.is_armed());
         for _ in 0..2 {
@@ -141,6 +153,21 @@ mod tests {
             assert!(is_readable(&bell) && !bell.is_armed());
             bell.ring();
             assert!(is_readable(&bell) && !bell.is_armed());
+        }
+    }
+
+    #[test]
+    fn disarmed_doorbell_is_armed_and_rung_again() {
+        let bell = Doorbell::new().expect("a descriptor");
+        for _ in 0..2 {
+            bell.arm();
+            bell.disarm_silently();
+            bell.ring();
+            assert!(!is_readable(&bell) && !bell.is_armed(), "nobody sleeps");
+            bell.arm();
+            bell.ring();
+            bell.disarm_silently();
+            assert!(is_readable(&bell) && !bell.is_armed(), "it rang before");
         }
     }
 

@@ -24,6 +24,7 @@
 //! doorbell.
 
 mod awaited;
+mod brief_poll;
 mod deadline;
 mod epoll_set;
 mod error;

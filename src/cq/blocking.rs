@@ -17,9 +17,10 @@ impl CompletionQueue {
     /// `timeout` is `None`, waits without limit. Returns `None` after the timeout, or if
     /// [`signal`](Self::signal) or a signal handler (`signal(7)`) ends the wait.
     ///
-    /// The thread sleeps, and makes progress at every event of the queue's endpoints. A handler ends the
-    /// wait if it runs in this thread while the thread sleeps, with `SA_RESTART` or without. No handler ends
-    /// the wait of a thread that polls: with [`WaitObject::Yield`], or for transports that must be polled.
+    /// The thread polls for 50 us, unless that has been in vain lately. Then it sleeps, and makes progress at
+    /// every event of the queue's endpoints. A handler ends the wait if it runs in this thread while it
+    /// sleeps, with `SA_RESTART` or without. No handler ends the wait while the thread polls, as it does
+    /// throughout with [`WaitObject::Yield`], and for transports that must be polled.
     ///
     /// ```
     /// use std::time::Duration;

@@ -15,7 +15,7 @@ impl EventQueue {
     /// waits without limit. Returns `None` after the timeout, or if a signal handler ends the wait, as in
     /// [`CompletionQueue::sread`](crate::CompletionQueue::sread).
     ///
-    /// The thread sleeps, and makes progress at every event of the bound endpoints.
+    /// The thread polls and sleeps as there, and makes progress at every event of the bound endpoints.
     ///
     /// # Errors
     ///

@@ -1,6 +1,7 @@
 //! The threads that sleep until an event, and the doorbell that wakes them.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use homespun_engine::error::{Error, SystemRequest};
@@ -45,6 +46,8 @@ pub(super) struct Sleepers {
     /// would arm the members' doorbells. A doorbell that has rung would fall silent before the first call
     /// wakes. `None` unless these are the sleepers of a wait set.
     turn: Option<Turn>,
+    /// Whether a descriptor of a transport has been added.
+    has_wake_sources: AtomicBool,
     /// The fork generation of the process that opened the descriptors. A forked child has copies of them, and
     /// its changes would affect the parent.
     generation: ForkGeneration,
@@ -77,7 +80,7 @@ pub(super) struct Sleeper<'a> {
     /// The state that counts the thread, if it sleeps inside a call.
     counted: Option<&'a Mutex<State>>,
     /// Must be dropped last.
-    _turn: Option<TurnGuard<'a>>,
+    turn: Option<TurnGuard<'a>>,
 }
 
 impl Sleepers {
@@ -112,6 +115,7 @@ impl Sleepers {
             timer: None,
             state: Mutex::default(),
             turn,
+            has_wake_sources: AtomicBool::new(false),
             generation: ForkGeneration::current(),
         }
     }
@@ -167,8 +171,16 @@ impl Sleepers {
             return Ok(());
         }
         let mut added = Ok(());
-        endpoint.with_wake_fd(&mut |fd| added = self.wakeups().try_for_each(|wakeup| wakeup.sources.add(fd)));
+        endpoint.with_wake_fd(&mut |fd| {
+            self.has_wake_sources.store(true, Ordering::Relaxed);
+            added = self.wakeups().try_for_each(|wakeup| wakeup.sources.add(fd));
+        });
         added
+    }
+
+    /// Whether events of transports wake sleepers. If not, a progress thread does.
+    pub(super) fn has_wake_sources(&self) -> bool {
+        self.has_wake_sources.load(Ordering::Relaxed)
     }
 
     /// Undoes [`add_wake_source`](Self::add_wake_source).
@@ -232,7 +244,7 @@ impl Sleepers {
                 self.set_timer(&mut state, look_again_after);
                 let is_counted = place == SleepPlace::Call;
                 state.sleeping_calls += usize::from(is_counted);
-                Ok(Some(Sleeper { wakeup, counted: is_counted.then_some(&self.state), _turn: turn }))
+                Ok(Some(Sleeper { wakeup, counted: is_counted.then_some(&self.state), turn }))
             }
         }
     }
@@ -334,7 +346,13 @@ impl Sleeper<'_> {
 impl Drop for Sleeper<'_> {
     fn drop(&mut self) {
         if let Some(state) = self.counted {
-            state.lock().sleeping_calls -= 1;
+            let mut state = state.lock();
+            state.sleeping_calls -= 1;
+            // The application may sleep on the doorbell of a wait set, too.
+            let is_of_calls_alone = self.turn.is_none();
+            if state.sleeping_calls == 0 && is_of_calls_alone {
+                self.wakeup.doorbell.disarm_silently();
+            }
         }
     }
 }

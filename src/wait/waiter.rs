@@ -1,5 +1,6 @@
 //! The loop in which threads wait, for any kind of event.
 
+use std::mem;
 use std::os::fd::BorrowedFd;
 use std::sync::{OnceLock, Weak};
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use homespun_engine::error::{Argument, Error, Misuse, Unsupported};
 
 use super::awaited::Awaited;
+use super::brief_poll::BriefPoll;
 use super::deadline::Deadline;
 use super::error::WaitError;
 use super::set::{WaitSetMember, WaitSetMembership};
@@ -23,6 +25,7 @@ pub(crate) struct Waiter {
     object: WaitObject,
     /// `None` for [`WaitObject::Yield`]: threads poll instead of sleeping.
     sleepers: Option<Sleepers>,
+    brief_poll: BriefPoll,
     /// The watcher, once the application has asked for the condition variable.
     watcher: OnceLock<Watcher>,
     /// The membership in a wait set, for [`WaitObject::Set`].
@@ -40,8 +43,7 @@ enum SleepCheck<'a> {
 }
 
 /// The waiter for objects without a wait object. A thread polls, and yields the processor between polls.
-static POLLING: Waiter =
-    Waiter { object: WaitObject::Yield, sleepers: None, watcher: OnceLock::new(), membership: None };
+static POLLING: Waiter = Waiter::with(WaitObject::Yield, None, None);
 
 impl Waiter {
     /// Returns the waiter of a queue or a counter; `None` for [`WaitObject::None`]. With [`WaitObject::Set`]
@@ -66,7 +68,7 @@ impl Waiter {
             WaitObject::PollFd => return Err(Misuse::NotSupported(Unsupported::PollFd).into()),
         };
         let membership = set.map(|set| set.add_opening_member(sleepers.as_ref())).transpose()?;
-        Ok(Some(Waiter { object, sleepers, watcher: OnceLock::new(), membership }))
+        Ok(Some(Waiter::with(object, sleepers, membership)))
     }
 
     /// Returns the waiter of a wait set.
@@ -84,7 +86,15 @@ impl Waiter {
                 return Err(Misuse::Invalid(Argument::WaitSetObject).into());
             }
         };
-        Ok(Waiter { object, sleepers, watcher: OnceLock::new(), membership: None })
+        Ok(Waiter::with(object, sleepers, None))
+    }
+
+    const fn with(
+        object: WaitObject,
+        sleepers: Option<Sleepers>,
+        membership: Option<WaitSetMembership>,
+    ) -> Waiter {
+        Waiter { object, sleepers, brief_poll: BriefPoll::new(), watcher: OnceLock::new(), membership }
     }
 
     /// Returns `waiter`, or a waiter that polls if there is none.
@@ -107,8 +117,9 @@ impl Waiter {
     /// Repeats an attempt until it succeeds, the timeout ends, or a signal handler ends a sleep. After an
     /// error the caller makes a last attempt.
     ///
-    /// Between attempts the thread sleeps, unless it finds the event first. If it must not sleep, it yields
-    /// the processor, and no signal ends the wait.
+    /// After the first attempt the thread polls for a short time, if that has helped lately. Between attempts
+    /// it sleeps, unless it finds the event first. If it must not sleep, it yields the processor, and no
+    /// signal ends the wait.
     ///
     /// # Errors
     ///
@@ -120,8 +131,15 @@ impl Waiter {
         mut attempt: impl FnMut() -> Option<R>,
     ) -> Result<R, WaitError> {
         let deadline = Deadline::after(timeout);
+        let mut polls_briefly = self.may_poll_briefly();
         while !deadline.has_passed() {
             if let Some(found) = attempt() {
+                return Ok(found);
+            }
+            if mem::take(&mut polls_briefly)
+                && self.brief_poll.finds(awaited, deadline)
+                && let Some(found) = attempt()
+            {
                 return Ok(found);
             }
             match self.prepare_sleep(SleepPlace::Call, awaited, deadline)? {
@@ -190,6 +208,13 @@ impl Waiter {
             return Ok(SleepCheck::Ready);
         }
         Ok(SleepCheck::Quiet(sleeper))
+    }
+
+    /// Whether polls would take the place of a sleep. While another thread sleeps, or a progress thread does,
+    /// they would disturb it. In a model there is no time.
+    fn may_poll_briefly(&self) -> bool {
+        let has_sources = self.sleepers.as_ref().is_some_and(Sleepers::has_wake_sources);
+        has_sources && !self.is_armed() && !cfg!(all(test, loom))
     }
 
     /// Arms this member of a wait set for a thread that will sleep on all members. Returns whether events of
