@@ -5,8 +5,8 @@
 //! link ends when the peer closes it. If the peer's host has crashed, the link ends after a period
 //! without arrivals.
 //!
-//! A link that this side begins may come up after a link that the replaced endpoint has made. Then it seems to
-//! lead to the replaced endpoint. If it turns out to lead to the successor, this side uses it again.
+//! A link that this side begins may come up after a link that the replaced endpoint has made. Then it seems
+//! to lead to the replaced endpoint. If it turns out to lead to the successor, this side uses it again.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -118,8 +118,8 @@ impl Engine {
         }
     }
 
-    /// Uses the newest link again that only seemed to be replaced, if it leads to the `right` endpoint. Returns
-    /// that endpoint.
+    /// Uses the newest link again that only seemed to be replaced, if it leads to the `right` endpoint.
+    /// Returns that endpoint.
     pub(super) fn reinstate_doubtful_link(
         &mut self,
         peer: PeerId,

@@ -12,8 +12,8 @@ pub(crate) enum Standing {
     Current,
     /// A new endpoint has replaced the endpoint that the link leads to.
     Replaced,
-    /// The link leads to the endpoint with the number `instance`. A new endpoint seems to have replaced it, but
-    /// it may be the other way round.
+    /// The link leads to the endpoint with the number `instance`. A new endpoint seems to have replaced it,
+    /// but it may be the other way round.
     Doubtful {
         instance: u64,
     },

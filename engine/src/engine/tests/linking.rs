@@ -136,8 +136,8 @@ fn link_to_a_former_instance_is_read_though_it_comes_up_last() {
     assert!(transport.closed.is_empty());
 }
 
-/// A peer has connected and closed, and this side has begun a link to its successor, before this side reads the
-/// link that the peer has made.
+/// A peer has connected and closed, and this side has begun a link to its successor, before this side reads
+/// the link that the peer has made.
 #[test]
 fn link_to_a_successor_is_used_in_whatever_order_links_are_reported() {
     const BEGUN: LinkId = LinkId(0);
