@@ -163,7 +163,7 @@ mod tests {
             bell.arm();
             bell.disarm_silently();
             bell.ring();
-            assert!(!is_readable(&bell) && !bell.is_armed(), "nobody sleeps");
+            assert!(!is_readable(&bell) && !bell.is_armed(), "no thread sleeps");
             bell.arm();
             bell.ring();
             bell.disarm_silently();

@@ -25,7 +25,7 @@ impl SpareDescriptor {
     /// The system's error, such as EMFILE.
     pub fn of_this_process() -> io::Result<Arc<SpareDescriptor>> {
         static SHARED: Mutex<Weak<SpareDescriptor>> = Mutex::new(Weak::new());
-        // In a forked child the lock may be held for ever, by a thread of the parent. So nobody waits for it.
+        // In a forked child the lock may be held for ever, by a thread of the parent. So no call waits for it.
         // Who does not get it has a descriptor of its own.
         let Ok(mut shared) = SHARED.try_lock() else { return SpareDescriptor::open().map(Arc::new) };
         if let Some(existing) = shared.upgrade().filter(|spare| !spare.generation.is_in_forked_child()) {

@@ -17,16 +17,16 @@ const POLL_MAX: Duration = Duration::from_micros(50);
 /// After how many sleeps at most a call polls again.
 const SLEEPS_MAX: u32 = 64;
 
-/// After how many successes in a row each failure is forgotten.
+/// After how many successes in a row failures are forgotten.
 const SUCCESSES: u32 = 8;
 
 /// Whether the waits for one queue or counter begin with polls. Concurrent waits may miscount, which costs a
-/// few polls. The atomics are those of the standard library, since loom's make no static.
+/// few polls. The atomics are those of the standard library, since loom's cannot be in a static.
 #[derive(Debug)]
 pub(super) struct BriefPoll {
     /// How many sleeps are yet to begin without polls.
     sleeps_left: AtomicU32,
-    /// How many sleeps were to begin without polls when this was last decided.
+    /// How many sleeps were to begin without polls after the last failure.
     sleeps: AtomicU32,
     successes: AtomicU32,
 }
@@ -39,9 +39,7 @@ impl BriefPoll {
     /// Makes passes for a short time, unless that was in vain lately, until the event has happened. Returns
     /// whether it has.
     pub(super) fn finds(&self, awaited: &impl Awaited, deadline: Deadline) -> bool {
-        let left = self.sleeps_left.load(Ordering::Relaxed);
-        if left > 0 {
-            self.sleeps_left.store(left - 1, Ordering::Relaxed);
+        if self.takes_sleep() {
             return false;
         }
         let begin = Instant::now();
@@ -56,14 +54,22 @@ impl BriefPoll {
                 }
                 return true;
             }
+            // Nor does a timeout.
+            if deadline.has_passed() {
+                return false;
+            }
             if begin.elapsed() >= POLL_MAX {
                 self.count_failure();
                 return false;
             }
-            if deadline.has_passed() {
-                return false;
-            }
         }
+    }
+
+    /// Whether the thread is to sleep at once. Takes one of the sleeps that are left.
+    fn takes_sleep(&self) -> bool {
+        let left = self.sleeps_left.load(Ordering::Relaxed);
+        self.sleeps_left.store(left.saturating_sub(1), Ordering::Relaxed);
+        left > 0
     }
 
     fn count_success(&self) {
@@ -84,46 +90,22 @@ impl BriefPoll {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use std::cell::Cell;
-
     use homespun_engine::transport::Armed;
 
     use super::*;
 
-    /// An event that happens with the pass of this number; `None` for never.
-    struct Event {
-        passes: Cell<u32>,
-        happens_with: Option<u32>,
-    }
-
-    impl Event {
-        fn happening_with(pass: Option<u32>) -> Event {
-            Event { passes: Cell::new(0), happens_with: pass }
-        }
-    }
-
-    impl Awaited for Event {
-        fn progress(&self) {
-            self.passes.set(self.passes.get() + 1);
-        }
-
-        fn arm(&self) -> Armed {
-            Armed::Ready
-        }
-
-        fn poll_ready(&self) -> bool {
-            self.happens_with.is_some_and(|pass| self.passes.get() >= pass)
-        }
-    }
-
-    /// Returns the numbers of the waits that polled. Each finds the event with its second pass, or never.
+    /// Returns the numbers of the waits that poll, if each then finds an event or not.
     fn waits_that_poll(brief: &BriefPoll, find: &[bool]) -> Vec<usize> {
-        let polls = |succeeds: &bool| {
-            let event = Event::happening_with(succeeds.then_some(2));
-            assert_eq!(brief.finds(&event, Deadline::after(None)), *succeeds && event.passes.get() > 0);
-            event.passes.get() > 0
+        let polls = |wait: &usize| {
+            let polls = !brief.takes_sleep();
+            match find[*wait] {
+                _ if !polls => {}
+                true => brief.count_success(),
+                false => brief.count_failure(),
+            }
+            polls
         };
-        (0..find.len()).filter(|wait| polls(&find[*wait])).collect()
+        (0..find.len()).filter(polls).collect()
     }
 
     #[test]
@@ -144,9 +126,22 @@ mod tests {
 
     #[test]
     fn event_found_at_once_and_timeout_count_as_neither() {
+        struct Event {
+            has_happened: bool,
+        }
+        impl Awaited for Event {
+            fn progress(&self) {}
+            fn arm(&self) -> Armed {
+                Armed::Ready
+            }
+            fn poll_ready(&self) -> bool {
+                self.has_happened
+            }
+        }
         let brief = BriefPoll::new();
-        assert!(brief.finds(&Event::happening_with(Some(1)), Deadline::after(None)));
-        assert!(!brief.finds(&Event::happening_with(None), Deadline::after(Some(Duration::ZERO))));
-        assert_eq!(waits_that_poll(&brief, &[false; 4]), [0, 2]);
+        (1..SUCCESSES).for_each(|_| brief.count_success());
+        assert!(brief.finds(&Event { has_happened: true }, Deadline::after(None)));
+        assert!(!brief.finds(&Event { has_happened: false }, Deadline::after(Some(Duration::ZERO))));
+        assert_eq!(brief.successes.into_inner(), SUCCESSES - 1);
     }
 }

@@ -389,8 +389,11 @@ mod tests {
         assert!(arm(&sleepers, QUIET).is_none(), "one is yet to wake");
         sleep(second, PATIENCE);
         let third = arm(&sleepers, QUIET).expect("all have woken");
-        assert!(is_armed());
+        let fourth = arm(&sleepers, QUIET).expect("the third sleeps");
+        drop(fourth);
+        assert!(is_armed(), "the third still sleeps");
         drop(third);
+        assert!(!is_armed());
         assert!(arm(&sleepers, Armed::Ready).is_none() && !is_armed());
     }
 

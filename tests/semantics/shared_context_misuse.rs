@@ -50,7 +50,7 @@ pub(crate) fn invalid_bindings_and_calls_of_shared_contexts_are_refused(net: &Ne
     sender.bind_av(&sharers.av).unwrap();
     sender.bind_cq(&cq, BindFlags::TRANSMIT).unwrap();
     sender.bind_shared_receive_context(&sharers.context).unwrap();
-    assert_eq!(errno(sender.enable()), Errno::ENOCQ, "nobody would notice what the context receives");
+    assert_eq!(errno(sender.enable()), Errno::ENOCQ, "no queue would report what the context receives");
     sender.bind_cq(&cq, BindFlags::RECV).unwrap();
     sender.enable().unwrap();
 
