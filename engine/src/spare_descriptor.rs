@@ -25,8 +25,8 @@ impl SpareDescriptor {
     /// The system's error, such as EMFILE.
     pub fn of_this_process() -> io::Result<Arc<SpareDescriptor>> {
         static SHARED: Mutex<Weak<SpareDescriptor>> = Mutex::new(Weak::new());
-        // In a forked child the lock may be held for ever, by a thread of the parent. So no call waits for it.
-        // Who does not get it has a descriptor of its own.
+        // In a forked child a thread of the parent may hold the lock for ever. So no call waits for it.
+        // A call that does not get it opens a descriptor of its own.
         let Ok(mut shared) = SHARED.try_lock() else { return SpareDescriptor::open().map(Arc::new) };
         if let Some(existing) = shared.upgrade().filter(|spare| !spare.generation.is_in_forked_child()) {
             return Ok(existing);
