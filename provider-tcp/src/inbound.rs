@@ -24,8 +24,7 @@ pub(crate) struct Inbound {
     /// After the bytes that can be read comes the end of the stream, or an error. So even after a short
     /// read, something is left to read.
     hung_up: bool,
-    /// For how many more reads without a large frame the link expects one. A large frame is one of which a
-    /// read left much outstanding.
+    /// For how many more reads without a large frame the link expects one.
     large_expected_reads: u32,
 }
 
@@ -191,9 +190,11 @@ impl Inbound {
             if placed_bytes > 0 {
                 reported += u32::from(decoder.report_placed_bytes(id, placed_bytes, receiver));
             }
-            reported += decoder.feed(id, bytes, receiver)?;
+            let frames = decoder.feed(id, bytes, receiver)?;
+            reported += frames;
             let left_bytes = decoder.payload_left();
-            if left_bytes >= LARGE_FRAME_BYTES {
+            let bytes_per_frame = (left_bytes + bytes.len() as u64) / u64::from(frames.max(1));
+            if bytes_per_frame >= LARGE_FRAME_BYTES {
                 self.large_expected_reads = LARGE_EXPECTED_READS;
             } else if left_bytes == 0 && placed_bytes == 0 {
                 self.large_expected_reads = self.large_expected_reads.saturating_sub(1);

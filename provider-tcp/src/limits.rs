@@ -200,8 +200,8 @@ pub const KEEPALIVE_PROBES: u32 = 6;
 /// peer's process at once, but the loss of a host or of the network only after this time.
 pub const USER_TIMEOUT_MS: u64 = 600_000;
 
-/// If a read leaves at least this much of a frame's payload outstanding, the link expects that the next
-/// frames are large, too.
+/// If the frames of a read have at least this length on average, with what is outstanding of the last, the
+/// link expects that the next frames are large, too.
 pub const LARGE_FRAME_BYTES: u64 = 64 * 1024;
 
 /// After so many reads that bring only small frames, the link expects no large frame any more. Between two

@@ -118,8 +118,8 @@ impl Waiter {
     /// error the caller makes a last attempt.
     ///
     /// After the first attempt the thread polls for a short time, if that has helped lately. Between attempts
-    /// it sleeps, unless it finds the event first. If it must not sleep, it yields the processor, and no
-    /// signal ends the wait.
+    /// it sleeps, unless it finds the event first. If it must not sleep twice in a row, it yields the
+    /// processor, and no signal ends the wait.
     ///
     /// # Errors
     ///
@@ -132,6 +132,7 @@ impl Waiter {
     ) -> Result<R, WaitError> {
         let deadline = Deadline::after(timeout);
         let mut polls_briefly = self.may_poll_briefly();
+        let mut found_busy = false;
         while !deadline.has_passed() {
             if let Some(found) = attempt() {
                 return Ok(found);
@@ -148,8 +149,12 @@ impl Waiter {
                         return Ok(found);
                     }
                 }
+                // What arrived while the thread armed is there now: beside a program that computes, a yield
+                // would delay it by milliseconds.
+                SleepCheck::Busy if !mem::replace(&mut found_busy, true) => {}
                 SleepCheck::Busy => yield_now(),
                 SleepCheck::Quiet(sleeper) => {
+                    found_busy = false;
                     let slept = sleeper.sleep(deadline.remaining());
                     // Disarm before `sleeper` is dropped: after that another call may sleep.
                     awaited.disarm();
