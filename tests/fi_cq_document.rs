@@ -14,52 +14,17 @@ fn statements() -> Vec<Statement> {
     parse_statements(&read_below(ROOT, "docs/fi_cq.md"))
 }
 
-/// The lists of tests in `tests/semantics/lists/`.
-struct SemanticLists {
-    /// Tests that run over every transport, with peers in other processes, too.
-    every: TestList,
-    /// Tests whose parties are all in one process.
-    one_process: TestList,
-}
-
-/// The text of one or more lists.
-struct TestList(String);
-
-impl SemanticLists {
-    fn read() -> SemanticLists {
-        let read = |lists: &[&str]| {
-            let texts =
-                lists.iter().map(|list| read_below(ROOT, &format!("tests/semantics/lists/{list}.rs")));
-            TestList(texts.collect())
-        };
-        SemanticLists {
-            every: read(&["parties", "sleepers"]),
-            one_process: read(&["objects", "shared_contexts", "connections"]),
-        }
-    }
-}
-
-impl TestList {
-    fn contains(&self, module: &str, function: &str) -> bool {
-        let mut words = self.0.split_whitespace().skip_while(|&word| word != format!("{module}:"));
-        // A module may be listed more than once, between others.
-        words.any(|word| word.trim_end_matches(';') == function)
-    }
-}
-
 /// Returns the place where a test runs, as the document calls it.
-fn classify_test_place(file: &str, function: &str, lists: &SemanticLists) -> &'static str {
+fn classify_test_place(file: &str, function: &str) -> &'static str {
     if file.starts_with("libfabric/tests/") {
         "plugin"
     } else if ["tests/process_exits.rs", "tests/durability_after_kill.rs"].contains(&file) {
         "processes"
     } else if file.starts_with("tests/semantics/") {
-        let module = file.trim_start_matches("tests/semantics/").trim_end_matches(".rs");
-        match (lists.every.contains(module, function), lists.one_process.contains(module, function)) {
-            (true, _) => "every",
-            (false, true) => "one process",
-            (false, false) => panic!("{file}::{function} is on neither list of tests"),
-        }
+        let text = read_below(ROOT, file);
+        let at = text.find(&format!("fn {function}(")).expect("a test that exists");
+        let (_, over) = text[..at].rsplit_once("#[over(").expect("a test says over which networks it runs");
+        if over.starts_with("all") || over.starts_with("driven") { "every" } else { "one process" }
     } else if file.starts_with("tests/") {
         "one process"
     } else {
@@ -90,7 +55,6 @@ fn statements_have_a_test_or_a_reason() {
 }
 
 #[test]
-fn where_column_agrees_with_the_test_lists() {
-    let lists = SemanticLists::read();
-    check_places(&statements(), DIRECTORY, |file, function| classify_test_place(file, function, &lists));
+fn where_column_agrees_with_the_networks_of_the_tests() {
+    check_places(&statements(), DIRECTORY, classify_test_place);
 }

@@ -45,12 +45,17 @@ mod regions;
 mod remote_party;
 mod rma_call;
 pub mod seccomp;
+mod semantic_tests;
 mod setup;
 pub mod sleeping;
 pub mod statement_table;
 mod transport;
 
 pub use homespun_engine::loopback::Faults;
+pub use homespun_suite_macros::over;
+/// The attribute [`over`] registers tests with it.
+#[doc(hidden)]
+pub use inventory;
 
 pub use atomic_call::{AtomicBy, AtomicCall};
 pub use call::AddressForm;
@@ -66,6 +71,7 @@ pub use party_server::serve_party;
 pub use region_spec::{MemoryKind, RegionFile, RegionSpec};
 pub use regions::{Closed, Region};
 pub use rma_call::{RmaBy, RmaCall};
+pub use semantic_tests::{Over, Test, TestedNetwork, run_tests_over};
 pub use setup::Setup;
 pub use transport::{Backend, TransportKind, Turns};
 

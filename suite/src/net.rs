@@ -144,13 +144,12 @@ impl Net {
     /// Returns a network over the same transport, with a process for each party. Returns `None` if the
     /// transport does not reach other processes.
     pub fn with_processes(&self) -> Option<Net> {
-        let reaches = TransportKind::BETWEEN_PROCESSES.contains(&self.transport);
-        reaches.then(|| Net::new(&self.transport, Turns::Processes))
+        self.transport.reaches_other_processes().then(|| Net::new(&self.transport, Turns::Processes))
     }
 
     /// Whether an application can sleep until an endpoint has an event. If not, the application must poll.
     pub fn can_sleep(&self) -> bool {
-        TransportKind::BETWEEN_PROCESSES.contains(&self.transport)
+        self.transport.reaches_other_processes()
     }
 
     /// Opens a party with the default setup.
@@ -206,7 +205,7 @@ impl Net {
     /// Returns whether an endpoint can be opened at an address that a former endpoint had. An endpoint of
     /// another test may have this address now, if that endpoint asked for any free port.
     pub fn probe_address_is_free(&self, address: Address) -> bool {
-        if !TransportKind::BETWEEN_PROCESSES.contains(&self.transport) {
+        if !self.transport.reaches_other_processes() {
             return true;
         }
         let mut info = self.info.clone();

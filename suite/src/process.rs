@@ -38,6 +38,11 @@ pub struct Process {
 /// One end of the connection between two processes.
 pub struct Channel(UnixStream);
 
+/// Whether [`Process::spawn`] has started this process.
+pub(super) fn is_started_by_test() -> bool {
+    env::var_os(VARIABLE).is_some()
+}
+
 impl Process {
     /// Starts a process at the ignored test with this path: `module_path!()` and the test's name.
     pub fn spawn(entry: &str) -> Process {

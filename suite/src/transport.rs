@@ -61,7 +61,7 @@ impl Eq for Backend {}
 
 impl TransportKind {
     /// The transports between processes.
-    pub(super) const BETWEEN_PROCESSES: [TransportKind; 8] = [
+    const BETWEEN_PROCESSES: [TransportKind; 8] = [
         TransportKind::Tcp4,
         TransportKind::Tcp6,
         TransportKind::Shm4,
@@ -83,6 +83,12 @@ impl TransportKind {
             TransportKind::Tcp4 | TransportKind::Tcp6 => false,
             TransportKind::Mixed4 { .. } | TransportKind::Backend(_) => false,
         }
+    }
+
+    /// Whether the transport reaches endpoints of other processes. Then an application can sleep until an
+    /// endpoint has an event.
+    pub(super) fn reaches_other_processes(&self) -> bool {
+        TransportKind::BETWEEN_PROCESSES.contains(self)
     }
 
     /// Returns the transport for another process. In the whole network, the first endpoint of that process

@@ -7,11 +7,12 @@ use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use super::atomics::{EVERYTHING, KEY, encode_element, encode_number, make_add_call, make_region_spec};
 use homespun_suite::payload::received_bytes;
 use homespun_suite::{
-    AtomicCall, Deadline, MemoryKind, Net, Party, Region, RmaBy, RmaCall, TransportKind, Turns,
+    AtomicCall, Deadline, MemoryKind, Net, Party, Region, RmaBy, RmaCall, TransportKind, Turns, over,
 };
 
 /// Several parties add one to the same elements. Each value must be fetched exactly once.
-pub(crate) fn concurrent_updates_by_all_parties_are_each_applied_once(net: &Net) {
+#[over(all)]
+fn concurrent_updates_by_all_parties_are_each_applied_once(net: &Net) {
     const PARTIES: usize = 4;
     const ROUNDS: usize = 30;
     let target = net.open_party();
@@ -63,7 +64,8 @@ pub(crate) fn concurrent_updates_by_all_parties_are_each_applied_once(net: &Net)
 
 /// Threads with their own endpoints add to the same memory over two transports. Each transport has a region
 /// of its own for the memory.
-pub(crate) fn concurrent_updates_over_two_transports_are_each_applied_once(net: &Net) {
+#[over(one_process)]
+fn concurrent_updates_over_two_transports_are_each_applied_once(net: &Net) {
     const THREADS: u64 = 3;
     const ROUNDS: u64 = 200;
     const REGION_BYTES: usize = 24;
@@ -112,7 +114,8 @@ pub(crate) fn concurrent_updates_over_two_transports_are_each_applied_once(net: 
 
 /// Parties take a lock by compare-and-swap. The party that holds the lock changes two words one after the
 /// other.
-pub(crate) fn compare_and_swap_lock_excludes_concurrent_holders(net: &Net) {
+#[over(all)]
+fn compare_and_swap_lock_excludes_concurrent_holders(net: &Net) {
     const PARTIES: usize = 3;
     const ROUNDS: u64 = 15;
     let target = net.open_party();

@@ -14,9 +14,10 @@ use super::atomics::{
     make_region_spec, perform_and_wait,
 };
 use homespun_suite::payload::{marked_buffer, payload, split_unevenly};
-use homespun_suite::{AtomicBy, AtomicCall, MemoryKind, Net, RegionSpec, Setup};
+use homespun_suite::{AtomicBy, AtomicCall, MemoryKind, Net, RegionSpec, Setup, over};
 
-pub(crate) fn access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds(net: &Net) {
+#[over(all)]
+fn access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds(net: &Net) {
     let (alice, bob) = net.open_pair();
     for memory_kind in MemoryKind::ALL {
         let of = |access, key| RegionSpec { access, key, ..make_region_spec(100, memory_kind) };
@@ -74,7 +75,8 @@ pub(crate) fn access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds(ne
     alice.exchange_long_messages(&bob);
 }
 
-pub(crate) fn target_refuses_accesses_that_its_capabilities_lack(net: &Net) {
+#[over(all)]
+fn target_refuses_accesses_that_its_capabilities_lack(net: &Net) {
     let messages = Caps::MSG | Caps::SEND | Caps::RECV;
     let read = (AtomicOp::Read, Datatype::Uint64);
     for (caps, may_read, may_add) in [
@@ -101,7 +103,8 @@ pub(crate) fn target_refuses_accesses_that_its_capabilities_lack(net: &Net) {
     }
 }
 
-pub(crate) fn atomic_without_the_capability_takes_effect(net: &Net) {
+#[over(all)]
+fn atomic_without_the_capability_takes_effect(net: &Net) {
     let caps = Caps::MSG | Caps::RECV;
     let (alice, bob) = net.open_pair_with(Setup { caps, ..Setup::default() }, Setup::default());
     let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
@@ -113,7 +116,8 @@ pub(crate) fn atomic_without_the_capability_takes_effect(net: &Net) {
     assert_eq!(region.content(), *encode_number(2));
 }
 
-pub(crate) fn post_with_invalid_arguments_is_refused(net: &Net) {
+#[over(driven)]
+fn post_with_invalid_arguments_is_refused(net: &Net) {
     let (alice, bob) = net.open_pair_with(
         Setup { tx_depth_ops: 2, ..Setup::default() },
         Setup { asleep: true, ..Setup::default() },
@@ -170,7 +174,8 @@ pub(crate) fn post_with_invalid_arguments_is_refused(net: &Net) {
     alice.assert_no_completion();
 }
 
-pub(crate) fn atomic_queries_report_exactly_the_supported_operations(net: &Net) {
+#[over(one_process)]
+fn atomic_queries_report_exactly_the_supported_operations(net: &Net) {
     let (alice, _bob) = net.open_pair();
     let (endpoint, domain) = (alice.endpoint.expect_local(), net.open_other_domain());
     for (datatype, op) in
@@ -198,7 +203,8 @@ pub(crate) fn atomic_queries_report_exactly_the_supported_operations(net: &Net) 
     }
 }
 
-pub(crate) fn refused_post_returns_its_buffers(net: &Net) {
+#[over(one_process)]
+fn refused_post_returns_its_buffers(net: &Net) {
     let alice = net.open_party();
     let endpoint = alice.endpoint.expect_local();
     let (op, datatype) = SUM;

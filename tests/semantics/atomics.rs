@@ -8,7 +8,7 @@ use homespun::{Buffer, Bytes, Completion, Errno, FabricAddress, OperationError, 
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes, split_unevenly};
 use homespun_suite::{
-    AtomicBy, AtomicCall, Deadline, MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup,
+    AtomicBy, AtomicCall, Deadline, MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, over,
 };
 
 pub(super) const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
@@ -64,7 +64,8 @@ fn wrapping_sums(left: &[u8], right: &[u8]) -> Vec<u8> {
     left.iter().zip(right).map(|(left, right)| left.wrapping_add(*right)).collect()
 }
 
-pub(crate) fn every_atomic_call_updates_the_region(net: &Net) {
+#[over(all)]
+fn every_atomic_call_updates_the_region(net: &Net) {
     const LEN_BYTES: usize = 60;
     let (alice, bob) = net.open_pair();
     let ways = [AtomicBy::Single, AtomicBy::Vector, AtomicBy::Message, AtomicBy::Raw];
@@ -204,7 +205,8 @@ fn apply_atomic(op: AtomicOp, [element, operand, compare]: [i64; 3]) -> i64 {
     }
 }
 
-pub(crate) fn every_operation_updates_every_datatype(net: &Net) {
+#[over(all)]
+fn every_operation_updates_every_datatype(net: &Net) {
     const VALUES: [[i64; 3]; 6] = [[6, 3, 6], [3, 6, 5], [0, 5, 7], [5, 0, 1], [11, 7, 12], [0, 0, 0]];
     let (alice, bob) = net.open_pair();
     let region = bob.register(make_region_spec(VALUES.len() * 32 + 8, MemoryKind::Owned)).unwrap();
@@ -240,7 +242,8 @@ pub(crate) fn every_operation_updates_every_datatype(net: &Net) {
     }
 }
 
-pub(crate) fn arrays_of_every_length_are_updated_completely(net: &Net) {
+#[over(all)]
+fn arrays_of_every_length_are_updated_completely(net: &Net) {
     let (alice, bob) = net.open_pair();
     for memory_kind in MemoryKind::ALL {
         let region = bob.register(make_region_spec(ATOMIC_MAX_BYTES + 20, memory_kind)).unwrap();
@@ -272,7 +275,8 @@ pub(crate) fn arrays_of_every_length_are_updated_completely(net: &Net) {
     }
 }
 
-pub(crate) fn injected_atomics_apply_in_order_and_report_nothing(net: &Net) {
+#[over(all)]
+fn injected_atomics_apply_in_order_and_report_nothing(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = bob.register(make_region_spec(INJECT_MAX_BYTES, MemoryKind::Raw)).unwrap();
     region.write_at(0, &[0; INJECT_MAX_BYTES]);
@@ -295,7 +299,8 @@ pub(crate) fn injected_atomics_apply_in_order_and_report_nothing(net: &Net) {
     alice.assert_no_completion();
 }
 
-pub(crate) fn posted_atomics_take_effect_after_the_initiator_closes(net: &Net) {
+#[over(all)]
+fn posted_atomics_take_effect_after_the_initiator_closes(net: &Net) {
     const COUNT: u64 = 100;
     let (alice, bob) = net.open_pair();
     let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
@@ -313,7 +318,8 @@ pub(crate) fn posted_atomics_take_effect_after_the_initiator_closes(net: &Net) {
     }
 }
 
-pub(crate) fn atomic_waits_for_a_sleeping_target(net: &Net) {
+#[over(driven)]
+fn atomic_waits_for_a_sleeping_target(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup::default(), Setup { asleep: true, ..Setup::default() });
     let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
     region.write_at(0, &encode_number(40));
@@ -326,7 +332,8 @@ pub(crate) fn atomic_waits_for_a_sleeping_target(net: &Net) {
     assert_eq!(received_bytes(&expect_completion(&alice, AtomicKind::Fetch, 2).buffer), *encode_number(41));
 }
 
-pub(crate) fn atomics_take_effect_in_posting_order(net: &Net) {
+#[over(all)]
+fn atomics_take_effect_in_posting_order(net: &Net) {
     const COUNT: u64 = 200;
     let (alice, bob) = net.open_pair();
     let region = bob.register(make_region_spec(8, MemoryKind::Raw)).unwrap();
@@ -355,7 +362,8 @@ pub(crate) fn atomics_take_effect_in_posting_order(net: &Net) {
     assert_eq!(contexts, (0..=COUNT).collect::<Vec<_>>());
 }
 
-pub(crate) fn atomics_beyond_the_limit_of_a_link_complete(net: &Net) {
+#[over(all)]
+fn atomics_beyond_the_limit_of_a_link_complete(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = bob.register(make_region_spec(ATOMIC_MAX_BYTES, MemoryKind::Owned)).unwrap();
     region.write_at(0, &vec![0; ATOMIC_MAX_BYTES]);
@@ -380,7 +388,8 @@ pub(crate) fn atomics_beyond_the_limit_of_a_link_complete(net: &Net) {
     assert!(region.content() == expected.concat());
 }
 
-pub(crate) fn atomics_rma_and_messages_flow_both_ways_at_once(net: &Net) {
+#[over(all)]
+fn atomics_rma_and_messages_flow_both_ways_at_once(net: &Net) {
     const COUNT: u64 = 60;
     const LEN_BYTES: usize = 20_000;
     let (alice, bob) = net.open_pair();
@@ -422,7 +431,8 @@ pub(crate) fn atomics_rma_and_messages_flow_both_ways_at_once(net: &Net) {
     }
 }
 
-pub(crate) fn endpoint_updates_its_own_region(net: &Net) {
+#[over(all)]
+fn endpoint_updates_its_own_region(net: &Net) {
     let alice = net.open_party();
     let own = alice.insert_address_of(&alice);
     let region = alice.register(make_region_spec(8, MemoryKind::Raw)).unwrap();
@@ -435,7 +445,8 @@ pub(crate) fn endpoint_updates_its_own_region(net: &Net) {
     assert_eq!(region.content(), *encode_number(4));
 }
 
-pub(crate) fn fence_waits_for_preceding_atomics(net: &Net) {
+#[over(all)]
+fn fence_waits_for_preceding_atomics(net: &Net) {
     const COUNT: u64 = 20;
     let (alice, bob) = net.open_pair();
     let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
@@ -471,7 +482,8 @@ pub(crate) fn fence_waits_for_preceding_atomics(net: &Net) {
     }
 }
 
-pub(crate) fn atomics_complete_at_every_level(net: &Net) {
+#[over(all)]
+fn atomics_complete_at_every_level(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
     region.write_at(0, &encode_number(0));
@@ -489,7 +501,8 @@ pub(crate) fn atomics_complete_at_every_level(net: &Net) {
     }
 }
 
-pub(crate) fn selective_completion_hides_success_and_reports_failure(net: &Net) {
+#[over(all)]
+fn selective_completion_hides_success_and_reports_failure(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup { selective: true, ..Setup::default() }, Setup::default());
     let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
     region.write_at(0, &encode_number(0));
@@ -514,7 +527,8 @@ pub(crate) fn selective_completion_hides_success_and_reports_failure(net: &Net) 
     assert_eq!(region.content(), *encode_number(4));
 }
 
-pub(crate) fn memory_of_a_closed_region_is_never_accessed(net: &Net) {
+#[over(all)]
+fn memory_of_a_closed_region_is_never_accessed(net: &Net) {
     for rounds in 0..4 {
         let (alice, bob) = net.open_pair();
         let region = bob.register(make_region_spec(ATOMIC_MAX_BYTES, MemoryKind::Raw)).unwrap();
@@ -546,7 +560,8 @@ pub(crate) fn memory_of_a_closed_region_is_never_accessed(net: &Net) {
     }
 }
 
-pub(crate) fn atomics_fail_when_the_target_closes(net: &Net) {
+#[over(all)]
+fn atomics_fail_when_the_target_closes(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = bob.register(make_region_spec(8, MemoryKind::Raw)).unwrap();
     let calls = [

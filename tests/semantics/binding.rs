@@ -9,7 +9,7 @@ use homespun::{
 use crate::counters::{ANY, EVERYTHING, KEY, READ, RECV, REMOTE_READ, REMOTE_WRITE, SEND, WRITE};
 use homespun_suite::payload::{marked_buffer, payload};
 use homespun_suite::sleeping::PATIENCE;
-use homespun_suite::{Deadline, Net, RmaBy, RmaCall};
+use homespun_suite::{Deadline, Net, RmaBy, RmaCall, over};
 
 pub(crate) fn expect_errno<T>(result: Result<T, Error>) -> Errno {
     result.err().expect("it is refused").errno()
@@ -25,7 +25,8 @@ pub(crate) fn register_region(domain: &Domain, key: u64, flags: MrFlags) -> Memo
     domain.register(64, &attr).expect("a region")
 }
 
-pub(crate) fn endpoint_needs_a_counter_or_queue_for_each_operation(net: &Net) {
+#[over(one_process)]
+fn endpoint_needs_a_counter_or_queue_for_each_operation(net: &Net) {
     let (domain, av_attr) = (net.open_other_domain(), AvAttr::default());
     let mut messages = net.info().clone();
     messages.caps = Caps::MSG | Caps::SEND | Caps::RECV;
@@ -88,7 +89,8 @@ pub(crate) fn endpoint_needs_a_counter_or_queue_for_each_operation(net: &Net) {
     assert_eq!(refused.errno(), Errno::EOPNOTSUPP, "nothing would notice its end");
 }
 
-pub(crate) fn one_counter_counts_for_several_endpoints_and_regions(net: &Net) {
+#[over(one_process)]
+fn one_counter_counts_for_several_endpoints_and_regions(net: &Net) {
     let domain = net.open_other_domain();
     let counter = open_counter(&domain, WaitObject::Unspec);
     let av = domain.open_av(&AvAttr::default()).unwrap();
@@ -130,7 +132,8 @@ pub(crate) fn one_counter_counts_for_several_endpoints_and_regions(net: &Net) {
     counter.close().unwrap();
 }
 
-pub(crate) fn invalid_counter_bindings_are_refused(net: &Net) {
+#[over(one_process)]
+fn invalid_counter_bindings_are_refused(net: &Net) {
     let (domain, other_domain) = (net.open_other_domain(), net.open_other_domain());
     let (counter, foreign) =
         (open_counter(&domain, WaitObject::None), open_counter(&other_domain, WaitObject::None));
@@ -174,7 +177,8 @@ pub(crate) fn invalid_counter_bindings_are_refused(net: &Net) {
     }
 }
 
-pub(crate) fn region_is_accessible_only_after_it_is_enabled(net: &Net) {
+#[over(one_process)]
+fn region_is_accessible_only_after_it_is_enabled(net: &Net) {
     let (alice, bob) = net.open_pair();
     let domain = bob.local_domain();
     let region = register_region(domain, KEY, MrFlags::RMA_EVENT);

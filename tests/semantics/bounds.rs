@@ -5,7 +5,7 @@ use homespun::flags::OpFlags;
 use homespun::{Again, Errno, Error, FabricAddress, Tag};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::{Deadline, Net, Party, Setup};
+use homespun_suite::{Deadline, Net, Party, Setup, over};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -23,7 +23,8 @@ pub(crate) fn post_delivery_complete_send(party: &Party, context: u64) -> Result
     })
 }
 
-pub(crate) fn sends_awaiting_a_match_leave_queue_room_to_other_operations(net: &Net) {
+#[over(all)]
+fn sends_awaiting_a_match_leave_queue_room_to_other_operations(net: &Net) {
     let depth = 4;
     let (alice, bob) =
         net.open_pair_with(Setup { cq_depth_entries: depth, ..Setup::default() }, Setup::default());
@@ -56,7 +57,8 @@ pub(crate) fn sends_awaiting_a_match_leave_queue_room_to_other_operations(net: &
     assert_eq!(contexts, (0..count).collect::<Vec<_>>());
 }
 
-pub(crate) fn sends_stay_outstanding_until_the_queue_has_room(net: &Net) {
+#[over(all)]
+fn sends_stay_outstanding_until_the_queue_has_room(net: &Net) {
     let depth = 4;
     let tx_depth_ops = 10;
     let setup = Setup { cq_depth_entries: depth, tx_depth_ops, ..Setup::default() };
@@ -105,7 +107,8 @@ pub(crate) fn sends_stay_outstanding_until_the_queue_has_room(net: &Net) {
     alice.assert_no_completion();
 }
 
-pub(crate) fn received_messages_wait_for_room_in_the_completion_queue(net: &Net) {
+#[over(all)]
+fn received_messages_wait_for_room_in_the_completion_queue(net: &Net) {
     let depth = 3;
     let (alice, bob) =
         net.open_pair_with(Setup::default(), Setup { cq_depth_entries: depth, ..Setup::default() });
@@ -130,7 +133,8 @@ pub(crate) fn received_messages_wait_for_room_in_the_completion_queue(net: &Net)
     bob.assert_no_completion();
 }
 
-pub(crate) fn operations_of_endpoints_sharing_a_full_queue_all_complete(net: &Net) {
+#[over(one_process)]
+fn operations_of_endpoints_sharing_a_full_queue_all_complete(net: &Net) {
     let depth = 4;
     let first = net.open_party_with(Setup { cq_depth_entries: depth, ..Setup::default() });
     let second =
@@ -187,7 +191,8 @@ pub(crate) fn operations_of_endpoints_sharing_a_full_queue_all_complete(net: &Ne
     first.assert_no_completion();
 }
 
-pub(crate) fn sends_beyond_the_transmit_depth_are_refused(net: &Net) {
+#[over(driven)]
+fn sends_beyond_the_transmit_depth_are_refused(net: &Net) {
     let alice = net.open_party_with(Setup { tx_depth_ops: 3, ..Setup::default() });
     let bob = net.open_party_with(Setup { asleep: true, ..Setup::default() });
     alice.insert_address_of(&bob);
@@ -207,7 +212,8 @@ pub(crate) fn sends_beyond_the_transmit_depth_are_refused(net: &Net) {
     }
 }
 
-pub(crate) fn receives_beyond_the_receive_depth_are_refused(net: &Net) {
+#[over(all)]
+fn receives_beyond_the_receive_depth_are_refused(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup::default(), Setup { rx_depth_ops: 3, ..Setup::default() });
     for context in 0..3 {
         bob.endpoint.trecv(marked_buffer(24), ANY, Tag(context), context).unwrap();
@@ -229,7 +235,8 @@ pub(crate) fn receives_beyond_the_receive_depth_are_refused(net: &Net) {
 
 /// Posts sends and receives until one is refused, and retries later. Each attempt has its own number. So the
 /// test notices if a refused attempt has an effect.
-pub(crate) fn refused_posts_have_no_effect(net: &Net) {
+#[over(driven)]
+fn refused_posts_have_no_effect(net: &Net) {
     const COUNT: usize = 20;
     /// Messages that are copied when they are posted, and messages that are not.
     const LENS_BYTES: [usize; 3] = [24, 3_000, 40_000];

@@ -6,7 +6,7 @@ use homespun::{Buffer, Bytes, BytesMut, Completion, FabricAddress, Tag};
 
 use homespun_suite::payload::{marked_buffer, marked_buffers, payload, received_bytes, split_unevenly};
 use homespun_suite::raw::Post;
-use homespun_suite::{Net, Party, ReceiveBuffer};
+use homespun_suite::{Net, Party, ReceiveBuffer, over};
 
 /// A tag that no receive of these tests accepts.
 const MARKER: u64 = 1 << 63;
@@ -188,7 +188,8 @@ fn exchange_and_check_between(
     message.check_received(posted, &bob.next_completion());
 }
 
-pub(crate) fn every_send_call_reaches_every_receive_call(net: &Net) {
+#[over(all)]
+fn every_send_call_reaches_every_receive_call(net: &Net) {
     let (alice, bob) = net.open_pair();
     let mut identity = 0;
     for send in SEND_CALLS {
@@ -215,7 +216,8 @@ pub(crate) fn every_send_call_reaches_every_receive_call(net: &Net) {
     }
 }
 
-pub(crate) fn messages_of_every_size_arrive(net: &Net) {
+#[over(all)]
+fn messages_of_every_size_arrive(net: &Net) {
     let (alice, bob) = net.open_pair();
     let inject_size_bytes = alice.endpoint.info().tx.inject_size_bytes;
     for boundary in [4096_usize, 8192, 65_536] {
@@ -241,7 +243,8 @@ pub(crate) fn messages_of_every_size_arrive(net: &Net) {
     }
 }
 
-pub(crate) fn largest_messages_arrive(net: &Net) {
+#[over(all)]
+fn largest_messages_arrive(net: &Net) {
     for len_bytes in [1 << 20, (8 << 20) + 1] {
         for (calls, receive_first) in [
             ((SendCall::Single, ReceiveCall::Single), true),
@@ -254,7 +257,8 @@ pub(crate) fn largest_messages_arrive(net: &Net) {
     }
 }
 
-pub(crate) fn vectors_gather_and_scatter_messages(net: &Net) {
+#[over(all)]
+fn vectors_gather_and_scatter_messages(net: &Net) {
     let (alice, bob) = net.open_pair();
     let message = payload(77, 20_000);
     let cuts: [&[usize]; 5] =
@@ -284,7 +288,8 @@ pub(crate) fn vectors_gather_and_scatter_messages(net: &Net) {
     }
 }
 
-pub(crate) fn raw_buffer_is_not_written_beyond_its_end(net: &Net) {
+#[over(all)]
+fn raw_buffer_is_not_written_beyond_its_end(net: &Net) {
     let (alice, bob) = net.open_pair();
     for (context, len_bytes) in (1..).zip([0, 1, 100, 5000, 9000, 100_000]) {
         // The network decides whether the receive matches before, while or after the message arrives.
@@ -301,7 +306,8 @@ pub(crate) fn raw_buffer_is_not_written_beyond_its_end(net: &Net) {
     }
 }
 
-pub(crate) fn sends_flagged_more_arrive_without_a_following_post(net: &Net) {
+#[over(all)]
+fn sends_flagged_more_arrive_without_a_following_post(net: &Net) {
     let (alice, bob) = net.open_pair();
     for context in 1..=5 {
         bob.endpoint.recv(marked_buffer(100), FabricAddress::UNSPECIFIED, context).unwrap();

@@ -7,13 +7,14 @@ use homespun::{Errno, Error, FabricAddress, Misuse, OperationError, SegmentMut, 
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::raw::{Post, RawBuffer};
-use homespun_suite::{Net, poll_completion};
+use homespun_suite::{Net, over, poll_completion};
 
 use crate::shared_contexts::Sharers;
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-pub(crate) fn cancelled_receive_completes_with_ecanceled(net: &Net) {
+#[over(all)]
+fn cancelled_receive_completes_with_ecanceled(net: &Net) {
     let bob = net.open_party();
     bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
     bob.endpoint.trecv(marked_buffer(8), ANY, Tag(5), 2).unwrap();
@@ -30,7 +31,8 @@ pub(crate) fn cancelled_receive_completes_with_ecanceled(net: &Net) {
     bob.assert_no_completion();
 }
 
-pub(crate) fn cancel_of_unposted_or_ended_operation_fails_with_enoent(net: &Net) {
+#[over(all)]
+fn cancel_of_unposted_or_ended_operation_fails_with_enoent(net: &Net) {
     let (alice, bob) = net.open_pair();
     let is_unknown = |result| matches!(result, Err(Error::Misuse(Misuse::NotFound(Missing::Operation))));
     assert!(is_unknown(bob.endpoint.cancel(1)));
@@ -47,7 +49,8 @@ pub(crate) fn cancel_of_unposted_or_ended_operation_fails_with_enoent(net: &Net)
     bob.assert_no_completion();
 }
 
-pub(crate) fn cancelled_receive_takes_no_message(net: &Net) {
+#[over(all)]
+fn cancelled_receive_takes_no_message(net: &Net) {
     let (alice, bob) = net.open_pair();
     bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
     bob.endpoint.cancel(1).unwrap();
@@ -60,7 +63,8 @@ pub(crate) fn cancelled_receive_takes_no_message(net: &Net) {
     assert_eq!((completion.context, received_bytes(&completion.buffer)), (3, payload(1, 8).to_vec()));
 }
 
-pub(crate) fn cancel_ends_only_the_oldest_receive_with_its_context(net: &Net) {
+#[over(all)]
+fn cancel_ends_only_the_oldest_receive_with_its_context(net: &Net) {
     let (alice, bob) = net.open_pair();
     let count = 50;
     for context in 0..count {
@@ -86,7 +90,8 @@ pub(crate) fn cancel_ends_only_the_oldest_receive_with_its_context(net: &Net) {
     assert_eq!(bob.next_completion().tag, 2);
 }
 
-pub(crate) fn cancel_of_a_transmitted_send_fails_with_enoent(net: &Net) {
+#[over(all)]
+fn cancel_of_a_transmitted_send_fails_with_enoent(net: &Net) {
     let (alice, bob) = net.open_pair();
     for len_bytes in [0, 100, 100_000] {
         let (buffers, flags) = (vec![payload(1, len_bytes)], OpFlags::MATCH_COMPLETE);
@@ -131,7 +136,8 @@ fn byte_behind(room: &RawBuffer) -> SegmentMut {
     SegmentMut { address: last.address.wrapping_add(1), ..last }
 }
 
-pub(crate) fn receives_into_a_piece_of_memory_are_cancelled(net: &Net) {
+#[over(one_process)]
+fn receives_into_a_piece_of_memory_are_cancelled(net: &Net) {
     let (alice, bob) = net.open_pair();
     let domain = bob.local_domain();
     let rooms = raw_receives().map(|(lens_bytes, post)| {
@@ -154,7 +160,8 @@ pub(crate) fn receives_into_a_piece_of_memory_are_cancelled(net: &Net) {
     alice.next_completion();
 }
 
-pub(crate) fn receives_of_a_context_into_a_piece_of_memory_are_cancelled(net: &Net) {
+#[over(one_process)]
+fn receives_of_a_context_into_a_piece_of_memory_are_cancelled(net: &Net) {
     let sharers = Sharers::new(net, 2);
     let (peer, _) = sharers.open_peer();
     let rooms = raw_receives().map(|(lens_bytes, post)| {

@@ -8,11 +8,12 @@ use homespun::flags::{BindFlags, OpFlags};
 use homespun::{AvAttr, CqAttr, FabricAddress, Tag};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::{Net, Party, Setup};
+use homespun_suite::{Net, Party, Setup, over};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-pub(crate) fn objects_may_be_dropped_in_any_order(net: &Net) {
+#[over(all)]
+fn objects_may_be_dropped_in_any_order(net: &Net) {
     // Of any two objects, some of these orders drop one first, and other orders drop the other first.
     let orders: [[usize; 5]; 6] = [
         [0, 1, 2, 3, 4],
@@ -63,7 +64,8 @@ pub(crate) fn objects_may_be_dropped_in_any_order(net: &Net) {
     }
 }
 
-pub(crate) fn posted_messages_arrive_after_the_sender_closes(net: &Net) {
+#[over(all)]
+fn posted_messages_arrive_after_the_sender_closes(net: &Net) {
     let (alice, bob) = net.open_pair();
     let lens_bytes = [10, 200_000, 0, 9000, 400_000];
     for (n, len_bytes) in (0..).zip(lens_bytes) {
@@ -80,7 +82,8 @@ pub(crate) fn posted_messages_arrive_after_the_sender_closes(net: &Net) {
     closing.join().unwrap();
 }
 
-pub(crate) fn unmatched_messages_arrive_after_the_sender_closes(net: &Net) {
+#[over(all)]
+fn unmatched_messages_arrive_after_the_sender_closes(net: &Net) {
     let send = |from: &Party, n: u64, len_bytes: usize| {
         let (buffers, flags, to) = (vec![payload(n, len_bytes)], OpFlags::MATCH_COMPLETE, from.peer());
         let send = endpoint::SendMsg { buffers, to, context: n, flags, ..endpoint::SendMsg::default() };
@@ -110,7 +113,8 @@ pub(crate) fn unmatched_messages_arrive_after_the_sender_closes(net: &Net) {
 }
 
 /// Each side has begun to connect to the other. Then one side closes, after few or many passes.
-pub(crate) fn fenced_message_arrives_after_its_sender_closes_amid_connects(net: &Net) {
+#[over(all)]
+fn fenced_message_arrives_after_its_sender_closes_amid_connects(net: &Net) {
     for passes in 0..8 {
         let (alice, bob) = net.open_pair();
         bob.endpoint.send(payload(9, 10), bob.peer(), 9).unwrap();
@@ -146,7 +150,8 @@ pub(crate) fn fenced_message_arrives_after_its_sender_closes_amid_connects(net: 
     }
 }
 
-pub(crate) fn injected_messages_arrive_after_the_sender_closes(net: &Net) {
+#[over(all)]
+fn injected_messages_arrive_after_the_sender_closes(net: &Net) {
     let (alice, bob) = net.open_pair();
     for n in 0..5 {
         alice.endpoint.inject(&payload(n, 50), alice.peer(), Some(Tag(n)), Some(n)).unwrap();
@@ -161,7 +166,8 @@ pub(crate) fn injected_messages_arrive_after_the_sender_closes(net: &Net) {
     }
 }
 
-pub(crate) fn dropped_disabled_endpoint_frees_its_address(net: &Net) {
+#[over(all)]
+fn dropped_disabled_endpoint_frees_its_address(net: &Net) {
     let domain = net.open_other_domain();
     let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
     let endpoint = domain.endpoint(&net.info).unwrap();

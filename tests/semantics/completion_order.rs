@@ -6,7 +6,7 @@ use homespun::flags::{MrAccess, OpFlags};
 use homespun::{Again, Error, FabricAddress, OperationError, Refusal};
 
 use homespun_suite::payload::{marked_buffer, payload};
-use homespun_suite::{MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup};
+use homespun_suite::{MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, over};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -28,7 +28,8 @@ fn post_access(party: &Party, by: RmaBy, to: FabricAddress, region: &Region, con
     party.endpoint.rma(RmaCall::new(by, payload(context, len_bytes), to, region, context)).unwrap();
 }
 
-pub(crate) fn sends_and_accesses_complete_in_posting_order(net: &Net) {
+#[over(all)]
+fn sends_and_accesses_complete_in_posting_order(net: &Net) {
     const COUNT: u64 = 60;
     let (alice, bob, carol) = (net.open_party_with(in_order_setup()), net.open_party(), net.open_party());
     let peers = [(&bob, alice.insert_address_of(&bob)), (&carol, alice.insert_address_of(&carol))];
@@ -69,7 +70,8 @@ pub(crate) fn sends_and_accesses_complete_in_posting_order(net: &Net) {
     alice.assert_no_completion();
 }
 
-pub(crate) fn failed_access_completes_in_posting_order(net: &Net) {
+#[over(all)]
+fn failed_access_completes_in_posting_order(net: &Net) {
     let (alice, bob) = net.open_pair_with(in_order_setup(), Setup::default());
     let region = register_region(&bob, MemoryKind::Owned, 1);
     for key in [1, 99] {
@@ -89,7 +91,8 @@ pub(crate) fn failed_access_completes_in_posting_order(net: &Net) {
     }
 }
 
-pub(crate) fn unreported_operations_end_in_posting_order(net: &Net) {
+#[over(all)]
+fn unreported_operations_end_in_posting_order(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup { selective: true, ..in_order_setup() }, Setup::default());
     let region = register_region(&bob, MemoryKind::Owned, 1);
     // These operations report no success. The completion of the next send shows that they have ended.
@@ -115,7 +118,8 @@ pub(crate) fn unreported_operations_end_in_posting_order(net: &Net) {
     assert_eq!(alice.next_completion().context, 2);
 }
 
-pub(crate) fn operation_awaiting_earlier_completions_counts_towards_the_depth(net: &Net) {
+#[over(driven)]
+fn operation_awaiting_earlier_completions_counts_towards_the_depth(net: &Net) {
     let (alice, bob) = net.open_pair_with(
         Setup { tx_depth_ops: 3, ..in_order_setup() },
         Setup { asleep: true, ..Setup::default() },

@@ -15,7 +15,7 @@ use homespun_suite::connecting::{
 };
 use homespun_suite::payload::marked_buffer;
 use homespun_suite::sleeping::WAIT_OBJECTS;
-use homespun_suite::{Deadline, Net};
+use homespun_suite::{Deadline, Net, over};
 
 /// The peer address of posts, which connected endpoints ignore.
 const NOWHERE: FabricAddress = FabricAddress::UNSPECIFIED;
@@ -59,7 +59,8 @@ fn expect_timeout(clock: &SimulatedClock, sides: &[&Side]) {
     assert!(error.err_data.is_empty() && error.peer.is_some());
 }
 
-pub(crate) fn undecided_request_fails_with_etimedout(net: &Net) {
+#[over(connected)]
+fn undecided_request_fails_with_etimedout(net: &Net) {
     let (clock, client, server) = open_sides(net);
     let listener = server.open_listener(LISTENER);
     let connecting = open_impatient_endpoint(&client);
@@ -76,7 +77,8 @@ pub(crate) fn undecided_request_fails_with_etimedout(net: &Net) {
     assert!(client.poll_event().is_none());
 }
 
-pub(crate) fn late_accept_does_not_stay_connected(net: &Net) {
+#[over(connected)]
+fn late_accept_does_not_stay_connected(net: &Net) {
     let (clock, client, server) = open_sides(net);
     let listener = server.open_listener(LISTENER);
     for passes in 0..6 {
@@ -107,7 +109,8 @@ pub(crate) fn late_accept_does_not_stay_connected(net: &Net) {
     }
 }
 
-pub(crate) fn timed_out_request_leaves_event_queue_and_backlog(net: &Net) {
+#[over(connected)]
+fn timed_out_request_leaves_event_queue_and_backlog(net: &Net) {
     let (clock, client, server) = open_sides(net);
     let listener = server.open_listener(LISTENER);
     listener.set_backlog(1).unwrap();
@@ -132,7 +135,8 @@ pub(crate) fn timed_out_request_leaves_event_queue_and_backlog(net: &Net) {
     let _pair = connect_pair(&client, &server);
 }
 
-pub(crate) fn request_without_timeout_waits(net: &Net) {
+#[over(connected)]
+fn request_without_timeout_waits(net: &Net) {
     let (clock, client, server) = open_sides(net);
     let listener = server.open_listener(LISTENER);
     let patient = client.open_endpoint(SERVER);
@@ -147,7 +151,8 @@ pub(crate) fn request_without_timeout_waits(net: &Net) {
     assert_eq!((error.object, error.errno), (SERVER, Errno::ECONNREFUSED));
 }
 
-pub(crate) fn accept_in_time_connects_for_longer_than_the_timeout(net: &Net) {
+#[over(connected)]
+fn accept_in_time_connects_for_longer_than_the_timeout(net: &Net) {
     let (clock, client, server) = open_sides(net);
     let listener = server.open_listener(LISTENER);
     let first = client.open_endpoint(SERVER);
@@ -169,7 +174,8 @@ pub(crate) fn accept_in_time_connects_for_longer_than_the_timeout(net: &Net) {
     assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(end));
 }
 
-pub(crate) fn event_wait_wakes_for_a_connect_timeout(net: &Net) {
+#[over(connected)]
+fn event_wait_wakes_for_a_connect_timeout(net: &Net) {
     for wait in WAIT_OBJECTS {
         let clock = &SimulatedClock::new();
         let [client, server] = [(); 2].map(|()| Side::open_with_clock(net, clock, wait));

@@ -8,7 +8,7 @@ use homespun_suite::connecting::{
     Side, close_with_progress, connect_pair, next_completion_of_first_side, next_operation_end_of_first_side,
 };
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::{Deadline, Net};
+use homespun_suite::{Deadline, Net, over};
 
 /// The peer address of posts, which connected endpoints ignore.
 const NOWHERE: FabricAddress = FabricAddress(0x5eed);
@@ -80,7 +80,8 @@ fn assert_complete_in_order(contexts: impl Iterator<Item = u64>, sides: &[&Side;
     }
 }
 
-pub(crate) fn receives_posted_early_complete_in_send_order(net: &Net) {
+#[over(connected, automatic)]
+fn receives_posted_early_complete_in_send_order(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let (one, other) = connect_pair(&client, &server);
     for context in 0..COUNT {
@@ -92,7 +93,8 @@ pub(crate) fn receives_posted_early_complete_in_send_order(net: &Net) {
     assert_complete_in_order(0..COUNT, &[&server, &client]);
 }
 
-pub(crate) fn receives_posted_late_complete_in_send_order(net: &Net) {
+#[over(connected)]
+fn receives_posted_late_complete_in_send_order(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let (one, other) = connect_pair(&client, &server);
     for rest in 0..2 {
@@ -111,7 +113,8 @@ pub(crate) fn receives_posted_late_complete_in_send_order(net: &Net) {
     }
 }
 
-pub(crate) fn tagged_and_untagged_receives_complete_in_send_order(net: &Net) {
+#[over(connected)]
+fn tagged_and_untagged_receives_complete_in_send_order(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let (one, other) = connect_pair(&client, &server);
     let is_tagged = |number: u64| number % 3 != 1;
@@ -127,7 +130,8 @@ pub(crate) fn tagged_and_untagged_receives_complete_in_send_order(net: &Net) {
     assert_complete_in_order(0..COUNT, &[&server, &client]);
 }
 
-pub(crate) fn multi_receive_messages_complete_in_send_order(net: &Net) {
+#[over(connected)]
+fn multi_receive_messages_complete_in_send_order(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let (one, other) = connect_pair(&client, &server);
     let total_bytes: usize = (0..COUNT).map(|number| message_len_bytes(number) + 64).sum();
@@ -139,7 +143,8 @@ pub(crate) fn multi_receive_messages_complete_in_send_order(net: &Net) {
     assert_eq!(other.cancel(7), Ok(()), "the buffer has room left");
 }
 
-pub(crate) fn truncated_receives_complete_in_send_order(net: &Net) {
+#[over(connected)]
+fn truncated_receives_complete_in_send_order(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let (one, other) = connect_pair(&client, &server);
     let has_room = |number: u64| number % 4 != 2;
@@ -164,7 +169,8 @@ pub(crate) fn truncated_receives_complete_in_send_order(net: &Net) {
     }
 }
 
-pub(crate) fn connections_of_a_shared_context_keep_send_order(net: &Net) {
+#[over(connected, automatic)]
+fn connections_of_a_shared_context_keep_send_order(net: &Net) {
     /// The number of the first message of the second connection.
     const SECOND: u64 = 1000 * LENS_BYTES.len() as u64;
     let (client, server) = (Side::new(net), Side::new(net));

@@ -5,15 +5,16 @@ use homespun::flags::{Mode, MrAccess, OpFlags};
 use homespun::{FabricAddress, MrAttr};
 
 use crate::rx_cq_data::{NOTIFIED, RECEIVED, ROOM_BYTES, fields};
-use homespun_suite::Net;
 use homespun_suite::connecting::{
     Side, connect_pair, next_completion_of_first_side, next_event_of_first_side,
 };
 use homespun_suite::payload::{marked_buffer, payload};
+use homespun_suite::{Net, over};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-pub(crate) fn connection_completes_receives_with_remote_data_in_order(net: &Net) {
+#[over(connected)]
+fn connection_completes_receives_with_remote_data_in_order(net: &Net) {
     const LONG_BYTES: usize = 300_000;
     let (client, mut server) = (Side::new(net), Side::new(net));
     // The endpoints of requests have the mode of the passive endpoint.
@@ -43,7 +44,8 @@ pub(crate) fn connection_completes_receives_with_remote_data_in_order(net: &Net)
     assert_eq!(sent, [1, 71, 72]);
 }
 
-pub(crate) fn remote_data_of_an_ended_connection_is_received(net: &Net) {
+#[over(connected)]
+fn remote_data_of_an_ended_connection_is_received(net: &Net) {
     let (client, mut server) = (Side::new(net), Side::new(net));
     server.info.mode = Mode::RX_CQ_DATA;
     let (one, other) = connect_pair(&client, &server);

@@ -19,7 +19,7 @@ use homespun_suite::connecting::{
     next_event_of_first_side, next_operation_end_of_first_side, next_request_of_first_side,
 };
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::{Deadline, Net};
+use homespun_suite::{Deadline, Net, over};
 
 /// The peer address of posts, which connected endpoints ignore.
 const NOWHERE: FabricAddress = FabricAddress(0x5eed);
@@ -88,7 +88,8 @@ fn send_and_check_all_lengths(from: (&Side, &Endpoint), to: (&Side, &Endpoint)) 
     }
 }
 
-pub(crate) fn accepted_request_connects_both_endpoints(net: &Net) {
+#[over(connected, automatic)]
+fn accepted_request_connects_both_endpoints(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let longest = payload(7, CONNECTION_DATA_MAX_BYTES);
     for (asks, answers) in [(&b""[..], &b""[..]), (b"x", &longest), (&longest, b"y")] {
@@ -118,7 +119,8 @@ pub(crate) fn accepted_request_connects_both_endpoints(net: &Net) {
     }
 }
 
-pub(crate) fn rejected_request_fails_with_econnrefused(net: &Net) {
+#[over(connected, automatic)]
+fn rejected_request_fails_with_econnrefused(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let listener = server.open_listener(LISTENER);
     let longest = payload(7, CONNECTION_DATA_MAX_BYTES);
@@ -154,7 +156,8 @@ pub(crate) fn rejected_request_fails_with_econnrefused(net: &Net) {
     assert_eq!(expect_connection_failure(&[&client, &server], CLIENT), (Errno::ECONNREFUSED, Vec::new()));
 }
 
-pub(crate) fn connect_without_a_listener_fails_with_econnrefused(net: &Net) {
+#[over(connected)]
+fn connect_without_a_listener_fails_with_econnrefused(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let vacancy = net.reserve_vacant_address();
     let connecting = client.open_endpoint(CLIENT);
@@ -192,7 +195,8 @@ pub(crate) fn connect_without_a_listener_fails_with_econnrefused(net: &Net) {
     send_and_check_all_lengths((&client, &one), (&server, &other));
 }
 
-pub(crate) fn connection_carries_messages_both_ways(net: &Net) {
+#[over(connected, automatic)]
+fn connection_carries_messages_both_ways(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let (one, other) = connect_pair(&client, &server);
     send_and_check_all_lengths((&client, &one), (&server, &other));
@@ -206,7 +210,8 @@ pub(crate) fn connection_carries_messages_both_ways(net: &Net) {
     assert_eq!(received_bytes(&next_completion_of_first_side(&[&server, &client]).buffer), b"directed");
 }
 
-pub(crate) fn connection_carries_writes_with_remote_data(net: &Net) {
+#[over(connected)]
+fn connection_carries_writes_with_remote_data(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let (one, other) = connect_pair(&client, &server);
     let attr = MrAttr { access: MrAccess::REMOTE_WRITE, ..MrAttr::default() };
@@ -231,7 +236,8 @@ pub(crate) fn connection_carries_writes_with_remote_data(net: &Net) {
 }
 
 /// Each access is counted and fenced. The fence makes it find the effects of the previous accesses.
-pub(crate) fn connection_carries_fenced_rma_and_atomics(net: &Net) {
+#[over(connected)]
+fn connection_carries_fenced_rma_and_atomics(net: &Net) {
     const LEN_BYTES: usize = 100_000;
     let (client, server) = (Side::new(net), Side::new(net));
     let counter = client.domain.open_counter(&CounterAttr::default()).unwrap();
@@ -287,7 +293,8 @@ pub(crate) fn connection_carries_fenced_rma_and_atomics(net: &Net) {
     }
 }
 
-pub(crate) fn send_before_connection_fails_with_enotconn(net: &Net) {
+#[over(connected)]
+fn send_before_connection_fails_with_enotconn(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let listener = server.open_listener(LISTENER);
     let connecting = client.open_endpoint(CLIENT);
@@ -321,7 +328,8 @@ pub(crate) fn send_before_connection_fails_with_enotconn(net: &Net) {
     assert_eq!(received_bytes(&next_completion_of_first_side(&[&server, &client]).buffer), payload(5, 8));
 }
 
-pub(crate) fn accept_after_requester_closed_fails_with_econnaborted(net: &Net) {
+#[over(connected)]
+fn accept_after_requester_closed_fails_with_econnaborted(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let listener = server.open_listener(LISTENER);
     let connecting = client.open_endpoint(CLIENT);
@@ -348,7 +356,8 @@ pub(crate) fn accept_after_requester_closed_fails_with_econnaborted(net: &Net) {
     request.reject(b"too late").unwrap();
 }
 
-pub(crate) fn unread_request_leaves_the_event_queue_when_its_requester_closes(net: &Net) {
+#[over(connected, automatic)]
+fn unread_request_leaves_the_event_queue_when_its_requester_closes(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let listener = server.open_listener(LISTENER);
     listener.set_backlog(1).unwrap();
@@ -402,7 +411,8 @@ pub(crate) fn unread_request_leaves_the_event_queue_when_its_requester_closes(ne
     drop((connecting, accepting));
 }
 
-pub(crate) fn waiting_requests_are_refused_when_the_listener_closes(net: &Net) {
+#[over(connected)]
+fn waiting_requests_are_refused_when_the_listener_closes(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let listener = server.open_listener(LISTENER);
     let name = listener.name().unwrap();
@@ -434,7 +444,8 @@ pub(crate) fn waiting_requests_are_refused_when_the_listener_closes(net: &Net) {
     }
 }
 
-pub(crate) fn request_is_accepted_after_its_first_endpoint_closes(net: &Net) {
+#[over(connected)]
+fn request_is_accepted_after_its_first_endpoint_closes(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let listener = server.open_listener(LISTENER);
     let connecting = client.open_endpoint(CLIENT);
@@ -465,7 +476,8 @@ pub(crate) fn request_is_accepted_after_its_first_endpoint_closes(net: &Net) {
     assert_eq!(expect_connection_failure(&[&client, &server], CLIENT), (Errno::ECONNREFUSED, b"no".to_vec()));
 }
 
-pub(crate) fn sixty_concurrent_requests_are_all_answered(net: &Net) {
+#[over(connected, automatic)]
+fn sixty_concurrent_requests_are_all_answered(net: &Net) {
     const REQUESTERS: u64 = 60;
     let (client, server) = (Side::new(net), Side::new(net));
     let listener = server.open_listener(LISTENER);
@@ -520,7 +532,8 @@ pub(crate) fn sixty_concurrent_requests_are_all_answered(net: &Net) {
     close_with_progress((accepted, asking), &[&client, &server]);
 }
 
-pub(crate) fn requests_beyond_the_backlog_are_refused(net: &Net) {
+#[over(connected)]
+fn requests_beyond_the_backlog_are_refused(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let listener = server.open_listener(LISTENER);
     assert_eq!(expect_errno(listener.set_backlog(0)), Errno::EINVAL);
@@ -555,7 +568,8 @@ pub(crate) fn requests_beyond_the_backlog_are_refused(net: &Net) {
     drop((first, second, third, fourth, fifth));
 }
 
-pub(crate) fn endpoint_takes_over_address_of_passive_endpoint(net: &Net) {
+#[over(connected)]
+fn endpoint_takes_over_address_of_passive_endpoint(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let listener = server.open_listener(LISTENER);
     let reserved = client.fabric.passive_endpoint(&client.info).unwrap();
@@ -589,7 +603,8 @@ pub(crate) fn endpoint_takes_over_address_of_passive_endpoint(net: &Net) {
     );
 }
 
-pub(crate) fn passive_endpoint_may_be_named_before_it_listens(net: &Net) {
+#[over(connected)]
+fn passive_endpoint_may_be_named_before_it_listens(net: &Net) {
     let side = Side::new(net);
     let any_port = side.info.src_addr.unwrap();
     let passive = side.fabric.passive_endpoint(&side.info).unwrap();
@@ -608,7 +623,8 @@ pub(crate) fn passive_endpoint_may_be_named_before_it_listens(net: &Net) {
     assert_eq!(expect_errno(taken.set_name(any_port)), Errno::EOPBADSTATE);
 }
 
-pub(crate) fn invalid_connection_calls_are_refused(net: &Net) {
+#[over(connected)]
+fn invalid_connection_calls_are_refused(net: &Net) {
     let side = Side::new(net);
     let listener = side.open_listener(LISTENER);
     let name = listener.name().unwrap();
@@ -664,7 +680,8 @@ pub(crate) fn invalid_connection_calls_are_refused(net: &Net) {
     assert_eq!(expect_errno(side.domain.endpoint(&asked)), Errno::EINVAL);
 }
 
-pub(crate) fn close_of_a_bound_event_queue_fails_with_ebusy(net: &Net) {
+#[over(connected)]
+fn close_of_a_bound_event_queue_fails_with_ebusy(net: &Net) {
     let side = Side::new(net);
     let listener = side.open_listener(LISTENER);
     let endpoint = side.open_endpoint(CLIENT);
@@ -675,7 +692,8 @@ pub(crate) fn close_of_a_bound_event_queue_fails_with_ebusy(net: &Net) {
     assert!(eq.close().is_ok());
 }
 
-pub(crate) fn completion_queue_reads_drive_a_connection(net: &Net) {
+#[over(connected)]
+fn completion_queue_reads_drive_a_connection(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let listener = server.open_listener(LISTENER);
     let connecting = client.open_endpoint(CLIENT);
@@ -696,7 +714,8 @@ pub(crate) fn completion_queue_reads_drive_a_connection(net: &Net) {
 }
 
 /// The library's own threads, if it has any, make the connection.
-pub(crate) fn connection_is_made_without_reads_by_the_application(net: &Net) {
+#[over(automatic)]
+fn connection_is_made_without_reads_by_the_application(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let listener = server.open_listener(LISTENER);
     let connecting = client.open_endpoint(CLIENT);

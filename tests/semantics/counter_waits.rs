@@ -19,7 +19,7 @@ use homespun_suite::sleeping::{
     self, PATIENCE, StopOnDrop, WAIT_OBJECTS, drive_counter_until, let_threads_fall_asleep,
     wait_for_threshold,
 };
-use homespun_suite::{Deadline, MemoryKind, Net, Party, RmaBy, Setup};
+use homespun_suite::{Deadline, MemoryKind, Net, Party, RmaBy, Setup, over};
 
 /// Returns all wait objects of counters.
 fn all_wait_objects() -> impl Iterator<Item = WaitObject> {
@@ -39,7 +39,8 @@ fn start_driving_both(net: &Net, parties: [&Party; 2]) {
 
 /// Both parties wait only for counters, which count sends, receives, and accesses by the peer. Some of the
 /// sends end only when the peer responds.
-pub(crate) fn counter_waits_wake_for_endpoint_events(net: &Net) {
+#[over(one_process)]
+fn counter_waits_wake_for_endpoint_events(net: &Net) {
     for wait in all_wait_objects() {
         let (alice, bob) = open_sleepers(net, wait);
         let region = bob.register(make_region_spec(1 << 21, MemoryKind::Raw)).unwrap();
@@ -85,7 +86,8 @@ fn has_no_failures(party: &Party) -> bool {
 }
 
 /// The target waits only for the counter of its region. The counter is bound to no endpoint.
-pub(crate) fn counter_wait_wakes_for_remote_accesses_to_a_region(net: &Net) {
+#[over(one_process)]
+fn counter_wait_wakes_for_remote_accesses_to_a_region(net: &Net) {
     for wait in all_wait_objects() {
         let setup = |wait| Setup { asleep: true, wait, ..Setup::default() };
         let (alice, bob) = net.open_pair_with(setup(WaitObject::Unspec), setup(wait));
@@ -115,7 +117,8 @@ pub(crate) fn counter_wait_wakes_for_remote_accesses_to_a_region(net: &Net) {
     }
 }
 
-pub(crate) fn counter_wait_ends_when_an_operation_fails(net: &Net) {
+#[over(one_process)]
+fn counter_wait_ends_when_an_operation_fails(net: &Net) {
     for wait in all_wait_objects() {
         let (alice, bob) = open_sleepers(net, wait);
         thread::scope(|scope| {
@@ -142,7 +145,8 @@ pub(crate) fn counter_wait_ends_when_an_operation_fails(net: &Net) {
     }
 }
 
-pub(crate) fn poll_of_counter_and_queue_descriptors_wakes_for_both(net: &Net) {
+#[over(one_process)]
+fn poll_of_counter_and_queue_descriptors_wakes_for_both(net: &Net) {
     let (alice, bob) = open_sleepers(net, WaitObject::Fd);
     let both: [&dyn Waitable; 2] = [bob.local_cq(), bob.local_counter(RECV)];
     let deadline = Deadline::new();
@@ -166,7 +170,8 @@ pub(crate) fn poll_of_counter_and_queue_descriptors_wakes_for_both(net: &Net) {
     start_driving_both(net, [&alice, &bob]);
 }
 
-pub(crate) fn counter_wait_wakes_while_another_thread_polls(net: &Net) {
+#[over(one_process)]
+fn counter_wait_wakes_while_another_thread_polls(net: &Net) {
     const MESSAGES: u64 = 200;
     for wait in [WaitObject::Unspec, WaitObject::Fd] {
         let (alice, bob) = open_sleepers(net, wait);
@@ -206,7 +211,8 @@ pub(crate) fn counter_wait_wakes_while_another_thread_polls(net: &Net) {
     }
 }
 
-pub(crate) fn counter_wait_survives_closing_endpoints_and_regions(net: &Net) {
+#[over(one_process)]
+fn counter_wait_survives_closing_endpoints_and_regions(net: &Net) {
     const ROUNDS: u64 = 10;
     let bob = net.open_party_with(Setup { asleep: true, ..Setup::default() });
     let domain = bob.local_domain();

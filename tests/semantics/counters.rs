@@ -7,7 +7,7 @@ use homespun::{CounterEvents, Errno, FabricAddress, Tag};
 
 use homespun_suite::payload::{marked_buffer, payload};
 use homespun_suite::{
-    AtomicCall, Deadline, MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup,
+    AtomicCall, Deadline, MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, over,
 };
 
 pub(crate) const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
@@ -64,7 +64,8 @@ fn await_region_counts(party: &Party, region: &Region, reads: u64, writes: u64) 
     }
 }
 
-pub(crate) fn messages_are_counted_at_both_ends(net: &Net) {
+#[over(all)]
+fn messages_are_counted_at_both_ends(net: &Net) {
     let (alice, bob) = net.open_pair_with(make_counting_setup(), make_counting_setup());
     let mut sent = 0;
     for flags in LEVELS {
@@ -88,7 +89,8 @@ pub(crate) fn messages_are_counted_at_both_ends(net: &Net) {
     bob.wait_for_exact_counts(&[(RECV, (sent, 0))]);
 }
 
-pub(crate) fn accesses_are_counted_at_both_ends(net: &Net) {
+#[over(all)]
+fn accesses_are_counted_at_both_ends(net: &Net) {
     const LEN_BYTES: usize = 1 << 21;
     for kind in MemoryKind::ALL {
         let (alice, bob) = net.open_pair_with(make_counting_setup(), make_counting_setup());
@@ -123,7 +125,8 @@ pub(crate) fn accesses_are_counted_at_both_ends(net: &Net) {
 
 /// A region counts an atomic operation by what it does to the memory (`fi_mr(3)`). An endpoint counts it by
 /// whether it returns results (`fi_endpoint(3)`).
-pub(crate) fn updating_atomics_are_counted_as_writes_by_the_region(net: &Net) {
+#[over(all)]
+fn updating_atomics_are_counted_as_writes_by_the_region(net: &Net) {
     for kind in MemoryKind::ALL {
         let (alice, bob) = net.open_pair_with(make_counting_setup(), make_counting_setup());
         let region = bob.register(make_region_spec(8, kind)).unwrap();
@@ -156,7 +159,8 @@ pub(crate) fn updating_atomics_are_counted_as_writes_by_the_region(net: &Net) {
     }
 }
 
-pub(crate) fn counted_access_has_changed_the_region(net: &Net) {
+#[over(all)]
+fn counted_access_has_changed_the_region(net: &Net) {
     for kind in MemoryKind::ALL {
         let (alice, bob) = net.open_pair_with(make_counting_setup(), make_counting_setup());
         let region = bob.register(make_region_spec(LENS_BYTES[6], kind)).unwrap();
@@ -181,7 +185,8 @@ pub(crate) fn counted_access_has_changed_the_region(net: &Net) {
     }
 }
 
-pub(crate) fn accesses_to_a_mapped_region_are_counted(net: &Net) {
+#[over(all)]
+fn accesses_to_a_mapped_region_are_counted(net: &Net) {
     let (alice, bob) = net.open_pair_with(make_counting_setup(), Setup::default());
     let mut region = bob
         .register(RegionSpec { is_counted: false, ..make_region_spec(64, MemoryKind::Shareable) })
@@ -203,7 +208,8 @@ pub(crate) fn accesses_to_a_mapped_region_are_counted(net: &Net) {
     await_region_counts(&alice, &region, 0, 20);
 }
 
-pub(crate) fn unreported_operations_are_counted(net: &Net) {
+#[over(all)]
+fn unreported_operations_are_counted(net: &Net) {
     let silent = || Setup { selective: true, ..make_counting_setup() };
     let (alice, bob) = net.open_pair_with(silent(), silent());
     let region = bob.register(make_region_spec(1 << 21, MemoryKind::Raw)).unwrap();
@@ -243,7 +249,8 @@ pub(crate) fn unreported_operations_are_counted(net: &Net) {
     bob.assert_no_completion();
 }
 
-pub(crate) fn failures_are_counted_as_errors(net: &Net) {
+#[over(all)]
+fn failures_are_counted_as_errors(net: &Net) {
     let silent = || Setup { selective: true, ..make_counting_setup() };
     let (alice, bob) = net.open_pair_with(silent(), silent());
     // A truncated and a cancelled receive.
@@ -274,7 +281,8 @@ pub(crate) fn failures_are_counted_as_errors(net: &Net) {
     alice.wait_for_exact_counts(&[(SEND, (1, 0)), (WRITE, (0, 4)), (READ, (0, 2))]);
 }
 
-pub(crate) fn operations_on_an_unreachable_peer_are_counted_as_errors(net: &Net) {
+#[over(all)]
+fn operations_on_an_unreachable_peer_are_counted_as_errors(net: &Net) {
     let alice = net.open_party_with(make_counting_setup());
     let vacancy = net.reserve_vacant_address();
     let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
@@ -299,7 +307,8 @@ pub(crate) fn operations_on_an_unreachable_peer_are_counted_as_errors(net: &Net)
     alice.wait_for_exact_counts(&[(SEND, (0, 2)), (WRITE, (0, 1)), (READ, (0, 1))]);
 }
 
-pub(crate) fn peeks_are_not_counted_as_receives(net: &Net) {
+#[over(all)]
+fn peeks_are_not_counted_as_receives(net: &Net) {
     let (alice, bob) = net.open_pair_with(make_counting_setup(), make_counting_setup());
     let look = |flags| {
         let receive = RecvMsg { tagged: Some(Tag(5).into()), context: 7, flags, ..RecvMsg::default() };
@@ -330,7 +339,8 @@ pub(crate) fn peeks_are_not_counted_as_receives(net: &Net) {
     alice.wait_for_exact_counts(&[(SEND, (3, 0))]);
 }
 
-pub(crate) fn multi_receive_counts_each_message(net: &Net) {
+#[over(all)]
+fn multi_receive_counts_each_message(net: &Net) {
     for selective in [false, true] {
         let (alice, bob) =
             net.open_pair_with(make_counting_setup(), Setup { selective, ..make_counting_setup() });
@@ -349,7 +359,8 @@ pub(crate) fn multi_receive_counts_each_message(net: &Net) {
     }
 }
 
-pub(crate) fn full_completion_queue_delays_no_counting(net: &Net) {
+#[over(all)]
+fn full_completion_queue_delays_no_counting(net: &Net) {
     const COUNT: u64 = 100;
     let setup = || Setup { cq_depth_entries: 2, ..make_counting_setup() };
     let (alice, bob) = net.open_pair_with(setup(), setup());
@@ -366,7 +377,8 @@ pub(crate) fn full_completion_queue_delays_no_counting(net: &Net) {
     assert_eq!((alice.read_counter(SEND), bob.read_counter(RECV)), ((COUNT, 0), (COUNT, 0)));
 }
 
-pub(crate) fn send_is_counted_only_at_its_completion_level(net: &Net) {
+#[over(all)]
+fn send_is_counted_only_at_its_completion_level(net: &Net) {
     let silent = || Setup { selective: true, ..make_counting_setup() };
     let (alice, bob) = net.open_pair_with(silent(), silent());
     alice.endpoint.sendmsg(make_send(&alice, 1, 8, OpFlags::MATCH_COMPLETE)).unwrap();
@@ -379,7 +391,8 @@ pub(crate) fn send_is_counted_only_at_its_completion_level(net: &Net) {
     bob.wait_for_exact_counts(&[(RECV, (1, 0))]);
 }
 
-pub(crate) fn operation_on_own_endpoint_is_counted_at_both_ends(net: &Net) {
+#[over(all)]
+fn operation_on_own_endpoint_is_counted_at_both_ends(net: &Net) {
     let alice = net.open_party_with(make_counting_setup());
     alice.insert_address_of(&alice);
     let region = alice.register(make_region_spec(100_000, MemoryKind::Raw)).unwrap();
@@ -394,7 +407,8 @@ pub(crate) fn operation_on_own_endpoint_is_counted_at_both_ends(net: &Net) {
     }
 }
 
-pub(crate) fn operations_that_fail_with_their_peer_are_counted(net: &Net) {
+#[over(all)]
+fn operations_that_fail_with_their_peer_are_counted(net: &Net) {
     let (alice, bob) = net.open_pair_with(make_counting_setup(), make_counting_setup());
     alice.exchange_long_messages(&bob);
     alice.wait_for_exact_counts(&[(SEND, (1, 0)), (RECV, (1, 0))]);

@@ -11,7 +11,7 @@ use homespun::{
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::raw::Post;
-use homespun_suite::{Deadline, Net, Party, Setup};
+use homespun_suite::{Deadline, Net, Party, Setup, over};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 const TAG: u64 = 0x8000_0000_0000_0001;
@@ -37,7 +37,8 @@ fn next_entry_without_buffer(party: &Party) -> Completion {
     Completion { buffer: Buffer::None, ..party.next_completion() }
 }
 
-pub(crate) fn completion_fields_match_every_send_and_receive_call(net: &Net) {
+#[over(all)]
+fn completion_fields_match_every_send_and_receive_call(net: &Net) {
     let (alice, bob) = net.open_pair();
     let (to, message) = (alice.peer(), || payload(1, 50));
     let msg =
@@ -123,7 +124,8 @@ pub(crate) fn completion_fields_match_every_send_and_receive_call(net: &Net) {
     alice.assert_no_completion();
 }
 
-pub(crate) fn completion_fields_match_peeks_and_claims(net: &Net) {
+#[over(all)]
+fn completion_fields_match_peeks_and_claims(net: &Net) {
     let (alice, bob) = net.open_pair();
     let send = |tag| {
         let buffers = vec![payload(1, 50)];
@@ -158,7 +160,8 @@ pub(crate) fn completion_fields_match_peeks_and_claims(net: &Net) {
 }
 
 /// An error entry has all known fields of the operation, with and without selective completion.
-pub(crate) fn error_entries_describe_the_failed_operation(net: &Net) {
+#[over(all)]
+fn error_entries_describe_the_failed_operation(net: &Net) {
     for selective in [false, true] {
         let setup = || Setup { selective, cq_format: Some(CqFormat::Context), ..Setup::default() };
         let (alice, bob) = net.open_pair_with(setup(), setup());
@@ -200,7 +203,8 @@ pub(crate) fn error_entries_describe_the_failed_operation(net: &Net) {
     }
 }
 
-pub(crate) fn every_remote_data_value_arrives_with_its_flag(net: &Net) {
+#[over(all)]
+fn every_remote_data_value_arrives_with_its_flag(net: &Net) {
     let (alice, bob) = net.open_pair();
     for (data, len_bytes) in [(0, 0), (u64::MAX, 8), (DATA, 9000), (1 << 63, 300_000), (0, 300_000)] {
         bob.endpoint.recv(marked_buffer(300_000), ANY, 1).unwrap();
@@ -211,7 +215,8 @@ pub(crate) fn every_remote_data_value_arrives_with_its_flag(net: &Net) {
 }
 
 /// Each error needs its own read call.
-pub(crate) fn errors_are_read_one_by_one(net: &Net) {
+#[over(all)]
+fn errors_are_read_one_by_one(net: &Net) {
     let (_alice, bob) = net.open_pair();
     assert_eq!(bob.cq.read_error(), Ok(None), "there is none to begin with");
     for context in 1..4 {
@@ -227,7 +232,8 @@ pub(crate) fn errors_are_read_one_by_one(net: &Net) {
     assert_eq!(bob.cq.read(), Ok(None));
 }
 
-pub(crate) fn strerror_describes_every_provider_error(net: &Net) {
+#[over(all)]
+fn strerror_describes_every_provider_error(net: &Net) {
     let party = net.open_party();
     for number in (-2..600).chain([i32::MIN, i32::MAX]) {
         assert!(!party.cq.strerror(number).is_empty(), "{number}");
@@ -237,7 +243,8 @@ pub(crate) fn strerror_describes_every_provider_error(net: &Net) {
     assert!(party.cq.strerror(party.next_failure().prov_errno()).contains("cancelled"));
 }
 
-pub(crate) fn queue_holds_the_requested_entry_count(net: &Net) {
+#[over(one_process)]
+fn queue_holds_the_requested_entry_count(net: &Net) {
     let domain = net.open_other_domain();
     for (asked, held) in [(0, CQ_DEPTH_DEFAULT_ENTRIES), (1, 1), (100, 100), (100_000, 100_000)] {
         let cq = domain.open_cq(&CqAttr { size_entries: asked, ..CqAttr::default() }).unwrap();
@@ -249,7 +256,8 @@ pub(crate) fn queue_holds_the_requested_entry_count(net: &Net) {
     assert_eq!(refused.unwrap_err().errno(), Errno::EINVAL);
 }
 
-pub(crate) fn queue_without_endpoints_is_empty(net: &Net) {
+#[over(one_process)]
+fn queue_without_endpoints_is_empty(net: &Net) {
     let cq = net.open_other_domain().open_cq(&CqAttr::default()).unwrap();
     assert_eq!(cq.read(), Ok(None));
     assert_eq!(cq.read_error(), Ok(None));
@@ -257,7 +265,8 @@ pub(crate) fn queue_without_endpoints_is_empty(net: &Net) {
     cq.close().unwrap();
 }
 
-pub(crate) fn unread_entries_outlive_the_endpoint_until_the_queue_closes(net: &Net) {
+#[over(one_process)]
+fn unread_entries_outlive_the_endpoint_until_the_queue_closes(net: &Net) {
     for is_read in [true, false] {
         let (alice, bob) = net.open_pair();
         bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
@@ -280,7 +289,8 @@ pub(crate) fn unread_entries_outlive_the_endpoint_until_the_queue_closes(net: &N
 }
 
 /// Closing a queue frees the buffers of its unread entries.
-pub(crate) fn closing_a_queue_frees_unread_buffers(net: &Net) {
+#[over(one_process)]
+fn closing_a_queue_frees_unread_buffers(net: &Net) {
     let domain = net.open_other_domain();
     let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
     let endpoint = domain.endpoint(&net.info).unwrap();

@@ -10,7 +10,7 @@ use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{Again, Error, FabricAddress, OperationError, Tag, TagMatch};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::{Deadline, Net, Party, Setup};
+use homespun_suite::{Deadline, Net, Party, Setup, over};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -102,7 +102,8 @@ fn check_all_sends_end(party: &Party, mut ended: Vec<u64>, count: u64) {
     party.assert_no_completion();
 }
 
-pub(crate) fn unexpected_messages_beyond_the_budget_wait_at_the_sender(net: &Net) {
+#[over(driven)]
+fn unexpected_messages_beyond_the_budget_wait_at_the_sender(net: &Net) {
     for level in [
         OpFlags::INJECT_COMPLETE,
         OpFlags::TRANSMIT_COMPLETE,
@@ -124,7 +125,8 @@ pub(crate) fn unexpected_messages_beyond_the_budget_wait_at_the_sender(net: &Net
     }
 }
 
-pub(crate) fn waiting_sends_proceed_as_messages_are_received(net: &Net) {
+#[over(driven)]
+fn waiting_sends_proceed_as_messages_are_received(net: &Net) {
     let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
     let count = 400;
     let (mut sent, ended) = send_until_refused(&alice, alice.peer(), OpFlags::INJECT_COMPLETE);
@@ -176,7 +178,8 @@ pub(crate) fn waiting_sends_proceed_as_messages_are_received(net: &Net) {
     bob.assert_no_completion();
 }
 
-pub(crate) fn flood_by_one_peer_delays_no_other_peer(net: &Net) {
+#[over(driven)]
+fn flood_by_one_peer_delays_no_other_peer(net: &Net) {
     let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
     let carol = net.open_party();
     for (one, other) in [(&alice, &carol), (&carol, &alice), (&bob, &carol), (&carol, &bob)] {
@@ -223,7 +226,8 @@ pub(crate) fn flood_by_one_peer_delays_no_other_peer(net: &Net) {
     alice.exchange_long_messages(&carol);
 }
 
-pub(crate) fn messages_beyond_the_whole_budget_arrive_when_received(net: &Net) {
+#[over(driven)]
+fn messages_beyond_the_whole_budget_arrive_when_received(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup::default(), make_receiver_setup());
     let lens_bytes = [BUDGET_BYTES + 1, 100, 100_000, 0, 300_000, (5 << 20) + 1, 19_000, 8];
     for level in [
@@ -262,7 +266,8 @@ pub(crate) fn messages_beyond_the_whole_budget_arrive_when_received(net: &Net) {
     }
 }
 
-pub(crate) fn many_long_messages_arrive_through_a_small_budget(net: &Net) {
+#[over(all)]
+fn many_long_messages_arrive_through_a_small_budget(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup::default(), make_receiver_setup());
     let count = 120;
     let long = |number: u64| payload(number, BUDGET_BYTES + 1 + number as usize);
@@ -284,7 +289,8 @@ pub(crate) fn many_long_messages_arrive_through_a_small_budget(net: &Net) {
     check_all_sends_end(&alice, Vec::new(), count);
 }
 
-pub(crate) fn send_waiting_for_credit_may_be_cancelled(net: &Net) {
+#[over(driven)]
+fn send_waiting_for_credit_may_be_cancelled(net: &Net) {
     let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
     // Injected messages wait at the sender, even if the receiver could fetch other messages from their
     // buffers.
@@ -312,7 +318,8 @@ pub(crate) fn send_waiting_for_credit_may_be_cancelled(net: &Net) {
     bob.assert_no_completion();
 }
 
-pub(crate) fn closing_sender_waits_for_credit(net: &Net) {
+#[over(driven)]
+fn closing_sender_waits_for_credit(net: &Net) {
     let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
     let (accepted, _ended) = send_until_refused(&alice, alice.peer(), OpFlags::INJECT_COMPLETE);
     thread::scope(|scope| {
@@ -325,7 +332,8 @@ pub(crate) fn closing_sender_waits_for_credit(net: &Net) {
     bob.assert_no_completion();
 }
 
-pub(crate) fn sends_waiting_for_credit_fail_when_the_receiver_closes(net: &Net) {
+#[over(driven)]
+fn sends_waiting_for_credit_fail_when_the_receiver_closes(net: &Net) {
     let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
     let (accepted, mut ended) = send_until_refused(&alice, alice.peer(), OpFlags::INJECT_COMPLETE);
     drop(bob);
@@ -337,7 +345,8 @@ pub(crate) fn sends_waiting_for_credit_fail_when_the_receiver_closes(net: &Net) 
     check_all_sends_end(&alice, ended, accepted);
 }
 
-pub(crate) fn discarded_messages_return_credit(net: &Net) {
+#[over(all)]
+fn discarded_messages_return_credit(net: &Net) {
     let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
     let count = 100;
     let (mut sent, mut seen) = (0, 0);
@@ -365,7 +374,8 @@ pub(crate) fn discarded_messages_return_credit(net: &Net) {
     assert_eq!(sent, count);
 }
 
-pub(crate) fn floods_in_both_directions_all_arrive(net: &Net) {
+#[over(driven)]
+fn floods_in_both_directions_all_arrive(net: &Net) {
     let setup = || Setup { unexpected_bytes: BUDGET_BYTES, ..sender_setup() };
     let (alice, bob) = net.open_pair_with(setup(), setup());
     let (from_alice, ended_of_alice) = send_until_refused(&alice, alice.peer(), OpFlags::DELIVERY_COMPLETE);
@@ -395,7 +405,8 @@ pub(crate) fn floods_in_both_directions_all_arrive(net: &Net) {
     }
 }
 
-pub(crate) fn flood_to_own_endpoint_waits_for_credit(net: &Net) {
+#[over(driven)]
+fn flood_to_own_endpoint_waits_for_credit(net: &Net) {
     let setup = Setup { unexpected_bytes: BUDGET_BYTES, ..sender_setup() };
     let narcissus = net.open_party_with(setup);
     let own = narcissus.insert_address_of(&narcissus);

@@ -10,7 +10,7 @@ use crate::triggered::{
     await_counts, make_post_work, open_counter, open_triggering_pair, queue_work, trigger_at,
 };
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::{Net, Party};
+use homespun_suite::{Net, Party, over};
 
 const TAG: Tag = Tag(7);
 const CONTEXT: u64 = 5;
@@ -57,7 +57,8 @@ fn deliver_tagged(from: &Party, identity: u64, len_bytes: usize) {
     from.send_and_wait_for_delivery(SendMsg { buffers, to, tag: Some(TAG), ..SendMsg::default() });
 }
 
-pub(crate) fn deferred_claim_receives_the_message_that_a_deferred_peek_claimed(net: &Net) {
+#[over(one_process)]
+fn deferred_claim_receives_the_message_that_a_deferred_peek_claimed(net: &Net) {
     for len_bytes in LENS_BYTES {
         let (alice, bob) = open_triggering_pair(net);
         let alice = Deferring::new(alice);
@@ -93,7 +94,8 @@ pub(crate) fn deferred_claim_receives_the_message_that_a_deferred_peek_claimed(n
     }
 }
 
-pub(crate) fn deferred_peeks_and_claims_are_counted_but_not_reported_by_default(net: &Net) {
+#[over(one_process)]
+fn deferred_peeks_and_claims_are_counted_but_not_reported_by_default(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
     let alice = Deferring::new(alice);
     alice.defer_tagged(1, vec![], OpFlags::PEEK | OpFlags::CLAIM);
@@ -113,7 +115,8 @@ pub(crate) fn deferred_peeks_and_claims_are_counted_but_not_reported_by_default(
     alice.party.wait_for_exact_counts(&[]);
 }
 
-pub(crate) fn application_receives_what_a_deferred_peek_claimed(net: &Net) {
+#[over(one_process)]
+fn application_receives_what_a_deferred_peek_claimed(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
     let alice = Deferring::new(alice);
     alice.defer_tagged(0, vec![], OpFlags::PEEK | OpFlags::CLAIM | OpFlags::COMPLETION);
@@ -134,7 +137,8 @@ pub(crate) fn application_receives_what_a_deferred_peek_claimed(net: &Net) {
     await_counts(&alice.party, &alice.done, (1, 1));
 }
 
-pub(crate) fn deferred_multi_receive_completes_at_the_release_of_its_buffer(net: &Net) {
+#[over(one_process)]
+fn deferred_multi_receive_completes_at_the_release_of_its_buffer(net: &Net) {
     for flags in [OpFlags::COMPLETION, OpFlags::empty()] {
         let (alice, bob) = open_triggering_pair(net);
         let alice = Deferring::new(alice);
@@ -166,7 +170,8 @@ pub(crate) fn deferred_multi_receive_completes_at_the_release_of_its_buffer(net:
     }
 }
 
-pub(crate) fn deferred_multi_receive_buffer_is_cancelled_by_its_context(net: &Net) {
+#[over(one_process)]
+fn deferred_multi_receive_buffer_is_cancelled_by_its_context(net: &Net) {
     let (alice, _bob) = open_triggering_pair(net);
     let alice = Deferring::new(alice);
     let (buffers, flags) = (vec![marked_buffer(100)], OpFlags::MULTI_RECV);

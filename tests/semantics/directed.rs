@@ -11,7 +11,7 @@ use homespun::{
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::sleeping::{PATIENCE, own_thread_directory, wait_until_thread_sleeps};
-use homespun_suite::{Net, Party, Setup};
+use homespun_suite::{Net, Party, Setup, over};
 
 /// The errors of links to an endpoint that was closed.
 const GONE: [Errno; 4] = [Errno::ECONNREFUSED, Errno::ECONNRESET, Errno::ESHUTDOWN, Errno::EPIPE];
@@ -44,7 +44,8 @@ fn expect_message(receiver: &Party, context: u64, identity: u64, from: FabricAdd
     assert_eq!(received_bytes(&completion.buffer), payload(identity, 16));
 }
 
-pub(crate) fn directed_receive_takes_only_messages_of_its_source(net: &Net) {
+#[over(all)]
+fn directed_receive_takes_only_messages_of_its_source(net: &Net) {
     let (receiver, senders) = open_receiver_and_senders(net, net.info.caps);
     let [first, second] = [FabricAddress(0), FabricAddress(1)];
     // The receive is posted first.
@@ -65,7 +66,8 @@ pub(crate) fn directed_receive_takes_only_messages_of_its_source(net: &Net) {
     assert_eq!(unknown, Err(Error::Misuse(Misuse::UnknownAddress(2))));
 }
 
-pub(crate) fn receive_from_unspecified_source_takes_any_message(net: &Net) {
+#[over(all)]
+fn receive_from_unspecified_source_takes_any_message(net: &Net) {
     let (receiver, senders) = open_receiver_and_senders(net, net.info.caps);
     for (identity, sender) in (10..).zip(&senders) {
         receiver.endpoint.recv(marked_buffer(16), FabricAddress::UNSPECIFIED, identity).unwrap();
@@ -79,7 +81,8 @@ pub(crate) fn receive_from_unspecified_source_takes_any_message(net: &Net) {
     expect_message(&receiver, 20, 20, FabricAddress::UNSPECIFIED);
 }
 
-pub(crate) fn directed_and_undirected_receives_match_in_posting_order(net: &Net) {
+#[over(all)]
+fn directed_and_undirected_receives_match_in_posting_order(net: &Net) {
     let (receiver, senders) = open_receiver_and_senders(net, net.info.caps);
     let [first, second] = [FabricAddress(0), FabricAddress(1)];
     for (context, from) in [(1, second), (2, FabricAddress::UNSPECIFIED), (3, first), (4, second)] {
@@ -95,7 +98,8 @@ pub(crate) fn directed_and_undirected_receives_match_in_posting_order(net: &Net)
     expect_message(&receiver, 3, 13, first);
 }
 
-pub(crate) fn directed_receive_without_the_capability_is_refused(net: &Net) {
+#[over(all)]
+fn directed_receive_without_the_capability_is_refused(net: &Net) {
     let (receiver, senders) = open_receiver_and_senders(net, net.info.caps - Caps::DIRECTED_RECV);
     let (endpoint, only) = (&receiver.endpoint, FabricAddress(1));
     let lacks = Error::Misuse(Misuse::NoCapability(Caps::DIRECTED_RECV));
@@ -117,7 +121,8 @@ pub(crate) fn directed_receive_without_the_capability_is_refused(net: &Net) {
     receiver.assert_no_completion();
 }
 
-pub(crate) fn directed_receive_fails_when_its_source_closes(net: &Net) {
+#[over(all)]
+fn directed_receive_fails_when_its_source_closes(net: &Net) {
     let (receiver, [first, second]) = open_receiver_and_senders(net, net.info.caps);
     let names = [FabricAddress(0), FabricAddress(1)];
     // Posting these receives opens no link. So the receiver does not learn whether the peers are there.
@@ -162,7 +167,8 @@ fn collect_failed_contexts(party: &Party, count: usize, errors: &[Errno]) -> Vec
     contexts
 }
 
-pub(crate) fn directed_receive_fails_when_a_send_to_its_source_is_refused(net: &Net) {
+#[over(all)]
+fn directed_receive_fails_when_a_send_to_its_source_is_refused(net: &Net) {
     let receiver = net.open_party();
     let vacancy = net.reserve_vacant_address();
     let address = vacancy.address;
@@ -195,7 +201,8 @@ pub(crate) fn directed_receive_fails_when_a_send_to_its_source_is_refused(net: &
 
 /// Another thread posts the receive. The sleeping reader must wake, since only its pass connects to the
 /// source.
-pub(crate) fn receive_from_a_refused_source_wakes_a_blocked_reader(net: &Net) {
+#[over(one_process)]
+fn receive_from_a_refused_source_wakes_a_blocked_reader(net: &Net) {
     let domain = net.open_other_domain();
     let builder = domain.endpoint_builder(&net.info);
     let attr = CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() };
@@ -221,7 +228,8 @@ pub(crate) fn receive_from_a_refused_source_wakes_a_blocked_reader(net: &Net) {
     }
 }
 
-pub(crate) fn directed_receive_fails_when_its_source_closed_before_the_first_send(net: &Net) {
+#[over(all)]
+fn directed_receive_fails_when_its_source_closed_before_the_first_send(net: &Net) {
     let (receiver, [first, second]) = open_receiver_and_senders(net, net.info.caps);
     let names = [FabricAddress(0), FabricAddress(1)];
     for (context, name) in (1..).zip(names) {

@@ -14,7 +14,7 @@ use homespun_suite::files::NamedFile;
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::raw::leak_and_register;
 use homespun_suite::{
-    AtomicCall, MemoryKind, Net, Party, Region, RegionFile, RegionSpec, RmaBy, RmaCall, Setup,
+    AtomicCall, MemoryKind, Net, Party, Region, RegionFile, RegionSpec, RmaBy, RmaCall, Setup, over,
 };
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
@@ -79,7 +79,8 @@ fn assert_not_durable(party: &Party, file: &NamedFile) {
     file.assert_not_written_back_or_skip(party.process_id());
 }
 
-pub(crate) fn committed_write_is_durable_at_completion(net: &Net) {
+#[over(all)]
+fn committed_write_is_durable_at_completion(net: &Net) {
     for is_raw in [false, true] {
         let (alice, bob) = net.open_pair();
         let (region, file) = register_file_region(&bob, is_raw, 1);
@@ -107,7 +108,8 @@ pub(crate) fn committed_write_is_durable_at_completion(net: &Net) {
     }
 }
 
-pub(crate) fn uncommitted_write_is_durable_after_a_fenced_commit(net: &Net) {
+#[over(all)]
+fn uncommitted_write_is_durable_after_a_fenced_commit(net: &Net) {
     let (alice, bob) = net.open_pair();
     let [(first, first_file), (second, second_file)] =
         [(false, 1), (true, 2)].map(|(is_raw, key)| register_file_region(&bob, is_raw, key));
@@ -138,7 +140,8 @@ pub(crate) fn uncommitted_write_is_durable_after_a_fenced_commit(net: &Net) {
     }
 }
 
-pub(crate) fn remote_data_of_a_committed_write_reports_durable_bytes(net: &Net) {
+#[over(all)]
+fn remote_data_of_a_committed_write_reports_durable_bytes(net: &Net) {
     let (alice, bob) = net.open_pair();
     let (region, file) = register_file_region(&bob, true, 1);
     commit_initial_content(&alice, &[&region]);
@@ -153,7 +156,8 @@ pub(crate) fn remote_data_of_a_committed_write_reports_durable_bytes(net: &Net) 
     }
 }
 
-pub(crate) fn default_flag_commits_writes(net: &Net) {
+#[over(all)]
+fn default_flag_commits_writes(net: &Net) {
     let tx_op_flags = OpFlags::COMMIT_COMPLETE;
     let (alice, bob) = net.open_pair_with(Setup { tx_op_flags, ..Setup::default() }, Setup::default());
     let (region, file) = register_file_region(&bob, false, 1);
@@ -189,7 +193,8 @@ pub(crate) fn default_flag_commits_writes(net: &Net) {
     assert_eq!(alice.endpoint.tx_op_flags(), tx_op_flags);
 }
 
-pub(crate) fn commit_to_volatile_memory_fails(net: &Net) {
+#[over(all)]
+fn commit_to_volatile_memory_fails(net: &Net) {
     let (alice, bob) = net.open_pair();
     for kind in [MemoryKind::Owned, MemoryKind::Raw, MemoryKind::Shareable] {
         let region = bob
@@ -212,7 +217,8 @@ pub(crate) fn commit_to_volatile_memory_fails(net: &Net) {
     alice.exchange_long_messages(&bob);
 }
 
-pub(crate) fn commit_without_the_capability_is_refused(net: &Net) {
+#[over(all)]
+fn commit_without_the_capability_is_refused(net: &Net) {
     let caps = Caps::MSG;
     let (alice, bob) = net.open_pair_with(Setup { caps, ..Setup::default() }, Setup::default());
     let commit = OpFlags::COMMIT_COMPLETE;
@@ -222,7 +228,8 @@ pub(crate) fn commit_without_the_capability_is_refused(net: &Net) {
     assert_eq!(refused.unwrap_err().errno(), Errno::EOPNOTSUPP);
 }
 
-pub(crate) fn registered_file_shares_its_content_with_the_region(net: &Net) {
+#[over(one_process)]
+fn registered_file_shares_its_content_with_the_region(net: &Net) {
     let domain = net.open_other_domain();
     let named = NamedFile::with_unused_name();
     let mut file = File::options().read(true).write(true).create_new(true).open(named.path()).unwrap();
@@ -254,7 +261,8 @@ pub(crate) fn registered_file_shares_its_content_with_the_region(net: &Net) {
     assert!(!is_mapped());
 }
 
-pub(crate) fn persistent_registration_of_volatile_memory_is_refused(net: &Net) {
+#[over(one_process)]
+fn persistent_registration_of_volatile_memory_is_refused(net: &Net) {
     let domain = net.open_other_domain();
     let attr = MrAttr { access: EVERYTHING, flags: MrFlags::RMA_PMEM, ..MrAttr::default() };
     let errno = |refused: Result<_, homespun::Error>| refused.map(|_| ()).unwrap_err().errno();

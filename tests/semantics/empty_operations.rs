@@ -6,7 +6,9 @@ use homespun::flags::{CompletionFlags, MrAccess, OpFlags};
 use homespun::{Bytes, Errno, Misuse, OperationError, Refusal, RemoteMemory};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::{AtomicBy, AtomicCall, MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall};
+use homespun_suite::{
+    AtomicBy, AtomicCall, MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, over,
+};
 
 const KEY: u64 = 0xfeed_f00d;
 const KINDS: [(AtomicKind, AtomicOp); 4] = [
@@ -37,7 +39,8 @@ fn strip_buffers(mut call: AtomicCall) -> AtomicCall {
     call
 }
 
-pub(crate) fn atomic_on_no_elements_completes_without_effect(net: &Net) {
+#[over(all)]
+fn atomic_on_no_elements_completes_without_effect(net: &Net) {
     let (alice, bob) = net.open_pair();
     for memory_kind in MemoryKind::ALL {
         let region = bob.register(make_region_spec(memory_kind)).unwrap();
@@ -74,7 +77,8 @@ pub(crate) fn atomic_on_no_elements_completes_without_effect(net: &Net) {
     bob.assert_no_completion();
 }
 
-pub(crate) fn atomic_on_no_elements_needs_no_region(net: &Net) {
+#[over(all)]
+fn atomic_on_no_elements_needs_no_region(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = bob.register(make_region_spec(MemoryKind::Owned)).unwrap();
     let beyond = region.address_at(9);
@@ -92,7 +96,8 @@ pub(crate) fn atomic_on_no_elements_needs_no_region(net: &Net) {
     alice.exchange_long_messages(&bob);
 }
 
-pub(crate) fn atomic_on_no_elements_that_is_not_offered_is_refused(net: &Net) {
+#[over(all)]
+fn atomic_on_no_elements_that_is_not_offered_is_refused(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = bob.register(make_region_spec(MemoryKind::Owned)).unwrap();
     for (kind, op) in [
@@ -109,7 +114,8 @@ pub(crate) fn atomic_on_no_elements_that_is_not_offered_is_refused(net: &Net) {
     alice.assert_no_completion();
 }
 
-pub(crate) fn fence_waits_for_empty_operations(net: &Net) {
+#[over(all)]
+fn fence_waits_for_empty_operations(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = bob.register(make_region_spec(MemoryKind::Owned)).unwrap();
     for (round, what) in (1..).zip(KINDS) {
@@ -127,7 +133,8 @@ pub(crate) fn fence_waits_for_empty_operations(net: &Net) {
     }
 }
 
-pub(crate) fn access_of_no_bytes_needs_no_region(net: &Net) {
+#[over(all)]
+fn access_of_no_bytes_needs_no_region(net: &Net) {
     let (alice, bob) = net.open_pair();
     for kind in [MemoryKind::Owned, MemoryKind::Shareable] {
         let region = bob.register(make_region_spec(kind)).unwrap();
@@ -152,7 +159,8 @@ pub(crate) fn access_of_no_bytes_needs_no_region(net: &Net) {
     alice.exchange_long_messages(&bob);
 }
 
-pub(crate) fn remote_data_with_no_bytes_and_no_region_arrives(net: &Net) {
+#[over(all)]
+fn remote_data_with_no_bytes_and_no_region_arrives(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = bob.register(make_region_spec(MemoryKind::Owned)).unwrap();
     let (flags, data) = (OpFlags::REMOTE_CQ_DATA, Some(5));

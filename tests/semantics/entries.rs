@@ -5,9 +5,10 @@ use homespun::flags::CompletionFlags;
 use homespun::{Bytes, Completion, CqFormat, FabricAddress, Tag};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::{Deadline, Net, Queue, Setup};
+use homespun_suite::{Deadline, Net, Queue, Setup, over};
 
-pub(crate) fn completion_has_the_fields_of_its_format(net: &Net) {
+#[over(all)]
+fn completion_has_the_fields_of_its_format(net: &Net) {
     for format in [CqFormat::Context, CqFormat::Msg, CqFormat::Data, CqFormat::Tagged] {
         let setup = || Setup { cq_format: Some(format), ..Setup::default() };
         let (alice, bob) = net.open_pair_with(setup(), setup());
@@ -47,7 +48,8 @@ pub(crate) fn completion_has_the_fields_of_its_format(net: &Net) {
     }
 }
 
-pub(crate) fn one_read_returns_many_entries_in_order(net: &Net) {
+#[over(all)]
+fn one_read_returns_many_entries_in_order(net: &Net) {
     let (alice, bob) = net.open_pair();
     for context in 1..=10 {
         bob.endpoint.recv(marked_buffer(8), FabricAddress::UNSPECIFIED, context).unwrap();
@@ -74,7 +76,8 @@ pub(crate) fn one_read_returns_many_entries_in_order(net: &Net) {
     assert_eq!(bob.cq.read_error(), Ok(None));
 }
 
-pub(crate) fn separate_queues_report_sends_and_receives_separately(net: &Net) {
+#[over(all)]
+fn separate_queues_report_sends_and_receives_separately(net: &Net) {
     let setup = || Setup { separate_queues: true, ..Setup::default() };
     let (alice, bob) = net.open_pair_with(setup(), setup());
     let receive_cq = |party: &homespun_suite::Party| party.receive_cq.clone().expect("it has two queues");
@@ -92,7 +95,8 @@ pub(crate) fn separate_queues_report_sends_and_receives_separately(net: &Net) {
     }
 }
 
-pub(crate) fn read_of_zero_entries_drives_progress(net: &Net) {
+#[over(all)]
+fn read_of_zero_entries_drives_progress(net: &Net) {
     let (alice, bob) = net.open_pair();
     bob.endpoint.recv(marked_buffer(8), FabricAddress::UNSPECIFIED, 1).unwrap();
     alice.endpoint.send(payload(1, 8), alice.peer(), 2).unwrap();
@@ -107,7 +111,8 @@ pub(crate) fn read_of_zero_entries_drives_progress(net: &Net) {
 }
 
 /// Each read finds a completion of the application's own sends. Nevertheless the application must receive.
-pub(crate) fn read_of_a_nonempty_queue_drives_progress(net: &Net) {
+#[over(driven)]
+fn read_of_a_nonempty_queue_drives_progress(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup { asleep: true, ..Setup::default() }, Setup::default());
     let any = FabricAddress::UNSPECIFIED;
     bob.endpoint.recv(marked_buffer(8), any, 1).unwrap();
@@ -128,7 +133,8 @@ pub(crate) fn read_of_a_nonempty_queue_drives_progress(net: &Net) {
     net.start_driving(&alice);
 }
 
-pub(crate) fn read_each_closure_may_call_queue_and_endpoints(net: &Net) {
+#[over(one_process)]
+fn read_each_closure_may_call_queue_and_endpoints(net: &Net) {
     let (alice, bob) = net.open_pair();
     for context in 1..=6 {
         bob.endpoint.recv(marked_buffer(8), FabricAddress::UNSPECIFIED, context).unwrap();

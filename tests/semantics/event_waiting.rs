@@ -7,12 +7,12 @@ use std::time::Duration;
 use homespun::eq::{EqAttr, EqFlags, Event};
 use homespun::{ConnectionEnd, ConnectionEvent, Errno, FabricAddress, WaitObject};
 
-use homespun_suite::Net;
 use homespun_suite::connecting::{CLIENT, LISTENER, SERVER, Side, sleep_until_event};
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::sleeping::{
     BLOCKING_WAIT_OBJECTS, PATIENCE, WAIT_OBJECTS, let_threads_fall_asleep, sleep_until_operation_ends,
 };
+use homespun_suite::{Net, over};
 
 /// The peer address of posts, which connected endpoints ignore.
 const NOWHERE: FabricAddress = FabricAddress::UNSPECIFIED;
@@ -33,7 +33,8 @@ fn sleep_until_request(side: &Side) -> homespun::ConnectionRequest {
     }
 }
 
-pub(crate) fn event_wait_wakes_for_connection_events(net: &Net) {
+#[over(connected, automatic)]
+fn event_wait_wakes_for_connection_events(net: &Net) {
     for wait in WAIT_OBJECTS {
         let side = || Side::open_with_wait_objects(net, wait, WaitObject::None);
         let (client, server) = (side(), side());
@@ -63,7 +64,8 @@ pub(crate) fn event_wait_wakes_for_connection_events(net: &Net) {
     }
 }
 
-pub(crate) fn event_wait_wakes_for_connection_failures(net: &Net) {
+#[over(connected)]
+fn event_wait_wakes_for_connection_failures(net: &Net) {
     for wait in BLOCKING_WAIT_OBJECTS {
         let side = || Side::open_with_wait_objects(net, wait, WaitObject::None);
         let (client, server) = (side(), side());
@@ -112,7 +114,8 @@ pub(crate) fn event_wait_wakes_for_connection_failures(net: &Net) {
     }
 }
 
-pub(crate) fn blocked_completion_read_completes_the_connection(net: &Net) {
+#[over(connected)]
+fn blocked_completion_read_completes_the_connection(net: &Net) {
     for wait in BLOCKING_WAIT_OBJECTS {
         let client = Side::open_with_wait_objects(net, WaitObject::None, wait);
         let server = Side::open_with_wait_objects(net, WaitObject::Unspec, wait);
@@ -138,7 +141,8 @@ pub(crate) fn blocked_completion_read_completes_the_connection(net: &Net) {
     }
 }
 
-pub(crate) fn threads_blocked_on_event_and_completion_queues_both_wake(net: &Net) {
+#[over(connected, automatic)]
+fn threads_blocked_on_event_and_completion_queues_both_wake(net: &Net) {
     const ROUNDS: u64 = 10;
     let side = || Side::open_with_wait_objects(net, WaitObject::Unspec, WaitObject::Fd);
     let (client, server) = (side(), side());
@@ -182,7 +186,8 @@ pub(crate) fn threads_blocked_on_event_and_completion_queues_both_wake(net: &Net
     });
 }
 
-pub(crate) fn application_event_wakes_every_waiter(net: &Net) {
+#[over(connected)]
+fn application_event_wakes_every_waiter(net: &Net) {
     for wait in WAIT_OBJECTS {
         let attr = EqAttr { flags: EqFlags::WRITE, wait, ..EqAttr::default() };
         let eq = net.fabric.open_eq(&attr).unwrap();

@@ -8,12 +8,12 @@ use homespun::{
 };
 
 use crate::shared_connections::connect_with_shared_context;
-use homespun_suite::Net;
 use homespun_suite::connecting::{
     CLIENT, LISTENER, SERVER, Side, close_with_progress, next_completion_of_first_side,
     next_event_of_first_side, next_operation_end_of_first_side, next_request_of_first_side,
 };
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
+use homespun_suite::{Net, over};
 
 /// The peer address of posts, which connected endpoints ignore.
 const NOWHERE: FabricAddress = FabricAddress::UNSPECIFIED;
@@ -73,7 +73,8 @@ fn expect_late_posts_flushed(sides: &[&Side]) {
     }
 }
 
-pub(crate) fn refused_write_flushes_all_operations(net: &Net) {
+#[over(connected)]
+fn refused_write_flushes_all_operations(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let (one, other) = connect(&client, &server, true);
     for context in 1..4 {
@@ -116,7 +117,8 @@ pub(crate) fn refused_write_flushes_all_operations(net: &Net) {
     assert!(client.poll_event().is_none() && server.poll_event().is_none());
 }
 
-pub(crate) fn truncated_receive_flushes_later_ones(net: &Net) {
+#[over(connected)]
+fn truncated_receive_flushes_later_ones(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     for len_bytes in [9, 5000, 100_000, 1 << 20] {
         let (one, other) = connect(&client, &server, true);
@@ -154,7 +156,8 @@ pub(crate) fn truncated_receive_flushes_later_ones(net: &Net) {
     }
 }
 
-pub(crate) fn receive_too_short_for_a_waiting_message_ends_the_connection(net: &Net) {
+#[over(connected)]
+fn receive_too_short_for_a_waiting_message_ends_the_connection(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let (one, other) = connect(&client, &server, true);
     for (context, len_bytes) in (1..).zip([9, 8, 8]) {
@@ -176,7 +179,8 @@ pub(crate) fn receive_too_short_for_a_waiting_message_ends_the_connection(net: &
     assert!(matches!(expect_end(&[&client, &server], CLIENT), ConnectionEnd::Lost(_)));
 }
 
-pub(crate) fn failed_operation_leaves_other_connections_open(net: &Net) {
+#[over(connected)]
+fn failed_operation_leaves_other_connections_open(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let (one, other) = connect(&client, &server, false);
     assert!(!one.ends_on_failure());
@@ -194,7 +198,8 @@ pub(crate) fn failed_operation_leaves_other_connections_open(net: &Net) {
     assert_eq!(expect_end(&[&server, &client], SERVER), ConnectionEnd::Closed);
 }
 
-pub(crate) fn cancel_and_accesses_of_the_peer_do_not_end_the_connection(net: &Net) {
+#[over(connected)]
+fn cancel_and_accesses_of_the_peer_do_not_end_the_connection(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let (one, other) = connect(&client, &server, true);
     assert!(one.ends_on_failure());
@@ -211,7 +216,8 @@ pub(crate) fn cancel_and_accesses_of_the_peer_do_not_end_the_connection(net: &Ne
     assert!(client.poll_event().is_none() && server.poll_event().is_none());
 }
 
-pub(crate) fn truncated_receive_of_a_shared_context_ends_only_its_connection(net: &Net) {
+#[over(connected)]
+fn truncated_receive_of_a_shared_context_ends_only_its_connection(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let context = server.domain.shared_receive_context(&server.info.rx).unwrap();
     let listener = server.open_listener(LISTENER);
@@ -245,7 +251,8 @@ pub(crate) fn truncated_receive_of_a_shared_context_ends_only_its_connection(net
     assert_eq!(next_completion_of_first_side(&[&server, &client]).context, 2);
 }
 
-pub(crate) fn ends_on_failure_is_refused_once_enabled_or_without_connections(net: &Net) {
+#[over(connected)]
+fn ends_on_failure_is_refused_once_enabled_or_without_connections(net: &Net) {
     let side = Side::new(net);
     let endpoint = side.open_endpoint(CLIENT);
     endpoint.set_ends_on_failure(true).unwrap();

@@ -5,7 +5,7 @@ use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{Buffer, CompletionError, Errno, FabricAddress, Tag};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::{Deadline, Net, Party, Setup};
+use homespun_suite::{Deadline, Net, Party, Setup, over};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -38,7 +38,8 @@ fn expect_failures(party: &Party, count: u64) -> Vec<CompletionError> {
     failed
 }
 
-pub(crate) fn send_without_a_listener_fails_with_econnrefused(net: &Net) {
+#[over(all)]
+fn send_without_a_listener_fails_with_econnrefused(net: &Net) {
     let alice = net.open_party();
     let vacancy = net.reserve_vacant_address();
     let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
@@ -67,7 +68,8 @@ pub(crate) fn send_without_a_listener_fails_with_econnrefused(net: &Net) {
     }
 }
 
-pub(crate) fn send_succeeds_after_a_refused_peer_starts_listening(net: &Net) {
+#[over(all)]
+fn send_succeeds_after_a_refused_peer_starts_listening(net: &Net) {
     let alice = net.open_party();
     let vacancy = net.reserve_vacant_address();
     let address = vacancy.address;
@@ -84,7 +86,8 @@ pub(crate) fn send_succeeds_after_a_refused_peer_starts_listening(net: &Net) {
     bob.assert_no_completion();
 }
 
-pub(crate) fn injections_to_an_absent_peer_report_econnrefused(net: &Net) {
+#[over(all)]
+fn injections_to_an_absent_peer_report_econnrefused(net: &Net) {
     let alice = net.open_party_with(Setup { cq_depth_entries: 2, ..Setup::default() });
     let vacancy = net.reserve_vacant_address();
     let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
@@ -98,7 +101,8 @@ pub(crate) fn injections_to_an_absent_peer_report_econnrefused(net: &Net) {
     }
 }
 
-pub(crate) fn operations_on_a_closed_peer_fail(net: &Net) {
+#[over(driven)]
+fn operations_on_a_closed_peer_fail(net: &Net) {
     let (alice, bob) = net.open_pair();
     // A message brings up a link, so that alice notices the close.
     bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
@@ -152,7 +156,8 @@ pub(crate) fn operations_on_a_closed_peer_fail(net: &Net) {
     assert_eq!(alice.next_completion().context, 100);
 }
 
-pub(crate) fn reopened_peer_is_reached_at_its_old_address(net: &Net) {
+#[over(all)]
+fn reopened_peer_is_reached_at_its_old_address(net: &Net) {
     let (alice, bob) = net.open_pair();
     let address = bob.endpoint.name().unwrap();
     let mut first = Some(bob);

@@ -11,7 +11,7 @@ use homespun::{Completion, FabricAddress, OperationError, Tag};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{
-    AtomicBy, AtomicCall, MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup,
+    AtomicBy, AtomicCall, MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, over,
 };
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
@@ -64,7 +64,8 @@ fn assert_not_arrived(party: &Party, tag: u64) {
     assert_eq!((failed.completion.context, failed.error), (999, OperationError::NoMessage));
 }
 
-pub(crate) fn match_fence_waits_until_preceding_sends_are_matched(net: &Net) {
+#[over(all)]
+fn match_fence_waits_until_preceding_sends_are_matched(net: &Net) {
     let (alice, bob) = net.open_pair();
     // The earlier sends may have any level.
     for earlier in LEVELS {
@@ -90,7 +91,8 @@ pub(crate) fn match_fence_waits_until_preceding_sends_are_matched(net: &Net) {
     }
 }
 
-pub(crate) fn fence_waits_for_unreported_and_injected_sends(net: &Net) {
+#[over(all)]
+fn fence_waits_for_unreported_and_injected_sends(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup { selective: true, ..Setup::default() }, Setup::default());
     alice.endpoint.inject(&payload(1, 64), alice.peer(), Some(Tag(1)), None).unwrap();
     send_short(&alice, 2, OpFlags::INJECT_COMPLETE);
@@ -109,7 +111,8 @@ pub(crate) fn fence_waits_for_unreported_and_injected_sends(net: &Net) {
     alice.assert_no_completion();
 }
 
-pub(crate) fn fenced_send_may_be_unreported_or_injected(net: &Net) {
+#[over(all)]
+fn fenced_send_may_be_unreported_or_injected(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup { selective: true, ..Setup::default() }, Setup::default());
     for flags in [OpFlags::FENCE, OpFlags::FENCE | OpFlags::INJECT] {
         send_short(&alice, 1, OpFlags::MATCH_COMPLETE);
@@ -128,7 +131,8 @@ pub(crate) fn fenced_send_may_be_unreported_or_injected(net: &Net) {
     alice.assert_no_completion();
 }
 
-pub(crate) fn inject_fence_waits_for_completion_of_preceding_sends(net: &Net) {
+#[over(driven)]
+fn inject_fence_waits_for_completion_of_preceding_sends(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup::default(), Setup { asleep: true, ..Setup::default() });
     send_short(&alice, 1, OpFlags::DELIVERY_COMPLETE);
     send_short(&alice, 2, with_fence(OpFlags::INJECT_COMPLETE));
@@ -145,7 +149,8 @@ pub(crate) fn inject_fence_waits_for_completion_of_preceding_sends(net: &Net) {
     }
 }
 
-pub(crate) fn fences_of_every_level_complete_in_order(net: &Net) {
+#[over(all)]
+fn fences_of_every_level_complete_in_order(net: &Net) {
     let (alice, bob) = net.open_pair();
     let lens_bytes = [64, 300_000, 0, 9000];
     let mut messages = Vec::new();
@@ -179,7 +184,8 @@ pub(crate) fn fences_of_every_level_complete_in_order(net: &Net) {
     alice.assert_no_completion();
 }
 
-pub(crate) fn fence_delays_no_send_to_another_peer(net: &Net) {
+#[over(all)]
+fn fence_delays_no_send_to_another_peer(net: &Net) {
     let (alice, bob) = net.open_pair();
     let carol = net.open_party();
     let to_carol = alice.insert_address_of(&carol);
@@ -207,7 +213,8 @@ pub(crate) fn fence_delays_no_send_to_another_peer(net: &Net) {
     }
 }
 
-pub(crate) fn operations_after_a_fence_do_not_pass_it(net: &Net) {
+#[over(all)]
+fn operations_after_a_fence_do_not_pass_it(net: &Net) {
     let (alice, bob) = net.open_pair();
     let everything = 2..=7_u64;
     for tag in everything.clone() {
@@ -237,7 +244,8 @@ pub(crate) fn operations_after_a_fence_do_not_pass_it(net: &Net) {
     alice.assert_no_completion();
 }
 
-pub(crate) fn fence_with_nothing_before_it_completes(net: &Net) {
+#[over(all)]
+fn fence_with_nothing_before_it_completes(net: &Net) {
     let (alice, bob) = net.open_pair();
     for (context, level) in (1..).zip([LEVELS, LEVELS].concat()) {
         post_tagged_receive(&bob, context, 64);
@@ -247,7 +255,8 @@ pub(crate) fn fence_with_nothing_before_it_completes(net: &Net) {
     }
 }
 
-pub(crate) fn fence_orders_messages_to_own_endpoint(net: &Net) {
+#[over(all)]
+fn fence_orders_messages_to_own_endpoint(net: &Net) {
     let narcissus = net.open_party();
     narcissus.insert_address_of(&narcissus);
     send_short(&narcissus, 1, OpFlags::INJECT_COMPLETE);
@@ -262,7 +271,8 @@ pub(crate) fn fence_orders_messages_to_own_endpoint(net: &Net) {
     narcissus.assert_no_completion();
 }
 
-pub(crate) fn fenced_send_may_be_cancelled(net: &Net) {
+#[over(all)]
+fn fenced_send_may_be_cancelled(net: &Net) {
     let (alice, bob) = net.open_pair();
     send_short(&alice, 1, OpFlags::MATCH_COMPLETE);
     send_short(&alice, 2, with_fence(OpFlags::MATCH_COMPLETE));
@@ -280,7 +290,8 @@ pub(crate) fn fenced_send_may_be_cancelled(net: &Net) {
     alice.assert_no_completion();
 }
 
-pub(crate) fn fence_after_a_cancelled_fence_waits_for_all_earlier_matches(net: &Net) {
+#[over(all)]
+fn fence_after_a_cancelled_fence_waits_for_all_earlier_matches(net: &Net) {
     let (alice, bob) = net.open_pair();
     send_short(&alice, 1, OpFlags::INJECT_COMPLETE);
     assert_eq!(alice.next_completion().context, 1);
@@ -309,7 +320,8 @@ pub(crate) fn fence_after_a_cancelled_fence_waits_for_all_earlier_matches(net: &
     alice.assert_no_completion();
 }
 
-pub(crate) fn operations_behind_a_fence_fail_when_the_peer_closes(net: &Net) {
+#[over(all)]
+fn operations_behind_a_fence_fail_when_the_peer_closes(net: &Net) {
     let (alice, bob) = net.open_pair();
     let stayer = net.open_party();
     let to_stayer = alice.insert_address_of(&stayer);
@@ -404,7 +416,8 @@ fn expect_completions_1_then_2(party: &Party) -> (Completion, Completion) {
     (first, second)
 }
 
-pub(crate) fn every_fenced_operation_waits_for_a_match(net: &Net) {
+#[over(all)]
+fn every_fenced_operation_waits_for_a_match(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = register_long_region(&bob);
     for kind in OP_KINDS {
@@ -428,7 +441,8 @@ pub(crate) fn every_fenced_operation_waits_for_a_match(net: &Net) {
     }
 }
 
-pub(crate) fn every_operation_behind_a_fence_waits_for_a_match(net: &Net) {
+#[over(all)]
+fn every_operation_behind_a_fence_waits_for_a_match(net: &Net) {
     for memory in [MemoryKind::Raw, MemoryKind::Shareable] {
         let (alice, bob) = net.open_pair();
         let region = register_long_memory(&bob, memory);
@@ -479,7 +493,8 @@ fn receive_messages_1_and_2(party: &Party) {
     }
 }
 
-pub(crate) fn fenced_atomic_operation_waits_for_a_match(net: &Net) {
+#[over(all)]
+fn fenced_atomic_operation_waits_for_a_match(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = register_long_region(&bob);
     for kind in ATOMIC_KINDS {
@@ -495,7 +510,8 @@ pub(crate) fn fenced_atomic_operation_waits_for_a_match(net: &Net) {
     }
 }
 
-pub(crate) fn fenced_access_waits_for_matches_of_injected_messages(net: &Net) {
+#[over(all)]
+fn fenced_access_waits_for_matches_of_injected_messages(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup { selective: true, ..Setup::default() }, Setup::default());
     let region = register_long_region(&bob);
     for kind in [OpKind::Write, OpKind::InjectedWrite, OpKind::Read] {
@@ -516,7 +532,8 @@ pub(crate) fn fenced_access_waits_for_matches_of_injected_messages(net: &Net) {
     }
 }
 
-pub(crate) fn every_fenced_operation_follows_a_long_write(net: &Net) {
+#[over(all)]
+fn every_fenced_operation_follows_a_long_write(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = register_long_region(&bob);
     for kind in OP_KINDS {
@@ -543,7 +560,8 @@ pub(crate) fn every_fenced_operation_follows_a_long_write(net: &Net) {
     }
 }
 
-pub(crate) fn every_fenced_operation_follows_a_long_read(net: &Net) {
+#[over(all)]
+fn every_fenced_operation_follows_a_long_read(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = register_long_region(&bob);
     for (kind, read_bytes) in OP_KINDS.into_iter().flat_map(|kind| [(kind, LONG_BYTES), (kind, 64)]) {
@@ -570,7 +588,8 @@ pub(crate) fn every_fenced_operation_follows_a_long_read(net: &Net) {
     }
 }
 
-pub(crate) fn fenced_operation_completes_after_a_failed_access(net: &Net) {
+#[over(all)]
+fn fenced_operation_completes_after_a_failed_access(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = register_long_region(&bob);
     for kind in OP_KINDS {
@@ -588,7 +607,8 @@ pub(crate) fn fenced_operation_completes_after_a_failed_access(net: &Net) {
     }
 }
 
-pub(crate) fn fenced_message_waits_for_responses_to_preceding_accesses(net: &Net) {
+#[over(driven)]
+fn fenced_message_waits_for_responses_to_preceding_accesses(net: &Net) {
     for before in [OpKind::Write, OpKind::InjectedWrite, OpKind::Read] {
         for kind in [OpKind::Send, OpKind::InjectedSend] {
             let (alice, bob) =

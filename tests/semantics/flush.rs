@@ -15,7 +15,7 @@ use homespun_suite::connecting::{
 use homespun_suite::files::NamedFile;
 use homespun_suite::payload::{payload, received_bytes};
 use homespun_suite::{
-    FlushCall, MemoryKind, Net, Party, Region, RegionFile, RegionSpec, RmaBy, RmaCall, Setup, Turns,
+    FlushCall, MemoryKind, Net, Party, Region, RegionFile, RegionSpec, RmaBy, RmaCall, Setup, Turns, over,
 };
 
 const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
@@ -95,7 +95,8 @@ fn post_and_expect_failure(party: &Party, call: FlushCall) -> CompletionError {
 }
 
 /// Also with writes that the target fetches, and with injected writes, which are answered by count.
-pub(crate) fn flush_completes_after_all_earlier_writes(net: &Net) {
+#[over(all)]
+fn flush_completes_after_all_earlier_writes(net: &Net) {
     for kind in [MemoryKind::Owned, MemoryKind::Raw, MemoryKind::Shareable] {
         let (alice, bob) = net.open_pair();
         let regions = [1, 2].map(|key| register(&bob, kind, EVERYTHING, key));
@@ -124,7 +125,8 @@ pub(crate) fn flush_completes_after_all_earlier_writes(net: &Net) {
     }
 }
 
-pub(crate) fn flush_completion_tells_kind_and_length(net: &Net) {
+#[over(all)]
+fn flush_completion_tells_kind_and_length(net: &Net) {
     for format in [CqFormat::Context, CqFormat::Msg, CqFormat::Tagged] {
         let setup = Setup { cq_format: Some(format), counts: true, ..Setup::default() };
         let (alice, bob) = net.open_pair_with(setup, Setup::default());
@@ -155,7 +157,8 @@ pub(crate) fn flush_completion_tells_kind_and_length(net: &Net) {
     }
 }
 
-pub(crate) fn flush_beyond_region_or_rights_is_refused(net: &Net) {
+#[over(all)]
+fn flush_beyond_region_or_rights_is_refused(net: &Net) {
     let (alice, bob) = net.open_pair();
     let (persistent, _file) = register_file_region(&bob, true, 1);
     let mapped = register(&bob, MemoryKind::Shareable, EVERYTHING, 2);
@@ -195,7 +198,8 @@ pub(crate) fn flush_beyond_region_or_rights_is_refused(net: &Net) {
     alice.exchange_long_messages(&bob);
 }
 
-pub(crate) fn persistent_flush_of_volatile_memory_fails(net: &Net) {
+#[over(all)]
+fn persistent_flush_of_volatile_memory_fails(net: &Net) {
     let (alice, bob) = net.open_pair();
     for kind in [MemoryKind::Owned, MemoryKind::Raw, MemoryKind::Shareable] {
         let region = register(&bob, kind, EVERYTHING, 1);
@@ -209,7 +213,8 @@ pub(crate) fn persistent_flush_of_volatile_memory_fails(net: &Net) {
     }
 }
 
-pub(crate) fn only_a_persistent_flush_makes_its_range_durable(net: &Net) {
+#[over(all)]
+fn only_a_persistent_flush_makes_its_range_durable(net: &Net) {
     // Far enough from the start that no page has bytes of both writes.
     const PLACE: usize = 200_000;
     for is_raw in [false, true] {
@@ -243,7 +248,8 @@ pub(crate) fn only_a_persistent_flush_makes_its_range_durable(net: &Net) {
     }
 }
 
-pub(crate) fn unreported_flush_reports_only_its_failure(net: &Net) {
+#[over(all)]
+fn unreported_flush_reports_only_its_failure(net: &Net) {
     let setup = Setup { selective: true, counts: true, ..Setup::default() };
     let (alice, bob) = net.open_pair_with(setup, Setup::default());
     let (persistent, _file) = register_file_region(&bob, false, 1);
@@ -265,7 +271,8 @@ pub(crate) fn unreported_flush_reports_only_its_failure(net: &Net) {
     assert_eq!(alice.read_counter(CounterEvents::WRITE), (12, 3));
 }
 
-pub(crate) fn fenced_flush_completes_after_earlier_reads(net: &Net) {
+#[over(all)]
+fn fenced_flush_completes_after_earlier_reads(net: &Net) {
     for kind in [MemoryKind::Owned, MemoryKind::Shareable] {
         let (alice, bob) = net.open_pair();
         let region = register(&bob, kind, EVERYTHING, 1);
@@ -284,7 +291,8 @@ pub(crate) fn fenced_flush_completes_after_earlier_reads(net: &Net) {
 }
 
 /// The flushes are so long that the target carries them out in several parts.
-pub(crate) fn operations_after_a_long_persistent_flush_end_after_it(net: &Net) {
+#[over(all)]
+fn operations_after_a_long_persistent_flush_end_after_it(net: &Net) {
     const LONG_BYTES: usize = 2 * FLUSH_PASS_MAX_BYTES + LEN_BYTES;
     for is_raw in [false, true] {
         let (alice, bob) = net.open_pair();
@@ -312,7 +320,8 @@ pub(crate) fn operations_after_a_long_persistent_flush_end_after_it(net: &Net) {
     }
 }
 
-pub(crate) fn flush_with_commit_flags_follows_its_kind(net: &Net) {
+#[over(all)]
+fn flush_with_commit_flags_follows_its_kind(net: &Net) {
     // The default flags concern writes.
     let setup = Setup { tx_op_flags: OpFlags::COMMIT_COMPLETE, ..Setup::default() };
     let (alice, bob) = net.open_pair_with(setup, Setup::default());
@@ -326,7 +335,8 @@ pub(crate) fn flush_with_commit_flags_follows_its_kind(net: &Net) {
     assert_eq!(refused.unwrap_err().errno(), Errno::EBADFLAGS);
 }
 
-pub(crate) fn flush_fails_when_its_peer_closes(net: &Net) {
+#[over(all)]
+fn flush_fails_when_its_peer_closes(net: &Net) {
     for kind in [MemoryKind::Owned, MemoryKind::Shareable] {
         let (alice, bob) = net.open_pair();
         let region = register(&bob, kind, EVERYTHING, 1);
@@ -341,7 +351,8 @@ pub(crate) fn flush_fails_when_its_peer_closes(net: &Net) {
     }
 }
 
-pub(crate) fn flush_without_the_capability_takes_effect_unless_persistent(net: &Net) {
+#[over(all)]
+fn flush_without_the_capability_takes_effect_unless_persistent(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup { caps: Caps::MSG, ..Setup::default() }, Setup::default());
     let region = register(&bob, MemoryKind::Owned, EVERYTHING, 1);
     alice.endpoint.flush(flush_call(&alice, &region, 1, 0, 8)).unwrap();
@@ -350,7 +361,8 @@ pub(crate) fn flush_without_the_capability_takes_effect_unless_persistent(net: &
     assert_eq!(refused.errno(), Errno::EOPNOTSUPP);
 }
 
-pub(crate) fn visibility_flush_of_a_mapped_region_ends_while_its_owner_is_stopped(net: &Net) {
+#[over(driven, mapped_memory)]
+fn visibility_flush_of_a_mapped_region_ends_while_its_owner_is_stopped(net: &Net) {
     assert!(net.maps_peer_memory(), "the test is about memory that the initiator maps");
     let (alice, bob) = net.open_pair();
     let region = register(&bob, MemoryKind::Shareable, EVERYTHING, 1);
@@ -368,7 +380,8 @@ pub(crate) fn visibility_flush_of_a_mapped_region_ends_while_its_owner_is_stoppe
     assert!(region.content()[10..30] == payload(2, 20));
 }
 
-pub(crate) fn connection_carries_flushes(net: &Net) {
+#[over(connected)]
+fn connection_carries_flushes(net: &Net) {
     const NOWHERE: FabricAddress = FabricAddress::UNSPECIFIED;
     let (client, server) = (Side::new(net), Side::new(net));
     let (one, _other) = connect_pair(&client, &server);

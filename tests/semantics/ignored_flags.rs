@@ -8,7 +8,7 @@ use homespun::{Error, FabricAddress, Misuse, Tag};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::raw::Post;
-use homespun_suite::{AtomicBy, AtomicCall, MemoryKind, Net, RegionSpec, RmaBy, RmaCall};
+use homespun_suite::{AtomicBy, AtomicCall, MemoryKind, Net, RegionSpec, RmaBy, RmaCall, over};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 /// `FI_TRIGGER` and `FI_XPU_TRIGGER`.
@@ -36,7 +36,8 @@ fn make_region_spec(kind: MemoryKind) -> RegionSpec {
     RegionSpec { len_bytes: 8, kind, access, key: 1, is_counted: false }
 }
 
-pub(crate) fn send_with_meaningless_flags_arrives(net: &Net) {
+#[over(all)]
+fn send_with_meaningless_flags_arrives(net: &Net) {
     let (alice, bob) = net.open_pair();
     for (context, flags) in (1..).zip(flags_outside(OF_SENDS | MULTICAST)) {
         for tag in [None, Some(7)] {
@@ -60,7 +61,8 @@ pub(crate) fn send_with_meaningless_flags_arrives(net: &Net) {
     alice.assert_no_completion();
 }
 
-pub(crate) fn receive_with_meaningless_flags_takes_its_message(net: &Net) {
+#[over(all)]
+fn receive_with_meaningless_flags_takes_its_message(net: &Net) {
     let (alice, bob) = net.open_pair();
     let levels = OpFlags::LEVELS - OpFlags::MATCH_COMPLETE;
     let of_receives = OpFlags::COMPLETION | OpFlags::MORE | OpFlags::PEEK | OpFlags::CLAIM | levels;
@@ -102,7 +104,8 @@ pub(crate) fn receive_with_meaningless_flags_takes_its_message(net: &Net) {
     bob.assert_no_completion();
 }
 
-pub(crate) fn peek_with_meaningless_flags_finds_its_message(net: &Net) {
+#[over(all)]
+fn peek_with_meaningless_flags_finds_its_message(net: &Net) {
     let (alice, bob) = net.open_pair();
     let send = || SendMsg { buffers: vec![payload(1, 8)], to: alice.peer(), ..SendMsg::default() };
     let then =
@@ -118,7 +121,8 @@ pub(crate) fn peek_with_meaningless_flags_finds_its_message(net: &Net) {
     bob.assert_no_completion();
 }
 
-pub(crate) fn access_with_meaningless_flags_takes_effect(net: &Net) {
+#[over(all)]
+fn access_with_meaningless_flags_takes_effect(net: &Net) {
     let (alice, bob) = net.open_pair();
     let of_reads = OF_SENDS - OpFlags::INJECT - OpFlags::REMOTE_CQ_DATA;
     for kind in [MemoryKind::Owned, MemoryKind::Shareable] {
@@ -143,7 +147,8 @@ pub(crate) fn access_with_meaningless_flags_takes_effect(net: &Net) {
     bob.assert_no_completion();
 }
 
-pub(crate) fn atomic_with_meaningless_flags_takes_effect(net: &Net) {
+#[over(all)]
+fn atomic_with_meaningless_flags_takes_effect(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = bob.register(make_region_spec(MemoryKind::Owned)).unwrap();
     let of_atomics = OF_SENDS - OpFlags::REMOTE_CQ_DATA;
@@ -165,7 +170,8 @@ pub(crate) fn atomic_with_meaningless_flags_takes_effect(net: &Net) {
     alice.assert_no_completion();
 }
 
-pub(crate) fn trigger_multicast_and_commit_flags_are_refused(net: &Net) {
+#[over(all)]
+fn trigger_multicast_and_commit_flags_are_refused(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = bob.register(make_region_spec(MemoryKind::Owned)).unwrap();
     let expected = |flags: OpFlags| Error::Misuse(Misuse::Flags(flags.bits()));

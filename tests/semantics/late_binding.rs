@@ -17,7 +17,7 @@ use homespun_suite::sleeping::{
     self, PATIENCE, StopOnDrop, WAIT_OBJECTS, drive_counter_until, let_threads_fall_asleep,
     wait_for_threshold,
 };
-use homespun_suite::{Deadline, Net, Setup};
+use homespun_suite::{Deadline, Net, Setup, over};
 
 const EVENTS: [CounterEvents; 6] = [SEND, RECV, READ, WRITE, REMOTE_READ, REMOTE_WRITE];
 
@@ -46,7 +46,8 @@ fn open_disabled_endpoint(
 }
 
 /// Binds counters to the enabled endpoint one by one. Between two bindings the endpoint exchanges messages.
-pub(crate) fn counter_bound_after_enabling_counts_later_operations(net: &Net) {
+#[over(one_process, automatic)]
+fn counter_bound_after_enabling_counts_later_operations(net: &Net) {
     let (domain, both) = (net.open_other_domain(), BindFlags::TRANSMIT | BindFlags::RECV);
     let cq = open_queue(&domain, WaitObject::Unspec);
     let (endpoint, own) = open_disabled_endpoint(&domain, net.info(), &[(&cq, both)]);
@@ -85,7 +86,8 @@ pub(crate) fn counter_bound_after_enabling_counts_later_operations(net: &Net) {
 }
 
 /// An enabled endpoint gets its only counter. The application waits only for this counter.
-pub(crate) fn counter_bound_after_enabling_wakes_its_waiters(net: &Net) {
+#[over(one_process, automatic)]
+fn counter_bound_after_enabling_wakes_its_waiters(net: &Net) {
     for wait in WAIT_OBJECTS.into_iter().chain([WaitObject::None]) {
         let setup = || Setup { asleep: true, wait: WaitObject::Unspec, ..Setup::default() };
         let (alice, bob) = net.open_pair_with(setup(), setup());
@@ -122,7 +124,8 @@ pub(crate) fn counter_bound_after_enabling_wakes_its_waiters(net: &Net) {
 
 /// A peer has mapped a region. When the owner binds a counter of accesses, the peer must access the region
 /// by frames again.
-pub(crate) fn access_counter_bound_after_mapping_counts_accesses(net: &Net) {
+#[over(one_process, automatic)]
+fn access_counter_bound_after_mapping_counts_accesses(net: &Net) {
     const ACCESSES: u64 = 10;
     let (alice, bob) = net.open_pair();
     let attr = MrAttr { access: EVERYTHING, requested_key: Some(KEY), shareable: true, ..MrAttr::default() };
@@ -142,7 +145,8 @@ pub(crate) fn access_counter_bound_after_mapping_counts_accesses(net: &Net) {
 }
 
 /// A reader sleeps on a queue, and then the queue is bound. Only this reader drives the endpoint.
-pub(crate) fn queue_bound_after_enabling_wakes_its_reader(net: &Net) {
+#[over(one_process, automatic)]
+fn queue_bound_after_enabling_wakes_its_reader(net: &Net) {
     for wait in WAIT_OBJECTS {
         let domain = net.open_other_domain();
         let messages = Info { caps: Caps::MSG | Caps::SEND | Caps::RECV, ..net.info().clone() };
@@ -182,7 +186,8 @@ pub(crate) fn queue_bound_after_enabling_wakes_its_reader(net: &Net) {
 }
 
 /// An endpoint is enabled with counters only. Later it gets a queue for sends, and then one for receives.
-pub(crate) fn queue_bound_after_enabling_reports_later_operations(net: &Net) {
+#[over(one_process, automatic)]
+fn queue_bound_after_enabling_reports_later_operations(net: &Net) {
     let domain = net.open_other_domain();
     let messages = Info { caps: Caps::MSG | Caps::SEND | Caps::RECV, ..net.info().clone() };
     let (endpoint, own) = open_disabled_endpoint(&domain, &messages, &[]);
@@ -217,7 +222,8 @@ pub(crate) fn queue_bound_after_enabling_reports_later_operations(net: &Net) {
 }
 
 /// Enabling twice changes nothing, and bindings stay.
-pub(crate) fn enabling_twice_changes_nothing(net: &Net) {
+#[over(one_process)]
+fn enabling_twice_changes_nothing(net: &Net) {
     let (domain, both) = (net.open_other_domain(), BindFlags::TRANSMIT | BindFlags::RECV);
     let cq = open_queue(&domain, WaitObject::Unspec);
     let (endpoint, own) = open_disabled_endpoint(&domain, net.info(), &[(&cq, both)]);

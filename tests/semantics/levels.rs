@@ -5,7 +5,7 @@ use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{FabricAddress, OperationError, Tag};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::{Deadline, Net, Party, Setup};
+use homespun_suite::{Deadline, Net, Party, Setup, over};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -51,7 +51,8 @@ fn receive_tagged(party: &Party, tag: u64, len_bytes: usize) {
     assert!(received_bytes(&completion.buffer) == payload(tag, len_bytes));
 }
 
-pub(crate) fn receive_with_any_level_takes_its_message(net: &Net) {
+#[over(all)]
+fn receive_with_any_level_takes_its_message(net: &Net) {
     let (alice, bob) = net.open_pair();
     for tag in [None, Some(5)] {
         for (context, flags) in (1..).zip(&LEVELS[..4]) {
@@ -76,7 +77,8 @@ pub(crate) fn receive_with_any_level_takes_its_message(net: &Net) {
     }
 }
 
-pub(crate) fn small_inject_complete_send_completes_without_receiver_progress(net: &Net) {
+#[over(driven)]
+fn small_inject_complete_send_completes_without_receiver_progress(net: &Net) {
     let (alice, _bob) = open_pair_with_sleeping_receiver(net, OpFlags::empty());
     for (context, flags) in [(1, OpFlags::empty()), (2, OpFlags::INJECT_COMPLETE), (3, OpFlags::INJECT)] {
         post_send(&alice, context, flags);
@@ -86,7 +88,8 @@ pub(crate) fn small_inject_complete_send_completes_without_receiver_progress(net
 
 /// The sender posts bursts and then makes no call, as an application does that computes, or that blocks in
 /// a system call.
-pub(crate) fn injected_bursts_arrive_without_further_calls_of_the_sender(net: &Net) {
+#[over(in_turns, room)]
+fn injected_bursts_arrive_without_further_calls_of_the_sender(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup { asleep: true, ..Setup::default() }, Setup::default());
     bob.endpoint.trecv(marked_buffer(50), ANY, Tag(0), 0).unwrap();
     alice.endpoint.inject(&payload(0, 50), alice.peer(), Some(Tag(0)), None).unwrap();
@@ -107,7 +110,8 @@ pub(crate) fn injected_bursts_arrive_without_further_calls_of_the_sender(net: &N
 }
 
 /// The receiver closes before it has made progress, so the message is lost. The sender gets no error.
-pub(crate) fn inject_complete_message_is_lost_without_error_when_the_receiver_closes(net: &Net) {
+#[over(driven)]
+fn inject_complete_message_is_lost_without_error_when_the_receiver_closes(net: &Net) {
     let (alice, bob) = open_pair_with_sleeping_receiver(net, OpFlags::empty());
     post_send(&alice, 1, OpFlags::INJECT_COMPLETE);
     assert_eq!(alice.next_completion().context, 1);
@@ -119,7 +123,8 @@ pub(crate) fn inject_complete_message_is_lost_without_error_when_the_receiver_cl
     alice.assert_no_completion();
 }
 
-pub(crate) fn transmit_and_delivery_levels_wait_for_the_receiver(net: &Net) {
+#[over(driven)]
+fn transmit_and_delivery_levels_wait_for_the_receiver(net: &Net) {
     for flags in [OpFlags::TRANSMIT_COMPLETE, OpFlags::DELIVERY_COMPLETE] {
         let (alice, bob) = open_pair_with_sleeping_receiver(net, OpFlags::empty());
         post_send(&alice, 1, flags);
@@ -134,7 +139,8 @@ pub(crate) fn transmit_and_delivery_levels_wait_for_the_receiver(net: &Net) {
     }
 }
 
-pub(crate) fn match_level_waits_for_the_receiver(net: &Net) {
+#[over(driven)]
+fn match_level_waits_for_the_receiver(net: &Net) {
     let (alice, bob) = open_pair_with_sleeping_receiver(net, OpFlags::empty());
     bob.endpoint.recv(marked_buffer(100), ANY, 9).unwrap();
     post_send(&alice, 1, OpFlags::MATCH_COMPLETE);
@@ -147,7 +153,8 @@ pub(crate) fn match_level_waits_for_the_receiver(net: &Net) {
     assert_eq!(received_bytes(&bob.next_completion().buffer), payload(1, 100));
 }
 
-pub(crate) fn default_level_comes_from_the_endpoint(net: &Net) {
+#[over(driven)]
+fn default_level_comes_from_the_endpoint(net: &Net) {
     let (alice, bob) = open_pair_with_sleeping_receiver(net, OpFlags::DELIVERY_COMPLETE);
     assert_eq!(alice.endpoint.tx_op_flags(), OpFlags::DELIVERY_COMPLETE);
     alice.endpoint.send(payload(1, 8), alice.peer(), 1).unwrap();
@@ -164,7 +171,8 @@ pub(crate) fn default_level_comes_from_the_endpoint(net: &Net) {
     assert_eq!([alice.next_completion().context, alice.next_completion().context], [1, 2]);
 }
 
-pub(crate) fn match_may_be_the_default_level(net: &Net) {
+#[over(all)]
+fn match_may_be_the_default_level(net: &Net) {
     let tx_op_flags = OpFlags::MATCH_COMPLETE;
     let (alice, bob) = net.open_pair_with(Setup { tx_op_flags, ..Setup::default() }, Setup::default());
     assert_eq!(alice.endpoint.tx_op_flags(), OpFlags::MATCH_COMPLETE);
@@ -177,7 +185,8 @@ pub(crate) fn match_may_be_the_default_level(net: &Net) {
     assert_eq!(alice.next_completion().context, 1);
 }
 
-pub(crate) fn strongest_of_several_levels_applies(net: &Net) {
+#[over(all)]
+fn strongest_of_several_levels_applies(net: &Net) {
     let (alice, bob) = net.open_pair();
     send_tagged(&alice, 1, 100, OpFlags::LEVELS - OpFlags::COMMIT_COMPLETE);
     alice.assert_no_completion();
@@ -185,7 +194,8 @@ pub(crate) fn strongest_of_several_levels_applies(net: &Net) {
     assert_eq!(alice.next_completion().context, 1);
 }
 
-pub(crate) fn send_of_every_level_completes(net: &Net) {
+#[over(all)]
+fn send_of_every_level_completes(net: &Net) {
     let (alice, bob) = net.open_pair();
     let levels = [
         OpFlags::empty(),
@@ -217,7 +227,8 @@ pub(crate) fn send_of_every_level_completes(net: &Net) {
     alice.assert_no_completion();
 }
 
-pub(crate) fn delivery_level_needs_no_posted_receive(net: &Net) {
+#[over(all)]
+fn delivery_level_needs_no_posted_receive(net: &Net) {
     let (alice, bob) = net.open_pair();
     for flags in [OpFlags::TRANSMIT_COMPLETE, OpFlags::DELIVERY_COMPLETE] {
         for (tag, len_bytes) in (1..).zip(LENS_BYTES) {
@@ -232,7 +243,8 @@ pub(crate) fn delivery_level_needs_no_posted_receive(net: &Net) {
     alice.assert_no_completion();
 }
 
-pub(crate) fn match_level_needs_a_posted_receive(net: &Net) {
+#[over(all)]
+fn match_level_needs_a_posted_receive(net: &Net) {
     let (alice, bob) = net.open_pair();
     for (tag, len_bytes) in (1..).zip(LENS_BYTES.into_iter().chain([(5 << 20) + 1])) {
         send_tagged(&alice, tag, len_bytes, OpFlags::MATCH_COMPLETE);
@@ -250,7 +262,8 @@ pub(crate) fn match_level_needs_a_posted_receive(net: &Net) {
     alice.assert_no_completion();
 }
 
-pub(crate) fn unmatched_send_delays_no_later_match(net: &Net) {
+#[over(all)]
+fn unmatched_send_delays_no_later_match(net: &Net) {
     let (alice, bob) = net.open_pair();
     let messages: Vec<(u64, usize)> = (1..).zip([LENS_BYTES, LENS_BYTES].concat()).collect();
     for &(tag, len_bytes) in &messages {
@@ -268,7 +281,8 @@ pub(crate) fn unmatched_send_delays_no_later_match(net: &Net) {
     alice.assert_no_completion();
 }
 
-pub(crate) fn cancelled_receive_matches_no_message(net: &Net) {
+#[over(all)]
+fn cancelled_receive_matches_no_message(net: &Net) {
     let (alice, bob) = net.open_pair();
     bob.endpoint.trecv(marked_buffer(100), ANY, Tag(1), 5).unwrap();
     bob.endpoint.cancel(5).unwrap();
@@ -279,7 +293,8 @@ pub(crate) fn cancelled_receive_matches_no_message(net: &Net) {
     assert_eq!(alice.next_completion().context, 1);
 }
 
-pub(crate) fn truncated_message_counts_as_matched(net: &Net) {
+#[over(all)]
+fn truncated_message_counts_as_matched(net: &Net) {
     let (alice, bob) = net.open_pair();
     for len_bytes in [100, 300_000] {
         for early in [true, false] {
@@ -298,7 +313,8 @@ pub(crate) fn truncated_message_counts_as_matched(net: &Net) {
     }
 }
 
-pub(crate) fn match_level_completes_while_the_receivers_queue_is_full(net: &Net) {
+#[over(all)]
+fn match_level_completes_while_the_receivers_queue_is_full(net: &Net) {
     let (alice, bob) =
         net.open_pair_with(Setup::default(), Setup { cq_depth_entries: 1, ..Setup::default() });
     for tag in 1..=4 {
@@ -322,7 +338,8 @@ pub(crate) fn match_level_completes_while_the_receivers_queue_is_full(net: &Net)
     assert_eq!(contexts, [1, 2, 3, 4]);
 }
 
-pub(crate) fn every_kind_of_message_completes_at_every_level(net: &Net) {
+#[over(all)]
+fn every_kind_of_message_completes_at_every_level(net: &Net) {
     let (alice, bob) = net.open_pair();
     let mut context = 0;
     for level in LEVELS {
@@ -354,7 +371,8 @@ pub(crate) fn every_kind_of_message_completes_at_every_level(net: &Net) {
     alice.assert_no_completion();
 }
 
-pub(crate) fn messages_to_own_endpoint_complete_at_every_level(net: &Net) {
+#[over(all)]
+fn messages_to_own_endpoint_complete_at_every_level(net: &Net) {
     let narcissus = net.open_party();
     let own = narcissus.insert_address_of(&narcissus);
     for (n, level) in (0..).zip(LEVELS) {
@@ -377,7 +395,8 @@ pub(crate) fn messages_to_own_endpoint_complete_at_every_level(net: &Net) {
     narcissus.assert_no_completion();
 }
 
-pub(crate) fn match_level_sends_complete_whatever_the_order_of_receives(net: &Net) {
+#[over(all)]
+fn match_level_sends_complete_whatever_the_order_of_receives(net: &Net) {
     let (alice, bob) = net.open_pair();
     let count = 200;
     // The messages are received in groups of 7, each group in reverse order.

@@ -1,8 +1,14 @@
 //! The behaviour that applications may rely on: tests that run over every transport.
 //!
-//! Each test is a function of a [`Net`](homespun_suite::Net), and is in one of the [`lists`]. [`in_turns`],
-//! [`in_threads`], [`by_itself`] and [`across_processes`] run the lists over the [`networks`]. These four
-//! modules differ in what drives the endpoints.
+//! Each test is a function of a [`Net`](homespun_suite::Net), which says itself over which networks it runs
+//! ([`over`](homespun_suite::over)).
+
+use std::process::ExitCode;
+
+use homespun::Fabric;
+use homespun_suite::{Backend, Faults, TestedNetwork, TransportKind, Turns, run_tests_over};
+
+use backend::ChannelProvider;
 
 mod atomic_exclusion;
 mod atomic_rights;
@@ -40,7 +46,6 @@ mod levels;
 mod misuse;
 mod multi_receive;
 mod naming;
-mod networks;
 mod ordering;
 mod overrun;
 mod peek;
@@ -72,53 +77,37 @@ mod wait_sets;
 mod waiting;
 mod work_ends;
 
-homespun_suite::party_process_entry!();
-
-/// Makes a test of each function.
-macro_rules! tests {
-    ($net:expr; $($module:ident: $($test:ident)+;)+) => {
-        $(mod $module {
-            $(#[test]
-            fn $test() {
-                crate::$module::$test(&$net);
-            })+
-        })+
-    };
+/// The networks. IPv6 runs in turns alone, since it would test nothing more elsewhere.
+fn networks() -> Vec<TestedNetwork> {
+    use Turns::{Alternate, Automatic, Processes, Threads};
+    let loopback = TransportKind::Loopback { seed: 0x5eed, faults: Faults::choppy() };
+    let install = |fabric: Fabric| fabric.with_provider(ChannelProvider::new());
+    let backend = TransportKind::Backend(Backend { domain: "channel", install });
+    let mut networks = [
+        TestedNetwork::driven_by("loopback", &loopback, &[Alternate, Threads]),
+        TestedNetwork::driven_by("backend", &backend, &[Alternate, Threads, Automatic]),
+        TestedNetwork::driven_by("tcp4", &TransportKind::Tcp4, &[Alternate, Threads, Automatic, Processes]),
+        TestedNetwork::driven_by("tcp6", &TransportKind::Tcp6, &[Alternate]),
+        TestedNetwork::driven_by("shm4", &TransportKind::Shm4, &[Alternate, Threads, Automatic, Processes]),
+        TestedNetwork::driven_by("shm6", &TransportKind::Shm6, &[Alternate]),
+        TestedNetwork::driven_by("auto4", &TransportKind::Auto4, &[Alternate, Threads, Processes]),
+        // The first and the third endpoint are near each other. Both are far from the second.
+        TestedNetwork::driven_by(
+            "mixed4",
+            &TransportKind::MIXED4,
+            &[Alternate, Threads, Automatic, Processes],
+        ),
+    ]
+    .concat();
+    networks.push(TestedNetwork {
+        name: "shm4_buffers",
+        transport: TransportKind::Shm4,
+        turns: Alternate,
+        sends_from_buffers: true,
+    });
+    networks
 }
 
-/// Runs one list of tests over each of these transports.
-macro_rules! tests_over {
-    ($tests:ident: $($transport:ident: $net:expr;)+) => {
-        $(mod $transport {
-            $tests! { $net }
-        })+
-    };
+fn main() -> ExitCode {
+    run_tests_over(&networks())
 }
-
-/// All tests over each transport, in modules of these names.
-macro_rules! all_tests_over {
-    ($($transport:ident: $net:expr;)+) => {
-        $(mod $transport {
-            mod parties {
-                tests_of_parties! { $net }
-            }
-            mod sleepers {
-                tests_of_sleepers! { $net }
-            }
-            mod objects {
-                tests_of_objects! { $net }
-            }
-            mod connected {
-                tests_of_connections! { $net }
-            }
-        })+
-    };
-}
-
-// These modules use the macros above, so they come last.
-#[macro_use]
-mod lists;
-mod across_processes;
-mod by_itself;
-mod in_threads;
-mod in_turns;

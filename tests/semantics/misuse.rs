@@ -10,7 +10,7 @@ use homespun::{
 };
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::{Net, Party, Setup};
+use homespun_suite::{Net, Party, Setup, over};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -34,7 +34,8 @@ fn check_calls_had_no_effect(alice: &Party, bob: &Party) {
     bob.assert_no_completion();
 }
 
-pub(crate) fn endpoint_not_enabled_refuses_posts(net: &Net) {
+#[over(one_process)]
+fn endpoint_not_enabled_refuses_posts(net: &Net) {
     let endpoint = net.open_other_domain().endpoint(&net.info).unwrap();
     let peer = FabricAddress(0);
     assert_eq!(expect_errno(endpoint.send(Bytes::new(), peer, 1)), Errno::EOPBADSTATE);
@@ -46,7 +47,8 @@ pub(crate) fn endpoint_not_enabled_refuses_posts(net: &Net) {
     assert_eq!(expect_errno(endpoint.send(Bytes::new(), peer, 1)), Errno::EOPBADSTATE);
 }
 
-pub(crate) fn enable_without_queues_or_address_vector_fails(net: &Net) {
+#[over(one_process)]
+fn enable_without_queues_or_address_vector_fails(net: &Net) {
     let domain = net.open_other_domain();
     let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
     let endpoint = domain.endpoint(&net.info).unwrap();
@@ -70,7 +72,8 @@ pub(crate) fn enable_without_queues_or_address_vector_fails(net: &Net) {
     }
 }
 
-pub(crate) fn second_binding_of_a_queue_or_vector_fails_with_ebusy(net: &Net) {
+#[over(one_process)]
+fn second_binding_of_a_queue_or_vector_fails_with_ebusy(net: &Net) {
     let domain = net.open_other_domain();
     let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
     let endpoint = domain.endpoint(&net.info).unwrap();
@@ -92,7 +95,8 @@ pub(crate) fn second_binding_of_a_queue_or_vector_fails_with_ebusy(net: &Net) {
     assert_eq!(expect_errno(endpoint.set_name(endpoint.name().unwrap())), Errno::EOPBADSTATE);
 }
 
-pub(crate) fn unknown_fabric_address_is_refused(net: &Net) {
+#[over(all)]
+fn unknown_fabric_address_is_refused(net: &Net) {
     let (alice, bob) = net.open_pair();
     for unknown in [FabricAddress(1), FabricAddress(1 << 40), ANY] {
         let expected = || Err(Misuse::UnknownAddress(unknown.0).into());
@@ -109,7 +113,8 @@ pub(crate) fn unknown_fabric_address_is_refused(net: &Net) {
     check_calls_had_no_effect(&alice, &bob);
 }
 
-pub(crate) fn invalid_default_op_flags_fail_with_ebadflags(net: &Net) {
+#[over(all)]
+fn invalid_default_op_flags_fail_with_ebadflags(net: &Net) {
     let (alice, bob) = net.open_pair();
     let unknown = OpFlags::from_bits_retain(1);
     for flags in [unknown, OpFlags::PEEK, OpFlags::CLAIM, OpFlags::DISCARD, OpFlags::FENCE] {
@@ -123,7 +128,8 @@ pub(crate) fn invalid_default_op_flags_fail_with_ebadflags(net: &Net) {
     check_calls_had_no_effect(&alice, &bob);
 }
 
-pub(crate) fn messages_without_the_capability_arrive(net: &Net) {
+#[over(all)]
+fn messages_without_the_capability_arrive(net: &Net) {
     let open = |caps| Setup { caps, ..Setup::default() };
     let (alice, bob) = net.open_pair_with(open(Caps::TAGGED | Caps::RECV), open(Caps::MSG | Caps::SEND));
     bob.endpoint.trecv(marked_buffer(8), ANY, Tag(1), 1).unwrap();
@@ -136,7 +142,8 @@ pub(crate) fn messages_without_the_capability_arrive(net: &Net) {
     assert!(received_bytes(&alice.next_completion().buffer) == payload(2, 8));
 }
 
-pub(crate) fn inject_beyond_its_limit_is_refused(net: &Net) {
+#[over(all)]
+fn inject_beyond_its_limit_is_refused(net: &Net) {
     let (alice, bob) = net.open_pair();
     let max = alice.endpoint.info().tx.inject_size_bytes;
     let too_long = || Err(Misuse::TooLong { len_bytes: max as u64 + 1, max_bytes: max as u64 }.into());
@@ -149,7 +156,8 @@ pub(crate) fn inject_beyond_its_limit_is_refused(net: &Net) {
     check_calls_had_no_effect(&alice, &bob);
 }
 
-pub(crate) fn vectors_beyond_the_segment_limit_are_refused(net: &Net) {
+#[over(all)]
+fn vectors_beyond_the_segment_limit_are_refused(net: &Net) {
     let (alice, bob) = net.open_pair();
     let max = alice.endpoint.info().tx.iov_limit;
     let too_many = || Err(Misuse::TooManySegments { count: max + 1, max }.into());
@@ -158,7 +166,8 @@ pub(crate) fn vectors_beyond_the_segment_limit_are_refused(net: &Net) {
     check_calls_had_no_effect(&alice, &bob);
 }
 
-pub(crate) fn endpoint_with_unsupported_info_fails_with_einval(net: &Net) {
+#[over(one_process)]
+fn endpoint_with_unsupported_info_fails_with_einval(net: &Net) {
     let domain = net.open_other_domain();
     let refused = |change: fn(&mut Info)| {
         let mut info = net.info().clone();
@@ -188,7 +197,8 @@ pub(crate) fn endpoint_with_unsupported_info_fails_with_einval(net: &Net) {
     assert!(granted.caps.contains(Caps::TAGGED | Caps::SEND | Caps::RECV));
 }
 
-pub(crate) fn binding_across_domains_is_refused(net: &Net) {
+#[over(one_process)]
+fn binding_across_domains_is_refused(net: &Net) {
     let (here, there) = (net.open_other_domain(), net.open_other_domain());
     let endpoint = here.endpoint(net.info()).unwrap();
     let (cq, av) = (there.open_cq(&CqAttr::default()).unwrap(), there.open_av(&AvAttr::default()).unwrap());
@@ -198,7 +208,8 @@ pub(crate) fn binding_across_domains_is_refused(net: &Net) {
     av.close().unwrap();
 }
 
-pub(crate) fn close_of_an_object_bound_to_a_disabled_endpoint_is_refused(net: &Net) {
+#[over(one_process)]
+fn close_of_an_object_bound_to_a_disabled_endpoint_is_refused(net: &Net) {
     let domain = net.open_other_domain();
     let endpoint = domain.endpoint(net.info()).unwrap();
     let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
@@ -213,7 +224,8 @@ pub(crate) fn close_of_an_object_bound_to_a_disabled_endpoint_is_refused(net: &N
     av.close().unwrap();
 }
 
-pub(crate) fn close_of_an_object_in_use_fails_with_ebusy(net: &Net) {
+#[over(one_process)]
+fn close_of_an_object_in_use_fails_with_ebusy(net: &Net) {
     let (alice, bob) = net.open_pair();
     let Err(Rejected { error, returned: cq }) = alice.cq.expect_local().clone().close() else {
         panic!("an endpoint uses the queue")

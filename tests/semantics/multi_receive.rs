@@ -10,7 +10,7 @@ use homespun::{
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::raw::Post;
-use homespun_suite::{Deadline, Net, Party, ReceiveBuffer, Setup};
+use homespun_suite::{Deadline, Net, Party, ReceiveBuffer, Setup, over};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 const RECEIVED: CompletionFlags = CompletionFlags::RECV.union(CompletionFlags::MSG);
@@ -77,7 +77,8 @@ fn cancel_raw_buffer(party: &Party, context: u64) {
     assert_eq!((failed.completion.flags, failed.completion.buffer), (RECEIVED | RELEASED, Buffer::None));
 }
 
-pub(crate) fn messages_fill_a_buffer_in_send_order(net: &Net) {
+#[over(all)]
+fn messages_fill_a_buffer_in_send_order(net: &Net) {
     let (alice, bob) = net.open_pair();
     let len_bytes = 1 << 20;
     let buffer = post_raw_multi_receive(&bob, len_bytes, BUFFER);
@@ -113,7 +114,8 @@ pub(crate) fn messages_fill_a_buffer_in_send_order(net: &Net) {
     bob.assert_no_completion();
 }
 
-pub(crate) fn stream_of_messages_fills_buffer_after_buffer(net: &Net) {
+#[over(all)]
+fn stream_of_messages_fills_buffer_after_buffer(net: &Net) {
     let (alice, bob) = net.open_pair();
     bob.endpoint.set_min_multi_recv_bytes(64);
     let count = 200;
@@ -149,7 +151,8 @@ pub(crate) fn stream_of_messages_fills_buffer_after_buffer(net: &Net) {
     assert!(next > 20, "many buffers were used up");
 }
 
-pub(crate) fn messages_of_several_senders_fill_one_buffer(net: &Net) {
+#[over(all)]
+fn messages_of_several_senders_fill_one_buffer(net: &Net) {
     let bob = net.open_party();
     let peers: Vec<Party> = (0..3).map(|_| net.open_party()).collect();
     let buffer = post_raw_multi_receive(&bob, 4 << 20, BUFFER);
@@ -186,7 +189,8 @@ pub(crate) fn messages_of_several_senders_fill_one_buffer(net: &Net) {
     bob.assert_no_completion();
 }
 
-pub(crate) fn unexpected_messages_go_into_a_buffer_posted_later(net: &Net) {
+#[over(all)]
+fn unexpected_messages_go_into_a_buffer_posted_later(net: &Net) {
     let (alice, bob) = net.open_pair();
     for (number, len_bytes) in (0..).zip([10, 0, 20]) {
         send_and_wait_for_delivery(&alice, number, len_bytes);
@@ -200,7 +204,8 @@ pub(crate) fn unexpected_messages_go_into_a_buffer_posted_later(net: &Net) {
     assert_eq!(alice.next_completion().context, 3);
 }
 
-pub(crate) fn message_that_does_not_fit_goes_to_the_next_receive(net: &Net) {
+#[over(all)]
+fn message_that_does_not_fit_goes_to_the_next_receive(net: &Net) {
     let (alice, bob) = net.open_pair();
     bob.endpoint.set_min_multi_recv_bytes(8);
     bob.endpoint.recv_multi(marked_buffer(100), ANY, 1).unwrap();
@@ -226,7 +231,8 @@ pub(crate) fn message_that_does_not_fit_goes_to_the_next_receive(net: &Net) {
     assert_eq!(received_bytes(&bob.next_completion().buffer), payload(4, 950));
 }
 
-pub(crate) fn message_longer_than_an_empty_buffer_is_truncated(net: &Net) {
+#[over(all)]
+fn message_longer_than_an_empty_buffer_is_truncated(net: &Net) {
     let (alice, bob) = net.open_pair();
     for (number, len_bytes) in (0..).zip([200, 100_000]) {
         let buffer = post_raw_multi_receive(&bob, 150, number);
@@ -244,7 +250,8 @@ pub(crate) fn message_longer_than_an_empty_buffer_is_truncated(net: &Net) {
     bob.assert_no_completion();
 }
 
-pub(crate) fn buffer_keeps_the_minimum_set_when_posted(net: &Net) {
+#[over(all)]
+fn buffer_keeps_the_minimum_set_when_posted(net: &Net) {
     let (alice, bob) = net.open_pair();
     assert_eq!(bob.endpoint.min_multi_recv_bytes(), MIN_MULTI_RECV_DEFAULT_BYTES);
     for (context, min_bytes) in [(1, 60), (2, 0), (3, usize::MAX)] {
@@ -272,7 +279,8 @@ pub(crate) fn buffer_keeps_the_minimum_set_when_posted(net: &Net) {
     assert_eq!(told, expected);
 }
 
-pub(crate) fn completion_gives_the_message_offset_if_the_format_has_it(net: &Net) {
+#[over(all)]
+fn completion_gives_the_message_offset_if_the_format_has_it(net: &Net) {
     use CqFormat::{Context, Data, Msg, Tagged};
     for format in [Context, Msg, Data, Tagged] {
         let (alice, bob) =
@@ -307,7 +315,8 @@ pub(crate) fn completion_gives_the_message_offset_if_the_format_has_it(net: &Net
     }
 }
 
-pub(crate) fn selective_completion_reports_only_the_release_of_a_buffer(net: &Net) {
+#[over(all)]
+fn selective_completion_reports_only_the_release_of_a_buffer(net: &Net) {
     let setup = || Setup { selective: true, ..Setup::default() };
     let (alice, bob) = net.open_pair_with(setup(), setup());
     bob.endpoint.set_min_multi_recv_bytes(30);
@@ -332,7 +341,8 @@ pub(crate) fn selective_completion_reports_only_the_release_of_a_buffer(net: &Ne
     assert_eq!(failed.completion.buffer, Buffer::Unused(marked_buffer(60)), "it has taken the fifth");
 }
 
-pub(crate) fn cancelled_buffer_is_released_with_an_error(net: &Net) {
+#[over(all)]
+fn cancelled_buffer_is_released_with_an_error(net: &Net) {
     let (alice, bob) = net.open_pair();
     bob.endpoint.recv_multi(marked_buffer(100), ANY, 1).unwrap();
     let raw = post_raw_multi_receive(&bob, 100, 2);
@@ -353,7 +363,8 @@ pub(crate) fn cancelled_buffer_is_released_with_an_error(net: &Net) {
     raw.into_filled_bytes(2, 16);
 }
 
-pub(crate) fn directed_buffer_fails_when_its_source_closes(net: &Net) {
+#[over(all)]
+fn directed_buffer_fails_when_its_source_closes(net: &Net) {
     let (alice, bob) = net.open_pair();
     let carol = net.open_party();
     carol.insert_address_of(&bob);
@@ -373,7 +384,8 @@ pub(crate) fn directed_buffer_fails_when_its_source_closes(net: &Net) {
     bob.assert_no_completion();
 }
 
-pub(crate) fn buffer_takes_no_message_while_the_queue_is_full(net: &Net) {
+#[over(all)]
+fn buffer_takes_no_message_while_the_queue_is_full(net: &Net) {
     let depth = 3;
     let (alice, bob) =
         net.open_pair_with(Setup::default(), Setup { cq_depth_entries: depth, ..Setup::default() });
@@ -409,7 +421,8 @@ pub(crate) fn buffer_takes_no_message_while_the_queue_is_full(net: &Net) {
     bob.assert_no_completion();
 }
 
-pub(crate) fn buffer_overruns_an_unprotected_queue(net: &Net) {
+#[over(all)]
+fn buffer_overruns_an_unprotected_queue(net: &Net) {
     let resource_mgmt = Some(ResourceManagement::Disabled);
     let unprotected = Setup { cq_depth_entries: 2, resource_mgmt, ..Setup::default() };
     let (alice, bob) = net.open_pair_with(Setup::default(), unprotected);
@@ -423,7 +436,8 @@ pub(crate) fn buffer_overruns_an_unprotected_queue(net: &Net) {
     assert_eq!(bob.cq.read(), Err(ReadError::Overrun));
 }
 
-pub(crate) fn buffer_is_not_written_after_its_endpoint_closes(net: &Net) {
+#[over(all)]
+fn buffer_is_not_written_after_its_endpoint_closes(net: &Net) {
     let (alice, bob) = net.open_pair();
     let buffer = post_raw_multi_receive(&bob, 1 << 20, BUFFER);
     send_and_wait_for_delivery(&alice, 0, 100);
@@ -441,7 +455,8 @@ pub(crate) fn buffer_is_not_written_after_its_endpoint_closes(net: &Net) {
     assert!(buffer.memory_after_close() == at_the_end);
 }
 
-pub(crate) fn match_level_completes_when_a_buffer_takes_the_message(net: &Net) {
+#[over(all)]
+fn match_level_completes_when_a_buffer_takes_the_message(net: &Net) {
     let (alice, bob) = net.open_pair();
     for (number, len_bytes) in (0..).zip([10, 100_000]) {
         let (buffers, flags) = (vec![payload(number, len_bytes)], OpFlags::MATCH_COMPLETE);
@@ -456,7 +471,8 @@ pub(crate) fn match_level_completes_when_a_buffer_takes_the_message(net: &Net) {
     assert!(received_bytes(&bob.next_completion().buffer) == payload(1, 100_000));
 }
 
-pub(crate) fn buffer_takes_messages_to_own_endpoint(net: &Net) {
+#[over(all)]
+fn buffer_takes_messages_to_own_endpoint(net: &Net) {
     let alice = net.open_party();
     let own = alice.insert_address_of(&alice);
     alice.endpoint.recv_multi(marked_buffer(1 << 20), ANY, BUFFER).unwrap();
@@ -473,7 +489,8 @@ pub(crate) fn buffer_takes_messages_to_own_endpoint(net: &Net) {
     assert!(messages.is_empty());
 }
 
-pub(crate) fn default_flag_makes_receives_multi_receive(net: &Net) {
+#[over(all)]
+fn default_flag_makes_receives_multi_receive(net: &Net) {
     let (alice, bob) = net.open_pair();
     bob.endpoint.set_rx_op_flags(OpFlags::MULTI_RECV).unwrap();
     bob.endpoint.recv(marked_buffer(100), ANY, 1).unwrap();
@@ -508,7 +525,8 @@ pub(crate) fn default_flag_makes_receives_multi_receive(net: &Net) {
     assert_eq!(tagged.into_message(&all[7]), payload(7, 8));
 }
 
-pub(crate) fn invalid_multi_receive_buffers_are_refused(net: &Net) {
+#[over(all)]
+fn invalid_multi_receive_buffers_are_refused(net: &Net) {
     let (alice, bob) = net.open_pair();
     let flags = OpFlags::MULTI_RECV;
     let post = |buffers| {

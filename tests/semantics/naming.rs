@@ -5,7 +5,7 @@ use homespun::flags::OpFlags;
 use homespun::{AvAttr, Bytes, CqAttr, Errno, Error, FabricAddress};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::{Net, Party, Setup, Turns};
+use homespun_suite::{Net, Party, Setup, Turns, over};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -19,7 +19,8 @@ fn send_and_check_source(from: &Party, to: &Party) {
     assert_eq!(from.next_completion().context, 2);
 }
 
-pub(crate) fn name_is_specific_and_has_a_port(net: &Net) {
+#[over(all)]
+fn name_is_specific_and_has_a_port(net: &Net) {
     let party = net.open_party();
     let name = party.endpoint.name().unwrap();
     assert!(name.is_specific());
@@ -28,7 +29,8 @@ pub(crate) fn name_is_specific_and_has_a_port(net: &Net) {
     assert_eq!(party.endpoint.name().unwrap(), name, "it stays the same");
 }
 
-pub(crate) fn wildcard_endpoint_is_reached_by_its_name(net: &Net) {
+#[over(all)]
+fn wildcard_endpoint_is_reached_by_its_name(net: &Net) {
     let format = net.info.addr_format.expect("an answer has a format");
     let everywhere = || Setup { at: Some(format.wildcard()), ..Setup::default() };
     let (alice, bob) = net.open_pair_with(everywhere(), everywhere());
@@ -40,7 +42,8 @@ pub(crate) fn wildcard_endpoint_is_reached_by_its_name(net: &Net) {
     send_and_check_source(&bob, &alice);
 }
 
-pub(crate) fn endpoint_has_the_name_it_was_given(net: &Net) {
+#[over(one_process)]
+fn endpoint_has_the_name_it_was_given(net: &Net) {
     let vacancy = net.reserve_vacant_address();
     let address = vacancy.address;
     drop(vacancy);
@@ -56,7 +59,8 @@ pub(crate) fn endpoint_has_the_name_it_was_given(net: &Net) {
     assert_eq!(endpoint.name().unwrap(), address);
 }
 
-pub(crate) fn name_of_another_endpoint_fails_with_eaddrinuse(net: &Net) {
+#[over(all)]
+fn name_of_another_endpoint_fails_with_eaddrinuse(net: &Net) {
     let (alice, bob) = net.open_pair();
     let domain = net.open_other_domain();
     let second = domain.endpoint(&net.info).unwrap();
@@ -72,7 +76,8 @@ pub(crate) fn name_of_another_endpoint_fails_with_eaddrinuse(net: &Net) {
     second.name().unwrap();
 }
 
-pub(crate) fn two_domains_carry_messages_at_once(net: &Net) {
+#[over(one_process)]
+fn two_domains_carry_messages_at_once(net: &Net) {
     // Two domains with different transports.
     let elsewhere = Net::faulty_loopback(3, net.turns);
     let (alice, bob) = net.open_pair();
@@ -88,7 +93,8 @@ pub(crate) fn two_domains_carry_messages_at_once(net: &Net) {
     }
 }
 
-pub(crate) fn endpoint_exchanges_messages_with_itself(net: &Net) {
+#[over(one_process)]
+fn endpoint_exchanges_messages_with_itself(net: &Net) {
     let narcissus = net.open_party();
     let own = narcissus.insert_address_of(&narcissus);
     for (n, len_bytes) in (1..).zip([0, 8, 5000, 100_000]) {
@@ -122,7 +128,8 @@ pub(crate) fn endpoint_exchanges_messages_with_itself(net: &Net) {
     narcissus.assert_no_completion();
 }
 
-pub(crate) fn sixteen_endpoints_exchange_messages_pairwise(net: &Net) {
+#[over(all)]
+fn sixteen_endpoints_exchange_messages_pairwise(net: &Net) {
     let count = 16;
     let rounds = 3;
     let parties: Vec<Party> = (0..count).map(|_| net.open_party()).collect();

@@ -9,7 +9,7 @@ use homespun::{Again, Bytes, Error, FabricAddress, Tag, TagMatch};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{
-    AtomicCall, Deadline, MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup,
+    AtomicCall, Deadline, MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, over,
 };
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
@@ -41,7 +41,8 @@ fn post_when_room(party: &Party, ended: &mut usize, mut post: impl FnMut() -> Re
     }
 }
 
-pub(crate) fn messages_of_mixed_sizes_match_in_order(net: &Net) {
+#[over(all)]
+fn messages_of_mixed_sizes_match_in_order(net: &Net) {
     let (alice, bob) = net.open_pair();
     let count = 3 * MIXED_LENS_BYTES.len();
     let len_bytes = |n: usize| MIXED_LENS_BYTES[n % MIXED_LENS_BYTES.len()];
@@ -72,7 +73,8 @@ pub(crate) fn messages_of_mixed_sizes_match_in_order(net: &Net) {
     }
 }
 
-pub(crate) fn messages_of_one_tag_are_received_in_send_order(net: &Net) {
+#[over(all)]
+fn messages_of_one_tag_are_received_in_send_order(net: &Net) {
     let (alice, bob) = net.open_pair();
     let count = 24;
     for n in 0..count {
@@ -94,7 +96,8 @@ pub(crate) fn messages_of_one_tag_are_received_in_send_order(net: &Net) {
     }
 }
 
-pub(crate) fn earliest_matching_receive_takes_a_message(net: &Net) {
+#[over(all)]
+fn earliest_matching_receive_takes_a_message(net: &Net) {
     let (alice, bob) = net.open_pair();
     // Post more receives than a linear search handles.
     let others = 40;
@@ -129,7 +132,8 @@ pub(crate) fn earliest_matching_receive_takes_a_message(net: &Net) {
     assert_eq!(taken, [(1, 1039), (2, 1001), (3, 1000)]);
 }
 
-pub(crate) fn tagged_and_untagged_messages_match_separately(net: &Net) {
+#[over(all)]
+fn tagged_and_untagged_messages_match_separately(net: &Net) {
     let (alice, bob) = net.open_pair();
     bob.endpoint.trecv(marked_buffer(8), ANY, TagMatch::ANY, 1).unwrap();
     alice.send_and_wait_for_delivery(SendMsg {
@@ -151,7 +155,8 @@ pub(crate) fn tagged_and_untagged_messages_match_separately(net: &Net) {
     bob.assert_no_completion();
 }
 
-pub(crate) fn tags_are_matched_bit_by_bit(net: &Net) {
+#[over(all)]
+fn tags_are_matched_bit_by_bit(net: &Net) {
     let (alice, bob) = net.open_pair();
     let receives = [(0xff00, 0x00ff, 1), (1 << 63, 0, 2), (0, !(1 << 40), 3)];
     for (tag, ignore, context) in receives {
@@ -181,7 +186,8 @@ pub(crate) fn tags_are_matched_bit_by_bit(net: &Net) {
     assert_eq!(bob.next_completion().tag, 0b1101);
 }
 
-pub(crate) fn messages_in_both_directions_match_in_order(net: &Net) {
+#[over(all)]
+fn messages_in_both_directions_match_in_order(net: &Net) {
     let (alice, bob) = net.open_pair();
     let count = 30;
     for n in 0..count {
@@ -244,7 +250,8 @@ fn await_read_results(party: &Party, contexts: &[u64], ended: usize) -> Vec<Vec<
     contexts.iter().map(content).collect()
 }
 
-pub(crate) fn message_does_not_overtake_a_write(net: &Net) {
+#[over(all)]
+fn message_does_not_overtake_a_write(net: &Net) {
     let (alice, bob, region) = open_pair_with_order(net, Order::SAW, LONG_BYTES);
     for (identity, len_bytes) in (1..).zip([8, 20_000, LONG_BYTES, LONG_BYTES]) {
         bob.endpoint.recv(marked_buffer(8), ANY, 0).unwrap();
@@ -288,7 +295,8 @@ fn send_with_flags(party: &Party, context: u64, flags: OpFlags) {
 }
 
 /// When a message arrives, earlier writes have reached the region. The two may complete in any order.
-pub(crate) fn message_arrives_after_earlier_writes_at_every_level(net: &Net) {
+#[over(all)]
+fn message_arrives_after_earlier_writes_at_every_level(net: &Net) {
     // A peer may map shareable memory after its first write by frames.
     for kind in [MemoryKind::Raw, MemoryKind::Shareable] {
         let (alice, bob, region) = open_pair_with_memory_kind(net, Order::SAW, kind, LONG_BYTES);
@@ -317,7 +325,8 @@ fn check_messages_arrive_after_writes(alice: &Party, bob: &Party, region: &Regio
 }
 
 /// Without an order, the initiator waits until the write is delivered.
-pub(crate) fn message_arrives_after_delivered_writes_without_an_order(net: &Net) {
+#[over(all)]
+fn message_arrives_after_delivered_writes_without_an_order(net: &Net) {
     let (alice, bob, region) = open_pair_with_order(net, Order::empty(), LONG_BYTES);
     for (identity, len_bytes) in (1..).zip([8, 20_000, LONG_BYTES]) {
         bob.endpoint.recv(marked_buffer(8), ANY, 0).unwrap();
@@ -333,7 +342,8 @@ pub(crate) fn message_arrives_after_delivered_writes_without_an_order(net: &Net)
 /// The endpoints have agreed on no order, and the initiator does not wait for its writes. A fenced send
 /// arrives after earlier writes. The target gets no notification of a fenced write. But a send that is
 /// posted after the fenced write arrives after all writes that were posted before the fenced write.
-pub(crate) fn fenced_and_later_sends_arrive_after_earlier_writes(net: &Net) {
+#[over(all)]
+fn fenced_and_later_sends_arrive_after_earlier_writes(net: &Net) {
     let (alice, bob, region) = open_pair_with_order(net, Order::empty(), LONG_BYTES);
     let fenced = OpFlags::FENCE | OpFlags::DELIVERY_COMPLETE;
     let weak = OpFlags::INJECT_COMPLETE;
@@ -359,7 +369,8 @@ pub(crate) fn fenced_and_later_sends_arrive_after_earlier_writes(net: &Net) {
     }
 }
 
-pub(crate) fn read_does_not_overtake_a_write(net: &Net) {
+#[over(all)]
+fn read_does_not_overtake_a_write(net: &Net) {
     for order in [Order::RAW, Order::RMA_RAW] {
         let (alice, _bob, region) = open_pair_with_order(net, order, LONG_BYTES);
         for (identity, len_bytes) in (1..).zip([8, 20_000, LONG_BYTES, LONG_BYTES]) {
@@ -372,7 +383,8 @@ pub(crate) fn read_does_not_overtake_a_write(net: &Net) {
     }
 }
 
-pub(crate) fn write_does_not_overtake_a_write(net: &Net) {
+#[over(all)]
+fn write_does_not_overtake_a_write(net: &Net) {
     for order in [Order::WAW, Order::RMA_WAW] {
         let (alice, _bob, region) = open_pair_with_order(net, order, LONG_BYTES);
         for (identity, second_bytes) in (1..).zip([100, 20_000, LONG_BYTES]) {
@@ -387,7 +399,8 @@ pub(crate) fn write_does_not_overtake_a_write(net: &Net) {
     }
 }
 
-pub(crate) fn write_does_not_overtake_a_read(net: &Net) {
+#[over(all)]
+fn write_does_not_overtake_a_read(net: &Net) {
     for order in [Order::WAR, Order::RMA_WAR] {
         let (alice, _bob, region) = open_pair_with_order(net, order, LONG_BYTES);
         let lens_bytes = [8, READ_COPIED_MAX_BYTES, READ_COPIED_MAX_BYTES + 1, LONG_BYTES];
@@ -408,7 +421,8 @@ pub(crate) fn write_does_not_overtake_a_read(net: &Net) {
     }
 }
 
-pub(crate) fn message_does_not_overtake_a_read(net: &Net) {
+#[over(all)]
+fn message_does_not_overtake_a_read(net: &Net) {
     let (alice, bob, region) = open_pair_with_order(net, Order::SAR, LONG_BYTES);
     // One long read, then more short reads than a link takes at once.
     for (identity, (count, len_bytes)) in
@@ -431,7 +445,8 @@ pub(crate) fn message_does_not_overtake_a_read(net: &Net) {
     }
 }
 
-pub(crate) fn read_does_not_overtake_a_read(net: &Net) {
+#[over(all)]
+fn read_does_not_overtake_a_read(net: &Net) {
     let (alice, _bob, region) = open_pair_with_order(net, Order::RAR, LONG_BYTES);
     let mut version: u64 = 0;
     region.write_at(END, &version.to_le_bytes());
@@ -456,7 +471,8 @@ pub(crate) fn read_does_not_overtake_a_read(net: &Net) {
     }
 }
 
-pub(crate) fn fetch_does_not_overtake_a_read(net: &Net) {
+#[over(all)]
+fn fetch_does_not_overtake_a_read(net: &Net) {
     const LAST: usize = LONG_BYTES - 8;
     let (alice, _bob, region) = open_pair_with_order(net, Order::RAR, LONG_BYTES);
     let what = (AtomicOp::Sum, Datatype::Uint64);
@@ -476,7 +492,8 @@ pub(crate) fn fetch_does_not_overtake_a_read(net: &Net) {
     }
 }
 
-pub(crate) fn access_does_not_overtake_messages(net: &Net) {
+#[over(all)]
+fn access_does_not_overtake_messages(net: &Net) {
     // The number of messages. The target's budget for unexpected messages has no room for all of them.
     const COUNT: u64 = 100;
     let order = Order::RAS | Order::WAS;
@@ -510,7 +527,8 @@ pub(crate) fn access_does_not_overtake_messages(net: &Net) {
     }
 }
 
-pub(crate) fn access_to_a_mapped_region_does_not_overtake_messages(net: &Net) {
+#[over(driven)]
+fn access_to_a_mapped_region_does_not_overtake_messages(net: &Net) {
     let order = Order::RAS | Order::WAS;
     let asleep = Setup { order, asleep: true, ..Setup::default() };
     let (alice, bob) = net.open_pair_with(Setup { order, ..Setup::default() }, asleep);
@@ -542,7 +560,8 @@ pub(crate) fn access_to_a_mapped_region_does_not_overtake_messages(net: &Net) {
     assert!(received_bytes(&bob.next_completion().buffer) == payload(2, 8));
 }
 
-pub(crate) fn strictly_ordered_operations_take_effect_one_by_one(net: &Net) {
+#[over(all)]
+fn strictly_ordered_operations_take_effect_one_by_one(net: &Net) {
     const REGION_BYTES: usize = 200_000;
     const COUNT: u64 = 120;
     let (alice, bob, region) = open_pair_with_order(net, Order::STRICT, REGION_BYTES);

@@ -8,7 +8,7 @@ use homespun::{Again, Bytes, Error, FabricAddress, ReadError};
 
 use crate::bounds::post_delivery_complete_send;
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::{Deadline, Net, Party, Queue, Setup};
+use homespun_suite::{Deadline, Net, Party, Queue, Setup, over};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -38,7 +38,8 @@ fn assert_overrun(queue: &Queue) {
     }
 }
 
-pub(crate) fn overrun_queue_returns_its_entries_then_the_error_for_good(net: &Net) {
+#[over(all)]
+fn overrun_queue_returns_its_entries_then_the_error_for_good(net: &Net) {
     let depth = 3;
     let (alice, bob) = net.open_pair_with(Setup::default(), make_unprotected_setup(depth));
     for context in 0..2 * depth as u64 {
@@ -63,7 +64,8 @@ pub(crate) fn overrun_queue_returns_its_entries_then_the_error_for_good(net: &Ne
     assert_overrun(&bob.cq);
 }
 
-pub(crate) fn overrun_loses_errors_as_it_loses_successes(net: &Net) {
+#[over(all)]
+fn overrun_loses_errors_as_it_loses_successes(net: &Net) {
     // Every second message is truncated. With one depth the first lost entry is an error, with the other a
     // success.
     for depth in [1, 4] {
@@ -88,7 +90,8 @@ pub(crate) fn overrun_loses_errors_as_it_loses_successes(net: &Net) {
     }
 }
 
-pub(crate) fn unprotected_sends_are_bounded_only_by_the_transmit_depth(net: &Net) {
+#[over(driven)]
+fn unprotected_sends_are_bounded_only_by_the_transmit_depth(net: &Net) {
     const DEPTH_ENTRIES: usize = 2;
     const DEPTH_OPS: u64 = 5;
     let alice = net
@@ -131,7 +134,8 @@ pub(crate) fn unprotected_sends_are_bounded_only_by_the_transmit_depth(net: &Net
     assert_overrun(&alice.cq);
 }
 
-pub(crate) fn reads_of_an_overrun_queue_drive_progress(net: &Net) {
+#[over(driven)]
+fn reads_of_an_overrun_queue_drive_progress(net: &Net) {
     let (alice, bob) =
         net.open_pair_with(Setup::default(), Setup { asleep: true, ..make_unprotected_setup(1) });
     for context in 0..6 {
@@ -158,7 +162,8 @@ pub(crate) fn reads_of_an_overrun_queue_drive_progress(net: &Net) {
     net.start_driving(&bob);
 }
 
-pub(crate) fn separate_queues_are_overrun_separately(net: &Net) {
+#[over(all)]
+fn separate_queues_are_overrun_separately(net: &Net) {
     let (alice, bob) =
         net.open_pair_with(Setup::default(), Setup { separate_queues: true, ..make_unprotected_setup(1) });
     for context in 0..2 {
@@ -177,7 +182,8 @@ pub(crate) fn separate_queues_are_overrun_separately(net: &Net) {
     assert_overrun(&receive_cq);
 }
 
-pub(crate) fn queue_read_in_time_loses_nothing(net: &Net) {
+#[over(all)]
+fn queue_read_in_time_loses_nothing(net: &Net) {
     let (alice, bob) = net.open_pair_with(make_unprotected_setup(1), make_unprotected_setup(1));
     for context in 0..10 {
         for (from, to) in [(&alice, &bob), (&bob, &alice)] {
@@ -191,7 +197,8 @@ pub(crate) fn queue_read_in_time_loses_nothing(net: &Net) {
     }
 }
 
-pub(crate) fn overrun_frees_the_buffers_of_lost_entries(net: &Net) {
+#[over(one_process)]
+fn overrun_frees_the_buffers_of_lost_entries(net: &Net) {
     let (alice, bob) = net.open_pair_with(make_unprotected_setup(1), Setup::default());
     let messages: Vec<Bytes> = (0..3).map(|n| payload(n, 40_000)).collect();
     for (context, message) in (0..).zip(&messages) {
@@ -214,7 +221,8 @@ pub(crate) fn overrun_frees_the_buffers_of_lost_entries(net: &Net) {
     assert_overrun(&alice.cq);
 }
 
-pub(crate) fn endpoints_take_resource_management_from_the_domain(net: &Net) {
+#[over(one_process)]
+fn endpoints_take_resource_management_from_the_domain(net: &Net) {
     use ResourceManagement::{Disabled, Enabled};
     for (asked, granted) in [(None, Enabled), (Some(Enabled), Enabled), (Some(Disabled), Disabled)] {
         let mut info = net.info().clone();

@@ -9,7 +9,7 @@ use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{Again, Completion, Errno, Error, FabricAddress, Misuse, OperationError, Tag, TagMatch};
 
 use homespun_suite::payload::{marked_buffer, marked_buffers, payload, received_bytes};
-use homespun_suite::{Deadline, Ended, Net, Party, Setup, Turns};
+use homespun_suite::{Deadline, Ended, Net, Party, Setup, Turns, over};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -119,7 +119,8 @@ fn receive_and_check(party: &Party, tag: u64, identity: u64, len_bytes: usize) {
     expect_message(party, 88, tag, identity, len_bytes);
 }
 
-pub(crate) fn peek_reports_a_message_and_leaves_it(net: &Net) {
+#[over(all)]
+fn peek_reports_a_message_and_leaves_it(net: &Net) {
     let (alice, bob) = net.open_pair();
     for (identity, len_bytes) in (1..).zip(LENS_BYTES) {
         deliver(&alice, 5, identity, len_bytes);
@@ -142,7 +143,8 @@ pub(crate) fn peek_reports_a_message_and_leaves_it(net: &Net) {
     bob.assert_no_completion();
 }
 
-pub(crate) fn peek_without_a_message_fails_and_leaves_nothing_posted(net: &Net) {
+#[over(all)]
+fn peek_without_a_message_fails_and_leaves_nothing_posted(net: &Net) {
     let (alice, bob) = net.open_pair();
     assert_peek_finds_nothing(&bob, Tag(5).into());
     for then in [OpFlags::CLAIM, OpFlags::DISCARD] {
@@ -180,7 +182,8 @@ fn send_inject_complete_and_wait(alice: &Party, tag: u64, identity: u64) {
     assert_eq!(alice.next_completion().context, 99);
 }
 
-pub(crate) fn peek_misses_messages_that_progress_has_not_received(net: &Net) {
+#[over(all)]
+fn peek_misses_messages_that_progress_has_not_received(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup::default(), Setup { asleep: true, ..Setup::default() });
     connect_by_message(&alice, &bob);
     for then in [OpFlags::empty(), OpFlags::CLAIM, OpFlags::DISCARD] {
@@ -204,7 +207,8 @@ pub(crate) fn peek_misses_messages_that_progress_has_not_received(net: &Net) {
     }
 }
 
-pub(crate) fn peek_finds_messages_that_arrived_before_a_read_completion(net: &Net) {
+#[over(all)]
+fn peek_finds_messages_that_arrived_before_a_read_completion(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup::default(), Setup { asleep: true, ..Setup::default() });
     connect_by_message(&alice, &bob);
     for identity in 2..20 {
@@ -224,7 +228,8 @@ const EAGER_PEEKS: u32 = 1000;
 /// read.
 const PEEKS_MAX: usize = 1 << 17;
 
-pub(crate) fn peeks_that_read_no_queue_make_progress(net: &Net) {
+#[over(all)]
+fn peeks_that_read_no_queue_make_progress(net: &Net) {
     let setup = || Setup { asleep: true, cq_depth_entries: PEEKS_MAX, ..Setup::default() };
     let (alice, bob) = net.open_pair_with(setup(), setup());
     let peek = |party: &Party, tag, context, flags| {
@@ -282,7 +287,8 @@ fn poll_success(party: &Party) -> Option<Completion> {
     }
 }
 
-pub(crate) fn peek_finds_the_earliest_match(net: &Net) {
+#[over(all)]
+fn peek_finds_the_earliest_match(net: &Net) {
     let (alice, bob) = net.open_pair();
     for identity in 1..=4 {
         deliver(&alice, identity, identity, 16);
@@ -301,7 +307,8 @@ pub(crate) fn peek_finds_the_earliest_match(net: &Net) {
     assert_peek_finds_nothing(&bob, all);
 }
 
-pub(crate) fn peek_with_a_source_finds_only_its_messages(net: &Net) {
+#[over(all)]
+fn peek_with_a_source_finds_only_its_messages(net: &Net) {
     let bob = net.open_party();
     let senders = [net.open_party(), net.open_party()];
     for (identity, sender) in (1..).zip(&senders) {
@@ -322,7 +329,8 @@ pub(crate) fn peek_with_a_source_finds_only_its_messages(net: &Net) {
     receive_and_check(&bob, 5, 1, 16);
 }
 
-pub(crate) fn peek_skips_messages_taken_by_a_posted_receive(net: &Net) {
+#[over(all)]
+fn peek_skips_messages_taken_by_a_posted_receive(net: &Net) {
     let (alice, bob) = net.open_pair();
     bob.endpoint.trecv(marked_buffer(16), ANY, Tag(5), 1).unwrap();
     deliver(&alice, 5, 1, 16);
@@ -332,7 +340,8 @@ pub(crate) fn peek_skips_messages_taken_by_a_posted_receive(net: &Net) {
     receive_and_check(&bob, 5, 2, 16);
 }
 
-pub(crate) fn claimed_message_is_received_only_by_its_claim(net: &Net) {
+#[over(all)]
+fn claimed_message_is_received_only_by_its_claim(net: &Net) {
     let (alice, bob) = net.open_pair();
     for len_bytes in LENS_BYTES {
         for identity in 1..=3 {
@@ -353,7 +362,8 @@ pub(crate) fn claimed_message_is_received_only_by_its_claim(net: &Net) {
     }
 }
 
-pub(crate) fn discarded_message_is_never_received(net: &Net) {
+#[over(all)]
+fn discarded_message_is_never_received(net: &Net) {
     let (alice, bob) = net.open_pair();
     for len_bytes in LENS_BYTES {
         for identity in 1..=4 {
@@ -378,7 +388,8 @@ pub(crate) fn discarded_message_is_never_received(net: &Net) {
     }
 }
 
-pub(crate) fn claimed_send_matches_only_when_received(net: &Net) {
+#[over(all)]
+fn claimed_send_matches_only_when_received(net: &Net) {
     let (alice, bob) = net.open_pair();
     for len_bytes in LENS_BYTES {
         send_match_complete(&alice, 5, 1, len_bytes);
@@ -389,7 +400,8 @@ pub(crate) fn claimed_send_matches_only_when_received(net: &Net) {
     }
 }
 
-pub(crate) fn claim_of_an_unclaimed_or_received_message_fails(net: &Net) {
+#[over(all)]
+fn claim_of_an_unclaimed_or_received_message_fails(net: &Net) {
     let (alice, bob) = net.open_pair();
     deliver(&alice, 5, 1, 16);
     deliver(&alice, 5, 2, 16);
@@ -407,7 +419,8 @@ pub(crate) fn claim_of_an_unclaimed_or_received_message_fails(net: &Net) {
     bob.assert_no_completion();
 }
 
-pub(crate) fn claimed_message_is_truncated_to_its_buffer(net: &Net) {
+#[over(all)]
+fn claimed_message_is_truncated_to_its_buffer(net: &Net) {
     let (alice, bob) = net.open_pair();
     for len_bytes in [100, 1 << 20] {
         deliver(&alice, 5, 1, len_bytes);
@@ -428,7 +441,8 @@ pub(crate) fn claimed_message_is_truncated_to_its_buffer(net: &Net) {
 }
 
 /// Peeks at a long message while it arrives.
-pub(crate) fn arriving_message_may_be_peeked_claimed_and_discarded(net: &Net) {
+#[over(all)]
+fn arriving_message_may_be_peeked_claimed_and_discarded(net: &Net) {
     let (alice, bob) = net.open_pair();
     // The longest message exceeds the buffers of the system. The loopback network has no buffers, and its
     // pieces are small.
@@ -469,7 +483,8 @@ pub(crate) fn arriving_message_may_be_peeked_claimed_and_discarded(net: &Net) {
     bob.assert_no_completion();
 }
 
-pub(crate) fn message_held_by_its_sender_may_be_peeked_claimed_and_discarded(net: &Net) {
+#[over(all)]
+fn message_held_by_its_sender_may_be_peeked_claimed_and_discarded(net: &Net) {
     let small = Setup { unexpected_bytes: SMALL_BUDGET_BYTES, ..Setup::default() };
     let (alice, bob) = net.open_pair_with(Setup::default(), small);
     let send_beyond = |identity: u64, flags: OpFlags| {
@@ -500,7 +515,8 @@ pub(crate) fn message_held_by_its_sender_may_be_peeked_claimed_and_discarded(net
     }
 }
 
-pub(crate) fn claimed_message_outlives_its_sender(net: &Net) {
+#[over(all)]
+fn claimed_message_outlives_its_sender(net: &Net) {
     for len_bytes in LENS_BYTES {
         let (alice, bob) = net.open_pair();
         deliver(&alice, 5, 1, len_bytes);
@@ -518,7 +534,8 @@ pub(crate) fn claimed_message_outlives_its_sender(net: &Net) {
     }
 }
 
-pub(crate) fn closing_with_claimed_messages_fails_their_sends(net: &Net) {
+#[over(all)]
+fn closing_with_claimed_messages_fails_their_sends(net: &Net) {
     let (alice, bob) = net.open_pair();
     for (identity, len_bytes) in (1..).zip(LENS_BYTES) {
         send_match_complete(&alice, identity, identity, len_bytes);
@@ -539,7 +556,8 @@ pub(crate) fn closing_with_claimed_messages_fails_their_sends(net: &Net) {
     alice.assert_no_completion();
 }
 
-pub(crate) fn peek_needs_no_room_among_posted_receives(net: &Net) {
+#[over(all)]
+fn peek_needs_no_room_among_posted_receives(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup::default(), Setup { rx_depth_ops: 2, ..Setup::default() });
     bob.endpoint.trecv(marked_buffer(16), ANY, Tag(1), 1).unwrap();
     deliver(&alice, 5, 1, 16);
@@ -559,7 +577,8 @@ pub(crate) fn peek_needs_no_room_among_posted_receives(net: &Net) {
     claim_and_check(&bob, 11, 5, 2, 16);
 }
 
-pub(crate) fn peek_finds_messages_to_own_endpoint(net: &Net) {
+#[over(all)]
+fn peek_finds_messages_to_own_endpoint(net: &Net) {
     let narcissus = net.open_party();
     let own = narcissus.insert_address_of(&narcissus);
     for len_bytes in LENS_BYTES {

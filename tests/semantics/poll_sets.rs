@@ -5,7 +5,7 @@ use homespun::{Errno, FabricAddress, Rejected, WaitObject};
 
 use crate::binding::{open_counter, register_region};
 use homespun_suite::payload::{marked_buffer, payload};
-use homespun_suite::{Deadline, Net, Setup};
+use homespun_suite::{Deadline, Net, Setup, over};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -14,7 +14,8 @@ const FIRST: u64 = 10;
 const SECOND: u64 = 20;
 const WRITES: u64 = 30;
 
-pub(crate) fn poll_set_reports_and_drives_every_member(net: &Net) {
+#[over(one_process)]
+fn poll_set_reports_and_drives_every_member(net: &Net) {
     const ROUNDS: u64 = 20;
     let asleep = || Setup { asleep: true, ..Setup::default() };
     let (alice, bob) = (net.open_party_with(Setup::default()), net.open_party_with(asleep()));
@@ -73,7 +74,8 @@ pub(crate) fn poll_set_reports_and_drives_every_member(net: &Net) {
     net.start_driving(&second);
 }
 
-pub(crate) fn close_of_a_poll_set_member_fails_with_ebusy(net: &Net) {
+#[over(one_process)]
+fn close_of_a_poll_set_member_fails_with_ebusy(net: &Net) {
     let (domain, other_domain) = (net.open_other_domain(), net.open_other_domain());
     let (cq, counter) =
         (domain.open_cq(&Default::default()).unwrap(), open_counter(&domain, WaitObject::None));

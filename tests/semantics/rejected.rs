@@ -6,7 +6,7 @@ use homespun::limits::IOV_LIMIT;
 use homespun::{Again, Bytes, BytesMut, Endpoint, Errno, Error, FabricAddress, Rejected, Tag};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes, split_unevenly};
-use homespun_suite::{Deadline, Net, Setup};
+use homespun_suite::{Deadline, Net, Setup, over};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -85,13 +85,15 @@ fn assert_recvmsg_refused(endpoint: &Endpoint, from: FabricAddress, flags: OpFla
     assert_eq!((back.context, back.flags), (9, flags));
 }
 
-pub(crate) fn disabled_endpoint_returns_every_buffer(net: &Net) {
+#[over(one_process)]
+fn disabled_endpoint_returns_every_buffer(net: &Net) {
     let endpoint = net.open_other_domain().endpoint(net.info()).unwrap();
     assert_every_send_refused(&endpoint, FabricAddress(0), &payload(1, 90_000), Errno::EOPBADSTATE);
     assert_every_receive_refused(&endpoint, ANY, Errno::EOPBADSTATE);
 }
 
-pub(crate) fn post_to_an_unknown_peer_returns_every_buffer(net: &Net) {
+#[over(one_process)]
+fn post_to_an_unknown_peer_returns_every_buffer(net: &Net) {
     let (alice, _bob) = net.open_pair();
     let endpoint = alice.endpoint.expect_local();
     let unknown = FabricAddress(77);
@@ -99,7 +101,8 @@ pub(crate) fn post_to_an_unknown_peer_returns_every_buffer(net: &Net) {
     assert_every_receive_refused(endpoint, unknown, Errno::EINVAL);
 }
 
-pub(crate) fn post_to_a_full_queue_returns_every_buffer(net: &Net) {
+#[over(one_process)]
+fn post_to_a_full_queue_returns_every_buffer(net: &Net) {
     let narrow = || Setup { tx_depth_ops: 1, rx_depth_ops: 1, ..Setup::default() };
     let (alice, bob) = net.open_pair_with(narrow(), narrow());
     let flags = OpFlags::MATCH_COMPLETE;
@@ -113,7 +116,8 @@ pub(crate) fn post_to_a_full_queue_returns_every_buffer(net: &Net) {
     alice.next_completion();
 }
 
-pub(crate) fn oversized_vector_and_claim_without_a_message_return_their_buffers(net: &Net) {
+#[over(one_process)]
+fn oversized_vector_and_claim_without_a_message_return_their_buffers(net: &Net) {
     let (alice, _bob) = net.open_pair();
     let (endpoint, to) = (alice.endpoint.expect_local(), alice.peer());
     let rejected = endpoint.sendv(vec![payload(1, 9); IOV_LIMIT + 1], to, 1).unwrap_err();
@@ -126,7 +130,8 @@ pub(crate) fn oversized_vector_and_claim_without_a_message_return_their_buffers(
     assert_recvmsg_refused(endpoint, ANY, contradiction, Errno::EINVAL);
 }
 
-pub(crate) fn returned_buffer_may_be_posted_again(net: &Net) {
+#[over(one_process)]
+fn returned_buffer_may_be_posted_again(net: &Net) {
     let narrow = Setup { tx_depth_ops: 2, tx_op_flags: OpFlags::MATCH_COMPLETE, ..Setup::default() };
     let (alice, bob) = net.open_pair_with(narrow, Setup::default());
     let endpoint = alice.endpoint.expect_local();

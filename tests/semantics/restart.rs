@@ -7,7 +7,7 @@ use homespun::flags::OpFlags;
 use homespun::{FabricAddress, OperationError, Tag};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::{Deadline, Net, Party, Setup};
+use homespun_suite::{Deadline, Net, Party, Setup, over};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -55,7 +55,8 @@ fn send_until_delivered(from: &Party, context: u64) -> u64 {
     unreachable!("there are enough numbers")
 }
 
-pub(crate) fn messages_of_a_closed_predecessor_still_arrive(net: &Net) {
+#[over(all)]
+fn messages_of_a_closed_predecessor_still_arrive(net: &Net) {
     let (alice, bob) = net.open_pair();
     let mut bob = Some(bob);
     let lives = 3;
@@ -87,7 +88,8 @@ pub(crate) fn messages_of_a_closed_predecessor_still_arrive(net: &Net) {
     assert!(sends.iter().all(|send| send.context / 100 == lives));
 }
 
-pub(crate) fn operations_on_a_closed_predecessor_fail_once_and_miss_its_successor(net: &Net) {
+#[over(all)]
+fn operations_on_a_closed_predecessor_fail_once_and_miss_its_successor(net: &Net) {
     let (alice, bob) = net.open_pair();
     alice.exchange_long_messages(&bob);
     // Bob posts no receive for these messages. So the sends fail when he closes, or before.
@@ -125,7 +127,8 @@ pub(crate) fn operations_on_a_closed_predecessor_fail_once_and_miss_its_successo
     alice.assert_no_completion();
 }
 
-pub(crate) fn hub_exchanges_messages_with_each_reopened_peer(net: &Net) {
+#[over(all)]
+fn hub_exchanges_messages_with_each_reopened_peer(net: &Net) {
     let hub = net.open_party();
     let mut rim: Vec<Party> = (0..3).map(|_| net.open_party()).collect();
     for party in &rim {

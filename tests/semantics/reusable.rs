@@ -8,7 +8,7 @@ use homespun::{
 
 use crate::shared_contexts::Sharers;
 use homespun_suite::payload::{marked_buffer, payload};
-use homespun_suite::{Net, Party, Setup};
+use homespun_suite::{Net, Party, Setup, over};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -34,7 +34,8 @@ fn check_failed_receive(failed: CompletionError, room_bytes: usize, identity: u6
     assert!(buffer[..] == payload(identity, len_bytes)[..], "another beginning");
 }
 
-pub(crate) fn reusable_buffer_takes_message_after_message(net: &Net) {
+#[over(one_process)]
+fn reusable_buffer_takes_message_after_message(net: &Net) {
     const ROOM_BYTES: usize = 1 << 20;
     let (alice, bob) = net.open_pair();
     let mut buffer = make_marked_buffer(ROOM_BYTES);
@@ -76,7 +77,8 @@ pub(crate) fn reusable_buffer_takes_message_after_message(net: &Net) {
     assert_eq!((message.as_ptr(), message.len()), (before, LENS_BYTES[LENS_BYTES.len() - 1]));
 }
 
-pub(crate) fn truncated_message_fills_a_reusable_buffer(net: &Net) {
+#[over(one_process)]
+fn truncated_message_fills_a_reusable_buffer(net: &Net) {
     let (alice, bob) = net.open_pair();
     for (identity, (room_bytes, message_bytes)) in
         (0..).zip([(0, 1), (7, 8), (100, 4097), (5000, 70_000), (1000, 1 << 20), (1 << 18, 1 << 20)])
@@ -91,7 +93,8 @@ pub(crate) fn truncated_message_fills_a_reusable_buffer(net: &Net) {
     }
 }
 
-pub(crate) fn cancelled_receive_returns_its_reusable_buffer_empty(net: &Net) {
+#[over(one_process)]
+fn cancelled_receive_returns_its_reusable_buffer_empty(net: &Net) {
     let (alice, bob) = net.open_pair();
     let endpoint = bob.endpoint.expect_local();
     // The buffer has received a message before.
@@ -106,7 +109,8 @@ pub(crate) fn cancelled_receive_returns_its_reusable_buffer_empty(net: &Net) {
     check_failed_receive(failed, 64, 0, 0);
 }
 
-pub(crate) fn receive_from_a_closed_peer_returns_its_reusable_buffer(net: &Net) {
+#[over(one_process)]
+fn receive_from_a_closed_peer_returns_its_reusable_buffer(net: &Net) {
     let (alice, bob) = net.open_pair();
     alice.exchange_long_messages(&bob);
     bob.endpoint.expect_local().trecv_into(make_marked_buffer(64), bob.peer(), Tag(1), 2).unwrap();
@@ -116,7 +120,8 @@ pub(crate) fn receive_from_a_closed_peer_returns_its_reusable_buffer(net: &Net) 
     check_failed_receive(failed, 64, 0, 0);
 }
 
-pub(crate) fn refused_receive_returns_its_reusable_buffer(net: &Net) {
+#[over(one_process)]
+fn refused_receive_returns_its_reusable_buffer(net: &Net) {
     let bob: Party = net.open_party_with(Setup { rx_depth_ops: 1, ..Setup::default() });
     let endpoint = bob.endpoint.expect_local();
     let rejected = endpoint.recv_into(make_marked_buffer(64), FabricAddress(9), 1).unwrap_err();
@@ -131,7 +136,8 @@ pub(crate) fn refused_receive_returns_its_reusable_buffer(net: &Net) {
     assert_eq!((rejected.errno(), rejected.returned.room_bytes()), (Errno::EAGAIN, 32));
 }
 
-pub(crate) fn shared_context_fills_reusable_buffers(net: &Net) {
+#[over(one_process)]
+fn shared_context_fills_reusable_buffers(net: &Net) {
     let sharers = Sharers::new(net, 2);
     let (peer, _) = sharers.open_peer();
     let mut buffer = make_marked_buffer(400_000);

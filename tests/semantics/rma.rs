@@ -8,7 +8,7 @@ use homespun::{
 };
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes, split_unevenly};
-use homespun_suite::{MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup};
+use homespun_suite::{MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, over};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 const KEY: u64 = 0xfeed_f00d;
@@ -52,7 +52,8 @@ fn read_and_wait(party: &Party, call: RmaCall) -> Vec<u8> {
     received_bytes(&completion.buffer)
 }
 
-pub(crate) fn every_write_call_reaches_the_region(net: &Net) {
+#[over(all)]
+fn every_write_call_reaches_the_region(net: &Net) {
     let (alice, bob) = net.open_pair();
     for kind in MemoryKind::ALL {
         let region = bob.register(make_region_spec(300, kind)).unwrap();
@@ -83,7 +84,8 @@ pub(crate) fn every_write_call_reaches_the_region(net: &Net) {
 }
 
 /// While the link has no room, injected writes are refused. A refused write leaves no trace.
-pub(crate) fn injected_writes_beyond_the_room_of_the_link_go_after_progress(net: &Net) {
+#[over(all)]
+fn injected_writes_beyond_the_room_of_the_link_go_after_progress(net: &Net) {
     const WRITES: u64 = 3000;
     let (alice, bob) = net.open_pair();
     let region = bob.register(make_region_spec(INJECT_MAX_BYTES, MemoryKind::Raw)).unwrap();
@@ -113,7 +115,8 @@ const LEVELS: [OpFlags; 5] = [
 ];
 
 /// There is no later message that could make the write visible.
-pub(crate) fn completed_write_of_every_level_is_in_the_region(net: &Net) {
+#[over(all)]
+fn completed_write_of_every_level_is_in_the_region(net: &Net) {
     let (alice, bob) = net.open_pair();
     let mut context = 0;
     for kind in MemoryKind::ALL {
@@ -131,7 +134,8 @@ pub(crate) fn completed_write_of_every_level_is_in_the_region(net: &Net) {
     }
 }
 
-pub(crate) fn every_read_call_reads_the_region(net: &Net) {
+#[over(all)]
+fn every_read_call_reads_the_region(net: &Net) {
     let (alice, bob) = net.open_pair();
     for kind in MemoryKind::ALL {
         let region = bob.register(make_region_spec(300, kind)).unwrap();
@@ -147,7 +151,8 @@ pub(crate) fn every_read_call_reads_the_region(net: &Net) {
     }
 }
 
-pub(crate) fn accesses_of_every_size_move_every_byte(net: &Net) {
+#[over(all)]
+fn accesses_of_every_size_move_every_byte(net: &Net) {
     let (alice, bob) = net.open_pair();
     for kind in MemoryKind::ALL {
         for (context, len_bytes) in (1..).zip(LENS_BYTES) {
@@ -162,7 +167,8 @@ pub(crate) fn accesses_of_every_size_move_every_byte(net: &Net) {
     }
 }
 
-pub(crate) fn access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds(net: &Net) {
+#[over(all)]
+fn access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds(net: &Net) {
     let (alice, bob) = net.open_pair();
     for kind in MemoryKind::ALL {
         let region = bob.register(make_region_spec(100, kind)).unwrap();
@@ -204,7 +210,8 @@ pub(crate) fn access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds(ne
     alice.exchange_long_messages(&bob);
 }
 
-pub(crate) fn target_refuses_accesses_that_its_capabilities_lack(net: &Net) {
+#[over(all)]
+fn target_refuses_accesses_that_its_capabilities_lack(net: &Net) {
     let messages = Caps::MSG | Caps::SEND | Caps::RECV;
     let caps = messages | Caps::RMA | Caps::REMOTE_READ;
     let (alice, bob) = net.open_pair_with(Setup::default(), Setup { caps, ..Setup::default() });
@@ -218,7 +225,8 @@ pub(crate) fn target_refuses_accesses_that_its_capabilities_lack(net: &Net) {
     assert!(read_and_wait(&alice, make_read_call(&alice, &region, 2, 10)) == marked_buffer(10));
 }
 
-pub(crate) fn write_with_remote_data_completes_at_the_target(net: &Net) {
+#[over(all)]
+fn write_with_remote_data_completes_at_the_target(net: &Net) {
     let caps = Caps::MSG | Caps::RMA | Caps::SOURCE;
     let target = Setup { caps, separate_queues: true, ..Setup::default() };
     let (alice, bob) = net.open_pair_with(Setup::default(), target);
@@ -252,7 +260,8 @@ pub(crate) fn write_with_remote_data_completes_at_the_target(net: &Net) {
     bob.assert_no_completion();
 }
 
-pub(crate) fn write_with_remote_data_waits_for_room_at_the_target(net: &Net) {
+#[over(all)]
+fn write_with_remote_data_waits_for_room_at_the_target(net: &Net) {
     const COUNT: u64 = 500;
     let target = Setup { cq_depth_entries: 4, ..Setup::default() };
     let (alice, bob) = net.open_pair_with(Setup::default(), target);
@@ -272,7 +281,8 @@ pub(crate) fn write_with_remote_data_waits_for_room_at_the_target(net: &Net) {
     assert!(region.content() == payload(COUNT - 1, 8));
 }
 
-pub(crate) fn access_waits_for_a_sleeping_target(net: &Net) {
+#[over(driven)]
+fn access_waits_for_a_sleeping_target(net: &Net) {
     for (context, len_bytes) in (1..).zip([8, 100_000]) {
         let (alice, bob) = net.open_pair_with(Setup::default(), Setup { asleep: true, ..Setup::default() });
         let region = bob.register(make_region_spec(len_bytes, MemoryKind::Raw)).unwrap();
@@ -285,7 +295,8 @@ pub(crate) fn access_waits_for_a_sleeping_target(net: &Net) {
     }
 }
 
-pub(crate) fn accesses_beyond_the_limit_of_a_link_complete(net: &Net) {
+#[over(all)]
+fn accesses_beyond_the_limit_of_a_link_complete(net: &Net) {
     const COUNT: usize = RMA_LINK_MAX_OPS;
     let (alice, bob) = net.open_pair();
     let region = bob.register(make_region_spec(8 * COUNT, MemoryKind::Owned)).unwrap();
@@ -305,7 +316,8 @@ pub(crate) fn accesses_beyond_the_limit_of_a_link_complete(net: &Net) {
     assert!(region.content() == expected);
 }
 
-pub(crate) fn rma_and_messages_flow_both_ways_at_once(net: &Net) {
+#[over(all)]
+fn rma_and_messages_flow_both_ways_at_once(net: &Net) {
     const COUNT: u64 = 60;
     const SLOT_BYTES: usize = 40_000;
     let (alice, bob) = net.open_pair();
@@ -352,7 +364,8 @@ pub(crate) fn rma_and_messages_flow_both_ways_at_once(net: &Net) {
     }
 }
 
-pub(crate) fn endpoint_accesses_its_own_region(net: &Net) {
+#[over(all)]
+fn endpoint_accesses_its_own_region(net: &Net) {
     let alice = net.open_party();
     let own = alice.insert_address_of(&alice);
     let region = alice.register(make_region_spec(100_000, MemoryKind::Raw)).unwrap();
@@ -363,7 +376,8 @@ pub(crate) fn endpoint_accesses_its_own_region(net: &Net) {
     }
 }
 
-pub(crate) fn fence_waits_for_preceding_accesses(net: &Net) {
+#[over(all)]
+fn fence_waits_for_preceding_accesses(net: &Net) {
     const LEN_BYTES: usize = 200_000;
     let (alice, bob) = net.open_pair();
     let region = bob.register(make_region_spec(LEN_BYTES, MemoryKind::Raw)).unwrap();
@@ -387,7 +401,8 @@ pub(crate) fn fence_waits_for_preceding_accesses(net: &Net) {
     }
 }
 
-pub(crate) fn selective_completion_hides_success_and_reports_failure(net: &Net) {
+#[over(all)]
+fn selective_completion_hides_success_and_reports_failure(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup { selective: true, ..Setup::default() }, Setup::default());
     let region = bob.register(make_region_spec(10, MemoryKind::Owned)).unwrap();
     alice.endpoint.rma(make_write_call(&alice, &region, 1, 10)).unwrap();
@@ -408,7 +423,8 @@ pub(crate) fn selective_completion_hides_success_and_reports_failure(net: &Net) 
     alice.assert_no_completion();
 }
 
-pub(crate) fn memory_of_a_closed_region_is_never_accessed(net: &Net) {
+#[over(all)]
+fn memory_of_a_closed_region_is_never_accessed(net: &Net) {
     const LEN_BYTES: usize = (1 << 20) + 9;
     for rounds in 0..4 {
         let (alice, bob) = net.open_pair();
@@ -436,7 +452,8 @@ pub(crate) fn memory_of_a_closed_region_is_never_accessed(net: &Net) {
     }
 }
 
-pub(crate) fn registration_with_a_key_in_use_fails_with_enokey(net: &Net) {
+#[over(all)]
+fn registration_with_a_key_in_use_fails_with_enokey(net: &Net) {
     let (alice, bob) = net.open_pair();
     let first = bob.register(make_region_spec(10, MemoryKind::Raw)).unwrap();
     let Err(Error::Misuse(misuse)) = bob.register(make_region_spec(20, MemoryKind::Owned)) else {
@@ -449,7 +466,8 @@ pub(crate) fn registration_with_a_key_in_use_fails_with_enokey(net: &Net) {
     assert!(second.content() == payload(1, 20));
 }
 
-pub(crate) fn accesses_fail_when_the_target_closes(net: &Net) {
+#[over(all)]
+fn accesses_fail_when_the_target_closes(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = bob.register(make_region_spec(100_000, MemoryKind::Raw)).unwrap();
     write_and_wait(&alice, make_write_call(&alice, &region, 1, 10));
@@ -466,7 +484,8 @@ pub(crate) fn accesses_fail_when_the_target_closes(net: &Net) {
     alice.assert_no_completion();
 }
 
-pub(crate) fn post_with_invalid_arguments_is_refused(net: &Net) {
+#[over(driven)]
+fn post_with_invalid_arguments_is_refused(net: &Net) {
     let (alice, bob) = net.open_pair_with(
         Setup { tx_depth_ops: 2, ..Setup::default() },
         Setup { asleep: true, ..Setup::default() },
@@ -500,7 +519,8 @@ pub(crate) fn post_with_invalid_arguments_is_refused(net: &Net) {
     alice.assert_no_completion();
 }
 
-pub(crate) fn rma_without_the_capability_takes_effect(net: &Net) {
+#[over(all)]
+fn rma_without_the_capability_takes_effect(net: &Net) {
     let caps = Caps::MSG | Caps::RECV;
     let (alice, bob) = net.open_pair_with(Setup { caps, ..Setup::default() }, Setup::default());
     let region = bob.register(make_region_spec(10, MemoryKind::Owned)).unwrap();
@@ -509,7 +529,8 @@ pub(crate) fn rma_without_the_capability_takes_effect(net: &Net) {
     assert!(read_and_wait(&alice, make_read_call(&alice, &region, 2, 8)) == payload(1, 8));
 }
 
-pub(crate) fn refused_post_returns_its_buffers(net: &Net) {
+#[over(one_process)]
+fn refused_post_returns_its_buffers(net: &Net) {
     let alice = net.open_party();
     let endpoint = alice.endpoint.expect_local();
     let (bytes, pieces) = (payload(1, 8), split_unevenly(&payload(2, 8), 2));
@@ -533,7 +554,8 @@ pub(crate) fn refused_post_returns_its_buffers(net: &Net) {
     assert_eq!((rejected.returned.buffers, rejected.returned.context), (vec![marked_buffer(5)], 6));
 }
 
-pub(crate) fn invalid_registrations_are_refused(net: &Net) {
+#[over(one_process)]
+fn invalid_registrations_are_refused(net: &Net) {
     let domain = net.open_other_domain();
     let attr = MrAttr { access: EVERYTHING, requested_key: Some(1), ..MrAttr::default() };
     let refused =
@@ -550,7 +572,8 @@ pub(crate) fn invalid_registrations_are_refused(net: &Net) {
     assert_eq!(refused(8, attr), Errno::ENOKEY);
 }
 
-pub(crate) fn region_with_local_access_only_takes_no_key(net: &Net) {
+#[over(all)]
+fn region_with_local_access_only_takes_no_key(net: &Net) {
     let (alice, bob) = net.open_pair();
     let local = MrAccess::READ | MrAccess::WRITE | MrAccess::SEND | MrAccess::RECV;
     for kind in MemoryKind::ALL {
@@ -574,7 +597,8 @@ pub(crate) fn region_with_local_access_only_takes_no_key(net: &Net) {
     }
 }
 
-pub(crate) fn mr_mode_decides_keys_and_addresses(net: &Net) {
+#[over(one_process)]
+fn mr_mode_decides_keys_and_addresses(net: &Net) {
     use homespun::info::MrMode;
 
     for (mode, picks, counts) in [

@@ -9,7 +9,7 @@ use homespun::{Buffer, Completion, FabricAddress, Tag};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::raw::Post;
-use homespun_suite::{MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup};
+use homespun_suite::{MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, over};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 const KEY: u64 = 0xfeed_f00d;
@@ -52,7 +52,8 @@ pub(crate) fn fields(completion: &Completion) -> (u64, CompletionFlags, usize, u
     (completion.context, completion.flags, completion.len_bytes, completion.data)
 }
 
-pub(crate) fn every_write_call_with_remote_data_takes_a_receive(net: &Net) {
+#[over(all)]
+fn every_write_call_with_remote_data_takes_a_receive(net: &Net) {
     let target = Setup { separate_queues: true, ..make_setup() };
     let (alice, bob) = net.open_pair_with(Setup::default(), target);
     let queue = bob.receive_cq.clone().expect("it has two");
@@ -82,7 +83,8 @@ pub(crate) fn every_write_call_with_remote_data_takes_a_receive(net: &Net) {
     bob.assert_no_completion();
 }
 
-pub(crate) fn remote_data_waits_for_receives_in_order(net: &Net) {
+#[over(all)]
+fn remote_data_waits_for_receives_in_order(net: &Net) {
     const COUNT: u64 = 500;
     let target = Setup { unexpected_bytes: UNEXPECTED_BUDGET_MIN_BYTES, ..make_setup() };
     let (alice, bob) = net.open_pair_with(Setup::default(), target);
@@ -106,7 +108,8 @@ pub(crate) fn remote_data_waits_for_receives_in_order(net: &Net) {
     assert!(region.content() == payload(COUNT - 1, 8));
 }
 
-pub(crate) fn messages_and_remote_data_take_receives_in_posting_order(net: &Net) {
+#[over(all)]
+fn messages_and_remote_data_take_receives_in_posting_order(net: &Net) {
     const LENS_BYTES: [usize; 5] = [8, 0, 3000, 20_000, 300_000];
     const COUNT: u64 = 20;
     let order = Order::SAS | Order::SAW | Order::WAS | Order::WAW;
@@ -149,7 +152,8 @@ pub(crate) fn messages_and_remote_data_take_receives_in_posting_order(net: &Net)
     }
 }
 
-pub(crate) fn remote_data_takes_no_tagged_and_no_cancelled_receive(net: &Net) {
+#[over(all)]
+fn remote_data_takes_no_tagged_and_no_cancelled_receive(net: &Net) {
     let (alice, bob) = open_writer_and_target(net);
     let region = register(&bob, 8, MemoryKind::Owned);
     bob.endpoint.trecv(marked_buffer(ROOM_BYTES), ANY, Tag(7), 1).unwrap();
@@ -164,7 +168,8 @@ pub(crate) fn remote_data_takes_no_tagged_and_no_cancelled_receive(net: &Net) {
     assert_eq!(received_bytes(&bob.next_completion().buffer), payload(1, 8));
 }
 
-pub(crate) fn remote_data_takes_directed_receives_of_its_source_alone(net: &Net) {
+#[over(all)]
+fn remote_data_takes_directed_receives_of_its_source_alone(net: &Net) {
     let (alice, bob) = open_writer_and_target(net);
     let carol = net.open_party();
     let of_carol = bob.insert_address_of(&carol);
@@ -179,7 +184,8 @@ pub(crate) fn remote_data_takes_directed_receives_of_its_source_alone(net: &Net)
     assert_eq!(fields(&bob.next_completion()), (1, NOTIFIED, 8, 71));
 }
 
-pub(crate) fn remote_data_uses_no_byte_of_a_multi_receive_buffer(net: &Net) {
+#[over(all)]
+fn remote_data_uses_no_byte_of_a_multi_receive_buffer(net: &Net) {
     let (alice, bob) = open_writer_and_target(net);
     let region = register(&bob, 100, MemoryKind::Owned);
     bob.endpoint.set_min_multi_recv_bytes(8);
@@ -194,7 +200,8 @@ pub(crate) fn remote_data_uses_no_byte_of_a_multi_receive_buffer(net: &Net) {
     assert_eq!(received_bytes(&last.buffer), payload(1, ROOM_BYTES));
 }
 
-pub(crate) fn receives_of_remote_data_are_counted_and_reported_selectively(net: &Net) {
+#[over(all)]
+fn receives_of_remote_data_are_counted_and_reported_selectively(net: &Net) {
     let target = Setup { counts: true, selective: true, ..make_setup() };
     let (alice, bob) = net.open_pair_with(Setup::default(), target);
     let region = register(&bob, 8, MemoryKind::Owned);
@@ -210,7 +217,8 @@ pub(crate) fn receives_of_remote_data_are_counted_and_reported_selectively(net: 
     bob.wait_for_exact_counts(&both);
 }
 
-pub(crate) fn kept_remote_data_outlives_its_writer(net: &Net) {
+#[over(all)]
+fn kept_remote_data_outlives_its_writer(net: &Net) {
     let (alice, bob) = open_writer_and_target(net);
     let region = register(&bob, 8, MemoryKind::Owned);
     write_and_wait(&alice, &region, 70, 8);
@@ -220,7 +228,8 @@ pub(crate) fn kept_remote_data_outlives_its_writer(net: &Net) {
     assert_eq!(fields(&bob.next_completion()), (1, NOTIFIED, 8, 70));
 }
 
-pub(crate) fn refused_write_with_remote_data_takes_no_receive(net: &Net) {
+#[over(all)]
+fn refused_write_with_remote_data_takes_no_receive(net: &Net) {
     let (alice, bob) = open_writer_and_target(net);
     let region = register(&bob, 8, MemoryKind::Owned);
     bob.endpoint.recv(marked_buffer(ROOM_BYTES), ANY, 1).unwrap();

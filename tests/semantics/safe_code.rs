@@ -19,7 +19,7 @@ use homespun::{
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::sleeping::StopOnDrop;
-use homespun_suite::{Deadline, Net, Setup};
+use homespun_suite::{Deadline, Net, Setup, over};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -88,7 +88,8 @@ impl Drop for Traced {
     }
 }
 
-pub(crate) fn unreported_access_frees_its_buffer(net: &Net) {
+#[over(one_process)]
+fn unreported_access_frees_its_buffer(net: &Net) {
     const ROUNDS: usize = 6;
     let mut info = net.info().clone();
     for caps in [&mut info.caps, &mut info.tx.caps, &mut info.rx.caps] {
@@ -147,7 +148,8 @@ pub(crate) fn unreported_access_frees_its_buffer(net: &Net) {
     assert_eq!(freed.load(Ordering::Relaxed), 5 * ROUNDS);
 }
 
-pub(crate) fn dropped_endpoint_frees_posted_buffers(net: &Net) {
+#[over(one_process)]
+fn dropped_endpoint_frees_posted_buffers(net: &Net) {
     let (alice, bob) = OwnEndpoint::open_pair(net);
     let peer = FabricAddress(0);
     let mut rests = Vec::new();
@@ -198,7 +200,8 @@ pub(crate) fn dropped_endpoint_frees_posted_buffers(net: &Net) {
     assert!(messages.iter().all(Bytes::is_unique), "a message is still there");
 }
 
-pub(crate) fn forgotten_endpoint_still_receives_and_keeps_its_objects_busy(net: &Net) {
+#[over(one_process)]
+fn forgotten_endpoint_still_receives_and_keeps_its_objects_busy(net: &Net) {
     let (alice, bob) = OwnEndpoint::open_pair(net);
     let deadline = Deadline::new();
     let to_alice = FabricAddress(0);
@@ -228,7 +231,8 @@ pub(crate) fn forgotten_endpoint_still_receives_and_keeps_its_objects_busy(net: 
     assert_eq!(alice.av.close().unwrap_err().errno(), Errno::EBUSY);
 }
 
-pub(crate) fn objects_close_in_any_order_or_are_busy(net: &Net) {
+#[over(one_process)]
+fn objects_close_in_any_order_or_are_busy(net: &Net) {
     // The endpoint, the completion queue, the address vector and the domain can close in 24 orders.
     for order in 0..24 {
         let mut left = vec![0, 1, 2, 3];
@@ -266,7 +270,8 @@ pub(crate) fn objects_close_in_any_order_or_are_busy(net: &Net) {
     }
 }
 
-pub(crate) fn objects_may_be_dropped_while_a_thread_polls(net: &Net) {
+#[over(one_process)]
+fn objects_may_be_dropped_while_a_thread_polls(net: &Net) {
     fn assert_clone_send_and_sync<T: Clone + Send + Sync + 'static>(_: &T) {}
     let eq: fn(&EventQueue) = assert_clone_send_and_sync;
     let fabric: fn(&Fabric) = assert_clone_send_and_sync;
@@ -311,7 +316,8 @@ pub(crate) fn objects_may_be_dropped_while_a_thread_polls(net: &Net) {
     });
 }
 
-pub(crate) fn endpoint_closes_when_the_last_thread_drops_its_handle(net: &Net) {
+#[over(one_process)]
+fn endpoint_closes_when_the_last_thread_drops_its_handle(net: &Net) {
     let (alice, bob) = OwnEndpoint::open_pair(net);
     let sent = AtomicUsize::new(0);
     let OwnEndpoint { endpoint, cq, av } = alice;
@@ -362,7 +368,8 @@ pub(crate) fn endpoint_closes_when_the_last_thread_drops_its_handle(net: &Net) {
     net.open_party_with(Setup { at: Some(name), ..Setup::default() });
 }
 
-pub(crate) fn endpoint_may_be_dropped_amid_traffic_both_ways(net: &Net) {
+#[over(one_process)]
+fn endpoint_may_be_dropped_amid_traffic_both_ways(net: &Net) {
     const WINDOW: u64 = 8;
     // Drop the endpoint after this many completions, while messages of every protocol are in flight.
     for leaves_after in [0, 1, 7, 40, 150] {

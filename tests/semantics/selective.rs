@@ -5,7 +5,7 @@ use homespun::flags::OpFlags;
 use homespun::{Errno, FabricAddress};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::{Net, Party, Setup};
+use homespun_suite::{Net, Party, Setup, over};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -23,7 +23,8 @@ fn send_with_completion_flag(party: &Party, context: u64) {
         .unwrap();
 }
 
-pub(crate) fn success_is_reported_only_with_the_completion_flag(net: &Net) {
+#[over(all)]
+fn success_is_reported_only_with_the_completion_flag(net: &Net) {
     let (alice, bob) = open_selective_pair(net);
     bob.endpoint.recv(marked_buffer(64), ANY, 1).unwrap();
     let buffers = vec![marked_buffer(64)];
@@ -52,7 +53,8 @@ pub(crate) fn success_is_reported_only_with_the_completion_flag(net: &Net) {
 }
 
 /// A level decides when a completion may appear. It does not request a completion.
-pub(crate) fn completion_level_alone_requests_no_completion(net: &Net) {
+#[over(all)]
+fn completion_level_alone_requests_no_completion(net: &Net) {
     let (alice, bob) = open_selective_pair(net);
     let levels = [
         OpFlags::INJECT_COMPLETE,
@@ -91,7 +93,8 @@ pub(crate) fn completion_level_alone_requests_no_completion(net: &Net) {
     alice.assert_no_completion();
 }
 
-pub(crate) fn flags_of_a_call_replace_the_default_flags(net: &Net) {
+#[over(all)]
+fn flags_of_a_call_replace_the_default_flags(net: &Net) {
     let (alice, bob) = open_selective_pair(net);
     alice.endpoint.set_tx_op_flags(OpFlags::COMPLETION).unwrap();
     bob.endpoint.set_rx_op_flags(OpFlags::COMPLETION).unwrap();
@@ -112,7 +115,8 @@ pub(crate) fn flags_of_a_call_replace_the_default_flags(net: &Net) {
     }
 }
 
-pub(crate) fn inject_call_reports_no_success(net: &Net) {
+#[over(all)]
+fn inject_call_reports_no_success(net: &Net) {
     let (alice, bob) = open_selective_pair(net);
     // Injecting ignores both flags: it reports no completion.
     alice.endpoint.set_tx_op_flags(OpFlags::COMPLETION | OpFlags::INJECT_COMPLETE).unwrap();
@@ -132,7 +136,8 @@ pub(crate) fn inject_call_reports_no_success(net: &Net) {
     assert_eq!(bob.next_completion().context, 2);
 }
 
-pub(crate) fn failure_is_always_reported(net: &Net) {
+#[over(all)]
+fn failure_is_always_reported(net: &Net) {
     let (alice, _bob) = open_selective_pair(net);
     let vacancy = net.reserve_vacant_address();
     let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
@@ -144,7 +149,8 @@ pub(crate) fn failure_is_always_reported(net: &Net) {
     assert_eq!(alice.next_failure().errno(), Errno::ECANCELED);
 }
 
-pub(crate) fn truncation_is_always_reported(net: &Net) {
+#[over(all)]
+fn truncation_is_always_reported(net: &Net) {
     let (alice, bob) = open_selective_pair(net);
     bob.endpoint.recv(marked_buffer(10), ANY, 1).unwrap();
     alice.endpoint.send(payload(1, 64), alice.peer(), 1).unwrap();

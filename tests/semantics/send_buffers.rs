@@ -4,7 +4,7 @@ use homespun::flags::MrAccess;
 use homespun::{Bytes, FabricAddress, SendBuffer};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::{MemoryKind, Net, Party, RegionSpec, RmaBy, RmaCall};
+use homespun_suite::{MemoryKind, Net, Party, RegionSpec, RmaBy, RmaCall, over};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -28,7 +28,8 @@ fn send_and_check(from: &Party, to: &Party, pieces: Vec<Bytes>, context: u64) {
     assert_eq!(from.next_completion().context, context);
 }
 
-pub(crate) fn messages_of_all_lengths_arrive_from_a_buffer(net: &Net) {
+#[over(one_process)]
+fn messages_of_all_lengths_arrive_from_a_buffer(net: &Net) {
     let (alice, bob) = net.open_pair();
     let longest = LENS_BYTES[LENS_BYTES.len() - 1];
     let buffers = [&alice, &bob].map(|party| allocate(party, &payload(7, longest)));
@@ -38,7 +39,8 @@ pub(crate) fn messages_of_all_lengths_arrive_from_a_buffer(net: &Net) {
     }
 }
 
-pub(crate) fn pieces_of_buffers_and_other_memory_arrive(net: &Net) {
+#[over(one_process)]
+fn pieces_of_buffers_and_other_memory_arrive(net: &Net) {
     let (alice, bob) = net.open_pair();
     let [first, second] = [1, 2].map(|n| allocate(&alice, &payload(n, 100_000)).bytes());
     let elsewhere = payload(3, 50_000);
@@ -56,7 +58,8 @@ pub(crate) fn pieces_of_buffers_and_other_memory_arrive(net: &Net) {
     }
 }
 
-pub(crate) fn buffer_is_overwritten_between_messages(net: &Net) {
+#[over(one_process)]
+fn buffer_is_overwritten_between_messages(net: &Net) {
     let (alice, bob) = net.open_pair();
     let mut buffer = allocate(&alice, &payload(0, 200_000));
     for n in 1..20 {
@@ -65,7 +68,8 @@ pub(crate) fn buffer_is_overwritten_between_messages(net: &Net) {
     }
 }
 
-pub(crate) fn buffer_dropped_before_its_message_arrives_keeps_its_bytes(net: &Net) {
+#[over(one_process)]
+fn buffer_dropped_before_its_message_arrives_keeps_its_bytes(net: &Net) {
     let (alice, bob) = net.open_pair();
     for n in 1..5 {
         let message = allocate(&alice, &payload(n, 100_000)).bytes();
@@ -78,7 +82,8 @@ pub(crate) fn buffer_dropped_before_its_message_arrives_keeps_its_bytes(net: &Ne
 }
 
 /// More buffers than a peer keeps mapped.
-pub(crate) fn messages_from_many_buffers_arrive(net: &Net) {
+#[over(one_process)]
+fn messages_from_many_buffers_arrive(net: &Net) {
     let (alice, bob) = net.open_pair();
     let buffers: Vec<_> = (0..40).map(|n| allocate(&alice, &payload(n, 20_000))).collect();
     for _ in 0..2 {
@@ -88,7 +93,8 @@ pub(crate) fn messages_from_many_buffers_arrive(net: &Net) {
     }
 }
 
-pub(crate) fn write_from_a_buffer_arrives(net: &Net) {
+#[over(one_process)]
+fn write_from_a_buffer_arrives(net: &Net) {
     const LEN_BYTES: usize = 300_000;
     let (alice, bob) = net.open_pair();
     let access = MrAccess::REMOTE_WRITE;

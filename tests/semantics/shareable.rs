@@ -8,7 +8,9 @@ use homespun::{
 };
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes, split_unevenly};
-use homespun_suite::{Deadline, MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, Turns};
+use homespun_suite::{
+    Deadline, MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, Turns, over,
+};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
@@ -37,7 +39,8 @@ fn write_over_link_first(party: &Party, region: &Region) {
     assert_eq!(party.next_completion().context, 1);
 }
 
-pub(crate) fn mapped_region_is_written_and_read_correctly(net: &Net) {
+#[over(all)]
+fn mapped_region_is_written_and_read_correctly(net: &Net) {
     const LEN_BYTES: usize = 300_001;
     let (alice, bob) = net.open_pair();
     let region = bob.register(make_region_spec(LEN_BYTES, 5)).unwrap();
@@ -85,7 +88,8 @@ pub(crate) fn mapped_region_is_written_and_read_correctly(net: &Net) {
     assert!(received_bytes(&alice.next_completion().buffer) == expected[at..at + len_bytes], "into pieces");
 }
 
-pub(crate) fn immediate_completions_overrun_an_unprotected_queue(net: &Net) {
+#[over(all)]
+fn immediate_completions_overrun_an_unprotected_queue(net: &Net) {
     const DEPTH_ENTRIES: usize = 2;
     for format in [CqFormat::Context, CqFormat::Msg] {
         let setup = Setup {
@@ -130,7 +134,8 @@ pub(crate) fn immediate_completions_overrun_an_unprotected_queue(net: &Net) {
     }
 }
 
-pub(crate) fn immediate_completions_wait_for_room_in_the_queue(net: &Net) {
+#[over(all)]
+fn immediate_completions_wait_for_room_in_the_queue(net: &Net) {
     const DEPTH_ENTRIES: usize = 3;
     const TX_DEPTH_OPS: usize = 4;
     const END: u64 = 60;
@@ -175,7 +180,8 @@ pub(crate) fn immediate_completions_wait_for_room_in_the_queue(net: &Net) {
     assert!(region.content() == expected);
 }
 
-pub(crate) fn accesses_to_a_mapped_region_are_counted_though_unreported(net: &Net) {
+#[over(all)]
+fn accesses_to_a_mapped_region_are_counted_though_unreported(net: &Net) {
     let (alice, bob) =
         net.open_pair_with(Setup { counts: true, selective: true, ..Setup::default() }, Setup::default());
     let region = bob.register(make_region_spec(16, 5)).unwrap();
@@ -202,7 +208,8 @@ pub(crate) fn accesses_to_a_mapped_region_are_counted_though_unreported(net: &Ne
 }
 
 /// Stops the process of the owner, if the owner is in another process. The transport must map memory.
-pub(crate) fn mapped_region_is_accessed_while_its_owner_is_stopped(net: &Net) {
+#[over(driven, mapped_memory)]
+fn mapped_region_is_accessed_while_its_owner_is_stopped(net: &Net) {
     assert!(net.maps_peer_memory(), "the test is about memory that the initiator maps");
     let (alice, bob) = net.open_pair();
     let region = bob.register(make_region_spec(100, 5)).unwrap();
@@ -222,7 +229,8 @@ pub(crate) fn mapped_region_is_accessed_while_its_owner_is_stopped(net: &Net) {
     assert!(region.content()[10..30] == payload(2, 20));
 }
 
-pub(crate) fn message_arrives_after_preceding_writes_to_a_mapped_region(net: &Net) {
+#[over(all)]
+fn message_arrives_after_preceding_writes_to_a_mapped_region(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = bob.register(make_region_spec(8, 5)).unwrap();
     write_over_link_first(&alice, &region);
@@ -237,7 +245,8 @@ pub(crate) fn message_arrives_after_preceding_writes_to_a_mapped_region(net: &Ne
     }
 }
 
-pub(crate) fn rights_and_bounds_hold_for_a_mapped_region(net: &Net) {
+#[over(all)]
+fn rights_and_bounds_hold_for_a_mapped_region(net: &Net) {
     let (alice, bob) = net.open_pair();
     let readable =
         bob.register(RegionSpec { access: MrAccess::REMOTE_READ, ..make_region_spec(100, 1) }).unwrap();
@@ -263,7 +272,8 @@ pub(crate) fn rights_and_bounds_hold_for_a_mapped_region(net: &Net) {
     assert!(readable.content() == marked_buffer(100));
 }
 
-pub(crate) fn shareable_region_of_a_read_only_target_refuses_writes(net: &Net) {
+#[over(all)]
+fn shareable_region_of_a_read_only_target_refuses_writes(net: &Net) {
     let alice = net.open_party();
     let bob =
         net.open_party_with(Setup { caps: Caps::MSG | Caps::RMA | Caps::REMOTE_READ, ..Setup::default() });
@@ -279,7 +289,8 @@ pub(crate) fn shareable_region_of_a_read_only_target_refuses_writes(net: &Net) {
     }
 }
 
-pub(crate) fn access_to_a_closed_shareable_region_fails(net: &Net) {
+#[over(all)]
+fn access_to_a_closed_shareable_region_fails(net: &Net) {
     let (alice, bob) = net.open_pair();
     for round in 0..4 {
         let first = bob.register(make_region_spec(1000, 5)).unwrap();
@@ -299,7 +310,8 @@ pub(crate) fn access_to_a_closed_shareable_region_fails(net: &Net) {
     }
 }
 
-pub(crate) fn regions_beyond_the_mapping_limit_are_accessed(net: &Net) {
+#[over(all)]
+fn regions_beyond_the_mapping_limit_are_accessed(net: &Net) {
     const COUNT: u64 = homespun::limits::MAPPED_LINK_MAX_REGIONS as u64 + 6;
     let (alice, bob) = net.open_pair();
     let regions: Vec<Region> =
@@ -314,7 +326,8 @@ pub(crate) fn regions_beyond_the_mapping_limit_are_accessed(net: &Net) {
     }
 }
 
-pub(crate) fn write_with_remote_data_to_a_mapped_region_notifies_its_owner(net: &Net) {
+#[over(all)]
+fn write_with_remote_data_to_a_mapped_region_notifies_its_owner(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = bob.register(make_region_spec(16, 5)).unwrap();
     write_over_link_first(&alice, &region);
@@ -344,7 +357,8 @@ pub(crate) fn write_with_remote_data_to_a_mapped_region_notifies_its_owner(net: 
     assert!(region.content() == payload(4, 16));
 }
 
-pub(crate) fn access_to_a_mapped_region_fails_when_its_owner_closes(net: &Net) {
+#[over(all)]
+fn access_to_a_mapped_region_fails_when_its_owner_closes(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = bob.register(make_region_spec(16, 5)).unwrap();
     write_over_link_first(&alice, &region);

@@ -4,9 +4,9 @@ use homespun::info::SHARED_CONTEXT;
 use homespun::{Caps, ConnectionEvent, Endpoint, Errno, FabricAddress, Misuse, SharedReceiveContext};
 
 use crate::shared_contexts::{ANY, LENS_BYTES};
-use homespun_suite::Net;
 use homespun_suite::connecting::{self, CLIENT, LISTENER, SERVER, Side};
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
+use homespun_suite::{Net, over};
 
 /// Connects two endpoints. The second one receives through a context.
 pub(crate) fn connect_with_shared_context(
@@ -31,7 +31,8 @@ pub(crate) fn connect_with_shared_context(
     (connecting, accepting)
 }
 
-pub(crate) fn connections_share_receives(net: &Net) {
+#[over(connected, automatic)]
+fn connections_share_receives(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let context = server.domain.shared_receive_context(&server.info.rx).unwrap();
     // A receive that names a source is refused. An unconnected endpoint may still join the context, and
@@ -62,7 +63,8 @@ pub(crate) fn connections_share_receives(net: &Net) {
     connecting::close_with_progress((first, second, first_served, second_served), &[&client, &server]);
 }
 
-pub(crate) fn closed_connection_leaves_shared_receives_posted(net: &Net) {
+#[over(connected, automatic)]
+fn closed_connection_leaves_shared_receives_posted(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let context = server.domain.shared_receive_context(&server.info.rx).unwrap();
     let (first, first_served) = connect_with_shared_context(&client, &server, &context);

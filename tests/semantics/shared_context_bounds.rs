@@ -4,10 +4,11 @@ use homespun::info::RxAttr;
 use homespun::{Again, CqAttr, FabricAddress, OperationError};
 
 use crate::shared_contexts::{ANY, BOTH, Sharers};
-use homespun_suite::Net;
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
+use homespun_suite::{Net, over};
 
-pub(crate) fn full_queue_of_one_endpoint_delays_no_other(net: &Net) {
+#[over(one_process, automatic)]
+fn full_queue_of_one_endpoint_delays_no_other(net: &Net) {
     let mut sharers = Sharers::new(net, 1);
     sharers.add_member_with_cq(&CqAttr { size_entries: 1, ..CqAttr::default() }, BOTH);
     let (peer, _) = sharers.open_peer();
@@ -28,7 +29,8 @@ pub(crate) fn full_queue_of_one_endpoint_delays_no_other(net: &Net) {
     }
 }
 
-pub(crate) fn multi_receive_buffer_serves_other_endpoints_while_one_queue_is_full(net: &Net) {
+#[over(one_process, automatic)]
+fn multi_receive_buffer_serves_other_endpoints_while_one_queue_is_full(net: &Net) {
     let mut sharers = Sharers::new(net, 1);
     sharers.add_member_with_cq(&CqAttr { size_entries: 1, ..CqAttr::default() }, BOTH);
     let (peer, _) = sharers.open_peer();
@@ -48,7 +50,8 @@ pub(crate) fn multi_receive_buffer_serves_other_endpoints_while_one_queue_is_ful
     }
 }
 
-pub(crate) fn receives_beyond_the_depth_are_refused(net: &Net) {
+#[over(one_process, automatic)]
+fn receives_beyond_the_depth_are_refused(net: &Net) {
     let mut sharers = Sharers::open_empty(net, &RxAttr { size_ops: 3, ..RxAttr::default() });
     sharers.add_member();
     sharers.add_member_with_cq(&CqAttr { size_entries: 1, ..CqAttr::default() }, BOTH);
@@ -69,7 +72,8 @@ pub(crate) fn receives_beyond_the_depth_are_refused(net: &Net) {
     sharers.context.recv(marked_buffer(8), ANY, 4).unwrap();
 }
 
-pub(crate) fn messages_beyond_a_small_budget_all_arrive(net: &Net) {
+#[over(one_process, automatic)]
+fn messages_beyond_a_small_budget_all_arrive(net: &Net) {
     const MESSAGES: u64 = 60;
     let mut sharers = Sharers::open_empty(net, &RxAttr { total_buffered_recv_bytes: 1, ..RxAttr::default() });
     (0..2).for_each(|_| sharers.add_member());
@@ -90,7 +94,8 @@ pub(crate) fn messages_beyond_a_small_budget_all_arrive(net: &Net) {
     }
 }
 
-pub(crate) fn cancelled_receive_of_an_empty_context_is_reported_by_the_first_endpoint(net: &Net) {
+#[over(one_process, automatic)]
+fn cancelled_receive_of_an_empty_context_is_reported_by_the_first_endpoint(net: &Net) {
     let mut sharers = Sharers::open_empty(net, &RxAttr { size_ops: 2, ..RxAttr::default() });
     sharers.context.recv(marked_buffer(8), ANY, 1).unwrap();
     sharers.context.recv(marked_buffer(8), ANY, 2).unwrap();

@@ -6,10 +6,11 @@ use homespun::info::{Info, RxAttr};
 use homespun::{AvAttr, CqAttr, Errno, Error, FabricAddress, Misuse, Rejected, Tag};
 
 use crate::shared_contexts::{ANY, BOTH, Sharers};
-use homespun_suite::Net;
 use homespun_suite::payload::marked_buffer;
+use homespun_suite::{Net, over};
 
-pub(crate) fn close_of_a_context_with_endpoints_fails_with_ebusy(net: &Net) {
+#[over(one_process, automatic)]
+fn close_of_a_context_with_endpoints_fails_with_ebusy(net: &Net) {
     let sharers = Sharers::open_empty(net, &RxAttr::default());
     let endpoint = sharers.open_unbound_endpoint();
     endpoint.bind_shared_receive_context(&sharers.context).unwrap();
@@ -20,7 +21,8 @@ pub(crate) fn close_of_a_context_with_endpoints_fails_with_ebusy(net: &Net) {
     context.close().expect("nothing is bound to it");
 }
 
-pub(crate) fn invalid_bindings_and_calls_of_shared_contexts_are_refused(net: &Net) {
+#[over(one_process, automatic)]
+fn invalid_bindings_and_calls_of_shared_contexts_are_refused(net: &Net) {
     let sharers = Sharers::new(net, 1);
     let other = net.open_other_domain();
     let others = other.shared_receive_context(&RxAttr::default()).unwrap();
@@ -70,7 +72,8 @@ pub(crate) fn invalid_bindings_and_calls_of_shared_contexts_are_refused(net: &Ne
     assert_eq!(sharers.domain.shared_receive_context(&ordered).unwrap_err().errno(), Errno::ENODATA);
 }
 
-pub(crate) fn directed_receive_without_endpoints_is_refused(net: &Net) {
+#[over(one_process, automatic)]
+fn directed_receive_without_endpoints_is_refused(net: &Net) {
     let sharers = Sharers::new(net, 0);
     let refused = sharers.context.recv(marked_buffer(8), FabricAddress(0), 1).unwrap_err();
     assert_eq!((refused.errno(), refused.returned.len()), (Errno::ENOAV, 8));
@@ -80,7 +83,8 @@ pub(crate) fn directed_receive_without_endpoints_is_refused(net: &Net) {
     assert_eq!(refused.error, Misuse::UnknownAddress(17).into());
 }
 
-pub(crate) fn directed_receive_without_the_capability_is_refused(net: &Net) {
+#[over(one_process, automatic)]
+fn directed_receive_without_the_capability_is_refused(net: &Net) {
     let caps = net.info().rx.caps - Caps::DIRECTED_RECV;
     let mut sharers = Sharers::open_empty(net, &RxAttr { caps, ..RxAttr::default() });
     sharers.add_member();

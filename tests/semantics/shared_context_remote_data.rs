@@ -6,11 +6,12 @@ use homespun::{FabricAddress, MrAttr};
 
 use crate::rx_cq_data::{NOTIFIED, ROOM_BYTES, fields};
 use crate::shared_contexts::{ANY, Sharers};
-use homespun_suite::Net;
 use homespun_suite::payload::{marked_buffer, payload};
+use homespun_suite::{Net, over};
 
 /// One endpoint of the context has the mode, and the other does not.
-pub(crate) fn remote_data_takes_receives_of_a_shared_context_by_the_mode_of_its_endpoint(net: &Net) {
+#[over(one_process, automatic)]
+fn remote_data_takes_receives_of_a_shared_context_by_the_mode_of_its_endpoint(net: &Net) {
     let mut sharers = Sharers::new(net, 1);
     sharers.info.mode = Mode::RX_CQ_DATA;
     sharers.add_member();

@@ -11,9 +11,10 @@ use crate::shared_contexts::{ANY, BOTH, LENS_BYTES, Sharers};
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::poll_completion;
 use homespun_suite::sleeping::{self, BLOCKING_WAIT_OBJECTS, StopOnDrop, let_threads_fall_asleep};
-use homespun_suite::{Deadline, Net};
+use homespun_suite::{Deadline, Net, over};
 
-pub(crate) fn sleeping_reader_wakes_for_a_post(net: &Net) {
+#[over(one_process, automatic)]
+fn sleeping_reader_wakes_for_a_post(net: &Net) {
     for wait in BLOCKING_WAIT_OBJECTS {
         let mut sharers = Sharers::new(net, 1);
         sharers.add_member_with_cq(&CqAttr { wait, ..CqAttr::default() }, BOTH);
@@ -46,7 +47,8 @@ pub(crate) fn sleeping_reader_wakes_for_a_post(net: &Net) {
     }
 }
 
-pub(crate) fn sleeping_reader_wakes_for_a_cancel(net: &Net) {
+#[over(one_process, automatic)]
+fn sleeping_reader_wakes_for_a_cancel(net: &Net) {
     let mut sharers = Sharers::new(net, 0);
     sharers.add_member_with_cq(&CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() }, BOTH);
     for context in 0..10 {
@@ -60,13 +62,15 @@ pub(crate) fn sleeping_reader_wakes_for_a_cancel(net: &Net) {
     }
 }
 
-pub(crate) fn concurrent_posts_and_reads_receive_all_messages(net: &Net) {
+#[over(one_process, automatic)]
+fn concurrent_posts_and_reads_receive_all_messages(net: &Net) {
     let sharers = Sharers::new(net, 2);
     let cqs: Vec<_> = sharers.members.iter().map(|member| member.cq.clone()).collect();
     post_and_read_concurrently(&sharers, &cqs);
 }
 
-pub(crate) fn concurrent_posts_and_reads_of_one_queue_receive_all_messages(net: &Net) {
+#[over(one_process, automatic)]
+fn concurrent_posts_and_reads_of_one_queue_receive_all_messages(net: &Net) {
     let mut sharers = Sharers::new(net, 0);
     let open = || sharers.domain.open_cq(&CqAttr::default()).unwrap();
     // Three threads drive the endpoints. All receives are reported to the last of these queues.
@@ -128,7 +132,8 @@ fn post_and_read_concurrently(sharers: &Sharers<'_>, cqs: &[CompletionQueue]) {
     });
 }
 
-pub(crate) fn repeated_peeks_find_a_message_arriving_at_any_endpoint(net: &Net) {
+#[over(one_process, automatic)]
+fn repeated_peeks_find_a_message_arriving_at_any_endpoint(net: &Net) {
     let sharers = Sharers::new(net, 2);
     let (peer, _) = sharers.open_peer();
     peer.endpoint.tsend(payload(1, 8), FabricAddress(1), Tag(7), 1).unwrap();

@@ -12,7 +12,7 @@ use homespun::{
 use crate::shared_contexts::{ANY, BOTH, LENS_BYTES, Sharers};
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::poll_completion;
-use homespun_suite::{Deadline, Net, Party};
+use homespun_suite::{Deadline, Net, Party, over};
 
 /// Opens a context for triggered receives, without endpoints.
 fn open_triggering_context(net: &Net) -> Sharers<'_> {
@@ -78,7 +78,8 @@ fn open_counter(sharers: &Sharers<'_>) -> Counter {
     sharers.domain.open_counter(&CounterAttr::default()).unwrap()
 }
 
-pub(crate) fn receive_that_completes_at_post_triggers_deferred_work(net: &Net) {
+#[over(one_process, automatic)]
+fn receive_that_completes_at_post_triggers_deferred_work(net: &Net) {
     let mut sharers = Sharers::new(net, 2);
     let (received, done) = (open_counter(&sharers), open_counter(&sharers));
     sharers.members[1].endpoint.bind_counter(&received, CounterEvents::RECV).unwrap();
@@ -105,7 +106,8 @@ pub(crate) fn receive_that_completes_at_post_triggers_deferred_work(net: &Net) {
     sharers.members.clear();
 }
 
-pub(crate) fn triggered_receive_of_a_context_is_posted_at_its_threshold(net: &Net) {
+#[over(one_process, automatic)]
+fn triggered_receive_of_a_context_is_posted_at_its_threshold(net: &Net) {
     let sharers = open_triggering_context_with_members(net, 2);
     let counter = open_counter(&sharers);
     let (peer, _) = sharers.open_peer();
@@ -129,7 +131,8 @@ pub(crate) fn triggered_receive_of_a_context_is_posted_at_its_threshold(net: &Ne
     assert!(!counter.is_in_use());
 }
 
-pub(crate) fn deferred_receives_of_a_context_are_counted_at_the_receiving_endpoint(net: &Net) {
+#[over(one_process, automatic)]
+fn deferred_receives_of_a_context_are_counted_at_the_receiving_endpoint(net: &Net) {
     let sharers = open_triggering_context_with_members(net, 2);
     let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
     let received: Vec<_> = (0..2).map(|_| open_counter(&sharers)).collect();
@@ -172,7 +175,8 @@ pub(crate) fn deferred_receives_of_a_context_are_counted_at_the_receiving_endpoi
     }
 }
 
-pub(crate) fn deferred_receive_that_reports_to_its_endpoints_counter_counts_once(net: &Net) {
+#[over(one_process, automatic)]
+fn deferred_receive_that_reports_to_its_endpoints_counter_counts_once(net: &Net) {
     let sharers = open_triggering_context_with_members(net, 2);
     let done = open_counter(&sharers);
     sharers.members[1].endpoint.bind_counter(&done, CounterEvents::RECV).unwrap();
@@ -198,7 +202,8 @@ pub(crate) fn deferred_receive_that_reports_to_its_endpoints_counter_counts_once
     }
 }
 
-pub(crate) fn deferred_receive_is_counted_while_its_queue_is_full(net: &Net) {
+#[over(one_process, automatic)]
+fn deferred_receive_is_counted_while_its_queue_is_full(net: &Net) {
     let mut sharers = open_triggering_context(net);
     sharers.add_member();
     sharers.add_member_with_cq(&CqAttr { size_entries: 1, ..CqAttr::default() }, BOTH);
@@ -222,7 +227,8 @@ pub(crate) fn deferred_receive_is_counted_while_its_queue_is_full(net: &Net) {
     }
 }
 
-pub(crate) fn waiting_receives_of_a_context_are_cancelled(net: &Net) {
+#[over(one_process, automatic)]
+fn waiting_receives_of_a_context_are_cancelled(net: &Net) {
     let sharers = open_triggering_context_with_members(net, 2);
     let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
     let receive = |context| make_receive(context, 8, OpFlags::empty());
@@ -249,7 +255,8 @@ pub(crate) fn waiting_receives_of_a_context_are_cancelled(net: &Net) {
     assert_no_completion(&sharers);
 }
 
-pub(crate) fn deferred_receive_refused_when_due_fails_at_the_oldest_endpoint(net: &Net) {
+#[over(one_process, automatic)]
+fn deferred_receive_refused_when_due_fails_at_the_oldest_endpoint(net: &Net) {
     let sharers = open_triggering_context_with_members(net, 2);
     let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
     let (_peer, gone) = sharers.open_peer();
@@ -267,7 +274,8 @@ pub(crate) fn deferred_receive_refused_when_due_fails_at_the_oldest_endpoint(net
     await_counts(&sharers, &done, (0, 1));
 }
 
-pub(crate) fn triggered_claim_of_a_context_receives_the_claimed_message(net: &Net) {
+#[over(one_process, automatic)]
+fn triggered_claim_of_a_context_receives_the_claimed_message(net: &Net) {
     let sharers = open_triggering_context_with_members(net, 2);
     let counter = open_counter(&sharers);
     let (peer, _) = sharers.open_peer();
@@ -287,7 +295,8 @@ pub(crate) fn triggered_claim_of_a_context_receives_the_claimed_message(net: &Ne
     assert_eq!((received.context, received_bytes(&received.buffer)), (5, payload(1, 300).to_vec()));
 }
 
-pub(crate) fn dropping_the_last_handle_of_a_context_discards_its_work(net: &Net) {
+#[over(one_process, automatic)]
+fn dropping_the_last_handle_of_a_context_discards_its_work(net: &Net) {
     let sharers = open_triggering_context(net);
     let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
     let context = sharers.domain.shared_receive_context(sharers.context.attr()).unwrap();
@@ -304,7 +313,8 @@ pub(crate) fn dropping_the_last_handle_of_a_context_discards_its_work(net: &Net)
     assert_eq!((done.read(), done.read_error()), (0, 0));
 }
 
-pub(crate) fn invalid_waiting_receive_of_a_context_is_refused(net: &Net) {
+#[over(one_process, automatic)]
+fn invalid_waiting_receive_of_a_context_is_refused(net: &Net) {
     let sharers = open_triggering_context_with_members(net, 1);
     let plain = Sharers::new(net, 0);
     let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
@@ -334,7 +344,8 @@ pub(crate) fn invalid_waiting_receive_of_a_context_is_refused(net: &Net) {
     assert!(!counter.is_in_use() && !done.is_in_use());
 }
 
-pub(crate) fn deferred_claim_of_a_context_receives_the_claimed_message(net: &Net) {
+#[over(one_process, automatic)]
+fn deferred_claim_of_a_context_receives_the_claimed_message(net: &Net) {
     let sharers = open_triggering_context_with_members(net, 2);
     let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
     let received: Vec<_> = (0..2).map(|_| open_counter(&sharers)).collect();
@@ -370,7 +381,8 @@ pub(crate) fn deferred_claim_of_a_context_receives_the_claimed_message(net: &Net
     assert_eq!(counts, [(0, 0), (1, 0)]);
 }
 
-pub(crate) fn deferred_multi_receive_of_a_context_completes_at_the_release_of_its_buffer(net: &Net) {
+#[over(one_process, automatic)]
+fn deferred_multi_receive_of_a_context_completes_at_the_release_of_its_buffer(net: &Net) {
     let sharers = open_triggering_context_with_members(net, 2);
     let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
     sharers.context.set_min_multi_recv_bytes(30);

@@ -13,7 +13,7 @@ use homespun::{
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::poll_completion;
-use homespun_suite::{Deadline, Ended, Net, Party, Setup};
+use homespun_suite::{Deadline, Ended, Net, Party, Setup, over};
 
 pub(crate) const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 pub(crate) const BOTH: BindFlags = BindFlags::TRANSMIT.union(BindFlags::RECV);
@@ -180,7 +180,8 @@ fn close_with_progress<T: Send>(sharers: &Sharers<'_>, closing: T) {
     });
 }
 
-pub(crate) fn receives_posted_before_binding_serve_every_endpoint(net: &Net) {
+#[over(one_process, automatic)]
+fn receives_posted_before_binding_serve_every_endpoint(net: &Net) {
     let mut sharers = Sharers::open_empty(net, &RxAttr::default());
     for context in 0..8 {
         sharers.context.recv(marked_buffer(LENS_BYTES[3]), ANY, context).unwrap();
@@ -200,7 +201,8 @@ pub(crate) fn receives_posted_before_binding_serve_every_endpoint(net: &Net) {
     assert_eq!(contexts, (0..8).collect::<Vec<_>>(), "the earliest is taken");
 }
 
-pub(crate) fn messages_of_each_peer_keep_their_order(net: &Net) {
+#[over(one_process, automatic)]
+fn messages_of_each_peer_keep_their_order(net: &Net) {
     const MESSAGES: u64 = 40;
     let sharers = Sharers::new(net, 2);
     let (left, left_name) = sharers.open_peer();
@@ -243,7 +245,8 @@ pub(crate) fn messages_of_each_peer_keep_their_order(net: &Net) {
     }
 }
 
-pub(crate) fn receive_takes_an_earlier_unexpected_message(net: &Net) {
+#[over(one_process, automatic)]
+fn receive_takes_an_earlier_unexpected_message(net: &Net) {
     let sharers = Sharers::new(net, 3);
     let (peer, name) = sharers.open_peer();
     for (number, len_bytes) in LENS_BYTES.into_iter().enumerate() {
@@ -264,7 +267,8 @@ pub(crate) fn receive_takes_an_earlier_unexpected_message(net: &Net) {
     }
 }
 
-pub(crate) fn tagged_and_untagged_receives_take_messages_of_their_kind(net: &Net) {
+#[over(one_process, automatic)]
+fn tagged_and_untagged_receives_take_messages_of_their_kind(net: &Net) {
     // Whatever capabilities the context has.
     let caps = Caps::MSG | Caps::RECV;
     let mut sharers = Sharers::open_empty(net, &RxAttr { caps, ..RxAttr::default() });
@@ -283,7 +287,8 @@ pub(crate) fn tagged_and_untagged_receives_take_messages_of_their_kind(net: &Net
     assert!(received_bytes(&third.buffer) == payload(11, 8));
 }
 
-pub(crate) fn long_message_is_truncated_at_its_endpoint(net: &Net) {
+#[over(one_process, automatic)]
+fn long_message_is_truncated_at_its_endpoint(net: &Net) {
     let sharers = Sharers::new(net, 2);
     let (peer, _) = sharers.open_peer();
     sharers.context.recv(marked_buffer(5), ANY, 1).unwrap();
@@ -293,7 +298,8 @@ pub(crate) fn long_message_is_truncated_at_its_endpoint(net: &Net) {
     assert_eq!((failed.completion.context, failed.completion.len_bytes), (1, 5));
 }
 
-pub(crate) fn directed_receive_takes_messages_of_its_source_at_any_endpoint(net: &Net) {
+#[over(one_process, automatic)]
+fn directed_receive_takes_messages_of_its_source_at_any_endpoint(net: &Net) {
     let sharers = Sharers::new(net, 2);
     let (left, left_name) = sharers.open_peer();
     let (right, right_name) = sharers.open_peer();
@@ -312,7 +318,8 @@ pub(crate) fn directed_receive_takes_messages_of_its_source_at_any_endpoint(net:
     assert_eq!(contexts, [1, 2, 3]);
 }
 
-pub(crate) fn directed_receive_fails_when_the_last_link_to_its_source_ends(net: &Net) {
+#[over(one_process, automatic)]
+fn directed_receive_fails_when_the_last_link_to_its_source_ends(net: &Net) {
     let mut sharers = Sharers::new(net, 2);
     let (peer, name) = sharers.open_peer();
     sharers.context.recv(marked_buffer(8), name, 1).unwrap();
@@ -336,7 +343,8 @@ pub(crate) fn directed_receive_fails_when_the_last_link_to_its_source_ends(net: 
     sharers.context.cancel(3).expect("it accepts messages of others");
 }
 
-pub(crate) fn directed_receive_fails_when_no_endpoint_reaches_its_source(net: &Net) {
+#[over(one_process, automatic)]
+fn directed_receive_fails_when_no_endpoint_reaches_its_source(net: &Net) {
     let sharers = Sharers::new(net, 2);
     let vacancy = net.reserve_vacant_address();
     let absent = sharers.av.insert(&[vacancy.address]).remove(0).unwrap();
@@ -374,7 +382,8 @@ pub(crate) fn directed_receive_fails_when_no_endpoint_reaches_its_source(net: &N
     assert_eq!(sharers.next_receive_completion(0).context, 5);
 }
 
-pub(crate) fn multi_receive_buffer_takes_messages_of_all_endpoints(net: &Net) {
+#[over(one_process, automatic)]
+fn multi_receive_buffer_takes_messages_of_all_endpoints(net: &Net) {
     let sharers = Sharers::new(net, 2);
     let (peer, _) = sharers.open_peer();
     sharers.deliver(&peer, 1, payload(1, 64), None);
@@ -392,7 +401,8 @@ pub(crate) fn multi_receive_buffer_takes_messages_of_all_endpoints(net: &Net) {
     }
 }
 
-pub(crate) fn cancelled_receive_is_reported_by_the_first_endpoint(net: &Net) {
+#[over(one_process, automatic)]
+fn cancelled_receive_is_reported_by_the_first_endpoint(net: &Net) {
     let sharers = Sharers::new(net, 2);
     let (peer, _) = sharers.open_peer();
     for context in [1, 2, 3] {
@@ -413,7 +423,8 @@ pub(crate) fn cancelled_receive_is_reported_by_the_first_endpoint(net: &Net) {
     );
 }
 
-pub(crate) fn peek_finds_messages_of_any_endpoint(net: &Net) {
+#[over(one_process, automatic)]
+fn peek_finds_messages_of_any_endpoint(net: &Net) {
     let sharers = Sharers::new(net, 2);
     let (peer, _) = sharers.open_peer();
     let look = |context, flags| RecvMsg { tagged: Some(Tag(7).into()), context, flags, ..RecvMsg::default() };
@@ -444,7 +455,8 @@ pub(crate) fn peek_finds_messages_of_any_endpoint(net: &Net) {
     assert_eq!(refused.errno(), Errno::ENOENT);
 }
 
-pub(crate) fn closed_endpoint_discards_its_messages_and_leaves_receives_posted(net: &Net) {
+#[over(one_process, automatic)]
+fn closed_endpoint_discards_its_messages_and_leaves_receives_posted(net: &Net) {
     let mut sharers = Sharers::new(net, 2);
     let (peer, _) = sharers.open_peer();
     sharers.deliver(&peer, 1, payload(1, 8), Some(1));
@@ -462,7 +474,8 @@ pub(crate) fn closed_endpoint_discards_its_messages_and_leaves_receives_posted(n
     assert_eq!(sharers.next_ended(0).unwrap_err().completion.context, 1);
 }
 
-pub(crate) fn endpoints_join_and_leave_while_messages_arrive(net: &Net) {
+#[over(one_process, automatic)]
+fn endpoints_join_and_leave_while_messages_arrive(net: &Net) {
     let mut sharers = Sharers::new(net, 1);
     let (peer, _) = sharers.open_peer();
     for round in 0..5_u64 {
@@ -513,7 +526,8 @@ impl Sharers<'_> {
     }
 }
 
-pub(crate) fn selective_endpoint_reports_only_requested_receives(net: &Net) {
+#[over(one_process, automatic)]
+fn selective_endpoint_reports_only_requested_receives(net: &Net) {
     let mut sharers = Sharers::new(net, 1);
     sharers.add_member_with_cq(&CqAttr::default(), BOTH | BindFlags::SELECTIVE_COMPLETION);
     let (peer, _) = sharers.open_peer();
@@ -544,7 +558,8 @@ pub(crate) fn selective_endpoint_reports_only_requested_receives(net: &Net) {
     assert!(poll_completion(&sharers.members[1].cq).is_none());
 }
 
-pub(crate) fn counters_count_receives_of_their_endpoint(net: &Net) {
+#[over(one_process, automatic)]
+fn counters_count_receives_of_their_endpoint(net: &Net) {
     let mut sharers = Sharers::new(net, 2);
     let counters: Vec<_> = sharers
         .members

@@ -15,7 +15,7 @@ use homespun_suite::connecting::{
     next_operation_end_of_first_side, next_request_of_first_side,
 };
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::{Deadline, Net};
+use homespun_suite::{Deadline, Net, over};
 
 /// The peer address of posts, which connected endpoints ignore.
 const NOWHERE: FabricAddress = FabricAddress(0x5eed);
@@ -33,7 +33,8 @@ fn expect_errno<T>(result: Result<T, Error>) -> Errno {
     result.err().expect("it is refused").errno()
 }
 
-pub(crate) fn messages_sent_before_a_shutdown_arrive_before_its_event(net: &Net) {
+#[over(connected, automatic)]
+fn messages_sent_before_a_shutdown_arrive_before_its_event(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     for (end_it, count) in [(Endpoint::shutdown as fn(&Endpoint) -> _, 5), (|_| Ok(()), 50)] {
         let (one, other) = connect_pair(&client, &server);
@@ -77,7 +78,8 @@ pub(crate) fn messages_sent_before_a_shutdown_arrive_before_its_event(net: &Net)
     }
 }
 
-pub(crate) fn operations_fail_when_the_connection_ends(net: &Net) {
+#[over(connected)]
+fn operations_fail_when_the_connection_ends(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let (one, other) = connect_pair(&client, &server);
     other.recv(marked_buffer(8), NOWHERE, 1).unwrap();
@@ -108,7 +110,8 @@ pub(crate) fn operations_fail_when_the_connection_ends(net: &Net) {
     assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_shutdown_event(CLIENT)));
 }
 
-pub(crate) fn send_of_a_received_message_succeeds_although_the_receiver_shuts_down(net: &Net) {
+#[over(connected)]
+fn send_of_a_received_message_succeeds_although_the_receiver_shuts_down(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     for len_bytes in [0, 8, 5000, 300_000] {
         let (one, other) = connect_pair(&client, &server);
@@ -133,7 +136,8 @@ pub(crate) fn send_of_a_received_message_succeeds_although_the_receiver_shuts_do
 
 /// The receiver's acknowledgement waits behind the receiver's own sends. One of these sends may be on the
 /// link in part.
-pub(crate) fn send_of_a_received_message_succeeds_although_the_receiver_closes_amid_sends(net: &Net) {
+#[over(connected)]
+fn send_of_a_received_message_succeeds_although_the_receiver_closes_amid_sends(net: &Net) {
     const REPLIES: u64 = 8;
     const LOOKS: u32 = 30;
     let (client, server) = (Side::new(net), Side::new(net));
@@ -185,7 +189,8 @@ pub(crate) fn send_of_a_received_message_succeeds_although_the_receiver_closes_a
     }
 }
 
-pub(crate) fn simultaneous_shutdowns_reach_both_sides(net: &Net) {
+#[over(connected, automatic)]
+fn simultaneous_shutdowns_reach_both_sides(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     for _ in 0..10 {
         let (one, other) = connect_pair(&client, &server);
@@ -198,7 +203,8 @@ pub(crate) fn simultaneous_shutdowns_reach_both_sides(net: &Net) {
     }
 }
 
-pub(crate) fn long_message_in_flight_arrives_whole_or_fails_at_shutdown(net: &Net) {
+#[over(connected)]
+fn long_message_in_flight_arrives_whole_or_fails_at_shutdown(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     for shuts_down in [0, 1] {
         let (one, other) = connect_pair(&client, &server);
@@ -227,7 +233,8 @@ pub(crate) fn long_message_in_flight_arrives_whole_or_fails_at_shutdown(net: &Ne
     }
 }
 
-pub(crate) fn accepted_request_connects_although_the_server_closes_at_once(net: &Net) {
+#[over(connected)]
+fn accepted_request_connects_although_the_server_closes_at_once(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     for round in 0..10 {
         let listener = server.open_listener(LISTENER);
@@ -265,7 +272,8 @@ pub(crate) fn accepted_request_connects_although_the_server_closes_at_once(net: 
     }
 }
 
-pub(crate) fn connection_objects_may_be_dropped_in_any_order(net: &Net) {
+#[over(connected, automatic)]
+fn connection_objects_may_be_dropped_in_any_order(net: &Net) {
     for order in 0..6 {
         let (client, server) = (Side::new(net), Side::new(net));
         let listener = server.open_listener(LISTENER);

@@ -11,7 +11,7 @@ use homespun::{
 };
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::{Deadline, Net, Party, Setup};
+use homespun_suite::{Deadline, Net, Party, Setup, over};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -49,7 +49,8 @@ fn send_and_get_reported_source(from: &Party, to: &Party) -> FabricAddress {
     source
 }
 
-pub(crate) fn source_is_the_address_vector_entry_of_the_sender(net: &Net) {
+#[over(all)]
+fn source_is_the_address_vector_entry_of_the_sender(net: &Net) {
     let receiver = net.open_party();
     let senders: Vec<Party> = (0..3).map(|_| net.open_party()).collect();
     for sender in &senders {
@@ -67,7 +68,8 @@ pub(crate) fn source_is_the_address_vector_entry_of_the_sender(net: &Net) {
     }
 }
 
-pub(crate) fn unknown_source_is_unspecified(net: &Net) {
+#[over(all)]
+fn unknown_source_is_unspecified(net: &Net) {
     let (sender, receiver) = (net.open_party(), net.open_party());
     sender.insert_address_of(&receiver);
     assert_eq!(send_and_get_reported_source(&sender, &receiver), FabricAddress::UNSPECIFIED);
@@ -75,7 +77,8 @@ pub(crate) fn unknown_source_is_unspecified(net: &Net) {
     assert_eq!(send_and_get_reported_source(&sender, &receiver), address, "from now on it is known");
 }
 
-pub(crate) fn removed_source_is_unspecified(net: &Net) {
+#[over(all)]
+fn removed_source_is_unspecified(net: &Net) {
     let (sender, receiver) = net.open_pair();
     assert_eq!(send_and_get_reported_source(&sender, &receiver), receiver.peer());
     receiver.av.remove(&[receiver.peer()]);
@@ -91,7 +94,8 @@ pub(crate) fn removed_source_is_unspecified(net: &Net) {
     assert_eq!(send_and_get_reported_source(&sender, &receiver), FabricAddress(1));
 }
 
-pub(crate) fn source_is_the_lowest_of_several_entries(net: &Net) {
+#[over(all)]
+fn source_is_the_lowest_of_several_entries(net: &Net) {
     let (sender, receiver) = (net.open_party(), net.open_party());
     sender.insert_address_of(&receiver);
     let (first, second) = (receiver.insert_address_of(&sender), receiver.insert_address_of(&sender));
@@ -109,13 +113,15 @@ pub(crate) fn source_is_the_lowest_of_several_entries(net: &Net) {
     }
 }
 
-pub(crate) fn source_is_unspecified_without_the_capability(net: &Net) {
+#[over(all)]
+fn source_is_unspecified_without_the_capability(net: &Net) {
     let caps = net.info.caps - Caps::SOURCE;
     let (sender, receiver) = net.open_pair_with(Setup::default(), Setup { caps, ..Setup::default() });
     assert_eq!(send_and_get_reported_source(&sender, &receiver), FabricAddress::UNSPECIFIED);
 }
 
-pub(crate) fn unknown_source_error_has_the_whole_completion(net: &Net) {
+#[over(all)]
+fn unknown_source_error_has_the_whole_completion(net: &Net) {
     for cq_format in [CqFormat::Tagged, CqFormat::Context] {
         let setup = Setup { cq_format: Some(cq_format), ..Setup::default() };
         let (stranger, receiver) = open_stranger_and_receiver(net, setup);
@@ -142,7 +148,8 @@ pub(crate) fn unknown_source_error_has_the_whole_completion(net: &Net) {
     }
 }
 
-pub(crate) fn reported_source_address_can_be_inserted(net: &Net) {
+#[over(all)]
+fn reported_source_address_can_be_inserted(net: &Net) {
     let (stranger, receiver) = open_stranger_and_receiver(net, Setup::default());
     let send = |context| {
         receiver.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
@@ -169,7 +176,8 @@ pub(crate) fn reported_source_address_can_be_inserted(net: &Net) {
     assert_unknown_source(&receiver.next_failure(), &stranger);
 }
 
-pub(crate) fn unknown_source_errors_keep_completion_order(net: &Net) {
+#[over(all)]
+fn unknown_source_errors_keep_completion_order(net: &Net) {
     let (stranger, receiver) = open_stranger_and_receiver(net, Setup::default());
     let friend = net.open_party();
     friend.insert_address_of(&receiver);
@@ -205,7 +213,8 @@ pub(crate) fn unknown_source_errors_keep_completion_order(net: &Net) {
     receiver.assert_no_completion();
 }
 
-pub(crate) fn failed_receive_from_an_unknown_source_reports_the_failure(net: &Net) {
+#[over(all)]
+fn failed_receive_from_an_unknown_source_reports_the_failure(net: &Net) {
     let (stranger, receiver) = open_stranger_and_receiver(net, Setup::default());
     receiver.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
     stranger.endpoint.send(payload(1, 20), stranger.peer(), 2).unwrap();
@@ -221,7 +230,8 @@ pub(crate) fn failed_receive_from_an_unknown_source_reports_the_failure(net: &Ne
     assert_eq!(receiver.next_failure().source, FabricAddress(0), "an error has a source as well");
 }
 
-pub(crate) fn source_is_looked_up_when_its_entry_is_written(net: &Net) {
+#[over(all)]
+fn source_is_looked_up_when_its_entry_is_written(net: &Net) {
     let setup = Setup { cq_depth_entries: 2, ..Setup::default() };
     let (stranger, receiver) = open_stranger_and_receiver(net, setup);
     for context in 0..6 {
@@ -250,7 +260,8 @@ pub(crate) fn source_is_looked_up_when_its_entry_is_written(net: &Net) {
     receiver.assert_no_completion();
 }
 
-pub(crate) fn unknown_source_errors_overrun_an_unprotected_queue(net: &Net) {
+#[over(all)]
+fn unknown_source_errors_overrun_an_unprotected_queue(net: &Net) {
     let resource_mgmt = Some(ResourceManagement::Disabled);
     let setup = Setup { cq_depth_entries: 2, resource_mgmt, ..Setup::default() };
     let (stranger, receiver) = open_stranger_and_receiver(net, setup);
@@ -272,7 +283,8 @@ pub(crate) fn unknown_source_errors_overrun_an_unprotected_queue(net: &Net) {
     assert_eq!(receiver.cq.read(), Err(ReadError::Overrun));
 }
 
-pub(crate) fn peek_reports_an_unknown_source(net: &Net) {
+#[over(all)]
+fn peek_reports_an_unknown_source(net: &Net) {
     let (stranger, receiver) = open_stranger_and_receiver(net, Setup::default());
     let to = stranger.peer();
     stranger.send_and_wait_for_delivery(SendMsg {
@@ -297,7 +309,8 @@ pub(crate) fn peek_reports_an_unknown_source(net: &Net) {
     assert_eq!(received_bytes(&completion.buffer), payload(7, 64));
 }
 
-pub(crate) fn unreported_success_reports_no_unknown_source(net: &Net) {
+#[over(all)]
+fn unreported_success_reports_no_unknown_source(net: &Net) {
     let (stranger, receiver) = open_stranger_and_receiver(net, Setup { selective: true, ..Setup::default() });
     receiver.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
     let (buffers, flags) = (vec![marked_buffer(8)], OpFlags::COMPLETION);
@@ -311,7 +324,8 @@ pub(crate) fn unreported_success_reports_no_unknown_source(net: &Net) {
     receiver.assert_no_completion();
 }
 
-pub(crate) fn separate_receive_queue_reports_unknown_sources(net: &Net) {
+#[over(all)]
+fn separate_receive_queue_reports_unknown_sources(net: &Net) {
     let setup = Setup { separate_queues: true, ..Setup::default() };
     let (stranger, receiver) = open_stranger_and_receiver(net, setup);
     receiver.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
@@ -321,7 +335,8 @@ pub(crate) fn separate_receive_queue_reports_unknown_sources(net: &Net) {
     receiver.assert_no_completion();
 }
 
-pub(crate) fn unknown_source_wakes_a_blocked_reader(net: &Net) {
+#[over(one_process)]
+fn unknown_source_wakes_a_blocked_reader(net: &Net) {
     let domain = net.open_other_domain();
     let attr = CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() };
     let (cq, av) = (domain.open_cq(&attr).unwrap(), domain.open_av(&AvAttr::default()).unwrap());

@@ -12,7 +12,7 @@ use homespun::{
 };
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::{Deadline, Net, Party, Setup};
+use homespun_suite::{Deadline, Net, Party, Setup, over};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -39,7 +39,8 @@ fn start_driving_both(net: &Net, parties: [&Party; 2]) {
     parties.into_iter().for_each(|party| net.start_driving(party));
 }
 
-pub(crate) fn two_threads_play_ping_pong(net: &Net) {
+#[over(all)]
+fn two_threads_play_ping_pong(net: &Net) {
     let lens_bytes = [0, 8, 5000, 70_000, 1];
     let rounds = 60;
     let (alice, bob) = open_undriven_pair(net);
@@ -76,7 +77,8 @@ pub(crate) fn two_threads_play_ping_pong(net: &Net) {
     start_driving_both(net, [&alice, &bob]);
 }
 
-pub(crate) fn two_threads_flood_each_other(net: &Net) {
+#[over(all)]
+fn two_threads_flood_each_other(net: &Net) {
     let count = 400;
     let window = 16;
     let len_bytes = |n: u64| (n as usize * 37) % 300 * if n.is_multiple_of(16) { 300 } else { 1 };
@@ -121,7 +123,8 @@ pub(crate) fn two_threads_flood_each_other(net: &Net) {
     });
 }
 
-pub(crate) fn one_endpoint_serves_several_threads(net: &Net) {
+#[over(one_process)]
+fn one_endpoint_serves_several_threads(net: &Net) {
     let (senders, per_sender) = (3, 100);
     let (alice, bob) = open_undriven_pair(net);
     let received_tags = Mutex::new(BTreeMap::<u64, Vec<(u64, u64)>>::new());
@@ -193,7 +196,8 @@ pub(crate) fn one_endpoint_serves_several_threads(net: &Net) {
 
 /// Each endpoint's transmit queue is the other endpoint's receive queue. Two threads drive the queues. A
 /// thread must not hold one queue while it waits for the other.
-pub(crate) fn queues_shared_crosswise_do_not_deadlock(net: &Net) {
+#[over(one_process)]
+fn queues_shared_crosswise_do_not_deadlock(net: &Net) {
     let domain = net.open_other_domain();
     let open_cq = || domain.open_cq(&CqAttr::default()).unwrap();
     let (one, other) = (open_cq(), open_cq());

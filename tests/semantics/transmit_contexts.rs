@@ -6,7 +6,7 @@ use homespun::{AddressVector, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint,
 
 use crate::binding::expect_errno;
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::{Deadline, Net};
+use homespun_suite::{Deadline, Net, over};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -26,7 +26,8 @@ fn open_disabled_endpoint(domain: &Domain, info: &Info) -> (Endpoint, Completion
     (endpoint, cq, av)
 }
 
-pub(crate) fn endpoints_that_share_a_context_complete_in_their_own_queues(net: &Net) {
+#[over(one_process)]
+fn endpoints_that_share_a_context_complete_in_their_own_queues(net: &Net) {
     const MESSAGES: u64 = 10;
     let (domain, info) = (net.open_other_domain(), make_sharing_info(net));
     let context = domain.shared_transmit_context(&info.tx).unwrap();
@@ -68,7 +69,8 @@ pub(crate) fn endpoints_that_share_a_context_complete_in_their_own_queues(net: &
     }
 }
 
-pub(crate) fn invalid_uses_of_transmit_contexts_are_refused(net: &Net) {
+#[over(one_process)]
+fn invalid_uses_of_transmit_contexts_are_refused(net: &Net) {
     let (domain, info) = (net.open_other_domain(), make_sharing_info(net));
     let context = domain.shared_transmit_context(&info.tx).unwrap();
 
@@ -88,7 +90,8 @@ pub(crate) fn invalid_uses_of_transmit_contexts_are_refused(net: &Net) {
     assert_eq!(expect_errno(domain.shared_transmit_context(&beyond).map(drop)), Errno::ENODATA);
 }
 
-pub(crate) fn any_endpoint_takes_a_transmit_context_at_any_time(net: &Net) {
+#[over(one_process)]
+fn any_endpoint_takes_a_transmit_context_at_any_time(net: &Net) {
     let domain = net.open_other_domain();
     let context = domain.shared_transmit_context(&net.info().tx).unwrap();
     let (receiver, receive_cq, _av) = open_disabled_endpoint(&domain, net.info());

@@ -16,7 +16,7 @@ use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::sleeping::{
     self, BLOCKING_WAIT_OBJECTS, StopOnDrop, drive_counter_until, let_threads_fall_asleep, wait_for_threshold,
 };
-use homespun_suite::{Deadline, MemoryKind, Net, Party, RmaBy, RmaCall, Setup};
+use homespun_suite::{Deadline, MemoryKind, Net, Party, RmaBy, RmaCall, Setup, over};
 /// The context of a work that the test does not cancel.
 pub(crate) const ANY_WORK: u64 = 0;
 
@@ -82,7 +82,8 @@ pub(crate) fn await_counter_unused(party: &Party, counter: &Counter) {
     }
 }
 
-pub(crate) fn every_kind_of_deferred_work_waits_for_its_threshold(net: &Net) {
+#[over(one_process, automatic)]
+fn every_kind_of_deferred_work_waits_for_its_threshold(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
     let region = bob.register(make_region_spec(64, MemoryKind::Owned)).unwrap();
     let flags = OpFlags::COMPLETION;
@@ -209,7 +210,8 @@ pub(crate) fn every_kind_of_deferred_work_waits_for_its_threshold(net: &Net) {
     assert_eq!(region.read_at(0, 16), [&payload(5, 8)[..], &1_u64.to_le_bytes()].concat());
 }
 
-pub(crate) fn work_is_reported_only_on_request(net: &Net) {
+#[over(one_process)]
+fn work_is_reported_only_on_request(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
     let (trigger, done) = (open_counter(&alice), open_counter(&alice));
     for (context, flags, reported) in [(1, OpFlags::empty(), 0), (2, OpFlags::COMPLETION, 1)] {
@@ -260,7 +262,8 @@ pub(crate) fn work_is_reported_only_on_request(net: &Net) {
     assert_eq!(own.read(), before + 1);
 }
 
-pub(crate) fn work_that_reports_to_its_endpoints_own_counter_counts_once(net: &Net) {
+#[over(one_process)]
+fn work_that_reports_to_its_endpoints_own_counter_counts_once(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
     let trigger = open_counter(&alice);
     let [sent, heard] = [SEND, RECV].map(|events| alice.local_counter(events).clone());
@@ -303,7 +306,8 @@ pub(crate) fn work_that_reports_to_its_endpoints_own_counter_counts_once(net: &N
     alice.wait_for_exact_counts(&[(SEND, (2, 1)), (RECV, (2, 1))]);
 }
 
-pub(crate) fn works_run_in_threshold_order(net: &Net) {
+#[over(one_process)]
+fn works_run_in_threshold_order(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
     let (trigger, done) = (open_counter(&alice), open_counter(&alice));
     for context in 0..6 {
@@ -334,7 +338,8 @@ pub(crate) fn works_run_in_threshold_order(net: &Net) {
     assert_eq!(received_bytes(&bob.next_completion().buffer), payload(5, 8));
 }
 
-pub(crate) fn completed_work_triggers_further_work(net: &Net) {
+#[over(one_process, automatic)]
+fn completed_work_triggers_further_work(net: &Net) {
     const LINKS: u64 = 1000;
     let (alice, bob) = open_triggering_pair(net);
     let (trigger, done) = (open_counter(&alice), open_counter(&alice));
@@ -365,7 +370,8 @@ pub(crate) fn completed_work_triggers_further_work(net: &Net) {
     await_counts(&alice, &trigger, (LINKS + 6, 0));
 }
 
-pub(crate) fn work_with_a_reached_threshold_runs_at_once(net: &Net) {
+#[over(one_process)]
+fn work_with_a_reached_threshold_runs_at_once(net: &Net) {
     let (alice, _bob) = open_triggering_pair(net);
     let (trigger, changed) = (open_counter(&alice), open_counter(&alice));
     trigger.add(3);
@@ -380,7 +386,8 @@ pub(crate) fn work_with_a_reached_threshold_runs_at_once(net: &Net) {
     await_counts(&alice, &changed, (5, 0));
 }
 
-pub(crate) fn errors_count_towards_a_threshold(net: &Net) {
+#[over(one_process)]
+fn errors_count_towards_a_threshold(net: &Net) {
     let (alice, _bob) = open_triggering_pair(net);
     let (trigger, changed) = (open_counter(&alice), open_counter(&alice));
     queue_work(&alice, make_add_work(trigger_at(&trigger, 3), &changed, 1));
@@ -391,7 +398,8 @@ pub(crate) fn errors_count_towards_a_threshold(net: &Net) {
     await_counts(&alice, &changed, (1, 0));
 }
 
-pub(crate) fn endpoint_and_region_events_trigger_work(net: &Net) {
+#[over(one_process, automatic)]
+fn endpoint_and_region_events_trigger_work(net: &Net) {
     for kind in [MemoryKind::Owned, MemoryKind::Shareable] {
         let (alice, bob) = open_triggering_pair(net);
         let region = bob.register(make_region_spec(8, kind)).unwrap();
@@ -424,7 +432,8 @@ pub(crate) fn endpoint_and_region_events_trigger_work(net: &Net) {
     }
 }
 
-pub(crate) fn work_waits_while_its_endpoint_has_no_room(net: &Net) {
+#[over(one_process, automatic)]
+fn work_waits_while_its_endpoint_has_no_room(net: &Net) {
     const WORKS: u64 = 20;
     let (alice, bob) =
         net.open_pair_with(Setup { tx_depth_ops: 2, ..triggering_setup(net) }, triggering_setup(net));
@@ -449,7 +458,8 @@ pub(crate) fn work_waits_while_its_endpoint_has_no_room(net: &Net) {
     await_counts(&alice, &after, (1, 0));
 }
 
-pub(crate) fn work_stays_due_when_its_counter_is_lowered(net: &Net) {
+#[over(one_process)]
+fn work_stays_due_when_its_counter_is_lowered(net: &Net) {
     const WORKS: u64 = 6;
     let (alice, bob) =
         net.open_pair_with(Setup { tx_depth_ops: 2, ..triggering_setup(net) }, triggering_setup(net));
@@ -481,7 +491,8 @@ pub(crate) fn work_stays_due_when_its_counter_is_lowered(net: &Net) {
     assert!(trigger.is_in_use(), "what was queued after the counter was set back waits");
 }
 
-pub(crate) fn triggered_operations_complete_as_ordinary_ones(net: &Net) {
+#[over(one_process)]
+fn triggered_operations_complete_as_ordinary_ones(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
     let trigger = open_counter(&alice);
     let endpoint = alice.endpoint.expect_local();
@@ -508,7 +519,8 @@ pub(crate) fn triggered_operations_complete_as_ordinary_ones(net: &Net) {
     assert_eq!(alice.next_completion().context, 4);
 }
 
-pub(crate) fn triggered_peek_claim_and_discard_act_at_their_threshold(net: &Net) {
+#[over(one_process)]
+fn triggered_peek_claim_and_discard_act_at_their_threshold(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
     let trigger = open_counter(&alice);
     let at_threshold = |threshold, buffers, flags| {
@@ -546,7 +558,8 @@ pub(crate) fn triggered_peek_claim_and_discard_act_at_their_threshold(net: &Net)
     assert_eq!(failed.completion.buffer, Buffer::ReceivedVector(room()));
 }
 
-pub(crate) fn triggered_operation_is_cancelled_by_its_context(net: &Net) {
+#[over(one_process)]
+fn triggered_operation_is_cancelled_by_its_context(net: &Net) {
     let (alice, _bob) = open_triggering_pair(net);
     let (trigger, done) = (open_counter(&alice), open_counter(&alice));
     let endpoint = alice.endpoint.expect_local();
@@ -578,7 +591,8 @@ pub(crate) fn triggered_operation_is_cancelled_by_its_context(net: &Net) {
 /// A thread sleeps on a queue or a counter. Work becomes due when other threads change counters, when
 /// messages arrive, and when the thread's own endpoint has events. The buffers of the work are memory of the
 /// caller.
-pub(crate) fn blocked_readers_wake_for_triggered_work(net: &Net) {
+#[over(one_process, automatic)]
+fn blocked_readers_wake_for_triggered_work(net: &Net) {
     for wait in BLOCKING_WAIT_OBJECTS {
         let setup = || Setup { asleep: true, wait, ..triggering_setup(net) };
         let (alice, bob) = net.open_pair_with(setup(), setup());
@@ -637,7 +651,8 @@ pub(crate) fn blocked_readers_wake_for_triggered_work(net: &Net) {
     }
 }
 
-pub(crate) fn concurrent_counting_and_queueing_runs_each_work_once(net: &Net) {
+#[over(one_process, automatic)]
+fn concurrent_counting_and_queueing_runs_each_work_once(net: &Net) {
     const ROUNDS: u64 = 300;
     let (alice, bob) = open_triggering_pair(net);
     let (trigger, done, changed) = (open_counter(&alice), open_counter(&alice), open_counter(&alice));

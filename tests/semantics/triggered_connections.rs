@@ -14,7 +14,7 @@ use homespun_suite::connecting::{
     next_event_of_first_side, next_operation_end_of_first_side, next_request_of_first_side,
 };
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::{Deadline, Net};
+use homespun_suite::{Deadline, Net, over};
 
 /// The peer address of posts, which connected endpoints ignore.
 const NOWHERE: FabricAddress = FabricAddress(0x5eed);
@@ -105,7 +105,8 @@ fn expect_no_completion(side: &Side) {
     assert!(matches!(side.cq.read(), Ok(None)), "there is nothing to report");
 }
 
-pub(crate) fn deferred_work_of_connected_endpoints_waits_for_its_threshold(net: &Net) {
+#[over(connected, automatic)]
+fn deferred_work_of_connected_endpoints_waits_for_its_threshold(net: &Net) {
     let (client, server) = (open_triggering_side(net), open_triggering_side(net));
     let (one, other) = connect_pair(&client, &server);
     let access = MrAccess::REMOTE_WRITE;
@@ -143,7 +144,8 @@ pub(crate) fn deferred_work_of_connected_endpoints_waits_for_its_threshold(net: 
     await_counts(&[&server, &client], &server_done, (1, 0));
 }
 
-pub(crate) fn received_messages_trigger_an_answer(net: &Net) {
+#[over(connected, automatic)]
+fn received_messages_trigger_an_answer(net: &Net) {
     let (client, server) = (open_triggering_side(net), open_triggering_side(net));
     let (one, other) = connect_pair(&client, &server);
     let (received, answered) = (open_counter(&server), open_counter(&server));
@@ -161,7 +163,8 @@ pub(crate) fn received_messages_trigger_an_answer(net: &Net) {
     await_counts(&[&server, &client], &answered, (1, 0));
 }
 
-pub(crate) fn work_queued_before_the_connection_runs_if_due_after_it(net: &Net) {
+#[over(connected, automatic)]
+fn work_queued_before_the_connection_runs_if_due_after_it(net: &Net) {
     let (client, server) = (open_triggering_side(net), open_triggering_side(net));
     let listener = server.open_listener(LISTENER);
     let connecting = client.open_endpoint(CLIENT);
@@ -187,7 +190,8 @@ pub(crate) fn work_queued_before_the_connection_runs_if_due_after_it(net: &Net) 
     expect_message(&[&server, &client], 3, 2);
 }
 
-pub(crate) fn work_due_after_a_shutdown_fails_with_enotconn(net: &Net) {
+#[over(connected, automatic)]
+fn work_due_after_a_shutdown_fails_with_enotconn(net: &Net) {
     let (client, server) = (open_triggering_side(net), open_triggering_side(net));
     let (one, other) = connect_pair(&client, &server);
     let memory = RemoteMemory { address: 0, key: 0 };
@@ -214,7 +218,8 @@ pub(crate) fn work_due_after_a_shutdown_fails_with_enotconn(net: &Net) {
     }
 }
 
-pub(crate) fn receive_due_after_a_shutdown_takes_an_earlier_message(net: &Net) {
+#[over(connected, automatic)]
+fn receive_due_after_a_shutdown_takes_an_earlier_message(net: &Net) {
     let (client, server) = (open_triggering_side(net), open_triggering_side(net));
     let (one, other) = connect_pair(&client, &server);
     let (trigger, done) = (open_counter(&server), open_counter(&server));
@@ -234,7 +239,8 @@ pub(crate) fn receive_due_after_a_shutdown_takes_an_earlier_message(net: &Net) {
     await_counts(&[&server, &client], &done, (1, 1));
 }
 
-pub(crate) fn work_under_way_fails_when_the_connection_ends(net: &Net) {
+#[over(connected, automatic)]
+fn work_under_way_fails_when_the_connection_ends(net: &Net) {
     let (client, server) = (open_triggering_side(net), open_triggering_side(net));
     let (one, other) = connect_pair(&client, &server);
     let ends = [(&client, &server, &one), (&server, &client, &other)];
@@ -251,7 +257,8 @@ pub(crate) fn work_under_way_fails_when_the_connection_ends(net: &Net) {
     }
 }
 
-pub(crate) fn closing_a_connected_endpoint_discards_only_its_own_work(net: &Net) {
+#[over(connected, automatic)]
+fn closing_a_connected_endpoint_discards_only_its_own_work(net: &Net) {
     let (client, server) = (open_triggering_side(net), open_triggering_side(net));
     let (one, other) = connect_pair(&client, &server);
     let counters = [&client, &server].map(|side| (open_counter(side), open_counter(side)));

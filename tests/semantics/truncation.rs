@@ -5,7 +5,7 @@ use homespun::flags::CompletionFlags;
 use homespun::{CompletionError, Errno, FabricAddress, OperationError, ReadError, Tag};
 
 use homespun_suite::payload::{marked_buffer, marked_buffers, payload, received_bytes};
-use homespun_suite::{Deadline, Net, Party};
+use homespun_suite::{Deadline, Net, Party, over};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -21,7 +21,8 @@ fn check_truncated(failed: &CompletionError, identity: u64, room_bytes: usize, m
     assert!(received_bytes(&failed.completion.buffer) == payload(identity, room_bytes), "another prefix");
 }
 
-pub(crate) fn long_message_is_truncated_with_etrunc(net: &Net) {
+#[over(all)]
+fn long_message_is_truncated_with_etrunc(net: &Net) {
     let (alice, bob) = net.open_pair();
     let sizes = [
         (1, 2),
@@ -62,7 +63,8 @@ pub(crate) fn long_message_is_truncated_with_etrunc(net: &Net) {
     }
 }
 
-pub(crate) fn truncation_affects_neither_sender_nor_next_message(net: &Net) {
+#[over(all)]
+fn truncation_affects_neither_sender_nor_next_message(net: &Net) {
     let (alice, bob) = net.open_pair();
     for message_bytes in [20, 5000, 300_000] {
         for (identity, room_bytes) in [(1, message_bytes), (2, 10), (3, message_bytes)] {
@@ -83,7 +85,8 @@ pub(crate) fn truncation_affects_neither_sender_nor_next_message(net: &Net) {
     }
 }
 
-pub(crate) fn truncation_errors_keep_completion_order(net: &Net) {
+#[over(all)]
+fn truncation_errors_keep_completion_order(net: &Net) {
     let (alice, bob) = net.open_pair();
     for (context, room_bytes) in [(1, 32), (2, 8), (3, 8), (4, 32)] {
         bob.endpoint.recv(marked_buffer(room_bytes), ANY, context).unwrap();
@@ -116,7 +119,8 @@ pub(crate) fn truncation_errors_keep_completion_order(net: &Net) {
     assert_eq!(bob.cq.read_error(), Ok(None));
 }
 
-pub(crate) fn empty_buffer_truncates_any_nonempty_message(net: &Net) {
+#[over(all)]
+fn empty_buffer_truncates_any_nonempty_message(net: &Net) {
     let (alice, bob) = net.open_pair();
     for message_bytes in [0, 1, 9000] {
         bob.endpoint.recv(marked_buffer(0), ANY, 1).unwrap();

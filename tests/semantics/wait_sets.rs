@@ -13,7 +13,7 @@ use crate::counters::{RECV, SEND};
 use homespun_suite::connecting::{CLIENT, LISTENER, SERVER, Side};
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::sleeping::{self, StopOnDrop, WAIT_OBJECTS, let_threads_fall_asleep, sleep_on_wait_set};
-use homespun_suite::{Deadline, Net, Party, Setup};
+use homespun_suite::{Deadline, Net, Party, Setup, over};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -47,7 +47,8 @@ fn read_and_count_messages(party: &Party) -> u64 {
     count
 }
 
-pub(crate) fn wait_set_wakes_for_events_of_any_member(net: &Net) {
+#[over(one_process, automatic)]
+fn wait_set_wakes_for_events_of_any_member(net: &Net) {
     const MESSAGES: u64 = 30;
     for object in WAIT_OBJECTS {
         let set = net.fabric.open_wait_set(object).expect("a wait set");
@@ -96,7 +97,8 @@ pub(crate) fn wait_set_wakes_for_events_of_any_member(net: &Net) {
 }
 
 /// An application that polls the descriptors of two sets first arms both sets, as it would arm two queues.
-pub(crate) fn two_wait_set_descriptors_are_polled_at_once(net: &Net) {
+#[over(one_process)]
+fn two_wait_set_descriptors_are_polled_at_once(net: &Net) {
     let sets = [(); 2].map(|()| net.fabric.open_wait_set(WaitObject::Fd).expect("a wait set"));
     let [alice, bob] = sets.each_ref().map(|set| open_set_member(net, set));
     let (to_bob, _) = (alice.insert_address_of(&bob), bob.insert_address_of(&alice));
@@ -133,7 +135,8 @@ pub(crate) fn two_wait_set_descriptors_are_polled_at_once(net: &Net) {
 
 /// The kernel limits how deep epoll descriptors nest. Here the transport, the queue, the set and the
 /// application each have one.
-pub(crate) fn wait_set_wakes_an_epoll_set(net: &Net) {
+#[over(one_process)]
+fn wait_set_wakes_an_epoll_set(net: &Net) {
     let set = net.fabric.open_wait_set(WaitObject::Fd).expect("a wait set");
     let outer = epoll::create(epoll::CreateFlags::CLOEXEC).expect("a descriptor");
     let inner = set.wait_fd().expect("the set has a descriptor");
@@ -162,7 +165,8 @@ pub(crate) fn wait_set_wakes_an_epoll_set(net: &Net) {
     net.start_driving(&bob);
 }
 
-pub(crate) fn wait_set_wakes_for_events_and_completions(net: &Net) {
+#[over(connected, automatic)]
+fn wait_set_wakes_for_events_and_completions(net: &Net) {
     for object in WAIT_OBJECTS {
         let set = net.fabric.open_wait_set(object).expect("a wait set");
         let client = Side::open_with_wait_objects(net, WaitObject::Unspec, WaitObject::Unspec);

@@ -19,7 +19,7 @@ use homespun_suite::sleeping::{
     BLOCKING_WAIT_OBJECTS, PATIENCE, StopOnDrop, WAIT_OBJECTS, let_threads_fall_asleep,
     sleep_until_operation_ends,
 };
-use homespun_suite::{Deadline, Net, Party, Setup, posix};
+use homespun_suite::{Deadline, Net, Party, Setup, over, posix};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -76,7 +76,8 @@ fn expect_errno<T>(result: Result<T, Error>) -> Errno {
     result.err().expect("it is refused").errno()
 }
 
-pub(crate) fn messages_of_every_size_wake_both_sides(net: &Net) {
+#[over(one_process)]
+fn messages_of_every_size_wake_both_sides(net: &Net) {
     for wait in WAIT_OBJECTS {
         let (alice, bob) = open_sleepers(net, wait);
         let is_over = AtomicBool::new(false);
@@ -109,7 +110,8 @@ pub(crate) fn messages_of_every_size_wake_both_sides(net: &Net) {
     }
 }
 
-pub(crate) fn completions_of_every_level_wake_the_sender(net: &Net) {
+#[over(one_process)]
+fn completions_of_every_level_wake_the_sender(net: &Net) {
     let levels = [
         OpFlags::INJECT_COMPLETE,
         OpFlags::TRANSMIT_COMPLETE,
@@ -149,7 +151,8 @@ pub(crate) fn completions_of_every_level_wake_the_sender(net: &Net) {
 }
 
 /// The receiver's thread sleeps while another thread posts the receive. The sender waits for the match.
-pub(crate) fn sender_wakes_when_another_thread_posts_the_match(net: &Net) {
+#[over(one_process)]
+fn sender_wakes_when_another_thread_posts_the_match(net: &Net) {
     for wait in BLOCKING_WAIT_OBJECTS {
         let (alice, bob) = open_sleepers(net, wait);
         let is_over = AtomicBool::new(false);
@@ -175,7 +178,8 @@ pub(crate) fn sender_wakes_when_another_thread_posts_the_match(net: &Net) {
     }
 }
 
-pub(crate) fn errors_wake_a_blocked_reader(net: &Net) {
+#[over(one_process)]
+fn errors_wake_a_blocked_reader(net: &Net) {
     for wait in WAIT_OBJECTS {
         let (alice, bob) = open_sleepers(net, wait);
         // The send goes to an address without a listener.
@@ -204,7 +208,8 @@ pub(crate) fn errors_wake_a_blocked_reader(net: &Net) {
     }
 }
 
-pub(crate) fn closing_peer_wakes_a_blocked_reader(net: &Net) {
+#[over(one_process)]
+fn closing_peer_wakes_a_blocked_reader(net: &Net) {
     for wait in BLOCKING_WAIT_OBJECTS {
         let (alice, bob) = open_sleepers(net, wait);
         post_send(&alice, 1, 8, OpFlags::TRANSMIT_COMPLETE);
@@ -233,7 +238,8 @@ pub(crate) fn closing_peer_wakes_a_blocked_reader(net: &Net) {
 }
 
 /// The test kills the peer's process.
-pub(crate) fn killed_peer_wakes_a_blocked_reader(net: &Net) {
+#[over(one_process, other_processes)]
+fn killed_peer_wakes_a_blocked_reader(net: &Net) {
     let there = net.with_processes().expect("the transport reaches other processes");
     for wait in BLOCKING_WAIT_OBJECTS {
         let (alice, bob) = (net.open_party_with(sleeping_setup(wait)), there.open_party());
@@ -265,7 +271,8 @@ pub(crate) fn killed_peer_wakes_a_blocked_reader(net: &Net) {
     }
 }
 
-pub(crate) fn timeout_ends_a_blocking_read(net: &Net) {
+#[over(one_process)]
+fn timeout_ends_a_blocking_read(net: &Net) {
     for wait in WAIT_OBJECTS {
         let alice = net.open_party_with(sleeping_setup(wait));
         let cq = alice.local_cq();
@@ -278,7 +285,8 @@ pub(crate) fn timeout_ends_a_blocking_read(net: &Net) {
     }
 }
 
-pub(crate) fn signal_ends_all_current_waits_or_the_next(net: &Net) {
+#[over(one_process)]
+fn signal_ends_all_current_waits_or_the_next(net: &Net) {
     for wait in WAIT_OBJECTS {
         let alice = net.open_party_with(sleeping_setup(wait));
         let cq = alice.local_cq();
@@ -329,7 +337,8 @@ fn signal_four_waits_and_check_all_wake(cq: &CompletionQueue, to_begin: Duration
     })
 }
 
-pub(crate) fn blocking_read_waits_for_the_threshold(net: &Net) {
+#[over(one_process)]
+fn blocking_read_waits_for_the_threshold(net: &Net) {
     for wait in WAIT_OBJECTS {
         let (alice, bob) = open_sleepers(net, wait);
         let cq = bob.local_cq();
@@ -387,7 +396,8 @@ pub(crate) fn blocking_read_waits_for_the_threshold(net: &Net) {
 }
 
 /// A threshold above the depth of the queue acts as the depth.
-pub(crate) fn threshold_beyond_the_depth_acts_as_the_depth(net: &Net) {
+#[over(one_process)]
+fn threshold_beyond_the_depth_acts_as_the_depth(net: &Net) {
     let setup = Setup { cq_depth_entries: 2, ..sleeping_setup(WaitObject::Unspec) };
     let bob = net.open_party_with(setup);
     let to = bob.insert_address_of(&bob);
@@ -400,7 +410,8 @@ pub(crate) fn threshold_beyond_the_depth_acts_as_the_depth(net: &Net) {
     assert_eq!((count, sleep_until_completion(bob.local_cq()).context), (2, 2));
 }
 
-pub(crate) fn several_threads_block_on_one_queue(net: &Net) {
+#[over(one_process)]
+fn several_threads_block_on_one_queue(net: &Net) {
     const MESSAGES: usize = 200;
     for wait in BLOCKING_WAIT_OBJECTS {
         let (alice, bob) = open_sleepers(net, wait);
@@ -439,7 +450,8 @@ pub(crate) fn several_threads_block_on_one_queue(net: &Net) {
 
 /// Each endpoint has two threads. One sleeps until a message arrives, and the other polls for completions of
 /// sends.
-pub(crate) fn blocked_reader_wakes_while_another_thread_polls(net: &Net) {
+#[over(one_process)]
+fn blocked_reader_wakes_while_another_thread_polls(net: &Net) {
     const MESSAGES: u64 = 100;
     let setup = || Setup { separate_queues: true, ..sleeping_setup(WaitObject::Fd) };
     let (alice, bob) = net.open_pair_with(setup(), setup());
@@ -476,7 +488,8 @@ pub(crate) fn blocked_reader_wakes_while_another_thread_polls(net: &Net) {
     start_driving_both(net, [&alice, &bob]);
 }
 
-pub(crate) fn endpoints_open_and_close_under_a_blocked_reader(net: &Net) {
+#[over(one_process)]
+fn endpoints_open_and_close_under_a_blocked_reader(net: &Net) {
     for wait in BLOCKING_WAIT_OBJECTS {
         let domain = net.open_other_domain();
         let cq = domain.open_cq(&CqAttr { wait, ..CqAttr::default() }).unwrap();
@@ -524,7 +537,8 @@ pub(crate) fn endpoints_open_and_close_under_a_blocked_reader(net: &Net) {
 }
 
 /// A handler in the waiting thread ends the waits for queues, event queues, counters and wait sets.
-pub(crate) fn signal_handler_ends_every_wait(net: &Net) {
+#[over(one_process)]
+fn signal_handler_ends_every_wait(net: &Net) {
     // Threads that poll do not sleep, so no handler ends their waits.
     if !net.can_sleep() {
         return;
@@ -569,7 +583,8 @@ pub(crate) fn signal_handler_ends_every_wait(net: &Net) {
     }
 }
 
-pub(crate) fn overrun_ends_every_wait(net: &Net) {
+#[over(one_process)]
+fn overrun_ends_every_wait(net: &Net) {
     let setup = Setup {
         resource_mgmt: Some(ResourceManagement::Disabled),
         cq_depth_entries: 1,
@@ -590,7 +605,8 @@ pub(crate) fn overrun_ends_every_wait(net: &Net) {
     }
 }
 
-pub(crate) fn several_queue_descriptors_are_polled_at_once(net: &Net) {
+#[over(one_process)]
+fn several_queue_descriptors_are_polled_at_once(net: &Net) {
     let (alice, bob) = open_sleepers(net, WaitObject::Fd);
     let queues: [&dyn Waitable; 2] = [alice.local_cq(), bob.local_cq()];
     let deadline = Deadline::new();
@@ -608,7 +624,8 @@ pub(crate) fn several_queue_descriptors_are_polled_at_once(net: &Net) {
     assert_eq!(net.fabric.try_wait(&[]), Ok(true));
 }
 
-pub(crate) fn queue_without_a_wait_object_refuses_waits(net: &Net) {
+#[over(one_process)]
+fn queue_without_a_wait_object_refuses_waits(net: &Net) {
     let domain = net.open_other_domain();
     let polled = domain.open_cq(&CqAttr::default()).unwrap();
     assert_eq!(polled.sread(None), Err(ReadError::NoWaitObject));
@@ -632,7 +649,8 @@ pub(crate) fn queue_without_a_wait_object_refuses_waits(net: &Net) {
 }
 
 /// A blocked read drives both directions of its endpoint, although its queue reports only one.
-pub(crate) fn queue_of_one_direction_drives_the_whole_endpoint(net: &Net) {
+#[over(one_process)]
+fn queue_of_one_direction_drives_the_whole_endpoint(net: &Net) {
     let setup = || Setup { separate_queues: true, ..sleeping_setup(WaitObject::Unspec) };
     let (alice, bob) = net.open_pair_with(setup(), setup());
     let is_over = AtomicBool::new(false);

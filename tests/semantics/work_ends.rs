@@ -11,9 +11,10 @@ use crate::triggered::{
     open_triggering_pair, queue_work, send_operation, trigger_at, triggering_setup,
 };
 use homespun_suite::payload::{marked_buffer, payload};
-use homespun_suite::{MemoryKind, Net, Party, Setup};
+use homespun_suite::{MemoryKind, Net, Party, Setup, over};
 
-pub(crate) fn cancel_does_not_mistake_work_numbers_for_contexts(net: &Net) {
+#[over(one_process)]
+fn cancel_does_not_mistake_work_numbers_for_contexts(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
     let (trigger, done) = (open_counter(&alice), open_counter(&alice));
     let receive = |context| RecvMsg { buffers: vec![marked_buffer(8)], context, ..RecvMsg::default() };
@@ -36,7 +37,8 @@ pub(crate) fn cancel_does_not_mistake_work_numbers_for_contexts(net: &Net) {
     assert_eq!(alice.next_completion().context, 0);
 }
 
-pub(crate) fn cancelled_and_flushed_work_never_runs(net: &Net) {
+#[over(one_process)]
+fn cancelled_and_flushed_work_never_runs(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
     let domain = alice.local_domain();
     let (trigger, other, changed) = (open_counter(&alice), open_counter(&alice), open_counter(&alice));
@@ -79,7 +81,8 @@ pub(crate) fn cancelled_and_flushed_work_never_runs(net: &Net) {
     assert_eq!((changed.read(), done.read()), (1102, 0));
 }
 
-pub(crate) fn work_that_is_refused_when_due_fails(net: &Net) {
+#[over(one_process)]
+fn work_that_is_refused_when_due_fails(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
     let (trigger, done) = (open_counter(&alice), open_counter(&alice));
     let gone = alice.av.insert(&[bob.endpoint.name().unwrap()]).remove(0).unwrap();
@@ -106,7 +109,8 @@ pub(crate) fn work_that_is_refused_when_due_fails(net: &Net) {
     }
 }
 
-pub(crate) fn work_that_fails_is_counted_and_reported(net: &Net) {
+#[over(one_process)]
+fn work_that_fails_is_counted_and_reported(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
     let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
     let (trigger, done) = (open_counter(&alice), open_counter(&alice));
@@ -133,7 +137,8 @@ pub(crate) fn work_that_fails_is_counted_and_reported(net: &Net) {
     await_counts(&alice, &done, (0, 2));
 }
 
-pub(crate) fn close_of_a_counter_that_work_depends_on_fails_with_ebusy(net: &Net) {
+#[over(one_process)]
+fn close_of_a_counter_that_work_depends_on_fails_with_ebusy(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
     let (trigger, done, changed) = (open_counter(&alice), open_counter(&alice), open_counter(&alice));
     queue_work(&alice, make_add_work(trigger_at(&trigger, 1), &changed, 1));
@@ -166,7 +171,8 @@ pub(crate) fn close_of_a_counter_that_work_depends_on_fails_with_ebusy(net: &Net
     done.close().unwrap();
 }
 
-pub(crate) fn closing_an_endpoint_discards_its_work(net: &Net) {
+#[over(one_process)]
+fn closing_an_endpoint_discards_its_work(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
     let (trigger, done, changed) = (open_counter(&bob), open_counter(&bob), open_counter(&bob));
     queue_work(
@@ -192,7 +198,8 @@ pub(crate) fn closing_an_endpoint_discards_its_work(net: &Net) {
     assert!(!trigger.is_in_use());
 }
 
-pub(crate) fn due_work_of_a_closing_full_endpoint_is_not_counted(net: &Net) {
+#[over(one_process)]
+fn due_work_of_a_closing_full_endpoint_is_not_counted(net: &Net) {
     let (alice, bob) =
         net.open_pair_with(Setup { tx_depth_ops: 2, ..triggering_setup(net) }, triggering_setup(net));
     let (trigger, done) = (open_counter(&bob), open_counter(&bob));
@@ -207,7 +214,8 @@ pub(crate) fn due_work_of_a_closing_full_endpoint_is_not_counted(net: &Net) {
     assert!(!trigger.is_in_use() && !done.is_in_use());
 }
 
-pub(crate) fn work_that_holds_the_last_endpoint_handle_is_discarded(net: &Net) {
+#[over(one_process)]
+fn work_that_holds_the_last_endpoint_handle_is_discarded(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
     let (trigger, done) = (open_counter(&bob), open_counter(&bob));
     let operation = send_operation(&alice, 1, OpFlags::empty());
@@ -224,7 +232,8 @@ pub(crate) fn work_that_holds_the_last_endpoint_handle_is_discarded(net: &Net) {
     assert_eq!((done.read(), done.read_error()), (0, 0));
 }
 
-pub(crate) fn invalid_deferred_work_is_refused(net: &Net) {
+#[over(one_process)]
+fn invalid_deferred_work_is_refused(net: &Net) {
     let (alice, _bob) = open_triggering_pair(net);
     let without = net.open_party();
     let other_domain = net.open_other_domain();

@@ -1,0 +1,138 @@
+//! The tests of what applications may rely on: how one says over which networks it runs, and how all are run.
+
+use std::process::ExitCode;
+
+use bitflags::bitflags;
+use libtest_mimic::{Arguments, Trial};
+
+use super::net::Net;
+use super::party_server::serve_party;
+use super::process;
+use super::transport::{TransportKind, Turns};
+
+bitflags! {
+    /// The networks over which a test runs: those with one of these drivers, and with all that it needs. The
+    /// attribute [`over`](crate::over) takes these names in lower case.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Over: u32 {
+        /// One thread drives all parties in turn.
+        const IN_TURNS = 1;
+        /// Each party has a thread that drives it all the time.
+        const IN_THREADS = 1 << 1;
+        /// Each party has a process of its own.
+        const ACROSS_PROCESSES = 1 << 2;
+        /// The library's progress thread drives the parties.
+        const AUTOMATIC = 1 << 3;
+        /// The test uses objects of its own process: a queue that two parties share, a thread that sleeps.
+        const ONE_PROCESS = Self::IN_TURNS.bits() | Self::IN_THREADS.bits();
+        /// As `ONE_PROCESS`, and the endpoints have connections.
+        const CONNECTED = Self::ONE_PROCESS.bits();
+        /// The test decides when a party makes progress.
+        const DRIVEN = Self::ONE_PROCESS.bits() | Self::ACROSS_PROCESSES.bits();
+        /// The test uses nothing but parties, wherever they are and whatever drives them.
+        const ALL = Self::DRIVEN.bits() | Self::AUTOMATIC.bits();
+
+        /// Needs endpoints that map memory of each other.
+        const MAPPED_MEMORY = 1 << 4;
+        /// Needs a transport that reaches other processes.
+        const OTHER_PROCESSES = 1 << 5;
+        /// Needs links that take a burst of small frames at once.
+        const ROOM = 1 << 6;
+    }
+}
+
+/// A test over networks. The attribute [`over`](crate::over) makes one of a function.
+#[derive(Debug)]
+pub struct Test {
+    /// The path of the function's module, which begins with its crate.
+    pub module: &'static str,
+    /// The name of the function.
+    pub name: &'static str,
+    /// The networks over which it runs.
+    pub over: Over,
+    /// The function.
+    pub run: fn(&Net),
+}
+
+inventory::collect!(Test);
+
+/// A network over which tests run.
+#[derive(Debug, Clone)]
+pub struct TestedNetwork {
+    /// The transport's name in the names of its tests.
+    pub name: &'static str,
+    /// The transport.
+    pub transport: TransportKind,
+    /// What drives the parties.
+    pub turns: Turns,
+    /// Whether all parties send long messages from send buffers. Then only the tests of [`Over::ALL`] run.
+    pub sends_from_buffers: bool,
+}
+
+impl TestedNetwork {
+    /// Returns a network for each of these drivers.
+    pub fn driven_by(name: &'static str, transport: &TransportKind, drivers: &[Turns]) -> Vec<TestedNetwork> {
+        let network =
+            |&turns| TestedNetwork { name, transport: transport.clone(), turns, sends_from_buffers: false };
+        drivers.iter().map(network).collect()
+    }
+
+    fn runs(&self, over: Over) -> bool {
+        let driver = match self.turns {
+            Turns::Alternate => Over::IN_TURNS,
+            Turns::Threads => Over::IN_THREADS,
+            Turns::Processes => Over::ACROSS_PROCESSES,
+            Turns::Automatic => Over::AUTOMATIC,
+        };
+        let lacks = |needed: Over, has: bool| over.contains(needed) && !has;
+        if !over.contains(driver)
+            || lacks(Over::MAPPED_MEMORY, self.transport.maps_peer_memory())
+            || lacks(Over::OTHER_PROCESSES, self.transport.reaches_other_processes())
+            || lacks(Over::ROOM, !matches!(self.transport, TransportKind::Loopback { .. }))
+        {
+            return false;
+        }
+        // Most tests of objects with automatic progress sleep.
+        let may_sleep = self.turns == Turns::Automatic && !over.contains(Over::ALL);
+        let takes_all = !self.sends_from_buffers || over.contains(Over::ALL);
+        takes_all && (!may_sleep || self.transport.reaches_other_processes())
+    }
+
+    fn open(&self) -> Net {
+        let net = Net::new(&self.transport, self.turns);
+        if self.sends_from_buffers { net.sending_from_buffers() } else { net }
+    }
+
+    fn name_test(&self, test: &Test) -> String {
+        let driver = match self.turns {
+            Turns::Alternate => "",
+            Turns::Threads => "_in_threads",
+            Turns::Processes => "_across_processes",
+            Turns::Automatic => "_by_itself",
+        };
+        let topic = test.module.split_once("::").map_or("", |(_crate, path)| path);
+        format!("{}{driver}::{topic}::{}", self.name, test.name)
+    }
+}
+
+/// Runs each test of this program over each network that it names, as the arguments of the program say, which
+/// are those of `cargo test`. A test is called `network::topic::test`. In a process that a test has started
+/// for a party, serves the party instead.
+pub fn run_tests_over(networks: &[TestedNetwork]) -> ExitCode {
+    if process::is_started_by_test() {
+        serve_party();
+        return ExitCode::SUCCESS;
+    }
+    let mut trials = Vec::new();
+    for network in networks {
+        for test in inventory::iter::<Test>().filter(|test| network.runs(test.over)) {
+            let (network, run) = (network.clone(), test.run);
+            trials.push(Trial::test(network.name_test(test), move || {
+                run(&network.open());
+                Ok(())
+            }));
+        }
+    }
+    trials.sort_by(|left, right| left.name().cmp(right.name()));
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
