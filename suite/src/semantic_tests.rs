@@ -56,6 +56,13 @@ pub struct Test {
 
 inventory::collect!(Test);
 
+impl Test {
+    /// All tests that this program links.
+    pub fn iter() -> impl Iterator<Item = &'static Test> {
+        inventory::iter::<Test>()
+    }
+}
+
 /// A network over which tests run.
 #[derive(Debug, Clone)]
 pub struct TestedNetwork {
@@ -125,7 +132,7 @@ pub fn run_tests_over(networks: &[TestedNetwork]) -> ExitCode {
     }
     let mut trials = Vec::new();
     for network in networks {
-        for test in inventory::iter::<Test>().filter(|test| network.runs(test.over)) {
+        for test in Test::iter().filter(|test| network.runs(test.over)) {
             let (network, run) = (network.clone(), test.run);
             trials.push(Trial::test(network.name_test(test), move || {
                 run(&network.open());

@@ -1,81 +1,16 @@
-//! The behaviour that applications may rely on: tests that run over every transport.
-//!
-//! Each test is a function of a [`Net`](homespun_suite::Net), which says itself over which networks it runs
-//! ([`over`](homespun_suite::over)).
+//! The tests of what applications may rely on ([`homespun_semantics`]), over every transport.
 
 use std::process::ExitCode;
 
 use homespun::Fabric;
+use homespun_semantics as _;
 use homespun_suite::{Backend, Faults, TestedNetwork, TransportKind, Turns, run_tests_over};
 
 use backend::ChannelProvider;
 
-mod atomic_exclusion;
-mod atomic_rights;
-mod atomics;
 #[allow(unreachable_pub, reason = "the example can be copied into a crate of its own")]
-#[path = "../../examples/backend/provider.rs"]
+#[path = "../examples/backend/provider.rs"]
 mod backend;
-mod binding;
-mod bounds;
-mod calls;
-mod cancel;
-mod closing;
-mod completion_order;
-mod connect_timeouts;
-mod connection_order;
-mod connection_remote_data;
-mod connections;
-mod counter_waits;
-mod counters;
-mod cq_fields;
-mod credit;
-mod deferred_receives;
-mod directed;
-mod durability;
-mod empty_operations;
-mod entries;
-mod event_waiting;
-mod failed_connections;
-mod failures;
-mod fence;
-mod flush;
-mod ignored_flags;
-mod late_binding;
-mod levels;
-mod misuse;
-mod multi_receive;
-mod naming;
-mod ordering;
-mod overrun;
-mod peek;
-mod poll_sets;
-mod rejected;
-mod restart;
-mod reusable;
-mod rma;
-mod rx_cq_data;
-mod safe_code;
-mod selective;
-mod send_buffers;
-mod shareable;
-mod shared_connections;
-mod shared_context_bounds;
-mod shared_context_misuse;
-mod shared_context_remote_data;
-mod shared_context_waits;
-mod shared_context_works;
-mod shared_contexts;
-mod shutdown;
-mod sources;
-mod threads;
-mod transmit_contexts;
-mod triggered;
-mod triggered_connections;
-mod truncation;
-mod wait_sets;
-mod waiting;
-mod work_ends;
 
 /// The networks. IPv6 runs in turns alone, since it would test nothing more elsewhere.
 fn networks() -> Vec<TestedNetwork> {
