@@ -20,7 +20,7 @@ use homespun_suite::{Net, Setup, TransportKind, Turns};
 /// the messages are never received.
 fn use_an_endpoint_briefly(transport: &TransportKind) {
     let net = Net::new(transport, Turns::Alternate);
-    let unnamed = net.open_other_domain().endpoint(&net.info).expect("an endpoint");
+    let unnamed = net.open_other_domain().endpoint(net.info()).expect("an endpoint");
     unnamed.name().expect("it has one, and never uses it");
     let vacancy = net.reserve_vacant_address();
     let parties: Vec<_> = (0..4).map(|_| net.open_party()).collect();

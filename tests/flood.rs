@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::process::{Channel, Process};
 use homespun_suite::process_resources::MemoryUsage;
-use homespun_suite::{AddressForm, Deadline, Net, TransportKind, Turns};
+use homespun_suite::{AddressForm, Deadline, Net, Setup, TransportKind, Turns};
 
 const ENTRY: &str = concat!(module_path!(), "::flood_process_entry");
 
@@ -150,9 +150,9 @@ fn flood_process_entry() {
 }
 
 fn check_flood_arrives_within_budget(transport: &TransportKind, kind: FloodKind) {
-    let mut net = Net::new(transport, Turns::Alternate);
-    net.info.rx.total_buffered_recv_bytes = BUDGET_BYTES as usize;
-    let receiver = net.open_party();
+    let net = Net::new(transport, Turns::Alternate);
+    let unexpected_bytes = BUDGET_BYTES as usize;
+    let receiver = net.open_party_with(Setup { unexpected_bytes, ..Setup::default() });
     let name = AddressForm(receiver.endpoint.name().expect("an endpoint in service"));
     let mut senders: Vec<Process> = (0..SENDERS).map(|_| Process::spawn(ENTRY)).collect();
     for sender in &mut senders {

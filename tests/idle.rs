@@ -511,7 +511,7 @@ fn check_requester_sleeps_until_its_timeout(
     let _alone = lock_for_exclusive_run();
     for wait in BLOCKING_WAIT_OBJECTS {
         let net = Net::new(transport, turns);
-        let bind = net.info.src_addr.expect("a source was asked for");
+        let bind = net.info().src_addr.expect("a source was asked for");
         let client = Side::open_with_wait_objects(&net, wait, wait);
         let connecting = client.open_endpoint(CLIENT);
         let mut asked = (provider.open(bind, 1).expect("a transport"), SilentHandler::default());

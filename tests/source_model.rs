@@ -106,7 +106,7 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn new(net: &'a Net, reports_unknown_sources: bool) -> Run<'a> {
-        let mut caps = net.info.caps;
+        let mut caps = net.info().caps;
         caps.set(Caps::SOURCE_ERR, reports_unknown_sources);
         let receiver = net.open_party_with(Setup { caps, ..Setup::default() });
         let senders: Vec<Party> = (0..SENDERS).map(|_| net.open_party()).collect();

@@ -21,6 +21,15 @@ pub(crate) enum CommandFailure {
     /// No address of the peer is known (ENODATA).
     #[error("nothing meets the request: it needs an address of the peer (ENODATA)")]
     NoPeerAddress,
+    /// Tests of `homespun check` have failed.
+    #[cfg(feature = "check")]
+    #[error("{failed} of {tests} tests failed")]
+    Check {
+        /// How many have failed.
+        failed: usize,
+        /// How many there are.
+        tests: usize,
+    },
     /// There is no command to run.
     #[error("there is no command to run")]
     EmptyCommand,

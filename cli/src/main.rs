@@ -4,6 +4,8 @@
 
 mod bench;
 mod cache_topology;
+#[cfg(feature = "check")]
+mod check;
 mod console;
 mod cores;
 mod exchange;
@@ -64,6 +66,8 @@ enum Command {
     Pingpong(pingpong::PingpongArguments),
     Bench(bench::BenchArguments),
     Run(run::RunArguments),
+    #[cfg(feature = "check")]
+    Check(check::CheckArguments),
     #[command(hide = true)]
     Bare(bench::single::BareArguments),
     #[command(hide = true)]
@@ -82,6 +86,8 @@ impl Command {
     fn log_audience(&self) -> Audience {
         match self {
             Command::Info(_) | Command::Bench(_) | Command::Run(_) | Command::Bare(_) => Audience::User,
+            #[cfg(feature = "check")]
+            Command::Check(_) => Audience::User,
             Command::Pingpong(arguments) if !arguments.is_peer_process() => Audience::User,
             _ => Audience::ParentsUser,
         }
@@ -106,6 +112,11 @@ fn without_help_of_help(arguments: impl Iterator<Item = OsString>) -> Vec<OsStri
 }
 
 fn main() -> ExitCode {
+    // A checked party runs in a process of its own, which is this program once more.
+    #[cfg(feature = "check")]
+    if homespun_suite::serve_party_if_started_by_test() {
+        return ExitCode::SUCCESS;
+    }
     let arguments = Arguments::parse_from(without_help_of_help(env::args_os()));
     logging::install_subscriber(arguments.verbose, arguments.command.log_audience());
     let mut console = Console::new();
@@ -114,6 +125,8 @@ fn main() -> ExitCode {
         Command::Pingpong(arguments) => pingpong::run(&arguments, &mut console),
         Command::Bench(arguments) => bench::run(&arguments, &mut console),
         Command::Run(arguments) => run::exec_command(&arguments, &console),
+        #[cfg(feature = "check")]
+        Command::Check(arguments) => check::run(&arguments, &mut console),
         Command::Bare(arguments) => bench::single::run(&arguments, &console),
         Command::BenchFollower(arguments) => bench::follower::run(&arguments, &console),
         Command::BenchProgram(arguments) => bench::against::on_core::run(&arguments),

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::atomic_call::AtomicCall;
 use super::flush_call::FlushCall;
 use super::form::{self, EndedForm, ErrorForm, ReadErrorForm};
+use super::provider::Granted;
 use super::raw::{Post, send_from_raw_memory};
 use super::region_spec::RegionSpec;
 use super::rma_call::RmaCall;
@@ -18,7 +19,7 @@ use super::setup::Setup;
 use super::transport::TransportKind;
 
 /// A request to the party's process.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum RemoteCall {
     /// Opens the party. The first call must be an `Open`, and no later call may be one. Answered by
     /// [`RemoteAnswer::Opened`].
@@ -129,11 +130,17 @@ pub(super) enum RemoteCall {
 pub(super) enum RemoteAnswer {
     Done,
     Refused(#[serde(with = "ErrorForm")] Error),
+    /// Another provider has refused the call with this errno.
+    RefusedWith(i32),
+    /// The party's provider does not have what the call asks for.
+    NotOffered(String),
     Opened {
         name: AddressForm,
         depth_entries: usize,
         #[serde(with = "form::optional_format")]
         format: Option<CqFormat>,
+        /// What the provider has granted, for a party of another provider.
+        granted: Option<Granted>,
     },
     Bytes(#[serde(with = "serde_bytes")] Vec<u8>),
     Size(usize),
@@ -155,7 +162,7 @@ pub(super) enum RemoteAnswer {
 
 /// An address, in a message to another process.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub struct AddressForm(#[serde(with = "form::address")] pub Address);
+pub struct AddressForm(#[serde(with = "form::name")] pub Address);
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct RefusedForm(#[serde(with = "ErrorForm")] pub(super) Error);
@@ -221,7 +228,7 @@ pub(super) struct RemoteReceive {
 }
 
 /// The call that posts a receive.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum ReceiveBy {
     /// `fi_recv`, `fi_trecv`.
     Single,

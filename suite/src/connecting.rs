@@ -81,7 +81,7 @@ impl Side {
         set: Option<&WaitSet>,
     ) -> Side {
         let offer = |caps| {
-            let mut hints = net.info.clone();
+            let mut hints = net.info().clone();
             (hints.caps, hints.tx.caps, hints.rx.caps) = (caps, Caps::empty(), Caps::empty());
             hints.ep.ep_type = Some(EndpointType::Msg);
             let found = fabric.getinfo(None, None, InfoFlags::empty(), Some(&hints)).expect("it is offered");

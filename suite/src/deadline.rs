@@ -1,10 +1,20 @@
 //! The time for which a test waits.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long a test waits for an event. No test depends on how soon the event comes.
 pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How many milliseconds a [`Deadline`] allows.
+static DEADLINE_MS: AtomicU64 = AtomicU64::new(PATIENCE.as_millis() as u64);
+
+/// Sets how long the tests of this process wait for an event that a provider owes: less than [`PATIENCE`], if
+/// many may never come.
+pub fn set_patience(patience: Duration) {
+    DEADLINE_MS.store(patience.as_millis() as u64, Ordering::Relaxed);
+}
 
 /// The time at which a test stops waiting.
 #[derive(Debug, Clone, Copy)]
@@ -19,7 +29,7 @@ impl Default for Deadline {
 impl Deadline {
     /// A deadline from now on.
     pub fn new() -> Deadline {
-        Deadline(Instant::now() + PATIENCE)
+        Deadline(Instant::now() + Duration::from_millis(DEADLINE_MS.load(Ordering::Relaxed)))
     }
 
     /// Yields to other threads, and fails the test after the deadline.

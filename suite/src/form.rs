@@ -1,6 +1,7 @@
 //! Serialised forms of the library's types, for calls to another process.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::{Mutex, PoisonError};
 
 use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::endpoint::AtomicTarget;
@@ -53,6 +54,47 @@ mod constant {
     }
 }
 
+/// The names of endpoints that are no socket addresses, in the order in which they were met.
+static OPAQUE_NAMES: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+
+/// The prefix of the addresses that stand for opaque names. It is for addresses that nobody uses (RFC 6666).
+const OPAQUE_PREFIX: u128 = 0x0100 << 112;
+
+/// An endpoint's name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum NameForm {
+    Socket(SocketAddr),
+    /// A provider's own format. In each process, an address of its own stands for it.
+    Opaque(Vec<u8>),
+}
+
+impl NameForm {
+    pub(crate) fn of(address: &Address) -> NameForm {
+        match address.ip() {
+            IpAddr::V6(ip) if ip.to_bits() >> 112 == OPAQUE_PREFIX >> 112 => {
+                let names = OPAQUE_NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+                NameForm::Opaque(names[usize::from(address.port())].clone())
+            }
+            _ => NameForm::Socket(address.socket_addr()),
+        }
+    }
+
+    pub(crate) fn into_address(self) -> Address {
+        let name = match self {
+            NameForm::Socket(address) => return address.into(),
+            NameForm::Opaque(name) => name,
+        };
+        let mut names = OPAQUE_NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = names.iter().position(|known| *known == name);
+        let index = known.unwrap_or_else(|| {
+            names.push(name);
+            names.len() - 1
+        });
+        let port = u16::try_from(index).expect("few endpoints");
+        SocketAddr::from((Ipv6Addr::from_bits(OPAQUE_PREFIX), port)).into()
+    }
+}
+
 /// Serialises a type by way of another type.
 macro_rules! travels_as {
     ($module:ident: $type:ty, $form:ty, $into:expr, $from:expr) => {
@@ -71,7 +113,7 @@ macro_rules! travels_as {
     };
 }
 
-travels_as! { address: Address, SocketAddr, Address::socket_addr, Address::from }
+travels_as! { name: Address, NameForm, NameForm::of, NameForm::into_address }
 travels_as! { optional_address: Option<Address>, Option<SocketAddr>,
 |address| address.map(|address| address.socket_addr()), |address| address.map(Address::from) }
 travels_as! { boxed_address: Option<Box<Address>>, Option<SocketAddr>,

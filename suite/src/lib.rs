@@ -39,6 +39,9 @@ pub mod posix;
 pub mod prerequisites;
 pub mod process;
 pub mod process_resources;
+mod provider;
+#[cfg(feature = "providers")]
+mod provider_party;
 pub mod raw;
 mod region_spec;
 mod regions;
@@ -60,7 +63,7 @@ pub use inventory;
 pub use atomic_call::{AtomicBy, AtomicCall};
 pub use call::AddressForm;
 pub use counters::Counted;
-pub use deadline::Deadline;
+pub use deadline::{Deadline, set_patience};
 pub use ended::{Ended, poll_completion};
 pub use flush_call::FlushCall;
 pub use handle::{Endpoint, Queue, ReceiveBuffer, Vector};
@@ -68,10 +71,13 @@ pub use neighbours::Neighbours;
 pub use net::{Net, VacantAddress};
 pub use party::Party;
 pub use party_server::serve_party;
+pub use provider::{Crashed, NotOffered, Provider};
 pub use region_spec::{MemoryKind, RegionFile, RegionSpec};
 pub use regions::{Closed, Region};
 pub use rma_call::{RmaBy, RmaCall};
-pub use semantic_tests::{Over, Test, TestedNetwork, run_tests_over};
+pub use semantic_tests::{
+    Outcome, Over, Test, TestedNetwork, run_tests_over, serve_party_if_started_by_test,
+};
 pub use setup::Setup;
 pub use transport::{Backend, TransportKind, Turns};
 

@@ -1,7 +1,7 @@
 //! A network: a transport under test, and all parties on it.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use super::driven_queues::DrivenQueues;
 use super::handle::Queue;
 use super::neighbours::Neighbours;
 use super::party::Party;
+use super::remote_party::RemoteParty;
 use super::setup::Setup;
 use super::transport::{TransportKind, Turns};
 
@@ -51,7 +52,9 @@ pub struct Net {
     /// The network inside the process, if that is the transport.
     pub network: Option<Network>,
     /// The fabric's info for this transport, with all capabilities.
-    pub info: Info,
+    info: Info,
+    /// What another provider grants, once a test has asked.
+    granted: OnceLock<Info>,
     queues: Arc<DrivenQueues>,
     drivers: Mutex<Vec<JoinHandle<()>>>,
     /// How many processes were started for parties.
@@ -107,6 +110,7 @@ impl Net {
             domain,
             network,
             info,
+            granted: OnceLock::new(),
             queues: Arc::default(),
             drivers: Mutex::default(),
             processes: AtomicUsize::new(0),
@@ -128,7 +132,12 @@ impl Net {
 
     /// The fabric's info for this transport, with all capabilities.
     pub fn info(&self) -> &Info {
-        &self.info
+        let TransportKind::Provider(_) = self.transport else { return &self.info };
+        self.granted.get_or_init(|| {
+            let mut info = self.info.clone();
+            RemoteParty::spawn().call_for_granted(&self.transport).limit(&mut info);
+            info
+        })
     }
 
     /// Drives all parties once, without reading anything.

@@ -41,6 +41,7 @@ pub struct Party {
     /// The domain of a party in this process.
     pub(super) domain: Option<Domain>,
     queues: Arc<DrivenQueues>,
+    is_native: bool,
 }
 
 impl Party {
@@ -87,6 +88,7 @@ impl Party {
             counters,
             domain: Some(domain.clone()),
             queues,
+            is_native: true,
         }
     }
 
@@ -101,12 +103,20 @@ impl Party {
     ) -> Party {
         assert!(setup.shares_cq.is_none(), "processes do not share queues");
         let (has_two_queues, counts) = (setup.separate_queues, setup.counts);
-        // An endpoint is granted the same attributes in every process.
-        let granted = domain.endpoint(&setup.info_from_offered(info)).expect("an endpoint").info().clone();
+        let asked = setup.info_from_offered(info);
         let remote = Arc::new(RemoteParty::spawn());
         let opened = remote.call(&RemoteCall::Open { transport: transport.clone(), setup });
-        let RemoteAnswer::Opened { name: AddressForm(name), depth_entries, format } = opened else {
+        let RemoteAnswer::Opened { name: AddressForm(name), depth_entries, format, granted } = opened else {
             panic!("{opened:?}");
+        };
+        let granted = match granted {
+            Some(granted) => {
+                let mut info = asked;
+                granted.limit(&mut info);
+                info
+            }
+            // homespun grants an endpoint the same attributes in every process.
+            None => domain.endpoint(&asked).expect("an endpoint").info().clone(),
         };
         let format = format.expect("a queue that is open has a format");
         let queue = |name| Queue::There { remote: remote.clone(), name, depth_entries, format };
@@ -118,7 +128,13 @@ impl Party {
             counters: counts.then(|| Counters::There(remote.clone())),
             domain: None,
             queues,
+            is_native: !matches!(transport, TransportKind::Provider(_)),
         }
+    }
+
+    /// Whether homespun's own library serves the party: its errors say more than the C interface tells.
+    pub fn is_native(&self) -> bool {
+        self.is_native
     }
 
     /// The process id of the party's process.

@@ -297,6 +297,14 @@ pub fn serve_party() {
     else {
         return;
     };
+    if let TransportKind::Provider(provider) = &transport {
+        #[cfg(feature = "providers")]
+        super::provider_party::serve(provider, &setup, &mut channel);
+        #[cfg(not(feature = "providers"))]
+        panic!("{provider:?}: this program is built without the feature `providers`");
+        #[allow(unreachable_code, reason = "the other half of the feature")]
+        return;
+    }
     if let Some(uid) = setup.user {
         become_user(uid);
     }
@@ -307,6 +315,7 @@ pub fn serve_party() {
         name: AddressForm(party.endpoint.name().expect("an endpoint in service has a name")),
         depth_entries: party.cq.depth_entries(),
         format: Some(party.cq.format()),
+        granted: None,
     };
     channel.send_message(&opened).expect("a test that listens");
     PartyServer::new(transport, party, drives_itself).serve(&mut channel);

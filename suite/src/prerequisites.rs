@@ -180,11 +180,7 @@ impl Prerequisite {
         let line = format!("skipped: {test}: {name}: {reason} ({detail})\n");
         // Write to standard error directly. The test harness hides what a passing test prints.
         let _ = std::io::stderr().write_all(line.as_bytes());
-        if let Some(path) = env::var_os("HOMESPUN_SKIPPED") {
-            // One call appends the whole line, even while other tests append theirs.
-            let file = File::options().create(true).append(true).open(path);
-            file.and_then(|mut file| file.write_all(line.as_bytes())).expect("the file of skipped tests");
-        }
+        append_to_summary(&line);
     }
 
     /// Returns `found`. If it is `None`, reports that the calling test is skipped.
@@ -194,6 +190,19 @@ impl Prerequisite {
             self.report_skipped(detail);
         }
         found
+    }
+}
+
+/// Notes for the summary of `./test` that a provider does not have what a test needs.
+pub(crate) fn record_not_offered(provider: &str, what: &str) {
+    append_to_summary(&format!("not offered: {provider}: {what}\n"));
+}
+
+fn append_to_summary(line: &str) {
+    if let Some(path) = env::var_os("HOMESPUN_SKIPPED") {
+        // One call appends the whole line, even while other tests append theirs.
+        let file = File::options().create(true).append(true).open(path);
+        file.and_then(|mut file| file.write_all(line.as_bytes())).expect("the file of skipped tests");
     }
 }
 

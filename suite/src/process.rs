@@ -150,7 +150,8 @@ impl Process {
         }
     }
 
-    fn reap(&mut self) -> ExitStatus {
+    /// Waits for the end of the process, which has closed its channel.
+    pub(super) fn reap(&mut self) -> ExitStatus {
         self.was_reaped = true;
         self.child.wait().expect("a process that was started")
     }

@@ -18,7 +18,7 @@ use super::form;
 use super::payload::marked_buffer;
 
 /// The length of the guard behind each buffer. Guards must remain unchanged.
-const GUARD_BYTES: usize = 64;
+pub(crate) const GUARD_BYTES: usize = 64;
 
 /// The arguments of a send or receive, apart from its memory.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]

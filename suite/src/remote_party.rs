@@ -1,15 +1,26 @@
 //! A party in a process of its own: the part in the test's process.
 
+use std::os::unix::process::ExitStatusExt;
+use std::panic::resume_unwind;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use homespun::Error;
+use homespun::error::SystemRequest;
+use homespun::{Errno, Error};
 
 use super::call::{RemoteAnswer, RemoteCall};
 use super::process::Process;
+use super::provider::{Crashed, Granted, NotOffered};
+use super::setup::Setup;
+use super::transport::TransportKind;
 
 /// The name of the ignored test that a party's process runs. The macro
 /// [`party_process_entry`](crate::party_process_entry) defines the test.
 const ENTRY: &str = "party_process_entry";
+
+/// The error of a call that another provider has refused. No error of homespun says no more than its number.
+pub(super) fn refused_with(errno: Errno) -> Error {
+    Error::System { request: SystemRequest::Socket, errno }
+}
 
 /// The process of a party. The process ends when this is dropped.
 #[derive(Debug)]
@@ -20,11 +31,33 @@ impl RemoteParty {
         RemoteParty(Mutex::new(Process::spawn_at_crate_path(ENTRY)))
     }
 
+    /// Makes a call. Unwinds with [`NotOffered`] if the party's provider does not have what it asks for, and
+    /// with [`Crashed`] if the process has ended by a signal.
     #[track_caller]
     pub(super) fn call(&self, call: &RemoteCall) -> RemoteAnswer {
         let mut process = self.lock_process();
         process.send_message(call);
-        process.receive_message()
+        match process.receive_if_alive() {
+            Some(RemoteAnswer::NotOffered(what)) => resume_unwind(Box::new(NotOffered(what))),
+            Some(RemoteAnswer::RefusedWith(errno)) => RemoteAnswer::Refused(refused_with(Errno::new(errno))),
+            Some(answer) => answer,
+            None => {
+                let status = process.reap();
+                match status.signal() {
+                    Some(_) => resume_unwind(Box::new(Crashed(format!("{call:?}: {status}")))),
+                    None => panic!("the party's process has ended: {status}"),
+                }
+            }
+        }
+    }
+
+    /// Opens a party with the default setup. Returns what its provider has granted.
+    pub(super) fn call_for_granted(&self, transport: &TransportKind) -> Granted {
+        let open = RemoteCall::Open { transport: transport.clone(), setup: Setup::default() };
+        match self.call(&open) {
+            RemoteAnswer::Opened { granted: Some(granted), .. } => granted,
+            other => panic!("{other:?}"),
+        }
     }
 
     /// Makes a call that the process answers by [`RemoteAnswer::Done`] or [`RemoteAnswer::Refused`].

@@ -1,5 +1,6 @@
 //! The tests of what applications may rely on: how one says over which networks it runs, and how all are run.
 
+use std::panic;
 use std::process::ExitCode;
 
 use bitflags::bitflags;
@@ -7,7 +8,9 @@ use libtest_mimic::{Arguments, Trial};
 
 use super::net::Net;
 use super::party_server::serve_party;
+use super::prerequisites;
 use super::process;
+use super::provider::{Crashed, NotOffered};
 use super::transport::{TransportKind, Turns};
 
 bitflags! {
@@ -38,6 +41,8 @@ bitflags! {
         const OTHER_PROCESSES = 1 << 5;
         /// Needs links that take a burst of small frames at once.
         const ROOM = 1 << 6;
+        /// Tests what homespun promises beyond the man pages. No other provider is asked for it.
+        const OWN = 1 << 7;
     }
 }
 
@@ -59,7 +64,12 @@ inventory::collect!(Test);
 impl Test {
     /// All tests that this program links.
     pub fn iter() -> impl Iterator<Item = &'static Test> {
-        inventory::iter::<Test>()
+        inventory::iter::<Test>.into_iter()
+    }
+
+    /// What the test is about: its module, without the crate.
+    pub fn topic(&self) -> &'static str {
+        self.module.split_once("::").map_or("", |(_crate, path)| path)
     }
 }
 
@@ -76,6 +86,19 @@ pub struct TestedNetwork {
     pub sends_from_buffers: bool,
 }
 
+/// How a test over a network has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// As it should.
+    Passed,
+    /// The provider does not have this, which the test needs.
+    NotOffered(String),
+    /// With this panic.
+    Failed(String),
+    /// A party's process has ended by a signal.
+    Crashed(String),
+}
+
 impl TestedNetwork {
     /// Returns a network for each of these drivers.
     pub fn driven_by(name: &'static str, transport: &TransportKind, drivers: &[Turns]) -> Vec<TestedNetwork> {
@@ -84,7 +107,8 @@ impl TestedNetwork {
         drivers.iter().map(network).collect()
     }
 
-    fn runs(&self, over: Over) -> bool {
+    /// Whether a test over these networks runs over this one.
+    pub fn runs(&self, over: Over) -> bool {
         let driver = match self.turns {
             Turns::Alternate => Over::IN_TURNS,
             Turns::Threads => Over::IN_THREADS,
@@ -95,6 +119,7 @@ impl TestedNetwork {
         if !over.contains(driver)
             || lacks(Over::MAPPED_MEMORY, self.transport.maps_peer_memory())
             || lacks(Over::OTHER_PROCESSES, self.transport.reaches_other_processes())
+            || lacks(Over::OWN, !matches!(self.transport, TransportKind::Provider(_)))
             || lacks(Over::ROOM, !matches!(self.transport, TransportKind::Loopback { .. }))
         {
             return false;
@@ -105,9 +130,24 @@ impl TestedNetwork {
         takes_all && (!may_sleep || self.transport.reaches_other_processes())
     }
 
-    fn open(&self) -> Net {
-        let net = Net::new(&self.transport, self.turns);
-        if self.sends_from_buffers { net.sending_from_buffers() } else { net }
+    /// Runs a test over a new network.
+    pub fn run_test(&self, test: &Test) -> Outcome {
+        let run = || {
+            let net = Net::new(&self.transport, self.turns);
+            (test.run)(&if self.sends_from_buffers { net.sending_from_buffers() } else { net });
+        };
+        let Err(panic) = panic::catch_unwind(run) else { return Outcome::Passed };
+        let panic = match panic.downcast::<NotOffered>() {
+            Ok(not_offered) => return Outcome::NotOffered(not_offered.0),
+            Err(panic) => panic,
+        };
+        let panic = match panic.downcast::<Crashed>() {
+            Ok(crashed) => return Outcome::Crashed(crashed.0),
+            Err(panic) => panic,
+        };
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        Outcome::Failed(text.unwrap_or_default())
     }
 
     fn name_test(&self, test: &Test) -> String {
@@ -117,26 +157,38 @@ impl TestedNetwork {
             Turns::Processes => "_across_processes",
             Turns::Automatic => "_by_itself",
         };
-        let topic = test.module.split_once("::").map_or("", |(_crate, path)| path);
-        format!("{}{driver}::{topic}::{}", self.name, test.name)
+        format!("{}{driver}::{}::{}", self.name, test.topic(), test.name)
     }
+}
+
+/// Serves a party, if a test of this program has started this process for one. A program that runs tests over
+/// [`Turns::Processes`] calls this first, and ends if it returns true.
+pub fn serve_party_if_started_by_test() -> bool {
+    let is_party = process::is_started_by_test();
+    if is_party {
+        serve_party();
+    }
+    is_party
 }
 
 /// Runs each test of this program over each network that it names, as the arguments of the program say, which
 /// are those of `cargo test`. A test is called `network::topic::test`. In a process that a test has started
 /// for a party, serves the party instead.
 pub fn run_tests_over(networks: &[TestedNetwork]) -> ExitCode {
-    if process::is_started_by_test() {
-        serve_party();
+    if serve_party_if_started_by_test() {
         return ExitCode::SUCCESS;
     }
     let mut trials = Vec::new();
     for network in networks {
         for test in Test::iter().filter(|test| network.runs(test.over)) {
-            let (network, run) = (network.clone(), test.run);
-            trials.push(Trial::test(network.name_test(test), move || {
-                run(&network.open());
-                Ok(())
+            let network = network.clone();
+            trials.push(Trial::test(network.name_test(test), move || match network.run_test(test) {
+                Outcome::Passed => Ok(()),
+                Outcome::NotOffered(what) => {
+                    prerequisites::record_not_offered(network.name, &what);
+                    Ok(())
+                }
+                Outcome::Failed(text) | Outcome::Crashed(text) => Err(text.into()),
             }));
         }
     }

@@ -9,6 +9,7 @@ use homespun_engine::loopback::Faults;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
 use super::neighbours::Neighbours;
+use super::provider::Provider;
 
 /// A transport under test.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +41,8 @@ pub enum TransportKind {
     },
     /// A transport of the tests' own, inside the process.
     Backend(Backend),
+    /// Another provider of libfabric. Its parties have processes of their own.
+    Provider(Provider),
 }
 
 /// A transport of the tests' own. It connects the endpoints of one fabric.
@@ -81,14 +84,14 @@ impl TransportKind {
             TransportKind::Loopback { .. } | TransportKind::Shm4 | TransportKind::Shm6 => true,
             TransportKind::Auto4 | TransportKind::Auto6 => true,
             TransportKind::Tcp4 | TransportKind::Tcp6 => false,
-            TransportKind::Mixed4 { .. } | TransportKind::Backend(_) => false,
+            TransportKind::Mixed4 { .. } | TransportKind::Backend(_) | TransportKind::Provider(_) => false,
         }
     }
 
     /// Whether the transport reaches endpoints of other processes. Then an application can sleep until an
     /// endpoint has an event.
     pub(super) fn reaches_other_processes(&self) -> bool {
-        TransportKind::BETWEEN_PROCESSES.contains(self)
+        TransportKind::BETWEEN_PROCESSES.contains(self) || matches!(self, TransportKind::Provider(_))
     }
 
     /// Returns the transport for another process. In the whole network, the first endpoint of that process
@@ -113,22 +116,40 @@ impl TransportKind {
             TransportKind::Auto6 => ("auto", Ipv6Addr::LOCALHOST.into()),
             TransportKind::Mixed4 { .. } => (Neighbours::DOMAIN, unique_loopback_address().into()),
             TransportKind::Backend(backend) => (backend.domain, Ipv4Addr::LOCALHOST.into()),
+            TransportKind::Provider(_) => ("tcp", Ipv4Addr::LOCALHOST.into()),
         }
     }
 }
 
-/// Serialises a transport as its index in the list of transports between processes.
+/// The form in which a transport travels to another process.
+#[derive(Serialize, Deserialize)]
+enum TransportForm {
+    /// The index in the list of transports between processes.
+    Own(usize),
+    Provider(Provider),
+}
+
 impl Serialize for TransportKind {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        if let TransportKind::Provider(provider) = self {
+            return TransportForm::Provider(provider.clone()).serialize(to);
+        }
         let index = TransportKind::BETWEEN_PROCESSES.iter().position(|listed| listed == self);
-        index.ok_or_else(|| ser::Error::custom("the transport reaches no other process"))?.serialize(to)
+        let index = index.ok_or_else(|| ser::Error::custom("the transport reaches no other process"))?;
+        TransportForm::Own(index).serialize(to)
     }
 }
 
 impl<'de> Deserialize<'de> for TransportKind {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<TransportKind, D::Error> {
-        let transport = TransportKind::BETWEEN_PROCESSES.get(usize::deserialize(from)?);
-        transport.cloned().ok_or_else(|| de::Error::custom("no transport has this index"))
+        let index = match TransportForm::deserialize(from)? {
+            TransportForm::Own(index) => index,
+            TransportForm::Provider(provider) => return Ok(TransportKind::Provider(provider)),
+        };
+        TransportKind::BETWEEN_PROCESSES
+            .get(index)
+            .cloned()
+            .ok_or_else(|| de::Error::custom("no transport has this index"))
     }
 }
 

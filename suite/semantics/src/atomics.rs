@@ -4,7 +4,7 @@ use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::endpoint::SendMsg;
 use homespun::flags::{CompletionFlags, MrAccess, OpFlags};
 use homespun::limits::{ATOMIC_LINK_MAX_BYTES, ATOMIC_MAX_BYTES, INJECT_MAX_BYTES, RMA_LINK_MAX_OPS};
-use homespun::{Buffer, Bytes, Completion, Errno, FabricAddress, OperationError, Refusal};
+use homespun::{Buffer, Bytes, Completion, Errno, FabricAddress};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes, split_unevenly};
 use homespun_suite::{
@@ -549,7 +549,7 @@ fn memory_of_a_closed_region_is_never_accessed(net: &Net) {
         for _ in 0..count {
             match alice.next_ended() {
                 Ok(_) => done += 1,
-                Err(failed) => assert_eq!(failed.error, OperationError::Refused(Refusal::Key)),
+                Err(failed) => assert_eq!(failed.errno(), Errno::EKEYREJECTED),
             }
         }
         alice.endpoint.atomic(last).unwrap();

@@ -11,6 +11,7 @@ use homespun_suite::payload::{marked_buffer, payload};
 use homespun_suite::sleeping::PATIENCE;
 use homespun_suite::{Deadline, Net, RmaBy, RmaCall, over};
 
+#[track_caller]
 pub(crate) fn expect_errno<T>(result: Result<T, Error>) -> Errno {
     result.err().expect("it is refused").errno()
 }

@@ -7,9 +7,9 @@ use homespun::{Again, Errno, Error, FabricAddress, Tag};
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Deadline, Net, Party, Setup, over};
 
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use crate::binding::expect_errno;
 
-const QUEUE_FULL: Result<(), Error> = Err(Error::Again(Again::QueueFull));
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
 /// Sends a message that completes only when the receiver has it.
 pub(crate) fn post_delivery_complete_send(party: &Party, context: u64) -> Result<(), Error> {
@@ -78,8 +78,8 @@ fn sends_stay_outstanding_until_the_queue_has_room(net: &Net) {
         while sent < count {
             match alice.endpoint.send(payload(sent, len_bytes(sent)), alice.peer(), sent) {
                 Ok(()) => sent += 1,
-                full => {
-                    assert_eq!(full, QUEUE_FULL);
+                Err(full) => {
+                    assert_eq!(full.errno(), Errno::EAGAIN);
                     assert!(sent - ended >= tx_depth_ops as u64, "what waits is outstanding");
                     assert!(sent - ended <= (tx_depth_ops + depth) as u64, "what is in the queue is not");
                     refused += 1;
@@ -161,7 +161,7 @@ fn operations_of_endpoints_sharing_a_full_queue_all_complete(net: &Net) {
                 let context = 1000 * who as u64 + sent[who];
                 match post_delivery_complete_send(party, context) {
                     Ok(()) => sent[who] += 1,
-                    full => assert_eq!(full, QUEUE_FULL),
+                    full => assert_eq!(full, Err(Error::Again(Again::QueueFull))),
                 }
             }
         }
@@ -199,8 +199,8 @@ fn sends_beyond_the_transmit_depth_are_refused(net: &Net) {
     for context in 0..3 {
         post_delivery_complete_send(&alice, context).unwrap();
     }
-    assert_eq!(post_delivery_complete_send(&alice, 3), QUEUE_FULL);
-    assert_eq!(alice.endpoint.inject(b"", alice.peer(), None, None), QUEUE_FULL);
+    assert_eq!(expect_errno(post_delivery_complete_send(&alice, 3)), Errno::EAGAIN);
+    assert_eq!(expect_errno(alice.endpoint.inject(b"", alice.peer(), None, None)), Errno::EAGAIN);
     alice.assert_no_completion();
     net.start_driving(&bob);
     for context in 0..3 {
@@ -218,15 +218,16 @@ fn receives_beyond_the_receive_depth_are_refused(net: &Net) {
     for context in 0..3 {
         bob.endpoint.trecv(marked_buffer(24), ANY, Tag(context), context).unwrap();
     }
-    assert_eq!(bob.endpoint.trecv(marked_buffer(24), ANY, Tag(9), 9), QUEUE_FULL);
-    assert_eq!(bob.endpoint.recv(marked_buffer(24), ANY, 9), QUEUE_FULL, "both kinds count");
+    assert_eq!(expect_errno(bob.endpoint.trecv(marked_buffer(24), ANY, Tag(9), 9)), Errno::EAGAIN);
+    let refused = bob.endpoint.recv(marked_buffer(24), ANY, 9);
+    assert_eq!(expect_errno(refused), Errno::EAGAIN, "both kinds count");
     for round in 0..20 {
         let tag = round % 3;
         alice.endpoint.tsend(payload(tag, 24), alice.peer(), Tag(tag), 1).unwrap();
         assert_eq!(bob.next_completion().context, tag);
         alice.next_completion();
         bob.endpoint.trecv(marked_buffer(24), ANY, Tag(tag), tag).unwrap();
-        assert_eq!(bob.endpoint.recv(marked_buffer(24), ANY, 9), QUEUE_FULL);
+        assert_eq!(expect_errno(bob.endpoint.recv(marked_buffer(24), ANY, 9)), Errno::EAGAIN);
     }
     bob.endpoint.cancel(0).unwrap();
     bob.next_failure();
@@ -258,8 +259,8 @@ fn refused_posts_have_no_effect(net: &Net) {
         };
         let receive = |_, number| bob.endpoint.recv(marked_buffer(LENS_BYTES[2]), ANY, number);
         let (mut sends, mut receives) = (Attempts::default(), Attempts::default());
-        sends.post_until_full(COUNT, &QUEUE_FULL, send);
-        receives.post_until_full(COUNT, &QUEUE_FULL, receive);
+        sends.post_until_full(COUNT, send);
+        receives.post_until_full(COUNT, receive);
         assert_eq!((sends.taken.len(), receives.taken.len()), (3, 4));
         net.start_driving(&bob);
 
@@ -273,8 +274,8 @@ fn refused_posts_have_no_effect(net: &Net) {
                 let (completion, _) = ending.unwrap();
                 received_by_context.push((completion.context, received_bytes(&completion.buffer)));
             }
-            sends.post_until_full(COUNT, &QUEUE_FULL, send);
-            receives.post_until_full(COUNT, &QUEUE_FULL, receive);
+            sends.post_until_full(COUNT, send);
+            receives.post_until_full(COUNT, receive);
             deadline.yield_or_panic("messages that were refused at first");
         }
         alice.assert_no_completion();
@@ -299,20 +300,15 @@ struct Attempts {
 }
 
 impl Attempts {
-    /// Posts until `max` operations were accepted in all, or until one is refused with `full`. `post` gets
+    /// Posts until `max` operations were accepted in all, or until one is refused with `EAGAIN`. `post` gets
     /// the number of accepted operations and the number of the attempt. Panics for any other refusal.
     #[track_caller]
-    fn post_until_full(
-        &mut self,
-        max: usize,
-        full: &Result<(), Error>,
-        post: impl Fn(usize, u64) -> Result<(), Error>,
-    ) {
+    fn post_until_full(&mut self, max: usize, post: impl Fn(usize, u64) -> Result<(), Error>) {
         while self.taken.len() < max {
             self.count += 1;
             match post(self.taken.len(), self.count) {
                 Ok(()) => self.taken.push(self.count),
-                refused => return assert_eq!(refused, *full),
+                Err(refused) => return assert_eq!(refused.errno(), Errno::EAGAIN),
             }
         }
     }

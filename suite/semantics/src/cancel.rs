@@ -1,14 +1,14 @@
 //! Cancelling operations: `fi_cancel(3)`.
 
 use homespun::endpoint::SendMsg;
-use homespun::error::Missing;
 use homespun::flags::{CompletionFlags, OpFlags};
-use homespun::{Errno, Error, FabricAddress, Misuse, OperationError, SegmentMut, Tag};
+use homespun::{Errno, FabricAddress, OperationError, SegmentMut, Tag};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::raw::{Post, RawBuffer};
 use homespun_suite::{Net, over, poll_completion};
 
+use crate::binding::expect_errno;
 use crate::shared_contexts::Sharers;
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
@@ -34,7 +34,7 @@ fn cancelled_receive_completes_with_ecanceled(net: &Net) {
 #[over(all)]
 fn cancel_of_unposted_or_ended_operation_fails_with_enoent(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let is_unknown = |result| matches!(result, Err(Error::Misuse(Misuse::NotFound(Missing::Operation))));
+    let is_unknown = |result| expect_errno(result) == Errno::ENOENT;
     assert!(is_unknown(bob.endpoint.cancel(1)));
     bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
     alice.endpoint.send(payload(1, 8), alice.peer(), 2).unwrap();
@@ -102,7 +102,7 @@ fn cancel_of_a_transmitted_send_fails_with_enoent(net: &Net) {
             .unwrap();
         // The first message arrives before this one.
         alice.send_and_wait_for_delivery(SendMsg { to, context: 2, ..SendMsg::default() });
-        assert!(matches!(alice.endpoint.cancel(1), Err(Error::Misuse(Misuse::NotFound(Missing::Operation)))));
+        assert_eq!(expect_errno(alice.endpoint.cancel(1)), Errno::ENOENT);
         alice.assert_no_completion();
         bob.endpoint.trecv(marked_buffer(len_bytes), ANY, Tag(5), 3).unwrap();
         assert!(received_bytes(&bob.next_completion().buffer) == payload(1, len_bytes));

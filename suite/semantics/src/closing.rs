@@ -26,10 +26,10 @@ fn objects_may_be_dropped_in_any_order(net: &Net) {
     for order in orders {
         let bob = net.open_party_with(Setup { asleep: true, ..Setup::default() });
         let fabric = net.fabric.clone();
-        let domain = fabric.domain(&net.info).unwrap();
+        let domain = fabric.domain(net.info()).unwrap();
         let (cq, av) =
             (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
-        let endpoint = domain.endpoint(&net.info).unwrap();
+        let endpoint = domain.endpoint(net.info()).unwrap();
         endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
         endpoint.bind_av(&av).unwrap();
         endpoint.enable().unwrap();
@@ -170,7 +170,7 @@ fn injected_messages_arrive_after_the_sender_closes(net: &Net) {
 fn dropped_disabled_endpoint_frees_its_address(net: &Net) {
     let domain = net.open_other_domain();
     let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
-    let endpoint = domain.endpoint(&net.info).unwrap();
+    let endpoint = domain.endpoint(net.info()).unwrap();
     endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
     endpoint.bind_av(&av).unwrap();
     let name = endpoint.name().unwrap();

@@ -3,7 +3,7 @@
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::{MrAccess, OpFlags};
-use homespun::{Again, Error, FabricAddress, OperationError, Refusal};
+use homespun::{Errno, FabricAddress};
 
 use homespun_suite::payload::{marked_buffer, payload};
 use homespun_suite::{MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, over};
@@ -84,7 +84,7 @@ fn failed_access_completes_in_posting_order(net: &Net) {
             Ok((completion, _)) => assert_eq!((completion.context, key), (1, 1)),
             Err(failed) => {
                 assert_eq!((failed.completion.context, key), (1, 99));
-                assert_eq!(failed.error, OperationError::Refused(Refusal::Key));
+                assert_eq!(failed.errno(), Errno::EKEYREJECTED);
             }
         }
         assert_eq!(alice.next_completion().context, 2);
@@ -129,7 +129,7 @@ fn operation_awaiting_earlier_completions_counts_towards_the_depth(net: &Net) {
     post_send(&alice, alice.peer(), 3, 8, OpFlags::INJECT_COMPLETE);
     alice.assert_no_completion();
     let refused = alice.endpoint.send(payload(4, 8), alice.peer(), 4);
-    assert_eq!(refused, Err(Error::Again(Again::QueueFull)));
+    assert_eq!(refused.unwrap_err().errno(), Errno::EAGAIN);
     net.start_driving(&bob);
     for context in 1..=3 {
         assert_eq!(alice.next_completion().context, context);

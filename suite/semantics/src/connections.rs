@@ -656,14 +656,14 @@ fn invalid_connection_calls_are_refused(net: &Net) {
     passive.bind_eq(&side.eq, 1).unwrap();
     assert_eq!(expect_errno(passive.bind_eq(&side.eq, 1)), Errno::EBUSY);
     assert_eq!(expect_errno(passive.set_name(other_format)), Errno::EINVAL);
-    assert_eq!(expect_errno(side.fabric.passive_endpoint(&net.info)), Errno::EINVAL, "another type");
+    assert_eq!(expect_errno(side.fabric.passive_endpoint(net.info())), Errno::EINVAL, "another type");
     let mut nowhere = side.info.clone();
     nowhere.domain.name = Some("nowhere".into());
     assert_eq!(expect_errno(side.fabric.passive_endpoint(&nowhere)), Errno::ENOENT);
-    assert_eq!(expect_errno(side.domain.endpoint_from_passive(&net.info, &passive)), Errno::EINVAL);
+    assert_eq!(expect_errno(side.domain.endpoint_from_passive(net.info(), &passive)), Errno::EINVAL);
 
     // Unconnected endpoints accept an event queue, but no connection calls.
-    let unconnected = side.domain.endpoint(&net.info).unwrap();
+    let unconnected = side.domain.endpoint(net.info()).unwrap();
     unconnected.bind_eq(&side.eq, 1).unwrap();
     assert_eq!(expect_errno(unconnected.connect(name, b"")), Errno::ENOSYS);
     assert_eq!(expect_errno(unconnected.accept(b"")), Errno::ENOSYS);

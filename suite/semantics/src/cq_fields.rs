@@ -293,7 +293,7 @@ fn unread_entries_outlive_the_endpoint_until_the_queue_closes(net: &Net) {
 fn closing_a_queue_frees_unread_buffers(net: &Net) {
     let domain = net.open_other_domain();
     let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
-    let endpoint = domain.endpoint(&net.info).unwrap();
+    let endpoint = domain.endpoint(net.info()).unwrap();
     endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
     endpoint.bind_av(&av).unwrap();
     endpoint.enable().unwrap();

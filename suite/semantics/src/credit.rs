@@ -7,10 +7,12 @@ use std::thread;
 
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, OpFlags};
-use homespun::{Again, Error, FabricAddress, OperationError, Tag, TagMatch};
+use homespun::{Errno, FabricAddress, OperationError, Tag, TagMatch};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Deadline, Net, Party, Setup, over};
+
+use crate::failures::assert_link_ended;
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -52,7 +54,7 @@ fn try_send(from: &Party, to: FabricAddress, number: u64, flags: OpFlags) -> boo
     let send = SendMsg { buffers, to, data: Some(number), context: number, flags, ..SendMsg::default() };
     match from.endpoint.sendmsg(send) {
         Ok(()) => true,
-        Err(Error::Again(Again::QueueFull)) => false,
+        Err(error) if error.errno() == Errno::EAGAIN => false,
         Err(error) => panic!("message {number} was refused: {error}"),
     }
 }
@@ -339,7 +341,7 @@ fn sends_waiting_for_credit_fail_when_the_receiver_closes(net: &Net) {
     drop(bob);
     while ended.len() < accepted as usize {
         let failed = alice.next_failure();
-        assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
+        assert_link_ended(&failed);
         ended.push(failed.completion.context);
     }
     check_all_sends_end(&alice, ended, accepted);

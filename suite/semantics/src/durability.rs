@@ -8,7 +8,7 @@ use std::io::{Seek, SeekFrom, Write};
 
 use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::flags::{Caps, CompletionFlags, MrAccess, MrFlags, OpFlags};
-use homespun::{Errno, FabricAddress, Misuse, MrAttr, OperationError, Refusal};
+use homespun::{Errno, FabricAddress, MrAttr};
 
 use homespun_suite::files::NamedFile;
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
@@ -204,8 +204,8 @@ fn commit_to_volatile_memory_fails(net: &Net) {
             for len_bytes in [0, 8, 100_000] {
                 alice.endpoint.rma(committing_write_call(&alice, &region, 1, 0, len_bytes)).unwrap();
                 let failed = alice.next_failure();
-                assert_eq!(failed.error, OperationError::Refused(Refusal::Volatile), "{kind:?}, {round}");
-                assert_eq!((failed.errno(), failed.completion.context), (Errno::EOPNOTSUPP, 1));
+                let ended = (failed.errno(), failed.completion.context);
+                assert_eq!(ended, (Errno::EOPNOTSUPP, 1), "{kind:?}, {round}");
             }
             assert!(region.content() == marked_buffer(100_000));
             // A commit also fails once the region is mapped.
@@ -222,7 +222,7 @@ fn commit_without_the_capability_is_refused(net: &Net) {
     let caps = Caps::MSG;
     let (alice, bob) = net.open_pair_with(Setup { caps, ..Setup::default() }, Setup::default());
     let commit = OpFlags::COMMIT_COMPLETE;
-    assert_eq!(alice.endpoint.set_tx_op_flags(commit), Err(Misuse::NoCapability(Caps::RMA_PMEM).into()));
+    assert_eq!(alice.endpoint.set_tx_op_flags(commit).unwrap_err().errno(), Errno::EOPNOTSUPP);
     let (region, _file) = register_file_region(&bob, false, 1);
     let refused = alice.endpoint.rma(committing_write_call(&alice, &region, 1, 0, 8));
     assert_eq!(refused.unwrap_err().errno(), Errno::EOPNOTSUPP);

@@ -14,6 +14,8 @@ use homespun_suite::{
     AtomicBy, AtomicCall, MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, over,
 };
 
+use crate::failures::assert_link_ended;
+
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
 const LEVELS: [OpFlags; 4] = [
@@ -334,7 +336,7 @@ fn operations_behind_a_fence_fail_when_the_peer_closes(net: &Net) {
     let failed: BTreeSet<u64> = (0..4)
         .map(|_| {
             let failed = alice.next_failure();
-            assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
+            assert_link_ended(&failed);
             failed.completion.context
         })
         .collect();

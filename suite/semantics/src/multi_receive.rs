@@ -4,9 +4,7 @@ use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::info::ResourceManagement;
 use homespun::limits::{MIN_MULTI_RECV_DEFAULT_BYTES, MULTI_RECV_ALIGN_BYTES};
-use homespun::{
-    Again, Buffer, Completion, CqFormat, Errno, Error, FabricAddress, Misuse, ReadError, SegmentMut, Tag,
-};
+use homespun::{Buffer, Completion, CqFormat, Errno, FabricAddress, ReadError, SegmentMut, Tag};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::raw::Post;
@@ -330,7 +328,10 @@ fn selective_completion_reports_only_the_release_of_a_buffer(net: &Net) {
         send_and_wait_for_delivery(&alice, number, 40);
     }
     let told: Vec<_> = (0..3).map(|_| bob.next_completion()).collect();
-    assert_eq!((told[0].context, told[0].flags, expect_unused_len(&told[0])), (1, RELEASED, 20));
+    assert_eq!((told[0].context, told[0].flags), (1, RELEASED));
+    if bob.is_native() {
+        assert_eq!(expect_unused_len(&told[0]), 20);
+    }
     assert_eq!((told[1].context, told[1].flags), (2, RECEIVED));
     assert_eq!(received_bytes(&told[1].buffer), payload(2, 40));
     assert_eq!((told[2].context, told[2].flags), (2, RECEIVED | RELEASED));
@@ -338,7 +339,10 @@ fn selective_completion_reports_only_the_release_of_a_buffer(net: &Net) {
     bob.assert_no_completion();
     bob.endpoint.cancel(3).unwrap();
     let failed = bob.next_failure();
-    assert_eq!(failed.completion.buffer, Buffer::Unused(marked_buffer(60)), "it has taken the fifth");
+    // Behind the C interface, nobody has read how much of the buffer the fifth has taken.
+    if bob.is_native() {
+        assert_eq!(failed.completion.buffer, Buffer::Unused(marked_buffer(60)), "it has taken the fifth");
+    }
 }
 
 #[over(all)]
@@ -397,7 +401,7 @@ fn buffer_takes_no_message_while_the_queue_is_full(net: &Net) {
     }
     // The multi-receive buffer may still take any of the messages, so a peek cannot tell which will remain.
     let peek = RecvMsg { from: ANY, context: 9, flags: OpFlags::PEEK, ..RecvMsg::default() };
-    assert_eq!(bob.endpoint.recvmsg(peek).unwrap_err(), Error::Again(Again::QueueFull));
+    assert_eq!(bob.endpoint.recvmsg(peek).unwrap_err().errno(), Errno::EAGAIN);
     // The later receives must match no message until the buffer is full. The buffer is full after 20
     // messages of 24 bytes. The last of these is the 40th message in all.
     bob.endpoint.recv(marked_buffer(24), ANY, 2).unwrap();
@@ -500,7 +504,7 @@ fn default_flag_makes_receives_multi_receive(net: &Net) {
         .unwrap();
     let pieces = vec![marked_buffer(10), marked_buffer(10)];
     let refused = bob.endpoint.recvv(pieces.clone(), ANY, 3).unwrap_err();
-    assert_eq!(refused, Error::Misuse(Misuse::TooManySegments { count: 2, max: 1 }));
+    assert_eq!(refused.errno(), Errno::EINVAL);
     // Receives with explicit flags or a tag are ordinary ones.
     bob.endpoint.recvmsg(RecvMsg { buffers: pieces.clone(), context: 4, ..RecvMsg::default() }).unwrap();
     bob.endpoint.trecv(marked_buffer(8), ANY, Tag(7), 5).unwrap();
@@ -531,18 +535,17 @@ fn invalid_multi_receive_buffers_are_refused(net: &Net) {
     let flags = OpFlags::MULTI_RECV;
     let post = |buffers| {
         let receive = RecvMsg { buffers, context: 1, flags, ..RecvMsg::default() };
-        bob.endpoint.recvmsg(receive).unwrap_err()
+        bob.endpoint.recvmsg(receive).unwrap_err().errno()
     };
-    let too_many = Error::Misuse(Misuse::TooManySegments { count: 3, max: 1 });
-    assert_eq!(post(vec![marked_buffer(8); 3]), too_many);
-    assert_eq!(post(vec![]).errno(), Errno::EINVAL);
+    assert_eq!(post(vec![marked_buffer(8); 3]), Errno::EINVAL);
+    assert_eq!(post(vec![]), Errno::EINVAL);
     let raw = Post { peer: ANY, context: 2, flags: Some(flags), ..Post::default() };
     let refused = |lens_bytes: &[usize]| match bob.endpoint.receive_into_raw_memory(lens_bytes, 0, raw) {
         Ok(_) => panic!("{lens_bytes:?}"),
-        Err(error) => error,
+        Err(error) => error.errno(),
     };
-    assert_eq!(refused(&[8, 0, 8]), too_many);
-    assert_eq!(refused(&[]).errno(), Errno::EINVAL);
+    assert_eq!(refused(&[8, 0, 8]), Errno::EINVAL);
+    assert_eq!(refused(&[]), Errno::EINVAL);
     // None of these calls posted anything.
     send_and_wait_for_delivery(&alice, 1, 8);
     bob.assert_no_completion();

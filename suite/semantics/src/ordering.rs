@@ -5,7 +5,7 @@ use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::endpoint::SendMsg;
 use homespun::flags::{MrAccess, OpFlags, Order};
 use homespun::limits::{PULL_STEP_MAX_BYTES, READ_COPIED_MAX_BYTES, UNEXPECTED_BUDGET_MIN_BYTES};
-use homespun::{Again, Bytes, Error, FabricAddress, Tag, TagMatch};
+use homespun::{Bytes, Errno, Error, FabricAddress, Tag, TagMatch};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{
@@ -30,7 +30,7 @@ fn post_when_room(party: &Party, ended: &mut usize, mut post: impl FnMut() -> Re
     loop {
         match post() {
             Ok(()) => return,
-            Err(Error::Again(Again::QueueFull)) => {}
+            Err(error) if error.errno() == Errno::EAGAIN => {}
             Err(error) => panic!("{error}"),
         }
         if let Some(ending) = party.poll_completion() {

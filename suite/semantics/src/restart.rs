@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::OpFlags;
-use homespun::{FabricAddress, OperationError, Tag};
+use homespun::{FabricAddress, Tag};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Deadline, Net, Party, Setup, over};
+
+use crate::failures::assert_link_ended;
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -47,7 +49,7 @@ fn send_until_delivered(from: &Party, context: u64) -> u64 {
             }
             Err(failed) => {
                 assert_eq!(failed.completion.context, context);
-                assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
+                assert_link_ended(&failed);
             }
         }
         deadline.yield_or_panic("a message to the reopened peer");
@@ -106,7 +108,7 @@ fn operations_on_a_closed_predecessor_fail_once_and_miss_its_successor(net: &Net
     let failed: BTreeSet<u64> = (0..4)
         .map(|_| {
             let failed = alice.next_failure();
-            assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
+            assert_link_ended(&failed);
             failed.completion.context
         })
         .collect();

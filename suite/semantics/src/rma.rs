@@ -3,9 +3,7 @@
 use homespun::endpoint::{ReadMsg, SendMsg, WriteMsg};
 use homespun::flags::{Caps, CompletionFlags, MrAccess, MrFlags, OpFlags};
 use homespun::limits::{INJECT_MAX_BYTES, RMA_LINK_MAX_OPS};
-use homespun::{
-    Again, Bytes, Errno, Error, FabricAddress, Misuse, MrAttr, OperationError, Refusal, RemoteMemory,
-};
+use homespun::{Bytes, Errno, FabricAddress, MrAttr, RemoteMemory};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes, split_unevenly};
 use homespun_suite::{MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, over};
@@ -94,7 +92,7 @@ fn injected_writes_beyond_the_room_of_the_link_go_after_progress(net: &Net) {
         let write =
             || RmaCall { by: RmaBy::InjectWrite, ..make_write_call(&alice, &region, number, len_bytes) };
         while let Err(error) = alice.endpoint.rma(write()) {
-            assert_eq!(error, Error::Again(Again::QueueFull));
+            assert_eq!(error.errno(), Errno::EAGAIN);
             assert!(alice.poll_completion().is_none());
             bob.progress_all();
         }
@@ -182,10 +180,10 @@ fn access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds(net: &Net) {
             let write = make_write_call(&alice, &region, 1, len_bytes);
             let read = make_read_call(&alice, &region, 1, len_bytes);
             let mut cases = vec![
-                (RmaCall { key: KEY + 1, ..write.clone() }, Refusal::Key, Errno::EKEYREJECTED),
-                (RmaCall { key: KEY + 1, ..read.clone() }, Refusal::Key, Errno::EKEYREJECTED),
-                (RmaCall { key: unwritable.key(), ..write.clone() }, Refusal::Access, Errno::EACCES),
-                (RmaCall { key: unreadable.key(), ..read.clone() }, Refusal::Access, Errno::EACCES),
+                (RmaCall { key: KEY + 1, ..write.clone() }, Errno::EKEYREJECTED),
+                (RmaCall { key: KEY + 1, ..read.clone() }, Errno::EKEYREJECTED),
+                (RmaCall { key: unwritable.key(), ..write.clone() }, Errno::EACCES),
+                (RmaCall { key: unreadable.key(), ..read.clone() }, Errno::EACCES),
             ];
             for address in [
                 region.address_at(0).wrapping_sub(1),
@@ -193,14 +191,13 @@ fn access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds(net: &Net) {
                 region.address_at(101),
                 u64::MAX,
             ] {
-                cases.push((RmaCall { address, ..write.clone() }, Refusal::Range, Errno::EINVAL));
-                cases.push((RmaCall { address, ..read.clone() }, Refusal::Range, Errno::EINVAL));
+                cases.push((RmaCall { address, ..write.clone() }, Errno::EINVAL));
+                cases.push((RmaCall { address, ..read.clone() }, Errno::EINVAL));
             }
-            for (call, refusal, errno) in cases {
+            for (call, errno) in cases {
                 alice.endpoint.rma(call.clone()).unwrap();
                 let failed = alice.next_failure();
-                assert_eq!(failed.error, OperationError::Refused(refusal), "{call:?}");
-                assert_eq!((failed.errno(), failed.completion.context), (errno, 1));
+                assert_eq!((failed.errno(), failed.completion.context), (errno, 1), "{call:?}");
             }
         }
         for region in [region, unreadable, unwritable] {
@@ -218,10 +215,10 @@ fn target_refuses_accesses_that_its_capabilities_lack(net: &Net) {
     let region = bob.register(make_region_spec(100, MemoryKind::Owned)).unwrap();
     alice.endpoint.rma(make_write_call(&alice, &region, 1, 10)).unwrap();
     let failed = alice.next_failure();
-    assert_eq!(
-        (failed.errno(), failed.peer.as_deref()),
-        (Errno::EACCES, Some(&bob.endpoint.name().unwrap()))
-    );
+    assert_eq!(failed.errno(), Errno::EACCES);
+    if alice.is_native() {
+        assert_eq!(failed.peer.as_deref(), Some(&bob.endpoint.name().unwrap()));
+    }
     assert!(read_and_wait(&alice, make_read_call(&alice, &region, 2, 10)) == marked_buffer(10));
 }
 
@@ -442,7 +439,7 @@ fn memory_of_a_closed_region_is_never_accessed(net: &Net) {
         for _ in 0..count {
             // Accesses that ended before the close have succeeded.
             if let Err(failed) = alice.next_ended() {
-                assert_eq!(failed.error, OperationError::Refused(Refusal::Key));
+                assert_eq!(failed.errno(), Errno::EKEYREJECTED);
             }
         }
         alice.endpoint.rma(calls[0].clone()).unwrap();
@@ -456,10 +453,8 @@ fn memory_of_a_closed_region_is_never_accessed(net: &Net) {
 fn registration_with_a_key_in_use_fails_with_enokey(net: &Net) {
     let (alice, bob) = net.open_pair();
     let first = bob.register(make_region_spec(10, MemoryKind::Raw)).unwrap();
-    let Err(Error::Misuse(misuse)) = bob.register(make_region_spec(20, MemoryKind::Owned)) else {
-        panic!("the key is taken")
-    };
-    assert_eq!((misuse.errno(), misuse), (Errno::ENOKEY, Misuse::KeyInUse(KEY)));
+    let refused = bob.register(make_region_spec(20, MemoryKind::Owned)).err();
+    assert_eq!(refused.expect("the key is taken").errno(), Errno::ENOKEY);
     first.close_raw();
     let second = bob.register(make_region_spec(20, MemoryKind::Owned)).unwrap();
     write_and_wait(&alice, make_write_call(&alice, &second, 1, 20));
@@ -511,7 +506,7 @@ fn post_with_invalid_arguments_is_refused(net: &Net) {
     alice.endpoint.rma(make_write_call(&alice, &region, 1, 8)).unwrap();
     alice.endpoint.rma(make_read_call(&alice, &region, 2, 8)).unwrap();
     let full = alice.endpoint.rma(make_write_call(&alice, &region, 3, 8));
-    assert_eq!(full, Err(Error::Again(Again::QueueFull)));
+    assert_eq!(full.unwrap_err().errno(), Errno::EAGAIN);
     net.start_driving(&bob);
     let mut contexts = [alice.next_completion().context, alice.next_completion().context];
     contexts.sort_unstable();
@@ -585,8 +580,7 @@ fn region_with_local_access_only_takes_no_key(net: &Net) {
             for call in [make_read_call(&alice, region, 1, 8), make_write_call(&alice, region, 1, 8)] {
                 for key in [region.key(), KEY] {
                     alice.endpoint.rma(RmaCall { key, ..call.clone() }).unwrap();
-                    let failed = alice.next_failure();
-                    assert_eq!(failed.error, OperationError::Refused(Refusal::Key), "{call:?}");
+                    assert_eq!(alice.next_failure().errno(), Errno::EKEYREJECTED, "{call:?}");
                 }
             }
         }

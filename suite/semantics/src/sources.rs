@@ -17,7 +17,7 @@ const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
 /// Returns the setup of an endpoint that reports senders outside its address vector.
 fn make_source_err_setup(net: &Net) -> Setup {
-    Setup { caps: net.info.caps | Caps::SOURCE_ERR, ..Setup::default() }
+    Setup { caps: net.info().caps | Caps::SOURCE_ERR, ..Setup::default() }
 }
 
 /// Opens a sender and a receiver. The receiver has an empty address vector, and reports unknown sources.
@@ -115,7 +115,7 @@ fn source_is_the_lowest_of_several_entries(net: &Net) {
 
 #[over(all)]
 fn source_is_unspecified_without_the_capability(net: &Net) {
-    let caps = net.info.caps - Caps::SOURCE;
+    let caps = net.info().caps - Caps::SOURCE;
     let (sender, receiver) = net.open_pair_with(Setup::default(), Setup { caps, ..Setup::default() });
     assert_eq!(send_and_get_reported_source(&sender, &receiver), FabricAddress::UNSPECIFIED);
 }
@@ -227,7 +227,11 @@ fn failed_receive_from_an_unknown_source_reports_the_failure(net: &Net) {
     receiver.insert_address_of(&stranger);
     receiver.endpoint.recv(marked_buffer(8), ANY, 4).unwrap();
     stranger.endpoint.send(payload(1, 20), stranger.peer(), 5).unwrap();
-    assert_eq!(receiver.next_failure().source, FabricAddress(0), "an error has a source as well");
+    let failed = receiver.next_failure();
+    assert_eq!(failed.errno(), Errno::ETRUNC);
+    if receiver.is_native() {
+        assert_eq!(failed.source, FabricAddress(0), "an error has a source as well");
+    }
 }
 
 #[over(all)]
@@ -341,7 +345,7 @@ fn unknown_source_wakes_a_blocked_reader(net: &Net) {
     let attr = CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() };
     let (cq, av) = (domain.open_cq(&attr).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
     let endpoint =
-        domain.endpoint(&Info { caps: make_source_err_setup(net).caps, ..net.info.clone() }).unwrap();
+        domain.endpoint(&Info { caps: make_source_err_setup(net).caps, ..net.info().clone() }).unwrap();
     endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
     endpoint.bind_av(&av).unwrap();
     endpoint.enable().unwrap();

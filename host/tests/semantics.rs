@@ -1,0 +1,34 @@
+//! The tests of what applications may rely on ([`homespun_semantics`]), over the plugin: each party loads the
+//! installed libfabric, and opens its endpoint as a C application does.
+
+use std::env;
+use std::os::unix::fs::symlink;
+use std::process::ExitCode;
+
+use homespun_semantics as _;
+use homespun_suite::{
+    Provider, TestedNetwork, TransportKind, Turns, run_tests_over, serve_party_if_started_by_test,
+};
+
+fn main() -> ExitCode {
+    if serve_party_if_started_by_test() {
+        return ExitCode::SUCCESS;
+    }
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    // Cargo builds the plugin before its tests, and puts both into one directory.
+    let plugin = env::current_exe().expect("this test's path").with_file_name("libhomespun_fi.so");
+    symlink(plugin, directory.path().join("libhomespun_fi.so")).expect("a temporary directory");
+    // SAFETY: this program has no other thread yet. The parties inherit the environment.
+    unsafe { env::set_var("FI_PROVIDER_PATH", directory.path()) };
+    let networks = [("plugin_tcp", "tcp"), ("plugin_shm", "shm")].map(|(name, domain)| TestedNetwork {
+        name,
+        transport: TransportKind::Provider(Provider {
+            libfabric: "libfabric.so.1".to_owned(),
+            name: "homespun".to_owned(),
+            domain: Some(domain.to_owned()),
+        }),
+        turns: Turns::Processes,
+        sends_from_buffers: false,
+    });
+    run_tests_over(&networks)
+}

@@ -1,0 +1,48 @@
+//! Other providers of libfabric, whose parties are reached through the C interface.
+
+use serde::{Deserialize, Serialize};
+
+use homespun::flags::Caps;
+use homespun::info::Info;
+
+/// A provider of an installed libfabric.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Provider {
+    /// The library: a path, or a name that the dynamic loader searches for.
+    pub libfabric: String,
+    /// The provider's name, such as `tcp;ofi_rxm`.
+    pub name: String,
+    /// The name of the domain, if the provider has several.
+    pub domain: Option<String>,
+}
+
+/// What a party asked for and its provider does not have. A test that meets it unwinds with this value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotOffered(pub String);
+
+/// A party's process has ended by a signal. A test that meets it unwinds with this value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Crashed(pub String);
+
+/// What a provider has granted to an endpoint.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) struct Granted {
+    pub(super) caps: u64,
+    pub(super) tx_size_ops: usize,
+    pub(super) rx_size_ops: usize,
+    pub(super) inject_bytes: usize,
+    pub(super) iov_limit: usize,
+}
+
+impl Granted {
+    /// Puts what was granted into an info of homespun.
+    pub(super) fn limit(self, info: &mut Info) {
+        info.caps = Caps::from_bits_retain(self.caps);
+        info.tx.caps = info.caps;
+        info.rx.caps = info.caps;
+        info.tx.size_ops = self.tx_size_ops;
+        info.rx.size_ops = self.rx_size_ops;
+        info.tx.inject_size_bytes = self.inject_bytes;
+        info.tx.iov_limit = self.iov_limit;
+    }
+}

@@ -1,0 +1,519 @@
+//! A party behind the C interface of any libfabric provider, in a process of its own. It carries out the
+//! calls of the test, as [`party_server`](super::party_server) does for a party of homespun.
+
+mod names;
+mod opening;
+mod posted;
+mod posting;
+mod regions;
+
+use std::collections::{BTreeMap, HashSet};
+use std::env;
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use homespun::flags::{Caps, CompletionFlags};
+use homespun::info::MrMode;
+use homespun::transport::LinkError;
+use homespun::{
+    Again, Completion, CompletionError, CounterEvents, CqFormat, Errno, FabricAddress, OperationError,
+    ReadError, Tag,
+};
+use homespun_host::abi::domain::{FidAv, FidDomain, FidMr};
+use homespun_host::abi::endpoint::FidEp;
+use homespun_host::abi::eq::{FiCqErrEntry, FiCqTaggedEntry, FidCntr, FidCq};
+use homespun_host::abi::{FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV};
+use homespun_host::{Libfabric, Object, counter_attr};
+use libc::c_int;
+
+use self::names::{bytes_of_name, name_from_bytes};
+use self::opening::Opening;
+use self::posted::{Entry, Piece, Posted};
+use self::posting::{ANY, Poster, check};
+use super::call::{AddressForm, Direction, QueueName, RefusedForm, RemoteAnswer, RemoteCall};
+use super::ended::Ended;
+use super::form::{EndedForm, NameForm};
+use super::process::Channel;
+use super::provider::Provider;
+use super::setup::Setup;
+
+/// For this many rounds a party waits for a completion. Then it answers that there is none.
+const WAITING_ROUNDS: usize = 1000;
+
+/// How long a party repeats a call that its provider answers with EAGAIN.
+const EAGAIN_PATIENCE: Duration = Duration::from_millis(200);
+
+/// After this many rounds without a call, the process sleeps between two rounds.
+const BUSY_ROUNDS: usize = 100;
+
+/// The length of the sleep between rounds, which a call ends early.
+const SLEEP: Duration = Duration::from_millis(1);
+
+/// Why a party cannot be asked for something.
+enum Refused {
+    /// The provider does not have it.
+    NotOffered(String),
+    /// The provider has refused the call.
+    Errno(Errno),
+}
+
+impl From<Errno> for Refused {
+    fn from(errno: Errno) -> Refused {
+        Refused::Errno(errno)
+    }
+}
+
+/// A completion queue and the format of its entries.
+struct ReadQueue {
+    cq: Object<FidCq>,
+    format: CqFormat,
+}
+
+/// A region that is open.
+struct RegisteredPiece {
+    mr: Object<FidMr>,
+    piece: Piece,
+    counters: Vec<(CounterEvents, Object<FidCntr>)>,
+}
+
+/// The party inside its process.
+struct ProviderParty {
+    caps: Caps,
+    mr_mode: MrMode,
+    ep: Option<Object<FidEp>>,
+    cq: ReadQueue,
+    receive_cq: Option<ReadQueue>,
+    av: Object<FidAv>,
+    domain: Object<FidDomain>,
+    counters: Vec<(CounterEvents, Object<FidCntr>)>,
+    posted: Posted,
+    /// The memory of raw receives and fetches, by context.
+    rooms: BTreeMap<u64, Vec<Piece>>,
+    regions: BTreeMap<usize, RegisteredPiece>,
+    closed: BTreeMap<usize, Piece>,
+    /// The peers to which the provider has taken an operation.
+    reached: HashSet<u64>,
+    drives_itself: bool,
+}
+
+/// Opens the party that the first call asks for, and serves it until the test closes the channel.
+pub(super) fn serve(provider: &Provider, setup: &Setup, channel: &mut Channel) {
+    if env::var_os("FI_PROVIDER").is_none() {
+        // Other providers would look for their hardware first.
+        // SAFETY: this process has no other thread yet.
+        unsafe { env::set_var("FI_PROVIDER", provider.name.replace(';', ",")) };
+    }
+    let libfabric = Libfabric::load(&provider.libfabric).expect("a libfabric");
+    let opened = Opening { libfabric, provider, setup }.open();
+    let (mut party, answer) = match opened {
+        Ok(opened) => opened,
+        Err(Refused::NotOffered(what)) => {
+            channel.send_message(&RemoteAnswer::NotOffered(what)).expect("a test that listens");
+            return;
+        }
+        Err(Refused::Errno(errno)) => panic!("an endpoint that was offered is refused: {errno}"),
+    };
+    channel.send_message(&answer).expect("a test that listens");
+    loop {
+        party.drive_until_called(channel);
+        let Some(call) = channel.receive_message().expect("a test that asks") else { return };
+        let answer = party.execute_call_patiently(call).unwrap_or_else(|refused| match refused {
+            Refused::NotOffered(what) => RemoteAnswer::NotOffered(what),
+            Refused::Errno(Errno::EAGAIN) => RemoteAnswer::Refused(Again::QueueFull.into()),
+            Refused::Errno(errno) => RemoteAnswer::RefusedWith(errno.raw()),
+        });
+        channel.send_message(&answer).expect("a test that listens");
+    }
+}
+
+fn open_counter(domain: &Object<FidDomain>) -> Result<Object<FidCntr>, Refused> {
+    // SAFETY: no attribute is a pointer that is not null.
+    unsafe { domain.open_counter(counter_attr()) }.map_err(|errno| not_offered("counters", errno))
+}
+
+/// An error of a call for something that a provider need not have.
+fn not_offered(what: &str, errno: Errno) -> Refused {
+    match errno {
+        Errno::ENODATA | Errno::ENOSYS | Errno::EOPNOTSUPP | Errno::EINVAL => {
+            Refused::NotOffered(format!("{what} ({errno})"))
+        }
+        errno => Refused::Errno(errno),
+    }
+}
+
+impl ProviderParty {
+    fn drive_until_called(&mut self, channel: &Channel) {
+        if !self.drives_itself {
+            return;
+        }
+        let mut rounds = 0;
+        while !channel.wait_readable(if rounds < BUSY_ROUNDS { Duration::ZERO } else { SLEEP }) {
+            self.progress();
+            thread::yield_now();
+            rounds += 1;
+        }
+    }
+
+    fn progress(&self) {
+        for queue in [Some(&self.cq), self.receive_cq.as_ref()].into_iter().flatten() {
+            // What a read answers, the next one answers again.
+            let _ = queue.progress();
+        }
+    }
+
+    /// Executes a call. Repeats the first operation to a peer for a while if the provider says to: it may
+    /// need progress of both sides first.
+    fn execute_call_patiently(&mut self, call: RemoteCall) -> Result<RemoteAnswer, Refused> {
+        let peer = match &call {
+            RemoteCall::Send(send) => send.to,
+            RemoteCall::Rma(access) => access.peer,
+            RemoteCall::Atomic(atomic) => atomic.target.peer,
+            _ => return self.execute_call(call),
+        };
+        let begin = Instant::now();
+        loop {
+            let executed = self.execute_call(call.clone());
+            let is_patient = !self.reached.contains(&peer.0) && begin.elapsed() < EAGAIN_PATIENCE;
+            if is_patient && matches!(executed, Err(Refused::Errno(Errno::EAGAIN))) {
+                self.progress();
+                thread::yield_now();
+                continue;
+            }
+            if executed.is_ok() {
+                self.reached.insert(peer.0);
+            }
+            return executed;
+        }
+    }
+
+    fn execute_call(&mut self, call: RemoteCall) -> Result<RemoteAnswer, Refused> {
+        let unknown = |what: &str| Err(Refused::NotOffered(format!("{what}: the kit does not ask for it")));
+        match call {
+            RemoteCall::Open { .. } => panic!("the party is open"),
+            RemoteCall::StartDriving => self.drives_itself = true,
+            RemoteCall::Progress => self.progress(),
+            RemoteCall::CloseEndpoint => {
+                self.ep = None;
+            }
+            RemoteCall::Send(send) => {
+                self.need(if send.tag.is_some() { Caps::TAGGED } else { Caps::MSG })?;
+                self.poster().send(send)?;
+            }
+            RemoteCall::Receive(receive) => {
+                self.need(if receive.tagged.is_some() { Caps::TAGGED } else { Caps::MSG })?;
+                if receive.by == super::call::ReceiveBy::Multi {
+                    self.need(Caps::MULTI_RECV)?;
+                }
+                self.poster().receive(receive)?;
+            }
+            RemoteCall::ReceiveRaw { lens_bytes, ignore, post } => {
+                self.need(if post.tag.is_some() { Caps::TAGGED } else { Caps::MSG })?;
+                let pieces = self.poster().receive_raw(&lens_bytes, ignore, post)?;
+                self.rooms.insert(post.context, pieces);
+            }
+            RemoteCall::Rma(call) => {
+                self.need(Caps::RMA)?;
+                self.poster().access(call)?;
+            }
+            RemoteCall::Atomic(call) => {
+                self.need(Caps::ATOMIC)?;
+                let context = call.context;
+                if let Some(pieces) = self.poster().atomic(call)? {
+                    self.rooms.insert(context, pieces);
+                }
+            }
+            RemoteCall::Cancel { context } => self.poster().cancel(context)?,
+            RemoteCall::Poll(name) => return Ok(RemoteAnswer::Ended(self.poll(name).map(EndedForm::from))),
+            RemoteCall::Next(name) => {
+                let mut rounds = 0..WAITING_ROUNDS;
+                let ended = rounds.find_map(|_| {
+                    let ended = self.poll(name);
+                    if ended.is_none() {
+                        self.progress();
+                        thread::yield_now();
+                    }
+                    ended
+                });
+                return Ok(RemoteAnswer::Ended(ended.map(EndedForm::from)));
+            }
+            RemoteCall::ReadEach(name, max) => return Ok(self.read_each(name, max)),
+            RemoteCall::ReadError(name) => {
+                return Ok(match self.read_error(name) {
+                    Ok(failed) => RemoteAnswer::Ended(failed.map(EndedForm::Failed)),
+                    Err(error) => RemoteAnswer::ReadFailed(error),
+                });
+            }
+            RemoteCall::Insert(addresses) => {
+                let inserted = addresses.iter().map(|AddressForm(address)| {
+                    let inserted = self.av.insert(&bytes_of_name(NameForm::of(address)));
+                    inserted.map_err(|errno| RefusedForm(super::remote_party::refused_with(errno)))
+                });
+                return Ok(RemoteAnswer::Inserted(inserted.collect()));
+            }
+            RemoteCall::Remove(mut addresses) => {
+                let av = self.av.as_ptr();
+                // SAFETY: the vector is open, and the call reads as many addresses.
+                let removed =
+                    unsafe { ((*(*av).ops).remove)(av, addresses.as_mut_ptr(), addresses.len(), 0) };
+                check(removed as isize)?;
+            }
+            RemoteCall::Register(spec) => return self.register(spec),
+            RemoteCall::RegionContent(number) => {
+                return Ok(RemoteAnswer::Bytes(self.regions[&number].piece.bytes()));
+            }
+            RemoteCall::RegionPart(number, offset, len) => {
+                return Ok(RemoteAnswer::Bytes(self.regions[&number].piece.part(offset, len)));
+            }
+            RemoteCall::RegionPut(number, offset, bytes) => {
+                self.regions[&number].piece.write(offset, &bytes);
+            }
+            RemoteCall::RegionClose(number) => {
+                if let Some(region) = self.regions.remove(&number) {
+                    self.closed.insert(number, region.piece);
+                }
+            }
+            RemoteCall::ClosedContent(number) => {
+                let piece = self.closed[&number];
+                piece.check_guard();
+                return Ok(RemoteAnswer::Bytes(piece.bytes()));
+            }
+            RemoteCall::RegionCount(number) => {
+                let counters = self.open_region_counters(&self.regions[&number].mr)?;
+                self.regions.get_mut(&number).expect("the region is open").counters = counters;
+            }
+            RemoteCall::RegionCounted(number, bits) => {
+                return Ok(read_counter(&self.regions[&number].counters, bits));
+            }
+            RemoteCall::Counted(bits) => return Ok(read_counter(&self.counters, bits)),
+            RemoteCall::Taken { context, len_bytes } => {
+                let pieces = self.rooms.remove(&context).expect("a raw operation of this context");
+                pieces.iter().for_each(Piece::check_guard);
+                let mut bytes = pieces.iter().flat_map(Piece::bytes).collect::<Vec<u8>>();
+                bytes.truncate(len_bytes);
+                return Ok(RemoteAnswer::Bytes(bytes));
+            }
+            RemoteCall::Within { context, place } => {
+                let piece = self.rooms[&context][0];
+                let offset = place.address.addr() - piece.address.addr();
+                return Ok(RemoteAnswer::Bytes(piece.part(offset, place.len_bytes)));
+            }
+            RemoteCall::MinMultiRecv => return Ok(RemoteAnswer::Size(self.min_multi_recv()?)),
+            RemoteCall::SetMinMultiRecv { bytes } => self.set_min_multi_recv(bytes)?,
+            RemoteCall::Flush(_) => return unknown("flushes"),
+            RemoteCall::Contents { .. } => return unknown("memory after a close"),
+            RemoteCall::Strerror(_) => return unknown("texts of errors"),
+            RemoteCall::ReverseLookup(_) => return unknown("the entry of an address"),
+            RemoteCall::OpFlags(Direction::Transmit | Direction::Receive) | RemoteCall::SetOpFlags(..) => {
+                return unknown("default flags after opening");
+            }
+            RemoteCall::RefuseCopies { .. } | RemoteCall::Fork { .. } | RemoteCall::ForkCaller { .. } => {
+                return unknown("what homespun promises after forks and seccomp filters");
+            }
+        }
+        Ok(RemoteAnswer::Done)
+    }
+
+    /// Checks that the endpoint was granted these capabilities.
+    fn need(&self, caps: Caps) -> Result<(), Refused> {
+        let lacking = caps - self.caps;
+        if lacking.is_empty() { Ok(()) } else { Err(Refused::NotOffered(format!("{lacking:?}"))) }
+    }
+
+    fn poster(&mut self) -> Poster<'_> {
+        let ep = self.ep.as_ref().expect("nothing is asked of a closed endpoint").as_ptr();
+        Poster { ep, posted: &mut self.posted }
+    }
+
+    fn queue(&self, name: QueueName) -> &ReadQueue {
+        match name {
+            QueueName::First => &self.cq,
+            QueueName::Receive => self.receive_cq.as_ref().expect("a queue of its own for receives"),
+        }
+    }
+
+    fn poll(&mut self, name: QueueName) -> Option<Ended> {
+        match self.read(name) {
+            Ok(read) => read.map(Ok),
+            Err(ReadError::ErrorAvailable) => {
+                let failed =
+                    self.read_error(name).expect("it is not overrun").expect("an error was announced");
+                Some(Err(failed))
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn read_each(&mut self, name: QueueName, max: usize) -> RemoteAnswer {
+        if max == 0 {
+            return match self.queue(name).progress() {
+                Ok(()) => RemoteAnswer::Read(Some(Vec::new())),
+                Err(Errno::EAGAIN) => RemoteAnswer::Read(None),
+                Err(errno) => RemoteAnswer::ReadFailed(read_error_of(errno)),
+            };
+        }
+        let mut entries = Vec::new();
+        while entries.len() < max {
+            match self.read(name) {
+                Ok(Some(read)) => entries.push(EndedForm::from(Ok(read))),
+                Ok(None) if entries.is_empty() => return RemoteAnswer::Read(None),
+                Err(error) if entries.is_empty() => return RemoteAnswer::ReadFailed(error),
+                Ok(None) | Err(_) => break,
+            }
+        }
+        RemoteAnswer::Read(Some(entries))
+    }
+
+    fn read(&mut self, name: QueueName) -> Result<Option<(Completion, FabricAddress)>, ReadError> {
+        let reads_source = self.caps.contains(Caps::SOURCE);
+        let cq = self.queue(name).cq.as_ptr();
+        let mut entry = MaybeUninit::<FiCqTaggedEntry>::zeroed();
+        let mut source = ANY;
+        // SAFETY: the queue is open. The entry has room for one of any format, each of which begins as the
+        // shorter ones do.
+        let result = unsafe {
+            let ops = &*(*cq).ops;
+            if reads_source {
+                (ops.readfrom)(cq, entry.as_mut_ptr().cast(), 1, &raw mut source)
+            } else {
+                (ops.read)(cq, entry.as_mut_ptr().cast(), 1)
+            }
+        };
+        match check(result) {
+            Ok(()) if result == 0 => return Ok(None),
+            Ok(()) => {}
+            Err(Errno::EAGAIN) => return Ok(None),
+            Err(errno) => return Err(read_error_of(errno)),
+        }
+        // SAFETY: all its bytes were zero or were written, which is valid for numbers and pointers.
+        let entry = unsafe { entry.assume_init() };
+        let flags = CompletionFlags::from_bits_retain(entry.flags);
+        let (context, buffer) = self.posted.context_and_buffer(Entry {
+            op_context: entry.op_context,
+            len_bytes: entry.len,
+            buf: entry.buf.cast(),
+            is_released: flags.contains(CompletionFlags::MULTI_RECV),
+            has_payload: flags.intersects(CompletionFlags::MSG | CompletionFlags::TAGGED),
+        });
+        let completion = Completion {
+            context,
+            flags,
+            len_bytes: entry.len,
+            data: entry.data,
+            tag: Tag(entry.tag),
+            buffer,
+        };
+        Ok(Some((completion, FabricAddress(source))))
+    }
+
+    fn read_error(&mut self, name: QueueName) -> Result<Option<CompletionError>, ReadError> {
+        let cq = self.queue(name).cq.as_ptr();
+        let mut data = [0_u8; 256];
+        let mut entry = MaybeUninit::<FiCqErrEntry>::zeroed();
+        // SAFETY: the queue is open, and the entry has room for the data of an error.
+        let result = unsafe {
+            (*entry.as_mut_ptr()).err_data = data.as_mut_ptr().cast();
+            (*entry.as_mut_ptr()).err_data_size = data.len();
+            ((*(*cq).ops).readerr)(cq, entry.as_mut_ptr(), 0)
+        };
+        match check(result) {
+            Ok(()) if result == 0 => return Ok(None),
+            Ok(()) => {}
+            Err(Errno::EAGAIN) => return Ok(None),
+            Err(errno) => return Err(read_error_of(errno)),
+        }
+        // SAFETY: as in `read`.
+        let entry = unsafe { entry.assume_init() };
+        let flags = CompletionFlags::from_bits_retain(entry.flags);
+        let (context, buffer) = self.posted.context_and_buffer(Entry {
+            op_context: entry.op_context,
+            len_bytes: entry.len,
+            buf: entry.buf.cast(),
+            is_released: flags.contains(CompletionFlags::MULTI_RECV),
+            has_payload: entry.len > 0,
+        });
+        let error = match Errno::new(entry.err) {
+            Errno::ETRUNC => OperationError::Truncated { overflow_bytes: entry.olen as u64 },
+            Errno::ECANCELED => OperationError::Cancelled,
+            Errno::ENOMSG => OperationError::NoMessage,
+            Errno::EADDRNOTAVAIL => OperationError::UnknownSource,
+            errno => OperationError::Link(LinkError::System(errno)),
+        };
+        let peer = (error == OperationError::UnknownSource)
+            .then(|| Box::new(name_from_bytes(&data[..entry.err_data_size.min(data.len())]).into_address()));
+        Ok(Some(CompletionError {
+            completion: Completion {
+                context,
+                flags,
+                len_bytes: entry.len,
+                data: entry.data,
+                tag: Tag(entry.tag),
+                buffer,
+            },
+            error,
+            source: FabricAddress::UNSPECIFIED,
+            peer,
+        }))
+    }
+
+    fn min_multi_recv(&self) -> Result<usize, Refused> {
+        let ep = self.ep.as_ref().expect("an open endpoint");
+        let (mut bytes, mut size) = (0_usize, size_of::<usize>());
+        // SAFETY: the endpoint is open, and the option is a size.
+        let result = unsafe {
+            ((*(*ep.as_ptr()).ops).getopt)(
+                ep.as_fid(),
+                FI_OPT_ENDPOINT,
+                FI_OPT_MIN_MULTI_RECV,
+                (&raw mut bytes).cast(),
+                &raw mut size,
+            )
+        };
+        check(result as isize).map_err(|errno| not_offered("FI_OPT_MIN_MULTI_RECV", errno))?;
+        Ok(bytes)
+    }
+
+    fn set_min_multi_recv(&self, bytes: usize) -> Result<(), Refused> {
+        let ep = self.ep.as_ref().expect("an open endpoint");
+        // SAFETY: as for `min_multi_recv`.
+        let result: c_int = unsafe {
+            ((*(*ep.as_ptr()).ops).setopt)(
+                ep.as_fid(),
+                FI_OPT_ENDPOINT,
+                FI_OPT_MIN_MULTI_RECV,
+                (&raw const bytes).cast(),
+                size_of::<usize>(),
+            )
+        };
+        check(result as isize).map_err(|errno| not_offered("FI_OPT_MIN_MULTI_RECV", errno))
+    }
+}
+
+impl ReadQueue {
+    /// Drives the endpoints of the queue, without reading an entry.
+    fn progress(&self) -> Result<(), Errno> {
+        let cq = self.cq.as_ptr();
+        // SAFETY: the queue is open, and no entry is asked for.
+        check(unsafe { ((*(*cq).ops).read)(cq, ptr::null_mut(), 0) })
+    }
+}
+
+fn read_error_of(errno: Errno) -> ReadError {
+    match errno {
+        Errno::EAVAIL => ReadError::ErrorAvailable,
+        Errno::EOVERRUN => ReadError::Overrun,
+        errno => panic!("fi_cq_read answers {errno}"),
+    }
+}
+
+fn read_counter(counters: &[(CounterEvents, Object<FidCntr>)], bits: u64) -> RemoteAnswer {
+    let (_, counter) =
+        counters.iter().find(|(event, _)| event.bits() == bits).expect("a counter of this event");
+    let counter = counter.as_ptr();
+    // SAFETY: the counter is open.
+    unsafe {
+        let ops = &*(*counter).ops;
+        RemoteAnswer::Counted((ops.read)(counter), (ops.readerr)(counter))
+    }
+}

@@ -1,0 +1,196 @@
+//! Opens a party behind the C interface: asks the provider for what the setup needs.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::CString;
+
+use homespun::CqFormat;
+use homespun::Errno;
+use homespun::flags::{BindFlags, Caps, InfoFlags, Mode, Order};
+use homespun::info::{MrMode, ResourceManagement};
+use homespun_host::abi::domain::FidDomain;
+use homespun_host::abi::eq::FiCqAttr;
+use homespun_host::abi::info::FiInfo;
+use homespun_host::abi::{
+    FI_CQ_FORMAT_CONTEXT, FI_CQ_FORMAT_DATA, FI_CQ_FORMAT_MSG, FI_CQ_FORMAT_TAGGED, FI_RM_DISABLED,
+    FI_RM_ENABLED,
+};
+use homespun_host::{InfoList, Libfabric, Object, av_attr, cq_attr};
+
+use super::names::name_from_bytes;
+use super::posted::Posted;
+use super::{ProviderParty, ReadQueue, Refused, not_offered, open_counter};
+use crate::call::{AddressForm, RemoteAnswer};
+use crate::counters::EVENTS;
+use crate::provider::{Granted, Provider};
+use crate::setup::Setup;
+
+const FI_EP_RDM: u32 = 3;
+
+/// What a test asks of every endpoint, if the provider has it: a party with the default setup has all
+/// capabilities.
+const WISHES: [Caps; 5] =
+    [Caps::DIRECTED_RECV, Caps::MULTI_RECV, Caps::SOURCE, Caps::RMA_EVENT, Caps::ATOMIC];
+
+/// Opens a party.
+pub(super) struct Opening<'a> {
+    pub(super) libfabric: Libfabric,
+    pub(super) provider: &'a Provider,
+    pub(super) setup: &'a Setup,
+}
+
+impl Opening<'_> {
+    pub(super) fn open(&self) -> Result<(ProviderParty, RemoteAnswer), Refused> {
+        let setup = self.setup;
+        let mut info = self.find_info()?;
+        let tx_op_flags = setup.tx_op_flags.bits();
+        info.tx_attr_mut().op_flags = tx_op_flags;
+        let fabric = self.libfabric.open_fabric(&info)?;
+        let domain = fabric.open_domain(&info)?;
+        let cq = self.open_cq(&domain)?;
+        let receive_cq = setup.separate_queues.then(|| self.open_cq(&domain)).transpose()?;
+        // SAFETY: no attribute is a pointer that is not null.
+        let av = unsafe { domain.open_av(av_attr()) }?;
+        let ep = domain.open_endpoint(&info)?;
+        let selective = if setup.selective { BindFlags::SELECTIVE_COMPLETION } else { BindFlags::empty() };
+        match &receive_cq {
+            Some(receive_cq) => {
+                ep.bind(&cq.cq, (BindFlags::TRANSMIT | selective).bits())?;
+                ep.bind(&receive_cq.cq, (BindFlags::RECV | selective).bits())?;
+            }
+            None => ep.bind(&cq.cq, (BindFlags::TRANSMIT | BindFlags::RECV | selective).bits())?,
+        }
+        ep.bind(&av, 0)?;
+        let mut counters = Vec::new();
+        if setup.counts {
+            for event in EVENTS {
+                let counter = open_counter(&domain)?;
+                ep.bind(&counter, event.bits())
+                    .map_err(|errno| not_offered("a counter of this event", errno))?;
+                counters.push((event, counter));
+            }
+        }
+        ep.enable()?;
+        let name = ep.name()?;
+        // SAFETY: every info of a list has the attributes.
+        let (granted, mr_mode) = unsafe {
+            let (tx, rx) = (&*info.first().tx_attr, &*info.first().rx_attr);
+            let granted = Granted {
+                caps: info.first().caps,
+                tx_size_ops: tx.size,
+                rx_size_ops: rx.size,
+                inject_bytes: tx.inject_size,
+                iov_limit: tx.iov_limit,
+            };
+            (granted, (*info.first().domain_attr).mr_mode)
+        };
+        let format = cq.format;
+        let party = ProviderParty {
+            caps: Caps::from_bits_retain(granted.caps),
+            mr_mode: MrMode::from_bits_retain(mr_mode.cast_unsigned()),
+            ep: Some(ep),
+            cq,
+            receive_cq,
+            av,
+            domain,
+            counters,
+            posted: Posted::default(),
+            rooms: BTreeMap::new(),
+            regions: BTreeMap::new(),
+            closed: BTreeMap::new(),
+            reached: HashSet::new(),
+            drives_itself: !setup.asleep,
+        };
+        let opened = RemoteAnswer::Opened {
+            name: AddressForm(name_from_bytes(&name).into_address()),
+            depth_entries: setup.cq_depth_entries,
+            format: Some(format),
+            granted: Some(granted),
+        };
+        Ok((party, opened))
+    }
+
+    /// Asks the provider for an endpoint: with the capabilities of the setup, or with all that it has.
+    fn find_info(&self) -> Result<InfoList, Refused> {
+        let setup = self.setup;
+        if setup.user.is_some() || setup.sends_from_buffers || setup.unexpected_bytes > 0 {
+            return Err(Refused::NotOffered("what homespun alone offers".to_owned()));
+        }
+        if !setup.caps.is_empty() {
+            return self
+                .getinfo(setup.caps)
+                .map_err(|errno| not_offered(&format!("an endpoint with {:?}", setup.caps), errno));
+        }
+        let mut info =
+            self.getinfo(Caps::empty()).map_err(|errno| not_offered("an endpoint of this setup", errno))?;
+        let mut caps = Caps::from_bits_retain(info.first().caps);
+        for wish in WISHES {
+            if let Ok(with) = self.getinfo(caps | wish) {
+                caps = Caps::from_bits_retain(with.first().caps) | wish;
+                info = with;
+            }
+        }
+        Ok(info)
+    }
+
+    fn getinfo(&self, caps: Caps) -> Result<InfoList, Errno> {
+        let Provider { name, domain, .. } = self.provider;
+        let setup = self.setup;
+        let mut hints = self.libfabric.empty_hints();
+        hints.set_provider_name(&CString::new(name.as_str()).expect("a name"));
+        if let Some(domain) = domain {
+            hints.set_domain_name(&CString::new(domain.as_str()).expect("a name"));
+        }
+        let mut mode = Mode::CONTEXT | Mode::CONTEXT2;
+        if setup.rx_cq_data {
+            mode |= Mode::RX_CQ_DATA;
+        }
+        hints.first_mut().caps = caps.bits();
+        hints.first_mut().mode = mode.bits();
+        hints.ep_attr_mut().r#type = FI_EP_RDM;
+        let mr_mode = MrMode::VIRT_ADDR | MrMode::ALLOCATED | MrMode::PROV_KEY | MrMode::ENDPOINT;
+        hints.domain_attr_mut().mr_mode = mr_mode.bits().cast_signed();
+        hints.domain_attr_mut().resource_mgmt = match setup.resource_mgmt {
+            None => 0,
+            Some(ResourceManagement::Disabled) => FI_RM_DISABLED,
+            Some(ResourceManagement::Enabled) => FI_RM_ENABLED,
+        };
+        let order = setup.order.bits();
+        hints.tx_attr_mut().msg_order = order;
+        hints.tx_attr_mut().size = setup.tx_depth_ops;
+        hints.tx_attr_mut().op_flags = setup.tx_op_flags.bits();
+        if setup.completes_in_order {
+            hints.tx_attr_mut().comp_order = Order::STRICT.bits();
+        }
+        hints.rx_attr_mut().msg_order = order;
+        hints.rx_attr_mut().size = setup.rx_depth_ops;
+        hints.rx_attr_mut().mode = (mode & Mode::RX_CQ_DATA).bits();
+        let at = setup.at.map(|at| [at.ip().to_string(), at.port().to_string()]);
+        let at = at.map(|texts| texts.map(|text| CString::new(text).expect("an address")));
+        // A provider with an address format of its own refuses an IP address, or takes it for a name.
+        let (node, service) = match &at {
+            Some([node, service]) => (Some(node.as_c_str()), Some(service.as_c_str())),
+            None if name == "shm" => (None, None),
+            None => (Some(c"127.0.0.1"), None),
+        };
+        let flags = if node.is_some() { InfoFlags::SOURCE.bits() } else { 0 };
+        let infos = self.libfabric.getinfo(node, service, flags, Some(&hints))?;
+        let has_mode = |info: &&FiInfo| !setup.rx_cq_data || info.mode & Mode::RX_CQ_DATA.bits() != 0;
+        infos.find_copy(has_mode).ok_or(Errno::ENODATA)
+    }
+
+    fn open_cq(&self, domain: &Object<FidDomain>) -> Result<ReadQueue, Refused> {
+        let format = self.setup.cq_format.unwrap_or(CqFormat::Tagged);
+        let attr = FiCqAttr { size: self.setup.cq_depth_entries, ..cq_attr(number_of_format(format)) };
+        // SAFETY: no attribute is a pointer that is not null.
+        Ok(ReadQueue { cq: unsafe { domain.open_cq(attr) }?, format })
+    }
+}
+
+fn number_of_format(format: CqFormat) -> u32 {
+    match format {
+        CqFormat::Context => FI_CQ_FORMAT_CONTEXT,
+        CqFormat::Msg => FI_CQ_FORMAT_MSG,
+        CqFormat::Data => FI_CQ_FORMAT_DATA,
+        CqFormat::Tagged => FI_CQ_FORMAT_TAGGED,
+    }
+}

@@ -1,0 +1,422 @@
+//! The calls that post operations, through the vtables of an endpoint.
+
+use std::ptr;
+
+use homespun::atomic::AtomicKind;
+use homespun::endpoint::AtomicTarget;
+use homespun::flags::OpFlags;
+use homespun::{Bytes, BytesMut, Errno, RemoteMemory, TagMatch};
+use homespun_host::abi::FI_ADDR_UNSPEC;
+use homespun_host::abi::atomic::{FiIoc, FiMsgAtomic, FiRmaIoc};
+use homespun_host::abi::endpoint::{FiMsg, FidEp};
+use homespun_host::abi::rma::{FiMsgRma, FiRmaIov};
+use homespun_host::abi::tagged::FiMsgTagged;
+use libc::c_void;
+
+use super::posted::{Memory, Piece, Posted, iovecs, leak_copies, leak_rooms};
+use crate::atomic_call::{AtomicBy, AtomicCall};
+use crate::call::{ReceiveBy, RemoteReceive, RemoteSend, SendBy};
+use crate::raw::Post;
+use crate::rma_call::{RmaBy, RmaCall};
+
+/// No descriptors: no provider was asked for `FI_MR_LOCAL`.
+const NO_DESC: *mut *mut c_void = ptr::null_mut();
+
+/// Posts operations to an endpoint. All memory that the calls name is leaked, so that it outlives the
+/// operations.
+pub(super) struct Poster<'a> {
+    /// An open endpoint.
+    pub(super) ep: *mut FidEp,
+    pub(super) posted: &'a mut Posted,
+}
+
+impl Poster<'_> {
+    pub(super) fn send(&mut self, send: RemoteSend) -> Result<(), Errno> {
+        let RemoteSend { by, buffers, to, tag, data, context, flags } = send;
+        let pieces = leak_copies(&buffers);
+        let (ep, to) = (self.ep, to.0);
+        let op_context = match by {
+            SendBy::Inject => ptr::null_mut(),
+            SendBy::Raw => self.posted.add(context, Memory::None),
+            SendBy::Single => self.posted.add(context, Memory::Sent { pieces: buffers, is_vector: false }),
+            SendBy::Vector | SendBy::Message => {
+                self.posted.add(context, Memory::Sent { pieces: buffers, is_vector: true })
+            }
+        };
+        let iov = iovecs(&pieces);
+        let (buf, len) = first_of(&pieces);
+        let desc = ptr::null_mut();
+        // SAFETY: the endpoint is open. The memory of the message and the context are leaked.
+        let result = unsafe {
+            let (msg, tagged) = (&*(*ep).msg, (*ep).tagged);
+            match (by, tag.map(|tag| tag.0), data) {
+                (SendBy::Single, None, None) => (msg.send)(ep, buf, len, desc, to, op_context),
+                (SendBy::Single, None, Some(data)) => {
+                    (msg.senddata)(ep, buf, len, desc, data, to, op_context)
+                }
+                (SendBy::Single, Some(tag), None) => {
+                    ((*tagged).send)(ep, buf, len, desc, to, tag, op_context)
+                }
+                (SendBy::Single, Some(tag), Some(data)) => {
+                    ((*tagged).senddata)(ep, buf, len, desc, data, to, tag, op_context)
+                }
+                (SendBy::Vector, None, _) => {
+                    (msg.sendv)(ep, iov.as_ptr(), NO_DESC, iov.len(), to, op_context)
+                }
+                (SendBy::Vector, Some(tag), _) => {
+                    ((*tagged).sendv)(ep, iov.as_ptr(), NO_DESC, iov.len(), to, tag, op_context)
+                }
+                (SendBy::Inject, None, None) => (msg.inject)(ep, buf, len, to),
+                (SendBy::Inject, None, Some(data)) => (msg.injectdata)(ep, buf, len, data, to),
+                (SendBy::Inject, Some(tag), None) => ((*tagged).inject)(ep, buf, len, to, tag),
+                (SendBy::Inject, Some(tag), Some(data)) => {
+                    ((*tagged).injectdata)(ep, buf, len, data, to, tag)
+                }
+                (SendBy::Message | SendBy::Raw, None, data) => {
+                    let message = untagged(&iov, to, op_context, data.unwrap_or_default());
+                    (msg.sendmsg)(ep, &raw const message, with_data(flags, data))
+                }
+                (SendBy::Message | SendBy::Raw, Some(tag), data) => {
+                    let matched = TagMatch { tag, ignore: 0 };
+                    let message = tagged_message(&iov, to, matched, op_context, data.unwrap_or_default());
+                    ((*tagged).sendmsg)(ep, &raw const message, with_data(flags, data))
+                }
+            }
+        };
+        self.check(result, op_context)
+    }
+
+    pub(super) fn receive(&mut self, receive: RemoteReceive) -> Result<(), Errno> {
+        let RemoteReceive { by, buffers, from, tagged, context, flags } = receive;
+        let pieces = leak_rooms(buffers.iter().map(BytesMut::len));
+        let takes_many = by == ReceiveBy::Multi || flags.contains(OpFlags::MULTI_RECV);
+        let memory = match by {
+            _ if takes_many && pieces.len() == 1 => Memory::Many { piece: pieces[0], used_bytes: 0 },
+            ReceiveBy::Single => Memory::Received { pieces: pieces.clone(), is_vector: false },
+            ReceiveBy::Vector | ReceiveBy::Message | ReceiveBy::Multi => {
+                Memory::Received { pieces: pieces.clone(), is_vector: true }
+            }
+        };
+        let op_context = self.posted.add_receive(context, flags, memory);
+        let flags = if by == ReceiveBy::Multi { OpFlags::MULTI_RECV } else { flags };
+        let by_message = matches!(by, ReceiveBy::Multi | ReceiveBy::Message);
+        self.post_receive(by_message, &pieces, from.0, tagged, op_context, flags)
+    }
+
+    /// Posts a receive into memory that the test reads by itself.
+    pub(super) fn receive_raw(
+        &mut self,
+        lens_bytes: &[usize],
+        ignore: u64,
+        post: Post,
+    ) -> Result<Vec<Piece>, Errno> {
+        let Post { peer, tag, context, flags, .. } = post;
+        let pieces = leak_rooms(lens_bytes.iter().copied());
+        let flags = flags.unwrap_or(OpFlags::COMPLETION);
+        let is_many = flags.contains(OpFlags::MULTI_RECV);
+        let memory = if is_many { Memory::RawMany } else { Memory::None };
+        let op_context = self.posted.add_receive(context, flags, memory);
+        let tagged = tag.map(|tag| TagMatch { tag, ignore });
+        self.post_receive(true, &pieces, peer.0, tagged, op_context, flags)?;
+        Ok(pieces)
+    }
+
+    fn post_receive(
+        &mut self,
+        by_message: bool,
+        pieces: &[Piece],
+        from: u64,
+        tagged: Option<TagMatch>,
+        op_context: *mut c_void,
+        flags: OpFlags,
+    ) -> Result<(), Errno> {
+        let ep = self.ep;
+        let iov = iovecs(pieces);
+        let (buf, len) = first_of(pieces);
+        let (buf, desc) = (buf.cast_mut(), ptr::null_mut());
+        let is_single = pieces.len() == 1;
+        // SAFETY: as for `send`.
+        let result = unsafe {
+            let (msg, tags) = (&*(*ep).msg, (*ep).tagged);
+            match tagged {
+                None if by_message => {
+                    let message = untagged(&iov, from, op_context, 0);
+                    (msg.recvmsg)(ep, &raw const message, flags.bits())
+                }
+                None if is_single => (msg.recv)(ep, buf, len, desc, from, op_context),
+                None => (msg.recvv)(ep, iov.as_ptr(), NO_DESC, iov.len(), from, op_context),
+                Some(matched) if by_message => {
+                    let message = tagged_message(&iov, from, matched, op_context, 0);
+                    ((*tags).recvmsg)(ep, &raw const message, flags.bits())
+                }
+                Some(TagMatch { tag, ignore }) if is_single => {
+                    ((*tags).recv)(ep, buf, len, desc, from, tag, ignore, op_context)
+                }
+                Some(TagMatch { tag, ignore }) => {
+                    ((*tags).recvv)(ep, iov.as_ptr(), NO_DESC, iov.len(), from, tag, ignore, op_context)
+                }
+            }
+        };
+        self.check(result, op_context)
+    }
+
+    pub(super) fn access(&mut self, call: RmaCall) -> Result<(), Errno> {
+        let RmaCall { by, buffers, peer, address, key, data, context, flags } = call;
+        let (ep, peer) = (self.ep, peer.0);
+        let reads = matches!(by, RmaBy::Read | RmaBy::Readv | RmaBy::Readmsg);
+        // The calls of one buffer write all pieces as one.
+        let buffers = match by {
+            RmaBy::Write | RmaBy::InjectWrite => vec![Bytes::from(buffers.concat())],
+            RmaBy::Read => buffers[..1].to_vec(),
+            _ => buffers,
+        };
+        let pieces = if reads { leak_rooms(buffers.iter().map(Bytes::len)) } else { leak_copies(&buffers) };
+        let is_vector = !matches!(by, RmaBy::Write | RmaBy::Read);
+        let op_context = match by {
+            RmaBy::InjectWrite => ptr::null_mut(),
+            RmaBy::WriteRaw => self.posted.add(context, Memory::None),
+            _ if reads => self.posted.add(context, Memory::Received { pieces: pieces.clone(), is_vector }),
+            _ => self.posted.add(context, Memory::Sent { pieces: buffers, is_vector }),
+        };
+        let iov = iovecs(&pieces);
+        let (buf, len) = first_of(&pieces);
+        let remote = FiRmaIov { addr: address, len: pieces.iter().map(|piece| piece.len_bytes).sum(), key };
+        let message = FiMsgRma {
+            msg_iov: iov.as_ptr(),
+            desc: NO_DESC,
+            iov_count: iov.len(),
+            addr: peer,
+            rma_iov: &raw const remote,
+            rma_iov_count: 1,
+            context: op_context,
+            data: data.unwrap_or_default(),
+        };
+        let (desc, none) = (ptr::null_mut(), NO_DESC);
+        // SAFETY: as for `send`; the structures live until the call has returned.
+        let result = unsafe {
+            let rma = &*(*ep).rma;
+            match (by, data) {
+                (RmaBy::Write, None) => (rma.write)(ep, buf, len, desc, peer, address, key, op_context),
+                (RmaBy::Write, Some(data)) => {
+                    (rma.writedata)(ep, buf, len, desc, data, peer, address, key, op_context)
+                }
+                (RmaBy::Writev, _) => {
+                    (rma.writev)(ep, iov.as_ptr(), none, iov.len(), peer, address, key, op_context)
+                }
+                (RmaBy::Writemsg | RmaBy::WriteRaw, data) => {
+                    (rma.writemsg)(ep, &raw const message, with_data(Some(flags), data))
+                }
+                (RmaBy::InjectWrite, None) => (rma.inject)(ep, buf, len, peer, address, key),
+                (RmaBy::InjectWrite, Some(data)) => (rma.injectdata)(ep, buf, len, data, peer, address, key),
+                (RmaBy::Read, _) => (rma.read)(ep, buf.cast_mut(), len, desc, peer, address, key, op_context),
+                (RmaBy::Readv, _) => {
+                    (rma.readv)(ep, iov.as_ptr(), none, iov.len(), peer, address, key, op_context)
+                }
+                (RmaBy::Readmsg, _) => (rma.readmsg)(ep, &raw const message, flags.bits()),
+            }
+        };
+        self.check(result, op_context)
+    }
+
+    /// Posts an atomic operation. Returns the memory of its results if the test reads it by itself.
+    pub(super) fn atomic(&mut self, call: AtomicCall) -> Result<Option<Vec<Piece>>, Errno> {
+        let AtomicCall { by, kind, operands, compares, results_bytes, target, context, flags } = call;
+        let AtomicTarget { peer, memory: RemoteMemory { address, key }, datatype, op } = target;
+        let (ep, peer) = (self.ep, peer.0);
+        let is_single = matches!(by, AtomicBy::Single | AtomicBy::Inject);
+        let joined = |pieces: Vec<Bytes>| if is_single { vec![Bytes::from(pieces.concat())] } else { pieces };
+        let (operands, compares) = (joined(operands), joined(compares));
+        let results_bytes = if is_single { vec![results_bytes.iter().sum()] } else { results_bytes };
+        let results = if kind.fetches() { leak_rooms(results_bytes) } else { Vec::new() };
+        let element_bytes = datatype.size_bytes();
+        let iocs = |pieces: &[Piece]| -> Vec<FiIoc> {
+            let ioc =
+                |piece: &Piece| FiIoc { addr: piece.address.cast(), count: piece.len_bytes / element_bytes };
+            pieces.iter().map(ioc).collect()
+        };
+        let operand_pieces = leak_copies(&operands);
+        let operand = iocs(&operand_pieces);
+        let compare = iocs(&leak_copies(&compares));
+        let mut result = iocs(&results);
+        // An atomic read has no operand.
+        let counted = if operands.concat().is_empty() { &result } else { &operand };
+        let count: usize = counted.iter().map(|ioc| ioc.count).sum();
+        let is_raw = by == AtomicBy::Raw;
+        let op_context = match (by, kind) {
+            (AtomicBy::Inject, _) => ptr::null_mut(),
+            (AtomicBy::Raw, _) => self.posted.add(context, Memory::None),
+            (_, AtomicKind::Base) => {
+                self.posted.add(context, Memory::Sent { pieces: operands, is_vector: !is_single })
+            }
+            (_, AtomicKind::Fetch | AtomicKind::Compare) => {
+                let memory = Memory::Fetched {
+                    operands,
+                    compares,
+                    results: results.clone(),
+                    is_vector: !is_single,
+                    compares_any: kind == AtomicKind::Compare,
+                };
+                self.posted.add(context, memory)
+            }
+        };
+        let remote = FiRmaIoc { addr: address, count, key };
+        let (datatype, op, none) = (datatype as u32, op as u32, NO_DESC);
+        let message = FiMsgAtomic {
+            msg_iov: operand.as_ptr(),
+            desc: NO_DESC,
+            iov_count: operand.len(),
+            addr: peer,
+            rma_iov: &raw const remote,
+            rma_iov_count: 1,
+            datatype,
+            op,
+            context: op_context,
+            data: 0,
+        };
+        let first = |iocs: &[FiIoc]| iocs.first().map_or(ptr::null_mut(), |ioc| ioc.addr);
+        let (buf, compare_buf, result_buf) = (first(&operand), first(&compare), first(&result));
+        let (desc, flags) = (ptr::null_mut(), flags.bits());
+        let results_mut = result.as_mut_ptr();
+        // SAFETY: as for `access`.
+        let outcome = unsafe {
+            let atomic = &*(*ep).atomic;
+            match (by, kind) {
+                (AtomicBy::Inject, _) => (atomic.inject)(ep, buf, count, peer, address, key, datatype, op),
+                (AtomicBy::Single, AtomicKind::Base) => {
+                    (atomic.write)(ep, buf, count, desc, peer, address, key, datatype, op, op_context)
+                }
+                (AtomicBy::Vector, AtomicKind::Base) => (atomic.writev)(
+                    ep,
+                    operand.as_ptr(),
+                    none,
+                    operand.len(),
+                    peer,
+                    address,
+                    key,
+                    datatype,
+                    op,
+                    op_context,
+                ),
+                (AtomicBy::Message | AtomicBy::Raw, AtomicKind::Base) => {
+                    (atomic.writemsg)(ep, &raw const message, flags)
+                }
+                (AtomicBy::Single, AtomicKind::Fetch) => (atomic.readwrite)(
+                    ep, buf, count, desc, result_buf, desc, peer, address, key, datatype, op, op_context,
+                ),
+                (AtomicBy::Vector, AtomicKind::Fetch) => (atomic.readwritev)(
+                    ep,
+                    operand.as_ptr(),
+                    none,
+                    operand.len(),
+                    results_mut,
+                    none,
+                    result.len(),
+                    peer,
+                    address,
+                    key,
+                    datatype,
+                    op,
+                    op_context,
+                ),
+                (AtomicBy::Message | AtomicBy::Raw, AtomicKind::Fetch) => {
+                    (atomic.readwritemsg)(ep, &raw const message, results_mut, none, result.len(), flags)
+                }
+                (AtomicBy::Single, AtomicKind::Compare) => (atomic.compwrite)(
+                    ep,
+                    buf,
+                    count,
+                    desc,
+                    compare_buf,
+                    desc,
+                    result_buf,
+                    desc,
+                    peer,
+                    address,
+                    key,
+                    datatype,
+                    op,
+                    op_context,
+                ),
+                (AtomicBy::Vector, AtomicKind::Compare) => (atomic.compwritev)(
+                    ep,
+                    operand.as_ptr(),
+                    none,
+                    operand.len(),
+                    compare.as_ptr(),
+                    none,
+                    compare.len(),
+                    results_mut,
+                    none,
+                    result.len(),
+                    peer,
+                    address,
+                    key,
+                    datatype,
+                    op,
+                    op_context,
+                ),
+                (AtomicBy::Message | AtomicBy::Raw, AtomicKind::Compare) => (atomic.compwritemsg)(
+                    ep,
+                    &raw const message,
+                    compare.as_ptr(),
+                    none,
+                    compare.len(),
+                    results_mut,
+                    none,
+                    result.len(),
+                    flags,
+                ),
+            }
+        };
+        self.check(outcome, op_context)?;
+        Ok((is_raw && kind.fetches()).then_some(results))
+    }
+
+    /// `fi_cancel(3)`.
+    pub(super) fn cancel(&mut self, context: u64) -> Result<(), Errno> {
+        let Some(op_context) = self.posted.find(context) else { return Err(Errno::ENOENT) };
+        // SAFETY: the endpoint is open, and the context is only a name here.
+        check(unsafe { ((*(*self.ep).ops).cancel)(&raw mut (*self.ep).fid, op_context) })
+    }
+
+    fn check(&mut self, result: isize, op_context: *mut c_void) -> Result<(), Errno> {
+        let checked = check(result);
+        if checked.is_err() {
+            self.posted.forget(op_context);
+        }
+        checked
+    }
+}
+
+/// Converts the result of a call.
+pub(super) fn check(result: isize) -> Result<(), Errno> {
+    if result >= 0 { Ok(()) } else { Err(Errno::new(i32::try_from(-result).unwrap_or(i32::MAX))) }
+}
+
+/// The flags of a message; `None` for those that the endpoint has by default.
+fn with_data(flags: Option<OpFlags>, data: Option<u64>) -> u64 {
+    let data = if data.is_some() { OpFlags::REMOTE_CQ_DATA } else { OpFlags::empty() };
+    (flags.unwrap_or(OpFlags::COMPLETION) | data).bits()
+}
+
+fn first_of(pieces: &[Piece]) -> (*const c_void, usize) {
+    pieces.first().map_or((ptr::null(), 0), |piece| (piece.address.cast_const().cast(), piece.len_bytes))
+}
+
+fn untagged(iov: &[libc::iovec], addr: u64, context: *mut c_void, data: u64) -> FiMsg {
+    FiMsg { msg_iov: iov.as_ptr(), desc: NO_DESC, iov_count: iov.len(), addr, context, data }
+}
+
+fn tagged_message(
+    iov: &[libc::iovec],
+    addr: u64,
+    TagMatch { tag, ignore }: TagMatch,
+    context: *mut c_void,
+    data: u64,
+) -> FiMsgTagged {
+    let (msg_iov, iov_count) = (iov.as_ptr(), iov.len());
+    FiMsgTagged { msg_iov, desc: NO_DESC, iov_count, addr, tag, ignore, context, data }
+}
+
+/// The address that names no peer.
+pub(super) const ANY: u64 = FI_ADDR_UNSPEC;

@@ -1,0 +1,52 @@
+//! The regions of a party behind the C interface.
+
+use homespun::CounterEvents;
+use homespun::flags::Caps;
+use homespun::info::MrMode;
+use homespun_host::Object;
+use homespun_host::abi::domain::FidMr;
+use homespun_host::abi::eq::FidCntr;
+
+use super::posted::Piece;
+use super::{ProviderParty, Refused, RegisteredPiece, not_offered, open_counter};
+use crate::call::RemoteAnswer;
+use crate::region_spec::{MemoryKind, RegionSpec};
+
+impl ProviderParty {
+    pub(super) fn register(&mut self, spec: RegionSpec) -> Result<RemoteAnswer, Refused> {
+        let RegionSpec { len_bytes, kind, access, key, is_counted } = spec;
+        self.need(Caps::RMA)?;
+        if !matches!(kind, MemoryKind::Owned | MemoryKind::Raw) {
+            return Err(Refused::NotOffered("regions of files and of shareable memory".to_owned()));
+        }
+        let piece = Piece::allocate(len_bytes);
+        // SAFETY: the memory is leaked, and no reference to it exists.
+        let mr = unsafe { self.domain.register_memory(piece.address.cast(), len_bytes, access.bits(), key) }?;
+        if self.mr_mode.contains(MrMode::ENDPOINT) {
+            mr.bind(self.ep.as_ref().expect("an open endpoint"), 0)?;
+            mr.enable()?;
+        }
+        let counters = if is_counted { self.open_region_counters(&mr)? } else { Vec::new() };
+        // SAFETY: the region is open.
+        let key = unsafe { (*mr.as_ptr()).key };
+        let is_virtual = self.mr_mode.contains(MrMode::VIRT_ADDR);
+        let address = if is_virtual { piece.address.addr() as u64 } else { 0 };
+        let number = self.regions.len() + self.closed.len();
+        self.regions.insert(number, RegisteredPiece { mr, piece, counters });
+        Ok(RemoteAnswer::Registered { number, key, address })
+    }
+
+    pub(super) fn open_region_counters(
+        &self,
+        mr: &Object<FidMr>,
+    ) -> Result<Vec<(CounterEvents, Object<FidCntr>)>, Refused> {
+        self.need(Caps::RMA_EVENT)?;
+        let mut counters = Vec::new();
+        for event in [CounterEvents::REMOTE_READ, CounterEvents::REMOTE_WRITE] {
+            let counter = open_counter(&self.domain)?;
+            mr.bind(&counter, event.bits()).map_err(|errno| not_offered("counters of a region", errno))?;
+            counters.push((event, counter));
+        }
+        Ok(counters)
+    }
+}
