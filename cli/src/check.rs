@@ -70,6 +70,9 @@ impl CheckArguments {
 /// [`CommandFailure::Check`] if a test has failed.
 pub(crate) fn run(arguments: &CheckArguments, console: &mut Console) -> Result<(), CommandFailure> {
     let network = arguments.network();
+    if let Outcome::NotOffered(what) = network.open_and_close_party() {
+        return Err(CommandFailure::NothingToCheck(what));
+    }
     let is_chosen = |test: &&Test| {
         network.runs(test.over) && format!("{}::{}", test.topic(), test.name).contains(&arguments.only)
     };

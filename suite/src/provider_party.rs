@@ -105,8 +105,10 @@ pub(super) fn serve(provider: &Provider, setup: &Setup, channel: &mut Channel) {
         // SAFETY: this process has no other thread yet.
         unsafe { env::set_var("FI_PROVIDER", provider.name.replace(';', ",")) };
     }
-    let libfabric = Libfabric::load(&provider.libfabric).expect("a libfabric");
-    let opened = Opening { libfabric, provider, setup }.open();
+    let opened = match Libfabric::load(&provider.libfabric) {
+        Ok(libfabric) => Opening { libfabric, provider, setup }.open(),
+        Err(error) => Err(Refused::NotOffered(error.to_string())),
+    };
     let (mut party, answer) = match opened {
         Ok(opened) => opened,
         Err(Refused::NotOffered(what)) => {

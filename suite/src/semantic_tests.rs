@@ -1,6 +1,6 @@
 //! The tests of what applications may rely on: how one says over which networks it runs, and how all are run.
 
-use std::panic;
+use std::panic::{self, RefUnwindSafe, UnwindSafe};
 use std::process::ExitCode;
 
 use bitflags::bitflags;
@@ -132,9 +132,18 @@ impl TestedNetwork {
 
     /// Runs a test over a new network.
     pub fn run_test(&self, test: &Test) -> Outcome {
+        self.run_over_new_network(test.run)
+    }
+
+    /// Opens one party. Its outcome says whether there is such a network.
+    pub fn open_and_close_party(&self) -> Outcome {
+        self.run_over_new_network(|net| drop(net.open_party()))
+    }
+
+    fn run_over_new_network(&self, run: impl Fn(&Net) + UnwindSafe + RefUnwindSafe) -> Outcome {
         let run = || {
             let net = Net::new(&self.transport, self.turns);
-            (test.run)(&if self.sends_from_buffers { net.sending_from_buffers() } else { net });
+            run(&if self.sends_from_buffers { net.sending_from_buffers() } else { net });
         };
         let Err(panic) = panic::catch_unwind(run) else { return Outcome::Passed };
         let panic = match panic.downcast::<NotOffered>() {

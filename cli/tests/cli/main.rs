@@ -2,6 +2,8 @@
 
 mod against;
 mod bench;
+#[cfg(feature = "check")]
+mod check;
 mod command;
 mod confined;
 mod info;

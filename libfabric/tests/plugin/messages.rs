@@ -4,7 +4,6 @@ use std::ptr;
 
 use homespun_fi::abi::endpoint::FiMsg;
 use homespun_fi::abi::eq::{FiCqDataEntry, FiCqEntry, FiCqErrEntry, FiCqMsgEntry, FiCqTaggedEntry};
-use homespun_fi::abi::tagged::FiMsgTagged;
 use homespun_fi::abi::{
     FI_ADDR_UNSPEC, FI_CQ_FORMAT_CONTEXT, FI_CQ_FORMAT_DATA, FI_CQ_FORMAT_MSG, FI_CQ_FORMAT_TAGGED,
     FI_CQ_FORMAT_UNSPEC, fi_version,
@@ -14,9 +13,7 @@ use libc::{c_void, iovec};
 use crate::host::{API_VERSION, CqEntry, Node, Pair, numbered_context, wait_until};
 
 const MSG: u64 = 1 << 1;
-const TAGGED: u64 = 1 << 3;
 const RECV: u64 = 1 << 10;
-const SEND: u64 = 1 << 11;
 const REMOTE_CQ_DATA: u64 = 1 << 17;
 
 const EAGAIN: isize = -11;
@@ -64,162 +61,6 @@ fn send(node: &Node, message: &[u8], to: u64, number: usize) {
         send(ep, message.as_ptr().cast(), message.len(), ptr::null_mut(), to, numbered_context(number))
     };
     assert_eq!(posted, 0);
-}
-
-/// Returns an entry's fields, without the buffer, which must be null.
-fn entry_fields(entry: &FiCqTaggedEntry) -> (usize, u64, usize, u64, u64) {
-    assert!(entry.buf.is_null());
-    (entry.op_context.addr(), entry.flags, entry.len, entry.data, entry.tag)
-}
-
-fn iov(part: &mut [u8]) -> iovec {
-    iovec { iov_base: part.as_mut_ptr().cast(), iov_len: part.len() }
-}
-
-#[test]
-fn message_arrives() {
-    let pair = open_pair();
-    let mut buf = [0; 16];
-    recv(&pair.right, &mut buf, 2);
-    send(&pair.left, b"hello", pair.to_right, 1);
-    let [left, right] = pair.read_completions(1, 1);
-    assert_eq!(&buf[..6], b"hello\0");
-    assert_eq!(entry_fields(&left[0].0), (1, SEND | MSG, 0, 0, 0));
-    assert_eq!(entry_fields(&right[0].0), (2, RECV | MSG, 5, 0, 0));
-    assert_eq!(right[0].1, pair.to_left, "the source");
-}
-
-#[test]
-fn every_untagged_call_delivers() {
-    let pair = open_pair();
-    let (left, right) = (pair.left.ep.as_ptr(), pair.right.ep.as_ptr());
-    let mut bufs = [[0u8; 8]; 5];
-    let mut gathered = [*b"ab", *b"cd"];
-    let none: *mut c_void = ptr::null_mut();
-    // SAFETY: the endpoints are open, and all buffers live until the completions are read.
-    unsafe {
-        let (send, receive) = (&*(*left).msg, &*(*right).msg);
-        for (number, buf) in bufs.iter_mut().enumerate() {
-            let (first, second) = buf.split_at_mut(3);
-            let parts = [iov(first), iov(second)];
-            let msg = FiMsg {
-                msg_iov: parts.as_ptr(),
-                desc: none.cast(),
-                iov_count: 2,
-                addr: FI_ADDR_UNSPEC,
-                context: numbered_context(number),
-                data: 0,
-            };
-            let posted = match number {
-                0 => (receive.recvmsg)(right, &raw const msg, 0),
-                _ => (receive.recvv)(
-                    right,
-                    parts.as_ptr(),
-                    none.cast(),
-                    2,
-                    FI_ADDR_UNSPEC,
-                    numbered_context(number),
-                ),
-            };
-            assert_eq!(posted, 0);
-        }
-        let [first, second] = &mut gathered;
-        let parts = [iov(first), iov(second)];
-        let msg = FiMsg {
-            msg_iov: parts.as_ptr(),
-            desc: none.cast(),
-            iov_count: 2,
-            addr: pair.to_right,
-            context: numbered_context(10),
-            data: 11,
-        };
-        assert_eq!((send.sendmsg)(left, &raw const msg, REMOTE_CQ_DATA), 0);
-        assert_eq!(
-            (send.sendv)(left, parts.as_ptr(), none.cast(), 2, pair.to_right, numbered_context(11)),
-            0
-        );
-        assert_eq!((send.inject)(left, b"inject".as_ptr().cast(), 6, pair.to_right), 0);
-        let data = b"data".as_ptr().cast();
-        assert_eq!((send.senddata)(left, data, 4, none, 12, pair.to_right, numbered_context(12)), 0);
-        assert_eq!((send.injectdata)(left, ptr::null(), 0, 13, pair.to_right), 0);
-    }
-    let [sent, received] = pair.read_completions(3, 5);
-    assert_eq!(sent.iter().map(|(entry, _)| entry.op_context.addr()).collect::<Vec<_>>(), [10, 11, 12]);
-    let expected = [
-        (0, RECV | MSG | REMOTE_CQ_DATA, 4, 11, 0),
-        (1, RECV | MSG, 4, 0, 0),
-        (2, RECV | MSG, 6, 0, 0),
-        (3, RECV | MSG | REMOTE_CQ_DATA, 4, 12, 0),
-        (4, RECV | MSG | REMOTE_CQ_DATA, 0, 13, 0),
-    ];
-    assert_eq!(received.iter().map(|(entry, _)| entry_fields(entry)).collect::<Vec<_>>(), expected);
-    assert_eq!(bufs, [*b"abcd\0\0\0\0", *b"abcd\0\0\0\0", *b"inject\0\0", *b"data\0\0\0\0", [0; 8]]);
-}
-
-#[test]
-fn every_tagged_call_delivers_by_its_tag() {
-    let pair = open_pair();
-    let (left, right) = (pair.left.ep.as_ptr(), pair.right.ep.as_ptr());
-    let mut bufs = [[0u8; 8]; 5];
-    let mut message = *b"message";
-    let none: *mut c_void = ptr::null_mut();
-    // SAFETY: the endpoints are open, and all buffers live until the completions are read.
-    unsafe {
-        let (send, receive) = (&*(*left).tagged, &*(*right).tagged);
-        // Buffer n takes the message of tag n, in any order of arrival.
-        for (number, buf) in bufs.iter_mut().enumerate() {
-            let (tag, ignore) = (0xff00 | number as u64, 0xff00);
-            let (address, op_context) = (FI_ADDR_UNSPEC, numbered_context(number));
-            let part = iov(buf);
-            let msg = FiMsgTagged {
-                msg_iov: &raw const part,
-                desc: none.cast(),
-                iov_count: 1,
-                addr: address,
-                tag,
-                ignore,
-                context: op_context,
-                data: 0,
-            };
-            let posted = match number {
-                0 => (receive.recvmsg)(right, &raw const msg, 0),
-                1 => {
-                    (receive.recvv)(right, &raw const part, none.cast(), 1, address, tag, ignore, op_context)
-                }
-                _ => (receive.recv)(right, part.iov_base, 8, none, address, tag, ignore, op_context),
-            };
-            assert_eq!(posted, 0);
-        }
-        let part = iov(&mut message);
-        let msg = FiMsgTagged {
-            msg_iov: &raw const part,
-            desc: none.cast(),
-            iov_count: 1,
-            addr: pair.to_right,
-            tag: 4,
-            ignore: 0,
-            context: numbered_context(14),
-            data: 0,
-        };
-        let to = pair.to_right;
-        assert_eq!((send.sendmsg)(left, &raw const msg, 0), 0);
-        assert_eq!((send.sendv)(left, &raw const part, none.cast(), 1, to, 3, numbered_context(13)), 0);
-        assert_eq!((send.inject)(left, b"inject".as_ptr().cast(), 6, to, 2), 0);
-        assert_eq!((send.senddata)(left, part.iov_base, 7, none, 21, to, 1, numbered_context(11)), 0);
-        assert_eq!((send.injectdata)(left, b"x".as_ptr().cast(), 1, 20, to, 0), 0);
-    }
-    let [sent, mut received] = pair.read_completions(3, 5);
-    assert!(sent.iter().all(|(entry, _)| entry.flags == SEND | TAGGED));
-    received.sort_by_key(|(entry, _)| entry.op_context.addr());
-    let expected = [
-        (0, RECV | TAGGED | REMOTE_CQ_DATA, 1, 20, 0),
-        (1, RECV | TAGGED | REMOTE_CQ_DATA, 7, 21, 1),
-        (2, RECV | TAGGED, 6, 0, 2),
-        (3, RECV | TAGGED, 7, 0, 3),
-        (4, RECV | TAGGED, 7, 0, 4),
-    ];
-    assert_eq!(received.iter().map(|(entry, _)| entry_fields(entry)).collect::<Vec<_>>(), expected);
-    assert_eq!(bufs, [*b"x\0\0\0\0\0\0\0", *b"message\0", *b"inject\0\0", *b"message\0", *b"message\0"]);
 }
 
 /// Sends a message with remote data. The queues have one format; returns the receiver's entry in this
@@ -379,23 +220,6 @@ fn open_pair_with_truncation_error(api_version: u32, buf: &mut [u8; 3]) -> Pair 
 }
 
 #[test]
-fn truncation_error_gives_the_excess_length() {
-    let mut buf = [0; 3];
-    let pair = open_pair_with_truncation_error(fi_version(1, 20), &mut buf);
-    let mut entry = patterned_error_entry();
-    assert_eq!(pair.right.read_error(&mut entry), 1);
-    assert_eq!((entry.err, entry.olen, entry.len), (265, 5, 3));
-    assert_eq!((entry.op_context, entry.flags, entry.tag), (numbered_context(7), RECV | MSG, 0));
-    assert!(entry.buf.is_null() && entry.err_data.is_null());
-    assert_eq!((entry.err_data_size, entry.src_addr), (0, pair.to_left));
-    assert_eq!(&buf, b"too");
-    let said = pair.right.error_text(entry.prov_errno).to_str().unwrap();
-    assert!(said.contains("longer than the buffer"), "{said}");
-    assert_eq!(pair.right.read_error(&mut entry), EAGAIN);
-    assert_eq!(pair.right.try_read::<FiCqTaggedEntry>().err(), Some(EAGAIN));
-}
-
-#[test]
 fn receive_into_null_truncates_any_payload() {
     let pair = open_pair();
     let (right, none) = (pair.right.ep.as_ptr(), ptr::null_mut::<c_void>());
@@ -436,22 +260,6 @@ fn error_entry_is_written_to_the_size_of_the_api_version() {
     assert_eq!(open_pair_with_truncation_error(fi_version(1, 4), &mut buf).right.read_error(&mut entry), 1);
     assert!(entry.err_data.is_null());
     assert_eq!((entry.err_data_size, entry.src_addr), (99, 99));
-}
-
-#[test]
-fn cancelled_receive_is_an_error_entry() {
-    let node = Node::open();
-    let mut buf = [0; 8];
-    recv(&node, &mut buf, 7);
-    let ep = node.ep.as_ptr();
-    // SAFETY: the endpoint is open.
-    let cancel = |number| unsafe { ((*(*ep).ops).cancel)(ep.cast(), numbered_context(number)) };
-    assert_eq!(cancel(8), -2);
-    assert_eq!(cancel(7), 0);
-    assert_eq!(node.try_read::<FiCqTaggedEntry>().err(), Some(EAVAIL));
-    let mut entry = patterned_error_entry();
-    assert_eq!(node.read_error(&mut entry), 1);
-    assert_eq!((entry.err, entry.op_context), (125, numbered_context(7)));
 }
 
 #[test]

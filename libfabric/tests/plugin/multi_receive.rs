@@ -1,13 +1,12 @@
 //! Multi-receive buffers, and the option for their release.
 
-use std::{mem, ptr};
+use std::ptr;
 
 use homespun_fi::abi::endpoint::FiMsg;
-use homespun_fi::abi::eq::{FiCqDataEntry, FiCqErrEntry, FiCqMsgEntry, FiCqTaggedEntry};
 use homespun_fi::abi::tagged::FiMsgTagged;
 use homespun_fi::abi::{
-    FI_ADDR_UNSPEC, FI_CQ_FORMAT_DATA, FI_CQ_FORMAT_MSG, FI_CQ_FORMAT_TAGGED, FI_OPT_CM_DATA_SIZE,
-    FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, FI_RECV, FI_SETOPSFLAG,
+    FI_ADDR_UNSPEC, FI_CQ_FORMAT_TAGGED, FI_OPT_CM_DATA_SIZE, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV,
+    FI_RECV, FI_SETOPSFLAG,
 };
 use libc::{c_int, c_void, iovec};
 
@@ -19,11 +18,8 @@ const RECV: u64 = 1 << 10;
 const MULTI_RECV: u64 = 1 << 16;
 
 const EINVAL: c_int = -22;
-const EAVAIL: isize = -259;
-const ECANCELED: c_int = 125;
 const ENOPROTOOPT: c_int = -92;
 const ETOOSMALL: c_int = -257;
-const ETRUNC: c_int = 265;
 
 /// An aligned buffer.
 #[repr(align(8))]
@@ -77,108 +73,6 @@ fn set_min_multi_recv(node: &Node, bytes: usize) {
 /// Returns the offset and length of an entry's message in its buffer.
 fn offset_and_len(memory: &Memory, buf: *mut c_void, len: usize) -> (usize, usize) {
     (buf.addr() - memory.0.as_ptr().addr(), len)
-}
-
-#[test]
-fn entries_point_at_their_messages() {
-    let pair: Pair = Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED);
-    set_min_multi_recv(&pair.right, 24);
-    let mut memory = Memory([0; 64]);
-    assert_eq!(recvmsg(&pair.right, &mut memory.0, 1, 5), 0);
-    for message in [&b"first"[..], b"", b"the second", b"3rd"] {
-        inject(&pair, message);
-    }
-    let [_, received] = pair.read_completions(0, 4);
-    let told: Vec<_> = received
-        .iter()
-        .map(|(entry, source)| {
-            assert_eq!((entry.op_context, *source), (numbered_context(5), pair.to_left));
-            (entry.flags, offset_and_len(&memory, entry.buf, entry.len))
-        })
-        .collect();
-    let last = RECV | MSG | MULTI_RECV;
-    let expected = [(RECV | MSG, (0, 5)), (RECV | MSG, (8, 0)), (RECV | MSG, (8, 10)), (RECV | MSG, (24, 3))];
-    assert_eq!(told, expected);
-    assert_eq!(&memory.0[8..18], b"the second");
-
-    inject(&pair, b"and the last one");
-    let [_, received] = pair.read_completions(0, 1);
-    let entry = &received[0].0;
-    assert_eq!((entry.flags, offset_and_len(&memory, entry.buf, entry.len)), (last, (32, 16)));
-    assert_eq!(&memory.0[32..48], b"and the last one");
-}
-
-#[test]
-fn data_format_points_at_the_message_and_msg_format_does_not() {
-    let mut memory = Memory([0; 64]);
-    let pair: Pair<FiCqDataEntry> = Pair::open(API_VERSION, FI_CQ_FORMAT_DATA);
-    set_min_multi_recv(&pair.right, 64);
-    assert_eq!(recvmsg(&pair.right, &mut memory.0, 1, 5), 0);
-    inject(&pair, b"data");
-    let [_, received] = pair.read_completions(0, 1);
-    let entry = &received[0].0;
-    assert_eq!(
-        (entry.flags, offset_and_len(&memory, entry.buf, entry.len)),
-        (RECV | MSG | MULTI_RECV, (0, 4))
-    );
-
-    let pair: Pair<FiCqMsgEntry> = Pair::open(API_VERSION, FI_CQ_FORMAT_MSG);
-    set_min_multi_recv(&pair.right, 64);
-    assert_eq!(recvmsg(&pair.right, &mut memory.0, 1, 6), 0);
-    inject(&pair, b"msg");
-    let [_, received] = pair.read_completions(0, 1);
-    assert_eq!((received[0].0.flags, received[0].0.len), (RECV | MSG | MULTI_RECV, 3));
-    assert_eq!(&memory.0[..4], b"msga");
-}
-
-#[test]
-fn release_without_a_message_has_no_buffer() {
-    let pair: Pair = Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED);
-    set_min_multi_recv(&pair.right, 0);
-    let (mut first, mut second) = (Memory([0; 64]), Memory([0; 64]));
-    assert_eq!(recvmsg(&pair.right, &mut first.0, 1, 5), 0);
-    assert_eq!(recvmsg(&pair.right, &mut second.0, 1, 6), 0);
-    inject(&pair, &[1; 60]);
-    inject(&pair, &[2; 60]);
-    let [_, received] = pair.read_completions(0, 3);
-    let told: Vec<_> = received.iter().map(|(entry, _)| (entry.op_context.addr(), entry.flags)).collect();
-    assert_eq!(told, [(5, RECV | MSG), (5, MULTI_RECV), (6, RECV | MSG)]);
-    let release = &received[1].0;
-    assert!(release.buf.is_null() && (release.len, release.data, release.tag) == (0, 0, 0));
-    assert_eq!(second.0[..60], [2; 60]);
-    assert_eq!(received[1].1, FI_ADDR_UNSPEC);
-
-    // Cancelling the other buffer releases it with an error.
-    let ep = pair.right.ep.as_ptr();
-    // SAFETY: the endpoint is open.
-    assert_eq!(unsafe { ((*(*ep).ops).cancel)(ep.cast(), numbered_context(6)) }, 0);
-    // SAFETY: all zeroes are an entry.
-    let mut entry: FiCqErrEntry = unsafe { mem::zeroed() };
-    pair.wait_until(|pair| pair.right.try_read::<FiCqTaggedEntry>().err() == Some(EAVAIL));
-    assert_eq!(pair.right.read_error(&mut entry), 1);
-    assert_eq!((entry.op_context, entry.err), (numbered_context(6), ECANCELED));
-    assert_eq!(entry.flags, RECV | MSG | MULTI_RECV);
-    assert!(entry.buf.is_null());
-}
-
-#[test]
-fn error_entry_points_at_its_message() {
-    let pair: Pair = Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED);
-    let mut memory = Memory([0; 64]);
-    assert_eq!(recvmsg(&pair.right, &mut memory.0, 1, 5), 0);
-    inject(&pair, &[7; 100]);
-    pair.wait_until(|pair| {
-        assert!(pair.left.try_read::<FiCqTaggedEntry>().is_err(), "what was injected reports nothing");
-        pair.right.try_read::<FiCqTaggedEntry>().err() == Some(EAVAIL)
-    });
-    // SAFETY: all zeroes are an entry.
-    let mut entry: FiCqErrEntry = unsafe { mem::zeroed() };
-    assert_eq!(pair.right.read_error(&mut entry), 1);
-    assert_eq!((entry.err, entry.olen, entry.flags), (ETRUNC, 36, RECV | MSG));
-    assert_eq!(offset_and_len(&memory, entry.buf, entry.len), (0, 64));
-    assert_eq!(memory.0, [7; 64]);
-    let [_, received] = pair.read_completions(0, 1);
-    assert_eq!((received[0].0.op_context, received[0].0.flags), (numbered_context(5), MULTI_RECV));
 }
 
 #[test]

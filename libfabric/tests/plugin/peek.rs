@@ -1,8 +1,6 @@
 //! `FI_PEEK`, `FI_CLAIM` and `FI_DISCARD`; and sends with flags.
 
 use std::ptr;
-use std::thread;
-use std::time::Duration;
 
 use homespun_fi::abi::endpoint::FiMsg;
 use homespun_fi::abi::eq::FiCqTaggedEntry;
@@ -13,11 +11,9 @@ use libc::iovec;
 use crate::host::{API_VERSION, Node, Pair, numbered_context};
 use crate::messages::patterned_error_entry;
 
-const MSG: u64 = 1 << 1;
 const TAGGED: u64 = 1 << 3;
 const MULTICAST: u64 = 1 << 5;
 const RECV: u64 = 1 << 10;
-const SEND: u64 = 1 << 11;
 const REMOTE_CQ_DATA: u64 = 1 << 17;
 const PEEK: u64 = 1 << 19;
 const TRIGGER: u64 = 1 << 20;
@@ -35,12 +31,6 @@ const EBADFLAGS: isize = -260;
 const ENOMSG: i32 = 42;
 
 const TAG: u64 = 0x17;
-
-/// The number of empty reads that show that no entry comes.
-const SILENT_READS: usize = 400;
-
-/// The number of peeks before a test sleeps between peeks.
-const EAGER_PEEKS: u32 = 1000;
 
 fn open_pair() -> Pair {
     Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED)
@@ -157,143 +147,6 @@ fn peek_until_found(pair: &Pair, flags: u64, number: usize) -> (FiCqTaggedEntry,
     }
 }
 
-/// Checks that no message with the tag is waiting.
-fn check_no_message_waits(pair: &Pair) {
-    assert_eq!(trecvmsg(&pair.right, None, PEEK, 99), 0);
-    assert_eq!(await_entry(pair).err(), Some((ENOMSG, 99)));
-}
-
-fn entry_fields(entry: &FiCqTaggedEntry) -> (usize, u64, usize, u64, u64) {
-    assert!(entry.buf.is_null(), "no data is there");
-    (entry.op_context.addr(), entry.flags, entry.len, entry.data, entry.tag)
-}
-
-#[test]
-fn peek_without_a_message_fails() {
-    let pair = open_pair();
-    assert_eq!(trecvmsg(&pair.right, None, PEEK, 7), 0);
-    assert_eq!(await_entry(&pair).err(), Some((ENOMSG, 7)));
-    assert_eq!(pair.right.error_text(ENOMSG), c"No message of desired type");
-    assert_eq!(pair.right.try_read::<FiCqTaggedEntry>().err(), Some(EAGAIN), "told once");
-}
-
-#[test]
-fn peeks_without_queue_reads_make_progress() {
-    let pair = open_pair();
-    assert_eq!(tsendmsg(&pair, b"hello", 0, 1), 0);
-    let mut peeks = 0;
-    // The plugin refuses a context that already has a claimed message. So a refusal shows that the peek
-    // has claimed the message, and the test need not read the queue.
-    let refused = loop {
-        let answer = trecvmsg(&pair.right, None, PEEK | CLAIM, 2);
-        if answer != 0 {
-            break answer;
-        }
-        assert_eq!(trecvmsg(&pair.left, None, PEEK, 3), 0);
-        peeks += 1;
-        if peeks > EAGER_PEEKS {
-            thread::sleep(Duration::from_millis(1));
-        }
-    };
-    assert_eq!(refused, EINVAL);
-}
-
-#[test]
-fn peek_finds_a_message_and_leaves_it() {
-    let pair = open_pair();
-    assert_eq!(tsendmsg(&pair, b"hello", REMOTE_CQ_DATA, 1), 0);
-    for number in [2, 3] {
-        let (entry, source) = peek_until_found(&pair, 0, number);
-        assert_eq!(entry_fields(&entry), (number, RECV | TAGGED | REMOTE_CQ_DATA, 5, 99, TAG));
-        assert_eq!(source, pair.to_left);
-    }
-    let mut room = [0; 8];
-    assert_eq!(trecvmsg(&pair.right, Some(&mut room), 0, 4), 0);
-    let (entry, _) = await_entry(&pair).expect("the message");
-    assert_eq!(entry_fields(&entry), (4, RECV | TAGGED | REMOTE_CQ_DATA, 5, 99, TAG));
-    assert_eq!(&room, b"hello\0\0\0");
-    check_no_message_waits(&pair);
-}
-
-#[test]
-fn claimed_message_is_received_only_by_its_claim() {
-    let pair = open_pair();
-    assert_eq!(tsendmsg(&pair, b"first", 0, 1), 0);
-    assert_eq!(tsendmsg(&pair, b"second", 0, 1), 0);
-    assert_eq!(entry_fields(&peek_until_found(&pair, CLAIM, 2).0), (2, RECV | TAGGED, 5, 0, TAG));
-    assert_eq!(trecvmsg(&pair.right, None, PEEK | CLAIM, 2), EINVAL, "one message for a context");
-
-    let (mut other, mut room) = ([0; 8], [0; 8]);
-    assert_eq!(trecvmsg(&pair.right, Some(&mut other), 0, 3), 0);
-    assert_eq!(
-        entry_fields(&await_entry(&pair).expect("the other message").0),
-        (3, RECV | TAGGED, 6, 0, TAG)
-    );
-    assert_eq!(&other, b"second\0\0");
-
-    assert_eq!(recvmsg(&pair.right, Some(&mut room), CLAIM, 2), ENOENT, "a tagged message was claimed");
-    assert_eq!(trecvmsg(&pair.right, Some(&mut room), CLAIM, 2), 0);
-    assert_eq!(
-        entry_fields(&await_entry(&pair).expect("the claimed message").0),
-        (2, RECV | TAGGED, 5, 0, TAG)
-    );
-    assert_eq!(&room, b"first\0\0\0");
-    assert_eq!(trecvmsg(&pair.right, Some(&mut room), CLAIM, 2), ENOENT, "received already");
-}
-
-#[test]
-fn discarded_message_is_never_received() {
-    let pair = open_pair();
-    assert_eq!(tsendmsg(&pair, b"not wanted", 0, 1), 0);
-    assert_eq!(entry_fields(&peek_until_found(&pair, DISCARD, 2).0), (2, RECV | TAGGED, 10, 0, TAG));
-    check_no_message_waits(&pair);
-
-    assert_eq!(tsendmsg(&pair, b"nor this", 0, 1), 0);
-    peek_until_found(&pair, CLAIM, 3);
-    assert_eq!(trecvmsg(&pair.right, None, CLAIM | DISCARD, 3), 0);
-    assert_eq!(
-        entry_fields(&await_entry(&pair).expect("the discarded message").0),
-        (3, RECV | TAGGED, 8, 0, TAG)
-    );
-    check_no_message_waits(&pair);
-    assert_eq!(trecvmsg(&pair.right, None, CLAIM | DISCARD, 3), ENOENT);
-}
-
-#[test]
-fn untagged_messages_may_be_claimed() {
-    let pair = open_pair();
-    assert_eq!(tsendmsg(&pair, b"tagged", 0, 1), 0);
-    assert_eq!(sendmsg(&pair, b"untagged", 0, 1), 0);
-    // Messages of one peer arrive in order, so the untagged one arrives last.
-    let mut room = [0; 8];
-    let entry = loop {
-        assert_eq!(recvmsg(&pair.right, None, PEEK | CLAIM, 2), 0);
-        let mut answer = None;
-        pair.wait_until(|pair| {
-            let _ = pair.left.try_read::<FiCqTaggedEntry>();
-            match pair.right.try_read::<FiCqTaggedEntry>() {
-                Ok((entry, _)) => answer = Some(Some(entry)),
-                Err(EAVAIL) => {
-                    let mut error = patterned_error_entry();
-                    assert_eq!(pair.right.read_error(&mut error), 1);
-                    assert_eq!((error.err, error.flags), (ENOMSG, RECV | MSG));
-                    answer = Some(None);
-                }
-                Err(_) => {}
-            }
-            answer.is_some()
-        });
-        if let Some(entry) = answer.flatten() {
-            break entry;
-        }
-    };
-    assert_eq!(entry_fields(&entry), (2, RECV | MSG, 8, 0, 0));
-    assert_eq!(recvmsg(&pair.right, Some(&mut room), CLAIM, 2), 0);
-    assert_eq!(entry_fields(&await_entry(&pair).expect("the claimed message").0), (2, RECV | MSG, 8, 0, 0));
-    assert_eq!(&room, b"untagged");
-    assert_eq!(peek_until_found(&pair, DISCARD, 3).0.len, 6, "the tagged one is still there");
-}
-
 #[test]
 fn contradictory_flags_are_refused() {
     let pair = open_pair();
@@ -338,35 +191,6 @@ fn meaningless_flags_are_ignored() {
     }
     assert_eq!(tsendmsg(&pair, b"8 bytes!", 0, 3), 0);
     assert_eq!(peek_until_found(&pair, FENCE | MATCH_COMPLETE | 1 << 40, 4).0.len, 8);
-}
-
-#[test]
-fn fenced_sends_wait_for_preceding_matches() {
-    let pair = open_pair();
-    let mut rooms = [[0; 8]; 3];
-    assert_eq!(tsendmsg(&pair, b"first", MATCH_COMPLETE, 1), 0);
-    assert_eq!(tsendmsg(&pair, b"second", FENCE | MATCH_COMPLETE, 2), 0);
-    assert_eq!(sendmsg(&pair, b"third", FENCE, 3), 0);
-    let [first, second, third] = &mut rooms;
-    assert_eq!(recvmsg(&pair.right, Some(third), 0, 6), 0);
-    let told = |entries: &[(FiCqTaggedEntry, u64)]| -> Vec<_> {
-        entries.iter().map(|(entry, _)| (entry.op_context.addr(), entry.flags)).collect()
-    };
-    let nothing_ends = || {
-        for node in [&pair.left, &pair.right].into_iter().cycle().take(SILENT_READS) {
-            assert_eq!(node.try_read::<FiCqTaggedEntry>().err(), Some(EAGAIN));
-        }
-    };
-    nothing_ends();
-    assert_eq!(trecvmsg(&pair.right, Some(first), 0, 4), 0);
-    let [sent, received] = pair.read_completions(1, 1);
-    assert_eq!((told(&sent), told(&received)), (vec![(1, SEND | TAGGED)], vec![(4, RECV | TAGGED)]));
-    nothing_ends();
-    assert_eq!(trecvmsg(&pair.right, Some(second), 0, 5), 0);
-    let [sent, received] = pair.read_completions(2, 2);
-    assert_eq!(told(&sent), [(2, SEND | TAGGED), (3, SEND | MSG)]);
-    assert_eq!(told(&received), [(5, RECV | TAGGED), (6, RECV | MSG)]);
-    assert_eq!(rooms, [*b"first\0\0\0", *b"second\0\0", *b"third\0\0\0"]);
 }
 
 #[test]
