@@ -18,7 +18,7 @@ use homespun_fi::abi::fid::Fid;
 use homespun_fi::abi::info::{FiInfo, FiRxAttr, FiTxAttr};
 use homespun_fi::abi::provider::FiProvider;
 use homespun_fi::abi::{
-    FI_ADDR_UNSPEC, FI_CNTR_EVENTS_COMP, FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_RECV, FI_RM_DISABLED,
+    FI_CNTR_EVENTS_COMP, FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_RECV, FI_RM_DISABLED,
     FI_TRANSMIT, FI_WAIT_NONE, FI_WAIT_UNSPEC, fi_version,
 };
 use libc::{c_char, c_int, c_void};
@@ -539,11 +539,6 @@ impl<E: CqEntry> Pair<E> {
         let to_right = left.insert(&right.name());
         let to_left = right.insert(&left.name());
         Pair { left, right, to_right, to_left, entry: PhantomData }
-    }
-
-    /// Makes a pair of two connected nodes, which need no addresses.
-    pub(crate) fn from_connected_nodes(left: Node, right: Node) -> Pair<E> {
-        Pair { left, right, to_right: FI_ADDR_UNSPEC, to_left: FI_ADDR_UNSPEC, entry: PhantomData }
     }
 
     /// Reads completions of both endpoints until each has the expected number. Returns them in order.

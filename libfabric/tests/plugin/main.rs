@@ -3,7 +3,6 @@
 mod atomic;
 mod av;
 mod bursts;
-mod capabilities;
 mod connections;
 mod counters;
 mod cq_memory;
@@ -37,7 +36,6 @@ fn plugin_tests_pass_over_shared_memory() {
     tests
         .args([
             "bursts::",
-            "capabilities::",
             "connections::",
             "memory::",
             "progress::",
