@@ -40,6 +40,7 @@ fn networks() -> Vec<TestedNetwork> {
         transport: TransportKind::Shm4,
         turns: Alternate,
         sends_from_buffers: true,
+        may_lack: &[],
     });
     networks
 }

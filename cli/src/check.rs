@@ -59,7 +59,13 @@ impl CheckArguments {
                 domain: self.domain.clone(),
             }),
         };
-        TestedNetwork { name: "checked", transport, turns: Turns::Processes, sends_from_buffers: false }
+        TestedNetwork {
+            name: "checked",
+            transport,
+            turns: Turns::Processes,
+            sends_from_buffers: false,
+            may_lack: &[],
+        }
     }
 }
 
@@ -78,6 +84,9 @@ pub(crate) fn run(arguments: &CheckArguments, console: &mut Console) -> Result<(
     };
     let mut tests: Vec<&'static Test> = Test::iter().filter(is_chosen).collect();
     tests.sort_by_key(|test| (test.topic(), test.name));
+    if tests.is_empty() {
+        return Err(CommandFailure::NothingToCheck(format!("no test has {} in its name", arguments.only)));
+    }
     set_patience(Duration::from_secs(arguments.patience));
     // The outcome says what a test has panicked with.
     panic::set_hook(Box::new(|_| {}));

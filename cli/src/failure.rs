@@ -21,9 +21,9 @@ pub(crate) enum CommandFailure {
     /// No address of the peer is known (ENODATA).
     #[error("nothing meets the request: it needs an address of the peer (ENODATA)")]
     NoPeerAddress,
-    /// There is no endpoint that `homespun check` could try.
+    /// There is no endpoint or no test that `homespun check` could try.
     #[cfg(feature = "check")]
-    #[error("there is no endpoint to check: {0}")]
+    #[error("there is nothing to check: {0}")]
     NothingToCheck(String),
     /// Tests of `homespun check` have failed.
     #[cfg(feature = "check")]

@@ -193,7 +193,8 @@ impl Inbound {
             let frames = decoder.feed(id, bytes, receiver)?;
             reported += frames;
             let left_bytes = decoder.payload_left();
-            let bytes_per_frame = (left_bytes + bytes.len() as u64) / u64::from(frames.max(1));
+            let begun = frames + u32::from(left_bytes > 0);
+            let bytes_per_frame = (left_bytes + bytes.len() as u64) / u64::from(begun.max(1));
             if bytes_per_frame >= LARGE_FRAME_BYTES {
                 self.large_expected_reads = LARGE_EXPECTED_READS;
             } else if left_bytes == 0 && placed_bytes == 0 {

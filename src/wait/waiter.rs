@@ -118,7 +118,7 @@ impl Waiter {
     /// error the caller makes a last attempt.
     ///
     /// After the first attempt the thread polls for a short time, if that has helped lately. Between attempts
-    /// it sleeps, unless it finds the event first. If it must not sleep twice in a row, it yields the
+    /// it sleeps, unless it finds the event first. If two checks in a row forbid a sleep, it yields the
     /// processor, and no signal ends the wait.
     ///
     /// # Errors

@@ -57,7 +57,7 @@ mod constant {
 /// The names of endpoints that are no socket addresses, in the order in which they were met.
 static OPAQUE_NAMES: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
 
-/// The prefix of the addresses that stand for opaque names. It is for addresses that nobody uses (RFC 6666).
+/// The prefix of the addresses that stand for opaque names. The network discards packets to them (RFC 6666).
 const OPAQUE_PREFIX: u128 = 0x0100 << 112;
 
 /// An endpoint's name.

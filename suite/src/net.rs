@@ -16,6 +16,7 @@ use super::driven_queues::DrivenQueues;
 use super::handle::Queue;
 use super::neighbours::Neighbours;
 use super::party::Party;
+use super::region_spec::MemoryKind;
 use super::remote_party::RemoteParty;
 use super::setup::Setup;
 use super::transport::{TransportKind, Turns};
@@ -138,6 +139,15 @@ impl Net {
             RemoteParty::spawn().call_for_granted(&self.transport).limit(&mut info);
             info
         })
+    }
+
+    /// The kinds of memory that parties register: all for homespun, for another provider what `fi_mr_reg(3)`
+    /// takes.
+    pub fn memory_kinds(&self) -> impl Iterator<Item = MemoryKind> {
+        let is_native = !matches!(self.transport, TransportKind::Provider(_));
+        let is_asked =
+            move |kind: &MemoryKind| is_native || matches!(kind, MemoryKind::Owned | MemoryKind::Raw);
+        MemoryKind::ALL.into_iter().filter(is_asked)
     }
 
     /// Drives all parties once, without reading anything.

@@ -9,12 +9,13 @@ mod regions;
 
 use std::collections::{BTreeMap, HashSet};
 use std::env;
+use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use homespun::flags::{Caps, CompletionFlags};
+use homespun::flags::{Caps, CompletionFlags, OpFlags};
 use homespun::info::MrMode;
 use homespun::transport::LinkError;
 use homespun::{
@@ -24,7 +25,9 @@ use homespun::{
 use homespun_host::abi::domain::{FidAv, FidDomain, FidMr};
 use homespun_host::abi::endpoint::FidEp;
 use homespun_host::abi::eq::{FiCqErrEntry, FiCqTaggedEntry, FidCntr, FidCq};
-use homespun_host::abi::{FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV};
+use homespun_host::abi::{
+    FI_GETOPSFLAG, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, FI_RECV, FI_SETOPSFLAG, FI_TRANSMIT,
+};
 use homespun_host::{Libfabric, Object, counter_attr};
 use libc::c_int;
 
@@ -93,6 +96,8 @@ struct ProviderParty {
     rooms: BTreeMap<u64, Vec<Piece>>,
     regions: BTreeMap<usize, RegisteredPiece>,
     closed: BTreeMap<usize, Piece>,
+    /// The names in the address vector.
+    names: BTreeMap<u64, NameForm>,
     /// The peers to which the provider has taken an operation.
     reached: HashSet<u64>,
     drives_itself: bool,
@@ -180,7 +185,8 @@ impl ProviderParty {
             let is_patient = !self.reached.contains(&peer.0) && begin.elapsed() < EAGAIN_PATIENCE;
             if is_patient && matches!(executed, Err(Refused::Errno(Errno::EAGAIN))) {
                 self.progress();
-                thread::yield_now();
+                // Each attempt leaks the memory of its message.
+                thread::sleep(SLEEP);
                 continue;
             }
             if executed.is_ok() {
@@ -250,6 +256,9 @@ impl ProviderParty {
             RemoteCall::Insert(addresses) => {
                 let inserted = addresses.iter().map(|AddressForm(address)| {
                     let inserted = self.av.insert(&bytes_of_name(NameForm::of(address)));
+                    if let Ok(entry) = inserted {
+                        self.names.insert(entry, NameForm::of(address));
+                    }
                     inserted.map_err(|errno| RefusedForm(super::remote_party::refused_with(errno)))
                 });
                 return Ok(RemoteAnswer::Inserted(inserted.collect()));
@@ -260,6 +269,7 @@ impl ProviderParty {
                 let removed =
                     unsafe { ((*(*av).ops).remove)(av, addresses.as_mut_ptr(), addresses.len(), 0) };
                 check(removed as isize)?;
+                self.names.retain(|entry, _| !addresses.contains(entry));
             }
             RemoteCall::Register(spec) => return self.register(spec),
             RemoteCall::RegionContent(number) => {
@@ -305,10 +315,22 @@ impl ProviderParty {
             RemoteCall::SetMinMultiRecv { bytes } => self.set_min_multi_recv(bytes)?,
             RemoteCall::Flush(_) => return unknown("flushes"),
             RemoteCall::Contents { .. } => return unknown("memory after a close"),
-            RemoteCall::Strerror(_) => return unknown("texts of errors"),
-            RemoteCall::ReverseLookup(_) => return unknown("the entry of an address"),
-            RemoteCall::OpFlags(Direction::Transmit | Direction::Receive) | RemoteCall::SetOpFlags(..) => {
-                return unknown("default flags after opening");
+            RemoteCall::Strerror(number) => return Ok(RemoteAnswer::Text(self.cq.strerror(number))),
+            // The C interface has no such call: a C program remembers what it has inserted.
+            RemoteCall::ReverseLookup(AddressForm(address)) => {
+                let wanted = NameForm::of(&address);
+                let found = self.names.iter().find(|(_, name)| **name == wanted);
+                return Ok(RemoteAnswer::Found(found.map(|(entry, _)| *entry)));
+            }
+            RemoteCall::OpFlags(direction) => {
+                let flags = self.control_op_flags(FI_GETOPSFLAG, direction, OpFlags::empty())?;
+                return Ok(RemoteAnswer::Flags(flags));
+            }
+            RemoteCall::SetOpFlags(direction, flags) => {
+                self.control_op_flags(FI_SETOPSFLAG, direction, flags)?;
+                if direction == Direction::Receive {
+                    self.posted.takes_many_by_default = flags.contains(OpFlags::MULTI_RECV);
+                }
             }
             RemoteCall::RefuseCopies { .. } | RemoteCall::Fork { .. } | RemoteCall::ForkCaller { .. } => {
                 return unknown("what homespun promises after forks and seccomp filters");
@@ -393,7 +415,8 @@ impl ProviderParty {
         let flags = CompletionFlags::from_bits_retain(entry.flags);
         let (context, buffer) = self.posted.context_and_buffer(Entry {
             op_context: entry.op_context,
-            len_bytes: entry.len,
+            // A write of a peer takes a receive, but does not fill it.
+            len_bytes: if flags.contains(CompletionFlags::REMOTE_WRITE) { 0 } else { entry.len },
             buf: entry.buf.cast(),
             is_released: flags.contains(CompletionFlags::MULTI_RECV),
             has_payload: flags.intersects(CompletionFlags::MSG | CompletionFlags::TAGGED),
@@ -459,6 +482,24 @@ impl ProviderParty {
         }))
     }
 
+    /// `fi_control(3)` of the default flags of one direction. Returns them.
+    fn control_op_flags(
+        &self,
+        command: c_int,
+        direction: Direction,
+        flags: OpFlags,
+    ) -> Result<OpFlags, Errno> {
+        let direction = match direction {
+            Direction::Transmit => FI_TRANSMIT,
+            Direction::Receive => FI_RECV,
+        };
+        let mut flags = flags.bits() | direction;
+        let ep = self.ep.as_ref().expect("an open endpoint");
+        // SAFETY: both commands take flags.
+        check(unsafe { ep.control(command, (&raw mut flags).cast()) } as isize)?;
+        Ok(OpFlags::from_bits_retain(flags & !direction))
+    }
+
     fn min_multi_recv(&self) -> Result<usize, Refused> {
         let ep = self.ep.as_ref().expect("an open endpoint");
         let (mut bytes, mut size) = (0_usize, size_of::<usize>());
@@ -493,6 +534,16 @@ impl ProviderParty {
 }
 
 impl ReadQueue {
+    /// `fi_cq_strerror(3)`.
+    fn strerror(&self, prov_errno: i32) -> String {
+        let cq = self.cq.as_ptr();
+        // SAFETY: the queue is open, and the text that it returns stays valid while it is copied.
+        unsafe {
+            let text = ((*(*cq).ops).strerror)(cq, prov_errno, ptr::null(), ptr::null_mut(), 0);
+            CStr::from_ptr(text).to_string_lossy().into_owned()
+        }
+    }
+
     /// Drives the endpoints of the queue, without reading an entry.
     fn progress(&self) -> Result<(), Errno> {
         let cq = self.cq.as_ptr();

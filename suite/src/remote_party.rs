@@ -17,7 +17,7 @@ use super::transport::TransportKind;
 /// [`party_process_entry`](crate::party_process_entry) defines the test.
 const ENTRY: &str = "party_process_entry";
 
-/// The error of a call that another provider has refused. No error of homespun says no more than its number.
+/// The error of a call that another provider has refused. Every error of homespun says more than its number.
 pub(super) fn refused_with(errno: Errno) -> Error {
     Error::System { request: SystemRequest::Socket, errno }
 }

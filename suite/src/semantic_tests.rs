@@ -1,5 +1,6 @@
 //! The tests of what applications may rely on: how one says over which networks it runs, and how all are run.
 
+use std::env;
 use std::panic::{self, RefUnwindSafe, UnwindSafe};
 use std::process::ExitCode;
 
@@ -28,7 +29,7 @@ bitflags! {
         const AUTOMATIC = 1 << 3;
         /// The test uses objects of its own process: a queue that two parties share, a thread that sleeps.
         const ONE_PROCESS = Self::IN_TURNS.bits() | Self::IN_THREADS.bits();
-        /// As `ONE_PROCESS`, and the endpoints have connections.
+        /// As `ONE_PROCESS`, and the endpoints have connections, which another provider need not offer.
         const CONNECTED = Self::ONE_PROCESS.bits();
         /// The test decides when a party makes progress.
         const DRIVEN = Self::ONE_PROCESS.bits() | Self::ACROSS_PROCESSES.bits();
@@ -41,7 +42,8 @@ bitflags! {
         const OTHER_PROCESSES = 1 << 5;
         /// Needs links that take a burst of small frames at once.
         const ROOM = 1 << 6;
-        /// Tests what homespun promises beyond the man pages. No other provider is asked for it.
+        /// Tests what homespun's own library promises beyond the man pages. No provider is asked for it behind
+        /// the C interface.
         const OWN = 1 << 7;
     }
 }
@@ -84,6 +86,9 @@ pub struct TestedNetwork {
     pub turns: Turns,
     /// Whether all parties send long messages from send buffers. Then only the tests of [`Over::ALL`] run.
     pub sends_from_buffers: bool,
+    /// With what a reason may begin for which a test is not offered. In a test program, any other reason is a
+    /// failure.
+    pub may_lack: &'static [&'static str],
 }
 
 /// How a test over a network has ended.
@@ -102,8 +107,13 @@ pub enum Outcome {
 impl TestedNetwork {
     /// Returns a network for each of these drivers.
     pub fn driven_by(name: &'static str, transport: &TransportKind, drivers: &[Turns]) -> Vec<TestedNetwork> {
-        let network =
-            |&turns| TestedNetwork { name, transport: transport.clone(), turns, sends_from_buffers: false };
+        let network = |&turns| TestedNetwork {
+            name,
+            transport: transport.clone(),
+            turns,
+            sends_from_buffers: false,
+            may_lack: &[],
+        };
         drivers.iter().map(network).collect()
     }
 
@@ -193,14 +203,43 @@ pub fn run_tests_over(networks: &[TestedNetwork]) -> ExitCode {
             let network = network.clone();
             trials.push(Trial::test(network.name_test(test), move || match network.run_test(test) {
                 Outcome::Passed => Ok(()),
-                Outcome::NotOffered(what) => {
+                Outcome::NotOffered(what) if network.may_lack.iter().any(|may| what.starts_with(may)) => {
                     prerequisites::record_not_offered(network.name, &what);
                     Ok(())
                 }
+                Outcome::NotOffered(what) => Err(format!("not offered: {what}").into()),
                 Outcome::Failed(text) | Outcome::Crashed(text) => Err(text.into()),
             }));
         }
     }
     trials.sort_by(|left, right| left.name().cmp(right.name()));
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    let (filters, options) = split_arguments(env::args());
+    let arguments = Arguments::from_iter(options);
+    if !filters.is_empty() {
+        let is_chosen = |trial: &Trial, filter: &String| {
+            if arguments.exact { trial.name() == filter } else { trial.name().contains(filter.as_str()) }
+        };
+        trials.retain(|trial| filters.iter().any(|filter| is_chosen(trial, filter)));
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// Separates the names of tests from the other arguments: `cargo test` takes several, and the parser one.
+fn split_arguments(arguments: impl IntoIterator<Item = String>) -> (Vec<String>, Vec<String>) {
+    const WITH_VALUE: [&str; 5] = ["--skip", "--test-threads", "--format", "--logfile", "--color"];
+    let (mut filters, mut options) = (Vec::new(), Vec::new());
+    let mut arguments = arguments.into_iter();
+    options.extend(arguments.next());
+    while let Some(argument) = arguments.next() {
+        let has_value = WITH_VALUE.contains(&argument.as_str());
+        if !argument.starts_with('-') {
+            filters.push(argument);
+            continue;
+        }
+        options.push(argument);
+        if has_value {
+            options.extend(arguments.next());
+        }
+    }
+    (filters, options)
 }

@@ -20,8 +20,9 @@ fn check_shows_a_row_for_each_topic_and_their_sum() {
 #[test]
 fn check_of_what_is_not_there_names_it() {
     for (arguments, named) in [
-        (&["no-such-provider"][..], "there is no endpoint to check"),
+        (&["no-such-provider"][..], "there is nothing to check"),
         (&["tcp", "--libfabric", "/no/such/library"], "/no/such/library"),
+        (&["--native", "tcp", "--only", "no::such::test"], "no::such::test"),
     ] {
         let outcome = run(&[&["check"], arguments].concat());
         assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");

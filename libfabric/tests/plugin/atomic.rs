@@ -6,11 +6,15 @@ use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun_fi::abi::atomic::{FiAtomicAttr, FiIoc, FiMsgAtomic, FiOpsAtomic, FiRmaIoc};
 use homespun_fi::abi::domain::FidDomain;
 use homespun_fi::abi::endpoint::FidEp;
-use homespun_fi::abi::{FI_COMPARE_ATOMIC, FI_FETCH_ATOMIC};
+use homespun_fi::abi::eq::FiCqTaggedEntry;
+use homespun_fi::abi::{FI_COMPARE_ATOMIC, FI_CQ_FORMAT_TAGGED, FI_FETCH_ATOMIC};
 use libc::{c_int, c_void};
 
-use crate::host::Node;
+use crate::host::{API_VERSION, Node, Pair, numbered_context};
 
+const ATOMIC: u64 = 1 << 4;
+const READ: u64 = 1 << 8;
+const WRITE: u64 = 1 << 9;
 const REMOTE_CQ_DATA: u64 = 1 << 17;
 const TAGGED: u64 = 1 << 3;
 const MULTICAST: u64 = 1 << 5;
@@ -41,6 +45,12 @@ fn ioc(elements: &[u32]) -> FiIoc {
 
 fn ioc_mut(elements: &mut [u32]) -> FiIoc {
     FiIoc { addr: elements.as_mut_ptr().cast(), count: elements.len() }
+}
+
+/// Returns an entry's context and flags; its other fields must be 0.
+fn context_and_flags(entry: &FiCqTaggedEntry) -> (usize, u64) {
+    assert!(entry.buf.is_null() && (entry.len, entry.data, entry.tag) == (0, 0, 0));
+    (entry.op_context.addr(), entry.flags)
 }
 
 /// Returns the answers of the three validity calls.
@@ -216,5 +226,62 @@ fn invalid_calls_are_refused_before_pointers_are_read() {
         let msg = message(right, SUM);
         assert_eq!((atomic.readwritemsg)(ep, &raw const msg, ptr::null_mut(), none, 1, 0), EINVAL);
         assert_eq!((atomic.writemsg)(ep, ptr::null(), 0), EINVAL);
+    }
+}
+
+#[test]
+fn operation_on_no_elements_completes() {
+    let pair: Pair = Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED);
+    let (left, to) = (pair.left.ep.as_ptr(), pair.to_right);
+    let atomic = atomic_ops(left);
+    let none = NONE.cast();
+    let target = FiRmaIoc { addr: 0, count: 0, key: KEY };
+    let element = [7u32];
+    let empty = ioc(&element[..0]);
+    let nowhere = FiMsgAtomic {
+        msg_iov: ptr::null(),
+        desc: ptr::null_mut(),
+        iov_count: 0,
+        addr: to,
+        rma_iov: ptr::null(),
+        rma_iov_count: 0,
+        datatype: U32,
+        op: SUM,
+        context: numbered_context(1),
+        data: 0,
+    };
+    let somewhere = FiMsgAtomic { rma_iov: &raw const target, rma_iov_count: 1, ..nowhere };
+    let of_one = FiMsgAtomic { msg_iov: &raw const empty, iov_count: 1, ..somewhere };
+    let ends = |posted: isize, direction: u64| {
+        assert_eq!(posted, 0);
+        let [ended, _] = pair.read_completions(1, 0);
+        assert_eq!(context_and_flags(&ended[0].0), (1, ATOMIC | direction));
+    };
+    let one = numbered_context(1);
+    // SAFETY: the endpoint is open, and all memory outlives the call.
+    unsafe {
+        for buf in [ptr::null(), element.as_ptr().cast()] {
+            ends((atomic.write)(left, buf, 0, NONE, to, 0, KEY, U32, SUM, one), WRITE);
+            assert_eq!((atomic.inject)(left, buf, 0, to, 0, KEY, U32, SUM), 0);
+            let result = buf.cast_mut();
+            ends((atomic.readwrite)(left, buf, 0, NONE, result, NONE, to, 0, KEY, U32, SUM, one), READ);
+            ends((atomic.readwrite)(left, buf, 0, NONE, result, NONE, to, 0, KEY, U32, FETCHED, one), READ);
+            let swapped =
+                (atomic.compwrite)(left, buf, 0, NONE, buf, NONE, result, NONE, to, 0, KEY, U32, CSWAP, one);
+            ends(swapped, READ);
+        }
+        ends((atomic.writev)(left, ptr::null(), none, 0, to, 0, KEY, U32, SUM, one), WRITE);
+        for msg in [nowhere, somewhere, of_one] {
+            ends((atomic.writemsg)(left, &raw const msg, 0), WRITE);
+            ends((atomic.readwritemsg)(left, &raw const msg, ptr::null_mut(), none, 0, 0), READ);
+            let swap = FiMsgAtomic { op: CSWAP, ..msg };
+            let nothing = ptr::null();
+            let swapped =
+                (atomic.compwritemsg)(left, &raw const swap, nothing, none, 0, ptr::null_mut(), none, 0, 0);
+            ends(swapped, READ);
+            // An unsupported operation is refused even with no elements.
+            let unknown = FiMsgAtomic { datatype: 100, ..msg };
+            assert_eq!((atomic.writemsg)(left, &raw const unknown, 0), EOPNOTSUPP);
+        }
     }
 }

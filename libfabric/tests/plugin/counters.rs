@@ -131,6 +131,49 @@ fn await_error(node: &Node) -> c_int {
 }
 
 #[test]
+fn every_kind_of_event_is_counted() {
+    let ((left, of_left), (right, of_right)) =
+        (open_counting_node(FI_WAIT_NONE), open_counting_node(FI_WAIT_NONE));
+    let pair: Pair = Pair::from_nodes(left, right);
+    let mut memory = [0u8; 64];
+    let region = reg(&pair.right.domain, &mut memory, KEY, 0).expect("a region");
+    let of_region = Counter::open(&pair.right, FI_WAIT_NONE);
+    assert_eq!(region.bind(&of_region.0, REMOTE_WRITE | REMOTE_READ), 0);
+    post_empty_recv(&pair.right, 1);
+    post_empty_recv(&pair.right, 2);
+    let (ep, to) = (pair.left.ep.as_ptr(), pair.to_right);
+    let mut room = [0u8; 4];
+    // SAFETY: the endpoint is open, and the test uses `room` only after all events are counted.
+    unsafe {
+        let msg = &*(*ep).msg;
+        assert_eq!((msg.send)(ep, ptr::null(), 0, ptr::null_mut(), to, numbered_context(3)), 0);
+        assert_eq!((msg.inject)(ep, ptr::null(), 0, to), 0);
+        let read = (*(*ep).rma).read;
+        assert_eq!(
+            read(ep, room.as_mut_ptr().cast(), 4, ptr::null_mut(), to, 0, KEY, numbered_context(4)),
+            0
+        );
+    }
+    post_write(&pair.left, to, KEY);
+    let values = |counters: &[Counter]| counters.iter().map(Counter::read_values).collect::<Vec<_>>();
+    wait_until(|| {
+        let (left, right) = (values(&of_left), values(&of_right));
+        left == [(2, 0), (0, 0), (1, 0), (1, 0), (0, 0), (0, 0)]
+            && right == [(0, 0), (2, 0), (0, 0), (0, 0), (1, 0), (1, 0)]
+            && of_region.read_values() == (2, 0)
+    });
+    post_write(&pair.left, to, KEY + 1);
+    wait_until(|| [of_left[3].read_values(), of_right[5].read_values()] == [(1, 1), (1, 0)]);
+    post_empty_recv(&pair.right, 9);
+    cancel(&pair.right, 9);
+    assert_eq!(of_right[1].read_values(), (2, 1));
+    drop((region, of_region));
+    let Pair { left, right, .. } = pair;
+    close_node(left, of_left);
+    close_node(right, of_right);
+}
+
+#[test]
 fn values_may_be_added_and_set() {
     let node = Node::open();
     let counter = Counter::open(&node, FI_WAIT_UNSPEC);

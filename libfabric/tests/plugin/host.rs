@@ -18,8 +18,8 @@ use homespun_fi::abi::fid::Fid;
 use homespun_fi::abi::info::{FiInfo, FiRxAttr, FiTxAttr};
 use homespun_fi::abi::provider::FiProvider;
 use homespun_fi::abi::{
-    FI_CNTR_EVENTS_COMP, FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_RECV, FI_RM_DISABLED,
-    FI_TRANSMIT, FI_WAIT_NONE, FI_WAIT_UNSPEC, fi_version,
+    FI_CNTR_EVENTS_COMP, FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_RECV, FI_RM_DISABLED, FI_TRANSMIT, FI_WAIT_NONE,
+    FI_WAIT_UNSPEC, fi_version,
 };
 use libc::{c_char, c_int, c_void};
 use libloading::Library;
@@ -352,6 +352,31 @@ impl Node {
         let infos = Plugin::get().loopback_infos();
         // SAFETY: the answer is valid, and only this thread uses it.
         unsafe { (*infos.as_ptr()).caps = caps };
+        Node::open_with_infos(&infos, API_VERSION, &mut cq_attr(FI_CQ_FORMAT_TAGGED)).bind_and_enable()
+    }
+
+    /// Opens an endpoint with the first info that has this mode.
+    pub(crate) fn open_with_offered_mode(mode: u64) -> Node {
+        const FI_SOURCE: u64 = 1 << 57;
+        let hints = Plugin::get().loopback_infos();
+        // SAFETY: the answer is valid, and only this thread uses it. It may name another test's open domain.
+        unsafe {
+            (*hints.as_ptr()).mode = mode;
+            (*hints.first().rx_attr).mode = mode;
+            (*hints.first().domain_attr).domain = ptr::null_mut();
+        }
+        let infos = Plugin::get().getinfo(Some(c"127.0.0.1"), None, FI_SOURCE, hints.as_ptr());
+        let infos = infos.expect("unused modes are no reason to refuse");
+        let info = infos.iter().find(|info| info.mode == mode).expect("an info with the mode");
+        let info = ptr::from_ref(info).cast_mut();
+        Node::open_with_info(info, API_VERSION, &mut cq_attr(FI_CQ_FORMAT_TAGGED)).bind_and_enable()
+    }
+
+    /// Opens an endpoint whose receive attributes have this mode, which the application has set itself.
+    pub(crate) fn open_with_receive_mode(mode: u64) -> Node {
+        let infos = Plugin::get().loopback_infos();
+        // SAFETY: answers have all their attributes, and only this thread uses these.
+        unsafe { (*infos.first().rx_attr).mode = mode };
         Node::open_with_infos(&infos, API_VERSION, &mut cq_attr(FI_CQ_FORMAT_TAGGED)).bind_and_enable()
     }
 

@@ -37,7 +37,9 @@ fn plugin_tests_pass_over_shared_memory() {
         .args([
             "bursts::",
             "connections::",
+            "cq_memory::",
             "memory::",
+            "overrun::",
             "progress::",
             "sets::",
             "shared_contexts::",

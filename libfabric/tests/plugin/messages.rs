@@ -220,6 +220,23 @@ fn open_pair_with_truncation_error(api_version: u32, buf: &mut [u8; 3]) -> Pair 
 }
 
 #[test]
+fn truncation_error_gives_the_excess_length() {
+    let mut buf = [0; 3];
+    let pair = open_pair_with_truncation_error(fi_version(1, 20), &mut buf);
+    let mut entry = patterned_error_entry();
+    assert_eq!(pair.right.read_error(&mut entry), 1);
+    assert_eq!((entry.err, entry.olen, entry.len), (265, 5, 3));
+    assert_eq!((entry.op_context, entry.flags, entry.tag), (numbered_context(7), RECV | MSG, 0));
+    assert!(entry.buf.is_null() && entry.err_data.is_null());
+    assert_eq!((entry.err_data_size, entry.src_addr), (0, pair.to_left));
+    assert_eq!(&buf, b"too");
+    let said = pair.right.error_text(entry.prov_errno).to_str().unwrap();
+    assert!(said.contains("longer than the buffer"), "{said}");
+    assert_eq!(pair.right.read_error(&mut entry), EAGAIN);
+    assert_eq!(pair.right.try_read::<FiCqTaggedEntry>().err(), Some(EAGAIN));
+}
+
+#[test]
 fn receive_into_null_truncates_any_payload() {
     let pair = open_pair();
     let (right, none) = (pair.right.ep.as_ptr(), ptr::null_mut::<c_void>());

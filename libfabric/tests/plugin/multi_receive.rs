@@ -1,8 +1,9 @@
 //! Multi-receive buffers, and the option for their release.
 
-use std::ptr;
+use std::{mem, ptr};
 
 use homespun_fi::abi::endpoint::FiMsg;
+use homespun_fi::abi::eq::{FiCqErrEntry, FiCqTaggedEntry};
 use homespun_fi::abi::tagged::FiMsgTagged;
 use homespun_fi::abi::{
     FI_ADDR_UNSPEC, FI_CQ_FORMAT_TAGGED, FI_OPT_CM_DATA_SIZE, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV,
@@ -18,6 +19,8 @@ const RECV: u64 = 1 << 10;
 const MULTI_RECV: u64 = 1 << 16;
 
 const EINVAL: c_int = -22;
+const EAVAIL: isize = -259;
+const ECANCELED: c_int = 125;
 const ENOPROTOOPT: c_int = -92;
 const ETOOSMALL: c_int = -257;
 
@@ -73,6 +76,36 @@ fn set_min_multi_recv(node: &Node, bytes: usize) {
 /// Returns the offset and length of an entry's message in its buffer.
 fn offset_and_len(memory: &Memory, buf: *mut c_void, len: usize) -> (usize, usize) {
     (buf.addr() - memory.0.as_ptr().addr(), len)
+}
+
+#[test]
+fn release_without_a_message_has_no_buffer() {
+    let pair: Pair = Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED);
+    set_min_multi_recv(&pair.right, 0);
+    let (mut first, mut second) = (Memory([0; 64]), Memory([0; 64]));
+    assert_eq!(recvmsg(&pair.right, &mut first.0, 1, 5), 0);
+    assert_eq!(recvmsg(&pair.right, &mut second.0, 1, 6), 0);
+    inject(&pair, &[1; 60]);
+    inject(&pair, &[2; 60]);
+    let [_, received] = pair.read_completions(0, 3);
+    let told: Vec<_> = received.iter().map(|(entry, _)| (entry.op_context.addr(), entry.flags)).collect();
+    assert_eq!(told, [(5, RECV | MSG), (5, MULTI_RECV), (6, RECV | MSG)]);
+    let release = &received[1].0;
+    assert!(release.buf.is_null() && (release.len, release.data, release.tag) == (0, 0, 0));
+    assert_eq!(second.0[..60], [2; 60]);
+    assert_eq!(received[1].1, FI_ADDR_UNSPEC);
+
+    // Cancelling the other buffer releases it with an error.
+    let ep = pair.right.ep.as_ptr();
+    // SAFETY: the endpoint is open.
+    assert_eq!(unsafe { ((*(*ep).ops).cancel)(ep.cast(), numbered_context(6)) }, 0);
+    // SAFETY: all zeroes are an entry.
+    let mut entry: FiCqErrEntry = unsafe { mem::zeroed() };
+    pair.wait_until(|pair| pair.right.try_read::<FiCqTaggedEntry>().err() == Some(EAVAIL));
+    assert_eq!(pair.right.read_error(&mut entry), 1);
+    assert_eq!((entry.op_context, entry.err), (numbered_context(6), ECANCELED));
+    assert_eq!(entry.flags, RECV | MSG | MULTI_RECV);
+    assert!(entry.buf.is_null());
 }
 
 #[test]

@@ -15,16 +15,21 @@ pub fn over(words: TokenStream, function: TokenStream) -> TokenStream {
         Err(error) => return error.into_compile_error().into(),
     };
     let constants = words.iter().map(|word| Ident::new(&word.to_string().to_uppercase(), word.span()));
+    let over = quote!(::homespun_suite::Over::empty()#(.union(::homespun_suite::Over::#constants))*);
     let function = parse_macro_input!(function as ItemFn);
     let name = &function.sig.ident;
     quote! {
         #function
 
+        const _: () = ::core::assert!(
+            ::homespun_suite::Over::ALL.intersects(#over),
+            "a test says what drives its parties",
+        );
         ::homespun_suite::inventory::submit! {
             ::homespun_suite::Test {
                 module: ::core::module_path!(),
                 name: ::core::stringify!(#name),
-                over: ::homespun_suite::Over::empty()#(.union(::homespun_suite::Over::#constants))*,
+                over: #over,
                 run: #name,
             }
         }

@@ -21,7 +21,7 @@ fn concurrent_updates_by_all_parties_are_each_applied_once(net: &Net) {
         party.insert_address_of(&target);
         target.insert_address_of(party);
     }
-    for memory_kind in MemoryKind::ALL {
+    for memory_kind in net.memory_kinds() {
         let region = target.register(make_region_spec(96, memory_kind)).unwrap();
         region.write_at(0, &[0; 96]);
         // Elements that are aligned, or misaligned, or longer than the processor can update at once. If the

@@ -16,7 +16,7 @@ use homespun_suite::{AtomicBy, AtomicCall, MemoryKind, Net, RegionSpec, Setup, o
 #[over(all)]
 fn access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds(net: &Net) {
     let (alice, bob) = net.open_pair();
-    for memory_kind in MemoryKind::ALL {
+    for memory_kind in net.memory_kinds() {
         let of = |access, key| RegionSpec { access, key, ..make_region_spec(100, memory_kind) };
         let region = bob.register(of(EVERYTHING, KEY)).unwrap();
         let unreadable = bob.register(of(MrAccess::REMOTE_WRITE, 2)).unwrap();

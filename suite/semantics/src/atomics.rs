@@ -70,7 +70,7 @@ fn every_atomic_call_updates_the_region(net: &Net) {
     let (alice, bob) = net.open_pair();
     let ways = [AtomicBy::Single, AtomicBy::Vector, AtomicBy::Message, AtomicBy::Raw];
     let mut context = 0;
-    for memory_kind in MemoryKind::ALL {
+    for memory_kind in net.memory_kinds() {
         let region = bob.register(make_region_spec(100, memory_kind)).unwrap();
         for kind in AtomicKind::ALL {
             for by in ways {
@@ -245,7 +245,7 @@ fn every_operation_updates_every_datatype(net: &Net) {
 #[over(all)]
 fn arrays_of_every_length_are_updated_completely(net: &Net) {
     let (alice, bob) = net.open_pair();
-    for memory_kind in MemoryKind::ALL {
+    for memory_kind in net.memory_kinds() {
         let region = bob.register(make_region_spec(ATOMIC_MAX_BYTES + 20, memory_kind)).unwrap();
         let counts = [1, 2, 7, 8, 100, 1024, 1500, ATOMIC_MAX_BYTES / 8];
         for (context, (count, at)) in (1..).zip(counts.into_iter().zip([0, 8, 3, 1, 16, 0, 7, 20])) {

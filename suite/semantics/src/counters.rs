@@ -92,7 +92,7 @@ fn messages_are_counted_at_both_ends(net: &Net) {
 #[over(all)]
 fn accesses_are_counted_at_both_ends(net: &Net) {
     const LEN_BYTES: usize = 1 << 21;
-    for kind in MemoryKind::ALL {
+    for kind in net.memory_kinds() {
         let (alice, bob) = net.open_pair_with(make_counting_setup(), make_counting_setup());
         let region = bob.register(make_region_spec(LEN_BYTES, kind)).unwrap();
         let mut done = 0;
@@ -127,7 +127,7 @@ fn accesses_are_counted_at_both_ends(net: &Net) {
 /// whether it returns results (`fi_endpoint(3)`).
 #[over(all)]
 fn updating_atomics_are_counted_as_writes_by_the_region(net: &Net) {
-    for kind in MemoryKind::ALL {
+    for kind in net.memory_kinds() {
         let (alice, bob) = net.open_pair_with(make_counting_setup(), make_counting_setup());
         let region = bob.register(make_region_spec(8, kind)).unwrap();
         let (mut reads, mut writes, mut fetches, mut updates) = (0, 0, 0, 0);
@@ -161,7 +161,7 @@ fn updating_atomics_are_counted_as_writes_by_the_region(net: &Net) {
 
 #[over(all)]
 fn counted_access_has_changed_the_region(net: &Net) {
-    for kind in MemoryKind::ALL {
+    for kind in net.memory_kinds() {
         let (alice, bob) = net.open_pair_with(make_counting_setup(), make_counting_setup());
         let region = bob.register(make_region_spec(LENS_BYTES[6], kind)).unwrap();
         // The target only looks at its counters to learn of the accesses.

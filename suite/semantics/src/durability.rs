@@ -8,7 +8,7 @@ use std::io::{Seek, SeekFrom, Write};
 
 use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::flags::{Caps, CompletionFlags, MrAccess, MrFlags, OpFlags};
-use homespun::{Errno, FabricAddress, MrAttr};
+use homespun::{Errno, FabricAddress, Misuse, MrAttr, OperationError, Refusal};
 
 use homespun_suite::files::NamedFile;
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
@@ -196,7 +196,7 @@ fn default_flag_commits_writes(net: &Net) {
 #[over(all)]
 fn commit_to_volatile_memory_fails(net: &Net) {
     let (alice, bob) = net.open_pair();
-    for kind in [MemoryKind::Owned, MemoryKind::Raw, MemoryKind::Shareable] {
+    for kind in net.memory_kinds().filter(|kind| !matches!(kind, MemoryKind::File(_))) {
         let region = bob
             .register(RegionSpec { len_bytes: 100_000, kind, access: EVERYTHING, key: 1, is_counted: false })
             .unwrap();
@@ -204,8 +204,10 @@ fn commit_to_volatile_memory_fails(net: &Net) {
             for len_bytes in [0, 8, 100_000] {
                 alice.endpoint.rma(committing_write_call(&alice, &region, 1, 0, len_bytes)).unwrap();
                 let failed = alice.next_failure();
-                let ended = (failed.errno(), failed.completion.context);
-                assert_eq!(ended, (Errno::EOPNOTSUPP, 1), "{kind:?}, {round}");
+                if alice.is_native() {
+                    assert_eq!(failed.error, OperationError::Refused(Refusal::Volatile), "{kind:?}, {round}");
+                }
+                assert_eq!((failed.errno(), failed.completion.context), (Errno::EOPNOTSUPP, 1));
             }
             assert!(region.content() == marked_buffer(100_000));
             // A commit also fails once the region is mapped.
@@ -222,7 +224,11 @@ fn commit_without_the_capability_is_refused(net: &Net) {
     let caps = Caps::MSG;
     let (alice, bob) = net.open_pair_with(Setup { caps, ..Setup::default() }, Setup::default());
     let commit = OpFlags::COMMIT_COMPLETE;
-    assert_eq!(alice.endpoint.set_tx_op_flags(commit).unwrap_err().errno(), Errno::EOPNOTSUPP);
+    let refused = alice.endpoint.set_tx_op_flags(commit).unwrap_err();
+    assert_eq!(refused.errno(), Errno::EOPNOTSUPP);
+    if alice.is_native() {
+        assert_eq!(refused, Misuse::NoCapability(Caps::RMA_PMEM).into());
+    }
     let (region, _file) = register_file_region(&bob, false, 1);
     let refused = alice.endpoint.rma(committing_write_call(&alice, &region, 1, 0, 8));
     assert_eq!(refused.unwrap_err().errno(), Errno::EOPNOTSUPP);

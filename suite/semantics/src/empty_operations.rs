@@ -42,7 +42,7 @@ fn strip_buffers(mut call: AtomicCall) -> AtomicCall {
 #[over(all)]
 fn atomic_on_no_elements_completes_without_effect(net: &Net) {
     let (alice, bob) = net.open_pair();
-    for memory_kind in MemoryKind::ALL {
+    for memory_kind in net.memory_kinds() {
         let region = bob.register(make_region_spec(memory_kind)).unwrap();
         region.write_at(0, &[7; 8]);
         for (what, context) in KINDS.into_iter().zip((1..).step_by(10)) {

@@ -42,7 +42,7 @@ fn completion_has_the_fields_of_its_format(net: &Net) {
         }
         let (completion, source) = bob.next_completion_with_source();
         assert_eq!(source, bob.peer(), "the source is no part of the format");
-        // Behind the C interface, who reads a context alone does not learn the length.
+        // Behind the C interface, a context alone does not tell the length.
         if bob.is_native() || format != CqFormat::Context {
             assert_eq!(received_bytes(&completion.buffer), payload(1, 50), "nor is the buffer");
         }

@@ -18,8 +18,6 @@ use homespun_suite::{
     FlushCall, MemoryKind, Net, Party, Region, RegionFile, RegionSpec, RmaBy, RmaCall, Setup, Turns, over,
 };
 
-use crate::failures::assert_link_ended;
-
 const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
 const LEN_BYTES: usize = 400_000;
 
@@ -178,15 +176,22 @@ fn flush_beyond_region_or_rights_is_refused(net: &Net) {
                 (2..).zip([(0, LEN_BYTES + 1), (LEN_BYTES, 1), (LEN_BYTES + 1, 1), (8, LEN_BYTES)])
             {
                 let failed = post_and_expect_failure(&alice, of(region, context, place, len_bytes));
-                assert_eq!(failed.errno(), Errno::EINVAL, "{len_bytes} at {place}");
+                assert_eq!(failed.error, OperationError::Refused(Refusal::Range), "{len_bytes} at {place}");
+                assert_eq!(failed.errno(), Errno::EINVAL);
             }
             let unknown = FlushCall { key: 99, ..of(region, 6, 0, 8) };
             let failed = post_and_expect_failure(&alice, unknown);
-            assert_eq!(failed.errno(), Errno::EKEYREJECTED);
+            assert_eq!(
+                (failed.error.clone(), failed.errno()),
+                (OperationError::Refused(Refusal::Key), Errno::EKEYREJECTED,)
+            );
             assert!(failed.to_string().starts_with("the flush with context 6 to "), "{failed}");
         }
         let failed = post_and_expect_failure(&alice, of(&readable, 7, 0, 8));
-        assert_eq!(failed.errno(), Errno::EACCES);
+        assert_eq!(
+            (failed.error.clone(), failed.errno()),
+            (OperationError::Refused(Refusal::Access), Errno::EACCES,)
+        );
     }
     // A refusal ends nothing else.
     post_and_expect_success(&alice, persistent_flush_call(&alice, &persistent, 8, 0, LEN_BYTES));
@@ -201,7 +206,8 @@ fn persistent_flush_of_volatile_memory_fails(net: &Net) {
         for len_bytes in [0, 8, LEN_BYTES] {
             let failed =
                 post_and_expect_failure(&alice, persistent_flush_call(&alice, &region, 2, 0, len_bytes));
-            assert_eq!(failed.errno(), Errno::EOPNOTSUPP, "{kind:?}");
+            assert_eq!(failed.error, OperationError::Refused(Refusal::Volatile), "{kind:?}");
+            assert_eq!(failed.errno(), Errno::EOPNOTSUPP);
             post_and_expect_success(&alice, flush_call(&alice, &region, 3, 0, len_bytes));
         }
     }
@@ -259,7 +265,7 @@ fn unreported_flush_reports_only_its_failure(net: &Net) {
         alice.assert_no_completion();
         let quiet = FlushCall { is_persistent, key: 9, ..flush_call(&alice, region, 3, 0, 64) };
         let failed = post_and_expect_failure(&alice, quiet);
-        assert_eq!(failed.errno(), Errno::EKEYREJECTED);
+        assert_eq!(failed.error, OperationError::Refused(Refusal::Key));
         alice.assert_no_completion();
     }
     assert_eq!(alice.read_counter(CounterEvents::WRITE), (12, 3));
@@ -340,7 +346,7 @@ fn flush_fails_when_its_peer_closes(net: &Net) {
         drop(region);
         drop(bob);
         let failed = post_and_expect_failure(&alice, FlushCall { context: 3, ..call });
-        assert_link_ended(&failed);
+        assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
         alice.assert_no_completion();
     }
 }

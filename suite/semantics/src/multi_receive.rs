@@ -339,7 +339,7 @@ fn selective_completion_reports_only_the_release_of_a_buffer(net: &Net) {
     bob.assert_no_completion();
     bob.endpoint.cancel(3).unwrap();
     let failed = bob.next_failure();
-    // Behind the C interface, nobody has read how much of the buffer the fifth has taken.
+    // Behind the C interface, no entry has told how much of the buffer the fifth has taken.
     if bob.is_native() {
         assert_eq!(failed.completion.buffer, Buffer::Unused(marked_buffer(60)), "it has taken the fifth");
     }

@@ -497,7 +497,7 @@ fn access_does_not_overtake_messages(net: &Net) {
     // The number of messages. The target's budget for unexpected messages has no room for all of them.
     const COUNT: u64 = 100;
     let order = Order::RAS | Order::WAS;
-    for kind in MemoryKind::ALL {
+    for kind in net.memory_kinds() {
         let target = Setup { order, unexpected_bytes: UNEXPECTED_BUDGET_MIN_BYTES, ..Setup::default() };
         let (alice, bob) = net.open_pair_with(Setup { order, ..Setup::default() }, target);
         let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;

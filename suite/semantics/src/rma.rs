@@ -53,7 +53,7 @@ fn read_and_wait(party: &Party, call: RmaCall) -> Vec<u8> {
 #[over(all)]
 fn every_write_call_reaches_the_region(net: &Net) {
     let (alice, bob) = net.open_pair();
-    for kind in MemoryKind::ALL {
+    for kind in net.memory_kinds() {
         let region = bob.register(make_region_spec(300, kind)).unwrap();
         let ways = [RmaBy::Write, RmaBy::Writev, RmaBy::Writemsg, RmaBy::WriteRaw, RmaBy::InjectWrite];
         for (context, by) in (1..).zip(ways) {
@@ -117,7 +117,7 @@ const LEVELS: [OpFlags; 5] = [
 fn completed_write_of_every_level_is_in_the_region(net: &Net) {
     let (alice, bob) = net.open_pair();
     let mut context = 0;
-    for kind in MemoryKind::ALL {
+    for kind in net.memory_kinds() {
         for len_bytes in LENS_BYTES {
             let region = bob.register(make_region_spec(len_bytes.max(1), kind)).unwrap();
             for flags in LEVELS {
@@ -135,7 +135,7 @@ fn completed_write_of_every_level_is_in_the_region(net: &Net) {
 #[over(all)]
 fn every_read_call_reads_the_region(net: &Net) {
     let (alice, bob) = net.open_pair();
-    for kind in MemoryKind::ALL {
+    for kind in net.memory_kinds() {
         let region = bob.register(make_region_spec(300, kind)).unwrap();
         region.write_at(0, &payload(7, 300));
         for (context, by) in (1..).zip([RmaBy::Read, RmaBy::Readv, RmaBy::Readmsg]) {
@@ -152,7 +152,7 @@ fn every_read_call_reads_the_region(net: &Net) {
 #[over(all)]
 fn accesses_of_every_size_move_every_byte(net: &Net) {
     let (alice, bob) = net.open_pair();
-    for kind in MemoryKind::ALL {
+    for kind in net.memory_kinds() {
         for (context, len_bytes) in (1..).zip(LENS_BYTES) {
             let region = bob.register(make_region_spec(len_bytes + 20, kind)).unwrap();
             let at = |call: RmaCall| RmaCall { address: region.address_at(9), ..call };
@@ -168,7 +168,7 @@ fn accesses_of_every_size_move_every_byte(net: &Net) {
 #[over(all)]
 fn access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds(net: &Net) {
     let (alice, bob) = net.open_pair();
-    for kind in MemoryKind::ALL {
+    for kind in net.memory_kinds() {
         let region = bob.register(make_region_spec(100, kind)).unwrap();
         let unreadable = bob
             .register(RegionSpec { access: MrAccess::REMOTE_WRITE, key: 2, ..make_region_spec(100, kind) })
@@ -228,7 +228,7 @@ fn write_with_remote_data_completes_at_the_target(net: &Net) {
     let target = Setup { caps, separate_queues: true, ..Setup::default() };
     let (alice, bob) = net.open_pair_with(Setup::default(), target);
     let queue = bob.receive_cq.clone().expect("it has two");
-    for kind in MemoryKind::ALL {
+    for kind in net.memory_kinds() {
         let region = bob.register(make_region_spec(100_000, kind)).unwrap();
         for (data, by) in (70..).zip([RmaBy::Write, RmaBy::Writemsg, RmaBy::InjectWrite]) {
             for len_bytes in [0, 10, 100_000] {
@@ -571,7 +571,7 @@ fn invalid_registrations_are_refused(net: &Net) {
 fn region_with_local_access_only_takes_no_key(net: &Net) {
     let (alice, bob) = net.open_pair();
     let local = MrAccess::READ | MrAccess::WRITE | MrAccess::SEND | MrAccess::RECV;
-    for kind in MemoryKind::ALL {
+    for kind in net.memory_kinds() {
         let spec = make_region_spec(100, kind);
         let locals =
             [local, MrAccess::empty()].map(|access| bob.register(RegionSpec { access, ..spec }).unwrap());

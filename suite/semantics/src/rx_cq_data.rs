@@ -57,7 +57,7 @@ fn every_write_call_with_remote_data_takes_a_receive(net: &Net) {
     let target = Setup { separate_queues: true, ..make_setup() };
     let (alice, bob) = net.open_pair_with(Setup::default(), target);
     let queue = bob.receive_cq.clone().expect("it has two");
-    for kind in MemoryKind::ALL {
+    for kind in net.memory_kinds() {
         let region = register(&bob, 100_000, kind);
         for (data, by) in (70..).zip([RmaBy::Write, RmaBy::Writemsg, RmaBy::InjectWrite]) {
             for len_bytes in [0, 10, 100_000] {

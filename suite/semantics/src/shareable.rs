@@ -3,7 +3,9 @@
 use homespun::endpoint::SendMsg;
 use homespun::flags::{Caps, CompletionFlags, MrAccess, OpFlags};
 use homespun::info::ResourceManagement;
-use homespun::{Buffer, CounterEvents, CqFormat, Errno, FabricAddress, ReadError};
+use homespun::{
+    Again, Buffer, CounterEvents, CqFormat, Errno, FabricAddress, OperationError, ReadError, Refusal,
+};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes, split_unevenly};
 use homespun_suite::{
@@ -151,8 +153,8 @@ fn immediate_completions_wait_for_room_in_the_queue(net: &Net) {
             match alice.endpoint.rma(make_rma_call(by, &alice, &region, posted, at, 8)) {
                 Ok(()) if is_write => expected[at..at + 8].copy_from_slice(&payload(posted, 8)),
                 Ok(()) => {}
-                Err(full) => {
-                    assert_eq!(full.errno(), Errno::EAGAIN);
+                full => {
+                    assert_eq!(full, Err(Again::QueueFull.into()));
                     let waiting = posted as usize - 2 - contexts.len();
                     assert!((TX_DEPTH_OPS..=TX_DEPTH_OPS + DEPTH_ENTRIES).contains(&waiting), "{waiting}");
                     if refused == 0 && net.maps_peer_memory() {
@@ -253,19 +255,19 @@ fn rights_and_bounds_hold_for_a_mapped_region(net: &Net) {
     alice.endpoint.rma(make_rma_call(RmaBy::Read, &alice, &readable, 1, 0, 1)).unwrap();
     alice.next_completion();
     write_over_link_first(&alice, &writable);
-    let fails = |call: RmaCall, errno: Errno| {
+    let fails = |call: RmaCall, refusal: Refusal| {
         let context = call.context;
         alice.endpoint.rma(call).unwrap();
         let failure = alice.next_failure();
-        assert_eq!((failure.completion.context, failure.errno()), (context, errno));
+        assert_eq!((failure.completion.context, failure.error), (context, OperationError::Refused(refusal)));
     };
-    fails(make_rma_call(RmaBy::Write, &alice, &readable, 2, 0, 1), Errno::EACCES);
-    fails(make_rma_call(RmaBy::Read, &alice, &writable, 3, 0, 1), Errno::EACCES);
-    fails(make_rma_call(RmaBy::Write, &alice, &writable, 4, 100, 1), Errno::EINVAL);
-    fails(make_rma_call(RmaBy::Write, &alice, &writable, 5, 1, 100), Errno::EINVAL);
+    fails(make_rma_call(RmaBy::Write, &alice, &readable, 2, 0, 1), Refusal::Access);
+    fails(make_rma_call(RmaBy::Read, &alice, &writable, 3, 0, 1), Refusal::Access);
+    fails(make_rma_call(RmaBy::Write, &alice, &writable, 4, 100, 1), Refusal::Range);
+    fails(make_rma_call(RmaBy::Write, &alice, &writable, 5, 1, 100), Refusal::Range);
     fails(
         RmaCall { address: u64::MAX, ..make_rma_call(RmaBy::Read, &alice, &readable, 6, 0, 2) },
-        Errno::EINVAL,
+        Refusal::Range,
     );
     assert!(readable.content() == marked_buffer(100));
 }
@@ -283,7 +285,7 @@ fn shareable_region_of_a_read_only_target_refuses_writes(net: &Net) {
         alice.endpoint.rma(to_bob(RmaBy::Read, context)).unwrap();
         alice.next_completion();
         alice.endpoint.rma(to_bob(RmaBy::Write, context)).unwrap();
-        assert_eq!(alice.next_failure().errno(), Errno::EACCES);
+        assert_eq!(alice.next_failure().error, OperationError::Refused(Refusal::Access));
     }
 }
 

@@ -98,6 +98,7 @@ impl Opening<'_> {
             regions: BTreeMap::new(),
             closed: BTreeMap::new(),
             reached: HashSet::new(),
+            names: BTreeMap::new(),
             drives_itself: !setup.asleep,
         };
         let opened = RemoteAnswer::Opened {
@@ -112,7 +113,7 @@ impl Opening<'_> {
     /// Asks the provider for an endpoint: with the capabilities of the setup, or with all that it has.
     fn find_info(&self) -> Result<InfoList, Refused> {
         let setup = self.setup;
-        if setup.user.is_some() || setup.sends_from_buffers || setup.unexpected_bytes > 0 {
+        if setup.user.is_some() || setup.sends_from_buffers {
             return Err(Refused::NotOffered("what homespun alone offers".to_owned()));
         }
         if !setup.caps.is_empty() {
@@ -162,6 +163,7 @@ impl Opening<'_> {
             hints.tx_attr_mut().comp_order = Order::STRICT.bits();
         }
         hints.rx_attr_mut().msg_order = order;
+        hints.rx_attr_mut().total_buffered_recv = setup.unexpected_bytes;
         hints.rx_attr_mut().size = setup.rx_depth_ops;
         hints.rx_attr_mut().mode = (mode & Mode::RX_CQ_DATA).bits();
         let at = setup.at.map(|at| [at.ip().to_string(), at.port().to_string()]);

@@ -16,6 +16,8 @@ const CONTEXT_WORDS: usize = 8;
 #[derive(Debug, Default)]
 pub(super) struct Posted {
     operations: HashMap<usize, Operation>,
+    /// Whether receives without flags take many messages.
+    pub(super) takes_many_by_default: bool,
     /// How many were posted.
     count: u64,
     /// The address of the context of the last peek with each context that claims its message.
@@ -83,8 +85,7 @@ pub(super) struct Entry {
 impl Posted {
     /// Records an operation that is about to be posted. Returns its context for the C interface.
     pub(super) fn add(&mut self, context: u64, memory: Memory) -> *mut c_void {
-        let room: &'static mut [usize] = Box::leak(vec![0_usize; CONTEXT_WORDS].into_boxed_slice());
-        self.add_at(room.as_mut_ptr().expose_provenance(), context, memory)
+        self.add_at(allocate_context().expose_provenance(), context, memory)
     }
 
     /// As [`add`](Self::add), for a receive with these flags: a claim has the context of the peek that has
@@ -110,17 +111,24 @@ impl Posted {
         std::ptr::with_exposed_provenance_mut(address)
     }
 
-    /// The address of the context of the oldest operation with this context.
-    pub(super) fn find(&self, context: u64) -> Option<*mut c_void> {
+    /// The address of the context of the oldest operation with this context. If there is none, one that no
+    /// operation has.
+    pub(super) fn find_or_invent(&self, context: u64) -> *mut c_void {
         let same = self.operations.iter().filter(|(_, operation)| operation.context == context);
-        let (&address, _) = same.min_by_key(|(_, operation)| operation.number)?;
-        Some(std::ptr::with_exposed_provenance_mut(address))
+        match same.min_by_key(|(_, operation)| operation.number) {
+            Some((&address, _)) => std::ptr::with_exposed_provenance_mut(address),
+            None => allocate_context(),
+        }
     }
 
     /// The test's context and the buffer of the operation that an entry reports.
     pub(super) fn context_and_buffer(&mut self, entry: Entry) -> (u64, Buffer) {
         let address = entry.op_context.addr();
-        let Some(operation) = self.operations.get_mut(&address) else { return (0, Buffer::None) };
+        if entry.op_context.is_null() {
+            return (0, Buffer::None);
+        }
+        let operation =
+            self.operations.get_mut(&address).expect("an entry reports an operation that was posted");
         let found = (operation.context, operation.memory.buffer(entry));
         let takes_many = matches!(operation.memory, Memory::Many { .. } | Memory::RawMany);
         if !takes_many || entry.is_released {
@@ -142,6 +150,7 @@ impl Memory {
             Memory::Sent { pieces, is_vector } => sent(pieces, *is_vector),
             Memory::Received { pieces, is_vector } => received(pieces, *is_vector, entry.len_bytes),
             Memory::Many { piece, used_bytes } => {
+                piece.check_guard();
                 let offset =
                     if entry.buf.is_null() { *used_bytes } else { entry.buf.addr() - piece.address.addr() };
                 let end = offset + if entry.has_payload { entry.len_bytes } else { 0 };
@@ -226,6 +235,11 @@ pub(super) fn leak_rooms(lens_bytes: impl IntoIterator<Item = usize>) -> Vec<Pie
 
 pub(super) fn iovecs(pieces: &[Piece]) -> Vec<iovec> {
     pieces.iter().map(Piece::as_iovec).collect()
+}
+
+fn allocate_context() -> *mut c_void {
+    let room: &'static mut [usize] = Box::leak(vec![0_usize; CONTEXT_WORDS].into_boxed_slice());
+    room.as_mut_ptr().cast()
 }
 
 fn sent(pieces: &[Bytes], is_vector: bool) -> Buffer {

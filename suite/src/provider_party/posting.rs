@@ -35,6 +35,8 @@ impl Poster<'_> {
         let RemoteSend { by, buffers, to, tag, data, context, flags } = send;
         let pieces = leak_copies(&buffers);
         let (ep, to) = (self.ep, to.0);
+        // A call without flags has the endpoint's default flags.
+        let is_raw_vector = matches!(by, SendBy::Raw) && flags.is_none() && data.is_none();
         let op_context = match by {
             SendBy::Inject => ptr::null_mut(),
             SendBy::Raw => self.posted.add(context, Memory::None),
@@ -46,13 +48,15 @@ impl Poster<'_> {
         let iov = iovecs(&pieces);
         let (buf, len) = first_of(&pieces);
         let desc = ptr::null_mut();
-        // SAFETY: the endpoint is open. The memory of the message and the context are leaked.
+        // SAFETY: the endpoint is open, and has the capability of the call, so that its vtable is there. The
+        // memory of the message and the context are leaked.
         let result = unsafe {
-            let (msg, tagged) = (&*(*ep).msg, (*ep).tagged);
+            let (msg, tagged) = ((*ep).msg, (*ep).tagged);
+            let by = if is_raw_vector { SendBy::Vector } else { by };
             match (by, tag.map(|tag| tag.0), data) {
-                (SendBy::Single, None, None) => (msg.send)(ep, buf, len, desc, to, op_context),
+                (SendBy::Single, None, None) => ((*msg).send)(ep, buf, len, desc, to, op_context),
                 (SendBy::Single, None, Some(data)) => {
-                    (msg.senddata)(ep, buf, len, desc, data, to, op_context)
+                    ((*msg).senddata)(ep, buf, len, desc, data, to, op_context)
                 }
                 (SendBy::Single, Some(tag), None) => {
                     ((*tagged).send)(ep, buf, len, desc, to, tag, op_context)
@@ -61,20 +65,20 @@ impl Poster<'_> {
                     ((*tagged).senddata)(ep, buf, len, desc, data, to, tag, op_context)
                 }
                 (SendBy::Vector, None, _) => {
-                    (msg.sendv)(ep, iov.as_ptr(), NO_DESC, iov.len(), to, op_context)
+                    ((*msg).sendv)(ep, iov.as_ptr(), NO_DESC, iov.len(), to, op_context)
                 }
                 (SendBy::Vector, Some(tag), _) => {
                     ((*tagged).sendv)(ep, iov.as_ptr(), NO_DESC, iov.len(), to, tag, op_context)
                 }
-                (SendBy::Inject, None, None) => (msg.inject)(ep, buf, len, to),
-                (SendBy::Inject, None, Some(data)) => (msg.injectdata)(ep, buf, len, data, to),
+                (SendBy::Inject, None, None) => ((*msg).inject)(ep, buf, len, to),
+                (SendBy::Inject, None, Some(data)) => ((*msg).injectdata)(ep, buf, len, data, to),
                 (SendBy::Inject, Some(tag), None) => ((*tagged).inject)(ep, buf, len, to, tag),
                 (SendBy::Inject, Some(tag), Some(data)) => {
                     ((*tagged).injectdata)(ep, buf, len, data, to, tag)
                 }
                 (SendBy::Message | SendBy::Raw, None, data) => {
                     let message = untagged(&iov, to, op_context, data.unwrap_or_default());
-                    (msg.sendmsg)(ep, &raw const message, with_data(flags, data))
+                    ((*msg).sendmsg)(ep, &raw const message, with_data(flags, data))
                 }
                 (SendBy::Message | SendBy::Raw, Some(tag), data) => {
                     let matched = TagMatch { tag, ignore: 0 };
@@ -89,7 +93,8 @@ impl Poster<'_> {
     pub(super) fn receive(&mut self, receive: RemoteReceive) -> Result<(), Errno> {
         let RemoteReceive { by, buffers, from, tagged, context, flags } = receive;
         let pieces = leak_rooms(buffers.iter().map(BytesMut::len));
-        let takes_many = by == ReceiveBy::Multi || flags.contains(OpFlags::MULTI_RECV);
+        let by_default = by == ReceiveBy::Single && tagged.is_none() && self.posted.takes_many_by_default;
+        let takes_many = by_default || by == ReceiveBy::Multi || flags.contains(OpFlags::MULTI_RECV);
         let memory = match by {
             _ if takes_many && pieces.len() == 1 => Memory::Many { piece: pieces[0], used_bytes: 0 },
             ReceiveBy::Single => Memory::Received { pieces: pieces.clone(), is_vector: false },
@@ -112,12 +117,16 @@ impl Poster<'_> {
     ) -> Result<Vec<Piece>, Errno> {
         let Post { peer, tag, context, flags, .. } = post;
         let pieces = leak_rooms(lens_bytes.iter().copied());
-        let flags = flags.unwrap_or(OpFlags::COMPLETION);
-        let is_many = flags.contains(OpFlags::MULTI_RECV);
+        let is_many = match flags {
+            Some(flags) => flags.contains(OpFlags::MULTI_RECV),
+            None => tag.is_none() && self.posted.takes_many_by_default,
+        };
         let memory = if is_many { Memory::RawMany } else { Memory::None };
-        let op_context = self.posted.add_receive(context, flags, memory);
+        let op_context = self.posted.add_receive(context, flags.unwrap_or_default(), memory);
         let tagged = tag.map(|tag| TagMatch { tag, ignore });
-        self.post_receive(true, &pieces, peer.0, tagged, op_context, flags)?;
+        // A call without flags has the endpoint's default flags.
+        let (by_message, flags) = (flags.is_some(), flags.unwrap_or_default());
+        self.post_receive(by_message, &pieces, peer.0, tagged, op_context, flags)?;
         Ok(pieces)
     }
 
@@ -137,14 +146,14 @@ impl Poster<'_> {
         let is_single = pieces.len() == 1;
         // SAFETY: as for `send`.
         let result = unsafe {
-            let (msg, tags) = (&*(*ep).msg, (*ep).tagged);
+            let (msg, tags) = ((*ep).msg, (*ep).tagged);
             match tagged {
                 None if by_message => {
                     let message = untagged(&iov, from, op_context, 0);
-                    (msg.recvmsg)(ep, &raw const message, flags.bits())
+                    ((*msg).recvmsg)(ep, &raw const message, flags.bits())
                 }
-                None if is_single => (msg.recv)(ep, buf, len, desc, from, op_context),
-                None => (msg.recvv)(ep, iov.as_ptr(), NO_DESC, iov.len(), from, op_context),
+                None if is_single => ((*msg).recv)(ep, buf, len, desc, from, op_context),
+                None => ((*msg).recvv)(ep, iov.as_ptr(), NO_DESC, iov.len(), from, op_context),
                 Some(matched) if by_message => {
                     let message = tagged_message(&iov, from, matched, op_context, 0);
                     ((*tags).recvmsg)(ep, &raw const message, flags.bits())
@@ -374,7 +383,7 @@ impl Poster<'_> {
 
     /// `fi_cancel(3)`.
     pub(super) fn cancel(&mut self, context: u64) -> Result<(), Errno> {
-        let Some(op_context) = self.posted.find(context) else { return Err(Errno::ENOENT) };
+        let op_context = self.posted.find_or_invent(context);
         // SAFETY: the endpoint is open, and the context is only a name here.
         check(unsafe { ((*(*self.ep).ops).cancel)(&raw mut (*self.ep).fid, op_context) })
     }
