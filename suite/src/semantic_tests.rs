@@ -42,8 +42,8 @@ bitflags! {
         const OTHER_PROCESSES = 1 << 5;
         /// Needs links that take a burst of small frames at once.
         const ROOM = 1 << 6;
-        /// Tests what homespun's own library promises beyond the man pages. No provider is asked for it behind
-        /// the C interface.
+        /// Tests what homespun's own library promises beyond the man pages. No provider is asked for it
+        /// behind the C interface.
         const OWN = 1 << 7;
     }
 }
