@@ -114,11 +114,11 @@ macro_rules! travels_as {
 }
 
 travels_as! { name: Address, NameForm, NameForm::of, NameForm::into_address }
-travels_as! { optional_address: Option<Address>, Option<SocketAddr>,
-|address| address.map(|address| address.socket_addr()), |address| address.map(Address::from) }
-travels_as! { boxed_address: Option<Box<Address>>, Option<SocketAddr>,
-|address| address.as_ref().map(|address| address.socket_addr()),
-|address| address.map(|address| Box::new(address.into())) }
+travels_as! { optional_address: Option<Address>, Option<NameForm>,
+|address| address.as_ref().map(NameForm::of), |name| name.map(NameForm::into_address) }
+travels_as! { boxed_address: Option<Box<Address>>, Option<NameForm>,
+|address| address.as_deref().map(NameForm::of),
+|name| name.map(|name| Box::new(name.into_address())) }
 travels_as! { named_address: Box<Address>, SocketAddr,
 |address| address.socket_addr(), |address| Box::new(address.into()) }
 travels_as! { fabric_address: FabricAddress, u64, |address| address.0, FabricAddress }

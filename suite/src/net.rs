@@ -136,7 +136,7 @@ impl Net {
         let TransportKind::Provider(_) = self.transport else { return &self.info };
         self.granted.get_or_init(|| {
             let mut info = self.info.clone();
-            RemoteParty::spawn().call_for_granted(&self.transport).limit(&mut info);
+            RemoteParty::spawn(&self.transport).call_for_granted(&self.transport).limit(&mut info);
             info
         })
     }

@@ -104,7 +104,7 @@ impl Party {
         assert!(setup.shares_cq.is_none(), "processes do not share queues");
         let (has_two_queues, counts) = (setup.separate_queues, setup.counts);
         let asked = setup.info_from_offered(info);
-        let remote = Arc::new(RemoteParty::spawn());
+        let remote = Arc::new(RemoteParty::spawn(transport));
         let opened = remote.call(&RemoteCall::Open { transport: transport.clone(), setup });
         let RemoteAnswer::Opened { name: AddressForm(name), depth_entries, format, granted } = opened else {
             panic!("{opened:?}");

@@ -4,6 +4,7 @@
 //! [`Prerequisite::report_skipped`] reports it on standard error. The report also goes to the file that the
 //! environment variable `HOMESPUN_SKIPPED` names. `./test` makes its summary from this file.
 
+use std::cell::RefCell;
 use std::env;
 use std::fmt::Display;
 use std::fs::{self, File};
@@ -176,7 +177,9 @@ impl Prerequisite {
     pub fn report_skipped(self, detail: impl Display) {
         let Prerequisite { name, reason, required } = self;
         assert!(!required.applies_here(), "there must be {name} here: {detail}");
-        let test = thread::current().name().unwrap_or("a test").to_owned();
+        let test = TEST_NAME.with_borrow(Clone::clone);
+        let test =
+            test.or_else(|| thread::current().name().map(str::to_owned)).unwrap_or("a test".to_owned());
         let line = format!("skipped: {test}: {name}: {reason} ({detail})\n");
         // Write to standard error directly. The test harness hides what a passing test prints.
         let _ = std::io::stderr().write_all(line.as_bytes());
@@ -191,6 +194,16 @@ impl Prerequisite {
         }
         found
     }
+}
+
+thread_local! {
+    /// The name of the test that this thread runs, if the thread itself has another.
+    static TEST_NAME: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Tells the name of the test that this thread runs from now on.
+pub(crate) fn set_test_name(name: &str) {
+    TEST_NAME.set(Some(name.to_owned()));
 }
 
 /// Notes for the summary of `./test` that a provider does not have what a test needs.

@@ -47,16 +47,18 @@ impl Process {
     /// Starts a process at the ignored test with this path: `module_path!()` and the test's name.
     pub fn spawn(entry: &str) -> Process {
         let (_crate_name, entry) = entry.split_once("::").expect("a path inside a crate");
-        Process::spawn_at_crate_path(entry)
+        Process::spawn_at_crate_path(entry, None)
     }
 
-    /// Starts a process at the ignored test with this path, which begins inside the crate of the tests.
-    pub(super) fn spawn_at_crate_path(entry: &str) -> Process {
+    /// Starts a process at the ignored test with this path, which begins inside the crate of the tests, with
+    /// this variable in its environment.
+    pub(super) fn spawn_at_crate_path(entry: &str, variable: Option<(&str, String)>) -> Process {
         let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
         ours.set_read_timeout(Some(ANSWER_MAX)).expect("a time that is not zero");
         let child = Command::new(env::current_exe().expect("the test's own program"))
             .args([entry, "--exact", "--ignored", "--nocapture", "--test-threads=1"])
             .env(VARIABLE, "1")
+            .envs(variable)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
             .spawn()
@@ -78,6 +80,15 @@ impl Process {
     #[track_caller]
     pub fn send_message<T: Serialize>(&mut self, message: &T) {
         self.channel.send_message(message).expect("the process listens");
+    }
+
+    /// Sends the process a message. Returns whether the process still listens.
+    pub(super) fn send_if_alive<T: Serialize>(&mut self, message: &T) -> bool {
+        match self.channel.send_message(message) {
+            Ok(()) => true,
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => false,
+            Err(error) => panic!("the process does not listen: {error}"),
+        }
     }
 
     /// Waits for the next message of the process. Panics if the process ends or does not answer in time.

@@ -8,7 +8,6 @@ mod posting;
 mod regions;
 
 use std::collections::{BTreeMap, HashSet};
-use std::env;
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -105,11 +104,6 @@ struct ProviderParty {
 
 /// Opens the party that the first call asks for, and serves it until the test closes the channel.
 pub(super) fn serve(provider: &Provider, setup: &Setup, channel: &mut Channel) {
-    if env::var_os("FI_PROVIDER").is_none() {
-        // Other providers would look for their hardware first.
-        // SAFETY: this process has no other thread yet.
-        unsafe { env::set_var("FI_PROVIDER", provider.name.replace(';', ",")) };
-    }
     let opened = match Libfabric::load(&provider.libfabric) {
         Ok(libfabric) => Opening { libfabric, provider, setup }.open(),
         Err(error) => Err(Refused::NotOffered(error.to_string())),

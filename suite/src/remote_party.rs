@@ -1,5 +1,6 @@
 //! A party in a process of its own: the part in the test's process.
 
+use std::env;
 use std::os::unix::process::ExitStatusExt;
 use std::panic::resume_unwind;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,13 +23,25 @@ pub(super) fn refused_with(errno: Errno) -> Error {
     Error::System { request: SystemRequest::Socket, errno }
 }
 
+/// The name of a call, without what it carries.
+fn name_of(call: &RemoteCall) -> String {
+    format!("{call:?}").chars().take_while(|char| char.is_alphanumeric()).collect()
+}
+
 /// The process of a party. The process ends when this is dropped.
 #[derive(Debug)]
 pub struct RemoteParty(Mutex<Process>);
 
 impl RemoteParty {
-    pub(super) fn spawn() -> RemoteParty {
-        RemoteParty(Mutex::new(Process::spawn_at_crate_path(ENTRY)))
+    pub(super) fn spawn(transport: &TransportKind) -> RemoteParty {
+        let variable = match transport {
+            // Other providers would look for their hardware first.
+            TransportKind::Provider(provider) if env::var_os("FI_PROVIDER").is_none() => {
+                Some(("FI_PROVIDER", provider.name.replace(';', ",")))
+            }
+            _ => None,
+        };
+        RemoteParty(Mutex::new(Process::spawn_at_crate_path(ENTRY, variable)))
     }
 
     /// Makes a call. Unwinds with [`NotOffered`] if the party's provider does not have what it asks for, and
@@ -36,15 +49,15 @@ impl RemoteParty {
     #[track_caller]
     pub(super) fn call(&self, call: &RemoteCall) -> RemoteAnswer {
         let mut process = self.lock_process();
-        process.send_message(call);
-        match process.receive_if_alive() {
+        let answer = if process.send_if_alive(call) { process.receive_if_alive() } else { None };
+        match answer {
             Some(RemoteAnswer::NotOffered(what)) => resume_unwind(Box::new(NotOffered(what))),
             Some(RemoteAnswer::RefusedWith(errno)) => RemoteAnswer::Refused(refused_with(Errno::new(errno))),
             Some(answer) => answer,
             None => {
                 let status = process.reap();
                 match status.signal() {
-                    Some(_) => resume_unwind(Box::new(Crashed(format!("{call:?}: {status}")))),
+                    Some(_) => resume_unwind(Box::new(Crashed(format!("{}: {status}", name_of(call))))),
                     None => panic!("the party's process has ended: {status}"),
                 }
             }

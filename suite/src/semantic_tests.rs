@@ -145,6 +145,20 @@ impl TestedNetwork {
         self.run_over_new_network(test.run)
     }
 
+    /// Runs a test of a test program. What may not be offered is noted for the summary of `./test`.
+    fn run_named_test(&self, name: &str, test: &Test) -> Result<(), libtest_mimic::Failed> {
+        prerequisites::set_test_name(name);
+        match self.run_test(test) {
+            Outcome::Passed => Ok(()),
+            Outcome::NotOffered(what) if self.may_lack.iter().any(|may| what.starts_with(may)) => {
+                prerequisites::record_not_offered(self.name, &what);
+                Ok(())
+            }
+            Outcome::NotOffered(what) => Err(format!("not offered: {what}").into()),
+            Outcome::Failed(text) | Outcome::Crashed(text) => Err(text.into()),
+        }
+    }
+
     /// Opens one party. Its outcome says whether there is such a network.
     pub fn open_and_close_party(&self) -> Outcome {
         self.run_over_new_network(|net| drop(net.open_party()))
@@ -201,15 +215,8 @@ pub fn run_tests_over(networks: &[TestedNetwork]) -> ExitCode {
     for network in networks {
         for test in Test::iter().filter(|test| network.runs(test.over)) {
             let network = network.clone();
-            trials.push(Trial::test(network.name_test(test), move || match network.run_test(test) {
-                Outcome::Passed => Ok(()),
-                Outcome::NotOffered(what) if network.may_lack.iter().any(|may| what.starts_with(may)) => {
-                    prerequisites::record_not_offered(network.name, &what);
-                    Ok(())
-                }
-                Outcome::NotOffered(what) => Err(format!("not offered: {what}").into()),
-                Outcome::Failed(text) | Outcome::Crashed(text) => Err(text.into()),
-            }));
+            let name = network.name_test(test);
+            trials.push(Trial::test(name.clone(), move || network.run_named_test(&name, test)));
         }
     }
     trials.sort_by(|left, right| left.name().cmp(right.name()));

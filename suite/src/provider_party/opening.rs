@@ -21,6 +21,7 @@ use super::posted::Posted;
 use super::{ProviderParty, ReadQueue, Refused, not_offered, open_counter};
 use crate::call::{AddressForm, RemoteAnswer};
 use crate::counters::EVENTS;
+use crate::form::NameForm;
 use crate::provider::{Granted, Provider};
 use crate::setup::Setup;
 
@@ -113,6 +114,11 @@ impl Opening<'_> {
     /// Asks the provider for an endpoint: with the capabilities of the setup, or with all that it has.
     fn find_info(&self) -> Result<InfoList, Refused> {
         let setup = self.setup;
+        if let Some(at) = &setup.at
+            && let NameForm::Opaque(_) = NameForm::of(at)
+        {
+            return Err(Refused::NotOffered("a name that the test chooses".to_owned()));
+        }
         if setup.user.is_some() || setup.sends_from_buffers {
             return Err(Refused::NotOffered("what homespun alone offers".to_owned()));
         }
