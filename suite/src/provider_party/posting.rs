@@ -87,6 +87,9 @@ impl Poster<'_> {
                 }
             }
         };
+        if matches!(by, SendBy::Inject) {
+            overwrite(&pieces);
+        }
         self.check(result, op_context)
     }
 
@@ -224,6 +227,9 @@ impl Poster<'_> {
                 (RmaBy::Readmsg, _) => (rma.readmsg)(ep, &raw const message, flags.bits()),
             }
         };
+        if by == RmaBy::InjectWrite {
+            overwrite(&pieces);
+        }
         self.check(result, op_context)
     }
 
@@ -377,6 +383,9 @@ impl Poster<'_> {
                 ),
             }
         };
+        if by == AtomicBy::Inject {
+            overwrite(&operand_pieces);
+        }
         self.check(outcome, op_context)?;
         Ok((is_raw && kind.fetches()).then_some(results))
     }
@@ -394,6 +403,13 @@ impl Poster<'_> {
             self.posted.forget(op_context);
         }
         checked
+    }
+}
+
+/// Overwrites memory that an inject has read: it is the application's again when the call returns.
+fn overwrite(pieces: &[Piece]) {
+    for piece in pieces {
+        piece.write(0, &vec![0xa5; piece.len_bytes]);
     }
 }
 
