@@ -3,15 +3,18 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, unbounded};
-use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketType, bind, socket};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::libfabric::InstalledLibfabric;
@@ -56,18 +59,29 @@ pub(super) struct Conditions<'a> {
     pub(super) timeout: Duration,
 }
 
+/// Ports below Linux's dynamic range. From that range the system could give the port to another socket before
+/// the server binds it.
+const PORTS: Range<u16> = 20_000..32_768;
+
 /// Finds a free port.
 ///
 /// # Errors
 ///
 /// Errors of the system.
 pub(super) fn find_free_port() -> io::Result<u16> {
-    // Bind the socket, but do not listen. Another pair may be waiting for its server at this port, and
-    // would take a listening socket for its server.
-    let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
-    bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
-    let bound = SocketAddr::try_from(getsockname(&socket)?).map_err(io::Error::from)?;
-    Ok(bound.port())
+    let first = RandomState::new().hash_one(0) % u64::from(PORTS.end - PORTS.start);
+    let mut ports = (PORTS.start..PORTS.end).cycle().skip(first as usize).take(PORTS.len());
+    loop {
+        // Bind the socket, but do not listen. Another pair may be waiting for its server at this port, and
+        // would take a listening socket for its server.
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+        let port = ports.next().ok_or(io::ErrorKind::AddrInUse)?;
+        match bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, port))) {
+            Ok(()) => return Ok(port),
+            Err(Errno::ADDRINUSE) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 impl ProgramPair {
