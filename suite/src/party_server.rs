@@ -28,7 +28,7 @@ const BUSY_ROUNDS: usize = 100;
 const SLEEP: Duration = Duration::from_millis(1);
 
 /// For this many rounds a party waits for a completion. Then it answers that there is none.
-const WAITING_ROUNDS: usize = 1000;
+pub(super) const WAITING_ROUNDS: usize = 1000;
 
 /// The party inside its process.
 struct PartyServer {
@@ -72,22 +72,12 @@ impl PartyServer {
 
     fn serve(mut self, channel: &mut Channel) {
         loop {
-            self.drive_until_called(channel);
+            if self.drives_itself {
+                drive_until_called(channel, || self.progress());
+            }
             let Some(call) = channel.receive_message().expect("a test that asks") else { return };
             let answer = self.execute_call(call);
             channel.send_message(&answer).expect("a test that listens");
-        }
-    }
-
-    fn drive_until_called(&self, channel: &Channel) {
-        if !self.drives_itself {
-            return;
-        }
-        let mut rounds = 0;
-        while !channel.wait_readable(if rounds < BUSY_ROUNDS { Duration::ZERO } else { SLEEP }) {
-            self.progress();
-            thread::yield_now();
-            rounds += 1;
         }
     }
 
@@ -282,11 +272,33 @@ impl PartyServer {
     }
 }
 
+/// Drives a party until the test has a call for it.
+pub(super) fn drive_until_called(channel: &Channel, progress: impl Fn()) {
+    let mut rounds = 0;
+    while !channel.wait_readable(if rounds < BUSY_ROUNDS { Duration::ZERO } else { SLEEP }) {
+        progress();
+        thread::yield_now();
+        rounds += 1;
+    }
+}
+
 fn answer_from_result(result: Result<(), Error>) -> RemoteAnswer {
     match result {
         Ok(()) => RemoteAnswer::Done,
         Err(error) => RemoteAnswer::Refused(error),
     }
+}
+
+#[cfg(feature = "providers")]
+use super::provider_party::serve as serve_party_of_provider;
+
+#[cfg(not(feature = "providers"))]
+fn serve_party_of_provider(
+    provider: &super::provider::Provider,
+    _setup: &super::setup::Setup,
+    _channel: &mut Channel,
+) {
+    panic!("{provider:?}: this program is built without the feature `providers`");
 }
 
 /// Runs a party's process. The test that [`party_process_entry`](crate::party_process_entry) defines calls
@@ -298,12 +310,7 @@ pub fn serve_party() {
         return;
     };
     if let TransportKind::Provider(provider) = &transport {
-        #[cfg(feature = "providers")]
-        super::provider_party::serve(provider, &setup, &mut channel);
-        #[cfg(not(feature = "providers"))]
-        panic!("{provider:?}: this program is built without the feature `providers`");
-        #[allow(unreachable_code, reason = "the other half of the feature")]
-        return;
+        return serve_party_of_provider(provider, &setup, &mut channel);
     }
     if let Some(uid) = setup.user {
         become_user(uid);

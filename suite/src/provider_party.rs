@@ -37,21 +37,16 @@ use self::posting::{ANY, Poster, check};
 use super::call::{AddressForm, Direction, QueueName, RefusedForm, RemoteAnswer, RemoteCall};
 use super::ended::Ended;
 use super::form::{EndedForm, NameForm};
+use super::party_server::{WAITING_ROUNDS, drive_until_called};
 use super::process::Channel;
 use super::provider::Provider;
 use super::setup::Setup;
 
-/// For this many rounds a party waits for a completion. Then it answers that there is none.
-const WAITING_ROUNDS: usize = 1000;
-
 /// How long a party repeats a call that its provider answers with EAGAIN.
 const EAGAIN_PATIENCE: Duration = Duration::from_millis(200);
 
-/// After this many rounds without a call, the process sleeps between two rounds.
-const BUSY_ROUNDS: usize = 100;
-
-/// The length of the sleep between rounds, which a call ends early.
-const SLEEP: Duration = Duration::from_millis(1);
+/// The pause before such a repetition.
+const EAGAIN_PAUSE: Duration = Duration::from_millis(1);
 
 /// Why a party cannot be asked for something.
 enum Refused {
@@ -118,7 +113,9 @@ pub(super) fn serve(provider: &Provider, setup: &Setup, channel: &mut Channel) {
     };
     channel.send_message(&answer).expect("a test that listens");
     loop {
-        party.drive_until_called(channel);
+        if party.drives_itself {
+            drive_until_called(channel, || party.progress());
+        }
         let Some(call) = channel.receive_message().expect("a test that asks") else { return };
         let answer = party.execute_call_patiently(call).unwrap_or_else(|refused| match refused {
             Refused::NotOffered(what) => RemoteAnswer::NotOffered(what),
@@ -145,18 +142,6 @@ fn not_offered(what: &str, errno: Errno) -> Refused {
 }
 
 impl ProviderParty {
-    fn drive_until_called(&mut self, channel: &Channel) {
-        if !self.drives_itself {
-            return;
-        }
-        let mut rounds = 0;
-        while !channel.wait_readable(if rounds < BUSY_ROUNDS { Duration::ZERO } else { SLEEP }) {
-            self.progress();
-            thread::yield_now();
-            rounds += 1;
-        }
-    }
-
     fn progress(&self) {
         for queue in [Some(&self.cq), self.receive_cq.as_ref()].into_iter().flatten() {
             // What a read answers, the next one answers again.
@@ -180,7 +165,7 @@ impl ProviderParty {
             if is_patient && matches!(executed, Err(Refused::Errno(Errno::EAGAIN))) {
                 self.progress();
                 // Each attempt leaks the memory of its message.
-                thread::sleep(SLEEP);
+                thread::sleep(EAGAIN_PAUSE);
                 continue;
             }
             if executed.is_ok() {
@@ -407,23 +392,22 @@ impl ProviderParty {
         // SAFETY: all its bytes were zero or were written, which is valid for numbers and pointers.
         let entry = unsafe { entry.assume_init() };
         let flags = CompletionFlags::from_bits_retain(entry.flags);
+        let has_payload = flags.intersects(CompletionFlags::MSG | CompletionFlags::TAGGED);
+        let completion = self.completion_of(&entry, has_payload);
+        Ok(Some((completion, FabricAddress(source))))
+    }
+
+    fn completion_of(&mut self, entry: &FiCqTaggedEntry, has_payload: bool) -> Completion {
+        let flags = CompletionFlags::from_bits_retain(entry.flags);
         let (context, buffer) = self.posted.context_and_buffer(Entry {
             op_context: entry.op_context,
             // A write of a peer takes a receive, but does not fill it.
             len_bytes: if flags.contains(CompletionFlags::REMOTE_WRITE) { 0 } else { entry.len },
             buf: entry.buf.cast(),
             is_released: flags.contains(CompletionFlags::MULTI_RECV),
-            has_payload: flags.intersects(CompletionFlags::MSG | CompletionFlags::TAGGED),
+            has_payload,
         });
-        let completion = Completion {
-            context,
-            flags,
-            len_bytes: entry.len,
-            data: entry.data,
-            tag: Tag(entry.tag),
-            buffer,
-        };
-        Ok(Some((completion, FabricAddress(source))))
+        Completion { context, flags, len_bytes: entry.len, data: entry.data, tag: Tag(entry.tag), buffer }
     }
 
     fn read_error(&mut self, name: QueueName) -> Result<Option<CompletionError>, ReadError> {
@@ -444,14 +428,9 @@ impl ProviderParty {
         }
         // SAFETY: as in `read`.
         let entry = unsafe { entry.assume_init() };
-        let flags = CompletionFlags::from_bits_retain(entry.flags);
-        let (context, buffer) = self.posted.context_and_buffer(Entry {
-            op_context: entry.op_context,
-            len_bytes: entry.len,
-            buf: entry.buf.cast(),
-            is_released: flags.contains(CompletionFlags::MULTI_RECV),
-            has_payload: entry.len > 0,
-        });
+        let FiCqErrEntry { op_context, flags, len, buf, data: remote_data, tag, .. } = entry;
+        let success = FiCqTaggedEntry { op_context, flags, len, buf, data: remote_data, tag };
+        let completion = self.completion_of(&success, len > 0);
         let error = match Errno::new(entry.err) {
             Errno::ETRUNC => OperationError::Truncated { overflow_bytes: entry.olen as u64 },
             Errno::ECANCELED => OperationError::Cancelled,
@@ -461,19 +440,7 @@ impl ProviderParty {
         };
         let peer = (error == OperationError::UnknownSource)
             .then(|| Box::new(name_from_bytes(&data[..entry.err_data_size.min(data.len())]).into_address()));
-        Ok(Some(CompletionError {
-            completion: Completion {
-                context,
-                flags,
-                len_bytes: entry.len,
-                data: entry.data,
-                tag: Tag(entry.tag),
-                buffer,
-            },
-            error,
-            source: FabricAddress::UNSPECIFIED,
-            peer,
-        }))
+        Ok(Some(CompletionError { completion, error, source: FabricAddress::UNSPECIFIED, peer }))
     }
 
     /// `fi_control(3)` of the default flags of one direction. Returns them.
