@@ -34,6 +34,15 @@ pub(crate) enum CommandFailure {
         /// How many there are.
         tests: usize,
     },
+    /// There is no program to replay in the file.
+    #[cfg(feature = "check")]
+    #[error("{} has no program to replay: {error}", .file.display())]
+    NoProgram {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        error: String,
+    },
     /// There is no command to run.
     #[error("there is no command to run")]
     EmptyCommand,

@@ -16,9 +16,19 @@ pub fn set_patience(patience: Duration) {
     DEADLINE_MS.store(patience.as_millis() as u64, Ordering::Relaxed);
 }
 
+/// How long a test yields while it waits. Then it sleeps between two looks: what takes so long comes late or
+/// never, and other tests have work for the core.
+const YIELDS_FOR: Duration = Duration::from_millis(50);
+
+/// How long it sleeps.
+const PAUSE: Duration = Duration::from_millis(1);
+
 /// The time at which a test stops waiting.
 #[derive(Debug, Clone, Copy)]
-pub struct Deadline(Instant);
+pub struct Deadline {
+    begin: Instant,
+    end: Instant,
+}
 
 impl Default for Deadline {
     fn default() -> Deadline {
@@ -29,10 +39,11 @@ impl Default for Deadline {
 impl Deadline {
     /// A deadline from now on.
     pub fn new() -> Deadline {
-        Deadline(Instant::now() + Duration::from_millis(DEADLINE_MS.load(Ordering::Relaxed)))
+        let begin = Instant::now();
+        Deadline { begin, end: begin + Duration::from_millis(DEADLINE_MS.load(Ordering::Relaxed)) }
     }
 
-    /// Yields to other threads, and fails the test after the deadline.
+    /// Yields to other threads or sleeps briefly, and fails the test after the deadline.
     #[track_caller]
     pub fn yield_or_panic(self, what: &str) {
         self.yield_or_panic_with(|| what.to_owned());
@@ -41,9 +52,10 @@ impl Deadline {
     /// As [`yield_or_panic`](Self::yield_or_panic), but makes the description only on failure.
     #[track_caller]
     pub fn yield_or_panic_with(self, what: impl FnOnce() -> String) {
-        if Instant::now() >= self.0 {
+        let now = Instant::now();
+        if now >= self.end {
             panic!("no progress while waiting for {}", what());
         }
-        thread::yield_now();
+        if now - self.begin < YIELDS_FOR { thread::yield_now() } else { thread::sleep(PAUSE) }
     }
 }

@@ -1,5 +1,6 @@
 //! A network: a transport under test, and all parties on it.
 
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -16,6 +17,7 @@ use super::driven_queues::DrivenQueues;
 use super::handle::Queue;
 use super::neighbours::Neighbours;
 use super::party::Party;
+use super::provider::NotOffered;
 use super::region_spec::MemoryKind;
 use super::remote_party::RemoteParty;
 use super::setup::Setup;
@@ -169,6 +171,15 @@ impl Net {
     /// Whether an application can sleep until an endpoint has an event. If not, the application must poll.
     pub fn can_sleep(&self) -> bool {
         self.transport.reaches_other_processes()
+    }
+
+    /// Whether a party with this setup can be opened: another provider need not offer it.
+    pub fn offers(&self, setup: Setup) -> bool {
+        match panic::catch_unwind(AssertUnwindSafe(|| drop(self.open_party_with(setup)))) {
+            Ok(()) => true,
+            Err(panic) if panic.is::<NotOffered>() => false,
+            Err(panic) => panic::resume_unwind(panic),
+        }
     }
 
     /// Opens a party with the default setup.

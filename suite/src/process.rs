@@ -27,6 +27,9 @@ const VARIABLE: &str = "HOMESPUN_TEST_PROCESS";
 /// How long a process may take to answer or to end. A process must not wait longer for an event.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
+/// How long a process may take to end by itself when its test has failed.
+const FAILED_CLOSE_MAX: Duration = Duration::from_secs(2);
+
 /// A process that a test has started.
 #[derive(Debug)]
 pub struct Process {
@@ -174,6 +177,9 @@ impl Drop for Process {
             return;
         }
         if thread::panicking() {
+            // What a provider has put into the file system goes with a regular end alone.
+            let _ = self.channel.0.shutdown(std::net::Shutdown::Write);
+            self.channel.wait_readable(FAILED_CLOSE_MAX);
             self.kill();
         } else {
             self.close_and_wait();

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use homespun::flags::Caps;
+use homespun::flags::{Caps, Order};
 use homespun::info::Info;
 
 /// A provider of an installed libfabric.
@@ -28,6 +28,10 @@ pub struct Crashed(pub String);
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct Granted {
     pub(super) caps: u64,
+    pub(super) tx_order: u64,
+    pub(super) rx_order: u64,
+    pub(super) completion_order: u64,
+    pub(super) cq_data_bytes: usize,
     pub(super) tx_size_ops: usize,
     pub(super) rx_size_ops: usize,
     pub(super) inject_bytes: usize,
@@ -40,6 +44,10 @@ impl Granted {
         info.caps = Caps::from_bits_retain(self.caps);
         info.tx.caps = info.caps;
         info.rx.caps = info.caps;
+        info.tx.msg_order = Order::from_bits_retain(self.tx_order);
+        info.rx.msg_order = Order::from_bits_retain(self.rx_order);
+        info.tx.comp_order = Order::from_bits_retain(self.completion_order);
+        info.domain.cq_data_size_bytes = self.cq_data_bytes;
         info.tx.size_ops = self.tx_size_ops;
         info.rx.size_ops = self.rx_size_ops;
         info.tx.inject_size_bytes = self.inject_bytes;

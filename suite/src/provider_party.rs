@@ -7,7 +7,7 @@ mod posted;
 mod posting;
 mod regions;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -76,7 +76,10 @@ struct RegisteredPiece {
 }
 
 /// The party inside its process.
-struct ProviderParty {
+struct ProviderParty<'a> {
+    opening: Opening<'a>,
+    /// Whether the provider offers these completion levels.
+    levels: HashMap<OpFlags, bool>,
     caps: Caps,
     mr_mode: MrMode,
     ep: Option<Object<FidEp>>,
@@ -100,7 +103,7 @@ struct ProviderParty {
 /// Opens the party that the first call asks for, and serves it until the test closes the channel.
 pub(super) fn serve(provider: &Provider, setup: &Setup, channel: &mut Channel) {
     let opened = match Libfabric::load(&provider.libfabric) {
-        Ok(libfabric) => Opening { libfabric, provider, setup }.open(),
+        Ok(libfabric) => Opening { libfabric, provider, setup: setup.clone() }.open(),
         Err(error) => Err(Refused::NotOffered(error.to_string())),
     };
     let (mut party, answer) = match opened {
@@ -141,7 +144,7 @@ fn not_offered(what: &str, errno: Errno) -> Refused {
     }
 }
 
-impl ProviderParty {
+impl ProviderParty<'_> {
     fn progress(&self) {
         for queue in [Some(&self.cq), self.receive_cq.as_ref()].into_iter().flatten() {
             // What a read answers, the next one answers again.
@@ -186,6 +189,7 @@ impl ProviderParty {
             }
             RemoteCall::Send(send) => {
                 self.need(if send.tag.is_some() { Caps::TAGGED } else { Caps::MSG })?;
+                self.need_flags(send.flags.unwrap_or_default())?;
                 self.poster().send(send)?;
             }
             RemoteCall::Receive(receive) => {
@@ -202,10 +206,12 @@ impl ProviderParty {
             }
             RemoteCall::Rma(call) => {
                 self.need(Caps::RMA)?;
+                self.need_flags(call.flags)?;
                 self.poster().access(call)?;
             }
             RemoteCall::Atomic(call) => {
                 self.need(Caps::ATOMIC)?;
+                self.need_flags(call.flags)?;
                 let context = call.context;
                 if let Some(pieces) = self.poster().atomic(call)? {
                     self.rooms.insert(context, pieces);
@@ -324,6 +330,18 @@ impl ProviderParty {
         if lacking.is_empty() { Ok(()) } else { Err(Refused::NotOffered(format!("{lacking:?}"))) }
     }
 
+    /// Checks that the provider offers the fence and the completion level of these flags.
+    fn need_flags(&mut self, flags: OpFlags) -> Result<(), Refused> {
+        if flags.contains(OpFlags::FENCE) {
+            self.need(Caps::FENCE)?;
+        }
+        let level = flags & OpFlags::LEVELS;
+        let opening = &self.opening;
+        let is_offered =
+            level.is_empty() || *self.levels.entry(level).or_insert_with(|| opening.offers_level(level));
+        if is_offered { Ok(()) } else { Err(Refused::NotOffered(format!("{level:?}"))) }
+    }
+
     fn poster(&mut self) -> Poster<'_> {
         let ep = self.ep.as_ref().expect("nothing is asked of a closed endpoint").as_ptr();
         Poster { ep, posted: &mut self.posted }
@@ -392,13 +410,15 @@ impl ProviderParty {
         // SAFETY: all its bytes were zero or were written, which is valid for numbers and pointers.
         let entry = unsafe { entry.assume_init() };
         let flags = CompletionFlags::from_bits_retain(entry.flags);
-        let has_payload = flags.intersects(CompletionFlags::MSG | CompletionFlags::TAGGED);
+        let has_payload =
+            flags.intersects(CompletionFlags::MSG | CompletionFlags::TAGGED | CompletionFlags::READ);
         let completion = self.completion_of(&entry, has_payload);
         Ok(Some((completion, FabricAddress(source))))
     }
 
     fn completion_of(&mut self, entry: &FiCqTaggedEntry, has_payload: bool) -> Completion {
-        let flags = CompletionFlags::from_bits_retain(entry.flags);
+        // Bits that `fi_cq(3)` does not define mean nothing.
+        let flags = CompletionFlags::from_bits_truncate(entry.flags);
         let (context, buffer) = self.posted.context_and_buffer(Entry {
             op_context: entry.op_context,
             // A write of a peer takes a receive, but does not fill it.

@@ -165,10 +165,26 @@ impl TestedNetwork {
     }
 
     fn run_over_new_network(&self, run: impl Fn(&Net) + UnwindSafe + RefUnwindSafe) -> Outcome {
-        let run = || {
+        Outcome::of(|| {
             let net = Net::new(&self.transport, self.turns);
             run(&if self.sends_from_buffers { net.sending_from_buffers() } else { net });
+        })
+    }
+
+    fn name_test(&self, test: &Test) -> String {
+        let driver = match self.turns {
+            Turns::Alternate => "",
+            Turns::Threads => "_in_threads",
+            Turns::Processes => "_across_processes",
+            Turns::Automatic => "_by_itself",
         };
+        format!("{}{driver}::{}::{}", self.name, test.topic(), test.name)
+    }
+}
+
+impl Outcome {
+    /// Runs something that uses parties, and says how it has ended.
+    pub fn of(run: impl FnOnce() + UnwindSafe) -> Outcome {
         let Err(panic) = panic::catch_unwind(run) else { return Outcome::Passed };
         let panic = match panic.downcast::<NotOffered>() {
             Ok(not_offered) => return Outcome::NotOffered(not_offered.0),
@@ -181,16 +197,6 @@ impl TestedNetwork {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
         Outcome::Failed(text.unwrap_or_default())
-    }
-
-    fn name_test(&self, test: &Test) -> String {
-        let driver = match self.turns {
-            Turns::Alternate => "",
-            Turns::Threads => "_in_threads",
-            Turns::Processes => "_across_processes",
-            Turns::Automatic => "_by_itself",
-        };
-        format!("{}{driver}::{}::{}", self.name, test.topic(), test.name)
     }
 }
 

@@ -1,26 +1,14 @@
-//! Random programs of two connected endpoints. The results are checked against the rules of matching, and
-//! against the order in which receives of a connection complete.
-
-mod check;
-mod program;
-mod run;
+//! Random programs of two connected endpoints.
 
 use homespun_engine::loopback::Faults;
+use homespun_model::connected::{Program, any_program, run_and_check};
+use homespun_suite::TransportKind;
 use proptest::prelude::*;
 
-use self::program::{Program, Step, any_program};
-use crate::history::Level;
 use crate::proptest_config;
-use crate::time_limit::run_with_time_limit;
-use homespun_suite::{Net, TransportKind, Turns};
-
-fn run_and_check(transport: &TransportKind, program: &Program) {
-    let net = Net::new(transport, Turns::Alternate);
-    check::check_observed(&run_with_time_limit(program, || run::run_program(&net, program)));
-}
 
 fn faulty_loopback(program: &Program, faults: Faults) -> TransportKind {
-    TransportKind::Loopback { seed: program.seed, faults }
+    TransportKind::Loopback { seed: program.seed(), faults }
 }
 
 proptest! {
@@ -59,20 +47,4 @@ proptest! {
     fn programs_over_shared_memory_match_the_model(program in any_program()) {
         run_and_check(&TransportKind::Shm4, &program);
     }
-}
-
-/// Two receives match nothing, and leave one slot for the receives of the test. The untagged messages find
-/// no receive until the test has received a tagged message.
-#[test]
-fn runner_with_one_free_receive_slot_finishes() {
-    let nothing = Step::Receive { at: 1, tagged: Some((1, 0)), len_bytes: 0 };
-    let mut steps = vec![nothing.clone(), nothing];
-    for message in 0..20 {
-        let tag = (message < 18).then_some(2);
-        steps.push(Step::Send { from: 0, tag, len_bytes: 1000, level: Level::Inject });
-        steps.extend([Step::Drive { at: 0, rounds: 3 }, Step::Drive { at: 1, rounds: 3 }]);
-        steps.push(Step::Read { at: 0, count: 2 });
-    }
-    let program = Program { seed: 0, depth_ops: 3, unexpected_bytes: 40_000, receives_first: false, steps };
-    run_and_check(&crate::EXAMPLE, &program);
 }

@@ -1,43 +1,23 @@
-//! Runs random programs of posts, reads, peeks, cancels, accesses and atomic operations over every
-//! transport. Checks the results against a model of matching, memory and elements.
-//!
-//! The runner executes a [program](program) step by step, and records the calls and their results as a
-//! [history](history). Then it [checks](check) the history. If a check fails, the test prints the smallest
-//! program found that fails, with the seed of its transport. Shared receive contexts ([`shared_context`]),
-//! connected endpoints ([`connected`]) and deferred work ([`works`]) have their own programs.
+//! Runs the random programs of [`homespun_model`] over every transport. If the model does not explain a
+//! history, the test prints the smallest program found that fails, with the seed of its transport.
 //!
 //! The environment variable `PROPTEST_CASES` sets the number of programs for each test.
 
-mod accesses;
-mod atomics;
 #[allow(unreachable_pub, reason = "the example can be copied into a crate of its own")]
 #[path = "../../examples/backend/provider.rs"]
 mod backend;
-mod buffers;
-mod check;
 mod connected;
-mod elements;
-mod history;
-mod memory;
-mod program;
-mod reference;
-mod rest;
-mod run;
 mod shared_context;
-mod time_limit;
-mod updates;
 mod works;
 
 use homespun::Fabric;
 use homespun_engine::loopback::Faults;
-use homespun_suite::{Backend, Net, TransportKind, Turns};
+use homespun_model::{Disruption, Offer, Program, Promise, any_program};
+use homespun_suite::{Backend, TransportKind, Turns};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence};
 
 use crate::backend::ChannelProvider;
-use crate::check::Promise;
-use crate::program::{Disruption, Program, any_program};
-use crate::time_limit::run_with_time_limit;
 
 homespun_suite::party_process_entry!();
 
@@ -60,25 +40,15 @@ fn proptest_config(default: u32) -> Config {
 }
 
 fn run_and_check(transport: &TransportKind, program: &Program, promise: Promise) {
-    run_and_check_with_turns(Turns::Alternate, transport, program, promise);
+    homespun_model::run_and_check(Turns::Alternate, transport, &Offer::NATIVE, program, promise);
 }
 
 fn run_and_check_across_processes(transport: &TransportKind, program: &Program, promise: Promise) {
-    run_and_check_with_turns(Turns::Processes, transport, program, promise);
-}
-
-fn run_and_check_with_turns(turns: Turns, transport: &TransportKind, program: &Program, promise: Promise) {
-    let net = Net::new(transport, turns);
-    let history = run_with_time_limit(program, || run::run_program(&net, program));
-    check::check_history(&history, promise);
-    memory::check_accesses(&history, promise, program.order);
-    if program.completes_in_order {
-        memory::check_completion_order(&history);
-    }
+    homespun_model::run_and_check(Turns::Processes, transport, &Offer::NATIVE, program, promise);
 }
 
 fn faulty_loopback(program: &Program, faults: Faults) -> TransportKind {
-    TransportKind::Loopback { seed: program.seed, faults }
+    TransportKind::Loopback { seed: program.seed(), faults }
 }
 
 proptest! {

@@ -1,38 +1,16 @@
-//! Random programs of endpoints that share a receive context, checked against a model of matching. If a
-//! member leaves or a link ends, the model does not predict which messages are lost. Instead the model
-//! limits how many receives may fail, and checks that each receive ends once and that no credit is lost.
-//!
-//! The members of the context are in this process. The peers are in this process or in processes of their
-//! own.
-
-mod check;
-mod ending;
-mod fixture;
-mod history;
-mod program;
-mod run;
+//! Random programs of endpoints that share a receive context.
 
 use homespun_engine::loopback::Faults;
+use homespun_model::shared_context::{
+    Disruption, Program, any_program, any_program_of_kind, run_and_check, run_and_check_with_faults,
+};
+use homespun_suite::{Net, TransportKind, Turns};
 use proptest::prelude::*;
 
-use self::program::{Disruption, Program, any_program, any_program_of_kind};
 use crate::proptest_config;
-use crate::time_limit::run_with_time_limit;
-use homespun_suite::{Net, TransportKind, Turns};
-
-fn run_and_check(turns: Turns, transport: &TransportKind, program: &Program) {
-    run_and_check_with_faults(None, &Net::new(transport, turns), program);
-}
-
-/// Runs a program, and checks its history. `faults`, if given, are the faults of the network during the
-/// steps.
-fn run_and_check_with_faults(faults: Option<Faults>, net: &Net, program: &Program) {
-    let history = run_with_time_limit(program, || run::run_program(net, program, faults));
-    check::check_history(&history, program.connected);
-}
 
 fn faulty_loopback(program: &Program, faults: Faults) -> TransportKind {
-    TransportKind::Loopback { seed: program.seed, faults }
+    TransportKind::Loopback { seed: program.seed(), faults }
 }
 
 proptest! {

@@ -1,29 +1,14 @@
-//! Random programs of deferred work and triggered operations, checked against a model.
-//!
-//! The endpoint is in this process. The endpoint's peer is in this process or in one of its own.
-
-mod check;
-mod fixture;
-mod operations;
-mod program;
-mod reference;
-mod run;
+//! Random programs of deferred work and triggered operations.
 
 use homespun_engine::loopback::Faults;
+use homespun_model::works::{Program, any_program, run_and_check};
+use homespun_suite::{TransportKind, Turns};
 use proptest::prelude::*;
 
-use self::program::{Program, any_program};
 use crate::proptest_config;
-use crate::time_limit::run_with_time_limit;
-use homespun_suite::{Net, TransportKind, Turns};
-
-fn run_and_check(turns: Turns, transport: &TransportKind, program: &Program) {
-    let net = Net::new(transport, turns);
-    check::check_works(&run_with_time_limit(program, || run::run_program(&net, program)));
-}
 
 fn faulty_loopback(program: &Program, faults: Faults) -> TransportKind {
-    TransportKind::Loopback { seed: program.seed, faults }
+    TransportKind::Loopback { seed: program.seed(), faults }
 }
 
 proptest! {

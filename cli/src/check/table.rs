@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use homespun_suite::{Outcome, Test};
+use homespun_suite::Outcome;
 
+use super::Finding;
 use crate::plain_table::{new_table, render_table};
 
 /// How the tests of one topic have ended.
@@ -38,10 +39,10 @@ impl Tally {
 }
 
 /// Counts the outcomes of each topic.
-pub(super) fn by_topic(results: &[(&'static Test, Outcome)]) -> BTreeMap<&'static str, Tally> {
+pub(super) fn by_topic(findings: &[Finding]) -> BTreeMap<&'static str, Tally> {
     let mut tallies: BTreeMap<&'static str, Tally> = BTreeMap::new();
-    for (test, outcome) in results {
-        tallies.entry(test.topic()).or_default().count(outcome);
+    for finding in findings {
+        tallies.entry(finding.topic.trim_end_matches(':')).or_default().count(&finding.outcome);
     }
     tallies
 }

@@ -5,10 +5,7 @@ use std::collections::BTreeMap;
 
 use homespun::limits::{CREDIT_INITIAL_BYTES, MESSAGE_COST_BYTES};
 
-use crate::history::{
-    AddressHistory, Arrived, ClaimEnd, History, Incarnation, Level, PeekEnd, PeekOp, ReceiveEnd, ReceiveOp,
-    SendOp,
-};
+use crate::history::{Arrived, ClaimEnd, History, Level, PeekEnd, ReceiveEnd, ReceiveOp, SendOp};
 use crate::program::PeekAction;
 use crate::reference;
 use crate::run::CANCELLED;
@@ -18,7 +15,7 @@ const SHORT_BYTES: usize = 1000;
 
 /// The promises that hold for a program, with its network and disruptions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Promise {
+pub enum Promise {
     /// All messages arrive, in order.
     Everything,
     /// All messages to receivers that were not closed arrive, in order.
@@ -432,6 +429,8 @@ fn assert_single_sender_matches_equal_reference(history: &History) {
 
 #[test]
 fn peek_must_find_a_message_that_a_later_one_was_fenced_behind() {
+    use crate::history::{AddressHistory, Incarnation, PeekOp};
+
     let at = |place| Incarnation { place, life: 0 };
     let send = |tag, level, fenced, seen_at| SendOp {
         from: at(0),

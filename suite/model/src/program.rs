@@ -6,17 +6,18 @@
 use homespun::flags::Order;
 use proptest::prelude::*;
 use proptest::sample::select;
+use serde::{Deserialize, Serialize};
 
 use crate::elements::ROWS;
-use crate::history::Access;
+use crate::offer::Offer;
 use homespun_suite::MemoryKind;
 
 /// The length of the longest message, and of a buffer with room for any.
 pub(crate) const LEN_MAX_BYTES: usize = 100_000;
 
 /// A program for a few endpoints.
-#[derive(Debug, Clone)]
-pub(crate) struct Program {
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Program {
     /// The seed of the loopback network's faults.
     pub(crate) seed: u64,
     pub(crate) parties: usize,
@@ -44,7 +45,32 @@ pub(crate) struct Program {
     pub(crate) steps: Vec<Step>,
 }
 
-#[derive(Debug, Clone)]
+impl Program {
+    /// Returns the part of the program that asks for nothing but what is offered.
+    #[must_use]
+    pub fn within(mut self, offer: &Offer) -> Program {
+        if offer.is_native {
+            return self;
+        }
+        // An application may ask for a budget or a depth, but which it gets is up to the provider.
+        (self.cq_depth_entries, self.depth_ops, self.unexpected_bytes) = (0, 0, 0);
+        self.memory = MemoryKind::Owned;
+        self.order &= offer.order;
+        self.with_data &= offer.has_data;
+        self.with_fences &= offer.has_fences;
+        self.with_matches &= offer.has_matches;
+        self.completes_in_order &= offer.completes_in_order;
+        self.steps = self.steps.into_iter().filter_map(|step| offer.restrict_step(step)).collect();
+        self
+    }
+
+    /// The seed of the loopback network's faults.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Step {
     Send {
         from: usize,
@@ -108,7 +134,7 @@ pub(crate) enum Step {
     Touch {
         at: usize,
         part: (usize, usize),
-        access: Access,
+        writes: bool,
     },
     /// Drives an endpoint without reading its queue.
     Drive {
@@ -144,7 +170,7 @@ pub(crate) enum Step {
 }
 
 /// The call that sends a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum SendCall {
     /// At the default level.
     Plain,
@@ -157,7 +183,7 @@ pub(crate) enum SendCall {
 }
 
 /// The call that accesses a region.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum AccessCall {
     Write,
     /// A write with remote data, which produces a completion at the target.
@@ -172,7 +198,7 @@ pub(crate) enum AccessCall {
 }
 
 /// The call that accesses elements.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ElementsCall {
     Base,
     Inject,
@@ -186,7 +212,7 @@ pub(crate) enum ElementsCall {
 }
 
 /// What a peek does with the message that it finds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum PeekAction {
     Leave,
     Claim,
@@ -195,13 +221,17 @@ pub(crate) enum PeekAction {
 
 /// The kinds of disruptions of endpoints and links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Disruption {
+pub enum Disruption {
+    /// None.
     None,
+    /// Endpoints close in order, and others open at their addresses.
     Closing,
+    /// Endpoints end as if their processes had died, and links break.
     Killing,
 }
 
-pub(crate) fn any_program(disruption: Disruption) -> impl Strategy<Value = Program> {
+/// Returns any program with these disruptions.
+pub fn any_program(disruption: Disruption) -> impl Strategy<Value = Program> {
     let depths = (select(vec![0, 0, 2, 5]), select(vec![0, 0, 3, 8]));
     let kinds = (prop::bool::weighted(0.7), prop::bool::weighted(0.3));
     let steps = prop::collection::vec(any_step(disruption), 1..60);
@@ -276,8 +306,8 @@ fn any_step(disruption: Disruption) -> BoxedStrategy<Step> {
                 Step::Elements { from, to, row, part, call, op, fenced }
             }
         ),
-        2 => (at(), any_region_part(), select(vec![Access::Read, Access::Read, Access::Write])).prop_map(
-            |(at, part, access)| Step::Touch { at, part, access }
+        2 => (at(), any_region_part(), prop::bool::weighted(0.3)).prop_map(
+            |(at, part, writes)| Step::Touch { at, part, writes }
         ),
         3 => (at(), 1..4_usize).prop_map(|(at, rounds)| Step::Drive { at, rounds }),
         4 => (at(), 1..6_usize).prop_map(|(at, count)| Step::Read { at, count }),

@@ -1,7 +1,7 @@
 //! The end of a run: receives every message, waits for all operations, and cancels the remaining receives.
 
 use homespun::endpoint::{RecvMsg, SendMsg};
-use homespun::flags::{CompletionFlags, OpFlags};
+use homespun::flags::CompletionFlags;
 use homespun::{FabricAddress, OperationError, Tag};
 use homespun_engine::loopback::Network;
 
@@ -89,7 +89,7 @@ impl Runner<'_> {
                     tag: Some(Tag(RUNNERS_TAG)),
                     context,
                     // These messages complete after earlier injected messages have arrived.
-                    flags: OpFlags::DELIVERY_COMPLETE | OpFlags::FENCE,
+                    flags: self.offer.last_message_flags(),
                     ..SendMsg::default()
                 };
                 let deadline = Deadline::new();
@@ -160,15 +160,16 @@ impl Runner<'_> {
     fn cancel_last_open_receive(&mut self, place: usize) {
         let who = self.history.incarnation_at(place);
         let can_be_cancelled = |receive: &usize| {
+            let context = Operation::Receive(*receive).context();
             let receive = &self.history.receives[*receive];
             let is_open = receive.ended.is_none() && !receive.cancelled && !receive.too_late_to_cancel;
-            receive.at == who && is_open
+            receive.at == who && is_open && !self.asked_to_cancel.contains(&context)
         };
         let last = (0..self.history.receives.len()).rev().find(can_be_cancelled);
         if let (Some(receive), Some(party)) = (last, &self.parties[place]) {
             let operation = Operation::Receive(receive);
             let result = party.endpoint.cancel(operation.context());
-            self.history.record_cancel(operation, &result);
+            self.record_cancel(operation, &result);
         }
     }
 

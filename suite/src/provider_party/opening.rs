@@ -1,11 +1,11 @@
 //! Opens a party behind the C interface: asks the provider for what the setup needs.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::CString;
 
 use homespun::CqFormat;
 use homespun::Errno;
-use homespun::flags::{BindFlags, Caps, InfoFlags, Mode, Order};
+use homespun::flags::{BindFlags, Caps, InfoFlags, Mode, OpFlags, Order};
 use homespun::info::{MrMode, ResourceManagement};
 use homespun_host::abi::domain::FidDomain;
 use homespun_host::abi::eq::FiCqAttr;
@@ -36,12 +36,12 @@ const WISHES: [Caps; 5] =
 pub(super) struct Opening<'a> {
     pub(super) libfabric: Libfabric,
     pub(super) provider: &'a Provider,
-    pub(super) setup: &'a Setup,
+    pub(super) setup: Setup,
 }
 
-impl Opening<'_> {
-    pub(super) fn open(&self) -> Result<(ProviderParty, RemoteAnswer), Refused> {
-        let setup = self.setup;
+impl<'a> Opening<'a> {
+    pub(super) fn open(self) -> Result<(ProviderParty<'a>, RemoteAnswer), Refused> {
+        let setup = &self.setup;
         let mut info = self.find_info()?;
         let tx_op_flags = setup.tx_op_flags.bits();
         info.tx_attr_mut().op_flags = tx_op_flags;
@@ -77,6 +77,10 @@ impl Opening<'_> {
             let (tx, rx) = (&*info.first().tx_attr, &*info.first().rx_attr);
             let granted = Granted {
                 caps: info.first().caps,
+                tx_order: tx.msg_order,
+                rx_order: rx.msg_order,
+                completion_order: tx.comp_order,
+                cq_data_bytes: (*info.first().domain_attr).cq_data_size,
                 tx_size_ops: tx.size,
                 rx_size_ops: rx.size,
                 inject_bytes: tx.inject_size,
@@ -84,8 +88,10 @@ impl Opening<'_> {
             };
             (granted, (*info.first().domain_attr).mr_mode)
         };
-        let format = cq.format;
+        let (format, drives_itself, depth_entries) = (cq.format, !setup.asleep, setup.cq_depth_entries);
         let party = ProviderParty {
+            opening: self,
+            levels: HashMap::new(),
             caps: Caps::from_bits_retain(granted.caps),
             mr_mode: MrMode::from_bits_retain(mr_mode.cast_unsigned()),
             ep: Some(ep),
@@ -100,11 +106,11 @@ impl Opening<'_> {
             closed: BTreeMap::new(),
             reached: HashSet::new(),
             names: BTreeMap::new(),
-            drives_itself: !setup.asleep,
+            drives_itself,
         };
         let opened = RemoteAnswer::Opened {
             name: AddressForm(name_from_bytes(&name).into_address()),
-            depth_entries: setup.cq_depth_entries,
+            depth_entries,
             format: Some(format),
             granted: Some(granted),
         };
@@ -113,7 +119,7 @@ impl Opening<'_> {
 
     /// Asks the provider for an endpoint: with the capabilities of the setup, or with all that it has.
     fn find_info(&self) -> Result<InfoList, Refused> {
-        let setup = self.setup;
+        let setup = &self.setup;
         if let Some(at) = &setup.at
             && let NameForm::Opaque(_) = NameForm::of(at)
         {
@@ -124,14 +130,15 @@ impl Opening<'_> {
         }
         if !setup.caps.is_empty() {
             return self
-                .getinfo(setup.caps)
+                .getinfo(setup.caps, setup.tx_op_flags)
                 .map_err(|errno| not_offered(&format!("an endpoint with {:?}", setup.caps), errno));
         }
-        let mut info =
-            self.getinfo(Caps::empty()).map_err(|errno| not_offered("an endpoint of this setup", errno))?;
+        let mut info = self
+            .getinfo(Caps::empty(), setup.tx_op_flags)
+            .map_err(|errno| not_offered("an endpoint of this setup", errno))?;
         let mut caps = Caps::from_bits_retain(info.first().caps);
         for wish in WISHES {
-            if let Ok(with) = self.getinfo(caps | wish) {
+            if let Ok(with) = self.getinfo(caps | wish, setup.tx_op_flags) {
                 caps = Caps::from_bits_retain(with.first().caps) | wish;
                 info = with;
             }
@@ -139,9 +146,14 @@ impl Opening<'_> {
         Ok(info)
     }
 
-    fn getinfo(&self, caps: Caps) -> Result<InfoList, Errno> {
+    /// Whether the provider offers endpoints whose transmissions complete at this level by default.
+    pub(super) fn offers_level(&self, level: OpFlags) -> bool {
+        self.getinfo(self.setup.caps, level).is_ok()
+    }
+
+    fn getinfo(&self, caps: Caps, tx_op_flags: OpFlags) -> Result<InfoList, Errno> {
         let Provider { name, domain, .. } = self.provider;
-        let setup = self.setup;
+        let setup = &self.setup;
         let mut hints = self.libfabric.empty_hints();
         hints.set_provider_name(&CString::new(name.as_str()).expect("a name"));
         if let Some(domain) = domain {
@@ -164,7 +176,7 @@ impl Opening<'_> {
         let order = setup.order.bits();
         hints.tx_attr_mut().msg_order = order;
         hints.tx_attr_mut().size = setup.tx_depth_ops;
-        hints.tx_attr_mut().op_flags = setup.tx_op_flags.bits();
+        hints.tx_attr_mut().op_flags = tx_op_flags.bits();
         if setup.completes_in_order {
             hints.tx_attr_mut().comp_order = Order::STRICT.bits();
         }

@@ -47,6 +47,10 @@ pub(super) enum Memory {
         pieces: Vec<Piece>,
         is_vector: bool,
     },
+    Read {
+        pieces: Vec<Piece>,
+        is_vector: bool,
+    },
     /// A receive buffer for many messages, of which so many bytes are known to be used.
     Many {
         piece: Piece,
@@ -149,6 +153,10 @@ impl Memory {
             Memory::None => Buffer::None,
             Memory::Sent { pieces, is_vector } => sent(pieces, *is_vector),
             Memory::Received { pieces, is_vector } => received(pieces, *is_vector, entry.len_bytes),
+            // `fi_cq(3)` gives the entry of a read no length.
+            Memory::Read { pieces, is_vector } => {
+                received(pieces, *is_vector, if entry.has_payload { usize::MAX } else { 0 })
+            }
             Memory::Many { piece, used_bytes } => {
                 piece.check_guard();
                 let offset =

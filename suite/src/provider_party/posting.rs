@@ -187,7 +187,7 @@ impl Poster<'_> {
         let op_context = match by {
             RmaBy::InjectWrite => ptr::null_mut(),
             RmaBy::WriteRaw => self.posted.add(context, Memory::None),
-            _ if reads => self.posted.add(context, Memory::Received { pieces: pieces.clone(), is_vector }),
+            _ if reads => self.posted.add(context, Memory::Read { pieces: pieces.clone(), is_vector }),
             _ => self.posted.add(context, Memory::Sent { pieces: buffers, is_vector }),
         };
         let iov = iovecs(&pieces);

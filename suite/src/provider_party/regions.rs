@@ -12,7 +12,7 @@ use super::{ProviderParty, Refused, RegisteredPiece, not_offered, open_counter};
 use crate::call::RemoteAnswer;
 use crate::region_spec::{MemoryKind, RegionSpec};
 
-impl ProviderParty {
+impl ProviderParty<'_> {
     pub(super) fn register(&mut self, spec: RegionSpec) -> Result<RemoteAnswer, Refused> {
         let RegionSpec { len_bytes, kind, access, key, is_counted } = spec;
         self.need(Caps::RMA)?;

@@ -10,8 +10,9 @@ use crate::program::{any_buffer_bytes, any_len_bytes, any_tag, any_tag_match};
 /// message of this length, even over TCP.
 pub(super) const LONGEST_BYTES: usize = 300_000;
 
+/// A program for two connected endpoints.
 #[derive(Debug, Clone)]
-pub(super) struct Program {
+pub struct Program {
     /// The seed of the loopback network's faults.
     pub(super) seed: u64,
     /// The depth of both endpoints in both directions; 0 for the default.
@@ -21,6 +22,13 @@ pub(super) struct Program {
     /// Whether all receives are posted before the first message is sent.
     pub(super) receives_first: bool,
     pub(super) steps: Vec<Step>,
+}
+
+impl Program {
+    /// The seed of the loopback network's faults.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -61,7 +69,8 @@ impl Step {
     }
 }
 
-pub(super) fn any_program() -> impl Strategy<Value = Program> {
+/// Returns any program.
+pub fn any_program() -> impl Strategy<Value = Program> {
     let bounds = (select(vec![0, 0, 3, 8]), select(vec![0, 0, 40_000, 100_000]), any::<bool>());
     (any::<u64>(), bounds, prop::collection::vec(any_step(), 1..60)).prop_map(
         |(seed, (depth_ops, unexpected_bytes, receives_first), steps)| {

@@ -8,14 +8,16 @@ use crate::program::{any_buffer_bytes, any_len_bytes, any_tag, any_tag_match};
 
 /// The disruptions of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Disruption {
+pub enum Disruption {
+    /// None.
     None,
     /// Members leave, and links end.
     Any,
 }
 
+/// A program for endpoints that share a receive context, and for their peers.
 #[derive(Debug, Clone)]
-pub(super) struct Program {
+pub struct Program {
     /// The seed of the loopback network's faults.
     pub(super) seed: u64,
     /// Whether each member has a connection, with a peer of its own.
@@ -31,6 +33,13 @@ pub(super) struct Program {
     /// The budget for unexpected messages; 0 for the default.
     pub(super) unexpected_bytes: usize,
     pub(super) steps: Vec<Step>,
+}
+
+impl Program {
+    /// The seed of the loopback network's faults.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
 }
 
 /// A step. Every operand is taken modulo the number of objects to choose from.
@@ -58,11 +67,12 @@ pub(super) enum Step {
 }
 
 /// Returns a program of members with connections, or without.
-pub(super) fn any_program(disruption: Disruption) -> impl Strategy<Value = Program> {
+pub fn any_program(disruption: Disruption) -> impl Strategy<Value = Program> {
     any::<bool>().prop_flat_map(move |connected| any_program_of_kind(connected, disruption))
 }
 
-pub(super) fn any_program_of_kind(connected: bool, disruption: Disruption) -> impl Strategy<Value = Program> {
+/// Returns a program of members that have connections, or of members that have none.
+pub fn any_program_of_kind(connected: bool, disruption: Disruption) -> impl Strategy<Value = Program> {
     let depths = (select(vec![0, 0, 2, 5]), select(vec![0, 0, 3, 8]), select(vec![0, 20_000, 400_000]));
     let steps = prop::collection::vec(any_step(disruption), 1..50);
     (any::<u64>(), 1..=3_usize, 1..=2_usize, depths, steps).prop_map(

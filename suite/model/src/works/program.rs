@@ -3,8 +3,9 @@
 use proptest::prelude::*;
 use proptest::sample::select;
 
+/// A program of deferred work.
 #[derive(Debug, Clone)]
-pub(super) struct Program {
+pub struct Program {
     /// The seed of the loopback network's faults.
     pub(super) seed: u64,
     /// The transmit size of the endpoint, or 0 for the default. With a small size, works wait for room.
@@ -16,6 +17,13 @@ pub(super) struct Program {
     /// Whether the program closes the endpoint at the end, while works still wait for their counters.
     pub(super) closes_endpoint: bool,
     pub(super) steps: Vec<Step>,
+}
+
+impl Program {
+    /// The seed of the loopback network's faults.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
 }
 
 /// A counter. Its number is taken modulo the number of counters of its kind.
@@ -108,7 +116,8 @@ impl Action {
     }
 }
 
-pub(super) fn any_program() -> impl Strategy<Value = Program> {
+/// Returns any program.
+pub fn any_program() -> impl Strategy<Value = Program> {
     let depth_ops = select(vec![0, 0, 0, 2]);
     let steps = prop::collection::vec(any_step(), 1..40);
     (any::<u64>(), depth_ops, any::<bool>(), any::<bool>(), any::<bool>(), steps).prop_map(

@@ -1,0 +1,115 @@
+//! What a provider offers to random programs.
+
+use homespun::Completion;
+use homespun::flags::{Caps, CompletionFlags, OpFlags, Order};
+use homespun_suite::{Net, Setup, TransportKind, Turns};
+
+use crate::program::{AccessCall, ElementsCall, LEN_MAX_BYTES, SendCall, Step};
+
+/// What the provider of a network offers to programs.
+#[derive(Debug, Clone, Copy)]
+pub struct Offer {
+    /// Whether this is homespun's own library, which promises more than the man pages.
+    pub(crate) is_native: bool,
+    pub(crate) caps: Caps,
+    pub(crate) order: Order,
+    pub(crate) has_data: bool,
+    pub(crate) has_fences: bool,
+    pub(crate) has_delivery: bool,
+    pub(crate) has_matches: bool,
+    pub(crate) completes_in_order: bool,
+}
+
+impl Offer {
+    /// What homespun's own library offers.
+    pub const NATIVE: Offer = Offer {
+        is_native: true,
+        caps: Caps::all(),
+        order: Order::STRICT,
+        has_data: true,
+        has_fences: true,
+        has_delivery: true,
+        has_matches: true,
+        completes_in_order: true,
+    };
+
+    /// Asks the provider behind the C interface, or returns [`NATIVE`](Self::NATIVE).
+    pub fn of(transport: &TransportKind) -> Offer {
+        let TransportKind::Provider(_) = transport else { return Offer::NATIVE };
+        let offers = |setup| Net::new(transport, Turns::Processes).offers(setup);
+        let has_level = |tx_op_flags| offers(Setup { tx_op_flags, ..Setup::default() });
+        let net = Net::new(transport, Turns::Processes);
+        let info = net.info();
+        Offer {
+            is_native: false,
+            caps: info.caps,
+            order: info.tx.msg_order & info.rx.msg_order,
+            has_data: info.domain.cq_data_size_bytes >= size_of::<u64>(),
+            has_fences: info.caps.contains(Caps::FENCE),
+            has_delivery: has_level(OpFlags::DELIVERY_COMPLETE),
+            has_matches: has_level(OpFlags::MATCH_COMPLETE),
+            completes_in_order: info.tx.comp_order.contains(Order::STRICT),
+        }
+    }
+
+    /// The flags of a message that completes after all earlier operations to its peer have taken effect.
+    pub(crate) fn last_message_flags(&self) -> OpFlags {
+        let mut flags = OpFlags::empty();
+        flags.set(OpFlags::DELIVERY_COMPLETE, self.has_delivery);
+        flags.set(OpFlags::FENCE, self.has_fences);
+        flags
+    }
+
+    /// Checks the flags that say what a completion is of.
+    pub(crate) fn check_flags(&self, completion: &Completion, expected: CompletionFlags) {
+        let flags = completion.flags - CompletionFlags::MULTI_RECV;
+        // `fi_cq(3)` does not say that no other flag is set.
+        assert!(flags == expected || !self.is_native && flags.contains(expected), "{completion:?}");
+    }
+
+    /// Checks the fields of an initiator's completion, which `fi_cq(3)` defines for receivers alone.
+    pub(crate) fn check_transmit_fields(&self, completion: &Completion, len_bytes: usize) {
+        let fields = (completion.len_bytes, completion.data, completion.tag.0);
+        assert!(fields == (len_bytes, 0, 0) || !self.is_native, "{completion:?}");
+    }
+
+    /// Returns the step, or one like it, if it asks for nothing else.
+    pub(crate) fn restrict_step(&self, step: Step) -> Option<Step> {
+        let has = |caps| self.caps.contains(caps);
+        let needs = |caps, step| has(caps).then_some(step);
+        let from = |from: Option<usize>| from.filter(|_| has(Caps::DIRECTED_RECV));
+        match step {
+            Step::Send { from, to, tag, len_bytes, call, .. } => {
+                let call = match call {
+                    SendCall::Transmit | SendCall::Delivery | SendCall::Match if !self.has_delivery => {
+                        SendCall::Plain
+                    }
+                    call => call,
+                };
+                Some(Step::Send { from, to, tag, len_bytes, call, fenced: false })
+            }
+            // The man pages do not say which part of a message that is too long is received.
+            Step::Receive { at, tagged, from: source, in_pieces, .. } => {
+                Some(Step::Receive { at, tagged, from: from(source), len_bytes: LEN_MAX_BYTES, in_pieces })
+            }
+            Step::ReceiveMany { at, from: source, min_free_bytes, .. } => needs(
+                Caps::MULTI_RECV,
+                Step::ReceiveMany { at, from: from(source), len_bytes: 2 * LEN_MAX_BYTES, min_free_bytes },
+            ),
+            // No capability says whether a provider has peeks and claims.
+            Step::Peek { .. } | Step::Claim { .. } => None,
+            Step::Access { call: AccessCall::InjectWrite | AccessCall::Flush, .. } => None,
+            Step::Access { .. } if !self.has_delivery => None,
+            step @ Step::Access { .. } => needs(Caps::RMA, step),
+            Step::Elements { call: ElementsCall::Inject, .. } => None,
+            Step::Elements { .. } if !self.has_delivery => None,
+            Step::Elements { from, to, part, call, fenced, .. } => needs(
+                Caps::RMA | Caps::ATOMIC,
+                Step::Elements { from, to, row: 0, part, call, op: None, fenced },
+            ),
+            Step::Touch { .. } => needs(Caps::RMA, step),
+            Step::Drive { .. } | Step::Read { .. } | Step::Cancel { .. } => Some(step),
+            Step::Close { .. } | Step::Kill { .. } | Step::Reopen { .. } | Step::Break { .. } => None,
+        }
+    }
+}
