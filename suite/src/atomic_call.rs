@@ -50,6 +50,14 @@ pub struct AtomicCall {
 }
 
 impl AtomicCall {
+    /// On how many elements it operates.
+    #[cfg(feature = "providers")]
+    pub(super) fn element_count(&self) -> usize {
+        let operands_bytes: usize = self.operands.iter().map(Bytes::len).sum();
+        let bytes = operands_bytes.max(self.results_bytes.iter().sum());
+        bytes / self.target.datatype.size_bytes()
+    }
+
     /// Returns the same operation at another address.
     pub fn at_address(mut self, address: u64) -> AtomicCall {
         self.target.memory.address = address;

@@ -42,6 +42,7 @@ pub struct Party {
     pub(super) domain: Option<Domain>,
     queues: Arc<DrivenQueues>,
     is_native: bool,
+    is_homespun: bool,
 }
 
 impl Party {
@@ -89,6 +90,7 @@ impl Party {
             domain: Some(domain.clone()),
             queues,
             is_native: true,
+            is_homespun: true,
         }
     }
 
@@ -129,12 +131,19 @@ impl Party {
             domain: None,
             queues,
             is_native: !matches!(transport, TransportKind::Provider(_)),
+            is_homespun: transport.is_homespun(),
         }
     }
 
     /// Whether homespun's own library serves the party: its errors say more than the C interface tells.
     pub fn is_native(&self) -> bool {
         self.is_native
+    }
+
+    /// Whether the party is of homespun, perhaps behind the C interface. Then it keeps promises beyond the man
+    /// pages.
+    pub fn is_homespun(&self) -> bool {
+        self.is_homespun
     }
 
     /// The process id of the party's process.

@@ -16,6 +16,13 @@ pub struct Provider {
     pub domain: Option<String>,
 }
 
+impl Provider {
+    /// Whether this is homespun's plugin.
+    pub(super) fn is_homespun(&self) -> bool {
+        self.name == "homespun"
+    }
+}
+
 /// What a party asked for and its provider does not have. A test that meets it unwinds with this value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotOffered(pub String);

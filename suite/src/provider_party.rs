@@ -7,7 +7,7 @@ mod posted;
 mod posting;
 mod regions;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -34,7 +34,7 @@ use self::names::{bytes_of_name, name_from_bytes};
 use self::opening::Opening;
 use self::posted::{Entry, Piece, Posted};
 use self::posting::{ANY, Poster, check};
-use super::call::{AddressForm, Direction, QueueName, RefusedForm, RemoteAnswer, RemoteCall};
+use super::call::{AddressForm, Direction, QueueName, ReceiveBy, RefusedForm, RemoteAnswer, RemoteCall};
 use super::ended::Ended;
 use super::form::{EndedForm, NameForm};
 use super::party_server::{WAITING_ROUNDS, drive_until_called};
@@ -42,8 +42,8 @@ use super::process::Channel;
 use super::provider::Provider;
 use super::setup::Setup;
 
-/// How long a party repeats a call that its provider answers with EAGAIN.
-const EAGAIN_PATIENCE: Duration = Duration::from_millis(200);
+/// How long a party repeats a call that another provider answers with EAGAIN, which it may do at any time.
+const EAGAIN_PATIENCE: Duration = Duration::from_secs(3);
 
 /// The pause before such a repetition.
 const EAGAIN_PAUSE: Duration = Duration::from_millis(1);
@@ -95,8 +95,6 @@ struct ProviderParty<'a> {
     closed: BTreeMap<usize, Piece>,
     /// The names in the address vector.
     names: BTreeMap<u64, NameForm>,
-    /// The peers to which the provider has taken an operation.
-    reached: HashSet<u64>,
     drives_itself: bool,
 }
 
@@ -152,29 +150,29 @@ impl ProviderParty<'_> {
         }
     }
 
-    /// Executes a call. Repeats the first operation to a peer for a while if the provider says to: it may
-    /// need progress of both sides first.
+    /// Executes a call. Repeats a post for a while if another provider says to. What homespun answers with
+    /// EAGAIN is a matter of tests.
     fn execute_call_patiently(&mut self, call: RemoteCall) -> Result<RemoteAnswer, Refused> {
-        let peer = match &call {
-            RemoteCall::Send(send) => send.to,
-            RemoteCall::Rma(access) => access.peer,
-            RemoteCall::Atomic(atomic) => atomic.target.peer,
-            _ => return self.execute_call(call),
-        };
+        let is_post = matches!(
+            call,
+            RemoteCall::Send(_)
+                | RemoteCall::Receive(_)
+                | RemoteCall::ReceiveRaw { .. }
+                | RemoteCall::Rma(_)
+                | RemoteCall::Atomic(_)
+        );
+        if !is_post || self.opening.provider.is_homespun() {
+            return self.execute_call(call);
+        }
         let begin = Instant::now();
         loop {
             let executed = self.execute_call(call.clone());
-            let is_patient = !self.reached.contains(&peer.0) && begin.elapsed() < EAGAIN_PATIENCE;
-            if is_patient && matches!(executed, Err(Refused::Errno(Errno::EAGAIN))) {
-                self.progress();
-                // Each attempt leaks the memory of its message.
-                thread::sleep(EAGAIN_PAUSE);
-                continue;
+            let is_patient = begin.elapsed() < EAGAIN_PATIENCE;
+            if !is_patient || !matches!(executed, Err(Refused::Errno(Errno::EAGAIN))) {
+                return executed;
             }
-            if executed.is_ok() {
-                self.reached.insert(peer.0);
-            }
-            return executed;
+            self.progress();
+            thread::sleep(EAGAIN_PAUSE);
         }
     }
 
@@ -194,13 +192,16 @@ impl ProviderParty<'_> {
             }
             RemoteCall::Receive(receive) => {
                 self.need(if receive.tagged.is_some() { Caps::TAGGED } else { Caps::MSG })?;
-                if receive.by == super::call::ReceiveBy::Multi {
-                    self.need(Caps::MULTI_RECV)?;
-                }
+                let is_many = receive.by == ReceiveBy::Multi || receive.flags.contains(OpFlags::MULTI_RECV);
+                self.need(if is_many { Caps::MULTI_RECV } else { Caps::empty() })?;
+                self.need_source(receive.from)?;
                 self.poster().receive(receive)?;
             }
             RemoteCall::ReceiveRaw { lens_bytes, ignore, post } => {
                 self.need(if post.tag.is_some() { Caps::TAGGED } else { Caps::MSG })?;
+                let is_many = post.flags.is_some_and(|flags| flags.contains(OpFlags::MULTI_RECV));
+                self.need(if is_many { Caps::MULTI_RECV } else { Caps::empty() })?;
+                self.need_source(post.peer)?;
                 let pieces = self.poster().receive_raw(&lens_bytes, ignore, post)?;
                 self.rooms.insert(post.context, pieces);
             }
@@ -212,6 +213,14 @@ impl ProviderParty<'_> {
             RemoteCall::Atomic(call) => {
                 self.need(Caps::ATOMIC)?;
                 self.need_flags(call.flags)?;
+                if !self.opening.provider.is_homespun() {
+                    // Without this question, sockets and rxm of libfabric 2.6 crash their target.
+                    let most = self.poster().max_atomic_count(&call).map_err(|_| Errno::EOPNOTSUPP)?;
+                    let count = call.element_count();
+                    if count > most {
+                        return Err(Refused::NotOffered(format!("atomic operations on {count} elements")));
+                    }
+                }
                 let context = call.context;
                 if let Some(pieces) = self.poster().atomic(call)? {
                     self.rooms.insert(context, pieces);
@@ -308,11 +317,13 @@ impl ProviderParty<'_> {
                 return Ok(RemoteAnswer::Found(found.map(|(entry, _)| *entry)));
             }
             RemoteCall::OpFlags(direction) => {
-                let flags = self.control_op_flags(FI_GETOPSFLAG, direction, OpFlags::empty())?;
+                let flags = self.control_op_flags(FI_GETOPSFLAG, direction, OpFlags::empty());
+                let flags = flags.map_err(|errno| not_offered("default flags by fi_control", errno))?;
                 return Ok(RemoteAnswer::Flags(flags));
             }
             RemoteCall::SetOpFlags(direction, flags) => {
-                self.control_op_flags(FI_SETOPSFLAG, direction, flags)?;
+                let set = self.control_op_flags(FI_SETOPSFLAG, direction, flags);
+                set.map_err(|errno| not_offered("default flags by fi_control", errno))?;
                 if direction == Direction::Receive {
                     self.posted.takes_many_by_default = flags.contains(OpFlags::MULTI_RECV);
                 }
@@ -330,10 +341,19 @@ impl ProviderParty<'_> {
         if lacking.is_empty() { Ok(()) } else { Err(Refused::NotOffered(format!("{lacking:?}"))) }
     }
 
+    /// Checks that the endpoint may be told from whom it receives.
+    fn need_source(&self, from: FabricAddress) -> Result<(), Refused> {
+        let is_directed = from != FabricAddress::UNSPECIFIED;
+        self.need(if is_directed { Caps::DIRECTED_RECV } else { Caps::empty() })
+    }
+
     /// Checks that the provider offers the fence and the completion level of these flags.
     fn need_flags(&mut self, flags: OpFlags) -> Result<(), Refused> {
         if flags.contains(OpFlags::FENCE) {
             self.need(Caps::FENCE)?;
+        }
+        if flags.contains(OpFlags::COMMIT_COMPLETE) && !self.opening.provider.is_homespun() {
+            self.need(Caps::RMA_PMEM)?;
         }
         let level = flags & OpFlags::LEVELS;
         let opening = &self.opening;
@@ -418,7 +438,11 @@ impl ProviderParty<'_> {
 
     fn completion_of(&mut self, entry: &FiCqTaggedEntry, has_payload: bool) -> Completion {
         // Bits that `fi_cq(3)` does not define mean nothing.
-        let flags = CompletionFlags::from_bits_truncate(entry.flags);
+        let mut flags = CompletionFlags::from_bits_truncate(entry.flags);
+        // It leaves open whether a tagged message is reported as an untagged one, too.
+        if flags.contains(CompletionFlags::TAGGED) {
+            flags.remove(CompletionFlags::MSG);
+        }
         let (context, buffer) = self.posted.context_and_buffer(Entry {
             op_context: entry.op_context,
             // A write of a peer takes a receive, but does not fill it.

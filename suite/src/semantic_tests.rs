@@ -42,9 +42,10 @@ bitflags! {
         const OTHER_PROCESSES = 1 << 5;
         /// Needs links that take a burst of small frames at once.
         const ROOM = 1 << 6;
-        /// Tests what homespun's own library promises beyond the man pages. No provider is asked for it
-        /// behind the C interface.
+        /// Tests what homespun promises beyond the man pages. No other provider is asked for it.
         const OWN = 1 << 7;
+        /// Uses the library's own calls or objects, which are not behind the C interface.
+        const NATIVE = 1 << 8;
     }
 }
 
@@ -129,7 +130,8 @@ impl TestedNetwork {
         if !over.contains(driver)
             || lacks(Over::MAPPED_MEMORY, self.transport.maps_peer_memory())
             || lacks(Over::OTHER_PROCESSES, self.transport.reaches_other_processes())
-            || lacks(Over::OWN, !matches!(self.transport, TransportKind::Provider(_)))
+            || lacks(Over::OWN, self.transport.is_homespun())
+            || lacks(Over::NATIVE, !matches!(self.transport, TransportKind::Provider(_)))
             || lacks(Over::ROOM, !matches!(self.transport, TransportKind::Loopback { .. }))
         {
             return false;

@@ -88,6 +88,11 @@ impl TransportKind {
         }
     }
 
+    /// Whether the transport is one of homespun, perhaps behind the C interface.
+    pub(super) fn is_homespun(&self) -> bool {
+        !matches!(self, TransportKind::Provider(provider) if !provider.is_homespun())
+    }
+
     /// Whether the transport reaches endpoints of other processes. Then an application can sleep until an
     /// endpoint has an event.
     pub(super) fn reaches_other_processes(&self) -> bool {

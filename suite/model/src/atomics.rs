@@ -58,7 +58,9 @@ impl Runner<'_> {
         let op = choose_op(kind, row.datatype, op);
         let identity = self.history.accesses.len();
         let (level, flags, fenced) = self.level_flags_and_fence(AccessCall::Write, fenced && !is_injected);
-        let parts = 1 + identity % 3;
+        // The C interface counts elements, so no part of one can be a segment.
+        let may_split = self.offer.is_native;
+        let parts = if may_split { 1 + identity % 3 } else { 1 };
         let call = AtomicCall {
             by: if is_injected { AtomicBy::Inject } else { AtomicBy::Message },
             kind,
@@ -69,14 +71,15 @@ impl Runner<'_> {
             },
             compares: match kind {
                 AtomicKind::Compare => {
-                    split_unevenly(&element_values(compare_value, identity, place, len_bytes), 4 - parts)
+                    let parts = if may_split { 4 - parts } else { 1 };
+                    split_unevenly(&element_values(compare_value, identity, place, len_bytes), parts)
                 }
                 AtomicKind::Base | AtomicKind::Fetch => Vec::new(),
             },
-            results_bytes: if kind.fetches() {
-                vec![len_bytes / 2, len_bytes - len_bytes / 2]
-            } else {
-                Vec::new()
+            results_bytes: match kind.fetches() {
+                true if may_split => vec![len_bytes / 2, len_bytes - len_bytes / 2],
+                true => vec![len_bytes],
+                false => Vec::new(),
             },
             target: AtomicTarget {
                 peer: FabricAddress(to as u64),

@@ -6,6 +6,9 @@ use homespun_suite::{Net, Setup, TransportKind, Turns};
 
 use crate::program::{AccessCall, ElementsCall, LEN_MAX_BYTES, SendCall, Step};
 
+/// How many elements every provider takes at once.
+const FEW: usize = 8;
+
 /// What the provider of a network offers to programs.
 #[derive(Debug, Clone, Copy)]
 pub struct Offer {
@@ -60,11 +63,11 @@ impl Offer {
         flags
     }
 
-    /// Checks the flags that say what a completion is of.
+    /// Checks the flags that say what a completion is of. The semantic tests say which ones another provider
+    /// sets.
     pub(crate) fn check_flags(&self, completion: &Completion, expected: CompletionFlags) {
         let flags = completion.flags - CompletionFlags::MULTI_RECV;
-        // `fi_cq(3)` does not say that no other flag is set.
-        assert!(flags == expected || !self.is_native && flags.contains(expected), "{completion:?}");
+        assert!(flags == expected || !self.is_native, "{completion:?}");
     }
 
     /// Checks the fields of an initiator's completion, which `fi_cq(3)` defines for receivers alone.
@@ -89,12 +92,18 @@ impl Offer {
                 Some(Step::Send { from, to, tag, len_bytes, call, fenced: false })
             }
             // The man pages do not say which part of a message that is too long is received.
-            Step::Receive { at, tagged, from: source, in_pieces, .. } => {
-                Some(Step::Receive { at, tagged, from: from(source), len_bytes: LEN_MAX_BYTES, in_pieces })
-            }
-            Step::ReceiveMany { at, from: source, min_free_bytes, .. } => needs(
+            // Untagged receives take messages from all: over libfabric 2.6 most programs with others fail or
+            // crash, and show nothing else (conformance/FINDINGS.md).
+            Step::Receive { at, tagged, from: source, in_pieces, .. } => Some(Step::Receive {
+                at,
+                tagged,
+                from: from(source).filter(|_| tagged.is_some()),
+                len_bytes: LEN_MAX_BYTES,
+                in_pieces,
+            }),
+            Step::ReceiveMany { at, min_free_bytes, .. } => needs(
                 Caps::MULTI_RECV,
-                Step::ReceiveMany { at, from: from(source), len_bytes: 2 * LEN_MAX_BYTES, min_free_bytes },
+                Step::ReceiveMany { at, from: None, len_bytes: 2 * LEN_MAX_BYTES, min_free_bytes },
             ),
             // No capability says whether a provider has peeks and claims.
             Step::Peek { .. } | Step::Claim { .. } => None,
@@ -103,9 +112,9 @@ impl Offer {
             step @ Step::Access { .. } => needs(Caps::RMA, step),
             Step::Elements { call: ElementsCall::Inject, .. } => None,
             Step::Elements { .. } if !self.has_delivery => None,
-            Step::Elements { from, to, part, call, fenced, .. } => needs(
+            Step::Elements { from, to, part: (first, count), call, fenced, .. } => needs(
                 Caps::RMA | Caps::ATOMIC,
-                Step::Elements { from, to, row: 0, part, call, op: None, fenced },
+                Step::Elements { from, to, row: 0, part: (first, count.min(FEW)), call, op: None, fenced },
             ),
             Step::Touch { .. } => needs(Caps::RMA, step),
             Step::Drive { .. } | Step::Read { .. } | Step::Cancel { .. } => Some(step),

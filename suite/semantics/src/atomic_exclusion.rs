@@ -25,8 +25,8 @@ fn concurrent_updates_by_all_parties_are_each_applied_once(net: &Net) {
         let region = target.register(make_region_spec(96, memory_kind)).unwrap();
         region.write_at(0, &[0; 96]);
         // Elements that are aligned, or misaligned, or longer than the processor can update at once. If the
-        // memory is raw, some elements lie in two segments.
-        let places = [
+        // memory is raw, some elements lie in two segments. Other providers are asked for the first two.
+        let mut places = vec![
             (Datatype::Uint64, 0),
             (Datatype::Uint16, 8),
             (Datatype::Uint32, 13),
@@ -34,10 +34,13 @@ fn concurrent_updates_by_all_parties_are_each_applied_once(net: &Net) {
             (Datatype::Uint128, 48),
             (Datatype::Int128, 71),
         ];
+        if !target.is_homespun() {
+            places.truncate(2);
+        }
         let mut fetched = vec![Vec::new(); places.len()];
         for _ in 0..ROUNDS {
             for party in &parties {
-                for (context, (datatype, at)) in (0..).zip(places) {
+                for (context, &(datatype, at)) in (0..).zip(&places) {
                     let one = Bytes::from(encode_element(1, datatype));
                     let what = (AtomicOp::Sum, datatype);
                     let call = AtomicCall::new(AtomicKind::Fetch, what, one, party.peer(), &region, context);
@@ -55,7 +58,7 @@ fn concurrent_updates_by_all_parties_are_each_applied_once(net: &Net) {
             }
         }
         let all: Vec<u128> = (0..(PARTIES * ROUNDS) as u128).collect();
-        for (fetched, place) in fetched.iter_mut().zip(places) {
+        for (fetched, place) in fetched.iter_mut().zip(&places) {
             fetched.sort_unstable();
             assert_eq!(*fetched, all, "{place:?} of {memory_kind:?}");
         }
@@ -161,8 +164,11 @@ fn compare_and_swap_lock_excludes_concurrent_holders(net: &Net) {
         }
     };
     std::thread::scope(|scope| {
-        for party in &parties {
-            scope.spawn(|| work(party));
+        let work = &work;
+        let threads: Vec<_> = parties.iter().map(|party| scope.spawn(move || work(party))).collect();
+        // The panic of a thread says why the test fails, or what the provider does not offer.
+        for thread in threads {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         }
     });
     let total = encode_number(PARTIES as u64 * ROUNDS);

@@ -4,14 +4,27 @@ use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::endpoint::{AtomicTarget, CompareAtomicMsg, FetchAtomicMsg};
 use homespun::flags::{Caps, MrAccess, OpFlags};
 use homespun::limits::{ATOMIC_MAX_BYTES, INJECT_MAX_BYTES};
-use homespun::{AtomicAttr, Buffer, Bytes, Errno, Error, FabricAddress, Fetched, Misuse, RemoteMemory};
+use homespun::{
+    AtomicAttr, Buffer, Bytes, CompletionError, Errno, Error, FabricAddress, Fetched, Misuse, RemoteMemory,
+};
 
 use super::atomics::{
-    ANY, EVERYTHING, KEY, SUM, SUM_OF_BYTES, encode_number, expect_completion, expected_flags, make_add_call,
-    make_region_spec, perform_and_wait,
+    ANY, EVERYTHING, KEY, MODEST_BYTES, SUM, SUM_OF_BYTES, encode_number, expect_completion, expected_flags,
+    make_add_call, make_region_spec, perform_and_wait,
 };
 use homespun_suite::payload::{marked_buffer, payload, split_unevenly};
-use homespun_suite::{AtomicBy, AtomicCall, MemoryKind, Net, RegionSpec, Setup, over};
+use homespun_suite::{AtomicBy, AtomicCall, MemoryKind, Net, Party, RegionSpec, Setup, over};
+
+/// Waits until the target has refused an operation of this kind. Returns `None` if the operation completed
+/// before: the completion of a base operation says only that its buffers are free (`fi_atomic(3)`).
+#[track_caller]
+fn next_refusal(party: &Party, kind: AtomicKind) -> Option<CompletionError> {
+    match party.next_ended() {
+        Err(failed) => Some(failed),
+        Ok(_) if kind == AtomicKind::Base && !party.is_homespun() => None,
+        Ok((completion, _)) => panic!("an operation did not fail: {completion:?}"),
+    }
+}
 
 #[over(all)]
 fn access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds(net: &Net) {
@@ -22,6 +35,9 @@ fn access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds(net: &Net) {
         let unreadable = bob.register(of(MrAccess::REMOTE_WRITE, 2)).unwrap();
         let unwritable = bob.register(of(MrAccess::REMOTE_READ, 3)).unwrap();
         for len_bytes in [8, 50, 9000] {
+            if len_bytes > MODEST_BYTES && !alice.is_homespun() {
+                continue;
+            }
             let call =
                 |kind, what| AtomicCall::new(kind, what, payload(1, len_bytes), alice.peer(), &region, 1);
             let calls = [
@@ -55,9 +71,12 @@ fn access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds(net: &Net) {
             }
             for (call, errno) in cases {
                 alice.endpoint.atomic(call.clone()).unwrap();
-                let failed = alice.next_failure();
-                assert_eq!((failed.errno(), failed.completion.context), (errno, 1), "{call:?}");
-                assert_eq!(failed.completion.flags, expected_flags(call.kind));
+                let Some(failed) = next_refusal(&alice, call.kind) else { continue };
+                assert_eq!(failed.completion.context, 1, "{call:?}");
+                if alice.is_homespun() {
+                    assert_eq!(failed.errno(), errno, "{call:?}");
+                    assert_eq!(failed.completion.flags, expected_flags(call.kind));
+                }
             }
         }
         // Reads of the read-only region succeed.
@@ -112,7 +131,7 @@ fn atomic_without_the_capability_takes_effect(net: &Net) {
     assert_eq!(region.content(), *encode_number(2));
 }
 
-#[over(driven, own)]
+#[over(driven, native)]
 fn post_with_invalid_arguments_is_refused(net: &Net) {
     let (alice, bob) = net.open_pair_with(
         Setup { tx_depth_ops: 2, ..Setup::default() },

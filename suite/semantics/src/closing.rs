@@ -12,7 +12,7 @@ use homespun_suite::{Net, Party, Setup, over};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-#[over(all)]
+#[over(all, native)]
 fn objects_may_be_dropped_in_any_order(net: &Net) {
     // Of any two objects, some of these orders drop one first, and other orders drop the other first.
     let orders: [[usize; 5]; 6] = [
@@ -64,7 +64,7 @@ fn objects_may_be_dropped_in_any_order(net: &Net) {
     }
 }
 
-#[over(all)]
+#[over(all, own)]
 fn posted_messages_arrive_after_the_sender_closes(net: &Net) {
     let (alice, bob) = net.open_pair();
     let lens_bytes = [10, 200_000, 0, 9000, 400_000];
@@ -82,7 +82,7 @@ fn posted_messages_arrive_after_the_sender_closes(net: &Net) {
     closing.join().unwrap();
 }
 
-#[over(all)]
+#[over(all, own)]
 fn unmatched_messages_arrive_after_the_sender_closes(net: &Net) {
     let send = |from: &Party, n: u64, len_bytes: usize| {
         let (buffers, flags, to) = (vec![payload(n, len_bytes)], OpFlags::MATCH_COMPLETE, from.peer());
@@ -113,7 +113,7 @@ fn unmatched_messages_arrive_after_the_sender_closes(net: &Net) {
 }
 
 /// Each side has begun to connect to the other. Then one side closes, after few or many passes.
-#[over(all)]
+#[over(all, own)]
 fn fenced_message_arrives_after_its_sender_closes_amid_connects(net: &Net) {
     for passes in 0..8 {
         let (alice, bob) = net.open_pair();
@@ -150,7 +150,7 @@ fn fenced_message_arrives_after_its_sender_closes_amid_connects(net: &Net) {
     }
 }
 
-#[over(all)]
+#[over(all, own)]
 fn injected_messages_arrive_after_the_sender_closes(net: &Net) {
     let (alice, bob) = net.open_pair();
     for n in 0..5 {
@@ -166,7 +166,7 @@ fn injected_messages_arrive_after_the_sender_closes(net: &Net) {
     }
 }
 
-#[over(all)]
+#[over(all, native)]
 fn dropped_disabled_endpoint_frees_its_address(net: &Net) {
     let domain = net.open_other_domain();
     let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());

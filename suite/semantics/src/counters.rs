@@ -54,11 +54,16 @@ pub(crate) fn make_send(party: &Party, context: u64, len_bytes: usize, flags: Op
     SendMsg { buffers, to: party.peer(), context, flags, ..SendMsg::default() }
 }
 
-/// Drives all parties until the region has counted these accesses.
+/// Drives all parties until the region has counted these accesses. With another provider, ignores the reads:
+/// `fi_mr(3)` binds counters for writes only.
 #[track_caller]
 fn await_region_counts(party: &Party, region: &Region, reads: u64, writes: u64) {
     let deadline = Deadline::new();
-    while [REMOTE_READ, REMOTE_WRITE].map(|event| region.read_counter(event)) != [(reads, 0), (writes, 0)] {
+    let is_counted = || {
+        let has_reads = !party.is_homespun() || region.read_counter(REMOTE_READ) == (reads, 0);
+        has_reads && region.read_counter(REMOTE_WRITE) == (writes, 0)
+    };
+    while !is_counted() {
         party.progress_all();
         deadline.yield_or_panic("accesses to a region");
     }
@@ -81,8 +86,10 @@ fn messages_are_counted_at_both_ends(net: &Net) {
                 .unwrap();
             assert_eq!((bob.next_completion().context, alice.next_completion().context), (context, context));
             sent += 1;
-            // A reported operation is already counted.
-            assert_eq!((alice.read_counter(SEND), bob.read_counter(RECV)), ((sent, 0), (sent, 0)));
+            if alice.is_homespun() {
+                // A reported operation is already counted.
+                assert_eq!((alice.read_counter(SEND), bob.read_counter(RECV)), ((sent, 0), (sent, 0)));
+            }
         }
     }
     alice.wait_for_exact_counts(&[(SEND, (sent, 0))]);
@@ -101,11 +108,13 @@ fn accesses_are_counted_at_both_ends(net: &Net) {
             alice.endpoint.rma(make_rma_call(RmaBy::Read, &alice, &region, context, len_bytes)).unwrap();
             let _both = [alice.next_completion(), alice.next_completion()];
             done += 1;
-            // An access that has completed is already counted at its target.
-            assert_eq!(
-                (bob.read_counter(REMOTE_WRITE), region.read_counter(REMOTE_WRITE)),
-                ((done, 0), (done, 0))
-            );
+            if alice.is_homespun() {
+                // An access that has completed is already counted at its target.
+                assert_eq!(
+                    (bob.read_counter(REMOTE_WRITE), region.read_counter(REMOTE_WRITE)),
+                    ((done, 0), (done, 0))
+                );
+            }
             bob.wait_for_exact_counts(&[(REMOTE_WRITE, (done, 0)), (REMOTE_READ, (done, 0))]);
             await_region_counts(&bob, &region, done, done);
         }
@@ -139,8 +148,9 @@ fn updating_atomics_are_counted_as_writes_by_the_region(net: &Net) {
                 (AtomicKind::Fetch, AtomicOp::Read),
                 (AtomicKind::Compare, AtomicOp::Cswap),
             ] {
-                // Operations on no elements, in the last round, are counted too.
-                let operand = payload(round, if round == 2 { 0 } else { 8 });
+                // Operations on no elements, in the last round, are counted too. `fi_atomic(3)` has none.
+                let is_empty = round == 2 && alice.is_homespun();
+                let operand = payload(round, if is_empty { 0 } else { 8 });
                 let what = (op, Datatype::Uint64);
                 let call = AtomicCall::new(atomic, what, operand, alice.peer(), &region, round);
                 alice.endpoint.atomic(call).unwrap();
@@ -249,7 +259,8 @@ fn unreported_operations_are_counted(net: &Net) {
     bob.assert_no_completion();
 }
 
-#[over(all)]
+/// `fi_cntr(3)` leaves open whether a provider counts errors.
+#[over(all, own)]
 fn failures_are_counted_as_errors(net: &Net) {
     let silent = || Setup { selective: true, ..make_counting_setup() };
     let (alice, bob) = net.open_pair_with(silent(), silent());
@@ -281,7 +292,7 @@ fn failures_are_counted_as_errors(net: &Net) {
     alice.wait_for_exact_counts(&[(SEND, (1, 0)), (WRITE, (0, 4)), (READ, (0, 2))]);
 }
 
-#[over(all)]
+#[over(all, own)]
 fn operations_on_an_unreachable_peer_are_counted_as_errors(net: &Net) {
     let alice = net.open_party_with(make_counting_setup());
     let vacancy = net.reserve_vacant_address();
@@ -307,7 +318,7 @@ fn operations_on_an_unreachable_peer_are_counted_as_errors(net: &Net) {
     alice.wait_for_exact_counts(&[(SEND, (0, 2)), (WRITE, (0, 1)), (READ, (0, 1))]);
 }
 
-#[over(all)]
+#[over(all, own)]
 fn peeks_are_not_counted_as_receives(net: &Net) {
     let (alice, bob) = net.open_pair_with(make_counting_setup(), make_counting_setup());
     let look = |flags| {
@@ -351,6 +362,9 @@ fn multi_receive_counts_each_message(net: &Net) {
             alice.next_completion();
         }
         bob.wait_for_exact_counts(&[(RECV, (10, 0))]);
+        if !bob.is_homespun() {
+            continue;
+        }
         // The release of a buffer is not counted. A cancelled buffer counts as an error.
         bob.endpoint.recv_multi(marked_buffer(100), ANY, 2).unwrap();
         bob.endpoint.cancel(2).unwrap();
@@ -407,7 +421,7 @@ fn operation_on_own_endpoint_is_counted_at_both_ends(net: &Net) {
     }
 }
 
-#[over(all)]
+#[over(all, own)]
 fn operations_that_fail_with_their_peer_are_counted(net: &Net) {
     let (alice, bob) = net.open_pair_with(make_counting_setup(), make_counting_setup());
     alice.exchange_long_messages(&bob);

@@ -31,10 +31,25 @@ fn make_entry(context: u64, flags: CompletionFlags, len_bytes: usize, data: u64,
     Completion { context, flags, len_bytes, data, tag: Tag(tag), ..Completion::default() }
 }
 
-/// Waits for the next entry, and returns it without its buffer.
+/// Waits for the next entry, and returns it without its buffer. With another provider, also clears what
+/// `fi_cq(3)` does not define.
 #[track_caller]
 fn next_entry_without_buffer(party: &Party) -> Completion {
-    Completion { buffer: Buffer::None, ..party.next_completion() }
+    let entry = Completion { buffer: Buffer::None, ..party.next_completion() };
+    if party.is_homespun() { entry } else { strip_undefined(entry) }
+}
+
+/// Clears the fields that `fi_cq(3)` defines for received messages alone, and the flags that it neither
+/// demands nor forbids.
+fn strip_undefined(entry: Completion) -> Completion {
+    let Completion { context, flags, len_bytes, data, tag, .. } = entry;
+    let is_tagged = flags.contains(CompletionFlags::TAGGED);
+    let further = if is_tagged { CompletionFlags::MSG } else { CompletionFlags::empty() };
+    if flags.contains(CompletionFlags::SEND) {
+        return make_entry(context, flags - further - WITH_DATA, 0, 0, 0);
+    }
+    let data = if flags.contains(WITH_DATA) { data } else { 0 };
+    make_entry(context, flags - further, len_bytes, data, if is_tagged { tag.0 } else { 0 })
 }
 
 #[over(all)]
@@ -128,22 +143,37 @@ fn completion_fields_match_every_send_and_receive_call(net: &Net) {
 fn completion_fields_match_peeks_and_claims(net: &Net) {
     let (alice, bob) = net.open_pair();
     let send = |tag| {
-        let buffers = vec![payload(1, 50)];
-        alice.send_and_wait_for_delivery(SendMsg {
-            buffers,
-            to: alice.peer(),
-            tag,
-            data: Some(DATA),
-            ..SendMsg::default()
-        });
+        let (buffers, to) = (vec![payload(1, 50)], alice.peer());
+        let send = SendMsg { buffers, to, tag, data: Some(DATA), ..SendMsg::default() };
+        if alice.is_homespun() {
+            alice.send_and_wait_for_delivery(send);
+        } else {
+            alice.endpoint.sendmsg(send).unwrap();
+        }
     };
     let arrived = |context, tag: Option<u64>, flags| {
         let buffers = if flags == OpFlags::CLAIM { vec![marked_buffer(64)] } else { Vec::new() };
         let tagged = tag.map(|tag| Tag(tag).into());
-        bob.endpoint.recvmsg(RecvMsg { buffers, tagged, context, flags, ..RecvMsg::default() }).unwrap();
-        next_entry_without_buffer(&bob)
+        let receive = RecvMsg { buffers, tagged, context, flags, ..RecvMsg::default() };
+        let deadline = Deadline::new();
+        loop {
+            bob.endpoint.recvmsg(receive.clone()).unwrap();
+            match bob.next_ended() {
+                Ok((entry, _)) if bob.is_homespun() => return Completion { buffer: Buffer::None, ..entry },
+                Ok((entry, _)) => return strip_undefined(entry),
+                // With another provider, the message may arrive later.
+                Err(failed) if failed.errno() == Errno::ENOMSG && !bob.is_homespun() => {
+                    deadline.yield_or_panic("a message");
+                }
+                Err(failed) => panic!("{failed:?}"),
+            }
+        }
     };
     for (tag, kind) in [(None, RECEIVED), (Some(TAG), TRECEIVED)] {
+        if tag.is_none() && !bob.is_homespun() {
+            // `fi_msg(3)` has no peeks.
+            continue;
+        }
         let told = |context| make_entry(context, kind | WITH_DATA, 50, DATA, tag.unwrap_or(0));
         send(tag.map(Tag));
         assert_eq!(arrived(1, tag, OpFlags::PEEK), told(1));
@@ -167,7 +197,16 @@ fn error_entries_describe_the_failed_operation(net: &Net) {
         let (alice, bob) = net.open_pair_with(setup(), setup());
         let check = |failed: CompletionError, error, expected: Completion| {
             assert_eq!(failed.error, error);
-            assert_eq!(Completion { buffer: Buffer::None, ..failed.completion }, expected);
+            let told = Completion { buffer: Buffer::None, ..failed.completion };
+            let is_cut = matches!(failed.error, OperationError::Truncated { .. });
+            if bob.is_homespun() {
+                assert_eq!(told, expected);
+            } else if is_cut {
+                assert_eq!(strip_undefined(told), expected);
+            } else {
+                // Without a message, an entry has no other field.
+                assert_eq!(told.context, expected.context);
+            }
         };
         bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         bob.endpoint.cancel(1).unwrap();
@@ -184,6 +223,10 @@ fn error_entries_describe_the_failed_operation(net: &Net) {
             assert_eq!(alice.next_completion().context, 3);
         }
 
+        // The man pages do not say what becomes of an absent peer, and a peek may miss a message.
+        if !alice.is_homespun() {
+            continue;
+        }
         let look =
             RecvMsg { tagged: Some(Tag(1).into()), context: 4, flags: OpFlags::PEEK, ..RecvMsg::default() };
         bob.endpoint.recvmsg(look).unwrap();
@@ -224,7 +267,9 @@ fn errors_are_read_one_by_one(net: &Net) {
         bob.endpoint.cancel(context).unwrap();
     }
     for context in 1..4 {
-        assert_eq!(bob.cq.read_each(0, |_, _| panic!("nothing is asked for")), Ok(Some(0)));
+        if bob.is_homespun() {
+            assert_eq!(bob.cq.read_each(0, |_, _| panic!("nothing is asked for")), Ok(Some(0)));
+        }
         assert_eq!(bob.cq.read(), Err(ReadError::ErrorAvailable));
         assert_eq!(bob.cq.read_error().unwrap().unwrap().completion.context, context);
     }
@@ -240,7 +285,9 @@ fn strerror_describes_every_provider_error(net: &Net) {
     }
     party.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
     party.endpoint.cancel(1).unwrap();
-    assert!(party.cq.strerror(party.next_failure().prov_errno()).contains("cancelled"));
+    let text = party.cq.strerror(party.next_failure().prov_errno());
+    assert!(!text.is_empty());
+    assert!(text.contains("cancelled") || !party.is_homespun());
 }
 
 #[over(one_process)]

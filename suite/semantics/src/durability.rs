@@ -193,7 +193,7 @@ fn default_flag_commits_writes(net: &Net) {
     assert_eq!(alice.endpoint.tx_op_flags(), tx_op_flags);
 }
 
-#[over(all)]
+#[over(all, own)]
 fn commit_to_volatile_memory_fails(net: &Net) {
     let (alice, bob) = net.open_pair();
     for kind in net.memory_kinds().filter(|kind| !matches!(kind, MemoryKind::File(_))) {
@@ -219,7 +219,7 @@ fn commit_to_volatile_memory_fails(net: &Net) {
     alice.exchange_long_messages(&bob);
 }
 
-#[over(all)]
+#[over(all, own)]
 fn commit_without_the_capability_is_refused(net: &Net) {
     let caps = Caps::MSG;
     let (alice, bob) = net.open_pair_with(Setup { caps, ..Setup::default() }, Setup::default());

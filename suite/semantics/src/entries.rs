@@ -46,8 +46,21 @@ fn completion_has_the_fields_of_its_format(net: &Net) {
         if bob.is_native() || format != CqFormat::Context {
             assert_eq!(received_bytes(&completion.buffer), payload(1, 50), "nor is the buffer");
         }
-        assert_eq!(Completion { buffer: Default::default(), ..completion }, expected);
-        assert_eq!(Completion { buffer: Default::default(), ..alice.next_completion() }, sent);
+        let without_buffer = |completion: Completion| {
+            let mut entry = Completion { buffer: Default::default(), ..completion };
+            if !bob.is_homespun() {
+                // A tagged operation is based on messages as well.
+                entry.flags.remove(CompletionFlags::MSG);
+            }
+            entry
+        };
+        assert_eq!(without_buffer(completion), expected);
+        let mut entry = without_buffer(alice.next_completion());
+        if !alice.is_homespun() {
+            // `fi_cq(3)` gives these fields no meaning for a send.
+            (entry.len_bytes, entry.data, entry.tag) = (0, 0, Tag(0));
+        }
+        assert_eq!(entry, sent);
     }
 }
 
@@ -90,7 +103,10 @@ fn separate_queues_report_sends_and_receives_separately(net: &Net) {
         let (completion, _) = receiver.next_ended_of(&receive_cq(receiver)).unwrap();
         assert_eq!((completion.context, completion.len_bytes), (1, 8));
         let (completion, source) = sender.next_ended_of(&sender.cq).unwrap();
-        assert_eq!((completion.context, source), (2, FabricAddress::UNSPECIFIED));
+        assert_eq!(completion.context, 2);
+        if sender.is_homespun() {
+            assert_eq!(source, FabricAddress::UNSPECIFIED, "a send has no source");
+        }
     }
     for party in [&alice, &bob] {
         assert_eq!(party.cq.read(), Ok(None));
@@ -98,7 +114,7 @@ fn separate_queues_report_sends_and_receives_separately(net: &Net) {
     }
 }
 
-#[over(all)]
+#[over(all, own)]
 fn read_of_zero_entries_drives_progress(net: &Net) {
     let (alice, bob) = net.open_pair();
     bob.endpoint.recv(marked_buffer(8), FabricAddress::UNSPECIFIED, 1).unwrap();

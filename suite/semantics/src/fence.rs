@@ -133,7 +133,7 @@ fn fenced_send_may_be_unreported_or_injected(net: &Net) {
     alice.assert_no_completion();
 }
 
-#[over(driven)]
+#[over(driven, own)]
 fn inject_fence_waits_for_completion_of_preceding_sends(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup::default(), Setup { asleep: true, ..Setup::default() });
     send_short(&alice, 1, OpFlags::DELIVERY_COMPLETE);
@@ -609,7 +609,7 @@ fn fenced_operation_completes_after_a_failed_access(net: &Net) {
     }
 }
 
-#[over(driven)]
+#[over(driven, own)]
 fn fenced_message_waits_for_responses_to_preceding_accesses(net: &Net) {
     for before in [OpKind::Write, OpKind::InjectedWrite, OpKind::Read] {
         for kind in [OpKind::Send, OpKind::InjectedSend] {

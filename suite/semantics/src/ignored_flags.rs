@@ -36,7 +36,7 @@ fn make_region_spec(kind: MemoryKind) -> RegionSpec {
     RegionSpec { len_bytes: 8, kind, access, key: 1, is_counted: false }
 }
 
-#[over(all)]
+#[over(all, own)]
 fn send_with_meaningless_flags_arrives(net: &Net) {
     let (alice, bob) = net.open_pair();
     for (context, flags) in (1..).zip(flags_outside(OF_SENDS | MULTICAST)) {
@@ -61,7 +61,7 @@ fn send_with_meaningless_flags_arrives(net: &Net) {
     alice.assert_no_completion();
 }
 
-#[over(all)]
+#[over(all, own)]
 fn receive_with_meaningless_flags_takes_its_message(net: &Net) {
     let (alice, bob) = net.open_pair();
     let levels = OpFlags::LEVELS - OpFlags::MATCH_COMPLETE;
@@ -104,7 +104,7 @@ fn receive_with_meaningless_flags_takes_its_message(net: &Net) {
     bob.assert_no_completion();
 }
 
-#[over(all)]
+#[over(all, own)]
 fn peek_with_meaningless_flags_finds_its_message(net: &Net) {
     let (alice, bob) = net.open_pair();
     let send = || SendMsg { buffers: vec![payload(1, 8)], to: alice.peer(), ..SendMsg::default() };
@@ -121,7 +121,7 @@ fn peek_with_meaningless_flags_finds_its_message(net: &Net) {
     bob.assert_no_completion();
 }
 
-#[over(all)]
+#[over(all, own)]
 fn access_with_meaningless_flags_takes_effect(net: &Net) {
     let (alice, bob) = net.open_pair();
     let of_reads = OF_SENDS - OpFlags::INJECT - OpFlags::REMOTE_CQ_DATA;
@@ -147,7 +147,7 @@ fn access_with_meaningless_flags_takes_effect(net: &Net) {
     bob.assert_no_completion();
 }
 
-#[over(all)]
+#[over(all, own)]
 fn atomic_with_meaningless_flags_takes_effect(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = bob.register(make_region_spec(MemoryKind::Owned)).unwrap();
@@ -170,7 +170,7 @@ fn atomic_with_meaningless_flags_takes_effect(net: &Net) {
     alice.assert_no_completion();
 }
 
-#[over(all)]
+#[over(all, own)]
 fn trigger_multicast_and_commit_flags_are_refused(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = bob.register(make_region_spec(MemoryKind::Owned)).unwrap();

@@ -95,7 +95,7 @@ fn second_binding_of_a_queue_or_vector_fails_with_ebusy(net: &Net) {
     assert_eq!(expect_errno(endpoint.set_name(endpoint.name().unwrap())), Errno::EOPBADSTATE);
 }
 
-#[over(all)]
+#[over(all, own)]
 fn unknown_fabric_address_is_refused(net: &Net) {
     let (alice, bob) = net.open_pair();
     for unknown in [FabricAddress(1), FabricAddress(1 << 40), ANY] {
@@ -113,7 +113,7 @@ fn unknown_fabric_address_is_refused(net: &Net) {
     check_calls_had_no_effect(&alice, &bob);
 }
 
-#[over(all)]
+#[over(all, own)]
 fn invalid_default_op_flags_fail_with_ebadflags(net: &Net) {
     let (alice, bob) = net.open_pair();
     let unknown = OpFlags::from_bits_retain(1);
@@ -142,7 +142,7 @@ fn messages_without_the_capability_arrive(net: &Net) {
     assert!(received_bytes(&alice.next_completion().buffer) == payload(2, 8));
 }
 
-#[over(all)]
+#[over(all, own)]
 fn inject_beyond_its_limit_is_refused(net: &Net) {
     let (alice, bob) = net.open_pair();
     let max = alice.endpoint.info().tx.inject_size_bytes;
@@ -156,7 +156,7 @@ fn inject_beyond_its_limit_is_refused(net: &Net) {
     check_calls_had_no_effect(&alice, &bob);
 }
 
-#[over(all)]
+#[over(all, own)]
 fn vectors_beyond_the_segment_limit_are_refused(net: &Net) {
     let (alice, bob) = net.open_pair();
     let max = alice.endpoint.info().tx.iov_limit;

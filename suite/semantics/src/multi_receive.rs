@@ -72,7 +72,27 @@ fn cancel_raw_buffer(party: &Party, context: u64) {
     party.endpoint.cancel(context).unwrap();
     let failed = party.next_failure();
     assert_eq!((failed.errno(), failed.completion.context), (Errno::ECANCELED, context));
-    assert_eq!((failed.completion.flags, failed.completion.buffer), (RECEIVED | RELEASED, Buffer::None));
+    assert_cancelled_flags(party, failed.completion.flags);
+    assert_eq!(failed.completion.buffer, Buffer::None);
+}
+
+/// Checks the flags of a cancelled buffer. `fi_endpoint(3)` does not say that the error has the flag of a
+/// release.
+#[track_caller]
+fn assert_cancelled_flags(party: &Party, flags: CompletionFlags) {
+    let optional = if party.is_homespun() { CompletionFlags::empty() } else { RELEASED };
+    assert_eq!(flags | optional, RECEIVED | RELEASED);
+}
+
+/// Checks that the last entry of a buffer releases the buffer. Another provider may write a separate entry
+/// for the release.
+#[track_caller]
+fn expect_release(party: &Party, last: CompletionFlags) {
+    if party.is_homespun() || last.contains(RELEASED) {
+        assert!(last.contains(RELEASED), "{last:?}");
+    } else {
+        assert_eq!(party.next_completion().flags, RELEASED);
+    }
 }
 
 #[over(all)]
@@ -80,7 +100,9 @@ fn messages_fill_a_buffer_in_send_order(net: &Net) {
     let (alice, bob) = net.open_pair();
     let len_bytes = 1 << 20;
     let buffer = post_raw_multi_receive(&bob, len_bytes, BUFFER);
-    for (number, len_bytes) in (0..).zip(LENS_BYTES) {
+    // Behind the C interface, an empty message need not have a place.
+    let lens_bytes = LENS_BYTES.map(|len| if bob.is_homespun() { len } else { len.max(1) });
+    for (number, len_bytes) in (0..).zip(lens_bytes) {
         let data = (number % 2 == 0).then_some(number + 50);
         let post = Post { peer: alice.peer(), data, context: number, ..Post::default() };
         alice.endpoint.send_from_raw_memory(&[payload(number, len_bytes)], post).unwrap();
@@ -90,7 +112,7 @@ fn messages_fill_a_buffer_in_send_order(net: &Net) {
         let (completion, source) = bob.next_completion_with_source();
         let place = expect_message_place(&completion);
         let message = buffer.message_at(place);
-        let number = (0..).zip(LENS_BYTES).find(|(number, len)| payload(*number, *len) == message);
+        let number = (0..).zip(lens_bytes).find(|(number, len)| payload(*number, *len) == message);
         let (number, _) = number.expect("one of the messages, whole");
         assert_eq!((completion.context, completion.len_bytes, source), (BUFFER, message.len(), bob.peer()));
         let flags = if number % 2 == 0 { RECEIVED | CompletionFlags::REMOTE_CQ_DATA } else { RECEIVED };
@@ -104,7 +126,10 @@ fn messages_fill_a_buffer_in_send_order(net: &Net) {
     for (at, (number, place)) in places.iter().enumerate() {
         assert_eq!(*number, at as u64, "each message once");
         let address = place.address.addr();
-        assert_eq!(address, end.next_multiple_of(MULTI_RECV_ALIGN_BYTES));
+        if bob.is_homespun() {
+            assert_eq!(address, end.next_multiple_of(MULTI_RECV_ALIGN_BYTES));
+        }
+        assert!(address >= end, "no byte is used twice");
         end = address + place.len_bytes;
     }
     cancel_raw_buffer(&bob, BUFFER);
@@ -115,7 +140,9 @@ fn messages_fill_a_buffer_in_send_order(net: &Net) {
 #[over(all)]
 fn stream_of_messages_fills_buffer_after_buffer(net: &Net) {
     let (alice, bob) = net.open_pair();
-    bob.endpoint.set_min_multi_recv_bytes(64);
+    // Another provider may truncate a message that is longer than the rest of a buffer.
+    let min_bytes = if bob.is_homespun() { 64 } else { 500 };
+    bob.endpoint.set_min_multi_recv_bytes(min_bytes);
     let count = 200;
     let len_of = |number: u64| (number * number * 37 % 500) as usize;
     let post = |context| bob.endpoint.recv_multi(marked_buffer(2048), ANY, context).unwrap();
@@ -139,7 +166,7 @@ fn stream_of_messages_fills_buffer_after_buffer(net: &Net) {
             messages.push(received_bytes(&completion.buffer));
         }
         if completion.flags.contains(RELEASED) {
-            assert!(expect_unused_len(&completion) < 64 || completion.flags == RELEASED);
+            assert!(expect_unused_len(&completion) < min_bytes || completion.flags == RELEASED);
             post(next);
             next += 1;
         }
@@ -191,7 +218,12 @@ fn messages_of_several_senders_fill_one_buffer(net: &Net) {
 fn unexpected_messages_go_into_a_buffer_posted_later(net: &Net) {
     let (alice, bob) = net.open_pair();
     for (number, len_bytes) in (0..).zip([10, 0, 20]) {
-        send_and_wait_for_delivery(&alice, number, len_bytes);
+        // A send to an endpoint of another provider may complete as late as its match.
+        if alice.is_homespun() {
+            send_and_wait_for_delivery(&alice, number, len_bytes);
+        } else {
+            send_with_progress(&alice, alice.peer(), number, len_bytes);
+        }
     }
     send_with_progress(&alice, alice.peer(), 3, 100_000);
     bob.endpoint.recv_multi(marked_buffer(110_000), ANY, BUFFER).unwrap();
@@ -199,10 +231,14 @@ fn unexpected_messages_go_into_a_buffer_posted_later(net: &Net) {
     for (number, len_bytes) in (0..).zip([10, 0, 20, 100_000]) {
         assert!(messages[number as usize] == payload(number, len_bytes));
     }
-    assert_eq!(alice.next_completion().context, 3);
+    if alice.is_homespun() {
+        assert_eq!(alice.next_completion().context, 3);
+    } else {
+        alice.next_completions_of_sends_and_others(4);
+    }
 }
 
-#[over(all)]
+#[over(all, own)]
 fn message_that_does_not_fit_goes_to_the_next_receive(net: &Net) {
     let (alice, bob) = net.open_pair();
     bob.endpoint.set_min_multi_recv_bytes(8);
@@ -237,18 +273,25 @@ fn message_longer_than_an_empty_buffer_is_truncated(net: &Net) {
         send_with_progress(&alice, alice.peer(), number, len_bytes);
         let failed = bob.next_failure();
         assert_eq!((failed.errno(), failed.overflow_bytes()), (Errno::ETRUNC, len_bytes as u64 - 150));
-        assert_eq!((failed.completion.context, failed.completion.flags), (number, RECEIVED));
-        let placed = buffer.message_at(expect_message_place(&failed.completion));
-        assert_eq!(placed, payload(number, len_bytes)[..150]);
-        let release = bob.next_completion();
-        assert_eq!((release.context, release.flags, release.buffer), (number, RELEASED, Buffer::None));
+        assert_eq!(failed.completion.context, number);
+        if bob.is_homespun() {
+            assert_eq!(failed.completion.flags, RECEIVED);
+            let placed = buffer.message_at(expect_message_place(&failed.completion));
+            assert_eq!(placed, payload(number, len_bytes)[..150]);
+            let release = bob.next_completion();
+            assert_eq!((release.context, release.flags, release.buffer), (number, RELEASED, Buffer::None));
+        } else {
+            assert!(failed.completion.flags.contains(RECEIVED));
+            expect_release(&bob, failed.completion.flags);
+            assert_eq!(buffer.into_filled_bytes(number, 150), payload(number, len_bytes)[..150]);
+        }
         assert_eq!(alice.next_completion().context, number);
     }
     send_and_wait_for_delivery(&alice, 5, 10);
     bob.assert_no_completion();
 }
 
-#[over(all)]
+#[over(all, own)]
 fn buffer_keeps_the_minimum_set_when_posted(net: &Net) {
     let (alice, bob) = net.open_pair();
     assert_eq!(bob.endpoint.min_multi_recv_bytes(), MIN_MULTI_RECV_DEFAULT_BYTES);
@@ -296,7 +339,12 @@ fn completion_gives_the_message_offset_if_the_format_has_it(net: &Net) {
         let flags = RECEIVED | CompletionFlags::REMOTE_CQ_DATA;
         let flags = if format == Context { CompletionFlags::empty() } else { flags };
         assert_eq!(first.flags, flags);
-        assert_eq!(last.flags, if format == Context { flags } else { flags | RELEASED });
+        if format == Context {
+            assert_eq!(last.flags, flags);
+        } else {
+            assert_eq!(last.flags | RELEASED, flags | RELEASED);
+            expect_release(&bob, last.flags);
+        }
         if matches!(format, Data | Tagged) {
             assert_eq!(
                 (first.data, buffer.message_at(expect_message_place(&first))),
@@ -328,14 +376,20 @@ fn selective_completion_reports_only_the_release_of_a_buffer(net: &Net) {
         send_and_wait_for_delivery(&alice, number, 40);
     }
     let told: Vec<_> = (0..3).map(|_| bob.next_completion()).collect();
-    assert_eq!((told[0].context, told[0].flags), (1, RELEASED));
+    assert_eq!(told[0].context, 1);
+    // Another provider may report the last message together with the release.
+    assert!(told[0].flags.contains(RELEASED));
+    if bob.is_homespun() {
+        assert_eq!(told[0].flags, RELEASED);
+    }
     if bob.is_native() {
         assert_eq!(expect_unused_len(&told[0]), 20);
     }
     assert_eq!((told[1].context, told[1].flags), (2, RECEIVED));
     assert_eq!(received_bytes(&told[1].buffer), payload(2, 40));
-    assert_eq!((told[2].context, told[2].flags), (2, RECEIVED | RELEASED));
+    assert_eq!((told[2].context, told[2].flags | RELEASED), (2, RECEIVED | RELEASED));
     assert_eq!(received_bytes(&told[2].buffer), payload(3, 40));
+    expect_release(&bob, told[2].flags);
     bob.assert_no_completion();
     bob.endpoint.cancel(3).unwrap();
     let failed = bob.next_failure();
@@ -348,16 +402,20 @@ fn selective_completion_reports_only_the_release_of_a_buffer(net: &Net) {
 #[over(all)]
 fn cancelled_buffer_is_released_with_an_error(net: &Net) {
     let (alice, bob) = net.open_pair();
-    bob.endpoint.recv_multi(marked_buffer(100), ANY, 1).unwrap();
-    let raw = post_raw_multi_receive(&bob, 100, 2);
+    // The rest of the buffer exceeds the default minimum of every provider.
+    let len_bytes = 100_000;
+    bob.endpoint.recv_multi(marked_buffer(len_bytes), ANY, 1).unwrap();
+    let raw = post_raw_multi_receive(&bob, len_bytes, 2);
     send_and_wait_for_delivery(&alice, 0, 16);
     assert_eq!(received_bytes(&bob.next_completion().buffer), payload(0, 16));
     bob.endpoint.cancel(1).unwrap();
     let failed = bob.next_failure();
     assert_eq!((failed.errno(), failed.completion.context), (Errno::ECANCELED, 1));
-    assert_eq!(failed.completion.flags, RECEIVED | RELEASED);
-    assert_eq!(failed.completion.buffer, Buffer::Unused(marked_buffer(84)));
-    assert_eq!(bob.endpoint.cancel(1).unwrap_err().errno(), Errno::ENOENT);
+    assert_cancelled_flags(&bob, failed.completion.flags);
+    assert!(failed.completion.buffer == Buffer::Unused(marked_buffer(len_bytes - 16)));
+    if bob.is_homespun() {
+        assert_eq!(bob.endpoint.cancel(1).unwrap_err().errno(), Errno::ENOENT);
+    }
     send_and_wait_for_delivery(&alice, 1, 16);
     let completion = bob.next_completion();
     assert_eq!(completion.context, 2);
@@ -367,7 +425,7 @@ fn cancelled_buffer_is_released_with_an_error(net: &Net) {
     raw.into_filled_bytes(2, 16);
 }
 
-#[over(all)]
+#[over(all, own)]
 fn directed_buffer_fails_when_its_source_closes(net: &Net) {
     let (alice, bob) = net.open_pair();
     let carol = net.open_party();
@@ -388,7 +446,7 @@ fn directed_buffer_fails_when_its_source_closes(net: &Net) {
     bob.assert_no_completion();
 }
 
-#[over(all)]
+#[over(all, own)]
 fn buffer_takes_no_message_while_the_queue_is_full(net: &Net) {
     let depth = 3;
     let (alice, bob) =
@@ -425,7 +483,7 @@ fn buffer_takes_no_message_while_the_queue_is_full(net: &Net) {
     bob.assert_no_completion();
 }
 
-#[over(all)]
+#[over(all, own)]
 fn buffer_overruns_an_unprotected_queue(net: &Net) {
     let resource_mgmt = Some(ResourceManagement::Disabled);
     let unprotected = Setup { cq_depth_entries: 2, resource_mgmt, ..Setup::default() };
@@ -493,7 +551,7 @@ fn buffer_takes_messages_to_own_endpoint(net: &Net) {
     assert!(messages.is_empty());
 }
 
-#[over(all)]
+#[over(all, own)]
 fn default_flag_makes_receives_multi_receive(net: &Net) {
     let (alice, bob) = net.open_pair();
     bob.endpoint.set_rx_op_flags(OpFlags::MULTI_RECV).unwrap();
@@ -529,7 +587,7 @@ fn default_flag_makes_receives_multi_receive(net: &Net) {
     assert_eq!(tagged.into_message(&all[7]), payload(7, 8));
 }
 
-#[over(all)]
+#[over(all, own)]
 fn invalid_multi_receive_buffers_are_refused(net: &Net) {
     let (alice, bob) = net.open_pair();
     let flags = OpFlags::MULTI_RECV;

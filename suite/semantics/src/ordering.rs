@@ -126,8 +126,12 @@ fn earliest_matching_receive_takes_a_message(net: &Net) {
     bob.endpoint.trecv(marked_buffer(8), ANY, Tag(1039), 1).unwrap();
     bob.endpoint.trecv(marked_buffer(8), ANY, Tag(1001).ignoring(0x3e), 2).unwrap();
     bob.endpoint.trecv(marked_buffer(8), ANY, Tag(1000).ignoring(0xff), 3).unwrap();
-    let taken: Vec<(u64, u64)> =
+    let mut taken: Vec<(u64, u64)> =
         (0..3).map(|_| bob.next_completion()).map(|entry| (entry.context, entry.tag.0)).collect();
+    if !bob.is_homespun() {
+        // Receives of another provider may complete in any order.
+        taken.sort_unstable();
+    }
     // 1001 is 0b1111101001. If the bits of 0x3e are ignored, it matches every odd number from 961 to 1023.
     assert_eq!(taken, [(1, 1039), (2, 1001), (3, 1000)]);
 }
@@ -136,14 +140,19 @@ fn earliest_matching_receive_takes_a_message(net: &Net) {
 fn tagged_and_untagged_messages_match_separately(net: &Net) {
     let (alice, bob) = net.open_pair();
     bob.endpoint.trecv(marked_buffer(8), ANY, TagMatch::ANY, 1).unwrap();
-    alice.send_and_wait_for_delivery(SendMsg {
-        buffers: vec![payload(5, 8)],
-        to: alice.peer(),
-        ..SendMsg::default()
-    });
+    let untagged = SendMsg { buffers: vec![payload(5, 8)], to: alice.peer(), ..SendMsg::default() };
+    // A send to an endpoint of another provider may complete as late as its match.
+    if alice.is_homespun() {
+        alice.send_and_wait_for_delivery(untagged);
+    } else {
+        alice.endpoint.sendmsg(untagged).unwrap();
+    }
     bob.assert_no_completion();
     bob.endpoint.recv(marked_buffer(8), ANY, 2).unwrap();
     assert_eq!(bob.next_completion().context, 2);
+    if !alice.is_homespun() {
+        alice.next_completion();
+    }
     bob.endpoint.recv(marked_buffer(8), ANY, 3).unwrap();
     alice.send_and_wait_for_delivery(SendMsg {
         buffers: vec![payload(6, 8)],
@@ -389,7 +398,13 @@ fn write_does_not_overtake_a_write(net: &Net) {
         let (alice, _bob, region) = open_pair_with_order(net, order, LONG_BYTES);
         for (identity, second_bytes) in (1..).zip([100, 20_000, LONG_BYTES]) {
             post_write(&alice, &region, 0, identity, LONG_BYTES);
-            post_write(&alice, &region, LONG_BYTES - second_bytes, 99, second_bytes);
+            let place = LONG_BYTES - second_bytes;
+            if alice.is_homespun() {
+                post_write(&alice, &region, place, 99, second_bytes);
+            } else {
+                // At the default level of another provider, a completed write may not be visible yet.
+                post_write_with_flags(&alice, &region, place, 99, second_bytes, OpFlags::DELIVERY_COMPLETE);
+            }
             await_read_results(&alice, &[], 2);
             assert!(region.read_at(END, 100) == payload(99, second_bytes)[second_bytes - 100..]);
             assert!(
@@ -404,7 +419,9 @@ fn write_does_not_overtake_a_read(net: &Net) {
     for order in [Order::WAR, Order::RMA_WAR] {
         let (alice, _bob, region) = open_pair_with_order(net, order, LONG_BYTES);
         let lens_bytes = [8, READ_COPIED_MAX_BYTES, READ_COPIED_MAX_BYTES + 1, LONG_BYTES];
-        for (identity, len_bytes) in (1..).zip(lens_bytes) {
+        // Another provider may order short accesses alone (`max_order_war_size` of `fi_endpoint(3)`).
+        let count = if alice.is_homespun() { lens_bytes.len() } else { 1 };
+        for (identity, len_bytes) in (1..).zip(lens_bytes).take(count) {
             let before = payload(identity, LONG_BYTES);
             region.write_at(0, &before[..len_bytes]);
             region.write_at(END, &before[END..]);
@@ -416,7 +433,9 @@ fn write_does_not_overtake_a_read(net: &Net) {
             let read = await_read_results(&alice, &[50, 51], 4);
             assert!(read[0] == before[..len_bytes], "{len_bytes} bytes, {order:?}");
             assert!(read[1] == before[END..], "behind {len_bytes} bytes, {order:?}");
-            assert!(region.read_at(END, 100) == payload(98, 100));
+            if alice.is_homespun() {
+                assert!(region.read_at(END, 100) == payload(98, 100), "a completed write is visible");
+            }
         }
     }
 }

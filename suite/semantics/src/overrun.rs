@@ -39,7 +39,7 @@ fn assert_overrun(queue: &Queue) {
     }
 }
 
-#[over(all)]
+#[over(all, own)]
 fn overrun_queue_returns_its_entries_then_the_error_for_good(net: &Net) {
     let depth = 3;
     let (alice, bob) = net.open_pair_with(Setup::default(), make_unprotected_setup(depth));
@@ -65,7 +65,7 @@ fn overrun_queue_returns_its_entries_then_the_error_for_good(net: &Net) {
     assert_overrun(&bob.cq);
 }
 
-#[over(all)]
+#[over(all, own)]
 fn overrun_loses_errors_as_it_loses_successes(net: &Net) {
     // Every second message is truncated. With one depth the first lost entry is an error, with the other a
     // success.
@@ -91,7 +91,7 @@ fn overrun_loses_errors_as_it_loses_successes(net: &Net) {
     }
 }
 
-#[over(driven)]
+#[over(driven, own)]
 fn unprotected_sends_are_bounded_only_by_the_transmit_depth(net: &Net) {
     const DEPTH_ENTRIES: usize = 2;
     const DEPTH_OPS: u64 = 5;
@@ -134,7 +134,7 @@ fn unprotected_sends_are_bounded_only_by_the_transmit_depth(net: &Net) {
     assert_overrun(&alice.cq);
 }
 
-#[over(driven)]
+#[over(driven, own)]
 fn reads_of_an_overrun_queue_drive_progress(net: &Net) {
     let (alice, bob) =
         net.open_pair_with(Setup::default(), Setup { asleep: true, ..make_unprotected_setup(1) });
@@ -162,7 +162,7 @@ fn reads_of_an_overrun_queue_drive_progress(net: &Net) {
     net.start_driving(&bob);
 }
 
-#[over(all)]
+#[over(all, own)]
 fn separate_queues_are_overrun_separately(net: &Net) {
     let (alice, bob) =
         net.open_pair_with(Setup::default(), Setup { separate_queues: true, ..make_unprotected_setup(1) });

@@ -1,6 +1,6 @@
 //! Opens a party behind the C interface: asks the provider for what the setup needs.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::CString;
 
 use homespun::CqFormat;
@@ -104,7 +104,6 @@ impl<'a> Opening<'a> {
             rooms: BTreeMap::new(),
             regions: BTreeMap::new(),
             closed: BTreeMap::new(),
-            reached: HashSet::new(),
             names: BTreeMap::new(),
             drives_itself,
         };

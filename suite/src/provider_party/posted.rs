@@ -32,6 +32,9 @@ struct Operation {
     /// The context as the test calls it.
     context: u64,
     memory: Memory,
+    /// Whether an entry has released the buffer of many messages. A provider may report errors before older
+    /// successes, so others may follow.
+    is_released: bool,
 }
 
 /// The memory of an operation, and the form in which its completion returns it.
@@ -110,7 +113,8 @@ impl Posted {
     }
 
     fn add_at(&mut self, address: usize, context: u64, memory: Memory) -> *mut c_void {
-        self.operations.insert(address, Operation { number: self.count, context, memory });
+        self.operations
+            .insert(address, Operation { number: self.count, context, memory, is_released: false });
         self.count += 1;
         std::ptr::with_exposed_provenance_mut(address)
     }
@@ -118,7 +122,7 @@ impl Posted {
     /// The address of the context of the oldest operation with this context. If there is none, one that no
     /// operation has.
     pub(super) fn find_or_invent(&self, context: u64) -> *mut c_void {
-        let same = self.operations.iter().filter(|(_, operation)| operation.context == context);
+        let same = self.operations.iter().filter(|(_, it)| it.context == context && !it.is_released);
         match same.min_by_key(|(_, operation)| operation.number) {
             Some((&address, _)) => std::ptr::with_exposed_provenance_mut(address),
             None => allocate_context(),
@@ -135,7 +139,9 @@ impl Posted {
             self.operations.get_mut(&address).expect("an entry reports an operation that was posted");
         let found = (operation.context, operation.memory.buffer(entry));
         let takes_many = matches!(operation.memory, Memory::Many { .. } | Memory::RawMany);
-        if !takes_many || entry.is_released {
+        if takes_many {
+            operation.is_released |= entry.is_released;
+        } else {
             self.operations.remove(&address);
         }
         found

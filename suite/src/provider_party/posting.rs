@@ -233,6 +233,25 @@ impl Poster<'_> {
         self.check(result, op_context)
     }
 
+    /// The largest number of elements of such an operation: `fi_atomicvalid` and its siblings of
+    /// `fi_atomic(3)`.
+    pub(super) fn max_atomic_count(&self, call: &AtomicCall) -> Result<usize, Errno> {
+        let (datatype, op) = (call.target.datatype as u32, call.target.op as u32);
+        let mut count = 0;
+        // SAFETY: the endpoint is open and has atomic operations, and the call writes the count.
+        let result = unsafe {
+            let atomic = &*(*self.ep).atomic;
+            let valid = match call.kind {
+                AtomicKind::Base => atomic.writevalid,
+                AtomicKind::Fetch => atomic.readwritevalid,
+                AtomicKind::Compare => atomic.compwritevalid,
+            };
+            valid(self.ep, datatype, op, &raw mut count)
+        };
+        check(result as isize)?;
+        Ok(count)
+    }
+
     /// Posts an atomic operation. Returns the memory of its results if the test reads it by itself.
     pub(super) fn atomic(&mut self, call: AtomicCall) -> Result<Option<Vec<Piece>>, Errno> {
         let AtomicCall { by, kind, operands, compares, results_bytes, target, context, flags } = call;
