@@ -225,3 +225,27 @@ pub(crate) unsafe fn single_remote_memory<R>(
         _ => Err(Errno::EINVAL.into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remote_memory_is_one_range_as_long_as_the_local_memory() {
+        let range = RemoteMemory { address: 7, key: 9 };
+        let remote = |places: &[usize], locals: &[usize]| {
+            let start = if places == [0] { std::ptr::null() } else { places.as_ptr() };
+            // SAFETY: the array has this length, or null is not read.
+            unsafe {
+                single_remote_memory(start, places.len(), locals.iter().copied(), |len| Ok((range, *len)))
+            }
+        };
+        let (nothing, refused) = (Ok(RemoteMemory::default()), Err(Failure(Errno::EINVAL)));
+        assert_eq!([remote(&[4], &[4]), remote(&[4], &[1, 3])], [Ok(range); 2]);
+        assert_eq!([remote(&[3], &[4]), remote(&[5], &[4]), remote(&[2, 2], &[4])], [refused; 3]);
+        assert_eq!([remote(&[2], &[usize::MAX, 3]), remote(&[], &[4])], [refused; 2]);
+        assert_eq!([remote(&[], &[]), remote(&[], &[0])], [nothing; 2]);
+        // A null pointer to one range.
+        assert_eq!([remote(&[0], &[]), remote(&[0], &[4])], [nothing, refused]);
+    }
+}
