@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use std::{mem, ptr, slice};
 
 use homespun_fi::abi::endpoint::FiMsg;
-use homespun_fi::abi::eq::{FiCqAttr, FiCqErrEntry};
+use homespun_fi::abi::eq::{FiCqAttr, FiCqErrEntry, FidCq};
 use homespun_fi::abi::{
     FI_ADDR_NOTAVAIL, FI_ADDR_UNSPEC, FI_CQ_COND_THRESHOLD, FI_CQ_FORMAT_CONTEXT, FI_CQ_FORMAT_DATA,
     FI_CQ_FORMAT_MSG, FI_CQ_FORMAT_TAGGED, FI_CQ_FORMAT_UNSPEC, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV,
@@ -14,8 +14,8 @@ use homespun_fi::abi::{
 use libc::{c_char, c_int, iovec};
 
 use crate::host::{
-    EAGAIN, EAVAIL, EINVAL, NULL, Node, PATIENCE_MS, Pair, call, cq_attr, make_address, numbered_context,
-    to_iovec, wait_until,
+    EAGAIN, EAVAIL, EINVAL, NULL, Node, Object, PATIENCE_MS, Pair, call, cq_attr, make_address,
+    numbered_context, to_iovec, wait_until,
 };
 
 const MSG: u64 = 1 << 1;
@@ -168,22 +168,23 @@ fn error_entry_is_written_to_the_size_of_the_api_version() {
         assert_eq!(entry.err_data.is_null(), !has_room);
         assert_eq!(entry.err_data_size, if has_size { 0 } else { room_bytes });
         assert!(api_version < newest || entry.src_addr == known);
-        assert!(receiver.cq.strerror(entry.prov_errno).to_str().unwrap().contains("longer than the buffer"));
+        assert!(
+            strerror(&receiver.cq, entry.prov_errno).to_str().unwrap().contains("longer than the buffer")
+        );
     }
 }
 
-impl crate::host::Object<homespun_fi::abi::eq::FidCq> {
-    fn strerror(&self, errno: c_int) -> &'static CStr {
-        let text = call!(self, ops.strerror, errno, ptr::null(), ptr::null_mut(), 0);
-        // SAFETY: texts are static.
-        unsafe { CStr::from_ptr(text) }
-    }
+/// `fi_cq_strerror`, without a buffer.
+fn strerror(cq: &Object<FidCq>, errno: c_int) -> &'static CStr {
+    let text = call!(cq, ops.strerror, errno, ptr::null(), ptr::null_mut(), 0);
+    // SAFETY: texts are static.
+    unsafe { CStr::from_ptr(text) }
 }
 
 #[test]
 fn strerror_needs_neither_a_buffer_nor_error_data() {
     let Node { cq, eq, .. } = &Node::open_disabled();
-    let canceled = cq.strerror(125);
+    let canceled = strerror(cq, 125);
     assert_eq!(canceled, c"Operation canceled");
     let mut buf = [0x7f as c_char; 6];
     // The calls ignore the data, so any pointer is valid.

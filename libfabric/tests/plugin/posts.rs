@@ -6,7 +6,6 @@ use std::ptr;
 use homespun::info::{Progress, Threading};
 use homespun_fi::abi::FI_ADDR_UNSPEC;
 use homespun_fi::abi::endpoint::FiMsg;
-use homespun_fi::abi::rma::FiMsgRma;
 use homespun_fi::abi::tagged::FiMsgTagged;
 use libc::{c_int, c_void, iovec};
 
@@ -141,23 +140,6 @@ fn peek_reads_no_vector() {
             call!(node.ep, tagged.recvmsg, &raw const tagged, flags),
         ];
         assert_eq!(answers, [EBADFLAGS as isize; 4], "{flags:#x}");
-    }
-}
-
-#[test]
-fn access_of_no_bytes_needs_no_remote_segment() {
-    let pair = Pair::open();
-    let desc = ptr::null_mut();
-    let (addr, context) = (pair.to_right, numbered_context(1));
-    let (msg_iov, rma_iov) = (ptr::null(), ptr::null());
-    for rma_iov_count in [0, 1] {
-        let msg = FiMsgRma { msg_iov, desc, iov_count: 0, addr, rma_iov, rma_iov_count, context, data: 5 };
-        assert_eq!(call!(pair.left.ep, rma.readmsg, &raw const msg, 0), 0);
-        assert_eq!(pair.at_left("the end of a read").op_context, context);
-        assert_eq!(call!(pair.left.ep, rma.writemsg, &raw const msg, REMOTE_CQ_DATA), 0);
-        assert_eq!(pair.at_left("the end of a write").op_context, context);
-        let told = pair.at_right("the data of the write");
-        assert_eq!((told.op_context, told.len, told.buf, told.data), (NULL, 0, NULL, 5));
     }
 }
 
