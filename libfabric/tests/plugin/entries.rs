@@ -4,7 +4,6 @@
 use std::ffi::CStr;
 use std::{mem, ptr, slice};
 
-use homespun_fi::abi::endpoint::FiMsg;
 use homespun_fi::abi::eq::{FiCqAttr, FiCqErrEntry, FidCq};
 use homespun_fi::abi::{
     FI_ADDR_NOTAVAIL, FI_ADDR_UNSPEC, FI_CQ_COND_THRESHOLD, FI_CQ_FORMAT_CONTEXT, FI_CQ_FORMAT_DATA,
@@ -14,7 +13,7 @@ use homespun_fi::abi::{
 use libc::{c_char, c_int, iovec};
 
 use crate::host::{
-    EAGAIN, EAVAIL, EINVAL, NULL, Node, Object, PATIENCE_MS, Pair, call, cq_attr, make_address,
+    EAGAIN, EAVAIL, EINVAL, NULL, Node, Object, PATIENCE_MS, Pair, call, cq_attr, make_address, messages,
     numbered_context, to_iovec, wait_until,
 };
 
@@ -63,8 +62,7 @@ fn entries_take_the_size_of_their_format() {
 
 fn recv_multi(node: &Node, memory: &mut [u8], number: usize) {
     let part = to_iovec(memory);
-    let (desc, context) = (ptr::null_mut(), numbered_context(number));
-    let msg = FiMsg { msg_iov: &raw const part, desc, iov_count: 1, addr: FI_ADDR_UNSPEC, context, data: 0 };
+    let msg = messages(&part, 1, FI_ADDR_UNSPEC, numbered_context(number)).0;
     assert_eq!(call!(node.ep, msg.recvmsg, &raw const msg, MULTI_RECV), 0);
 }
 
@@ -232,10 +230,9 @@ fn completed_send_leaves_its_memory_to_the_application() {
     let pair = Pair::open();
     let send = |message: &mut [u8], flags: u64| {
         let part = to_iovec(message);
-        let (desc, addr, context) = (ptr::null_mut(), pair.to_right, numbered_context(1));
-        let msg = FiMsg { msg_iov: &raw const part, desc, iov_count: 1, addr, context, data: 0 };
+        let msg = messages(&part, 1, pair.to_right, numbered_context(1)).0;
         assert_eq!(call!(pair.left.ep, msg.sendmsg, &raw const msg, flags), 0);
-        assert_eq!(pair.at_left("the end of a send").op_context, context);
+        assert_eq!(pair.at_left("the end of a send").op_context, numbered_context(1));
     };
     for len_bytes in [0, 8, 9000, 70_000, 300_000, 5 << 20] {
         let mut message = vec![7; len_bytes];

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use homespun::Errno;
 use homespun_fi::abi::domain::{FiAvAttr, FidAv, FidDomain, FidMr};
-use homespun_fi::abi::endpoint::FidEp;
+use homespun_fi::abi::endpoint::{FiMsg, FidEp};
 use homespun_fi::abi::eq::{
     FiCntrAttr, FiCqAttr, FiCqErrEntry, FiCqTaggedEntry, FiEqAttr, FidCntr, FidCq, FidEq,
 };
@@ -18,6 +18,7 @@ use homespun_fi::abi::fabric::FidFabric;
 use homespun_fi::abi::fid::Fid;
 use homespun_fi::abi::info::{FiDomainAttr, FiEpAttr, FiFabricAttr, FiInfo, FiRxAttr, FiTxAttr};
 use homespun_fi::abi::provider::FiProvider;
+use homespun_fi::abi::tagged::FiMsgTagged;
 use homespun_fi::abi::{
     FI_ADDR_UNSPEC, FI_CNTR_EVENTS_COMP, FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_RECV, FI_TRANSMIT, FI_WAIT_NONE,
     FI_WAIT_UNSPEC, fi_version,
@@ -635,6 +636,21 @@ pub(crate) fn make_address(ip: [u8; 4], port: u16) -> [u8; 16] {
 /// Returns a context with this number.
 pub(crate) fn numbered_context(number: usize) -> *mut c_void {
     ptr::without_provenance_mut(number)
+}
+
+/// The tag of tagged messages.
+pub(crate) const TAG: u64 = 5;
+
+/// A message of this vector, untagged and tagged.
+pub(crate) fn messages(
+    msg_iov: *const iovec,
+    iov_count: usize,
+    addr: u64,
+    context: *mut c_void,
+) -> (FiMsg, FiMsgTagged) {
+    let desc = ptr::null_mut();
+    let tagged = FiMsgTagged { msg_iov, desc, iov_count, addr, tag: TAG, ignore: 0, context, data: 0 };
+    (FiMsg { msg_iov, desc, iov_count, addr, context, data: 0 }, tagged)
 }
 
 /// Describes a buffer for C.

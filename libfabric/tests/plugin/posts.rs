@@ -5,11 +5,11 @@ use std::ptr;
 
 use homespun::info::{Progress, Threading};
 use homespun_fi::abi::FI_ADDR_UNSPEC;
-use homespun_fi::abi::endpoint::FiMsg;
-use homespun_fi::abi::tagged::FiMsgTagged;
-use libc::{c_int, c_void, iovec};
+use libc::{c_int, iovec};
 
-use crate::host::{EBADFLAGS, EINVAL, EMSGSIZE, ENOENT, NULL, Node, Pair, call, numbered_context, to_iovec};
+use crate::host::{
+    EBADFLAGS, EINVAL, EMSGSIZE, ENOENT, NULL, Node, Pair, TAG, call, messages, numbered_context, to_iovec,
+};
 
 const RECV: u64 = 1 << 10;
 const TAGGED: u64 = 1 << 3;
@@ -18,20 +18,6 @@ const PEEK: u64 = 1 << 19;
 const TRIGGER: u64 = 1 << 20;
 const DISCARD: u64 = 1 << 58;
 const CLAIM: u64 = 1 << 59;
-
-const TAG: u64 = 0x17;
-
-/// A message, tagged and untagged, with this vector.
-fn messages(
-    msg_iov: *const iovec,
-    iov_count: usize,
-    addr: u64,
-    context: *mut c_void,
-) -> (FiMsg, FiMsgTagged) {
-    let desc = ptr::null_mut();
-    let tagged = FiMsgTagged { msg_iov, desc, iov_count, addr, tag: TAG, ignore: 0, context, data: 0 };
-    (FiMsg { msg_iov, desc, iov_count, addr, context, data: 0 }, tagged)
-}
 
 #[test]
 fn null_with_a_length_and_too_many_parts_are_refused() {

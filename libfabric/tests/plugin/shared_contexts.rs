@@ -16,10 +16,10 @@ use libc::{c_int, c_void};
 
 use crate::host::{
     API_VERSION, EBADFLAGS, EBUSY, EDOMAIN, EINVAL, ENODATA, ENOENT, ENOPROTOOPT, ENOSYS, EOPBADSTATE,
-    InfoList, NULL, Node, Object, Pair, Plugin, Setup, av_attr, call, cq_attr, numbered_context, open_fabric,
-    to_iovec, wait_until,
+    InfoList, NULL, Node, Object, Pair, Plugin, Setup, av_attr, call, cq_attr, messages, numbered_context,
+    open_fabric, to_iovec, wait_until,
 };
-use crate::triggered::{make_work, messages, trigger_at};
+use crate::triggered::{make_work, trigger_at};
 
 const TRIGGER: u64 = 1 << 20;
 const COMPLETION: u64 = 1 << 24;
@@ -167,8 +167,8 @@ fn every_call_that_posts_to_a_receive_context_serves_its_endpoints() {
         let context = |number| numbered_context(10 + number);
         let (at, iov, descs) =
             (|index: usize| parts[index].iov_base, |index: usize| &raw const parts[index], ptr::null_mut());
-        let message = messages(&parts[2], from, context(2)).0;
-        let tagged = messages(&parts[5], from, context(5)).1;
+        let message = messages(&parts[2], 1, from, context(2)).0;
+        let tagged = messages(&parts[5], 1, from, context(5)).1;
         let posted = [
             call!(srx, msg.recv, at(0), 8, NULL, from, context(0)),
             call!(srx, msg.recvv, iov(1), descs, 1, from, context(1)),
@@ -208,13 +208,13 @@ fn triggered_receives_of_a_shared_context_wait_for_counters() {
     let (mut triggered, mut room) = (trigger_at(&counter, 1), [[0_u8; 8]; 3]);
     let context = (&raw mut triggered).cast();
     let parts = room.each_mut().map(|room| to_iovec(room));
-    let message = messages(&parts[0], FI_ADDR_UNSPEC, context).0;
+    let message = messages(&parts[0], 1, FI_ADDR_UNSPEC, context).0;
     assert_eq!(call!(srx, msg.recvmsg, &raw const message, TRIGGER), 0);
-    let nothing = messages(&parts[0], FI_ADDR_UNSPEC, NULL).0;
+    let nothing = messages(&parts[0], 1, FI_ADDR_UNSPEC, NULL).0;
     assert_eq!(call!(srx, msg.recvmsg, &raw const nothing, TRIGGER), EINVAL as isize);
-    let (msg, _) = messages(&parts[1], FI_ADDR_UNSPEC, numbered_context(11));
+    let (msg, _) = messages(&parts[1], 1, FI_ADDR_UNSPEC, numbered_context(11));
     let untagged = FiOpMsg { ep: srx.as_ptr(), msg, flags: COMPLETION };
-    let (_, msg) = messages(&parts[2], FI_ADDR_UNSPEC, numbered_context(12));
+    let (_, msg) = messages(&parts[2], 1, FI_ADDR_UNSPEC, numbered_context(12));
     let tagged = FiOpTagged { ep: srx.as_ptr(), msg, flags: 0 };
     for mut work in [make_work(FI_OP_RECV, &untagged, &counter), make_work(FI_OP_TRECV, &tagged, &counter)] {
         (work.threshold, work.completion_cntr) = (2, done.as_ptr());

@@ -4,11 +4,10 @@
 use std::{mem, ptr};
 
 use homespun_fi::abi::atomic::{FiIoc, FiMsgAtomic, FiMsgCompare, FiMsgFetch, FiRmaIoc};
-use homespun_fi::abi::endpoint::{FiMsg, FidEp};
+use homespun_fi::abi::endpoint::FidEp;
 use homespun_fi::abi::eq::FidCntr;
 use homespun_fi::abi::fid::{FiAlias, Fid};
 use homespun_fi::abi::rma::{FiMsgRma, FiRmaIov};
-use homespun_fi::abi::tagged::FiMsgTagged;
 use homespun_fi::abi::trigger::{
     FiDeferredWork, FiOpAtomic, FiOpCntr, FiOpCompareAtomic, FiOpFetchAtomic, FiOpMsg, FiOpRma, FiOpTagged,
     FiTriggerDetails, FiTriggerThreshold, FiTriggeredContext,
@@ -21,7 +20,8 @@ use homespun_fi::abi::{
 use libc::{c_int, c_void, iovec};
 
 use crate::host::{
-    EBADFLAGS, EINVAL, ENOENT, ENOSYS, NULL, Node, Object, Pair, call, numbered_context, to_iovec, wait_until,
+    EBADFLAGS, EINVAL, ENOENT, ENOSYS, NULL, Node, Object, Pair, TAG, call, messages, numbered_context,
+    to_iovec, wait_until,
 };
 
 const PEEK: u64 = 1 << 19;
@@ -30,7 +30,6 @@ const FENCE: u64 = 1 << 21;
 const COMPLETION: u64 = 1 << 24;
 
 const KEY: u64 = 77;
-const TAG: u64 = 5;
 const UINT64: u32 = 7;
 const SUM: u32 = 2;
 const CSWAP: u32 = 12;
@@ -46,13 +45,6 @@ pub(crate) fn trigger_at(cntr: &Object<FidCntr>, threshold: usize) -> FiTriggere
     let threshold = FiTriggerThreshold { cntr: cntr.as_ptr(), threshold };
     let trigger = FiTriggerDetails { threshold, internal: NULL };
     FiTriggeredContext { event_type: FI_TRIGGER_THRESHOLD, trigger }
-}
-
-/// A message of one part, untagged and tagged.
-pub(crate) fn messages(iov: &iovec, addr: u64, context: *mut c_void) -> (FiMsg, FiMsgTagged) {
-    let (msg_iov, desc, iov_count) = (ptr::from_ref(iov), ptr::null_mut(), 1);
-    let tagged = FiMsgTagged { msg_iov, desc, iov_count, addr, tag: TAG, ignore: 0, context, data: 0 };
-    (FiMsg { msg_iov, desc, iov_count, addr, context, data: 0 }, tagged)
 }
 
 pub(crate) fn make_work<O>(op_type: u32, op: &O, trigger: &Object<FidCntr>) -> FiDeferredWork {
@@ -91,7 +83,7 @@ fn fi_trigger_of_an_alias_or_a_call_defers_operations() {
     assert_eq!(send(b"c", (&raw mut xpu).cast()), ENOSYS as isize);
     // Triggered by the flags of the call.
     let (iov, unused) = (to_iovec(&mut sent), to_iovec(&mut rest));
-    let (send, receive) = (messages(&iov, to, first).0, messages(&unused, to, third).0);
+    let (send, receive) = (messages(&iov, 1, to, first).0, messages(&unused, 1, to, third).0);
     assert_eq!(call!(left.ep, msg.sendmsg, &raw const send, TRIGGER), 0);
     assert_eq!(call!(left.ep, msg.recvmsg, &raw const receive, TRIGGER), 0);
     trigger.add(2);
@@ -166,8 +158,8 @@ fn every_kind_of_deferred_work_runs() {
         let (written, read) = (to_iovec(&mut written), to_iovec(&mut read));
         let (one, swapped, with) = (ioc(&mut operand), ioc(&mut swapped), ioc(&mut compare));
         let (mut fetched, mut compared) = (ioc(&mut fetched), ioc(&mut compared));
-        let message = |index: usize, flags| FiOpMsg { ep, msg: messages(&iovs[index], to, NULL).0, flags };
-        let tagged = |index: usize| FiOpTagged { ep, msg: messages(&iovs[index], to, NULL).1, flags: 0 };
+        let message = |index: usize, flags| FiOpMsg { ep, msg: messages(&iovs[index], 1, to, NULL).0, flags };
+        let tagged = |index: usize| FiOpTagged { ep, msg: messages(&iovs[index], 1, to, NULL).1, flags: 0 };
         let (receive, tagged_receive, send, tagged_send) =
             (message(0, 0), tagged(1), message(2, COMPLETION), tagged(3));
         let (write, read) = (rma(&written, 0), rma(&read, FENCE));
@@ -243,7 +235,7 @@ fn deferred_work_may_be_cancelled_flushed_or_refused() {
     // The counters are beyond the threshold from now on. A peek has no buffers, so its vector is not read.
     let mut byte = [1_u8];
     let iov = to_iovec(&mut byte);
-    let (mut msg, tagged) = messages(&iov, FI_ADDR_UNSPEC, numbered_context(3));
+    let (mut msg, tagged) = messages(&iov, 1, FI_ADDR_UNSPEC, numbered_context(3));
     (msg.msg_iov, msg.iov_count) = (ptr::null(), usize::MAX);
     let mut peek = FiOpMsg { ep: left.ep.as_ptr(), msg, flags: PEEK };
     assert_eq!(queue(make_work(FI_OP_RECV, &peek, &trigger)), 0);
