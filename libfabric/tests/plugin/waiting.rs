@@ -186,7 +186,7 @@ fn getwait_returns_the_wait_object() {
 #[test]
 fn queue_without_a_wait_object_refuses_waits() {
     let all = Waitables::open(FI_WAIT_NONE);
-    for timeout_ms in [-1, 1] {
+    for timeout_ms in [PATIENCE_MS, 1] {
         assert_eq!([Class::Cq, Class::Eq].map(|class| all.wait(class, timeout_ms)), [EINVAL; 2]);
     }
     assert_eq!(all.wait(Class::Cq, 0), EAGAIN, "it need not wait");
@@ -294,7 +294,7 @@ fn wait_set_has_the_waits_of_its_members() {
         let (mut said, mut event, mut room) = (0_u32, 0, [0_u64; 2]);
         assert_eq!((node.cq.control(FI_GETWAITOBJ, &raw mut said), said), (0, FI_WAIT_SET));
         assert_eq!(node.cq.control(FI_GETWAIT, room.as_mut_ptr()), ENODATA);
-        assert_eq!(call!(node.cq, ops.sread, NULL, 0, ptr::null(), -1), EINVAL as isize);
+        assert_eq!(call!(node.cq, ops.sread, NULL, 0, ptr::null(), PATIENCE_MS), EINVAL as isize);
         assert_eq!(call!(node.eq, ops.sread, &raw mut event, NULL, 0, 0, 0), EINVAL as isize);
         assert_eq!(wait(0), ETIMEDOUT);
         node.ep.recv(&mut [], 3);
