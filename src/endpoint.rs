@@ -436,3 +436,6 @@ fn granted_remote_access(caps: Caps, kind: Caps) -> MrAccess {
     access.set(MrAccess::REMOTE_WRITE, caps.contains(kind | Caps::REMOTE_WRITE));
     access
 }
+
+#[cfg(test)]
+mod tests;

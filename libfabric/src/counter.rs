@@ -1,7 +1,5 @@
 //! `fi_cntr(3)`.
 
-use std::time::Duration;
-
 use homespun::{Counter, CounterAttr, Errno, Misuse};
 use libc::{c_int, c_void};
 
@@ -14,7 +12,7 @@ use crate::edge::{Failure, run_entry_point};
 use crate::object::{self, Dependents, Lease, State};
 use crate::states::DomainState;
 use crate::unsupported::{Status, StubFn};
-use crate::wait::control_wait_object;
+use crate::wait::{control_wait_object, timeout_from_millis};
 use crate::wait_set::WaitAttr;
 
 /// The object behind a `struct fid_cntr`.
@@ -176,9 +174,7 @@ unsafe extern "C" fn wait(cntr: *mut FidCntr, threshold: u64, timeout: c_int) ->
     run_entry_point(|| {
         // SAFETY: the caller passes an open counter.
         let counter = unsafe { counter_from_fid(cntr)? };
-        // A negative timeout means no limit.
-        let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
-        counter.wait(threshold, timeout).map_err(|error| Failure(error.errno()))?;
+        counter.wait(threshold, timeout_from_millis(timeout)).map_err(|error| Failure(error.errno()))?;
         Ok(0)
     })
 }

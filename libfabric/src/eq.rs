@@ -20,7 +20,7 @@ use crate::info::InfoList;
 use crate::object::{self, Dependents, Lease, State};
 use crate::states::FabricState;
 use crate::text;
-use crate::wait::control_wait_object;
+use crate::wait::{control_wait_object, timeout_from_millis};
 use crate::wait_set::WaitAttr;
 
 /// The object behind a `struct fid_eq`.
@@ -128,8 +128,7 @@ unsafe extern "C" fn sread(
     timeout: c_int,
     flags: u64,
 ) -> isize {
-    // A negative timeout means no limit.
-    let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
+    let timeout = timeout_from_millis(timeout);
     // SAFETY: the caller keeps to `fi_eq(3)`.
     run_entry_point(|| unsafe { read_event(eq, event, buf, len, flags, EventWait::Until(timeout)) })
 }

@@ -225,3 +225,52 @@ pub(crate) unsafe fn single_remote_memory<R>(
         _ => Err(Errno::EINVAL.into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_may_be_null_and_too_much_is_not_read() {
+        let (null, some) = (std::ptr::null::<u8>(), [7_u8; 3].as_ptr());
+        let beyond = usize::MAX / 2 + 1;
+        // SAFETY: the memory has three bytes, and longer lengths are refused.
+        unsafe {
+            for (from, count, answer) in [
+                (null, 0, Ok(0)),
+                (some, 0, Ok(0)),
+                (some, 3, Ok(3)),
+                (null, 1, Err(Errno::EINVAL)),
+                (some, IOV_LIMIT + 1, Err(Errno::EINVAL)),
+                (some, usize::MAX, Err(Errno::EINVAL)),
+            ] {
+                assert_eq!(vector_entries(from, count).map(<[u8]>::len), answer.map_err(Failure));
+            }
+            let inject = |from: *const u8, len| bytes_to_inject(from.cast(), len).map(<[u8]>::len);
+            assert_eq!([inject(null, 0), inject(some, 0), inject(some, 3)], [Ok(0), Ok(0), Ok(3)]);
+            assert_eq!(
+                [inject(null, 1), inject(some, beyond)],
+                [Errno::EINVAL, Errno::EMSGSIZE].map(|errno| Err(Failure(errno)))
+            );
+        }
+    }
+
+    #[test]
+    fn remote_memory_is_one_range_as_long_as_the_local_memory() {
+        let range = RemoteMemory { address: 7, key: 9 };
+        let remote = |places: &[usize], locals: &[usize]| {
+            let start = if places == [0] { std::ptr::null() } else { places.as_ptr() };
+            // SAFETY: the array has this length, or null is not read.
+            unsafe {
+                single_remote_memory(start, places.len(), locals.iter().copied(), |len| Ok((range, *len)))
+            }
+        };
+        let (nothing, refused) = (Ok(RemoteMemory::default()), Err(Failure(Errno::EINVAL)));
+        assert_eq!([remote(&[4], &[4]), remote(&[4], &[1, 3])], [Ok(range); 2]);
+        assert_eq!([remote(&[3], &[4]), remote(&[5], &[4]), remote(&[2, 2], &[4])], [refused; 3]);
+        assert_eq!([remote(&[2], &[usize::MAX, 3]), remote(&[], &[4])], [refused; 2]);
+        assert_eq!([remote(&[], &[]), remote(&[], &[0])], [nothing; 2]);
+        // A null pointer to one range.
+        assert_eq!([remote(&[0], &[]), remote(&[0], &[4])], [nothing, refused]);
+    }
+}

@@ -43,6 +43,11 @@ pub(crate) fn parse_wait_object(raw: u32) -> Result<WaitObject, Failure> {
     })
 }
 
+/// Returns the time limit of a blocking call. A negative timeout means no limit.
+pub(crate) fn timeout_from_millis(timeout: c_int) -> Option<Duration> {
+    u64::try_from(timeout).ok().map(Duration::from_millis)
+}
+
 /// The threshold and the timeout of a blocking read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BlockingRead {
@@ -71,13 +76,13 @@ impl WaitCondition {
     }
 
     /// Returns the limits of a blocking read. With a threshold, the pointer `cond` is the number of
-    /// entries. `timeout` is in milliseconds; a negative value means no limit.
+    /// entries. `timeout` is that of [`timeout_from_millis`].
     pub(crate) fn wait_limits(self, cond: *const c_void, timeout: c_int) -> BlockingRead {
         let threshold_entries = match self {
             WaitCondition::None => 1,
             WaitCondition::Threshold => cond.addr(),
         };
-        BlockingRead { threshold_entries, timeout: u64::try_from(timeout).ok().map(Duration::from_millis) }
+        BlockingRead { threshold_entries, timeout: timeout_from_millis(timeout) }
     }
 }
 
@@ -170,4 +175,23 @@ pub(crate) unsafe extern "C" fn trywait(fabric: *mut FidFabric, fids: *mut *mut 
         }
         Ok(0)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr;
+
+    use super::*;
+
+    #[test]
+    fn wait_limits_follow_the_condition_and_the_timeout() {
+        let cond = ptr::without_provenance(99);
+        for (timeout, limit) in [(-1, None), (c_int::MIN, None), (0, Some(0)), (20, Some(20))] {
+            for (condition, threshold) in [(WaitCondition::None, 1), (WaitCondition::Threshold, 99)] {
+                let limits = condition.wait_limits(cond, timeout);
+                assert_eq!(limits.timeout, limit.map(Duration::from_millis));
+                assert_eq!(limits.threshold_entries, threshold);
+            }
+        }
+    }
 }

@@ -1,7 +1,5 @@
 //! Wait sets: `fi_poll(3)`.
 
-use std::time::Duration;
-
 use homespun::{Errno, Misuse, WaitObject, WaitSet};
 use libc::{c_int, c_void};
 
@@ -12,7 +10,7 @@ use crate::abi::{FI_CLASS_WAIT, FI_WAIT_SET};
 use crate::edge::{Failure, run_entry_point};
 use crate::object::{self, Dependents, Lease, State};
 use crate::states::FabricState;
-use crate::wait::{control_wait_object, parse_wait_object};
+use crate::wait::{control_wait_object, parse_wait_object, timeout_from_millis};
 
 /// The state behind a `struct fid_wait`.
 pub(crate) struct WaitSetState {
@@ -115,9 +113,7 @@ unsafe extern "C" fn wait(waitset: *mut FidWait, timeout: c_int) -> c_int {
     run_entry_point(|| {
         // SAFETY: the caller passes an open wait set.
         let state = unsafe { object::state::<WaitSetState>(waitset.cast())? };
-        // A negative timeout waits without limit.
-        let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
-        state.set.wait(timeout).map_err(|ended| Failure(ended.errno()))?;
+        state.set.wait(timeout_from_millis(timeout)).map_err(|ended| Failure(ended.errno()))?;
         Ok(0)
     })
 }

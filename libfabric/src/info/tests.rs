@@ -149,6 +149,13 @@ fn zeroed_fi_info_reads_as_unspecified() {
     let empty: FiInfo = unsafe { std::mem::zeroed() };
     // SAFETY: it is valid, and so are its null pointers.
     assert_eq!(unsafe { read_info(&raw const empty, Extent::Library) }, Ok(Info::default()));
+    // Numbers without a meaning ask for nothing.
+    // SAFETY: as above.
+    let (mut unknown, mut domain): (FiInfo, FiDomainAttr) = unsafe { std::mem::zeroed() };
+    (domain.resource_mgmt, domain.av_type) = (99, 99);
+    unknown.domain_attr = &raw mut domain;
+    // SAFETY: as above.
+    assert_eq!(unsafe { read_info(&raw const unknown, Extent::Library) }, Ok(Info::default()));
 }
 
 #[test]

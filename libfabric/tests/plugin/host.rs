@@ -2,33 +2,59 @@
 
 use std::env;
 use std::ffi::CStr;
-use std::marker::PhantomData;
+use std::mem;
 use std::ptr;
 use std::sync::OnceLock;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use homespun::info::{Progress, Threading};
-use homespun_fi::abi::domain::{FiAvAttr, FidAv, FidDomain};
-use homespun_fi::abi::endpoint::{FidEp, FidStx};
+use homespun::Errno;
+use homespun_fi::abi::domain::{FiAvAttr, FidAv, FidDomain, FidMr};
+use homespun_fi::abi::endpoint::{FiMsg, FidEp};
 use homespun_fi::abi::eq::{
     FiCntrAttr, FiCqAttr, FiCqErrEntry, FiCqTaggedEntry, FiEqAttr, FidCntr, FidCq, FidEq,
 };
 use homespun_fi::abi::fabric::FidFabric;
 use homespun_fi::abi::fid::Fid;
-use homespun_fi::abi::info::{FiInfo, FiRxAttr, FiTxAttr};
+use homespun_fi::abi::info::{FiDomainAttr, FiEpAttr, FiFabricAttr, FiInfo, FiRxAttr, FiTxAttr};
 use homespun_fi::abi::provider::FiProvider;
+use homespun_fi::abi::tagged::FiMsgTagged;
 use homespun_fi::abi::{
-    FI_CNTR_EVENTS_COMP, FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_RECV, FI_RM_DISABLED, FI_TRANSMIT, FI_WAIT_NONE,
+    FI_ADDR_UNSPEC, FI_CNTR_EVENTS_COMP, FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_RECV, FI_TRANSMIT, FI_WAIT_NONE,
     FI_WAIT_UNSPEC, fi_version,
 };
-use libc::{c_char, c_int, c_void};
+use libc::{c_char, c_int, c_void, iovec};
 use libloading::Library;
 
 /// The API version of these tests, except those about versions.
 pub(crate) const API_VERSION: u32 = fi_version(1, 17);
 
+pub(crate) const FI_SOURCE: u64 = 1 << 57;
+
+/// Error numbers as C calls return them.
+macro_rules! errnos {
+    ($($name:ident)*) => { $(pub(crate) const $name: c_int = -Errno::$name.raw();)* };
+}
+errnos! {
+    ENOENT EAGAIN EBUSY EINVAL ENOSYS ENODATA EMSGSIZE ENOPROTOOPT EOPNOTSUPP ENOTCONN ETIMEDOUT ETOOSMALL
+    EOPBADSTATE EAVAIL EBADFLAGS EDOMAIN ENOKEY EKEYREJECTED ENOEQ
+}
+
 /// The time-out of every wait, so that a faulty test fails instead of hanging.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE_MS: c_int = 60_000;
+
+/// A pointer to nothing.
+pub(crate) const NULL: *mut c_void = ptr::null_mut();
+
+/// Calls a function of a vtable of an object, as the inline functions of the C headers do.
+macro_rules! call {
+    ($object:expr, $ops:ident.$slot:ident $(, $argument:expr)* $(,)?) => {{
+        let object = $object.as_ptr();
+        // SAFETY: the object is open. The test passes arguments that the call may use, or must refuse.
+        unsafe { ((*(*object).$ops).$slot)(object.cast() $(, $argument)*) }
+    }};
+}
+pub(crate) use call;
 
 /// The plugin, loaded once.
 pub(crate) struct Plugin {
@@ -71,10 +97,11 @@ impl Plugin {
         node: Option<&CStr>,
         service: Option<&CStr>,
         flags: u64,
-        hints: *const FiInfo,
+        hints: Option<&InfoList>,
     ) -> Result<InfoList, c_int> {
         let mut list = ptr::dangling_mut();
         let text = |text: Option<&CStr>| text.map_or(ptr::null(), CStr::as_ptr);
+        let hints = hints.map_or(ptr::null(), |hints| hints.0.cast_const());
         // SAFETY: the strings are valid, hints are null or valid, and there is a place for the result.
         let result = unsafe {
             (self.provider().getinfo)(API_VERSION, text(node), text(service), flags, hints, &raw mut list)
@@ -90,8 +117,7 @@ impl Plugin {
 
     /// Returns infos for endpoints on the loopback interface.
     pub(crate) fn loopback_infos(&self) -> InfoList {
-        const FI_SOURCE: u64 = 1 << 57;
-        self.getinfo(Some(c"127.0.0.1"), None, FI_SOURCE, ptr::null()).expect("a loopback interface")
+        self.getinfo(Some(c"127.0.0.1"), None, FI_SOURCE, None).expect("a loopback interface")
     }
 }
 
@@ -104,28 +130,72 @@ fn call_prov_ini(library: &Library) -> *mut FiProvider {
     }
 }
 
-/// An answer of `fi_getinfo`, freed as `fi_freeinfo` does.
+/// Hints, or an answer of `fi_getinfo`, freed as `fi_freeinfo` does. The methods are for the first info.
 pub(crate) struct InfoList(*mut FiInfo);
 
 impl InfoList {
+    /// Hints that have all attributes, and specify nothing.
+    pub(crate) fn hints() -> InfoList {
+        fn zeroed<T>() -> *mut T {
+            // SAFETY: the call has no conditions.
+            unsafe { libc::calloc(1, size_of::<T>()).cast() }
+        }
+        let info: *mut FiInfo = zeroed();
+        // SAFETY: zeroes are an info without attributes.
+        unsafe {
+            ((*info).tx_attr, (*info).rx_attr) = (zeroed(), zeroed());
+            ((*info).ep_attr, (*info).domain_attr, (*info).fabric_attr) = (zeroed(), zeroed(), zeroed());
+        }
+        InfoList(info)
+    }
+
     /// Becomes the owner of an event's info. `None` if the event has none.
     pub(crate) fn from_event(info: *mut FiInfo) -> Option<InfoList> {
         (!info.is_null()).then_some(InfoList(info))
+    }
+
+    /// `fi_getinfo` with these hints.
+    pub(crate) fn getinfo(&self) -> Result<InfoList, c_int> {
+        Plugin::get().getinfo(None, None, 0, Some(self))
     }
 
     pub(crate) fn as_ptr(&self) -> *mut FiInfo {
         self.0
     }
 
-    pub(crate) fn first(&self) -> &FiInfo {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &FiInfo> {
+        // SAFETY: the list is valid as long as `self`.
+        std::iter::successors(Some(self.info()), |info| unsafe { info.next.as_ref() })
+    }
+
+    pub(crate) fn info(&self) -> &FiInfo {
         // SAFETY: a list is never empty.
         unsafe { &*self.0 }
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &FiInfo> {
-        // SAFETY: the list is valid as long as `self`.
-        std::iter::successors(Some(self.first()), |info| unsafe { info.next.as_ref() })
+    pub(crate) fn info_mut(&mut self) -> &mut FiInfo {
+        // SAFETY: as above, and `self` is borrowed exclusively.
+        unsafe { &mut *self.0 }
     }
+}
+
+/// Methods that return an attribute of the first info.
+macro_rules! attributes {
+    ($($method:ident: $field:ident -> $type:ty)*) => {
+        impl InfoList {
+            $(pub(crate) fn $method(&mut self) -> &mut $type {
+                // SAFETY: answers and hints have all their attributes, and `self` is borrowed exclusively.
+                unsafe { &mut *self.info().$field }
+            })*
+        }
+    };
+}
+attributes! {
+    tx: tx_attr -> FiTxAttr
+    rx: rx_attr -> FiRxAttr
+    ep: ep_attr -> FiEpAttr
+    domain: domain_attr -> FiDomainAttr
+    fabric: fabric_attr -> FiFabricAttr
 }
 
 impl Drop for InfoList {
@@ -135,36 +205,38 @@ impl Drop for InfoList {
             // SAFETY: every pointer in the list is null or comes from `malloc`.
             unsafe {
                 let info = next;
+                let FiInfo { tx_attr, rx_attr, ep_attr, domain_attr, fabric_attr, .. } = *info;
                 next = (*info).next;
-                free((*(*info).ep_attr).auth_key);
-                free((*(*info).domain_attr).auth_key);
-                free((*(*info).domain_attr).name);
-                free((*(*info).fabric_attr).name);
-                free((*(*info).fabric_attr).prov_name);
-                free((*info).tx_attr);
-                free((*info).rx_attr);
-                free((*info).ep_attr);
-                free((*info).domain_attr);
-                free((*info).fabric_attr);
-                free((*info).src_addr);
-                free((*info).dest_addr);
-                free(info);
+                for text in [(*domain_attr).name, (*fabric_attr).name, (*fabric_attr).prov_name] {
+                    libc::free(text.cast());
+                }
+                libc::free((*ep_attr).auth_key.cast());
+                libc::free((*domain_attr).auth_key.cast());
+                for part in [tx_attr.cast(), rx_attr.cast(), ep_attr.cast(), domain_attr.cast()] {
+                    libc::free(part);
+                }
+                for part in [fabric_attr.cast(), (*info).src_addr, (*info).dest_addr, info.cast()] {
+                    libc::free(part);
+                }
             }
         }
     }
 }
 
-/// # Safety
-///
-/// `memory` comes from `malloc`.
-unsafe fn free<T>(memory: *mut T) {
-    // SAFETY: the caller promises it.
-    unsafe { libc::free(memory.cast()) };
+/// A copy of a text, for hints.
+pub(crate) fn duplicate(text: &CStr) -> *mut c_char {
+    // SAFETY: it is a string.
+    unsafe { libc::strdup(text.as_ptr()) }
 }
 
 /// Owns an object of any class. Closes the object when dropped, and panics if the object does not
 /// close.
 pub(crate) struct Object<T>(*mut T);
+
+// SAFETY: the plugin's functions may be called from any thread.
+unsafe impl<T> Send for Object<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Object<T> {}
 
 impl<T> Object<T> {
     /// Opens an object by a call that writes it to its argument.
@@ -187,22 +259,46 @@ impl<T> Object<T> {
         self.0.cast()
     }
 
+    /// The application's context of the object.
+    pub(crate) fn context(&self) -> *mut c_void {
+        // SAFETY: the object is open.
+        unsafe { (*self.fid()).context }
+    }
+
     /// `fi_close`, which may be refused.
     pub(crate) fn close(self) -> Result<(), (Self, c_int)> {
         // SAFETY: the object is open.
         match unsafe { ((*(*self.fid()).ops).close)(self.fid()) } {
             0 => {
-                std::mem::forget(self);
+                mem::forget(self);
                 Ok(())
             }
             error => Err((self, error)),
         }
     }
 
+    /// Checks that the object cannot be closed, because others need it.
+    #[track_caller]
+    pub(crate) fn assert_busy(self) -> Self {
+        let Err((object, error)) = self.close() else { panic!("others need the object") };
+        assert_eq!(error, EBUSY);
+        object
+    }
+
     /// `fi_control`.
     pub(crate) fn control<A>(&self, command: c_int, arg: *mut A) -> c_int {
         // SAFETY: the object is open, and the tests pass the argument that the command needs.
         unsafe { ((*(*self.fid()).ops).control)(self.fid(), command, arg.cast()) }
+    }
+
+    /// `FI_GETOPSFLAG`, `FI_SETOPSFLAG`: also returns the flags.
+    pub(crate) fn control_flags(&self, command: c_int, mut flags: u64) -> (c_int, u64) {
+        (self.control(command, &raw mut flags), flags)
+    }
+
+    /// `fi_enable`.
+    pub(crate) fn enable(&self) -> c_int {
+        self.control(FI_ENABLE, NULL)
     }
 
     /// `fi_ep_bind` and its like.
@@ -216,78 +312,180 @@ impl<T> Drop for Object<T> {
     fn drop(&mut self) {
         // SAFETY: the object is open, and not used afterwards.
         let result = unsafe { ((*(*self.fid()).ops).close)(self.fid()) };
-        if !std::thread::panicking() {
+        if !thread::panicking() {
             assert_eq!(result, 0, "an object could not be closed");
         }
     }
 }
 
-pub(crate) fn open_fabric(info: &FiInfo, api_version: u32) -> Object<FidFabric> {
-    // SAFETY: the info is valid, and only this thread uses it.
-    let fabric = unsafe {
-        (*info.fabric_attr).api_version = api_version;
-        let open = Plugin::get().provider().fabric;
-        Object::open(|fabric| open(info.fabric_attr, fabric, ptr::null_mut()))
-    };
-    fabric.expect("a fabric")
+pub(crate) fn open_fabric(infos: &mut InfoList, api_version: u32) -> Object<FidFabric> {
+    infos.fabric().api_version = api_version;
+    let attr = infos.info().fabric_attr;
+    // SAFETY: the attributes are valid.
+    let open = |fabric: *mut *mut FidFabric| unsafe { (Plugin::get().provider().fabric)(attr, fabric, NULL) };
+    Object::open(open).expect("a fabric")
 }
 
 impl Object<FidFabric> {
-    pub(crate) fn open_domain(&self, info: *mut FiInfo) -> Result<Object<FidDomain>, c_int> {
-        // SAFETY: the fabric is open and the info valid.
-        Object::open(|domain| unsafe { ((*(*self.0).ops).domain)(self.0, info, domain, ptr::null_mut()) })
+    pub(crate) fn open_domain(&self, infos: &InfoList) -> Result<Object<FidDomain>, c_int> {
+        Object::open(|domain| call!(self, ops.domain, infos.as_ptr(), domain, numbered_context(77)))
     }
 
-    pub(crate) fn open_eq(&self, attr: &mut FiEqAttr) -> Result<Object<FidEq>, c_int> {
-        // SAFETY: the fabric is open.
-        Object::open(|eq| unsafe { ((*(*self.0).ops).eq_open)(self.0, attr, eq, ptr::null_mut()) })
+    pub(crate) fn open_eq(&self, mut attr: FiEqAttr) -> Result<Object<FidEq>, c_int> {
+        Object::open(|eq| call!(self, ops.eq_open, &raw mut attr, eq, NULL))
+    }
+
+    pub(crate) fn trywait(&self, fids: &mut [*mut Fid]) -> c_int {
+        call!(self, ops.trywait, fids.as_mut_ptr(), c_int::try_from(fids.len()).expect("few"))
     }
 }
 
 impl Object<FidDomain> {
-    pub(crate) fn open_cq(&self, attr: &mut FiCqAttr) -> Result<Object<FidCq>, c_int> {
-        // SAFETY: the domain is open.
-        Object::open(|cq| unsafe { ((*(*self.0).ops).cq_open)(self.0, attr, cq, ptr::null_mut()) })
+    pub(crate) fn open_cq(&self, mut attr: FiCqAttr) -> Result<Object<FidCq>, c_int> {
+        Object::open(|cq| call!(self, ops.cq_open, &raw mut attr, cq, numbered_context(78)))
     }
 
-    pub(crate) fn open_counter(&self, attr: &mut FiCntrAttr) -> Result<Object<FidCntr>, c_int> {
-        // SAFETY: the domain is open.
-        Object::open(|cntr| unsafe { ((*(*self.0).ops).cntr_open)(self.0, attr, cntr, ptr::null_mut()) })
+    pub(crate) fn open_counter(&self, mut attr: FiCntrAttr) -> Result<Object<FidCntr>, c_int> {
+        Object::open(|cntr| call!(self, ops.cntr_open, &raw mut attr, cntr, numbered_context(79)))
     }
 
-    pub(crate) fn open_av(&self, attr: &mut FiAvAttr) -> Result<Object<FidAv>, c_int> {
-        // SAFETY: the domain is open.
-        Object::open(|av| unsafe { ((*(*self.0).ops).av_open)(self.0, attr, av, ptr::null_mut()) })
+    /// A counter without a wait object.
+    pub(crate) fn counter(&self) -> Object<FidCntr> {
+        self.open_counter(counter_attr(FI_WAIT_NONE)).expect("a counter")
     }
 
-    /// `fi_stx_context`.
-    pub(crate) fn open_transmit_context(&self, attr: *mut FiTxAttr) -> Result<Object<FidStx>, c_int> {
-        // SAFETY: the domain is open, and the attributes are null or valid.
-        Object::open(|stx| unsafe { ((*(*self.0).ops).stx_ctx)(self.0, attr, stx, numbered_context(3)) })
+    pub(crate) fn open_av(&self, mut attr: FiAvAttr) -> Result<Object<FidAv>, c_int> {
+        Object::open(|av| call!(self, ops.av_open, &raw mut attr, av, NULL))
     }
 
-    /// `fi_srx_context`.
-    pub(crate) fn open_receive_context(&self, attr: *mut FiRxAttr) -> Result<Object<FidEp>, c_int> {
-        // SAFETY: the domain is open, and the attributes are null or valid.
-        Object::open(|srx| unsafe { ((*(*self.0).ops).srx_ctx)(self.0, attr, srx, ptr::null_mut()) })
+    pub(crate) fn open_endpoint(&self, infos: &InfoList) -> Result<Object<FidEp>, c_int> {
+        Object::open(|ep| call!(self, ops.endpoint, infos.as_ptr(), ep, NULL))
     }
 
-    pub(crate) fn open_endpoint(&self, info: *mut FiInfo) -> Result<Object<FidEp>, c_int> {
-        // SAFETY: the domain is open and the info valid.
-        Object::open(|ep| unsafe { ((*(*self.0).ops).endpoint)(self.0, info, ep, ptr::null_mut()) })
+    /// `fi_mr_reg` of memory that outlives the region, for all accesses of peers.
+    pub(crate) fn reg(&self, memory: &mut [u8], key: u64, flags: u64) -> Result<Object<FidMr>, c_int> {
+        self.reg_at(memory.as_mut_ptr().cast(), memory.len(), key, flags)
+    }
+
+    /// As [`reg`](Self::reg), for any addresses.
+    pub(crate) fn reg_at(
+        &self,
+        address: *mut c_void,
+        len_bytes: usize,
+        key: u64,
+        flags: u64,
+    ) -> Result<Object<FidMr>, c_int> {
+        let access = 1 << 12 | 1 << 13;
+        Object::open(|mr| call!(self, mr.reg, address, len_bytes, access, 0, key, flags, mr, NULL))
     }
 }
 
-pub(crate) fn cq_attr(format: u32) -> FiCqAttr {
-    FiCqAttr {
-        size: 64,
-        flags: 0,
-        format,
-        wait_obj: FI_WAIT_NONE,
-        signaling_vector: 0,
-        wait_cond: 0,
-        wait_set: ptr::null_mut(),
+impl Object<FidCntr> {
+    /// `fi_cntr_read`, `fi_cntr_readerr`.
+    pub(crate) fn values(&self) -> (u64, u64) {
+        (call!(self, ops.read), call!(self, ops.readerr))
     }
+
+    /// `fi_cntr_add`.
+    pub(crate) fn add(&self, value: u64) {
+        assert_eq!(call!(self, ops.add, value), 0);
+    }
+}
+
+/// `fi_getname` of an endpoint of either kind.
+macro_rules! get_name {
+    ($object:expr) => {{
+        let (mut name, mut len_bytes) = ([0_u8; 16], 16);
+        assert_eq!(call!($object, cm.getname, name.as_mut_ptr().cast(), &raw mut len_bytes), 0);
+        assert_eq!(len_bytes, 16);
+        name
+    }};
+}
+pub(crate) use get_name;
+
+impl Object<FidEp> {
+    pub(crate) fn name(&self) -> [u8; 16] {
+        get_name!(self)
+    }
+
+    /// Posts a receive. The buffer lives until the completion is read.
+    pub(crate) fn recv(&self, buf: &mut [u8], number: usize) {
+        let buf: iovec = to_iovec(buf);
+        let context = numbered_context(number);
+        let posted = call!(self, msg.recv, buf.iov_base, buf.iov_len, NULL, FI_ADDR_UNSPEC, context);
+        assert_eq!(posted, 0, "fi_recv");
+    }
+
+    /// Sends bytes that live until the completion is read.
+    pub(crate) fn send(&self, message: &[u8], to: u64, number: usize) {
+        let (buf, context) = (message.as_ptr().cast(), numbered_context(number));
+        assert_eq!(call!(self, msg.send, buf, message.len(), NULL, to, context), 0, "fi_send");
+    }
+
+    pub(crate) fn inject(&self, message: &[u8], to: u64) {
+        assert_eq!(call!(self, msg.inject, message.as_ptr().cast(), message.len(), to), 0, "fi_inject");
+    }
+
+    pub(crate) fn cancel(&self, number: usize) {
+        assert_eq!(call!(self, ops.cancel, numbered_context(number)), 0, "fi_cancel");
+    }
+}
+
+impl Object<FidCq> {
+    /// Calls `fi_cq_readfrom` for one entry. If the call reads none, returns its result as the error.
+    pub(crate) fn read(&self) -> Result<(FiCqTaggedEntry, u64), c_int> {
+        let (mut entry, mut source) = (EMPTY_ENTRY, 0);
+        match call!(self, ops.readfrom, (&raw mut entry).cast(), 1, &raw mut source) {
+            1 => Ok((entry, source)),
+            other => Err(other as c_int),
+        }
+    }
+
+    /// Reads no entry, which makes progress and returns the state of the queue.
+    pub(crate) fn drive(&self) -> c_int {
+        call!(self, ops.read, NULL, 0) as c_int
+    }
+
+    /// `fi_cq_readerr`, into an entry that was empty.
+    pub(crate) fn read_error(&self) -> Result<FiCqErrEntry, c_int> {
+        // SAFETY: all zeroes are an entry.
+        let mut entry: FiCqErrEntry = unsafe { mem::zeroed() };
+        match call!(self, ops.readerr, &raw mut entry, 0) {
+            1 => Ok(entry),
+            other => Err(other as c_int),
+        }
+    }
+
+    /// Waits for an entry, and drives another queue meanwhile.
+    pub(crate) fn await_entry(&self, what: &str, other: &Object<FidCq>) -> (FiCqTaggedEntry, u64) {
+        let mut found = Err(EAGAIN);
+        wait_until(what, || {
+            other.drive();
+            found = self.read();
+            found.as_ref().err() != Some(&EAGAIN)
+        });
+        found.unwrap_or_else(|error| panic!("{what}: fi_cq_read answers {error}"))
+    }
+
+    /// Waits for an error, and drives another queue meanwhile.
+    pub(crate) fn await_error(&self, what: &str, other: &Object<FidCq>) -> FiCqErrEntry {
+        let mut found = Err(EAGAIN);
+        wait_until(what, || {
+            other.drive();
+            self.drive();
+            found = self.read_error();
+            found.as_ref().err() != Some(&EAGAIN)
+        });
+        found.unwrap_or_else(|error| panic!("{what}: fi_cq_readerr answers {error}"))
+    }
+}
+
+const EMPTY_ENTRY: FiCqTaggedEntry =
+    FiCqTaggedEntry { op_context: NULL, flags: 0, len: 0, buf: NULL, data: 0, tag: 0 };
+
+pub(crate) fn cq_attr(format: u32) -> FiCqAttr {
+    let (wait_obj, wait_set) = (FI_WAIT_NONE, ptr::null_mut());
+    FiCqAttr { size: 64, flags: 0, format, wait_obj, signaling_vector: 0, wait_cond: 0, wait_set }
 }
 
 pub(crate) fn counter_attr(wait_obj: u32) -> FiCntrAttr {
@@ -295,22 +493,22 @@ pub(crate) fn counter_attr(wait_obj: u32) -> FiCntrAttr {
 }
 
 pub(crate) fn av_attr() -> FiAvAttr {
-    FiAvAttr {
-        r#type: 0,
-        rx_ctx_bits: 0,
-        count: 2,
-        ep_per_node: 0,
-        name: ptr::null(),
-        map_addr: ptr::null_mut(),
-        flags: 0,
-    }
+    let (name, map_addr) = (ptr::null(), NULL);
+    FiAvAttr { r#type: 0, rx_ctx_bits: 0, count: 2, ep_per_node: 0, name, map_addr, flags: 0 }
 }
 
 pub(crate) fn eq_attr(flags: u64) -> FiEqAttr {
     FiEqAttr { size: 4, flags, wait_obj: FI_WAIT_UNSPEC, signaling_vector: 0, wait_set: ptr::null_mut() }
 }
 
-/// An enabled endpoint with its objects. They are closed in the order of the fields.
+/// What a [`Node`] is opened with.
+pub(crate) struct Setup {
+    pub(crate) api_version: u32,
+    pub(crate) infos: InfoList,
+    pub(crate) cq: FiCqAttr,
+}
+
+/// An endpoint with its objects. They are closed in the order of the fields.
 pub(crate) struct Node {
     pub(crate) ep: Object<FidEp>,
     pub(crate) cq: Object<FidCq>,
@@ -321,284 +519,144 @@ pub(crate) struct Node {
 }
 
 impl Node {
+    /// Opens an enabled endpoint on the loopback interface.
     pub(crate) fn open() -> Node {
-        Node::open_with(API_VERSION, FI_CQ_FORMAT_TAGGED)
+        Node::open_with(|_| ())
     }
 
-    pub(crate) fn open_with(api_version: u32, cq_format: u32) -> Node {
-        Node::open_disabled(api_version, cq_format).bind_and_enable()
+    /// As [`open`](Self::open), with a changed setup.
+    pub(crate) fn open_with(change: impl FnOnce(&mut Setup)) -> Node {
+        Node::open_disabled_with(change).bind_and_enable()
     }
 
-    /// Opens an endpoint in a domain without resource management. Its completion queue has this depth.
-    pub(crate) fn open_without_resource_mgmt(cq_depth_entries: usize) -> Node {
-        let infos = Plugin::get().loopback_infos();
-        // SAFETY: answers have all their attributes, and only this thread uses these.
-        unsafe { (*infos.first().domain_attr).resource_mgmt = FI_RM_DISABLED };
-        let mut cq_attr = FiCqAttr { size: cq_depth_entries, ..cq_attr(FI_CQ_FORMAT_TAGGED) };
-        Node::open_with_infos(&infos, API_VERSION, &mut cq_attr).bind_and_enable()
+    /// Opens an endpoint without bindings, not enabled.
+    pub(crate) fn open_disabled() -> Node {
+        Node::open_disabled_with(|_| ())
     }
 
-    /// Opens an endpoint that reports senders outside its address vector.
-    pub(crate) fn open_reporting_unknown_sources(api_version: u32) -> Node {
-        const FI_SOURCE_ERR: u64 = 1 << 50;
-        let infos = Plugin::get().loopback_infos();
-        // SAFETY: the answer is valid, and only this thread uses it.
-        unsafe { (*infos.as_ptr()).caps |= FI_SOURCE_ERR };
-        Node::open_with_infos(&infos, api_version, &mut cq_attr(FI_CQ_FORMAT_TAGGED)).bind_and_enable()
-    }
-
-    /// Opens an endpoint with these capabilities alone.
-    pub(crate) fn open_with_caps(caps: u64) -> Node {
-        let infos = Plugin::get().loopback_infos();
-        // SAFETY: the answer is valid, and only this thread uses it.
-        unsafe { (*infos.as_ptr()).caps = caps };
-        Node::open_with_infos(&infos, API_VERSION, &mut cq_attr(FI_CQ_FORMAT_TAGGED)).bind_and_enable()
-    }
-
-    /// Opens an endpoint with the first info that has this mode.
-    pub(crate) fn open_with_offered_mode(mode: u64) -> Node {
-        const FI_SOURCE: u64 = 1 << 57;
-        let hints = Plugin::get().loopback_infos();
-        // SAFETY: the answer is valid, and only this thread uses it. It may name another test's open domain.
-        unsafe {
-            (*hints.as_ptr()).mode = mode;
-            (*hints.first().rx_attr).mode = mode;
-            (*hints.first().domain_attr).domain = ptr::null_mut();
-        }
-        let infos = Plugin::get().getinfo(Some(c"127.0.0.1"), None, FI_SOURCE, hints.as_ptr());
-        let infos = infos.expect("unused modes are no reason to refuse");
-        let info = infos.iter().find(|info| info.mode == mode).expect("an info with the mode");
-        let info = ptr::from_ref(info).cast_mut();
-        Node::open_with_info(info, API_VERSION, &mut cq_attr(FI_CQ_FORMAT_TAGGED)).bind_and_enable()
-    }
-
-    /// Opens an endpoint whose receive attributes have this mode, which the application has set itself.
-    pub(crate) fn open_with_receive_mode(mode: u64) -> Node {
-        let infos = Plugin::get().loopback_infos();
-        // SAFETY: answers have all their attributes, and only this thread uses these.
-        unsafe { (*infos.first().rx_attr).mode = mode };
-        Node::open_with_infos(&infos, API_VERSION, &mut cq_attr(FI_CQ_FORMAT_TAGGED)).bind_and_enable()
-    }
-
-    /// Opens an endpoint whose completion queue has these attributes.
-    pub(crate) fn open_with_cq_attr(cq_attr: &mut FiCqAttr) -> Node {
-        Node::open_with_infos(&Plugin::get().loopback_infos(), API_VERSION, cq_attr).bind_and_enable()
-    }
-
-    /// Opens an endpoint in a domain with this threading level and data progress, which the hints ask
-    /// for.
-    pub(crate) fn open_with_threading_and_progress(threading: Threading, data_progress: Progress) -> Node {
-        const FI_SOURCE: u64 = 1 << 57;
-        let asked = (threading.raw(), data_progress.raw());
-        let hints = Plugin::get().loopback_infos();
-        // SAFETY: answers have all their attributes, and only this thread uses these.
-        unsafe {
-            let attr = hints.first().domain_attr;
-            ((*attr).threading, (*attr).data_progress) = asked;
-            // The answer may name another test's open domain, which may have other attributes.
-            (*attr).domain = std::ptr::null_mut();
-        }
-        let infos = Plugin::get().getinfo(Some(c"127.0.0.1"), None, FI_SOURCE, hints.as_ptr());
-        let infos = infos.expect("what was asked for");
-        // SAFETY: as above.
-        let answered = unsafe {
-            let attr = infos.first().domain_attr;
-            ((*attr).threading, (*attr).data_progress)
-        };
-        assert_eq!(answered, asked);
-        Node::open_with_infos(&infos, API_VERSION, &mut cq_attr(FI_CQ_FORMAT_TAGGED)).bind_and_enable()
-    }
-
-    /// Opens an endpoint in a domain with keys of this size, which the hints ask for. The domain is opened
-    /// with this `mr_mode`.
-    pub(crate) fn open_with_key_size(size_bytes: usize, mr_mode: c_int) -> Node {
-        const FI_SOURCE: u64 = 1 << 57;
-        let hints = Plugin::get().loopback_infos();
-        // SAFETY: answers have all their attributes, and only this thread uses these.
-        unsafe {
-            let attr = hints.first().domain_attr;
-            (*attr).mr_key_size = size_bytes;
-            // The answer may name another test's open domain, which may have other attributes.
-            (*attr).domain = std::ptr::null_mut();
-        }
-        let infos = Plugin::get().getinfo(Some(c"127.0.0.1"), None, FI_SOURCE, hints.as_ptr());
-        let infos = infos.expect("what was asked for");
-        // SAFETY: as above.
-        unsafe {
-            let attr = infos.first().domain_attr;
-            assert_eq!((*attr).mr_key_size, size_bytes);
-            (*attr).mr_mode = mr_mode;
-        }
-        Node::open_with_infos(&infos, API_VERSION, &mut cq_attr(FI_CQ_FORMAT_TAGGED)).bind_and_enable()
+    /// As [`open_disabled`](Self::open_disabled), with a changed setup.
+    pub(crate) fn open_disabled_with(change: impl FnOnce(&mut Setup)) -> Node {
+        let (infos, cq) = (Plugin::get().loopback_infos(), cq_attr(FI_CQ_FORMAT_TAGGED));
+        let mut setup = Setup { api_version: API_VERSION, infos, cq };
+        change(&mut setup);
+        let Setup { api_version, mut infos, cq } = setup;
+        let fabric = open_fabric(&mut infos, api_version);
+        let eq = fabric.open_eq(eq_attr(0)).expect("an event queue");
+        let domain = fabric.open_domain(&infos).expect("a domain");
+        let av = domain.open_av(av_attr()).expect("an address vector");
+        let cq = domain.open_cq(cq).expect("a completion queue");
+        let ep = domain.open_endpoint(&infos).expect("an endpoint");
+        Node { ep, cq, av, eq, domain, fabric }
     }
 
     /// Binds the objects of an endpoint, and enables it.
     pub(crate) fn bind_and_enable(self) -> Node {
-        assert_eq!(self.ep.bind(&self.av, 0), 0);
-        assert_eq!(self.ep.bind(&self.cq, FI_TRANSMIT | FI_RECV), 0);
-        assert_eq!(self.ep.bind(&self.eq, 0), 0);
-        assert_eq!(self.ep.control::<c_void>(FI_ENABLE, ptr::null_mut()), 0);
+        assert_eq!((self.ep.bind(&self.av, 0), self.ep.bind(&self.eq, 0)), (0, 0));
+        assert_eq!((self.ep.bind(&self.cq, FI_TRANSMIT | FI_RECV), self.ep.enable()), (0, 0));
         self
-    }
-
-    /// Opens an endpoint without bindings, not enabled, on the loopback interface.
-    pub(crate) fn open_disabled(api_version: u32, cq_format: u32) -> Node {
-        Node::open_with_infos(&Plugin::get().loopback_infos(), api_version, &mut cq_attr(cq_format))
-    }
-
-    /// Opens an endpoint with the first of these infos. Does not bind or enable the endpoint.
-    fn open_with_infos(infos: &InfoList, api_version: u32, cq_attr: &mut FiCqAttr) -> Node {
-        Node::open_with_info(infos.as_ptr(), api_version, cq_attr)
-    }
-
-    /// As [`open_with_infos`](Self::open_with_infos), with this info.
-    fn open_with_info(info: *mut FiInfo, api_version: u32, cq_attr: &mut FiCqAttr) -> Node {
-        // SAFETY: the tests pass an info of a list that they own.
-        let fabric = open_fabric(unsafe { &*info }, api_version);
-        let eq = fabric.open_eq(&mut eq_attr(0)).expect("an event queue");
-        let domain = fabric.open_domain(info).expect("a domain");
-        let av = domain.open_av(&mut av_attr()).expect("an address vector");
-        let cq = domain.open_cq(cq_attr).expect("a completion queue");
-        let ep = domain.open_endpoint(info).expect("an endpoint");
-        Node { ep, cq, av, eq, domain, fabric }
-    }
-
-    /// `fi_getname`.
-    pub(crate) fn name(&self) -> [u8; 16] {
-        let mut name = [0; 16];
-        let mut len_bytes = name.len();
-        let ep = self.ep.as_ptr();
-        // SAFETY: the endpoint is open, and the length is the buffer's.
-        let result =
-            unsafe { ((*(*ep).cm).getname)(ep.cast(), name.as_mut_ptr().cast(), &raw mut len_bytes) };
-        assert_eq!((result, len_bytes), (0, 16));
-        name
     }
 
     /// `fi_av_insert` of one address.
     pub(crate) fn insert(&self, name: &[u8; 16]) -> u64 {
         let mut address = 0;
-        let av = self.av.as_ptr();
-        // SAFETY: the vector is open and holds addresses of this size.
-        let inserted = unsafe {
-            ((*(*av).ops).insert)(av, name.as_ptr().cast(), 1, &raw mut address, 0, ptr::null_mut())
-        };
-        assert_eq!(inserted, 1);
+        assert_eq!(call!(self.av, ops.insert, name.as_ptr().cast(), 1, &raw mut address, 0, NULL), 1);
         address
     }
 
-    /// Calls `fi_cq_readfrom` for one entry. If the call reads none, returns its result as the error.
-    pub(crate) fn try_read<E: CqEntry>(&self) -> Result<(E, u64), isize> {
-        let mut entry = E::EMPTY;
-        let mut source = 0;
-        let cq = self.cq.as_ptr();
-        // SAFETY: the queue is open; the test chooses the entry of its format.
-        match unsafe { ((*(*cq).ops).readfrom)(cq, (&raw mut entry).cast(), 1, &raw mut source) } {
-            1 => Ok((entry, source)),
-            other => Err(other),
-        }
+    /// Writes the error of a cancelled receive to the queue.
+    pub(crate) fn write_error(&self, number: usize) {
+        self.ep.recv(&mut [], number);
+        self.ep.cancel(number);
     }
-
-    /// `fi_cq_readerr`.
-    pub(crate) fn read_error(&self, entry: &mut FiCqErrEntry) -> isize {
-        let cq = self.cq.as_ptr();
-        // SAFETY: the queue is open.
-        unsafe { ((*(*cq).ops).readerr)(cq, entry, 0) }
-    }
-
-    /// `fi_cq_strerror`, with a buffer.
-    pub(crate) fn error_text_in(&self, prov_errno: c_int, buf: &mut [c_char]) -> &'static CStr {
-        let cq = self.cq.as_ptr();
-        // SAFETY: the queue is open, and the length is the buffer's; the text is static.
-        unsafe {
-            let strerror = (*(*cq).ops).strerror;
-            CStr::from_ptr(strerror(cq, prov_errno, ptr::null(), buf.as_mut_ptr(), buf.len()))
-        }
-    }
-
-    /// `fi_cq_strerror`, without a buffer.
-    pub(crate) fn error_text(&self, prov_errno: c_int) -> &'static CStr {
-        let cq = self.cq.as_ptr();
-        // SAFETY: the queue is open; the text is static.
-        unsafe { CStr::from_ptr(((*(*cq).ops).strerror)(cq, prov_errno, ptr::null(), ptr::null_mut(), 0)) }
-    }
-}
-
-/// An entry of a completion queue of one format.
-pub(crate) trait CqEntry {
-    const EMPTY: Self;
-}
-
-impl CqEntry for FiCqTaggedEntry {
-    const EMPTY: Self = FiCqTaggedEntry {
-        op_context: ptr::null_mut(),
-        flags: 0,
-        len: 0,
-        buf: ptr::null_mut(),
-        data: 0,
-        tag: 0,
-    };
 }
 
 /// Two endpoints in each other's address vectors.
-pub(crate) struct Pair<E = FiCqTaggedEntry> {
+pub(crate) struct Pair {
     pub(crate) left: Node,
     pub(crate) right: Node,
-    /// The right endpoint's address in the left one's vector; unused over a connection.
+    /// The right endpoint's address in the left one's vector.
     pub(crate) to_right: u64,
-    /// The left endpoint's address in the right one's vector; unused over a connection.
+    /// The left endpoint's address in the right one's vector.
     pub(crate) to_left: u64,
-    entry: PhantomData<E>,
 }
 
-impl<E: CqEntry> Pair<E> {
-    pub(crate) fn open(api_version: u32, cq_format: u32) -> Pair<E> {
-        Pair::from_nodes(Node::open_with(api_version, cq_format), Node::open_with(api_version, cq_format))
+impl Pair {
+    pub(crate) fn open() -> Pair {
+        Pair::from_nodes(Node::open(), Node::open())
     }
 
     /// Makes a pair of two nodes.
-    pub(crate) fn from_nodes(left: Node, right: Node) -> Pair<E> {
+    pub(crate) fn from_nodes(left: Node, right: Node) -> Pair {
         // Another address comes first, so that no peer's address is 0 by accident.
-        left.insert(&left.name());
-        right.insert(&right.name());
-        let to_right = left.insert(&right.name());
-        let to_left = right.insert(&left.name());
-        Pair { left, right, to_right, to_left, entry: PhantomData }
+        left.insert(&left.ep.name());
+        right.insert(&right.ep.name());
+        let (to_right, to_left) = (left.insert(&right.ep.name()), right.insert(&left.ep.name()));
+        Pair { left, right, to_right, to_left }
     }
 
-    /// Reads completions of both endpoints until each has the expected number. Returns them in order.
-    pub(crate) fn read_completions(&self, left: usize, right: usize) -> [Vec<(E, u64)>; 2] {
-        let mut found = [Vec::new(), Vec::new()];
-        self.wait_until(|pair| {
-            for (node, found) in [&pair.left, &pair.right].into_iter().zip(&mut found) {
-                match node.try_read() {
-                    Ok(entry) => found.push(entry),
-                    Err(error) => assert_eq!(error, -11, "fi_cq_read"),
-                }
-            }
-            found[0].len() >= left && found[1].len() >= right
-        });
-        found
+    /// Waits for an entry of the left endpoint.
+    pub(crate) fn at_left(&self, what: &str) -> FiCqTaggedEntry {
+        self.left.cq.await_entry(what, &self.right.cq).0
     }
 
-    /// Repeats `is_done` with the pair until it returns true.
-    pub(crate) fn wait_until(&self, mut is_done: impl FnMut(&Self) -> bool) {
-        wait_until(|| is_done(self));
+    /// Waits for an entry of the right endpoint.
+    pub(crate) fn at_right(&self, what: &str) -> FiCqTaggedEntry {
+        self.right.cq.await_entry(what, &self.left.cq).0
     }
 }
 
-/// Repeats `is_done` until it returns true.
-pub(crate) fn wait_until(mut is_done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+/// Repeats `is_done` until it returns true. `what` is awaited.
+#[track_caller]
+pub(crate) fn wait_until(what: &str, mut is_done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_millis(PATIENCE_MS.unsigned_abs().into());
     while !is_done() {
-        assert!(Instant::now() < deadline, "nothing happens any more");
-        std::thread::yield_now();
+        assert!(Instant::now() < deadline, "{what}: still awaited");
+        thread::yield_now();
+    }
+}
+
+/// Waits for the end of a thread, whose waits have time-outs.
+pub(crate) fn join<T>(what: &str, thread: ScopedJoinHandle<'_, T>) -> T {
+    wait_until(what, || thread.is_finished());
+    thread.join().expect("no panic")
+}
+
+/// Returns a socket address in its C form.
+pub(crate) fn make_address(ip: [u8; 4], port: u16) -> [u8; 16] {
+    // SAFETY: all zeroes are an address, and any address is bytes.
+    unsafe {
+        let mut address: libc::sockaddr_in = mem::zeroed();
+        address.sin_family = libc::AF_INET as libc::sa_family_t;
+        address.sin_port = port.to_be();
+        address.sin_addr.s_addr = u32::from_be_bytes(ip).to_be();
+        mem::transmute::<libc::sockaddr_in, [u8; 16]>(address)
     }
 }
 
 /// Returns a context with this number.
 pub(crate) fn numbered_context(number: usize) -> *mut c_void {
     ptr::without_provenance_mut(number)
+}
+
+/// The tag of tagged messages.
+pub(crate) const TAG: u64 = 5;
+
+/// A message of this vector, untagged and tagged.
+pub(crate) fn messages(
+    msg_iov: *const iovec,
+    iov_count: usize,
+    addr: u64,
+    context: *mut c_void,
+) -> (FiMsg, FiMsgTagged) {
+    let desc = ptr::null_mut();
+    let tagged = FiMsgTagged { msg_iov, desc, iov_count, addr, tag: TAG, ignore: 0, context, data: 0 };
+    (FiMsg { msg_iov, desc, iov_count, addr, context, data: 0 }, tagged)
+}
+
+/// Describes a buffer for C.
+pub(crate) fn to_iovec<T>(memory: &mut [T]) -> iovec {
+    let iov_base = if memory.is_empty() { NULL } else { memory.as_mut_ptr().cast() };
+    iovec { iov_base, iov_len: size_of_val(memory) }
 }
 
 /// Reads a string that C code made.

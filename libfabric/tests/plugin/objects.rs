@@ -1,62 +1,68 @@
-//! Opening, binding and closing objects, and queries of endpoints.
+//! Opening, binding and closing objects, and what an endpoint says about itself.
 
 use std::ptr;
 
+use homespun_fi::abi::domain::FiAvAttr;
+use homespun_fi::abi::eq::{FiCntrAttr, FiCqAttr, FiEqAttr, FiWaitAttr, FidWait};
 use homespun_fi::abi::{
-    FI_AFFINITY, FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_GETOPSFLAG, FI_GETWAITOBJ, FI_PEER, FI_RECV,
-    FI_SETOPSFLAG, FI_TRANSMIT, FI_WAIT_NONE, FI_WAIT_SET, FI_WAIT_UNSPEC,
+    FI_AFFINITY, FI_CQ_FORMAT_TAGGED, FI_GETOPSFLAG, FI_OPT_CM_DATA_SIZE, FI_OPT_ENDPOINT,
+    FI_OPT_MIN_MULTI_RECV, FI_PEER, FI_RECV, FI_SETOPSFLAG, FI_TRANSMIT, FI_WAIT_FD, FI_WAIT_NONE,
+    FI_WAIT_POLLFD, FI_WAIT_SET, FI_WAIT_UNSPEC,
 };
-use libc::{c_int, c_void};
+use libc::c_int;
 
 use crate::host::{
-    API_VERSION, Node, Object, Plugin, av_attr, cq_attr, eq_attr, numbered_context, open_fabric,
+    API_VERSION, EBADFLAGS, EBUSY, EINVAL, ENODATA, ENOPROTOOPT, ENOSYS, EOPBADSTATE, ETOOSMALL, NULL, Node,
+    Object, Plugin, av_attr, call, counter_attr, cq_attr, duplicate, eq_attr, make_address, numbered_context,
+    open_fabric,
 };
 
-const EINVAL: c_int = -22;
-const EBUSY: c_int = -16;
-const ENOSYS: c_int = -38;
-const ENODATA: c_int = -61;
-const ETOOSMALL: c_int = -257;
-const EOPBADSTATE: c_int = -258;
-const EBADFLAGS: c_int = -260;
-const ENOCQ: c_int = -263;
-const ENOAV: c_int = -267;
-
-fn assert_busy<T>(object: Object<T>) -> Object<T> {
-    let (object, error) = object.close().expect_err("others depend on it");
-    assert_eq!(error, EBUSY);
-    object
-}
+const WRITE: u64 = 1 << 9;
+const READ: u64 = 1 << 8;
+const REMOTE_WRITE: u64 = 1 << 13;
 
 #[test]
 fn close_of_an_object_in_use_fails_with_ebusy() {
-    let Node { ep, cq, av, eq, domain, fabric } = Node::open();
-    let (cq, av, eq) = (assert_busy(cq), assert_busy(av), assert_busy(eq));
-    let (domain, fabric) = (assert_busy(domain), assert_busy(fabric));
-    assert!(ep.close().is_ok());
-    assert!(av.close().is_ok());
-    let domain = assert_busy(domain);
-    assert!(cq.close().is_ok());
-    let fabric = assert_busy(fabric);
+    let node = Node::open_disabled();
+    let (counter, other) = (node.domain.counter(), node.domain.counter());
+    assert_eq!(node.ep.bind(&counter, FI_TRANSMIT | WRITE), 0);
+    assert_eq!(node.ep.bind(&other, READ | WRITE), EBUSY, "an event has one counter");
+    assert_eq!(node.ep.bind(&other, 1 << 40), EBADFLAGS);
+    assert_eq!(node.ep.bind(&other, 0), 0, "it counts nothing");
+    assert_eq!(node.ep.bind(&node.av, 1), EBADFLAGS);
+    let Node { ep, cq, av, eq, domain, fabric } = node.bind_and_enable();
+    let mut memory = [0; 8];
+    let region = domain.reg(&mut memory, 77, 0).expect("a region");
+    assert_eq!(region.bind(&counter, FI_TRANSMIT), EBADFLAGS);
+    assert_eq!(region.bind(&counter, 0), EBADFLAGS);
+    assert_eq!(region.bind(&counter, REMOTE_WRITE), 0);
+    assert_eq!(region.bind(&other, REMOTE_WRITE), EBUSY);
+
+    let (cq, av, eq) = (cq.assert_busy(), av.assert_busy(), eq.assert_busy());
+    let (domain, fabric, counter) = (domain.assert_busy(), fabric.assert_busy(), counter.assert_busy());
+    assert!(ep.close().is_ok() && other.close().is_ok() && av.close().is_ok() && cq.close().is_ok());
+    let counter = counter.assert_busy();
+    let domain = domain.assert_busy();
+    assert!(region.close().is_ok() && counter.close().is_ok());
+    let fabric = fabric.assert_busy();
     assert!(domain.close().is_ok());
-    let fabric = assert_busy(fabric);
-    assert!(eq.close().is_ok());
-    assert!(fabric.close().is_ok());
+    let fabric = fabric.assert_busy();
+    assert!(eq.close().is_ok() && fabric.close().is_ok());
 }
 
 #[test]
 fn close_of_a_bound_queue_fails_with_ebusy() {
-    let Node { ep, cq, av, eq, domain, fabric } = Node::open_disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
-    assert_eq!(ep.bind(&cq, FI_RECV), 0);
-    let cq = assert_busy(cq);
-    drop((ep, cq, av, eq, domain, fabric));
+    let node = Node::open_disabled();
+    assert_eq!(node.ep.bind(&node.cq, FI_RECV), 0);
+    let Node { ep, cq, av, eq, domain, fabric } = node;
+    drop((ep, cq.assert_busy(), av, eq, domain, fabric));
 }
 
 #[test]
 fn object_of_another_class_is_refused() {
-    let node = Node::open_disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
-    for wrong in [node.fabric.fid(), node.domain.fid(), node.ep.fid(), ptr::null_mut()] {
-        let ep = node.ep.fid();
+    let node = Node::open_disabled();
+    let ep = node.ep.fid();
+    for wrong in [node.fabric.fid(), node.domain.fid(), ep, ptr::null_mut()] {
         // SAFETY: the objects are open.
         assert_eq!(unsafe { ((*(*ep).ops).bind)(ep, wrong, 0) }, EINVAL);
     }
@@ -64,176 +70,201 @@ fn object_of_another_class_is_refused() {
     let (cq, av) = (node.cq.as_ptr(), node.av.as_ptr());
     // SAFETY: the objects are open, and the call checks the class first.
     unsafe {
-        assert_eq!(((*(*cq).ops).read)(av.cast(), ptr::null_mut(), 0), EINVAL as isize);
+        assert_eq!(((*(*cq).ops).read)(av.cast(), NULL, 0), EINVAL as isize);
         assert_eq!(((*(*node.cq.fid()).ops).close)(av.cast()), EINVAL);
     }
 }
 
 #[test]
 fn fabric_attributes_name_the_fabric() {
-    let infos = Plugin::get().loopback_infos();
     let open = Plugin::get().provider().fabric;
-    let attr = infos.first().fabric_attr;
-    let mut name = *b"elsewhere\0";
-    // SAFETY: the attributes are valid. The test puts their own name back before they are freed.
-    unsafe {
-        let own = (*attr).name;
-        (*attr).name = name.as_mut_ptr().cast();
-        assert_eq!(Object::open(|fabric| open(attr, fabric, ptr::null_mut())).err(), Some(ENODATA));
-        (*attr).name = ptr::null_mut();
-        assert_eq!(Object::open(|fabric| open(attr, fabric, ptr::null_mut())).err(), Some(EINVAL));
-        (*attr).name = own;
-        assert_eq!(open(attr, ptr::null_mut(), ptr::null_mut()), EINVAL);
-        assert_eq!(open(ptr::null_mut(), ptr::null_mut(), ptr::null_mut()), EINVAL);
+    for (name, error) in [(duplicate(c"elsewhere"), ENODATA), (ptr::null_mut(), EINVAL)] {
+        let mut infos = Plugin::get().loopback_infos();
+        let own = std::mem::replace(&mut infos.fabric().name, name);
+        // SAFETY: the attributes are valid, and the name is not used after this.
+        unsafe {
+            libc::free(own.cast());
+            let attr = infos.info().fabric_attr;
+            assert_eq!(Object::open(|fabric| open(attr, fabric, NULL)).err(), Some(error));
+            assert_eq!(open(attr, ptr::null_mut(), NULL), EINVAL);
+            assert_eq!(open(ptr::null_mut(), ptr::null_mut(), NULL), EINVAL);
+        }
     }
-    let fabric = open_fabric(infos.first(), API_VERSION);
+    let fabric = open_fabric(&mut Plugin::get().loopback_infos(), API_VERSION);
     // SAFETY: the fabric is open.
     assert_eq!(unsafe { (*fabric.as_ptr()).api_version }, API_VERSION);
 }
 
 #[test]
 fn objects_keep_the_applications_context() {
-    let infos = Plugin::get().loopback_infos();
-    let fabric = open_fabric(infos.first(), API_VERSION);
-    let open = |domain| {
-        // SAFETY: the fabric is open and the info valid.
-        unsafe {
-            ((*(*fabric.as_ptr()).ops).domain)(fabric.as_ptr(), infos.as_ptr(), domain, numbered_context(77))
-        }
-    };
-    let domain = Object::open(open).expect("a domain");
-    // SAFETY: the domain is open.
-    assert_eq!(unsafe { (*domain.fid()).context }, numbered_context(77));
-    let (at, mut attr) = (domain.as_ptr(), cq_attr(FI_CQ_FORMAT_TAGGED));
-    // SAFETY: the domain is open.
-    let cq =
-        Object::open(|cq| unsafe { ((*(*at).ops).cq_open)(at, &raw mut attr, cq, numbered_context(78)) });
-    let cq = cq.expect("a completion queue");
-    // SAFETY: the queue is open.
-    assert_eq!(unsafe { (*cq.fid()).context }, numbered_context(78));
-    drop(cq);
-    drop(domain);
+    let node = Node::open_disabled();
+    let counter = node.domain.counter();
+    let contexts = [node.domain.context(), node.cq.context(), counter.context()];
+    assert_eq!(contexts, [77, 78, 79].map(numbered_context));
+}
+
+#[test]
+fn endpoint_with_an_unspecified_domain_and_type_opens() {
+    let node = Node::open_disabled_with(|setup| setup.infos.ep().r#type = 0);
+    let mut infos = Plugin::get().loopback_infos();
+    let attr = std::mem::replace(&mut infos.info_mut().domain_attr, ptr::null_mut());
+    let opened = node.domain.open_endpoint(&infos).map(drop);
+    // The list frees its attributes.
+    infos.info_mut().domain_attr = attr;
+    assert_eq!(opened, Ok(()));
+}
+
+/// Opens objects with attributes, and checks the errors.
+#[track_caller]
+fn check_opened<A, T, const N: usize>(
+    open: impl Fn(A) -> Result<Object<T>, c_int>,
+    cases: [(A, Option<c_int>); N],
+) {
+    for (index, (attr, error)) in cases.into_iter().enumerate() {
+        assert_eq!(open(attr).err(), error, "case {index}");
+    }
 }
 
 #[test]
 fn unsupported_attributes_are_refused() {
-    let node = Node::open_disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
-    let refused_cq = |change: fn(&mut homespun_fi::abi::eq::FiCqAttr)| {
-        let mut attr = cq_attr(FI_CQ_FORMAT_TAGGED);
-        change(&mut attr);
-        node.domain.open_cq(&mut attr).err()
-    };
-    assert_eq!(refused_cq(|attr| attr.wait_obj = FI_WAIT_SET), Some(EINVAL), "there is no set");
-    assert_eq!(refused_cq(|attr| attr.wait_obj = 99), Some(EINVAL));
-    assert_eq!(refused_cq(|attr| attr.format = 99), Some(EINVAL));
-    assert_eq!(refused_cq(|attr| attr.flags = 1 << 42), Some(EBADFLAGS));
-    assert_eq!(refused_cq(|attr| attr.flags = FI_PEER), Some(EINVAL), "fi_peer(3)");
-    assert_eq!(refused_cq(|attr| attr.flags = FI_PEER | FI_AFFINITY), Some(EINVAL), "fi_peer(3)");
-
-    let refused_av = |change: fn(&mut homespun_fi::abi::domain::FiAvAttr)| {
-        let mut attr = av_attr();
-        change(&mut attr);
-        node.domain.open_av(&mut attr).err()
-    };
-    assert_eq!(refused_av(|attr| attr.r#type = 99), Some(ENODATA));
-    assert_eq!(refused_av(|attr| attr.rx_ctx_bits = -1), None, "endpoints have one receive context");
-    assert_eq!(refused_av(|attr| attr.name = c"shared".as_ptr()), Some(ENOSYS));
-    assert_eq!(refused_av(|attr| attr.flags = 1 << 3), Some(EBADFLAGS));
-
-    let mut attr = eq_attr(0);
-    attr.wait_obj = FI_WAIT_SET;
-    assert_eq!(node.fabric.open_eq(&mut attr).err(), Some(EINVAL), "there is no set");
-    attr.wait_obj = 99;
-    assert_eq!(node.fabric.open_eq(&mut attr).err(), Some(EINVAL));
-    assert_eq!(node.fabric.open_eq(&mut eq_attr(1 << 42)).err(), Some(EBADFLAGS));
-    assert_eq!(node.fabric.open_eq(&mut eq_attr(FI_PEER)).err(), Some(EINVAL), "fi_peer(3)");
-}
-
-#[test]
-fn signaling_vector_is_ignored() {
-    let node = Node::open_disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
-    let mut attr = cq_attr(FI_CQ_FORMAT_TAGGED);
-    (attr.flags, attr.signaling_vector) = (FI_AFFINITY, 1_000_000);
-    assert!(node.domain.open_cq(&mut attr).is_ok());
-}
-
-#[test]
-fn enable_needs_address_vector_and_queues() {
-    let node = Node::open_disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
-    let enable = || node.ep.control::<c_void>(FI_ENABLE, ptr::null_mut());
-    assert_eq!(enable(), ENOAV);
-    assert_eq!(node.ep.bind(&node.av, 1), EBADFLAGS);
-    assert_eq!(node.ep.bind(&node.av, 0), 0);
-    assert_eq!(enable(), ENOCQ);
-    assert_eq!(node.ep.bind(&node.cq, 0), 0, "it is bound to no direction");
-    assert_eq!(enable(), ENOCQ);
-    assert_eq!(node.ep.bind(&node.cq, FI_TRANSMIT | FI_RECV), 0);
-    assert_eq!(enable(), 0);
-    assert_eq!(enable(), 0, "an endpoint that is enabled stays so");
-}
-
-#[test]
-fn getwaitobj_names_the_wait_object() {
-    let node = Node::open();
-    let mut wait_obj = 99u32;
-    assert_eq!((node.cq.control(FI_GETWAITOBJ, &raw mut wait_obj), wait_obj), (0, FI_WAIT_NONE));
-    assert_eq!((node.eq.control(FI_GETWAITOBJ, &raw mut wait_obj), wait_obj), (0, FI_WAIT_UNSPEC));
+    let node = Node::open_disabled();
+    let no_set: *mut FidWait = node.av.as_ptr().cast();
+    let attr = || cq_attr(FI_CQ_FORMAT_TAGGED);
+    check_opened(
+        |attr| node.domain.open_cq(attr),
+        [
+            (FiCqAttr { wait_obj: FI_WAIT_SET, ..attr() }, Some(EINVAL)),
+            (FiCqAttr { wait_obj: FI_WAIT_SET, wait_set: no_set, ..attr() }, Some(EINVAL)),
+            // The set is ignored with other wait objects.
+            (FiCqAttr { wait_obj: FI_WAIT_NONE, wait_set: no_set, ..attr() }, None),
+            (FiCqAttr { wait_obj: FI_WAIT_UNSPEC, wait_set: no_set, ..attr() }, None),
+            (FiCqAttr { wait_obj: FI_WAIT_FD, wait_set: no_set, ..attr() }, None),
+            (FiCqAttr { wait_obj: FI_WAIT_POLLFD, ..attr() }, Some(ENOSYS)),
+            (FiCqAttr { wait_obj: 99, ..attr() }, Some(EINVAL)),
+            (FiCqAttr { wait_obj: FI_WAIT_FD, wait_cond: 2, ..attr() }, Some(EINVAL)),
+            // The condition is ignored without a wait object.
+            (FiCqAttr { wait_cond: 2, ..attr() }, None),
+            (FiCqAttr { format: 99, ..attr() }, Some(EINVAL)),
+            (FiCqAttr { flags: 1 << 42, ..attr() }, Some(EBADFLAGS)),
+            // As fi_peer(3) demands.
+            (FiCqAttr { flags: FI_PEER, ..attr() }, Some(EINVAL)),
+            (FiCqAttr { flags: FI_PEER | FI_AFFINITY, ..attr() }, Some(EINVAL)),
+            (FiCqAttr { flags: FI_AFFINITY, signaling_vector: 1_000_000, ..attr() }, None),
+        ],
+    );
+    let attr = || counter_attr(FI_WAIT_NONE);
+    check_opened(
+        |attr| node.domain.open_counter(attr),
+        [
+            (FiCntrAttr { events: 1, ..attr() }, Some(ENOSYS)),
+            (FiCntrAttr { flags: 1, ..attr() }, Some(EBADFLAGS)),
+            (FiCntrAttr { wait_obj: FI_WAIT_POLLFD, ..attr() }, Some(ENOSYS)),
+            (FiCntrAttr { wait_obj: FI_WAIT_SET, ..attr() }, Some(EINVAL)),
+            (FiCntrAttr { wait_obj: FI_WAIT_SET, wait_set: no_set, ..attr() }, Some(EINVAL)),
+            (FiCntrAttr { wait_set: no_set, ..attr() }, None),
+            (FiCntrAttr { wait_obj: 99, ..attr() }, Some(EINVAL)),
+        ],
+    );
+    check_opened(
+        |attr| node.domain.open_av(attr),
+        [
+            (FiAvAttr { r#type: 99, ..av_attr() }, Some(ENODATA)),
+            // Endpoints have one receive context.
+            (FiAvAttr { rx_ctx_bits: -1, ..av_attr() }, None),
+            (FiAvAttr { name: c"shared".as_ptr(), ..av_attr() }, Some(ENOSYS)),
+            (FiAvAttr { flags: 1 << 3, ..av_attr() }, Some(EBADFLAGS)),
+        ],
+    );
+    check_opened(
+        |attr| node.fabric.open_eq(attr),
+        [
+            (FiEqAttr { wait_obj: FI_WAIT_SET, ..eq_attr(0) }, Some(EINVAL)),
+            (FiEqAttr { wait_obj: 99, ..eq_attr(0) }, Some(EINVAL)),
+            (eq_attr(1 << 42), Some(EBADFLAGS)),
+            (eq_attr(FI_PEER), Some(EINVAL)),
+        ],
+    );
+    for (wait_obj, flags, error) in [
+        (FI_WAIT_NONE, 0, EINVAL),
+        (FI_WAIT_SET, 0, EINVAL),
+        (99, 0, EINVAL),
+        (FI_WAIT_POLLFD, 0, ENOSYS),
+        (FI_WAIT_UNSPEC, 1, EBADFLAGS),
+    ] {
+        let mut attr = FiWaitAttr { wait_obj, flags };
+        let opened = Object::open(|set| call!(node.fabric, ops.wait_open, &raw mut attr, set));
+        assert_eq!(opened.err(), Some(error), "wait set with {wait_obj}");
+    }
 }
 
 #[test]
 fn getname_with_a_short_buffer_answers_etoosmall() {
     let node = Node::open();
-    let ep = node.ep.as_ptr();
-    let mut len_bytes = 0;
-    let mut name = [0u8; 16];
-    // SAFETY: the endpoint is open, and `len_bytes` is at most the buffer's length.
-    unsafe {
-        let getname = (*(*ep).cm).getname;
-        // `fi_pingpong` asks for the length in this way.
-        assert_eq!((getname(ep.cast(), ptr::null_mut(), &raw mut len_bytes), len_bytes), (ETOOSMALL, 16));
-        len_bytes = 4;
-        assert_eq!(
-            (getname(ep.cast(), name.as_mut_ptr().cast(), &raw mut len_bytes), len_bytes),
-            (ETOOSMALL, 16)
-        );
-        assert_eq!(getname(ep.cast(), name.as_mut_ptr().cast(), ptr::null_mut()), EINVAL);
-    }
-    assert_eq!(name[4..], [0; 12]);
-    assert_eq!(name[..4], node.name()[..4]);
+    let (mut len_bytes, mut name) = (0, [0_u8; 16]);
+    // `fi_pingpong` asks for the length in this way.
+    assert_eq!((call!(node.ep, cm.getname, NULL, &raw mut len_bytes), len_bytes), (ETOOSMALL, 16));
+    len_bytes = 4;
+    let result = call!(node.ep, cm.getname, name.as_mut_ptr().cast(), &raw mut len_bytes);
+    assert_eq!((result, len_bytes), (ETOOSMALL, 16));
+    assert_eq!(call!(node.ep, cm.getname, name.as_mut_ptr().cast(), ptr::null_mut()), EINVAL);
+    assert_eq!((&name[..4], &name[4..]), (&node.ep.name()[..4], &[0; 12][..]));
 }
 
 #[test]
 fn setname_is_refused_once_the_endpoint_has_an_address() {
-    let node = Node::open_disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
-    let ep = node.ep.as_ptr();
-    // SAFETY: all zeroes are an address.
-    let mut address: libc::sockaddr_in = unsafe { std::mem::zeroed() };
-    address.sin_family = libc::AF_INET as libc::sa_family_t;
-    address.sin_addr.s_addr = u32::to_be(0x7f00_0002);
-    // SAFETY: the endpoint is open, and `len_bytes` is at most the address's length.
-    let mut setname =
-        |len_bytes| unsafe { ((*(*ep).cm).setname)(ep.cast(), (&raw mut address).cast(), len_bytes) };
-    assert_eq!(setname(15), EINVAL);
-    assert_eq!(setname(16), 0);
-    assert_eq!(node.name()[4..8], [127, 0, 0, 2]);
+    let node = Node::open_disabled();
+    // The port stays open.
+    let mut address = make_address([127, 0, 0, 2], 0);
+    let mut setname = |len_bytes| call!(node.ep, cm.setname, address.as_mut_ptr().cast(), len_bytes);
+    assert_eq!((setname(15), setname(16)), (EINVAL, 0));
+    assert_eq!(node.ep.name()[4..8], [127, 0, 0, 2]);
     assert_eq!(setname(16), EOPBADSTATE);
 }
 
 #[test]
 fn default_flags_are_kept_per_direction() {
+    const FENCE: u64 = 1 << 21;
     const COMPLETION: u64 = 1 << 24;
     const TRANSMIT_COMPLETE: u64 = 1 << 27;
     let node = Node::open();
-    let control = |command, flags: u64| {
-        let mut flags = flags;
-        (node.ep.control(command, &raw mut flags), flags)
+    let set = |flags| node.ep.control_flags(FI_SETOPSFLAG, flags).0;
+    let get = |flags| node.ep.control_flags(FI_GETOPSFLAG, flags);
+    assert_eq!(set(FI_TRANSMIT | COMPLETION | TRANSMIT_COMPLETE), 0);
+    assert_eq!(set(FI_RECV | COMPLETION), 0);
+    assert_eq!(get(FI_TRANSMIT), (0, COMPLETION | TRANSMIT_COMPLETE));
+    assert_eq!(get(FI_RECV), (0, COMPLETION));
+    assert_eq!((get(FI_TRANSMIT | FI_RECV).0, set(COMPLETION)), (EINVAL, EINVAL));
+    assert_eq!((set(FI_TRANSMIT | 1 << 5), set(FI_TRANSMIT | FENCE)), (EBADFLAGS, EBADFLAGS));
+    assert_eq!(node.ep.control(FI_GETOPSFLAG, NULL), EINVAL);
+}
+
+#[test]
+fn min_multi_recv_is_an_endpoint_option() {
+    let node = Node::open_disabled();
+    let get = |level: c_int, name: c_int, mut len: usize| {
+        let mut value = 0_usize;
+        let result = call!(node.ep, ops.getopt, level, name, (&raw mut value).cast(), &raw mut len);
+        (result, value, len)
     };
-    assert_eq!(control(FI_SETOPSFLAG, FI_TRANSMIT | COMPLETION | TRANSMIT_COMPLETE).0, 0);
-    assert_eq!(control(FI_SETOPSFLAG, FI_RECV | COMPLETION).0, 0);
-    assert_eq!(control(FI_GETOPSFLAG, FI_TRANSMIT), (0, COMPLETION | TRANSMIT_COMPLETE));
-    assert_eq!(control(FI_GETOPSFLAG, FI_RECV), (0, COMPLETION));
-    assert_eq!(control(FI_GETOPSFLAG, FI_TRANSMIT | FI_RECV).0, EINVAL);
-    assert_eq!(control(FI_SETOPSFLAG, COMPLETION).0, EINVAL);
-    assert_eq!(control(FI_SETOPSFLAG, FI_TRANSMIT | 1 << 5).0, EBADFLAGS);
-    assert_eq!(node.ep.control::<u64>(FI_GETOPSFLAG, ptr::null_mut()), EINVAL);
+    let set = |level: c_int, name: c_int, value: usize, len: usize| {
+        call!(node.ep, ops.setopt, level, name, (&raw const value).cast(), len)
+    };
+    let (level, option) = (FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV);
+    assert_eq!(get(level, option, 8), (0, 64, 8), "the default");
+    assert_eq!(set(level, option, 1000, 8), 0);
+    assert_eq!(get(level, option, 100), (0, 1000, 8));
+    assert_eq!(get(level, option, 7), (ETOOSMALL, 0, 8));
+    for len in [0, 4, 9] {
+        assert_eq!(set(level, option, 7, len), EINVAL);
+    }
+    assert_eq!(call!(node.ep, ops.setopt, level, option, ptr::null(), 8), EINVAL);
+    let mut room = [0_usize; 1];
+    for (value, len) in [(NULL, room.as_mut_ptr()), (room.as_mut_ptr().cast(), ptr::null_mut())] {
+        assert_eq!(call!(node.ep, ops.getopt, level, option, value, len), EINVAL);
+    }
+    for (level, name) in [(level, FI_OPT_CM_DATA_SIZE), (level, -1), (1, option), (-1, option)] {
+        assert_eq!(get(level, name, 8).0, ENOPROTOOPT);
+        assert_eq!(set(level, name, 7, 8), ENOPROTOOPT);
+    }
+    assert_eq!(get(level, option, 8).1, 1000, "nothing has changed");
 }

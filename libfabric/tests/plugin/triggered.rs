@@ -1,58 +1,58 @@
-//! Triggered operations, and aliases of endpoints.
-
-mod deferred_work;
+//! Triggered operations, aliases of endpoints, and the deferred work queue. What work does is the subject of
+//! `suite/semantics/`; here it is how the plugin reads C's structures.
 
 use std::{mem, ptr};
 
-use homespun_fi::abi::endpoint::{FiMsg, FidEp};
-use homespun_fi::abi::eq::{FiCqErrEntry, FidCntr};
+use homespun_fi::abi::atomic::{FiIoc, FiMsgAtomic, FiMsgCompare, FiMsgFetch, FiRmaIoc};
+use homespun_fi::abi::endpoint::FidEp;
+use homespun_fi::abi::eq::FidCntr;
 use homespun_fi::abi::fid::{FiAlias, Fid};
-use homespun_fi::abi::trigger::{FiTriggerDetails, FiTriggerThreshold, FiTriggeredContext};
+use homespun_fi::abi::rma::{FiMsgRma, FiRmaIov};
+use homespun_fi::abi::trigger::{
+    FiDeferredWork, FiOpAtomic, FiOpCntr, FiOpCompareAtomic, FiOpFetchAtomic, FiOpMsg, FiOpRma, FiOpTagged,
+    FiTriggerDetails, FiTriggerThreshold, FiTriggeredContext,
+};
 use homespun_fi::abi::{
-    FI_ALIAS, FI_CQ_FORMAT_TAGGED, FI_GETOPSFLAG, FI_RECV, FI_TRANSMIT, FI_TRIGGER_THRESHOLD, FI_WAIT_NONE,
+    FI_ADDR_UNSPEC, FI_ALIAS, FI_CANCEL_WORK, FI_FLUSH_WORK, FI_GETOPSFLAG, FI_OP_ATOMIC, FI_OP_CNTR_ADD,
+    FI_OP_CNTR_SET, FI_OP_COMPARE_ATOMIC, FI_OP_FETCH_ATOMIC, FI_OP_READ, FI_OP_RECV, FI_OP_SEND,
+    FI_OP_TRECV, FI_OP_TSEND, FI_OP_WRITE, FI_QUEUE_WORK, FI_RECV, FI_TRANSMIT, FI_TRIGGER_THRESHOLD,
 };
 use libc::{c_int, c_void, iovec};
 
-use crate::host::{API_VERSION, Node, Object, Pair, counter_attr};
+use crate::host::{
+    EBADFLAGS, EINVAL, ENOENT, ENOSYS, NULL, Node, Object, Pair, TAG, call, messages, numbered_context,
+    to_iovec, wait_until,
+};
 
+const PEEK: u64 = 1 << 19;
 const TRIGGER: u64 = 1 << 20;
+const FENCE: u64 = 1 << 21;
 const COMPLETION: u64 = 1 << 24;
 
-const EBUSY: c_int = -16;
-const EINVAL: c_int = -22;
-const ENOSYS: c_int = -38;
-const EBADFLAGS: c_int = -260;
+const KEY: u64 = 77;
+const UINT64: u32 = 7;
+const SUM: u32 = 2;
+const CSWAP: u32 = 12;
 
 /// Opens two nodes with each other's address and the trigger capability.
 fn open_pair() -> Pair {
-    const EVERYTHING: u64 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | TRIGGER;
-    Pair::from_nodes(Node::open_with_caps(EVERYTHING), Node::open_with_caps(EVERYTHING))
+    let open = || Node::open_with(|setup| setup.infos.info_mut().caps |= TRIGGER);
+    Pair::from_nodes(open(), open())
 }
 
-fn open_counter(node: &Node) -> Object<FidCntr> {
-    node.domain.open_counter(&mut counter_attr(FI_WAIT_NONE)).expect("a counter")
+/// A context that triggers an operation.
+pub(crate) fn trigger_at(cntr: &Object<FidCntr>, threshold: usize) -> FiTriggeredContext {
+    let threshold = FiTriggerThreshold { cntr: cntr.as_ptr(), threshold };
+    let trigger = FiTriggerDetails { threshold, internal: NULL };
+    FiTriggeredContext { event_type: FI_TRIGGER_THRESHOLD, trigger }
 }
 
-/// `fi_cntr_read`, `fi_cntr_readerr`.
-fn read_values(counter: &Object<FidCntr>) -> (u64, u64) {
-    let counter = counter.as_ptr();
-    // SAFETY: the counter is open.
-    unsafe { (((*(*counter).ops).read)(counter), ((*(*counter).ops).readerr)(counter)) }
-}
-
-/// `fi_cntr_add`.
-fn add_to_counter(counter: &Object<FidCntr>, value: u64) {
-    let counter = counter.as_ptr();
-    // SAFETY: the counter is open.
-    assert_eq!(unsafe { ((*(*counter).ops).add)(counter, value) }, 0);
-}
-
-fn make_iov<T>(memory: &mut [T]) -> iovec {
-    iovec { iov_base: memory.as_mut_ptr().cast(), iov_len: size_of_val(memory) }
-}
-
-fn make_msg(iov: &iovec, addr: u64) -> FiMsg {
-    FiMsg { msg_iov: iov, desc: ptr::null_mut(), iov_count: 1, addr, context: ptr::null_mut(), data: 0 }
+pub(crate) fn make_work<O>(op_type: u32, op: &O, trigger: &Object<FidCntr>) -> FiDeferredWork {
+    // SAFETY: a structure of pointers and numbers may be all 0.
+    let mut work: FiDeferredWork = unsafe { mem::zeroed() };
+    (work.threshold, work.triggering_cntr, work.op_type) = (1, trigger.as_ptr(), op_type);
+    work.op = ptr::from_ref(op).cast_mut().cast();
+    work
 }
 
 /// `fi_ep_alias`.
@@ -70,76 +70,193 @@ fn open_alias(node: &Node, flags: u64) -> Result<Object<FidEp>, c_int> {
 fn fi_trigger_of_an_alias_or_a_call_defers_operations() {
     let pair = open_pair();
     let (left, right, to) = (&pair.left, &pair.right, pair.to_right);
-    let trigger = open_counter(left);
+    let trigger = left.domain.counter();
     let alias = open_alias(left, FI_TRANSMIT | TRIGGER).expect("an alias");
-    let context = |threshold| FiTriggeredContext {
-        event_type: FI_TRIGGER_THRESHOLD,
-        trigger: FiTriggerDetails {
-            threshold: FiTriggerThreshold { cntr: trigger.as_ptr(), threshold },
-            internal: ptr::null_mut(),
-        },
-    };
-    let (mut first, mut second, mut third) = (context(1), context(2), context(9));
-    let mut xpu = FiTriggeredContext { event_type: 1, ..context(1) };
-    let mut bytes = [0_u8; 2];
-    // SAFETY: the endpoints are open, and all arguments live until the end.
-    unsafe {
-        let (none, ep) = (ptr::null_mut(), right.ep.as_ptr());
-        for byte in &mut bytes {
-            assert_eq!(((*(*ep).msg).recv)(ep, (&raw mut *byte).cast(), 1, none, pair.to_left, none), 0);
-        }
-        let (send, ep) = ((*(*alias.as_ptr()).msg).send, alias.as_ptr());
-        assert_eq!(send(ep, b"b".as_ptr().cast(), 1, none, to, (&raw mut second).cast()), 0);
-        assert_eq!(send(ep, b"c".as_ptr().cast(), 1, none, to, none), EINVAL as isize, "no context");
-        assert_eq!(send(ep, b"c".as_ptr().cast(), 1, none, to, (&raw mut xpu).cast()), ENOSYS as isize);
-        // Triggered by the flags of the call.
-        let (ep, mut byte) = (left.ep.as_ptr(), *b"a");
-        let iov = make_iov(&mut byte);
-        let mut msg = make_msg(&iov, to);
-        msg.context = (&raw mut first).cast();
-        assert_eq!(((*(*ep).msg).sendmsg)(ep, &raw const msg, TRIGGER), 0);
-        let mut rest = *b"d";
-        let iov = make_iov(&mut rest);
-        let mut msg = make_msg(&iov, to);
-        msg.context = (&raw mut third).cast();
-        assert_eq!(((*(*ep).msg).recvmsg)(ep, &raw const msg, TRIGGER), 0);
-        add_to_counter(&trigger, 2);
-        let [of_left, _] = pair.read_completions(2, 2);
-        let contexts: Vec<_> = of_left.iter().map(|(entry, _)| entry.op_context).collect();
-        assert_eq!(contexts, [(&raw mut first).cast::<c_void>(), (&raw mut second).cast()]);
-        // A waiting operation is cancelled by its context.
-        let cancel = (*(*ep).ops).cancel;
-        assert_eq!(cancel(ep.cast(), (&raw mut third).cast()), 0);
-        // SAFETY: an entry of an error may be all 0.
-        let mut entry: FiCqErrEntry = mem::zeroed();
-        assert_eq!(left.read_error(&mut entry), 1);
-        assert_eq!((entry.err, entry.op_context), (125, (&raw mut third).cast()));
+    let mut contexts = [1, 2, 9].map(|threshold| trigger_at(&trigger, threshold));
+    let mut xpu = FiTriggeredContext { event_type: 1, ..trigger_at(&trigger, 1) };
+    let [first, second, third] = contexts.each_mut().map(|context| ptr::from_mut(context).cast::<c_void>());
+    let (mut bytes, mut sent, mut rest) = ([[0_u8; 1]; 2], *b"a", *b"d");
+    bytes.iter_mut().for_each(|byte| right.ep.recv(byte, 0));
+    let send = |byte: &[u8; 1], context| call!(alias, msg.send, byte.as_ptr().cast(), 1, NULL, to, context);
+    assert_eq!(send(b"b", second), 0);
+    assert_eq!(send(b"c", NULL), EINVAL as isize, "no context");
+    assert_eq!(send(b"c", (&raw mut xpu).cast()), ENOSYS as isize);
+    // Triggered by the flags of the call.
+    let (iov, unused) = (to_iovec(&mut sent), to_iovec(&mut rest));
+    let (send, receive) = (messages(&iov, 1, to, first).0, messages(&unused, 1, to, third).0);
+    assert_eq!(call!(left.ep, msg.sendmsg, &raw const send, TRIGGER), 0);
+    assert_eq!(call!(left.ep, msg.recvmsg, &raw const receive, TRIGGER), 0);
+    trigger.add(2);
+    let ended = [(); 2].map(|()| pair.at_left("the end of a triggered send").op_context);
+    assert_eq!(ended, [first, second]);
+    let _: [_; 2] = [(); 2].map(|()| pair.at_right("a message"));
+    assert_eq!(&bytes, &[*b"a", *b"b"], "the first has the lower threshold");
+    // A waiting operation is cancelled by its context.
+    assert_eq!(call!(left.ep, ops.cancel, third), 0);
+    let failed = left.cq.read_error().expect("the end of the receive");
+    assert_eq!((failed.err, failed.op_context), (libc::ECANCELED, third));
+    for (ep, has_trigger) in [(&alias, TRIGGER), (&left.ep, 0)] {
+        let (result, flags) = ep.control_flags(FI_GETOPSFLAG, FI_TRANSMIT);
+        assert_eq!((result, flags & TRIGGER), (0, has_trigger));
     }
-    assert_eq!(&bytes, b"ab", "the first has the lower threshold");
-    let mut flags = FI_TRANSMIT;
-    assert_eq!((alias.control(FI_GETOPSFLAG, &raw mut flags), flags & TRIGGER), (0, TRIGGER));
-    flags = FI_TRANSMIT;
-    assert_eq!((left.ep.control(FI_GETOPSFLAG, &raw mut flags), flags & TRIGGER), (0, 0));
     assert!(trigger.close().is_ok());
     // An endpoint can be closed only after its aliases.
     let Node { ep, cq, av, eq, domain, fabric } = pair.left;
-    let Err((ep, EBUSY)) = ep.close() else { panic!("it has an alias") };
-    assert!(alias.close().is_ok() && ep.close().is_ok());
-    drop((cq, av, eq, domain, fabric));
+    let ep = ep.assert_busy();
+    drop((alias, ep, cq, av, eq, domain, fabric));
 }
 
 #[test]
 fn alias_needs_one_direction_and_supported_flags() {
-    let node = Node::open_with(API_VERSION, FI_CQ_FORMAT_TAGGED);
-    let refused = |flags| open_alias(&node, flags).err();
-    assert_eq!(refused(0), Some(EINVAL));
-    assert_eq!(refused(FI_TRANSMIT | FI_RECV), Some(EINVAL));
-    assert_eq!(
-        refused(FI_TRANSMIT | TRIGGER),
-        Some(EBADFLAGS),
-        "the endpoint may have no triggered operations"
-    );
-    assert_eq!(node.ep.control::<c_void>(FI_ALIAS, ptr::null_mut()), EINVAL);
+    let node = Node::open();
+    // The endpoint may have no triggered operations.
+    for (flags, error) in [(0, EINVAL), (FI_TRANSMIT | FI_RECV, EINVAL), (FI_TRANSMIT | TRIGGER, EBADFLAGS)] {
+        assert_eq!(open_alias(&node, flags).err(), Some(error));
+    }
+    assert_eq!(node.ep.control(FI_ALIAS, NULL), EINVAL);
     assert_eq!(node.ep.control(FI_ALIAS, &mut FiAlias { fid: ptr::null_mut(), flags: FI_RECV }), EINVAL);
     assert!(open_alias(&node, FI_RECV | COMPLETION).is_ok());
+}
+
+#[test]
+fn every_kind_of_deferred_work_runs() {
+    let pair = open_pair();
+    let (left, right, to, ep) = (&pair.left, &pair.right, pair.to_right, pair.left.ep.as_ptr());
+    let mut region = [0; 8];
+    let mr = right.domain.reg(&mut region, KEY, 0).expect("a region");
+    let [trigger, done, changed, set] = [(); 4].map(|()| left.domain.counter());
+    let (mut sent, mut tagged, mut written) = (*b"deferred", *b"tagged  ", [40_u64]);
+    let (mut received, mut received_tagged, mut read) = ([0_u8; 8], [0_u8; 8], [0_u64]);
+    let (mut operand, mut compare) = ([2_u64], [42_u64]);
+    let (mut swapped, mut fetched, mut compared) = ([7_u64], [0_u64], [0_u64]);
+    {
+        // The structures are freed before the work is due. Only the buffers of the operations stay.
+        let (place, elements) =
+            (FiRmaIov { addr: 0, len: 8, key: KEY }, FiRmaIoc { addr: 0, count: 1, key: KEY });
+        let rma = |iov: &iovec, flags| {
+            let (msg_iov, rma_iov, desc) = (ptr::from_ref(iov), &raw const place, ptr::null_mut());
+            let (iov_count, rma_iov_count, context) = (1, 1, NULL);
+            let msg =
+                FiMsgRma { msg_iov, desc, iov_count, addr: to, rma_iov, rma_iov_count, context, data: 0 };
+            FiOpRma { ep, msg, flags }
+        };
+        let atomic = |ioc: &FiIoc, op| FiMsgAtomic {
+            msg_iov: ioc,
+            desc: ptr::null_mut(),
+            iov_count: 1,
+            addr: to,
+            rma_iov: &raw const elements,
+            rma_iov_count: 1,
+            datatype: UINT64,
+            op,
+            context: NULL,
+            data: 0,
+        };
+        let ioc = |memory: &mut [u64]| FiIoc { addr: memory.as_mut_ptr().cast(), count: memory.len() };
+        let from = |ioc: &mut FiIoc| FiMsgFetch { msg_iov: ioc, desc: ptr::null_mut(), iov_count: 1 };
+        let iovs = [&mut received, &mut received_tagged, &mut sent, &mut tagged].map(|bytes| to_iovec(bytes));
+        let (written, read) = (to_iovec(&mut written), to_iovec(&mut read));
+        let (one, swapped, with) = (ioc(&mut operand), ioc(&mut swapped), ioc(&mut compare));
+        let (mut fetched, mut compared) = (ioc(&mut fetched), ioc(&mut compared));
+        let message = |index: usize, flags| FiOpMsg { ep, msg: messages(&iovs[index], 1, to, NULL).0, flags };
+        let tagged = |index: usize| FiOpTagged { ep, msg: messages(&iovs[index], 1, to, NULL).1, flags: 0 };
+        let (receive, tagged_receive, send, tagged_send) =
+            (message(0, 0), tagged(1), message(2, COMPLETION), tagged(3));
+        let (write, read) = (rma(&written, 0), rma(&read, FENCE));
+        let (msg, fetch) = (atomic(&one, SUM), from(&mut fetched));
+        let fetch_add = FiOpFetchAtomic { ep, msg, fetch, flags: FENCE };
+        let (msg, fetch) = (atomic(&swapped, CSWAP), from(&mut compared));
+        let compare = FiMsgCompare { msg_iov: &raw const with, desc: ptr::null_mut(), iov_count: 1 };
+        let swap = FiOpCompareAtomic { ep, msg, fetch, compare, flags: FENCE };
+        let add = FiOpAtomic { ep, msg: atomic(&one, SUM), flags: FENCE };
+        let change = |cntr: &Object<FidCntr>, value| FiOpCntr { cntr: cntr.as_ptr(), value };
+        let (increase, replace) = (change(&changed, 5), change(&set, 6));
+        let works = [
+            make_work(FI_OP_RECV, &receive, &trigger),
+            make_work(FI_OP_TRECV, &tagged_receive, &trigger),
+            make_work(FI_OP_SEND, &send, &trigger),
+            make_work(FI_OP_TSEND, &tagged_send, &trigger),
+            make_work(FI_OP_WRITE, &write, &trigger),
+            make_work(FI_OP_READ, &read, &trigger),
+            make_work(FI_OP_FETCH_ATOMIC, &fetch_add, &trigger),
+            make_work(FI_OP_COMPARE_ATOMIC, &swap, &trigger),
+            make_work(FI_OP_ATOMIC, &add, &trigger),
+            make_work(FI_OP_CNTR_ADD, &increase, &trigger),
+            make_work(FI_OP_CNTR_SET, &replace, &trigger),
+        ];
+        for (index, mut work) in works.into_iter().enumerate() {
+            work.completion_cntr = if index < 9 { done.as_ptr() } else { ptr::null_mut() };
+            assert_eq!(left.domain.control(FI_QUEUE_WORK, &raw mut work), 0, "work {index}");
+        }
+    }
+    assert_eq!((done.values(), changed.values()), ((0, 0), (0, 0)));
+    trigger.add(1);
+    assert_eq!((changed.values(), set.values()), ((5, 0), (6, 0)));
+    // The right side responds, and receives the messages.
+    let mut bytes = [[0_u8; 8]; 2];
+    let [first, second] = &mut bytes;
+    right.ep.recv(first, 1);
+    let (buf, back) = (second.as_mut_ptr().cast(), pair.to_left);
+    assert_eq!(call!(right.ep, tagged.recv, buf, 8, NULL, FI_ADDR_UNSPEC, TAG, 0, numbered_context(2)), 0);
+    right.ep.inject(b"answered", back);
+    assert_eq!(call!(right.ep, tagged.inject, b"likewise".as_ptr().cast(), 8, back, TAG), 0);
+    pair.at_left("the end of the send, which alone asks for a completion");
+    wait_until("all works", || {
+        right.cq.drive();
+        assert!(left.cq.read().is_err(), "another completion");
+        done.values() == (9, 0)
+    });
+    let _: [_; 2] = [(); 2].map(|()| pair.at_right("the deferred messages"));
+    assert_eq!((&bytes[0], &bytes[1]), (b"deferred", b"tagged  "));
+    assert_eq!((&received, &received_tagged), (b"answered", b"likewise"));
+    assert_eq!((read, fetched, compared), ([40], [40], [42]));
+    assert!(mr.close().is_ok());
+    assert_eq!(u64::from_le_bytes(region), 9);
+}
+
+#[test]
+fn deferred_work_may_be_cancelled_flushed_or_refused() {
+    let Pair { left, .. } = &open_pair();
+    let queue = |mut work: FiDeferredWork| left.domain.control(FI_QUEUE_WORK, &raw mut work);
+    let [trigger, other, changed] = [(); 3].map(|()| left.domain.counter());
+    let adding = FiOpCntr { cntr: changed.as_ptr(), value: 1 };
+    let mut first = make_work(FI_OP_CNTR_ADD, &adding, &trigger);
+    assert_eq!(left.domain.control(FI_QUEUE_WORK, &raw mut first), 0);
+    assert_eq!(queue(make_work(FI_OP_CNTR_ADD, &adding, &other)), 0);
+    let trigger = trigger.assert_busy();
+    let cancels = [(); 2].map(|()| left.domain.control(FI_CANCEL_WORK, &raw mut first));
+    assert_eq!((cancels, left.domain.control(FI_FLUSH_WORK, trigger.as_ptr())), ([0, ENOENT], 0));
+    let other = other.assert_busy();
+    assert_eq!(left.domain.control(FI_FLUSH_WORK, NULL), 0);
+    trigger.add(9);
+    other.add(9);
+    assert_eq!(changed.values(), (0, 0));
+
+    // The counters are beyond the threshold from now on. A peek has no buffers, so its vector is not read.
+    let mut byte = [1_u8];
+    let iov = to_iovec(&mut byte);
+    let (mut msg, tagged) = messages(&iov, 1, FI_ADDR_UNSPEC, numbered_context(3));
+    (msg.msg_iov, msg.iov_count) = (ptr::null(), usize::MAX);
+    let mut peek = FiOpMsg { ep: left.ep.as_ptr(), msg, flags: PEEK };
+    assert_eq!(queue(make_work(FI_OP_RECV, &peek, &trigger)), 0);
+    assert_eq!(left.cq.await_error("the end of the peek", &left.cq).err, libc::ENOMSG);
+    peek.flags = 0;
+    assert_eq!(queue(make_work(FI_OP_RECV, &peek, &trigger)), EINVAL, "null parts");
+
+    let nulls = [FI_QUEUE_WORK, FI_CANCEL_WORK].map(|command| left.domain.control(command, NULL));
+    assert_eq!(nulls, [EINVAL; 2]);
+    assert_eq!(queue(make_work(11, &adding, &trigger)), ENOSYS, "a kind of work that there is not");
+    let triggering_cntr = ptr::null_mut();
+    let unnamed = FiDeferredWork { triggering_cntr, ..make_work(FI_OP_CNTR_ADD, &adding, &trigger) };
+    assert_eq!(queue(unnamed), EINVAL, "no counter");
+    let completion_cntr = other.as_ptr();
+    let counted = FiDeferredWork { completion_cntr, ..make_work(FI_OP_CNTR_ADD, &adding, &trigger) };
+    assert_eq!(queue(counted), EINVAL, "a counter of completions for a change");
+    for op_type in FI_OP_RECV..=FI_OP_CNTR_ADD {
+        let work = FiDeferredWork { op: NULL, ..make_work(op_type, &adding, &trigger) };
+        assert_eq!(queue(work), EINVAL, "no operation {op_type}");
+    }
+    let op = FiOpTagged { ep: ptr::null_mut(), msg: tagged, flags: 0 };
+    assert_eq!(queue(make_work(FI_OP_TSEND, &op, &trigger)), EINVAL, "no endpoint");
+    assert!(trigger.close().is_ok() && other.close().is_ok() && changed.close().is_ok());
 }

@@ -2,12 +2,9 @@
 //! refuses null.
 
 use homespun_fi::abi::CONSTANTS;
-use homespun_fi::abi::fid::FiOps;
+use homespun_fi::abi::fid::Fid;
 
-use crate::host::{Node, counter_attr};
-
-const EINVAL: i64 = -22;
-const ENOSYS: i64 = -38;
+use crate::host::{EINVAL, ENOSYS, NULL, Node};
 
 /// A function of the C interface, called with all arguments zero.
 trait Slot {
@@ -24,23 +21,17 @@ trait Answer {
     fn into_number(self) -> i64;
 }
 
-impl Answer for i32 {
-    fn into_number(self) -> i64 {
-        self.into()
-    }
+macro_rules! answers {
+    ($($type:ty: $convert:expr),*) => {
+        $(impl Answer for $type {
+            fn into_number(self) -> i64 {
+                $convert(self)
+            }
+        })*
+    };
 }
 
-impl Answer for u64 {
-    fn into_number(self) -> i64 {
-        self.cast_signed()
-    }
-}
-
-impl Answer for isize {
-    fn into_number(self) -> i64 {
-        self as i64
-    }
-}
+answers! { i32: i64::from, u64: u64::cast_signed, isize: |number| number as i64 }
 
 impl<T> Answer for *const T {
     fn into_number(self) -> i64 {
@@ -66,172 +57,138 @@ macro_rules! slots {
 
 slots! { A B C D E F G H I J K L M N O P }
 
-/// Asserts the result of slots of one vtable when all arguments are zero.
+/// Asserts the result of slots of vtables when all arguments are zero.
 macro_rules! assert_answers {
-    ($ops:expr, $expected:expr, $($slot:ident)*) => {
-        $(
+    ($expected:expr; $($object:expr, $ops:ident: $($slot:ident)*;)*) => {
+        $($(
             // SAFETY: the object is open; the test checks that its functions refuse null.
-            let answer = unsafe { (*$ops).$slot.call_with_zeroes() };
-            assert_eq!(answer, $expected, "{}", stringify!($slot));
-        )*
+            let answer = unsafe { (*(*$object).$ops).$slot.call_with_zeroes() };
+            assert_eq!(answer, i64::from($expected), "{}", stringify!($object.$ops.$slot));
+        )*)*
     };
 }
 
-/// Asserts that a vtable has the size that it states, and that no slot is empty.
-///
-/// # Safety
-///
-/// `ops` points to a vtable.
-unsafe fn assert_no_empty_slot<T>(ops: *const T) {
-    assert!(!ops.is_null());
-    // SAFETY: a vtable begins with its size; the rest, up to that size, are pointers.
-    unsafe {
-        let size_bytes = ops.cast::<usize>().read();
-        assert_eq!(size_bytes, size_of::<T>(), "{}", std::any::type_name::<T>());
-        let words = std::slice::from_raw_parts(ops.cast::<usize>(), size_bytes / size_of::<usize>());
-        assert!(words.iter().all(|&word| word != 0), "{}", std::any::type_name::<T>());
-    }
+/// Asserts that vtables are there, and have the size that they state.
+macro_rules! assert_sizes {
+    ($($object:expr, $($ops:ident)*;)*) => {
+        $($(
+            // SAFETY: the object is open.
+            let ops = unsafe { (*$object).$ops.as_ref() }.expect("a vtable");
+            assert_eq!(ops.size, size_of_val(ops), "{}", stringify!($object.$ops));
+        )*)*
+    };
 }
 
+/// A Rust function pointer is never null, so no slot is empty.
 #[test]
 fn vtables_have_no_empty_slot() {
     let node = Node::open();
-    let counter = node.domain.open_counter(&mut counter_attr(0)).expect("a counter");
-    // SAFETY: the objects are open, and all these are their vtables.
-    unsafe {
-        for fid in
-            [node.fabric.fid(), node.domain.fid(), node.eq.fid(), node.cq.fid(), node.av.fid(), node.ep.fid()]
-        {
-            assert_no_empty_slot::<FiOps>((*fid).ops);
-        }
-        assert_no_empty_slot::<FiOps>((*counter.fid()).ops);
-        assert_no_empty_slot((*counter.as_ptr()).ops);
-        assert_no_empty_slot((*node.fabric.as_ptr()).ops);
-        assert_no_empty_slot((*node.domain.as_ptr()).ops);
-        assert_no_empty_slot((*node.domain.as_ptr()).mr);
-        assert_no_empty_slot((*node.eq.as_ptr()).ops);
-        assert_no_empty_slot((*node.cq.as_ptr()).ops);
-        assert_no_empty_slot((*node.av.as_ptr()).ops);
-        let ep = node.ep.as_ptr();
-        assert_no_empty_slot((*ep).ops);
-        assert_no_empty_slot((*ep).cm);
-        assert_no_empty_slot((*ep).msg);
-        assert_no_empty_slot((*ep).rma);
-        assert_no_empty_slot((*ep).tagged);
-        assert_no_empty_slot((*ep).atomic);
-        assert_no_empty_slot((*ep).collective);
+    let counter = node.domain.counter();
+    let Node { ep, cq, av, eq, domain, fabric } = &node;
+    for fid in [fabric.fid(), domain.fid(), eq.fid(), cq.fid(), av.fid(), ep.fid(), counter.fid()] {
+        assert_sizes! { fid, ops; }
+    }
+    assert_sizes! {
+        fabric.as_ptr(), ops;
+        domain.as_ptr(), ops mr;
+        eq.as_ptr(), ops;
+        cq.as_ptr(), ops;
+        counter.as_ptr(), ops;
+        av.as_ptr(), ops;
+        ep.as_ptr(), ops cm msg rma tagged atomic collective;
     }
 }
 
 #[test]
 fn unsupported_calls_answer_enosys() {
     let node = Node::open();
-    let (fabric, domain) = (node.fabric.as_ptr(), node.domain.as_ptr());
-    assert_answers!((*fabric).ops, ENOSYS, domain2);
-    assert_answers!(
-        (*domain).ops, ENOSYS,
-        scalable_ep query_collective endpoint2 xpu_ctx
-    );
-    assert_answers!((*node.cq.as_ptr()).ops, ENOSYS, export_xpu);
-    let counter = node.domain.open_counter(&mut counter_attr(0)).expect("a counter");
-    assert_answers!((*counter.as_ptr()).ops, ENOSYS, export_xpu);
-    assert_answers!((*counter.fid()).ops, ENOSYS, bind ops_open tostr ops_set);
-    assert_answers!(
-        (*node.av.as_ptr()).ops, ENOSYS,
-        av_set insert_auth_key lookup_auth_key set_user_id lookup2
-    );
-    let ep = node.ep.as_ptr();
-    assert_answers!((*ep).ops, ENOSYS, tx_ctx rx_ctx rx_size_left tx_size_left export_xpu);
-    assert_answers!((*ep).cm, ENOSYS, listen reject join);
-    assert_answers!(
-        (*ep).collective, ENOSYS,
-        barrier broadcast alltoall allreduce allgather reduce_scatter reduce scatter gather msg barrier2
-    );
-    for fid in
-        [node.fabric.fid(), node.domain.fid(), node.eq.fid(), node.cq.fid(), node.av.fid(), node.ep.fid()]
-    {
-        assert_answers!((*fid).ops, ENOSYS, tostr ops_set);
-    }
-    for fid in [node.fabric.fid(), node.eq.fid(), node.cq.fid(), node.av.fid(), node.ep.fid()] {
-        assert_answers!((*fid).ops, ENOSYS, ops_open);
-    }
-    for fid in [node.fabric.fid(), node.domain.fid(), node.eq.fid(), node.cq.fid(), node.av.fid()] {
-        assert_answers!((*fid).ops, ENOSYS, bind);
-    }
-    for fid in [node.fabric.fid(), node.av.fid()] {
-        assert_answers!((*fid).ops, ENOSYS, control);
+    let counter = node.domain.counter();
+    let Node { ep, cq, av, eq, domain, fabric } = &node;
+    assert_answers! {
+        ENOSYS;
+        fabric.as_ptr(), ops: domain2;
+        domain.as_ptr(), ops: scalable_ep query_collective endpoint2 xpu_ctx;
+        cq.as_ptr(), ops: export_xpu;
+        counter.as_ptr(), ops: export_xpu;
+        av.as_ptr(), ops: av_set insert_auth_key lookup_auth_key set_user_id lookup2;
+        ep.as_ptr(), ops: tx_ctx rx_ctx rx_size_left tx_size_left export_xpu;
+        ep.as_ptr(), cm: listen reject join;
+        ep.as_ptr(), collective: barrier broadcast alltoall allreduce allgather reduce_scatter reduce scatter
+            gather msg barrier2;
+        fabric.fid(), ops: bind control ops_open tostr ops_set;
+        domain.fid(), ops: bind tostr ops_set;
+        eq.fid(), ops: bind ops_open tostr ops_set;
+        cq.fid(), ops: bind ops_open tostr ops_set;
+        counter.fid(), ops: bind ops_open tostr ops_set;
+        av.fid(), ops: bind control ops_open tostr ops_set;
+        ep.fid(), ops: ops_open tostr ops_set;
     }
 }
 
 #[test]
 fn every_call_refuses_null_arguments() {
     let node = Node::open();
-    for fid in
-        [node.fabric.fid(), node.domain.fid(), node.eq.fid(), node.cq.fid(), node.av.fid(), node.ep.fid()]
-    {
-        assert_answers!((*fid).ops, EINVAL, close);
+    let counter = node.domain.counter();
+    let Node { ep, cq, av, eq, domain, fabric } = &node;
+    assert_answers! {
+        EINVAL;
+        fabric.fid(), ops: close;
+        domain.fid(), ops: close control ops_open;
+        eq.fid(), ops: close control;
+        cq.fid(), ops: close control;
+        counter.fid(), ops: close control;
+        av.fid(), ops: close;
+        ep.fid(), ops: close control bind;
+        fabric.as_ptr(), ops: domain passive_ep eq_open wait_open trywait;
+        domain.as_ptr(), ops: av_open cq_open cntr_open poll_open endpoint stx_ctx srx_ctx query_atomic;
+        domain.as_ptr(), mr: reg regv regattr;
+        eq.as_ptr(), ops: read readerr write sread;
+        cq.as_ptr(), ops: read readfrom readerr sread sreadfrom signal;
+        counter.as_ptr(), ops: add adderr set seterr wait;
+        av.as_ptr(), ops: insert insertsvc remove lookup;
+        ep.as_ptr(), ops: cancel getopt setopt;
+        ep.as_ptr(), cm: setname getname getpeer connect accept shutdown;
+        ep.as_ptr(), msg: recv recvv recvmsg send sendv sendmsg inject senddata injectdata;
+        ep.as_ptr(), rma: read readv readmsg write writev writemsg inject writedata injectdata;
+        ep.as_ptr(), tagged: recv recvv recvmsg send sendv sendmsg inject senddata injectdata;
+        ep.as_ptr(), atomic: write writev writemsg inject readwrite readwritev readwritemsg compwrite
+            compwritev compwritemsg writevalid readwritevalid compwritevalid;
     }
-    for fid in [node.domain.fid(), node.eq.fid(), node.cq.fid(), node.ep.fid()] {
-        assert_answers!((*fid).ops, EINVAL, control);
+    // These have no error result, and return 0 or null.
+    assert_answers! {
+        0;
+        eq.as_ptr(), ops: strerror;
+        cq.as_ptr(), ops: strerror;
+        counter.as_ptr(), ops: read readerr;
+        av.as_ptr(), ops: straddr;
     }
-    assert_answers!((*node.ep.fid()).ops, EINVAL, bind);
-    assert_answers!((*node.domain.fid()).ops, EINVAL, ops_open);
-    assert_answers!((*node.fabric.as_ptr()).ops, EINVAL, domain passive_ep eq_open trywait);
-    assert_answers!((*node.domain.as_ptr()).ops, EINVAL, av_open cq_open cntr_open endpoint query_atomic);
-    assert_answers!((*node.domain.as_ptr()).mr, EINVAL, reg regv regattr);
-    assert_answers!((*node.eq.as_ptr()).ops, EINVAL, read readerr write sread);
-    assert_answers!((*node.eq.as_ptr()).ops, 0, strerror);
-    assert_answers!((*node.cq.as_ptr()).ops, EINVAL, read readfrom readerr sread sreadfrom signal);
-    assert_answers!((*node.cq.as_ptr()).ops, 0, strerror);
-    let counter = node.domain.open_counter(&mut counter_attr(0)).expect("a counter");
-    assert_answers!((*counter.fid()).ops, EINVAL, close control);
-    assert_answers!((*counter.as_ptr()).ops, EINVAL, add adderr set seterr wait);
-    // These have no error result, and return 0.
-    assert_answers!((*counter.as_ptr()).ops, 0, read readerr);
-    assert_answers!((*node.av.as_ptr()).ops, EINVAL, insert insertsvc remove lookup);
-    assert_answers!((*node.av.as_ptr()).ops, 0, straddr);
-    let ep = node.ep.as_ptr();
-    assert_answers!((*ep).ops, EINVAL, cancel getopt setopt);
-    assert_answers!((*ep).cm, EINVAL, setname getname getpeer connect accept shutdown);
-    assert_answers!(
-        (*ep).msg, EINVAL,
-        recv recvv recvmsg send sendv sendmsg inject senddata injectdata
-    );
-    assert_answers!(
-        (*ep).rma, EINVAL,
-        read readv readmsg write writev writemsg inject writedata injectdata
-    );
-    assert_answers!(
-        (*ep).atomic, EINVAL,
-        write writev writemsg inject readwrite readwritev readwritemsg compwrite compwritev compwritemsg
-        writevalid readwritevalid compwritevalid
-    );
-    assert_answers!(
-        (*ep).tagged, EINVAL,
-        recv recvv recvmsg send sendv sendmsg inject senddata injectdata
-    );
 }
 
 #[test]
 fn unsupported_control_commands_answer_enosys() {
     let node = Node::open();
-    let mut arg = 0u64;
-    let known =
-        |name: &str| CONSTANTS.iter().find(|(known, _)| *known == name).map(|&(_, value)| value as i32);
-    let (alias, getwait) = (known("FI_ALIAS").expect("a command"), known("FI_GETWAIT").expect("a command"));
+    let mut arg = 0_u64;
+    let known = |name: &str| CONSTANTS.iter().find(|(known, _)| *known == name).expect("a command").1 as i32;
+    let (alias, getwait) = (known("FI_ALIAS"), known("FI_GETWAIT"));
+    let Node { ep, cq, av, eq, domain, fabric } = &node;
+    let objects: [(*mut Fid, &[i32]); 6] = [
+        (fabric.fid(), &[]),
+        (domain.fid(), &[]),
+        // Queues support this command, but these have no wait object to return.
+        (eq.fid(), &[getwait]),
+        (cq.fid(), &[getwait]),
+        (av.fid(), &[]),
+        (ep.fid(), &[alias]),
+    ];
     // FI_GETFIDFLAG, FI_SETFIDFLAG, FI_DUP, and FI_GET_VAL to FI_GET_MR_XPU_DESC.
     for command in [0, 1, alias, getwait, 15, 17, 18, 19, 20, 21, 1000, -1] {
-        for result in [
-            node.fabric.control(command, &raw mut arg),
-            node.domain.control(command, &raw mut arg),
-            // Queues support this command, but these have no wait object to return.
-            if command == getwait { -38 } else { node.eq.control(command, &raw mut arg) },
-            if command == getwait { -38 } else { node.cq.control(command, &raw mut arg) },
-            node.av.control(command, &raw mut arg),
-            // Endpoints support this command.
-            if command == alias { -38 } else { node.ep.control(command, &raw mut arg) },
-        ] {
-            assert_eq!(i64::from(result), ENOSYS, "command {command}");
+        for (fid, supported) in objects {
+            if !supported.contains(&command) {
+                // SAFETY: the object is open.
+                let result = unsafe { ((*(*fid).ops).control)(fid, command, (&raw mut arg).cast()) };
+                assert_eq!(result, ENOSYS, "command {command}");
+            }
         }
     }
+    assert_eq!(node.ep.control(1000, NULL), ENOSYS);
 }

@@ -1,252 +1,203 @@
-//! Blocking reads, signals, and the wait objects of completion queues.
+//! Blocking calls, and the wait objects of queues, counters and sets; poll sets.
 
-use std::mem::{self, MaybeUninit};
 use std::time::{Duration, Instant};
 use std::{ptr, thread};
 
-use homespun_fi::abi::eq::{FiCqAttr, FiCqErrEntry, FiCqTaggedEntry, FiMutexCond};
+use homespun::wait::MutexCond;
+use homespun_fi::abi::eq::{
+    FiCntrAttr, FiCqAttr, FiEqAttr, FiMutexCond, FiPollAttr, FiWaitAttr, FidCntr, FidEq, FidPoll, FidWait,
+};
 use homespun_fi::abi::fid::Fid;
 use homespun_fi::abi::{
-    FI_ADDR_UNSPEC, FI_AFFINITY, FI_CQ_COND_NONE, FI_CQ_COND_THRESHOLD, FI_CQ_FORMAT_TAGGED, FI_GETWAIT,
-    FI_GETWAITOBJ, FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_NONE, FI_WAIT_POLLFD, FI_WAIT_SET, FI_WAIT_UNSPEC,
-    FI_WAIT_YIELD,
+    FI_CQ_COND_THRESHOLD, FI_CQ_FORMAT_TAGGED, FI_GETOPSFLAG, FI_GETWAIT, FI_GETWAITOBJ, FI_SETOPSFLAG,
+    FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_NONE, FI_WAIT_SET, FI_WAIT_UNSPEC, FI_WAIT_YIELD,
 };
 use homespun_suite::posix;
 use libc::{c_int, c_void};
 
-use crate::host::{API_VERSION, CqEntry, Node, Pair, cq_attr, numbered_context, wait_until};
+use crate::host::{
+    EAGAIN, EAVAIL, EBADFLAGS, EINVAL, ENODATA, ENOENT, ENOSYS, ETIMEDOUT, NULL, Node, Object, PATIENCE_MS,
+    call, counter_attr, cq_attr, eq_attr, join, numbered_context, wait_until,
+};
 
-const EAGAIN: isize = -11;
-const EINVAL: isize = -22;
-const ENODATA: c_int = -61;
-const EAVAIL: isize = -259;
+const FI_WRITE: u64 = 1 << 9;
 
-/// The time-out of every wait, in milliseconds.
-const PATIENCE_MS: c_int = 60_000;
-
-/// The time-out of waits that a signal must end.
-const SIGNAL_PATIENCE_MS: c_int = 2 * PATIENCE_MS;
-
+/// The wait objects of the calls that block.
 const OBJECTS: [u32; 4] = [FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_YIELD];
 
-fn make_cq_attr(wait_obj: u32, wait_cond: u32) -> FiCqAttr {
-    FiCqAttr { wait_obj, wait_cond, ..cq_attr(FI_CQ_FORMAT_TAGGED) }
+/// An object of each class that has a wait object, all with the same one. A counter is in the set.
+struct Waitables {
+    cntr: Object<FidCntr>,
+    eq: Object<FidEq>,
+    member: Object<FidCntr>,
+    set: Object<FidWait>,
+    node: Node,
 }
 
-fn open_pair(wait_obj: u32, wait_cond: u32) -> Pair {
-    let node = || Node::open_with_cq_attr(&mut make_cq_attr(wait_obj, wait_cond));
-    Pair::from_nodes(node(), node())
+/// The classes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Cq,
+    Cntr,
+    Eq,
+    Set,
 }
 
-/// Objects that another thread may use too.
-struct SharedNode<'a>(&'a Node);
+const CLASSES: [Class; 4] = [Class::Cq, Class::Cntr, Class::Eq, Class::Set];
 
-// SAFETY: the plugin's functions may be called from any thread.
-unsafe impl Sync for SharedNode<'_> {}
+fn open_set(node: &Node, wait_obj: u32) -> Object<FidWait> {
+    let mut attr = FiWaitAttr { wait_obj, flags: 0 };
+    Object::open(|set| call!(node.fabric, ops.wait_open, &raw mut attr, set)).expect("a wait set")
+}
 
-impl SharedNode<'_> {
-    /// `fi_cq_sread`. Returns its result and the contexts.
-    fn sread(&self, count: usize, threshold: usize, timeout_ms: c_int) -> (isize, Vec<usize>) {
-        let mut entries = [FiCqTaggedEntry::EMPTY; 8];
-        assert!(count <= entries.len());
-        let cq = self.0.cq.as_ptr();
-        let cond = ptr::without_provenance(threshold);
-        // SAFETY: the queue is open, and there is room for `count` entries.
-        let read = unsafe { ((*(*cq).ops).sread)(cq, entries.as_mut_ptr().cast(), count, cond, timeout_ms) };
-        let count = usize::try_from(read).unwrap_or(0);
-        (read, entries[..count].iter().map(|entry| entry.op_context.addr()).collect())
+fn open_member(node: &Node, set: &Object<FidWait>) -> Object<FidCntr> {
+    let attr = FiCntrAttr { wait_set: set.as_ptr(), ..counter_attr(FI_WAIT_SET) };
+    node.domain.open_counter(attr).expect("a counter")
+}
+
+impl Waitables {
+    fn open(wait_obj: u32) -> Waitables {
+        let node = Node::open_with(|setup| setup.cq.wait_obj = wait_obj);
+        let cntr = node.domain.open_counter(counter_attr(wait_obj)).expect("a counter");
+        let eq = node.fabric.open_eq(FiEqAttr { wait_obj, ..eq_attr(FI_WRITE) }).expect("an event queue");
+        // There is no set without a wait object.
+        let set = open_set(&node, if wait_obj == FI_WAIT_NONE { FI_WAIT_YIELD } else { wait_obj });
+        Waitables { cntr, eq, member: open_member(&node, &set), set, node }
     }
 
-    /// Calls `fi_cq_sreadfrom` for one entry, without a time limit. Returns the entry's context and
-    /// source.
-    fn sread_one_from(&self) -> (usize, u64) {
-        let (mut entry, mut source) = (FiCqTaggedEntry::EMPTY, 0);
-        let cq = self.0.cq.as_ptr();
-        // SAFETY: the queue is open, and there is room for one entry and its source.
-        let read = unsafe {
-            let sreadfrom = (*(*cq).ops).sreadfrom;
-            sreadfrom(cq, (&raw mut entry).cast(), 1, &raw mut source, ptr::null(), -1)
-        };
-        assert_eq!(read, 1);
-        (entry.op_context.addr(), source)
+    fn fid(&self, class: Class) -> *mut Fid {
+        match class {
+            Class::Cq => self.node.cq.fid(),
+            Class::Cntr => self.cntr.fid(),
+            Class::Eq => self.eq.fid(),
+            Class::Set => self.set.fid(),
+        }
     }
 
-    /// `fi_cq_signal`.
-    fn signal(&self) -> c_int {
-        let cq = self.0.cq.as_ptr();
-        // SAFETY: the queue is open.
-        unsafe { ((*(*cq).ops).signal)(cq) }
+    /// `fi_control`, with an argument that fits the command.
+    fn control<A>(&self, class: Class, command: c_int, arg: *mut A) -> c_int {
+        let fid = self.fid(class);
+        // SAFETY: the object is open.
+        unsafe { ((*(*fid).ops).control)(fid, command, arg.cast()) }
     }
 
-    /// `fi_trywait` of the queue.
-    fn trywait(&self) -> c_int {
-        trywait(self.0, &mut [self.0.cq.fid()])
+    fn trywait(&self, class: Class) -> c_int {
+        self.node.fabric.trywait(&mut [self.fid(class)])
     }
-}
 
-fn trywait(node: &Node, fids: &mut [*mut Fid]) -> c_int {
-    let fabric = node.fabric.as_ptr();
-    let count = c_int::try_from(fids.len()).expect("few");
-    // SAFETY: the fabric and the `count` objects are open.
-    unsafe { ((*(*fabric).ops).trywait)(fabric, fids.as_mut_ptr(), count) }
-}
+    /// Makes an event that ends waits.
+    fn report(&self, class: Class) {
+        match class {
+            Class::Cq => self.node.write_error(1),
+            Class::Cntr => self.cntr.add(1),
+            Class::Eq => assert_eq!(call!(self.eq, ops.write, 7, ptr::null(), 0, 0), 0),
+            Class::Set => self.member.add(1),
+        }
+    }
 
-/// Posts a receive without a buffer, for a message without payload.
-fn post_empty_recv(node: &Node, number: usize) {
-    let ep = node.ep.as_ptr();
-    // SAFETY: the endpoint is open, and the receive has no memory.
-    let posted = unsafe {
-        let recv = (*(*ep).msg).recv;
-        recv(ep, ptr::null_mut(), 0, ptr::null_mut(), FI_ADDR_UNSPEC, numbered_context(number))
-    };
-    assert_eq!(posted, 0);
-}
-
-/// Sends a message without payload to the right endpoint.
-fn send_empty(pair: &Pair, number: usize) {
-    let ep = pair.left.ep.as_ptr();
-    // SAFETY: the endpoint is open, and the message has no memory.
-    let posted = unsafe {
-        ((*(*ep).msg).send)(ep, ptr::null(), 0, ptr::null_mut(), pair.to_right, numbered_context(number))
-    };
-    assert_eq!(posted, 0);
-}
-
-fn cancel(node: &Node, number: usize) {
-    let ep = node.ep.as_ptr();
-    // SAFETY: the endpoint is open.
-    assert_eq!(unsafe { ((*(*ep).ops).cancel)(ep.cast(), numbered_context(number)) }, 0);
-}
-
-#[test]
-fn blocking_reads_wake_for_messages_and_errors() {
-    for wait_obj in OBJECTS {
-        let pair = open_pair(wait_obj, FI_CQ_COND_NONE);
-        let right = SharedNode(&pair.right);
-        (1..=3).for_each(|number| post_empty_recv(&pair.right, number));
-        thread::scope(|scope| {
+    /// The call that blocks until [`report`](Self::report), and what it answers then.
+    fn wait(&self, class: Class, timeout_ms: c_int) -> c_int {
+        let (mut room, mut event) = ([0_u64; 6], 0);
+        let room = room.as_mut_ptr().cast::<c_void>();
+        match class {
             // The queue has no condition, so the argument is ignored.
-            let read = scope.spawn(|| right.sread(8, 99, -1));
-            send_empty(&pair, 7);
-            assert_eq!(SharedNode(&pair.left).sread(1, 0, -1), (1, vec![7]));
-            assert_eq!(read.join().expect("no panic"), (1, vec![1]));
-            let read = scope.spawn(|| right.sread_one_from());
-            send_empty(&pair, 8);
-            assert_eq!(SharedNode(&pair.left).sread(1, 0, -1), (1, vec![8]));
-            assert_eq!(read.join().expect("no panic"), (2, pair.to_left));
-            // Every negative timeout waits without limit.
-            let read = scope.spawn(|| right.sread(8, 99, c_int::MIN));
-            thread::sleep(Duration::from_millis(5));
-            assert!(!read.is_finished(), "there is nothing to be read");
-            cancel(&pair.right, 3);
-            assert_eq!(read.join().expect("no panic").0, EAVAIL);
-        });
-        // SAFETY: all zeroes are an entry.
-        let mut entry: FiCqErrEntry = unsafe { mem::zeroed() };
-        assert_eq!((pair.right.read_error(&mut entry), entry.op_context), (1, numbered_context(3)));
-    }
-}
-
-#[test]
-fn blocking_reads_end_at_the_timeout_or_a_signal() {
-    for wait_obj in OBJECTS {
-        let node = Node::open_with_cq_attr(&mut make_cq_attr(wait_obj, FI_CQ_COND_NONE));
-        let node = SharedNode(&node);
-        for timeout_ms in [0, 1, 20] {
-            let begin = Instant::now();
-            assert_eq!(node.sread(1, 0, timeout_ms), (EAGAIN, vec![]));
-            let waited_ms = begin.elapsed().as_millis();
-            assert!(waited_ms >= timeout_ms.unsigned_abs().into(), "it has given up too soon");
-            // A wait of twenty seconds would show a timeout in the wrong unit.
-            assert!(waited_ms < 20_000, "it has waited too long");
+            Class::Cq => call!(self.node.cq, ops.sread, room, 1, numbered_context(99), timeout_ms) as c_int,
+            Class::Cntr => call!(self.cntr, ops.wait, 1, timeout_ms),
+            Class::Eq => call!(self.eq, ops.sread, &raw mut event, room, 48, timeout_ms, 0) as c_int,
+            Class::Set => call!(self.set, ops.wait, timeout_ms),
         }
-        assert_eq!(node.sread(0, 0, 0).0, EAGAIN);
-        assert_eq!(node.signal(), 0);
-        assert_eq!(node.sread(1, 0, -1).0, EAGAIN, "the signal came before");
-        thread::scope(|scope| {
-            let read = scope.spawn(|| node.sread(1, 0, -1).0);
-            assert_eq!(node.signal(), 0);
-            assert_eq!(read.join().expect("no panic"), EAGAIN);
-        });
     }
-}
 
-#[test]
-fn signal_handler_ends_a_blocking_read() {
-    // With FI_WAIT_YIELD no thread sleeps.
-    for wait_obj in &OBJECTS[..3] {
-        let pair = open_pair(*wait_obj, FI_CQ_COND_NONE);
-        let right = SharedNode(&pair.right);
-        for restarts in [false, true] {
-            let read = || right.sread(1, 0, SIGNAL_PATIENCE_MS);
-            assert_eq!(posix::interrupt_wait(restarts, read), (EAGAIN, vec![]));
+    /// Takes the event away, so that the next wait blocks.
+    fn forget(&self, class: Class) {
+        match class {
+            Class::Cq => assert!(self.node.cq.read_error().is_ok()),
+            Class::Cntr => assert_eq!(call!(self.cntr, ops.set, 0), 0),
+            Class::Eq | Class::Set => {}
         }
-        post_empty_recv(&pair.right, 1);
-        send_empty(&pair, 7);
-        assert_eq!(SharedNode(&pair.left).sread(1, 0, -1), (1, vec![7]));
-        assert_eq!(right.sread(1, 0, -1), (1, vec![1]));
+    }
+}
+
+impl Class {
+    /// The answer of a wait that ends by an event, and at its time-out.
+    fn answers(self) -> (c_int, c_int) {
+        match self {
+            Class::Cq => (EAVAIL, EAGAIN),
+            Class::Eq => (0, EAGAIN),
+            Class::Cntr | Class::Set => (0, ETIMEDOUT),
+        }
     }
 }
 
 #[test]
-fn sread_takes_its_threshold_from_the_condition_argument() {
+fn blocking_calls_end_for_events_at_the_timeout_and_by_signals() {
     for wait_obj in OBJECTS {
-        let pair = open_pair(wait_obj, FI_CQ_COND_THRESHOLD);
-        let right = SharedNode(&pair.right);
-        (1..=4).for_each(|number| post_empty_recv(&pair.right, number));
-        thread::scope(|scope| {
-            let read = scope.spawn(|| right.sread(8, 3, PATIENCE_MS));
-            (1..=2).for_each(|number| send_empty(&pair, number));
-            let mut sent = 0;
-            wait_until(|| {
-                sent += usize::from(pair.left.try_read::<FiCqTaggedEntry>().is_ok());
-                sent == 2
-            });
-            thread::sleep(Duration::from_millis(5));
-            assert!(!read.is_finished(), "two entries are below the threshold");
-            (3..=4).for_each(|number| send_empty(&pair, number));
-            wait_until(|| {
-                let _ = pair.left.try_read::<FiCqTaggedEntry>();
-                read.is_finished()
-            });
-            let (count, mut all) = read.join().expect("no panic");
-            assert!(count >= 3, "{count}");
-            if count < 4 {
-                all.extend(right.sread(8, 0, -1).1);
+        let all = &Waitables::open(wait_obj);
+        for class in CLASSES {
+            let (event, nothing) = class.answers();
+            for timeout_ms in [0, 1, 20] {
+                let begin = Instant::now();
+                assert_eq!(all.wait(class, timeout_ms), nothing, "{class:?}");
+                let waited = begin.elapsed();
+                let least = Duration::from_millis(timeout_ms.unsigned_abs().into());
+                // A wait of twenty seconds would show a timeout in the wrong unit.
+                assert!((least..Duration::from_secs(20)).contains(&waited), "{class:?}: {waited:?}");
             }
-            assert_eq!(all, [1, 2, 3, 4]);
-        });
+            thread::scope(|scope| {
+                let waits = scope.spawn(move || all.wait(class, PATIENCE_MS));
+                thread::sleep(Duration::from_millis(5));
+                assert!(!waits.is_finished(), "{class:?}: nothing has happened");
+                all.report(class);
+                assert_eq!(join("an event", waits), event, "{class:?} with {wait_obj}");
+            });
+            all.forget(class);
+            // A set may tell once more of a report that has ended a wait in another thread.
+            wait_until("a wait that nothing ends", || all.wait(class, 1) == nothing);
+            // With FI_WAIT_YIELD no thread sleeps.
+            for restarts in [false, true].into_iter().filter(|_| wait_obj != FI_WAIT_YIELD) {
+                let wait = || all.wait(class, 2 * PATIENCE_MS);
+                assert_eq!(posix::interrupt_wait(restarts, wait), EAGAIN, "{class:?} with {wait_obj}");
+            }
+        }
+        assert_eq!(call!(all.node.cq, ops.signal), 0);
+        assert_eq!(all.wait(Class::Cq, PATIENCE_MS), EAGAIN, "the signal came before");
+        assert_eq!(call!(all.node.cq, ops.sread, NULL, 0, ptr::null(), 0), EAGAIN as isize);
+    }
+}
+
+#[test]
+fn getwait_returns_the_wait_object() {
+    for wait_obj in OBJECTS.into_iter().chain([FI_WAIT_NONE]) {
+        let all = Waitables::open(wait_obj);
+        for class in CLASSES.into_iter().filter(|class| (wait_obj, *class) != (FI_WAIT_NONE, Class::Set)) {
+            let mut said = 99_u32;
+            assert_eq!((all.control(class, FI_GETWAITOBJ, &raw mut said), said), (0, wait_obj), "{class:?}");
+            // Large enough for every wait object.
+            let (mut room, is_had) = ([0_u64; 2], ![FI_WAIT_NONE, FI_WAIT_YIELD].contains(&wait_obj));
+            let answer = all.control(class, FI_GETWAIT, room.as_mut_ptr());
+            assert_eq!(answer, if is_had { 0 } else { ENODATA }, "{class:?} with {wait_obj}");
+            for command in [FI_GETWAIT, FI_GETWAITOBJ] {
+                assert_eq!(all.control(class, command, NULL), EINVAL);
+            }
+        }
     }
 }
 
 #[test]
 fn queue_without_a_wait_object_refuses_waits() {
-    let node = Node::open();
-    let shared = SharedNode(&node);
-    assert_eq!((shared.sread(1, 0, -1).0, shared.sread(1, 0, 1).0), (EINVAL, EINVAL));
-    assert_eq!(shared.sread(1, 0, 0).0, EAGAIN, "it need not wait");
-    assert_eq!((shared.signal(), shared.trywait()), (0, -22));
-    let mut fd: c_int = -1;
-    assert_eq!((node.cq.control(FI_GETWAIT, &raw mut fd), fd), (ENODATA, -1));
+    let all = Waitables::open(FI_WAIT_NONE);
+    for timeout_ms in [PATIENCE_MS, 1] {
+        assert_eq!([Class::Cq, Class::Eq].map(|class| all.wait(class, timeout_ms)), [EINVAL; 2]);
+    }
+    assert_eq!(all.wait(Class::Cq, 0), EAGAIN, "it need not wait");
+    assert_eq!(call!(all.node.cq, ops.signal), 0);
+    assert_eq!([Class::Cq, Class::Cntr, Class::Eq].map(|class| all.trywait(class)), [EINVAL; 3]);
 }
 
 fn poll_until_readable(fd: c_int, millis: c_int) -> bool {
     let mut asked = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     // SAFETY: there is one `pollfd`.
     unsafe { libc::poll(&raw mut asked, 1, millis) == 1 && asked.revents == libc::POLLIN }
-}
-
-fn select_until_readable(fd: c_int, millis: c_int) -> bool {
-    let mut at_most =
-        libc::timeval { tv_sec: (millis / 1000).into(), tv_usec: (millis % 1000 * 1000).into() };
-    // SAFETY: zeros are a set, and the descriptor is below `FD_SETSIZE`.
-    unsafe {
-        let mut asked: libc::fd_set = mem::zeroed();
-        assert!(usize::try_from(fd).is_ok_and(|fd| fd < libc::FD_SETSIZE));
-        libc::FD_SET(fd, &raw mut asked);
-        libc::select(fd + 1, &raw mut asked, ptr::null_mut(), ptr::null_mut(), &raw mut at_most) == 1
-            && libc::FD_ISSET(fd, &raw const asked)
-    }
 }
 
 fn epoll_until_readable(fd: c_int, millis: c_int) -> bool {
@@ -265,140 +216,156 @@ fn epoll_until_readable(fd: c_int, millis: c_int) -> bool {
 
 #[test]
 fn descriptor_wakes_a_polling_thread() {
-    let pair = open_pair(FI_WAIT_FD, FI_CQ_COND_NONE);
-    let mut fd: c_int = -1;
-    assert_eq!(pair.right.cq.control(FI_GETWAIT, &raw mut fd), 0);
-    let calls: [fn(c_int, c_int) -> bool; 3] =
-        [poll_until_readable, select_until_readable, epoll_until_readable];
-    for number in 1..20 {
-        let is_readable = |millis| calls[number % 3](fd, millis);
-        post_empty_recv(&pair.right, number);
-        wait_until(|| SharedNode(&pair.right).trywait() == 0);
-        assert!(!is_readable(0), "nothing has happened");
-        send_empty(&pair, number);
-        let left = SharedNode(&pair.left);
-        thread::scope(|scope| {
-            scope.spawn({
-                let left = &left;
-                move || assert_eq!(left.sread(1, 0, -1), (1, vec![number]))
-            });
-            // Since `fi_trywait` no call has driven the right endpoint. So only the descriptor can
-            // announce the message.
-            assert!(is_readable(PATIENCE_MS), "it was not woken");
-            let mut read = pair.right.try_read::<FiCqTaggedEntry>();
-            while let Err(error) = read {
-                assert_eq!(error, EAGAIN);
-                if SharedNode(&pair.right).trywait() == 0 {
-                    assert!(is_readable(PATIENCE_MS), "it was not woken");
-                }
-                read = pair.right.try_read();
+    for wait_obj in [FI_WAIT_UNSPEC, FI_WAIT_FD] {
+        let all = Waitables::open(wait_obj);
+        for class in CLASSES {
+            let mut fd: c_int = -1;
+            assert_eq!(all.control(class, FI_GETWAIT, &raw mut fd), 0);
+            for is_readable in [poll_until_readable, epoll_until_readable, poll_until_readable] {
+                wait_until("leave to sleep", || all.trywait(class) == 0);
+                assert!(!is_readable(fd, 0), "{class:?}: nothing has happened");
+                all.report(class);
+                assert!(is_readable(fd, PATIENCE_MS), "{class:?}: it was not woken");
+                assert_eq!(all.trywait(class), EAGAIN, "{class:?}: there is an event");
+                all.wait(class, 0);
+                all.forget(class);
             }
-            assert_eq!(read.expect("an entry").0.op_context, numbered_context(number));
-        });
+        }
     }
 }
 
 #[test]
 fn mutex_and_condition_wake_a_waiting_thread() {
-    let pair = open_pair(FI_WAIT_MUTEX_COND, FI_CQ_COND_NONE);
-    let mut of = MaybeUninit::<FiMutexCond>::uninit();
-    assert_eq!(pair.right.cq.control(FI_GETWAIT, of.as_mut_ptr()), 0);
-    // SAFETY: the call has filled it in.
-    let FiMutexCond { mutex, cond } = unsafe { of.assume_init() };
-    for number in 1..20 {
-        post_empty_recv(&pair.right, number);
-        let left = SharedNode(&pair.left);
-        // SAFETY: the queue is open, and so its mutex and condition are valid.
-        unsafe {
-            assert_eq!(libc::pthread_mutex_lock(mutex), 0);
-            wait_until(|| SharedNode(&pair.right).trywait() == 0);
-        }
-        // This thread locks the mutex before the send and unlocks it by waiting, so it misses no
-        // signal.
-        send_empty(&pair, number);
+    let all = &Waitables::open(FI_WAIT_MUTEX_COND);
+    for class in CLASSES {
+        let mut of = FiMutexCond { mutex: ptr::null_mut(), cond: ptr::null_mut() };
+        assert_eq!(all.control(class, FI_GETWAIT, &raw mut of), 0);
+        let (pair, patience) = (MutexCond { mutex: of.mutex, cond: of.cond }, PATIENCE_MS.unsigned_abs());
         thread::scope(|scope| {
-            scope.spawn({
-                let left = &left;
-                move || assert_eq!(left.sread(1, 0, -1), (1, vec![number]))
-            });
-            let deadline = realtime_clock_after(PATIENCE_MS);
-            // SAFETY: as above, and this thread holds the mutex.
-            unsafe {
-                assert_eq!(
-                    libc::pthread_cond_timedwait(cond, mutex, &raw const deadline),
-                    0,
-                    "it was not woken"
-                );
-                assert_eq!(libc::pthread_mutex_unlock(mutex), 0);
-            }
-            let mut entry = None;
-            wait_until(|| {
-                entry = pair.right.try_read::<FiCqTaggedEntry>().ok();
-                entry.is_some()
-            });
-            assert_eq!(entry.expect("an entry").0.op_context, numbered_context(number));
+            let mut reports = None;
+            // The mutex is held from `fi_trywait` until the wait, so the report is not missed.
+            let needs_wait = || {
+                wait_until("leave to sleep", || all.trywait(class) == 0);
+                reports = Some(scope.spawn(move || all.report(class)));
+                true
+            };
+            let patience = Duration::from_millis(patience.into());
+            assert!(posix::wait_on_condition_variable(pair, patience, needs_wait), "{class:?} was not woken");
+            join("the report", reports.expect("it was started"));
         });
+        assert_eq!(all.wait(class, 0), class.answers().0, "{class:?}");
     }
-}
-
-/// Returns the time of the real-time clock after this many milliseconds.
-fn realtime_clock_after(millis: c_int) -> libc::timespec {
-    // SAFETY: zeros are a time, and the clock exists.
-    unsafe {
-        let mut time: libc::timespec = mem::zeroed();
-        assert_eq!(libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut time), 0);
-        time.tv_sec += libc::time_t::from(millis / 1000);
-        time
-    }
-}
-
-#[test]
-fn getwait_returns_the_wait_object_of_a_queue() {
-    for wait_obj in OBJECTS {
-        let node = Node::open_with_cq_attr(&mut make_cq_attr(wait_obj, FI_CQ_COND_NONE));
-        let mut found = 99_u32;
-        assert_eq!((node.cq.control(FI_GETWAITOBJ, &raw mut found), found), (0, wait_obj));
-        // Large enough for both wait objects.
-        let mut room = [0_u64; 2];
-        let is_had = wait_obj != FI_WAIT_YIELD;
-        let answer = node.cq.control(FI_GETWAIT, room.as_mut_ptr());
-        assert_eq!(answer, if is_had { 0 } else { ENODATA });
-        assert_eq!(node.cq.control::<c_void>(FI_GETWAIT, ptr::null_mut()), -22);
-    }
-}
-
-#[test]
-fn unsupported_wait_attributes_are_refused() {
-    let node = Node::open_disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
-    let refused = |mut attr| node.domain.open_cq(&mut attr).err();
-    assert_eq!(refused(make_cq_attr(FI_WAIT_POLLFD, FI_CQ_COND_NONE)), Some(-38));
-    assert_eq!(refused(make_cq_attr(FI_WAIT_SET, FI_CQ_COND_NONE)), Some(-22), "there is no set");
-    assert_eq!(refused(make_cq_attr(FI_WAIT_FD, 2)), Some(-22));
-    assert_eq!(refused(make_cq_attr(FI_WAIT_NONE, 2)), None, "it is ignored without a wait object");
-    let hinted =
-        FiCqAttr { flags: FI_AFFINITY, signaling_vector: 1, ..make_cq_attr(FI_WAIT_FD, FI_CQ_COND_NONE) };
-    assert_eq!(refused(hinted), None);
 }
 
 #[test]
 fn trywait_checks_every_object() {
-    let node = Node::open_with_cq_attr(&mut make_cq_attr(FI_WAIT_FD, FI_CQ_COND_NONE));
-    let polled = Node::open();
-    assert_eq!(trywait(&node, &mut []), 0);
-    wait_until(|| trywait(&node, &mut [node.cq.fid(), node.cq.fid()]) == 0);
-    for wrong in [ptr::null_mut(), node.av.fid(), node.ep.fid(), polled.cq.fid()] {
-        assert_eq!(trywait(&node, &mut [node.cq.fid(), wrong]), -22);
+    let (all, polled) = (Waitables::open(FI_WAIT_FD), Node::open());
+    let Node { cq, av, ep, eq, domain, fabric } = &all.node;
+    assert_eq!(fabric.trywait(&mut []), 0);
+    wait_until("leave to sleep", || fabric.trywait(&mut [cq.fid(), cq.fid(), all.cntr.fid()]) == 0);
+    for wrong in [ptr::null_mut(), av.fid(), ep.fid(), domain.fid(), polled.cq.fid()] {
+        assert_eq!(fabric.trywait(&mut [cq.fid(), wrong]), EINVAL);
     }
-    assert_eq!(trywait(&node, &mut [node.cq.fid(), node.eq.fid()]), 0, "its wait object is unspecified");
-    post_empty_recv(&node, 1);
-    cancel(&node, 1);
-    assert_eq!(trywait(&node, &mut [node.cq.fid()]), -11, "there is an error to be read");
-    let fabric = node.fabric.as_ptr();
-    // SAFETY: the fabric is open, and wrong arguments are refused before they are used.
-    unsafe {
-        let trywait = (*(*fabric).ops).trywait;
-        assert_eq!(trywait(fabric, ptr::null_mut(), 1), -22);
-        assert_eq!(trywait(fabric, ptr::null_mut(), -1), -22);
-        assert_eq!(trywait(fabric, ptr::null_mut(), 0), 0);
+    assert_eq!(fabric.trywait(&mut [cq.fid(), eq.fid()]), 0, "its wait object is unspecified");
+    all.cntr.add(1);
+    assert_eq!(fabric.trywait(&mut [cq.fid(), all.cntr.fid()]), EAGAIN, "the counter has changed");
+    assert_eq!(fabric.trywait(&mut [cq.fid(), all.cntr.fid()]), 0, "it was told of");
+    for (count, answer) in [(1, EINVAL), (-1, EINVAL), (0, 0)] {
+        assert_eq!(call!(fabric, ops.trywait, ptr::null_mut(), count), answer);
     }
+}
+
+#[test]
+fn wait_set_has_the_waits_of_its_members() {
+    for wait_obj in OBJECTS {
+        let node = Node::open_disabled();
+        let set = open_set(&node, wait_obj);
+        // Only blocking reads take a threshold. A queue in a wait set has no blocking reads.
+        let (wait_set, wait_cond) = (set.as_ptr(), FI_CQ_COND_THRESHOLD);
+        let attr = FiCqAttr { wait_obj: FI_WAIT_SET, wait_set, wait_cond, ..cq_attr(FI_CQ_FORMAT_TAGGED) };
+        let cq = node.domain.open_cq(attr).expect("a completion queue");
+        let attr = FiEqAttr { wait_obj: FI_WAIT_SET, wait_set, ..eq_attr(FI_WRITE) };
+        let eq = node.fabric.open_eq(attr).expect("an event queue");
+        let cntr = open_member(&node, &set);
+        let Node { ep, cq: unused, av, eq: unused_eq, domain, fabric } = node;
+        let node = Node { ep, cq, av, eq, domain, fabric }.bind_and_enable();
+        let (own, wait) = (node.insert(&node.ep.name()), |timeout_ms| call!(set, ops.wait, timeout_ms));
+
+        let (mut said, mut event, mut room) = (0_u32, 0, [0_u64; 2]);
+        assert_eq!((node.cq.control(FI_GETWAITOBJ, &raw mut said), said), (0, FI_WAIT_SET));
+        assert_eq!(node.cq.control(FI_GETWAIT, room.as_mut_ptr()), ENODATA);
+        assert_eq!(call!(node.cq, ops.sread, NULL, 0, ptr::null(), PATIENCE_MS), EINVAL as isize);
+        assert_eq!(call!(node.eq, ops.sread, &raw mut event, NULL, 0, 0, 0), EINVAL as isize);
+        assert_eq!(wait(0), ETIMEDOUT);
+        node.ep.recv(&mut [], 3);
+        node.ep.inject(b"", own);
+        // The completion is a success. An error would end even a wait for several entries.
+        assert_eq!(wait(PATIENCE_MS), 0, "one entry is enough");
+        assert_eq!(node.cq.read().expect("an entry").0.op_context, numbered_context(3));
+        assert_eq!((wait(0), call!(node.eq, ops.write, 7, ptr::null(), 0, 0)), (ETIMEDOUT, 0));
+        assert_eq!((wait(PATIENCE_MS), call!(node.eq, ops.read, &raw mut event, NULL, 0, 0)), (0, 0));
+        assert_eq!((event, wait(0)), (7, ETIMEDOUT));
+        if wait_obj != FI_WAIT_YIELD {
+            wait_until("leave to sleep", || node.fabric.trywait(&mut [node.cq.fid()]) == 0);
+            cntr.add(1);
+            assert_eq!(node.fabric.trywait(&mut [node.cq.fid()]), EAGAIN, "it speaks for all members");
+        }
+        let set = set.assert_busy();
+        let Node { ep, cq, av, eq, domain, fabric } = node;
+        drop((ep, cq, unused, cntr, av, eq, unused_eq, domain, set, fabric));
+    }
+}
+
+#[test]
+fn poll_returns_the_members_with_events() {
+    let node = Node::open();
+    let waits = open_set(&node, FI_WAIT_YIELD);
+    let cntr = node.domain.counter();
+    let mut attr = FiPollAttr { flags: 0 };
+    let set: Object<FidPoll> =
+        Object::open(|set| call!(node.domain, ops.poll_open, &raw mut attr, set)).expect("a poll set");
+    for fid in [node.cq.fid(), cntr.fid()] {
+        assert_eq!(call!(set, ops.poll_add, fid, 1), EBADFLAGS);
+        assert_eq!(call!(set, ops.poll_add, fid, 0), 0);
+        assert_eq!(call!(set, ops.poll_add, fid, 0), EINVAL, "it is there already");
+    }
+    let mut contexts = [NULL; 2];
+    let mut poll = |room| (call!(set, ops.poll, contexts.as_mut_ptr(), room), contexts);
+    let (of_cq, of_cntr) = (node.cq.context(), cntr.context());
+    assert_eq!(poll(2).0, 0);
+    node.write_error(1);
+    assert_eq!(poll(2), (1, [of_cq, NULL]));
+    cntr.add(1);
+    let (found, mut both) = poll(2);
+    both.sort_unstable();
+    assert_eq!((found, both), (2, [of_cq, of_cntr]));
+    assert_eq!(poll(2).0, 1, "a counter that has not changed since has nothing to tell");
+    assert!(node.cq.read_error().is_ok());
+    assert_eq!((poll(2).0, poll(-1).0), (0, EINVAL));
+    assert_eq!([0, 1].map(|room| call!(set, ops.poll, ptr::null_mut(), room)), [0, EINVAL]);
+    for wrong in [ptr::null_mut(), node.av.fid(), node.ep.fid(), waits.fid()] {
+        assert_eq!([call!(set, ops.poll_add, wrong, 0), call!(set, ops.poll_del, wrong, 0)], [EINVAL; 2]);
+    }
+    // Neither a member nor its set can be closed.
+    let (set, cntr) = (set.assert_busy(), cntr.assert_busy());
+    let removed = [cntr.fid(), cntr.fid(), node.cq.fid()].map(|fid| call!(set, ops.poll_del, fid, 0));
+    assert_eq!(removed, [0, ENOENT, 0]);
+    drop(set);
+}
+
+#[test]
+fn counter_values_may_be_added_and_set() {
+    let node = Node::open_disabled();
+    let cntr = node.domain.counter();
+    assert_eq!(cntr.values(), (0, 0));
+    assert_eq!([call!(cntr, ops.add, 5), call!(cntr, ops.adderr, 2)], [0; 2]);
+    assert_eq!(cntr.values(), (5, 2));
+    assert_eq!([call!(cntr, ops.set, 1), call!(cntr, ops.seterr, 9), call!(cntr, ops.add, 1)], [0; 3]);
+    assert_eq!(cntr.values(), (2, 9));
+    // An error during the wait is the subject of `src/counter/tests.rs`; this one is of before.
+    assert_eq!(call!(cntr, ops.wait, 2, PATIENCE_MS), 0);
+    assert_eq!(cntr.control_flags(FI_GETOPSFLAG, u64::MAX), (0, 0));
+    assert_eq!([0, 1].map(|flags| cntr.control_flags(FI_SETOPSFLAG, flags).0), [0, EBADFLAGS]);
+    assert_eq!([FI_GETOPSFLAG, FI_SETOPSFLAG].map(|command| cntr.control(command, NULL)), [EINVAL; 2]);
+    assert_eq!(cntr.control(1000, NULL), ENOSYS);
 }

@@ -129,6 +129,10 @@ fn each_refusal_names_its_reason() {
             |h| h.caps = Caps::MSG | Caps::from_bits_retain(1 << 63),
             Unmet::Caps(Caps::from_bits_retain(1 << 63)),
         ),
+        (
+            |h| h.caps = Caps::MSG | Caps::SOURCE | Caps::from_bits_retain(FI_MULTICAST),
+            Unmet::Caps(Caps::from_bits_retain(FI_MULTICAST)),
+        ),
         (|h| h.tx.caps = Caps::HMEM, Unmet::TransmitCaps),
         (|h| h.tx.caps = Caps::MSG | Caps::from_bits_retain(FI_VARIABLE_MSG), Unmet::TransmitCaps),
         (|h| h.rx.caps = Caps::from_bits_retain(FI_MULTICAST), Unmet::ReceiveCaps),

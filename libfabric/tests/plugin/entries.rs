@@ -1,0 +1,256 @@
+//! Entries of completion queues, and their errors: what C alone has. Which entries there are, and what their
+//! fields say, is the subject of `host/tests/semantics.rs`.
+
+use std::ffi::CStr;
+use std::{mem, ptr, slice};
+
+use homespun_fi::abi::eq::{FiCqAttr, FiCqErrEntry, FidCq};
+use homespun_fi::abi::{
+    FI_ADDR_NOTAVAIL, FI_ADDR_UNSPEC, FI_CQ_COND_THRESHOLD, FI_CQ_FORMAT_CONTEXT, FI_CQ_FORMAT_DATA,
+    FI_CQ_FORMAT_MSG, FI_CQ_FORMAT_TAGGED, FI_CQ_FORMAT_UNSPEC, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV,
+    FI_WAIT_UNSPEC, fi_version,
+};
+use libc::{c_char, c_int, iovec};
+
+use crate::host::{
+    EAGAIN, EAVAIL, EINVAL, NULL, Node, Object, PATIENCE_MS, Pair, call, cq_attr, make_address, messages,
+    numbered_context, to_iovec, wait_until,
+};
+
+const MSG: u64 = 1 << 1;
+const RECV: u64 = 1 << 10;
+const SEND: u64 = 1 << 11;
+const MULTI_RECV: u64 = 1 << 16;
+const REMOTE_CQ_DATA: u64 = 1 << 17;
+const INJECT_COMPLETE: u64 = 1 << 26;
+const DELIVERY_COMPLETE: u64 = 1 << 28;
+const FI_SOURCE_ERR: u64 = 1 << 50;
+
+#[test]
+fn entries_take_the_size_of_their_format() {
+    /// The bytes of memory that nothing was written to.
+    const PATTERN: u64 = 0x5a5a_5a5a_5a5a_5a5a;
+    // With `FI_CQ_FORMAT_UNSPEC` an application cannot learn the format. It has room for the smallest entry.
+    for (format, words) in [
+        (FI_CQ_FORMAT_UNSPEC, 1),
+        (FI_CQ_FORMAT_CONTEXT, 1),
+        (FI_CQ_FORMAT_MSG, 3),
+        (FI_CQ_FORMAT_DATA, 5),
+        (FI_CQ_FORMAT_TAGGED, 6),
+    ] {
+        let (wait_obj, wait_cond) = (FI_WAIT_UNSPEC, FI_CQ_COND_THRESHOLD);
+        let node = Node::open_with(|setup| setup.cq = FiCqAttr { wait_obj, wait_cond, ..cq_attr(format) });
+        // Another address comes first, so that no source is 0 by accident.
+        node.insert(&make_address([127, 0, 0, 1], 9));
+        let own = node.insert(&node.ep.name());
+        (1..=4).for_each(|number| node.ep.recv(&mut [], number));
+        (1..=4).for_each(|_| node.ep.inject(b"", own));
+        for numbers in [[1, 2], [3, 4]] {
+            let (mut room, mut sources) = ([PATTERN; 24], [99; 4]);
+            // The second call asks for no sources.
+            let from = if numbers[0] == 1 { sources.as_mut_ptr() } else { ptr::null_mut() };
+            let (buf, two) = (room.as_mut_ptr().cast(), numbered_context(2));
+            assert_eq!(call!(node.cq, ops.sreadfrom, buf, 2, from, two, PATIENCE_MS), 2, "format {format}");
+            assert_eq!([room[0], room[words]], numbers, "format {format}");
+            assert!(room[2 * words..].iter().all(|word| *word == PATTERN), "format {format}: {room:x?}");
+            assert!(from.is_null() || sources == [own, own, 99, 99], "as many sources as entries");
+        }
+        assert_eq!(node.cq.drive(), EAGAIN);
+        assert_eq!(call!(node.cq, ops.read, NULL, 1), EINVAL as isize);
+    }
+}
+
+fn recv_multi(node: &Node, memory: &mut [u8], number: usize) {
+    let part = to_iovec(memory);
+    let msg = messages(&part, 1, FI_ADDR_UNSPEC, numbered_context(number)).0;
+    assert_eq!(call!(node.ep, msg.recvmsg, &raw const msg, MULTI_RECV), 0);
+}
+
+#[test]
+fn buf_names_the_place_of_a_message_in_a_multi_receive_buffer_alone() {
+    let pair = Pair::open();
+    let (level, option, least) = (FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, 0_usize);
+    assert_eq!(call!(pair.right.ep, ops.setopt, level, option, (&raw const least).cast(), 8), 0);
+    let (mut many, mut one, mut unused) = ([0_u64; 8], [0; 64], [0; 64]);
+    let start = many.as_mut_ptr();
+    // SAFETY: the bytes are those of the numbers, which nothing else uses.
+    recv_multi(&pair.right, unsafe { slice::from_raw_parts_mut(start.cast(), 64) }, 5);
+    pair.right.ep.recv(&mut one, 6);
+    for byte in [1, 2] {
+        pair.left.ep.send(&[byte; 60], pair.to_right, 7);
+        let sent = pair.at_left("the end of a send");
+        assert_eq!((sent.buf, sent.flags), (NULL, SEND | MSG));
+    }
+    let entries = [(); 3].map(|()| pair.at_right("two messages and the release of the first buffer"));
+    let told = entries.map(|entry| (entry.op_context.addr(), entry.flags, entry.len, entry.buf));
+    let placed = (5, RECV | MSG, 60, start.cast());
+    assert_eq!(told, [placed, (5, MULTI_RECV, 0, NULL), (6, RECV | MSG, 60, NULL)]);
+    assert_eq!(one[..60], [2; 60]);
+    recv_multi(&pair.right, &mut unused, 8);
+    pair.right.ep.cancel(8);
+    let failed = pair.right.cq.await_error("the end of the buffer", &pair.left.cq);
+    assert_eq!((failed.op_context, failed.err), (numbered_context(8), libc::ECANCELED));
+    assert_eq!((failed.flags, failed.buf), (RECV | MSG | MULTI_RECV, NULL));
+}
+
+/// Returns an error entry filled with a known pattern.
+fn patterned_error_entry() -> FiCqErrEntry {
+    // SAFETY: all zeroes are an entry.
+    let mut entry: FiCqErrEntry = unsafe { mem::zeroed() };
+    (entry.len, entry.data, entry.tag, entry.olen) = (99, 99, 99, 99);
+    (entry.err, entry.prov_errno, entry.src_addr) = (99, 99, 99);
+    (entry.buf, entry.err_data) = (ptr::dangling_mut(), ptr::dangling_mut());
+    entry
+}
+
+#[test]
+fn error_entry_is_written_to_the_size_of_the_api_version() {
+    let newest = fi_version(1, 20);
+    // The version, and the room for error data that the application passes: 0 for none.
+    for (api_version, room_bytes) in
+        [(newest, 0), (newest, 28), (fi_version(1, 17), 16), (fi_version(1, 17), 4), (fi_version(1, 4), 99)]
+    {
+        let has_size = api_version >= fi_version(1, 5);
+        let has_room = has_size && room_bytes > 0;
+        let stranger = Node::open();
+        let receiver = Node::open_with(|setup| {
+            setup.api_version = api_version;
+            setup.infos.info_mut().caps |= FI_SOURCE_ERR;
+        });
+        let to = stranger.insert(&receiver.ep.name());
+        let read = |data: &mut [u8; 32]| {
+            wait_until("an error", || {
+                stranger.cq.drive();
+                receiver.cq.read().err() == Some(EAVAIL)
+            });
+            let mut entry = patterned_error_entry();
+            entry.err_data_size = room_bytes;
+            if has_room {
+                entry.err_data = data.as_mut_ptr().cast();
+            }
+            assert_eq!(call!(receiver.cq, ops.readerr, &raw mut entry, 0), 1);
+            assert!(has_room || entry.err_data != data.as_mut_ptr().cast());
+            entry
+        };
+        // The source is unknown: its address is the data.
+        let (mut buf, mut data) = ([0; 16], [0xff; 32]);
+        receiver.ep.recv(&mut buf, 7);
+        let text = b"stranger".as_ptr().cast();
+        assert_eq!(call!(stranger.ep, msg.injectdata, text, 8, 0xfeed, to), 0);
+        let entry = read(&mut data);
+        assert_eq!((entry.err, entry.olen, &buf), (libc::EADDRNOTAVAIL, 0, b"stranger\0\0\0\0\0\0\0\0"));
+        assert_eq!((entry.op_context, entry.flags), (numbered_context(7), RECV | MSG | REMOTE_CQ_DATA));
+        assert_eq!((entry.len, entry.buf, entry.data, entry.tag), (8, NULL, 0xfeed, 0));
+        let given_bytes = if has_room { room_bytes.min(16) } else { 16 };
+        assert_eq!(entry.err_data_size, if has_size { given_bytes } else { room_bytes });
+        assert_eq!(entry.src_addr, if api_version < newest { 99 } else { FI_ADDR_NOTAVAIL });
+        // A read without an error leaves the data alone.
+        assert_eq!(receiver.cq.read_error().err(), Some(EAGAIN));
+        // SAFETY: the entry says how long the data is; the plugin's own stays until the next error is read.
+        let given = unsafe { slice::from_raw_parts(entry.err_data.cast::<u8>(), given_bytes) };
+        assert_eq!(given, &stranger.ep.name()[..given_bytes]);
+        assert!(data[if has_room { given_bytes } else { 0 }..].iter().all(|byte| *byte == 0xff));
+        // Whole, the data can be inserted as it is.
+        let mut known = 99;
+        if given_bytes == 16 {
+            assert_eq!(call!(receiver.av, ops.insert, entry.err_data, 1, &raw mut known, 0, NULL), 1);
+        }
+        assert_eq!(known, if given_bytes == 16 { 0 } else { 99 });
+
+        // A truncated message has no data.
+        receiver.ep.recv(&mut buf[..3], 8);
+        stranger.ep.inject(b"too long", to);
+        let entry = read(&mut data);
+        assert_eq!((entry.err, entry.olen, entry.len, entry.buf), (265, 5, 3, NULL));
+        assert_eq!((entry.op_context, entry.flags, entry.tag), (numbered_context(8), RECV | MSG, 0));
+        assert_eq!(entry.err_data.is_null(), !has_room);
+        assert_eq!(entry.err_data_size, if has_size { 0 } else { room_bytes });
+        assert!(api_version < newest || entry.src_addr == known);
+        assert!(
+            strerror(&receiver.cq, entry.prov_errno).to_str().unwrap().contains("longer than the buffer")
+        );
+    }
+}
+
+/// `fi_cq_strerror`, without a buffer.
+fn strerror(cq: &Object<FidCq>, errno: c_int) -> &'static CStr {
+    let text = call!(cq, ops.strerror, errno, ptr::null(), ptr::null_mut(), 0);
+    // SAFETY: texts are static.
+    unsafe { CStr::from_ptr(text) }
+}
+
+#[test]
+fn strerror_needs_neither_a_buffer_nor_error_data() {
+    let Node { cq, eq, .. } = &Node::open_disabled();
+    let canceled = strerror(cq, 125);
+    assert_eq!(canceled, c"Operation canceled");
+    let mut buf = [0x7f as c_char; 6];
+    // The calls ignore the data, so any pointer is valid.
+    for data in [ptr::null(), b"some".as_ptr().cast(), ptr::without_provenance(1)] {
+        let room = buf.as_mut_ptr();
+        let texts =
+            [call!(cq, ops.strerror, 125, data, room, 5), call!(eq, ops.strerror, 125, data, room, 5)];
+        // SAFETY: texts are static.
+        assert!(texts.iter().all(|text| unsafe { CStr::from_ptr(*text) } == canceled));
+        assert_eq!(buf.map(|byte| byte as u8), *b"Oper\0\x7f");
+    }
+}
+
+#[test]
+fn readerr_ignores_its_flags() {
+    let node = Node::open();
+    for flags in [0, 1, 1 << 19, u64::MAX] {
+        let mut entry = patterned_error_entry();
+        let mut readerr = || call!(node.cq, ops.readerr, &raw mut entry, flags) as c_int;
+        assert_eq!(readerr(), EAGAIN, "{flags:#x}");
+        node.write_error(7);
+        assert_eq!((readerr(), readerr()), (1, EAGAIN), "the error is read, and read once: {flags:#x}");
+        assert_eq!((entry.op_context, entry.err), (numbered_context(7), libc::ECANCELED));
+    }
+}
+
+#[test]
+fn receive_into_null_truncates_any_payload() {
+    let pair = Pair::open();
+    let parts = [const { iovec { iov_base: NULL, iov_len: 1024 } }; 2];
+    let (first, second, descs) = (numbered_context(7), numbered_context(8), ptr::null_mut());
+    assert_eq!(call!(pair.right.ep, msg.recv, NULL, 1024, NULL, FI_ADDR_UNSPEC, first), 0);
+    assert_eq!(call!(pair.right.ep, msg.recvv, parts.as_ptr(), descs, 2, FI_ADDR_UNSPEC, second), 0);
+    pair.left.ep.inject(b"", pair.to_right);
+    let empty = pair.at_right("the empty message");
+    assert_eq!((empty.op_context, empty.len), (first, 0));
+    pair.left.ep.inject(b"too long", pair.to_right);
+    let failed = pair.right.cq.await_error("the other message", &pair.left.cq);
+    assert_eq!((failed.err, failed.olen, failed.op_context), (265, 8, second));
+}
+
+/// The lengths are those of every protocol. All fit into the receiver's budget for unexpected messages.
+#[test]
+fn completed_send_leaves_its_memory_to_the_application() {
+    let pair = Pair::open();
+    let send = |message: &mut [u8], flags: u64| {
+        let part = to_iovec(message);
+        let msg = messages(&part, 1, pair.to_right, numbered_context(1)).0;
+        assert_eq!(call!(pair.left.ep, msg.sendmsg, &raw const msg, flags), 0);
+        assert_eq!(pair.at_left("the end of a send").op_context, numbered_context(1));
+    };
+    for len_bytes in [0, 8, 9000, 70_000, 300_000, 5 << 20] {
+        let mut message = vec![7; len_bytes];
+        send(&mut message, INJECT_COMPLETE);
+        // The source is not read any more, whether or not the message has been received.
+        message.fill(0xff);
+        let mut room = vec![0; len_bytes];
+        pair.right.ep.recv(&mut room, 2);
+        assert_eq!(pair.at_right("a message").len, len_bytes);
+        assert!(room == vec![7; len_bytes], "{len_bytes} bytes were read after the completion");
+
+        // The bytes have arrived when the sender's completion has, although the receiver's is not read yet.
+        let start = room.as_mut_ptr();
+        pair.right.ep.recv(&mut room, 3);
+        send(&mut message, DELIVERY_COMPLETE);
+        // SAFETY: the memory is alive, and delivered bytes are not written again.
+        let is_there = |place| unsafe { start.add(place).read_volatile() } == 0xff;
+        assert!((0..len_bytes).all(is_there), "{len_bytes} bytes were not delivered");
+        assert_eq!(pair.at_right("the delivered message").op_context, numbered_context(3));
+    }
+}
