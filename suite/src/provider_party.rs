@@ -439,9 +439,17 @@ impl ProviderParty<'_> {
     fn completion_of(&mut self, entry: &FiCqTaggedEntry, has_payload: bool) -> Completion {
         // Bits that `fi_cq(3)` does not define mean nothing.
         let mut flags = CompletionFlags::from_bits_truncate(entry.flags);
-        // It leaves open whether a tagged message is reported as an untagged one, too.
-        if flags.contains(CompletionFlags::TAGGED) {
-            flags.remove(CompletionFlags::MSG);
+        if !self.opening.provider.is_homespun() {
+            // It leaves open whether a tagged message is reported as an untagged one, too, and whether a send
+            // has the flag of its data.
+            for (kind, further) in [
+                (CompletionFlags::TAGGED, CompletionFlags::MSG),
+                (CompletionFlags::SEND, CompletionFlags::REMOTE_CQ_DATA),
+            ] {
+                if flags.contains(kind) {
+                    flags.remove(further);
+                }
+            }
         }
         let (context, buffer) = self.posted.context_and_buffer(Entry {
             op_context: entry.op_context,

@@ -348,7 +348,7 @@ fn injected_atomics_apply_in_order_and_report_nothing(net: &Net) {
     alice.assert_no_completion();
 }
 
-#[over(all)]
+#[over(all, own)]
 fn posted_atomics_take_effect_after_the_initiator_closes(net: &Net) {
     const COUNT: u64 = 100;
     let (alice, bob) = net.open_pair();

@@ -36,20 +36,17 @@ fn make_entry(context: u64, flags: CompletionFlags, len_bytes: usize, data: u64,
 #[track_caller]
 fn next_entry_without_buffer(party: &Party) -> Completion {
     let entry = Completion { buffer: Buffer::None, ..party.next_completion() };
-    if party.is_homespun() { entry } else { strip_undefined(entry) }
+    if party.is_homespun() { entry } else { strip_undefined(&entry) }
 }
 
-/// Clears the fields that `fi_cq(3)` defines for received messages alone, and the flags that it neither
-/// demands nor forbids.
-fn strip_undefined(entry: Completion) -> Completion {
-    let Completion { context, flags, len_bytes, data, tag, .. } = entry;
-    let is_tagged = flags.contains(CompletionFlags::TAGGED);
-    let further = if is_tagged { CompletionFlags::MSG } else { CompletionFlags::empty() };
+/// Clears the fields that `fi_cq(3)` defines for received messages alone.
+fn strip_undefined(entry: &Completion) -> Completion {
+    let Completion { context, flags, len_bytes, data, tag, .. } = *entry;
     if flags.contains(CompletionFlags::SEND) {
-        return make_entry(context, flags - further - WITH_DATA, 0, 0, 0);
+        return make_entry(context, flags, 0, 0, 0);
     }
-    let data = if flags.contains(WITH_DATA) { data } else { 0 };
-    make_entry(context, flags - further, len_bytes, data, if is_tagged { tag.0 } else { 0 })
+    let tag = if flags.contains(CompletionFlags::TAGGED) { tag.0 } else { 0 };
+    make_entry(context, flags, len_bytes, if flags.contains(WITH_DATA) { data } else { 0 }, tag)
 }
 
 #[over(all)]
@@ -160,7 +157,7 @@ fn completion_fields_match_peeks_and_claims(net: &Net) {
             bob.endpoint.recvmsg(receive.clone()).unwrap();
             match bob.next_ended() {
                 Ok((entry, _)) if bob.is_homespun() => return Completion { buffer: Buffer::None, ..entry },
-                Ok((entry, _)) => return strip_undefined(entry),
+                Ok((entry, _)) => return strip_undefined(&entry),
                 // With another provider, the message may arrive later.
                 Err(failed) if failed.errno() == Errno::ENOMSG && !bob.is_homespun() => {
                     deadline.yield_or_panic("a message");
@@ -202,7 +199,7 @@ fn error_entries_describe_the_failed_operation(net: &Net) {
             if bob.is_homespun() {
                 assert_eq!(told, expected);
             } else if is_cut {
-                assert_eq!(strip_undefined(told), expected);
+                assert_eq!(strip_undefined(&told), expected);
             } else {
                 // Without a message, an entry has no other field.
                 assert_eq!(told.context, expected.context);

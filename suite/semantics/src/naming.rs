@@ -5,7 +5,7 @@ use homespun::flags::OpFlags;
 use homespun::{AvAttr, Bytes, CqAttr, Errno, FabricAddress};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::{Deadline, Net, Party, Setup, Turns, over};
+use homespun_suite::{Net, Party, Setup, Turns, over};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -128,16 +128,6 @@ fn endpoint_exchanges_messages_with_itself(net: &Net) {
     narcissus.assert_no_completion();
 }
 
-/// Sends a message. A provider other than homespun may have no room for the send at first.
-#[track_caller]
-fn send_when_room(party: &Party, message: &Bytes, to: FabricAddress, context: u64) {
-    let deadline = Deadline::new();
-    while let Err(error) = party.endpoint.send(message.clone(), to, context) {
-        assert!(!party.is_homespun() && error.errno() == Errno::EAGAIN, "{error}");
-        deadline.yield_or_panic("room for a send");
-    }
-}
-
 #[over(all)]
 fn sixteen_endpoints_exchange_messages_pairwise(net: &Net) {
     let count = 16;
@@ -155,7 +145,7 @@ fn sixteen_endpoints_exchange_messages_pairwise(net: &Net) {
             for to in 0..count {
                 party.endpoint.recv(marked_buffer(20_000), ANY, 1).unwrap();
                 let message = payload(identity(from, to, round), len_bytes(round));
-                send_when_room(party, &message, FabricAddress(to as u64), 2);
+                party.endpoint.send(message.clone(), FabricAddress(to as u64), 2).unwrap();
             }
         }
     }

@@ -39,18 +39,6 @@ fn make_processed_write_call(party: &Party, region: &Region, context: u64, len_b
     RmaCall { by: RmaBy::Writemsg, flags: OpFlags::DELIVERY_COMPLETE, ..call }
 }
 
-/// Posts an access. Another provider may have to connect again after a failure, so the party of another
-/// provider repeats a post that is refused for now.
-#[track_caller]
-fn post_access(party: &Party, call: RmaCall) {
-    let deadline = Deadline::new();
-    while let Err(error) = party.endpoint.rma(call.clone()) {
-        assert!(!party.is_homespun() && error.errno() == Errno::EAGAIN, "{error}");
-        party.progress_all();
-        deadline.yield_or_panic("an access to be posted");
-    }
-}
-
 /// Waits for a completion with this context, these flags and, if homespun writes it, this length. `fi_cq(3)`
 /// gives the completion of an initiator no length.
 #[track_caller]
@@ -242,7 +230,7 @@ fn access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds(net: &Net) {
                 cases.push((RmaCall { address, ..read.clone() }, Errno::EINVAL));
             }
             for (call, errno) in cases {
-                post_access(&alice, call.clone());
+                alice.endpoint.rma(call.clone()).unwrap();
                 let failed = alice.next_failure();
                 assert_eq!(failed.completion.context, 1, "{call:?}");
                 if alice.is_homespun() {
@@ -290,7 +278,7 @@ fn write_with_remote_data_completes_at_the_target(net: &Net) {
                 }
                 let call =
                     RmaCall { by, data: Some(data), ..make_write_call(&alice, &region, data, len_bytes) };
-                post_access(&alice, call);
+                alice.endpoint.rma(call).unwrap();
                 let (completion, source) = bob.next_ended_of(&queue).unwrap();
                 let flags =
                     CompletionFlags::RMA | CompletionFlags::REMOTE_WRITE | CompletionFlags::REMOTE_CQ_DATA;
@@ -310,7 +298,7 @@ fn write_with_remote_data_completes_at_the_target(net: &Net) {
     // A refused write delivers no remote data.
     let region = bob.register(make_region_spec(10, MemoryKind::Owned)).unwrap();
     let call = RmaCall { key: 1, data: Some(9), ..make_processed_write_call(&alice, &region, 9, 10) };
-    post_access(&alice, call);
+    alice.endpoint.rma(call).unwrap();
     assert_eq!(alice.next_failure().completion.context, 9);
     bob.assert_no_completion();
 }
@@ -469,7 +457,7 @@ fn selective_completion_hides_success_and_reports_failure(net: &Net) {
         alice.endpoint.rma(RmaCall { flags, ..call }).unwrap();
         assert_eq!(alice.next_completion().context, context);
     }
-    post_access(&alice, RmaCall { key: 1, ..make_processed_write_call(&alice, &region, 5, 10) });
+    alice.endpoint.rma(RmaCall { key: 1, ..make_processed_write_call(&alice, &region, 5, 10) }).unwrap();
     assert_eq!(alice.next_failure().completion.context, 5);
     if alice.is_homespun() {
         let call = RmaCall { key: 1, by: RmaBy::InjectWrite, ..make_write_call(&alice, &region, 5, 10) };
@@ -491,7 +479,7 @@ fn memory_of_a_closed_region_is_never_accessed(net: &Net) {
         ];
         let count = 4;
         for call in calls.iter().cycle().take(count) {
-            post_access(&alice, call.clone());
+            alice.endpoint.rma(call.clone()).unwrap();
         }
         for _ in 0..rounds {
             alice.progress_all();
@@ -509,7 +497,7 @@ fn memory_of_a_closed_region_is_never_accessed(net: &Net) {
             // `fi_mr(3)` leaves open whether active accesses still reach the memory.
             before = closed.content();
         }
-        post_access(&alice, calls[0].clone());
+        alice.endpoint.rma(calls[0].clone()).unwrap();
         let failed = alice.next_failure();
         assert!(closed.content() == before);
         if alice.is_homespun() {
