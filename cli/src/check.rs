@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use clap::Args;
 use homespun_semantics as _;
-use homespun_suite::{Outcome, Provider, Test, TestedNetwork, TransportKind, Turns, set_patience};
+use homespun_suite::{Faults, Outcome, Provider, Test, TestedNetwork, TransportKind, Turns, set_patience};
 
 use self::programs::{FailedProgram, Programs};
 use self::table::{by_topic, render};
@@ -26,18 +26,22 @@ const PROGRAMS: &str = "programs::";
 
 /// Run the semantic tests and random programs over a provider
 ///
-/// Each endpoint has a process of its own. What a provider does not offer is counted, and is no failure. A
+/// Each endpoint has a process of its own, but with --sim. What a provider does not offer is counted, and is no failure. A
 /// test that fails says what it expected and what it got. A random program that fails is made as small as
 /// possible.
 #[derive(Debug, Args)]
 pub(crate) struct CheckArguments {
     /// A provider of the installed libfabric, such as tcp, "tcp;ofi_rxm", sockets, shm, or homespun with
     /// FI_PROVIDER_PATH
-    #[arg(value_name = "PROVIDER", required_unless_present = "native")]
+    #[arg(value_name = "PROVIDER", required_unless_present_any = ["native", "sim"])]
     provider: Option<String>,
     /// Ask homespun's own library instead, without libfabric
     #[arg(long, value_name = "DOMAIN", value_parser = ["shm", "tcp", "auto"], conflicts_with = "provider")]
     native: Option<String>,
+    /// Ask homespun's own library over a simulated network that splits and delays what it carries, in one
+    /// process
+    #[arg(long, conflicts_with_all = ["provider", "native"])]
+    sim: bool,
     /// The provider's domain, if it has several
     #[arg(long, value_name = "NAME", requires = "provider")]
     domain: Option<String>,
@@ -72,6 +76,7 @@ thread_local! {
 impl CheckArguments {
     fn network(&self) -> TestedNetwork {
         let transport = match (&self.provider, self.native.as_deref()) {
+            _ if self.sim => TransportKind::Loopback { seed: self.seed, faults: Faults::choppy() },
             (_, Some("shm")) => TransportKind::Shm4,
             (_, Some("tcp")) => TransportKind::Tcp4,
             (_, Some(_)) => TransportKind::Auto4,
@@ -84,7 +89,7 @@ impl CheckArguments {
         TestedNetwork {
             name: "checked",
             transport,
-            turns: Turns::Processes,
+            turns: if self.sim { Turns::Alternate } else { Turns::Processes },
             sends_from_buffers: false,
             may_lack: &[],
         }
@@ -133,11 +138,12 @@ pub(crate) fn run(arguments: &CheckArguments, console: &mut Console) -> Result<(
     set_patience(Duration::from_secs(arguments.patience));
     // The outcome says what a test has panicked with.
     panic::set_hook(Box::new(|panic| FAILED_AT.set(panic.location().map(ToString::to_string))));
-    let programs = Programs::new(&network.transport, arguments.seed);
-    let findings = match &arguments.replay {
+    let programs = Programs::new(&network, arguments.seed);
+    let (findings, unasked) = match &arguments.replay {
         Some(file) => {
             let outcome = programs.replay(file)?;
-            vec![Finding { topic: PROGRAMS, name: file.display().to_string(), outcome, place: failed_at() }]
+            let name = file.display().to_string();
+            (vec![Finding { topic: PROGRAMS, name, outcome, place: failed_at() }], 0)
         }
         None => run_tests(arguments, &network, &programs, console)?,
     };
@@ -147,18 +153,24 @@ pub(crate) fn run(arguments: &CheckArguments, console: &mut Console) -> Result<(
     for (what, tests) in not_offered(&findings) {
         console.print_wrapped(format!("not offered, which {tests} tests need: {what}"))?;
     }
+    if unasked > 0 {
+        console.print_wrapped(format!(
+            "not asked here: {unasked} tests, which need endpoints of one process, or of homespun"
+        ))?;
+    }
     let count = |wanted: fn(&Outcome) -> bool| findings.iter().filter(|it| wanted(&it.outcome)).count();
     let failed = count(|outcome| matches!(outcome, Outcome::Failed(_) | Outcome::Crashed(_)));
     if failed > 0 { Err(CommandFailure::Check { failed, tests: findings.len() }) } else { Ok(()) }
 }
 
-/// Runs the chosen tests and programs. Prints the tests that fail, as they do.
+/// Runs the chosen tests and programs, and prints the tests that fail, as they do. Returns all outcomes, and
+/// how many chosen tests the network does not run.
 fn run_tests(
     arguments: &CheckArguments,
     network: &TestedNetwork,
     programs: &Programs<'_>,
     console: &mut Console,
-) -> Result<Vec<Finding>, CommandFailure> {
+) -> Result<(Vec<Finding>, usize), CommandFailure> {
     let is_chosen = |test: &&Test| format!("{}::{}", test.topic(), test.name).contains(&arguments.only);
     let (mut tests, unasked): (Vec<&'static Test>, Vec<&'static Test>) =
         Test::iter().filter(is_chosen).partition(|test| network.runs(test.over));
@@ -202,13 +214,7 @@ fn run_tests(
         Ok::<(), CommandFailure>(())
     })?;
     console.end_progress();
-    if !unasked.is_empty() {
-        console.print_wrapped(format!(
-            "not asked: {} tests, which need endpoints of one process, or are of homespun's own promises",
-            unasked.len()
-        ))?;
-    }
-    Ok(findings)
+    Ok((findings, unasked.len()))
 }
 
 /// Prints why programs have failed, and for each reason the smallest program that fails.

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use homespun_model::{Disruption, Offer, Program, Promise, any_program, run_and_check};
-use homespun_suite::{Outcome, TransportKind, Turns};
+use homespun_suite::{Outcome, TestedNetwork, TransportKind};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 
@@ -17,7 +17,7 @@ const SHRINK_MAX_RUNS: u32 = 300;
 
 /// Programs for one provider.
 pub(super) struct Programs<'a> {
-    transport: &'a TransportKind,
+    network: &'a TestedNetwork,
     offer: Offer,
     seed: u64,
 }
@@ -34,8 +34,8 @@ pub(super) struct FailedProgram {
 
 impl Programs<'_> {
     /// Asks the provider what it offers to programs. The programs follow from the seed and from that.
-    pub(super) fn new(transport: &TransportKind, seed: u64) -> Programs<'_> {
-        Programs { transport, offer: Offer::of(transport), seed }
+    pub(super) fn new(network: &TestedNetwork, seed: u64) -> Programs<'_> {
+        Programs { network, offer: Offer::of(&network.transport), seed }
     }
 
     /// Runs the program with this number.
@@ -86,8 +86,13 @@ impl Programs<'_> {
     }
 
     fn run_program(&self, program: &Program) -> Outcome {
-        Outcome::of(|| {
-            run_and_check(Turns::Processes, self.transport, &self.offer, program, Promise::Everything);
-        })
+        let TestedNetwork { transport, turns, .. } = self.network;
+        let transport = match transport {
+            TransportKind::Loopback { faults, .. } => {
+                TransportKind::Loopback { seed: program.seed(), faults: faults.clone() }
+            }
+            transport => transport.clone(),
+        };
+        Outcome::of(|| run_and_check(*turns, &transport, &self.offer, program, Promise::Everything))
     }
 }

@@ -1,5 +1,7 @@
 //! `homespun check`.
 
+use std::fs;
+
 use crate::command::run;
 
 #[test]
@@ -9,11 +11,31 @@ fn check_shows_a_row_for_each_topic_and_their_sum() {
         assert_eq!(outcome.status.code(), Some(0), "{outcome:?}");
         let rows: Vec<Vec<&str>> =
             outcome.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
-        let [heading, naming, all] = &rows[..] else { panic!("{outcome:?}") };
+        let [heading, naming, all, ..] = &rows[..] else { panic!("{outcome:?}") };
         assert_eq!(heading[..], ["topic", "passed", "not", "offered", "failed", "crashed"]);
         assert_eq!((naming[0], all[0]), ("naming", "all"));
         assert_eq!(naming[1..], all[1..]);
         assert!(naming[1].parse::<usize>().is_ok_and(|passed| passed > 2), "{outcome:?}");
+    }
+}
+
+#[test]
+fn programs_follow_from_their_seed_and_are_replayed_from_a_file() {
+    let outcome = run(&["check", "--sim", "--only", "programs::", "--programs", "30", "--seed", "7"]);
+    assert_eq!(outcome.status.code(), Some(0), "{outcome:?}");
+    assert!(outcome.stdout.contains("programs      30"), "{outcome:?}");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    let program = r#"{"seed":0,"parties":2,"with_data":true,"cq_depth_entries":0,"depth_ops":0,
+        "unexpected_bytes":0,"with_matches":false,"with_fences":false,"order":"SAS","completes_in_order":false,
+        "memory":"Owned","is_stream":false,"steps":[
+            {"Receive":{"at":0,"tagged":[1,0],"from":null,"len_bytes":10,"in_pieces":false}},
+            {"Send":{"from":1,"to":0,"tag":1,"len_bytes":10,"call":"Plain","fenced":false}}]}"#;
+    for (text, status) in [(program, 0), ("{}", 1), ("not JSON", 1)] {
+        fs::write(path, text).unwrap();
+        let outcome = run(&["check", "--native", "tcp", "--replay", path]);
+        assert_eq!(outcome.status.code(), Some(status), "{outcome:?}");
+        assert_eq!(outcome.stderr.contains("has no program to replay"), status == 1, "{outcome:?}");
     }
 }
 

@@ -33,6 +33,20 @@ fn cancelled_receive_completes_with_ecanceled(net: &Net) {
     bob.assert_no_completion();
 }
 
+#[over(all)]
+fn cancelled_directed_receive_completes_with_ecanceled(net: &Net) {
+    let (bob, _alice) = net.open_pair();
+    bob.endpoint.recv(marked_buffer(8), bob.peer(), 1).unwrap();
+    bob.endpoint.trecv(marked_buffer(8), bob.peer(), Tag(5), 2).unwrap();
+    bob.endpoint.recv_multi(marked_buffer(100_000), bob.peer(), 3).unwrap();
+    for context in [2, 1, 3] {
+        bob.endpoint.cancel(context).unwrap();
+        let failed = bob.next_failure();
+        assert_eq!((failed.completion.context, failed.errno()), (context, Errno::ECANCELED));
+    }
+    bob.assert_no_completion();
+}
+
 #[over(all, own)]
 fn cancel_of_unposted_or_ended_operation_fails_with_enoent(net: &Net) {
     let (alice, bob) = net.open_pair();
