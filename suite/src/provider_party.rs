@@ -317,13 +317,11 @@ impl ProviderParty<'_> {
                 return Ok(RemoteAnswer::Found(found.map(|(entry, _)| *entry)));
             }
             RemoteCall::OpFlags(direction) => {
-                let flags = self.control_op_flags(FI_GETOPSFLAG, direction, OpFlags::empty());
-                let flags = flags.map_err(|errno| not_offered("default flags by fi_control", errno))?;
+                let flags = self.control_op_flags(FI_GETOPSFLAG, direction, OpFlags::empty())?;
                 return Ok(RemoteAnswer::Flags(flags));
             }
             RemoteCall::SetOpFlags(direction, flags) => {
-                let set = self.control_op_flags(FI_SETOPSFLAG, direction, flags);
-                set.map_err(|errno| not_offered("default flags by fi_control", errno))?;
+                self.control_op_flags(FI_SETOPSFLAG, direction, flags)?;
                 if direction == Direction::Receive {
                     self.posted.takes_many_by_default = flags.contains(OpFlags::MULTI_RECV);
                 }
@@ -501,7 +499,7 @@ impl ProviderParty<'_> {
         command: c_int,
         direction: Direction,
         flags: OpFlags,
-    ) -> Result<OpFlags, Errno> {
+    ) -> Result<OpFlags, Refused> {
         let direction = match direction {
             Direction::Transmit => FI_TRANSMIT,
             Direction::Receive => FI_RECV,
@@ -509,7 +507,11 @@ impl ProviderParty<'_> {
         let mut flags = flags.bits() | direction;
         let ep = self.ep.as_ref().expect("an open endpoint");
         // SAFETY: both commands take flags.
-        check(unsafe { ep.control(command, (&raw mut flags).cast()) } as isize)?;
+        match check(unsafe { ep.control(command, (&raw mut flags).cast()) } as isize) {
+            Ok(()) => {}
+            Err(Errno::ENOSYS) => return Err(Refused::NotOffered("default flags by fi_control".to_owned())),
+            Err(errno) => return Err(errno.into()),
+        }
         Ok(OpFlags::from_bits_retain(flags & !direction))
     }
 
