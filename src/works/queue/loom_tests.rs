@@ -36,7 +36,9 @@ struct WorkFixture {
 
 impl WorkFixture {
     fn new() -> WorkFixture {
-        let counter = || Counter::open(&CounterAttr::default(), DomainId::allocate()).expect("a counter");
+        let counter = || {
+            Counter::open(&CounterAttr::default(), DomainId::allocate(), &Clock::System).expect("a counter")
+        };
         WorkFixture { works: Arc::default(), trigger: counter(), changed: counter() }
     }
 

@@ -1,0 +1,42 @@
+//! Waits in a simulation: they take simulated time, and drive all its endpoints.
+
+use std::time::Duration;
+
+use super::awaited::Awaited;
+use super::error::WaitError;
+use crate::simulation::{Simulation, Step};
+
+/// Repeats an attempt until it succeeds, the timeout ends, or nothing more can happen. Between attempts it
+/// drives all endpoints of the simulation, and moves the clock to the next event.
+///
+/// # Errors
+///
+/// [`WaitError::TimedOut`], [`WaitError::Deadlock`].
+pub(super) fn wait<R>(
+    simulation: &Simulation,
+    timeout: Option<Duration>,
+    awaited: &impl Awaited,
+    mut attempt: impl FnMut() -> Option<R>,
+) -> Result<R, WaitError> {
+    if timeout == Some(Duration::ZERO) {
+        return Err(WaitError::TimedOut);
+    }
+    let end = timeout.map(|timeout| simulation.elapsed().saturating_add(timeout));
+    loop {
+        if let Some(found) = attempt() {
+            return Ok(found);
+        }
+        awaited.progress();
+        awaited.fire_due_works();
+        if awaited.poll_ready()
+            && let Some(found) = attempt()
+        {
+            return Ok(found);
+        }
+        match simulation.step(end) {
+            Step::Moved => {}
+            Step::Ended => return Err(WaitError::TimedOut),
+            Step::Idle => return Err(WaitError::Deadlock),
+        }
+    }
+}
