@@ -11,6 +11,7 @@ use loom::sync::Arc;
 use loom::thread::{self, JoinHandle};
 
 use super::*;
+use crate::clock::Clock;
 use crate::counter::CounterWaitError;
 use crate::cq::{CompletionQueue, CqAttr};
 use crate::domain_id::DomainId;
@@ -52,7 +53,7 @@ fn open_counter_in_set(set: &WaitSet) -> Counter {
 }
 
 fn open_cq(attr: &CqAttr) -> CompletionQueue {
-    let (mgmt, locking, &Clock::System) = (ResourceManagement::Enabled, Locking::Taken);
+    let (mgmt, locking) = (ResourceManagement::Enabled, Locking::Taken);
     CompletionQueue::open(attr, DomainId::allocate(), mgmt, locking, &Clock::System).expect("a queue")
 }
 

@@ -10,6 +10,7 @@ use loom::thread;
 
 use super::*;
 use crate::av::FabricAddress;
+use crate::clock::Clock;
 use crate::domain_id::DomainId;
 use crate::post::{Post, ReceivePost};
 use crate::poster::RefusedPost;
