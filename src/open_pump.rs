@@ -73,8 +73,8 @@ impl<P: Provider> OpenPump for P {
         let pump = Arc::new(Pump::new(transport, config, regions, locking, clock.clone()));
         #[cfg(feature = "simulator")]
         if let Clock::Simulation(simulation) = clock {
-            let pump: Arc<dyn SimulatedEndpoint> = pump.clone();
-            simulation.add_endpoint(Arc::downgrade(&pump));
+            let endpoint: Arc<dyn SimulatedEndpoint> = pump.clone();
+            simulation.add_endpoint(pump.address(), Arc::downgrade(&endpoint));
         }
         Ok(pump)
     }

@@ -7,10 +7,11 @@
 //! [`WaitObject::MutexCond`]: crate::WaitObject::MutexCond
 //! [`WaitSet::wait`]: crate::WaitSet::wait
 
-use std::fmt;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use std::{fmt, mem};
 
 use homespun_engine::address::Address;
 use homespun_engine::loopback::Network;
@@ -18,8 +19,8 @@ use parking_lot::Mutex;
 
 pub use homespun_engine::loopback::{CAPACITY_MIN_BYTES, Faults, TraceAction, TraceEvent};
 
-/// After this many busy rounds in a row the clock moves, by [`BUSY_TIME`]. So each run ends at its time
-/// limit, even if the faults let no message through.
+/// After this many rounds at one time the clock moves, by [`BUSY_TIME`]. So each run ends at its time limit,
+/// even if the faults let no message through.
 const BUSY_ROUNDS: u32 = 1000;
 
 const BUSY_TIME: Duration = Duration::from_millis(1);
@@ -31,10 +32,21 @@ pub struct Simulation(Arc<Shared>);
 
 struct Shared {
     network: Network,
-    /// The endpoints, in the order in which they were opened. Some of them may be gone.
-    endpoints: Mutex<Vec<Weak<dyn SimulatedEndpoint>>>,
-    /// The number of busy rounds since the clock last moved.
-    busy_rounds: AtomicU32,
+    agenda: Mutex<Agenda>,
+    /// The number of rounds since the clock last moved.
+    rounds: AtomicU32,
+}
+
+/// What the endpoints are to do, besides receiving what the network has for them.
+#[derive(Default)]
+struct Agenda {
+    /// The endpoints. Some of them may be gone.
+    endpoints: BTreeMap<Address, Weak<dyn SimulatedEndpoint>>,
+    /// The endpoints that need a pass now.
+    active: BTreeSet<Address>,
+    /// The next timeout of each endpoint that has one, and the endpoints in the order of their timeouts.
+    timeouts: BTreeMap<Address, Duration>,
+    by_timeout: BTreeSet<(Duration, Address)>,
 }
 
 /// An endpoint that a simulation drives.
@@ -66,7 +78,8 @@ pub(crate) enum Step {
 impl Simulation {
     /// Creates a simulation whose endpoints are on this network.
     pub(crate) fn new(network: Network) -> Simulation {
-        Simulation(Arc::new(Shared { network, endpoints: Mutex::default(), busy_rounds: AtomicU32::new(0) }))
+        network.track_due();
+        Simulation(Arc::new(Shared { network, agenda: Mutex::default(), rounds: AtomicU32::new(0) }))
     }
 
     /// Changes the faults and the latency of the network. Bytes and connections that are already under way
@@ -139,8 +152,15 @@ impl Simulation {
     }
 
     /// Adds an endpoint, which the simulation drives while it exists.
-    pub(crate) fn add_endpoint(&self, endpoint: Weak<dyn SimulatedEndpoint>) {
-        self.0.endpoints.lock().push(endpoint);
+    pub(crate) fn add_endpoint(&self, address: Address, endpoint: Weak<dyn SimulatedEndpoint>) {
+        let mut agenda = self.0.agenda.lock();
+        agenda.endpoints.insert(address, endpoint);
+        agenda.active.insert(address);
+    }
+
+    /// Makes the next round pass an endpoint that a call has used.
+    pub(crate) fn wake(&self, address: Address) {
+        self.0.agenda.lock().active.insert(address);
     }
 
     /// Draws a number from the simulation's seed.
@@ -148,8 +168,8 @@ impl Simulation {
         self.0.network.draw_u64()
     }
 
-    /// Makes a pass of every endpoint. If none had anything to do, moves the clock to the next event, or to
-    /// the end of the run if that comes first.
+    /// Makes a round: a pass of each endpoint that may have something to do. If there is none, moves the
+    /// clock to the next event, or to the end of the run if that comes first.
     pub(crate) fn step(&self, end: Option<Duration>) -> Step {
         match (self.run_until_next_event(end), end) {
             (Step::Idle, Some(end)) => {
@@ -162,19 +182,21 @@ impl Simulation {
 
     /// As [`step`](Self::step), but leaves the clock where it is if nothing more happens.
     fn run_until_next_event(&self, end: Option<Duration>) -> Step {
-        if end.is_some_and(|end| self.elapsed() > end) {
+        let now = self.elapsed();
+        if end.is_some_and(|end| now > end) {
             return Step::Ended;
         }
-        let SimulatedPass { is_busy, next_timeout } = self.pass_all();
-        let now = self.elapsed();
-        let next = [self.0.network.next_arrival(), next_timeout].into_iter().flatten().min();
-        if is_busy || next.is_some_and(|next| next <= now) {
-            if self.0.busy_rounds.fetch_add(1, Ordering::Relaxed) + 1 >= BUSY_ROUNDS {
+        if self.make_round(now) {
+            if self.0.rounds.fetch_add(1, Ordering::Relaxed) + 1 >= BUSY_ROUNDS {
                 self.advance_to(now.saturating_add(BUSY_TIME));
             }
             return Step::Moved;
         }
-        let Some(next) = next else { return Step::Idle };
+        let next_timeout = self.0.agenda.lock().by_timeout.first().map(|(time, _)| *time);
+        let Some(next) = [self.0.network.next_arrival(), next_timeout].into_iter().flatten().min() else {
+            debug_assert!(self.is_at_rest(), "an endpoint has work of which the simulation does not know");
+            return Step::Idle;
+        };
         if let Some(end) = end.filter(|end| next > *end) {
             self.advance_to(end);
             return Step::Ended;
@@ -183,23 +205,75 @@ impl Simulation {
         Step::Moved
     }
 
+    /// Passes all endpoints. Returns whether none had anything to do.
+    fn is_at_rest(&self) -> bool {
+        let endpoints: Vec<_> = self.0.agenda.lock().endpoints.values().filter_map(Weak::upgrade).collect();
+        endpoints.iter().all(|endpoint| !endpoint.pass().is_busy)
+    }
+
     fn advance_to(&self, time: Duration) {
-        self.0.busy_rounds.store(0, Ordering::Relaxed);
+        self.0.rounds.store(0, Ordering::Relaxed);
         self.0.network.advance_to(time);
     }
 
-    fn pass_all(&self) -> SimulatedPass {
+    /// Passes the endpoints that may have something to do, in the order of their addresses. Returns whether
+    /// there was one.
+    fn make_round(&self, now: Duration) -> bool {
+        let due = self.0.network.take_due();
         // Not locked during a pass: a pass may drop buffers of the application, and their destructors may
         // open and close endpoints.
-        let mut present = Vec::new();
-        self.0.endpoints.lock().retain(|endpoint| endpoint.upgrade().map(|it| present.push(it)).is_some());
-        present.iter().map(|endpoint| endpoint.pass()).fold(SimulatedPass::default(), |all, one| {
-            let timeouts = [all.next_timeout, one.next_timeout];
-            SimulatedPass {
-                is_busy: all.is_busy || one.is_busy,
-                next_timeout: timeouts.into_iter().flatten().min(),
+        let endpoints = self.0.agenda.lock().take_active(due, now);
+        for (address, endpoint) in &endpoints {
+            let pass = endpoint.pass();
+            self.0.agenda.lock().note_pass(*address, &pass);
+        }
+        !endpoints.is_empty()
+    }
+}
+
+impl Agenda {
+    /// Returns the endpoints that need a pass: the active ones, those that have a timeout now, and those at
+    /// the addresses `due`. Forgets endpoints that are gone.
+    fn take_active(
+        &mut self,
+        due: Vec<Address>,
+        now: Duration,
+    ) -> Vec<(Address, Arc<dyn SimulatedEndpoint>)> {
+        let mut active = mem::take(&mut self.active);
+        active.extend(due);
+        let timed_out = self.by_timeout.iter().take_while(|(time, _)| *time <= now);
+        active.extend(timed_out.map(|(_, address)| *address));
+        let mut present = Vec::with_capacity(active.len());
+        for address in active {
+            match self.endpoints.get(&address).and_then(Weak::upgrade) {
+                Some(endpoint) => present.push((address, endpoint)),
+                None => {
+                    self.endpoints.remove(&address);
+                    self.set_timeout(address, None);
+                }
             }
-        })
+        }
+        present
+    }
+
+    fn note_pass(&mut self, address: Address, pass: &SimulatedPass) {
+        if pass.is_busy {
+            self.active.insert(address);
+        }
+        self.set_timeout(address, pass.next_timeout);
+    }
+
+    fn set_timeout(&mut self, address: Address, timeout: Option<Duration>) {
+        let before = match timeout {
+            Some(timeout) => self.timeouts.insert(address, timeout),
+            None => self.timeouts.remove(&address),
+        };
+        if let Some(before) = before {
+            self.by_timeout.remove(&(before, address));
+        }
+        if let Some(timeout) = timeout {
+            self.by_timeout.insert((timeout, address));
+        }
     }
 }
 

@@ -365,7 +365,7 @@ fn message_spreads_to_ten_thousand_endpoints() {
         .map(|_| domain.endpoint_builder(&info).cq_size(4).open().expect("an endpoint"))
         .collect();
     nodes.iter().for_each(post_receive);
-    simulation.set_faults(with_latency());
+    simulation.set_faults(Faults { latency_max: 4 * LATENCY, ..with_latency() });
     let mut reached = vec![0];
     let mut has_received = vec![false; ENDPOINTS];
     while !reached.is_empty() {

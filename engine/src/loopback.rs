@@ -132,11 +132,20 @@ impl Network {
         state.now = state.now.max(time);
     }
 
-    /// Returns the earliest time at which an endpoint can receive something: bytes, a connection, the
-    /// end of a link, or room for bytes. The time has passed if the endpoint need only call
-    /// [`receive`](crate::transport::Transport::receive), perhaps several times. Returns `None` if
-    /// nothing is under way but what a [partition](Self::partition) holds. Ignores endpoints that have
-    /// never called `receive`.
+    /// Begins to list the endpoints that can receive something, for [`take_due`](Self::take_due).
+    pub fn track_due(&self) {
+        self.lock().track_due();
+    }
+
+    /// Returns the addresses of the endpoints that can receive something: bytes, a connection, the end
+    /// of a link, or room for bytes. An endpoint is listed once. The caller then calls its
+    /// [`receive`](crate::transport::Transport::receive) until that reports nothing.
+    pub fn take_due(&self) -> Vec<Address> {
+        self.lock().take_due()
+    }
+
+    /// Returns the earliest time at which [`take_due`](Self::take_due) has an endpoint to return. Returns
+    /// `None` if nothing is under way but what a [partition](Self::partition) holds.
     pub fn next_arrival(&self) -> Option<Duration> {
         self.lock().next_arrival()
     }
@@ -153,7 +162,7 @@ impl Network {
     /// Ends a [partition](Self::partition). What was held goes on, and arrives at once if its time has
     /// passed.
     pub fn heal(&self) {
-        self.lock().groups.clear();
+        self.lock().partition(&[]);
     }
 
     /// Records what happens from now on, for [`take_trace`](Self::take_trace).

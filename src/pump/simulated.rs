@@ -2,22 +2,36 @@
 
 use homespun_engine::transport::Transport;
 
-use super::Pump;
-use crate::clock::since_origin;
+use super::duties::{Duties, Purpose};
+use super::{Pump, State};
+use crate::clock::{Clock, since_origin};
 use crate::simulation::{SimulatedEndpoint, SimulatedPass};
 
 impl<T: Transport> SimulatedEndpoint for Pump<T> {
     fn pass(&self) -> SimulatedPass {
+        let Some(mut endpoint) = self.try_lock_for_purpose(Purpose::Step) else {
+            return SimulatedPass::default();
+        };
         // The guard carries out the duties when it is dropped.
-        let Some(mut endpoint) = self.try_lock_for_poll() else { return SimulatedPass::default() };
         let Some(state) = endpoint.guard.as_mut() else { return SimulatedPass::default() };
         state.timekeeper.make_next_pass_read_clock();
         let received = state.pass_without_reader();
         // As in a pass of the progress thread: the application of this endpoint does not run meanwhile.
         state.engine.end_fetch_delays();
+        state.duties.insert(Duties::TELL_SIMULATION);
         SimulatedPass {
             is_busy: received > 0 || state.engine.has_work_without_arrivals(),
             next_timeout: state.engine.next_deadline().map(since_origin),
+        }
+    }
+}
+
+impl<T: Transport> State<T> {
+    /// Tells the simulation that a call has used the endpoint, so that the next round passes it.
+    pub(super) fn tell_simulation(&mut self) {
+        self.duties.remove(Duties::TELL_SIMULATION);
+        if let Clock::Simulation(simulation) = self.timekeeper.clock() {
+            simulation.wake(self.transport.address());
         }
     }
 }

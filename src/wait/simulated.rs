@@ -6,8 +6,8 @@ use super::awaited::Awaited;
 use super::error::WaitError;
 use crate::simulation::{Simulation, Step};
 
-/// Repeats an attempt until it succeeds, the timeout ends, or nothing more can happen. Between attempts it
-/// drives all endpoints of the simulation, and moves the clock to the next event.
+/// Repeats an attempt until it succeeds, the timeout ends, or nothing more can happen. Until the event, it
+/// drives all endpoints of the simulation, and moves the clock from event to event.
 ///
 /// # Errors
 ///
@@ -22,19 +22,14 @@ pub(super) fn wait<R>(
         return Err(WaitError::TimedOut);
     }
     let end = timeout.map(|timeout| simulation.elapsed().saturating_add(timeout));
+    // The attempt makes a pass of its own, and each pass outside the rounds makes another round due.
+    let mut is_ready = true;
     loop {
-        if let Some(found) = attempt() {
-            return Ok(found);
-        }
-        awaited.progress();
-        awaited.fire_due_works();
-        if awaited.poll_ready()
-            && let Some(found) = attempt()
-        {
+        if is_ready && let Some(found) = attempt() {
             return Ok(found);
         }
         match simulation.step(end) {
-            Step::Moved => {}
+            Step::Moved => is_ready = awaited.poll_ready(),
             Step::Ended => return Err(WaitError::TimedOut),
             Step::Idle => return Err(WaitError::Deadlock),
         }

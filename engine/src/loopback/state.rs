@@ -37,6 +37,9 @@ pub(super) struct State {
     pub(super) now: Duration,
     /// For each address that a partition names, the number of its group.
     pub(super) groups: BTreeMap<Address, usize>,
+    /// The endpoints that can receive something, and when; `None` if the user does not ask for them. An
+    /// endpoint that is gone may be listed.
+    due: Option<BTreeSet<(Duration, EndpointKey)>>,
     /// What has happened, if it is recorded.
     pub(super) trace: Option<Vec<TraceEvent>>,
     endpoints: SlotMap<EndpointKey, Endpoint>,
@@ -85,6 +88,7 @@ impl State {
             faults,
             now: Duration::ZERO,
             groups: BTreeMap::new(),
+            due: None,
             trace: None,
             endpoints: SlotMap::with_key(),
             by_address: BTreeMap::new(),
@@ -163,6 +167,7 @@ impl State {
             let time = self.draw_arrival_time();
             let endpoint = &mut self.endpoints[from];
             endpoint.connecting.push((connection, Due { call: endpoint.calls + 1 + delay_calls, time }));
+            self.list_due(time, from);
         } else {
             self.refuse_connection(connection, Errno::ECONNREFUSED);
         }
@@ -182,13 +187,17 @@ impl State {
             match self.connections.get_mut(connection) {
                 Some(state) if !state.severed && (is_held || !due.is_reached_at(now)) => {
                     self.endpoints[key].connecting.push((connection, due));
+                    if !is_held && due.time <= now.time {
+                        self.list_due(now.time, key);
+                    }
                 }
                 Some(state) if !state.severed => {
-                    let listener = state.acceptor.owner;
-                    match self.endpoints.get_mut(listener).filter(|endpoint| endpoint.accepting) {
+                    let owner = state.acceptor.owner;
+                    match self.endpoints.get_mut(owner).filter(|endpoint| endpoint.accepting) {
                         Some(listener) => {
                             state.made = true;
                             listener.incoming.push_back(connection);
+                            self.list_due(now.time, owner);
                             let connector = EndKey { connection, side: Side::Connector };
                             self.trace_from(connector, TraceAction::Connected);
                             self.send_hello(connector, &hello);
@@ -299,6 +308,8 @@ impl State {
             && let Some(endpoint) = self.endpoints.get_mut(local.owner)
         {
             endpoint.writable.push(end);
+            let owner = local.owner;
+            self.list_due(self.now, owner);
         }
     }
 
@@ -483,6 +494,7 @@ impl State {
         let time = self.draw_arrival_time();
         let count_bytes = self.end_mut(peer).inbound.flush(Due { call, time });
         self.trace_from(end, TraceAction::Sent { count_bytes });
+        self.list_due(time, self.connections[end.connection].end_at(peer.side).owner);
         self.schedule_if_ready(peer);
     }
 
@@ -518,7 +530,13 @@ impl State {
                 Some(link) if available_bytes > 0 || has_ended => {
                     return Some(Ready { end, link, available_bytes });
                 }
-                _ => self.schedule_if_ready(end),
+                _ => {
+                    self.schedule_if_ready(end);
+                    if is_due {
+                        // Only calls are missing.
+                        self.list_due(now.time, key);
+                    }
+                }
             }
         }
         None

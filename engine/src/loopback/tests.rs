@@ -81,22 +81,24 @@ fn network_counts_only_reported_events() {
 fn connection_takes_the_latency_of_each_direction() {
     let ms = Duration::from_millis;
     let network = Network::new(1, Faults { latency_min: ms(3), ..Faults::default() });
+    network.track_due();
     let [mut a, mut b] = open_pair(&network);
     let link = a.connect(b.address());
-    assert_eq!(network.next_arrival(), None, "no endpoint has called receive");
     assert_eq!(drain_link_events(&mut a), []);
-    assert_eq!(network.next_arrival(), Some(ms(3)), "the request");
+    assert_eq!((network.take_due(), network.next_arrival()), (vec![], Some(ms(3))), "the request");
     network.advance_to(ms(3));
     assert_eq!((drain_link_events(&mut a), drain_link_events(&mut b)), (vec![], vec![]));
+    assert_eq!(network.take_due(), [a.address(), b.address()]);
     assert_eq!(network.next_arrival(), Some(ms(6)), "the hello of the connector");
     network.advance_to(ms(6));
-    assert_eq!(drain_link_events(&mut b).len(), 1);
+    assert_eq!((network.take_due(), drain_link_events(&mut b).len()), (vec![b.address()], 1));
     network.advance_to(ms(8));
     assert_eq!(drain_link_events(&mut a), [], "the hello of the acceptor is under way");
     network.advance_to(ms(9));
     assert_eq!(drain_link_events(&mut a), [(link, LinkEvent::up(b.address(), 22))]);
     a.close(link, Close::Drain);
     network.advance_to(ms(11));
+    assert_eq!(network.take_due(), [a.address()], "for the hello");
     assert_eq!((drain_link_events(&mut b), network.next_arrival()), (vec![], Some(ms(12))));
     network.advance_to(ms(12));
     assert!(matches!(drain_link_events(&mut b)[..], [(_, LinkEvent::Down(LinkError::Closed))]));
@@ -108,6 +110,7 @@ fn connection_takes_the_latency_of_each_direction() {
 fn partition_holds_connections_bytes_and_ends() {
     let network = Network::new(1, Faults::default());
     network.record_trace();
+    network.track_due();
     let [mut a, mut b] = open_pair(&network);
     let groups = [[a.address()], [b.address()]];
     let partition = || network.partition(&[&groups[0], &groups[1]]);
@@ -117,13 +120,16 @@ fn partition_holds_connections_bytes_and_ends() {
         let events = [drain_link_events(a), drain_link_events(b), drain_link_events(a)];
         events.into_iter().flatten().map(|(_, event)| event).collect::<Vec<_>>()
     };
-    assert_eq!((pass(&mut a, &mut b), network.next_arrival()), (vec![], None));
+    network.take_due();
+    assert_eq!((pass(&mut a, &mut b), network.take_due()), (vec![], vec![]));
     network.heal();
+    assert_eq!(network.take_due(), [a.address(), b.address()]);
     assert_eq!(pass(&mut a, &mut b).len(), 2, "the link is up on both sides");
 
     partition();
     a.close(link, Close::Abort);
-    assert_eq!((pass(&mut a, &mut b), network.next_arrival()), (vec![], None));
+    network.take_due();
+    assert_eq!((pass(&mut a, &mut b), network.take_due()), (vec![], vec![]));
     network.partition(&[&[groups[0][0], groups[1][0]]]);
     let down = LinkEvent::Down(LinkError::System(Errno::ECONNRESET));
     assert_eq!(pass(&mut a, &mut b), [down], "both are in one group");

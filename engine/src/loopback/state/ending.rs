@@ -33,7 +33,10 @@ impl State {
                 endpoint.draining.push(end);
             }
             let time = self.draw_arrival_time();
-            self.end_mut(end.other_end()).inbound.finish(LinkError::Closed, time);
+            let peer = self.end_mut(end.other_end());
+            peer.inbound.finish(LinkError::Closed, time);
+            let owner = peer.owner;
+            self.list_due(time, owner);
             self.schedule_if_ready(end.other_end());
         } else {
             self.end_mut(end).detach_owner(EndState::Gone);
@@ -59,6 +62,7 @@ impl State {
             // The acceptor does not know this connection, and never will.
             state.acceptor.detach_owner(EndState::Gone);
         }
+        let mut due = Vec::new();
         let times = [(); 2].map(|()| self.now + self.dice.draw_latency(&self.faults));
         for (side, time) in [Side::Connector, Side::Acceptor].into_iter().zip(times) {
             let loses = self.dice.draw_chance(self.faults.lose_per_mille);
@@ -69,11 +73,13 @@ impl State {
             }
             end.exposed = Exposed::default();
             end.inbound.finish(LinkError::System(why), time);
+            due.push((time, end.owner));
             if loses {
                 let keep_bytes = self.dice.draw_number_up_to(end.inbound.flushed_bytes());
                 end.inbound.truncate(keep_bytes);
             }
         }
+        due.into_iter().for_each(|(time, owner)| self.list_due(time, owner));
         self.schedule_if_ready(EndKey { connection, side: Side::Connector });
         self.schedule_if_ready(EndKey { connection, side: Side::Acceptor });
         self.remove_if_unused(connection);

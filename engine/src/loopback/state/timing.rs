@@ -1,10 +1,11 @@
 //! When things arrive: latency, partitions, and the trace of what has happened.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::State;
 use crate::address::Address;
-use crate::loopback::connection::{EndKey, EndState, LoopbackConnection};
+use crate::loopback::connection::{EndKey, EndpointKey, LoopbackConnection};
 use crate::loopback::pipe::Due;
 use crate::loopback::trace::{TraceAction, TraceEvent};
 
@@ -16,6 +17,8 @@ impl State {
 
     /// Separates the groups from each other, and all other addresses from them.
     pub(in crate::loopback) fn partition(&mut self, groups: &[&[Address]]) {
+        // What was held may go on.
+        self.list_all_due();
         let numbered = groups.iter().zip(0..);
         self.groups = numbered
             .flat_map(|(group, number)| group.iter().map(move |address| (*address, number)))
@@ -28,26 +31,41 @@ impl State {
         connector != acceptor
     }
 
-    /// Returns the earliest time at which an endpoint can receive something that no partition holds.
-    /// Ignores endpoints that have never called `receive`: nothing arrives at them.
+    pub(in crate::loopback) fn track_due(&mut self) {
+        self.due = Some(BTreeSet::new());
+        self.list_all_due();
+    }
+
+    /// Lists an endpoint that can receive something at this time, or that finds out then whether it can.
+    pub(super) fn list_due(&mut self, time: Duration, endpoint: EndpointKey) {
+        if let Some(due) = &mut self.due {
+            due.insert((time, endpoint));
+        }
+    }
+
+    fn list_all_due(&mut self) {
+        let now = self.now;
+        if let Some(due) = &mut self.due {
+            due.extend(self.endpoints.keys().map(|endpoint| (now, endpoint)));
+        }
+    }
+
+    pub(in crate::loopback) fn take_due(&mut self) -> Vec<Address> {
+        let Some(due) = &mut self.due else { return Vec::new() };
+        let now = self.now;
+        let mut endpoints = BTreeSet::new();
+        while let Some(&(time, endpoint)) = due.first()
+            && time <= now
+        {
+            due.pop_first();
+            endpoints.insert(endpoint);
+        }
+        let address_of = |key| Some(self.endpoints.get(key)?.hello.address);
+        endpoints.into_iter().filter_map(address_of).collect()
+    }
+
     pub(in crate::loopback) fn next_arrival(&self) -> Option<Duration> {
-        let reads = |key| self.endpoints.get(key).is_some_and(|endpoint| endpoint.calls > 0);
-        let free = || self.connections.values().filter(|connection| !self.is_held(connection));
-        let inbound = free().flat_map(|connection| [&connection.connector, &connection.acceptor]);
-        let of_links = inbound
-            .filter(|end| end.state == EndState::Open && reads(end.owner))
-            .filter(|end| end.link.is_some())
-            .filter_map(|end| end.inbound.next_arrival());
-        let of_endpoints = self.endpoints.values().filter(|endpoint| endpoint.calls > 0);
-        let of_requests = of_endpoints.flat_map(|endpoint| {
-            let is_news = !(endpoint.incoming.is_empty() && endpoint.writable.is_empty());
-            let requests = endpoint.connecting.iter().filter_map(|(connection, due)| {
-                let connection = self.connections.get(*connection)?;
-                (!connection.severed && !self.is_held(connection)).then_some(due.time)
-            });
-            requests.chain(is_news.then_some(Duration::ZERO))
-        });
-        of_links.chain(of_requests).min()
+        self.due.as_ref()?.first().map(|(time, _)| *time)
     }
 
     /// Returns how far the owner of an end is.
