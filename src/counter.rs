@@ -257,6 +257,7 @@ impl Counter {
     /// [`CounterWaitError::ErrorAvailable`] if the error value changes during the wait.
     /// [`CounterWaitError::TimedOut`] if the timeout passes first. [`CounterWaitError::Interrupted`], as
     /// [`CompletionQueue::sread`](crate::CompletionQueue::sread) returns `None`.
+    /// [`CounterWaitError::Deadlock`] if nothing more happens in a simulation.
     pub fn wait(&self, threshold: u64, timeout: Option<Duration>) -> Result<(), CounterWaitError> {
         let errors_before = self.shared.errors.load(Ordering::SeqCst);
         let goal = Goal { counter: &self.shared, threshold, errors_before, found: Cell::new(None) };

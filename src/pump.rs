@@ -403,8 +403,8 @@ impl<T: Transport> EndpointPump for Pump<T> {
     }
 
     fn enable(&self, bindings: Bindings) -> Result<(), Error> {
-        let mut endpoint = self.lock_for_call();
-        let state = endpoint.guard.as_mut().ok_or_else(not_enabled_error)?;
+        let mut guard = self.state.lock();
+        let state = guard.as_mut().ok_or_else(not_enabled_error)?;
         if state.bound.is_some() {
             return Err(Misuse::State(ObjectState::EndpointEnabled).into());
         }
@@ -420,6 +420,8 @@ impl<T: Transport> EndpointPump for Pump<T> {
             peer_cache: PeerCache::default(),
             address_cache: AddressCache::default(),
         });
+        #[cfg(feature = "simulator")]
+        state.tell_simulation();
         Ok(())
     }
 

@@ -44,6 +44,8 @@ struct Agenda {
     endpoints: BTreeMap<Address, Weak<dyn SimulatedEndpoint>>,
     /// The endpoints that need a pass now.
     active: BTreeSet<Address>,
+    /// The endpoints that need a pass once the pass further up the stack has ended.
+    in_use: BTreeSet<Address>,
     /// The next timeout of each endpoint that has one, and the endpoints in the order of their timeouts.
     timeouts: BTreeMap<Address, Duration>,
     by_timeout: BTreeSet<(Duration, Address)>,
@@ -51,12 +53,12 @@ struct Agenda {
 
 /// An endpoint that a simulation drives.
 pub(crate) trait SimulatedEndpoint: Send + Sync {
-    /// Makes a pass, unless the endpoint is in use further up the stack.
-    fn pass(&self) -> SimulatedPass;
+    /// Makes a pass. Returns `None` if a call further up the stack uses the endpoint.
+    fn pass(&self) -> Option<SimulatedPass>;
 }
 
 /// The result of a pass.
-#[derive(Default)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct SimulatedPass {
     /// Whether there was something to do, so that there may be more at once.
     pub(crate) is_busy: bool,
@@ -208,7 +210,7 @@ impl Simulation {
     /// Passes all endpoints. Returns whether none had anything to do.
     fn is_at_rest(&self) -> bool {
         let endpoints: Vec<_> = self.0.agenda.lock().endpoints.values().filter_map(Weak::upgrade).collect();
-        endpoints.iter().all(|endpoint| !endpoint.pass().is_busy)
+        endpoints.iter().filter_map(|endpoint| endpoint.pass()).all(|pass| !pass.is_busy)
     }
 
     fn advance_to(&self, time: Duration) {
@@ -225,7 +227,7 @@ impl Simulation {
         let endpoints = self.0.agenda.lock().take_active(due, now);
         for (address, endpoint) in &endpoints {
             let pass = endpoint.pass();
-            self.0.agenda.lock().note_pass(*address, &pass);
+            self.0.agenda.lock().note_pass(*address, pass);
         }
         !endpoints.is_empty()
     }
@@ -256,11 +258,15 @@ impl Agenda {
         present
     }
 
-    fn note_pass(&mut self, address: Address, pass: &SimulatedPass) {
-        if pass.is_busy {
+    fn note_pass(&mut self, address: Address, pass: Option<SimulatedPass>) {
+        let Some(SimulatedPass { is_busy, next_timeout }) = pass else {
+            self.in_use.insert(address);
+            return self.set_timeout(address, None);
+        };
+        if self.in_use.remove(&address) || is_busy {
             self.active.insert(address);
         }
-        self.set_timeout(address, pass.next_timeout);
+        self.set_timeout(address, next_timeout);
     }
 
     fn set_timeout(&mut self, address: Address, timeout: Option<Duration>) {

@@ -8,8 +8,8 @@ use homespun::info::{EndpointType, Progress};
 use homespun::simulation::{Faults, Simulation, TraceAction};
 use homespun::wait::WaitError;
 use homespun::{
-    Address, Bytes, BytesMut, CompletionQueue, CounterAttr, CqAttr, Entry, EqAttr, Errno, Fabric,
-    FabricAddress, Hints, Misuse, MrAttr, OpFlags, OpenEndpoint, ReadError, WaitObject,
+    Address, AvAttr, BindFlags, Bytes, BytesMut, CompletionQueue, CounterAttr, CqAttr, Entry, EqAttr, Errno,
+    Error, Fabric, FabricAddress, Hints, Misuse, MrAttr, OpFlags, OpenEndpoint, ReadError, WaitObject,
 };
 use homespun_suite::process::{Channel, Process};
 
@@ -135,7 +135,7 @@ fn wait_objects_outside_the_library_are_refused() {
     for wait in [WaitObject::Fd, WaitObject::MutexCond] {
         let attr = CqAttr { wait, ..CqAttr::default() };
         let refused = domain.open_cq(&attr).expect_err("nothing wakes an application");
-        assert!(matches!(refused, homespun::Error::Misuse(Misuse::NotSupported(_))), "{refused}");
+        assert!(matches!(refused, Error::Misuse(Misuse::NotSupported(_))), "{refused}");
         assert_eq!(fabric.open_wait_set(wait).expect_err("as for a queue").errno(), Errno::ENOSYS);
     }
 }
@@ -218,6 +218,54 @@ fn closing_endpoint_lingers_in_simulated_time() {
     assert!(simulation.elapsed() >= begin + Duration::from_secs(2), "the default of CLOSE_LINGER_MS");
 }
 
+/// A message whose drop sends another one, and runs the simulation.
+struct RunsWhenDropped {
+    simulation: Simulation,
+    from: OpenEndpoint,
+    to: FabricAddress,
+}
+
+impl AsRef<[u8]> for RunsWhenDropped {
+    fn as_ref(&self) -> &[u8] {
+        b"first"
+    }
+}
+
+impl Drop for RunsWhenDropped {
+    fn drop(&mut self) {
+        self.from.endpoint.send(Bytes::from_static(b"second"), self.to, 2).expect("room");
+        assert!(self.simulation.run_until_idle(LONG));
+    }
+}
+
+#[test]
+fn simulation_runs_inside_a_pass_of_an_endpoint() {
+    let (fabric, simulation) = Fabric::simulated(1);
+    let (right, other) = (open(&fabric), open(&fabric));
+    let hints = Hints::new().tx_op_flags(OpFlags::DELIVERY_COMPLETE);
+    let info = fabric.info(&hints).expect("an info");
+    let domain = fabric.domain(&info).expect("a domain");
+    let left = domain.endpoint(&info).expect("an endpoint");
+    let (cq, av) = (domain.open_cq(&CqAttr::default()), domain.open_av(&AvAttr::default()));
+    let (cq, av) = (cq.expect("a queue"), av.expect("a vector"));
+    // Without completions of successes, a pass drops the messages.
+    let both = BindFlags::TRANSMIT | BindFlags::RECV;
+    left.bind_cq(&cq, both | BindFlags::SELECTIVE_COMPLETION).expect("not bound yet");
+    left.bind_av(&av).expect("not bound yet");
+    left.enable().expect("all is bound");
+    simulation.set_faults(with_latency());
+    left.recv(BytesMut::zeroed(64), FabricAddress::UNSPECIFIED, 1).expect("room");
+    post_receive(&right);
+    let to = other.av.insert_one(left.name().expect("an open endpoint")).expect("an address");
+    let first = RunsWhenDropped { simulation: simulation.clone(), from: other.clone(), to };
+    let right_address = av.insert_one(address_of(&right)).expect("an address");
+    left.send(Bytes::from_owner(first), right_address, 2).expect("room");
+    assert!(simulation.run_until_idle(LONG));
+    assert_eq!(poll_text(&right.cq).as_deref(), Some("first"));
+    let sent = other.cq.read().expect("no failure").map(|sent| sent.context);
+    assert_eq!(sent, Some(2), "the message that was sent in the pass has been acknowledged");
+}
+
 #[test]
 fn automatic_progress_needs_no_thread() {
     let (fabric, simulation) = Fabric::simulated(1);
@@ -244,7 +292,7 @@ fn request_for_a_connection_times_out_in_simulated_time() {
     let domain = fabric.domain(&info).expect("a domain");
     let cq = domain.open_cq(&CqAttr::default()).expect("a queue");
     let endpoint = domain.endpoint(&info).expect("an endpoint");
-    endpoint.bind_cq(&cq, homespun::BindFlags::TRANSMIT | homespun::BindFlags::RECV).expect("not bound yet");
+    endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).expect("not bound yet");
     endpoint.bind_eq(&asking, 2).expect("not bound yet");
     endpoint.set_connect_timeout(Some(HOUR));
     simulation.set_faults(with_latency());

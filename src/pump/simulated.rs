@@ -8,21 +8,22 @@ use crate::clock::{Clock, since_origin};
 use crate::simulation::{SimulatedEndpoint, SimulatedPass};
 
 impl<T: Transport> SimulatedEndpoint for Pump<T> {
-    fn pass(&self) -> SimulatedPass {
-        let Some(mut endpoint) = self.try_lock_for_purpose(Purpose::Step) else {
-            return SimulatedPass::default();
-        };
+    fn pass(&self) -> Option<SimulatedPass> {
         // The guard carries out the duties when it is dropped.
-        let Some(state) = endpoint.guard.as_mut() else { return SimulatedPass::default() };
+        let mut endpoint = self.try_lock_for_purpose(Purpose::Step)?;
+        let Some(state) = endpoint.guard.as_mut() else {
+            // The endpoint is closed, or is being closed by a thread that makes its passes.
+            return Some(SimulatedPass { is_busy: false, next_timeout: None });
+        };
         state.timekeeper.make_next_pass_read_clock();
         let received = state.pass_without_reader();
         // As in a pass of the progress thread: the application of this endpoint does not run meanwhile.
         state.engine.end_fetch_delays();
         state.duties.insert(Duties::TELL_SIMULATION);
-        SimulatedPass {
+        Some(SimulatedPass {
             is_busy: received > 0 || state.engine.has_work_without_arrivals(),
             next_timeout: state.engine.next_deadline().map(since_origin),
-        }
+        })
     }
 }
 

@@ -34,7 +34,8 @@ pub struct Faults {
     /// an arbitrary byte.
     pub lose_per_mille: u16,
     /// The smallest payload, in bytes, that a peer may [pull](crate::transport::Transport::pull).
-    /// If `None`, no payload may be pulled. Applies to links that are made from now on.
+    /// If `None`, no payload may be pulled. Applies to links that are made from now on. A pull takes no
+    /// time.
     pub pull_min_bytes: Option<u32>,
     /// The probability that an end prefers to send payload that its peer could pull.
     pub prefer_send_per_mille: u16,
