@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 
 use homespun_engine::moment::Moment;
 
+#[cfg(feature = "simulator")]
+use crate::simulation::Simulation;
+
 /// A clock that stands still until it is advanced. For tests and simulations inside one process.
 ///
 /// The endpoints of a fabric [with such a clock](crate::Fabric::with_clock) measure four times by this
@@ -89,6 +92,9 @@ pub(crate) enum Clock {
     /// The system's clock, read without a system call.
     System,
     Simulated(SimulatedClock),
+    /// The clock of a simulated fabric. Blocking calls take its time, too.
+    #[cfg(feature = "simulator")]
+    Simulation(Simulation),
 }
 
 impl Clock {
@@ -99,16 +105,46 @@ impl Clock {
                 Moment::from_ms(0) + FIRST.elapsed()
             }
             Clock::Simulated(clock) => Moment::from_ms(0) + clock.elapsed(),
+            #[cfg(feature = "simulator")]
+            Clock::Simulation(simulation) => Moment::from_ms(0) + simulation.elapsed(),
         }
     }
 
+    /// Whether the clock is that of a simulated fabric. Then all endpoints are driven in one thread, and no
+    /// thread sleeps.
+    pub(crate) fn is_of_simulation(&self) -> bool {
+        #[cfg(feature = "simulator")]
+        if let Clock::Simulation(_) = self {
+            return true;
+        }
+        false
+    }
+
+    /// Pauses a thread that can do nothing before `deadline` without its peers. In a simulation, this drives
+    /// the peers. Otherwise it sleeps for `time`, and advances a simulated clock.
+    pub(crate) fn sleep_or_step(&self, time: Duration, deadline: Moment) {
+        #[cfg(feature = "simulator")]
+        if let Clock::Simulation(simulation) = self {
+            simulation.step(Some(since_origin(deadline)));
+            return;
+        }
+        let _ = deadline;
+        self.sleep(time);
+    }
+
     /// Sleeps, and advances a simulated clock.
-    pub(crate) fn sleep(&self, time: Duration) {
+    fn sleep(&self, time: Duration) {
         thread::sleep(time);
         if let Clock::Simulated(clock) = self {
             clock.advance((clock.0.pace)(time));
         }
     }
+}
+
+/// Returns the time from the origin of the clock until a moment.
+#[cfg(feature = "simulator")]
+pub(crate) fn since_origin(moment: Moment) -> Duration {
+    moment.saturating_duration_since(Moment::from_ms(0))
 }
 
 #[cfg(test)]

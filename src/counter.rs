@@ -27,6 +27,7 @@ use self::driven_endpoints::DrivenEndpoints;
 pub(crate) use self::reported::Reported;
 pub(crate) use self::triggered_works::THRESHOLD_MAX;
 use self::triggered_works::{TriggeredWorks, WorkCounter};
+use crate::clock::Clock;
 use crate::domain_id::DomainId;
 use crate::empty_polls;
 use crate::sync::{AtomicU64, Ordering};
@@ -61,6 +62,9 @@ pub enum CounterWaitError {
     /// A signal handler (`signal(7)`) has run in the waiting thread.
     #[error("a signal handler has run before the counter was high enough")]
     Interrupted,
+    /// The wait has no time limit and would never end: in the simulation nothing more happens.
+    #[error("the wait would never end: nothing more happens in the simulation")]
+    Deadlock,
 }
 
 impl From<WaitError> for CounterWaitError {
@@ -68,6 +72,7 @@ impl From<WaitError> for CounterWaitError {
         match ended {
             WaitError::TimedOut => CounterWaitError::TimedOut,
             WaitError::Interrupted => CounterWaitError::Interrupted,
+            WaitError::Deadlock => CounterWaitError::Deadlock,
         }
     }
 }
@@ -79,6 +84,7 @@ impl CounterWaitError {
             CounterWaitError::ErrorAvailable => Errno::EAVAIL,
             CounterWaitError::TimedOut => Errno::ETIMEDOUT,
             CounterWaitError::Interrupted => Errno::EAGAIN,
+            CounterWaitError::Deadlock => Errno::EDEADLK,
         }
     }
 }
@@ -150,10 +156,12 @@ pub(crate) struct CounterShared {
     triggering: TriggeredWorks,
     /// `None` without a wait object: a wait for the counter then polls.
     waiter: Option<Waiter>,
+    /// The clock of waits.
+    clock: Clock,
 }
 
 impl Counter {
-    pub(crate) fn open(attr: &CounterAttr, domain: DomainId) -> Result<Counter, Error> {
+    pub(crate) fn open(attr: &CounterAttr, domain: DomainId, clock: &Clock) -> Result<Counter, Error> {
         let shared = Arc::new(CounterShared {
             domain,
             value: AtomicU64::new(0),
@@ -164,7 +172,8 @@ impl Counter {
             users: AtomicUsize::new(0),
             driven_endpoints: DrivenEndpoints::default(),
             triggering: TriggeredWorks::default(),
-            waiter: Waiter::new(attr.wait, attr.wait_set.as_ref())?,
+            waiter: Waiter::new(attr.wait, attr.wait_set.as_ref(), clock)?,
+            clock: clock.clone(),
         });
         let counter = Counter { work_counter: WorkCounter::new(shared.clone()), shared };
         if let Some(waiter) = &counter.shared.waiter {
@@ -248,11 +257,12 @@ impl Counter {
     /// [`CounterWaitError::ErrorAvailable`] if the error value changes during the wait.
     /// [`CounterWaitError::TimedOut`] if the timeout passes first. [`CounterWaitError::Interrupted`], as
     /// [`CompletionQueue::sread`](crate::CompletionQueue::sread) returns `None`.
+    /// [`CounterWaitError::Deadlock`] if nothing more happens in a simulation.
     pub fn wait(&self, threshold: u64, timeout: Option<Duration>) -> Result<(), CounterWaitError> {
         let errors_before = self.shared.errors.load(Ordering::SeqCst);
         let goal = Goal { counter: &self.shared, threshold, errors_before, found: Cell::new(None) };
         let waiter = Waiter::waiter_or_polling_one(self.shared.waiter.as_ref());
-        let waited = waiter.wait(timeout, &goal, || goal.found.take());
+        let waited = waiter.wait(&self.shared.clock, timeout, &goal, || goal.found.take());
         waited.unwrap_or_else(|ended| goal.progress_and_check().unwrap_or(Err(ended.into())))
     }
 

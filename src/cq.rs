@@ -25,6 +25,7 @@ use self::signals::Signals;
 pub(crate) use self::strerror::prov_errno;
 pub use self::strerror::strerror;
 use crate::av::FabricAddress;
+use crate::clock::Clock;
 use crate::domain_id::DomainId;
 use crate::drive::Drive;
 use crate::driven::Driven;
@@ -87,6 +88,9 @@ pub enum ReadError {
     /// A blocking read would have to wait, but the queue has no wait object or is a member of a wait set.
     #[error("the completion queue was opened without a wait object of its own")]
     NoWaitObject,
+    /// A blocking read without a time limit would never end: in the simulation nothing more happens.
+    #[error("the read would never end: nothing more happens in the simulation")]
+    Deadlock,
 }
 
 impl ReadError {
@@ -96,6 +100,7 @@ impl ReadError {
             ReadError::ErrorAvailable => Errno::EAVAIL,
             ReadError::Overrun => Errno::EOVERRUN,
             ReadError::NoWaitObject => Errno::EINVAL,
+            ReadError::Deadlock => Errno::EDEADLK,
         }
     }
 }
@@ -184,6 +189,8 @@ pub(crate) struct CqShared {
     waiter: Option<Waiter>,
     /// The signals that end waits when there is nothing to read.
     signals: Signals,
+    /// The clock of blocking reads.
+    clock: Clock,
 }
 
 impl CompletionQueue {
@@ -192,6 +199,7 @@ impl CompletionQueue {
         domain: DomainId,
         resource_mgmt: ResourceManagement,
         locking: Locking,
+        clock: &Clock,
     ) -> Result<CompletionQueue, Error> {
         let depth_entries = match attr.size_entries {
             0 => CQ_DEPTH_DEFAULT_ENTRIES,
@@ -202,7 +210,7 @@ impl CompletionQueue {
                 );
             }
         };
-        let waiter = Waiter::new(attr.wait, attr.wait_set.as_ref())?;
+        let waiter = Waiter::new(attr.wait, attr.wait_set.as_ref(), clock)?;
         let cq = CompletionQueue {
             shared: Arc::new(CqShared {
                 domain,
@@ -216,6 +224,7 @@ impl CompletionQueue {
                 driven: Driven::default(),
                 waiter,
                 signals: Signals::default(),
+                clock: clock.clone(),
             }),
         };
         if let Some(waiter) = cq.shared.waiter() {

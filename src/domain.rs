@@ -129,7 +129,7 @@ impl Domain {
                 },
                 progress_thread: ProgressThread::default(),
                 mr_mode: info.domain.mr_mode,
-                region_keys: RegionKeys::new(key_size_bytes),
+                region_keys: RegionKeys::new(key_size_bytes, clock.clone()),
                 params: params.clone(),
                 clock: clock.clone(),
                 regions: Arc::default(),
@@ -169,7 +169,7 @@ impl Domain {
     ///
     /// # Errors
     ///
-    /// - [`Misuse::NotSupported`] for the wait object `PollFd`.
+    /// - [`Misuse::NotSupported`] for the wait object `PollFd`, and in a simulation for `Fd` and `MutexCond`.
     /// - [`Misuse::Invalid`] for the wait object `Set` without a wait set, or for a size above
     ///   [`CQ_DEPTH_MAX_ENTRIES`](crate::cq::CQ_DEPTH_MAX_ENTRIES).
     /// - The system's error if a wait object gets no descriptor: EMFILE, ENFILE, ENOMEM.
@@ -179,18 +179,19 @@ impl Domain {
             asked => asked,
         };
         let attr = CqAttr { size_entries, ..attr.clone() };
-        CompletionQueue::open(&attr, self.shared.id, self.shared.resource_mgmt, self.shared.locking)
+        let DomainShared { id, resource_mgmt, locking, clock, .. } = &*self.shared;
+        CompletionQueue::open(&attr, *id, *resource_mgmt, *locking, clock)
     }
 
     /// Opens a counter: `fi_cntr_open`, `fi_cntr(3)`.
     ///
     /// # Errors
     ///
-    /// - [`Misuse::NotSupported`] for the wait object `PollFd`.
+    /// - [`Misuse::NotSupported`] for the wait object `PollFd`, and in a simulation for `Fd` and `MutexCond`.
     /// - [`Misuse::Invalid`] for the wait object `Set` without a wait set.
     /// - The system's error if a wait object gets no descriptor: EMFILE, ENFILE, ENOMEM.
     pub fn open_counter(&self, attr: &CounterAttr) -> Result<Counter, Error> {
-        Counter::open(attr, self.shared.id)
+        Counter::open(attr, self.shared.id, &self.shared.clock)
     }
 
     /// Opens a poll set: `fi_poll_open` of `fi_poll(3)`. A poll set drives several completion queues and
@@ -364,8 +365,8 @@ impl Domain {
 
 impl DomainShared {
     pub(crate) fn open_pump(&self, bind: Address, config: Config) -> Result<Arc<dyn EndpointPump>, Error> {
-        let (regions, clock) = (self.regions.clone(), self.clock.clone());
-        let pump = self.provider.open_pump(bind, self.params.ports, config, regions, self.locking, clock)?;
+        let (ports, regions) = (self.params.ports, self.regions.clone());
+        let pump = self.provider.open_pump(bind, ports, config, regions, self.locking, &self.clock)?;
         self.register_pump(&pump);
         Ok(pump)
     }
@@ -450,11 +451,15 @@ impl DomainShared {
     }
 
     /// Returns the progress thread if it drives the endpoint. If only control progress is automatic, the
-    /// thread drives only endpoints for connections.
+    /// thread drives only endpoints for connections. In a simulation, its steps take the thread's place.
     pub(crate) fn progress_thread(&self, is_connection_oriented: bool) -> Option<&ProgressThread> {
         let is_auto = self.data_progress == Progress::Auto
             || is_connection_oriented && self.control_progress == Progress::Auto;
-        is_auto.then_some(&self.progress_thread)
+        (is_auto && !self.clock.is_of_simulation()).then_some(&self.progress_thread)
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     pub(crate) fn id(&self) -> DomainId {

@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 
 pub use self::entry::EventEntry;
 pub(crate) use self::reporter::{ReportedEndpoint, Reporter};
+use crate::clock::Clock;
 use crate::connection::{ConnectionEvent, PendingAccept};
 use crate::cq::strerror;
 use crate::drive::Drive;
@@ -123,6 +124,9 @@ pub enum EqReadError {
     /// The queue was opened with [`WaitObject::None`] or [`WaitObject::Set`].
     #[error("the event queue was opened without a wait object of its own")]
     NoWaitObject,
+    /// A blocking read without a time limit would never end: in the simulation nothing more happens.
+    #[error("the read would never end: nothing more happens in the simulation")]
+    Deadlock,
 }
 
 impl EqReadError {
@@ -132,6 +136,7 @@ impl EqReadError {
             EqReadError::ErrorAvailable => Errno::EAVAIL,
             EqReadError::Unwanted => Errno::ETOOSMALL,
             EqReadError::NoWaitObject => Errno::EINVAL,
+            EqReadError::Deadlock => Errno::EDEADLK,
         }
     }
 }
@@ -178,6 +183,8 @@ pub(crate) struct EqShared {
     driven: Driven,
     /// `None` without a wait object.
     waiter: Option<Waiter>,
+    /// The clock of blocking reads.
+    clock: Clock,
 }
 
 #[derive(Default)]
@@ -213,7 +220,7 @@ impl EventQueue {
     /// # Errors
     ///
     /// As [`Fabric::open_eq`](crate::Fabric::open_eq).
-    pub(crate) fn open(attr: &EqAttr) -> Result<Self, Error> {
+    pub(crate) fn open(attr: &EqAttr, clock: &Clock) -> Result<Self, Error> {
         let unknown = attr.flags.difference(EqFlags::all());
         if !unknown.is_empty() {
             return Err(Misuse::Flags(unknown.bits()).into());
@@ -224,7 +231,8 @@ impl EventQueue {
             queues: Mutex::default(),
             bound: AtomicUsize::new(0),
             driven: Driven::default(),
-            waiter: Waiter::new(attr.wait, attr.wait_set.as_ref())?,
+            waiter: Waiter::new(attr.wait, attr.wait_set.as_ref(), clock)?,
+            clock: clock.clone(),
         };
         let shared = Arc::new(shared);
         if let Some(waiter) = &shared.waiter {

@@ -7,6 +7,8 @@ use homespun_auto::AutoProvider;
 use homespun_engine::address::AddressFormat;
 use homespun_engine::error::{DomainNameSource, Error, Missing, Misuse};
 use homespun_engine::flags::InfoFlags;
+#[cfg(feature = "simulator")]
+use homespun_engine::loopback::{Faults, Network};
 use homespun_engine::transport::{Provider, ProviderAttr};
 use homespun_shm::ShmProvider;
 use homespun_tcp::{LocalAddress, TcpProvider};
@@ -22,6 +24,8 @@ use crate::lock::{Locking, init_single_threaded_flag};
 use crate::open_pump::OpenPump;
 use crate::params::Params;
 use crate::passive_endpoint::PassiveEndpoint;
+#[cfg(feature = "simulator")]
+use crate::simulation::Simulation;
 use crate::wait::{WaitObject, WaitSet};
 
 /// A network of endpoints that can reach each other: the root of the object model, `fi_fabric(3)`.
@@ -65,6 +69,20 @@ impl Fabric {
             .with_provider(AutoProvider::new(shm.clone(), tcp.clone()))
             .with_provider(tcp)
             .with_provider(shm)
+    }
+
+    /// Returns a fabric whose network and time are simulated, and the [`Simulation`] that controls them. All
+    /// random choices come from `seed`. Ignores the environment. The only domain is `loopback`.
+    ///
+    /// The [guide](crate::simulation) shows how to test a protocol with it.
+    #[cfg(feature = "simulator")]
+    pub fn simulated(seed: u64) -> (Fabric, Simulation) {
+        init_single_threaded_flag();
+        let network = Network::new(seed, Faults::default()).between_hosts();
+        let simulation = Simulation::new(network.clone());
+        let clock = Clock::Simulation(simulation.clone());
+        let fabric = Fabric { providers: Vec::new(), params: Params::default(), clock };
+        (fabric.with_provider(network), simulation)
     }
 
     /// Adds a provider from outside this crate. Hints can name the provider's domain.
@@ -205,12 +223,12 @@ impl Fabric {
     ///
     /// # Errors
     ///
-    /// - [`Misuse::NotSupported`] for the wait object `PollFd`.
+    /// - [`Misuse::NotSupported`] for the wait object `PollFd`, and in a simulation for `Fd` and `MutexCond`.
     /// - [`Misuse::Invalid`] for the wait object `Set` without a wait set.
     /// - [`Misuse::Flags`] for unknown flags.
     /// - The system's error if a wait object gets no descriptor: EMFILE, ENFILE, ENOMEM.
     pub fn open_eq(&self, attr: &EqAttr) -> Result<EventQueue, Error> {
-        EventQueue::open(attr)
+        EventQueue::open(attr, &self.clock)
     }
 
     /// Opens a wait set: `fi_wait_open` of `fi_poll(3)`. A thread can wait for all queues and counters in
@@ -219,10 +237,10 @@ impl Fabric {
     /// # Errors
     ///
     /// - [`Misuse::Invalid`] for the wait objects `None` and `Set`.
-    /// - [`Misuse::NotSupported`] for the wait object `PollFd`.
+    /// - [`Misuse::NotSupported`] for the wait object `PollFd`, and in a simulation for `Fd` and `MutexCond`.
     /// - The system's error: EMFILE, ENFILE, ENOMEM.
     pub fn open_wait_set(&self, wait: WaitObject) -> Result<WaitSet, Error> {
-        WaitSet::open(wait)
+        WaitSet::open(wait, &self.clock)
     }
 }
 

@@ -49,6 +49,8 @@ mod shared_receive_context;
 mod shared_transmit_context;
 #[expect(unsafe_code, reason = "sets of signals are memory of the C library's making; see signals.rs")]
 pub mod signals;
+#[cfg(feature = "simulator")]
+pub mod simulation;
 mod sync;
 mod tag;
 #[expect(unsafe_code, reason = "the raw tier takes addresses; see endpoint/send.rs")]

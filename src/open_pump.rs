@@ -16,6 +16,8 @@ use crate::lock::Locking;
 use crate::params::PortRange;
 use crate::pump::Pump;
 use crate::random;
+#[cfg(feature = "simulator")]
+use crate::simulation::SimulatedEndpoint;
 
 /// A provider of any transport.
 pub(crate) trait OpenPump: Send + Sync {
@@ -30,7 +32,7 @@ pub(crate) trait OpenPump: Send + Sync {
         config: Config,
         regions: Arc<Regions>,
         locking: Locking,
-        clock: Clock,
+        clock: &Clock,
     ) -> Result<Arc<dyn EndpointPump>, Error>;
     /// See [`Provider::allocate_shareable`].
     fn allocate_shareable(&self, len_bytes: usize) -> Result<Option<Arc<dyn SharedMemory>>, Errno>;
@@ -54,9 +56,9 @@ impl<P: Provider> OpenPump for P {
         config: Config,
         regions: Arc<Regions>,
         locking: Locking,
-        clock: Clock,
+        clock: &Clock,
     ) -> Result<Arc<dyn EndpointPump>, Error> {
-        let instance = random::draw_u64()?;
+        let instance = random::draw_u64(clock)?;
         let transport = match ports.filter(|_| bind.port() == 0) {
             Some(ports) => {
                 ports.open_at_free_port(instance, |port| self.open(bind.with_port(port), instance))
@@ -68,7 +70,13 @@ impl<P: Provider> OpenPump for P {
             let exhausted = ports.map(PortRange::exhausted);
             Error::Bind { address: Box::new(bind), errno, exhausted }
         })?;
-        Ok(Arc::new(Pump::new(transport, config, regions, locking, clock)))
+        let pump = Arc::new(Pump::new(transport, config, regions, locking, clock.clone()));
+        #[cfg(feature = "simulator")]
+        if let Clock::Simulation(simulation) = clock {
+            let endpoint: Arc<dyn SimulatedEndpoint> = pump.clone();
+            simulation.add_endpoint(pump.address(), Arc::downgrade(&endpoint));
+        }
+        Ok(pump)
     }
 
     fn allocate_shareable(&self, len_bytes: usize) -> Result<Option<Arc<dyn SharedMemory>>, Errno> {

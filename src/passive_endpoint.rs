@@ -297,7 +297,7 @@ impl PassiveShared {
         }
         let bind = setup.name.or(self.info.src_addr).unwrap_or_else(|| self.format.wildcard());
         let config = Config { role: EndpointRole::Passive, ..Config::default() };
-        let (ports, clock) = (self.params.ports, self.clock.clone());
+        let (ports, clock) = (self.params.ports, &self.clock);
         let pump = self.provider.open_pump(bind, ports, config, Arc::default(), Locking::Taken, clock)?;
         let listener = Listener {
             listener_info: Arc::new(ListenerInfo { name: pump.address(), bind, info: self.info.clone() }),

@@ -10,6 +10,8 @@ mod duties;
 mod posting;
 mod queues;
 mod receive_context;
+#[cfg(feature = "simulator")]
+mod simulated;
 mod sleepers;
 mod timekeeper;
 
@@ -418,6 +420,8 @@ impl<T: Transport> EndpointPump for Pump<T> {
             peer_cache: PeerCache::default(),
             address_cache: AddressCache::default(),
         });
+        #[cfg(feature = "simulator")]
+        state.tell_simulation();
         Ok(())
     }
 
@@ -547,7 +551,7 @@ impl<T: Transport> EndpointPump for Pump<T> {
                 engine.transmit(&mut transport, &mut sink);
                 transport.flush();
                 drop(pass);
-                patience.pause(&clock);
+                patience.pause(&clock, deadline);
                 pass = self.lock_closing_pass(&mut engine);
             }
         }
@@ -557,7 +561,7 @@ impl<T: Transport> EndpointPump for Pump<T> {
             transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut sink));
             transport.flush();
             drop(pass);
-            patience.pause(&clock);
+            patience.pause(&clock, deadline);
             pass = self.lock_closing_pass(&mut engine);
         }
         *pass = None;

@@ -7,6 +7,7 @@ use homespun_engine::error::{Error, Misuse};
 use homespun_engine::limits::{KEY_MAX_BYTES, KEY_MIN_BYTES};
 use parking_lot::Mutex;
 
+use crate::clock::Clock;
 use crate::random;
 
 /// The rounds of the [permutation](Sequence::permute). Four rounds are enough if the round function is
@@ -19,6 +20,8 @@ const ROUNDS: u8 = 8;
 /// are the values of a secret permutation, in sequence: no key comes twice before all others have come.
 pub(crate) struct RegionKeys {
     size_bytes: usize,
+    /// The clock of the domain, which knows whether the keys come from the seed of a simulation.
+    clock: Clock,
     /// The sequence of short keys; `None` until the first of them is chosen.
     sequence: Mutex<Option<Sequence>>,
 }
@@ -32,9 +35,9 @@ impl fmt::Debug for RegionKeys {
 
 impl RegionKeys {
     /// Creates a source of keys of this size, from [`KEY_MIN_BYTES`] to [`KEY_MAX_BYTES`].
-    pub(crate) fn new(size_bytes: usize) -> RegionKeys {
+    pub(crate) fn new(size_bytes: usize, clock: Clock) -> RegionKeys {
         debug_assert!((KEY_MIN_BYTES..=KEY_MAX_BYTES).contains(&size_bytes));
-        RegionKeys { size_bytes, sequence: Mutex::new(None) }
+        RegionKeys { size_bytes, clock, sequence: Mutex::new(None) }
     }
 
     /// Returns the size of a key in bytes.
@@ -73,12 +76,12 @@ impl RegionKeys {
 
     fn draw(&self) -> Result<u64, Error> {
         if self.size_bytes == KEY_MAX_BYTES {
-            return random::draw_u64();
+            return random::draw_u64(&self.clock);
         }
         let mut sequence = self.sequence.lock();
         let sequence = match &mut *sequence {
             Some(sequence) => sequence,
-            none => none.insert(Sequence::draw(self.size_bytes)?),
+            none => none.insert(Sequence::draw(self.size_bytes, &self.clock)?),
         };
         Ok(sequence.next_key())
     }
@@ -93,9 +96,9 @@ struct Sequence {
 }
 
 impl Sequence {
-    fn draw(size_bytes: usize) -> Result<Sequence, Error> {
+    fn draw(size_bytes: usize, clock: &Clock) -> Result<Sequence, Error> {
         let half_bits = 4 * size_bytes as u32;
-        Ok(Sequence { half_bits, secret: [random::draw_u64()?, random::draw_u64()?], count: 0 })
+        Ok(Sequence { half_bits, secret: [random::draw_u64(clock)?, random::draw_u64(clock)?], count: 0 })
     }
 
     fn next_key(&mut self) -> u64 {
@@ -126,7 +129,7 @@ mod tests {
     #[test]
     fn chosen_keys_fit_their_size_and_differ() {
         for size_bytes in KEY_MIN_BYTES..=KEY_MAX_BYTES {
-            let keys = RegionKeys::new(size_bytes);
+            let keys = RegionKeys::new(size_bytes, Clock::System);
             let chosen: Vec<u64> = (0..200_000).map(|_| keys.choose().unwrap()).collect();
             assert!(chosen.iter().all(|key| keys.checked_requested(*key).is_ok()), "{size_bytes} bytes");
             // Among as many random keys of 4 bytes there would be about five pairs of equal ones.
@@ -151,17 +154,17 @@ mod tests {
 
     #[test]
     fn short_keys_of_two_domains_differ() {
-        let [first, second] = [RegionKeys::new(4), RegionKeys::new(4)];
+        let [first, second] = [RegionKeys::new(4, Clock::System), RegionKeys::new(4, Clock::System)];
         let chosen = |keys: &RegionKeys| (0..4).map(|_| keys.choose().unwrap()).collect::<Vec<_>>();
         assert_ne!(chosen(&first), chosen(&second));
     }
 
     #[test]
     fn requested_key_beyond_the_size_is_refused() {
-        let keys = RegionKeys::new(4);
+        let keys = RegionKeys::new(4, Clock::System);
         assert_eq!(keys.checked_requested(u64::from(u32::MAX)), Ok(u64::from(u32::MAX)));
         let key = 1 << 32;
         assert_eq!(keys.checked_requested(key), Err(Misuse::KeyTooLong { key, max_bytes: 4 }));
-        assert_eq!(RegionKeys::new(8).checked_requested(u64::MAX), Ok(u64::MAX));
+        assert_eq!(RegionKeys::new(8, Clock::System).checked_requested(u64::MAX), Ok(u64::MAX));
     }
 }

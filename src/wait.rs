@@ -32,6 +32,8 @@ mod error;
 mod loom_tests;
 mod object;
 mod set;
+#[cfg(feature = "simulator")]
+mod simulated;
 mod sleepers;
 mod trywait;
 mod waiter;

@@ -57,6 +57,7 @@ errnos! {
     EFBIG = 27, "File too large";
     ENOSPC = 28, "No space left on device";
     EPIPE = 32, "Broken pipe";
+    EDEADLK = 35, "Resource deadlock avoided";
     ENOSYS = 38, "Function not implemented";
     ENOMSG = 42, "No message of desired type";
     ENODATA = 61, "No data available";

@@ -2,8 +2,8 @@
 //! user sets.
 //!
 //! The links of the network carry hellos and frames as bytes, as TCP links do. The network has no
-//! clock and no thread, and all its randomness comes from a seed. With the same seed, the same
-//! calls in the same order have the same results.
+//! thread and reads no clock: its user tells it the time. All its randomness comes from a seed.
+//! With the same seed, the same calls in the same order have the same results.
 //!
 //! ```text
 //!  LoopbackTransport --send--> Pipe (written | under way | arrived) --receive--> LoopbackTransport
@@ -15,11 +15,13 @@ mod faults;
 mod pipe;
 mod shareable;
 mod state;
+mod trace;
 mod transport;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::address::{Address, AddressFormat};
 use crate::errno::Errno;
@@ -29,6 +31,7 @@ use crate::loopback::state::State;
 use crate::transport::{Provider, ProviderAttr, SharedMemory};
 
 pub use crate::loopback::faults::{CAPACITY_MIN_BYTES, Faults};
+pub use crate::loopback::trace::{TraceAction, TraceEvent};
 pub use crate::loopback::transport::LoopbackTransport;
 
 /// A network inside the process, and the [`Provider`] of endpoints on it. A clone is another handle
@@ -97,7 +100,8 @@ pub use crate::loopback::transport::LoopbackTransport;
 #[derive(Clone)]
 pub struct Network {
     state: Arc<Mutex<State>>,
-    memories: Arc<SharedMemories>,
+    /// The memories that peers can map; `None` if every endpoint is on a host of its own.
+    memories: Option<Arc<SharedMemories>>,
     /// How many frames, pieces of frames and link events were reported.
     reported: Arc<AtomicU64>,
 }
@@ -106,7 +110,75 @@ impl Network {
     /// Creates a network without endpoints. `seed` decides all random events.
     pub fn new(seed: u64, faults: Faults) -> Network {
         let state = Arc::new(Mutex::new(State::new(seed, faults)));
-        Network { state, memories: Arc::default(), reported: Arc::default() }
+        Network { state, memories: Some(Arc::default()), reported: Arc::default() }
+    }
+
+    /// Puts every endpoint on a host of its own: endpoints share no memory, so all that one learns of
+    /// another has crossed the network.
+    #[must_use]
+    pub fn between_hosts(mut self) -> Network {
+        self.memories = None;
+        self
+    }
+
+    /// Returns the time since the network was created, as its user has told it.
+    pub fn elapsed(&self) -> Duration {
+        self.lock().now
+    }
+
+    /// Tells the network the time. Time never goes back: an earlier time changes nothing.
+    pub fn advance_to(&self, time: Duration) {
+        let mut state = self.lock();
+        state.now = state.now.max(time);
+    }
+
+    /// Begins to list the endpoints that can receive something, for [`take_due`](Self::take_due).
+    pub fn track_due(&self) {
+        self.lock().track_due();
+    }
+
+    /// Returns the addresses of the endpoints that can receive something: bytes, a connection, the end
+    /// of a link, or room for bytes. An endpoint is listed once. The caller then calls its
+    /// [`receive`](crate::transport::Transport::receive) until that reports nothing.
+    pub fn take_due(&self) -> Vec<Address> {
+        self.lock().take_due()
+    }
+
+    /// Returns the earliest time at which [`take_due`](Self::take_due) has an endpoint to return. Returns
+    /// `None` if nothing is under way but what a [partition](Self::partition) holds.
+    pub fn next_arrival(&self) -> Option<Duration> {
+        self.lock().next_arrival()
+    }
+
+    /// Separates each group of addresses from all other addresses. Replaces an earlier partition.
+    ///
+    /// The network holds what is under way between separated endpoints: bytes, requests for
+    /// connections, and ends of links. No link breaks. What endpoints send after this call joins what
+    /// is held, as far as links have room.
+    pub fn partition(&self, groups: &[&[Address]]) {
+        self.lock().partition(groups);
+    }
+
+    /// Ends a [partition](Self::partition). What was held goes on, and arrives at once if its time has
+    /// passed.
+    pub fn heal(&self) {
+        self.lock().partition(&[]);
+    }
+
+    /// Records what happens from now on, for [`take_trace`](Self::take_trace).
+    pub fn record_trace(&self) {
+        self.lock().trace.get_or_insert_default();
+    }
+
+    /// Returns what has happened since the last call, or since [`record_trace`](Self::record_trace).
+    pub fn take_trace(&self) -> Vec<TraceEvent> {
+        self.lock().trace.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Draws a number from the network's randomness, for a user whose own choices come from the same
+    /// seed.
+    pub fn draw_u64(&self) -> u64 {
+        self.lock().dice.draw_u64()
     }
 
     /// Changes the faults. Bytes and connections that are already delayed stay delayed.
@@ -170,13 +242,13 @@ impl Provider for Network {
             domain: "loopback".to_owned(),
             formats: vec![AddressFormat::SockaddrIn, AddressFormat::SockaddrIn6],
             local: true,
-            remote: false,
+            remote: self.memories.is_none(),
             max_message_bytes: MESSAGE_MAX_BYTES,
         }
     }
 
     fn allocate_shareable(&self, len_bytes: usize) -> Result<Option<Arc<dyn SharedMemory>>, Errno> {
-        self.memories.allocate(len_bytes).map(Some)
+        self.memories.as_ref().map(|memories| memories.allocate(len_bytes)).transpose()
     }
 
     fn open(&self, bind: Address, instance: u64) -> Result<LoopbackTransport, Errno> {

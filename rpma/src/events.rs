@@ -93,7 +93,7 @@ impl Events {
                         return Some(Err(failure));
                     }
                 }
-                Err(error @ (EqReadError::Unwanted | EqReadError::NoWaitObject)) => {
+                Err(error @ (EqReadError::Unwanted | EqReadError::NoWaitObject | EqReadError::Deadlock)) => {
                     unreachable!("a queue with a wait object, which is read without a condition: {error}")
                 }
             }

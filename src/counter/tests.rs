@@ -14,7 +14,8 @@ const OBJECTS: [WaitObject; 5] =
     [WaitObject::None, WaitObject::Unspec, WaitObject::Fd, WaitObject::MutexCond, WaitObject::Yield];
 
 fn open_counter(wait: WaitObject) -> Counter {
-    Counter::open(&CounterAttr { wait, ..CounterAttr::default() }, DomainId::allocate()).expect("a counter")
+    Counter::open(&CounterAttr { wait, ..CounterAttr::default() }, DomainId::allocate(), &Clock::System)
+        .expect("a counter")
 }
 
 /// Waits until a thread sleeps. Returns at once if the counter has nothing to sleep on.
@@ -113,8 +114,12 @@ fn counter_errors_have_their_errno() {
     assert_eq!(CounterWaitError::ErrorAvailable.errno(), Errno::EAVAIL);
     assert_eq!(CounterWaitError::TimedOut.errno(), Errno::ETIMEDOUT);
     for (wait, errno) in [(WaitObject::Set, Errno::EINVAL), (WaitObject::PollFd, Errno::ENOSYS)] {
-        let refused = Counter::open(&CounterAttr { wait, ..CounterAttr::default() }, DomainId::allocate())
-            .expect_err("it is refused");
+        let refused = Counter::open(
+            &CounterAttr { wait, ..CounterAttr::default() },
+            DomainId::allocate(),
+            &Clock::System,
+        )
+        .expect_err("it is refused");
         assert_eq!(refused.errno(), errno);
     }
     assert_eq!(open_counter(WaitObject::None).try_wait().expect_err("it is refused").errno(), Errno::EINVAL);

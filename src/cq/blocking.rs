@@ -10,7 +10,7 @@ use homespun_engine::transport::Armed;
 use super::signals::WaitingReader;
 use super::{Completion, CompletionQueue, CqShared, MutexCond, ReadError, WaitObject};
 use crate::av::FabricAddress;
-use crate::wait::{Awaited, WaitSetMember, Waiter};
+use crate::wait::{Awaited, WaitError, WaitSetMember, Waiter};
 
 impl CompletionQueue {
     /// Reads one completion, and waits if the queue is empty: `fi_cq_sread(3)` with a count of 1. If
@@ -91,7 +91,7 @@ impl CompletionQueue {
         let reader = self.shared.signals.begin_wait();
         let signal = Signal::Of(&reader);
         let entries = Entries { cq: &self.shared, threshold: threshold_entries, signal };
-        let found = waiter.wait(timeout, &entries, || {
+        let found = waiter.wait(&self.shared.clock, timeout, &entries, || {
             if threshold_entries == 1 || self.shared.progress_and_check_enough_entries(threshold_entries) {
                 match self.read_each(max, &mut take) {
                     Ok(None) => {}
@@ -100,7 +100,10 @@ impl CompletionQueue {
             }
             reader.take_signal().then(|| self.read_each(max, &mut take))
         });
-        found.unwrap_or_else(|_| self.read_each(max, take))
+        found.unwrap_or_else(|ended| match (self.read_each(max, take), ended) {
+            (Ok(None), WaitError::Deadlock) => Err(ReadError::Deadlock),
+            (read, _) => read,
+        })
     }
 
     /// Ends all waits of [`sread`](Self::sread) and its variants: `fi_cq_signal(3)`. If no thread waits,

@@ -15,7 +15,7 @@ const DEPTH_ENTRIES: usize = 3;
 
 fn open_cq(resource_mgmt: ResourceManagement) -> CompletionQueue {
     let attr = CqAttr { size_entries: DEPTH_ENTRIES, ..CqAttr::default() };
-    CompletionQueue::open(&attr, DomainId::allocate(), resource_mgmt, Locking::Taken)
+    CompletionQueue::open(&attr, DomainId::allocate(), resource_mgmt, Locking::Taken, &Clock::System)
         .expect("a queue of this size")
 }
 
@@ -138,8 +138,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 fn open_with_wait(wait: WaitObject) -> CompletionQueue {
     let attr = CqAttr { size_entries: DEPTH_ENTRIES, wait, ..CqAttr::default() };
-    CompletionQueue::open(&attr, DomainId::allocate(), ResourceManagement::Enabled, Locking::Taken)
-        .expect("a queue")
+    CompletionQueue::open(
+        &attr,
+        DomainId::allocate(),
+        ResourceManagement::Enabled,
+        Locking::Taken,
+        &Clock::System,
+    )
+    .expect("a queue")
 }
 
 #[test]

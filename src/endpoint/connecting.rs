@@ -48,7 +48,7 @@ impl Endpoint {
             return Err(Misuse::State(ObjectState::OpenedForRequest).into());
         }
         check_peer_address(to, self.shared.domain.format())?;
-        let number = random::draw_u64()?;
+        let number = random::draw_u64(self.shared.domain.clock())?;
         self.enable()?;
         let timeout = self.connect_timeout();
         self.shared.begin_connection(to, |pump| pump.connect(to, number, data, timeout))

@@ -16,7 +16,7 @@ const WAITABLE: [WaitObject; 4] =
 
 fn open_queue(size_entries: usize) -> EventQueue {
     let attr = EqAttr { size_entries, flags: EqFlags::WRITE, wait: WaitObject::Unspec, ..EqAttr::default() };
-    EventQueue::open(&attr).expect("a queue")
+    EventQueue::open(&attr, &Clock::System).expect("a queue")
 }
 
 fn make_written_event(number: u32, data: &[u8]) -> Event {
@@ -64,7 +64,7 @@ fn read_entry_returns_failures_before_events() {
     let last = eq.sread_entry(None).expect("no failure of the read").expect("an entry");
     assert_eq!(last.into_result(), Ok(make_written_event(8, b"")));
     assert_eq!(eq.sread_entry(Some(Duration::from_millis(1))), Ok(None));
-    let without_wait_object = EventQueue::open(&EqAttr::default()).expect("a queue");
+    let without_wait_object = EventQueue::open(&EqAttr::default(), &Clock::System).expect("a queue");
     assert_eq!(without_wait_object.sread_entry(None), Err(EqReadError::NoWaitObject));
 }
 
@@ -182,7 +182,7 @@ fn drop_entries_waits_for_a_running_read_of_an_error() {
 fn event_queue_reader_waits_for_a_writer() {
     for wait in WAITABLE {
         let attr = EqAttr { flags: EqFlags::WRITE, wait, ..EqAttr::default() };
-        let eq = EventQueue::open(&attr).expect("a queue");
+        let eq = EventQueue::open(&attr, &Clock::System).expect("a queue");
         assert_eq!(eq.wait_object(), wait);
         let reader = eq.clone();
         let (ready, started) = mpsc::channel();
@@ -201,7 +201,7 @@ fn event_queue_reader_waits_for_a_writer() {
 fn sread_ends_at_the_timeout() {
     for wait in WAITABLE {
         let attr = EqAttr { flags: EqFlags::WRITE, wait, ..EqAttr::default() };
-        let eq = EventQueue::open(&attr).expect("a queue");
+        let eq = EventQueue::open(&attr, &Clock::System).expect("a queue");
         assert_eq!(eq.sread(Some(Duration::ZERO)), Ok(None));
         assert_eq!(eq.sread(Some(Duration::from_millis(1))), Ok(None));
         eq.write(1, b"").expect("room");
@@ -213,7 +213,7 @@ fn sread_ends_at_the_timeout() {
 fn try_wait_allows_sleep_only_on_empty_queue() {
     for wait in WAITABLE {
         let attr = EqAttr { flags: EqFlags::WRITE, wait, ..EqAttr::default() };
-        let eq = EventQueue::open(&attr).expect("a queue");
+        let eq = EventQueue::open(&attr, &Clock::System).expect("a queue");
         let is_the_applications = matches!(wait, WaitObject::Fd | WaitObject::MutexCond);
         assert_eq!(eq.try_wait(), Ok(is_the_applications));
         eq.write(1, b"").expect("room");
@@ -229,19 +229,19 @@ fn try_wait_allows_sleep_only_on_empty_queue() {
 
 #[test]
 fn call_without_matching_attribute_is_refused() {
-    let plain = EventQueue::open(&EqAttr::default()).expect("a queue");
+    let plain = EventQueue::open(&EqAttr::default(), &Clock::System).expect("a queue");
     assert_eq!(plain.write(1, b"").unwrap_err().errno(), Errno::EOPBADSTATE);
     assert_eq!(plain.write_error(make_failure(1)).unwrap_err().errno(), Errno::EOPBADSTATE);
     assert_eq!(plain.sread(None), Err(EqReadError::NoWaitObject));
     assert_eq!(plain.try_wait().unwrap_err().errno(), Errno::EINVAL);
     assert_eq!((plain.wait_object(), plain.wait_fd().is_none()), (WaitObject::None, true));
     for (wait, errno) in [(WaitObject::Set, Errno::EINVAL), (WaitObject::PollFd, Errno::ENOSYS)] {
-        let refused = EventQueue::open(&EqAttr { wait, ..EqAttr::default() });
+        let refused = EventQueue::open(&EqAttr { wait, ..EqAttr::default() }, &Clock::System);
         assert_eq!(refused.unwrap_err().errno(), errno, "{wait:?}");
     }
     let flags = EqFlags::from_bits_retain(1);
     assert_eq!(
-        EventQueue::open(&EqAttr { flags, ..EqAttr::default() }).unwrap_err().errno(),
+        EventQueue::open(&EqAttr { flags, ..EqAttr::default() }, &Clock::System).unwrap_err().errno(),
         Errno::EBADFLAGS
     );
 }

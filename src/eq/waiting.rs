@@ -8,7 +8,7 @@ use homespun_engine::error::{Argument, Error, Misuse};
 use homespun_engine::transport::Armed;
 
 use super::{EqReadError, EqShared, Event, EventLists, EventQueue, Taken};
-use crate::wait::{Awaited, MutexCond, WaitObject, WaitSetMember, Waiter};
+use crate::wait::{Awaited, MutexCond, WaitError, WaitObject, WaitSetMember, Waiter};
 
 impl EventQueue {
     /// Reads the oldest event, and waits if the queue is empty: `fi_eq_sread(3)`. If `timeout` is `None`,
@@ -90,11 +90,15 @@ impl EqShared {
         take: impl Fn(&mut EventLists) -> Taken<R>,
     ) -> Result<Option<R>, EqReadError> {
         let waiter = self.waiter.as_ref().and_then(Waiter::if_not_set_member);
-        let found = waiter.ok_or(EqReadError::NoWaitObject)?.wait(timeout, self, || match self.poll(&take) {
+        let waiter = waiter.ok_or(EqReadError::NoWaitObject)?;
+        let found = waiter.wait(&self.clock, timeout, self, || match self.poll(&take) {
             Ok(None) => None,
             read => Some(read),
         });
-        found.unwrap_or_else(|_| self.poll(&take))
+        found.unwrap_or_else(|ended| match (self.poll(&take), ended) {
+            (Ok(None), WaitError::Deadlock) => Err(EqReadError::Deadlock),
+            (read, _) => read,
+        })
     }
 }
 

@@ -23,6 +23,9 @@ bitflags! {
         const NOTIFY_OTHERS = 1 << 1;
         /// The endpoint may have changed a counter that works wait for.
         const FIRE = 1 << 2;
+        /// The simulation must learn that a call has used the endpoint.
+        #[cfg(feature = "simulator")]
+        const TELL_SIMULATION = 1 << 3;
     }
 }
 
@@ -37,6 +40,20 @@ pub(super) enum Purpose {
     /// A delivery of mail: this endpoint carries out effects that other endpoints of its receive context
     /// have left to it. The delivering thread runs the due works later.
     Mail,
+    /// A pass of a simulation.
+    #[cfg(feature = "simulator")]
+    Step,
+}
+
+impl Purpose {
+    /// Whether the endpoint was used for a pass.
+    fn is_pass(self) -> bool {
+        #[cfg(feature = "simulator")]
+        if self == Purpose::Step {
+            return true;
+        }
+        self == Purpose::Poll
+    }
 }
 
 /// An endpoint while a call uses it. Dropping this carries out the endpoint's [`Duties`].
@@ -77,7 +94,13 @@ impl<T: Transport> Pump<T> {
     /// Locks the endpoint for a poll. Returns `None` if another thread keeps it locked.
     #[inline(always)]
     pub(super) fn try_lock_for_poll(&self) -> Option<PumpGuard<'_, T>> {
-        lock_for_poll(&self.state).map(|guard| PumpGuard { guard, pump: self, purpose: Purpose::Poll })
+        self.try_lock_for_purpose(Purpose::Poll)
+    }
+
+    /// As [`try_lock_for_poll`](Self::try_lock_for_poll), for a pass of this purpose.
+    #[inline(always)]
+    pub(super) fn try_lock_for_purpose(&self, purpose: Purpose) -> Option<PumpGuard<'_, T>> {
+        lock_for_poll(&self.state).map(|guard| PumpGuard { guard, pump: self, purpose })
     }
 
     /// Carries out the duties of an endpoint after a use, if it has any.
@@ -101,14 +124,17 @@ impl<T: Transport> Pump<T> {
         let Some(state) = &mut **guard else { return };
         let duties = state.duties;
         if duties.contains(Duties::WATCH) {
-            match purpose {
-                Purpose::Poll => state.rearm_transport_or_mute_endpoint(),
-                Purpose::Call | Purpose::Mail => state.rearm_transport_or_wake_sleepers(),
+            if purpose.is_pass() {
+                state.rearm_transport_or_mute_endpoint();
+            } else {
+                state.rearm_transport_or_wake_sleepers();
             }
         }
-        if duties.contains(Duties::WATCH)
-            || duties.contains(Duties::NOTIFY_OTHERS) && purpose == Purpose::Poll
-        {
+        #[cfg(feature = "simulator")]
+        if duties.contains(Duties::TELL_SIMULATION) && purpose != Purpose::Step {
+            state.tell_simulation();
+        }
+        if duties.contains(Duties::WATCH) || duties.contains(Duties::NOTIFY_OTHERS) && purpose.is_pass() {
             receive_context::deliver_mail_to_others(guard);
         }
         if duties.contains(Duties::FIRE) && purpose != Purpose::Mail {

@@ -51,13 +51,18 @@ impl EndpointWithoutThread {
         let domain = DomainId::allocate();
         let av =
             AddressVector::open(&AvAttr::default(), AddressFormat::SockaddrIn, domain).expect("a vector");
-        let cq =
-            CompletionQueue::open(&CqAttr::default(), domain, ResourceManagement::Enabled, Locking::Taken);
+        let cq = CompletionQueue::open(
+            &CqAttr::default(),
+            domain,
+            ResourceManagement::Enabled,
+            Locking::Taken,
+            &Clock::System,
+        );
         let cq = cq.expect("a queue");
         let doorbell = Arc::new(Doorbell::new().expect("a descriptor"));
         let (config, regions) = (Config::default(), Arc::default());
         let works = Arc::<WorkQueue>::default();
-        let pump = provider.open_pump(bind, None, config, regions, Locking::Taken, Clock::System);
+        let pump = provider.open_pump(bind, None, config, regions, Locking::Taken, &Clock::System);
         let pump = pump.expect("an endpoint");
         let bindings = Bindings {
             av: av.clone(),

@@ -11,6 +11,9 @@ pub enum WaitError {
     /// A signal handler (`signal(7)`) has run in the waiting thread.
     #[error("a signal handler has run before anything happened")]
     Interrupted,
+    /// The wait has no time limit and would never end: in the simulation nothing more happens.
+    #[error("the wait would never end: nothing more happens in the simulation")]
+    Deadlock,
 }
 
 impl WaitError {
@@ -19,6 +22,7 @@ impl WaitError {
         match self {
             WaitError::TimedOut => Errno::ETIMEDOUT,
             WaitError::Interrupted => Errno::EAGAIN,
+            WaitError::Deadlock => Errno::EDEADLK,
         }
     }
 }

@@ -11,6 +11,7 @@ use loom::sync::Arc;
 use loom::thread::{self, JoinHandle};
 
 use super::*;
+use crate::clock::Clock;
 use crate::counter::CounterWaitError;
 use crate::cq::{CompletionQueue, CqAttr};
 use crate::domain_id::DomainId;
@@ -42,17 +43,18 @@ fn explore_interleavings_with(preemptions_max: usize, test: impl Fn() + Sync + S
 }
 
 fn open_counter(wait: WaitObject) -> Counter {
-    Counter::open(&CounterAttr { wait, ..CounterAttr::default() }, DomainId::allocate()).expect("a counter")
+    Counter::open(&CounterAttr { wait, ..CounterAttr::default() }, DomainId::allocate(), &Clock::System)
+        .expect("a counter")
 }
 
 fn open_counter_in_set(set: &WaitSet) -> Counter {
     let attr = CounterAttr { wait: WaitObject::Set, wait_set: Some(set.clone()) };
-    Counter::open(&attr, DomainId::allocate()).expect("a counter")
+    Counter::open(&attr, DomainId::allocate(), &Clock::System).expect("a counter")
 }
 
 fn open_cq(attr: &CqAttr) -> CompletionQueue {
     let (mgmt, locking) = (ResourceManagement::Enabled, Locking::Taken);
-    CompletionQueue::open(attr, DomainId::allocate(), mgmt, locking).expect("a queue")
+    CompletionQueue::open(attr, DomainId::allocate(), mgmt, locking, &Clock::System).expect("a queue")
 }
 
 fn spawn_waiter(counter: &Counter, threshold: u64) -> JoinHandle<Result<(), CounterWaitError>> {
@@ -61,12 +63,14 @@ fn spawn_waiter(counter: &Counter, threshold: u64) -> JoinHandle<Result<(), Coun
 }
 
 fn make_waiter(object: WaitObject) -> Waiter {
-    Waiter::new(object, None).expect("descriptors").expect("something to wait by")
+    Waiter::new(object, None, &Clock::System).expect("descriptors").expect("something to wait by")
 }
 
 /// Waits as a blocking call does.
 fn wait_until_ready(waiter: &Waiter, awaited: &impl Awaited) {
-    waiter.wait(None, awaited, || awaited.poll_ready().then_some(())).expect("there is no timeout");
+    waiter
+        .wait(&Clock::System, None, awaited, || awaited.poll_ready().then_some(()))
+        .expect("there is no timeout");
 }
 
 /// The parts of an endpoint that a thread waiting for its counts uses.
@@ -289,7 +293,7 @@ fn cq_signal_ends_a_blocking_read() {
 fn event_queue_read_wakes_on_write() {
     explore_interleavings(|| {
         let attr = EqAttr { flags: EqFlags::WRITE, wait: WaitObject::Unspec, ..EqAttr::default() };
-        let eq = EventQueue::open(&attr).expect("a queue");
+        let eq = EventQueue::open(&attr, &Clock::System).expect("a queue");
         let readers = [(); 2].map(|()| {
             let eq = eq.clone();
             thread::spawn(move || eq.sread(None))
@@ -306,7 +310,7 @@ fn event_queue_read_wakes_on_write() {
 #[test]
 fn set_wait_wakes_on_a_member_of_several() {
     explore_interleavings_with(PREEMPTIONS_OF_SETS_MAX, || {
-        let set = WaitSet::open(WaitObject::Unspec).expect("a set");
+        let set = WaitSet::open(WaitObject::Unspec, &Clock::System).expect("a set");
         let members = [open_counter_in_set(&set), open_counter_in_set(&set)];
         let wait = thread::spawn(move || {
             assert_eq!(set.wait(None), Ok(()));
@@ -319,7 +323,7 @@ fn set_wait_wakes_on_a_member_of_several() {
 #[test]
 fn set_wait_wakes_on_a_member_added_meanwhile() {
     explore_interleavings_with(PREEMPTIONS_OF_SETS_MAX, || {
-        let set = WaitSet::open(WaitObject::Unspec).expect("a set");
+        let set = WaitSet::open(WaitObject::Unspec, &Clock::System).expect("a set");
         let wait = thread::spawn({
             let set = set.clone();
             move || assert_eq!(set.wait(None), Ok(()))
@@ -333,7 +337,7 @@ fn set_wait_wakes_on_a_member_added_meanwhile() {
 #[test]
 fn set_wait_wakes_on_the_signal_of_a_member() {
     explore_interleavings_with(PREEMPTIONS_OF_SETS_MAX, || {
-        let set = WaitSet::open(WaitObject::Unspec).expect("a set");
+        let set = WaitSet::open(WaitObject::Unspec, &Clock::System).expect("a set");
         let wait_set = Some(set.clone());
         let cq = open_cq(&CqAttr { wait: WaitObject::Set, wait_set, ..CqAttr::default() });
         let wait = thread::spawn(move || {

@@ -19,6 +19,7 @@ use homespun_engine::rejected::Rejected;
 use self::members::{AnyMember, SetMembers};
 use super::sleepers::Sleepers;
 use super::{Awaited, MutexCond, WaitError, WaitObject, Waiter};
+use crate::clock::Clock;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
 /// Waits for several completion queues, counters and event queues at once: `fi_wait_open` of `fi_poll(3)`.
@@ -72,6 +73,8 @@ struct WaitSetShared {
     /// How often a member was reported to a thread. A report ends the waits of all other threads, even if
     /// they do not find the event.
     reports: AtomicU64,
+    /// The clock of waits.
+    clock: Clock,
 }
 
 /// An object that can be a member of a set.
@@ -92,9 +95,10 @@ impl WaitSet {
     /// # Errors
     ///
     /// As [`Fabric::open_wait_set`](crate::Fabric::open_wait_set).
-    pub(crate) fn open(object: WaitObject) -> Result<WaitSet, Error> {
-        let (waiter, members) = (Waiter::for_wait_set(object)?, Mutex::default());
-        Ok(WaitSet { shared: Arc::new(WaitSetShared { waiter, members, reports: AtomicU64::new(0) }) })
+    pub(crate) fn open(object: WaitObject, clock: &Clock) -> Result<WaitSet, Error> {
+        let (waiter, members) = (Waiter::for_wait_set(object, clock)?, Mutex::default());
+        let (reports, clock) = (AtomicU64::new(0), clock.clone());
+        Ok(WaitSet { shared: Arc::new(WaitSetShared { waiter, members, reports, clock }) })
     }
 
     /// Waits until a member has an event: `fi_wait`. Without a timeout there is no limit.
@@ -112,7 +116,7 @@ impl WaitSet {
     /// # Errors
     ///
     /// [`WaitError::TimedOut`]. [`WaitError::Interrupted`], as
-    /// [`CompletionQueue::sread`](crate::CompletionQueue::sread) returns `None`.
+    /// [`CompletionQueue::sread`](crate::CompletionQueue::sread) returns `None`. [`WaitError::Deadlock`].
     pub fn wait(&self, timeout: Option<Duration>) -> Result<(), WaitError> {
         self.wait_after_report_count(self.shared.report_count(), timeout)
     }
@@ -120,7 +124,8 @@ impl WaitSet {
     /// As [`wait`](Self::wait), for a thread that began to wait when the count of reports was `reports`.
     fn wait_after_report_count(&self, reports: u64, timeout: Option<Duration>) -> Result<(), WaitError> {
         let any = AnyMember::new(&self.shared, Some(reports));
-        self.shared.waiter.wait(timeout, &any, || any.take_found_flag()).or_else(|ended| {
+        let WaitSetShared { waiter, clock, .. } = &*self.shared;
+        waiter.wait(clock, timeout, &any, || any.take_found_flag()).or_else(|ended| {
             any.progress();
             any.poll_ready().then_some(()).ok_or(ended)
         })

@@ -12,9 +12,12 @@ use super::brief_poll::BriefPoll;
 use super::deadline::Deadline;
 use super::error::WaitError;
 use super::set::{WaitSetMember, WaitSetMembership};
+#[cfg(feature = "simulator")]
+use super::simulated;
 use super::sleepers::{SleepPlace, Sleeper, Sleepers};
 use super::watcher::{MutexCond, Watcher};
 use super::{WaitObject, WaitSet};
+use crate::clock::Clock;
 use crate::doorbell::Doorbell;
 use crate::drive::Drive;
 use crate::sync::yield_now;
@@ -53,15 +56,22 @@ impl Waiter {
     ///
     /// [`Misuse::NotSupported`] for an unsupported wait object. [`Misuse::Invalid`] for [`WaitObject::Set`]
     /// without a set. The system's error: EMFILE, ENFILE, ENOMEM, ENOSPC.
-    pub(crate) fn new(object: WaitObject, set: Option<&WaitSet>) -> Result<Option<Waiter>, Error> {
+    pub(crate) fn new(
+        object: WaitObject,
+        set: Option<&WaitSet>,
+        clock: &Clock,
+    ) -> Result<Option<Waiter>, Error> {
         let set = set.filter(|_| object == WaitObject::Set);
+        check_simulated(object, clock)?;
         let sleepers = match object {
             WaitObject::None => return Ok(None),
             WaitObject::Yield => None,
+            WaitObject::Unspec if clock.is_of_simulation() => None,
             WaitObject::Unspec => Some(Sleepers::new(false)?),
             WaitObject::Fd | WaitObject::MutexCond => Some(Sleepers::new(true)?),
             WaitObject::Set => match set.map(WaitSet::wait_object) {
                 Some(WaitObject::Yield) => None,
+                Some(_) if clock.is_of_simulation() => None,
                 Some(_) => Some(Sleepers::new(true)?),
                 None => return Err(Misuse::Invalid(Argument::NoWaitSet).into()),
             },
@@ -77,9 +87,11 @@ impl Waiter {
     ///
     /// [`Misuse::NotSupported`] and [`Misuse::Invalid`] for a wait object that a wait set cannot have. The
     /// system's error: EMFILE, ENFILE, ENOMEM, ENOSPC.
-    pub(super) fn for_wait_set(object: WaitObject) -> Result<Waiter, Error> {
+    pub(super) fn for_wait_set(object: WaitObject, clock: &Clock) -> Result<Waiter, Error> {
+        check_simulated(object, clock)?;
         let sleepers = match object {
             WaitObject::Yield => None,
+            WaitObject::Unspec if clock.is_of_simulation() => None,
             WaitObject::Unspec | WaitObject::Fd | WaitObject::MutexCond => Some(Sleepers::for_wait_set()?),
             WaitObject::PollFd => return Err(Misuse::NotSupported(Unsupported::PollFd).into()),
             WaitObject::None | WaitObject::Set => {
@@ -121,15 +133,23 @@ impl Waiter {
     /// it sleeps, unless it finds the event first. If two checks in a row forbid a sleep, it yields the
     /// processor, and no signal ends the wait.
     ///
+    /// With the clock of a simulation, the thread does not sleep: it drives all endpoints of the simulation.
+    ///
     /// # Errors
     ///
     /// [`WaitError`].
     pub(crate) fn wait<R>(
         &self,
+        clock: &Clock,
         timeout: Option<Duration>,
         awaited: &impl Awaited,
         mut attempt: impl FnMut() -> Option<R>,
     ) -> Result<R, WaitError> {
+        #[cfg(feature = "simulator")]
+        if let Clock::Simulation(simulation) = clock {
+            return simulated::wait(simulation, timeout, awaited, attempt);
+        }
+        let _ = clock;
         let deadline = Deadline::after(timeout);
         let mut polls_briefly = self.may_poll_briefly();
         let mut found_busy = false;
@@ -340,6 +360,18 @@ impl Waiter {
     }
 }
 
+/// Checks that threads can wait by this object.
+///
+/// # Errors
+///
+/// [`Misuse::NotSupported`] in a simulation, for the objects on which an application sleeps by itself.
+fn check_simulated(object: WaitObject, clock: &Clock) -> Result<(), Misuse> {
+    if clock.is_of_simulation() && matches!(object, WaitObject::Fd | WaitObject::MutexCond) {
+        return Err(Misuse::NotSupported(Unsupported::SleepInSimulation));
+    }
+    Ok(())
+}
+
 impl Drop for Waiter {
     fn drop(&mut self) {
         if let Some(membership) = &self.membership {
@@ -384,8 +416,9 @@ mod tests {
 
     #[test]
     fn works_made_due_by_arming_fire_with_sleepers_unlocked() {
-        let waiter = Waiter::new(WaitObject::Unspec, None).expect("descriptors").expect("sleepers");
+        let waiter =
+            Waiter::new(WaitObject::Unspec, None, &Clock::System).expect("descriptors").expect("sleepers");
         let fired = Fired { waiter: &waiter, is_armed: Cell::new(false), is_fired: Cell::new(false) };
-        assert_eq!(waiter.wait(None, &fired, || fired.poll_ready().then_some(())), Ok(()));
+        assert_eq!(waiter.wait(&Clock::System, None, &fired, || fired.poll_ready().then_some(())), Ok(()));
     }
 }

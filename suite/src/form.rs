@@ -326,6 +326,7 @@ pub(crate) enum ReadErrorForm {
     ErrorAvailable,
     Overrun,
     NoWaitObject,
+    Deadlock,
 }
 
 #[derive(Serialize, Deserialize)]

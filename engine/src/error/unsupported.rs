@@ -23,4 +23,9 @@ pub enum Unsupported {
     /// `FI_WAIT_POLLFD`.
     #[error("the wait object FI_WAIT_POLLFD; FI_WAIT_FD and FI_WAIT_MUTEX_COND are supported")]
     PollFd,
+    /// `FI_WAIT_FD` and `FI_WAIT_MUTEX_COND` in a simulation: no descriptor tells of simulated time.
+    #[error(
+        "the wait objects FI_WAIT_FD and FI_WAIT_MUTEX_COND in a simulation; blocking reads are supported"
+    )]
+    SleepInSimulation,
 }

@@ -5,6 +5,7 @@ use std::io::IoSliceMut;
 
 use slotmap::new_key_type;
 
+use crate::address::Address;
 use crate::loopback::pipe::Pipe;
 use crate::transport::LinkId;
 
@@ -30,6 +31,8 @@ pub(super) struct EndKey {
 pub(super) struct LoopbackConnection {
     pub(super) connector: End,
     pub(super) acceptor: End,
+    /// The addresses of the connector and of the acceptor, even after their endpoints are gone.
+    pub(super) addresses: [Address; 2],
     /// Whether the connector may write.
     pub(super) made: bool,
     /// Whether the connection has ended for both sides, in both directions.
@@ -128,6 +131,14 @@ impl LoopbackConnection {
         match side {
             Side::Connector => &self.connector,
             Side::Acceptor => &self.acceptor,
+        }
+    }
+
+    pub(super) fn address_at(&self, side: Side) -> Address {
+        let [connector, acceptor] = self.addresses;
+        match side {
+            Side::Connector => connector,
+            Side::Acceptor => acceptor,
         }
     }
 

@@ -1,5 +1,7 @@
 //! The faults of a [`Network`](super::Network), and the random numbers that decide when they occur.
 
+use std::time::Duration;
+
 use fastrand::Rng;
 
 /// The faults of a [`Network`](super::Network). By default there are none.
@@ -32,7 +34,8 @@ pub struct Faults {
     /// an arbitrary byte.
     pub lose_per_mille: u16,
     /// The smallest payload, in bytes, that a peer may [pull](crate::transport::Transport::pull).
-    /// If `None`, no payload may be pulled. Applies to links that are made from now on.
+    /// If `None`, no payload may be pulled. Applies to links that are made from now on. A pull takes no
+    /// time.
     pub pull_min_bytes: Option<u32>,
     /// The probability that an end prefers to send payload that its peer could pull.
     pub prefer_send_per_mille: u16,
@@ -43,6 +46,13 @@ pub struct Faults {
     /// How many bytes one direction of a link holds before it is full: 65,536 by default, and at
     /// least [`CAPACITY_MIN_BYTES`]. Applies to links that are made from now on.
     pub capacity_bytes: u32,
+    /// The shortest time from a flush until its bytes arrive. A request for a connection and the end
+    /// of a link take as long. Time passes only if the user of the network
+    /// [advances](super::Network::advance_to) it. By default bytes take no time.
+    pub latency_min: Duration,
+    /// The longest such time, if it is longer than `latency_min`. Each flush then takes a random
+    /// time between the two, in whole microseconds. Bytes of a link keep their order.
+    pub latency_max: Duration,
 }
 
 /// The least number of bytes that one direction of a link holds. Replaces a smaller
@@ -65,6 +75,8 @@ impl Default for Faults {
             refuse_pull_per_mille: 0,
             fault_pull_per_mille: 0,
             capacity_bytes: 64 * 1024,
+            latency_min: Duration::ZERO,
+            latency_max: Duration::ZERO,
         }
     }
 }
@@ -128,6 +140,19 @@ impl RandomSource {
         } else {
             0
         }
+    }
+
+    /// Draws how long a flush is under way. Without a range, draws no random number.
+    pub(super) fn draw_latency(&mut self, faults: &Faults) -> Duration {
+        let extra = faults.latency_max.saturating_sub(faults.latency_min);
+        match u64::try_from(extra.as_micros()).unwrap_or(u64::MAX) {
+            0 => faults.latency_min,
+            extra_us => faults.latency_min + Duration::from_micros(self.0.u64(0..=extra_us)),
+        }
+    }
+
+    pub(super) fn draw_u64(&mut self) -> u64 {
+        self.0.u64(..)
     }
 
     /// Draws whether and where to cut the next read: after 1 to `available_bytes` bytes. Small

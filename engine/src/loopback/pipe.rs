@@ -1,23 +1,38 @@
 //! One direction of a link.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use crate::transport::LinkError;
+
+/// When bytes or a connection arrive, or how far the reader is: a number of `receive` calls of the
+/// reader, and a time of the network. What is under way arrives once the reader has reached both.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Due {
+    pub(super) call: u64,
+    pub(super) time: Duration,
+}
+
+impl Due {
+    pub(super) fn is_reached_at(self, now: Due) -> bool {
+        self.call <= now.call && self.time <= now.time
+    }
+}
 
 /// A bounded queue of bytes between a writer and a reader.
 ///
 /// A byte is first *written*. When the writer flushes, the byte is *under way*. When the reader
-/// makes the `receive` call at which the flush is due, the byte has *arrived* and can be read.
+/// makes a `receive` call at which the flush is due, the byte has *arrived* and can be read.
 pub(super) struct Pipe {
     bytes: VecDeque<u8>,
     capacity_bytes: usize,
     arrived_bytes: usize,
-    /// The bytes under way. Each entry has the number of bytes of a flush, and the number of the
-    /// reader's `receive` call at which the bytes arrive.
-    under_way: VecDeque<(usize, u64)>,
+    /// The bytes under way. Each entry has the number of bytes of a flush, and when they arrive.
+    under_way: VecDeque<(usize, Due)>,
     written_bytes: usize,
-    /// Why the pipe ended, if no more bytes follow those in the queue.
-    end: Option<LinkError>,
+    /// Why the pipe ended, if no more bytes follow those in the queue, and the time at which the
+    /// reader learns it.
+    end: Option<(LinkError, Duration)>,
     /// Whether the reader has left. If so, written bytes are dropped.
     reader_has_left: bool,
 }
@@ -68,25 +83,41 @@ impl Pipe {
         }
     }
 
-    /// Puts the written bytes under way. They arrive at the reader's `receive` call with this
-    /// number.
-    pub(super) fn flush(&mut self, arrival_call: u64) {
-        if self.written_bytes > 0 {
-            self.under_way.push_back((self.written_bytes, arrival_call));
-            self.written_bytes = 0;
+    /// Puts the written bytes under way. Returns their number.
+    pub(super) fn flush(&mut self, arrival: Due) -> usize {
+        let count_bytes = std::mem::take(&mut self.written_bytes);
+        if count_bytes > 0 {
+            self.under_way.push_back((count_bytes, arrival));
         }
+        count_bytes
     }
 
-    /// Marks the bytes as arrived that are due at the reader's `receive` call with this number.
-    /// Returns how many bytes can be read.
-    pub(super) fn deliver_due_bytes(&mut self, call: u64) -> usize {
-        while let Some(&(count_bytes, arrival_call)) = self.under_way.front()
-            && arrival_call <= call
+    /// Marks the bytes as arrived that are due now. Returns their number.
+    pub(super) fn deliver_due_bytes(&mut self, now: Due) -> usize {
+        let before_bytes = self.arrived_bytes;
+        while let Some(&(count_bytes, arrival)) = self.under_way.front()
+            && arrival.is_reached_at(now)
         {
             self.arrived_bytes += count_bytes;
             self.under_way.pop_front();
         }
+        self.arrived_bytes - before_bytes
+    }
+
+    /// Returns how many bytes can be read.
+    pub(super) fn arrived_bytes(&self) -> usize {
         self.arrived_bytes
+    }
+
+    /// Returns when the reader can next read something: bytes, or the end of the pipe. Returns `None`
+    /// if nothing is under way. The time has passed if the reader can read something now, or after
+    /// some more calls.
+    pub(super) fn next_arrival(&self) -> Option<Duration> {
+        if self.arrived_bytes > 0 {
+            return Some(Duration::ZERO);
+        }
+        let bytes = self.under_way.front().map(|(_, arrival)| arrival.time);
+        bytes.or_else(|| self.end.as_ref().map(|(_, time)| *time))
     }
 
     /// Returns the bytes that have arrived, in order, and leaves them in the pipe.
@@ -101,16 +132,18 @@ impl Pipe {
         self.arrived_bytes -= count_bytes;
     }
 
-    /// Returns why the pipe has ended. Returns `None` if the pipe has not ended, or still holds bytes.
-    pub(super) fn end_reason(&self) -> Option<&LinkError> {
-        self.end.as_ref().filter(|_| self.bytes.is_empty())
+    /// Returns why the pipe has ended. Returns `None` if the pipe has not ended, if it still holds
+    /// bytes, or if its end is under way.
+    pub(super) fn end_reason(&self, now: Duration) -> Option<&LinkError> {
+        let (why, _) = self.end.as_ref().filter(|(_, time)| self.bytes.is_empty() && *time <= now)?;
+        Some(why)
     }
 
-    /// Ends the pipe after the flushed bytes, and drops unflushed bytes. Replaces an earlier
-    /// reason.
-    pub(super) fn finish(&mut self, why: LinkError) {
+    /// Ends the pipe after the flushed bytes, and drops unflushed bytes. The reader learns the end at
+    /// this time. Replaces an earlier reason.
+    pub(super) fn finish(&mut self, why: LinkError, time: Duration) {
         self.truncate(self.flushed_bytes());
-        self.end = Some(why);
+        self.end = Some((why, time));
     }
 
     /// Returns how many bytes are under way or have arrived.
@@ -145,11 +178,21 @@ impl Pipe {
 mod tests {
     use super::*;
 
-    fn read_all(pipe: &mut Pipe, call: u64) -> Vec<u8> {
+    const NO_TIME: Duration = Duration::ZERO;
+
+    fn call(call: u64) -> Due {
+        Due { call, time: NO_TIME }
+    }
+
+    fn read_all_at(pipe: &mut Pipe, now: Due) -> Vec<u8> {
         let mut bytes = Vec::new();
-        let count_bytes = pipe.deliver_due_bytes(call);
-        pipe.read(count_bytes, &mut bytes);
+        pipe.deliver_due_bytes(now);
+        pipe.read(pipe.arrived_bytes(), &mut bytes);
         bytes
+    }
+
+    fn read_all(pipe: &mut Pipe, at_call: u64) -> Vec<u8> {
+        read_all_at(pipe, call(at_call))
     }
 
     #[test]
@@ -157,12 +200,12 @@ mod tests {
         let mut pipe = Pipe::new(16);
         pipe.append(b"abc");
         assert_eq!(
-            (pipe.deliver_due_bytes(9), pipe.has_unflushed_bytes(), pipe.has_input()),
+            (pipe.deliver_due_bytes(call(9)), pipe.has_unflushed_bytes(), pipe.has_input()),
             (0, true, false)
         );
-        pipe.flush(3);
+        assert_eq!(pipe.flush(call(3)), 3);
         pipe.append(b"de");
-        pipe.flush(1);
+        assert_eq!(pipe.flush(call(1)), 2);
         assert_eq!(pipe.room_bytes(), 11);
         assert_eq!(read_all(&mut pipe, 2), b"");
         assert_eq!(read_all(&mut pipe, 3), b"abcde");
@@ -170,15 +213,30 @@ mod tests {
     }
 
     #[test]
+    fn bytes_and_end_arrive_at_their_times() {
+        let ms = Duration::from_millis;
+        let mut pipe = Pipe::new(16);
+        pipe.append(b"abc");
+        pipe.flush(Due { call: 1, time: ms(5) });
+        pipe.finish(LinkError::Closed, ms(7));
+        assert_eq!(pipe.next_arrival(), Some(ms(5)));
+        assert_eq!(read_all_at(&mut pipe, Due { call: 9, time: ms(4) }), b"");
+        assert_eq!(read_all_at(&mut pipe, Due { call: 0, time: ms(6) }), b"");
+        assert_eq!(read_all_at(&mut pipe, Due { call: 1, time: ms(5) }), b"abc");
+        assert_eq!((pipe.next_arrival(), pipe.end_reason(ms(6))), (Some(ms(7)), None));
+        assert_eq!(pipe.end_reason(ms(7)), Some(&LinkError::Closed));
+    }
+
+    #[test]
     fn pipe_end_follows_flushed_bytes_and_drops_unflushed_ones() {
         let mut pipe = Pipe::new(16);
         pipe.append(b"ab");
-        pipe.flush(0);
+        pipe.flush(call(0));
         pipe.append(b"cd");
-        pipe.finish(LinkError::Closed);
-        assert_eq!(pipe.end_reason(), None);
+        pipe.finish(LinkError::Closed, NO_TIME);
+        assert_eq!(pipe.end_reason(NO_TIME), None);
         assert_eq!(read_all(&mut pipe, 0), b"ab");
-        assert_eq!(pipe.end_reason(), Some(&LinkError::Closed));
+        assert_eq!(pipe.end_reason(NO_TIME), Some(&LinkError::Closed));
     }
 
     #[test]
@@ -186,13 +244,13 @@ mod tests {
         for keep_bytes in 0..=7 {
             let mut pipe = Pipe::new(16);
             pipe.append(b"ab");
-            pipe.flush(0);
-            pipe.deliver_due_bytes(0);
+            pipe.flush(call(0));
+            pipe.deliver_due_bytes(call(0));
             pipe.append(b"cde");
-            pipe.flush(1);
+            pipe.flush(call(1));
             pipe.append(b"fg");
             pipe.truncate(keep_bytes);
-            pipe.flush(2);
+            pipe.flush(call(2));
             let mut seen = read_all(&mut pipe, 0);
             assert_eq!(seen, &b"ab"[..keep_bytes.min(2)]);
             seen.extend(read_all(&mut pipe, 1));
@@ -208,7 +266,8 @@ mod tests {
         pipe.append(b"ab");
         pipe.detach_reader();
         pipe.append(b"cd");
-        pipe.flush(0);
-        assert_eq!((pipe.deliver_due_bytes(0), pipe.room_bytes(), pipe.is_empty()), (0, 16, true));
+        pipe.flush(call(0));
+        pipe.deliver_due_bytes(call(0));
+        assert_eq!((pipe.arrived_bytes(), pipe.room_bytes(), pipe.is_empty()), (0, 16, true));
     }
 }

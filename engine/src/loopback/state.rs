@@ -4,10 +4,12 @@
 //! while a handler runs.
 
 mod ending;
+mod timing;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
 
 use slotmap::SlotMap;
 
@@ -18,7 +20,8 @@ use crate::loopback::connection::{
     ConnectionKey, End, EndKey, EndState, EndpointKey, LoopbackConnection, Side,
 };
 use crate::loopback::faults::{CAPACITY_MIN_BYTES, Faults, RandomSource};
-use crate::loopback::pipe::Pipe;
+use crate::loopback::pipe::{Due, Pipe};
+use crate::loopback::trace::{TraceAction, TraceEvent};
 use crate::transport::{LinkCaps, LinkId, Pull, RemotePayload, Sent};
 use crate::wire::Header;
 use crate::wire::frame::HEADER_MAX_BYTES;
@@ -30,6 +33,15 @@ const FIRST_PORT: u16 = 49_152;
 pub(super) struct State {
     pub(super) dice: RandomSource,
     pub(super) faults: Faults,
+    /// The time, as the user of the network has told it.
+    pub(super) now: Duration,
+    /// For each address that a partition names, the number of its group.
+    pub(super) groups: BTreeMap<Address, usize>,
+    /// The endpoints that can receive something, and when; `None` if the user does not ask for them. An
+    /// endpoint that is gone may be listed.
+    due: Option<BTreeSet<(Duration, EndpointKey)>>,
+    /// What has happened, if it is recorded.
+    pub(super) trace: Option<Vec<TraceEvent>>,
     endpoints: SlotMap<EndpointKey, Endpoint>,
     by_address: BTreeMap<Address, EndpointKey>,
     connections: SlotMap<ConnectionKey, LoopbackConnection>,
@@ -46,9 +58,8 @@ struct Endpoint {
     calls: u64,
     /// Connections of which this endpoint owns an end.
     connections: BTreeSet<ConnectionKey>,
-    /// Connections that this endpoint makes, each with the number of the `receive` call that
-    /// completes it.
-    connecting: Vec<(ConnectionKey, u64)>,
+    /// Connections that this endpoint makes, and when they are complete.
+    connecting: Vec<(ConnectionKey, Due)>,
     /// Connections that this endpoint has not accepted yet.
     incoming: VecDeque<ConnectionKey>,
     /// Ends of this endpoint that have something to report, in the order of service. No end is
@@ -75,6 +86,10 @@ impl State {
         State {
             dice: RandomSource::new(seed),
             faults,
+            now: Duration::ZERO,
+            groups: BTreeMap::new(),
+            due: None,
+            trace: None,
             endpoints: SlotMap::with_key(),
             by_address: BTreeMap::new(),
             connections: SlotMap::with_key(),
@@ -137,6 +152,7 @@ impl State {
         let connection = self.connections.insert(LoopbackConnection {
             connector: End::new(from, Some(link), capacity_bytes),
             acceptor: End::new(listener.unwrap_or_default(), None, capacity_bytes),
+            addresses: [self.endpoints[from].hello.address, to],
             made: false,
             severed: false,
             pull_min_bytes: self.faults.pull_min_bytes,
@@ -144,36 +160,46 @@ impl State {
         for owner in [Some(from), listener].into_iter().flatten() {
             self.endpoints[owner].connections.insert(connection);
         }
+        let end = EndKey { connection, side };
+        self.trace_from(end, TraceAction::Connect);
         if listener.is_some() {
             let delay_calls = self.dice.draw_delay_calls(&self.faults);
+            let time = self.draw_arrival_time();
             let endpoint = &mut self.endpoints[from];
-            endpoint.connecting.push((connection, endpoint.calls + 1 + delay_calls));
+            endpoint.connecting.push((connection, Due { call: endpoint.calls + 1 + delay_calls, time }));
+            self.list_due(time, from);
         } else {
             self.refuse_connection(connection, Errno::ECONNREFUSED);
         }
-        EndKey { connection, side }
+        end
     }
 
     /// Starts a call of `receive`: counts the call, and makes the connections that are due.
     pub(super) fn begin_receive_call(&mut self, key: EndpointKey) {
         let Some(endpoint) = self.endpoints.get_mut(key) else { return };
         endpoint.calls += 1;
-        let calls = endpoint.calls;
+        let now = Due { call: endpoint.calls, time: self.now };
         let hello = endpoint.hello.to_bytes();
         self.finish_draining(key);
         let Some(endpoint) = self.endpoints.get_mut(key) else { return };
-        for (connection, due_call) in std::mem::take(&mut endpoint.connecting) {
+        for (connection, due) in std::mem::take(&mut endpoint.connecting) {
+            let is_held = self.connections.get(connection).is_some_and(|state| self.is_held(state));
             match self.connections.get_mut(connection) {
-                Some(state) if !state.severed && due_call > calls => {
-                    self.endpoints[key].connecting.push((connection, due_call));
+                Some(state) if !state.severed && (is_held || !due.is_reached_at(now)) => {
+                    self.endpoints[key].connecting.push((connection, due));
+                    if !is_held && due.time <= now.time {
+                        self.list_due(now.time, key);
+                    }
                 }
                 Some(state) if !state.severed => {
-                    let listener = state.acceptor.owner;
-                    match self.endpoints.get_mut(listener).filter(|endpoint| endpoint.accepting) {
+                    let owner = state.acceptor.owner;
+                    match self.endpoints.get_mut(owner).filter(|endpoint| endpoint.accepting) {
                         Some(listener) => {
                             state.made = true;
                             listener.incoming.push_back(connection);
+                            self.list_due(now.time, owner);
                             let connector = EndKey { connection, side: Side::Connector };
+                            self.trace_from(connector, TraceAction::Connected);
                             self.send_hello(connector, &hello);
                             self.list_if_room_wanted(connector);
                         }
@@ -258,7 +284,9 @@ impl State {
     /// of room when the other end has read something. If there is room for the least that the write needs,
     /// the refusal was a fault, and the owner may try again in its next pass.
     fn record_refusal(&mut self, end: EndKey, sent: Sent, least_bytes: usize) {
-        let Some(connection) = self.connections.get_mut(end.connection) else { return };
+        let connection = self.connections.get_mut(end.connection);
+        // The owner of a severed end writes nothing more: it learns of the end, perhaps later.
+        let Some(connection) = connection.filter(|connection| !connection.severed) else { return };
         let room_bytes = connection.end_at(end.other_end().side).inbound.room_bytes();
         let has_room = match sent {
             Sent::Whole => return,
@@ -280,6 +308,8 @@ impl State {
             && let Some(endpoint) = self.endpoints.get_mut(local.owner)
         {
             endpoint.writable.push(end);
+            let owner = local.owner;
+            self.list_due(self.now, owner);
         }
     }
 
@@ -385,6 +415,10 @@ impl State {
         offset_bytes: u64,
         into: &mut [IoSliceMut<'_>],
     ) -> Pull {
+        if self.connections.get(end.connection).is_some_and(|connection| self.is_held(connection)) {
+            // The peer sends the payload instead, and the network holds that.
+            return Pull::Declined;
+        }
         let State { dice, faults, connections, .. } = self;
         let Some(connection) = connections.get_mut(end.connection) else { return Pull::Gone };
         let is_there = connection.end_at(end.other_end().side).state == EndState::Open;
@@ -453,12 +487,14 @@ impl State {
         if !self.end_mut(peer).inbound.has_unflushed_bytes() {
             return;
         }
-        let reader = self.end_mut(peer).owner;
-        let now = self.endpoints.get(reader).map_or(0, |endpoint| endpoint.calls);
+        let now = self.reader_now(peer).call;
         let delay_calls = self.dice.draw_delay_calls(&self.faults);
         // A delay counts from the reader's next call.
-        let arrival_call = if delay_calls == 0 { now } else { now + 1 + delay_calls };
-        self.end_mut(peer).inbound.flush(arrival_call);
+        let call = if delay_calls == 0 { now } else { now + 1 + delay_calls };
+        let time = self.draw_arrival_time();
+        let count_bytes = self.end_mut(peer).inbound.flush(Due { call, time });
+        self.trace_from(end, TraceAction::Sent { count_bytes });
+        self.list_due(time, self.connections[end.connection].end_at(peer.side).owner);
         self.schedule_if_ready(peer);
     }
 
@@ -468,22 +504,39 @@ impl State {
     pub(super) fn take_next_ready(&mut self, key: EndpointKey) -> Option<Ready> {
         let (calls, count) =
             self.endpoints.get(key).map(|endpoint| (endpoint.calls, endpoint.ready.len()))?;
+        let now = Due { call: calls, time: self.now };
         for _ in 0..count {
             let end = self.endpoints[key].ready.pop_front()?;
-            let Some(connection) = self.connections.get_mut(end.connection) else { continue };
-            let severed = connection.severed;
-            let state = connection.end_at_mut(end.side);
-            state.is_ready = false;
-            if !severed && self.dice.draw_chance(self.faults.drop_link_per_mille) {
+            let Some(connection) = self.connections.get(end.connection) else { continue };
+            let (is_severed, is_held) = (connection.severed, self.is_held(connection));
+            let local = self.end_mut(end);
+            local.is_ready = false;
+            let is_due = !is_held && local.inbound.next_arrival().is_some_and(|time| time <= now.time);
+            if !is_severed && is_due && self.dice.draw_chance(self.faults.drop_link_per_mille) {
                 self.sever(end.connection, Errno::ECONNRESET);
                 continue;
             }
-            let available_bytes = state.inbound.deliver_due_bytes(calls);
-            match state.link {
-                Some(link) if available_bytes > 0 || state.inbound.end_reason().is_some() => {
+            let state = self.end_mut(end);
+            let (count_bytes, has_ended) = if is_held {
+                (0, false)
+            } else {
+                (state.inbound.deliver_due_bytes(now), state.inbound.end_reason(now.time).is_some())
+            };
+            let (link, available_bytes) = (state.link, state.inbound.arrived_bytes());
+            if count_bytes > 0 {
+                self.trace_from(end.other_end(), TraceAction::Arrived { count_bytes });
+            }
+            match link {
+                Some(link) if available_bytes > 0 || has_ended => {
                     return Some(Ready { end, link, available_bytes });
                 }
-                _ => self.schedule_if_ready(end),
+                _ => {
+                    self.schedule_if_ready(end);
+                    if is_due {
+                        // Only calls are missing.
+                        self.list_due(now.time, key);
+                    }
+                }
             }
         }
         None

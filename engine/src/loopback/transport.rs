@@ -10,6 +10,7 @@ use crate::limits::INJECT_MAX_BYTES;
 use crate::loopback::Network;
 use crate::loopback::connection::{EndKey, EndpointKey};
 use crate::loopback::state::{Ready, State};
+use crate::loopback::trace::TraceAction;
 use crate::transport::{
     Close, FrameHandler, Full, LinkCaps, LinkError, LinkEvent, LinkId, Pull, RemotePayload, Sent,
     SharedMemory, Transport,
@@ -138,7 +139,9 @@ impl LoopbackTransport {
                 let place = state.dice.flip_coin();
                 return Some(PendingReport::Bytes { link, place });
             }
-            let why = state.inbound(end).end_reason().cloned()?;
+            let now = state.now;
+            let why = state.inbound(end).end_reason(now).cloned()?;
+            state.trace_from(end.other_end(), TraceAction::Ended(why.clone()));
             state.detach_owner_after_down(end);
             return Some(PendingReport::Down { link, why });
         }
@@ -270,7 +273,7 @@ impl Transport for LoopbackTransport {
         len_bytes: u64,
     ) -> Option<Arc<dyn SharedMemory>> {
         self.end_key_of_link(link)?;
-        self.network.memories.map(from, len_bytes)
+        self.network.memories.as_ref()?.map(from, len_bytes)
     }
 
     fn flush(&mut self) {

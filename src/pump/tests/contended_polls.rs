@@ -16,9 +16,10 @@ fn reads_of_queues_and_counters_do_not_wait_for_a_running_pass() {
     let provider = RecordingProvider::default();
     let calls = provider.calls.clone();
     let endpoint = Arc::new(EndpointWithoutThread::open(&provider));
-    let counter = Counter::open(&CounterAttr::default(), DomainId::allocate()).expect("a counter");
+    let counter =
+        Counter::open(&CounterAttr::default(), DomainId::allocate(), &Clock::System).expect("a counter");
     counter.shared().add_endpoint(&as_drive(&endpoint.pump));
-    let eq = EventQueue::open(&EqAttr::default()).expect("a queue");
+    let eq = EventQueue::open(&EqAttr::default(), &Clock::System).expect("a queue");
     eq.shared().add_endpoint(&as_drive(&endpoint.pump));
 
     let gate = calls.stop_receives();

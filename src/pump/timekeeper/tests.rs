@@ -99,10 +99,10 @@ impl Unasked {
         let config = Config { role: EndpointRole::Connected, ..Config::default() };
         let (locking, read) = (Locking::Taken, Clock::Simulated(clock.clone()));
         let pump =
-            OpenPump::open_pump(&ShmProvider::new(), bind, None, config, Arc::default(), locking, read);
+            OpenPump::open_pump(&ShmProvider::new(), bind, None, config, Arc::default(), locking, &read);
         let pump = pump.expect("an endpoint");
-        let eq =
-            EventQueue::open(&EqAttr { wait: WaitObject::Unspec, ..EqAttr::default() }).expect("a queue");
+        let eq = EventQueue::open(&EqAttr { wait: WaitObject::Unspec, ..EqAttr::default() }, &read)
+            .expect("a queue");
         let doorbell = has_thread.then(|| Arc::new(Doorbell::new().expect("a descriptor")));
         let av = AddressVector::open(&AvAttr::default(), AddressFormat::SockaddrIn, DomainId::allocate());
         let bindings = Bindings {

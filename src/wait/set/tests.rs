@@ -26,7 +26,7 @@ fn open_domain() -> Domain {
 }
 
 fn open_set(object: WaitObject) -> WaitSet {
-    WaitSet::open(object).expect("a wait set")
+    WaitSet::open(object, &Clock::System).expect("a wait set")
 }
 
 fn open_counter(set: &WaitSet) -> Counter {
@@ -42,7 +42,7 @@ fn open_cq(set: &WaitSet) -> CompletionQueue {
 fn open_eq(set: &WaitSet) -> EventQueue {
     let (wait, wait_set) = (WaitObject::Set, Some(set.clone()));
     let attr = EqAttr { wait, wait_set, flags: EqFlags::WRITE, ..EqAttr::default() };
-    EventQueue::open(&attr).expect("an event queue")
+    EventQueue::open(&attr, &Clock::System).expect("an event queue")
 }
 
 /// Waits until a thread sleeps. With [`WaitObject::Yield`] no thread sleeps, so this returns at once.
@@ -214,7 +214,7 @@ fn close_of_a_set_with_members_fails_with_ebusy() {
 
 #[test]
 fn wait_set_cannot_be_opened_with_none_set_or_pollfd() {
-    let errno = |object| WaitSet::open(object).expect_err("it is refused").errno();
+    let errno = |object| WaitSet::open(object, &Clock::System).expect_err("it is refused").errno();
     assert_eq!(errno(WaitObject::None), Errno::EINVAL);
     assert_eq!(errno(WaitObject::Set), Errno::EINVAL);
     assert_eq!(errno(WaitObject::PollFd), Errno::ENOSYS);

@@ -10,6 +10,7 @@ use loom::thread;
 
 use super::*;
 use crate::av::FabricAddress;
+use crate::clock::Clock;
 use crate::domain_id::DomainId;
 use crate::post::{Post, ReceivePost};
 use crate::poster::RefusedPost;
@@ -36,7 +37,9 @@ struct WorkFixture {
 
 impl WorkFixture {
     fn new() -> WorkFixture {
-        let counter = || Counter::open(&CounterAttr::default(), DomainId::allocate()).expect("a counter");
+        let counter = || {
+            Counter::open(&CounterAttr::default(), DomainId::allocate(), &Clock::System).expect("a counter")
+        };
         WorkFixture { works: Arc::default(), trigger: counter(), changed: counter() }
     }
 

@@ -3,6 +3,7 @@
 use super::State;
 use crate::errno::Errno;
 use crate::loopback::connection::{ConnectionKey, EndKey, EndState, EndpointKey, Exposed, Side};
+use crate::loopback::trace::TraceAction;
 use crate::transport::{Close, LinkError};
 
 impl State {
@@ -31,7 +32,11 @@ impl State {
             if let Some(endpoint) = self.endpoints.get_mut(owner) {
                 endpoint.draining.push(end);
             }
-            self.end_mut(end.other_end()).inbound.finish(LinkError::Closed);
+            let time = self.draw_arrival_time();
+            let peer = self.end_mut(end.other_end());
+            peer.inbound.finish(LinkError::Closed, time);
+            let owner = peer.owner;
+            self.list_due(time, owner);
             self.schedule_if_ready(end.other_end());
         } else {
             self.end_mut(end).detach_owner(EndState::Gone);
@@ -57,7 +62,9 @@ impl State {
             // The acceptor does not know this connection, and never will.
             state.acceptor.detach_owner(EndState::Gone);
         }
-        for side in [Side::Connector, Side::Acceptor] {
+        let mut due = Vec::new();
+        let times = [(); 2].map(|()| self.now + self.dice.draw_latency(&self.faults));
+        for (side, time) in [Side::Connector, Side::Acceptor].into_iter().zip(times) {
             let loses = self.dice.draw_chance(self.faults.lose_per_mille);
             let end = state.end_at_mut(side);
             if end.state != EndState::Open {
@@ -65,12 +72,14 @@ impl State {
                 continue;
             }
             end.exposed = Exposed::default();
-            end.inbound.finish(LinkError::System(why));
+            end.inbound.finish(LinkError::System(why), time);
+            due.push((time, end.owner));
             if loses {
                 let keep_bytes = self.dice.draw_number_up_to(end.inbound.flushed_bytes());
                 end.inbound.truncate(keep_bytes);
             }
         }
+        due.into_iter().for_each(|(time, owner)| self.list_due(time, owner));
         self.schedule_if_ready(EndKey { connection, side: Side::Connector });
         self.schedule_if_ready(EndKey { connection, side: Side::Acceptor });
         self.remove_if_unused(connection);
@@ -92,7 +101,9 @@ impl State {
     /// Removes an endpoint as if its process had died.
     pub(in crate::loopback) fn remove_endpoint(&mut self, key: EndpointKey) {
         let Some(endpoint) = self.endpoints.remove(key) else { return };
-        self.by_address.remove(&endpoint.hello.address);
+        let address = endpoint.hello.address;
+        self.by_address.remove(&address);
+        self.trace(address, address, TraceAction::Gone);
         for connection in endpoint.connections {
             let Some(state) = self.connections.get_mut(connection) else { continue };
             let mut loses = false;
