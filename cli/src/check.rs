@@ -26,9 +26,9 @@ const PROGRAMS: &str = "programs::";
 
 /// Run the semantic tests and random programs over a provider
 ///
-/// Each endpoint has a process of its own, but with --sim. What a provider does not offer is counted, and is no failure. A
-/// test that fails says what it expected and what it got. A random program that fails is made as small as
-/// possible.
+/// Each endpoint has a process of its own, but with --sim. What a provider does not offer is counted, and is
+/// no failure. A test that fails says what it expected and what it got. A random program that fails is made
+/// as small as possible.
 #[derive(Debug, Args)]
 pub(crate) struct CheckArguments {
     /// A provider of the installed libfabric, such as tcp, "tcp;ofi_rxm", sockets, shm, or homespun with

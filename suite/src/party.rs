@@ -140,8 +140,8 @@ impl Party {
         self.is_native
     }
 
-    /// Whether the party is of homespun, perhaps behind the C interface. Then it keeps promises beyond the man
-    /// pages.
+    /// Whether the party is of homespun, perhaps behind the C interface. Then it keeps promises beyond the
+    /// man pages.
     pub fn is_homespun(&self) -> bool {
         self.is_homespun
     }

@@ -27,8 +27,8 @@ fn programs_follow_from_their_seed_and_are_replayed_from_a_file() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().to_str().unwrap();
     let program = r#"{"seed":0,"parties":2,"with_data":true,"cq_depth_entries":0,"depth_ops":0,
-        "unexpected_bytes":0,"with_matches":false,"with_fences":false,"order":"SAS","completes_in_order":false,
-        "memory":"Owned","is_stream":false,"steps":[
+        "unexpected_bytes":0,"with_matches":false,"with_fences":false,"order":"SAS",
+        "completes_in_order":false,"memory":"Owned","is_stream":false,"steps":[
             {"Receive":{"at":0,"tagged":[1,0],"from":null,"len_bytes":10,"in_pieces":false}},
             {"Send":{"from":1,"to":0,"tag":1,"len_bytes":10,"call":"Plain","fenced":false}}]}"#;
     for (text, status) in [(program, 0), ("{}", 1), ("not JSON", 1)] {

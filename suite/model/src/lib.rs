@@ -1,8 +1,8 @@
 //! Random programs of posts, reads, peeks, cancels, accesses and atomic operations, over any network of
 //! [`homespun_suite`]. Their results are checked against a model of matching, memory and elements.
 //!
-//! The runner executes a [program](Program) step by step, and records the calls and their results as a
-//! [history](history). Then it [checks](check) the history. Shared receive contexts ([`shared_context`]),
+//! A [program](Program) runs step by step, and its calls and their results are recorded as a history, which is
+//! then checked. Shared receive contexts ([`shared_context`]),
 //! connected endpoints ([`connected`]) and deferred work ([`works`]) have their own programs.
 
 mod accesses;
