@@ -4,11 +4,11 @@ mod programs;
 mod table;
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::fmt::{self, Display, Formatter};
 use std::panic;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -26,20 +26,19 @@ const PROGRAMS: &str = "programs::";
 
 /// Run the semantic tests and random programs over a provider
 ///
-/// Each endpoint has a process of its own, but with --sim. What a provider does not offer is counted, and is
-/// no failure. A test that fails says what it expected and what it got. A random program that fails is made
-/// as small as possible.
+/// Except with --sim, each endpoint has a process of its own. What a provider does not offer is counted,
+/// and is no failure. A test that fails says what it expected and what it got. A random program that fails
+/// is made as small as possible.
 #[derive(Debug, Args)]
 pub(crate) struct CheckArguments {
     /// A provider of the installed libfabric, such as tcp, "tcp;ofi_rxm", sockets, shm, or homespun with
     /// FI_PROVIDER_PATH
     #[arg(value_name = "PROVIDER", required_unless_present_any = ["native", "sim"])]
     provider: Option<String>,
-    /// Ask homespun's own library instead, without libfabric
+    /// Test homespun's own library instead, without libfabric
     #[arg(long, value_name = "DOMAIN", value_parser = ["shm", "tcp", "auto"], conflicts_with = "provider")]
     native: Option<String>,
-    /// Ask homespun's own library over a simulated network that splits and delays what it carries, in one
-    /// process
+    /// Test homespun's own library over a network inside one process, which splits and delays what it carries
     #[arg(long, conflicts_with_all = ["provider", "native"])]
     sim: bool,
     /// The provider's domain, if it has several
@@ -54,7 +53,7 @@ pub(crate) struct CheckArguments {
     /// How many random programs to run
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
     programs: u64,
-    /// What decides which programs are run
+    /// The seed of the random programs
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     seed: u64,
     /// Run only the program in this file
@@ -101,27 +100,60 @@ fn failed_at() -> Option<String> {
     FAILED_AT.take()
 }
 
-/// How one test has ended: its topic and its name, the outcome, and where it has failed.
+/// What was run.
+enum Subject {
+    Test(&'static Test),
+    /// The random program with this number.
+    Program(u64),
+    /// The program in this file.
+    Replayed(PathBuf),
+}
+
+impl Subject {
+    fn topic(&self) -> &'static str {
+        match self {
+            Subject::Test(test) => test.topic(),
+            Subject::Program(_) | Subject::Replayed(_) => PROGRAMS,
+        }
+    }
+}
+
+impl Display for Subject {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Subject::Test(test) => write!(f, "{}::{}", test.topic(), test.name),
+            Subject::Program(number) => write!(f, "program {number}"),
+            Subject::Replayed(file) => write!(f, "the program in {}", file.display()),
+        }
+    }
+}
+
+/// How something has ended, and where it has failed.
 struct Finding {
-    topic: &'static str,
-    name: String,
+    subject: Subject,
     outcome: Outcome,
     place: Option<String>,
 }
 
-/// What a thread does next.
-enum Task<'a> {
-    Test(&'static Test),
-    Program(&'a Programs<'a>, u64),
-}
+impl Finding {
+    /// Says that it has failed, unless it has not.
+    fn describe_failure(&self) -> Option<String> {
+        let subject = &self.subject;
+        let place = self.place.as_ref().map_or(String::new(), |place| format!(" ({place})"));
+        match &self.outcome {
+            Outcome::Failed(text) => Some(format!("failed: {subject}{place}\n{text}\n")),
+            Outcome::Crashed(call) => Some(format!("crashed: {subject}\n{call}\n")),
+            Outcome::Passed | Outcome::NotOffered(_) => None,
+        }
+    }
 
-impl Task<'_> {
-    fn run(&self, network: &TestedNetwork) -> Finding {
-        let (topic, name, outcome) = match self {
-            Task::Test(test) => (test.topic(), test.name.to_owned(), network.run_test(test)),
-            Task::Program(programs, number) => (PROGRAMS, number.to_string(), programs.run(*number)),
-        };
-        Finding { topic, name, outcome, place: failed_at() }
+    /// What failures of the same cause mostly have in common.
+    fn cause(&self) -> Option<String> {
+        match &self.outcome {
+            Outcome::Failed(_) => self.place.clone(),
+            Outcome::Crashed(call) => Some(call.clone()),
+            Outcome::Passed | Outcome::NotOffered(_) => None,
+        }
     }
 }
 
@@ -141,9 +173,8 @@ pub(crate) fn run(arguments: &CheckArguments, console: &mut Console) -> Result<(
     let programs = Programs::new(&network, arguments.seed);
     let (findings, unasked) = match &arguments.replay {
         Some(file) => {
-            let outcome = programs.replay(file)?;
-            let name = file.display().to_string();
-            (vec![Finding { topic: PROGRAMS, name, outcome, place: failed_at() }], 0)
+            let (subject, outcome) = (Subject::Replayed(file.clone()), programs.replay(file)?);
+            (vec![Finding { subject, outcome, place: failed_at() }], 0)
         }
         None => run_tests(arguments, &network, &programs, console)?,
     };
@@ -155,7 +186,7 @@ pub(crate) fn run(arguments: &CheckArguments, console: &mut Console) -> Result<(
     }
     if unasked > 0 {
         console.print_wrapped(format!(
-            "not asked here: {unasked} tests, which need endpoints of one process, or of homespun"
+            "left out: {unasked} tests, which need endpoints of one process, or of homespun"
         ))?;
     }
     let count = |wanted: fn(&Outcome) -> bool| findings.iter().filter(|it| wanted(&it.outcome)).count();
@@ -176,38 +207,38 @@ fn run_tests(
         Test::iter().filter(is_chosen).partition(|test| network.runs(test.over));
     tests.sort_by_key(|test| (test.topic(), test.name));
     let chosen_programs = if PROGRAMS.contains(&arguments.only) { arguments.programs } else { 0 };
-    let mut tasks: Vec<Task<'_>> = tests.into_iter().map(Task::Test).collect();
-    tasks.extend((0..chosen_programs).map(|number| Task::Program(programs, number)));
-    if tasks.is_empty() {
+    let mut subjects: Vec<Subject> = tests.into_iter().map(Subject::Test).collect();
+    subjects.extend((0..chosen_programs).map(Subject::Program));
+    if subjects.is_empty() {
         return Err(CommandFailure::NothingToCheck(format!("no test has {} in its name", arguments.only)));
     }
-    console.start_progress(tasks.len());
-    let (next, (sender, results)) = (AtomicUsize::new(0), mpsc::channel());
+    console.start_progress(subjects.len());
+    let (subjects, (sender, results)) = (Mutex::new(subjects.into_iter()), mpsc::channel());
+    let next = || subjects.lock().unwrap_or_else(PoisonError::into_inner).next();
     let mut findings = Vec::new();
     thread::scope(|scope| {
         for _ in 0..arguments.jobs.max(1) {
-            let (sender, next, tasks) = (sender.clone(), &next, &tasks);
+            let sender = sender.clone();
             scope.spawn(move || {
-                while let Some(task) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
+                while let Some(subject) = next() {
+                    let outcome = match &subject {
+                        Subject::Test(test) => network.run_test(test),
+                        Subject::Program(number) => programs.run(*number),
+                        Subject::Replayed(_) => continue,
+                    };
                     // The receiver waits for all of them.
-                    let _ = sender.send(task.run(network));
+                    let _ = sender.send(Finding { subject, outcome, place: failed_at() });
                 }
             });
         }
         drop(sender);
         for finding in results {
-            let Finding { topic, name, outcome, place } = &finding;
-            match outcome {
-                Outcome::Failed(text) if *topic != PROGRAMS => {
-                    let place = place.as_ref().map_or(String::new(), |place| format!(" ({place})"));
-                    console.print_line(format!("failed: {topic}::{name}{place}\n{text}\n"))?;
-                }
-                Outcome::Crashed(call) if *topic != PROGRAMS => {
-                    console.print_line(format!("crashed: {topic}::{name}\n{call}\n"))?;
-                }
-                _ => {}
+            if let Subject::Test(_) = finding.subject
+                && let Some(failure) = finding.describe_failure()
+            {
+                console.print_line(failure)?;
             }
-            console.show_step(name.clone());
+            console.show_step(finding.subject.to_string());
             console.advance_progress();
             findings.push(finding);
         }
@@ -217,30 +248,42 @@ fn run_tests(
     Ok((findings, unasked.len()))
 }
 
-/// Prints why programs have failed, and for each reason the smallest program that fails.
+/// Prints why programs have failed: for each cause the smallest program that fails of it, and how many do.
 fn print_failed_programs(
     findings: &[Finding],
     programs: &Programs<'_>,
     console: &Console,
 ) -> Result<(), CommandFailure> {
-    // Programs that fail at the same place mostly fail for the same reason.
-    let mut places = BTreeSet::new();
-    for finding in findings.iter().filter(|finding| finding.topic == PROGRAMS) {
-        let (Outcome::Failed(text) | Outcome::Crashed(text)) = &finding.outcome else { continue };
-        if !places.insert(finding.place.clone()) {
-            continue;
+    let mut by_cause: BTreeMap<Option<String>, Vec<&Finding>> = BTreeMap::new();
+    for finding in findings.iter().filter(|finding| finding.subject.topic() == PROGRAMS) {
+        if finding.describe_failure().is_some() {
+            by_cause.entry(finding.cause()).or_default().push(finding);
         }
-        let number = &finding.name;
-        let Some(shrunk) = number.parse().ok().and_then(|number| programs.shrink(number)) else {
-            let place = finding.place.as_deref().unwrap_or_default();
-            console.print_line(format!("failed once: program {number} ({place})\n{text}\n"))?;
-            continue;
+    }
+    for failed in by_cause.values() {
+        let first = failed[0];
+        let shrunk = match first.subject {
+            Subject::Program(number) => {
+                console.print_line(format!("making program {number} small ..."))?;
+                programs.shrink(number)
+            }
+            Subject::Test(_) | Subject::Replayed(_) => None,
         };
-        let FailedProgram { text, place, program } = shrunk;
-        if place == finding.place || places.insert(place.clone()) {
-            let place = place.as_deref().unwrap_or("crashed");
-            console.print_line(format!("failed: program {number} ({place})\n{text}"))?;
-            console.print_line(format!("--replay runs it again from a file with this:\n{program}\n"))?;
+        console.print_line(first.describe_failure().unwrap_or_default())?;
+        match (shrunk, &first.subject) {
+            (Some(FailedProgram { text, place, program }), _) => {
+                if place != first.place {
+                    let place = place.as_deref().unwrap_or("a crash");
+                    console.print_line(format!("made small, it fails otherwise ({place}):\n{text}\n"))?;
+                }
+                console.print_line(format!("--replay runs it from a file with this line:\n{program}\n"))?;
+            }
+            (None, Subject::Program(_)) => console.print_line("run again, it has not failed\n")?,
+            (None, _) => {}
+        }
+        if failed.len() > 1 {
+            let others: Vec<String> = failed[1..].iter().map(|finding| finding.subject.to_string()).collect();
+            console.print_wrapped(format!("the same cause, as it seems: {}", others.join(", ")))?;
         }
     }
     Ok(())

@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_may_be_null_and_too_much_is_not_read() {
+    fn null_with_entries_and_vectors_beyond_the_limit_are_refused() {
         let (null, some) = (std::ptr::null::<u8>(), [7_u8; 3].as_ptr());
         let beyond = usize::MAX / 2 + 1;
         // SAFETY: the memory has three bytes, and longer lengths are refused.
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn remote_memory_is_one_range_as_long_as_the_local_memory() {
+    fn remote_memory_of_another_count_or_length_is_refused() {
         let range = RemoteMemory { address: 7, key: 9 };
         let remote = |places: &[usize], locals: &[usize]| {
             let start = if places == [0] { std::ptr::null() } else { places.as_ptr() };

@@ -341,7 +341,7 @@ impl ProviderParty<'_> {
 
     /// Checks that the endpoint may be told from whom it receives.
     fn need_source(&self, from: FabricAddress) -> Result<(), Refused> {
-        let is_directed = from != FabricAddress::UNSPECIFIED;
+        let is_directed = from != FabricAddress::UNSPECIFIED && !self.opening.provider.is_homespun();
         self.need(if is_directed { Caps::DIRECTED_RECV } else { Caps::empty() })
     }
 
@@ -435,11 +435,11 @@ impl ProviderParty<'_> {
     }
 
     fn completion_of(&mut self, entry: &FiCqTaggedEntry, has_payload: bool) -> Completion {
-        // Bits that `fi_cq(3)` does not define mean nothing.
-        let mut flags = CompletionFlags::from_bits_truncate(entry.flags);
+        let mut flags = CompletionFlags::from_bits_retain(entry.flags);
         if !self.opening.provider.is_homespun() {
-            // It leaves open whether a tagged message is reported as an untagged one, too, and whether a send
-            // has the flag of its data.
+            // Bits that `fi_cq(3)` does not define mean nothing. It leaves open whether a tagged message
+            // is reported as an untagged one, too, and whether a send has the flag of its data.
+            flags &= CompletionFlags::all();
             for (kind, further) in [
                 (CompletionFlags::TAGGED, CompletionFlags::MSG),
                 (CompletionFlags::SEND, CompletionFlags::REMOTE_CQ_DATA),

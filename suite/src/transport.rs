@@ -89,7 +89,7 @@ impl TransportKind {
     }
 
     /// Whether the transport is one of homespun, perhaps behind the C interface.
-    pub(super) fn is_homespun(&self) -> bool {
+    pub fn is_homespun(&self) -> bool {
         !matches!(self, TransportKind::Provider(provider) if !provider.is_homespun())
     }
 

@@ -15,6 +15,9 @@ use crate::failure::CommandFailure;
 /// How many smaller programs are tried for one that has failed.
 const SHRINK_MAX_RUNS: u32 = 300;
 
+/// How long this may take.
+const SHRINK_MAX_MS: u32 = 60_000;
+
 /// Programs for one provider.
 pub(super) struct Programs<'a> {
     network: &'a TestedNetwork,
@@ -76,8 +79,12 @@ impl Programs<'_> {
         seed[..8].copy_from_slice(&self.seed.to_le_bytes());
         seed[8..16].copy_from_slice(&number.to_le_bytes());
         let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
-        let config =
-            Config { max_shrink_iters: SHRINK_MAX_RUNS, failure_persistence: None, ..Config::default() };
+        let config = Config {
+            max_shrink_iters: SHRINK_MAX_RUNS,
+            max_shrink_time: SHRINK_MAX_MS,
+            failure_persistence: None,
+            ..Config::default()
+        };
         let mut runner = TestRunner::new_with_rng(config, rng);
         let offer = self.offer;
         let programs = any_program(Disruption::None).prop_map(move |program| program.within(&offer));

@@ -42,7 +42,7 @@ impl Tally {
 pub(super) fn by_topic(findings: &[Finding]) -> BTreeMap<&'static str, Tally> {
     let mut tallies: BTreeMap<&'static str, Tally> = BTreeMap::new();
     for finding in findings {
-        tallies.entry(finding.topic.trim_end_matches(':')).or_default().count(&finding.outcome);
+        tallies.entry(finding.subject.topic().trim_end_matches(':')).or_default().count(&finding.outcome);
     }
     tallies
 }

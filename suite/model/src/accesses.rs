@@ -216,7 +216,7 @@ impl Runner<'_> {
         assert_eq!(access.by, who, "the access of another endpoint");
         let (completion, result) = match ended {
             Ok((completion, source)) => {
-                assert!(source == FabricAddress::UNSPECIFIED || !self.offer.is_native);
+                assert!(source == FabricAddress::UNSPECIFIED || !self.offer.is_homespun);
                 (completion, Ok(()))
             }
             Err(CompletionError { completion, error, .. }) => (completion, Err(expect_access_errno(&error))),
@@ -266,7 +266,7 @@ impl Runner<'_> {
         assert_eq!(completion.len_bytes, access.len_bytes);
         assert!(access.has_data && access.at.place == who.place, "{completion:?} is of {access:?}");
         // `fi_cq(3)` promises a source for messages alone.
-        assert!(source == FabricAddress(access.by.place as u64) || !self.offer.is_native, "{source:?}");
+        assert!(source == FabricAddress(access.by.place as u64) || !self.offer.is_homespun, "{source:?}");
         let before = access.data_read_at.replace(now);
         assert_eq!(before, None, "the target was told again of access {identity}");
     }

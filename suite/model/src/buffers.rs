@@ -63,7 +63,7 @@ impl Runner<'_> {
                 is_release.then_some(ReceiveEnd::Released)
             }
             Some(OperationError::Cancelled) => {
-                assert!(is_release || !self.offer.is_native, "it takes no more: {ended:?}");
+                assert!(is_release || !self.offer.is_homespun, "it takes no more: {ended:?}");
                 Some(ReceiveEnd::Cancelled)
             }
             Some(error) => {

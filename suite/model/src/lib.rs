@@ -1,9 +1,9 @@
 //! Random programs of posts, reads, peeks, cancels, accesses and atomic operations, over any network of
 //! [`homespun_suite`]. Their results are checked against a model of matching, memory and elements.
 //!
-//! A [program](Program) runs step by step. Its calls and their results are recorded as a history, which is then
-//! checked. Shared receive contexts ([`shared_context`]), connected endpoints ([`connected`]) and deferred work
-//! ([`works`]) have their own programs.
+//! A [program](Program) runs step by step. Its calls and their results are recorded as a history, which is
+//! then checked. Shared receive contexts ([`shared_context`]), connected endpoints ([`connected`]) and
+//! deferred work ([`works`]) have their own programs.
 
 mod accesses;
 mod atomics;

@@ -483,7 +483,7 @@ impl Runner<'_> {
         let kind = if send.tag.is_some() { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
         let (completion, result) = match ended {
             Ok((completion, source)) => {
-                assert!(source == FabricAddress::UNSPECIFIED || !self.offer.is_native);
+                assert!(source == FabricAddress::UNSPECIFIED || !self.offer.is_homespun);
                 (completion, Ok(()))
             }
             Err(CompletionError { completion, error, .. }) => (completion, Err(error.errno())),
@@ -575,7 +575,7 @@ impl Runner<'_> {
             Ok((completion, source)) => (completion, *source, 0),
             Err(failed) => match failed.error {
                 OperationError::Truncated { overflow_bytes } => {
-                    assert!(overflow_bytes > 0 || !self.offer.is_native);
+                    assert!(overflow_bytes > 0 || !self.offer.is_homespun);
                     (&failed.completion, failed.source, overflow_bytes)
                 }
                 ref error => return Err(error.clone()),
@@ -604,11 +604,11 @@ impl Runner<'_> {
         let identity = usize::try_from(identity).expect("a small number");
         let len_bytes = self.check_completion_fields(who, identity, completion, source);
         // The semantic tests say which fields another provider fills in where it cuts a message off.
-        if self.offer.is_native || len_bytes <= room_bytes {
+        if self.offer.is_homespun || len_bytes <= room_bytes {
             assert_eq!(completion.len_bytes, len_bytes.min(room_bytes));
             assert_eq!(overflow_bytes, (len_bytes - completion.len_bytes) as u64);
         }
-        assert!(bytes.len() == completion.len_bytes || !self.offer.is_native, "{completion:?}");
+        assert!(bytes.len() == completion.len_bytes || !self.offer.is_homespun, "{completion:?}");
         assert!(bytes == payload(identity as u64, bytes.len()), "message {identity} has other bytes");
         identity
     }
@@ -628,10 +628,10 @@ impl Runner<'_> {
         flags |= if send.tag.is_some() { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
         flags.set(CompletionFlags::REMOTE_CQ_DATA, with_data);
         self.offer.check_flags(completion, flags);
-        if self.offer.is_native || send.tag.is_some() {
+        if self.offer.is_homespun || send.tag.is_some() {
             assert_eq!(completion.tag, send.tag.unwrap_or(0));
         }
-        if self.offer.is_native || with_data {
+        if self.offer.is_homespun || with_data {
             assert_eq!(completion.data, if with_data { identity as u64 } else { 0 });
         }
         assert_eq!(send.to, who.place, "message {identity} was for another endpoint");

@@ -233,7 +233,7 @@ fn every_operation_updates_every_datatype(net: &Net) {
     const VALUES: [[i64; 3]; 6] = [[6, 3, 6], [3, 6, 5], [0, 5, 7], [5, 0, 1], [11, 7, 12], [0, 0, 0]];
     let (alice, bob) = net.open_pair();
     let region = bob.register(make_region_spec(VALUES.len() * 32 + 8, MemoryKind::Owned)).unwrap();
-    let mut context = 0;
+    let (mut context, mut applied) = (0, 0);
     for datatype in Datatype::ALL {
         let is_padded = matches!(datatype, Datatype::LongDouble | Datatype::LongDoubleComplex);
         if is_padded && !alice.is_homespun() {
@@ -277,8 +277,10 @@ fn every_operation_updates_every_datatype(net: &Net) {
                 deadline.yield_or_panic(&what);
             }
             assert_eq!(region.read_at(8, len_bytes), expected, "{what}");
+            applied += 1;
         }
     }
+    assert!(applied > 0, "no operation is offered, though the capability is");
 }
 
 #[over(all)]

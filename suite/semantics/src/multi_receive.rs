@@ -100,7 +100,7 @@ fn messages_fill_a_buffer_in_send_order(net: &Net) {
     let (alice, bob) = net.open_pair();
     let len_bytes = 1 << 20;
     let buffer = post_raw_multi_receive(&bob, len_bytes, BUFFER);
-    // Behind the C interface, an empty message need not have a place.
+    // With another provider, an empty message need not have a place.
     let lens_bytes = LENS_BYTES.map(|len| if bob.is_homespun() { len } else { len.max(1) });
     for (number, len_bytes) in (0..).zip(lens_bytes) {
         let data = (number % 2 == 0).then_some(number + 50);

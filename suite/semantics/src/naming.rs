@@ -145,7 +145,7 @@ fn sixteen_endpoints_exchange_messages_pairwise(net: &Net) {
             for to in 0..count {
                 party.endpoint.recv(marked_buffer(20_000), ANY, 1).unwrap();
                 let message = payload(identity(from, to, round), len_bytes(round));
-                party.endpoint.send(message.clone(), FabricAddress(to as u64), 2).unwrap();
+                party.endpoint.send(message, FabricAddress(to as u64), 2).unwrap();
             }
         }
     }
