@@ -39,6 +39,12 @@ fn make_processed_write_call(party: &Party, region: &Region, context: u64, len_b
     RmaCall { by: RmaBy::Writemsg, flags: OpFlags::DELIVERY_COMPLETE, ..call }
 }
 
+/// The length of the longest write that the party injects.
+fn inject_max_bytes(party: &Party) -> usize {
+    let granted = party.endpoint.info().tx.inject_size_bytes;
+    if party.is_homespun() { INJECT_MAX_BYTES } else { granted.min(INJECT_MAX_BYTES) }
+}
+
 /// Waits for a completion with this context, these flags and, if homespun writes it, this length. `fi_cq(3)`
 /// gives the completion of an initiator no length.
 #[track_caller]
@@ -118,7 +124,7 @@ fn every_write_call_reaches_the_region(net: &Net) {
 fn injected_writes_beyond_the_room_of_the_link_go_after_progress(net: &Net) {
     const WRITES: u64 = 3000;
     let (alice, bob) = net.open_pair();
-    let longest_bytes = INJECT_MAX_BYTES.min(alice.endpoint.info().tx.inject_size_bytes);
+    let longest_bytes = inject_max_bytes(&alice);
     let region = bob.register(make_region_spec(longest_bytes, MemoryKind::Raw)).unwrap();
     for number in 1..=WRITES {
         let len_bytes = if number % 3 == 0 { longest_bytes } else { 8 };
@@ -268,7 +274,7 @@ fn write_with_remote_data_completes_at_the_target(net: &Net) {
     let target = Setup { caps, separate_queues: true, ..Setup::default() };
     let (alice, bob) = net.open_pair_with(Setup::default(), target);
     let queue = bob.receive_cq.clone().expect("it has two");
-    let inject_max_bytes = INJECT_MAX_BYTES.min(alice.endpoint.info().tx.inject_size_bytes);
+    let inject_max_bytes = inject_max_bytes(&alice);
     for kind in net.memory_kinds() {
         let region = bob.register(make_region_spec(100_000, kind)).unwrap();
         for (data, by) in (70..).zip([RmaBy::Write, RmaBy::Writemsg, RmaBy::InjectWrite]) {
