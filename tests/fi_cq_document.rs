@@ -8,7 +8,7 @@ use homespun_suite::statement_table::{
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// Where tests are that the document names without a directory.
-const DIRECTORY: &str = "suite/semantics/src/";
+const DIRECTORY: &str = "suite/src/semantics/";
 
 fn statements() -> Vec<Statement> {
     parse_statements(&read_below(ROOT, "docs/fi_cq.md"))
@@ -20,7 +20,7 @@ fn classify_test_place(file: &str, function: &str) -> &'static str {
         "plugin"
     } else if ["tests/process_exits.rs", "tests/durability_after_kill.rs"].contains(&file) {
         "processes"
-    } else if file.starts_with("suite/semantics/src/") {
+    } else if file.starts_with("suite/src/semantics/") {
         let text = read_below(ROOT, file);
         let at = text.find(&format!("fn {function}(")).expect("a test that exists");
         let (_, over) = text[..at].rsplit_once("#[over(").expect("a test says over which networks it runs");

@@ -1,9 +1,8 @@
-//! The tests of what applications may rely on ([`homespun_semantics`]), over every transport.
+//! The tests of what applications may rely on (`suite/src/semantics/`), over every transport.
 
 use std::process::ExitCode;
 
 use homespun::Fabric;
-use homespun_semantics as _;
 use homespun_suite::{Backend, Faults, TestedNetwork, TransportKind, Turns, run_tests_over};
 
 use backend::ChannelProvider;

@@ -13,7 +13,6 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use homespun_semantics as _;
 use homespun_suite::{Faults, Outcome, Provider, Test, TestedNetwork, TransportKind, Turns, set_patience};
 
 use self::programs::{FailedProgram, Programs};

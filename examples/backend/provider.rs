@@ -16,7 +16,7 @@
 //! To start your own backend, copy this file into a crate. The file needs the crate `homespun-engine`, for
 //! the two traits, and the crate `parking_lot`. `tests/backend.rs` checks this backend against the contract
 //! of a transport, by one call of the crate `homespun-conformance`. Check your backend in the same way. The
-//! tests in `suite/semantics/` run over this backend, too.
+//! tests in `suite/src/semantics/` run over this backend, too.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;

@@ -1,11 +1,10 @@
-//! The tests of what applications may rely on ([`homespun_semantics`]), over the plugin: each party loads the
+//! The tests of what applications may rely on (`suite/src/semantics/`), over the plugin: each party loads the
 //! installed libfabric, and opens its endpoint as a C application does.
 
 use std::env;
 use std::os::unix::fs::symlink;
 use std::process::ExitCode;
 
-use homespun_semantics as _;
 use homespun_suite::{
     Provider, TestedNetwork, TransportKind, Turns, run_tests_over, serve_party_if_started_by_test,
 };

@@ -1,9 +1,12 @@
-//! The parties, networks and processes of the tests that run over every transport.
+//! What applications may rely on, as tests over any network, and the parties, networks and processes of these.
 //!
 //! A [`Net`] opens endpoints over one transport ([`TransportKind`]). [`Turns`] decides who drives the
 //! endpoints, that is, makes progress for them. A [`Party`] is an endpoint with its queues. Either all
 //! parties are in this process, or each party has a process of its own. [`connecting`] opens endpoints with
 //! connections. A [`Backend`] adds a transport of your own.
+//!
+//! What applications may rely on is a registry of tests ([`Test::iter`]): functions of a [`Net`] that say
+//! themselves over which networks they run ([`over`]). [`model`] runs random programs.
 //!
 //! ```
 //! use homespun_suite::payload::{marked_buffer, payload, received_bytes};
@@ -15,6 +18,9 @@
 //! alice.endpoint.send(payload(7, 8), alice.peer(), 2).unwrap();
 //! assert_eq!(received_bytes(&bob.next_completion().buffer), payload(7, 8));
 //! ```
+
+// The attribute `over` names this crate, in whose tests it stands too.
+extern crate self as homespun_suite;
 
 mod atomic_call;
 mod call;
@@ -30,6 +36,7 @@ mod forked_child;
 mod form;
 mod handle;
 pub mod hostile_peer;
+pub mod model;
 mod neighbours;
 mod net;
 mod party;
@@ -49,6 +56,7 @@ mod remote_party;
 mod rma_call;
 pub mod seccomp;
 mod semantic_tests;
+mod semantics;
 mod setup;
 pub mod sleeping;
 pub mod statement_table;

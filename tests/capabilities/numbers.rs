@@ -84,7 +84,7 @@ pub(crate) fn exercise_limits(info: &Info) {
                 max_ep_tx_ctx: 1,
                 max_ep_rx_ctx: 1,
                 max_ep_stx_ctx,
-                // `suite/semantics/src/shared_contexts.rs` shares a receive context among a few endpoints.
+                // `suite/src/semantics/shared_contexts.rs` shares a receive context among a few endpoints.
                 max_ep_srx_ctx: _,
                 cntr_cnt,
                 // The plugin's tests check this limit. Only raw memory can have several segments.

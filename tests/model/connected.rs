@@ -1,8 +1,8 @@
 //! Random programs of two connected endpoints.
 
 use homespun_engine::loopback::Faults;
-use homespun_model::connected::{Program, any_program, run_and_check};
 use homespun_suite::TransportKind;
+use homespun_suite::model::connected::{Program, any_program, run_and_check};
 use proptest::prelude::*;
 
 use crate::proptest_config;

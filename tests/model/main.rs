@@ -1,4 +1,4 @@
-//! Runs the random programs of [`homespun_model`] over every transport. If the model does not explain a
+//! Runs the random programs of [`homespun_suite::model`] over every transport. If the model does not explain a
 //! history, the test prints the smallest program found that fails, with the seed of its transport.
 //!
 //! The environment variable `PROPTEST_CASES` sets the number of programs for each test.
@@ -12,7 +12,7 @@ mod works;
 
 use homespun::Fabric;
 use homespun_engine::loopback::Faults;
-use homespun_model::{Disruption, Offer, Program, Promise, any_program};
+use homespun_suite::model::{Disruption, Offer, Program, Promise, any_program};
 use homespun_suite::{Backend, TransportKind, Turns};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence};
@@ -40,11 +40,11 @@ fn proptest_config(default: u32) -> Config {
 }
 
 fn run_and_check(transport: &TransportKind, program: &Program, promise: Promise) {
-    homespun_model::run_and_check(Turns::Alternate, transport, &Offer::NATIVE, program, promise);
+    homespun_suite::model::run_and_check(Turns::Alternate, transport, &Offer::NATIVE, program, promise);
 }
 
 fn run_and_check_across_processes(transport: &TransportKind, program: &Program, promise: Promise) {
-    homespun_model::run_and_check(Turns::Processes, transport, &Offer::NATIVE, program, promise);
+    homespun_suite::model::run_and_check(Turns::Processes, transport, &Offer::NATIVE, program, promise);
 }
 
 fn faulty_loopback(program: &Program, faults: Faults) -> TransportKind {

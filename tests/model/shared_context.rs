@@ -1,7 +1,7 @@
 //! Random programs of endpoints that share a receive context.
 
 use homespun_engine::loopback::Faults;
-use homespun_model::shared_context::{
+use homespun_suite::model::shared_context::{
     Disruption, Program, any_program, any_program_of_kind, run_and_check, run_and_check_with_faults,
 };
 use homespun_suite::{Net, TransportKind, Turns};

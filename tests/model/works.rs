@@ -1,7 +1,7 @@
 //! Random programs of deferred work and triggered operations.
 
 use homespun_engine::loopback::Faults;
-use homespun_model::works::{Program, any_program, run_and_check};
+use homespun_suite::model::works::{Program, any_program, run_and_check};
 use homespun_suite::{TransportKind, Turns};
 use proptest::prelude::*;
 

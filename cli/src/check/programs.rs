@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::fs;
 use std::path::Path;
 
-use homespun_model::{Disruption, Offer, Program, Promise, any_program, run_and_check};
+use homespun_suite::model::{Disruption, Offer, Program, Promise, any_program, run_and_check};
 use homespun_suite::{Outcome, TestedNetwork, TransportKind};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};

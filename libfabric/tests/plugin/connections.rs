@@ -1,5 +1,5 @@
 //! Connections: passive endpoints, connecting endpoints, and their events. What connections do is the subject
-//! of `suite/semantics/`; here it is how C sees them.
+//! of `suite/src/semantics/`; here it is how C sees them.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
 //! Contexts that endpoints share: `fi_stx_context` and `fi_srx_context` of `fi_endpoint(3)`. What endpoints
-//! with them do is the subject of `suite/semantics/`.
+//! with them do is the subject of `suite/src/semantics/`.
 
 use std::ptr;
 

@@ -1,5 +1,5 @@
 //! Triggered operations, aliases of endpoints, and the deferred work queue. What work does is the subject of
-//! `suite/semantics/`; here it is how the plugin reads C's structures.
+//! `suite/src/semantics/`; here it is how the plugin reads C's structures.
 
 use std::{mem, ptr};
 

@@ -1,0 +1,153 @@
+//! Atomic operations: posts and completions. The module [`updates`](crate::model::updates) checks the elements.
+
+use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
+use homespun::endpoint::AtomicTarget;
+use homespun::flags::OpFlags;
+use homespun::{Buffer, FabricAddress, RemoteMemory};
+
+use crate::model::elements::{ROWS, ROWS_END, compare_value, element_values, operand_value};
+use crate::model::history::{Access, AccessOp, Operation};
+use crate::model::program::{AccessCall, ElementsCall, Step};
+use crate::model::run::{Runner, expect_accepted_or_full};
+use crate::payload::{received_bytes, split_unevenly};
+use crate::{AtomicBy, AtomicCall};
+
+/// The length of a read of all rows. The read begins before the rows, to be this long.
+const LONG_BYTES: usize = 40_000;
+
+impl Access {
+    /// Returns the kind of atomic call, or `None` for a plain access.
+    pub(crate) fn atomic_kind_and_op(self) -> Option<(AtomicKind, AtomicOp)> {
+        match self {
+            Access::Read | Access::Write | Access::Flush => None,
+            Access::Update(op) => Some((AtomicKind::Base, op)),
+            Access::Fetch(op) if op.has_compare_operand() => Some((AtomicKind::Compare, op)),
+            Access::Fetch(op) => Some((AtomicKind::Fetch, op)),
+        }
+    }
+}
+
+impl Runner<'_> {
+    /// Posts an atomic operation, a read or a write of elements of the region at place `to`.
+    pub(crate) fn post_elements_access(&mut self, from: usize, to: usize, step: &Step) {
+        let Step::Elements { row, part: (first, count), call, op, fenced, .. } = *step else { return };
+        let row = &ROWS[row % ROWS.len()];
+        let size_bytes = row.datatype.size_bytes();
+        let first = first % row.count;
+        let place = row.offset_bytes + first * size_bytes;
+        let count = count.clamp(1, row.count - first);
+        let kind = match call {
+            ElementsCall::Base | ElementsCall::Inject => AtomicKind::Base,
+            ElementsCall::Fetch => AtomicKind::Fetch,
+            ElementsCall::Compare => AtomicKind::Compare,
+            ElementsCall::Write => {
+                return self.post_access(from, to, (place, count * size_bytes), AccessCall::Write, fenced);
+            }
+            ElementsCall::Read => {
+                return self.post_access(from, to, (place, count * size_bytes), AccessCall::Read, fenced);
+            }
+            ElementsCall::ReadAll => {
+                let part = (ROWS_END - LONG_BYTES, LONG_BYTES);
+                return self.post_access(from, to, part, AccessCall::Read, fenced);
+            }
+        };
+        let is_injected = call == ElementsCall::Inject;
+        let (Some(party), Some(region)) = (&self.parties[from], &self.regions[to]) else { return };
+        let most_bytes = if is_injected { party.endpoint.info().tx.inject_size_bytes } else { usize::MAX };
+        let len_bytes = size_bytes * count.min(most_bytes / size_bytes);
+        let op = choose_op(kind, row.datatype, op);
+        let identity = self.history.accesses.len();
+        let (level, flags, fenced) = self.level_flags_and_fence(AccessCall::Write, fenced && !is_injected);
+        // The C interface counts elements, so no part of one can be a segment.
+        let may_split = self.offer.is_native;
+        let parts = if may_split { 1 + identity % 3 } else { 1 };
+        let call = AtomicCall {
+            by: if is_injected { AtomicBy::Inject } else { AtomicBy::Message },
+            kind,
+            operands: if op.has_operand() {
+                split_unevenly(&element_values(operand_value, identity, place, len_bytes), parts)
+            } else {
+                Vec::new()
+            },
+            compares: match kind {
+                AtomicKind::Compare => {
+                    let parts = if may_split { 4 - parts } else { 1 };
+                    split_unevenly(&element_values(compare_value, identity, place, len_bytes), parts)
+                }
+                AtomicKind::Base | AtomicKind::Fetch => Vec::new(),
+            },
+            results_bytes: match kind.fetches() {
+                true if may_split => vec![len_bytes / 2, len_bytes - len_bytes / 2],
+                true => vec![len_bytes],
+                false => Vec::new(),
+            },
+            target: AtomicTarget {
+                peer: FabricAddress(to as u64),
+                memory: RemoteMemory { address: region.address_at(place), key: region.key() },
+                datatype: row.datatype,
+                op,
+            },
+            context: Operation::Access(identity).context(),
+            flags: if is_injected { OpFlags::empty() } else { flags },
+        };
+        if !expect_accepted_or_full(party.endpoint.atomic(call).map(|_| ())) {
+            return;
+        }
+        self.injected[from] += usize::from(is_injected);
+        let access = if kind.fetches() { Access::Fetch(op) } else { Access::Update(op) };
+        self.record_accepted_access(
+            (from, to),
+            access,
+            (place, len_bytes),
+            (level, fenced),
+            is_injected,
+            false,
+        );
+    }
+}
+
+/// Returns the operation with this number, of those that the datatype supports. Without a number, returns
+/// the most common one.
+fn choose_op(kind: AtomicKind, datatype: Datatype, number: Option<usize>) -> AtomicOp {
+    let ops = AtomicOp::ALL.into_iter().filter(|op| kind.count_max(*op, datatype).is_some());
+    let ops: Vec<AtomicOp> = ops.collect();
+    match number {
+        Some(number) => ops[number % ops.len()],
+        None if kind == AtomicKind::Compare => AtomicOp::Cswap,
+        None => AtomicOp::Sum,
+    }
+}
+
+/// Checks that a completion returns the buffers of its call. Returns the bytes that the operation fetched.
+pub(crate) fn check_returned_buffers(
+    identity: usize,
+    access: &AccessOp,
+    succeeded: bool,
+    buffer: Buffer,
+) -> Option<Vec<u8>> {
+    let AccessOp { place, len_bytes, .. } = *access;
+    let (kind, op) = access.access.atomic_kind_and_op().expect("an atomic operation");
+    let (found, operands, compares) = if kind.fetches() {
+        let found = succeeded.then(|| received_bytes(&buffer));
+        let fetched = buffer.into_fetched().expect("what was posted to fetch comes back");
+        (found, fetched.operand, fetched.compare)
+    } else {
+        (None, buffer, Buffer::None)
+    };
+    if op.has_operand() {
+        let operands = operands.into_sent_vector().expect("a vector was handed over");
+        assert!(
+            operands.concat() == element_values(operand_value, identity, place, len_bytes),
+            "other operands come back"
+        );
+    }
+    if kind == AtomicKind::Compare {
+        let compares = compares.into_sent_vector().expect("a vector was handed over");
+        assert!(
+            compares.concat() == element_values(compare_value, identity, place, len_bytes),
+            "something else was compared"
+        );
+    }
+    assert!(found.as_ref().is_none_or(|found| found.len() == len_bytes));
+    found
+}

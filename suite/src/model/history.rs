@@ -1,0 +1,353 @@
+//! The history of a program: its calls and their results.
+
+use homespun::atomic::AtomicOp;
+use homespun::{Errno, Error};
+
+use crate::model::program::PeekAction;
+
+/// All accepted posts, in posting order, with their results.
+///
+/// Each call, and each entry that was read, has its own time. The time counts from the start of the program.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    pub(crate) sends: Vec<SendOp>,
+    pub(crate) receives: Vec<ReceiveOp>,
+    pub(crate) peeks: Vec<PeekOp>,
+    pub(crate) accesses: Vec<AccessOp>,
+    /// The addresses of the program, with the endpoints that each had.
+    pub(crate) places: Vec<AddressHistory>,
+}
+
+/// The successive endpoints at one address.
+#[derive(Debug, Default)]
+pub(crate) struct AddressHistory {
+    /// The ways in which the former endpoints ended.
+    pub(crate) ends: Vec<End>,
+    pub(crate) is_vacant: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    Closed,
+    Killed,
+}
+
+/// An endpoint: the number of its address, and how many endpoints had this address before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Incarnation {
+    pub(crate) place: usize,
+    pub(crate) life: usize,
+}
+
+/// The completion level of a send or an access.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Level {
+    Inject,
+    Transmit,
+    Delivery,
+    Match,
+}
+
+/// A message that was accepted for sending. The index in the history is its identity.
+#[derive(Debug)]
+pub(crate) struct SendOp {
+    pub(crate) from: Incarnation,
+    /// The place to which it was sent, whichever endpoint is there.
+    pub(crate) to: usize,
+    pub(crate) tag: Option<u64>,
+    pub(crate) len_bytes: usize,
+    pub(crate) level: Level,
+    pub(crate) fenced: bool,
+    /// Whether the message was injected. The success of an injected message is not reported, and the entry
+    /// of a failure has no context.
+    pub(crate) injected: bool,
+    pub(crate) posted_at: u64,
+    pub(crate) cancelled: bool,
+    pub(crate) ended: Option<Result<(), Errno>>,
+    pub(crate) ended_at: u64,
+    pub(crate) arrived: Option<Arrived>,
+    /// The time at which a read entry first showed that the message has arrived.
+    pub(crate) seen_at: Option<u64>,
+}
+
+/// Which operation of the program matched a message, if any did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arrived {
+    /// A receive of the program matched it.
+    Received(usize),
+    /// A peek has claimed it.
+    Claimed(usize),
+    /// A peek has discarded it.
+    Discarded(usize),
+    /// No receive and no peek of the program matched it. `order` is its index among the unexpected messages
+    /// that its endpoint had at the end, tagged and untagged ones apart.
+    Waiting {
+        order: usize,
+        /// The time at which the test posted the receive that matched the message.
+        posted_at: u64,
+    },
+}
+
+#[derive(Debug)]
+pub(crate) struct ReceiveOp {
+    pub(crate) at: Incarnation,
+    pub(crate) tagged: Option<(u64, u64)>,
+    /// The only source that the receive accepts, if it names one.
+    pub(crate) from: Option<usize>,
+    pub(crate) len_bytes: usize,
+    pub(crate) posted_at: u64,
+    pub(crate) cancelled: bool,
+    /// Whether a cancel came too late, so that the receive completes as usual.
+    pub(crate) too_late_to_cancel: bool,
+    pub(crate) ended: Option<ReceiveEnd>,
+    /// The state of a multi-receive buffer.
+    pub(crate) buffer: Option<BufferOp>,
+}
+
+/// A receive that takes many messages, until it is released.
+#[derive(Debug)]
+pub(crate) struct BufferOp {
+    pub(crate) min_free_bytes: usize,
+    pub(crate) took: Vec<usize>,
+    /// Whether a message was lost while it arrived in the buffer.
+    pub(crate) has_lost: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReceiveEnd {
+    /// The receive got the message with this identity, maybe truncated.
+    Took(usize),
+    /// The multi-receive buffer was released.
+    Released,
+    Cancelled,
+    /// The receive failed. The link to the sender ended in the middle of a message, or the only source that
+    /// the receive accepts was lost.
+    Broken(Errno),
+}
+
+/// A peek at the tagged messages that have arrived.
+#[derive(Debug)]
+pub(crate) struct PeekOp {
+    pub(crate) at: Incarnation,
+    pub(crate) tagged: (u64, u64),
+    pub(crate) from: Option<usize>,
+    pub(crate) then: PeekAction,
+    pub(crate) posted_at: u64,
+    pub(crate) ended: Option<PeekEnd>,
+    /// The receive or discard of the message that the peek claimed.
+    pub(crate) claim: Option<ClaimOp>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PeekEnd {
+    /// The peek found the message with this identity.
+    Found(usize),
+    Nothing,
+}
+
+/// The receive or discard of a claimed message.
+#[derive(Debug)]
+pub(crate) struct ClaimOp {
+    pub(crate) len_bytes: usize,
+    pub(crate) discards: bool,
+    pub(crate) posted_at: u64,
+    pub(crate) ended: Option<ClaimEnd>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ClaimEnd {
+    Done,
+    /// The sender was lost before the whole message had arrived.
+    Broken(Errno),
+}
+
+/// An accepted access to a region, by a peer or by the region's owner. The index in the history is its
+/// identity.
+#[derive(Debug)]
+pub(crate) struct AccessOp {
+    /// The initiator; the owner of the region if it accessed its memory itself.
+    pub(crate) by: Incarnation,
+    pub(crate) at: Incarnation,
+    pub(crate) access: Access,
+    /// The offset and the length in the region.
+    pub(crate) place: usize,
+    pub(crate) len_bytes: usize,
+    /// The level for which the access's fence waits, if it has a fence.
+    pub(crate) level: Level,
+    pub(crate) fenced: bool,
+    pub(crate) injected: bool,
+    /// Whether the access has remote data. Remote data produces a completion at the target.
+    pub(crate) has_data: bool,
+    pub(crate) posted_at: u64,
+    pub(crate) cancelled: bool,
+    pub(crate) ended: Option<Result<(), Errno>>,
+    pub(crate) ended_at: u64,
+    /// The time at which the target read that completion.
+    pub(crate) data_read_at: Option<u64>,
+    /// The bytes that were read or fetched.
+    pub(crate) found: Option<Vec<u8>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+    /// Elements are changed.
+    Update(AtomicOp),
+    /// Elements are fetched, and maybe changed.
+    Fetch(AtomicOp),
+    /// Earlier writes become visible.
+    Flush,
+}
+
+impl AccessOp {
+    /// Whether the owner of the region accessed it directly, without a post.
+    pub(crate) fn is_direct_by_owner(&self) -> bool {
+        self.posted_at == self.ended_at
+    }
+}
+
+impl SendOp {
+    /// Whether a success implies that the receiver has the message.
+    pub(crate) fn success_implies_arrival(&self) -> bool {
+        self.level > Level::Inject
+    }
+
+    fn is_accepted_by(&self, at: Incarnation, tagged: Option<(u64, u64)>, from: Option<usize>) -> bool {
+        let tag_fits = match (tagged, self.tag) {
+            (None, None) => true,
+            (Some((tag, ignore)), Some(sent)) => (tag ^ sent) & !ignore == 0,
+            _ => false,
+        };
+        at.place == self.to && tag_fits && from.is_none_or(|from| from == self.from.place)
+    }
+}
+
+impl ReceiveOp {
+    pub(crate) fn accepts(&self, send: &SendOp) -> bool {
+        send.is_accepted_by(self.at, self.tagged, self.from)
+    }
+}
+
+impl PeekOp {
+    pub(crate) fn accepts(&self, send: &SendOp) -> bool {
+        send.is_accepted_by(self.at, Some(self.tagged), self.from)
+    }
+
+    /// Whether the peek has claimed a message that no operation has received or discarded.
+    pub(crate) fn has_unreceived_claim(&self) -> bool {
+        self.then == PeekAction::Claim
+            && matches!(self.ended, Some(PeekEnd::Found(_)))
+            && self.claim.is_none()
+    }
+}
+
+impl AddressHistory {
+    /// Whether the first endpoint of this place is still open.
+    pub(crate) fn has_original_endpoint(&self) -> bool {
+        self.ends.is_empty()
+    }
+}
+
+impl History {
+    /// Returns the endpoint at a place, or the last one that was there.
+    pub(crate) fn incarnation_at(&self, place: usize) -> Incarnation {
+        let AddressHistory { ends, is_vacant } = &self.places[place];
+        Incarnation { place, life: ends.len() - usize::from(*is_vacant) }
+    }
+
+    pub(crate) fn is_alive(&self, who: Incarnation) -> bool {
+        self.incarnation_at(who.place) == who && !self.places[who.place].is_vacant
+    }
+
+    pub(crate) fn was_killed(&self, who: Incarnation) -> bool {
+        self.places[who.place].ends.get(who.life) == Some(&End::Killed)
+    }
+
+    pub(crate) fn record_endpoint_end(&mut self, place: usize, end: End) {
+        self.places[place].ends.push(end);
+        self.places[place].is_vacant = true;
+    }
+
+    /// Records how a message has arrived. Panics if the message has arrived before.
+    pub(crate) fn record_arrival(&mut self, message: usize, arrived: Arrived) {
+        let before = self.sends[message].arrived.replace(arrived);
+        assert_eq!(before, None, "message {message} turned up again: {arrived:?}");
+    }
+
+    /// Records that a read entry shows that a message has arrived.
+    pub(crate) fn record_seen(&mut self, message: usize, now: u64) {
+        self.sends[message].seen_at.get_or_insert(now);
+    }
+
+    /// Returns when the operation that matched or discarded a message was posted. Returns `None` if the
+    /// message has not arrived, or is claimed and not yet received.
+    pub(crate) fn match_posted_at(&self, message: usize) -> Option<u64> {
+        match self.sends[message].arrived? {
+            Arrived::Received(receive) => Some(self.receives[receive].posted_at),
+            Arrived::Claimed(peek) => self.peeks[peek].claim.as_ref().map(|claim| claim.posted_at),
+            Arrived::Discarded(peek) => Some(self.peeks[peek].posted_at),
+            Arrived::Waiting { posted_at, .. } => Some(posted_at),
+        }
+    }
+
+    /// Records the result of a cancel.
+    pub(crate) fn record_cancel(&mut self, operation: Operation, result: &Result<(), Error>) {
+        let (cancelled, has_ended) = match operation {
+            Operation::Send(send) => {
+                let send = &mut self.sends[send];
+                (&mut send.cancelled, send.ended.is_some())
+            }
+            Operation::Receive(receive) => {
+                let receive = &mut self.receives[receive];
+                receive.too_late_to_cancel |= result.is_err() && !receive.cancelled;
+                (&mut receive.cancelled, receive.ended.is_some())
+            }
+            Operation::Peek(peek) => {
+                assert!(result.is_err(), "peek {peek} ends at once, and was cancelled nevertheless");
+                return;
+            }
+            Operation::Access(access) => {
+                let access = &mut self.accesses[access];
+                (&mut access.cancelled, access.ended.is_some())
+            }
+        };
+        if result.is_ok() {
+            assert!(!has_ended, "{operation:?} had ended, and was cancelled nevertheless");
+            assert!(!*cancelled, "{operation:?} was cancelled twice");
+            *cancelled = true;
+        }
+    }
+}
+
+/// An operation by its place in the history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Send(usize),
+    Receive(usize),
+    /// A peek, or the receive of its claimed message, which has the same context.
+    Peek(usize),
+    Access(usize),
+}
+
+impl Operation {
+    /// Returns the context of the operation. Injected messages have 0.
+    pub(crate) fn context(self) -> u64 {
+        match self {
+            Operation::Send(send) => 4 * send as u64 + 1,
+            Operation::Receive(receive) => 4 * receive as u64 + 2,
+            Operation::Peek(peek) => 4 * peek as u64 + 3,
+            Operation::Access(access) => 4 * access as u64 + 4,
+        }
+    }
+
+    pub(crate) fn from_context(context: u64) -> Operation {
+        let number = (context as usize - 1) / 4;
+        match context % 4 {
+            1 => Operation::Send(number),
+            2 => Operation::Receive(number),
+            3 => Operation::Peek(number),
+            _ => Operation::Access(number),
+        }
+    }
+}

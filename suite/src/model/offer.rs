@@ -1,0 +1,133 @@
+//! What a provider offers to random programs.
+
+use crate::{Net, Setup, TransportKind, Turns};
+use homespun::Completion;
+use homespun::flags::{Caps, CompletionFlags, OpFlags, Order};
+
+use crate::model::program::{AccessCall, ElementsCall, LEN_MAX_BYTES, SendCall, Step};
+
+/// How many elements every provider takes at once.
+const FEW: usize = 8;
+
+/// What the provider of a network offers to programs.
+#[derive(Debug, Clone, Copy)]
+pub struct Offer {
+    /// Whether this is homespun's own library. Behind the C interface, cancels promise nothing, and no
+    /// segment has a part of an element.
+    pub(crate) is_native: bool,
+    /// Whether this is homespun, perhaps behind the C interface, which promises more than the man pages.
+    pub(crate) is_homespun: bool,
+    pub(crate) caps: Caps,
+    pub(crate) order: Order,
+    pub(crate) has_data: bool,
+    pub(crate) has_fences: bool,
+    pub(crate) has_delivery: bool,
+    pub(crate) has_matches: bool,
+    pub(crate) completes_in_order: bool,
+}
+
+impl Offer {
+    /// What homespun's own library offers.
+    pub const NATIVE: Offer = Offer {
+        is_native: true,
+        is_homespun: true,
+        caps: Caps::all(),
+        order: Order::STRICT,
+        has_data: true,
+        has_fences: true,
+        has_delivery: true,
+        has_matches: true,
+        completes_in_order: true,
+    };
+
+    /// Asks the provider behind the C interface, or returns [`NATIVE`](Self::NATIVE).
+    pub fn of(transport: &TransportKind) -> Offer {
+        let TransportKind::Provider(_) = transport else { return Offer::NATIVE };
+        let offers = |setup| Net::new(transport, Turns::Processes).offers(setup);
+        let has_level = |tx_op_flags| offers(Setup { tx_op_flags, ..Setup::default() });
+        let net = Net::new(transport, Turns::Processes);
+        let info = net.info();
+        Offer {
+            is_native: false,
+            is_homespun: transport.is_homespun(),
+            caps: info.caps,
+            order: info.tx.msg_order & info.rx.msg_order,
+            has_data: info.domain.cq_data_size_bytes >= size_of::<u64>(),
+            has_fences: info.caps.contains(Caps::FENCE),
+            has_delivery: has_level(OpFlags::DELIVERY_COMPLETE),
+            has_matches: has_level(OpFlags::MATCH_COMPLETE),
+            completes_in_order: info.tx.comp_order.contains(Order::STRICT),
+        }
+    }
+
+    /// The flags of a message that completes after all earlier operations to its peer have taken effect.
+    pub(crate) fn last_message_flags(&self) -> OpFlags {
+        let mut flags = OpFlags::empty();
+        flags.set(OpFlags::DELIVERY_COMPLETE, self.has_delivery);
+        flags.set(OpFlags::FENCE, self.has_fences);
+        flags
+    }
+
+    /// Checks the flags that say what a completion is of. The semantic tests say which ones another provider
+    /// sets.
+    pub(crate) fn check_flags(&self, completion: &Completion, expected: CompletionFlags) {
+        let flags = completion.flags - CompletionFlags::MULTI_RECV;
+        let receives = expected.contains(CompletionFlags::RECV);
+        let has_expected = !receives || flags.contains(expected - CompletionFlags::REMOTE_CQ_DATA);
+        assert!(flags == expected || !self.is_homespun && has_expected, "{completion:?}");
+    }
+
+    /// Checks the fields of an initiator's completion, which `fi_cq(3)` defines for receivers alone.
+    pub(crate) fn check_transmit_fields(&self, completion: &Completion, len_bytes: usize) {
+        let fields = (completion.len_bytes, completion.data, completion.tag.0);
+        assert!(fields == (len_bytes, 0, 0) || !self.is_homespun, "{completion:?}");
+    }
+
+    /// Returns the step, or one like it, if it asks for nothing else.
+    pub(crate) fn restrict_step(&self, step: Step) -> Option<Step> {
+        let has = |caps| self.caps.contains(caps);
+        let needs = |caps, step| has(caps).then_some(step);
+        let from = |from: Option<usize>| from.filter(|_| has(Caps::DIRECTED_RECV));
+        match step {
+            Step::Send { from, to, tag, len_bytes, call, fenced } => {
+                let call = match call {
+                    SendCall::Transmit | SendCall::Delivery | SendCall::Match if !self.has_delivery => {
+                        SendCall::Plain
+                    }
+                    call => call,
+                };
+                Some(Step::Send { from, to, tag, len_bytes, call, fenced })
+            }
+            // The man pages do not say which part of a message that is too long is received.
+            // Untagged receives take messages from all: over libfabric 2.6 most programs with others fail or
+            // crash, and show nothing else (conformance/FINDINGS.md).
+            Step::Receive { at, tagged, from: source, in_pieces, .. } => Some(Step::Receive {
+                at,
+                tagged,
+                from: from(source).filter(|_| tagged.is_some()),
+                len_bytes: LEN_MAX_BYTES,
+                in_pieces,
+            }),
+            Step::ReceiveMany { at, min_free_bytes, .. } => needs(
+                Caps::MULTI_RECV,
+                Step::ReceiveMany { at, from: None, len_bytes: 2 * LEN_MAX_BYTES, min_free_bytes },
+            ),
+            // No capability says whether a provider has peeks and claims.
+            Step::Peek { .. } | Step::Claim { .. } => None,
+            // When an injected access has taken effect is not told, and the kit asks for no flushes.
+            Step::Access { call: AccessCall::InjectWrite | AccessCall::Flush, .. } => None,
+            Step::Access { .. } if !self.has_delivery => None,
+            step @ Step::Access { .. } => needs(Caps::RMA, step),
+            Step::Elements { call: ElementsCall::Inject, .. } => None,
+            Step::Elements { .. } if !self.has_delivery => None,
+            // What every provider with atomic operations has: sums of 64 bits.
+            Step::Elements { from, to, part: (first, count), call, fenced, .. } => needs(
+                Caps::RMA | Caps::ATOMIC,
+                Step::Elements { from, to, row: 0, part: (first, count.min(FEW)), call, op: None, fenced },
+            ),
+            Step::Touch { .. } => needs(Caps::RMA, step),
+            Step::Drive { .. } | Step::Read { .. } | Step::Cancel { .. } => Some(step),
+            Step::Close { .. } | Step::Kill { .. } | Step::Reopen { .. } | Step::Break { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,429 @@
+//! Random programs.
+//!
+//! The test takes each operand modulo the number of choices. So any part of a program is a program, too,
+//! and a failing program can be shrunk.
+
+use homespun::flags::Order;
+use proptest::prelude::*;
+use proptest::sample::select;
+use serde::{Deserialize, Serialize};
+
+use crate::MemoryKind;
+use crate::model::elements::ROWS;
+use crate::model::offer::Offer;
+
+/// The length of the longest message, and of a buffer with room for any.
+pub(crate) const LEN_MAX_BYTES: usize = 100_000;
+
+/// A program for a few endpoints.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Program {
+    /// The seed of the loopback network's faults.
+    pub(crate) seed: u64,
+    pub(crate) parties: usize,
+    /// Whether messages carry remote data. If not, each message has at least 8 bytes.
+    pub(crate) with_data: bool,
+    /// The depth of every completion queue; 0 for the default.
+    pub(crate) cq_depth_entries: usize,
+    /// The depth of every endpoint in both directions; 0 for the default.
+    pub(crate) depth_ops: usize,
+    /// The budget of every endpoint for unexpected messages; 0 for the default.
+    pub(crate) unexpected_bytes: usize,
+    /// Whether sends may use the match level. If not, they use the delivery level instead.
+    pub(crate) with_matches: bool,
+    /// Whether fence flags are set.
+    pub(crate) with_fences: bool,
+    /// The message order of all endpoints.
+    pub(crate) order: Order,
+    /// Whether sends and accesses complete in posting order.
+    pub(crate) completes_in_order: bool,
+    /// The memory of regions.
+    pub(crate) memory: MemoryKind,
+    /// Whether one endpoint sends untagged messages to another, and no receive is cancelled. Then only one
+    /// matching is possible.
+    pub(crate) is_stream: bool,
+    pub(crate) steps: Vec<Step>,
+}
+
+impl Program {
+    /// Returns the part of the program that asks for nothing but what is offered.
+    #[must_use]
+    pub fn within(mut self, offer: &Offer) -> Program {
+        if offer.is_native {
+            return self;
+        }
+        // An application may ask for a budget or a depth, but which it gets is up to the provider.
+        (self.cq_depth_entries, self.depth_ops, self.unexpected_bytes) = (0, 0, 0);
+        self.memory = MemoryKind::Owned;
+        self.order &= offer.order;
+        self.with_data &= offer.has_data;
+        self.with_fences &= offer.has_fences;
+        self.with_matches &= offer.has_matches;
+        self.completes_in_order &= offer.completes_in_order;
+        self.steps = self.steps.into_iter().filter_map(|step| offer.restrict_step(step)).collect();
+        self
+    }
+
+    /// The seed of the loopback network's faults.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum Step {
+    Send {
+        from: usize,
+        to: usize,
+        tag: Option<u64>,
+        len_bytes: usize,
+        call: SendCall,
+        fenced: bool,
+    },
+    Receive {
+        at: usize,
+        tagged: Option<(u64, u64)>,
+        from: Option<usize>,
+        len_bytes: usize,
+        in_pieces: bool,
+    },
+    /// Posts a multi-receive buffer.
+    ReceiveMany {
+        at: usize,
+        from: Option<usize>,
+        len_bytes: usize,
+        min_free_bytes: usize,
+    },
+    /// Peeks at a tagged message that has arrived. Only programs with remote data peek, to identify the
+    /// message.
+    Peek {
+        at: usize,
+        tagged: (u64, u64),
+        from: Option<usize>,
+        then: PeekAction,
+    },
+    /// Receives or discards one of the claimed messages.
+    Claim {
+        at: usize,
+        which: usize,
+        len_bytes: usize,
+        discards: bool,
+    },
+    /// Accesses the region of an endpoint.
+    Access {
+        from: usize,
+        to: usize,
+        /// Offset and length.
+        part: (usize, usize),
+        call: AccessCall,
+        fenced: bool,
+    },
+    /// Accesses elements of a region, atomically or not.
+    Elements {
+        from: usize,
+        to: usize,
+        row: usize,
+        /// The index of the first element, and the number of elements.
+        part: (usize, usize),
+        call: ElementsCall,
+        /// The number of the operation, or `None` for the most common one.
+        op: Option<usize>,
+        fenced: bool,
+    },
+    /// The owner of a region reads or writes it directly.
+    Touch {
+        at: usize,
+        part: (usize, usize),
+        writes: bool,
+    },
+    /// Drives an endpoint without reading its queue.
+    Drive {
+        at: usize,
+        rounds: usize,
+    },
+    /// Reads up to `count` completions.
+    Read {
+        at: usize,
+        count: usize,
+    },
+    /// Cancels one of the endpoint's posted operations, which may have ended already.
+    Cancel {
+        at: usize,
+        which: usize,
+    },
+    /// Closes an endpoint in order.
+    Close {
+        at: usize,
+    },
+    /// Ends an endpoint as if its process had died.
+    Kill {
+        at: usize,
+    },
+    /// Opens another endpoint at a vacant address.
+    Reopen {
+        at: usize,
+    },
+    /// Breaks the link between two endpoints.
+    Break {
+        between: (usize, usize),
+    },
+}
+
+/// The call that sends a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum SendCall {
+    /// At the default level.
+    Plain,
+    InPieces,
+    Inject,
+    /// At a level that waits for the receiver.
+    Transmit,
+    Delivery,
+    Match,
+}
+
+/// The call that accesses a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum AccessCall {
+    Write,
+    /// A write with remote data, which produces a completion at the target.
+    WriteData,
+    InjectWrite,
+    Read,
+    /// A write at the match level, which matters for preceding sends.
+    WriteMatched,
+    ReadMatched,
+    /// Flushes for visibility.
+    Flush,
+}
+
+/// The call that accesses elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum ElementsCall {
+    Base,
+    Inject,
+    Fetch,
+    Compare,
+    /// Plain accesses, which are not atomic.
+    Write,
+    Read,
+    /// A read of all rows, and of the bytes before them.
+    ReadAll,
+}
+
+/// What a peek does with the message that it finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum PeekAction {
+    Leave,
+    Claim,
+    Discard,
+}
+
+/// The kinds of disruptions of endpoints and links.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Disruption {
+    /// None.
+    None,
+    /// Endpoints close in order, and others open at their addresses.
+    Closing,
+    /// Endpoints end as if their processes had died, and links break.
+    Killing,
+}
+
+/// Returns any program with these disruptions.
+pub fn any_program(disruption: Disruption) -> impl Strategy<Value = Program> {
+    let depths = (select(vec![0, 0, 2, 5]), select(vec![0, 0, 3, 8]));
+    let kinds = (prop::bool::weighted(0.7), prop::bool::weighted(0.3));
+    let steps = prop::collection::vec(any_step(disruption), 1..60);
+    let orders = (any_order(), any::<bool>(), any_memory_kind());
+    (any::<u64>(), 2..=3_usize, kinds, depths, any_budget_matches_and_fences(disruption), orders, steps)
+        .prop_map(
+            |(seed, parties, (with_data, is_stream), (cq_depth_entries, depth_ops), waits, orders, steps)| {
+                let (unexpected_bytes, with_matches, with_fences) = waits;
+                let (order, completes_in_order, memory) = orders;
+                Program {
+                    seed,
+                    parties,
+                    with_data,
+                    cq_depth_entries,
+                    depth_ops,
+                    unexpected_bytes,
+                    with_matches,
+                    with_fences,
+                    order,
+                    completes_in_order,
+                    memory,
+                    is_stream,
+                    steps,
+                }
+            },
+        )
+}
+
+/// Returns the budget for unexpected messages, whether sends use the match level, and whether there are
+/// fences.
+///
+/// A small budget and the match level keep messages at their sender. Closing an endpoint waits only a
+/// limited time for such messages, and then they are lost. So programs that close endpoints use neither.
+fn any_budget_matches_and_fences(disruption: Disruption) -> BoxedStrategy<(usize, bool, bool)> {
+    match disruption {
+        Disruption::Closing => any::<bool>().prop_map(|with_fences| (0, false, with_fences)).boxed(),
+        Disruption::None | Disruption::Killing => {
+            (select(vec![0, 0, 20_000, 64_000]), any::<bool>(), any::<bool>()).boxed()
+        }
+    }
+}
+
+fn any_step(disruption: Disruption) -> BoxedStrategy<Step> {
+    let at = || 0..3_usize;
+    let from = || prop::option::weighted(0.3, 0..3_usize);
+    let fenced = prop::bool::weighted(0.1);
+    let peek_actions = vec![PeekAction::Leave, PeekAction::Claim, PeekAction::Discard];
+    let op_and_fence = (prop::option::of(0..20_usize), prop::bool::weighted(0.1));
+    let usual = prop_oneof![
+        8 => (at(), at(), any_tag(), any_len_bytes(), any_send_call(), fenced).prop_map(
+            |(from, to, tag, len_bytes, call, fenced)| Step::Send { from, to, tag, len_bytes, call, fenced }
+        ),
+        7 => (at(), any_tag_match(), from(), any_len_bytes(), any::<bool>()).prop_map(
+            |(at, tagged, from, len_bytes, in_pieces)| {
+                Step::Receive { at, tagged, from, len_bytes, in_pieces }
+            }
+        ),
+        3 => (at(), from(), any_buffer_bytes(), 0..100_usize).prop_map(
+            |(at, from, len_bytes, min_free_bytes)| Step::ReceiveMany { at, from, len_bytes, min_free_bytes }
+        ),
+        4 => (at(), any_tag_and_mask(), from(), select(peek_actions)).prop_map(
+            |(at, tagged, from, then)| Step::Peek { at, tagged, from, then }
+        ),
+        2 => (at(), any::<usize>(), any_len_bytes(), prop::bool::weighted(0.3)).prop_map(
+            |(at, which, len_bytes, discards)| Step::Claim { at, which, len_bytes, discards }
+        ),
+        7 => (at(), at(), any_region_part(), any_access_call(), prop::bool::weighted(0.1)).prop_map(
+            |(from, to, part, call, fenced)| Step::Access { from, to, part, call, fenced }
+        ),
+        9 => (at(), at(), any_elements(), any_elements_call(), op_and_fence).prop_map(
+            |(from, to, (row, part), call, (op, fenced))| {
+                Step::Elements { from, to, row, part, call, op, fenced }
+            }
+        ),
+        2 => (at(), any_region_part(), prop::bool::weighted(0.3)).prop_map(
+            |(at, part, writes)| Step::Touch { at, part, writes }
+        ),
+        3 => (at(), 1..4_usize).prop_map(|(at, rounds)| Step::Drive { at, rounds }),
+        4 => (at(), 1..6_usize).prop_map(|(at, count)| Step::Read { at, count }),
+        1 => (at(), any::<usize>()).prop_map(|(at, which)| Step::Cancel { at, which }),
+    ];
+    match disruption {
+        Disruption::None => usual.boxed(),
+        Disruption::Closing => prop_oneof![
+            60 => usual,
+            2 => at().prop_map(|at| Step::Close { at }),
+            1 => at().prop_map(|at| Step::Reopen { at }),
+        ]
+        .boxed(),
+        Disruption::Killing => prop_oneof![
+            60 => usual,
+            2 => at().prop_map(|at| Step::Kill { at }),
+            2 => (at(), at()).prop_map(|between| Step::Break { between }),
+            1 => at().prop_map(|at| Step::Reopen { at }),
+        ]
+        .boxed(),
+    }
+}
+
+pub(crate) fn any_tag() -> impl Strategy<Value = Option<u64>> {
+    prop::option::of(0..4_u64)
+}
+
+/// Returns the tag of a receive and a mask of the bits that it ignores. Many masks ignore some bits in use.
+pub(crate) fn any_tag_match() -> impl Strategy<Value = Option<(u64, u64)>> {
+    prop::option::of(any_tag_and_mask())
+}
+
+fn any_tag_and_mask() -> impl Strategy<Value = (u64, u64)> {
+    (0..4_u64, select(vec![0, 0, 1, 2, 3]))
+}
+
+fn any_send_call() -> impl Strategy<Value = SendCall> {
+    select(vec![
+        SendCall::Plain,
+        SendCall::Plain,
+        SendCall::InPieces,
+        SendCall::Inject,
+        SendCall::Transmit,
+        SendCall::Delivery,
+        SendCall::Match,
+        SendCall::Match,
+    ])
+}
+
+/// Returns all orders, none, or a random choice.
+fn any_order() -> impl Strategy<Value = Order> {
+    prop_oneof![
+        2 => Just(Order::STRICT),
+        1 => Just(Order::empty()),
+        2 => any::<u64>().prop_map(Order::from_bits_truncate),
+    ]
+}
+
+fn any_memory_kind() -> impl Strategy<Value = MemoryKind> {
+    select([MemoryKind::ALL.to_vec(), vec![MemoryKind::Raw, MemoryKind::Shareable]].concat())
+}
+
+/// Returns a part of a region, from few offsets, so that accesses overlap.
+fn any_region_part() -> impl Strategy<Value = (usize, usize)> {
+    (select(vec![0, 0, 8, 100, 3001, 20_000, 50_000]), any_len_bytes())
+}
+
+fn any_access_call() -> impl Strategy<Value = AccessCall> {
+    select(vec![
+        AccessCall::Write,
+        AccessCall::Write,
+        AccessCall::WriteData,
+        AccessCall::InjectWrite,
+        AccessCall::WriteMatched,
+        AccessCall::Flush,
+        AccessCall::Read,
+        AccessCall::Read,
+        AccessCall::ReadMatched,
+    ])
+}
+
+/// Returns a row and a part of it, from few choices, so that accesses overlap.
+fn any_elements() -> impl Strategy<Value = (usize, (usize, usize))> {
+    let row = prop_oneof![4 => Just(0), 5 => 0..ROWS.len()];
+    let count = prop_oneof![6 => 1..4_usize, 2 => 4..20_usize, 1 => 20..1100_usize];
+    (row, (select(vec![0, 0, 0, 1, 5]), count))
+}
+
+fn any_elements_call() -> impl Strategy<Value = ElementsCall> {
+    select(vec![
+        ElementsCall::Base,
+        ElementsCall::Base,
+        ElementsCall::Inject,
+        ElementsCall::Fetch,
+        ElementsCall::Fetch,
+        ElementsCall::Fetch,
+        ElementsCall::Compare,
+        ElementsCall::Compare,
+        ElementsCall::Read,
+        ElementsCall::ReadAll,
+        ElementsCall::Write,
+    ])
+}
+
+/// Returns mostly short lengths, often around a limit between protocols.
+pub(crate) fn any_len_bytes() -> impl Strategy<Value = usize> {
+    prop_oneof![
+        8 => 0..64_usize,
+        3 => 64..3000_usize,
+        1 => 4090..4102_usize,
+        1 => 8186..8198_usize,
+        1 => 60_000..LEN_MAX_BYTES,
+    ]
+}
+
+/// Returns a length with room for a few messages.
+pub(crate) fn any_buffer_bytes() -> impl Strategy<Value = usize> {
+    prop_oneof![4 => 0..300_usize, 2 => 300..9000_usize, 1 => 60_000..2 * LEN_MAX_BYTES]
+}

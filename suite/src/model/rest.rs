@@ -1,0 +1,249 @@
+//! The end of a run: receives every message, waits for all operations, and cancels the remaining receives.
+
+use homespun::endpoint::{RecvMsg, SendMsg};
+use homespun::flags::CompletionFlags;
+use homespun::{FabricAddress, OperationError, Tag};
+use homespun_engine::loopback::Network;
+
+use crate::model::history::{
+    AccessOp, Arrived, ClaimOp, History, Incarnation, Operation, PeekOp, ReceiveEnd, SendOp,
+};
+use crate::model::program::LEN_MAX_BYTES;
+use crate::model::run::{Runner, expect_accepted_or_full, expect_lost_sender_errno};
+use crate::payload::marked_buffer;
+use crate::{Deadline, Ended};
+
+/// The bit that distinguishes the test's messages from the program's.
+const RUNNERS_TAG: u64 = 1 << 63;
+
+/// The first context of the test's own operations. The program's operations have smaller contexts.
+pub(crate) const RUNNERS_CONTEXT: u64 = 1 << 32;
+
+/// After this many rounds without an event, the test expects no more events. The loopback network delays
+/// no frame longer. Over other transports, every message has arrived before these rounds.
+const SILENT_ROUNDS: usize = 40;
+
+/// A receive of the test itself, which matches any waiting message of one kind: tagged or untagged.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Drain {
+    pub(crate) at: Incarnation,
+    is_tagged: bool,
+    posted_at: u64,
+}
+
+impl Runner<'_> {
+    fn next_own_context(&mut self) -> u64 {
+        self.next_own += 1;
+        self.next_own
+    }
+
+    pub(crate) fn record_own_operation_end(&mut self, place: usize, context: u64, ended: &Ended) {
+        let flags = match ended {
+            Ok((completion, _)) => completion.flags,
+            Err(failed) => failed.completion.flags,
+        };
+        if flags.contains(CompletionFlags::SEND) {
+            assert!(self.own_pending.remove(&context), "the runner's send {context:#x} ended again");
+            return;
+        }
+        let drain = self.drains.remove(&context);
+        let Drain { at, is_tagged, posted_at } = drain.expect("a receive of the runner's ends once");
+        assert_eq!(at, self.history.incarnation_at(place), "the receive of another endpoint");
+        match self.record_received_message(at, LEN_MAX_BYTES, ended) {
+            Ok(message) => {
+                let waited = self.waited.entry((at, is_tagged)).or_default();
+                let order = *waited;
+                *waited += 1;
+                self.history.record_arrival(message, Arrived::Waiting { order, posted_at });
+            }
+            Err(OperationError::Cancelled) => {}
+            Err(error) => {
+                expect_lost_sender_errno(&error);
+            }
+        }
+    }
+
+    /// Waits until every send has ended and every message was received or lost.
+    ///
+    /// Each endpoint sends a last message to every place. When a last message has completed or failed, no
+    /// earlier message to the same place is in flight. If the network breaks links, the test also waits
+    /// until the network is quiet. Then the test does all of this once more, since the payload of a long
+    /// message may follow later.
+    pub(crate) fn finish_all_operations(&mut self) {
+        for _ in 0..2 {
+            self.send_last_messages();
+            self.wait_for_silence();
+        }
+    }
+
+    fn send_last_messages(&mut self) {
+        for from in 0..self.parties.len() {
+            for to in 0..self.parties.len() {
+                if self.parties[from].is_none() {
+                    continue;
+                }
+                let context = self.next_own_context();
+                self.own_pending.insert(context);
+                let last = SendMsg {
+                    to: FabricAddress(to as u64),
+                    tag: Some(Tag(RUNNERS_TAG)),
+                    context,
+                    // These messages complete after earlier injected messages have arrived.
+                    flags: self.offer.last_message_flags(),
+                    ..SendMsg::default()
+                };
+                let deadline = Deadline::new();
+                while let Some(party) = &self.parties[from]
+                    && !expect_accepted_or_full(party.endpoint.sendmsg(last.clone()))
+                {
+                    self.read_all();
+                    self.post_drain_receives();
+                    deadline.yield_or_panic_with(|| self.describe_unfinished(true));
+                }
+            }
+        }
+    }
+
+    fn wait_for_silence(&mut self) {
+        let mut deadline = Deadline::new();
+        let mut silent_rounds = 0;
+        while silent_rounds < SILENT_ROUNDS {
+            let before = self.events;
+            self.read_all();
+            self.post_drain_receives();
+            let network_is_quiet = self.net.network.as_ref().is_none_or(Network::is_quiet);
+            if self.events > before {
+                deadline = Deadline::new();
+                silent_rounds = 0;
+            } else if network_is_quiet && self.own_pending.is_empty() && self.has_everything_ended() {
+                silent_rounds += 1;
+            } else {
+                silent_rounds = 0;
+                deadline.yield_or_panic_with(|| self.describe_unfinished(network_is_quiet));
+            }
+        }
+    }
+
+    /// Posts receives for the messages that no receive of the program has matched, and for claimed messages.
+    /// If there is no room, cancels a receive of the program.
+    fn post_drain_receives(&mut self) {
+        for place in 0..self.parties.len() {
+            if self.parties[place].is_none() {
+                continue;
+            }
+            for peek in self.peeks_with_unreceived_claims(place) {
+                if !self.post_claim(peek, LEN_MAX_BYTES, false) {
+                    self.cancel_last_open_receive(place);
+                }
+            }
+            for is_tagged in [false, true] {
+                let at = self.history.incarnation_at(place);
+                if self.drains.values().any(|drain| drain.at == at && drain.is_tagged == is_tagged) {
+                    continue;
+                }
+                let context = self.next_own_context();
+                let tagged = is_tagged.then_some(Tag(0).ignoring(!RUNNERS_TAG));
+                let buffers = vec![marked_buffer(LEN_MAX_BYTES)];
+                let receive = RecvMsg { buffers, tagged, context, ..RecvMsg::default() };
+                let Some(party) = &self.parties[place] else { continue };
+                if expect_accepted_or_full(party.endpoint.recvmsg(receive)) {
+                    let posted_at = self.advance_time();
+                    self.drains.insert(context, Drain { at, is_tagged, posted_at });
+                } else {
+                    self.cancel_last_open_receive(place);
+                }
+            }
+        }
+    }
+
+    /// Cancels the program's last posted receive that is open, and records the cancel.
+    fn cancel_last_open_receive(&mut self, place: usize) {
+        let who = self.history.incarnation_at(place);
+        let can_be_cancelled = |receive: &usize| {
+            let context = Operation::Receive(*receive).context();
+            let receive = &self.history.receives[*receive];
+            let is_open = receive.ended.is_none() && !receive.cancelled && !receive.too_late_to_cancel;
+            receive.at == who && is_open && !self.asked_to_cancel.contains(&context)
+        };
+        let last = (0..self.history.receives.len()).rev().find(can_be_cancelled);
+        if let (Some(receive), Some(party)) = (last, &self.parties[place]) {
+            let operation = Operation::Receive(receive);
+            let result = party.endpoint.cancel(operation.context());
+            self.record_cancel(operation, &result);
+        }
+    }
+
+    fn describe_unfinished(&self, network_is_quiet: bool) -> String {
+        let History { sends, peeks, accesses, .. } = &self.history;
+        let accesses: Vec<&AccessOp> =
+            accesses.iter().filter(|access| self.is_access_unfinished(access)).collect();
+        let sends: Vec<&SendOp> = sends.iter().filter(|send| self.is_send_unfinished(send)).collect();
+        let peeks: Vec<&PeekOp> = peeks.iter().filter(|peek| self.is_peek_unfinished(peek)).collect();
+        let network = if network_is_quiet { "quiet" } else { "busy" };
+        format!(
+            "the end of {sends:?}, {accesses:?} and {peeks:?} and the runner's own {:?}; \
+             the network is {network}",
+            self.own_pending
+        )
+    }
+
+    fn has_everything_ended(&self) -> bool {
+        let History { sends, peeks, accesses, .. } = &self.history;
+        !accesses.iter().any(|access| self.is_access_unfinished(access))
+            && !sends.iter().any(|send| self.is_send_unfinished(send))
+            && !peeks.iter().any(|peek| self.is_peek_unfinished(peek))
+    }
+
+    fn is_send_unfinished(&self, send: &SendOp) -> bool {
+        !send.injected && send.ended.is_none() && self.history.is_alive(send.from)
+    }
+
+    fn is_peek_unfinished(&self, peek: &PeekOp) -> bool {
+        let is_claim_open =
+            matches!(peek.claim, Some(ClaimOp { ended: None, .. })) || peek.has_unreceived_claim();
+        (peek.ended.is_none() || is_claim_open) && self.history.is_alive(peek.at)
+    }
+
+    /// Checks that no directed receive waits for a lost peer. The last message to the peer has failed, so
+    /// the library has ended each such receive.
+    pub(crate) fn check_no_receive_waits_for_a_lost_peer(&self) {
+        for (number, receive) in self.history.receives.iter().enumerate() {
+            let waits = receive.ended.is_none() && self.history.is_alive(receive.at);
+            let is_gone = |from: usize| self.history.places[from].is_vacant;
+            assert!(
+                !(waits && receive.from.is_some_and(is_gone)),
+                "receive {number} waits for a peer that is gone: {receive:?}"
+            );
+        }
+    }
+
+    /// Cancels all posted receives. No message is arriving any more, so each cancel must succeed.
+    pub(crate) fn cancel_remaining_receives(&mut self) {
+        let deadline = Deadline::new();
+        for receive in 0..self.history.receives.len() {
+            let posted = &self.history.receives[receive];
+            if !self.history.is_alive(posted.at) || posted.ended.is_some() {
+                continue;
+            }
+            assert!(!posted.too_late_to_cancel, "receive {receive} could not be cancelled, and never ended");
+            let Some(party) = &self.parties[posted.at.place] else { continue };
+            let cancelled = party.endpoint.cancel(Operation::Receive(receive).context());
+            cancelled.unwrap_or_else(|error| panic!("receive {receive} is stuck: {error}"));
+            while self.history.receives[receive].ended.is_none() {
+                self.read_all();
+                deadline.yield_or_panic("a cancelled receive");
+            }
+            let end = self.history.receives[receive].ended.take();
+            assert_eq!(end, Some(ReceiveEnd::Cancelled));
+        }
+        for (context, Drain { at, .. }) in self.drains.clone() {
+            let Some(party) = &self.parties[at.place] else { continue };
+            let cancelled = party.endpoint.cancel(context);
+            cancelled.unwrap_or_else(|error| panic!("a receive of the runner's is stuck: {error}"));
+            while self.drains.contains_key(&context) {
+                self.read_all();
+                deadline.yield_or_panic("a cancelled receive of the runner's");
+            }
+        }
+    }
+}

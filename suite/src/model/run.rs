@@ -1,0 +1,668 @@
+//! Runs a program to its end, and records its history.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
+
+use homespun::endpoint::{RecvMsg, SendMsg};
+use homespun::flags::{Caps, CompletionFlags, OpFlags};
+use homespun::{
+    Address, Again, Buffer, Completion, CompletionError, Errno, Error, FabricAddress, OperationError,
+    ReadError, Tag,
+};
+
+use crate::model::history::{
+    Access, AccessOp, AddressHistory, Arrived, ClaimEnd, ClaimOp, End, History, Incarnation, Level,
+    Operation, PeekEnd, PeekOp, ReceiveEnd, ReceiveOp, SendOp,
+};
+use crate::model::offer::Offer;
+use crate::model::program::{PeekAction, Program, SendCall, Step};
+use crate::model::rest::{Drain, RUNNERS_CONTEXT};
+use crate::payload::{marked_buffer, marked_buffers, payload, received_bytes, split_unevenly};
+use crate::{Ended, Net, Party, Region, Setup};
+
+/// The least length of a message that has no remote data: the message itself contains its identity.
+const IDENTITY_BYTES: usize = 8;
+
+pub(crate) struct Runner<'a> {
+    pub(crate) net: &'a Net,
+    pub(crate) offer: &'a Offer,
+    pub(crate) program: &'a Program,
+    /// The addresses of the parties.
+    names: Vec<Address>,
+    /// The region of each party.
+    pub(crate) regions: Vec<Option<Region>>,
+    /// The party of each place, `None` if it is closed or killed.
+    pub(crate) parties: Vec<Option<Party>>,
+    pub(crate) history: History,
+    /// How many injected messages and writes of each party may still fail.
+    pub(crate) injected: Vec<usize>,
+    /// The contexts of operations whose cancel was accepted, if that promises nothing (`fi_cancel(3)`).
+    pub(crate) asked_to_cancel: BTreeSet<u64>,
+    /// The contexts of the test's own outstanding sends.
+    pub(crate) own_pending: BTreeSet<u64>,
+    pub(crate) next_own: u64,
+    /// The test's own outstanding receives, by context.
+    pub(crate) drains: BTreeMap<u64, Drain>,
+    /// The number of unexpected messages of each kind that each endpoint had.
+    pub(crate) waited: BTreeMap<(Incarnation, bool), usize>,
+    /// The number of events so far.
+    pub(crate) events: usize,
+    /// The current time of the history.
+    now: u64,
+}
+
+pub(crate) fn run_program(net: &Net, offer: &Offer, program: &Program) -> History {
+    let parties: Vec<Party> =
+        (0..program.parties).map(|_| net.open_party_with(party_setup(program))).collect();
+    let names: Vec<Address> = parties.iter().map(|party| party.endpoint.name().unwrap()).collect();
+    parties.iter().for_each(|party| insert_all_addresses(party, &names));
+    let places = parties.iter().map(|_| AddressHistory::default()).collect();
+    let mut runner = Runner {
+        net,
+        offer,
+        program,
+        names,
+        injected: vec![0; parties.len()],
+        regions: Vec::new(),
+        parties: parties.into_iter().map(Some).collect(),
+        history: History { places, ..History::default() },
+        asked_to_cancel: BTreeSet::new(),
+        own_pending: BTreeSet::new(),
+        next_own: RUNNERS_CONTEXT,
+        drains: BTreeMap::new(),
+        waited: BTreeMap::new(),
+        events: 0,
+        now: 0,
+    };
+    let has_regions = offer.caps.contains(Caps::RMA);
+    runner.regions = (0..)
+        .zip(&runner.parties)
+        .map(|(at, party)| {
+            let party = party.as_ref().filter(|_| has_regions);
+            party.map(|party| runner.open_region(party, at))
+        })
+        .collect();
+    for step in &program.steps {
+        runner.run_step(step);
+    }
+    runner.finish_all_operations();
+    runner.read_all_regions();
+    runner.check_no_receive_waits_for_a_lost_peer();
+    runner.cancel_remaining_receives();
+    runner.history
+}
+
+fn party_setup(program: &Program) -> Setup {
+    Setup {
+        cq_depth_entries: program.cq_depth_entries,
+        tx_depth_ops: program.depth_ops,
+        rx_depth_ops: program.depth_ops,
+        unexpected_bytes: program.unexpected_bytes,
+        order: program.order,
+        completes_in_order: program.completes_in_order,
+        ..Setup::default()
+    }
+}
+
+/// Inserts the names of all places in order. So the fabric address of a place is its number.
+fn insert_all_addresses(party: &Party, names: &[Address]) {
+    for (n, name) in (0..).zip(names) {
+        assert_eq!(party.av.insert(&[*name]).remove(0), Ok(FabricAddress(n)));
+    }
+}
+
+impl Runner<'_> {
+    fn run_step(&mut self, step: &Step) {
+        let count = self.parties.len();
+        match *step {
+            Step::Send { len_bytes, call, fenced, .. } if self.program.is_stream => {
+                self.send(0, 1, None, len_bytes, call, fenced);
+            }
+            Step::Receive { len_bytes, in_pieces, .. } if self.program.is_stream => {
+                self.post_receive(1, None, None, len_bytes, in_pieces);
+            }
+            Step::ReceiveMany { len_bytes, min_free_bytes, .. } if self.program.is_stream => {
+                self.post_multi_receive_buffer(1, None, len_bytes, min_free_bytes);
+            }
+            Step::Cancel { .. } if self.program.is_stream => {}
+            Step::Access { part, call, fenced, .. } if self.program.is_stream => {
+                self.post_plain_access(0, 1, part, call, fenced);
+            }
+            Step::Elements { .. } if self.program.is_stream => self.post_elements_access(0, 1, step),
+            Step::Send { from, to, tag, len_bytes, call, fenced } => {
+                self.send(from % count, to % count, tag, len_bytes, call, fenced);
+            }
+            Step::Receive { at, tagged, from, len_bytes, in_pieces } => {
+                self.post_receive(at % count, tagged, from.map(|from| from % count), len_bytes, in_pieces);
+            }
+            Step::ReceiveMany { at, from, len_bytes, min_free_bytes } => {
+                self.post_multi_receive_buffer(
+                    at % count,
+                    from.map(|from| from % count),
+                    len_bytes,
+                    min_free_bytes,
+                );
+            }
+            Step::Peek { at, tagged, from, then } => {
+                self.post_peek(at % count, tagged, from.map(|from| from % count), then);
+            }
+            Step::Claim { at, which, len_bytes, discards } => {
+                let claiming = self.peeks_with_unreceived_claims(at % count);
+                if !claiming.is_empty() {
+                    self.post_claim(claiming[which % claiming.len()], len_bytes, discards);
+                }
+            }
+            Step::Access { from, to, part, call, fenced } => {
+                self.post_plain_access(from % count, to % count, part, call, fenced);
+            }
+            Step::Elements { from, to, .. } => self.post_elements_access(from % count, to % count, step),
+            Step::Touch { at, part, writes } => {
+                let access = if writes { Access::Write } else { Access::Read };
+                self.access_region_as_owner(at % count, part, access);
+            }
+            Step::Drive { at, rounds } => {
+                if let Some(party) = &self.parties[at % count] {
+                    (0..rounds).for_each(|_| party.cq.progress());
+                }
+            }
+            Step::Read { at, count: entries } => {
+                for _ in 0..entries {
+                    self.read_completion(at % count);
+                }
+            }
+            Step::Cancel { at, which } => self.cancel_one_operation(at % count, which),
+            Step::Close { at } => self.close_party(at % count),
+            Step::Kill { at } => self.kill_party(at % count),
+            Step::Reopen { at } => self.reopen_party(at % count),
+            Step::Break { between: (a, b) } => {
+                if let (Some(a), Some(b)) = (&self.parties[a % count], &self.parties[b % count])
+                    && let Some(network) = &self.net.network
+                {
+                    network.break_links_between(a.endpoint.name().unwrap(), b.endpoint.name().unwrap());
+                }
+            }
+        }
+    }
+
+    /// Raises a length to the least length of messages and buffers.
+    pub(crate) fn raise_to_min_len(&self, len_bytes: usize) -> usize {
+        if self.program.with_data { len_bytes } else { len_bytes.max(IDENTITY_BYTES) }
+    }
+
+    /// Advances the time of the history, and returns it.
+    pub(crate) fn advance_time(&mut self) -> u64 {
+        self.now += 1;
+        self.now
+    }
+
+    fn send(
+        &mut self,
+        from: usize,
+        to: usize,
+        tag: Option<u64>,
+        len_bytes: usize,
+        call: SendCall,
+        fenced: bool,
+    ) {
+        let Some(party) = &self.parties[from] else { return };
+        let mut len_bytes = self.raise_to_min_len(len_bytes);
+        let injected = call == SendCall::Inject;
+        if injected {
+            len_bytes = len_bytes.min(party.endpoint.info().tx.inject_size_bytes);
+        }
+        let identity = self.history.sends.len();
+        let context = Operation::Send(identity).context();
+        let data = self.program.with_data.then_some(identity as u64);
+        let message = payload(identity as u64, len_bytes);
+        let to_address = FabricAddress(to as u64);
+        let buffers =
+            if call == SendCall::InPieces { split_unevenly(&message, 3) } else { vec![message.clone()] };
+        let (level, mut flags) = match call {
+            SendCall::Transmit => (Level::Transmit, OpFlags::TRANSMIT_COMPLETE),
+            SendCall::Match if self.program.with_matches => (Level::Match, OpFlags::MATCH_COMPLETE),
+            SendCall::Delivery | SendCall::Match => (Level::Delivery, OpFlags::DELIVERY_COMPLETE),
+            SendCall::Plain | SendCall::InPieces | SendCall::Inject => (Level::Inject, OpFlags::empty()),
+        };
+        let fenced = fenced && self.program.with_fences && !injected;
+        flags.set(OpFlags::FENCE, fenced);
+        let accepted = if injected {
+            party.endpoint.inject(&message, to_address, tag.map(Tag), data)
+        } else {
+            party.endpoint.sendmsg(SendMsg {
+                buffers,
+                to: to_address,
+                tag: tag.map(Tag),
+                data,
+                context,
+                flags,
+            })
+        };
+        if !expect_accepted_or_full(accepted) {
+            return;
+        }
+        self.injected[from] += usize::from(injected);
+        let (from, posted_at) = (self.history.incarnation_at(from), self.advance_time());
+        self.history.sends.push(SendOp {
+            from,
+            to,
+            tag,
+            len_bytes,
+            level,
+            fenced,
+            injected,
+            posted_at,
+            cancelled: false,
+            ended: None,
+            ended_at: 0,
+            arrived: None,
+            seen_at: None,
+        });
+    }
+
+    fn post_receive(
+        &mut self,
+        at: usize,
+        tagged: Option<(u64, u64)>,
+        from: Option<usize>,
+        len_bytes: usize,
+        in_pieces: bool,
+    ) {
+        let Some(party) = &self.parties[at] else { return };
+        let len_bytes = self.raise_to_min_len(len_bytes);
+        let context = Operation::Receive(self.history.receives.len()).context();
+        let buffers = if in_pieces { marked_buffers(len_bytes, 3) } else { vec![marked_buffer(len_bytes)] };
+        let receive = RecvMsg {
+            buffers,
+            from: source_address(from),
+            tagged: tagged.map(|(tag, ignore)| Tag(tag).ignoring(ignore)),
+            context,
+            ..RecvMsg::default()
+        };
+        if !expect_accepted_or_full(party.endpoint.recvmsg(receive)) {
+            return;
+        }
+        let (at, posted_at) = (self.history.incarnation_at(at), self.advance_time());
+        self.history.receives.push(ReceiveOp {
+            at,
+            tagged,
+            from,
+            len_bytes,
+            posted_at,
+            cancelled: false,
+            too_late_to_cancel: false,
+            ended: None,
+            buffer: None,
+        });
+    }
+
+    fn post_peek(&mut self, at: usize, tagged: (u64, u64), from: Option<usize>, then: PeekAction) {
+        let Some(party) = self.parties[at].as_ref().filter(|_| self.program.with_data) else { return };
+        let context = Operation::Peek(self.history.peeks.len()).context();
+        let flags = OpFlags::PEEK
+            | match then {
+                PeekAction::Leave => OpFlags::empty(),
+                PeekAction::Claim => OpFlags::CLAIM,
+                PeekAction::Discard => OpFlags::DISCARD,
+            };
+        let receive = RecvMsg {
+            from: source_address(from),
+            tagged: Some(Tag(tagged.0).ignoring(tagged.1)),
+            context,
+            flags,
+            ..RecvMsg::default()
+        };
+        if !expect_accepted_or_full(party.endpoint.recvmsg(receive)) {
+            return;
+        }
+        let (at, posted_at) = (self.history.incarnation_at(at), self.advance_time());
+        self.history.peeks.push(PeekOp { at, tagged, from, then, posted_at, ended: None, claim: None });
+    }
+
+    /// Returns the peeks of an endpoint that hold a claimed message which no operation has received or
+    /// discarded.
+    pub(crate) fn peeks_with_unreceived_claims(&self, place: usize) -> Vec<usize> {
+        let who = self.history.incarnation_at(place);
+        let peeks = self.history.peeks.iter().enumerate();
+        let claiming = peeks.filter(|(_, peek)| peek.at == who && peek.has_unreceived_claim());
+        claiming.map(|(number, _)| number).collect()
+    }
+
+    /// Posts a receive or a discard of a claimed message. Returns whether the post was accepted.
+    pub(crate) fn post_claim(&mut self, peek: usize, len_bytes: usize, discards: bool) -> bool {
+        let Some(party) = &self.parties[self.history.peeks[peek].at.place] else { return false };
+        let context = Operation::Peek(peek).context();
+        let len_bytes = self.raise_to_min_len(len_bytes);
+        let (buffers, flags) = if discards {
+            (Vec::new(), OpFlags::CLAIM | OpFlags::DISCARD)
+        } else {
+            (vec![marked_buffer(len_bytes)], OpFlags::CLAIM)
+        };
+        let receive = RecvMsg { buffers, tagged: Some(Tag(0).into()), context, flags, ..RecvMsg::default() };
+        if !expect_accepted_or_full(party.endpoint.recvmsg(receive)) {
+            return false;
+        }
+        let posted_at = self.advance_time();
+        self.history.peeks[peek].claim = Some(ClaimOp { len_bytes, discards, posted_at, ended: None });
+        true
+    }
+
+    fn cancel_one_operation(&mut self, at: usize, which: usize) {
+        let Some(party) = &self.parties[at] else { return };
+        let History { sends, receives, peeks, accesses, .. } = &self.history;
+        let who = self.history.incarnation_at(at);
+        let is_posted =
+            |access: &AccessOp| access.by == who && !access.injected && !access.is_direct_by_owner();
+        let accesses = (0..accesses.len()).filter(|&access| is_posted(&accesses[access]));
+        let sends = (0..sends.len()).filter(|&send| sends[send].from == who && !sends[send].injected);
+        let receives = (0..receives.len()).filter(|&receive| receives[receive].at == who);
+        // A peek is listed, too: the receive of its claimed message has the same context. Each cancel with
+        // this context must fail.
+        let peeks = (0..peeks.len()).filter(|&peek| peeks[peek].at == who);
+        let posted: Vec<Operation> = sends
+            .map(Operation::Send)
+            .chain(receives.map(Operation::Receive))
+            .chain(peeks.map(Operation::Peek))
+            .chain(accesses.map(Operation::Access))
+            .collect();
+        if posted.is_empty() {
+            return;
+        }
+        let operation = posted[which % posted.len()];
+        let result = party.endpoint.cancel(operation.context());
+        self.record_cancel(operation, &result);
+    }
+
+    /// Records what a cancel has answered. Only homespun's own library cancels whatever it accepts.
+    pub(crate) fn record_cancel(&mut self, operation: Operation, result: &Result<(), Error>) {
+        if self.offer.is_native {
+            self.history.record_cancel(operation, result);
+        } else if result.is_ok() {
+            self.asked_to_cancel.insert(operation.context());
+        }
+    }
+
+    fn close_party(&mut self, at: usize) {
+        let Some(party) = self.parties[at].take() else { return };
+        let cq = party.cq.clone();
+        drop(party);
+        // Entries of earlier completions can still be read.
+        loop {
+            match cq.read_from() {
+                Ok(Some(completed)) => self.record_entry(at, Ok(completed)),
+                Ok(None) => break,
+                Err(ReadError::ErrorAvailable) => {
+                    let failed = cq.read_error().unwrap().expect("an error was announced");
+                    self.record_entry(at, Err(failed));
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        self.history.record_endpoint_end(at, End::Closed);
+        self.regions[at] = None;
+    }
+
+    fn kill_party(&mut self, at: usize) {
+        let Some(party) = self.parties[at].take() else { return };
+        self.history.record_endpoint_end(at, End::Killed);
+        match &self.net.network {
+            Some(network) => {
+                assert!(network.kill(self.names[at]), "the endpoint was alive");
+                // A process that dies does not close its endpoint in order.
+                mem::forget(party.endpoint);
+            }
+            None => party.kill(),
+        }
+        self.regions[at] = None;
+    }
+
+    fn reopen_party(&mut self, at: usize) {
+        if self.parties[at].is_some() || !self.net.probe_address_is_free(self.names[at]) {
+            return;
+        }
+        let party = self.net.open_party_with(Setup { at: Some(self.names[at]), ..party_setup(self.program) });
+        insert_all_addresses(&party, &self.names);
+        self.regions[at] = Some(self.open_region(&party, at));
+        self.parties[at] = Some(party);
+        self.history.places[at].is_vacant = false;
+        self.injected[at] = 0;
+    }
+
+    /// Reads and records one completion. Returns false if there was none.
+    fn read_completion(&mut self, at: usize) -> bool {
+        let Some(ended) = self.parties[at].as_ref().and_then(Party::poll_completion) else { return false };
+        self.record_entry(at, ended);
+        true
+    }
+
+    pub(crate) fn read_all(&mut self) {
+        for at in 0..self.parties.len() {
+            while self.read_completion(at) {}
+        }
+    }
+
+    fn record_entry(&mut self, at: usize, ended: Ended) {
+        self.events += 1;
+        let context = match &ended {
+            Ok((completion, _)) => completion.context,
+            Err(failed) => failed.completion.context,
+        };
+        if context >= RUNNERS_CONTEXT {
+            return self.record_own_operation_end(at, context, &ended);
+        }
+        let was_cancelled = matches!(&ended, Err(failed) if failed.error == OperationError::Cancelled);
+        if was_cancelled && self.asked_to_cancel.remove(&context) {
+            self.history.record_cancel(Operation::from_context(context), &Ok(()));
+        }
+        let who = self.history.incarnation_at(at);
+        if context == 0 {
+            let failed = match ended {
+                Ok((completion, source)) => return self.record_remote_data(who, &completion, source),
+                Err(failed) => failed,
+            };
+            self.injected[at] = self.injected[at].checked_sub(1).expect("something injected that failed");
+            let injected = CompletionFlags::SEND | CompletionFlags::WRITE;
+            assert!(failed.completion.flags.intersects(injected), "{failed:?}");
+            return;
+        }
+        match Operation::from_context(context) {
+            Operation::Send(send) => self.record_send_end(who, send, ended),
+            Operation::Receive(receive) => self.record_receive_end(who, receive, &ended),
+            Operation::Access(access) => self.record_access_end(who, access, ended),
+            Operation::Peek(peek) => match self.history.peeks.get(peek) {
+                Some(posted) if posted.claim.is_some() => self.record_claim_end(who, peek, &ended),
+                Some(_) => self.record_peek_end(who, peek, &ended),
+                None => panic!("peek {peek} is unknown"),
+            },
+        }
+    }
+
+    fn record_send_end(&mut self, who: Incarnation, identity: usize, ended: Ended) {
+        let now = self.advance_time();
+        let send = self.history.sends.get_mut(identity).expect("a send that was posted");
+        assert_eq!(send.from, who, "the send of another endpoint");
+        let kind = if send.tag.is_some() { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
+        let (completion, result) = match ended {
+            Ok((completion, source)) => {
+                assert!(source == FabricAddress::UNSPECIFIED || !self.offer.is_homespun);
+                (completion, Ok(()))
+            }
+            Err(CompletionError { completion, error, .. }) => (completion, Err(error.errno())),
+        };
+        self.offer.check_flags(&completion, CompletionFlags::SEND | kind);
+        self.offer.check_transmit_fields(&completion, 0);
+        let Buffer::SentVector(sent) = completion.buffer else { panic!("sendmsg takes and gives a vector") };
+        assert!(sent.concat() == payload(identity as u64, send.len_bytes), "another buffer comes back");
+        send.ended_at = now;
+        let before = send.ended.replace(result);
+        assert_eq!(before, None, "send {identity} ended again, with {result:?}");
+    }
+
+    fn record_receive_end(&mut self, who: Incarnation, receive: usize, ended: &Ended) {
+        let Some(posted) = self.history.receives.get(receive) else { panic!("receive {receive} is unknown") };
+        assert_eq!((posted.at, posted.ended), (who, None), "receive {receive} ended again, with {ended:?}");
+        if posted.buffer.is_some() {
+            return self.record_buffer_entry(who, receive, ended);
+        }
+        let end = match self.record_received_message(who, posted.len_bytes, ended) {
+            Ok(message) => {
+                self.history.record_arrival(message, Arrived::Received(receive));
+                ReceiveEnd::Took(message)
+            }
+            Err(OperationError::Cancelled) => ReceiveEnd::Cancelled,
+            Err(error) => ReceiveEnd::Broken(expect_lost_sender_errno(&error)),
+        };
+        self.history.receives[receive].ended = Some(end);
+    }
+
+    fn record_peek_end(&mut self, who: Incarnation, peek: usize, ended: &Ended) {
+        let now = self.advance_time();
+        let posted = &self.history.peeks[peek];
+        assert_eq!((posted.at, posted.ended), (who, None), "peek {peek} ended again, with {ended:?}");
+        let then = posted.then;
+        let end = match ended {
+            Ok((completion, source)) => {
+                let message = usize::try_from(completion.data).expect("a small number");
+                let len_bytes = self.check_completion_fields(who, message, completion, *source);
+                assert_eq!(completion.len_bytes, len_bytes);
+                self.history.record_seen(message, now);
+                match then {
+                    PeekAction::Leave => {}
+                    PeekAction::Claim => self.history.record_arrival(message, Arrived::Claimed(peek)),
+                    PeekAction::Discard => self.history.record_arrival(message, Arrived::Discarded(peek)),
+                }
+                PeekEnd::Found(message)
+            }
+            Err(failed) => match failed.error {
+                OperationError::NoMessage => PeekEnd::Nothing,
+                _ => panic!("peek {peek} failed: {failed:?}"),
+            },
+        };
+        self.history.peeks[peek].ended = Some(end);
+    }
+
+    fn record_claim_end(&mut self, who: Incarnation, peek: usize, ended: &Ended) {
+        let PeekOp { at, ended: found, claim, .. } = &self.history.peeks[peek];
+        let (Some(PeekEnd::Found(claimed)), Some(claim)) = (*found, claim) else {
+            panic!("{ended:?} is the end of nothing")
+        };
+        assert_eq!((*at, claim.ended), (who, None), "claim {peek} ended again, with {ended:?}");
+        let end = match ended {
+            Ok((completion, source)) if claim.discards => {
+                let len_bytes = self.check_completion_fields(who, claimed, completion, *source);
+                assert_eq!(completion.len_bytes, len_bytes);
+                ClaimEnd::Done
+            }
+            _ => match self.record_received_message(who, claim.len_bytes, ended) {
+                Ok(message) => {
+                    assert_eq!(message, claimed, "another message than was claimed");
+                    ClaimEnd::Done
+                }
+                Err(error) => ClaimEnd::Broken(expect_lost_sender_errno(&error)),
+            },
+        };
+        self.history.peeks[peek].claim.as_mut().expect("it is there").ended = Some(end);
+    }
+
+    /// Checks the end of a receive. Returns the identity of the received message, or the error.
+    pub(crate) fn record_received_message(
+        &mut self,
+        who: Incarnation,
+        room_bytes: usize,
+        ended: &Ended,
+    ) -> Result<usize, OperationError> {
+        let now = self.advance_time();
+        let (completion, source, overflow_bytes) = match ended {
+            Ok((completion, source)) => (completion, *source, 0),
+            Err(failed) => match failed.error {
+                OperationError::Truncated { overflow_bytes } => {
+                    assert!(overflow_bytes > 0 || !self.offer.is_homespun);
+                    (&failed.completion, failed.source, overflow_bytes)
+                }
+                ref error => return Err(error.clone()),
+            },
+        };
+        let message = self.check_and_identify_message(who, room_bytes, completion, source, overflow_bytes);
+        self.history.record_seen(message, now);
+        Ok(message)
+    }
+
+    /// Checks the bytes and the completion of a received message. Returns the identity of the message.
+    fn check_and_identify_message(
+        &self,
+        who: Incarnation,
+        room_bytes: usize,
+        completion: &Completion,
+        source: FabricAddress,
+        overflow_bytes: u64,
+    ) -> usize {
+        let bytes = received_bytes(&completion.buffer);
+        let identity = if self.program.with_data {
+            completion.data
+        } else {
+            u64::from_le_bytes(bytes[..IDENTITY_BYTES].try_into().expect("that many bytes"))
+        };
+        let identity = usize::try_from(identity).expect("a small number");
+        let len_bytes = self.check_completion_fields(who, identity, completion, source);
+        // The semantic tests say which fields another provider fills in where it cuts a message off.
+        if self.offer.is_homespun || len_bytes <= room_bytes {
+            assert_eq!(completion.len_bytes, len_bytes.min(room_bytes));
+            assert_eq!(overflow_bytes, (len_bytes - completion.len_bytes) as u64);
+        }
+        assert!(bytes.len() == completion.len_bytes || !self.offer.is_homespun, "{completion:?}");
+        assert!(bytes == payload(identity as u64, bytes.len()), "message {identity} has other bytes");
+        identity
+    }
+
+    /// Checks the fields of a received message's completion. Returns the length that was sent.
+    fn check_completion_fields(
+        &self,
+        who: Incarnation,
+        identity: usize,
+        completion: &Completion,
+        source: FabricAddress,
+    ) -> usize {
+        let with_data = self.program.with_data;
+        let send =
+            self.history.sends.get(identity).unwrap_or_else(|| panic!("{completion:?} was never sent"));
+        let mut flags = CompletionFlags::RECV;
+        flags |= if send.tag.is_some() { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
+        flags.set(CompletionFlags::REMOTE_CQ_DATA, with_data);
+        self.offer.check_flags(completion, flags);
+        if self.offer.is_homespun || send.tag.is_some() {
+            assert_eq!(completion.tag, send.tag.unwrap_or(0));
+        }
+        if self.offer.is_homespun || with_data {
+            assert_eq!(completion.data, if with_data { identity as u64 } else { 0 });
+        }
+        assert_eq!(send.to, who.place, "message {identity} was for another endpoint");
+        if self.offer.caps.contains(Caps::SOURCE) {
+            assert_eq!(source, FabricAddress(send.from.place as u64));
+        }
+        send.len_bytes
+    }
+}
+
+/// Returns the errno of a receive that lost its sender. Panics for any other error.
+pub(crate) fn expect_lost_sender_errno(error: &OperationError) -> Errno {
+    match error {
+        OperationError::Fault | OperationError::Link(_) => error.errno(),
+        other => panic!("a receive failed: {other}"),
+    }
+}
+
+/// Returns the source of a directed receive.
+pub(crate) fn source_address(from: Option<usize>) -> FabricAddress {
+    from.map_or(FabricAddress::UNSPECIFIED, |from| FabricAddress(from as u64))
+}
+
+/// Whether an operation was accepted; the only valid refusal is a full queue.
+pub(crate) fn expect_accepted_or_full(result: Result<(), Error>) -> bool {
+    match result {
+        Ok(()) => true,
+        Err(Error::Again(Again::QueueFull)) => false,
+        Err(error) => panic!("an operation was refused: {error}"),
+    }
+}
+
+/// The result of a cancelled send.
+pub(crate) const CANCELLED: Result<(), Errno> = Err(Errno::ECANCELED);

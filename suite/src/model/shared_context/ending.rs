@@ -1,0 +1,186 @@
+//! The end of a run: receives all messages, cancels the remaining receives, and checks that the budget is
+//! free.
+
+use homespun::endpoint::{RecvMsg, SendMsg};
+use homespun::flags::OpFlags;
+use homespun::limits::{
+    CREDIT_INITIAL_BYTES, HOST_FETCH_PERCENT, HOST_SHARE_PERCENT, UNEXPECTED_BUDGET_MIN_BYTES,
+};
+use homespun::{Error, FabricAddress, Tag};
+use homespun_engine::loopback::Network;
+
+use super::history::Receive;
+use super::run::Runner;
+use crate::model::program::LEN_MAX_BYTES;
+use crate::model::run::expect_accepted_or_full;
+use crate::payload::{marked_buffer, payload};
+use crate::{Deadline, Net};
+
+/// When all operations have ended, the run goes on until this many rounds bring no event. A message that is
+/// reported twice would show in these rounds.
+const SILENT_ROUNDS: usize = 10;
+
+impl Runner<'_> {
+    /// Posts receives until every send has ended, every message that must arrive was received, and no frame
+    /// is in flight.
+    pub(super) fn receive_everything(&mut self) {
+        if self.fixture.oldest_member().is_none() {
+            // The oldest member reports entries that belong to no endpoint.
+            self.fixture.add_member();
+        }
+        let mut deadline = Deadline::new();
+        let mut silent_rounds = 0;
+        while silent_rounds < SILENT_ROUNDS {
+            if self.history.messages.iter().any(|message| message.taken.is_none()) {
+                self.post_drain_receives();
+            }
+            let may_be_over = self.history.messages.iter().all(|message| {
+                message.ended_at.is_some()
+                    && (message.taken.is_some() || !self.history.is_certain_to_arrive(message))
+            });
+            self.fixture.discard_connection_events();
+            let may_lose = self.history.is_violent || !self.history.ended_links.is_empty();
+            let is_quiet = !may_lose || self.net.network.as_ref().is_none_or(Network::is_quiet);
+            if self.read_all() {
+                deadline = Deadline::new();
+                silent_rounds = 0;
+            } else if may_be_over && is_quiet {
+                silent_rounds += 1;
+            } else {
+                deadline.yield_or_panic_with(|| format!("all messages of {:#?}", self.history));
+            }
+        }
+    }
+
+    /// Posts a receive for any tagged message and one for any untagged message, unless they are posted. If
+    /// the context has no room, cancels the last open receive of the program.
+    fn post_drain_receives(&mut self) {
+        for tagged in [None, Some((0, u64::MAX))] {
+            let receives = &self.history.receives;
+            let is_there = |receive: &Receive| {
+                is_drain_receive(receive) && receive.tagged == tagged && !receive.has_ended()
+            };
+            if receives.iter().any(is_there) {
+                continue;
+            }
+            let context = receives.len() as u64;
+            let buffers = vec![marked_buffer(LEN_MAX_BYTES)];
+            let receive = RecvMsg {
+                buffers,
+                tagged: tagged.map(|(tag, ignore)| Tag(tag).ignoring(ignore)),
+                context,
+                ..RecvMsg::default()
+            };
+            if expect_accepted_or_full(self.fixture.context.recvmsg(receive).map_err(Error::from)) {
+                self.record_posted_receive(tagged, None, LEN_MAX_BYTES, None);
+                continue;
+            }
+            for number in (0..self.history.receives.len()).rev() {
+                let receive = &self.history.receives[number];
+                let is_open = !receive.has_ended() && receive.cancelled_at.is_none();
+                if is_open && !is_drain_receive(receive) && self.cancel_receive(number) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Cancels all posted receives. A cancel may fail only if a member left with unread entries: the
+    /// completion of the receive may be among them.
+    pub(super) fn cancel_remaining_receives(&mut self) {
+        let deadline = Deadline::new();
+        for receive in 0..self.history.receives.len() {
+            let posted = &self.history.receives[receive];
+            if posted.has_ended() {
+                continue;
+            }
+            if posted.cancelled_at.is_none() && !self.cancel_receive(receive) {
+                let may_be_unheard = self.history.left.iter().any(|(_, is_heard)| !is_heard);
+                let posted = &mut self.history.receives[receive];
+                assert!(may_be_unheard && posted.min_free_bytes.is_none(), "receive {receive} is stuck");
+                posted.is_unheard = true;
+            }
+            while !self.history.receives[receive].has_ended() {
+                self.read_all();
+                deadline.yield_or_panic("a cancelled receive");
+            }
+        }
+    }
+
+    /// Checks the counter of each member. A member counts each receive that it reports: as a success if the
+    /// receive got a whole message, otherwise as a failure. A member that left with unread entries may have
+    /// counted more than the test has read.
+    pub(super) fn check_counters(&self) {
+        let mut failed = (0, 0);
+        for (number, member) in self.fixture.members.iter().enumerate() {
+            let of_member = self.history.messages.iter().filter(|message| message.to == number);
+            let received = of_member.filter(|message| {
+                let len_bytes = message.taken.map(|(receive, _)| self.history.receives[receive].len_bytes);
+                len_bytes.is_some_and(|len_bytes| len_bytes >= message.len_bytes)
+            });
+            let (expected, counted) = (received.count() as u64, member.received.read());
+            let is_heard = !self.history.has_left_with_unread_entries(number);
+            assert!(
+                counted == expected || !is_heard && counted > expected,
+                "member {number} has counted {counted} successes of {expected}"
+            );
+            failed = (failed.0 + member.failures, failed.1 + member.received.read_error());
+            // A member that is leaving may count a failure that another member reports.
+            let is_exact = self.history.left.is_empty();
+            assert!(
+                !is_exact || member.failures == member.received.read_error(),
+                "failures of member {number}"
+            );
+        }
+        let is_heard = self.history.left.iter().all(|(_, is_heard)| *is_heard);
+        assert!(
+            failed.0 == failed.1 || !is_heard && failed.0 < failed.1,
+            "failures, heard and counted: {failed:?}"
+        );
+    }
+
+    /// Closes all members, and checks that the budget is free again. A new member without a receive must
+    /// fetch the longest message for which a free budget has room.
+    pub(super) fn close_members_and_check_credit(&mut self, unexpected_bytes: usize) {
+        let budget_bytes = unexpected_bytes.max(UNEXPECTED_BUDGET_MIN_BYTES);
+        let len_bytes = longest_unmatched_bytes(self.net, budget_bytes);
+        if unexpected_bytes == 0 || len_bytes == 0 {
+            return;
+        }
+        self.fixture.close_members(0..self.fixture.members.len());
+        self.fixture.add_member();
+        let to = self.fixture.add_unconnected_peer().unwrap_or(FabricAddress::UNSPECIFIED);
+        let (Some(member), Some(peer)) = (self.fixture.members.last(), self.fixture.peers.last()) else {
+            return;
+        };
+        let buffers = vec![payload(0, len_bytes)];
+        let flags = OpFlags::DELIVERY_COMPLETE;
+        peer.send(SendMsg { buffers, to, flags, ..SendMsg::default() }).expect("nothing is outstanding");
+        let deadline = Deadline::new();
+        loop {
+            member.cq.progress();
+            if let Some(ended) = peer.poll_send_end() {
+                break assert!(ended.is_ok(), "{ended:?}");
+            }
+            deadline
+                .yield_or_panic_with(|| format!("credit for {len_bytes} bytes after {:#?}", self.history));
+        }
+    }
+}
+
+/// Returns the length of the longest message that a member fetches before a receive matches it. The sender's
+/// link is the only one. Over shared memory and the loopback, the message may take the budget except the
+/// link's initial credit. Over other transports the share of the sender's host limits the message.
+fn longest_unmatched_bytes(net: &Net, budget_bytes: usize) -> usize {
+    let initial_bytes = CREDIT_INITIAL_BYTES as usize;
+    let percent = |percent: u64| budget_bytes * percent as usize / 100;
+    match net.info().domain.name.as_deref() {
+        Some("shm" | "loopback") => budget_bytes - initial_bytes,
+        _ => percent(HOST_FETCH_PERCENT).min(percent(HOST_SHARE_PERCENT).saturating_sub(initial_bytes)),
+    }
+}
+
+/// Whether the test posted this receive at the end. No receive of a program has as much room.
+fn is_drain_receive(receive: &Receive) -> bool {
+    receive.min_free_bytes.is_none() && receive.len_bytes == LEN_MAX_BYTES
+}

@@ -1,0 +1,176 @@
+//! Concurrent atomic operations on an element exclude each other, whichever endpoints begin them:
+//! `fi_atomic(3)`.
+
+use homespun::Bytes;
+use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
+
+use super::atomics::{EVERYTHING, KEY, encode_element, encode_number, make_add_call, make_region_spec};
+use crate::payload::received_bytes;
+use crate::{
+    AtomicCall, Deadline, MemoryKind, Net, Party, Region, RmaBy, RmaCall, TransportKind, Turns, over,
+};
+
+/// Several parties add one to the same elements. Each value must be fetched exactly once.
+#[over(all)]
+fn concurrent_updates_by_all_parties_are_each_applied_once(net: &Net) {
+    const PARTIES: usize = 4;
+    const ROUNDS: usize = 30;
+    let target = net.open_party();
+    let parties: Vec<Party> = (0..PARTIES).map(|_| net.open_party()).collect();
+    for party in &parties {
+        party.insert_address_of(&target);
+        target.insert_address_of(party);
+    }
+    for memory_kind in net.memory_kinds() {
+        let region = target.register(make_region_spec(96, memory_kind)).unwrap();
+        region.write_at(0, &[0; 96]);
+        // Elements that are aligned, or misaligned, or longer than the processor can update at once. If the
+        // memory is raw, some elements lie in two segments. Other providers are asked for the first two.
+        let mut places = vec![
+            (Datatype::Uint64, 0),
+            (Datatype::Uint16, 8),
+            (Datatype::Uint32, 13),
+            (Datatype::Uint64, 28),
+            (Datatype::Uint128, 48),
+            (Datatype::Int128, 71),
+        ];
+        if !target.is_homespun() {
+            places.truncate(2);
+        }
+        let mut fetched = vec![Vec::new(); places.len()];
+        for _ in 0..ROUNDS {
+            for party in &parties {
+                for (context, &(datatype, at)) in (0..).zip(&places) {
+                    let one = Bytes::from(encode_element(1, datatype));
+                    let what = (AtomicOp::Sum, datatype);
+                    let call = AtomicCall::new(AtomicKind::Fetch, what, one, party.peer(), &region, context);
+                    party.endpoint.atomic(call.at_address(region.address_at(at))).unwrap();
+                }
+            }
+        }
+        for party in &parties {
+            for _ in 0..ROUNDS * places.len() {
+                let completion = party.next_completion();
+                let mut whole = [0; 16];
+                let bytes = received_bytes(&completion.buffer);
+                whole[..bytes.len()].copy_from_slice(&bytes);
+                fetched[completion.context as usize].push(u128::from_le_bytes(whole));
+            }
+        }
+        let all: Vec<u128> = (0..(PARTIES * ROUNDS) as u128).collect();
+        for (fetched, place) in fetched.iter_mut().zip(&places) {
+            fetched.sort_unstable();
+            assert_eq!(*fetched, all, "{place:?} of {memory_kind:?}");
+        }
+    }
+}
+
+/// Threads with their own endpoints add to the same memory over two transports. Each transport has a region
+/// of its own for the memory.
+#[over(one_process)]
+fn concurrent_updates_over_two_transports_are_each_applied_once(net: &Net) {
+    const THREADS: u64 = 3;
+    const ROUNDS: u64 = 200;
+    const REGION_BYTES: usize = 24;
+    let other = Net::new(&TransportKind::Tcp4, Turns::Threads);
+    let (target, second, elsewhere) = (net.open_party(), net.open_party(), other.open_party());
+    let region = target.register(make_region_spec(REGION_BYTES, MemoryKind::Raw)).unwrap();
+    region.write_at(0, &[0; REGION_BYTES]);
+    let again = elsewhere.register_again(&region, EVERYTHING, KEY + 1).unwrap();
+    let initiators: Vec<(Party, &Region)> = (0..THREADS)
+        .flat_map(|_| {
+            let known_as = [(net, &target, &region), (net, &second, &region), (&other, &elsewhere, &again)];
+            known_as.map(|(net, target, region)| {
+                let party = net.open_party();
+                party.insert_address_of(target);
+                target.insert_address_of(&party);
+                (party, region)
+            })
+        })
+        .collect();
+    // The threads add to two numbers: an aligned one, and a misaligned one that lies within one segment.
+    let add = |party: &Party, region: &Region| {
+        for _ in 0..ROUNDS {
+            for at in [0, 9] {
+                let call = make_add_call(AtomicKind::Fetch, party, region, 1, 1);
+                party.endpoint.atomic(call.at_address(region.address_at(at))).unwrap();
+                let deadline = Deadline::new();
+                while party.poll_completion().is_none() {
+                    party.progress_all();
+                    deadline.yield_or_panic("an update");
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for (party, region) in &initiators {
+            scope.spawn(|| add(party, region));
+        }
+    });
+    drop(initiators);
+    drop(again);
+    let (content, _) = region.close_raw();
+    let total = encode_number(3 * THREADS * ROUNDS);
+    assert_eq!(content[..8], total);
+    assert_eq!(content[9..17], total);
+}
+
+/// Parties take a lock by compare-and-swap. The party that holds the lock changes two words one after the
+/// other.
+#[over(all)]
+fn compare_and_swap_lock_excludes_concurrent_holders(net: &Net) {
+    const PARTIES: usize = 3;
+    const ROUNDS: u64 = 15;
+    let target = net.open_party();
+    let region = target.register(make_region_spec(24, MemoryKind::Owned)).unwrap();
+    region.write_at(0, &[0; 24]);
+    let parties: Vec<Party> = (0..PARTIES).map(|_| net.open_party()).collect();
+    for party in &parties {
+        party.insert_address_of(&target);
+        target.insert_address_of(party);
+    }
+    let next = |party: &Party| {
+        let deadline = Deadline::new();
+        loop {
+            if let Some(ended) = party.poll_completion() {
+                return ended.unwrap().0;
+            }
+            party.progress_all();
+            deadline.yield_or_panic("a completion");
+        }
+    };
+    let work = |party: &Party| {
+        let swap = |from, to| {
+            let what = (AtomicOp::Cswap, Datatype::Uint64);
+            let call =
+                AtomicCall::new(AtomicKind::Compare, what, encode_number(to), party.peer(), &region, 1);
+            party.endpoint.atomic(AtomicCall { compares: vec![encode_number(from)], ..call }).unwrap();
+            received_bytes(&next(party).buffer)
+        };
+        for _ in 0..ROUNDS {
+            let deadline = Deadline::new();
+            while swap(0, 1) != *encode_number(0) {
+                deadline.yield_or_panic("the lock");
+            }
+            for at in [8, 16] {
+                let read = RmaCall::new(RmaBy::Read, encode_number(0), party.peer(), &region, 1);
+                party.endpoint.rma(RmaCall { address: region.address_at(at), ..read }).unwrap();
+                let value = u64::from_le_bytes(received_bytes(&next(party).buffer).try_into().unwrap());
+                let write = RmaCall::new(RmaBy::Write, encode_number(value + 1), party.peer(), &region, 1);
+                party.endpoint.rma(RmaCall { address: region.address_at(at), ..write }).unwrap();
+                next(party);
+            }
+            assert_eq!(swap(1, 0), *encode_number(1));
+        }
+    };
+    std::thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> = parties.iter().map(|party| scope.spawn(move || work(party))).collect();
+        // The panic of a thread says why the test fails, or what the provider does not offer.
+        for thread in threads {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        }
+    });
+    let total = encode_number(PARTIES as u64 * ROUNDS);
+    assert_eq!(region.content(), [&[0; 8][..], &total, &total].concat());
+}

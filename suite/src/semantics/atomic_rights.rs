@@ -1,0 +1,267 @@
+//! Which atomic operations an endpoint may begin or accept, and how others are refused: `fi_atomic(3)`.
+
+use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
+use homespun::endpoint::{AtomicTarget, CompareAtomicMsg, FetchAtomicMsg};
+use homespun::flags::{Caps, MrAccess, OpFlags};
+use homespun::limits::{ATOMIC_MAX_BYTES, INJECT_MAX_BYTES};
+use homespun::{
+    AtomicAttr, Buffer, Bytes, CompletionError, Errno, Error, FabricAddress, Fetched, Misuse, RemoteMemory,
+};
+
+use super::atomics::{
+    ANY, EVERYTHING, KEY, MODEST_BYTES, SUM, SUM_OF_BYTES, encode_number, expect_completion, expected_flags,
+    make_add_call, make_region_spec, perform_and_wait,
+};
+use crate::payload::{marked_buffer, payload, split_unevenly};
+use crate::{AtomicBy, AtomicCall, MemoryKind, Net, Party, RegionSpec, Setup, over};
+
+/// Waits until the target has refused an operation of this kind. Returns `None` if the operation completed
+/// before: the completion of a base operation says only that its buffers are free (`fi_atomic(3)`).
+#[track_caller]
+fn next_refusal(party: &Party, kind: AtomicKind) -> Option<CompletionError> {
+    match party.next_ended() {
+        Err(failed) => Some(failed),
+        Ok(_) if kind == AtomicKind::Base && !party.is_homespun() => None,
+        Ok((completion, _)) => panic!("an operation did not fail: {completion:?}"),
+    }
+}
+
+#[over(all)]
+fn access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    for memory_kind in net.memory_kinds() {
+        let of = |access, key| RegionSpec { access, key, ..make_region_spec(100, memory_kind) };
+        let region = bob.register(of(EVERYTHING, KEY)).unwrap();
+        let unreadable = bob.register(of(MrAccess::REMOTE_WRITE, 2)).unwrap();
+        let unwritable = bob.register(of(MrAccess::REMOTE_READ, 3)).unwrap();
+        for len_bytes in [8, 50, 9000] {
+            if len_bytes > MODEST_BYTES && !alice.is_homespun() {
+                continue;
+            }
+            let call =
+                |kind, what| AtomicCall::new(kind, what, payload(1, len_bytes), alice.peer(), &region, 1);
+            let calls = [
+                call(AtomicKind::Base, SUM_OF_BYTES),
+                call(AtomicKind::Fetch, SUM_OF_BYTES),
+                call(AtomicKind::Fetch, (AtomicOp::Read, Datatype::Uint8)),
+                call(AtomicKind::Compare, (AtomicOp::CswapNe, Datatype::Uint8)),
+            ];
+            let mut cases = Vec::new();
+            for call in &calls {
+                let by_key = |key| {
+                    let mut call = call.clone();
+                    call.target.memory.key = key;
+                    call
+                };
+                cases.push((by_key(KEY + 1), Errno::EKEYREJECTED));
+                if call.kind.fetches() {
+                    cases.push((by_key(unreadable.key()), Errno::EACCES));
+                }
+                if call.target.op.can_write() {
+                    cases.push((by_key(unwritable.key()), Errno::EACCES));
+                }
+                for address in [
+                    region.address_at(0).wrapping_sub(1),
+                    region.address_at(100 - 7),
+                    region.address_at(101),
+                    u64::MAX,
+                ] {
+                    cases.push((call.clone().at_address(address), Errno::EINVAL));
+                }
+            }
+            for (call, errno) in cases {
+                alice.endpoint.atomic(call.clone()).unwrap();
+                let Some(failed) = next_refusal(&alice, call.kind) else { continue };
+                assert_eq!(failed.completion.context, 1, "{call:?}");
+                if alice.is_homespun() {
+                    assert_eq!(failed.errno(), errno, "{call:?}");
+                    assert_eq!(failed.completion.flags, expected_flags(call.kind));
+                }
+            }
+        }
+        // Reads of the read-only region succeed.
+        let (read, bytes) = ((AtomicOp::Read, Datatype::Uint8), Bytes::from(vec![0; 100]));
+        let call = AtomicCall::new(AtomicKind::Fetch, read, bytes, alice.peer(), &unwritable, 2);
+        assert!(perform_and_wait(&alice, call) == marked_buffer(100));
+        for region in [region, unreadable, unwritable] {
+            assert!(region.content() == marked_buffer(100));
+        }
+    }
+    alice.exchange_long_messages(&bob);
+}
+
+#[over(all)]
+fn target_refuses_accesses_that_its_capabilities_lack(net: &Net) {
+    let messages = Caps::MSG | Caps::SEND | Caps::RECV;
+    let read = (AtomicOp::Read, Datatype::Uint64);
+    for (caps, may_read, may_add) in [
+        (Caps::ATOMIC | Caps::REMOTE_READ, true, false),
+        (Caps::ATOMIC | Caps::REMOTE_WRITE, false, true),
+        (Caps::RMA | Caps::REMOTE_READ | Caps::REMOTE_WRITE, false, false),
+    ] {
+        let setup = Setup { caps: messages | caps, ..Setup::default() };
+        let (alice, bob) = net.open_pair_with(Setup::default(), setup);
+        let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
+        region.write_at(0, &[0; 8]);
+        let reading = AtomicCall::new(AtomicKind::Fetch, read, encode_number(0), alice.peer(), &region, 1);
+        let calls = [(reading, may_read), (make_add_call(AtomicKind::Base, &alice, &region, 5, 1), may_add)];
+        for (call, may) in calls {
+            alice.endpoint.atomic(call).unwrap();
+            match alice.next_ended() {
+                Ok(_) => assert!(may, "{caps:?}"),
+                Err(failed) => assert_eq!((failed.errno(), may), (Errno::EACCES, false)),
+            }
+        }
+        alice.endpoint.atomic(make_add_call(AtomicKind::Fetch, &alice, &region, 5, 1)).unwrap();
+        assert_eq!(alice.next_failure().errno(), Errno::EACCES, "that needs both");
+        assert_eq!(region.content(), *encode_number(if may_add { 5 } else { 0 }));
+    }
+}
+
+#[over(all)]
+fn atomic_without_the_capability_takes_effect(net: &Net) {
+    let caps = Caps::MSG | Caps::RECV;
+    let (alice, bob) = net.open_pair_with(Setup { caps, ..Setup::default() }, Setup::default());
+    let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
+    region.write_at(0, &[0; 8]);
+    for kind in [AtomicKind::Base, AtomicKind::Fetch] {
+        alice.endpoint.atomic(make_add_call(kind, &alice, &region, 1, 1)).unwrap();
+        expect_completion(&alice, kind, 1);
+    }
+    assert_eq!(region.content(), *encode_number(2));
+}
+
+#[over(driven, native)]
+fn post_with_invalid_arguments_is_refused(net: &Net) {
+    let (alice, bob) = net.open_pair_with(
+        Setup { tx_depth_ops: 2, ..Setup::default() },
+        Setup { asleep: true, ..Setup::default() },
+    );
+    let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
+    let errno = |call: AtomicCall| alice.endpoint.atomic(call).err().map(|error| error.errno());
+    let call =
+        |kind, what, len_bytes| AtomicCall::new(kind, what, payload(1, len_bytes), alice.peer(), &region, 1);
+    // Unsupported combinations of datatype and operation.
+    for (kind, op, datatype) in [
+        (AtomicKind::Base, AtomicOp::Read, Datatype::Uint8),
+        (AtomicKind::Base, AtomicOp::Cswap, Datatype::Uint8),
+        (AtomicKind::Fetch, AtomicOp::Mswap, Datatype::Uint8),
+        (AtomicKind::Compare, AtomicOp::Sum, Datatype::Uint8),
+        (AtomicKind::Base, AtomicOp::Bor, Datatype::Double),
+        (AtomicKind::Base, AtomicOp::Min, Datatype::FloatComplex),
+        (AtomicKind::Compare, AtomicOp::CswapLe, Datatype::DoubleComplex),
+    ] {
+        assert_eq!(errno(call(kind, (op, datatype), 16)), Some(Errno::EOPNOTSUPP));
+    }
+    // Too many elements, a part of an element, and mismatched lengths.
+    let long = call(AtomicKind::Fetch, SUM, ATOMIC_MAX_BYTES + 8);
+    assert_eq!(errno(long), Some(Errno::EMSGSIZE));
+    let long = call(AtomicKind::Base, SUM_OF_BYTES, INJECT_MAX_BYTES + 1);
+    assert_eq!(errno(AtomicCall { by: AtomicBy::Inject, ..long.clone() }), Some(Errno::EMSGSIZE));
+    let flags = OpFlags::INJECT;
+    assert_eq!(errno(AtomicCall { by: AtomicBy::Message, flags, ..long }), Some(Errno::EMSGSIZE));
+    let swap = call(AtomicKind::Compare, (AtomicOp::Cswap, Datatype::Uint64), INJECT_MAX_BYTES + 8);
+    assert_eq!(errno(AtomicCall { by: AtomicBy::Message, flags, ..swap }), Some(Errno::EMSGSIZE));
+    assert_eq!(errno(call(AtomicKind::Base, SUM, 12)), Some(Errno::EINVAL));
+    let fetch = call(AtomicKind::Fetch, SUM, 16);
+    assert_eq!(errno(AtomicCall { results_bytes: vec![8], ..fetch.clone() }), Some(Errno::EINVAL));
+    let compare = call(AtomicKind::Compare, (AtomicOp::Cswap, Datatype::Uint64), 16);
+    assert_eq!(errno(AtomicCall { compares: vec![payload(1, 8)], ..compare.clone() }), Some(Errno::EINVAL));
+    let many = vec![payload(1, 8); 5];
+    let by = AtomicBy::Vector;
+    let wide = call(AtomicKind::Base, SUM, 8);
+    assert_eq!(errno(AtomicCall { by, operands: many.clone(), ..wide.clone() }), Some(Errno::EINVAL));
+    assert_eq!(errno(AtomicCall { by, compares: many, ..compare }), Some(Errno::EINVAL));
+    assert_eq!(errno(AtomicCall { by, results_bytes: vec![8; 5], ..fetch }), Some(Errno::EINVAL));
+    let mut astray = wide.clone();
+    astray.target.peer = FabricAddress(77);
+    assert_eq!(errno(astray), Some(Errno::EINVAL));
+    // The maximum of segments, and one more.
+    for _ in 0..2 {
+        assert_eq!(errno(wide.clone()), None);
+    }
+    assert_eq!(errno(wide), Some(Errno::EAGAIN));
+    net.start_driving(&bob);
+    (0..2).for_each(|_| _ = expect_completion(&alice, AtomicKind::Base, 1));
+    alice.assert_no_completion();
+}
+
+#[over(one_process)]
+fn atomic_queries_report_exactly_the_supported_operations(net: &Net) {
+    let (alice, _bob) = net.open_pair();
+    let (endpoint, domain) = (alice.endpoint.expect_local(), net.open_other_domain());
+    for (datatype, op) in
+        Datatype::ALL.into_iter().flat_map(|datatype| AtomicOp::ALL.map(|op| (datatype, op)))
+    {
+        let valid = [
+            endpoint.atomicvalid(datatype, op),
+            endpoint.fetch_atomicvalid(datatype, op),
+            endpoint.compare_atomicvalid(datatype, op),
+        ];
+        for (kind, valid) in AtomicKind::ALL.into_iter().zip(valid) {
+            let size_bytes = datatype.size_bytes();
+            match kind.count_max(op, datatype) {
+                Some(count) => {
+                    assert_eq!(valid, Ok(count));
+                    assert_eq!(domain.query_atomic(datatype, op, kind), Ok(AtomicAttr { count, size_bytes }));
+                }
+                None => {
+                    let error = Error::from(Misuse::NoAtomic { kind, op, datatype });
+                    assert_eq!(valid, Err(error.clone()));
+                    assert_eq!(domain.query_atomic(datatype, op, kind), Err(error));
+                }
+            }
+        }
+    }
+}
+
+#[over(one_process)]
+fn refused_post_returns_its_buffers(net: &Net) {
+    let alice = net.open_party();
+    let endpoint = alice.endpoint.expect_local();
+    let (op, datatype) = SUM;
+    let target = AtomicTarget { peer: ANY, memory: RemoteMemory { address: 0, key: KEY }, datatype, op };
+    let (bytes, several) = (payload(1, 8), split_unevenly(&payload(2, 8), 2));
+    let rejected = endpoint.atomic(bytes.clone(), target, 1).unwrap_err();
+    assert_eq!((rejected.errno(), rejected.returned), (Errno::EINVAL, bytes.clone()));
+    let rejected = endpoint.atomicv(several.clone(), target, 1).unwrap_err();
+    assert_eq!(rejected.returned, several);
+    let back = |operand, compare| Fetched {
+        result: Buffer::Received(marked_buffer(8)),
+        operand: Buffer::Sent(operand),
+        compare,
+    };
+    let rejected = endpoint.fetch_atomic(bytes.clone(), marked_buffer(8), target, 1).unwrap_err();
+    assert_eq!(*rejected.returned, back(bytes.clone(), Buffer::None));
+    let rejected =
+        endpoint.compare_atomic(bytes.clone(), payload(3, 8), marked_buffer(8), target, 1).unwrap_err();
+    assert_eq!(*rejected.returned, back(bytes, Buffer::Sent(payload(3, 8))));
+    let results = vec![marked_buffer(3), marked_buffer(5)];
+    let flags = OpFlags::empty();
+    let fetch =
+        FetchAtomicMsg { operands: several.clone(), results: results.clone(), target, context: 4, flags };
+    let rejected = endpoint.fetch_atomicmsg(fetch).unwrap_err();
+    assert_eq!((rejected.returned.operands, rejected.returned.results), (several.clone(), results.clone()));
+    assert_eq!((rejected.returned.target, rejected.returned.context), (target, 4));
+    // Too many segments in any of the vectors.
+    let many = vec![payload(1, 2); 5];
+    let rooms = vec![marked_buffer(2); 5];
+    for (operands, compares, results) in [
+        (many.clone(), several.clone(), results.clone()),
+        (several.clone(), many, results),
+        (several.clone(), several, rooms),
+    ] {
+        let compare = CompareAtomicMsg {
+            operands: operands.clone(),
+            compares: compares.clone(),
+            results: results.clone(),
+            target,
+            context: 5,
+            flags,
+        };
+        let rejected = endpoint.compare_atomicmsg(compare).unwrap_err();
+        assert_eq!(rejected.error, Misuse::TooManySegments { count: 5, max: 4 }.into());
+        let CompareAtomicMsg { operands: back, compares: back_too, results: rooms, .. } = *rejected.returned;
+        assert_eq!((back, back_too, rooms), (operands, compares, results));
+    }
+}

@@ -1,0 +1,655 @@
+//! Atomic operations on the memory of peers: `fi_atomic(3)`.
+
+use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
+use homespun::endpoint::SendMsg;
+use homespun::flags::{CompletionFlags, MrAccess, OpFlags};
+use homespun::limits::{ATOMIC_LINK_MAX_BYTES, ATOMIC_MAX_BYTES, INJECT_MAX_BYTES, RMA_LINK_MAX_OPS};
+use homespun::{Buffer, Bytes, Completion, Errno, Error, FabricAddress};
+
+use crate::payload::{marked_buffer, payload, received_bytes, split_unevenly};
+use crate::{
+    AtomicBy, AtomicCall, Deadline, MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, over,
+};
+
+pub(super) const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+pub(super) const KEY: u64 = 0xfeed_f00d;
+pub(super) const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
+
+/// The longest operations that tests post to other providers. Each provider has a limit of its own, and all
+/// known ones take this many bytes.
+pub(super) const MODEST_BYTES: usize = 1024;
+
+pub(super) const SUM_OF_BYTES: (AtomicOp, Datatype) = (AtomicOp::Sum, Datatype::Uint8);
+pub(super) const SUM: (AtomicOp, Datatype) = (AtomicOp::Sum, Datatype::Uint64);
+
+pub(super) fn make_region_spec(len_bytes: usize, kind: MemoryKind) -> RegionSpec {
+    RegionSpec { len_bytes, kind, access: EVERYTHING, key: KEY, is_counted: false }
+}
+
+pub(super) fn encode_number(number: u64) -> Bytes {
+    Bytes::copy_from_slice(&number.to_le_bytes())
+}
+
+/// Returns a call that adds to the number at the beginning of a region.
+pub(super) fn make_add_call(
+    kind: AtomicKind,
+    party: &Party,
+    region: &Region,
+    summand: u64,
+    context: u64,
+) -> AtomicCall {
+    AtomicCall::new(kind, SUM, encode_number(summand), party.peer(), region, context)
+}
+
+pub(super) fn expected_flags(kind: AtomicKind) -> CompletionFlags {
+    let direction = if kind.fetches() { CompletionFlags::READ } else { CompletionFlags::WRITE };
+    CompletionFlags::ATOMIC | direction
+}
+
+/// Waits for the completion of the last posted operation.
+#[track_caller]
+pub(super) fn expect_completion(party: &Party, kind: AtomicKind, context: u64) -> Completion {
+    let completion = party.next_completion();
+    assert_eq!(completion.context, context);
+    if party.is_homespun() {
+        assert_eq!(completion.flags, expected_flags(kind));
+        assert_eq!((completion.len_bytes, completion.data, completion.tag.0), (0, 0, 0));
+    } else {
+        // `fi_cq(3)` does not say whether a fetching operation is a read or a write.
+        assert!(completion.flags.contains(CompletionFlags::ATOMIC));
+        assert!(completion.flags.intersects(CompletionFlags::READ | CompletionFlags::WRITE));
+    }
+    completion
+}
+
+/// Checks the content of a region after its operations have completed. With another provider, waits for the
+/// content: the completion of a base operation says only that its buffers are free (`fi_atomic(3)`).
+#[track_caller]
+pub(super) fn expect_content(party: &Party, region: &Region, expected: &[u8], what: &str) {
+    let deadline = Deadline::new();
+    while !party.is_homespun() && region.content() != expected {
+        party.progress_all();
+        deadline.yield_or_panic_with(|| format!("the effect of {what}"));
+    }
+    assert!(region.content() == expected, "{what}");
+}
+
+/// Posts an operation, waits for it, and returns the fetched bytes.
+#[track_caller]
+pub(super) fn perform_and_wait(party: &Party, call: AtomicCall) -> Vec<u8> {
+    let (kind, context) = (call.kind, call.context);
+    party.endpoint.atomic(call).unwrap();
+    let completion = expect_completion(party, kind, context);
+    if kind.fetches() { received_bytes(&completion.buffer) } else { Vec::new() }
+}
+
+fn wrapping_sums(left: &[u8], right: &[u8]) -> Vec<u8> {
+    left.iter().zip(right).map(|(left, right)| left.wrapping_add(*right)).collect()
+}
+
+#[over(all)]
+fn every_atomic_call_updates_the_region(net: &Net) {
+    const LEN_BYTES: usize = 60;
+    let (alice, bob) = net.open_pair();
+    let ways = [AtomicBy::Single, AtomicBy::Vector, AtomicBy::Message, AtomicBy::Raw];
+    let mut context = 0;
+    for memory_kind in net.memory_kinds() {
+        let region = bob.register(make_region_spec(100, memory_kind)).unwrap();
+        for kind in AtomicKind::ALL {
+            for by in ways {
+                context += 1;
+                let count = if by == AtomicBy::Single { 1 } else { 3 };
+                let before = payload(context, 100);
+                region.write_at(0, &before);
+                let operand = payload(context + 1000, LEN_BYTES);
+                let mut compare = before[20..20 + LEN_BYTES].to_vec();
+                let what = if kind == AtomicKind::Compare {
+                    // Two compare values differ from their elements, so these two elements are not swapped.
+                    compare[7] ^= 1;
+                    compare[LEN_BYTES - 1] ^= 1;
+                    (AtomicOp::Cswap, Datatype::Uint8)
+                } else {
+                    SUM_OF_BYTES
+                };
+                let call = AtomicCall::new(kind, what, operand.clone(), alice.peer(), &region, context);
+                let call = AtomicCall {
+                    by,
+                    operands: split_unevenly(&operand, count),
+                    compares: match kind {
+                        AtomicKind::Compare => split_unevenly(&Bytes::from(compare.clone()), count),
+                        _ => Vec::new(),
+                    },
+                    results_bytes: match (kind.fetches(), count) {
+                        (false, _) => Vec::new(),
+                        (true, 1) => vec![LEN_BYTES],
+                        (true, _) => vec![5, LEN_BYTES - 5],
+                    },
+                    ..call.at_address(region.address_at(20))
+                };
+                let posted = alice.endpoint.atomic(call.clone()).unwrap();
+                let completion = expect_completion(&alice, kind, context);
+                let inside = match kind {
+                    AtomicKind::Compare => {
+                        let mut swapped = operand.to_vec();
+                        for other in [7, LEN_BYTES - 1] {
+                            swapped[other] = before[20 + other];
+                        }
+                        swapped
+                    }
+                    _ => wrapping_sums(&before[20..20 + LEN_BYTES], &operand),
+                };
+                let expected = [&before[..20], &inside, &before[20 + LEN_BYTES..]].concat();
+                expect_content(&alice, &region, &expected, &format!("{by:?} {kind} on {memory_kind:?}"));
+                let fetched = match posted {
+                    Some(room) => room.into_filled_bytes(completion.context, LEN_BYTES),
+                    None if kind.fetches() => received_bytes(&completion.buffer),
+                    None => before[20..20 + LEN_BYTES].to_vec(),
+                };
+                assert!(fetched == before[20..20 + LEN_BYTES], "{by:?} {kind} on {memory_kind:?}");
+                assert_buffers_returned(by, &call, &completion.buffer);
+            }
+        }
+    }
+}
+
+/// Checks that the completion returns the buffers of its call.
+fn assert_buffers_returned(by: AtomicBy, call: &AtomicCall, buffer: &Buffer) {
+    let sent = |pieces: &[Bytes]| match by {
+        AtomicBy::Single => Buffer::Sent(pieces.concat().into()),
+        _ => Buffer::SentVector(pieces.to_vec()),
+    };
+    match (by, call.kind) {
+        (AtomicBy::Raw, _) => assert_eq!(*buffer, Buffer::None),
+        (_, AtomicKind::Base) => assert_eq!(*buffer, sent(&call.operands)),
+        (_, kind) => {
+            let fetched = buffer.clone().into_fetched().expect("what was fetched");
+            assert_eq!(fetched.operand, sent(&call.operands));
+            let compare = if kind == AtomicKind::Compare { sent(&call.compares) } else { Buffer::None };
+            assert_eq!(fetched.compare, compare);
+            match (by, fetched.result) {
+                (AtomicBy::Single, Buffer::Received(_)) => {}
+                (_, Buffer::ReceivedVector(results)) => {
+                    let lens: Vec<usize> = results.iter().map(homespun::BytesMut::len).collect();
+                    assert_eq!(lens, call.results_bytes);
+                }
+                (_, other) => panic!("not as it was posted: {other:?}"),
+            }
+        }
+    }
+}
+
+/// Returns a small, non-negative number as an element.
+pub(super) fn encode_element(value: i64, datatype: Datatype) -> Vec<u8> {
+    let real = |size_bytes: usize| match size_bytes {
+        4 => (value as f32).to_le_bytes().to_vec(),
+        8 => (value as f64).to_le_bytes().to_vec(),
+        // An 80-bit number: the highest bit of the significand is set, and the exponent of 1 is 16,383.
+        _ if value == 0 => vec![0; 16],
+        _ => {
+            let shift = value.cast_unsigned().leading_zeros();
+            let significand = value.cast_unsigned() << shift;
+            let exponent = (16_383 + 63 - shift) as u16;
+            [&significand.to_le_bytes()[..], &exponent.to_le_bytes(), &[0; 6]].concat()
+        }
+    };
+    let size_bytes = datatype.size_bytes();
+    match datatype {
+        Datatype::Float | Datatype::Double | Datatype::LongDouble => real(size_bytes),
+        Datatype::FloatComplex | Datatype::DoubleComplex | Datatype::LongDoubleComplex => {
+            [real(size_bytes / 2), vec![0; size_bytes / 2]].concat()
+        }
+        _ => i128::from(value).to_le_bytes()[..size_bytes].to_vec(),
+    }
+}
+
+/// Returns the result of an operation on small numbers that are not negative, as `fi_atomic(3)` defines it.
+fn apply_atomic(op: AtomicOp, [element, operand, compare]: [i64; 3]) -> i64 {
+    let swapped_if = |is_so: bool| if is_so { operand } else { element };
+    match op {
+        AtomicOp::Min => element.min(operand),
+        AtomicOp::Max => element.max(operand),
+        AtomicOp::Sum => element + operand,
+        AtomicOp::Prod => element * operand,
+        AtomicOp::Lor => i64::from(element != 0 || operand != 0),
+        AtomicOp::Land => i64::from(element != 0 && operand != 0),
+        AtomicOp::Bor => element | operand,
+        AtomicOp::Band => element & operand,
+        AtomicOp::Lxor => i64::from((element != 0) != (operand != 0)),
+        AtomicOp::Bxor => element ^ operand,
+        AtomicOp::Read => element,
+        AtomicOp::Write => operand,
+        AtomicOp::Cswap => swapped_if(compare == element),
+        AtomicOp::CswapNe => swapped_if(compare != element),
+        AtomicOp::CswapLe => swapped_if(compare <= element),
+        AtomicOp::CswapLt => swapped_if(compare < element),
+        AtomicOp::CswapGe => swapped_if(compare >= element),
+        AtomicOp::CswapGt => swapped_if(compare > element),
+        AtomicOp::Mswap => operand & compare | element & !compare,
+    }
+}
+
+#[over(all)]
+fn every_operation_updates_every_datatype(net: &Net) {
+    const VALUES: [[i64; 3]; 6] = [[6, 3, 6], [3, 6, 5], [0, 5, 7], [5, 0, 1], [11, 7, 12], [0, 0, 0]];
+    let (alice, bob) = net.open_pair();
+    let region = bob.register(make_region_spec(VALUES.len() * 32 + 8, MemoryKind::Owned)).unwrap();
+    let (mut context, mut applied) = (0, 0);
+    for datatype in Datatype::ALL {
+        let is_padded = matches!(datatype, Datatype::LongDouble | Datatype::LongDoubleComplex);
+        if is_padded && !alice.is_homespun() {
+            // Providers need not keep the padding of an element.
+            continue;
+        }
+        let len_bytes = VALUES.len() * datatype.size_bytes();
+        let column = |place: usize| -> Vec<u8> {
+            VALUES.iter().flat_map(|values| encode_element(values[place], datatype)).collect()
+        };
+        for (op, kind) in AtomicOp::ALL.into_iter().flat_map(|op| AtomicKind::ALL.map(|kind| (op, kind))) {
+            let Some(count_max) = kind.count_max(op, datatype) else { continue };
+            assert!(count_max >= VALUES.len());
+            context += 1;
+            region.write_at(8, &column(0));
+            let operand = if op == AtomicOp::Read { Bytes::new() } else { column(1).into() };
+            let mut call = AtomicCall::new(kind, (op, datatype), operand, alice.peer(), &region, context);
+            if kind.fetches() {
+                call.results_bytes = vec![len_bytes];
+            }
+            if kind == AtomicKind::Compare {
+                call.compares = vec![column(2).into()];
+            }
+            let is_refused = |error: &Error| error.errno() == Errno::EOPNOTSUPP && !alice.is_homespun();
+            match alice.endpoint.atomic(call.at_address(region.address_at(8))) {
+                Err(error) if is_refused(&error) => continue,
+                posted => _ = posted.unwrap(),
+            }
+            let completion = expect_completion(&alice, kind, context);
+            if kind.fetches() {
+                assert!(received_bytes(&completion.buffer) == column(0), "{kind} {op} of {datatype}");
+            }
+            let expected: Vec<u8> = VALUES
+                .iter()
+                .flat_map(|values| encode_element(apply_atomic(op, *values), datatype))
+                .collect();
+            let what = format!("{kind} {op} of {datatype}");
+            let deadline = Deadline::new();
+            while region.read_at(8, len_bytes) != expected && !alice.is_homespun() {
+                alice.progress_all();
+                deadline.yield_or_panic(&what);
+            }
+            assert_eq!(region.read_at(8, len_bytes), expected, "{what}");
+            applied += 1;
+        }
+    }
+    assert!(applied > 0, "no operation is offered, though the capability is");
+}
+
+#[over(all)]
+fn arrays_of_every_length_are_updated_completely(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    for memory_kind in net.memory_kinds() {
+        let region = bob.register(make_region_spec(ATOMIC_MAX_BYTES + 20, memory_kind)).unwrap();
+        let counts = [1, 2, 7, 8, 100, 1024, 1500, ATOMIC_MAX_BYTES / 8];
+        for (context, (count, at)) in (1..).zip(counts.into_iter().zip([0, 8, 3, 1, 16, 0, 7, 20])) {
+            let len_bytes = count * 8;
+            if len_bytes > MODEST_BYTES && !alice.is_homespun() {
+                continue;
+            }
+            let before = payload(context, ATOMIC_MAX_BYTES + 20);
+            region.write_at(0, &before);
+            let (operand, inside) = (payload(context + 99, len_bytes), &before[at..at + len_bytes]);
+            let call = AtomicCall::new(
+                AtomicKind::Compare,
+                (AtomicOp::Mswap, Datatype::Uint64),
+                operand.clone(),
+                alice.peer(),
+                &region,
+                context,
+            );
+            let mask = payload(context + 999, len_bytes);
+            let call = AtomicCall { compares: vec![mask.clone()], ..call.at_address(region.address_at(at)) };
+            assert!(perform_and_wait(&alice, call) == *inside, "{count} elements at {at} of {memory_kind:?}");
+            let masked: Vec<u8> = inside
+                .iter()
+                .zip(operand.iter().zip(&mask))
+                .map(|(before, (operand, mask))| operand & mask | before & !mask)
+                .collect();
+            let expected = [&before[..at], &masked, &before[at + len_bytes..]].concat();
+            assert!(region.content() == expected, "{count} elements at {at} of {memory_kind:?}");
+        }
+    }
+}
+
+#[over(all)]
+fn injected_atomics_apply_in_order_and_report_nothing(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let region = bob.register(make_region_spec(INJECT_MAX_BYTES, MemoryKind::Raw)).unwrap();
+    region.write_at(0, &[0; INJECT_MAX_BYTES]);
+    let mut expected = vec![0; INJECT_MAX_BYTES];
+    let inject_size_bytes = alice.endpoint.info().tx.inject_size_bytes;
+    let max_bytes = if alice.is_homespun() { INJECT_MAX_BYTES } else { inject_size_bytes.min(MODEST_BYTES) };
+    for len_bytes in [1, 8, 200, INJECT_MAX_BYTES] {
+        if len_bytes > max_bytes {
+            continue;
+        }
+        let operand = payload(len_bytes as u64, len_bytes);
+        let call = AtomicCall::new(AtomicKind::Base, SUM_OF_BYTES, operand.clone(), alice.peer(), &region, 0);
+        alice.endpoint.atomic(AtomicCall { by: AtomicBy::Inject, ..call }).unwrap();
+        let summed = wrapping_sums(&expected[..len_bytes], &operand);
+        expected[..len_bytes].copy_from_slice(&summed);
+    }
+    // A fetching call may inject its operands, too.
+    let flags = OpFlags::INJECT;
+    let call = AtomicCall::new(AtomicKind::Fetch, SUM_OF_BYTES, payload(7, 20), alice.peer(), &region, 5);
+    let fetched = perform_and_wait(&alice, AtomicCall { by: AtomicBy::Message, flags, ..call });
+    if alice.is_homespun() {
+        assert!(fetched == expected[..20], "nothing is heard of the others, and they came first");
+    }
+    let summed = wrapping_sums(&expected[..20], &payload(7, 20));
+    expected[..20].copy_from_slice(&summed);
+    expect_content(&alice, &region, &expected, "the injected operations");
+    alice.assert_no_completion();
+}
+
+#[over(all, own)]
+fn posted_atomics_take_effect_after_the_initiator_closes(net: &Net) {
+    const COUNT: u64 = 100;
+    let (alice, bob) = net.open_pair();
+    let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
+    region.write_at(0, &encode_number(0));
+    for context in 0..COUNT {
+        let by = if context % 2 == 0 { AtomicBy::Inject } else { AtomicBy::Single };
+        let call = make_add_call(AtomicKind::Base, &alice, &region, 1, context);
+        alice.endpoint.atomic(AtomicCall { by, ..call }).unwrap();
+    }
+    drop(alice);
+    let deadline = Deadline::new();
+    while region.content() != *encode_number(COUNT) {
+        bob.progress_all();
+        deadline.yield_or_panic("the last update");
+    }
+}
+
+#[over(driven, own)]
+fn atomic_waits_for_a_sleeping_target(net: &Net) {
+    let (alice, bob) = net.open_pair_with(Setup::default(), Setup { asleep: true, ..Setup::default() });
+    let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
+    region.write_at(0, &encode_number(40));
+    alice.endpoint.atomic(make_add_call(AtomicKind::Base, &alice, &region, 1, 1)).unwrap();
+    alice.endpoint.atomic(make_add_call(AtomicKind::Fetch, &alice, &region, 1, 2)).unwrap();
+    alice.assert_no_completion();
+    assert_eq!(region.content(), *encode_number(40));
+    net.start_driving(&bob);
+    expect_completion(&alice, AtomicKind::Base, 1);
+    assert_eq!(received_bytes(&expect_completion(&alice, AtomicKind::Fetch, 2).buffer), *encode_number(41));
+}
+
+#[over(all)]
+fn atomics_take_effect_in_posting_order(net: &Net) {
+    const COUNT: u64 = 200;
+    let (alice, bob) = net.open_pair();
+    let region = bob.register(make_region_spec(8, MemoryKind::Raw)).unwrap();
+    region.write_at(0, &encode_number(0));
+    // Each operation must find the result of the previous one. A later message must arrive after all of
+    // them.
+    for value in 0..COUNT {
+        let what = (AtomicOp::Cswap, Datatype::Uint64);
+        let call = AtomicCall::new(
+            AtomicKind::Compare,
+            what,
+            encode_number(value + 1),
+            alice.peer(),
+            &region,
+            value,
+        );
+        let compares = vec![encode_number(value)];
+        alice.endpoint.atomic(AtomicCall { compares, ..call }).unwrap();
+    }
+    alice.endpoint.send(payload(1, 8), alice.peer(), COUNT).unwrap();
+    bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
+    bob.next_completion();
+    assert_eq!(region.content(), *encode_number(COUNT));
+    let mut contexts: Vec<u64> = (0..=COUNT).map(|_| alice.next_completion().context).collect();
+    contexts.sort_unstable();
+    assert_eq!(contexts, (0..=COUNT).collect::<Vec<_>>());
+}
+
+#[over(all, own)]
+fn atomics_beyond_the_limit_of_a_link_complete(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let region = bob.register(make_region_spec(ATOMIC_MAX_BYTES, MemoryKind::Owned)).unwrap();
+    region.write_at(0, &vec![0; ATOMIC_MAX_BYTES]);
+    // First exceed the number of operations that a link may have at a time. Then exceed the number of their
+    // bytes.
+    let (many, long) = (RMA_LINK_MAX_OPS + 200, 2 * ATOMIC_LINK_MAX_BYTES / ATOMIC_MAX_BYTES + 3);
+    let mut left = many + long;
+    for _ in 0..many {
+        alice.endpoint.atomic(make_add_call(AtomicKind::Fetch, &alice, &region, 1, 1)).unwrap();
+        left -= usize::from(alice.poll_completion().is_some());
+    }
+    let ones = Bytes::from(encode_number(1).repeat(ATOMIC_MAX_BYTES / 8));
+    for _ in 0..long {
+        let call = AtomicCall::new(AtomicKind::Fetch, SUM, ones.clone(), alice.peer(), &region, 2);
+        alice.endpoint.atomic(call).unwrap();
+    }
+    (0..left).for_each(|_| _ = alice.next_completion());
+    let expected = [
+        &encode_number((many + long) as u64)[..],
+        &encode_number(long as u64).repeat(ATOMIC_MAX_BYTES / 8 - 1),
+    ];
+    assert!(region.content() == expected.concat());
+}
+
+#[over(all)]
+fn atomics_rma_and_messages_flow_both_ways_at_once(net: &Net) {
+    const COUNT: u64 = 60;
+    const LEN_BYTES: usize = 20_000;
+    let (alice, bob) = net.open_pair();
+    // Each side has two regions: one for atomics, the other for writes.
+    let region = |party: &Party, key, len_bytes| {
+        party.register(RegionSpec { key, ..make_region_spec(len_bytes, MemoryKind::Raw) }).unwrap()
+    };
+    let counters = [region(&bob, 1, 8), region(&alice, 2, 8)];
+    let written = [region(&bob, 3, LEN_BYTES), region(&alice, 4, LEN_BYTES)];
+    let sides = [&alice, &bob];
+    for counter in &counters {
+        counter.write_at(0, &encode_number(0));
+    }
+    for number in 0..COUNT {
+        for (side, party) in sides.into_iter().enumerate() {
+            let kind = AtomicKind::ALL[number as usize % 2];
+            party.endpoint.atomic(make_add_call(kind, party, &counters[side], 1, number)).unwrap();
+            let bytes = payload(number, [8, LEN_BYTES][number as usize % 2]);
+            let write = RmaCall::new(RmaBy::Write, bytes.clone(), party.peer(), &written[side], number);
+            party.endpoint.rma(write).unwrap();
+            party.endpoint.recv(marked_buffer(bytes.len()), ANY, number).unwrap();
+            party.endpoint.send(bytes, party.peer(), number).unwrap();
+        }
+    }
+    for party in sides {
+        let mut fetched = Vec::new();
+        for _ in 0..4 * COUNT {
+            if let Buffer::Fetched(fetch) = party.next_completion().buffer {
+                fetched.push(received_bytes(&fetch.result));
+            }
+        }
+        if party.is_homespun() {
+            // Every other operation fetches, so the fetched values are the odd numbers.
+            let expected: Vec<_> = (0..COUNT / 2).map(|value| encode_number(2 * value + 1)).collect();
+            assert_eq!(fetched, expected);
+        } else {
+            // Another provider need not keep the order, but each operation finds another value.
+            fetched.sort_unstable();
+            fetched.dedup();
+            assert_eq!(fetched.len() as u64, COUNT / 2);
+        }
+    }
+    for counter in &counters {
+        expect_content(&alice, counter, &encode_number(COUNT), "all operations");
+    }
+}
+
+#[over(all)]
+fn endpoint_updates_its_own_region(net: &Net) {
+    let alice = net.open_party();
+    let own = alice.insert_address_of(&alice);
+    let region = alice.register(make_region_spec(8, MemoryKind::Raw)).unwrap();
+    region.write_at(0, &encode_number(1));
+    for (value, kind) in [(1, AtomicKind::Base), (2, AtomicKind::Fetch), (3, AtomicKind::Fetch)] {
+        let call = AtomicCall::new(kind, SUM, encode_number(1), own, &region, value);
+        let fetched = perform_and_wait(&alice, call);
+        assert!(fetched.is_empty() || fetched == *encode_number(value));
+    }
+    expect_content(&alice, &region, &encode_number(4), "all operations");
+}
+
+#[over(all)]
+fn fence_waits_for_preceding_atomics(net: &Net) {
+    const COUNT: u64 = 20;
+    let (alice, bob) = net.open_pair();
+    let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
+    region.write_at(0, &encode_number(0));
+    for round in 1..4 {
+        for context in 0..COUNT {
+            alice.endpoint.atomic(make_add_call(AtomicKind::Base, &alice, &region, 1, context)).unwrap();
+        }
+        let flags = OpFlags::FENCE;
+        // A fenced read and a fenced atomic operation must find the effects of all these operations. When a
+        // fenced message arrives, the memory of its receiver must have these effects, too.
+        let read = RmaCall::new(RmaBy::Readmsg, encode_number(0), alice.peer(), &region, 50);
+        alice.endpoint.rma(RmaCall { flags, ..read }).unwrap();
+        let fenced = make_add_call(AtomicKind::Fetch, &alice, &region, 1, 60);
+        alice.endpoint.atomic(AtomicCall { by: AtomicBy::Message, flags, ..fenced }).unwrap();
+        let send = SendMsg { to: alice.peer(), context: 70, flags, ..SendMsg::default() };
+        alice.endpoint.sendmsg(send).unwrap();
+        bob.endpoint.recv(marked_buffer(0), ANY, 7).unwrap();
+        assert_eq!(bob.next_completion().context, 7);
+        let before = round * (COUNT + 1) - 1;
+        assert_eq!(region.content(), *encode_number(before + 1));
+        let mut contexts: Vec<u64> = (0..COUNT).map(|_| alice.next_completion().context).collect();
+        contexts.sort_unstable();
+        assert_eq!(contexts, (0..COUNT).collect::<Vec<_>>());
+        for context in [50, 60] {
+            let completion = alice.next_completion();
+            assert_eq!(
+                (completion.context, received_bytes(&completion.buffer)),
+                (context, encode_number(before).to_vec())
+            );
+        }
+        assert_eq!(alice.next_completion().context, 70);
+    }
+}
+
+#[over(all)]
+fn atomics_complete_at_every_level(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
+    region.write_at(0, &encode_number(0));
+    let levels = [
+        OpFlags::INJECT_COMPLETE,
+        OpFlags::TRANSMIT_COMPLETE,
+        OpFlags::DELIVERY_COMPLETE,
+        OpFlags::MATCH_COMPLETE,
+    ];
+    for (context, flags) in (0..).zip(levels) {
+        let call = make_add_call(AtomicKind::Base, &alice, &region, 1, context);
+        alice.endpoint.atomic(AtomicCall { by: AtomicBy::Message, flags, ..call }).unwrap();
+        expect_completion(&alice, AtomicKind::Base, context);
+        let expected = encode_number(context + 1);
+        if alice.is_homespun() || [OpFlags::DELIVERY_COMPLETE, OpFlags::MATCH_COMPLETE].contains(&flags) {
+            assert_eq!(region.content(), *expected, "{flags:?}");
+        } else {
+            // A lower level does not say that the operation was carried out.
+            expect_content(&alice, &region, &expected, &format!("{flags:?}"));
+        }
+    }
+}
+
+#[over(all)]
+fn selective_completion_hides_success_and_reports_failure(net: &Net) {
+    let (alice, bob) = net.open_pair_with(Setup { selective: true, ..Setup::default() }, Setup::default());
+    let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
+    region.write_at(0, &encode_number(0));
+    let call = |kind, context| make_add_call(kind, &alice, &region, 1, context);
+    alice.endpoint.atomic(call(AtomicKind::Base, 1)).unwrap();
+    alice.endpoint.atomic(call(AtomicKind::Fetch, 2)).unwrap();
+    let flags = OpFlags::COMPLETION;
+    for (context, kind) in [(3, AtomicKind::Base), (4, AtomicKind::Fetch)] {
+        let call = AtomicCall { by: AtomicBy::Message, flags, ..call(kind, context) };
+        alice.endpoint.atomic(call).unwrap();
+        expect_completion(&alice, kind, context);
+    }
+    let mut ways = vec![(AtomicBy::Single, AtomicKind::Fetch)];
+    if alice.is_homespun() {
+        // With another provider, a base operation may have completed before it is refused.
+        ways.extend([(AtomicBy::Single, AtomicKind::Base), (AtomicBy::Inject, AtomicKind::Base)]);
+    }
+    for (by, kind) in ways {
+        let mut call = AtomicCall { by, ..call(kind, 5) };
+        call.target.memory.key = 1;
+        alice.endpoint.atomic(call).unwrap();
+        // Injected operations have no context.
+        let context = if by == AtomicBy::Single { 5 } else { 0 };
+        assert_eq!(alice.next_failure().completion.context, context);
+    }
+    alice.assert_no_completion();
+    expect_content(&alice, &region, &encode_number(4), "the operations that succeed");
+}
+
+#[over(all)]
+fn memory_of_a_closed_region_is_never_accessed(net: &Net) {
+    for rounds in 0..4 {
+        let (alice, bob) = net.open_pair();
+        let len_bytes = if alice.is_homespun() { ATOMIC_MAX_BYTES } else { MODEST_BYTES };
+        let region = bob.register(make_region_spec(len_bytes, MemoryKind::Raw)).unwrap();
+        let ones = Bytes::from(vec![1; len_bytes]);
+        let call = |context| {
+            AtomicCall::new(AtomicKind::Fetch, SUM_OF_BYTES, ones.clone(), alice.peer(), &region, context)
+        };
+        let last = call(9);
+        let count = 8;
+        for context in 0..count {
+            alice.endpoint.atomic(call(context)).unwrap();
+        }
+        for _ in 0..rounds {
+            alice.progress_all();
+        }
+        let (before, closed) = region.close_raw();
+        let mut done = 0;
+        for _ in 0..count {
+            match alice.next_ended() {
+                Ok(_) => done += 1,
+                Err(failed) if alice.is_homespun() => assert_eq!(failed.errno(), Errno::EKEYREJECTED),
+                Err(_) => {}
+            }
+        }
+        alice.endpoint.atomic(last).unwrap();
+        let failed = alice.next_failure();
+        if alice.is_homespun() {
+            assert_eq!(failed.errno(), Errno::EKEYREJECTED);
+        }
+        assert!(closed.content() == before);
+        assert!(before.iter().all(|byte| *byte == 0xee_u8.wrapping_add(done)), "each was whole or was not");
+        alice.exchange_long_messages(&bob);
+    }
+}
+
+#[over(all, own)]
+fn atomics_fail_when_the_target_closes(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let region = bob.register(make_region_spec(8, MemoryKind::Raw)).unwrap();
+    let calls = [
+        make_add_call(AtomicKind::Base, &alice, &region, 1, 1),
+        make_add_call(AtomicKind::Base, &alice, &region, 1, 2),
+        make_add_call(AtomicKind::Fetch, &alice, &region, 1, 3),
+    ];
+    perform_and_wait(&alice, calls[0].clone());
+    drop(region);
+    drop(bob);
+    for call in &calls[1..] {
+        match alice.endpoint.atomic(call.clone()) {
+            Ok(_) => assert_eq!(alice.next_failure().completion.context, call.context),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    alice.assert_no_completion();
+}

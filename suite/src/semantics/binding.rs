@@ -1,0 +1,209 @@
+//! Bindings of counters to endpoints and regions: `fi_endpoint(3)`, `fi_mr(3)`.
+
+use homespun::flags::{BindFlags, Caps, MrFlags, OpFlags};
+use homespun::{
+    AvAttr, Counter, CounterAttr, CounterEvents, CqAttr, Domain, Errno, Error, MemoryRegion, MrAttr,
+    Rejected, WaitObject,
+};
+
+use crate::payload::{marked_buffer, payload};
+use crate::semantics::counters::{ANY, EVERYTHING, KEY, READ, RECV, REMOTE_READ, REMOTE_WRITE, SEND, WRITE};
+use crate::sleeping::PATIENCE;
+use crate::{Deadline, Net, RmaBy, RmaCall, over};
+
+#[track_caller]
+pub(crate) fn expect_errno<T>(result: Result<T, Error>) -> Errno {
+    result.err().expect("it is refused").errno()
+}
+
+/// Opens a counter of this domain with this wait object.
+pub(crate) fn open_counter(domain: &Domain, wait: WaitObject) -> Counter {
+    domain.open_counter(&CounterAttr { wait, ..CounterAttr::default() }).expect("a counter")
+}
+
+pub(crate) fn register_region(domain: &Domain, key: u64, flags: MrFlags) -> MemoryRegion {
+    let attr = MrAttr { access: EVERYTHING, requested_key: Some(key), flags, ..MrAttr::default() };
+    domain.register(64, &attr).expect("a region")
+}
+
+#[over(one_process)]
+fn endpoint_needs_a_counter_or_queue_for_each_operation(net: &Net) {
+    let (domain, av_attr) = (net.open_other_domain(), AvAttr::default());
+    let mut messages = net.info().clone();
+    messages.caps = Caps::MSG | Caps::SEND | Caps::RECV;
+    let bound = |info: &homespun::Info, events: CounterEvents| {
+        let endpoint = domain.endpoint(info).unwrap();
+        let av = domain.open_av(&av_attr).unwrap();
+        endpoint.bind_av(&av).unwrap();
+        let counter = open_counter(&domain, WaitObject::Unspec);
+        endpoint.bind_counter(&counter, events).unwrap();
+        (endpoint, av, counter)
+    };
+    // Each kind of operation needs a counter or a queue.
+    for (info, events) in [
+        (&messages, CounterEvents::empty()),
+        (&messages, SEND),
+        (&messages, RECV),
+        (&messages, RECV | READ | WRITE),
+        (net.info(), SEND | RECV | READ),
+        (net.info(), SEND | RECV | REMOTE_READ | REMOTE_WRITE),
+    ] {
+        let (endpoint, _av, _counter) = bound(info, events);
+        assert_eq!(expect_errno(endpoint.enable()), Errno::ENOCQ, "{events:?}");
+        // A queue for both directions serves all operations without a counter.
+        let cq = domain.open_cq(&CqAttr::default()).unwrap();
+        endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
+        endpoint.enable().unwrap();
+    }
+    // A queue for one direction serves only the operations of that direction.
+    for (events, served, missing) in
+        [(SEND, BindFlags::TRANSMIT, BindFlags::RECV), (RECV, BindFlags::RECV, BindFlags::TRANSMIT)]
+    {
+        let (endpoint, _av, _counter) = bound(&messages, events);
+        let queues =
+            [served, missing].map(|direction| (domain.open_cq(&CqAttr::default()).unwrap(), direction));
+        endpoint.bind_cq(&queues[0].0, queues[0].1).unwrap();
+        assert_eq!(expect_errno(endpoint.enable()), Errno::ENOCQ, "{served:?}");
+        endpoint.bind_cq(&queues[1].0, queues[1].1).unwrap();
+        endpoint.enable().unwrap();
+    }
+    let (endpoint, av, counter) = bound(&messages, SEND | RECV);
+    endpoint.enable().unwrap();
+    let own = av.insert_one(endpoint.name().unwrap()).unwrap();
+    const COUNT: u64 = 20;
+    for context in 0..COUNT {
+        for len_bytes in [8, 100_000] {
+            endpoint.recv(marked_buffer(len_bytes), ANY, context).unwrap();
+            endpoint.send(payload(context, len_bytes), own, context).unwrap();
+        }
+    }
+    assert_eq!(counter.wait(4 * COUNT, Some(PATIENCE)), Ok(()));
+    // An application without a queue still counts failures.
+    endpoint.recv(marked_buffer(4), ANY, 1).unwrap();
+    endpoint.send(payload(1, 8), own, 2).unwrap();
+    let deadline = Deadline::new();
+    while (counter.read(), counter.read_error()) != (4 * COUNT + 1, 1) {
+        deadline.yield_or_panic("a failure without an entry");
+    }
+    let region = domain.register(8, &MrAttr::granting(EVERYTHING)).unwrap();
+    let refused = endpoint.write(payload(2, 8), own, region.remote(), 3).unwrap_err();
+    assert_eq!(refused.errno(), Errno::EOPNOTSUPP, "nothing would notice its end");
+}
+
+#[over(one_process)]
+fn one_counter_counts_for_several_endpoints_and_regions(net: &Net) {
+    let domain = net.open_other_domain();
+    let counter = open_counter(&domain, WaitObject::Unspec);
+    let av = domain.open_av(&AvAttr::default()).unwrap();
+    let cq = domain.open_cq(&CqAttr { size_entries: 4096, ..CqAttr::default() }).unwrap();
+    let endpoints = [(); 3].map(|()| {
+        let endpoint = domain.endpoint(net.info()).unwrap();
+        endpoint.bind_av(&av).unwrap();
+        endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
+        endpoint.bind_counter(&counter, SEND | WRITE).unwrap();
+        endpoint.bind_counter(&counter, RECV).unwrap();
+        endpoint.enable().unwrap();
+        endpoint
+    });
+    let regions = [1, 2].map(|key| register_region(&domain, key, MrFlags::empty()));
+    regions[0].bind_counter(&counter, REMOTE_WRITE).unwrap();
+    regions[1].bind_counter(&counter, REMOTE_WRITE | REMOTE_READ).unwrap();
+    let mut events = 0;
+    for endpoint in &endpoints {
+        let to = av.insert_one(endpoint.name().unwrap()).unwrap();
+        for from in &endpoints {
+            endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
+            from.send(payload(1, 8), to, 2).unwrap();
+            for region in &regions {
+                from.write(payload(1, 8), to, region.remote(), 3).unwrap();
+                from.read(marked_buffer(8), to, region.remote(), 4).unwrap();
+            }
+            // The counter counts a send and a receive. It counts each of two writes twice: at the initiator,
+            // and at the region. It counts a read once, at the second region.
+            events += 2 + 2 * 2 + 1;
+        }
+    }
+    assert_eq!(counter.wait(events, Some(PATIENCE)), Ok(()));
+    let Rejected { error, returned: counter } = counter.close().unwrap_err();
+    assert_eq!(error.errno(), Errno::EBUSY);
+    drop(endpoints);
+    assert_eq!((counter.read(), counter.read_error()), (events, 0));
+    let counter = counter.close().unwrap_err().returned;
+    drop(regions);
+    counter.close().unwrap();
+}
+
+#[over(one_process)]
+fn invalid_counter_bindings_are_refused(net: &Net) {
+    let (domain, other_domain) = (net.open_other_domain(), net.open_other_domain());
+    let (counter, foreign) =
+        (open_counter(&domain, WaitObject::None), open_counter(&other_domain, WaitObject::None));
+    let unknown = CounterEvents::from_bits_retain(1 << 40 | SEND.bits());
+    let endpoint = domain.endpoint(net.info()).unwrap();
+    assert_eq!(expect_errno(endpoint.bind_counter(&foreign, SEND)), Errno::EDOMAIN);
+    assert_eq!(expect_errno(endpoint.bind_counter(&counter, unknown)), Errno::EBADFLAGS);
+    endpoint.bind_counter(&counter, SEND | READ | REMOTE_WRITE).unwrap();
+    let second = open_counter(&domain, WaitObject::None);
+    for events in [SEND, READ | WRITE, REMOTE_WRITE | REMOTE_READ] {
+        assert_eq!(expect_errno(endpoint.bind_counter(&second, events)), Errno::EBUSY);
+    }
+    endpoint.bind_counter(&second, RECV | WRITE | REMOTE_READ).unwrap();
+    endpoint.bind_av(&domain.open_av(&AvAttr::default()).unwrap()).unwrap();
+    endpoint.enable().unwrap();
+    assert_eq!(expect_errno(endpoint.bind_counter(&second, SEND)), Errno::EBUSY);
+
+    // An endpoint that is no target has no events of remote accesses.
+    let mut messages = net.info().clone();
+    messages.caps = Caps::MSG;
+    let no_target = domain.endpoint(&messages).unwrap();
+    for events in [REMOTE_READ, SEND | REMOTE_WRITE] {
+        assert_eq!(expect_errno(no_target.bind_counter(&counter, events)), Errno::EOPNOTSUPP);
+    }
+    no_target.bind_counter(&counter, SEND | RECV | READ | WRITE).unwrap();
+
+    let region = register_region(&domain, 1, MrFlags::empty());
+    assert_eq!(expect_errno(region.bind_counter(&foreign, REMOTE_WRITE)), Errno::EDOMAIN);
+    for events in [CounterEvents::empty(), SEND, REMOTE_WRITE | WRITE, unknown] {
+        assert_eq!(expect_errno(region.bind_counter(&counter, events)), Errno::EBADFLAGS);
+    }
+    region.bind_counter(&counter, REMOTE_WRITE).unwrap();
+    assert_eq!(expect_errno(region.bind_counter(&second, REMOTE_WRITE | REMOTE_READ)), Errno::EBUSY);
+    region.bind_counter(&second, REMOTE_READ).unwrap();
+    region.bind_endpoint(&endpoint).unwrap();
+    let elsewhere = other_domain.endpoint(net.info()).unwrap();
+    assert_eq!(expect_errno(region.bind_endpoint(&elsewhere)), Errno::EDOMAIN);
+    for (wait, refused) in [(WaitObject::Set, Errno::EINVAL), (WaitObject::PollFd, Errno::ENOSYS)] {
+        let attr = CounterAttr { wait, ..CounterAttr::default() };
+        assert_eq!(expect_errno(domain.open_counter(&attr)), refused);
+    }
+}
+
+#[over(one_process)]
+fn region_is_accessible_only_after_it_is_enabled(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let domain = bob.local_domain();
+    let region = register_region(domain, KEY, MrFlags::RMA_EVENT);
+    let call = || RmaCall {
+        by: RmaBy::Write,
+        buffers: vec![payload(1, 8)],
+        peer: alice.peer(),
+        address: region.address(),
+        key: region.key(),
+        data: None,
+        context: 1,
+        flags: OpFlags::empty(),
+    };
+    alice.endpoint.rma(call()).unwrap();
+    assert_eq!(alice.next_failure().errno(), Errno::EKEYREJECTED, "it is not enabled");
+    let counter = open_counter(domain, WaitObject::None);
+    region.bind_counter(&counter, REMOTE_WRITE).unwrap();
+    region.bind_endpoint(bob.endpoint.expect_local()).unwrap();
+    region.enable();
+    region.enable();
+    alice.endpoint.rma(call()).unwrap();
+    assert_eq!(alice.next_completion().context, 1);
+    assert_eq!((counter.read(), counter.read_error()), (1, 0));
+    // An enabled region accepts no more bindings.
+    assert_eq!(expect_errno(region.bind_counter(&counter, REMOTE_READ)), Errno::EOPBADSTATE);
+    assert_eq!(expect_errno(region.bind_endpoint(bob.endpoint.expect_local())), Errno::EOPBADSTATE);
+}

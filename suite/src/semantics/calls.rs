@@ -1,0 +1,352 @@
+//! Every call that sends, and every call that receives, with every size: `fi_msg(3)`, `fi_tagged(3)`.
+
+use homespun::endpoint::{RecvMsg, SendMsg};
+use homespun::flags::{CompletionFlags, OpFlags};
+use homespun::{Buffer, Bytes, BytesMut, Completion, FabricAddress, Tag};
+
+use crate::payload::{marked_buffer, marked_buffers, payload, received_bytes, split_unevenly};
+use crate::raw::Post;
+use crate::{Net, Party, ReceiveBuffer, over};
+
+/// A tag that no receive of these tests accepts.
+const MARKER: u64 = 1 << 63;
+
+/// A call that sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SendCall {
+    /// `fi_send`, `fi_senddata`, `fi_tsend`, `fi_tsenddata`.
+    Single,
+    /// `fi_sendv` or `fi_tsendv`. With remote data `fi_sendmsg`: no other call sends several buffers with
+    /// remote data.
+    Vector,
+    /// `fi_sendmsg`, `fi_tsendmsg`.
+    Message,
+    /// Any of these, from raw memory.
+    Raw,
+    /// `fi_inject`, `fi_injectdata`, `fi_tinject`, `fi_tinjectdata`.
+    Inject,
+}
+
+/// A call that receives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ReceiveCall {
+    /// `fi_recv`, `fi_trecv`.
+    Single,
+    /// `fi_recvv`, `fi_trecvv`.
+    Vector,
+    /// `fi_recvmsg`, `fi_trecvmsg`.
+    Message,
+    /// Any of these, into raw memory.
+    Raw,
+}
+
+/// A message as sent, which must arrive unchanged.
+#[derive(Debug, Clone)]
+struct Message {
+    bytes: Bytes,
+    tag: Option<u64>,
+    data: Option<u64>,
+}
+
+/// A posted receive, and its raw memory if it has any.
+struct Posted {
+    context: u64,
+    raw: Option<ReceiveBuffer>,
+}
+
+const SEND_CALLS: [SendCall; 5] =
+    [SendCall::Single, SendCall::Vector, SendCall::Message, SendCall::Raw, SendCall::Inject];
+
+const RECEIVE_CALLS: [ReceiveCall; 4] =
+    [ReceiveCall::Single, ReceiveCall::Vector, ReceiveCall::Message, ReceiveCall::Raw];
+
+impl Message {
+    fn send(&self, by: &Party, call: SendCall, to: FabricAddress, context: u64) {
+        let Message { bytes, tag, data } = self.clone();
+        let (endpoint, parts) = (&by.endpoint, split_unevenly(&bytes, 3));
+        let message =
+            |buffers| SendMsg { buffers, to, tag: tag.map(Tag), data, context, flags: OpFlags::empty() };
+        let accepted = match (call, tag, data) {
+            (SendCall::Single, None, None) => endpoint.send(bytes, to, context),
+            (SendCall::Single, None, Some(data)) => endpoint.senddata(bytes, data, to, context),
+            (SendCall::Single, Some(tag), None) => endpoint.tsend(bytes, to, Tag(tag), context),
+            (SendCall::Single, Some(tag), Some(data)) => {
+                endpoint.tsenddata(bytes, data, to, Tag(tag), context)
+            }
+            (SendCall::Vector, None, None) => endpoint.sendv(parts, to, context),
+            (SendCall::Vector, Some(tag), None) => endpoint.tsendv(parts, to, Tag(tag), context),
+            (SendCall::Vector, _, Some(_)) => endpoint.sendmsg(message(parts)),
+            (SendCall::Message, ..) => endpoint.sendmsg(message(vec![bytes])),
+            (SendCall::Raw, ..) => {
+                endpoint.send_from_raw_memory(&parts, Post { peer: to, tag, data, context, flags: None })
+            }
+            (SendCall::Inject, ..) => endpoint.inject(&bytes, to, tag.map(Tag), data),
+        };
+        accepted.unwrap_or_else(|error| panic!("{call:?} of {} bytes: {error}", self.bytes.len()));
+    }
+
+    /// Posts a receive with room for the message and this many more bytes.
+    fn post_receive(&self, by: &Party, call: ReceiveCall, spare_bytes: usize, context: u64) -> Posted {
+        let from = FabricAddress::UNSPECIFIED;
+        let len_bytes = self.bytes.len() + spare_bytes;
+        let parts = || marked_buffers(len_bytes, 4);
+        let message = |buffers| {
+            let tagged = self.tag.map(|tag| Tag(tag).into());
+            RecvMsg { buffers, from, tagged, context, flags: OpFlags::empty() }
+        };
+        let endpoint = &by.endpoint;
+        let mut raw = None;
+        let accepted = match (call, self.tag) {
+            (ReceiveCall::Single, None) => endpoint.recv(marked_buffer(len_bytes), from, context),
+            (ReceiveCall::Single, Some(tag)) => {
+                endpoint.trecv(marked_buffer(len_bytes), from, Tag(tag), context)
+            }
+            (ReceiveCall::Vector, None) => endpoint.recvv(parts(), from, context),
+            (ReceiveCall::Vector, Some(tag)) => endpoint.trecvv(parts(), from, Tag(tag), context),
+            (ReceiveCall::Message, _) => endpoint.recvmsg(message(vec![marked_buffer(len_bytes)])),
+            (ReceiveCall::Raw, tag) => {
+                let lens: Vec<usize> = parts().iter().map(BytesMut::len).collect();
+                let post = Post { tag, context, ..Post::default() };
+                endpoint.receive_into_raw_memory(&lens, 0, post).map(|room| raw = Some(room))
+            }
+        };
+        accepted.unwrap_or_else(|error| panic!("{call:?} of {len_bytes} bytes: {error}"));
+        Posted { context, raw }
+    }
+
+    #[track_caller]
+    fn check_sent(&self, by: &Party, call: SendCall, completion: &Completion, context: u64) {
+        let kind = if self.tag.is_some() { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
+        let buffer = match (call, self.data) {
+            (SendCall::Single, _) => Buffer::Sent(self.bytes.clone()),
+            (SendCall::Message, _) => Buffer::SentVector(vec![self.bytes.clone()]),
+            (SendCall::Vector, _) => Buffer::SentVector(split_unevenly(&self.bytes, 3)),
+            (SendCall::Raw | SendCall::Inject, _) => Buffer::None,
+        };
+        let flags = CompletionFlags::SEND | kind;
+        if by.is_homespun() {
+            assert_eq!(*completion, Completion { context, flags, buffer, ..Completion::default() });
+        } else {
+            // `fi_cq(3)` gives the other fields no meaning at the sender.
+            assert!(completion.flags.contains(flags), "{completion:?}");
+            assert_eq!((completion.context, &completion.buffer), (context, &buffer));
+        }
+    }
+
+    #[track_caller]
+    fn check_received(&self, at: &Party, posted: Posted, completion: &Completion) {
+        let kind = if self.tag.is_some() { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
+        let mut flags = CompletionFlags::RECV | kind;
+        flags.set(CompletionFlags::REMOTE_CQ_DATA, self.data.is_some());
+        assert_eq!(completion.context, posted.context);
+        if at.is_homespun() {
+            assert_eq!(completion.flags, flags);
+            assert_eq!((completion.tag.0, completion.data), (self.tag.unwrap_or(0), self.data.unwrap_or(0)));
+        } else {
+            // `fi_cq(3)` allows more flags, and gives an absent tag and absent data no meaning.
+            assert!(completion.flags.contains(flags), "{completion:?}");
+            assert!(self.tag.is_none_or(|tag| completion.tag == tag));
+            assert!(self.data.is_none_or(|data| completion.data == data));
+        }
+        assert_eq!(completion.len_bytes, self.bytes.len());
+        let bytes = match posted.raw {
+            Some(raw) => {
+                assert_eq!(completion.buffer, Buffer::None);
+                raw.into_message(completion)
+            }
+            None => received_bytes(&completion.buffer),
+        };
+        assert!(bytes == self.bytes, "other bytes than those sent, of {} bytes", self.bytes.len());
+    }
+}
+
+/// Sends one message, and receives it. Posts the receive before the send if `receive_first`, otherwise after
+/// the arrival. Checks all entries.
+#[track_caller]
+fn exchange_and_check(
+    net: &Net,
+    message: &Message,
+    calls: (SendCall, ReceiveCall),
+    receive_first: bool,
+    spare_bytes: usize,
+) {
+    let (alice, bob) = net.open_pair();
+    exchange_and_check_between(&alice, &bob, message, calls, receive_first, spare_bytes);
+}
+
+#[track_caller]
+fn exchange_and_check_between(
+    alice: &Party,
+    bob: &Party,
+    message: &Message,
+    (send, receive): (SendCall, ReceiveCall),
+    receive_first: bool,
+    spare_bytes: usize,
+) {
+    let posted = receive_first.then(|| message.post_receive(bob, receive, spare_bytes, 21));
+    message.send(alice, send, alice.peer(), 11);
+    let check_sent = || {
+        if send != SendCall::Inject {
+            message.check_sent(alice, send, &alice.next_completion(), 11);
+        }
+    };
+    if alice.is_homespun() {
+        check_sent();
+    }
+    let posted = posted.unwrap_or_else(|| {
+        if alice.is_homespun() {
+            // The peer acknowledges this second message only after all of the first one has arrived.
+            alice.send_and_wait_for_delivery(SendMsg {
+                to: alice.peer(),
+                tag: Some(Tag(MARKER)),
+                ..SendMsg::default()
+            });
+        } else {
+            alice.progress_all();
+        }
+        message.post_receive(bob, receive, spare_bytes, 22)
+    });
+    message.check_received(bob, posted, &bob.next_completion());
+    if !alice.is_homespun() {
+        // With another provider, a send may wait until the peer receives it.
+        check_sent();
+    }
+}
+
+#[over(all)]
+fn every_send_call_reaches_every_receive_call(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let mut identity = 0;
+    for send in SEND_CALLS {
+        for receive in RECEIVE_CALLS {
+            for tag in [None, Some(0), Some(u64::MAX >> 1)] {
+                for data in [None, Some(0), Some(u64::MAX)] {
+                    for receive_first in [false, true] {
+                        for len_bytes in [0, 1, 7, 8, 900] {
+                            identity += 1;
+                            let message = Message { bytes: payload(identity, len_bytes), tag, data };
+                            exchange_and_check_between(
+                                &alice,
+                                &bob,
+                                &message,
+                                (send, receive),
+                                receive_first,
+                                5,
+                            );
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[over(all)]
+fn messages_of_every_size_arrive(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let inject_size_bytes = alice.endpoint.info().tx.inject_size_bytes;
+    for boundary in [4096_usize, 8192, 65_536] {
+        for len_bytes in boundary - 40..=boundary + 40 {
+            // Try every length near the boundary, since a header adds to the length. Of the others, try
+            // every fourth.
+            if len_bytes.abs_diff(boundary) > 3 && len_bytes % 4 != 0 {
+                continue;
+            }
+            for receive_first in [false, true] {
+                let message =
+                    Message { bytes: payload(len_bytes as u64, len_bytes), tag: None, data: Some(7) };
+                let calls = (SendCall::Single, ReceiveCall::Single);
+                exchange_and_check_between(&alice, &bob, &message, calls, receive_first, 0);
+            }
+        }
+    }
+    for call in SEND_CALLS {
+        for len_bytes in [inject_size_bytes - 1, inject_size_bytes] {
+            let message = Message { bytes: payload(9, len_bytes), tag: Some(4), data: None };
+            exchange_and_check_between(&alice, &bob, &message, (call, ReceiveCall::Raw), true, 1);
+        }
+    }
+}
+
+#[over(all)]
+fn largest_messages_arrive(net: &Net) {
+    for len_bytes in [1 << 20, (8 << 20) + 1] {
+        for (calls, receive_first) in [
+            ((SendCall::Single, ReceiveCall::Single), true),
+            ((SendCall::Raw, ReceiveCall::Raw), true),
+            ((SendCall::Vector, ReceiveCall::Vector), false),
+        ] {
+            let message = Message { bytes: payload(3, len_bytes), tag: Some(1), data: None };
+            exchange_and_check(net, &message, calls, receive_first, 0);
+        }
+    }
+}
+
+#[over(all)]
+fn vectors_gather_and_scatter_messages(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let message = payload(77, 20_000);
+    let cuts: [&[usize]; 5] =
+        [&[], &[20_000], &[0, 0, 20_000], &[1, 19_998, 1, 0], &[5000, 5000, 5000, 5000]];
+    for (context, sent) in (1..).zip(cuts) {
+        for taken in cuts {
+            let mut rest = message.clone();
+            let buffers: Vec<Bytes> = sent.iter().map(|&len_bytes| rest.split_to(len_bytes)).collect();
+            let len_bytes = sent.iter().sum::<usize>();
+            let rooms: Vec<_> = taken.iter().map(|&len_bytes| marked_buffer(len_bytes)).collect();
+            if taken.iter().sum::<usize>() < len_bytes {
+                continue;
+            }
+            bob.endpoint.recvv(rooms, FabricAddress::UNSPECIFIED, context).unwrap();
+            alice.endpoint.sendv(buffers, alice.peer(), context).unwrap();
+            let completion = bob.next_completion();
+            assert_eq!(completion.len_bytes, len_bytes);
+            assert!(received_bytes(&completion.buffer) == message[..len_bytes]);
+            let Buffer::ReceivedVector(filled) = completion.buffer else { panic!("posted as a vector") };
+            let mut left = len_bytes;
+            for (filled, &room_bytes) in filled.iter().zip(taken) {
+                assert_eq!(filled.len(), room_bytes.min(left), "buffers are filled in order");
+                left -= filled.len();
+            }
+            alice.next_completion();
+        }
+    }
+}
+
+#[over(all)]
+fn raw_buffer_is_not_written_beyond_its_end(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    for (context, len_bytes) in (1..).zip([0, 1, 100, 5000, 9000, 100_000]) {
+        // The network decides whether the receive matches before, while or after the message arrives.
+        alice.endpoint.send(payload(context, len_bytes + 3000), alice.peer(), context).unwrap();
+        bob.cq.progress();
+        let lens = [len_bytes / 3, len_bytes - len_bytes / 3];
+        let post = Post { context, ..Post::default() };
+        let raw = bob.endpoint.receive_into_raw_memory(&lens, 0, post).unwrap();
+        let failed = bob.next_failure();
+        assert_eq!(failed.completion.len_bytes, len_bytes);
+        assert_eq!(failed.overflow_bytes(), 3000);
+        assert!(raw.into_message(&failed.completion) == payload(context, len_bytes));
+        alice.next_completion();
+    }
+}
+
+#[over(all)]
+fn sends_flagged_more_arrive_without_a_following_post(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    for context in 1..=5 {
+        bob.endpoint.recv(marked_buffer(100), FabricAddress::UNSPECIFIED, context).unwrap();
+        let buffers = vec![payload(context, 100)];
+        let flags = OpFlags::MORE;
+        alice
+            .endpoint
+            .sendmsg(SendMsg { buffers, to: alice.peer(), context, flags, ..SendMsg::default() })
+            .unwrap();
+    }
+    for context in 1..=5 {
+        let completion = bob.next_completion();
+        assert_eq!(completion.context, context);
+        assert_eq!(received_bytes(&completion.buffer), payload(context, 100));
+        assert_eq!(alice.next_completion().context, context);
+    }
+}

@@ -1,0 +1,204 @@
+//! Cancelling operations: `fi_cancel(3)`.
+
+use homespun::endpoint::SendMsg;
+use homespun::flags::{CompletionFlags, OpFlags};
+use homespun::{Errno, FabricAddress, OperationError, SegmentMut, Tag};
+
+use crate::payload::{marked_buffer, payload, received_bytes};
+use crate::raw::{Post, RawBuffer};
+use crate::{Net, over, poll_completion};
+
+use crate::semantics::binding::expect_errno;
+use crate::semantics::shared_contexts::Sharers;
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+#[over(all)]
+fn cancelled_receive_completes_with_ecanceled(net: &Net) {
+    let bob = net.open_party();
+    bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
+    bob.endpoint.trecv(marked_buffer(8), ANY, Tag(5), 2).unwrap();
+    bob.endpoint.recvv(vec![marked_buffer(8), marked_buffer(8)], ANY, 3).unwrap();
+    for context in [2, 1, 3] {
+        bob.endpoint.cancel(context).unwrap();
+        let failed = bob.next_failure();
+        assert_eq!((failed.completion.context, failed.completion.len_bytes), (context, 0));
+        assert_eq!((failed.error.clone(), failed.errno()), (OperationError::Cancelled, Errno::ECANCELED));
+        if bob.is_homespun() {
+            let kind = if context == 2 { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
+            assert_eq!(failed.completion.flags, CompletionFlags::RECV | kind);
+            assert_eq!(failed.source, FabricAddress::UNSPECIFIED);
+        }
+    }
+    bob.assert_no_completion();
+}
+
+#[over(all)]
+fn cancelled_directed_receive_completes_with_ecanceled(net: &Net) {
+    let (bob, _alice) = net.open_pair();
+    bob.endpoint.recv(marked_buffer(8), bob.peer(), 1).unwrap();
+    bob.endpoint.trecv(marked_buffer(8), bob.peer(), Tag(5), 2).unwrap();
+    bob.endpoint.recv_multi(marked_buffer(100_000), bob.peer(), 3).unwrap();
+    for context in [2, 1, 3] {
+        bob.endpoint.cancel(context).unwrap();
+        let failed = bob.next_failure();
+        assert_eq!((failed.completion.context, failed.errno()), (context, Errno::ECANCELED));
+    }
+    bob.assert_no_completion();
+}
+
+#[over(all, own)]
+fn cancel_of_unposted_or_ended_operation_fails_with_enoent(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let is_unknown = |result| expect_errno(result) == Errno::ENOENT;
+    assert!(is_unknown(bob.endpoint.cancel(1)));
+    bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
+    alice.endpoint.send(payload(1, 8), alice.peer(), 2).unwrap();
+    assert_eq!(alice.next_completion().context, 2);
+    assert!(is_unknown(alice.endpoint.cancel(2)), "it has ended");
+    assert_eq!(bob.next_completion().context, 1);
+    assert!(is_unknown(bob.endpoint.cancel(1)), "it has ended");
+    bob.endpoint.recv(marked_buffer(8), ANY, 3).unwrap();
+    bob.endpoint.cancel(3).unwrap();
+    assert!(is_unknown(bob.endpoint.cancel(3)), "once is enough");
+    bob.next_failure();
+    bob.assert_no_completion();
+}
+
+#[over(all)]
+fn cancelled_receive_takes_no_message(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
+    bob.endpoint.cancel(1).unwrap();
+    assert_eq!(bob.next_failure().completion.context, 1);
+    alice.endpoint.send(payload(1, 8), alice.peer(), 2).unwrap();
+    alice.next_completion();
+    bob.assert_no_completion();
+    bob.endpoint.recv(marked_buffer(8), ANY, 3).unwrap();
+    let completion = bob.next_completion();
+    assert_eq!((completion.context, received_bytes(&completion.buffer)), (3, payload(1, 8).to_vec()));
+}
+
+#[over(all)]
+fn cancel_ends_only_the_oldest_receive_with_its_context(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let count = 50;
+    for context in 0..count {
+        bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
+    }
+    let cancelled = |context: u64| context.is_multiple_of(5) || context == 37;
+    for context in (0..count).rev().filter(|&context| cancelled(context)) {
+        bob.endpoint.cancel(context).unwrap();
+        assert_eq!(bob.next_failure().completion.context, context);
+    }
+    for context in (0..count).filter(|&context| !cancelled(context)) {
+        alice.endpoint.send(payload(context, 8), alice.peer(), context).unwrap();
+        assert_eq!(bob.next_completion().context, context);
+        alice.next_completion();
+    }
+    // Of two receives with the same context, the older one is cancelled.
+    for (tag, context) in [(1, 9), (2, 9)] {
+        bob.endpoint.trecv(marked_buffer(8), ANY, Tag(tag), context).unwrap();
+    }
+    bob.endpoint.cancel(9).unwrap();
+    assert_eq!(bob.next_failure().completion.context, 9);
+    alice.endpoint.tsend(payload(1, 8), alice.peer(), Tag(2), 1).unwrap();
+    assert_eq!(bob.next_completion().tag, 2);
+}
+
+#[over(all, own)]
+fn cancel_of_a_transmitted_send_fails_with_enoent(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    for len_bytes in [0, 100, 100_000] {
+        let (buffers, flags) = (vec![payload(1, len_bytes)], OpFlags::MATCH_COMPLETE);
+        let (to, tag) = (alice.peer(), Some(5));
+        alice
+            .endpoint
+            .sendmsg(SendMsg { buffers, to, tag: tag.map(Tag), context: 1, flags, ..SendMsg::default() })
+            .unwrap();
+        // The first message arrives before this one.
+        alice.send_and_wait_for_delivery(SendMsg { to, context: 2, ..SendMsg::default() });
+        assert_eq!(expect_errno(alice.endpoint.cancel(1)), Errno::ENOENT);
+        alice.assert_no_completion();
+        bob.endpoint.trecv(marked_buffer(len_bytes), ANY, Tag(5), 3).unwrap();
+        assert!(received_bytes(&bob.next_completion().buffer) == payload(1, len_bytes));
+        assert_eq!(alice.next_completion().context, 1);
+        bob.endpoint.recv(marked_buffer(0), ANY, 4).unwrap();
+        assert_eq!(bob.next_completion().context, 4);
+    }
+}
+
+/// Receives of each kind: the lengths of their pieces, and the calls.
+fn raw_receives() -> [(&'static [usize], Post); 5] {
+    let multi_receive = Some(OpFlags::MULTI_RECV | OpFlags::COMPLETION);
+    [
+        (&[8], Post { peer: ANY, context: 1, ..Post::default() }),
+        (&[8], Post { peer: ANY, context: 2, tag: Some(5), ..Post::default() }),
+        (&[8, 8], Post { peer: ANY, context: 3, ..Post::default() }),
+        (&[8, 8], Post { peer: ANY, context: 4, tag: Some(6), ..Post::default() }),
+        (&[100], Post { peer: ANY, context: 5, flags: multi_receive, ..Post::default() }),
+    ]
+}
+
+/// The last byte of a receive's memory.
+fn last_byte(room: &RawBuffer) -> SegmentMut {
+    let last = room.pieces()[room.pieces().len() - 1];
+    SegmentMut { address: last.address.wrapping_add(last.len_bytes - 1), len_bytes: 1 }
+}
+
+/// The memory behind all pieces of a receive. Only a guard is there.
+fn byte_behind(room: &RawBuffer) -> SegmentMut {
+    let last = last_byte(room);
+    SegmentMut { address: last.address.wrapping_add(1), ..last }
+}
+
+#[over(one_process)]
+fn receives_into_a_piece_of_memory_are_cancelled(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let domain = bob.local_domain();
+    let rooms = raw_receives().map(|(lens_bytes, post)| {
+        RawBuffer::post_receive(bob.endpoint.expect_local(), lens_bytes, 0, post).unwrap()
+    });
+    bob.endpoint.recv(marked_buffer(8), ANY, 6).unwrap();
+    for room in &rooms {
+        domain.cancel_receives_into(byte_behind(room));
+    }
+    bob.assert_no_completion();
+    for (context, room) in (1..).zip(&rooms) {
+        domain.cancel_receives_into(last_byte(room));
+        let failed = bob.next_failure();
+        assert_eq!((failed.completion.context, failed.error), (context, OperationError::Cancelled));
+        domain.cancel_receives_into(last_byte(room));
+        bob.assert_no_completion();
+    }
+    alice.endpoint.send(payload(1, 8), alice.peer(), 7).unwrap();
+    assert_eq!(bob.next_completion().context, 6, "its memory is elsewhere");
+    alice.next_completion();
+}
+
+#[over(one_process)]
+fn receives_of_a_context_into_a_piece_of_memory_are_cancelled(net: &Net) {
+    let sharers = Sharers::new(net, 2);
+    let (peer, _) = sharers.open_peer();
+    let rooms = raw_receives().map(|(lens_bytes, post)| {
+        RawBuffer::post_shared_receive(&sharers.context, lens_bytes, post).unwrap()
+    });
+    sharers.context.recv(marked_buffer(8), ANY, 6).unwrap();
+    let assert_no_end = || {
+        sharers.drive_repeatedly();
+        assert!(sharers.members.iter().all(|member| poll_completion(&member.cq).is_none()));
+    };
+    for room in &rooms {
+        sharers.domain.cancel_receives_into(byte_behind(room));
+    }
+    assert_no_end();
+    for (context, room) in (1..).zip(&rooms) {
+        sharers.domain.cancel_receives_into(last_byte(room));
+        let failed = sharers.next_ended(0).expect_err("it was cancelled");
+        assert_eq!((failed.completion.context, failed.error), (context, OperationError::Cancelled));
+        sharers.domain.cancel_receives_into(last_byte(room));
+        assert_no_end();
+    }
+    sharers.deliver(&peer, 1, payload(1, 8), None);
+    assert_eq!(sharers.next_receive_completion(1).context, 6, "its memory is elsewhere");
+}

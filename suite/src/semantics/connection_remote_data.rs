@@ -1,0 +1,58 @@
+//! Writes with remote data that take receives over a connection: `FI_RX_CQ_DATA` of `fi_getinfo(3)`.
+
+use homespun::endpoint::WriteMsg;
+use homespun::flags::{Mode, MrAccess, OpFlags};
+use homespun::{FabricAddress, MrAttr};
+
+use crate::connecting::{Side, connect_pair, next_completion_of_first_side, next_event_of_first_side};
+use crate::payload::{marked_buffer, payload};
+use crate::semantics::rx_cq_data::{NOTIFIED, RECEIVED, ROOM_BYTES, fields};
+use crate::{Net, over};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+#[over(connected)]
+fn connection_completes_receives_with_remote_data_in_order(net: &Net) {
+    const LONG_BYTES: usize = 300_000;
+    let (client, mut server) = (Side::new(net), Side::new(net));
+    // The endpoints of requests have the mode of the passive endpoint.
+    server.info.mode = Mode::RX_CQ_DATA;
+    let (one, other) = connect_pair(&client, &server);
+    let memory = server.domain.register(LONG_BYTES, &MrAttr::granting(MrAccess::REMOTE_WRITE)).unwrap();
+    let write = |data: u64, len_bytes: usize| {
+        let buffers = vec![payload(data, len_bytes)];
+        let (memory, flags) = (memory.remote(), OpFlags::empty());
+        one.writemsg(WriteMsg { buffers, to: ANY, memory, data: Some(data), context: data, flags }).unwrap();
+    };
+    write(70, 8);
+    assert_eq!(next_completion_of_first_side(&[&client, &server]).context, 70);
+    // The payload of this message is fetched. Its receive still completes before the next one.
+    one.send(payload(1, LONG_BYTES), ANY, 1).unwrap();
+    write(71, 100);
+    for context in 1..=4 {
+        other.recv(marked_buffer(LONG_BYTES), ANY, context).unwrap();
+    }
+    write(72, 0);
+    let told: Vec<_> = (0..4).map(|_| fields(&next_completion_of_first_side(&[&server, &client]))).collect();
+    let expected =
+        [(1, NOTIFIED, 8, 70), (2, RECEIVED, LONG_BYTES, 0), (3, NOTIFIED, 100, 71), (4, NOTIFIED, 0, 72)];
+    assert_eq!(told, expected);
+    let mut sent = [(); 3].map(|()| next_completion_of_first_side(&[&client, &server]).context);
+    sent.sort_unstable();
+    assert_eq!(sent, [1, 71, 72]);
+}
+
+#[over(connected)]
+fn remote_data_of_an_ended_connection_is_received(net: &Net) {
+    let (client, mut server) = (Side::new(net), Side::new(net));
+    server.info.mode = Mode::RX_CQ_DATA;
+    let (one, other) = connect_pair(&client, &server);
+    let memory = server.domain.register(8, &MrAttr::granting(MrAccess::REMOTE_WRITE)).unwrap();
+    let (buffers, memory, flags) = (vec![payload(70, 8)], memory.remote(), OpFlags::empty());
+    one.writemsg(WriteMsg { buffers, to: ANY, memory, data: Some(70), context: 70, flags }).unwrap();
+    assert_eq!(next_completion_of_first_side(&[&client, &server]).context, 70);
+    one.shutdown().unwrap();
+    next_event_of_first_side(&[&server, &client]).unwrap();
+    other.recv(marked_buffer(ROOM_BYTES), ANY, 1).unwrap();
+    assert_eq!(fields(&next_completion_of_first_side(&[&server, &client])), (1, NOTIFIED, 8, 70));
+}

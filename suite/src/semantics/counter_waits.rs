@@ -1,0 +1,249 @@
+//! Waiting for counters: `fi_cntr(3)`, `fi_poll(3)`.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use homespun::counter::CounterWaitError;
+use homespun::flags::{MrFlags, OpFlags};
+use homespun::wait::Waitable;
+use homespun::{RemoteMemory, WaitObject};
+
+use crate::payload::{marked_buffer, payload};
+use crate::semantics::binding::{open_counter, register_region};
+use crate::semantics::counters::{
+    ANY, KEY, LENS_BYTES, READ, RECV, REMOTE_READ, REMOTE_WRITE, SEND, WRITE, make_counting_setup,
+    make_region_spec, make_rma_call, make_send,
+};
+use crate::sleeping::{
+    self, PATIENCE, StopOnDrop, WAIT_OBJECTS, drive_counter_until, let_threads_fall_asleep,
+    wait_for_threshold,
+};
+use crate::{Deadline, MemoryKind, Net, Party, RmaBy, Setup, over};
+
+/// Returns all wait objects of counters.
+fn all_wait_objects() -> impl Iterator<Item = WaitObject> {
+    WAIT_OBJECTS.into_iter().chain([WaitObject::None])
+}
+
+/// Opens two parties with counters. The parties make progress only in the calls of their waiting threads.
+fn open_sleepers(net: &Net, wait: WaitObject) -> (Party, Party) {
+    let setup = || Setup { asleep: true, wait, ..make_counting_setup() };
+    net.open_pair_with(setup(), setup())
+}
+
+/// Has the net drive both parties again: closing one may need progress of the other.
+fn start_driving_both(net: &Net, parties: [&Party; 2]) {
+    parties.into_iter().for_each(|party| net.start_driving(party));
+}
+
+/// Both parties wait only for counters, which count sends, receives, and accesses by the peer. Some of the
+/// sends end only when the peer responds.
+#[over(one_process)]
+fn counter_waits_wake_for_endpoint_events(net: &Net) {
+    for wait in all_wait_objects() {
+        let (alice, bob) = open_sleepers(net, wait);
+        let region = bob.register(make_region_spec(1 << 21, MemoryKind::Raw)).unwrap();
+        let lens_bytes = if net.can_sleep() { &LENS_BYTES[..] } else { &LENS_BYTES[..5] };
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for (number, &len_bytes) in (1..).zip(lens_bytes) {
+                    bob.endpoint.recv(marked_buffer(len_bytes), ANY, number).unwrap();
+                    wait_for_threshold(bob.local_counter(RECV), number);
+                    wait_for_threshold(bob.local_counter(REMOTE_WRITE), number);
+                    wait_for_threshold(bob.local_counter(REMOTE_READ), number);
+                    bob.endpoint.send(payload(number, 8), bob.peer(), number).unwrap();
+                    wait_for_threshold(bob.local_counter(SEND), number);
+                }
+                drive_counter_until(bob.local_counter(RECV), &is_over);
+            });
+            let _over = StopOnDrop(&is_over);
+            for (number, &len_bytes) in (1..).zip(lens_bytes) {
+                let_threads_fall_asleep();
+                alice.endpoint.recv(marked_buffer(8), ANY, number).unwrap();
+                alice
+                    .endpoint
+                    .sendmsg(make_send(&alice, number, len_bytes, OpFlags::MATCH_COMPLETE))
+                    .unwrap();
+                wait_for_threshold(alice.local_counter(SEND), number);
+                alice.endpoint.rma(make_rma_call(RmaBy::Write, &alice, &region, number, len_bytes)).unwrap();
+                wait_for_threshold(alice.local_counter(WRITE), number);
+                alice.endpoint.rma(make_rma_call(RmaBy::Read, &alice, &region, number, len_bytes)).unwrap();
+                wait_for_threshold(alice.local_counter(READ), number);
+                wait_for_threshold(alice.local_counter(RECV), number);
+            }
+        });
+        start_driving_both(net, [&alice, &bob]);
+        for party in [&alice, &bob] {
+            assert!(has_no_failures(party), "{wait:?}");
+        }
+    }
+}
+
+fn has_no_failures(party: &Party) -> bool {
+    [SEND, RECV, READ, WRITE].iter().all(|event| party.read_counter(*event).1 == 0)
+}
+
+/// The target waits only for the counter of its region. The counter is bound to no endpoint.
+#[over(one_process)]
+fn counter_wait_wakes_for_remote_accesses_to_a_region(net: &Net) {
+    for wait in all_wait_objects() {
+        let setup = |wait| Setup { asleep: true, wait, ..Setup::default() };
+        let (alice, bob) = net.open_pair_with(setup(WaitObject::Unspec), setup(wait));
+        let region = register_region(bob.local_domain(), KEY, MrFlags::empty());
+        let counter = open_counter(bob.local_domain(), wait);
+        region.bind_counter(&counter, REMOTE_WRITE | REMOTE_READ).unwrap();
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                wait_for_threshold(&counter, 10);
+                drive_counter_until(&counter, &is_over);
+            });
+            let _over = StopOnDrop(&is_over);
+            for context in 0..5 {
+                let_threads_fall_asleep();
+                let endpoint = alice.endpoint.expect_local();
+                let (to, address, key) = (alice.peer(), region.address(), region.key());
+                endpoint.write(payload(context, 8), to, RemoteMemory { address, key }, context).unwrap();
+                endpoint.read(marked_buffer(8), to, RemoteMemory { address, key }, context).unwrap();
+                for _ in 0..2 {
+                    sleeping::sleep_until_operation_ends(alice.local_cq()).expect("no failure");
+                }
+            }
+        });
+        assert_eq!((counter.read(), counter.read_error()), (10, 0));
+        start_driving_both(net, [&alice, &bob]);
+    }
+}
+
+#[over(one_process)]
+fn counter_wait_ends_when_an_operation_fails(net: &Net) {
+    for wait in all_wait_objects() {
+        let (alice, bob) = open_sleepers(net, wait);
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| bob.local_counter(RECV).wait(1, Some(PATIENCE)));
+            let_threads_fall_asleep();
+            // A failure that was counted before the wait does not end the wait.
+            let deadline = Deadline::new();
+            while !waits.is_finished() {
+                bob.endpoint.recv(marked_buffer(4), ANY, 1).unwrap();
+                bob.endpoint.cancel(1).unwrap();
+                thread::sleep(Duration::from_millis(1));
+                deadline.yield_or_panic("a wait to end");
+            }
+            assert_eq!(waits.join().expect("no panic"), Err(CounterWaitError::ErrorAvailable));
+        });
+        assert!(bob.read_counter(RECV).1 > 0);
+        // The send goes to an address without a listener.
+        let vacancy = net.reserve_vacant_address();
+        let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
+        alice.endpoint.send(payload(1, 8), absent, 1).unwrap();
+        let waited = alice.local_counter(SEND).wait(1, Some(PATIENCE));
+        assert_eq!(waited, Err(CounterWaitError::ErrorAvailable));
+        start_driving_both(net, [&alice, &bob]);
+    }
+}
+
+#[over(one_process)]
+fn poll_of_counter_and_queue_descriptors_wakes_for_both(net: &Net) {
+    let (alice, bob) = open_sleepers(net, WaitObject::Fd);
+    let both: [&dyn Waitable; 2] = [bob.local_cq(), bob.local_counter(RECV)];
+    let deadline = Deadline::new();
+    if net.can_sleep() {
+        while net.fabric.try_wait(&both) != Ok(true) {
+            deadline.yield_or_panic("an idle queue and an idle counter");
+        }
+        bob.local_counter(RECV).add(1);
+        assert_eq!(net.fabric.try_wait(&both), Ok(false));
+        assert_eq!(net.fabric.try_wait(&both), Ok(true), "it was told of");
+        bob.local_counter(RECV).add_error(1);
+        assert_eq!(net.fabric.try_wait(&both[1..]), Ok(false));
+        bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
+        bob.endpoint.cancel(1).unwrap();
+        assert_eq!(net.fabric.try_wait(&both), Ok(false), "there is an entry");
+        assert!(sleeping::sleep_until_operation_ends(bob.local_cq()).is_err());
+    } else {
+        assert_eq!(net.fabric.try_wait(&both), Ok(false), "they are polled");
+    }
+    assert_eq!(both.map(Waitable::wait_object), [WaitObject::Fd; 2]);
+    start_driving_both(net, [&alice, &bob]);
+}
+
+#[over(one_process)]
+fn counter_wait_wakes_while_another_thread_polls(net: &Net) {
+    const MESSAGES: u64 = 200;
+    for wait in [WaitObject::Unspec, WaitObject::Fd] {
+        let (alice, bob) = open_sleepers(net, wait);
+        for context in 0..MESSAGES {
+            bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
+        }
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            // This thread drives the endpoint. The thread polls, so that it reads each event before the
+            // waiting thread.
+            scope.spawn(|| {
+                while !is_over.load(Ordering::SeqCst) {
+                    bob.poll_completion();
+                    thread::yield_now();
+                }
+            });
+            let _over = StopOnDrop(&is_over);
+            let waits = scope.spawn(|| {
+                for number in 1..=MESSAGES {
+                    wait_for_threshold(bob.local_counter(RECV), number);
+                }
+            });
+            for context in 0..MESSAGES {
+                alice.endpoint.send(payload(context, 8), alice.peer(), context).unwrap();
+                if context % 50 == 0 {
+                    let_threads_fall_asleep();
+                }
+                wait_for_threshold(alice.local_counter(SEND), context + 1);
+            }
+            let deadline = Deadline::new();
+            while !waits.is_finished() {
+                alice.poll_completion();
+                deadline.yield_or_panic("all to be counted");
+            }
+        });
+        start_driving_both(net, [&alice, &bob]);
+    }
+}
+
+#[over(one_process)]
+fn counter_wait_survives_closing_endpoints_and_regions(net: &Net) {
+    const ROUNDS: u64 = 10;
+    let bob = net.open_party_with(Setup { asleep: true, ..Setup::default() });
+    let domain = bob.local_domain();
+    let counter = open_counter(domain, WaitObject::Unspec);
+    let always = register_region(domain, 1, MrFlags::empty());
+    always.bind_counter(&counter, REMOTE_WRITE).unwrap();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            let waited = counter.wait(2 * ROUNDS, Some(PATIENCE));
+            drive_counter_until(&counter, &is_over);
+            waited
+        });
+        let over = StopOnDrop(&is_over);
+        for _ in 0..ROUNDS {
+            // Open an endpoint for only the two accesses below, and a region for the second access.
+            let target = net.open_party_with(Setup { asleep: true, ..Setup::default() });
+            let alice =
+                net.open_party_with(Setup { asleep: true, wait: WaitObject::Unspec, ..Setup::default() });
+            let to = alice.insert_address_of(&target);
+            let region = register_region(domain, 2, MrFlags::empty());
+            region.bind_counter(&counter, REMOTE_WRITE).unwrap();
+            for region in [&always, &region] {
+                let endpoint = alice.endpoint.expect_local();
+                endpoint.write(payload(1, 8), to, region.remote(), 1).unwrap();
+                sleeping::sleep_until_operation_ends(alice.local_cq()).expect("no failure");
+            }
+            start_driving_both(net, [&target, &alice]);
+        }
+        drop(over);
+        assert_eq!(waits.join().expect("no panic"), Ok(()));
+    });
+    assert_eq!(counter.read(), 2 * ROUNDS);
+}

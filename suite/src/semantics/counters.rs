@@ -1,0 +1,434 @@
+//! The events that counters count: `fi_cntr(3)`.
+
+use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
+use homespun::endpoint::{RecvMsg, SendMsg};
+use homespun::flags::{MrAccess, OpFlags};
+use homespun::{CounterEvents, Errno, FabricAddress, Tag};
+
+use crate::payload::{marked_buffer, payload};
+use crate::{AtomicCall, Deadline, MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, over};
+
+pub(crate) const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+pub(crate) const KEY: u64 = 0xc0_0c;
+pub(crate) const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
+
+pub(crate) const SEND: CounterEvents = CounterEvents::SEND;
+pub(crate) const RECV: CounterEvents = CounterEvents::RECV;
+pub(crate) const READ: CounterEvents = CounterEvents::READ;
+pub(crate) const WRITE: CounterEvents = CounterEvents::WRITE;
+pub(crate) const REMOTE_READ: CounterEvents = CounterEvents::REMOTE_READ;
+pub(crate) const REMOTE_WRITE: CounterEvents = CounterEvents::REMOTE_WRITE;
+
+/// Lengths of operations that use every protocol.
+pub(crate) const LENS_BYTES: [usize; 7] = [0, 8, 3000, 20_000, 100_000, 300_000, (1 << 20) + 5];
+
+const LEVELS: [OpFlags; 4] = [
+    OpFlags::INJECT_COMPLETE,
+    OpFlags::TRANSMIT_COMPLETE,
+    OpFlags::DELIVERY_COMPLETE,
+    OpFlags::MATCH_COMPLETE,
+];
+
+pub(crate) fn make_counting_setup() -> Setup {
+    Setup { counts: true, ..Setup::default() }
+}
+
+pub(crate) fn make_region_spec(len_bytes: usize, kind: MemoryKind) -> RegionSpec {
+    RegionSpec { len_bytes, kind, access: EVERYTHING, key: KEY, is_counted: true }
+}
+
+pub(crate) fn make_rma_call(
+    by: RmaBy,
+    party: &Party,
+    region: &Region,
+    context: u64,
+    len_bytes: usize,
+) -> RmaCall {
+    RmaCall::new(by, payload(context, len_bytes), party.peer(), region, context)
+}
+
+pub(crate) fn make_send(party: &Party, context: u64, len_bytes: usize, flags: OpFlags) -> SendMsg {
+    let buffers = vec![payload(context, len_bytes)];
+    SendMsg { buffers, to: party.peer(), context, flags, ..SendMsg::default() }
+}
+
+/// Drives all parties until the region has counted these accesses. With another provider, ignores the reads:
+/// `fi_mr(3)` binds counters for writes only.
+#[track_caller]
+fn await_region_counts(party: &Party, region: &Region, reads: u64, writes: u64) {
+    let deadline = Deadline::new();
+    let is_counted = || {
+        let has_reads = !party.is_homespun() || region.read_counter(REMOTE_READ) == (reads, 0);
+        has_reads && region.read_counter(REMOTE_WRITE) == (writes, 0)
+    };
+    while !is_counted() {
+        party.progress_all();
+        deadline.yield_or_panic("accesses to a region");
+    }
+}
+
+#[over(all)]
+fn messages_are_counted_at_both_ends(net: &Net) {
+    let (alice, bob) = net.open_pair_with(make_counting_setup(), make_counting_setup());
+    let mut sent = 0;
+    for flags in LEVELS {
+        for (context, len_bytes) in (1..).zip(LENS_BYTES) {
+            let tag = (context % 2 == 0).then_some(context);
+            let tagged = tag.map(|tag| Tag(tag).into());
+            let receive =
+                RecvMsg { buffers: vec![marked_buffer(len_bytes)], tagged, context, ..RecvMsg::default() };
+            bob.endpoint.recvmsg(receive).unwrap();
+            alice
+                .endpoint
+                .sendmsg(SendMsg { tag: tag.map(Tag), ..make_send(&alice, context, len_bytes, flags) })
+                .unwrap();
+            assert_eq!((bob.next_completion().context, alice.next_completion().context), (context, context));
+            sent += 1;
+            if alice.is_homespun() {
+                // A reported operation is already counted.
+                assert_eq!((alice.read_counter(SEND), bob.read_counter(RECV)), ((sent, 0), (sent, 0)));
+            }
+        }
+    }
+    alice.wait_for_exact_counts(&[(SEND, (sent, 0))]);
+    bob.wait_for_exact_counts(&[(RECV, (sent, 0))]);
+}
+
+#[over(all)]
+fn accesses_are_counted_at_both_ends(net: &Net) {
+    const LEN_BYTES: usize = 1 << 21;
+    for kind in net.memory_kinds() {
+        let (alice, bob) = net.open_pair_with(make_counting_setup(), make_counting_setup());
+        let region = bob.register(make_region_spec(LEN_BYTES, kind)).unwrap();
+        let mut done = 0;
+        for (context, len_bytes) in (1..).zip(LENS_BYTES) {
+            alice.endpoint.rma(make_rma_call(RmaBy::Write, &alice, &region, context, len_bytes)).unwrap();
+            alice.endpoint.rma(make_rma_call(RmaBy::Read, &alice, &region, context, len_bytes)).unwrap();
+            let _both = [alice.next_completion(), alice.next_completion()];
+            done += 1;
+            if alice.is_homespun() {
+                // An access that has completed is already counted at its target.
+                assert_eq!(
+                    (bob.read_counter(REMOTE_WRITE), region.read_counter(REMOTE_WRITE)),
+                    ((done, 0), (done, 0))
+                );
+            }
+            bob.wait_for_exact_counts(&[(REMOTE_WRITE, (done, 0)), (REMOTE_READ, (done, 0))]);
+            await_region_counts(&bob, &region, done, done);
+        }
+        // Remote data also produces a completion.
+        for by in [RmaBy::Write, RmaBy::Writemsg, RmaBy::InjectWrite] {
+            let call = RmaCall { data: Some(7), ..make_rma_call(by, &alice, &region, 9, 8) };
+            alice.endpoint.rma(call).unwrap();
+            assert_eq!(bob.next_completion().data, 7);
+            done += 1;
+        }
+        let reads = LENS_BYTES.len() as u64;
+        bob.wait_for_exact_counts(&[(REMOTE_WRITE, (done, 0)), (REMOTE_READ, (reads, 0))]);
+        await_region_counts(&bob, &region, reads, done);
+        alice.wait_for_exact_counts(&[(WRITE, (done, 0)), (READ, (reads, 0))]);
+    }
+}
+
+/// A region counts an atomic operation by what it does to the memory (`fi_mr(3)`). An endpoint counts it by
+/// whether it returns results (`fi_endpoint(3)`).
+#[over(all)]
+fn updating_atomics_are_counted_as_writes_by_the_region(net: &Net) {
+    for kind in net.memory_kinds() {
+        let (alice, bob) = net.open_pair_with(make_counting_setup(), make_counting_setup());
+        let region = bob.register(make_region_spec(8, kind)).unwrap();
+        let (mut reads, mut writes, mut fetches, mut updates) = (0, 0, 0, 0);
+        for round in 0..3 {
+            for (atomic, op) in [
+                (AtomicKind::Base, AtomicOp::Sum),
+                (AtomicKind::Fetch, AtomicOp::Sum),
+                (AtomicKind::Fetch, AtomicOp::Write),
+                (AtomicKind::Fetch, AtomicOp::Read),
+                (AtomicKind::Compare, AtomicOp::Cswap),
+            ] {
+                // Operations on no elements, in the last round, are counted too. `fi_atomic(3)` has none.
+                let is_empty = round == 2 && alice.is_homespun();
+                let operand = payload(round, if is_empty { 0 } else { 8 });
+                let what = (op, Datatype::Uint64);
+                let call = AtomicCall::new(atomic, what, operand, alice.peer(), &region, round);
+                alice.endpoint.atomic(call).unwrap();
+                assert_eq!(alice.next_completion().context, round);
+                reads += u64::from(atomic.fetches());
+                fetches += u64::from(atomic.fetches());
+                writes += u64::from(op != AtomicOp::Read);
+                updates += u64::from(!atomic.fetches());
+                // An operation that has completed is already counted at its target.
+                await_region_counts(&bob, &region, reads, writes);
+                bob.wait_for_exact_counts(&[(REMOTE_READ, (fetches, 0)), (REMOTE_WRITE, (updates, 0))]);
+            }
+        }
+        // The target of an atomic operation gets no entry.
+        bob.assert_no_completion();
+    }
+}
+
+#[over(all)]
+fn counted_access_has_changed_the_region(net: &Net) {
+    for kind in net.memory_kinds() {
+        let (alice, bob) = net.open_pair_with(make_counting_setup(), make_counting_setup());
+        let region = bob.register(make_region_spec(LENS_BYTES[6], kind)).unwrap();
+        // The target only looks at its counters to learn of the accesses.
+        for (writes, len_bytes) in (1..).zip(&LENS_BYTES[1..]) {
+            alice.endpoint.rma(make_rma_call(RmaBy::Write, &alice, &region, writes, *len_bytes)).unwrap();
+            await_region_counts(&bob, &region, 0, writes);
+            assert!(
+                region.read_at(0, *len_bytes) == payload(writes, *len_bytes),
+                "{kind:?}, {len_bytes} bytes"
+            );
+            assert_eq!(alice.next_completion().context, writes);
+        }
+        let (writes, element) = (LENS_BYTES[1..].len() as u64, 8);
+        region.write_at(0, &[0; 8]);
+        let what = (AtomicOp::Sum, Datatype::Uint64);
+        let call = AtomicCall::new(AtomicKind::Base, what, payload(99, element), alice.peer(), &region, 99);
+        alice.endpoint.atomic(call).unwrap();
+        await_region_counts(&bob, &region, 0, writes + 1);
+        assert!(region.read_at(0, element) == payload(99, element), "{kind:?}");
+        assert_eq!(alice.next_completion().context, 99);
+    }
+}
+
+#[over(all)]
+fn accesses_to_a_mapped_region_are_counted(net: &Net) {
+    let (alice, bob) = net.open_pair_with(make_counting_setup(), Setup::default());
+    let mut region = bob
+        .register(RegionSpec { is_counted: false, ..make_region_spec(64, MemoryKind::Shareable) })
+        .unwrap();
+    let mut written = 0;
+    let mut write = |region: &Region| {
+        for context in 0..10 {
+            alice.endpoint.rma(make_rma_call(RmaBy::Write, &alice, region, context, 8)).unwrap();
+            assert_eq!(alice.next_completion().context, context);
+            alice.endpoint.rma(make_rma_call(RmaBy::InjectWrite, &alice, region, context, 8)).unwrap();
+            written += 2;
+            alice.wait_for_exact_counts(&[(WRITE, (written, 0))]);
+        }
+    };
+    write(&region);
+    // Now the region is mapped, if the transport can map it.
+    region.start_counting();
+    write(&region);
+    await_region_counts(&alice, &region, 0, 20);
+}
+
+#[over(all)]
+fn unreported_operations_are_counted(net: &Net) {
+    let silent = || Setup { selective: true, ..make_counting_setup() };
+    let (alice, bob) = net.open_pair_with(silent(), silent());
+    let region = bob.register(make_region_spec(1 << 21, MemoryKind::Raw)).unwrap();
+    let (mut sent, mut received, mut accessed) = (0, 0, 0);
+    for (context, len_bytes) in (1..).zip(LENS_BYTES) {
+        for flags in LEVELS {
+            bob.endpoint.recv(marked_buffer(len_bytes), ANY, context).unwrap();
+            alice.endpoint.sendmsg(make_send(&alice, context, len_bytes, flags)).unwrap();
+        }
+        bob.endpoint.recv(marked_buffer(len_bytes), ANY, context).unwrap();
+        alice.endpoint.send(payload(context, len_bytes), alice.peer(), context).unwrap();
+        (sent, received) = (sent + 5, received + 5);
+        if len_bytes <= alice.endpoint.info().tx.inject_size_bytes {
+            bob.endpoint.recv(marked_buffer(len_bytes), ANY, context).unwrap();
+            alice.endpoint.inject(&payload(context, len_bytes), alice.peer(), None, None).unwrap();
+            bob.endpoint.trecv(marked_buffer(len_bytes), ANY, Tag(5), context).unwrap();
+            alice.endpoint.inject(&payload(context, len_bytes), alice.peer(), Some(Tag(5)), Some(6)).unwrap();
+            alice
+                .endpoint
+                .rma(make_rma_call(RmaBy::InjectWrite, &alice, &region, context, len_bytes))
+                .unwrap();
+            (sent, received, accessed) = (sent + 2, received + 2, accessed + 1);
+        }
+        for by in [RmaBy::Write, RmaBy::Read] {
+            alice.endpoint.rma(make_rma_call(by, &alice, &region, context, len_bytes)).unwrap();
+        }
+        accessed += 1;
+        let reads = context;
+        alice.wait_for_exact_counts(&[(SEND, (sent, 0)), (WRITE, (accessed, 0)), (READ, (reads, 0))]);
+        bob.wait_for_exact_counts(&[
+            (RECV, (received, 0)),
+            (REMOTE_WRITE, (accessed, 0)),
+            (REMOTE_READ, (reads, 0)),
+        ]);
+    }
+    alice.assert_no_completion();
+    bob.assert_no_completion();
+}
+
+/// `fi_cntr(3)` leaves open whether a provider counts errors.
+#[over(all, own)]
+fn failures_are_counted_as_errors(net: &Net) {
+    let silent = || Setup { selective: true, ..make_counting_setup() };
+    let (alice, bob) = net.open_pair_with(silent(), silent());
+    // A truncated and a cancelled receive.
+    bob.endpoint.recv(marked_buffer(4), ANY, 1).unwrap();
+    alice.endpoint.send(payload(1, 8), alice.peer(), 1).unwrap();
+    assert_eq!(bob.next_failure().errno(), Errno::ETRUNC);
+    bob.endpoint.recv(marked_buffer(4), ANY, 2).unwrap();
+    bob.endpoint.cancel(2).unwrap();
+    assert_eq!(bob.next_failure().errno(), Errno::ECANCELED);
+    bob.wait_for_exact_counts(&[(RECV, (0, 2))]);
+    alice.wait_for_exact_counts(&[(SEND, (1, 0))]);
+    // A refused access does not count at the target.
+    let region = bob.register(make_region_spec(10, MemoryKind::Owned)).unwrap();
+    for by in [RmaBy::Write, RmaBy::InjectWrite, RmaBy::Read] {
+        let call = make_rma_call(by, &alice, &region, 3, 8);
+        alice.endpoint.rma(RmaCall { key: KEY + 1, ..call.clone() }).unwrap();
+        assert_eq!(alice.next_failure().errno(), Errno::EKEYREJECTED);
+        alice.endpoint.rma(RmaCall { address: region.address_at(5), ..call }).unwrap();
+        assert_eq!(alice.next_failure().errno(), Errno::EINVAL);
+    }
+    alice.wait_for_exact_counts(&[(SEND, (1, 0)), (WRITE, (0, 4)), (READ, (0, 2))]);
+    bob.wait_for_exact_counts(&[(RECV, (0, 2))]);
+    await_region_counts(&bob, &region, 0, 0);
+    // A refused post does not count.
+    let unknown = FabricAddress(99);
+    assert!(alice.endpoint.send(payload(1, 8), unknown, 4).is_err());
+    assert!(alice.endpoint.inject(&payload(1, 8), unknown, None, None).is_err());
+    alice.wait_for_exact_counts(&[(SEND, (1, 0)), (WRITE, (0, 4)), (READ, (0, 2))]);
+}
+
+#[over(all, own)]
+fn operations_on_an_unreachable_peer_are_counted_as_errors(net: &Net) {
+    let alice = net.open_party_with(make_counting_setup());
+    let vacancy = net.reserve_vacant_address();
+    let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
+    alice.endpoint.send(payload(1, 8), absent, 1).unwrap();
+    assert_eq!(alice.next_failure().completion.context, 1);
+    alice.endpoint.inject(&payload(1, 8), absent, None, None).unwrap();
+    alice.next_failure();
+    let call = RmaCall {
+        by: RmaBy::Write,
+        buffers: vec![payload(1, 8)],
+        peer: absent,
+        address: 0,
+        key: KEY,
+        data: None,
+        context: 2,
+        flags: OpFlags::empty(),
+    };
+    alice.endpoint.rma(call.clone()).unwrap();
+    assert_eq!(alice.next_failure().completion.context, 2);
+    alice.endpoint.rma(RmaCall { by: RmaBy::Read, ..call }).unwrap();
+    alice.next_failure();
+    alice.wait_for_exact_counts(&[(SEND, (0, 2)), (WRITE, (0, 1)), (READ, (0, 1))]);
+}
+
+#[over(all, own)]
+fn peeks_are_not_counted_as_receives(net: &Net) {
+    let (alice, bob) = net.open_pair_with(make_counting_setup(), make_counting_setup());
+    let look = |flags| {
+        let receive = RecvMsg { tagged: Some(Tag(5).into()), context: 7, flags, ..RecvMsg::default() };
+        bob.endpoint.recvmsg(receive).unwrap();
+    };
+    look(OpFlags::PEEK);
+    assert_eq!(bob.next_failure().errno(), Errno::ENOMSG);
+    for flags in [OpFlags::empty(), OpFlags::CLAIM, OpFlags::DISCARD] {
+        let send = make_send(&alice, 1, 8, OpFlags::empty());
+        alice.send_and_wait_for_delivery(SendMsg { tag: Some(Tag(5)), ..send });
+        look(OpFlags::PEEK | flags);
+        assert_eq!(bob.next_completion().context, 7);
+    }
+    bob.wait_for_exact_counts(&[]);
+    // Bob only peeked at one message, and claimed another.
+    bob.endpoint.trecv(marked_buffer(8), ANY, Tag(5), 8).unwrap();
+    assert_eq!(bob.next_completion().context, 8);
+    bob.wait_for_exact_counts(&[(RECV, (1, 0))]);
+    let receive = RecvMsg {
+        buffers: vec![marked_buffer(8)],
+        tagged: Some(Tag(5).into()),
+        context: 7,
+        ..RecvMsg::default()
+    };
+    bob.endpoint.recvmsg(RecvMsg { flags: OpFlags::CLAIM, ..receive }).unwrap();
+    assert_eq!(bob.next_completion().context, 7);
+    bob.wait_for_exact_counts(&[(RECV, (2, 0))]);
+    alice.wait_for_exact_counts(&[(SEND, (3, 0))]);
+}
+
+#[over(all)]
+fn multi_receive_counts_each_message(net: &Net) {
+    for selective in [false, true] {
+        let (alice, bob) =
+            net.open_pair_with(make_counting_setup(), Setup { selective, ..make_counting_setup() });
+        bob.endpoint.set_min_multi_recv_bytes(64);
+        bob.endpoint.recv_multi(marked_buffer(10 * 64), ANY, 1).unwrap();
+        for context in 0..10 {
+            alice.endpoint.send(payload(context, 64), alice.peer(), context).unwrap();
+            alice.next_completion();
+        }
+        bob.wait_for_exact_counts(&[(RECV, (10, 0))]);
+        if !bob.is_homespun() {
+            continue;
+        }
+        // The release of a buffer is not counted. A cancelled buffer counts as an error.
+        bob.endpoint.recv_multi(marked_buffer(100), ANY, 2).unwrap();
+        bob.endpoint.cancel(2).unwrap();
+        bob.wait_for_exact_counts(&[(RECV, (10, 1))]);
+        while bob.next_ended().is_ok() {}
+    }
+}
+
+#[over(all)]
+fn full_completion_queue_delays_no_counting(net: &Net) {
+    const COUNT: u64 = 100;
+    let setup = || Setup { cq_depth_entries: 2, ..make_counting_setup() };
+    let (alice, bob) = net.open_pair_with(setup(), setup());
+    for context in 0..COUNT {
+        bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
+        alice.endpoint.send(payload(context, 8), alice.peer(), context).unwrap();
+    }
+    alice.wait_for_exact_counts(&[(SEND, (COUNT, 0))]);
+    bob.wait_for_exact_counts(&[(RECV, (COUNT, 0))]);
+    for _ in 0..COUNT {
+        alice.next_completion();
+        bob.next_completion();
+    }
+    assert_eq!((alice.read_counter(SEND), bob.read_counter(RECV)), ((COUNT, 0), (COUNT, 0)));
+}
+
+#[over(all)]
+fn send_is_counted_only_at_its_completion_level(net: &Net) {
+    let silent = || Setup { selective: true, ..make_counting_setup() };
+    let (alice, bob) = net.open_pair_with(silent(), silent());
+    alice.endpoint.sendmsg(make_send(&alice, 1, 8, OpFlags::MATCH_COMPLETE)).unwrap();
+    alice.endpoint.sendmsg(make_send(&alice, 2, 8, OpFlags::DELIVERY_COMPLETE)).unwrap();
+    alice.wait_for_exact_counts(&[(SEND, (1, 0))]);
+    alice.assert_no_completion();
+    alice.wait_for_exact_counts(&[(SEND, (1, 0))]);
+    bob.endpoint.recv(marked_buffer(8), ANY, 3).unwrap();
+    alice.wait_for_exact_counts(&[(SEND, (2, 0))]);
+    bob.wait_for_exact_counts(&[(RECV, (1, 0))]);
+}
+
+#[over(all)]
+fn operation_on_own_endpoint_is_counted_at_both_ends(net: &Net) {
+    let alice = net.open_party_with(make_counting_setup());
+    alice.insert_address_of(&alice);
+    let region = alice.register(make_region_spec(100_000, MemoryKind::Raw)).unwrap();
+    for (done, len_bytes) in (1..).zip([8, 100_000]) {
+        alice.endpoint.recv(marked_buffer(len_bytes), ANY, 1).unwrap();
+        alice.endpoint.send(payload(1, len_bytes), alice.peer(), 2).unwrap();
+        alice.endpoint.rma(make_rma_call(RmaBy::Write, &alice, &region, 3, len_bytes)).unwrap();
+        alice.endpoint.rma(make_rma_call(RmaBy::Read, &alice, &region, 4, len_bytes)).unwrap();
+        let every = [SEND, RECV, WRITE, READ, REMOTE_WRITE, REMOTE_READ].map(|event| (event, (done, 0)));
+        alice.wait_for_exact_counts(&every);
+        await_region_counts(&alice, &region, done, done);
+    }
+}
+
+#[over(all, own)]
+fn operations_that_fail_with_their_peer_are_counted(net: &Net) {
+    let (alice, bob) = net.open_pair_with(make_counting_setup(), make_counting_setup());
+    alice.exchange_long_messages(&bob);
+    alice.wait_for_exact_counts(&[(SEND, (1, 0)), (RECV, (1, 0))]);
+    alice.endpoint.sendmsg(make_send(&alice, 3, 8, OpFlags::MATCH_COMPLETE)).unwrap();
+    alice.endpoint.sendmsg(make_send(&alice, 4, 1 << 20, OpFlags::MATCH_COMPLETE)).unwrap();
+    drop(bob);
+    alice.wait_for_exact_counts(&[(SEND, (1, 2)), (RECV, (1, 0))]);
+    let mut failed = [alice.next_failure().completion.context, alice.next_failure().completion.context];
+    failed.sort_unstable();
+    assert_eq!(failed, [3, 4]);
+}

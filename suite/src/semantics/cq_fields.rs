@@ -1,0 +1,356 @@
+//! Tests the statements of `fi_cq(3)` in the sections "Completion fields", "Completion flags" and
+//! "fi_close". The files `entries.rs`, `overrun.rs` and `waiting.rs` test reads, overruns and waits.
+
+use homespun::cq::CQ_DEPTH_DEFAULT_ENTRIES;
+use homespun::endpoint::{RecvMsg, SendMsg};
+use homespun::flags::{BindFlags, CompletionFlags, OpFlags};
+use homespun::{
+    AvAttr, Buffer, Bytes, Completion, CompletionError, CqAttr, CqFormat, Errno, FabricAddress,
+    OperationError, ReadError, Rejected, Tag, TagMatch,
+};
+
+use crate::payload::{marked_buffer, payload, received_bytes};
+use crate::raw::Post;
+use crate::{Deadline, Net, Party, Setup, over};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+const TAG: u64 = 0x8000_0000_0000_0001;
+const DATA: u64 = 0x0123_4567_89ab_cdef;
+
+const SENT: CompletionFlags = CompletionFlags::SEND.union(CompletionFlags::MSG);
+const TSENT: CompletionFlags = CompletionFlags::SEND.union(CompletionFlags::TAGGED);
+const RECEIVED: CompletionFlags = CompletionFlags::RECV.union(CompletionFlags::MSG);
+const TRECEIVED: CompletionFlags = CompletionFlags::RECV.union(CompletionFlags::TAGGED);
+const WITH_DATA: CompletionFlags = CompletionFlags::REMOTE_CQ_DATA;
+
+/// A kind of send: its name, the call, and the tag and the data that it sends.
+type SendKind<'a> = (&'a str, &'a dyn Fn(), Option<u64>, Option<u64>);
+
+/// Returns an entry without its buffer.
+fn make_entry(context: u64, flags: CompletionFlags, len_bytes: usize, data: u64, tag: u64) -> Completion {
+    Completion { context, flags, len_bytes, data, tag: Tag(tag), ..Completion::default() }
+}
+
+/// Waits for the next entry, and returns it without its buffer. With another provider, also clears what
+/// `fi_cq(3)` does not define.
+#[track_caller]
+fn next_entry_without_buffer(party: &Party) -> Completion {
+    let entry = Completion { buffer: Buffer::None, ..party.next_completion() };
+    if party.is_homespun() { entry } else { strip_undefined(&entry) }
+}
+
+/// Clears the fields that `fi_cq(3)` defines for received messages alone.
+fn strip_undefined(entry: &Completion) -> Completion {
+    let Completion { context, flags, len_bytes, data, tag, .. } = *entry;
+    if flags.contains(CompletionFlags::SEND) {
+        return make_entry(context, flags, 0, 0, 0);
+    }
+    let tag = if flags.contains(CompletionFlags::TAGGED) { tag.0 } else { 0 };
+    make_entry(context, flags, len_bytes, if flags.contains(WITH_DATA) { data } else { 0 }, tag)
+}
+
+#[over(all)]
+fn completion_fields_match_every_send_and_receive_call(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let (to, message) = (alice.peer(), || payload(1, 50));
+    let msg =
+        |tag, data| SendMsg { buffers: vec![message()], to, tag, data, context: 5, ..SendMsg::default() };
+    let post = |tag, data| Post { peer: to, tag, data, context: 5, flags: None };
+    let sends: &[SendKind<'_>] = &[
+        ("send", &|| alice.endpoint.send(message(), to, 5).unwrap(), None, None),
+        ("sendv", &|| alice.endpoint.sendv(vec![message()], to, 5).unwrap(), None, None),
+        ("senddata", &|| alice.endpoint.senddata(message(), DATA, to, 5).unwrap(), None, Some(DATA)),
+        ("sendmsg", &|| alice.endpoint.sendmsg(msg(None, None)).unwrap(), None, None),
+        ("sendmsg, data", &|| alice.endpoint.sendmsg(msg(None, Some(0))).unwrap(), None, Some(0)),
+        ("raw", &|| alice.endpoint.send_from_raw_memory(&[message()], post(None, None)).unwrap(), None, None),
+        ("tsend", &|| alice.endpoint.tsend(message(), to, Tag(TAG), 5).unwrap(), Some(TAG), None),
+        ("tsendv", &|| alice.endpoint.tsendv(vec![message()], to, Tag(0), 5).unwrap(), Some(0), None),
+        (
+            "tsenddata",
+            &|| alice.endpoint.tsenddata(message(), DATA, to, Tag(TAG), 5).unwrap(),
+            Some(TAG),
+            Some(DATA),
+        ),
+        ("tsendmsg", &|| alice.endpoint.sendmsg(msg(Some(Tag(TAG)), None)).unwrap(), Some(TAG), None),
+        (
+            "tsendmsg, data",
+            &|| alice.endpoint.sendmsg(msg(Some(Tag(TAG)), Some(DATA))).unwrap(),
+            Some(TAG),
+            Some(DATA),
+        ),
+        (
+            "traw",
+            &|| alice.endpoint.send_from_raw_memory(&[message()], post(Some(TAG), None)).unwrap(),
+            Some(TAG),
+            None,
+        ),
+    ];
+    for &(call, send, tag, data) in sends {
+        let mut flags = if tag.is_some() { TRECEIVED } else { RECEIVED };
+        flags.set(WITH_DATA, data.is_some());
+        // The entry is the same for every receive call.
+        let tagged = tag.map(|_| TagMatch::ANY);
+        let receives: [&dyn Fn(); 3] = [
+            &|| match tagged {
+                Some(TagMatch { tag, ignore }) => {
+                    bob.endpoint.trecv(marked_buffer(64), ANY, Tag(tag).ignoring(ignore), 7).unwrap();
+                }
+                None => bob.endpoint.recv(marked_buffer(64), ANY, 7).unwrap(),
+            },
+            &|| match tagged {
+                Some(TagMatch { tag, ignore }) => {
+                    bob.endpoint.trecvv(vec![marked_buffer(64)], ANY, Tag(tag).ignoring(ignore), 7).unwrap();
+                }
+                None => bob.endpoint.recvv(vec![marked_buffer(64)], ANY, 7).unwrap(),
+            },
+            &|| {
+                let receive =
+                    RecvMsg { buffers: vec![marked_buffer(64)], tagged, context: 7, ..RecvMsg::default() };
+                bob.endpoint.recvmsg(receive).unwrap();
+            },
+        ];
+        for receive in receives {
+            receive();
+            send();
+            let expected = make_entry(7, flags, 50, data.unwrap_or(0), tag.unwrap_or(0));
+            assert_eq!(next_entry_without_buffer(&bob), expected, "{call}");
+            // Length, data and tag are valid only at the receiver.
+            let kind = if tag.is_some() { TSENT } else { SENT };
+            assert_eq!(next_entry_without_buffer(&alice), make_entry(5, kind, 0, 0, 0), "{call}");
+        }
+    }
+    // An injected message completes only at the receiver.
+    for (tag, data) in [(None, None), (None, Some(DATA)), (Some(TAG), None), (Some(TAG), Some(DATA))] {
+        alice.endpoint.inject(&message(), to, tag.map(Tag), data).unwrap();
+        let mut flags = if tag.is_some() { TRECEIVED } else { RECEIVED };
+        flags.set(WITH_DATA, data.is_some());
+        match tag {
+            Some(tag) => bob.endpoint.trecv(marked_buffer(64), ANY, Tag(tag), 7).unwrap(),
+            None => bob.endpoint.recv(marked_buffer(64), ANY, 7).unwrap(),
+        }
+        assert_eq!(
+            next_entry_without_buffer(&bob),
+            make_entry(7, flags, 50, data.unwrap_or(0), tag.unwrap_or(0))
+        );
+    }
+    alice.assert_no_completion();
+}
+
+#[over(all)]
+fn completion_fields_match_peeks_and_claims(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let send = |tag| {
+        let (buffers, to) = (vec![payload(1, 50)], alice.peer());
+        let send = SendMsg { buffers, to, tag, data: Some(DATA), ..SendMsg::default() };
+        if alice.is_homespun() {
+            alice.send_and_wait_for_delivery(send);
+        } else {
+            alice.endpoint.sendmsg(send).unwrap();
+        }
+    };
+    let arrived = |context, tag: Option<u64>, flags| {
+        let buffers = if flags == OpFlags::CLAIM { vec![marked_buffer(64)] } else { Vec::new() };
+        let tagged = tag.map(|tag| Tag(tag).into());
+        let receive = RecvMsg { buffers, tagged, context, flags, ..RecvMsg::default() };
+        let deadline = Deadline::new();
+        loop {
+            bob.endpoint.recvmsg(receive.clone()).unwrap();
+            match bob.next_ended() {
+                Ok((entry, _)) if bob.is_homespun() => return Completion { buffer: Buffer::None, ..entry },
+                Ok((entry, _)) => return strip_undefined(&entry),
+                // With another provider, the message may arrive later.
+                Err(failed) if failed.errno() == Errno::ENOMSG && !bob.is_homespun() => {
+                    deadline.yield_or_panic("a message");
+                }
+                Err(failed) => panic!("{failed:?}"),
+            }
+        }
+    };
+    for (tag, kind) in [(None, RECEIVED), (Some(TAG), TRECEIVED)] {
+        if tag.is_none() && !bob.is_homespun() {
+            // `fi_msg(3)` has no peeks.
+            continue;
+        }
+        let told = |context| make_entry(context, kind | WITH_DATA, 50, DATA, tag.unwrap_or(0));
+        send(tag.map(Tag));
+        assert_eq!(arrived(1, tag, OpFlags::PEEK), told(1));
+        assert_eq!(arrived(2, tag, OpFlags::PEEK | OpFlags::CLAIM), told(2));
+        assert_eq!(arrived(2, tag, OpFlags::CLAIM), told(2));
+        send(tag.map(Tag));
+        assert_eq!(arrived(3, tag, OpFlags::PEEK | OpFlags::DISCARD), told(3));
+        send(tag.map(Tag));
+        assert_eq!(arrived(4, tag, OpFlags::PEEK | OpFlags::CLAIM), told(4));
+        let discarded = arrived(4, tag, OpFlags::CLAIM | OpFlags::DISCARD);
+        assert_eq!((discarded.context, discarded.flags - WITH_DATA), (4, kind));
+    }
+    bob.assert_no_completion();
+}
+
+/// An error entry has all known fields of the operation, with and without selective completion.
+#[over(all)]
+fn error_entries_describe_the_failed_operation(net: &Net) {
+    for selective in [false, true] {
+        let setup = || Setup { selective, cq_format: Some(CqFormat::Context), ..Setup::default() };
+        let (alice, bob) = net.open_pair_with(setup(), setup());
+        let check = |failed: CompletionError, error, expected: Completion| {
+            assert_eq!(failed.error, error);
+            let told = Completion { buffer: Buffer::None, ..failed.completion };
+            let is_cut = matches!(failed.error, OperationError::Truncated { .. });
+            if bob.is_homespun() {
+                assert_eq!(told, expected);
+            } else if is_cut {
+                assert_eq!(strip_undefined(&told), expected);
+            } else {
+                // Without a message, an entry has no other field.
+                assert_eq!(told.context, expected.context);
+            }
+        };
+        bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
+        bob.endpoint.cancel(1).unwrap();
+        check(bob.next_failure(), OperationError::Cancelled, make_entry(1, RECEIVED, 0, 0, 0));
+        bob.endpoint.trecv(marked_buffer(8), ANY, Tag(TAG), 2).unwrap();
+        bob.endpoint.cancel(2).unwrap();
+        check(bob.next_failure(), OperationError::Cancelled, make_entry(2, TRECEIVED, 0, 0, 0));
+
+        bob.endpoint.trecv(marked_buffer(8), ANY, TagMatch::ANY, 3).unwrap();
+        alice.endpoint.tsenddata(payload(3, 20), DATA, alice.peer(), Tag(TAG), 3).unwrap();
+        let cut = OperationError::Truncated { overflow_bytes: 12 };
+        check(bob.next_failure(), cut, make_entry(3, TRECEIVED | WITH_DATA, 8, DATA, TAG));
+        if !selective {
+            assert_eq!(alice.next_completion().context, 3);
+        }
+
+        // The man pages do not say what becomes of an absent peer, and a peek may miss a message.
+        if !alice.is_homespun() {
+            continue;
+        }
+        let look =
+            RecvMsg { tagged: Some(Tag(1).into()), context: 4, flags: OpFlags::PEEK, ..RecvMsg::default() };
+        bob.endpoint.recvmsg(look).unwrap();
+        check(bob.next_failure(), OperationError::NoMessage, make_entry(4, TRECEIVED, 0, 0, 0));
+
+        let vacancy = net.reserve_vacant_address();
+        let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
+        alice.endpoint.tsend(payload(5, 8), absent, Tag(TAG), 5).unwrap();
+        let refused = alice.next_failure();
+        assert_eq!(refused.errno(), Errno::ECONNREFUSED);
+        assert_eq!(refused.completion.buffer, Buffer::Sent(payload(5, 8)));
+        let told = Completion { buffer: Buffer::None, ..refused.completion };
+        assert_eq!(told, make_entry(5, TSENT, 0, 0, 0));
+        // An operation without a context reports context 0.
+        alice.endpoint.inject(&payload(6, 8), absent, None, None).unwrap();
+        assert_eq!(alice.next_failure().completion, make_entry(0, SENT, 0, 0, 0));
+    }
+}
+
+#[over(all)]
+fn every_remote_data_value_arrives_with_its_flag(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    for (data, len_bytes) in [(0, 0), (u64::MAX, 8), (DATA, 9000), (1 << 63, 300_000), (0, 300_000)] {
+        bob.endpoint.recv(marked_buffer(300_000), ANY, 1).unwrap();
+        alice.endpoint.senddata(payload(1, len_bytes), data, alice.peer(), 2).unwrap();
+        assert_eq!(next_entry_without_buffer(&bob), make_entry(1, RECEIVED | WITH_DATA, len_bytes, data, 0));
+        assert_eq!(next_entry_without_buffer(&alice), make_entry(2, SENT, 0, 0, 0));
+    }
+}
+
+/// Each error needs its own read call.
+#[over(all)]
+fn errors_are_read_one_by_one(net: &Net) {
+    let (_alice, bob) = net.open_pair();
+    assert_eq!(bob.cq.read_error(), Ok(None), "there is none to begin with");
+    for context in 1..4 {
+        bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
+        bob.endpoint.cancel(context).unwrap();
+    }
+    for context in 1..4 {
+        if bob.is_homespun() {
+            assert_eq!(bob.cq.read_each(0, |_, _| panic!("nothing is asked for")), Ok(Some(0)));
+        }
+        assert_eq!(bob.cq.read(), Err(ReadError::ErrorAvailable));
+        assert_eq!(bob.cq.read_error().unwrap().unwrap().completion.context, context);
+    }
+    assert_eq!(bob.cq.read_error(), Ok(None));
+    assert_eq!(bob.cq.read(), Ok(None));
+}
+
+#[over(all)]
+fn strerror_describes_every_provider_error(net: &Net) {
+    let party = net.open_party();
+    for number in (-2..600).chain([i32::MIN, i32::MAX]) {
+        assert!(!party.cq.strerror(number).is_empty(), "{number}");
+    }
+    party.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
+    party.endpoint.cancel(1).unwrap();
+    let text = party.cq.strerror(party.next_failure().prov_errno());
+    assert!(!text.is_empty());
+    assert!(text.contains("cancelled") || !party.is_homespun());
+}
+
+#[over(one_process)]
+fn queue_holds_the_requested_entry_count(net: &Net) {
+    let domain = net.open_other_domain();
+    for (asked, held) in [(0, CQ_DEPTH_DEFAULT_ENTRIES), (1, 1), (100, 100), (100_000, 100_000)] {
+        let cq = domain.open_cq(&CqAttr { size_entries: asked, ..CqAttr::default() }).unwrap();
+        assert_eq!(cq.depth_entries(), held);
+        assert_eq!(cq.format(), CqFormat::Tagged, "the default");
+        cq.close().unwrap();
+    }
+    let refused = domain.open_cq(&CqAttr { size_entries: usize::MAX, ..CqAttr::default() });
+    assert_eq!(refused.unwrap_err().errno(), Errno::EINVAL);
+}
+
+#[over(one_process)]
+fn queue_without_endpoints_is_empty(net: &Net) {
+    let cq = net.open_other_domain().open_cq(&CqAttr::default()).unwrap();
+    assert_eq!(cq.read(), Ok(None));
+    assert_eq!(cq.read_error(), Ok(None));
+    cq.progress();
+    cq.close().unwrap();
+}
+
+#[over(one_process)]
+fn unread_entries_outlive_the_endpoint_until_the_queue_closes(net: &Net) {
+    for is_read in [true, false] {
+        let (alice, bob) = net.open_pair();
+        bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
+        bob.endpoint.recv(marked_buffer(8), ANY, 2).unwrap();
+        bob.endpoint.cancel(2).unwrap();
+        let (buffers, to) = (vec![payload(1, 8)], alice.peer());
+        alice.send_and_wait_for_delivery(SendMsg { buffers, to, ..SendMsg::default() });
+        let Party { endpoint, cq, .. } = bob;
+        let cq = cq.expect_local().clone();
+        let Rejected { error, returned: cq } = cq.close().expect_err("the endpoint is there");
+        assert_eq!(error.errno(), Errno::EBUSY);
+        drop(endpoint);
+        if is_read {
+            assert_eq!(cq.read_error().unwrap().unwrap().completion.context, 2);
+            assert_eq!(received_bytes(&cq.read().unwrap().unwrap().buffer), payload(1, 8));
+            assert_eq!(cq.read(), Ok(None));
+        }
+        cq.close().unwrap();
+    }
+}
+
+/// Closing a queue frees the buffers of its unread entries.
+#[over(one_process)]
+fn closing_a_queue_frees_unread_buffers(net: &Net) {
+    let domain = net.open_other_domain();
+    let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
+    let endpoint = domain.endpoint(net.info()).unwrap();
+    endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
+    endpoint.bind_av(&av).unwrap();
+    endpoint.enable().unwrap();
+    let own = av.insert(&[endpoint.name().unwrap()]).remove(0).unwrap();
+    let message = Bytes::from(vec![7; 8]);
+    endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
+    endpoint.send(message.clone(), own, 2).unwrap();
+    let deadline = Deadline::new();
+    while cq.read_each(0, |_, _| panic!("nothing is asked for")) != Ok(Some(0)) {
+        deadline.yield_or_panic("a completion");
+    }
+    drop(endpoint);
+    assert!(!message.is_unique(), "the unread entry of the send holds its buffer");
+    cq.close().unwrap();
+    assert!(message.is_unique());
+}

@@ -1,0 +1,430 @@
+//! Unexpected messages take no more of the receiver's memory than its budget: `total_buffered_recv` of
+//! `fi_endpoint(3)`. Messages beyond the budget wait at their sender, and none is lost. Other peers need not
+//! wait.
+
+use std::collections::BTreeSet;
+use std::thread;
+
+use homespun::endpoint::{RecvMsg, SendMsg};
+use homespun::flags::{CompletionFlags, OpFlags};
+use homespun::{Errno, FabricAddress, OperationError, Tag, TagMatch};
+
+use crate::payload::{marked_buffer, payload, received_bytes};
+use crate::{Deadline, Net, Party, Setup, over};
+
+use crate::semantics::failures::assert_link_ended;
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+/// The receivers' budget for unexpected messages.
+const BUDGET_BYTES: usize = 40_000;
+
+/// An upper bound of the bytes that a sender sends by its initial credit.
+const CREDIT_BEFORE_ANY_BYTES: usize = 32 << 10;
+
+/// The number of sends that may be outstanding.
+const TX_DEPTH: usize = 8;
+
+/// The length of an ordinary message.
+const LEN_BYTES: usize = 1000;
+
+/// After this many refusals in a row, a test assumes that only a receive of the peer makes room.
+const REFUSED_ROUNDS: usize = 60;
+
+/// The largest number of sends that an endpoint can accept while the peer posts no receives.
+const ACCEPTED_MAX: usize = TX_DEPTH + (BUDGET_BYTES + CREDIT_BEFORE_ANY_BYTES) / LEN_BYTES;
+
+fn make_receiver_setup() -> Setup {
+    Setup { unexpected_bytes: BUDGET_BYTES, ..Setup::default() }
+}
+
+fn sender_setup() -> Setup {
+    Setup { tx_depth_ops: TX_DEPTH, ..Setup::default() }
+}
+
+/// Returns the length of a message. Neighbouring messages differ in length, so that none is mistaken for
+/// another.
+fn message_len_bytes(number: u64) -> usize {
+    LEN_BYTES + number as usize % 50
+}
+
+/// Sends the message of this number. Returns false if the queue is full.
+fn try_send(from: &Party, to: FabricAddress, number: u64, flags: OpFlags) -> bool {
+    let buffers = vec![payload(number, message_len_bytes(number))];
+    let send = SendMsg { buffers, to, data: Some(number), context: number, flags, ..SendMsg::default() };
+    match from.endpoint.sendmsg(send) {
+        Ok(()) => true,
+        Err(error) if error.errno() == Errno::EAGAIN => false,
+        Err(error) => panic!("message {number} was refused: {error}"),
+    }
+}
+
+/// Sends until no more sends are accepted. Returns how many were accepted, and which of them completed.
+fn send_until_refused(from: &Party, to: FabricAddress, flags: OpFlags) -> (u64, Vec<u64>) {
+    let (mut accepted, mut refused_rounds) = (0, 0);
+    let mut ended = Vec::new();
+    while refused_rounds < REFUSED_ROUNDS {
+        if try_send(from, to, accepted, flags) {
+            accepted += 1;
+            refused_rounds = 0;
+            assert!(accepted <= ACCEPTED_MAX as u64, "a flood without end");
+        } else {
+            refused_rounds += 1;
+        }
+        from.progress_all();
+        while let Some(ending) = from.poll_completion() {
+            ended.push(ending.unwrap().0.context);
+        }
+    }
+    (accepted, ended)
+}
+
+/// Receives the next message, which must have this number.
+#[track_caller]
+fn receive_and_check(party: &Party, number: u64) {
+    party.endpoint.recv(marked_buffer(2 * LEN_BYTES), ANY, number).unwrap();
+    let completion = party.next_completion();
+    assert_eq!((completion.context, completion.data), (number, number));
+    assert!(
+        received_bytes(&completion.buffer) == payload(number, message_len_bytes(number)),
+        "message {number}"
+    );
+}
+
+/// Checks that each of `count` sends that has not `ended` ends once.
+#[track_caller]
+fn check_all_sends_end(party: &Party, mut ended: Vec<u64>, count: u64) {
+    while ended.len() < count as usize {
+        let completion = party.next_completion();
+        assert!(completion.flags.contains(CompletionFlags::SEND));
+        ended.push(completion.context);
+    }
+    ended.sort_unstable();
+    assert_eq!(ended, (0..count).collect::<Vec<_>>());
+    party.assert_no_completion();
+}
+
+#[over(driven)]
+fn unexpected_messages_beyond_the_budget_wait_at_the_sender(net: &Net) {
+    for level in [
+        OpFlags::INJECT_COMPLETE,
+        OpFlags::TRANSMIT_COMPLETE,
+        OpFlags::DELIVERY_COMPLETE,
+        OpFlags::MATCH_COMPLETE,
+    ] {
+        let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
+        let (accepted, ended) = send_until_refused(&alice, alice.peer(), level);
+        if level == OpFlags::MATCH_COMPLETE {
+            assert_eq!((accepted, ended.len()), (TX_DEPTH as u64, 0));
+        }
+        bob.assert_no_completion();
+        for number in 0..accepted {
+            receive_and_check(&bob, number);
+        }
+        check_all_sends_end(&alice, ended, accepted);
+        bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
+        bob.assert_no_completion();
+    }
+}
+
+#[over(driven)]
+fn waiting_sends_proceed_as_messages_are_received(net: &Net) {
+    let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
+    let count = 400;
+    let (mut sent, ended) = send_until_refused(&alice, alice.peer(), OpFlags::INJECT_COMPLETE);
+    let mut ended = ended.len();
+    let mut taken = 0;
+    let deadline = Deadline::new();
+    while taken < count {
+        // Some batches have few receives, so messages wait for receives. Other batches have many, so
+        // receives wait for messages.
+        let batch = (1 + taken % 30).min(count - taken);
+        for number in taken..taken + batch {
+            bob.endpoint.recv(marked_buffer(2 * LEN_BYTES), ANY, number).unwrap();
+        }
+        // A message sent on request may complete later than the next one.
+        let mut missing: BTreeSet<u64> = (taken..taken + batch).collect();
+        while !missing.is_empty() {
+            while sent < count
+                && sent < taken + batch + 5
+                && try_send(&alice, alice.peer(), sent, OpFlags::empty())
+            {
+                sent += 1;
+            }
+            let completion = loop {
+                if let Some(next) = bob.poll_completion() {
+                    break next.unwrap().0;
+                }
+                alice.progress_all();
+                while sent < count && try_send(&alice, alice.peer(), sent, OpFlags::empty()) {
+                    sent += 1;
+                }
+                while let Some(ending) = alice.poll_completion() {
+                    ending.unwrap();
+                    ended += 1;
+                }
+                deadline.yield_or_panic("a message of the flood");
+            };
+            let number = completion.context;
+            assert_eq!(completion.data, number);
+            assert!(missing.remove(&number), "receive {number} has completed twice");
+            assert!(received_bytes(&completion.buffer) == payload(number, message_len_bytes(number)));
+        }
+        taken += batch;
+    }
+    assert_eq!((sent, taken), (count, count));
+    for _ in ended..count as usize {
+        alice.next_completion();
+    }
+    alice.assert_no_completion();
+    bob.assert_no_completion();
+}
+
+#[over(driven)]
+fn flood_by_one_peer_delays_no_other_peer(net: &Net) {
+    let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
+    let carol = net.open_party();
+    for (one, other) in [(&alice, &carol), (&carol, &alice), (&bob, &carol), (&carol, &bob)] {
+        one.insert_address_of(other);
+    }
+    let (accepted, ended) = send_until_refused(&alice, alice.peer(), OpFlags::INJECT_COMPLETE);
+    // Carol's messages to bob arrive, with or without a posted receive, ...
+    for (tag, len_bytes) in (1..).zip([0, 100, 5000, 300_000, 1 << 20]) {
+        bob.endpoint.trecv(marked_buffer(len_bytes), ANY, Tag(tag), tag).unwrap();
+        let (buffers, flags) = (vec![payload(tag, len_bytes)], OpFlags::MATCH_COMPLETE);
+        let to = carol.fabric_address_of(&bob);
+        let send = SendMsg { buffers, to, tag: Some(Tag(tag)), context: tag, flags, ..SendMsg::default() };
+        carol.endpoint.sendmsg(send).unwrap();
+        assert!(received_bytes(&bob.next_completion().buffer) == payload(tag, len_bytes));
+        assert_eq!(carol.next_completion().context, tag);
+    }
+    carol.send_and_wait_for_delivery(SendMsg {
+        to: carol.fabric_address_of(&bob),
+        tag: Some(Tag(50)),
+        ..SendMsg::default()
+    });
+    // ... and so do bob's own messages and their acknowledgements, ...
+    for len_bytes in [0, 100, 5000, 300_000, 1 << 20] {
+        let to = bob.peer();
+        let (buffers, tag) = (vec![payload(7, len_bytes)], Some(7));
+        bob.send_and_wait_for_delivery(SendMsg {
+            buffers: buffers.clone(),
+            to,
+            tag: tag.map(Tag),
+            ..SendMsg::default()
+        });
+        alice.endpoint.trecv(marked_buffer(len_bytes), ANY, Tag(7), 1007).unwrap();
+        let completion = alice.next_completion();
+        assert_eq!(completion.context, 1007);
+        assert!(received_bytes(&completion.buffer) == buffers[0]);
+    }
+    // ... and bob receives the messages of the flood that have arrived. Then the others arrive.
+    for number in 0..accepted {
+        receive_and_check(&bob, number);
+    }
+    check_all_sends_end(&alice, ended, accepted);
+    bob.endpoint.trecv(marked_buffer(8), ANY, Tag(50), 50).unwrap();
+    assert_eq!(bob.next_completion().context, 50);
+    alice.exchange_long_messages(&carol);
+}
+
+#[over(driven)]
+fn messages_beyond_the_whole_budget_arrive_when_received(net: &Net) {
+    let (alice, bob) = net.open_pair_with(Setup::default(), make_receiver_setup());
+    let lens_bytes = [BUDGET_BYTES + 1, 100, 100_000, 0, 300_000, (5 << 20) + 1, 19_000, 8];
+    for level in [
+        OpFlags::INJECT_COMPLETE,
+        OpFlags::TRANSMIT_COMPLETE,
+        OpFlags::DELIVERY_COMPLETE,
+        OpFlags::MATCH_COMPLETE,
+    ] {
+        for (number, len_bytes) in (0..).zip(lens_bytes) {
+            let buffers = vec![payload(number, len_bytes)];
+            let (to, flags, data) = (alice.peer(), level, Some(number));
+            let send = SendMsg { buffers, to, data, context: number, flags, ..SendMsg::default() };
+            alice.endpoint.sendmsg(send).unwrap();
+        }
+        // The short messages fit into the budget, and may complete.
+        let mut ended: Vec<u64> = Vec::new();
+        for _ in 0..REFUSED_ROUNDS {
+            alice.progress_all();
+            ended.extend(alice.poll_completion().map(|ending| ending.unwrap().0.context));
+        }
+        for &number in &ended {
+            let len_bytes = lens_bytes[number as usize];
+            assert!(
+                len_bytes <= BUDGET_BYTES && level != OpFlags::MATCH_COMPLETE,
+                "{len_bytes} at {level:?}"
+            );
+        }
+        bob.assert_no_completion();
+        for (number, len_bytes) in (0..).zip(lens_bytes) {
+            bob.endpoint.recv(marked_buffer(len_bytes), ANY, number).unwrap();
+            let completion = bob.next_completion();
+            assert_eq!((completion.context, completion.data), (number, number));
+            assert!(received_bytes(&completion.buffer) == payload(number, len_bytes));
+        }
+        check_all_sends_end(&alice, ended, lens_bytes.len() as u64);
+    }
+}
+
+#[over(all)]
+fn many_long_messages_arrive_through_a_small_budget(net: &Net) {
+    let (alice, bob) = net.open_pair_with(Setup::default(), make_receiver_setup());
+    let count = 120;
+    let long = |number: u64| payload(number, BUDGET_BYTES + 1 + number as usize);
+    for number in 0..count {
+        let (buffers, flags) = (vec![long(number)], OpFlags::DELIVERY_COMPLETE);
+        let (to, tag) = (alice.peer(), Some(number));
+        alice
+            .endpoint
+            .sendmsg(SendMsg { buffers, to, tag: tag.map(Tag), context: number, flags, ..SendMsg::default() })
+            .unwrap();
+    }
+    alice.assert_no_completion();
+    for number in 0..count {
+        bob.endpoint.trecv(marked_buffer(2 * BUDGET_BYTES), ANY, TagMatch::ANY, number).unwrap();
+        let completion = bob.next_completion();
+        assert_eq!((completion.context, completion.tag.0), (number, number));
+        assert!(received_bytes(&completion.buffer) == long(number));
+    }
+    check_all_sends_end(&alice, Vec::new(), count);
+}
+
+#[over(driven)]
+fn send_waiting_for_credit_may_be_cancelled(net: &Net) {
+    let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
+    // Injected messages wait at the sender, even if the receiver could fetch other messages from their
+    // buffers.
+    let flags = OpFlags::INJECT | OpFlags::INJECT_COMPLETE;
+    let (accepted, ended) = send_until_refused(&alice, alice.peer(), flags);
+    let last = accepted - 1;
+    let waiting: Vec<u64> = (0..accepted).filter(|number| !ended.contains(number)).collect();
+    assert!(waiting.contains(&last), "{waiting:?}");
+    let mut cancelled = Vec::new();
+    for &number in waiting.iter().rev().step_by(2) {
+        if alice.endpoint.cancel(number).is_ok() {
+            let failed = alice.next_failure();
+            assert_eq!((failed.completion.context, failed.error), (number, OperationError::Cancelled));
+            cancelled.push(number);
+        } else {
+            assert_ne!(number, last, "the last one cannot have been requested");
+        }
+    }
+    // The cancelled sends make room.
+    assert!(try_send(&alice, alice.peer(), accepted, flags));
+    for number in (0..=accepted).filter(|number| !cancelled.contains(number)) {
+        receive_and_check(&bob, number);
+    }
+    check_all_sends_end(&alice, [ended, cancelled].concat(), accepted + 1);
+    bob.assert_no_completion();
+}
+
+#[over(driven)]
+fn closing_sender_waits_for_credit(net: &Net) {
+    let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
+    let (accepted, _ended) = send_until_refused(&alice, alice.peer(), OpFlags::INJECT_COMPLETE);
+    thread::scope(|scope| {
+        let closing = scope.spawn(move || drop(alice));
+        for number in 0..accepted {
+            receive_and_check(&bob, number);
+        }
+        closing.join().unwrap();
+    });
+    bob.assert_no_completion();
+}
+
+#[over(driven)]
+fn sends_waiting_for_credit_fail_when_the_receiver_closes(net: &Net) {
+    let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
+    let (accepted, mut ended) = send_until_refused(&alice, alice.peer(), OpFlags::INJECT_COMPLETE);
+    drop(bob);
+    while ended.len() < accepted as usize {
+        let failed = alice.next_failure();
+        assert_link_ended(&failed);
+        ended.push(failed.completion.context);
+    }
+    check_all_sends_end(&alice, ended, accepted);
+}
+
+#[over(all)]
+fn discarded_messages_return_credit(net: &Net) {
+    let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
+    let count = 100;
+    let (mut sent, mut seen) = (0, 0);
+    let deadline = Deadline::new();
+    while seen < count {
+        if sent < count {
+            let (buffers, tag) = (vec![payload(sent, message_len_bytes(sent))], Some(sent));
+            let send = SendMsg { buffers, to: alice.peer(), tag: tag.map(Tag), ..SendMsg::default() };
+            sent += u64::from(alice.endpoint.sendmsg(send).is_ok());
+        }
+        let (tagged, flags) = (Some(TagMatch::ANY), OpFlags::PEEK | OpFlags::DISCARD);
+        bob.endpoint.recvmsg(RecvMsg { tagged, flags, ..RecvMsg::default() }).unwrap();
+        match bob.next_ended() {
+            Ok((completion, _)) => {
+                assert_eq!((completion.tag.0, completion.len_bytes), (seen, message_len_bytes(seen)));
+                seen += 1;
+            }
+            Err(failed) => assert_eq!(failed.error, OperationError::NoMessage),
+        }
+        if let Some(ending) = alice.poll_completion() {
+            ending.unwrap();
+        }
+        deadline.yield_or_panic("messages to throw away");
+    }
+    assert_eq!(sent, count);
+}
+
+#[over(driven)]
+fn floods_in_both_directions_all_arrive(net: &Net) {
+    let setup = || Setup { unexpected_bytes: BUDGET_BYTES, ..sender_setup() };
+    let (alice, bob) = net.open_pair_with(setup(), setup());
+    let (from_alice, ended_of_alice) = send_until_refused(&alice, alice.peer(), OpFlags::DELIVERY_COMPLETE);
+    let (from_bob, ended_of_bob) = send_until_refused(&bob, bob.peer(), OpFlags::INJECT_COMPLETE);
+    let mut ended = [ended_of_alice, ended_of_bob];
+    let accepted = [from_alice, from_bob];
+    let parties = [&alice, &bob];
+    for number in 0..from_alice.max(from_bob) {
+        for (who, party) in parties.into_iter().enumerate() {
+            if number < accepted[1 - who] {
+                party.endpoint.recv(marked_buffer(2 * LEN_BYTES), ANY, 10_000 + number).unwrap();
+                loop {
+                    let completion = party.next_completion();
+                    if completion.context < 10_000 {
+                        ended[who].push(completion.context);
+                        continue;
+                    }
+                    assert_eq!((completion.context, completion.data), (10_000 + number, number));
+                    assert!(received_bytes(&completion.buffer) == payload(number, message_len_bytes(number)));
+                    break;
+                }
+            }
+        }
+    }
+    for (who, party) in parties.into_iter().enumerate() {
+        check_all_sends_end(party, ended[who].clone(), accepted[who]);
+    }
+}
+
+#[over(driven)]
+fn flood_to_own_endpoint_waits_for_credit(net: &Net) {
+    let setup = Setup { unexpected_bytes: BUDGET_BYTES, ..sender_setup() };
+    let narcissus = net.open_party_with(setup);
+    let own = narcissus.insert_address_of(&narcissus);
+    let (accepted, mut ended) = send_until_refused(&narcissus, own, OpFlags::DELIVERY_COMPLETE);
+    for number in 0..accepted {
+        narcissus.endpoint.recv(marked_buffer(2 * LEN_BYTES), own, 10_000 + number).unwrap();
+        loop {
+            let completion = narcissus.next_completion();
+            if completion.context < 10_000 {
+                ended.push(completion.context);
+                continue;
+            }
+            assert_eq!((completion.context, completion.data), (10_000 + number, number));
+            assert!(received_bytes(&completion.buffer) == payload(number, message_len_bytes(number)));
+            break;
+        }
+    }
+    check_all_sends_end(&narcissus, ended, accepted);
+}

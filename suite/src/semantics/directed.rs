@@ -1,0 +1,253 @@
+//! Receives that name their source: `FI_DIRECTED_RECV`.
+
+use std::sync::mpsc;
+use std::thread;
+
+use homespun::endpoint::{RecvMsg, SendMsg};
+use homespun::flags::{Caps, OpFlags};
+use homespun::{CqAttr, Errno, FabricAddress, OpenEndpoint, ReadError, Tag, WaitObject};
+
+use crate::payload::{marked_buffer, payload, received_bytes};
+use crate::sleeping::{PATIENCE, own_thread_directory, wait_until_thread_sleeps};
+use crate::{Net, Party, Setup, over};
+
+use crate::semantics::failures::{GONE, assert_link_ended};
+
+/// Opens a receiver and two senders. In the receiver's address vector, the senders have the addresses 0 and
+/// 1.
+fn open_receiver_and_senders(net: &Net, caps: Caps) -> (Party, [Party; 2]) {
+    let receiver = net.open_party_with(Setup { caps, ..Setup::default() });
+    let senders = [net.open_party(), net.open_party()];
+    for sender in &senders {
+        sender.insert_address_of(&receiver);
+        receiver.insert_address_of(sender);
+    }
+    (receiver, senders)
+}
+
+/// Sends a message, and waits until it has arrived. Does not wait with another provider, which may delay the
+/// completion until the message is received.
+fn deliver(from: &Party, identity: u64) {
+    let (buffers, to) = (vec![payload(identity, 16)], from.peer());
+    let send = SendMsg { buffers, to, ..SendMsg::default() };
+    if from.is_homespun() {
+        from.send_and_wait_for_delivery(send);
+    } else {
+        from.endpoint.sendmsg(send).unwrap();
+    }
+}
+
+#[track_caller]
+fn expect_message(receiver: &Party, context: u64, identity: u64, from: FabricAddress) {
+    let (completion, source) = receiver.next_completion_with_source();
+    assert_eq!((completion.context, source), (context, from));
+    assert_eq!(received_bytes(&completion.buffer), payload(identity, 16));
+}
+
+#[over(all)]
+fn directed_receive_takes_only_messages_of_its_source(net: &Net) {
+    let (receiver, senders) = open_receiver_and_senders(net, net.info().caps);
+    let [first, second] = [FabricAddress(0), FabricAddress(1)];
+    // The receive is posted first.
+    receiver.endpoint.recv(marked_buffer(16), second, 1).unwrap();
+    deliver(&senders[0], 10);
+    receiver.assert_no_completion();
+    deliver(&senders[1], 11);
+    expect_message(&receiver, 1, 11, second);
+    // The messages arrive first.
+    deliver(&senders[1], 12);
+    receiver.endpoint.recv(marked_buffer(16), first, 2).unwrap();
+    expect_message(&receiver, 2, 10, first);
+    receiver.endpoint.recv(marked_buffer(16), first, 3).unwrap();
+    receiver.assert_no_completion();
+    receiver.endpoint.recv(marked_buffer(16), second, 4).unwrap();
+    expect_message(&receiver, 4, 12, second);
+    if receiver.is_homespun() {
+        let unknown = receiver.endpoint.recv(marked_buffer(16), FabricAddress(2), 5);
+        assert_eq!(unknown.unwrap_err().errno(), Errno::EINVAL);
+    }
+}
+
+#[over(all)]
+fn receive_from_unspecified_source_takes_any_message(net: &Net) {
+    let (receiver, senders) = open_receiver_and_senders(net, net.info().caps);
+    for (identity, sender) in (10..).zip(&senders) {
+        receiver.endpoint.recv(marked_buffer(16), FabricAddress::UNSPECIFIED, identity).unwrap();
+        deliver(sender, identity);
+        expect_message(&receiver, identity, identity, receiver.fabric_address_of(sender));
+    }
+    let stranger = net.open_party();
+    stranger.insert_address_of(&receiver);
+    deliver(&stranger, 20);
+    receiver.endpoint.recv(marked_buffer(16), FabricAddress::UNSPECIFIED, 20).unwrap();
+    expect_message(&receiver, 20, 20, FabricAddress::UNSPECIFIED);
+}
+
+#[over(all)]
+fn directed_and_undirected_receives_match_in_posting_order(net: &Net) {
+    let (receiver, senders) = open_receiver_and_senders(net, net.info().caps);
+    let [first, second] = [FabricAddress(0), FabricAddress(1)];
+    for (context, from) in [(1, second), (2, FabricAddress::UNSPECIFIED), (3, first), (4, second)] {
+        receiver.endpoint.recv(marked_buffer(16), from, context).unwrap();
+    }
+    deliver(&senders[0], 10);
+    expect_message(&receiver, 2, 10, first);
+    deliver(&senders[1], 11);
+    expect_message(&receiver, 1, 11, second);
+    deliver(&senders[1], 12);
+    expect_message(&receiver, 4, 12, second);
+    deliver(&senders[0], 13);
+    expect_message(&receiver, 3, 13, first);
+}
+
+// Behind the C interface the source is ignored, as by other providers.
+#[over(all, native)]
+fn directed_receive_without_the_capability_is_refused(net: &Net) {
+    let (receiver, senders) = open_receiver_and_senders(net, net.info().caps - Caps::DIRECTED_RECV);
+    let (endpoint, only) = (&receiver.endpoint, FabricAddress(1));
+    let peek = RecvMsg { from: only, flags: OpFlags::PEEK, ..RecvMsg::default() };
+    let refusals = [
+        endpoint.recv(marked_buffer(16), only, 1),
+        endpoint.trecv(marked_buffer(16), only, Tag(7), 1),
+        endpoint.recv_multi(marked_buffer(16), only, 1),
+        endpoint.recvmsg(RecvMsg { buffers: vec![marked_buffer(16)], from: only, ..RecvMsg::default() }),
+        endpoint.recvmsg(peek),
+    ];
+    for refused in refusals {
+        assert_eq!(refused.unwrap_err().errno(), Errno::EOPNOTSUPP);
+    }
+    // Nothing was posted.
+    endpoint.recv(marked_buffer(16), FabricAddress::UNSPECIFIED, 2).unwrap();
+    deliver(&senders[0], 10);
+    expect_message(&receiver, 2, 10, FabricAddress(0));
+    receiver.assert_no_completion();
+}
+
+#[over(all, own)]
+fn directed_receive_fails_when_its_source_closes(net: &Net) {
+    let (receiver, [first, second]) = open_receiver_and_senders(net, net.info().caps);
+    let names = [FabricAddress(0), FabricAddress(1)];
+    // Posting these receives opens no link. So the receiver does not learn whether the peers are there.
+    receiver.endpoint.recv(marked_buffer(16), names[0], 1).unwrap();
+    receiver.endpoint.trecv(marked_buffer(16), names[0], Tag(5), 2).unwrap();
+    receiver.endpoint.recv(marked_buffer(16), names[1], 3).unwrap();
+    receiver.endpoint.recv(marked_buffer(16), FabricAddress::UNSPECIFIED, 4).unwrap();
+    receiver.assert_no_completion();
+    deliver(&first, 10);
+    expect_message(&receiver, 1, 10, names[0]);
+    receiver.endpoint.recv(marked_buffer(16), names[0], 5).unwrap();
+    // The receiver still gets messages that the source sent before it closed.
+    first.endpoint.inject(&payload(11, 16), first.peer(), Some(Tag(5)), None).unwrap();
+    drop(first);
+    expect_message(&receiver, 2, 11, names[0]);
+    let failed = receiver.next_failure();
+    assert_eq!(failed.completion.context, 5);
+    assert_link_ended(&failed);
+    // When this receive is posted, the endpoint knows that the source is gone.
+    receiver.endpoint.recv(marked_buffer(16), names[0], 6).unwrap();
+    assert_eq!(collect_failed_contexts(&receiver, 1, &GONE), [6]);
+    deliver(&second, 12);
+    expect_message(&receiver, 3, 12, names[1]);
+    deliver(&second, 13);
+    expect_message(&receiver, 4, 13, names[1]);
+    receiver.assert_no_completion();
+}
+
+/// Waits until this many operations have failed with a broken link. Returns their contexts, sorted.
+#[track_caller]
+fn collect_failed_contexts(party: &Party, count: usize, errors: &[Errno]) -> Vec<u64> {
+    let mut contexts: Vec<u64> = (0..count)
+        .map(|_| {
+            let failed = party.next_failure();
+            assert!(errors.contains(&failed.errno()), "{failed:?}");
+            failed.completion.context
+        })
+        .collect();
+    contexts.sort_unstable();
+    party.assert_no_completion();
+    contexts
+}
+
+#[over(all, own)]
+fn directed_receive_fails_when_a_send_to_its_source_is_refused(net: &Net) {
+    let receiver = net.open_party();
+    let vacancy = net.reserve_vacant_address();
+    let address = vacancy.address;
+    let absent = receiver.av.insert(&[address]).remove(0).unwrap();
+    receiver.endpoint.recv(marked_buffer(16), absent, 1).unwrap();
+    receiver.endpoint.trecv(marked_buffer(16), absent, Tag(5), 2).unwrap();
+    receiver.endpoint.recv_multi(marked_buffer(16), absent, 3).unwrap();
+    receiver.endpoint.recv(marked_buffer(16), FabricAddress::UNSPECIFIED, 4).unwrap();
+    receiver.assert_no_completion();
+    receiver.endpoint.send(payload(1, 16), absent, 5).unwrap();
+    assert_eq!(collect_failed_contexts(&receiver, 4, &[Errno::ECONNREFUSED]), [1, 2, 3, 5]);
+    // For a receive that is posted later, the endpoint connects again, and is refused again.
+    receiver.endpoint.recv(marked_buffer(16), absent, 6).unwrap();
+    assert_eq!(collect_failed_contexts(&receiver, 1, &[Errno::ECONNREFUSED]), [6]);
+    receiver.endpoint.trecv(marked_buffer(16), absent, Tag(5), 7).unwrap();
+    assert_eq!(collect_failed_contexts(&receiver, 1, &[Errno::ECONNREFUSED]), [7]);
+    receiver.endpoint.recv_multi(marked_buffer(16), absent, 8).unwrap();
+    assert_eq!(collect_failed_contexts(&receiver, 1, &[Errno::ECONNREFUSED]), [8]);
+    // Once the peer has opened, a receive waits for its message.
+    drop(vacancy);
+    let source = net.open_party_with(Setup { at: Some(address), ..Setup::default() });
+    receiver.endpoint.trecv(marked_buffer(16), absent, Tag(5), 7).unwrap();
+    receiver.assert_no_completion();
+    source.insert_address_of(&receiver);
+    source.endpoint.inject(&payload(8, 16), source.peer(), Some(Tag(5)), None).unwrap();
+    expect_message(&receiver, 7, 8, absent);
+    deliver(&source, 9);
+    expect_message(&receiver, 4, 9, absent);
+}
+
+/// Another thread posts the receive. The sleeping reader must wake, since only its pass connects to the
+/// source.
+#[over(one_process)]
+fn receive_from_a_refused_source_wakes_a_blocked_reader(net: &Net) {
+    let domain = net.open_other_domain();
+    let builder = domain.endpoint_builder(net.info());
+    let attr = CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() };
+    let OpenEndpoint { endpoint, cq, av, .. } = builder.cq_attr(attr).open().unwrap();
+    let vacancy = net.reserve_vacant_address();
+    let absent = av.insert_one(vacancy.address).unwrap();
+    endpoint.send(payload(1, 16), absent, 0).unwrap();
+    for context in 0..4 {
+        let (started, reader_started) = mpsc::channel();
+        thread::scope(|scope| {
+            let asleep = scope.spawn(|| {
+                started.send(own_thread_directory()).unwrap();
+                cq.sread(Some(PATIENCE))
+            });
+            if context > 0 {
+                wait_until_thread_sleeps(&reader_started.recv().unwrap());
+                endpoint.recv(marked_buffer(16), absent, context).unwrap();
+            }
+            assert_eq!(asleep.join().expect("no panic"), Err(ReadError::ErrorAvailable));
+        });
+        let failed = cq.read_error().unwrap().unwrap();
+        assert_eq!((failed.completion.context, failed.errno()), (context, Errno::ECONNREFUSED));
+    }
+}
+
+#[over(all, own)]
+fn directed_receive_fails_when_its_source_closed_before_the_first_send(net: &Net) {
+    let (receiver, [first, second]) = open_receiver_and_senders(net, net.info().caps);
+    let names = [FabricAddress(0), FabricAddress(1)];
+    for (context, name) in (1..).zip(names) {
+        receiver.endpoint.recv(marked_buffer(16), name, context).unwrap();
+    }
+    drop(first);
+    receiver.assert_no_completion();
+    receiver.endpoint.send(payload(1, 16), names[0], 3).unwrap();
+    assert_eq!(collect_failed_contexts(&receiver, 2, &GONE), [1, 3]);
+    deliver(&second, 10);
+    expect_message(&receiver, 2, 10, names[1]);
+    // The third endpoint closes while the link to it comes up, or soon after.
+    let third = net.open_party();
+    let to = receiver.insert_address_of(&third);
+    receiver.endpoint.recv(marked_buffer(16), to, 4).unwrap();
+    let (buffers, flags) = (vec![payload(2, 16)], OpFlags::MATCH_COMPLETE);
+    receiver.endpoint.sendmsg(SendMsg { buffers, to, context: 5, flags, ..SendMsg::default() }).unwrap();
+    drop(third);
+    assert_eq!(collect_failed_contexts(&receiver, 2, &GONE), [4, 5]);
+}

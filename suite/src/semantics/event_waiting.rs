@@ -1,0 +1,213 @@
+//! Waiting for events of connections: `fi_eq(3)`, `fi_poll(3)`.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use homespun::eq::{EqAttr, EqFlags, Event};
+use homespun::{ConnectionEnd, ConnectionEvent, Errno, FabricAddress, WaitObject};
+
+use crate::connecting::{CLIENT, LISTENER, SERVER, Side, sleep_until_event};
+use crate::payload::{marked_buffer, payload, received_bytes};
+use crate::sleeping::{
+    BLOCKING_WAIT_OBJECTS, PATIENCE, WAIT_OBJECTS, let_threads_fall_asleep, sleep_until_operation_ends,
+};
+use crate::{Net, over};
+
+/// The peer address of posts, which connected endpoints ignore.
+const NOWHERE: FabricAddress = FabricAddress::UNSPECIFIED;
+
+fn make_connected_event(endpoint: u64, data: &[u8]) -> ConnectionEvent {
+    ConnectionEvent::Connected { endpoint, data: data.into() }
+}
+
+fn make_shutdown_event(endpoint: u64) -> ConnectionEvent {
+    ConnectionEvent::Shutdown { endpoint, end: ConnectionEnd::Closed }
+}
+
+#[track_caller]
+fn sleep_until_request(side: &Side) -> homespun::ConnectionRequest {
+    match sleep_until_event(side) {
+        Ok(ConnectionEvent::Request(request)) => request,
+        other => panic!("not a request: {other:?}"),
+    }
+}
+
+#[over(connected, automatic)]
+fn event_wait_wakes_for_connection_events(net: &Net) {
+    for wait in WAIT_OBJECTS {
+        let side = || Side::open_with_wait_objects(net, wait, WaitObject::None);
+        let (client, server) = (side(), side());
+        let listener = server.open_listener(LISTENER);
+        let name = listener.name().unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..3 {
+                    let request = sleep_until_request(&server);
+                    let_threads_fall_asleep();
+                    let accepting = server.open_endpoint_for_request(&request, SERVER);
+                    accepting.accept(b"welcome").unwrap();
+                    assert_eq!(sleep_until_event(&server), Ok(make_connected_event(SERVER, b"")));
+                    assert_eq!(sleep_until_event(&server), Ok(make_shutdown_event(SERVER)));
+                }
+            });
+            for _ in 0..3 {
+                let_threads_fall_asleep();
+                let connecting = client.open_endpoint(CLIENT);
+                connecting.connect(name, b"please").unwrap();
+                assert_eq!(sleep_until_event(&client), Ok(make_connected_event(CLIENT, b"welcome")));
+                let_threads_fall_asleep();
+                connecting.shutdown().unwrap();
+                assert_eq!(sleep_until_event(&client), Ok(make_shutdown_event(CLIENT)));
+            }
+        });
+    }
+}
+
+#[over(connected)]
+fn event_wait_wakes_for_connection_failures(net: &Net) {
+    for wait in BLOCKING_WAIT_OBJECTS {
+        let side = || Side::open_with_wait_objects(net, wait, WaitObject::None);
+        let (client, server) = (side(), side());
+        let listener = server.open_listener(LISTENER);
+        let name = listener.name().unwrap();
+        let vacancy = net.reserve_vacant_address();
+        let (arrived, is_arrived) = mpsc::channel();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let arrived = arrived;
+                let rejected = sleep_until_request(&server);
+                let_threads_fall_asleep();
+                rejected.reject(b"no").unwrap();
+                let gone = sleep_until_request(&server);
+                arrived.send(()).unwrap();
+                let_threads_fall_asleep();
+                let accepting = server.open_endpoint_for_request(&gone, SERVER);
+                // The requester closes soon after its request has arrived.
+                thread::sleep(Duration::from_millis(20));
+                accepting.accept(b"").unwrap();
+                match sleep_until_event(&server) {
+                    Err(error) => assert_eq!((error.object, error.errno), (SERVER, Errno::ECONNABORTED)),
+                    // The requester was still open when the server accepted.
+                    Ok(event) => {
+                        assert_eq!(event, make_connected_event(SERVER, b""));
+                        assert_eq!(sleep_until_event(&server), Ok(make_shutdown_event(SERVER)));
+                    }
+                }
+            });
+            for (to, said) in [(vacancy.address, &b""[..]), (name, b"no")] {
+                let connecting = client.open_endpoint(CLIENT);
+                connecting.connect(to, b"").unwrap();
+                let error = sleep_until_event(&client).expect_err("it is refused");
+                assert_eq!(
+                    (error.object, error.errno, &error.err_data[..]),
+                    (CLIENT, Errno::ECONNREFUSED, said)
+                );
+            }
+            let connecting = client.open_endpoint(CLIENT);
+            connecting.connect(name, b"").unwrap();
+            // The request goes out while the client waits for another event.
+            assert_eq!(client.eq.sread(Some(Duration::from_millis(10))), Ok(None));
+            // Keep the requester open until the server has the request. Closing would withdraw the request.
+            is_arrived.recv().expect("the server has the request");
+        });
+    }
+}
+
+#[over(connected)]
+fn blocked_completion_read_completes_the_connection(net: &Net) {
+    for wait in BLOCKING_WAIT_OBJECTS {
+        let client = Side::open_with_wait_objects(net, WaitObject::None, wait);
+        let server = Side::open_with_wait_objects(net, WaitObject::Unspec, wait);
+        let listener = server.open_listener(LISTENER);
+        let connecting = client.open_endpoint(CLIENT);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let accepting = server.open_endpoint_for_request(&sleep_until_request(&server), SERVER);
+                accepting.accept(b"").unwrap();
+                assert_eq!(sleep_until_event(&server), Ok(make_connected_event(SERVER, b"")));
+                accepting.send(payload(1, 8), NOWHERE, 1).unwrap();
+                assert_eq!(sleep_until_operation_ends(&server.cq).unwrap().0.context, 1);
+                assert_eq!(sleep_until_event(&server), Ok(make_shutdown_event(SERVER)));
+            });
+            connecting.enable().unwrap();
+            connecting.recv(marked_buffer(8), NOWHERE, 2).unwrap();
+            connecting.connect(listener.name().unwrap(), b"").unwrap();
+            // The client reads no event before its completion.
+            let (completion, _) = sleep_until_operation_ends(&client.cq).unwrap();
+            assert_eq!(received_bytes(&completion.buffer), payload(1, 8));
+            drop(connecting);
+        });
+    }
+}
+
+#[over(connected, automatic)]
+fn threads_blocked_on_event_and_completion_queues_both_wake(net: &Net) {
+    const ROUNDS: u64 = 10;
+    let side = || Side::open_with_wait_objects(net, WaitObject::Unspec, WaitObject::Fd);
+    let (client, server) = (side(), side());
+    let listener = server.open_listener(LISTENER);
+    let name = listener.name().unwrap();
+    let (done, is_done) = mpsc::channel();
+    thread::scope(|scope| {
+        for side in [&client, &server] {
+            let done = done.clone();
+            scope.spawn(move || {
+                for _ in 0..2 * ROUNDS {
+                    done.send(sleep_until_operation_ends(&side.cq).is_ok()).unwrap();
+                }
+            });
+        }
+        scope.spawn(|| {
+            for round in 0..ROUNDS {
+                let accepting = server.open_endpoint_for_request(&sleep_until_request(&server), SERVER);
+                accepting.enable().unwrap();
+                accepting.recv(marked_buffer(8), NOWHERE, round).unwrap();
+                accepting.accept(b"").unwrap();
+                assert_eq!(sleep_until_event(&server), Ok(make_connected_event(SERVER, b"")));
+                accepting.send(payload(round, 8), NOWHERE, round).unwrap();
+                assert_eq!(sleep_until_event(&server), Ok(make_shutdown_event(SERVER)));
+            }
+        });
+        for round in 0..ROUNDS {
+            let connecting = client.open_endpoint(CLIENT);
+            connecting.enable().unwrap();
+            connecting.recv(marked_buffer(8), NOWHERE, round).unwrap();
+            connecting.connect(name, b"").unwrap();
+            assert_eq!(sleep_until_event(&client), Ok(make_connected_event(CLIENT, b"")));
+            connecting.send(payload(round, 8), NOWHERE, round).unwrap();
+            // Both messages were sent and received.
+            for _ in 0..4 {
+                assert!(is_done.recv_timeout(PATIENCE).expect("a thread was not woken"));
+            }
+            connecting.shutdown().unwrap();
+            assert_eq!(sleep_until_event(&client), Ok(make_shutdown_event(CLIENT)));
+        }
+    });
+}
+
+#[over(connected)]
+fn application_event_wakes_every_waiter(net: &Net) {
+    for wait in WAIT_OBJECTS {
+        let attr = EqAttr { flags: EqFlags::WRITE, wait, ..EqAttr::default() };
+        let eq = net.fabric.open_eq(&attr).unwrap();
+        let written = Event::Written { number: 7, data: b"wake up"[..].into() };
+        let (ready, is_ready) = mpsc::channel();
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                let ready = ready.clone();
+                scope.spawn(|| {
+                    let ready = ready;
+                    ready.send(()).unwrap();
+                    assert_eq!(eq.speek(Some(PATIENCE)), Ok(Some(written.clone())));
+                });
+            }
+            for _ in 0..3 {
+                is_ready.recv().unwrap();
+            }
+            let_threads_fall_asleep();
+            eq.write(7, b"wake up").unwrap();
+        });
+        assert_eq!(eq.read(), Ok(Some(written)));
+    }
+}

@@ -1,0 +1,267 @@
+//! Connections that end with the first operation that fails (`Endpoint::set_ends_on_failure`).
+
+use homespun::endpoint::{SendMsg, WriteMsg};
+use homespun::flags::{CompletionFlags, MrAccess, OpFlags};
+use homespun::{
+    CompletionError, ConnectionEnd, ConnectionEvent, Endpoint, Errno, Error, FabricAddress, Misuse, MrAttr,
+    OperationError, Refusal, RemoteMemory,
+};
+
+use crate::connecting::{
+    CLIENT, LISTENER, SERVER, Side, close_with_progress, next_completion_of_first_side,
+    next_event_of_first_side, next_operation_end_of_first_side, next_request_of_first_side,
+};
+use crate::payload::{marked_buffer, payload, received_bytes};
+use crate::semantics::shared_connections::connect_with_shared_context;
+use crate::{Net, over};
+
+/// The peer address of posts, which connected endpoints ignore.
+const NOWHERE: FabricAddress = FabricAddress::UNSPECIFIED;
+
+/// A region that does not exist.
+const NOTHING: RemoteMemory = RemoteMemory { key: 0x5eed, address: 0 };
+
+/// Connects two endpoints. Both end with the first failure if `ends_on_failure`.
+fn connect(client: &Side, server: &Side, ends_on_failure: bool) -> (Endpoint, Endpoint) {
+    let listener = server.open_listener(LISTENER);
+    let connecting = client.open_endpoint(CLIENT);
+    connecting.set_ends_on_failure(ends_on_failure).unwrap();
+    connecting.connect(listener.name().unwrap(), b"").unwrap();
+    let accepting = server.open_endpoint_for_request(&next_request_of_first_side(&[server, client]), SERVER);
+    accepting.set_ends_on_failure(ends_on_failure).unwrap();
+    accepting.accept(b"").unwrap();
+    for sides in [[server, client], [client, server]] {
+        assert!(matches!(next_event_of_first_side(&sides), Ok(ConnectionEvent::Connected { .. })));
+    }
+    (connecting, accepting)
+}
+
+fn write_to(memory: RemoteMemory, context: u64) -> WriteMsg {
+    let (buffers, flags) = (vec![payload(context, 8)], OpFlags::empty());
+    WriteMsg { buffers, to: NOWHERE, memory, data: None, context, flags }
+}
+
+#[track_caller]
+fn expect_end(sides: &[&Side], endpoint: u64) -> ConnectionEnd {
+    match next_event_of_first_side(sides) {
+        Ok(ConnectionEvent::Shutdown { endpoint: of, end }) if of == endpoint => end,
+        other => panic!("the connection has not ended: {other:?}"),
+    }
+}
+
+#[track_caller]
+fn expect_failure(sides: &[&Side]) -> CompletionError {
+    next_operation_end_of_first_side(sides).expect_err("it cannot succeed")
+}
+
+/// Posts operations with the contexts 90 to 92.
+fn post_each_kind(endpoint: &Endpoint) -> [Result<(), Errno>; 3] {
+    let posted = [
+        endpoint.recv(marked_buffer(8), NOWHERE, 90).map_err(Error::from),
+        endpoint.send(payload(1, 8), NOWHERE, 91).map_err(Error::from),
+        endpoint.writemsg(write_to(NOTHING, 92)).map_err(Error::from),
+    ];
+    posted.map(|posted| posted.map_err(|error| error.errno()))
+}
+
+/// Expects the ends of what [`post_each_kind`] has posted after the failure.
+#[track_caller]
+fn expect_late_posts_flushed(sides: &[&Side]) {
+    for context in 90..93 {
+        let failed = expect_failure(sides);
+        assert_eq!((failed.completion.context, failed.error), (context, OperationError::Flushed));
+    }
+}
+
+#[over(connected)]
+fn refused_write_flushes_all_operations(net: &Net) {
+    let (client, server) = (Side::new(net), Side::new(net));
+    let (one, other) = connect(&client, &server, true);
+    for context in 1..4 {
+        one.recv(marked_buffer(8), NOWHERE, context).unwrap();
+        other.recv(marked_buffer(8), NOWHERE, context).unwrap();
+    }
+    one.writemsg(write_to(NOTHING, 10)).unwrap();
+    // The peer posts no receive for these, so they do not match before the write fails.
+    for context in 11..14 {
+        let (buffers, flags) = (vec![payload(context, 8)], OpFlags::MATCH_COMPLETE);
+        one.sendmsg(SendMsg { buffers, tag: Some(homespun::Tag(7)), context, flags, ..SendMsg::default() })
+            .unwrap();
+    }
+    let mut failures: Vec<_> = (0..7).map(|_| expect_failure(&[&client, &server])).collect();
+    let place = failures.iter().position(|failed| failed.completion.context == 10).expect("the write");
+    assert_eq!(place, 0, "it is the first that ends");
+    assert_eq!(failures.remove(place).error, OperationError::Refused(Refusal::Key));
+    for failed in &failures {
+        assert_eq!((&failed.error, failed.errno()), (&OperationError::Flushed, Errno::ECANCELED));
+    }
+    let contexts = |flags: CompletionFlags| -> Vec<u64> {
+        let of_kind = failures.iter().filter(|failed| failed.completion.flags.contains(flags));
+        of_kind.map(|failed| failed.completion.context).collect()
+    };
+    assert_eq!(contexts(CompletionFlags::RECV), [1, 2, 3], "receives end in order");
+    assert_eq!(contexts(CompletionFlags::SEND), [11, 12, 13]);
+    assert_eq!(expect_end(&[&client, &server], CLIENT), ConnectionEnd::OperationFailed);
+    assert_eq!(post_each_kind(&one), [Ok(()); 3]);
+    expect_late_posts_flushed(&[&client, &server]);
+    assert_eq!(one.shutdown(), Ok(()), "it has ended");
+    assert_eq!(post_each_kind(&one), [Err(Errno::ENOTCONN); 3]);
+    // For the peer, the connection is lost.
+    assert!(matches!(expect_end(&[&server, &client], SERVER), ConnectionEnd::Lost(_)));
+    for context in 1..4 {
+        let failed = expect_failure(&[&server, &client]);
+        assert_eq!(failed.completion.context, context);
+        assert!(matches!(failed.error, OperationError::Link(_)), "{:?}", failed.error);
+    }
+    assert!(matches!(client.cq.read(), Ok(None)) && matches!(server.cq.read(), Ok(None)));
+    assert!(client.poll_event().is_none() && server.poll_event().is_none());
+}
+
+#[over(connected)]
+fn truncated_receive_flushes_later_ones(net: &Net) {
+    let (client, server) = (Side::new(net), Side::new(net));
+    for len_bytes in [9, 5000, 100_000, 1 << 20] {
+        let (one, other) = connect(&client, &server, true);
+        for context in 1..5 {
+            other.recv(marked_buffer(8), NOWHERE, context).unwrap();
+        }
+        for (context, len_bytes) in (1..).zip([8, len_bytes, 8, 8]) {
+            one.send(payload(context, len_bytes), NOWHERE, context).unwrap();
+        }
+        let received = next_completion_of_first_side(&[&server, &client]);
+        assert_eq!((received.context, received_bytes(&received.buffer)), (1, payload(1, 8).to_vec()));
+        let failed = expect_failure(&[&server, &client]);
+        let overflow_bytes = len_bytes as u64 - 8;
+        assert_eq!(failed.completion.context, 2);
+        assert_eq!(failed.error, OperationError::Truncated { overflow_bytes });
+        for context in [3, 4] {
+            let failed = expect_failure(&[&server, &client]);
+            assert_eq!((failed.completion.context, &failed.error), (context, &OperationError::Flushed));
+        }
+        assert_eq!(expect_end(&[&server, &client], SERVER), ConnectionEnd::OperationFailed);
+        assert_eq!(post_each_kind(&other), [Ok(()); 3]);
+        expect_late_posts_flushed(&[&server, &client]);
+        assert!(matches!(expect_end(&[&client, &server], CLIENT), ConnectionEnd::Lost(_)));
+        // Each send has ended once, with success or not.
+        let mut sent: Vec<u64> = (0..4)
+            .map(|_| match next_operation_end_of_first_side(&[&client, &server]) {
+                Ok((completion, _)) => completion.context,
+                Err(failed) => failed.completion.context,
+            })
+            .collect();
+        sent.sort_unstable();
+        assert_eq!(sent, [1, 2, 3, 4]);
+        assert!(matches!(client.cq.read(), Ok(None)) && matches!(server.cq.read(), Ok(None)));
+        close_with_progress((one, other), &[&client, &server]);
+    }
+}
+
+#[over(connected)]
+fn receive_too_short_for_a_waiting_message_ends_the_connection(net: &Net) {
+    let (client, server) = (Side::new(net), Side::new(net));
+    let (one, other) = connect(&client, &server, true);
+    for (context, len_bytes) in (1..).zip([9, 8, 8]) {
+        let (buffers, flags) = (vec![payload(context, len_bytes)], OpFlags::DELIVERY_COMPLETE);
+        one.sendmsg(SendMsg { buffers, context, flags, ..SendMsg::default() }).unwrap();
+    }
+    // All messages have arrived.
+    for _ in 1..4 {
+        next_completion_of_first_side(&[&client, &server]);
+    }
+    other.recv(marked_buffer(8), NOWHERE, 1).unwrap();
+    // The receive has failed in the call, so the endpoint sends nothing after it.
+    assert_eq!(post_each_kind(&other), [Ok(()); 3]);
+    let failed = expect_failure(&[&server, &client]);
+    assert_eq!(failed.completion.context, 1);
+    assert_eq!(failed.error, OperationError::Truncated { overflow_bytes: 1 });
+    expect_late_posts_flushed(&[&server, &client]);
+    assert_eq!(expect_end(&[&server, &client], SERVER), ConnectionEnd::OperationFailed);
+    assert!(matches!(expect_end(&[&client, &server], CLIENT), ConnectionEnd::Lost(_)));
+}
+
+#[over(connected)]
+fn failed_operation_leaves_other_connections_open(net: &Net) {
+    let (client, server) = (Side::new(net), Side::new(net));
+    let (one, other) = connect(&client, &server, false);
+    assert!(!one.ends_on_failure());
+    one.writemsg(write_to(NOTHING, 1)).unwrap();
+    assert_eq!(expect_failure(&[&client, &server]).error, OperationError::Refused(Refusal::Key));
+    other.recv(marked_buffer(8), NOWHERE, 2).unwrap();
+    one.send(payload(2, 9), NOWHERE, 2).unwrap();
+    assert_eq!(expect_failure(&[&server, &client]).error, OperationError::Truncated { overflow_bytes: 1 });
+    assert_eq!(next_completion_of_first_side(&[&client, &server]).context, 2);
+    other.recv(marked_buffer(8), NOWHERE, 3).unwrap();
+    one.send(payload(3, 8), NOWHERE, 3).unwrap();
+    assert_eq!(next_completion_of_first_side(&[&server, &client]).context, 3);
+    one.shutdown().unwrap();
+    assert_eq!(expect_end(&[&client, &server], CLIENT), ConnectionEnd::Closed);
+    assert_eq!(expect_end(&[&server, &client], SERVER), ConnectionEnd::Closed);
+}
+
+#[over(connected)]
+fn cancel_and_accesses_of_the_peer_do_not_end_the_connection(net: &Net) {
+    let (client, server) = (Side::new(net), Side::new(net));
+    let (one, other) = connect(&client, &server, true);
+    assert!(one.ends_on_failure());
+    one.recv(marked_buffer(8), NOWHERE, 1).unwrap();
+    one.cancel(1).unwrap();
+    assert_eq!(expect_failure(&[&client]).error, OperationError::Cancelled);
+    let attr = MrAttr { access: MrAccess::REMOTE_WRITE, ..MrAttr::default() };
+    let region = server.domain.register(8, &attr).unwrap();
+    one.writemsg(write_to(region.remote(), 2)).unwrap();
+    assert_eq!(next_completion_of_first_side(&[&client, &server]).context, 2);
+    one.recv(marked_buffer(8), NOWHERE, 3).unwrap();
+    other.send(payload(3, 8), NOWHERE, 3).unwrap();
+    assert_eq!(next_completion_of_first_side(&[&client, &server]).context, 3);
+    assert!(client.poll_event().is_none() && server.poll_event().is_none());
+}
+
+#[over(connected)]
+fn truncated_receive_of_a_shared_context_ends_only_its_connection(net: &Net) {
+    let (client, server) = (Side::new(net), Side::new(net));
+    let context = server.domain.shared_receive_context(&server.info.rx).unwrap();
+    let listener = server.open_listener(LISTENER);
+    let connecting = client.open_endpoint(CLIENT);
+    connecting.connect(listener.name().unwrap(), b"").unwrap();
+    let request = next_request_of_first_side(&[&server, &client]);
+    let mut info = request.info();
+    info.ep.rx_ctx_cnt = homespun::info::SHARED_CONTEXT;
+    let accepting =
+        server.bind_endpoint(server.domain.endpoint_for_request(&info, &request).unwrap(), SERVER);
+    accepting.bind_shared_receive_context(&context).unwrap();
+    accepting.set_ends_on_failure(true).unwrap();
+    accepting.accept(b"").unwrap();
+    for sides in [[&server, &client], [&client, &server]] {
+        assert!(matches!(next_event_of_first_side(&sides), Ok(ConnectionEvent::Connected { .. })));
+    }
+    for number in 1..3 {
+        context.recv(marked_buffer(8), NOWHERE, number).unwrap();
+    }
+    connecting.send(payload(1, 9), NOWHERE, 1).unwrap();
+    let failed = expect_failure(&[&server, &client]);
+    assert_eq!(failed.completion.context, 1);
+    assert_eq!(failed.error, OperationError::Truncated { overflow_bytes: 1 });
+    assert_eq!(expect_end(&[&server, &client], SERVER), ConnectionEnd::OperationFailed);
+    assert!(matches!(expect_end(&[&client, &server], CLIENT), ConnectionEnd::Lost(_)));
+    next_operation_end_of_first_side(&[&client, &server]).expect("it was sent");
+    // The other receive stays posted, for other connections.
+    close_with_progress((connecting, accepting, listener), &[&client, &server]);
+    let (second, _served) = connect_with_shared_context(&client, &server, &context);
+    second.send(payload(2, 8), NOWHERE, 2).unwrap();
+    assert_eq!(next_completion_of_first_side(&[&server, &client]).context, 2);
+}
+
+#[over(connected)]
+fn ends_on_failure_is_refused_once_enabled_or_without_connections(net: &Net) {
+    let side = Side::new(net);
+    let endpoint = side.open_endpoint(CLIENT);
+    endpoint.set_ends_on_failure(true).unwrap();
+    endpoint.set_ends_on_failure(false).unwrap();
+    endpoint.enable().unwrap();
+    let refused = endpoint.set_ends_on_failure(true).unwrap_err();
+    assert_eq!(refused.errno(), Errno::EOPBADSTATE);
+    assert!(!endpoint.ends_on_failure());
+    let unconnected = net.fabric.domain(net.info()).unwrap().endpoint(net.info()).unwrap();
+    let refused = unconnected.set_ends_on_failure(true).unwrap_err();
+    assert!(matches!(refused, Error::Misuse(Misuse::NotSupported(_))), "{refused}");
+}

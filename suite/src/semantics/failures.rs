@@ -1,0 +1,188 @@
+//! Peers that do not exist or have closed.
+
+use homespun::endpoint::SendMsg;
+use homespun::flags::{CompletionFlags, OpFlags};
+use homespun::{Buffer, CompletionError, Errno, Error, FabricAddress, Tag};
+
+use crate::payload::{marked_buffer, payload, received_bytes};
+use crate::{Deadline, Net, Party, Setup, over};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+/// The errors of links to an endpoint that was closed.
+pub(crate) const GONE: [Errno; 4] = [Errno::ECONNREFUSED, Errno::ECONNRESET, Errno::ESHUTDOWN, Errno::EPIPE];
+
+/// Checks that an operation has failed because its peer was closed.
+#[track_caller]
+pub(crate) fn assert_link_ended(failed: &CompletionError) {
+    assert!(GONE.contains(&failed.errno()), "{failed:?}");
+}
+
+/// Posts sends of every kind, with contexts from 1 on. Returns their number.
+fn send_all_kinds(party: &Party, to: FabricAddress) -> u64 {
+    let endpoint = &party.endpoint;
+    endpoint.send(payload(1, 10), to, 1).unwrap();
+    endpoint.tsend(payload(2, 10_000), to, Tag(7), 2).unwrap();
+    endpoint.senddata(payload(3, 100_000), 9, to, 3).unwrap();
+    let (flags, buffers) = (OpFlags::DELIVERY_COMPLETE, vec![payload(4, 10), payload(5, 10)]);
+    endpoint.sendmsg(SendMsg { buffers, to, context: 4, flags, ..SendMsg::default() }).unwrap();
+    let (flags, buffers) = (OpFlags::INJECT, vec![payload(5, 10)]);
+    endpoint.sendmsg(SendMsg { buffers, to, context: 5, flags, ..SendMsg::default() }).unwrap();
+    5
+}
+
+/// Sends to the party's peer at a level that waits for the peer.
+fn post_delivery_complete_send(party: &Party, context: u64) -> Result<(), Error> {
+    let (buffers, flags) = (vec![payload(context, 8)], OpFlags::DELIVERY_COMPLETE);
+    party.endpoint.sendmsg(SendMsg { buffers, to: party.peer(), context, flags, ..SendMsg::default() })
+}
+
+#[track_caller]
+fn expect_failures(party: &Party, count: u64) -> Vec<CompletionError> {
+    let failed: Vec<CompletionError> = (0..count).map(|_| party.next_failure()).collect();
+    party.assert_no_completion();
+    failed
+}
+
+#[over(all, own)]
+fn send_without_a_listener_fails_with_econnrefused(net: &Net) {
+    let alice = net.open_party();
+    let vacancy = net.reserve_vacant_address();
+    let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
+    for _ in 0..2 {
+        let count = send_all_kinds(&alice, absent);
+        let failed = expect_failures(&alice, count);
+        for (context, failed) in (1..).zip(&failed) {
+            assert_eq!((failed.completion.context, failed.errno()), (context, Errno::ECONNREFUSED));
+            let kind = if context == 2 { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
+            assert_eq!(failed.completion.flags, CompletionFlags::SEND | kind);
+            assert_eq!(failed.overflow_bytes(), 0);
+            if !alice.is_native() {
+                continue;
+            }
+            assert_eq!(failed.peer.as_deref(), Some(&vacancy.address));
+            let link = format!("the link to {} ended: Connection refused", vacancy.address);
+            let text = format!("the send with context {context} failed: {link}");
+            assert!(failed.to_string().starts_with(&text), "{failed}");
+            assert!(format!("{failed:?}").contains(&link), "{failed:?}");
+        }
+        assert_eq!(failed[0].completion.buffer, Buffer::Sent(payload(1, 10)), "the buffer comes back");
+        let injected = vec![payload(5, 10)];
+        assert_eq!(
+            failed[4].completion.buffer,
+            Buffer::SentVector(injected),
+            "also if it could be done without"
+        );
+        assert!(!alice.cq.strerror(failed[0].prov_errno()).is_empty());
+    }
+}
+
+#[over(all, own)]
+fn send_succeeds_after_a_refused_peer_starts_listening(net: &Net) {
+    let alice = net.open_party();
+    let vacancy = net.reserve_vacant_address();
+    let address = vacancy.address;
+    let bob_to_be = alice.av.insert(&[address]).remove(0).unwrap();
+    alice.endpoint.send(payload(1, 10), bob_to_be, 1).unwrap();
+    assert_eq!(alice.next_failure().errno(), Errno::ECONNREFUSED);
+    drop(vacancy);
+    let bob = net.open_party_with(Setup { at: Some(address), ..Setup::default() });
+    assert_eq!(bob.endpoint.name().unwrap(), address);
+    bob.endpoint.recv(marked_buffer(10), ANY, 2).unwrap();
+    alice.endpoint.send(payload(3, 10), bob_to_be, 3).unwrap();
+    assert_eq!(received_bytes(&bob.next_completion().buffer), payload(3, 10), "the refused message is gone");
+    assert_eq!(alice.next_completion().context, 3);
+    bob.assert_no_completion();
+}
+
+#[over(all, own)]
+fn injections_to_an_absent_peer_report_econnrefused(net: &Net) {
+    let alice = net.open_party_with(Setup { cq_depth_entries: 2, ..Setup::default() });
+    let vacancy = net.reserve_vacant_address();
+    let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
+    for n in 0..7 {
+        alice.endpoint.inject(&payload(n, 30), absent, Some(Tag(n)), None).unwrap();
+    }
+    for failed in expect_failures(&alice, 7) {
+        assert_eq!((failed.completion.context, failed.errno()), (0, Errno::ECONNREFUSED));
+        assert_eq!(failed.completion.flags, CompletionFlags::SEND | CompletionFlags::TAGGED);
+        assert_eq!(failed.completion.buffer, Buffer::None);
+    }
+}
+
+#[over(driven, own)]
+fn operations_on_a_closed_peer_fail(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    // A message brings up a link, so that alice notices the close.
+    bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
+    alice.endpoint.send(payload(1, 8), alice.peer(), 1).unwrap();
+    assert_eq!(bob.next_completion().context, 1);
+    assert_eq!(alice.next_completion().context, 1);
+    let undisturbed = net.open_party();
+    alice.insert_address_of(&undisturbed);
+    alice.endpoint.recv(marked_buffer(8), ANY, 100).unwrap();
+    alice.endpoint.recv(marked_buffer(8), alice.peer(), 101).unwrap();
+
+    // These messages exceed the link; bob reads none of them, and closes.
+    let sleeping = net.open_party_with(Setup { asleep: true, ..Setup::default() });
+    let to_sleeping = alice.insert_address_of(&sleeping);
+    for context in 2..6 {
+        let flags = OpFlags::DELIVERY_COMPLETE;
+        let buffers = vec![payload(context, 16 << 20)];
+        alice
+            .endpoint
+            .sendmsg(SendMsg { buffers, to: to_sleeping, context, flags, ..SendMsg::default() })
+            .unwrap();
+    }
+    alice.assert_no_completion();
+    let addresses = [sleeping.endpoint.name().unwrap(), bob.endpoint.name().unwrap()];
+    drop(sleeping);
+    drop(bob);
+    // The receive directed to bob ends as well.
+    let mut contexts: Vec<u64> = expect_failures(&alice, 5)
+        .iter()
+        .map(|failed| {
+            assert_link_ended(failed);
+            let context = failed.completion.context;
+            if alice.is_native() {
+                assert_eq!(failed.peer.as_deref(), Some(&addresses[usize::from(context == 101)]), "{failed}");
+            }
+            context
+        })
+        .collect();
+    contexts.sort_unstable();
+    assert_eq!(contexts, [2, 3, 4, 5, 101]);
+
+    // Later sends fail too, and receives from any source stay posted.
+    for context in 10..15 {
+        post_delivery_complete_send(&alice, context).unwrap();
+        assert_eq!(alice.next_failure().completion.context, context);
+    }
+    undisturbed.insert_address_of(&alice);
+    undisturbed.endpoint.send(payload(1, 8), undisturbed.peer(), 1).unwrap();
+    assert_eq!(alice.next_completion().context, 100);
+}
+
+#[over(all)]
+fn reopened_peer_is_reached_at_its_old_address(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let address = bob.endpoint.name().unwrap();
+    let mut first = Some(bob);
+    for round in 0..3 {
+        let setup = Setup { at: Some(address), ..Setup::default() };
+        let bob = first.take().unwrap_or_else(|| net.open_party_with(setup));
+        bob.endpoint.recv(marked_buffer(8), ANY, round).unwrap();
+        // The first sends may still go to the closed endpoint.
+        let deadline = Deadline::new();
+        loop {
+            match post_delivery_complete_send(&alice, round) {
+                Ok(()) if alice.next_ended().is_ok() => break,
+                Ok(()) => {}
+                // Another provider may have to connect first.
+                Err(error) => assert!(!alice.is_homespun() && error.errno() == Errno::EAGAIN, "{error}"),
+            }
+            deadline.yield_or_panic("the new endpoint at an old address");
+        }
+        assert_eq!(received_bytes(&bob.next_completion().buffer), payload(round, 8));
+    }
+}

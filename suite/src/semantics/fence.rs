@@ -1,0 +1,631 @@
+//! Fences: `FI_FENCE` of `fi_endpoint(3)`. A fenced operation waits for all earlier operations to the same
+//! peer. All later operations to this peer wait for the fenced one.
+
+use std::collections::BTreeSet;
+
+use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
+use homespun::endpoint::{RecvMsg, SendMsg};
+use homespun::flags::{CompletionFlags, MrAccess, OpFlags};
+use homespun::limits::PULL_STEP_MAX_BYTES;
+use homespun::{Completion, FabricAddress, OperationError, Tag};
+
+use crate::payload::{marked_buffer, payload, received_bytes};
+use crate::{AtomicBy, AtomicCall, MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, over};
+
+use crate::semantics::failures::assert_link_ended;
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+const LEVELS: [OpFlags; 4] = [
+    OpFlags::INJECT_COMPLETE,
+    OpFlags::TRANSMIT_COMPLETE,
+    OpFlags::DELIVERY_COMPLETE,
+    OpFlags::MATCH_COMPLETE,
+];
+
+/// Sends a message of `len_bytes` bytes whose tag is its context.
+fn send_tagged(party: &Party, to: FabricAddress, context: u64, len_bytes: usize, flags: OpFlags) {
+    let buffers = vec![payload(context, len_bytes)];
+    party
+        .endpoint
+        .sendmsg(SendMsg { buffers, to, tag: Some(Tag(context)), context, flags, ..SendMsg::default() })
+        .unwrap();
+}
+
+fn send_short(party: &Party, context: u64, flags: OpFlags) {
+    send_tagged(party, party.peer(), context, 64, flags);
+}
+
+fn with_fence(level: OpFlags) -> OpFlags {
+    level | OpFlags::FENCE
+}
+
+/// Posts a receive for the message with this tag.
+fn post_tagged_receive(party: &Party, tag: u64, len_bytes: usize) {
+    party.endpoint.trecv(marked_buffer(len_bytes), ANY, Tag(tag), tag).unwrap();
+}
+
+/// Checks that the next completion is that of the message with this tag.
+#[track_caller]
+fn expect_tagged_message(party: &Party, tag: u64, len_bytes: usize) {
+    let completion = party.next_completion();
+    assert!(completion.flags.contains(CompletionFlags::RECV), "{completion:?}");
+    assert_eq!((completion.context, completion.tag.0), (tag, tag));
+    assert!(received_bytes(&completion.buffer) == payload(tag, len_bytes));
+}
+
+/// Checks that no message with this tag has arrived.
+#[track_caller]
+fn assert_not_arrived(party: &Party, tag: u64) {
+    let receive =
+        RecvMsg { tagged: Some(Tag(tag).into()), context: 999, flags: OpFlags::PEEK, ..RecvMsg::default() };
+    party.endpoint.recvmsg(receive).unwrap();
+    let failed = party.next_failure();
+    assert_eq!((failed.completion.context, failed.error), (999, OperationError::NoMessage));
+}
+
+#[over(all)]
+fn match_fence_waits_until_preceding_sends_are_matched(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    // The earlier sends may have any level.
+    for earlier in LEVELS {
+        send_short(&alice, 1, earlier);
+        send_short(&alice, 2, earlier);
+        send_short(&alice, 3, with_fence(OpFlags::MATCH_COMPLETE));
+        let early = if earlier == OpFlags::MATCH_COMPLETE { 0 } else { 2 };
+        let (sends, _) = alice.next_completions_of_sends_and_others(early);
+        assert!(sends.iter().all(|send| [1, 2].contains(&send.context)));
+        alice.assert_no_completion();
+        assert_not_arrived(&bob, 3);
+        post_tagged_receive(&bob, 3, 64);
+        bob.assert_no_completion();
+        post_tagged_receive(&bob, 2, 64);
+        expect_tagged_message(&bob, 2, 64);
+        bob.assert_no_completion();
+        post_tagged_receive(&bob, 1, 64);
+        expect_tagged_message(&bob, 1, 64);
+        expect_tagged_message(&bob, 3, 64);
+        let (sends, _) = alice.next_completions_of_sends_and_others(3 - early);
+        assert_eq!(sends.last().unwrap().context, 3);
+        alice.assert_no_completion();
+    }
+}
+
+#[over(all)]
+fn fence_waits_for_unreported_and_injected_sends(net: &Net) {
+    let (alice, bob) = net.open_pair_with(Setup { selective: true, ..Setup::default() }, Setup::default());
+    alice.endpoint.inject(&payload(1, 64), alice.peer(), Some(Tag(1)), None).unwrap();
+    send_short(&alice, 2, OpFlags::INJECT_COMPLETE);
+    send_short(&alice, 3, OpFlags::MATCH_COMPLETE);
+    send_short(&alice, 4, OpFlags::INJECT);
+    send_short(&alice, 5, with_fence(OpFlags::MATCH_COMPLETE | OpFlags::COMPLETION));
+    post_tagged_receive(&bob, 5, 64);
+    for tag in [4, 2, 1, 3] {
+        bob.assert_no_completion();
+        assert_not_arrived(&bob, 5);
+        post_tagged_receive(&bob, tag, 64);
+        expect_tagged_message(&bob, tag, 64);
+    }
+    expect_tagged_message(&bob, 5, 64);
+    assert_eq!(alice.next_completion().context, 5);
+    alice.assert_no_completion();
+}
+
+#[over(all)]
+fn fenced_send_may_be_unreported_or_injected(net: &Net) {
+    let (alice, bob) = net.open_pair_with(Setup { selective: true, ..Setup::default() }, Setup::default());
+    for flags in [OpFlags::FENCE, OpFlags::FENCE | OpFlags::INJECT] {
+        send_short(&alice, 1, OpFlags::MATCH_COMPLETE);
+        send_short(&alice, 2, flags);
+        send_short(&alice, 3, OpFlags::COMPLETION);
+        alice.assert_no_completion();
+        post_tagged_receive(&bob, 2, 64);
+        bob.assert_no_completion();
+        post_tagged_receive(&bob, 1, 64);
+        expect_tagged_message(&bob, 1, 64);
+        expect_tagged_message(&bob, 2, 64);
+        post_tagged_receive(&bob, 3, 64);
+        expect_tagged_message(&bob, 3, 64);
+        assert_eq!(alice.next_completion().context, 3);
+    }
+    alice.assert_no_completion();
+}
+
+#[over(driven, own)]
+fn inject_fence_waits_for_completion_of_preceding_sends(net: &Net) {
+    let (alice, bob) = net.open_pair_with(Setup::default(), Setup { asleep: true, ..Setup::default() });
+    send_short(&alice, 1, OpFlags::DELIVERY_COMPLETE);
+    send_short(&alice, 2, with_fence(OpFlags::INJECT_COMPLETE));
+    // This send has no fence flag, but stays behind the fence.
+    send_short(&alice, 3, OpFlags::INJECT_COMPLETE);
+    alice.assert_no_completion();
+    net.start_driving(&bob);
+    let (sends, _) = alice.next_completions_of_sends_and_others(3);
+    assert_eq!(sends[0].context, 1);
+    alice.assert_no_completion();
+    for tag in 1..=3 {
+        post_tagged_receive(&bob, tag, 64);
+        expect_tagged_message(&bob, tag, 64);
+    }
+}
+
+#[over(all)]
+fn fences_of_every_level_complete_in_order(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let lens_bytes = [64, 300_000, 0, 9000];
+    let mut messages = Vec::new();
+    for fence in LEVELS {
+        for level in LEVELS {
+            for flags in [level, level, with_fence(fence)] {
+                messages.push((flags, lens_bytes[messages.len() % lens_bytes.len()]));
+            }
+        }
+    }
+    for (n, &(flags, len_bytes)) in (1..).zip(&messages) {
+        let buffers = vec![payload(n, len_bytes)];
+        let send =
+            SendMsg { buffers, to: alice.peer(), data: Some(n), context: n, flags, ..SendMsg::default() };
+        alice.endpoint.sendmsg(send).unwrap();
+    }
+    for (n, &(_, len_bytes)) in (1..).zip(&messages) {
+        bob.endpoint.recv(marked_buffer(300_000), ANY, n).unwrap();
+        let completion = bob.next_completion();
+        assert_eq!((completion.context, completion.data), (n, n));
+        assert!(received_bytes(&completion.buffer) == payload(n, len_bytes));
+    }
+    let (sends, _) = alice.next_completions_of_sends_and_others(messages.len());
+    let contexts: Vec<u64> = sends.iter().map(|send| send.context).collect();
+    assert_eq!(contexts.iter().collect::<BTreeSet<_>>().len(), messages.len());
+    // A fenced send completes after all sends before it.
+    for (n, _) in (1..).zip(&messages).filter(|(_, (flags, _))| flags.contains(OpFlags::FENCE)) {
+        let place = contexts.iter().position(|&context| context == n).unwrap();
+        assert!((1..n).all(|before| contexts[..place].contains(&before)), "{n} in {contexts:?}");
+    }
+    alice.assert_no_completion();
+}
+
+#[over(all)]
+fn fence_delays_no_send_to_another_peer(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let carol = net.open_party();
+    let to_carol = alice.insert_address_of(&carol);
+    carol.insert_address_of(&alice);
+    send_short(&alice, 1, OpFlags::MATCH_COMPLETE);
+    send_short(&alice, 2, with_fence(OpFlags::MATCH_COMPLETE));
+    for (context, len_bytes) in [(3, 64), (4, 300_000), (5, 0)] {
+        send_tagged(&alice, to_carol, context, len_bytes, OpFlags::DELIVERY_COMPLETE);
+        assert_eq!(alice.next_completion().context, context);
+        post_tagged_receive(&carol, context, len_bytes);
+        expect_tagged_message(&carol, context, len_bytes);
+    }
+    send_tagged(&alice, to_carol, 6, 64, with_fence(OpFlags::DELIVERY_COMPLETE));
+    assert_eq!(alice.next_completion().context, 6);
+    // The fence does not delay bob's sends either.
+    post_tagged_receive(&alice, 7, 64);
+    send_short(&bob, 7, with_fence(OpFlags::MATCH_COMPLETE));
+    expect_tagged_message(&alice, 7, 64);
+    assert_eq!(bob.next_completion().context, 7);
+    alice.assert_no_completion();
+    for tag in [1, 2] {
+        post_tagged_receive(&bob, tag, 64);
+        expect_tagged_message(&bob, tag, 64);
+        assert_eq!(alice.next_completion().context, tag);
+    }
+}
+
+#[over(all)]
+fn operations_after_a_fence_do_not_pass_it(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let everything = 2..=7_u64;
+    for tag in everything.clone() {
+        post_tagged_receive(&bob, tag, 300_000);
+    }
+    send_short(&alice, 1, OpFlags::MATCH_COMPLETE);
+    send_short(&alice, 2, with_fence(OpFlags::INJECT_COMPLETE));
+    alice.endpoint.inject(&payload(3, 64), alice.peer(), Some(Tag(3)), None).unwrap();
+    send_tagged(&alice, alice.peer(), 4, 300_000, OpFlags::INJECT_COMPLETE);
+    send_short(&alice, 5, with_fence(OpFlags::MATCH_COMPLETE));
+    send_short(&alice, 6, OpFlags::DELIVERY_COMPLETE);
+    send_tagged(&alice, alice.peer(), 7, 0, with_fence(OpFlags::INJECT_COMPLETE));
+    alice.assert_no_completion();
+    bob.assert_no_completion();
+    post_tagged_receive(&bob, 1, 64);
+    expect_tagged_message(&bob, 1, 64);
+    let mut taken: Vec<u64> = everything.clone().map(|_| bob.next_completion().tag.0).collect();
+    // A long message may arrive after a message that was sent later.
+    assert_eq!(taken[0], 2);
+    assert!(taken.iter().position(|&tag| tag == 5) > taken.iter().position(|&tag| tag == 4), "{taken:?}");
+    taken.sort_unstable();
+    assert_eq!(taken, everything.collect::<Vec<_>>());
+    let (sends, _) = alice.next_completions_of_sends_and_others(6);
+    let contexts: Vec<u64> = sends.iter().map(|send| send.context).collect();
+    assert_eq!(contexts.iter().copied().collect::<BTreeSet<_>>(), [1, 2, 4, 5, 6, 7].into());
+    assert_eq!((contexts[0], contexts[5]), (1, 7), "{contexts:?}");
+    alice.assert_no_completion();
+}
+
+#[over(all)]
+fn fence_with_nothing_before_it_completes(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    for (context, level) in (1..).zip([LEVELS, LEVELS].concat()) {
+        post_tagged_receive(&bob, context, 64);
+        send_short(&alice, context, with_fence(level));
+        assert_eq!(alice.next_completion().context, context);
+        expect_tagged_message(&bob, context, 64);
+    }
+}
+
+#[over(all)]
+fn fence_orders_messages_to_own_endpoint(net: &Net) {
+    let narcissus = net.open_party();
+    narcissus.insert_address_of(&narcissus);
+    send_short(&narcissus, 1, OpFlags::INJECT_COMPLETE);
+    assert_eq!(narcissus.next_completion().context, 1);
+    narcissus.endpoint.trecv(marked_buffer(64), ANY, Tag(2), 102).unwrap();
+    send_short(&narcissus, 2, with_fence(OpFlags::MATCH_COMPLETE));
+    narcissus.assert_no_completion();
+    narcissus.endpoint.trecv(marked_buffer(64), ANY, Tag(1), 101).unwrap();
+    let (sends, receives) = narcissus.next_completions_of_sends_and_others(3);
+    assert_eq!(sends[0].context, 2);
+    assert_eq!([receives[0].context, receives[1].context], [101, 102]);
+    narcissus.assert_no_completion();
+}
+
+#[over(all)]
+fn fenced_send_may_be_cancelled(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    send_short(&alice, 1, OpFlags::MATCH_COMPLETE);
+    send_short(&alice, 2, with_fence(OpFlags::MATCH_COMPLETE));
+    send_short(&alice, 3, OpFlags::INJECT_COMPLETE);
+    alice.assert_no_completion();
+    alice.endpoint.cancel(2).unwrap();
+    assert_eq!(alice.next_failure().error, OperationError::Cancelled);
+    post_tagged_receive(&bob, 1, 64);
+    expect_tagged_message(&bob, 1, 64);
+    post_tagged_receive(&bob, 3, 64);
+    expect_tagged_message(&bob, 3, 64);
+    let (sends, _) = alice.next_completions_of_sends_and_others(2);
+    assert_eq!(sends.iter().map(|send| send.context).collect::<BTreeSet<_>>(), [1, 3].into());
+    assert_not_arrived(&bob, 2);
+    alice.assert_no_completion();
+}
+
+#[over(all)]
+fn fence_after_a_cancelled_fence_waits_for_all_earlier_matches(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    send_short(&alice, 1, OpFlags::INJECT_COMPLETE);
+    assert_eq!(alice.next_completion().context, 1);
+    // The first send has completed at alice, so she must ask bob whether its message was matched.
+    send_short(&alice, 2, with_fence(OpFlags::MATCH_COMPLETE));
+    alice.assert_no_completion();
+    alice.endpoint.cancel(2).unwrap();
+    assert_eq!(alice.next_failure().error, OperationError::Cancelled);
+    // This send does not wait for a match. But the next send has a fence, which waits for this match.
+    send_short(&alice, 3, OpFlags::INJECT_COMPLETE);
+    send_short(&alice, 4, with_fence(OpFlags::MATCH_COMPLETE));
+    send_short(&alice, 5, OpFlags::INJECT_COMPLETE);
+    post_tagged_receive(&bob, 4, 64);
+    bob.assert_no_completion();
+    post_tagged_receive(&bob, 1, 64);
+    expect_tagged_message(&bob, 1, 64);
+    bob.assert_no_completion();
+    assert_not_arrived(&bob, 4);
+    post_tagged_receive(&bob, 3, 64);
+    expect_tagged_message(&bob, 3, 64);
+    expect_tagged_message(&bob, 4, 64);
+    post_tagged_receive(&bob, 5, 64);
+    expect_tagged_message(&bob, 5, 64);
+    let (sends, _) = alice.next_completions_of_sends_and_others(3);
+    assert_eq!(sends.iter().map(|send| send.context).collect::<BTreeSet<_>>(), [3, 4, 5].into());
+    alice.assert_no_completion();
+}
+
+#[over(all)]
+fn operations_behind_a_fence_fail_when_the_peer_closes(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let stayer = net.open_party();
+    let to_stayer = alice.insert_address_of(&stayer);
+    send_short(&alice, 1, OpFlags::MATCH_COMPLETE);
+    send_short(&alice, 2, with_fence(OpFlags::MATCH_COMPLETE));
+    send_short(&alice, 3, OpFlags::INJECT_COMPLETE);
+    send_short(&alice, 4, with_fence(OpFlags::DELIVERY_COMPLETE));
+    alice.assert_no_completion();
+    drop(bob);
+    let failed: BTreeSet<u64> = (0..4)
+        .map(|_| {
+            let failed = alice.next_failure();
+            assert_link_ended(&failed);
+            failed.completion.context
+        })
+        .collect();
+    assert_eq!(failed, [1, 2, 3, 4].into());
+    send_tagged(&alice, to_stayer, 5, 64, with_fence(OpFlags::DELIVERY_COMPLETE));
+    assert_eq!(alice.next_completion().context, 5);
+    alice.assert_no_completion();
+}
+
+/// The length of an access for which the target needs several passes, in every protocol.
+const LONG_BYTES: usize = PULL_STEP_MAX_BYTES + 100_000;
+
+/// The offset of the last bytes of a long access.
+const END: usize = LONG_BYTES - 64;
+
+/// The operations that can be fenced, or can come before a fence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OpKind {
+    Send,
+    InjectedSend,
+    Write,
+    InjectedWrite,
+    Read,
+}
+
+const OP_KINDS: [OpKind; 5] =
+    [OpKind::Send, OpKind::InjectedSend, OpKind::Write, OpKind::InjectedWrite, OpKind::Read];
+
+/// The kinds of atomic operations for which `AtomicOp::Write` is valid.
+const ATOMIC_KINDS: [AtomicKind; 2] = [AtomicKind::Base, AtomicKind::Fetch];
+
+/// Replaces the first 8 bytes of the region by the first 8 bytes of the payload with this context.
+fn post_atomic_write(kind: AtomicKind, party: &Party, region: &Region, context: u64, flags: OpFlags) {
+    let what = (AtomicOp::Write, Datatype::Uint64);
+    let call = AtomicCall::new(kind, what, payload(context, 8), party.peer(), region, context);
+    party.endpoint.atomic(AtomicCall { by: AtomicBy::Message, flags, ..call }).unwrap();
+}
+
+fn register_long_region(party: &Party) -> Region {
+    register_long_memory(party, MemoryKind::Raw)
+}
+
+fn register_long_memory(party: &Party, kind: MemoryKind) -> Region {
+    let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
+    party.register(RegionSpec { len_bytes: LONG_BYTES, kind, access, key: 7, is_counted: false }).unwrap()
+}
+
+/// Posts an operation with this context. `place` and `len_bytes` apply to an access. A message has 64 bytes,
+/// and its context as its tag.
+fn post_operation(
+    kind: OpKind,
+    party: &Party,
+    region: &Region,
+    context: u64,
+    (place, len_bytes): (usize, usize),
+    flags: OpFlags,
+) {
+    let is_injected = [OpKind::InjectedSend, OpKind::InjectedWrite].contains(&kind);
+    let flags = if is_injected { flags | OpFlags::INJECT } else { flags };
+    let by = match kind {
+        OpKind::Send | OpKind::InjectedSend => return send_short(party, context, flags),
+        OpKind::Write | OpKind::InjectedWrite => RmaBy::Writemsg,
+        OpKind::Read => RmaBy::Readmsg,
+    };
+    let call = RmaCall::new(by, payload(context, len_bytes), party.peer(), region, context);
+    party.endpoint.rma(RmaCall { address: region.address_at(place), flags, ..call }).unwrap();
+}
+
+/// Posts the fenced operation, with the context 2, at the end of the region.
+fn post_fenced_operation(kind: OpKind, party: &Party, region: &Region, level: OpFlags) {
+    post_operation(kind, party, region, 2, (END, 64), with_fence(level));
+}
+
+/// Waits for the completions of the operations 1 and 2. Panics if they come in another order.
+#[track_caller]
+fn expect_completions_1_then_2(party: &Party) -> (Completion, Completion) {
+    let (first, second) = (party.next_completion(), party.next_completion());
+    assert_eq!((first.context, second.context), (1, 2));
+    (first, second)
+}
+
+#[over(all)]
+fn every_fenced_operation_waits_for_a_match(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let region = register_long_region(&bob);
+    for kind in OP_KINDS {
+        region.write_at(END, &marked_buffer(64));
+        send_short(&alice, 1, OpFlags::MATCH_COMPLETE);
+        post_fenced_operation(kind, &alice, &region, OpFlags::INJECT_COMPLETE);
+        alice.assert_no_completion();
+        assert!(region.read_at(END, 64) == marked_buffer(64), "{kind:?}");
+        region.write_at(END, &payload(5, 64));
+        post_tagged_receive(&bob, 1, 64);
+        expect_tagged_message(&bob, 1, 64);
+        let (_, second) = expect_completions_1_then_2(&alice);
+        match kind {
+            OpKind::Send | OpKind::InjectedSend => {
+                post_tagged_receive(&bob, 2, 64);
+                expect_tagged_message(&bob, 2, 64);
+            }
+            OpKind::Write | OpKind::InjectedWrite => assert!(region.read_at(END, 64) == payload(2, 64)),
+            OpKind::Read => assert!(received_bytes(&second.buffer) == payload(5, 64)),
+        }
+    }
+}
+
+#[over(all)]
+fn every_operation_behind_a_fence_waits_for_a_match(net: &Net) {
+    for memory in [MemoryKind::Raw, MemoryKind::Shareable] {
+        let (alice, bob) = net.open_pair();
+        let region = register_long_memory(&bob, memory);
+        // After this write the peer may have mapped shareable memory.
+        post_operation(OpKind::Write, &alice, &region, 9, (0, 64), OpFlags::DELIVERY_COMPLETE);
+        assert_eq!(alice.next_completion().context, 9);
+        for kind in OP_KINDS {
+            region.write_at(END, &marked_buffer(64));
+            send_short(&alice, 1, OpFlags::MATCH_COMPLETE);
+            send_short(&alice, 2, with_fence(OpFlags::INJECT_COMPLETE));
+            post_operation(kind, &alice, &region, 3, (END, 64), OpFlags::empty());
+            alice.assert_no_completion();
+            assert!(region.read_at(END, 64) == marked_buffer(64), "{memory:?}, {kind:?}");
+            region.write_at(END, &payload(5, 64));
+            receive_messages_1_and_2(&bob);
+            let (completions, others) = alice.next_completions_of_sends_and_others(3);
+            let read = completions.iter().chain(&others).find(|completion| completion.context == 3);
+            let read = read.unwrap_or_else(|| panic!("{kind:?} has not ended"));
+            match kind {
+                OpKind::Send | OpKind::InjectedSend => {
+                    post_tagged_receive(&bob, 3, 64);
+                    expect_tagged_message(&bob, 3, 64);
+                }
+                OpKind::Write | OpKind::InjectedWrite => assert!(region.read_at(END, 64) == payload(3, 64)),
+                OpKind::Read => assert!(received_bytes(&read.buffer) == payload(5, 64)),
+            }
+        }
+        for kind in ATOMIC_KINDS {
+            region.write_at(0, &[0; 8]);
+            send_short(&alice, 1, OpFlags::MATCH_COMPLETE);
+            send_short(&alice, 2, with_fence(OpFlags::INJECT_COMPLETE));
+            post_atomic_write(kind, &alice, &region, 3, OpFlags::empty());
+            alice.assert_no_completion();
+            assert_eq!(region.read_at(0, 8), [0; 8], "{memory:?}, {kind:?}");
+            receive_messages_1_and_2(&bob);
+            alice.next_completions_of_sends_and_others(3);
+            assert!(region.read_at(0, 8) == payload(3, 8), "{memory:?}, {kind:?}");
+        }
+    }
+}
+
+/// Receives message 1, then message 2. The fenced message 2 waits until message 1 is received.
+#[track_caller]
+fn receive_messages_1_and_2(party: &Party) {
+    for tag in [1, 2] {
+        post_tagged_receive(party, tag, 64);
+        expect_tagged_message(party, tag, 64);
+    }
+}
+
+#[over(all)]
+fn fenced_atomic_operation_waits_for_a_match(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let region = register_long_region(&bob);
+    for kind in ATOMIC_KINDS {
+        region.write_at(0, &[0; 8]);
+        send_short(&alice, 1, OpFlags::MATCH_COMPLETE);
+        post_atomic_write(kind, &alice, &region, 2, OpFlags::FENCE);
+        alice.assert_no_completion();
+        assert_eq!(region.read_at(0, 8), [0; 8], "{kind:?}");
+        post_tagged_receive(&bob, 1, 64);
+        expect_tagged_message(&bob, 1, 64);
+        expect_completions_1_then_2(&alice);
+        assert!(region.read_at(0, 8) == payload(2, 8), "{kind:?}");
+    }
+}
+
+#[over(all)]
+fn fenced_access_waits_for_matches_of_injected_messages(net: &Net) {
+    let (alice, bob) = net.open_pair_with(Setup { selective: true, ..Setup::default() }, Setup::default());
+    let region = register_long_region(&bob);
+    for kind in [OpKind::Write, OpKind::InjectedWrite, OpKind::Read] {
+        region.write_at(END, &marked_buffer(64));
+        // Both sends are complete for alice.
+        alice.endpoint.inject(&payload(11, 64), alice.peer(), Some(Tag(11)), None).unwrap();
+        send_short(&alice, 12, OpFlags::INJECT_COMPLETE);
+        post_fenced_operation(kind, &alice, &region, OpFlags::MATCH_COMPLETE | OpFlags::COMPLETION);
+        for tag in [12, 11] {
+            alice.assert_no_completion();
+            assert!(region.read_at(END, 64) == marked_buffer(64), "{kind:?}");
+            post_tagged_receive(&bob, tag, 64);
+            expect_tagged_message(&bob, tag, 64);
+        }
+        assert_eq!(alice.next_completion().context, 2);
+        let is_write = kind != OpKind::Read;
+        assert_eq!(region.read_at(END, 64) == payload(2, 64), is_write);
+    }
+}
+
+#[over(all)]
+fn every_fenced_operation_follows_a_long_write(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let region = register_long_region(&bob);
+    for kind in OP_KINDS {
+        region.write_at(END, &marked_buffer(64));
+        post_operation(OpKind::Write, &alice, &region, 1, (0, LONG_BYTES), OpFlags::empty());
+        post_fenced_operation(kind, &alice, &region, OpFlags::INJECT_COMPLETE);
+        let is_message = [OpKind::Send, OpKind::InjectedSend].contains(&kind);
+        if is_message {
+            post_tagged_receive(&bob, 2, 64);
+            expect_tagged_message(&bob, 2, 64);
+        }
+        let written = &payload(1, LONG_BYTES)[END..];
+        if is_message {
+            assert!(region.read_at(END, 64) == written, "{kind:?}");
+        }
+        let (_, second) = expect_completions_1_then_2(&alice);
+        match kind {
+            OpKind::Read => assert!(received_bytes(&second.buffer) == written),
+            OpKind::Write | OpKind::InjectedWrite => {
+                assert!(region.read_at(END, 64) == payload(2, 64), "{kind:?}");
+            }
+            OpKind::Send | OpKind::InjectedSend => {}
+        }
+    }
+}
+
+#[over(all)]
+fn every_fenced_operation_follows_a_long_read(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let region = register_long_region(&bob);
+    for (kind, read_bytes) in OP_KINDS.into_iter().flat_map(|kind| [(kind, LONG_BYTES), (kind, 64)]) {
+        region.write_at(END, &payload(5, 64));
+        post_operation(
+            OpKind::Read,
+            &alice,
+            &region,
+            1,
+            (LONG_BYTES - read_bytes, read_bytes),
+            OpFlags::empty(),
+        );
+        post_fenced_operation(kind, &alice, &region, OpFlags::INJECT_COMPLETE);
+        if [OpKind::Send, OpKind::InjectedSend].contains(&kind) {
+            post_tagged_receive(&bob, 2, 64);
+            expect_tagged_message(&bob, 2, 64);
+            region.write_at(END, &payload(6, 64));
+        }
+        let (first, _) = expect_completions_1_then_2(&alice);
+        assert!(
+            received_bytes(&first.buffer)[read_bytes - 64..] == payload(5, 64),
+            "{kind:?}, {read_bytes} bytes"
+        );
+    }
+}
+
+#[over(all)]
+fn fenced_operation_completes_after_a_failed_access(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let region = register_long_region(&bob);
+    for kind in OP_KINDS {
+        for before in [OpKind::Write, OpKind::Read, OpKind::InjectedWrite] {
+            // The earlier access ends one byte beyond the region.
+            post_operation(before, &alice, &region, 1, (END + 1, 64), OpFlags::empty());
+            post_fenced_operation(kind, &alice, &region, OpFlags::DELIVERY_COMPLETE);
+            assert_eq!(alice.next_failure().completion.context, 1);
+            assert_eq!(alice.next_completion().context, 2);
+            if [OpKind::Send, OpKind::InjectedSend].contains(&kind) {
+                post_tagged_receive(&bob, 2, 64);
+                expect_tagged_message(&bob, 2, 64);
+            }
+        }
+    }
+}
+
+#[over(driven, own)]
+fn fenced_message_waits_for_responses_to_preceding_accesses(net: &Net) {
+    for before in [OpKind::Write, OpKind::InjectedWrite, OpKind::Read] {
+        for kind in [OpKind::Send, OpKind::InjectedSend] {
+            let (alice, bob) =
+                net.open_pair_with(Setup::default(), Setup { asleep: true, ..Setup::default() });
+            let region = register_long_region(&bob);
+            post_operation(before, &alice, &region, 1, (END, 64), OpFlags::empty());
+            post_fenced_operation(kind, &alice, &region, OpFlags::INJECT_COMPLETE);
+            // This send has no fence flag, but stays behind the fence.
+            send_short(&alice, 3, OpFlags::INJECT_COMPLETE);
+            alice.assert_no_completion();
+            net.start_driving(&bob);
+            expect_completions_1_then_2(&alice);
+            assert_eq!(alice.next_completion().context, 3);
+            for tag in [2, 3] {
+                post_tagged_receive(&bob, tag, 64);
+                expect_tagged_message(&bob, tag, 64);
+            }
+        }
+    }
+}

@@ -1,0 +1,407 @@
+//! Flushes, which are homespun's own: order, range, durability, and what their completions say.
+
+use homespun::endpoint::FlushMsg;
+use homespun::flags::{Caps, CompletionFlags, CounterEvents, MrAccess, OpFlags};
+use homespun::info::EndpointType;
+use homespun::limits::FLUSH_PASS_MAX_BYTES;
+use homespun::{
+    Completion, CompletionError, CqFormat, Errno, FabricAddress, FlushKind, MrAttr, OperationError,
+    OperationKind, Refusal,
+};
+
+use crate::connecting::{
+    Side, connect_pair, next_completion_of_first_side, next_operation_end_of_first_side,
+};
+use crate::files::NamedFile;
+use crate::payload::{payload, received_bytes};
+use crate::{
+    FlushCall, MemoryKind, Net, Party, Region, RegionFile, RegionSpec, RmaBy, RmaCall, Setup, Turns, over,
+};
+
+const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
+const LEN_BYTES: usize = 400_000;
+
+/// The flags of a flush's completion.
+const FLUSH: CompletionFlags = CompletionFlags::OF_FLUSH;
+
+fn register(party: &Party, kind: MemoryKind, access: MrAccess, key: u64) -> Region {
+    party.register(RegionSpec { len_bytes: LEN_BYTES, kind, access, key, is_counted: false }).unwrap()
+}
+
+/// Registers a region of a file. Also returns the file.
+fn register_file_region(party: &Party, is_raw: bool, key: u64) -> (Region, NamedFile) {
+    let file = NamedFile::with_unused_name();
+    let kind = MemoryKind::File(RegionFile { is_raw, number: Some(file.number) });
+    (register(party, kind, EVERYTHING, key), file)
+}
+
+/// Returns a flush of a range of a region.
+fn flush_call(party: &Party, region: &Region, context: u64, place: usize, len_bytes: usize) -> FlushCall {
+    FlushCall {
+        is_persistent: false,
+        peer: party.peer(),
+        address: region.address_at(place),
+        key: region.key(),
+        len_bytes: len_bytes as u64,
+        context,
+        flags: None,
+    }
+}
+
+fn persistent_flush_call(
+    party: &Party,
+    region: &Region,
+    context: u64,
+    place: usize,
+    len_bytes: usize,
+) -> FlushCall {
+    FlushCall { is_persistent: true, ..flush_call(party, region, context, place, len_bytes) }
+}
+
+fn write_call(
+    party: &Party,
+    by: RmaBy,
+    region: &Region,
+    context: u64,
+    place: usize,
+    len_bytes: usize,
+) -> RmaCall {
+    let call = RmaCall::new(by, payload(context, len_bytes), party.peer(), region, context);
+    RmaCall { address: region.address_at(place), ..call }
+}
+
+/// Writes one byte. After this, the initiator has mapped the region if it can.
+#[track_caller]
+fn write_over_link_first(party: &Party, region: &Region) {
+    party.endpoint.rma(write_call(party, RmaBy::Write, region, 1, 0, 1)).unwrap();
+    assert_eq!(party.next_completion().context, 1);
+}
+
+#[track_caller]
+fn post_and_expect_success(party: &Party, call: FlushCall) {
+    party.endpoint.flush(call).unwrap();
+    let completion = party.next_completion();
+    let expected = (call.context, FLUSH, call.len_bytes as usize);
+    assert_eq!((completion.context, completion.flags, completion.len_bytes), expected);
+}
+
+#[track_caller]
+fn post_and_expect_failure(party: &Party, call: FlushCall) -> CompletionError {
+    party.endpoint.flush(call).unwrap();
+    let failed = party.next_failure();
+    assert_eq!((failed.completion.context, failed.completion.flags), (call.context, FLUSH));
+    assert_eq!(failed.completion.kind(), OperationKind::Flush);
+    failed
+}
+
+/// Also with writes that the target fetches, and with injected writes, which are answered by count.
+#[over(all)]
+fn flush_completes_after_all_earlier_writes(net: &Net) {
+    for kind in [MemoryKind::Owned, MemoryKind::Raw, MemoryKind::Shareable] {
+        let (alice, bob) = net.open_pair();
+        let regions = [1, 2].map(|key| register(&bob, kind, EVERYTHING, key));
+        if kind == MemoryKind::Shareable {
+            // One region is mapped, and the other is not yet.
+            write_over_link_first(&alice, &regions[0]);
+        }
+        for round in (2..14).step_by(4) {
+            let endpoint = &alice.endpoint;
+            endpoint.rma(write_call(&alice, RmaBy::Write, &regions[0], round, 100, LEN_BYTES - 100)).unwrap();
+            endpoint.rma(write_call(&alice, RmaBy::Write, &regions[1], round + 1, 0, 20_000)).unwrap();
+            endpoint.rma(write_call(&alice, RmaBy::InjectWrite, &regions[1], round + 2, 30_000, 64)).unwrap();
+            // The range has nothing to do with the writes.
+            endpoint.flush(flush_call(&alice, &regions[0], round + 3, 0, 8)).unwrap();
+            let mut written = 0;
+            while alice.next_completion().context != round + 3 {
+                written += 1;
+            }
+            assert!(regions[0].content()[100..] == payload(round, LEN_BYTES - 100), "{kind:?}");
+            assert!(regions[1].content()[..20_000] == payload(round + 1, 20_000), "{kind:?}");
+            assert!(regions[1].content()[30_000..30_064] == payload(round + 2, 64), "{kind:?}");
+            for _ in written..2 {
+                assert!([round, round + 1].contains(&alice.next_completion().context));
+            }
+        }
+    }
+}
+
+#[over(all)]
+fn flush_completion_tells_kind_and_length(net: &Net) {
+    for format in [CqFormat::Context, CqFormat::Msg, CqFormat::Tagged] {
+        let setup = Setup { cq_format: Some(format), counts: true, ..Setup::default() };
+        let (alice, bob) = net.open_pair_with(setup, Setup::default());
+        let (persistent, _file) = register_file_region(&bob, false, 1);
+        let mapped = register(&bob, MemoryKind::Shareable, EVERYTHING, 2);
+        write_over_link_first(&alice, &mapped);
+        for (context, len_bytes) in (2..).step_by(3).zip([1, 4096, LEN_BYTES, 0]) {
+            for (n, call) in [
+                flush_call(&alice, &mapped, context, 0, len_bytes),
+                flush_call(&alice, &persistent, context + 1, 0, len_bytes),
+                persistent_flush_call(&alice, &persistent, context + 2, 0, len_bytes),
+            ]
+            .into_iter()
+            .enumerate()
+            {
+                alice.endpoint.flush(call).unwrap();
+                let completion = alice.next_completion();
+                assert_eq!(completion.context, context + n as u64);
+                let expected = match format {
+                    CqFormat::Context => (CompletionFlags::empty(), OperationKind::Unknown, 0),
+                    _ => (FLUSH, OperationKind::Flush, len_bytes),
+                };
+                assert_eq!((completion.flags, completion.kind(), completion.len_bytes), expected);
+            }
+        }
+        // The first write and the flushes.
+        assert_eq!(alice.read_counter(CounterEvents::WRITE), (1 + 3 * 4, 0));
+    }
+}
+
+#[over(all)]
+fn flush_beyond_region_or_rights_is_refused(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let (persistent, _file) = register_file_region(&bob, true, 1);
+    let mapped = register(&bob, MemoryKind::Shareable, EVERYTHING, 2);
+    let readable = register(&bob, MemoryKind::Shareable, MrAccess::REMOTE_READ, 3);
+    write_over_link_first(&alice, &mapped);
+    alice.endpoint.rma(write_call(&alice, RmaBy::Read, &readable, 1, 0, 1)).unwrap();
+    assert_eq!(alice.next_completion().context, 1);
+    for is_persistent in [false, true] {
+        let of = |region: &Region, context, place, len_bytes| FlushCall {
+            is_persistent,
+            ..flush_call(&alice, region, context, place, len_bytes)
+        };
+        for region in [&persistent, &mapped] {
+            for (context, (place, len_bytes)) in
+                (2..).zip([(0, LEN_BYTES + 1), (LEN_BYTES, 1), (LEN_BYTES + 1, 1), (8, LEN_BYTES)])
+            {
+                let failed = post_and_expect_failure(&alice, of(region, context, place, len_bytes));
+                assert_eq!(failed.error, OperationError::Refused(Refusal::Range), "{len_bytes} at {place}");
+                assert_eq!(failed.errno(), Errno::EINVAL);
+            }
+            let unknown = FlushCall { key: 99, ..of(region, 6, 0, 8) };
+            let failed = post_and_expect_failure(&alice, unknown);
+            assert_eq!(
+                (failed.error.clone(), failed.errno()),
+                (OperationError::Refused(Refusal::Key), Errno::EKEYREJECTED,)
+            );
+            assert!(failed.to_string().starts_with("the flush with context 6 to "), "{failed}");
+        }
+        let failed = post_and_expect_failure(&alice, of(&readable, 7, 0, 8));
+        assert_eq!(
+            (failed.error.clone(), failed.errno()),
+            (OperationError::Refused(Refusal::Access), Errno::EACCES,)
+        );
+    }
+    // A refusal ends nothing else.
+    post_and_expect_success(&alice, persistent_flush_call(&alice, &persistent, 8, 0, LEN_BYTES));
+    alice.exchange_long_messages(&bob);
+}
+
+#[over(all)]
+fn persistent_flush_of_volatile_memory_fails(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    for kind in [MemoryKind::Owned, MemoryKind::Raw, MemoryKind::Shareable] {
+        let region = register(&bob, kind, EVERYTHING, 1);
+        for len_bytes in [0, 8, LEN_BYTES] {
+            let failed =
+                post_and_expect_failure(&alice, persistent_flush_call(&alice, &region, 2, 0, len_bytes));
+            assert_eq!(failed.error, OperationError::Refused(Refusal::Volatile), "{kind:?}");
+            assert_eq!(failed.errno(), Errno::EOPNOTSUPP);
+            post_and_expect_success(&alice, flush_call(&alice, &region, 3, 0, len_bytes));
+        }
+    }
+}
+
+#[over(all)]
+fn only_a_persistent_flush_makes_its_range_durable(net: &Net) {
+    // Far enough from the start that no page has bytes of both writes.
+    const PLACE: usize = 200_000;
+    for is_raw in [false, true] {
+        let (alice, bob) = net.open_pair();
+        let (region, file) = register_file_region(&bob, is_raw, 1);
+        // Make the initial bytes durable. After this, only later writes make pages dirty.
+        alice.endpoint.rma(write_call(&alice, RmaBy::Write, &region, 1, 0, LEN_BYTES)).unwrap();
+        assert_eq!(alice.next_completion().context, 1);
+        post_and_expect_success(&alice, persistent_flush_call(&alice, &region, 2, 0, LEN_BYTES));
+        file.assert_written_back_or_skip(bob.process_id());
+        for (context, by) in [(3, RmaBy::Write), (4, RmaBy::InjectWrite)] {
+            let write = write_call(&alice, by, &region, context, PLACE, 4000);
+            alice.endpoint.rma(write).unwrap();
+            if by == RmaBy::Write {
+                assert_eq!(alice.next_completion().context, context);
+            }
+            post_and_expect_success(&alice, flush_call(&alice, &region, 5, PLACE, 4000));
+            file.assert_not_written_back_or_skip(bob.process_id());
+            post_and_expect_success(&alice, persistent_flush_call(&alice, &region, 6, 0, 8192));
+            post_and_expect_success(&alice, persistent_flush_call(&alice, &region, 7, PLACE, 0));
+            file.assert_not_written_back_or_skip(bob.process_id());
+            post_and_expect_success(&alice, persistent_flush_call(&alice, &region, 8, PLACE, 4000));
+            file.assert_written_back_or_skip(bob.process_id());
+            assert!(file.read_content()[PLACE..PLACE + 4000] == payload(context, 4000));
+        }
+        // The owner's own bytes are in the range, too.
+        region.write_at(PLACE, &payload(9, 100));
+        file.assert_not_written_back_or_skip(bob.process_id());
+        post_and_expect_success(&alice, persistent_flush_call(&alice, &region, 9, PLACE + 50, 1));
+        file.assert_written_back_or_skip(bob.process_id());
+    }
+}
+
+#[over(all)]
+fn unreported_flush_reports_only_its_failure(net: &Net) {
+    let setup = Setup { selective: true, counts: true, ..Setup::default() };
+    let (alice, bob) = net.open_pair_with(setup, Setup::default());
+    let (persistent, _file) = register_file_region(&bob, false, 1);
+    let mapped = register(&bob, MemoryKind::Shareable, EVERYTHING, 2);
+    for (region, is_persistent) in [(&persistent, true), (&persistent, false), (&mapped, false)] {
+        for _ in 0..3 {
+            let quiet = FlushCall { is_persistent, ..flush_call(&alice, region, 1, 0, 64) };
+            alice.endpoint.flush(quiet).unwrap();
+        }
+        let reported = Some(OpFlags::COMPLETION);
+        let call = FlushCall { is_persistent, flags: reported, ..flush_call(&alice, region, 2, 0, 64) };
+        post_and_expect_success(&alice, call);
+        alice.assert_no_completion();
+        let quiet = FlushCall { is_persistent, key: 9, ..flush_call(&alice, region, 3, 0, 64) };
+        let failed = post_and_expect_failure(&alice, quiet);
+        assert_eq!(failed.error, OperationError::Refused(Refusal::Key));
+        alice.assert_no_completion();
+    }
+    assert_eq!(alice.read_counter(CounterEvents::WRITE), (12, 3));
+}
+
+#[over(all)]
+fn fenced_flush_completes_after_earlier_reads(net: &Net) {
+    for kind in [MemoryKind::Owned, MemoryKind::Shareable] {
+        let (alice, bob) = net.open_pair();
+        let region = register(&bob, kind, EVERYTHING, 1);
+        write_over_link_first(&alice, &region);
+        for round in 0..3 {
+            let content = payload(round, LEN_BYTES);
+            region.write_at(0, &content);
+            alice.endpoint.rma(write_call(&alice, RmaBy::Read, &region, 2, 0, LEN_BYTES)).unwrap();
+            let fenced = FlushCall { flags: Some(OpFlags::FENCE), ..flush_call(&alice, &region, 3, 0, 8) };
+            alice.endpoint.flush(fenced).unwrap();
+            let read = alice.next_completion();
+            assert_eq!((read.context, &received_bytes(&read.buffer)[..]), (2, &content[..]));
+            assert_eq!(alice.next_completion().context, 3);
+        }
+    }
+}
+
+/// The flushes are so long that the target carries them out in several parts.
+#[over(all)]
+fn operations_after_a_long_persistent_flush_end_after_it(net: &Net) {
+    const LONG_BYTES: usize = 2 * FLUSH_PASS_MAX_BYTES + LEN_BYTES;
+    for is_raw in [false, true] {
+        let (alice, bob) = net.open_pair();
+        let file = NamedFile::with_unused_name();
+        let kind = MemoryKind::File(RegionFile { is_raw, number: Some(file.number) });
+        let spec = RegionSpec { len_bytes: LONG_BYTES, kind, access: EVERYTHING, key: 1, is_counted: false };
+        let long = bob.register(spec).unwrap();
+        let mapped = register(&bob, MemoryKind::Shareable, EVERYTHING, 2);
+        write_over_link_first(&alice, &mapped);
+        for round in (2..10).step_by(4) {
+            let endpoint = &alice.endpoint;
+            endpoint.rma(write_call(&alice, RmaBy::Write, &long, round, 0, LONG_BYTES)).unwrap();
+            assert_eq!(alice.next_completion().context, round);
+            endpoint.flush(persistent_flush_call(&alice, &long, round + 1, 0, LONG_BYTES)).unwrap();
+            endpoint.rma(write_call(&alice, RmaBy::Write, &mapped, round + 2, 0, 64)).unwrap();
+            endpoint.rma(write_call(&alice, RmaBy::Read, &long, round + 3, 0, 64)).unwrap();
+            assert_eq!(alice.next_completion().context, round + 1, "{is_raw}");
+            file.assert_written_back_or_skip(bob.process_id());
+            let mut ended = [(); 2].map(|()| alice.next_completion().context);
+            ended.sort_unstable();
+            assert_eq!(ended, [round + 2, round + 3]);
+            assert!(file.read_content() == payload(round, LONG_BYTES));
+            assert!(mapped.content()[..64] == payload(round + 2, 64));
+        }
+    }
+}
+
+#[over(all)]
+fn flush_with_commit_flags_follows_its_kind(net: &Net) {
+    // The default flags concern writes.
+    let setup = Setup { tx_op_flags: OpFlags::COMMIT_COMPLETE, ..Setup::default() };
+    let (alice, bob) = net.open_pair_with(setup, Setup::default());
+    let region = register(&bob, MemoryKind::Owned, EVERYTHING, 1);
+    post_and_expect_success(&alice, flush_call(&alice, &region, 1, 0, 8));
+    let flags = Some(OpFlags::INJECT | OpFlags::REMOTE_CQ_DATA);
+    let call = FlushCall { flags, ..flush_call(&alice, &region, 2, 0, 8) };
+    post_and_expect_success(&alice, call);
+    let flags = flags.map(|flags| flags | OpFlags::COMMIT_COMPLETE);
+    let refused = alice.endpoint.flush(FlushCall { flags, ..call });
+    assert_eq!(refused.unwrap_err().errno(), Errno::EBADFLAGS);
+}
+
+#[over(all)]
+fn flush_fails_when_its_peer_closes(net: &Net) {
+    for kind in [MemoryKind::Owned, MemoryKind::Shareable] {
+        let (alice, bob) = net.open_pair();
+        let region = register(&bob, kind, EVERYTHING, 1);
+        write_over_link_first(&alice, &region);
+        let call = flush_call(&alice, &region, 2, 0, 8);
+        post_and_expect_success(&alice, call);
+        drop(region);
+        drop(bob);
+        let failed = post_and_expect_failure(&alice, FlushCall { context: 3, ..call });
+        assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
+        alice.assert_no_completion();
+    }
+}
+
+#[over(all)]
+fn flush_without_the_capability_takes_effect_unless_persistent(net: &Net) {
+    let (alice, bob) = net.open_pair_with(Setup { caps: Caps::MSG, ..Setup::default() }, Setup::default());
+    let region = register(&bob, MemoryKind::Owned, EVERYTHING, 1);
+    alice.endpoint.flush(flush_call(&alice, &region, 1, 0, 8)).unwrap();
+    assert_eq!(alice.next_completion().context, 1);
+    let refused = alice.endpoint.flush(persistent_flush_call(&alice, &region, 2, 0, 8)).unwrap_err();
+    assert_eq!(refused.errno(), Errno::EOPNOTSUPP);
+}
+
+#[over(driven, mapped_memory)]
+fn visibility_flush_of_a_mapped_region_ends_while_its_owner_is_stopped(net: &Net) {
+    assert!(net.maps_peer_memory(), "the test is about memory that the initiator maps");
+    let (alice, bob) = net.open_pair();
+    let region = register(&bob, MemoryKind::Shareable, EVERYTHING, 1);
+    write_over_link_first(&alice, &region);
+    if net.turns == Turns::Processes {
+        bob.stop();
+    }
+    alice.endpoint.rma(write_call(&alice, RmaBy::InjectWrite, &region, 2, 10, 20)).unwrap();
+    alice.endpoint.flush(flush_call(&alice, &region, 3, 0, 100)).unwrap();
+    let (completion, _) = alice.poll_completion().expect("it is over").unwrap();
+    assert_eq!((completion.context, completion.flags, completion.len_bytes), (3, FLUSH, 100));
+    if net.turns == Turns::Processes {
+        bob.resume();
+    }
+    assert!(region.content()[10..30] == payload(2, 20));
+}
+
+#[over(connected)]
+fn connection_carries_flushes(net: &Net) {
+    const NOWHERE: FabricAddress = FabricAddress::UNSPECIFIED;
+    let (client, server) = (Side::new(net), Side::new(net));
+    let (one, _other) = connect_pair(&client, &server);
+    assert_eq!(one.info().ep.ep_type, Some(EndpointType::Msg));
+    let named = NamedFile::with_unused_name();
+    let file = std::fs::File::options().read(true).write(true).create_new(true).open(named.path()).unwrap();
+    file.set_len(LEN_BYTES as u64).unwrap();
+    let log = server.domain.register_file(&file, 0, LEN_BYTES, &MrAttr::granting(EVERYTHING)).unwrap();
+    for round in 1..4 {
+        let kind = if round == 2 { FlushKind::Visibility } else { FlushKind::Persistent };
+        one.write(payload(round, LEN_BYTES), NOWHERE, log.remote(), 1).unwrap();
+        one.flush(LEN_BYTES as u64, NOWHERE, log.remote(), kind, 2).unwrap();
+        let ended = [(); 2].map(|()| next_completion_of_first_side(&[&client, &server]));
+        assert_eq!(ended.each_ref().map(|completion| completion.context), [1, 2]);
+        assert_eq!(ended.each_ref().map(Completion::kind), [OperationKind::Write, OperationKind::Flush]);
+        assert!(named.read_content() == payload(round, LEN_BYTES));
+    }
+    let beyond =
+        FlushMsg { memory: log.remote().offset(1), len_bytes: LEN_BYTES as u64, ..FlushMsg::default() };
+    one.flushmsg(beyond).unwrap();
+    let ended = next_operation_end_of_first_side(&[&client, &server]);
+    assert_eq!(ended.unwrap_err().error, OperationError::Refused(Refusal::Range));
+}

@@ -1,0 +1,224 @@
+//! Flags that have no meaning for an operation. The operation ignores most of these flags, and refuses some:
+//! `fi_msg(3)`, `fi_trigger(3)`.
+
+use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
+use homespun::endpoint::{RecvMsg, SendMsg};
+use homespun::flags::{CompletionFlags, MrAccess, OpFlags};
+use homespun::{Errno, FabricAddress, Tag};
+
+use crate::payload::{marked_buffer, payload, received_bytes};
+use crate::raw::Post;
+use crate::{AtomicBy, AtomicCall, MemoryKind, Net, RegionSpec, RmaBy, RmaCall, over};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+/// `FI_TRIGGER` and `FI_XPU_TRIGGER`.
+const TRIGGERS: [OpFlags; 2] = [OpFlags::from_bits_retain(1 << 20), OpFlags::from_bits_retain(1 << 44)];
+const TRIGGER: OpFlags = TRIGGERS[0].union(TRIGGERS[1]);
+const MULTICAST: OpFlags = OpFlags::from_bits_retain(1 << 5);
+
+/// The flags that have a meaning for sends, or are refused.
+const OF_SENDS: OpFlags = OpFlags::COMPLETION
+    .union(OpFlags::INJECT)
+    .union(OpFlags::MORE)
+    .union(OpFlags::FENCE)
+    .union(OpFlags::REMOTE_CQ_DATA)
+    .union(OpFlags::LEVELS);
+
+/// Returns the flags outside `others`: each one alone, and all together.
+fn flags_outside(others: OpFlags) -> impl Iterator<Item = OpFlags> {
+    let all = OpFlags::from_bits_retain(!(others | TRIGGER).bits());
+    let single = (0..u64::BITS).map(|bit| OpFlags::from_bits_retain(1 << bit));
+    single.filter(move |flag| all.contains(*flag)).chain([all])
+}
+
+fn make_region_spec(kind: MemoryKind) -> RegionSpec {
+    let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
+    RegionSpec { len_bytes: 8, kind, access, key: 1, is_counted: false }
+}
+
+#[over(all, own)]
+fn send_with_meaningless_flags_arrives(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    for (context, flags) in (1..).zip(flags_outside(OF_SENDS | MULTICAST)) {
+        for tag in [None, Some(7)] {
+            let buffers = vec![payload(context, 8)];
+            let send = SendMsg {
+                buffers,
+                tag: tag.map(Tag),
+                to: alice.peer(),
+                context,
+                flags,
+                ..SendMsg::default()
+            };
+            alice.endpoint.sendmsg(send).unwrap();
+            let tagged = tag.map(|tag| Tag(tag).into());
+            let receive = RecvMsg { buffers: vec![marked_buffer(8)], tagged, ..RecvMsg::default() };
+            bob.endpoint.recvmsg(receive).unwrap();
+            assert_eq!(alice.next_completion().context, context, "{flags:?}");
+            assert_eq!(received_bytes(&bob.next_completion().buffer), payload(context, 8), "{flags:?}");
+        }
+    }
+    alice.assert_no_completion();
+}
+
+#[over(all, own)]
+fn receive_with_meaningless_flags_takes_its_message(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let levels = OpFlags::LEVELS - OpFlags::MATCH_COMPLETE;
+    let of_receives = OpFlags::COMPLETION | OpFlags::MORE | OpFlags::PEEK | OpFlags::CLAIM | levels;
+    for tag in [None, Some(7)] {
+        let tagged = tag.map(|tag| Tag(tag).into());
+        // Tagged receives ignore the multi-receive flag.
+        let many = if tag.is_none() { OpFlags::MULTI_RECV } else { OpFlags::empty() };
+        for (context, flags) in (1..).zip(flags_outside(of_receives | many)) {
+            let receive =
+                RecvMsg { buffers: vec![marked_buffer(8)], tagged, context, flags, ..RecvMsg::default() };
+            bob.endpoint.recvmsg(receive).unwrap();
+            let post =
+                Post { peer: ANY, tag, context: context + 1000, flags: Some(flags), ..Post::default() };
+            let raw = bob.endpoint.receive_into_raw_memory(&[8], 0, post).unwrap();
+            for identity in [1, 2] {
+                let buffers = vec![payload(identity, 8)];
+                alice.send_and_wait_for_delivery(SendMsg {
+                    buffers,
+                    tag: tag.map(Tag),
+                    to: alice.peer(),
+                    ..SendMsg::default()
+                });
+            }
+            let first = bob.next_completion();
+            assert_eq!(
+                (first.context, received_bytes(&first.buffer)),
+                (context, payload(1, 8).to_vec()),
+                "{flags:?}"
+            );
+            assert!(!first.flags.contains(CompletionFlags::MULTI_RECV), "{flags:?}");
+            let second = bob.next_completion();
+            assert_eq!(
+                (second.context, raw.into_message(&second)),
+                (context + 1000, payload(2, 8).to_vec()),
+                "{flags:?}"
+            );
+        }
+    }
+    bob.assert_no_completion();
+}
+
+#[over(all, own)]
+fn peek_with_meaningless_flags_finds_its_message(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let send = || SendMsg { buffers: vec![payload(1, 8)], to: alice.peer(), ..SendMsg::default() };
+    let then =
+        OpFlags::COMPLETION | OpFlags::CLAIM | OpFlags::DISCARD | OpFlags::PEEK | OpFlags::COMMIT_COMPLETE;
+    for (context, flags) in (1..).zip(flags_outside(then)) {
+        alice.send_and_wait_for_delivery(send());
+        for flags in [OpFlags::PEEK | flags, OpFlags::PEEK | OpFlags::DISCARD | flags] {
+            bob.endpoint.recvmsg(RecvMsg { context, flags, ..RecvMsg::default() }).unwrap();
+            let found = bob.next_completion();
+            assert_eq!((found.context, found.len_bytes), (context, 8), "{flags:?}");
+        }
+    }
+    bob.assert_no_completion();
+}
+
+#[over(all, own)]
+fn access_with_meaningless_flags_takes_effect(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let of_reads = OF_SENDS - OpFlags::INJECT - OpFlags::REMOTE_CQ_DATA;
+    for kind in [MemoryKind::Owned, MemoryKind::Shareable] {
+        let region = bob.register(make_region_spec(kind)).unwrap();
+        for (context, flags) in (1..).zip(flags_outside(OF_SENDS | MULTICAST)) {
+            for (by, context) in [(RmaBy::Writemsg, context), (RmaBy::WriteRaw, context + 1000)] {
+                let call = RmaCall::new(by, payload(context, 8), alice.peer(), &region, context);
+                alice.endpoint.rma(RmaCall { flags, ..call }).unwrap();
+                assert_eq!(alice.next_completion().context, context, "{flags:?}");
+                assert_eq!(region.content(), payload(context, 8), "{flags:?}");
+            }
+        }
+        for (context, flags) in (1..).zip(flags_outside(of_reads | MULTICAST)) {
+            let call = RmaCall::new(RmaBy::Readmsg, payload(0, 8), alice.peer(), &region, context);
+            alice.endpoint.rma(RmaCall { flags, ..call }).unwrap();
+            let read = alice.next_completion();
+            assert_eq!(read.context, context, "{flags:?}");
+            assert_eq!(received_bytes(&read.buffer), region.content(), "{flags:?}");
+        }
+    }
+    alice.assert_no_completion();
+    bob.assert_no_completion();
+}
+
+#[over(all, own)]
+fn atomic_with_meaningless_flags_takes_effect(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let region = bob.register(make_region_spec(MemoryKind::Owned)).unwrap();
+    let of_atomics = OF_SENDS - OpFlags::REMOTE_CQ_DATA;
+    for (context, flags) in (1..).zip(flags_outside(of_atomics | MULTICAST)) {
+        for kind in AtomicKind::ALL {
+            region.write_at(0, &[3; 8]);
+            let op = if kind == AtomicKind::Compare { AtomicOp::CswapNe } else { AtomicOp::Write };
+            let operand = payload(context, 8);
+            let call = AtomicCall::new(kind, (op, Datatype::Uint64), operand, alice.peer(), &region, context);
+            alice.endpoint.atomic(AtomicCall { by: AtomicBy::Message, flags, ..call }).unwrap();
+            let ended = alice.next_completion();
+            assert_eq!(ended.context, context, "{kind} with {flags:?}");
+            if kind.fetches() {
+                assert_eq!(received_bytes(&ended.buffer), [3; 8], "{kind} with {flags:?}");
+            }
+            assert_eq!(region.content(), payload(context, 8), "{kind} with {flags:?}");
+        }
+    }
+    alice.assert_no_completion();
+}
+
+#[over(all, own)]
+fn trigger_multicast_and_commit_flags_are_refused(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let region = bob.register(make_region_spec(MemoryKind::Owned)).unwrap();
+    let commit = OpFlags::COMMIT_COMPLETE;
+    for flags in [TRIGGERS[0], TRIGGERS[1], MULTICAST, TRIGGER | MULTICAST, commit] {
+        for tag in [None, Some(7)] {
+            let send = SendMsg {
+                buffers: vec![payload(1, 8)],
+                tag: tag.map(Tag),
+                to: alice.peer(),
+                ..SendMsg::default()
+            };
+            // A fence makes nothing durable, either.
+            let refused =
+                alice.endpoint.sendmsg(SendMsg { flags: flags | OpFlags::PEEK | OpFlags::FENCE, ..send });
+            assert_eq!(refused.unwrap_err().errno(), Errno::EBADFLAGS);
+        }
+        let all = [RmaBy::Readmsg, RmaBy::Writemsg, RmaBy::WriteRaw];
+        for by in if flags == commit { &all[..1] } else { &all } {
+            let call = RmaCall::new(*by, payload(1, 8), alice.peer(), &region, 1);
+            let refused = alice.endpoint.rma(RmaCall { flags, ..call });
+            assert_eq!(refused.unwrap_err().errno(), Errno::EBADFLAGS, "{by:?}");
+        }
+    }
+    for flags in [TRIGGERS[0], TRIGGERS[1], MULTICAST, commit] {
+        for kind in AtomicKind::ALL {
+            let op = if kind == AtomicKind::Compare { AtomicOp::Cswap } else { AtomicOp::Sum };
+            let what = (op, Datatype::Uint64);
+            let call = AtomicCall::new(kind, what, payload(1, 8), alice.peer(), &region, 1);
+            let refused = alice.endpoint.atomic(AtomicCall { by: AtomicBy::Message, flags, ..call });
+            assert_eq!(refused.err().map(|error| error.errno()), Some(Errno::EBADFLAGS), "{kind}");
+        }
+    }
+    let many = OpFlags::MULTI_RECV;
+    for kind in [OpFlags::empty(), OpFlags::PEEK, OpFlags::CLAIM, many] {
+        for tagged in [None, Some(Tag(7).into())] {
+            for refused in [TRIGGER, commit] {
+                let flags = refused | kind;
+                let receive =
+                    RecvMsg { buffers: vec![marked_buffer(8)], tagged, flags, ..RecvMsg::default() };
+                let refused = bob.endpoint.recvmsg(receive);
+                assert_eq!(refused.unwrap_err().errno(), Errno::EBADFLAGS, "{kind:?}");
+            }
+        }
+    }
+    assert_eq!(region.content(), marked_buffer(8));
+    // None of these calls posted anything.
+    alice.exchange_long_messages(&bob);
+    alice.assert_no_completion();
+    bob.assert_no_completion();
+}

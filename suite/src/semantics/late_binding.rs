@@ -1,0 +1,242 @@
+//! Binding to an endpoint that is already enabled: `fi_ep_bind` of `fi_endpoint(3)`.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use homespun::endpoint::SendMsg;
+use homespun::flags::{BindFlags, Caps, MrFlags, OpFlags};
+use homespun::{
+    AvAttr, CompletionQueue, CounterEvents, CqAttr, Domain, Endpoint, Errno, FabricAddress, Info, MrAttr,
+    WaitObject,
+};
+
+use crate::payload::{marked_buffer, payload};
+use crate::semantics::binding::{expect_errno, open_counter, register_region};
+use crate::semantics::counters::{ANY, EVERYTHING, KEY, READ, RECV, REMOTE_READ, REMOTE_WRITE, SEND, WRITE};
+use crate::sleeping::{
+    self, PATIENCE, StopOnDrop, WAIT_OBJECTS, drive_counter_until, let_threads_fall_asleep,
+    wait_for_threshold,
+};
+use crate::{Deadline, Net, Setup, over};
+
+const EVENTS: [CounterEvents; 6] = [SEND, RECV, READ, WRITE, REMOTE_READ, REMOTE_WRITE];
+
+/// Message lengths. The first is sent in one piece, and the second in several. The sender only announces the
+/// third.
+const LENS_BYTES: [usize; 3] = [8, 3000, 1 << 20];
+
+fn open_queue(domain: &Domain, wait: WaitObject) -> CompletionQueue {
+    domain.open_cq(&CqAttr { wait, ..CqAttr::default() }).expect("a queue")
+}
+
+/// Opens an endpoint. Returns it, and the fabric address by which it can reach itself once it is enabled.
+fn open_disabled_endpoint(
+    domain: &Domain,
+    info: &Info,
+    cqs: &[(&CompletionQueue, BindFlags)],
+) -> (Endpoint, FabricAddress) {
+    let endpoint = domain.endpoint(info).expect("an endpoint");
+    let av = domain.open_av(&AvAttr::default()).expect("a vector");
+    endpoint.bind_av(&av).expect("its first vector");
+    for (cq, flags) in cqs {
+        endpoint.bind_cq(cq, *flags).expect("its first queue");
+    }
+    let own = av.insert_one(endpoint.name().expect("a name")).expect("room");
+    (endpoint, own)
+}
+
+/// Binds counters to the enabled endpoint one by one. Between two bindings the endpoint exchanges messages.
+#[over(one_process, automatic)]
+fn counter_bound_after_enabling_counts_later_operations(net: &Net) {
+    let (domain, both) = (net.open_other_domain(), BindFlags::TRANSMIT | BindFlags::RECV);
+    let cq = open_queue(&domain, WaitObject::Unspec);
+    let (endpoint, own) = open_disabled_endpoint(&domain, net.info(), &[(&cq, both)]);
+    let region = register_region(&domain, KEY, MrFlags::empty());
+    endpoint.enable().unwrap();
+    let exchange = |context| {
+        endpoint.recv(marked_buffer(8), ANY, context).unwrap();
+        endpoint.send(payload(context, 8), own, context).unwrap();
+        endpoint.write(payload(context, 8), own, region.remote(), context).unwrap();
+        endpoint.read(marked_buffer(8), own, region.remote(), context).unwrap();
+        for _ in 0..4 {
+            assert_eq!(sleeping::sleep_until_operation_ends(&cq).expect("no failure").0.context, context);
+        }
+    };
+    exchange(0);
+    let mut bound = Vec::new();
+    for (round, event) in (1..).zip(EVENTS) {
+        let counter = open_counter(&domain, WaitObject::Unspec);
+        endpoint.bind_counter(&counter, event).unwrap();
+        assert_eq!(
+            expect_errno(endpoint.bind_counter(&open_counter(&domain, WaitObject::None), event)),
+            Errno::EBUSY
+        );
+        bound.push(counter);
+        exchange(round);
+    }
+    let rounds = EVENTS.len() as u64;
+    for (before, counter) in (0..).zip(&bound) {
+        assert_eq!(counter.wait(rounds - before, Some(PATIENCE)), Ok(()));
+        assert_eq!((counter.read(), counter.read_error()), (rounds - before, 0));
+    }
+    drop(endpoint);
+    for counter in bound {
+        counter.close().expect("nothing is bound to it any more");
+    }
+}
+
+/// An enabled endpoint gets its only counter. The application waits only for this counter.
+#[over(one_process, automatic)]
+fn counter_bound_after_enabling_wakes_its_waiters(net: &Net) {
+    for wait in WAIT_OBJECTS.into_iter().chain([WaitObject::None]) {
+        let setup = || Setup { asleep: true, wait: WaitObject::Unspec, ..Setup::default() };
+        let (alice, bob) = net.open_pair_with(setup(), setup());
+        let counter = open_counter(bob.local_domain(), wait);
+        bob.endpoint.expect_local().bind_counter(&counter, RECV).unwrap();
+        let [is_reached, is_over] = [AtomicBool::new(false), AtomicBool::new(false)];
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                wait_for_threshold(&counter, LENS_BYTES.len() as u64);
+                is_reached.store(true, Ordering::SeqCst);
+                drive_counter_until(&counter, &is_over);
+            });
+            let _over = StopOnDrop(&is_over);
+            for (context, len_bytes) in (1..).zip(LENS_BYTES) {
+                let_threads_fall_asleep();
+                bob.endpoint.expect_local().recv(marked_buffer(len_bytes), ANY, context).unwrap();
+                alice
+                    .endpoint
+                    .expect_local()
+                    .send(payload(context, len_bytes), alice.peer(), context)
+                    .unwrap();
+                let sent = sleeping::sleep_until_operation_ends(alice.local_cq()).expect("no failure");
+                assert_eq!(sent.0.context, context);
+            }
+            let deadline = Deadline::new();
+            while !is_reached.load(Ordering::SeqCst) {
+                deadline.yield_or_panic("the messages to wake their reader");
+            }
+        });
+        assert_eq!((counter.read(), counter.read_error()), (LENS_BYTES.len() as u64, 0));
+        [&alice, &bob].into_iter().for_each(|party| net.start_driving(party));
+    }
+}
+
+/// A peer has mapped a region. When the owner binds a counter of accesses, the peer must access the region
+/// by frames again.
+#[over(one_process, automatic)]
+fn access_counter_bound_after_mapping_counts_accesses(net: &Net) {
+    const ACCESSES: u64 = 10;
+    let (alice, bob) = net.open_pair();
+    let attr = MrAttr { access: EVERYTHING, requested_key: Some(KEY), shareable: true, ..MrAttr::default() };
+    let region = bob.local_domain().register(64, &attr).unwrap();
+    let write = |context| {
+        let (endpoint, to) = (alice.endpoint.expect_local(), alice.peer());
+        endpoint.write(payload(context, 8), to, region.remote(), context).unwrap();
+        assert_eq!(alice.next_completion().context, context);
+    };
+    (0..ACCESSES).for_each(write);
+    let counter = open_counter(bob.local_domain(), WaitObject::Unspec);
+    bob.endpoint.expect_local().bind_counter(&counter, REMOTE_WRITE).unwrap();
+    assert!(!region.is_shareable(), "peers that have mapped it could access it uncounted");
+    (0..ACCESSES).for_each(write);
+    assert_eq!(counter.wait(ACCESSES, Some(PATIENCE)), Ok(()));
+    assert_eq!((counter.read(), counter.read_error()), (ACCESSES, 0));
+}
+
+/// A reader sleeps on a queue, and then the queue is bound. Only this reader drives the endpoint.
+#[over(one_process, automatic)]
+fn queue_bound_after_enabling_wakes_its_reader(net: &Net) {
+    for wait in WAIT_OBJECTS {
+        let domain = net.open_other_domain();
+        let messages = Info { caps: Caps::MSG | Caps::SEND | Caps::RECV, ..net.info().clone() };
+        let (endpoint, _own) = open_disabled_endpoint(&domain, &messages, &[]);
+        let counter = open_counter(&domain, WaitObject::None);
+        endpoint.bind_counter(&counter, SEND | RECV).unwrap();
+        endpoint.enable().unwrap();
+        endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
+        let alice = net.open_party();
+        let to = alice.av.insert(&[endpoint.name().unwrap()]).remove(0).unwrap();
+        let received = open_queue(&domain, wait);
+        let [is_received, is_over] = [AtomicBool::new(false), AtomicBool::new(false)];
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                assert_eq!(
+                    sleeping::sleep_until_operation_ends(&received).expect("no failure").0.context,
+                    1,
+                    "{wait:?}"
+                );
+                is_received.store(true, Ordering::SeqCst);
+                while !is_over.load(Ordering::SeqCst) {
+                    assert_eq!(received.read(), Ok(None), "there is one message");
+                }
+            });
+            let _over = StopOnDrop(&is_over);
+            let_threads_fall_asleep();
+            endpoint.bind_cq(&received, BindFlags::RECV).unwrap();
+            let_threads_fall_asleep();
+            alice.endpoint.send(payload(1, 8), to, 2).unwrap();
+            assert_eq!(alice.next_completion().context, 2);
+            let deadline = Deadline::new();
+            while !is_received.load(Ordering::SeqCst) {
+                deadline.yield_or_panic("the message to wake its reader");
+            }
+        });
+    }
+}
+
+/// An endpoint is enabled with counters only. Later it gets a queue for sends, and then one for receives.
+#[over(one_process, automatic)]
+fn queue_bound_after_enabling_reports_later_operations(net: &Net) {
+    let domain = net.open_other_domain();
+    let messages = Info { caps: Caps::MSG | Caps::SEND | Caps::RECV, ..net.info().clone() };
+    let (endpoint, own) = open_disabled_endpoint(&domain, &messages, &[]);
+    assert_eq!(expect_errno(endpoint.enable()), Errno::ENOCQ);
+    let counter = open_counter(&domain, WaitObject::Unspec);
+    endpoint.bind_counter(&counter, SEND | RECV).unwrap();
+    endpoint.enable().unwrap();
+    let exchange = |context, flags| {
+        endpoint.recv(marked_buffer(8), ANY, context).unwrap();
+        let buffers = vec![payload(context, 8)];
+        endpoint.sendmsg(SendMsg { buffers, to: own, context, flags, ..SendMsg::default() }).unwrap();
+        assert_eq!(counter.wait(2 * context, Some(PATIENCE)), Ok(()));
+    };
+    exchange(1, OpFlags::COMPLETION);
+
+    let transmitted = open_queue(&domain, WaitObject::Unspec);
+    endpoint.bind_cq(&transmitted, BindFlags::TRANSMIT | BindFlags::SELECTIVE_COMPLETION).unwrap();
+    assert_eq!(expect_errno(endpoint.bind_cq(&transmitted, BindFlags::TRANSMIT)), Errno::EBUSY);
+    exchange(2, OpFlags::empty());
+    exchange(3, OpFlags::COMPLETION);
+    assert_eq!(sleeping::sleep_until_operation_ends(&transmitted).expect("no failure").0.context, 3);
+    assert_eq!(transmitted.read(), Ok(None), "nothing else was to be reported");
+
+    let received = open_queue(&domain, WaitObject::Unspec);
+    endpoint.bind_cq(&received, BindFlags::RECV).unwrap();
+    exchange(4, OpFlags::COMPLETION);
+    for cq in [&transmitted, &received] {
+        assert_eq!(sleeping::sleep_until_operation_ends(cq).expect("no failure").0.context, 4);
+        assert_eq!(cq.read(), Ok(None), "nothing else was to be reported");
+    }
+    assert_eq!(expect_errno(endpoint.bind_cq(&received, BindFlags::RECV)), Errno::EBUSY);
+}
+
+/// Enabling twice changes nothing, and bindings stay.
+#[over(one_process)]
+fn enabling_twice_changes_nothing(net: &Net) {
+    let (domain, both) = (net.open_other_domain(), BindFlags::TRANSMIT | BindFlags::RECV);
+    let cq = open_queue(&domain, WaitObject::Unspec);
+    let (endpoint, own) = open_disabled_endpoint(&domain, net.info(), &[(&cq, both)]);
+    for context in 0..3 {
+        endpoint.enable().unwrap();
+        endpoint.recv(marked_buffer(8), ANY, context).unwrap();
+        endpoint.send(payload(context, 8), own, context).unwrap();
+        for _ in 0..2 {
+            assert_eq!(sleeping::sleep_until_operation_ends(&cq).expect("no failure").0.context, context);
+        }
+    }
+    assert_eq!(cq.read(), Ok(None), "each operation completes once");
+    assert_eq!(expect_errno(endpoint.bind_cq(&cq, both)), Errno::EBUSY);
+    let av = domain.open_av(&AvAttr::default()).unwrap();
+    assert_eq!(expect_errno(endpoint.bind_av(&av)), Errno::EBUSY);
+}

@@ -1,0 +1,247 @@
+//! Refused calls, which return their errors and have no effect.
+
+use homespun::endpoint::SendMsg;
+use homespun::error::Direction;
+use homespun::flags::{BindFlags, Caps, OpFlags};
+use homespun::info::{EndpointType, Info};
+use homespun::{
+    Address, AddressFormat, Again, AvAttr, Bytes, BytesMut, CqAttr, Errno, Error, FabricAddress, Misuse,
+    Rejected, Tag, WaitObject,
+};
+
+use crate::payload::{marked_buffer, payload, received_bytes};
+use crate::{Net, Party, Setup, over};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+#[track_caller]
+fn expect_errno<T>(result: Result<T, impl Into<Error>>) -> Errno {
+    match result {
+        Ok(_) => panic!("the call was granted"),
+        Err(error) => error.into().errno(),
+    }
+}
+
+/// Checks that refused calls had no effect: one new message arrives, and no other operation ends.
+#[track_caller]
+fn check_calls_had_no_effect(alice: &Party, bob: &Party) {
+    bob.endpoint.recv(marked_buffer(8), ANY, 7001).unwrap();
+    alice.endpoint.send(payload(7, 8), alice.fabric_address_of(bob), 7002).unwrap();
+    let completion = bob.next_completion();
+    assert_eq!((completion.context, received_bytes(&completion.buffer)), (7001, payload(7, 8).to_vec()));
+    assert_eq!(alice.next_completion().context, 7002);
+    alice.assert_no_completion();
+    bob.assert_no_completion();
+}
+
+#[over(one_process)]
+fn endpoint_not_enabled_refuses_posts(net: &Net) {
+    let endpoint = net.open_other_domain().endpoint(net.info()).unwrap();
+    let peer = FabricAddress(0);
+    assert_eq!(expect_errno(endpoint.send(Bytes::new(), peer, 1)), Errno::EOPBADSTATE);
+    assert_eq!(expect_errno(endpoint.inject(b"", peer, None, None)), Errno::EOPBADSTATE);
+    assert_eq!(expect_errno(endpoint.recv(BytesMut::new(), ANY, 1)), Errno::EOPBADSTATE);
+    assert_eq!(expect_errno(endpoint.cancel(1)), Errno::EOPBADSTATE);
+    // A call of `name` does not enable the endpoint.
+    endpoint.name().unwrap();
+    assert_eq!(expect_errno(endpoint.send(Bytes::new(), peer, 1)), Errno::EOPBADSTATE);
+}
+
+#[over(one_process)]
+fn enable_without_queues_or_address_vector_fails(net: &Net) {
+    let domain = net.open_other_domain();
+    let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
+    let endpoint = domain.endpoint(net.info()).unwrap();
+    assert_eq!(expect_errno(endpoint.enable()), Errno::ENOAV);
+    endpoint.bind_av(&av).unwrap();
+    assert_eq!(expect_errno(endpoint.enable()), Errno::ENOCQ);
+    endpoint.bind_cq(&cq, BindFlags::TRANSMIT).unwrap();
+    assert_eq!(endpoint.enable(), Err(Misuse::NoCompletionQueue(Direction::Receive).into()));
+    assert_eq!(expect_errno(endpoint.send(Bytes::new(), FabricAddress(0), 1)), Errno::EOPBADSTATE);
+    endpoint.bind_cq(&cq, BindFlags::RECV).unwrap();
+    endpoint.enable().unwrap();
+    // A send-only endpoint needs no receive queue, and vice versa.
+    for (caps, direction) in [(Caps::SEND, BindFlags::TRANSMIT), (Caps::RECV, BindFlags::RECV)] {
+        let mut info = net.info().clone();
+        info.caps = Caps::MSG | caps;
+        let endpoint = domain.endpoint(&info).unwrap();
+        endpoint.bind_av(&av).unwrap();
+        assert_eq!(expect_errno(endpoint.enable()), Errno::ENOCQ);
+        endpoint.bind_cq(&cq, direction).unwrap();
+        endpoint.enable().unwrap();
+    }
+}
+
+#[over(one_process)]
+fn second_binding_of_a_queue_or_vector_fails_with_ebusy(net: &Net) {
+    let domain = net.open_other_domain();
+    let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
+    let endpoint = domain.endpoint(net.info()).unwrap();
+    // A binding without a direction has no effect.
+    for flags in [BindFlags::empty(), BindFlags::SELECTIVE_COMPLETION] {
+        endpoint.bind_cq(&cq, flags).unwrap();
+    }
+    let unknown = BindFlags::from_bits_retain(1 << 40) | BindFlags::RECV;
+    assert_eq!(expect_errno(endpoint.bind_cq(&cq, unknown)), Errno::EBADFLAGS);
+    endpoint.bind_cq(&cq, BindFlags::RECV).unwrap();
+    assert_eq!(expect_errno(endpoint.bind_cq(&cq, BindFlags::RECV)), Errno::EBUSY);
+    assert_eq!(expect_errno(endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV)), Errno::EBUSY);
+    endpoint.bind_cq(&cq, BindFlags::TRANSMIT).unwrap();
+    endpoint.bind_av(&av).unwrap();
+    assert_eq!(expect_errno(endpoint.bind_av(&av)), Errno::EBUSY);
+    endpoint.enable().unwrap();
+    assert_eq!(expect_errno(endpoint.bind_cq(&cq, BindFlags::RECV)), Errno::EBUSY);
+    assert_eq!(expect_errno(endpoint.bind_av(&av)), Errno::EBUSY);
+    assert_eq!(expect_errno(endpoint.set_name(endpoint.name().unwrap())), Errno::EOPBADSTATE);
+}
+
+#[over(all, own)]
+fn unknown_fabric_address_is_refused(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    for unknown in [FabricAddress(1), FabricAddress(1 << 40), ANY] {
+        assert_eq!(expect_errno(alice.endpoint.send(payload(1, 8), unknown, 1)), Errno::EINVAL);
+        let injected = alice.endpoint.inject(b"8 bytes!", unknown, Some(Tag(1)), None);
+        assert_eq!(expect_errno(injected), Errno::EINVAL);
+    }
+    let removed = alice.insert_address_of(&bob);
+    alice.endpoint.send(payload(2, 8), removed, 2).unwrap();
+    alice.next_completion();
+    alice.av.remove(&[removed]);
+    assert_eq!(expect_errno(alice.endpoint.send(payload(3, 8), removed, 3)), Errno::EINVAL);
+    bob.endpoint.recv(marked_buffer(8), ANY, 4).unwrap();
+    assert_eq!(received_bytes(&bob.next_completion().buffer), payload(2, 8));
+    check_calls_had_no_effect(&alice, &bob);
+}
+
+#[over(all, own)]
+fn invalid_default_op_flags_fail_with_ebadflags(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let unknown = OpFlags::from_bits_retain(1);
+    for flags in [unknown, OpFlags::PEEK, OpFlags::CLAIM, OpFlags::DISCARD, OpFlags::FENCE] {
+        assert_eq!(expect_errno(alice.endpoint.set_tx_op_flags(flags)), Errno::EBADFLAGS);
+        assert_eq!(expect_errno(bob.endpoint.set_rx_op_flags(flags)), Errno::EBADFLAGS);
+    }
+    assert_eq!(expect_errno(alice.endpoint.set_tx_op_flags(OpFlags::MULTI_RECV)), Errno::EBADFLAGS);
+    for flags in [OpFlags::COMMIT_COMPLETE, OpFlags::INJECT, OpFlags::MATCH_COMPLETE] {
+        assert_eq!(expect_errno(bob.endpoint.set_rx_op_flags(flags)), Errno::EBADFLAGS);
+    }
+    check_calls_had_no_effect(&alice, &bob);
+}
+
+#[over(all)]
+fn messages_without_the_capability_arrive(net: &Net) {
+    let open = |caps| Setup { caps, ..Setup::default() };
+    let (alice, bob) = net.open_pair_with(open(Caps::TAGGED | Caps::RECV), open(Caps::MSG | Caps::SEND));
+    bob.endpoint.trecv(marked_buffer(8), ANY, Tag(1), 1).unwrap();
+    alice.endpoint.tsend(payload(1, 8), alice.peer(), Tag(1), 2).unwrap();
+    assert!(received_bytes(&bob.next_completion().buffer) == payload(1, 8));
+    assert_eq!(alice.next_completion().context, 2);
+    alice.endpoint.set_rx_op_flags(OpFlags::MULTI_RECV).unwrap();
+    alice.endpoint.recv_multi(marked_buffer(8), ANY, 3).unwrap();
+    bob.endpoint.inject(&payload(2, 8), bob.peer(), None, None).unwrap();
+    assert!(received_bytes(&alice.next_completion().buffer) == payload(2, 8));
+}
+
+#[over(all, own)]
+fn inject_beyond_its_limit_is_refused(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let max = alice.endpoint.info().tx.inject_size_bytes;
+    let message = payload(1, max + 1);
+    let injected = alice.endpoint.inject(&message, alice.peer(), None, None);
+    assert_eq!(expect_errno(injected), Errno::EMSGSIZE);
+    let buffers = vec![message.slice(..max), message.slice(max..)];
+    let flags = OpFlags::INJECT;
+    let send = SendMsg { buffers, to: alice.peer(), flags, ..SendMsg::default() };
+    assert_eq!(expect_errno(alice.endpoint.sendmsg(send)), Errno::EMSGSIZE);
+    check_calls_had_no_effect(&alice, &bob);
+}
+
+#[over(all, own)]
+fn vectors_beyond_the_segment_limit_are_refused(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let max = alice.endpoint.info().tx.iov_limit;
+    let sent = alice.endpoint.sendv(vec![payload(1, 8); max + 1], alice.peer(), 1);
+    assert_eq!(expect_errno(sent), Errno::EINVAL);
+    let posted = bob.endpoint.recvv(vec![marked_buffer(8); max + 1], ANY, 1);
+    assert_eq!(expect_errno(posted), Errno::EINVAL);
+    check_calls_had_no_effect(&alice, &bob);
+}
+
+#[over(one_process)]
+fn endpoint_with_unsupported_info_fails_with_einval(net: &Net) {
+    let domain = net.open_other_domain();
+    let refused = |change: fn(&mut Info)| {
+        let mut info = net.info().clone();
+        change(&mut info);
+        assert_eq!(expect_errno(domain.endpoint(&info)), Errno::EINVAL, "{info:?}");
+    };
+    refused(|info| info.caps |= Caps::HMEM);
+    refused(|info| info.tx.size_ops = usize::MAX);
+    refused(|info| info.tx.op_flags = OpFlags::FENCE);
+    refused(|info| info.ep.max_msg_size_bytes = usize::MAX);
+    refused(|info| info.ep.auth_key = vec![1; 8]);
+    refused(|info| info.ep.ep_type = Some(EndpointType::Msg));
+    refused(|info| info.domain.name = Some("another".into()));
+    let other_family = |address: &Address| match address.format() {
+        AddressFormat::SockaddrIn => AddressFormat::SockaddrIn6.wildcard(),
+        AddressFormat::SockaddrIn6 => AddressFormat::SockaddrIn.wildcard(),
+    };
+    let mut info = net.info().clone();
+    info.src_addr = info.src_addr.as_ref().map(other_family);
+    assert_eq!(expect_errno(domain.endpoint(&info)), Errno::EINVAL);
+
+    let mut open_ended = net.info().clone();
+    (open_ended.tx.size_ops, open_ended.rx.size_ops, open_ended.ep.max_msg_size_bytes) = (0, 0, 0);
+    open_ended.caps = Caps::TAGGED;
+    let granted = domain.endpoint(&open_ended).unwrap().info().clone();
+    assert!(granted.tx.size_ops > 0 && granted.rx.size_ops > 0 && granted.ep.max_msg_size_bytes > 0);
+    assert!(granted.caps.contains(Caps::TAGGED | Caps::SEND | Caps::RECV));
+}
+
+#[over(one_process)]
+fn binding_across_domains_is_refused(net: &Net) {
+    let (here, there) = (net.open_other_domain(), net.open_other_domain());
+    let endpoint = here.endpoint(net.info()).unwrap();
+    let (cq, av) = (there.open_cq(&CqAttr::default()).unwrap(), there.open_av(&AvAttr::default()).unwrap());
+    assert_eq!(expect_errno(endpoint.bind_cq(&cq, BindFlags::TRANSMIT)), Errno::EDOMAIN);
+    assert_eq!(expect_errno(endpoint.bind_av(&av)), Errno::EDOMAIN);
+    cq.close().unwrap();
+    av.close().unwrap();
+}
+
+#[over(one_process)]
+fn close_of_an_object_bound_to_a_disabled_endpoint_is_refused(net: &Net) {
+    let domain = net.open_other_domain();
+    let endpoint = domain.endpoint(net.info()).unwrap();
+    let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
+    endpoint.bind_cq(&cq, BindFlags::RECV).unwrap();
+    endpoint.bind_av(&av).unwrap();
+    let Err(Rejected { returned: cq, .. }) = cq.close() else { panic!("an endpoint is bound to the queue") };
+    let Err(Rejected { returned: av, .. }) = av.close() else {
+        panic!("an endpoint is bound to the address vector")
+    };
+    drop(endpoint);
+    cq.close().unwrap();
+    av.close().unwrap();
+}
+
+#[over(one_process)]
+fn close_of_an_object_in_use_fails_with_ebusy(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let Err(Rejected { error, returned: cq }) = alice.cq.expect_local().clone().close() else {
+        panic!("an endpoint uses the queue")
+    };
+    assert_eq!(error.errno(), Errno::EBUSY);
+    let Err(Rejected { error, returned: av }) = alice.av.expect_local().clone().close() else {
+        panic!("an endpoint uses the address vector")
+    };
+    assert_eq!(error.errno(), Errno::EBUSY);
+    check_calls_had_no_effect(&alice, &bob);
+    drop(alice.endpoint);
+    cq.close().unwrap();
+    av.close().unwrap();
+    let domain = net.open_other_domain();
+    let attr = CqAttr { wait: WaitObject::PollFd, ..CqAttr::default() };
+    assert_eq!(expect_errno(domain.open_cq(&attr)), Errno::ENOSYS);
+    assert_eq!(Error::from(Again::QueueFull).errno(), Errno::EAGAIN);
+}

@@ -1,0 +1,610 @@
+//! Buffers that take many messages: `FI_MULTI_RECV` of `fi_msg(3)`.
+
+use homespun::endpoint::{RecvMsg, SendMsg};
+use homespun::flags::{CompletionFlags, OpFlags};
+use homespun::info::ResourceManagement;
+use homespun::limits::{MIN_MULTI_RECV_DEFAULT_BYTES, MULTI_RECV_ALIGN_BYTES};
+use homespun::{Buffer, Completion, CqFormat, Errno, FabricAddress, ReadError, SegmentMut, Tag};
+
+use crate::payload::{marked_buffer, payload, received_bytes};
+use crate::raw::Post;
+use crate::{Deadline, Net, Party, ReceiveBuffer, Setup, over};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+const RECEIVED: CompletionFlags = CompletionFlags::RECV.union(CompletionFlags::MSG);
+const RELEASED: CompletionFlags = CompletionFlags::MULTI_RECV;
+
+/// The context of most buffers here.
+const BUFFER: u64 = 100;
+
+/// Lengths of messages that use every protocol.
+const LENS_BYTES: [usize; 10] = [8, 0, 1000, 40_000, 31, 300_000, 8, 9, 70_000, 100];
+
+fn post_raw_multi_receive(party: &Party, len_bytes: usize, context: u64) -> ReceiveBuffer {
+    let post = Post { peer: ANY, context, flags: Some(OpFlags::MULTI_RECV), ..Post::default() };
+    party.endpoint.receive_into_raw_memory(&[len_bytes], 0, post).unwrap()
+}
+
+/// Sends a message with this number to a peer.
+fn send_with_progress(from: &Party, to: FabricAddress, number: u64, len_bytes: usize) {
+    let deadline = Deadline::new();
+    while let Err(error) = from.endpoint.send(payload(number, len_bytes), to, number) {
+        assert_eq!(error.errno(), Errno::EAGAIN);
+        from.progress_all();
+        deadline.yield_or_panic("room for a send");
+    }
+}
+
+/// Sends a message and waits until it is delivered.
+fn send_and_wait_for_delivery(from: &Party, number: u64, len_bytes: usize) {
+    let buffers = vec![payload(number, len_bytes)];
+    from.send_and_wait_for_delivery(SendMsg {
+        buffers,
+        to: from.peer(),
+        context: number,
+        ..SendMsg::default()
+    });
+}
+
+/// Returns the place of a message in a raw buffer.
+#[track_caller]
+fn expect_message_place(completion: &Completion) -> SegmentMut {
+    match completion.buffer {
+        Buffer::Within(place) => place,
+        ref other => panic!("no place: {other:?}"),
+    }
+}
+
+/// Returns the length of the unused rest of a released buffer.
+#[track_caller]
+fn expect_unused_len(completion: &Completion) -> usize {
+    assert!(completion.flags.contains(RELEASED));
+    match &completion.buffer {
+        Buffer::Unused(unused) => unused.len(),
+        Buffer::ReceivedLast(last) => last.unused.len(),
+        other => panic!("not a release: {other:?}"),
+    }
+}
+
+/// Cancels a raw buffer, and checks that the error releases it.
+#[track_caller]
+fn cancel_raw_buffer(party: &Party, context: u64) {
+    party.endpoint.cancel(context).unwrap();
+    let failed = party.next_failure();
+    assert_eq!((failed.errno(), failed.completion.context), (Errno::ECANCELED, context));
+    assert_cancelled_flags(party, failed.completion.flags);
+    assert_eq!(failed.completion.buffer, Buffer::None);
+}
+
+/// Checks the flags of a cancelled buffer. `fi_endpoint(3)` does not say that the error has the flag of a
+/// release.
+#[track_caller]
+fn assert_cancelled_flags(party: &Party, flags: CompletionFlags) {
+    let optional = if party.is_homespun() { CompletionFlags::empty() } else { RELEASED };
+    assert_eq!(flags | optional, RECEIVED | RELEASED);
+}
+
+/// Checks that the last entry of a buffer releases the buffer. Another provider may write a separate entry
+/// for the release.
+#[track_caller]
+fn expect_release(party: &Party, last: CompletionFlags) {
+    if party.is_homespun() || last.contains(RELEASED) {
+        assert!(last.contains(RELEASED), "{last:?}");
+    } else {
+        assert_eq!(party.next_completion().flags, RELEASED);
+    }
+}
+
+#[over(all)]
+fn messages_fill_a_buffer_in_send_order(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let len_bytes = 1 << 20;
+    let buffer = post_raw_multi_receive(&bob, len_bytes, BUFFER);
+    // With another provider, an empty message need not have a place.
+    let lens_bytes = LENS_BYTES.map(|len| if bob.is_homespun() { len } else { len.max(1) });
+    for (number, len_bytes) in (0..).zip(lens_bytes) {
+        let data = (number % 2 == 0).then_some(number + 50);
+        let post = Post { peer: alice.peer(), data, context: number, ..Post::default() };
+        alice.endpoint.send_from_raw_memory(&[payload(number, len_bytes)], post).unwrap();
+    }
+    let mut places = Vec::new();
+    for _ in LENS_BYTES {
+        let (completion, source) = bob.next_completion_with_source();
+        let place = expect_message_place(&completion);
+        let message = buffer.message_at(place);
+        let number = (0..).zip(lens_bytes).find(|(number, len)| payload(*number, *len) == message);
+        let (number, _) = number.expect("one of the messages, whole");
+        assert_eq!((completion.context, completion.len_bytes, source), (BUFFER, message.len(), bob.peer()));
+        let flags = if number % 2 == 0 { RECEIVED | CompletionFlags::REMOTE_CQ_DATA } else { RECEIVED };
+        let data = if number % 2 == 0 { number + 50 } else { 0 };
+        assert_eq!((completion.flags, completion.data, completion.tag.0), (flags, data, 0));
+        places.push((number, place));
+    }
+    places.sort_by_key(|(number, _)| *number);
+    let start = places[0].1.address.addr();
+    let mut end = start;
+    for (at, (number, place)) in places.iter().enumerate() {
+        assert_eq!(*number, at as u64, "each message once");
+        let address = place.address.addr();
+        if bob.is_homespun() {
+            assert_eq!(address, end.next_multiple_of(MULTI_RECV_ALIGN_BYTES));
+        }
+        assert!(address >= end, "no byte is used twice");
+        end = address + place.len_bytes;
+    }
+    cancel_raw_buffer(&bob, BUFFER);
+    buffer.into_filled_bytes(BUFFER, end - start);
+    bob.assert_no_completion();
+}
+
+#[over(all)]
+fn stream_of_messages_fills_buffer_after_buffer(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    // Another provider may truncate a message that is longer than the rest of a buffer.
+    let min_bytes = if bob.is_homespun() { 64 } else { 500 };
+    bob.endpoint.set_min_multi_recv_bytes(min_bytes);
+    let count = 200;
+    let len_of = |number: u64| (number * number * 37 % 500) as usize;
+    let post = |context| bob.endpoint.recv_multi(marked_buffer(2048), ANY, context).unwrap();
+    (0..3).for_each(post);
+    let (mut next, mut sent, mut held) = (3, 0, 0);
+    let mut messages = Vec::new();
+    while messages.len() < count as usize || held > 0 {
+        while sent < count && sent < messages.len() as u64 + 20 {
+            send_with_progress(&alice, alice.peer(), sent, len_of(sent));
+            sent += 1;
+            held += 1;
+        }
+        while held > 0 && alice.poll_completion().is_some() {
+            held -= 1;
+        }
+        let Some(Ok((completion, _))) = bob.poll_completion() else {
+            bob.progress_all();
+            continue;
+        };
+        if completion.flags.contains(CompletionFlags::RECV) {
+            messages.push(received_bytes(&completion.buffer));
+        }
+        if completion.flags.contains(RELEASED) {
+            assert!(expect_unused_len(&completion) < min_bytes || completion.flags == RELEASED);
+            post(next);
+            next += 1;
+        }
+    }
+    let expected: Vec<_> = (0..count).map(|number| payload(number, len_of(number)).to_vec()).collect();
+    assert_eq!(messages, expected);
+    assert!(next > 20, "many buffers were used up");
+}
+
+#[over(all)]
+fn messages_of_several_senders_fill_one_buffer(net: &Net) {
+    let bob = net.open_party();
+    let peers: Vec<Party> = (0..3).map(|_| net.open_party()).collect();
+    let buffer = post_raw_multi_receive(&bob, 4 << 20, BUFFER);
+    for (n, peer) in (0..).zip(&peers) {
+        peer.insert_address_of(&bob);
+        bob.insert_address_of(peer);
+        for (number, len_bytes) in (0..).zip(LENS_BYTES) {
+            // A message has at least the 8 bytes of its number, which identifies it.
+            send_with_progress(peer, peer.peer(), n * 100 + number, len_bytes.max(8));
+        }
+    }
+    let mut places = vec![Vec::new(); peers.len()];
+    for _ in 0..peers.len() * LENS_BYTES.len() {
+        let (completion, source) = bob.next_completion_with_source();
+        assert_eq!((completion.context, completion.flags), (BUFFER, RECEIVED));
+        let place = expect_message_place(&completion);
+        let message = buffer.message_at(place);
+        let number = u64::from_le_bytes(message[..8].try_into().unwrap());
+        let sender = (number / 100) as usize;
+        assert_eq!(source, bob.fabric_address_of(&peers[sender]));
+        assert!(payload(number, LENS_BYTES[number as usize % 100].max(8)) == message);
+        places[sender].push((number, place.address.addr(), place.len_bytes));
+    }
+    for places in &mut places {
+        places.sort_unstable();
+        assert!(places.is_sorted_by_key(|(_, address, _)| *address), "each sender's order is kept");
+    }
+    let mut all: Vec<_> = places.concat().into_iter().map(|(_, address, len)| (address, len)).collect();
+    all.sort_unstable();
+    for pair in all.windows(2) {
+        assert!(pair[0].0 + pair[0].1 <= pair[1].0, "no byte is used twice");
+    }
+    cancel_raw_buffer(&bob, BUFFER);
+    bob.assert_no_completion();
+}
+
+#[over(all)]
+fn unexpected_messages_go_into_a_buffer_posted_later(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    for (number, len_bytes) in (0..).zip([10, 0, 20]) {
+        // A send to an endpoint of another provider may complete as late as its match.
+        if alice.is_homespun() {
+            send_and_wait_for_delivery(&alice, number, len_bytes);
+        } else {
+            send_with_progress(&alice, alice.peer(), number, len_bytes);
+        }
+    }
+    send_with_progress(&alice, alice.peer(), 3, 100_000);
+    bob.endpoint.recv_multi(marked_buffer(110_000), ANY, BUFFER).unwrap();
+    let messages: Vec<_> = (0..4).map(|_| received_bytes(&bob.next_completion().buffer)).collect();
+    for (number, len_bytes) in (0..).zip([10, 0, 20, 100_000]) {
+        assert!(messages[number as usize] == payload(number, len_bytes));
+    }
+    if alice.is_homespun() {
+        assert_eq!(alice.next_completion().context, 3);
+    } else {
+        alice.next_completions_of_sends_and_others(4);
+    }
+}
+
+#[over(all, own)]
+fn message_that_does_not_fit_goes_to_the_next_receive(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    bob.endpoint.set_min_multi_recv_bytes(8);
+    bob.endpoint.recv_multi(marked_buffer(100), ANY, 1).unwrap();
+    bob.endpoint.recv(marked_buffer(100), ANY, 2).unwrap();
+    bob.endpoint.recv_multi(marked_buffer(1000), ANY, 3).unwrap();
+    for (number, len_bytes) in (0..).zip([50, 60, 70]) {
+        send_and_wait_for_delivery(&alice, number, len_bytes);
+    }
+    let first = bob.next_completion();
+    assert_eq!((first.context, first.flags), (1, RECEIVED));
+    let release = bob.next_completion();
+    assert_eq!((release.context, release.flags, release.len_bytes), (1, RELEASED, 0));
+    assert_eq!((release.data, expect_unused_len(&release)), (0, 50));
+    let (second, third) = (bob.next_completion(), bob.next_completion());
+    assert_eq!((second.context, third.context), (2, 3));
+    assert_eq!(received_bytes(&second.buffer), payload(1, 60));
+    assert_eq!(received_bytes(&third.buffer), payload(2, 70));
+    // The last message fits into no receive, and waits.
+    send_and_wait_for_delivery(&alice, 4, 950);
+    assert_eq!(bob.next_completion().flags, RELEASED);
+    bob.assert_no_completion();
+    bob.endpoint.recv(marked_buffer(950), ANY, 4).unwrap();
+    assert_eq!(received_bytes(&bob.next_completion().buffer), payload(4, 950));
+}
+
+#[over(all)]
+fn message_longer_than_an_empty_buffer_is_truncated(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    for (number, len_bytes) in (0..).zip([200, 100_000]) {
+        let buffer = post_raw_multi_receive(&bob, 150, number);
+        send_with_progress(&alice, alice.peer(), number, len_bytes);
+        let failed = bob.next_failure();
+        assert_eq!((failed.errno(), failed.overflow_bytes()), (Errno::ETRUNC, len_bytes as u64 - 150));
+        assert_eq!(failed.completion.context, number);
+        if bob.is_homespun() {
+            assert_eq!(failed.completion.flags, RECEIVED);
+            let placed = buffer.message_at(expect_message_place(&failed.completion));
+            assert_eq!(placed, payload(number, len_bytes)[..150]);
+            let release = bob.next_completion();
+            assert_eq!((release.context, release.flags, release.buffer), (number, RELEASED, Buffer::None));
+        } else {
+            assert!(failed.completion.flags.contains(RECEIVED));
+            expect_release(&bob, failed.completion.flags);
+            assert_eq!(buffer.into_filled_bytes(number, 150), payload(number, len_bytes)[..150]);
+        }
+        assert_eq!(alice.next_completion().context, number);
+    }
+    send_and_wait_for_delivery(&alice, 5, 10);
+    bob.assert_no_completion();
+}
+
+#[over(all, own)]
+fn buffer_keeps_the_minimum_set_when_posted(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    assert_eq!(bob.endpoint.min_multi_recv_bytes(), MIN_MULTI_RECV_DEFAULT_BYTES);
+    for (context, min_bytes) in [(1, 60), (2, 0), (3, usize::MAX)] {
+        bob.endpoint.set_min_multi_recv_bytes(min_bytes);
+        assert_eq!(bob.endpoint.min_multi_recv_bytes(), min_bytes);
+        bob.endpoint.recv_multi(marked_buffer(128), ANY, context).unwrap();
+    }
+    for (number, len_bytes) in (0..).zip([64, 8, 120, 8, 8]) {
+        send_and_wait_for_delivery(&alice, number, len_bytes);
+    }
+    let told = [(); 6].map(|()| {
+        let completion = bob.next_completion();
+        (completion.context, completion.flags.contains(RELEASED), completion.len_bytes)
+    });
+    let expected = [
+        // 56 bytes of the buffer are left after the second message.
+        (1, false, 64),
+        (1, true, 8),
+        // No byte is left. The minimum is 0, and 0 is not less than 0.
+        (2, false, 120),
+        (2, false, 8),
+        (2, true, 0),
+        (3, true, 8),
+    ];
+    assert_eq!(told, expected);
+}
+
+#[over(all)]
+fn completion_gives_the_message_offset_if_the_format_has_it(net: &Net) {
+    use CqFormat::{Context, Data, Msg, Tagged};
+    for format in [Context, Msg, Data, Tagged] {
+        let (alice, bob) =
+            net.open_pair_with(Setup::default(), Setup { cq_format: Some(format), ..Setup::default() });
+        bob.endpoint.set_min_multi_recv_bytes(30);
+        let buffer = post_raw_multi_receive(&bob, 100, BUFFER);
+        let told = |number| {
+            let post = Post { peer: alice.peer(), data: Some(7), context: number, ..Post::default() };
+            alice.endpoint.send_from_raw_memory(&[payload(number, 40)], post).unwrap();
+            let completion = bob.next_completion();
+            assert_eq!(completion.context, BUFFER);
+            completion
+        };
+        let (first, last) = (told(1), told(2));
+        let flags = RECEIVED | CompletionFlags::REMOTE_CQ_DATA;
+        let flags = if format == Context { CompletionFlags::empty() } else { flags };
+        assert_eq!(first.flags, flags);
+        if format == Context {
+            assert_eq!(last.flags, flags);
+        } else {
+            assert_eq!(last.flags | RELEASED, flags | RELEASED);
+            expect_release(&bob, last.flags);
+        }
+        if matches!(format, Data | Tagged) {
+            assert_eq!(
+                (first.data, buffer.message_at(expect_message_place(&first))),
+                (7, payload(1, 40).to_vec())
+            );
+            assert_eq!(
+                (last.data, buffer.message_at(expect_message_place(&last))),
+                (7, payload(2, 40).to_vec())
+            );
+        } else {
+            assert_eq!((first.buffer, last.buffer), (Buffer::None, Buffer::None));
+        }
+        assert_eq!(buffer.into_filled_bytes(BUFFER, 80)[..40], payload(1, 40));
+    }
+}
+
+#[over(all)]
+fn selective_completion_reports_only_the_release_of_a_buffer(net: &Net) {
+    let setup = || Setup { selective: true, ..Setup::default() };
+    let (alice, bob) = net.open_pair_with(setup(), setup());
+    bob.endpoint.set_min_multi_recv_bytes(30);
+    bob.endpoint.recv_multi(marked_buffer(100), ANY, 1).unwrap();
+    let flags = OpFlags::MULTI_RECV | OpFlags::COMPLETION;
+    bob.endpoint
+        .recvmsg(RecvMsg { buffers: vec![marked_buffer(100)], context: 2, flags, ..RecvMsg::default() })
+        .unwrap();
+    bob.endpoint.recv_multi(marked_buffer(100), ANY, 3).unwrap();
+    for number in 0..5 {
+        send_and_wait_for_delivery(&alice, number, 40);
+    }
+    let told: Vec<_> = (0..3).map(|_| bob.next_completion()).collect();
+    assert_eq!(told[0].context, 1);
+    // Another provider may report the last message together with the release.
+    assert!(told[0].flags.contains(RELEASED));
+    if bob.is_homespun() {
+        assert_eq!(told[0].flags, RELEASED);
+    }
+    if bob.is_native() {
+        assert_eq!(expect_unused_len(&told[0]), 20);
+    }
+    assert_eq!((told[1].context, told[1].flags), (2, RECEIVED));
+    assert_eq!(received_bytes(&told[1].buffer), payload(2, 40));
+    assert_eq!((told[2].context, told[2].flags | RELEASED), (2, RECEIVED | RELEASED));
+    assert_eq!(received_bytes(&told[2].buffer), payload(3, 40));
+    expect_release(&bob, told[2].flags);
+    bob.assert_no_completion();
+    bob.endpoint.cancel(3).unwrap();
+    let failed = bob.next_failure();
+    // Behind the C interface, no entry has told how much of the buffer the fifth has taken.
+    if bob.is_native() {
+        assert_eq!(failed.completion.buffer, Buffer::Unused(marked_buffer(60)), "it has taken the fifth");
+    }
+}
+
+#[over(all)]
+fn cancelled_buffer_is_released_with_an_error(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    // The rest of the buffer exceeds the default minimum of every provider.
+    let len_bytes = 100_000;
+    bob.endpoint.recv_multi(marked_buffer(len_bytes), ANY, 1).unwrap();
+    let raw = post_raw_multi_receive(&bob, len_bytes, 2);
+    send_and_wait_for_delivery(&alice, 0, 16);
+    assert_eq!(received_bytes(&bob.next_completion().buffer), payload(0, 16));
+    bob.endpoint.cancel(1).unwrap();
+    let failed = bob.next_failure();
+    assert_eq!((failed.errno(), failed.completion.context), (Errno::ECANCELED, 1));
+    assert_cancelled_flags(&bob, failed.completion.flags);
+    assert!(failed.completion.buffer == Buffer::Unused(marked_buffer(len_bytes - 16)));
+    if bob.is_homespun() {
+        assert_eq!(bob.endpoint.cancel(1).unwrap_err().errno(), Errno::ENOENT);
+    }
+    send_and_wait_for_delivery(&alice, 1, 16);
+    let completion = bob.next_completion();
+    assert_eq!(completion.context, 2);
+    assert_eq!(raw.message_at(expect_message_place(&completion)), payload(1, 16));
+    cancel_raw_buffer(&bob, 2);
+    bob.assert_no_completion();
+    raw.into_filled_bytes(2, 16);
+}
+
+#[over(all, own)]
+fn directed_buffer_fails_when_its_source_closes(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let carol = net.open_party();
+    carol.insert_address_of(&bob);
+    bob.insert_address_of(&carol);
+    bob.endpoint.recv_multi(marked_buffer(1000), bob.peer(), 1).unwrap();
+    bob.endpoint.recv_multi(marked_buffer(1000), ANY, 2).unwrap();
+    send_and_wait_for_delivery(&carol, 1, 30);
+    assert_eq!(bob.next_completion().context, 2);
+    send_and_wait_for_delivery(&alice, 2, 30);
+    assert_eq!(bob.next_completion().context, 1);
+    drop(alice);
+    let failed = bob.next_failure();
+    assert_eq!((failed.completion.context, failed.completion.flags), (1, RECEIVED | RELEASED));
+    assert_eq!(failed.completion.buffer, Buffer::Unused(marked_buffer(1000 - 30)));
+    send_and_wait_for_delivery(&carol, 3, 30);
+    assert_eq!(bob.next_completion().context, 2);
+    bob.assert_no_completion();
+}
+
+#[over(all, own)]
+fn buffer_takes_no_message_while_the_queue_is_full(net: &Net) {
+    let depth = 3;
+    let (alice, bob) =
+        net.open_pair_with(Setup::default(), Setup { cq_depth_entries: depth, ..Setup::default() });
+    bob.endpoint.set_min_multi_recv_bytes(0);
+    bob.endpoint.recv_multi(marked_buffer(20 * 24), ANY, 1).unwrap();
+    let lens_bytes = |number: u64| if number.is_multiple_of(2) { 24 } else { 0 };
+    for number in 0..60 {
+        send_and_wait_for_delivery(&alice, number, lens_bytes(number));
+    }
+    // The multi-receive buffer may still take any of the messages, so a peek cannot tell which will remain.
+    let peek = RecvMsg { from: ANY, context: 9, flags: OpFlags::PEEK, ..RecvMsg::default() };
+    assert_eq!(bob.endpoint.recvmsg(peek).unwrap_err().errno(), Errno::EAGAIN);
+    // The later receives must match no message until the buffer is full. The buffer is full after 20
+    // messages of 24 bytes. The last of these is the 40th message in all.
+    bob.endpoint.recv(marked_buffer(24), ANY, 2).unwrap();
+    bob.endpoint.recv_multi(marked_buffer(1000), ANY, 3).unwrap();
+    let mut told = Vec::new();
+    while told.len() < 61 {
+        let completion = bob.next_completion();
+        if completion.flags == RELEASED {
+            assert_eq!((completion.context, told.len()), (1, 40));
+            told.push((1, None));
+        } else {
+            told.push((completion.context, Some(received_bytes(&completion.buffer))));
+        }
+    }
+    let mut messages = told.iter().filter_map(|(context, message)| Some((context, message.as_ref()?)));
+    for number in 0..60 {
+        let context = if number < 40 { 1 } else { 2 + u64::from(number > 40) };
+        let expected = payload(number, lens_bytes(number)).to_vec();
+        assert_eq!(messages.next(), Some((&context, &expected)), "{number}");
+    }
+    bob.assert_no_completion();
+}
+
+#[over(all, own)]
+fn buffer_overruns_an_unprotected_queue(net: &Net) {
+    let resource_mgmt = Some(ResourceManagement::Disabled);
+    let unprotected = Setup { cq_depth_entries: 2, resource_mgmt, ..Setup::default() };
+    let (alice, bob) = net.open_pair_with(Setup::default(), unprotected);
+    bob.endpoint.recv_multi(marked_buffer(100), ANY, 1).unwrap();
+    for number in 0..5 {
+        send_and_wait_for_delivery(&alice, number, 8);
+    }
+    for number in 0..2 {
+        assert_eq!(received_bytes(&bob.cq.read().unwrap().unwrap().buffer), payload(number, 8));
+    }
+    assert_eq!(bob.cq.read(), Err(ReadError::Overrun));
+}
+
+#[over(all)]
+fn buffer_is_not_written_after_its_endpoint_closes(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let buffer = post_raw_multi_receive(&bob, 1 << 20, BUFFER);
+    send_and_wait_for_delivery(&alice, 0, 100);
+    assert_eq!(buffer.message_at(expect_message_place(&bob.next_completion())), payload(0, 100));
+    for (number, len_bytes) in (1..).zip([100, 200_000, 300_000]) {
+        send_with_progress(&alice, alice.peer(), number, len_bytes);
+    }
+    let Party { endpoint, cq, .. } = bob;
+    drop(endpoint);
+    let at_the_end = buffer.memory_after_close();
+    for _ in 0..20 {
+        alice.progress_all();
+        cq.progress();
+    }
+    assert!(buffer.memory_after_close() == at_the_end);
+}
+
+#[over(all)]
+fn match_level_completes_when_a_buffer_takes_the_message(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    for (number, len_bytes) in (0..).zip([10, 100_000]) {
+        let (buffers, flags) = (vec![payload(number, len_bytes)], OpFlags::MATCH_COMPLETE);
+        let send = SendMsg { buffers, to: alice.peer(), context: number, flags, ..SendMsg::default() };
+        alice.endpoint.sendmsg(send).unwrap();
+    }
+    alice.assert_no_completion();
+    bob.endpoint.recv_multi(marked_buffer(200_000), ANY, BUFFER).unwrap();
+    assert_eq!(alice.next_completion().context, 0);
+    assert_eq!(alice.next_completion().context, 1);
+    assert_eq!(received_bytes(&bob.next_completion().buffer), payload(0, 10));
+    assert!(received_bytes(&bob.next_completion().buffer) == payload(1, 100_000));
+}
+
+#[over(all)]
+fn buffer_takes_messages_to_own_endpoint(net: &Net) {
+    let alice = net.open_party();
+    let own = alice.insert_address_of(&alice);
+    alice.endpoint.recv_multi(marked_buffer(1 << 20), ANY, BUFFER).unwrap();
+    for (number, len_bytes) in (0..).zip(LENS_BYTES) {
+        send_with_progress(&alice, own, number, len_bytes);
+    }
+    let (sent, taken) = alice.next_completions_of_sends_and_others(2 * LENS_BYTES.len());
+    assert_eq!(sent.len(), LENS_BYTES.len());
+    let mut messages: Vec<_> = taken.iter().map(|completion| received_bytes(&completion.buffer)).collect();
+    for (number, len_bytes) in (0..).zip(LENS_BYTES) {
+        let place = messages.iter().position(|message| *message == payload(number, len_bytes));
+        messages.swap_remove(place.expect("it has arrived, whole"));
+    }
+    assert!(messages.is_empty());
+}
+
+#[over(all, own)]
+fn default_flag_makes_receives_multi_receive(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    bob.endpoint.set_rx_op_flags(OpFlags::MULTI_RECV).unwrap();
+    bob.endpoint.recv(marked_buffer(100), ANY, 1).unwrap();
+    let raw = bob
+        .endpoint
+        .receive_into_raw_memory(&[100], 0, Post { peer: ANY, context: 2, ..Post::default() })
+        .unwrap();
+    let pieces = vec![marked_buffer(10), marked_buffer(10)];
+    let refused = bob.endpoint.recvv(pieces.clone(), ANY, 3).unwrap_err();
+    assert_eq!(refused.errno(), Errno::EINVAL);
+    // Receives with explicit flags or a tag are ordinary ones.
+    bob.endpoint.recvmsg(RecvMsg { buffers: pieces.clone(), context: 4, ..RecvMsg::default() }).unwrap();
+    bob.endpoint.trecv(marked_buffer(8), ANY, Tag(7), 5).unwrap();
+    bob.endpoint.trecvv(pieces, ANY, Tag(7), 6).unwrap();
+    let tagged = Post { peer: ANY, tag: Some(7), context: 7, ..Post::default() };
+    let tagged = bob.endpoint.receive_into_raw_memory(&[8], 0, tagged).unwrap();
+    for number in 0..5 {
+        send_and_wait_for_delivery(&alice, number, 20);
+    }
+    for context in 5..8 {
+        alice.endpoint.tsend(payload(context, 8), alice.peer(), Tag(7), context).unwrap();
+        alice.next_completion();
+    }
+    let all: Vec<_> = (0..8).map(|_| bob.next_completion()).collect();
+    // The buffers are released with 56 bytes left.
+    let contexts: Vec<u64> = all.iter().map(|completion| completion.context).collect();
+    assert_eq!(contexts, [1, 1, 2, 2, 4, 5, 6, 7]);
+    let releases: Vec<bool> = all.iter().map(|completion| completion.flags.contains(RELEASED)).collect();
+    assert_eq!(releases, [false, true, false, true, false, false, false, false]);
+    assert_eq!(raw.message_at(expect_message_place(&all[3])), payload(3, 20));
+    assert_eq!(received_bytes(&all[4].buffer), payload(4, 20));
+    assert_eq!(tagged.into_message(&all[7]), payload(7, 8));
+}
+
+#[over(all, own)]
+fn invalid_multi_receive_buffers_are_refused(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let flags = OpFlags::MULTI_RECV;
+    let post = |buffers| {
+        let receive = RecvMsg { buffers, context: 1, flags, ..RecvMsg::default() };
+        bob.endpoint.recvmsg(receive).unwrap_err().errno()
+    };
+    assert_eq!(post(vec![marked_buffer(8); 3]), Errno::EINVAL);
+    assert_eq!(post(vec![]), Errno::EINVAL);
+    let raw = Post { peer: ANY, context: 2, flags: Some(flags), ..Post::default() };
+    let refused = |lens_bytes: &[usize]| match bob.endpoint.receive_into_raw_memory(lens_bytes, 0, raw) {
+        Ok(_) => panic!("{lens_bytes:?}"),
+        Err(error) => error.errno(),
+    };
+    assert_eq!(refused(&[8, 0, 8]), Errno::EINVAL);
+    assert_eq!(refused(&[]), Errno::EINVAL);
+    // None of these calls posted anything.
+    send_and_wait_for_delivery(&alice, 1, 8);
+    bob.assert_no_completion();
+}

@@ -1,0 +1,171 @@
+//! Names of endpoints, and messages to these names.
+
+use homespun::endpoint::SendMsg;
+use homespun::flags::OpFlags;
+use homespun::{AvAttr, Bytes, CqAttr, Errno, FabricAddress};
+
+use crate::payload::{marked_buffer, payload, received_bytes};
+use crate::{Net, Party, Setup, Turns, over};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+#[track_caller]
+fn send_and_check_source(from: &Party, to: &Party) {
+    to.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
+    from.endpoint.send(payload(1, 8), from.fabric_address_of(to), 2).unwrap();
+    let (completion, source) = to.next_completion_with_source();
+    assert_eq!((completion.context, received_bytes(&completion.buffer)), (1, payload(1, 8).to_vec()));
+    assert_eq!(source, to.fabric_address_of(from));
+    assert_eq!(from.next_completion().context, 2);
+}
+
+#[over(all, own)]
+fn name_is_specific_and_has_a_port(net: &Net) {
+    let party = net.open_party();
+    let name = party.endpoint.name().unwrap();
+    assert!(name.is_specific());
+    assert_ne!(name.port(), 0);
+    assert_eq!(Some(name.format()), net.info().addr_format);
+    assert_eq!(party.endpoint.name().unwrap(), name, "it stays the same");
+}
+
+#[over(all, own)]
+fn wildcard_endpoint_is_reached_by_its_name(net: &Net) {
+    let format = net.info().addr_format.expect("an answer has a format");
+    let everywhere = || Setup { at: Some(format.wildcard()), ..Setup::default() };
+    let (alice, bob) = net.open_pair_with(everywhere(), everywhere());
+    for party in [&alice, &bob] {
+        let name = party.endpoint.name().unwrap();
+        assert!(name.is_specific() && name.port() != 0, "{name}");
+    }
+    send_and_check_source(&alice, &bob);
+    send_and_check_source(&bob, &alice);
+}
+
+#[over(one_process)]
+fn endpoint_has_the_name_it_was_given(net: &Net) {
+    let vacancy = net.reserve_vacant_address();
+    let address = vacancy.address;
+    drop(vacancy);
+    let domain = net.open_other_domain();
+    let endpoint = domain.endpoint(net.info()).unwrap();
+    endpoint.set_name(address).unwrap();
+    assert_eq!(endpoint.name().unwrap(), address);
+    assert_eq!(endpoint.set_name(address).unwrap_err().errno(), Errno::EOPBADSTATE, "it has its name now");
+    let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
+    endpoint.bind_cq(&cq, homespun::flags::BindFlags::TRANSMIT | homespun::flags::BindFlags::RECV).unwrap();
+    endpoint.bind_av(&av).unwrap();
+    endpoint.enable().unwrap();
+    assert_eq!(endpoint.name().unwrap(), address);
+}
+
+#[over(all, native)]
+fn name_of_another_endpoint_fails_with_eaddrinuse(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let domain = net.open_other_domain();
+    let second = domain.endpoint(net.info()).unwrap();
+    let address = bob.endpoint.name().unwrap();
+    second.set_name(address).unwrap();
+    assert_eq!(second.name().unwrap_err().errno(), Errno::EADDRINUSE);
+    let refused = second.name().unwrap_err();
+    assert_eq!(refused.errno(), Errno::EADDRINUSE, "every time");
+    assert!(refused.to_string().contains(&address.to_string()), "{refused} names the address");
+    send_and_check_source(&alice, &bob);
+    // The failed endpoint may take another name.
+    second.set_name(net.info().src_addr.expect("the transport has an address")).unwrap();
+    second.name().unwrap();
+}
+
+#[over(one_process)]
+fn two_domains_carry_messages_at_once(net: &Net) {
+    // Two domains with different transports.
+    let elsewhere = Net::faulty_loopback(3, net.turns);
+    let (alice, bob) = net.open_pair();
+    let (carol, dave) = elsewhere.open_pair();
+    for party in [&bob, &dave] {
+        party.endpoint.recv(marked_buffer(100_000), ANY, 1).unwrap();
+    }
+    alice.endpoint.send(payload(1, 100_000), alice.peer(), 2).unwrap();
+    carol.endpoint.send(payload(2, 100_000), carol.peer(), 2).unwrap();
+    for (identity, sender, receiver) in [(2, &carol, &dave), (1, &alice, &bob)] {
+        assert!(received_bytes(&receiver.next_completion().buffer) == payload(identity, 100_000));
+        assert_eq!(sender.next_completion().context, 2);
+    }
+}
+
+#[over(one_process)]
+fn endpoint_exchanges_messages_with_itself(net: &Net) {
+    let narcissus = net.open_party();
+    let own = narcissus.insert_address_of(&narcissus);
+    for (n, len_bytes) in (1..).zip([0, 8, 5000, 100_000]) {
+        for early in [true, false] {
+            if early {
+                narcissus.endpoint.recv(marked_buffer(100_000), own, 100 + n).unwrap();
+            }
+            let (buffers, flags) = (vec![payload(n, len_bytes)], OpFlags::DELIVERY_COMPLETE);
+            narcissus
+                .endpoint
+                .sendmsg(SendMsg { buffers, to: own, context: n, flags, ..SendMsg::default() })
+                .unwrap();
+            if !early {
+                assert_eq!(narcissus.next_completion().context, n);
+                narcissus.endpoint.recv(marked_buffer(100_000), own, 100 + n).unwrap();
+            }
+            let mut sent = !early;
+            let mut taken = false;
+            while !(sent && taken) {
+                let (completion, source) = narcissus.next_completion_with_source();
+                if completion.context == n {
+                    sent = true;
+                } else {
+                    assert_eq!((completion.context, source), (100 + n, own));
+                    assert!(received_bytes(&completion.buffer) == payload(n, len_bytes));
+                    taken = true;
+                }
+            }
+        }
+    }
+    narcissus.assert_no_completion();
+}
+
+#[over(all)]
+fn sixteen_endpoints_exchange_messages_pairwise(net: &Net) {
+    let count = 16;
+    let rounds = 3;
+    let parties: Vec<Party> = (0..count).map(|_| net.open_party()).collect();
+    for party in &parties {
+        for (n, other) in parties.iter().enumerate() {
+            assert_eq!(party.insert_address_of(other), FabricAddress(n as u64));
+        }
+    }
+    let identity = |from: usize, to: usize, round: usize| (from * 10_000 + to * 100 + round) as u64;
+    let len_bytes = |round: usize| [8, 3000, 20_000][round];
+    for round in 0..rounds {
+        for (from, party) in parties.iter().enumerate() {
+            for to in 0..count {
+                party.endpoint.recv(marked_buffer(20_000), ANY, 1).unwrap();
+                let message = payload(identity(from, to, round), len_bytes(round));
+                party.endpoint.send(message, FabricAddress(to as u64), 2).unwrap();
+            }
+        }
+    }
+    for (to, party) in parties.iter().enumerate() {
+        let mut next_round = vec![0; count];
+        let mut sends = 0;
+        while sends < rounds * count || next_round.iter().any(|&round| round < rounds) {
+            let (completion, source) = party.next_completion_with_source();
+            if completion.context == 2 {
+                sends += 1;
+                continue;
+            }
+            let from = source.0 as usize;
+            let round = next_round[from];
+            let expected: Bytes = payload(identity(from, to, round), len_bytes(round));
+            assert!(received_bytes(&completion.buffer) == expected, "from {from} to {to}, round {round}");
+            next_round[from] += 1;
+        }
+    }
+    if net.turns == Turns::Alternate {
+        parties.iter().for_each(Party::assert_no_completion);
+    }
+}

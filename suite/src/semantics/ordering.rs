@@ -1,0 +1,620 @@
+//! Message order: `msg_order` of `fi_endpoint(3)`. Messages of one sender match in the order of sending.
+//! Other pairs of reads, writes and sends keep their order if both endpoints have agreed on it.
+
+use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
+use homespun::endpoint::SendMsg;
+use homespun::flags::{MrAccess, OpFlags, Order};
+use homespun::limits::{PULL_STEP_MAX_BYTES, READ_COPIED_MAX_BYTES, UNEXPECTED_BUDGET_MIN_BYTES};
+use homespun::{Bytes, Errno, Error, FabricAddress, Tag, TagMatch};
+
+use crate::payload::{marked_buffer, payload, received_bytes};
+use crate::{AtomicCall, Deadline, MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, over};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+/// The length of an access for which the target needs several passes, in every protocol.
+const LONG_BYTES: usize = PULL_STEP_MAX_BYTES + 100_000;
+
+/// The offset of the last bytes of a long access.
+const END: usize = LONG_BYTES - 100;
+
+/// Lengths around every limit between protocols.
+const MIXED_LENS_BYTES: [usize; 12] = [0, 70_000, 1, 8193, 8192, 100, 200_000, 4097, 4096, 9, 65_537, 12_000];
+
+/// Posts an operation. If there is no room, reads and counts completions of the party, and tries again.
+#[track_caller]
+fn post_when_room(party: &Party, ended: &mut usize, mut post: impl FnMut() -> Result<(), Error>) {
+    let deadline = Deadline::new();
+    loop {
+        match post() {
+            Ok(()) => return,
+            Err(error) if error.errno() == Errno::EAGAIN => {}
+            Err(error) => panic!("{error}"),
+        }
+        if let Some(ending) = party.poll_completion() {
+            ending.expect("no operation fails");
+            *ended += 1;
+        }
+        deadline.yield_or_panic("room for another operation");
+    }
+}
+
+#[over(all)]
+fn messages_of_mixed_sizes_match_in_order(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let count = 3 * MIXED_LENS_BYTES.len();
+    let len_bytes = |n: usize| MIXED_LENS_BYTES[n % MIXED_LENS_BYTES.len()];
+    let mut ended = 0;
+    for n in 0..count {
+        if n % 2 == 0 {
+            bob.endpoint.recv(marked_buffer(200_000), ANY, n as u64).unwrap();
+        }
+        let message = payload(n as u64, len_bytes(n));
+        post_when_room(&alice, &mut ended, || alice.endpoint.send(message.clone(), alice.peer(), n as u64));
+    }
+    // The other half of the receives was posted before.
+    for n in (1..count).step_by(2) {
+        bob.endpoint.recv(marked_buffer(200_000), ANY, n as u64).unwrap();
+    }
+    let posted = (0..count).step_by(2).chain((1..count).step_by(2));
+    let mut messages: Vec<Option<Vec<u8>>> = vec![None; count];
+    for _ in 0..count {
+        let completion = bob.next_completion();
+        messages[completion.context as usize] = Some(received_bytes(&completion.buffer));
+    }
+    for (n, context) in posted.enumerate() {
+        let message = messages[context].take().expect("every receive has ended");
+        assert!(message == payload(n as u64, len_bytes(n)), "message {n} overtook or was overtaken");
+    }
+    for _ in ended..count {
+        alice.next_completion();
+    }
+}
+
+#[over(all)]
+fn messages_of_one_tag_are_received_in_send_order(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let count = 24;
+    for n in 0..count {
+        let message = payload(n, MIXED_LENS_BYTES[n as usize % MIXED_LENS_BYTES.len()]);
+        alice.endpoint.tsend(message, alice.peer(), Tag(n % 3), n).unwrap();
+    }
+    for tag in [2, 0, 1] {
+        for n in (tag..count).step_by(3) {
+            bob.endpoint.trecv(marked_buffer(200_000), ANY, Tag(tag), n).unwrap();
+        }
+    }
+    for _ in 0..count {
+        let completion = bob.next_completion();
+        let n = completion.context;
+        assert_eq!(completion.tag, n % 3);
+        let len_bytes = MIXED_LENS_BYTES[n as usize % MIXED_LENS_BYTES.len()];
+        assert!(received_bytes(&completion.buffer) == payload(n, len_bytes), "message {n} was overtaken");
+        alice.next_completion();
+    }
+}
+
+#[over(all)]
+fn earliest_matching_receive_takes_a_message(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    // Post more receives than a linear search handles.
+    let others = 40;
+    for context in 0..others {
+        bob.endpoint.trecv(marked_buffer(8), ANY, Tag(100 + context), context).unwrap();
+    }
+    bob.endpoint.trecv(marked_buffer(8), ANY, Tag(7), 1000).unwrap();
+    bob.endpoint.trecv(marked_buffer(8), ANY, TagMatch::ANY, 1001).unwrap();
+    bob.endpoint.trecv(marked_buffer(8), ANY, Tag(7), 1002).unwrap();
+    let expectations = [(7, 1000), (7, 1001), (7, 1002), (139, 39), (100, 0), (120, 20)];
+    for (tag, context) in expectations {
+        alice.endpoint.tsend(payload(tag, 8), alice.peer(), Tag(tag), 1).unwrap();
+        let completion = bob.next_completion();
+        assert_eq!((completion.tag.0, completion.context), (tag, context));
+        alice.next_completion();
+    }
+    // In the other direction, a receive takes the earliest message that it accepts, out of many.
+    for tag in 0..others {
+        alice.send_and_wait_for_delivery(SendMsg {
+            buffers: vec![payload(tag, 8)],
+            to: alice.peer(),
+            tag: Some(Tag(1000 + tag)),
+            ..SendMsg::default()
+        });
+    }
+    bob.endpoint.trecv(marked_buffer(8), ANY, Tag(1039), 1).unwrap();
+    bob.endpoint.trecv(marked_buffer(8), ANY, Tag(1001).ignoring(0x3e), 2).unwrap();
+    bob.endpoint.trecv(marked_buffer(8), ANY, Tag(1000).ignoring(0xff), 3).unwrap();
+    let mut taken: Vec<(u64, u64)> =
+        (0..3).map(|_| bob.next_completion()).map(|entry| (entry.context, entry.tag.0)).collect();
+    if !bob.is_homespun() {
+        // Receives of another provider may complete in any order.
+        taken.sort_unstable();
+    }
+    // 1001 is 0b1111101001. If the bits of 0x3e are ignored, it matches every odd number from 961 to 1023.
+    assert_eq!(taken, [(1, 1039), (2, 1001), (3, 1000)]);
+}
+
+#[over(all)]
+fn tagged_and_untagged_messages_match_separately(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    bob.endpoint.trecv(marked_buffer(8), ANY, TagMatch::ANY, 1).unwrap();
+    let untagged = SendMsg { buffers: vec![payload(5, 8)], to: alice.peer(), ..SendMsg::default() };
+    // A send to an endpoint of another provider may complete as late as its match.
+    if alice.is_homespun() {
+        alice.send_and_wait_for_delivery(untagged);
+    } else {
+        alice.endpoint.sendmsg(untagged).unwrap();
+    }
+    bob.assert_no_completion();
+    bob.endpoint.recv(marked_buffer(8), ANY, 2).unwrap();
+    assert_eq!(bob.next_completion().context, 2);
+    if !alice.is_homespun() {
+        alice.next_completion();
+    }
+    bob.endpoint.recv(marked_buffer(8), ANY, 3).unwrap();
+    alice.send_and_wait_for_delivery(SendMsg {
+        buffers: vec![payload(6, 8)],
+        to: alice.peer(),
+        tag: Some(Tag(0)),
+        ..SendMsg::default()
+    });
+    assert_eq!(bob.next_completion().context, 1);
+    bob.assert_no_completion();
+}
+
+#[over(all)]
+fn tags_are_matched_bit_by_bit(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let receives = [(0xff00, 0x00ff, 1), (1 << 63, 0, 2), (0, !(1 << 40), 3)];
+    for (tag, ignore, context) in receives {
+        bob.endpoint.trecv(marked_buffer(8), ANY, Tag(tag).ignoring(ignore), context).unwrap();
+    }
+    for (tag, context) in [(u64::MAX - (1 << 40), 3), (0xff37, 1), (1 << 63, 2)] {
+        alice.endpoint.tsend(payload(tag, 8), alice.peer(), Tag(tag), 9).unwrap();
+        let completion = bob.next_completion();
+        assert_eq!((completion.context, completion.tag.0), (context, tag));
+        alice.next_completion();
+    }
+    // A tag that differs in a bit that is not ignored does not match.
+    bob.endpoint.trecv(marked_buffer(8), ANY, Tag(0b1000).ignoring(0b0111), 4).unwrap();
+    alice.send_and_wait_for_delivery(SendMsg {
+        buffers: vec![payload(1, 8)],
+        to: alice.peer(),
+        tag: Some(Tag(0b11000)),
+        ..SendMsg::default()
+    });
+    bob.assert_no_completion();
+    alice.send_and_wait_for_delivery(SendMsg {
+        buffers: vec![payload(2, 8)],
+        to: alice.peer(),
+        tag: Some(Tag(0b1101)),
+        ..SendMsg::default()
+    });
+    assert_eq!(bob.next_completion().tag, 0b1101);
+}
+
+#[over(all)]
+fn messages_in_both_directions_match_in_order(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let count = 30;
+    for n in 0..count {
+        for party in [&alice, &bob] {
+            party.endpoint.recv(marked_buffer(200_000), ANY, n).unwrap();
+            let message = payload(n, MIXED_LENS_BYTES[n as usize % MIXED_LENS_BYTES.len()]);
+            party.endpoint.send(message, party.peer(), 1000 + n).unwrap();
+        }
+    }
+    for party in [&alice, &bob] {
+        let (sends, mut receives) = party.next_completions_of_sends_and_others(2 * count as usize);
+        assert_eq!((sends.len(), receives.len()), (count as usize, count as usize));
+        // Receives match in order, but may complete in another order.
+        receives.sort_by_key(|completion| completion.context);
+        for (n, completion) in (0..count).zip(receives) {
+            assert_eq!(completion.context, n, "each receive ends once");
+            let len_bytes = MIXED_LENS_BYTES[n as usize % MIXED_LENS_BYTES.len()];
+            assert!(received_bytes(&completion.buffer) == payload(n, len_bytes));
+        }
+    }
+}
+
+/// Opens two parties with these message orders, and a region of the second.
+fn open_pair_with_order(net: &Net, order: Order, len_bytes: usize) -> (Party, Party, Region) {
+    open_pair_with_memory_kind(net, order, MemoryKind::Raw, len_bytes)
+}
+
+fn open_pair_with_memory_kind(
+    net: &Net,
+    order: Order,
+    kind: MemoryKind,
+    len_bytes: usize,
+) -> (Party, Party, Region) {
+    let setup = || Setup { order, ..Setup::default() };
+    let (alice, bob) = net.open_pair_with(setup(), setup());
+    let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
+    let region = bob.register(RegionSpec { len_bytes, kind, access, key: 7, is_counted: false }).unwrap();
+    (alice, bob, region)
+}
+
+/// Writes the payload with this identity to an offset of the region. The identity is also the context.
+fn post_write(party: &Party, region: &Region, place: usize, identity: u64, len_bytes: usize) {
+    let call = RmaCall::new(RmaBy::Write, payload(identity, len_bytes), party.peer(), region, identity);
+    party.endpoint.rma(RmaCall { address: region.address_at(place), ..call }).unwrap();
+}
+
+/// Posts a read from an offset of the region.
+fn post_read(party: &Party, region: &Region, place: usize, context: u64, len_bytes: usize) {
+    let call = RmaCall::new(RmaBy::Read, payload(0, len_bytes), party.peer(), region, context);
+    party.endpoint.rma(RmaCall { address: region.address_at(place), ..call }).unwrap();
+}
+
+/// Waits until this many operations have completed. Returns the results of the reads with these contexts.
+fn await_read_results(party: &Party, contexts: &[u64], ended: usize) -> Vec<Vec<u8>> {
+    let completions: Vec<_> = (0..ended).map(|_| party.next_completion()).collect();
+    let content = |context: &u64| {
+        let found = completions.iter().find(|completion| completion.context == *context);
+        received_bytes(&found.expect("the read has ended").buffer)
+    };
+    contexts.iter().map(content).collect()
+}
+
+#[over(all)]
+fn message_does_not_overtake_a_write(net: &Net) {
+    let (alice, bob, region) = open_pair_with_order(net, Order::SAW, LONG_BYTES);
+    for (identity, len_bytes) in (1..).zip([8, 20_000, LONG_BYTES, LONG_BYTES]) {
+        bob.endpoint.recv(marked_buffer(8), ANY, 0).unwrap();
+        post_write(&alice, &region, 0, identity, len_bytes);
+        if identity % 2 == 0 {
+            alice.endpoint.inject(&payload(9, 8), alice.peer(), None, None).unwrap();
+        } else {
+            alice.endpoint.send(payload(9, 8), alice.peer(), 99).unwrap();
+        }
+        bob.next_completion();
+        let place = len_bytes - len_bytes.min(100);
+        let end = region.read_at(place, len_bytes - place);
+        assert!(end == payload(identity, len_bytes)[place..], "{len_bytes} bytes");
+        await_read_results(&alice, &[], 1 + (identity % 2) as usize);
+    }
+}
+
+/// The levels of sends and writes, the weakest first.
+const LEVELS: [OpFlags; 4] = [
+    OpFlags::INJECT_COMPLETE,
+    OpFlags::TRANSMIT_COMPLETE,
+    OpFlags::DELIVERY_COMPLETE,
+    OpFlags::MATCH_COMPLETE,
+];
+
+fn post_write_with_flags(
+    party: &Party,
+    region: &Region,
+    place: usize,
+    identity: u64,
+    len_bytes: usize,
+    flags: OpFlags,
+) {
+    let call = RmaCall::new(RmaBy::Writemsg, payload(identity, len_bytes), party.peer(), region, identity);
+    party.endpoint.rma(RmaCall { address: region.address_at(place), flags, ..call }).unwrap();
+}
+
+fn send_with_flags(party: &Party, context: u64, flags: OpFlags) {
+    let (buffers, to) = (vec![payload(context, 8)], party.peer());
+    party.endpoint.sendmsg(SendMsg { buffers, to, context, flags, ..SendMsg::default() }).unwrap();
+}
+
+/// When a message arrives, earlier writes have reached the region. The two may complete in any order.
+#[over(all)]
+fn message_arrives_after_earlier_writes_at_every_level(net: &Net) {
+    // A peer may map shareable memory after its first write by frames.
+    for kind in [MemoryKind::Raw, MemoryKind::Shareable] {
+        let (alice, bob, region) = open_pair_with_memory_kind(net, Order::SAW, kind, LONG_BYTES);
+        check_messages_arrive_after_writes(&alice, &bob, &region);
+    }
+}
+
+fn check_messages_arrive_after_writes(alice: &Party, bob: &Party, region: &Region) {
+    let mut identity = 0;
+    for of_write in LEVELS {
+        for of_send in LEVELS {
+            for len_bytes in [8, 20_000, LONG_BYTES] {
+                identity += 1;
+                bob.endpoint.recv(marked_buffer(8), ANY, 0).unwrap();
+                post_write_with_flags(alice, region, 0, identity, len_bytes, of_write);
+                send_with_flags(alice, 999, of_send);
+                bob.next_completion();
+                let place = len_bytes - len_bytes.min(100);
+                let end = region.read_at(place, len_bytes - place);
+                let expected = &payload(identity, len_bytes)[place..];
+                assert!(end == expected, "{len_bytes} bytes, {of_write:?}, {of_send:?}");
+                await_read_results(alice, &[], 2);
+            }
+        }
+    }
+}
+
+/// Without an order, the initiator waits until the write is delivered.
+#[over(all)]
+fn message_arrives_after_delivered_writes_without_an_order(net: &Net) {
+    let (alice, bob, region) = open_pair_with_order(net, Order::empty(), LONG_BYTES);
+    for (identity, len_bytes) in (1..).zip([8, 20_000, LONG_BYTES]) {
+        bob.endpoint.recv(marked_buffer(8), ANY, 0).unwrap();
+        post_write_with_flags(&alice, &region, 0, identity, len_bytes, OpFlags::DELIVERY_COMPLETE);
+        assert_eq!(alice.next_completion().context, identity);
+        send_with_flags(&alice, 999, OpFlags::INJECT_COMPLETE);
+        bob.next_completion();
+        assert!(region.read_at(0, len_bytes) == payload(identity, len_bytes), "{len_bytes} bytes");
+        assert_eq!(alice.next_completion().context, 999);
+    }
+}
+
+/// The endpoints have agreed on no order, and the initiator does not wait for its writes. A fenced send
+/// arrives after earlier writes. The target gets no notification of a fenced write. But a send that is
+/// posted after the fenced write arrives after all writes that were posted before the fenced write.
+#[over(all)]
+fn fenced_and_later_sends_arrive_after_earlier_writes(net: &Net) {
+    let (alice, bob, region) = open_pair_with_order(net, Order::empty(), LONG_BYTES);
+    let fenced = OpFlags::FENCE | OpFlags::DELIVERY_COMPLETE;
+    let weak = OpFlags::INJECT_COMPLETE;
+    let mut identity = 0;
+    for is_told_itself in [true, false] {
+        for len_bytes in [8, 20_000, LONG_BYTES] {
+            identity += 1;
+            bob.endpoint.recv(marked_buffer(8), ANY, 0).unwrap();
+            post_write_with_flags(&alice, &region, 0, identity, len_bytes, weak);
+            if is_told_itself {
+                send_with_flags(&alice, 999, fenced);
+            } else {
+                // The target gets no notification of this fenced write.
+                post_write_with_flags(&alice, &region, 0, 998, 0, fenced);
+                send_with_flags(&alice, 999, weak);
+            }
+            bob.next_completion();
+            let place = len_bytes - len_bytes.min(100);
+            let end = region.read_at(place, len_bytes - place);
+            assert!(end == payload(identity, len_bytes)[place..], "{len_bytes} bytes, {is_told_itself}");
+            await_read_results(&alice, &[], if is_told_itself { 2 } else { 3 });
+        }
+    }
+}
+
+#[over(all)]
+fn read_does_not_overtake_a_write(net: &Net) {
+    for order in [Order::RAW, Order::RMA_RAW] {
+        let (alice, _bob, region) = open_pair_with_order(net, order, LONG_BYTES);
+        for (identity, len_bytes) in (1..).zip([8, 20_000, LONG_BYTES, LONG_BYTES]) {
+            let place = len_bytes - len_bytes.min(100);
+            post_write(&alice, &region, 0, identity, len_bytes);
+            post_read(&alice, &region, place, 99, len_bytes - place);
+            let read = await_read_results(&alice, &[99], 2);
+            assert!(read[0] == payload(identity, len_bytes)[place..], "{len_bytes} bytes, {order:?}");
+        }
+    }
+}
+
+#[over(all)]
+fn write_does_not_overtake_a_write(net: &Net) {
+    for order in [Order::WAW, Order::RMA_WAW] {
+        let (alice, _bob, region) = open_pair_with_order(net, order, LONG_BYTES);
+        for (identity, second_bytes) in (1..).zip([100, 20_000, LONG_BYTES]) {
+            post_write(&alice, &region, 0, identity, LONG_BYTES);
+            let place = LONG_BYTES - second_bytes;
+            if alice.is_homespun() {
+                post_write(&alice, &region, place, 99, second_bytes);
+            } else {
+                // At the default level of another provider, a completed write may not be visible yet.
+                post_write_with_flags(&alice, &region, place, 99, second_bytes, OpFlags::DELIVERY_COMPLETE);
+            }
+            await_read_results(&alice, &[], 2);
+            assert!(region.read_at(END, 100) == payload(99, second_bytes)[second_bytes - 100..]);
+            assert!(
+                region.read_at(0, 8) == payload(if second_bytes == LONG_BYTES { 99 } else { identity }, 8)
+            );
+        }
+    }
+}
+
+#[over(all)]
+fn write_does_not_overtake_a_read(net: &Net) {
+    for order in [Order::WAR, Order::RMA_WAR] {
+        let (alice, _bob, region) = open_pair_with_order(net, order, LONG_BYTES);
+        let lens_bytes = [8, READ_COPIED_MAX_BYTES, READ_COPIED_MAX_BYTES + 1, LONG_BYTES];
+        // Another provider may order short accesses alone (`max_order_war_size` of `fi_endpoint(3)`).
+        let count = if alice.is_homespun() { lens_bytes.len() } else { 1 };
+        for (identity, len_bytes) in (1..).zip(lens_bytes).take(count) {
+            let before = payload(identity, LONG_BYTES);
+            region.write_at(0, &before[..len_bytes]);
+            region.write_at(END, &before[END..]);
+            // A short message after the second read waits, too.
+            post_read(&alice, &region, 0, 50, len_bytes);
+            post_read(&alice, &region, END, 51, 100);
+            post_write(&alice, &region, 0, 99, len_bytes.min(40_000));
+            post_write(&alice, &region, END, 98, 100);
+            let read = await_read_results(&alice, &[50, 51], 4);
+            assert!(read[0] == before[..len_bytes], "{len_bytes} bytes, {order:?}");
+            assert!(read[1] == before[END..], "behind {len_bytes} bytes, {order:?}");
+            if alice.is_homespun() {
+                assert!(region.read_at(END, 100) == payload(98, 100), "a completed write is visible");
+            }
+        }
+    }
+}
+
+#[over(all)]
+fn message_does_not_overtake_a_read(net: &Net) {
+    let (alice, bob, region) = open_pair_with_order(net, Order::SAR, LONG_BYTES);
+    // One long read, then more short reads than a link takes at once.
+    for (identity, (count, len_bytes)) in
+        (1..).step_by(2).zip([(1, LONG_BYTES), (700, READ_COPIED_MAX_BYTES)])
+    {
+        let place = LONG_BYTES - len_bytes;
+        let before = payload(identity, len_bytes);
+        region.write_at(place, &before);
+        bob.endpoint.recv(marked_buffer(8), ANY, 0).unwrap();
+        let reads: Vec<u64> = (1000..).take(count).collect();
+        for &context in &reads {
+            post_read(&alice, &region, place, context, len_bytes);
+        }
+        alice.endpoint.send(payload(9, 8), alice.peer(), 99).unwrap();
+        bob.next_completion();
+        region.write_at(place, &payload(identity + 1, len_bytes));
+        for content in await_read_results(&alice, &reads, count + 1) {
+            assert!(content == before, "what the target did when it had the message was read");
+        }
+    }
+}
+
+#[over(all)]
+fn read_does_not_overtake_a_read(net: &Net) {
+    let (alice, _bob, region) = open_pair_with_order(net, Order::RAR, LONG_BYTES);
+    let mut version: u64 = 0;
+    region.write_at(END, &version.to_le_bytes());
+    for _ in 0..3 {
+        post_read(&alice, &region, 0, 50, LONG_BYTES);
+        post_read(&alice, &region, END, 51, 8);
+        let mut ended = Vec::new();
+        let deadline = Deadline::new();
+        while ended.len() < 2 {
+            version += 1;
+            region.write_at(END, &version.to_le_bytes());
+            alice.progress_all();
+            ended.extend(alice.poll_completion().map(|ended| ended.expect("no read fails").0));
+            deadline.yield_or_panic("two reads");
+        }
+        ended.sort_by_key(|completion| completion.context);
+        let version_at = |n: usize, place: usize| {
+            u64::from_le_bytes(received_bytes(&ended[n].buffer)[place..place + 8].try_into().unwrap())
+        };
+        let [first, second] = [version_at(0, END), version_at(1, 0)];
+        assert!(first <= second, "version {first} was read first, and then {second}");
+    }
+}
+
+#[over(all)]
+fn fetch_does_not_overtake_a_read(net: &Net) {
+    const LAST: usize = LONG_BYTES - 8;
+    let (alice, _bob, region) = open_pair_with_order(net, Order::RAR, LONG_BYTES);
+    let what = (AtomicOp::Sum, Datatype::Uint64);
+    let lens_bytes = [8, READ_COPIED_MAX_BYTES, READ_COPIED_MAX_BYTES + 1, LONG_BYTES];
+    for (number, len_bytes) in (1_u64..).zip(lens_bytes) {
+        region.write_at(LAST, &number.to_le_bytes());
+        // A short fetch after the long reads waits, too.
+        post_read(&alice, &region, LONG_BYTES - len_bytes, 50, len_bytes);
+        post_read(&alice, &region, LAST, 51, 8);
+        let hundred = Bytes::copy_from_slice(&100_u64.to_le_bytes());
+        let fetch = AtomicCall::new(AtomicKind::Fetch, what, hundred, alice.peer(), &region, 52);
+        alice.endpoint.atomic(fetch.at_address(region.address_at(LAST))).unwrap();
+        for found in await_read_results(&alice, &[50, 51, 52], 3) {
+            assert_eq!(found[found.len() - 8..], number.to_le_bytes(), "{len_bytes} bytes");
+        }
+        assert_eq!(region.read_at(LAST, 8), (number + 100).to_le_bytes());
+    }
+}
+
+#[over(all)]
+fn access_does_not_overtake_messages(net: &Net) {
+    // The number of messages. The target's budget for unexpected messages has no room for all of them.
+    const COUNT: u64 = 100;
+    let order = Order::RAS | Order::WAS;
+    for kind in net.memory_kinds() {
+        let target = Setup { order, unexpected_bytes: UNEXPECTED_BUDGET_MIN_BYTES, ..Setup::default() };
+        let (alice, bob) = net.open_pair_with(Setup { order, ..Setup::default() }, target);
+        let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
+        let region =
+            bob.register(RegionSpec { len_bytes: 8, kind, access, key: 7, is_counted: false }).unwrap();
+        for context in 0..COUNT {
+            alice.endpoint.send(payload(context, 8), alice.peer(), context).unwrap();
+        }
+        post_read(&alice, &region, 0, 1000, 8);
+        post_write(&alice, &region, 0, 1001, 8);
+        let mut contexts = Vec::new();
+        for _ in 0..100 {
+            alice.progress_all();
+            contexts.extend(alice.poll_completion().map(|ended| ended.expect("nothing fails").0.context));
+        }
+        assert!(region.content() == marked_buffer(8));
+        for context in 0..COUNT {
+            bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
+            assert!(received_bytes(&bob.next_completion().buffer) == payload(context, 8));
+        }
+        while contexts.len() < COUNT as usize + 2 {
+            contexts.push(alice.next_completion().context);
+        }
+        let accesses = contexts.split_off(COUNT as usize);
+        assert_eq!(contexts, (0..COUNT).collect::<Vec<_>>());
+        assert!(accesses == [1000, 1001] || accesses == [1001, 1000], "{accesses:?}");
+    }
+}
+
+#[over(driven)]
+fn access_to_a_mapped_region_does_not_overtake_messages(net: &Net) {
+    let order = Order::RAS | Order::WAS;
+    let asleep = Setup { order, asleep: true, ..Setup::default() };
+    let (alice, bob) = net.open_pair_with(Setup { order, ..Setup::default() }, asleep);
+    let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
+    let memory = RegionSpec { len_bytes: 8, kind: MemoryKind::Shareable, access, key: 7, is_counted: false };
+    let region = bob.register(memory).unwrap();
+    // Bob makes progress only when he polls. He has no completions.
+    let together = || {
+        assert!(bob.poll_completion().is_none());
+        alice.poll_completion().map(|ended| ended.expect("nothing fails").0)
+    };
+    post_write(&alice, &region, 0, 1, 8);
+    let deadline = Deadline::new();
+    while together().is_none() {
+        deadline.yield_or_panic("the first access, after which the memory is mapped");
+    }
+    for _ in 0..10 {
+        together();
+    }
+    alice.endpoint.send(payload(2, 8), alice.peer(), 2).unwrap();
+    assert_eq!(alice.next_completion().context, 2);
+    post_write(&alice, &region, 0, 3, 8);
+    alice.assert_no_completion();
+    assert!(region.content() == payload(1, 8));
+    net.start_driving(&bob);
+    assert_eq!(alice.next_completion().context, 3);
+    assert!(region.content() == payload(3, 8));
+    bob.endpoint.recv(marked_buffer(8), ANY, 0).unwrap();
+    assert!(received_bytes(&bob.next_completion().buffer) == payload(2, 8));
+}
+
+#[over(all)]
+fn strictly_ordered_operations_take_effect_one_by_one(net: &Net) {
+    const REGION_BYTES: usize = 200_000;
+    const COUNT: u64 = 120;
+    let (alice, bob, region) = open_pair_with_order(net, Order::STRICT, REGION_BYTES);
+    let mut random = fastrand::Rng::with_seed(0x0de5);
+    let mut memory = marked_buffer(REGION_BYTES).to_vec();
+    region.write_at(0, &memory);
+    // What each read must return, and what the memory must contain when each message arrives.
+    let mut reads = Vec::new();
+    let mut messages = Vec::new();
+    for context in 0..COUNT {
+        let lens_bytes = [8, 3000, READ_COPIED_MAX_BYTES + 1, 20_000, 150_000];
+        let len_bytes = lens_bytes[random.usize(..lens_bytes.len())];
+        let place = random.usize(..=REGION_BYTES - len_bytes);
+        match random.u8(..5) {
+            0 | 1 => {
+                post_write(&alice, &region, place, context, len_bytes);
+                memory[place..place + len_bytes].copy_from_slice(&payload(context, len_bytes));
+            }
+            2 | 3 => {
+                post_read(&alice, &region, place, context, len_bytes);
+                reads.push((context, memory[place..place + len_bytes].to_vec()));
+            }
+            _ => {
+                alice.endpoint.send(payload(context, len_bytes), alice.peer(), context).unwrap();
+                messages.push((context, len_bytes));
+            }
+        }
+    }
+    for (context, len_bytes) in messages {
+        bob.endpoint.recv(marked_buffer(len_bytes), ANY, context).unwrap();
+        assert!(received_bytes(&bob.next_completion().buffer) == payload(context, len_bytes));
+    }
+    let contexts: Vec<u64> = reads.iter().map(|(context, _)| *context).collect();
+    let found = await_read_results(&alice, &contexts, COUNT as usize);
+    for ((context, expected), found) in reads.into_iter().zip(found) {
+        assert!(found == expected, "read {context}");
+    }
+    assert!(region.content() == memory);
+}

@@ -1,0 +1,647 @@
+//! Peeks at unexpected messages, claims and discards: `FI_PEEK`, `FI_CLAIM` and `FI_DISCARD` of
+//! `fi_tagged(3)`.
+
+use std::thread;
+use std::time::Duration;
+
+use homespun::endpoint::{RecvMsg, SendMsg};
+use homespun::flags::{CompletionFlags, OpFlags, Order};
+use homespun::{Completion, Errno, Error, FabricAddress, OperationError, Tag, TagMatch};
+
+use crate::payload::{marked_buffer, marked_buffers, payload, received_bytes};
+use crate::{Deadline, Ended, Net, Party, Setup, Turns, over};
+
+use crate::semantics::binding::expect_errno;
+use crate::semantics::failures::assert_link_ended;
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+/// Lengths of messages that use every protocol.
+const LENS_BYTES: [usize; 5] = [0, 100, 100_000, 300_000, 1 << 20];
+
+/// The smallest unexpected budget of a receiver.
+const SMALL_BUDGET_BYTES: usize = 20_000;
+
+/// A length beyond that budget.
+const LONG_BYTES: usize = 100_000;
+
+/// The lengths of messages of which several wait at a receiver. No page says how many long messages another
+/// provider buffers.
+fn lens_of_several_bytes(party: &Party) -> &'static [usize] {
+    if party.is_homespun() { &LENS_BYTES } else { &LENS_BYTES[..2] }
+}
+
+/// Makes a tagged message with the payload and the remote data `identity`.
+fn make_message(from: &Party, tag: u64, identity: u64, len_bytes: usize) -> SendMsg {
+    let (buffers, data) = (vec![payload(identity, len_bytes)], Some(identity));
+    SendMsg { buffers, to: from.peer(), tag: Some(Tag(tag)), data, ..SendMsg::default() }
+}
+
+/// Sends a message that no receive takes yet, and waits until it has arrived. Another provider may deliver
+/// such a message only when a receive takes it, so the send to its party does not wait.
+fn send_unexpected(from: &Party, send: SendMsg) {
+    if from.is_homespun() {
+        from.send_and_wait_for_delivery(send);
+    } else {
+        from.endpoint.sendmsg(send).unwrap();
+    }
+}
+
+/// Sends a [message](make_message) as [`send_unexpected`] does.
+fn deliver(from: &Party, tag: u64, identity: u64, len_bytes: usize) {
+    send_unexpected(from, make_message(from, tag, identity, len_bytes));
+}
+
+/// Sends as [`deliver`] does, but at match level, and does not wait.
+fn send_match_complete(from: &Party, tag: u64, identity: u64, len_bytes: usize) {
+    let (buffers, data, flags) =
+        (vec![payload(identity, len_bytes)], Some(identity), OpFlags::MATCH_COMPLETE);
+    let (to, tag) = (from.peer(), Some(tag));
+    from.endpoint
+        .sendmsg(SendMsg { buffers, to, tag: tag.map(Tag), data, context: identity, flags })
+        .unwrap();
+}
+
+/// Posts a peek, a claim or a discard without a buffer, and waits for its end.
+#[track_caller]
+fn post_peek_or_claim_and_wait(
+    party: &Party,
+    tagged: TagMatch,
+    from: FabricAddress,
+    context: u64,
+    flags: OpFlags,
+) -> Ended {
+    let receive = RecvMsg { tagged: Some(tagged), from, context, flags, ..RecvMsg::default() };
+    party.endpoint.recvmsg(receive).unwrap();
+    let ended = party.next_ended();
+    let completion = match &ended {
+        Ok((completion, _)) => completion,
+        Err(failed) => &failed.completion,
+    };
+    assert_eq!(completion.context, context, "{ended:?}");
+    assert!(completion.flags.contains(CompletionFlags::RECV | CompletionFlags::TAGGED), "{ended:?}");
+    ended
+}
+
+/// Peeks until a message is found.
+#[track_caller]
+fn peek_repeatedly(
+    party: &Party,
+    tagged: TagMatch,
+    from: FabricAddress,
+    context: u64,
+    then: OpFlags,
+) -> (Completion, FabricAddress) {
+    let deadline = Deadline::new();
+    loop {
+        match post_peek_or_claim_and_wait(party, tagged, from, context, OpFlags::PEEK | then) {
+            Ok(found) => return found,
+            Err(failed) => assert_eq!(failed.error, OperationError::NoMessage),
+        }
+        party.progress_all();
+        deadline.yield_or_panic("a message to peek at");
+    }
+}
+
+/// Peeks at a message that has been [delivered](deliver). The first peek of homespun finds it. Another
+/// provider may need progress before.
+#[track_caller]
+fn peek_at_delivered(
+    party: &Party,
+    tagged: TagMatch,
+    from: FabricAddress,
+    context: u64,
+    then: OpFlags,
+) -> (Completion, FabricAddress) {
+    if party.is_homespun() {
+        return post_peek_or_claim_and_wait(party, tagged, from, context, OpFlags::PEEK | then).unwrap();
+    }
+    peek_repeatedly(party, tagged, from, context, then)
+}
+
+/// [Peeks](peek_at_delivered) at a message from any source. Returns its identity.
+#[track_caller]
+fn peek_identity(party: &Party, tagged: TagMatch, context: u64, then: OpFlags) -> u64 {
+    peek_at_delivered(party, tagged, ANY, context, then).0.data
+}
+
+/// Peeks until the message is found. At that time only a part of it may have arrived.
+#[track_caller]
+fn peek_until_found(party: &Party, tag: u64, context: u64, then: OpFlags) -> Completion {
+    peek_repeatedly(party, Tag(tag).into(), ANY, context, then).0
+}
+
+#[track_caller]
+fn assert_peek_finds_nothing(party: &Party, tagged: TagMatch) {
+    let failed = post_peek_or_claim_and_wait(party, tagged, ANY, 77, OpFlags::PEEK).unwrap_err();
+    assert_eq!((failed.error.clone(), failed.errno()), (OperationError::NoMessage, Errno::ENOMSG));
+    assert_eq!((failed.completion.len_bytes, failed.overflow_bytes()), (0, 0));
+}
+
+/// Posts a claim. The context names the message, and homespun ignores the tag of the claim. `fi_tagged(3)`
+/// leaves open whether another provider does.
+fn post_claim(party: &Party, context: u64, tag: u64, len_bytes: usize) -> Result<(), Error> {
+    let tagged = Some(Tag(if party.is_homespun() { 0 } else { tag }).into());
+    let (buffers, flags) = (vec![marked_buffer(len_bytes)], OpFlags::CLAIM);
+    party.endpoint.recvmsg(RecvMsg { buffers, tagged, context, flags, ..RecvMsg::default() })
+}
+
+/// Receives the message claimed with this context.
+#[track_caller]
+fn claim_and_check(party: &Party, context: u64, tag: u64, identity: u64, len_bytes: usize) {
+    post_claim(party, context, tag, len_bytes).unwrap();
+    expect_message(party, context, tag, identity, len_bytes);
+}
+
+#[track_caller]
+fn expect_message(party: &Party, context: u64, tag: u64, identity: u64, len_bytes: usize) {
+    let completion = party.next_completion();
+    assert_eq!((completion.context, completion.tag.0, completion.data), (context, tag, identity));
+    let flags = CompletionFlags::RECV | CompletionFlags::TAGGED | CompletionFlags::REMOTE_CQ_DATA;
+    assert_eq!((completion.flags, completion.len_bytes), (flags, len_bytes));
+    assert!(received_bytes(&completion.buffer) == payload(identity, len_bytes));
+}
+
+#[track_caller]
+fn receive_and_check(party: &Party, tag: u64, identity: u64, len_bytes: usize) {
+    party.endpoint.trecv(marked_buffer(len_bytes), ANY, Tag(tag), 88).unwrap();
+    expect_message(party, 88, tag, identity, len_bytes);
+}
+
+#[over(all)]
+fn peek_reports_a_message_and_leaves_it(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    for (identity, len_bytes) in (1..).zip(LENS_BYTES) {
+        deliver(&alice, 5, identity, len_bytes);
+        for context in 1..=3 {
+            let (completion, source) = peek_at_delivered(&bob, Tag(5).into(), ANY, context, OpFlags::empty());
+            let flags = CompletionFlags::RECV | CompletionFlags::TAGGED | CompletionFlags::REMOTE_CQ_DATA;
+            assert_eq!(completion.flags, flags);
+            assert_eq!((completion.len_bytes, completion.tag.0, completion.data), (len_bytes, 5, identity));
+            assert_eq!(source, bob.peer());
+        }
+        receive_and_check(&bob, 5, identity, len_bytes);
+        assert_peek_finds_nothing(&bob, Tag(5).into());
+    }
+    // A message without remote data reports none.
+    send_unexpected(&alice, SendMsg { to: alice.peer(), tag: Some(Tag(6)), ..SendMsg::default() });
+    let (completion, _) = peek_at_delivered(&bob, Tag(6).into(), ANY, 1, OpFlags::empty());
+    assert_eq!(completion.flags, CompletionFlags::RECV | CompletionFlags::TAGGED);
+    assert_eq!(completion.len_bytes, 0);
+    // Without its flag, the field has no meaning.
+    assert!(completion.data == 0 || !bob.is_homespun(), "{completion:?}");
+    bob.assert_no_completion();
+}
+
+#[over(all)]
+fn peek_without_a_message_fails_and_leaves_nothing_posted(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    assert_peek_finds_nothing(&bob, Tag(5).into());
+    for then in [OpFlags::CLAIM, OpFlags::DISCARD] {
+        let failed =
+            post_peek_or_claim_and_wait(&bob, Tag(5).into(), ANY, 1, OpFlags::PEEK | then).unwrap_err();
+        assert_eq!(failed.error, OperationError::NoMessage);
+    }
+    if bob.is_homespun() {
+        assert_eq!(expect_errno(bob.endpoint.cancel(77)), Errno::ENOENT, "it has ended");
+    }
+    deliver(&alice, 5, 1, 100);
+    assert_peek_finds_nothing(&bob, Tag(6).into());
+    assert_peek_finds_nothing(&bob, Tag(4).ignoring(2));
+    // Tagged peeks do not find untagged messages either.
+    let untagged = SendMsg { buffers: vec![payload(2, 8)], to: alice.peer(), ..SendMsg::default() };
+    send_unexpected(&alice, untagged);
+    receive_and_check(&bob, 5, 1, 100);
+    assert_peek_finds_nothing(&bob, Tag(5).ignoring(u64::MAX));
+    bob.assert_no_completion();
+}
+
+/// Connects the parties. The second makes progress only in its own calls.
+fn connect_by_message(alice: &Party, bob: &Party) {
+    bob.endpoint.trecv(marked_buffer(8), ANY, Tag(1), 88).unwrap();
+    alice.endpoint.tsenddata(payload(1, 8), 1, alice.peer(), Tag(1), 99).unwrap();
+    expect_message(bob, 88, 1, 1, 8);
+    assert_eq!(alice.next_completion().context, 99);
+}
+
+fn send_inject_complete_and_wait(alice: &Party, tag: u64, identity: u64) {
+    let (buffers, data) = (vec![payload(identity, 8)], Some(identity));
+    let (to, flags) = (alice.peer(), OpFlags::INJECT_COMPLETE);
+    alice.endpoint.sendmsg(SendMsg { buffers, to, tag: Some(Tag(tag)), data, context: 99, flags }).unwrap();
+    assert_eq!(alice.next_completion().context, 99);
+}
+
+#[over(all, own)]
+fn peek_misses_messages_that_progress_has_not_received(net: &Net) {
+    let (alice, bob) = net.open_pair_with(Setup::default(), Setup { asleep: true, ..Setup::default() });
+    connect_by_message(&alice, &bob);
+    for then in [OpFlags::empty(), OpFlags::CLAIM, OpFlags::DISCARD] {
+        send_inject_complete_and_wait(&alice, 5, 2);
+        for _ in 0..100 {
+            alice.progress_all();
+        }
+        let first = post_peek_or_claim_and_wait(&bob, Tag(5).into(), ANY, 11, OpFlags::PEEK | then);
+        // A progress thread may have received the message.
+        if net.turns != Turns::Automatic {
+            assert_eq!(first.clone().unwrap_err().error, OperationError::NoMessage);
+        }
+        if first.is_err() {
+            assert_eq!(peek_until_found(&bob, 5, 11, then).data, 2);
+        }
+        match then {
+            OpFlags::CLAIM => claim_and_check(&bob, 11, 5, 2, 8),
+            OpFlags::DISCARD => {}
+            _ => receive_and_check(&bob, 5, 2, 8),
+        }
+    }
+}
+
+#[over(all, own)]
+fn peek_finds_messages_that_arrived_before_a_read_completion(net: &Net) {
+    let (alice, bob) = net.open_pair_with(Setup::default(), Setup { asleep: true, ..Setup::default() });
+    connect_by_message(&alice, &bob);
+    for identity in 2..20 {
+        bob.endpoint.trecv(marked_buffer(8), ANY, Tag(1), 88).unwrap();
+        send_inject_complete_and_wait(&alice, 5, identity);
+        send_inject_complete_and_wait(&alice, 1, 1);
+        expect_message(&bob, 88, 1, 1, 8);
+        assert_eq!(peek_identity(&bob, Tag(5).into(), 11, OpFlags::empty()), identity);
+        receive_and_check(&bob, 5, identity, 8);
+    }
+}
+
+/// The number of peeks after which a party sleeps between peeks.
+const EAGER_PEEKS: u32 = 1000;
+
+/// The depth of the queues. A queue has room for the completions of all peeks, which the parties do not
+/// read.
+const PEEKS_MAX: usize = 1 << 17;
+
+#[over(all, native)]
+fn peeks_that_read_no_queue_make_progress(net: &Net) {
+    let setup = || Setup { asleep: true, cq_depth_entries: PEEKS_MAX, ..Setup::default() };
+    let (alice, bob) = net.open_pair_with(setup(), setup());
+    let peek = |party: &Party, tag, context, flags| {
+        let tagged = Some(Tag(tag).into());
+        party.endpoint.recvmsg(RecvMsg { tagged, context, flags, ..RecvMsg::default() })
+    };
+    // The first message brings up the link.
+    for (identity, len_bytes) in (1..).zip(LENS_BYTES) {
+        send_match_complete(&alice, 5, identity, len_bytes);
+        let (deadline, mut peeks) = (Deadline::new(), 0);
+        // A claimed message has the context of its peek, and the library refuses this context for another
+        // peek. So a refusal shows, without a read, that a peek has found the message.
+        while peek(&bob, 5, 11, OpFlags::PEEK | OpFlags::CLAIM).is_ok() {
+            peek(&alice, 77, 77, OpFlags::PEEK).unwrap();
+            peeks += 1;
+            if peeks > EAGER_PEEKS {
+                thread::sleep(Duration::from_millis(1));
+            }
+            deadline.yield_or_panic("a message to claim");
+        }
+        let refused = peek(&bob, 5, 11, OpFlags::PEEK | OpFlags::CLAIM);
+        assert_eq!(expect_errno(refused), Errno::EINVAL);
+        // Only calls of the parties drive them, so from here on they take turns.
+        let mut is_claimed = false;
+        let [mut found, mut received, mut sent] = [None, None, None];
+        while received.is_none() || sent.is_none() {
+            sent = sent.or(poll_success(&alice));
+            if is_claimed {
+                received = received.or(poll_success(&bob));
+            } else if let Some(completion) = poll_success(&bob) {
+                found = Some(completion);
+                post_claim(&bob, 11, 5, len_bytes).unwrap();
+                is_claimed = true;
+            }
+            deadline.yield_or_panic("the end of a claim and a send");
+        }
+        let fields = |completion: Option<Completion>| {
+            completion.map(|completion| (completion.context, completion.data, completion.len_bytes))
+        };
+        assert_eq!(fields(found), Some((11, identity, len_bytes)));
+        assert_eq!(fields(received), Some((11, identity, len_bytes)));
+        assert_eq!(sent.map(|completion| completion.context), Some(identity));
+    }
+}
+
+/// Reads until an operation has succeeded or the queue is empty. Panics if an operation has failed, unless
+/// it is a peek that found no message.
+#[track_caller]
+fn poll_success(party: &Party) -> Option<Completion> {
+    loop {
+        match party.poll_completion()? {
+            Ok((completion, _)) => return Some(completion),
+            Err(failed) => assert_eq!(failed.error, OperationError::NoMessage),
+        }
+    }
+}
+
+#[over(all)]
+fn peek_finds_the_earliest_match(net: &Net) {
+    let in_order = || Setup { order: Order::SAS, ..Setup::default() };
+    let (alice, bob) = net.open_pair_with(in_order(), in_order());
+    for identity in 1..=4 {
+        deliver(&alice, identity, identity, 16);
+    }
+    let all = TagMatch::ANY;
+    assert_eq!(peek_identity(&bob, all, 9, OpFlags::empty()), 1);
+    assert_eq!(peek_identity(&bob, Tag(3).into(), 9, OpFlags::empty()), 3);
+    assert_eq!(peek_identity(&bob, Tag(2).ignoring(1), 9, OpFlags::empty()), 2);
+    assert_eq!(peek_identity(&bob, all, 9, OpFlags::DISCARD), 1);
+    assert_eq!(peek_identity(&bob, all, 10, OpFlags::CLAIM), 2);
+    assert_eq!(peek_identity(&bob, all, 9, OpFlags::empty()), 3);
+    receive_and_check(&bob, 3, 3, 16);
+    assert_eq!(peek_identity(&bob, all, 9, OpFlags::empty()), 4);
+    claim_and_check(&bob, 10, 2, 2, 16);
+    receive_and_check(&bob, 4, 4, 16);
+    assert_peek_finds_nothing(&bob, all);
+}
+
+#[over(all)]
+fn peek_with_a_source_finds_only_its_messages(net: &Net) {
+    let bob = net.open_party();
+    let senders = [net.open_party(), net.open_party()];
+    for (identity, sender) in (1..).zip(&senders) {
+        bob.insert_address_of(sender);
+        sender.insert_address_of(&bob);
+        deliver(sender, 5, identity, 16);
+    }
+    let [first, second] = [FabricAddress(0), FabricAddress(1)];
+    let mut cases = vec![(second, 2), (first, 1)];
+    if bob.is_homespun() {
+        // The first message has arrived before the second.
+        cases.push((ANY, 1));
+    }
+    for (from, identity) in cases {
+        let (completion, source) = peek_at_delivered(&bob, Tag(5).into(), from, 9, OpFlags::empty());
+        assert_eq!(completion.data, identity);
+        assert_eq!(source, FabricAddress(identity - 1));
+    }
+    peek_at_delivered(&bob, Tag(5).into(), second, 9, OpFlags::DISCARD);
+    let failed = post_peek_or_claim_and_wait(&bob, Tag(5).into(), second, 9, OpFlags::PEEK).unwrap_err();
+    assert_eq!(failed.error, OperationError::NoMessage);
+    receive_and_check(&bob, 5, 1, 16);
+}
+
+#[over(all)]
+fn peek_skips_messages_taken_by_a_posted_receive(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    bob.endpoint.trecv(marked_buffer(16), ANY, Tag(5), 1).unwrap();
+    deliver(&alice, 5, 1, 16);
+    deliver(&alice, 5, 2, 16);
+    expect_message(&bob, 1, 5, 1, 16);
+    assert_eq!(peek_identity(&bob, Tag(5).into(), 9, OpFlags::empty()), 2);
+    receive_and_check(&bob, 5, 2, 16);
+}
+
+#[over(all)]
+fn claimed_message_is_received_only_by_its_claim(net: &Net) {
+    let in_order = || Setup { order: Order::SAS, ..Setup::default() };
+    let (alice, bob) = net.open_pair_with(in_order(), in_order());
+    for &len_bytes in lens_of_several_bytes(&bob) {
+        for identity in 1..=3 {
+            deliver(&alice, 5, identity, len_bytes);
+        }
+        assert_eq!(peek_identity(&bob, Tag(5).into(), 11, OpFlags::CLAIM), 1);
+        assert_eq!(peek_identity(&bob, Tag(5).into(), 12, OpFlags::CLAIM), 2);
+        receive_and_check(&bob, 5, 3, len_bytes);
+        assert_peek_finds_nothing(&bob, Tag(5).into());
+        bob.endpoint.trecv(marked_buffer(len_bytes), ANY, Tag(5), 13).unwrap();
+        bob.assert_no_completion();
+        // Claims may be used in any order.
+        claim_and_check(&bob, 12, 5, 2, len_bytes);
+        claim_and_check(&bob, 11, 5, 1, len_bytes);
+        bob.assert_no_completion();
+        bob.endpoint.cancel(13).unwrap();
+        assert_eq!(bob.next_failure().error, OperationError::Cancelled);
+    }
+}
+
+#[over(all)]
+fn discarded_message_is_never_received(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    for len_bytes in LENS_BYTES {
+        for identity in 1..=4 {
+            send_match_complete(&alice, 5, identity, len_bytes);
+        }
+        deliver(&alice, 6, 5, 8);
+        alice.assert_no_completion();
+        // A peek discards one message. A second peek claims another message, which a later call discards.
+        assert_eq!(peek_identity(&bob, Tag(5).into(), 11, OpFlags::DISCARD), 1);
+        assert_eq!(alice.next_completion().context, 1);
+        assert_eq!(peek_identity(&bob, Tag(5).into(), 12, OpFlags::CLAIM), 2);
+        alice.assert_no_completion();
+        post_peek_or_claim_and_wait(&bob, Tag(5).into(), ANY, 12, OpFlags::CLAIM | OpFlags::DISCARD).unwrap();
+        assert_eq!(alice.next_completion().context, 2);
+        receive_and_check(&bob, 5, 3, len_bytes);
+        assert_eq!(alice.next_completion().context, 3);
+        assert_eq!(peek_identity(&bob, Tag(5).into(), 11, OpFlags::DISCARD), 4);
+        assert_eq!(alice.next_completion().context, 4);
+        assert_peek_finds_nothing(&bob, Tag(5).into());
+        receive_and_check(&bob, 6, 5, 8);
+        bob.assert_no_completion();
+    }
+}
+
+#[over(all)]
+fn claimed_send_matches_only_when_received(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    for len_bytes in LENS_BYTES {
+        send_match_complete(&alice, 5, 1, len_bytes);
+        peek_until_found(&bob, 5, 11, OpFlags::CLAIM);
+        alice.assert_no_completion();
+        claim_and_check(&bob, 11, 5, 1, len_bytes);
+        assert_eq!(alice.next_completion().context, 1);
+    }
+}
+
+#[over(all, own)]
+fn claim_of_an_unclaimed_or_received_message_fails(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    deliver(&alice, 5, 1, 16);
+    deliver(&alice, 5, 2, 16);
+    assert_eq!(expect_errno(post_claim(&bob, 11, 5, 16)), Errno::ENOENT);
+    assert_eq!(peek_identity(&bob, Tag(5).into(), 11, OpFlags::CLAIM), 1);
+    assert_eq!(expect_errno(post_claim(&bob, 12, 5, 16)), Errno::ENOENT);
+    // A claim cannot be cancelled.
+    assert_eq!(expect_errno(bob.endpoint.cancel(11)), Errno::ENOENT);
+    claim_and_check(&bob, 11, 5, 1, 16);
+    assert_eq!(expect_errno(post_claim(&bob, 11, 5, 16)), Errno::ENOENT);
+    receive_and_check(&bob, 5, 2, 16);
+    bob.assert_no_completion();
+}
+
+#[over(all)]
+fn claimed_message_is_truncated_to_its_buffer(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    for len_bytes in [100, 1 << 20] {
+        deliver(&alice, 5, 1, len_bytes);
+        peek_identity(&bob, Tag(5).into(), 11, OpFlags::CLAIM);
+        post_claim(&bob, 11, 5, 60).unwrap();
+        let failed = bob.next_failure();
+        assert_eq!((failed.completion.context, failed.overflow_bytes()), (11, len_bytes as u64 - 60));
+        assert_eq!(received_bytes(&failed.completion.buffer), payload(1, 60));
+        // The claim may have several segments.
+        deliver(&alice, 5, 2, len_bytes);
+        peek_identity(&bob, Tag(5).into(), 11, OpFlags::CLAIM);
+        let (buffers, flags) = (marked_buffers(len_bytes, 3), OpFlags::CLAIM);
+        let tagged = Some(Tag(5).into());
+        let receive = RecvMsg { buffers, tagged, context: 11, flags, ..RecvMsg::default() };
+        bob.endpoint.recvmsg(receive).unwrap();
+        expect_message(&bob, 11, 5, 2, len_bytes);
+    }
+}
+
+/// Peeks at a long message while it arrives.
+#[over(all)]
+fn arriving_message_may_be_peeked_claimed_and_discarded(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    // The longest message exceeds the buffers of the system. The loopback network has no buffers, and its
+    // pieces are small.
+    let longest_bytes = if net.network.is_none() { 12 << 20 } else { 2 << 20 };
+    for len_bytes in [200_000, 1 << 20, longest_bytes] {
+        let mut identity = 0;
+        let mut send_next = || {
+            identity += 1;
+            send_match_complete(&alice, 5, identity, len_bytes);
+            identity
+        };
+        let number = send_next();
+        let seen = peek_until_found(&bob, 5, 11, OpFlags::empty());
+        assert_eq!((seen.len_bytes, seen.data), (len_bytes, number));
+        receive_and_check(&bob, 5, number, len_bytes);
+        assert_eq!(alice.next_completion().context, number);
+
+        let number = send_next();
+        peek_until_found(&bob, 5, 11, OpFlags::DISCARD);
+        assert_eq!(alice.next_completion().context, number);
+
+        let number = send_next();
+        peek_until_found(&bob, 5, 11, OpFlags::CLAIM);
+        claim_and_check(&bob, 11, 5, number, len_bytes);
+        assert_eq!(alice.next_completion().context, number);
+
+        let number = send_next();
+        peek_until_found(&bob, 5, 11, OpFlags::CLAIM);
+        post_peek_or_claim_and_wait(&bob, Tag(5).into(), ANY, 11, OpFlags::CLAIM | OpFlags::DISCARD).unwrap();
+        assert_eq!(alice.next_completion().context, number);
+
+        // Other messages arrive whole.
+        let number = send_next();
+        receive_and_check(&bob, 5, number, len_bytes);
+        assert_eq!(alice.next_completion().context, number);
+    }
+    alice.assert_no_completion();
+    bob.assert_no_completion();
+}
+
+#[over(all, own)]
+fn message_held_by_its_sender_may_be_peeked_claimed_and_discarded(net: &Net) {
+    let small = Setup { unexpected_bytes: SMALL_BUDGET_BYTES, ..Setup::default() };
+    let (alice, bob) = net.open_pair_with(Setup::default(), small);
+    let send_beyond = |identity: u64, flags: OpFlags| {
+        let (buffers, data) = (vec![payload(identity, LONG_BYTES)], Some(identity));
+        let (to, tag) = (alice.peer(), Some(5));
+        alice
+            .endpoint
+            .sendmsg(SendMsg { buffers, to, tag: tag.map(Tag), data, context: identity, flags })
+            .unwrap();
+    };
+    for flags in [OpFlags::INJECT_COMPLETE, OpFlags::DELIVERY_COMPLETE, OpFlags::MATCH_COMPLETE] {
+        (1..=4).for_each(|identity| send_beyond(identity, flags));
+        let seen = peek_until_found(&bob, 5, 11, OpFlags::empty());
+        assert_eq!((seen.len_bytes, seen.data), (LONG_BYTES, 1));
+        alice.assert_no_completion();
+        receive_and_check(&bob, 5, 1, LONG_BYTES);
+        assert_eq!(alice.next_completion().context, 1);
+        peek_until_found(&bob, 5, 11, OpFlags::CLAIM);
+        peek_until_found(&bob, 5, 12, OpFlags::CLAIM);
+        peek_until_found(&bob, 5, 13, OpFlags::DISCARD);
+        assert_eq!(alice.next_completion().context, 4);
+        alice.assert_no_completion();
+        claim_and_check(&bob, 12, 5, 3, LONG_BYTES);
+        assert_eq!(alice.next_completion().context, 3);
+        post_peek_or_claim_and_wait(&bob, Tag(5).into(), ANY, 11, OpFlags::CLAIM | OpFlags::DISCARD).unwrap();
+        assert_eq!(alice.next_completion().context, 2);
+        assert_peek_finds_nothing(&bob, Tag(5).into());
+    }
+}
+
+#[over(all, own)]
+fn claimed_message_outlives_its_sender(net: &Net) {
+    for len_bytes in LENS_BYTES {
+        let (alice, bob) = net.open_pair();
+        deliver(&alice, 5, 1, len_bytes);
+        deliver(&alice, 5, 2, len_bytes);
+        assert_eq!(peek_identity(&bob, Tag(5).into(), 11, OpFlags::CLAIM), 1);
+        drop(alice);
+        bob.assert_no_completion();
+        let carol = net.open_party();
+        bob.insert_address_of(&carol);
+        carol.insert_address_of(&bob);
+        deliver(&carol, 5, 3, 8);
+        claim_and_check(&bob, 11, 5, 1, len_bytes);
+        receive_and_check(&bob, 5, 2, len_bytes);
+        receive_and_check(&bob, 5, 3, 8);
+    }
+}
+
+#[over(all)]
+fn closing_with_claimed_messages_fails_their_sends(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    for (identity, len_bytes) in (1..).zip(LENS_BYTES) {
+        send_match_complete(&alice, identity, identity, len_bytes);
+        peek_until_found(&bob, identity, identity, OpFlags::CLAIM);
+    }
+    alice.assert_no_completion();
+    drop(bob);
+    let count = LENS_BYTES.len() as u64;
+    let mut contexts: Vec<u64> = (0..count)
+        .map(|_| {
+            let failed = alice.next_failure();
+            assert_link_ended(&failed);
+            failed.completion.context
+        })
+        .collect();
+    contexts.sort_unstable();
+    assert_eq!(contexts, (1..=count).collect::<Vec<_>>());
+    alice.assert_no_completion();
+}
+
+#[over(all, own)]
+fn peek_needs_no_room_among_posted_receives(net: &Net) {
+    let (alice, bob) = net.open_pair_with(Setup::default(), Setup { rx_depth_ops: 2, ..Setup::default() });
+    bob.endpoint.trecv(marked_buffer(16), ANY, Tag(1), 1).unwrap();
+    deliver(&alice, 5, 1, 16);
+    deliver(&alice, 5, 2, 16);
+    assert_eq!(peek_identity(&bob, Tag(5).into(), 11, OpFlags::empty()), 1);
+    assert_eq!(peek_identity(&bob, Tag(5).into(), 11, OpFlags::DISCARD), 1);
+    assert_eq!(peek_identity(&bob, Tag(5).into(), 11, OpFlags::CLAIM), 2);
+    for _ in 0..5 {
+        assert_peek_finds_nothing(&bob, Tag(5).into());
+    }
+    // The claimed message takes no room among the receives.
+    bob.endpoint.trecv(marked_buffer(16), ANY, Tag(2), 2).unwrap();
+    assert_peek_finds_nothing(&bob, Tag(5).into());
+    assert_eq!(expect_errno(post_claim(&bob, 11, 5, 16)), Errno::EAGAIN);
+    deliver(&alice, 1, 3, 16);
+    expect_message(&bob, 1, 1, 3, 16);
+    claim_and_check(&bob, 11, 5, 2, 16);
+}
+
+#[over(all)]
+fn peek_finds_messages_to_own_endpoint(net: &Net) {
+    let narcissus = net.open_party();
+    let own = narcissus.insert_address_of(&narcissus);
+    for &len_bytes in lens_of_several_bytes(&narcissus) {
+        for identity in 1..=2 {
+            narcissus.send_and_wait_for_delivery(make_message(&narcissus, 5, identity, len_bytes));
+        }
+        let (completion, source) = peek_at_delivered(&narcissus, Tag(5).into(), own, 9, OpFlags::empty());
+        assert_eq!((completion.data, completion.len_bytes, source), (1, len_bytes, own));
+        assert_eq!(peek_identity(&narcissus, Tag(5).into(), 11, OpFlags::CLAIM), 1);
+        assert_eq!(peek_identity(&narcissus, Tag(5).into(), 12, OpFlags::DISCARD), 2);
+        claim_and_check(&narcissus, 11, 5, 1, len_bytes);
+    }
+    narcissus.assert_no_completion();
+}

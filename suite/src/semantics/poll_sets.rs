@@ -1,0 +1,109 @@
+//! Poll sets, which drive several queues and counters: `fi_poll(3)`.
+
+use homespun::flags::{CounterEvents, MrFlags};
+use homespun::{Errno, FabricAddress, Rejected, WaitObject};
+
+use crate::payload::{marked_buffer, payload};
+use crate::semantics::binding::{open_counter, register_region};
+use crate::{Deadline, Net, Setup, over};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+/// The contexts of the members.
+const FIRST: u64 = 10;
+const SECOND: u64 = 20;
+const WRITES: u64 = 30;
+
+#[over(one_process)]
+fn poll_set_reports_and_drives_every_member(net: &Net) {
+    const ROUNDS: u64 = 20;
+    let asleep = || Setup { asleep: true, ..Setup::default() };
+    let (alice, bob) = (net.open_party_with(Setup::default()), net.open_party_with(asleep()));
+    let second = net.open_party_with(asleep());
+    let domain = bob.local_domain();
+    let counter = open_counter(domain, WaitObject::None);
+    let region = register_region(domain, 1, MrFlags::empty());
+    region.bind_counter(&counter, CounterEvents::REMOTE_WRITE).unwrap();
+    let set = domain.open_poll_set();
+    set.add(bob.local_cq(), FIRST).unwrap();
+    set.add(&counter, WRITES).unwrap();
+    set.add(second.local_cq(), SECOND).unwrap();
+    let (to_bob, to_second) = (alice.insert_address_of(&bob), alice.insert_address_of(&second));
+    bob.insert_address_of(&alice);
+    second.insert_address_of(&alice);
+    let mut seen = [0; 3];
+    for context in 0..ROUNDS {
+        bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
+        second.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
+        let endpoint = alice.endpoint.expect_local();
+        endpoint.write(payload(context, 8), to_bob, region.remote(), context).unwrap();
+        endpoint.send(payload(context, 8), to_bob, context).unwrap();
+        endpoint.send(payload(context, 8), to_second, context).unwrap();
+        let deadline = Deadline::new();
+        // With room for one context at a time, the set returns each member in turn.
+        while seen != [context + 1; 3] {
+            let mut contexts = [0; 1];
+            let found = set.poll(&mut contexts);
+            match &contexts[..found] {
+                [] => {}
+                [FIRST] => seen[0] += u64::from(bob.local_cq().read().is_ok_and(|read| read.is_some())),
+                [SECOND] => seen[1] += u64::from(second.local_cq().read().is_ok_and(|read| read.is_some())),
+                [WRITES] => seen[2] = counter.read(),
+                other => panic!("{other:?} is no context of a member"),
+            }
+            alice.poll_completion();
+            deadline.yield_or_panic("everything to be told of");
+        }
+    }
+    assert_eq!(set.poll(&mut [0; 3]), 0, "there is nothing more");
+    bob.endpoint.recv(marked_buffer(8), ANY, 0).unwrap();
+    bob.endpoint.cancel(0).unwrap();
+    counter.add(1);
+    assert_eq!(set.poll(&mut []), 0, "there is no room");
+    let mut contexts = [0; 3];
+    assert_eq!(set.poll(&mut contexts), 2);
+    contexts.sort_unstable();
+    assert_eq!(contexts, [0, FIRST, WRITES]);
+    assert_eq!(
+        (set.poll(&mut contexts), contexts[0]),
+        (1, FIRST),
+        "a change is told once, an entry until it is read"
+    );
+    bob.local_cq().read_error().unwrap().expect("a receive that was cancelled");
+    net.start_driving(&bob);
+    net.start_driving(&second);
+}
+
+#[over(one_process)]
+fn close_of_a_poll_set_member_fails_with_ebusy(net: &Net) {
+    let (domain, other_domain) = (net.open_other_domain(), net.open_other_domain());
+    let (cq, counter) =
+        (domain.open_cq(&Default::default()).unwrap(), open_counter(&domain, WaitObject::None));
+    let set = domain.open_poll_set();
+    set.add(&cq, 1).unwrap();
+    set.add(&counter, 2).unwrap();
+    let errno = |refused: Result<(), homespun::Error>| refused.expect_err("it is refused").errno();
+    assert_eq!(errno(set.add(&cq, 3)), Errno::EINVAL);
+    assert_eq!(errno(set.add(&other_domain.open_cq(&Default::default()).unwrap(), 3)), Errno::EDOMAIN);
+    assert_eq!(errno(set.add(&open_counter(&other_domain, WaitObject::None), 3)), Errno::EDOMAIN);
+    let Rejected { error, returned: cq } = cq.close().expect_err("a set holds it");
+    assert_eq!(error.errno(), Errno::EBUSY);
+    let Rejected { error, returned: counter } = counter.close().expect_err("a set holds it");
+    assert_eq!(error.errno(), Errno::EBUSY);
+    let Rejected { error, returned: set } = set.close().expect_err("it has members");
+    assert_eq!(error.errno(), Errno::EBUSY);
+    set.remove(&cq).unwrap();
+    assert_eq!(errno(set.remove(&cq)), Errno::ENOENT);
+    cq.close().unwrap();
+    set.remove(&counter).unwrap();
+    counter.add(1);
+    set.add(&counter, 4).unwrap();
+    let mut contexts = [0; 2];
+    assert_eq!((set.poll(&mut contexts), contexts[0]), (1, 4), "what was counted before has not been told");
+    assert_eq!(set.poll(&mut contexts), 0);
+    counter.set(0);
+    counter.add(1);
+    assert_eq!((set.poll(&mut contexts), contexts[0]), (1, 4), "it is what it was, but has changed");
+    drop(set);
+    counter.close().unwrap();
+}

@@ -1,0 +1,153 @@
+//! Peers that close and open again at the same address. Each opened endpoint is a new peer.
+
+use std::collections::BTreeSet;
+
+use homespun::endpoint::SendMsg;
+use homespun::flags::OpFlags;
+use homespun::{FabricAddress, Tag};
+
+use crate::payload::{marked_buffer, payload, received_bytes};
+use crate::{Deadline, Net, Party, Setup, over};
+
+use crate::semantics::failures::assert_link_ended;
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+/// Lengths of the messages that a closing endpoint has sent.
+const LENS_BYTES: [usize; 6] = [10, 9000, 0, 100_000, 300_000, 8];
+
+/// Closes a party, and opens another one at its address. Inserts the peer into the new party's vector.
+fn reopen(net: &Net, party: Party, peer: &Party) -> Party {
+    let setup = Setup { at: Some(party.endpoint.name().unwrap()), ..Setup::default() };
+    drop(party);
+    let again = net.open_party_with(setup);
+    again.insert_address_of(peer);
+    again
+}
+
+/// Sends messages of many lengths. The remote data of each message tells in which life the sender sent it.
+fn send_every_length(from: &Party, life: u64) {
+    for (number, len_bytes) in (100 * life..).zip(LENS_BYTES) {
+        from.endpoint.senddata(payload(number, len_bytes), number, from.peer(), number).unwrap();
+    }
+}
+
+/// Sends with delivery completion until a message is delivered. Returns the number of that message.
+#[track_caller]
+fn send_until_delivered(from: &Party, context: u64) -> u64 {
+    let deadline = Deadline::new();
+    for context in context.. {
+        let (buffers, flags) = (vec![payload(context, 64)], OpFlags::DELIVERY_COMPLETE);
+        let to = from.peer();
+        from.endpoint
+            .sendmsg(SendMsg { buffers, to, tag: Some(Tag(7)), context, flags, ..SendMsg::default() })
+            .unwrap();
+        match from.next_ended() {
+            Ok((completion, _)) => {
+                assert_eq!(completion.context, context);
+                return context;
+            }
+            Err(failed) => {
+                assert_eq!(failed.completion.context, context);
+                assert_link_ended(&failed);
+            }
+        }
+        deadline.yield_or_panic("a message to the reopened peer");
+    }
+    unreachable!("there are enough numbers")
+}
+
+#[over(all, own)]
+fn messages_of_a_closed_predecessor_still_arrive(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let mut bob = Some(bob);
+    let lives = 3;
+    for life in 1..=lives {
+        let present = match bob.take() {
+            Some(former) if life > 1 => reopen(net, former, &alice),
+            first => first.unwrap(),
+        };
+        send_every_length(&present, life);
+        bob = Some(present);
+    }
+    // The messages of each incarnation arrive in order.
+    let mut numbers: Vec<Vec<u64>> = vec![Vec::new(); lives as usize];
+    for context in 0..lives * LENS_BYTES.len() as u64 {
+        alice.endpoint.recv(marked_buffer(300_000), ANY, context).unwrap();
+        let (completion, source) = alice.next_completion_with_source();
+        assert_eq!((completion.context, source), (context, alice.peer()));
+        let (life, number) = (completion.data / 100, completion.data % 100);
+        assert!(
+            received_bytes(&completion.buffer) == payload(completion.data, LENS_BYTES[number as usize]),
+            "message {number} of life {life}"
+        );
+        numbers[life as usize - 1].push(number);
+    }
+    for numbers in numbers {
+        assert_eq!(numbers, (0..LENS_BYTES.len() as u64).collect::<Vec<_>>());
+    }
+    let (sends, _) = bob.unwrap().next_completions_of_sends_and_others(LENS_BYTES.len());
+    assert!(sends.iter().all(|send| send.context / 100 == lives));
+}
+
+#[over(all)]
+fn operations_on_a_closed_predecessor_fail_once_and_miss_its_successor(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    alice.exchange_long_messages(&bob);
+    // Bob posts no receive for these messages. So the sends fail when he closes, or before.
+    let levels = [OpFlags::MATCH_COMPLETE, OpFlags::FENCE, OpFlags::DELIVERY_COMPLETE];
+    for (context, flags) in (0..).zip(levels) {
+        let buffers = vec![payload(context, 64)];
+        let to = alice.peer();
+        alice.endpoint.sendmsg(SendMsg { buffers, to, context, flags, ..SendMsg::default() }).unwrap();
+    }
+    alice.endpoint.recv(marked_buffer(8), alice.peer(), 10).unwrap();
+    alice.endpoint.recv(marked_buffer(64), ANY, 11).unwrap();
+    alice.assert_no_completion();
+    let bob = reopen(net, bob, &alice);
+    let failed: BTreeSet<u64> = (0..4)
+        .map(|_| {
+            let failed = alice.next_failure();
+            assert_link_ended(&failed);
+            failed.completion.context
+        })
+        .collect();
+    assert_eq!(failed, [0, 1, 2, 10].into());
+    alice.assert_no_completion();
+    // The reopened bob gets none of these messages. The receive with the context 11 accepts any source. So
+    // this receive is still posted, and matches the message that the reopened bob sends.
+    let delivered = send_until_delivered(&alice, 20);
+    bob.endpoint.trecv(marked_buffer(64), ANY, Tag(7), 1).unwrap();
+    assert_eq!(received_bytes(&bob.next_completion().buffer), payload(delivered, 64));
+    bob.endpoint.recv(marked_buffer(64), ANY, 2).unwrap();
+    bob.endpoint.trecv(marked_buffer(64), ANY, Tag(7), 3).unwrap();
+    bob.assert_no_completion();
+    bob.endpoint.send(payload(4, 64), bob.peer(), 4).unwrap();
+    let (completion, source) = alice.next_completion_with_source();
+    assert_eq!((completion.context, source), (11, alice.peer()));
+    assert_eq!(bob.next_completion().context, 4);
+    alice.assert_no_completion();
+}
+
+#[over(all)]
+fn hub_exchanges_messages_with_each_reopened_peer(net: &Net) {
+    let hub = net.open_party();
+    let mut rim: Vec<Party> = (0..3).map(|_| net.open_party()).collect();
+    for party in &rim {
+        party.insert_address_of(&hub);
+        hub.insert_address_of(party);
+    }
+    for round in 0..3 {
+        for party in &rim {
+            hub.exchange_long_messages(party);
+        }
+        let leaver = rim.remove(0);
+        rim.push(reopen(net, leaver, &hub));
+        // The reopened party sends first, so that the hub knows the party before it sends to the party.
+        let back = rim.last().unwrap();
+        back.endpoint.send(payload(round, 64), back.peer(), round).unwrap();
+        hub.endpoint.recv(marked_buffer(64), ANY, round).unwrap();
+        assert_eq!(received_bytes(&hub.next_completion().buffer), payload(round, 64));
+        assert_eq!(back.next_completion().context, round);
+    }
+}

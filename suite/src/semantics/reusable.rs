@@ -1,0 +1,155 @@
+//! Buffers of receives that come back whole, for another post.
+
+use homespun::error::BadMemory;
+use homespun::flags::OpFlags;
+use homespun::{
+    Completion, CompletionError, Errno, FabricAddress, Misuse, OperationError, ReusableBuffer, Tag,
+};
+
+use crate::payload::{marked_buffer, payload};
+use crate::semantics::shared_contexts::Sharers;
+use crate::{Net, Party, Setup, over};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+/// Lengths of messages that use every protocol.
+const LENS_BYTES: [usize; 9] = [400_000, 8, 0, 20_000, 64, 3000, 1 << 20, 1, 100_000];
+
+/// Returns a buffer filled with a byte that no test sends.
+fn make_marked_buffer(room_bytes: usize) -> ReusableBuffer {
+    ReusableBuffer::from(marked_buffer(room_bytes))
+}
+
+#[track_caller]
+fn expect_reusable(completion: Completion) -> ReusableBuffer {
+    completion.buffer.into_reusable().expect("the buffer that was posted")
+}
+
+/// Checks that a receive has failed, and that its buffer has the first `len_bytes` bytes of the message.
+#[track_caller]
+fn check_failed_receive(failed: CompletionError, room_bytes: usize, identity: u64, len_bytes: usize) {
+    assert_eq!(failed.completion.len_bytes, len_bytes);
+    let buffer = expect_reusable(failed.completion);
+    assert_eq!((buffer.room_bytes(), buffer.len()), (room_bytes, len_bytes));
+    assert!(buffer[..] == payload(identity, len_bytes)[..], "another beginning");
+}
+
+#[over(one_process)]
+fn reusable_buffer_takes_message_after_message(net: &Net) {
+    const ROOM_BYTES: usize = 1 << 20;
+    let (alice, bob) = net.open_pair();
+    let mut buffer = make_marked_buffer(ROOM_BYTES);
+    for (identity, len_bytes) in (0..).zip(LENS_BYTES.into_iter().cycle().take(4 * LENS_BYTES.len())) {
+        let is_tagged = identity % 2 == 0;
+        let tag = is_tagged.then_some(7);
+        let send = || {
+            let buffers = vec![payload(identity, len_bytes)];
+            let send = homespun::SendMsg {
+                buffers,
+                to: alice.peer(),
+                tag: tag.map(Tag),
+                ..homespun::SendMsg::default()
+            };
+            alice.endpoint.sendmsg(send).unwrap();
+        };
+        let post = |buffer| match tag {
+            Some(tag) => bob.endpoint.expect_local().trecv_into(buffer, ANY, Tag(tag), identity).unwrap(),
+            None => bob.endpoint.expect_local().recv_into(buffer, ANY, identity).unwrap(),
+        };
+        // Receive each length twice: into a buffer posted before the send, and into one posted after the
+        // send.
+        if identity < 2 * LENS_BYTES.len() as u64 {
+            post(buffer);
+            send();
+        } else {
+            send();
+            net.progress();
+            post(buffer);
+        }
+        let completion = bob.next_completion();
+        assert_eq!((completion.context, completion.len_bytes), (identity, len_bytes));
+        buffer = expect_reusable(completion);
+        assert_eq!((buffer.room_bytes(), buffer.len()), (ROOM_BYTES, len_bytes));
+        assert!(buffer[..] == payload(identity, len_bytes)[..], "message {identity} has other bytes");
+        alice.next_completion();
+    }
+    let (before, message) = (buffer.as_ptr(), buffer.into_message());
+    assert_eq!((message.as_ptr(), message.len()), (before, LENS_BYTES[LENS_BYTES.len() - 1]));
+}
+
+#[over(one_process)]
+fn truncated_message_fills_a_reusable_buffer(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    for (identity, (room_bytes, message_bytes)) in
+        (0..).zip([(0, 1), (7, 8), (100, 4097), (5000, 70_000), (1000, 1 << 20), (1 << 18, 1 << 20)])
+    {
+        bob.endpoint.expect_local().recv_into(make_marked_buffer(room_bytes), ANY, identity).unwrap();
+        alice.endpoint.send(payload(identity, message_bytes), alice.peer(), 1).unwrap();
+        let failed = bob.next_failure();
+        let overflow_bytes = (message_bytes - room_bytes) as u64;
+        assert_eq!(failed.error, OperationError::Truncated { overflow_bytes });
+        check_failed_receive(failed, room_bytes, identity, room_bytes);
+        alice.next_completion();
+    }
+}
+
+#[over(one_process)]
+fn cancelled_receive_returns_its_reusable_buffer_empty(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let endpoint = bob.endpoint.expect_local();
+    // The buffer has received a message before.
+    endpoint.recv_into(make_marked_buffer(64), ANY, 1).unwrap();
+    alice.endpoint.send(payload(1, 16), alice.peer(), 1).unwrap();
+    let used = expect_reusable(bob.next_completion());
+    assert_eq!(used.len(), 16);
+    endpoint.recv_into(used, ANY, 2).unwrap();
+    endpoint.cancel(2).unwrap();
+    let failed = bob.next_failure();
+    assert_eq!(failed.error, OperationError::Cancelled);
+    check_failed_receive(failed, 64, 0, 0);
+}
+
+#[over(one_process)]
+fn receive_from_a_closed_peer_returns_its_reusable_buffer(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    alice.exchange_long_messages(&bob);
+    bob.endpoint.expect_local().trecv_into(make_marked_buffer(64), bob.peer(), Tag(1), 2).unwrap();
+    drop(alice);
+    let failed = bob.next_failure();
+    assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
+    check_failed_receive(failed, 64, 0, 0);
+}
+
+#[over(one_process)]
+fn refused_receive_returns_its_reusable_buffer(net: &Net) {
+    let bob: Party = net.open_party_with(Setup { rx_depth_ops: 1, ..Setup::default() });
+    let endpoint = bob.endpoint.expect_local();
+    let rejected = endpoint.recv_into(make_marked_buffer(64), FabricAddress(9), 1).unwrap_err();
+    assert_eq!((rejected.errno(), rejected.returned.room_bytes()), (Errno::EINVAL, 64));
+    // A multi-receive buffer is split into its messages.
+    endpoint.set_rx_op_flags(OpFlags::MULTI_RECV).unwrap();
+    let rejected = endpoint.recv_into(make_marked_buffer(64), ANY, 1).unwrap_err();
+    assert_eq!(rejected.error, Misuse::Memory(BadMemory::Reusable).into());
+    assert_eq!((rejected.returned.room_bytes(), rejected.returned.len()), (64, 0));
+    endpoint.trecv_into(rejected.returned, ANY, Tag(1), 2).expect("tagged receives ignore the flag");
+    let rejected = endpoint.trecv_into(make_marked_buffer(32), ANY, Tag(1), 3).unwrap_err();
+    assert_eq!((rejected.errno(), rejected.returned.room_bytes()), (Errno::EAGAIN, 32));
+}
+
+#[over(one_process)]
+fn shared_context_fills_reusable_buffers(net: &Net) {
+    let sharers = Sharers::new(net, 2);
+    let (peer, _) = sharers.open_peer();
+    let mut buffer = make_marked_buffer(400_000);
+    for (identity, len_bytes) in (0..).zip([8, 400_000, 0, 20_000]) {
+        let (to, tag) = (identity as usize % 2, (identity > 1).then_some(5));
+        match tag {
+            Some(tag) => sharers.context.trecv_into(buffer, ANY, Tag(tag), identity).unwrap(),
+            None => sharers.context.recv_into(buffer, ANY, identity).unwrap(),
+        }
+        sharers.deliver(&peer, to, payload(identity, len_bytes), tag);
+        buffer = expect_reusable(sharers.next_receive_completion(to));
+        assert!(buffer[..] == payload(identity, len_bytes)[..]);
+        assert_eq!(buffer.room_bytes(), 400_000);
+    }
+}

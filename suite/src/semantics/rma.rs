@@ -1,0 +1,687 @@
+//! Access to the memory of peers: `fi_rma(3)`, `fi_mr(3)`.
+
+use std::fmt::Debug;
+
+use homespun::endpoint::{ReadMsg, SendMsg, WriteMsg};
+use homespun::flags::{Caps, CompletionFlags, MrAccess, MrFlags, OpFlags};
+use homespun::limits::{INJECT_MAX_BYTES, RMA_LINK_MAX_OPS};
+use homespun::{Bytes, Completion, Errno, FabricAddress, MrAttr, RemoteMemory};
+
+use crate::payload::{marked_buffer, payload, received_bytes, split_unevenly};
+use crate::{Deadline, MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, over};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+const KEY: u64 = 0xfeed_f00d;
+const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
+
+/// Lengths of accesses that use every protocol.
+const LENS_BYTES: [usize; 8] = [0, 1, 8, 100, 4096, 20_000, 300_000, (1 << 20) + 5];
+
+fn make_region_spec(len_bytes: usize, kind: MemoryKind) -> RegionSpec {
+    RegionSpec { len_bytes, kind, access: EVERYTHING, key: KEY, is_counted: false }
+}
+
+fn make_write_call(party: &Party, region: &Region, context: u64, len_bytes: usize) -> RmaCall {
+    RmaCall::new(RmaBy::Write, payload(context, len_bytes), party.peer(), region, context)
+}
+
+fn make_read_call(party: &Party, region: &Region, context: u64, len_bytes: usize) -> RmaCall {
+    RmaCall::new(RmaBy::Read, payload(0, len_bytes), party.peer(), region, context)
+}
+
+/// Makes a write whose completion reports what the target has done with it. Every write of homespun is such
+/// a write. By default, a write of another provider may complete before the target checks it.
+fn make_processed_write_call(party: &Party, region: &Region, context: u64, len_bytes: usize) -> RmaCall {
+    let call = make_write_call(party, region, context, len_bytes);
+    if party.is_homespun() {
+        return call;
+    }
+    RmaCall { by: RmaBy::Writemsg, flags: OpFlags::DELIVERY_COMPLETE, ..call }
+}
+
+/// The length of the longest write that the party injects.
+fn inject_max_bytes(party: &Party) -> usize {
+    let granted = party.endpoint.info().tx.inject_size_bytes;
+    if party.is_homespun() { INJECT_MAX_BYTES } else { granted.min(INJECT_MAX_BYTES) }
+}
+
+/// Waits for a completion with this context, these flags and, if homespun writes it, this length. `fi_cq(3)`
+/// gives the completion of an initiator no length.
+#[track_caller]
+fn expect_completion(party: &Party, context: u64, flags: CompletionFlags, len_bytes: usize) -> Completion {
+    let completion = party.next_completion();
+    assert_eq!((completion.context, completion.flags), (context, flags));
+    if party.is_homespun() {
+        assert_eq!(completion.len_bytes, len_bytes);
+    }
+    completion
+}
+
+/// Writes, and waits for the completion, which has the length of the write.
+#[track_caller]
+fn write_and_wait(party: &Party, call: RmaCall) {
+    let (context, len_bytes) = (call.context, call.buffers.iter().map(Bytes::len).sum());
+    party.endpoint.rma(call).unwrap();
+    expect_completion(party, context, CompletionFlags::RMA | CompletionFlags::WRITE, len_bytes);
+}
+
+/// Reads, and waits for the completion, which has the length of the read.
+#[track_caller]
+fn read_and_wait(party: &Party, call: RmaCall) -> Vec<u8> {
+    let (context, len_bytes) = (call.context, call.buffers.iter().map(Bytes::len).sum());
+    party.endpoint.rma(call).unwrap();
+    let flags = CompletionFlags::RMA | CompletionFlags::READ;
+    received_bytes(&expect_completion(party, context, flags, len_bytes).buffer)
+}
+
+/// Checks the content of a region after the writes to it have completed. By default, the bytes of another
+/// provider's write may become visible later.
+#[track_caller]
+fn expect_content(writer: &Party, region: &Region, expected: &[u8], what: &dyn Debug) {
+    let deadline = Deadline::new();
+    while !writer.is_homespun() && region.content() != expected {
+        writer.progress_all();
+        deadline.yield_or_panic("the bytes of a write");
+    }
+    assert!(region.content() == expected, "{what:?}");
+}
+
+#[over(all)]
+fn every_write_call_reaches_the_region(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    for kind in net.memory_kinds() {
+        let region = bob.register(make_region_spec(300, kind)).unwrap();
+        let ways = [RmaBy::Write, RmaBy::Writev, RmaBy::Writemsg, RmaBy::WriteRaw, RmaBy::InjectWrite];
+        for (context, by) in (1..).zip(ways) {
+            region.write_at(0, &marked_buffer(300));
+            let bytes = payload(context, 200);
+            let call = RmaCall {
+                address: region.address_at(50),
+                buffers: split_unevenly(&bytes, if by == RmaBy::Write { 1 } else { 3 }),
+                ..RmaCall::new(by, bytes.clone(), alice.peer(), &region, context)
+            };
+            if by == RmaBy::InjectWrite && !alice.is_homespun() {
+                alice.endpoint.rma(call).unwrap();
+            } else if by == RmaBy::InjectWrite {
+                alice.endpoint.rma(call).unwrap();
+                // The success of the write is not reported. A fenced send completes after it.
+                let send =
+                    SendMsg { to: alice.peer(), context: 99, flags: OpFlags::FENCE, ..SendMsg::default() };
+                alice.send_and_wait_for_delivery(send);
+                bob.endpoint.recv(marked_buffer(0), ANY, 0).unwrap();
+                bob.next_completion();
+            } else {
+                write_and_wait(&alice, call);
+            }
+            let expected = [&marked_buffer(50)[..], &bytes, &marked_buffer(50)].concat();
+            expect_content(&alice, &region, &expected, &(by, kind));
+        }
+    }
+}
+
+/// While the link has no room, injected writes are refused. A refused write leaves no trace.
+#[over(all)]
+fn injected_writes_beyond_the_room_of_the_link_go_after_progress(net: &Net) {
+    const WRITES: u64 = 3000;
+    let (alice, bob) = net.open_pair();
+    let longest_bytes = inject_max_bytes(&alice);
+    let region = bob.register(make_region_spec(longest_bytes, MemoryKind::Raw)).unwrap();
+    for number in 1..=WRITES {
+        let len_bytes = if number % 3 == 0 { longest_bytes } else { 8 };
+        let write =
+            || RmaCall { by: RmaBy::InjectWrite, ..make_write_call(&alice, &region, number, len_bytes) };
+        while let Err(error) = alice.endpoint.rma(write()) {
+            assert_eq!(error.errno(), Errno::EAGAIN);
+            assert!(alice.poll_completion().is_none());
+            bob.progress_all();
+        }
+    }
+    let send = SendMsg { to: alice.peer(), context: 99, flags: OpFlags::FENCE, ..SendMsg::default() };
+    alice.send_and_wait_for_delivery(send);
+    // The last write was long.
+    assert!(region.content() == payload(WRITES, longest_bytes));
+}
+
+/// Every level that a write may have, the weakest first.
+const LEVELS: [OpFlags; 5] = [
+    OpFlags::empty(),
+    OpFlags::INJECT_COMPLETE,
+    OpFlags::TRANSMIT_COMPLETE,
+    OpFlags::DELIVERY_COMPLETE,
+    OpFlags::MATCH_COMPLETE,
+];
+
+/// There is no later message that could make the write visible. `fi_cq(3)` promises this only for the level
+/// of delivery.
+#[over(all)]
+fn completed_write_of_every_level_is_in_the_region(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let levels = if alice.is_homespun() { &LEVELS[..] } else { &[OpFlags::DELIVERY_COMPLETE] };
+    let mut context = 0;
+    for kind in net.memory_kinds() {
+        for len_bytes in LENS_BYTES {
+            let region = bob.register(make_region_spec(len_bytes.max(1), kind)).unwrap();
+            for &flags in levels {
+                context += 1;
+                let call =
+                    RmaCall { by: RmaBy::Writemsg, ..make_write_call(&alice, &region, context, len_bytes) };
+                write_and_wait(&alice, RmaCall { flags, ..call });
+                let expected = payload(context, len_bytes);
+                assert!(region.read_at(0, len_bytes) == expected, "{len_bytes} bytes, {kind:?}, {flags:?}");
+            }
+        }
+    }
+}
+
+#[over(all)]
+fn every_read_call_reads_the_region(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    for kind in net.memory_kinds() {
+        let region = bob.register(make_region_spec(300, kind)).unwrap();
+        region.write_at(0, &payload(7, 300));
+        for (context, by) in (1..).zip([RmaBy::Read, RmaBy::Readv, RmaBy::Readmsg]) {
+            let call = RmaCall {
+                address: region.address_at(50),
+                buffers: split_unevenly(&payload(0, 200), if by == RmaBy::Read { 1 } else { 3 }),
+                ..RmaCall::new(by, payload(0, 200), alice.peer(), &region, context)
+            };
+            assert!(read_and_wait(&alice, call) == payload(7, 300)[50..250], "{by:?}, {kind:?}");
+        }
+    }
+}
+
+#[over(all)]
+fn accesses_of_every_size_move_every_byte(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    for kind in net.memory_kinds() {
+        for (context, len_bytes) in (1..).zip(LENS_BYTES) {
+            let region = bob.register(make_region_spec(len_bytes + 20, kind)).unwrap();
+            let at = |call: RmaCall| RmaCall { address: region.address_at(9), ..call };
+            write_and_wait(&alice, at(make_write_call(&alice, &region, context, len_bytes)));
+            let expected = [&marked_buffer(9)[..], &payload(context, len_bytes), &marked_buffer(11)].concat();
+            expect_content(&alice, &region, &expected, &(len_bytes, kind));
+            let bytes = read_and_wait(&alice, at(make_read_call(&alice, &region, context, len_bytes)));
+            assert!(bytes == payload(context, len_bytes), "{len_bytes} bytes, {kind:?}");
+        }
+    }
+}
+
+#[over(all)]
+fn access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    for kind in net.memory_kinds() {
+        let region = bob.register(make_region_spec(100, kind)).unwrap();
+        let unreadable = bob
+            .register(RegionSpec { access: MrAccess::REMOTE_WRITE, key: 2, ..make_region_spec(100, kind) })
+            .unwrap();
+        let unwritable = bob
+            .register(RegionSpec { access: MrAccess::REMOTE_READ, key: 3, ..make_region_spec(100, kind) })
+            .unwrap();
+        for len_bytes in [8, 50, 20_000] {
+            let write = make_processed_write_call(&alice, &region, 1, len_bytes);
+            let read = make_read_call(&alice, &region, 1, len_bytes);
+            let mut cases = vec![
+                (RmaCall { key: KEY + 1, ..write.clone() }, Errno::EKEYREJECTED),
+                (RmaCall { key: KEY + 1, ..read.clone() }, Errno::EKEYREJECTED),
+                (RmaCall { key: unwritable.key(), ..write.clone() }, Errno::EACCES),
+                (RmaCall { key: unreadable.key(), ..read.clone() }, Errno::EACCES),
+            ];
+            for address in [
+                region.address_at(0).wrapping_sub(1),
+                region.address_at(100 - 7),
+                region.address_at(101),
+                u64::MAX,
+            ] {
+                cases.push((RmaCall { address, ..write.clone() }, Errno::EINVAL));
+                cases.push((RmaCall { address, ..read.clone() }, Errno::EINVAL));
+            }
+            for (call, errno) in cases {
+                alice.endpoint.rma(call.clone()).unwrap();
+                let failed = alice.next_failure();
+                assert_eq!(failed.completion.context, 1, "{call:?}");
+                if alice.is_homespun() {
+                    assert_eq!(failed.errno(), errno, "{call:?}");
+                }
+            }
+        }
+        for region in [region, unreadable, unwritable] {
+            assert!(region.content() == marked_buffer(100));
+        }
+    }
+    if alice.is_homespun() {
+        alice.exchange_long_messages(&bob);
+    }
+}
+
+#[over(all, own)]
+fn target_refuses_accesses_that_its_capabilities_lack(net: &Net) {
+    let messages = Caps::MSG | Caps::SEND | Caps::RECV;
+    let caps = messages | Caps::RMA | Caps::REMOTE_READ;
+    let (alice, bob) = net.open_pair_with(Setup::default(), Setup { caps, ..Setup::default() });
+    let region = bob.register(make_region_spec(100, MemoryKind::Owned)).unwrap();
+    alice.endpoint.rma(make_write_call(&alice, &region, 1, 10)).unwrap();
+    let failed = alice.next_failure();
+    assert_eq!(failed.errno(), Errno::EACCES);
+    if alice.is_native() {
+        assert_eq!(failed.peer.as_deref(), Some(&bob.endpoint.name().unwrap()));
+    }
+    assert!(read_and_wait(&alice, make_read_call(&alice, &region, 2, 10)) == marked_buffer(10));
+}
+
+#[over(all)]
+fn write_with_remote_data_completes_at_the_target(net: &Net) {
+    let caps = Caps::MSG | Caps::RMA | Caps::SOURCE;
+    let target = Setup { caps, separate_queues: true, ..Setup::default() };
+    let (alice, bob) = net.open_pair_with(Setup::default(), target);
+    let queue = bob.receive_cq.clone().expect("it has two");
+    let inject_max_bytes = inject_max_bytes(&alice);
+    for kind in net.memory_kinds() {
+        let region = bob.register(make_region_spec(100_000, kind)).unwrap();
+        for (data, by) in (70..).zip([RmaBy::Write, RmaBy::Writemsg, RmaBy::InjectWrite]) {
+            for len_bytes in [0, 10, 100_000] {
+                if by == RmaBy::InjectWrite && len_bytes > inject_max_bytes {
+                    continue;
+                }
+                let call =
+                    RmaCall { by, data: Some(data), ..make_write_call(&alice, &region, data, len_bytes) };
+                alice.endpoint.rma(call).unwrap();
+                let (completion, source) = bob.next_ended_of(&queue).unwrap();
+                let flags =
+                    CompletionFlags::RMA | CompletionFlags::REMOTE_WRITE | CompletionFlags::REMOTE_CQ_DATA;
+                assert_eq!((completion.flags, completion.data), (flags, data));
+                assert_eq!((completion.context, completion.len_bytes), (0, len_bytes));
+                if bob.is_homespun() {
+                    // `fi_cq(3)` speaks of the sources of receives only.
+                    assert_eq!(source, bob.peer());
+                }
+                assert!(region.content()[..len_bytes] == payload(data, len_bytes), "{kind:?}");
+                if by != RmaBy::InjectWrite {
+                    assert_eq!(alice.next_completion().context, data);
+                }
+            }
+        }
+    }
+    // A refused write delivers no remote data. Another provider may end the link with it.
+    for kind in net.memory_kinds().take(if alice.is_homespun() { usize::MAX } else { 1 }) {
+        let region = bob.register(make_region_spec(10, kind)).unwrap();
+        let call = RmaCall { key: 1, data: Some(9), ..make_processed_write_call(&alice, &region, 9, 10) };
+        alice.endpoint.rma(call).unwrap();
+        assert_eq!(alice.next_failure().completion.context, 9);
+        bob.assert_no_completion();
+    }
+}
+
+#[over(all)]
+fn write_with_remote_data_waits_for_room_at_the_target(net: &Net) {
+    const COUNT: u64 = 500;
+    let target = Setup { cq_depth_entries: 4, ..Setup::default() };
+    let (alice, bob) = net.open_pair_with(Setup::default(), target);
+    let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
+    for data in 0..COUNT {
+        let call = RmaCall { data: Some(data), ..make_write_call(&alice, &region, data, 8) };
+        alice.endpoint.rma(call).unwrap();
+    }
+    for _ in 0..100 {
+        alice.progress_all();
+    }
+    let told: Vec<u64> = (0..COUNT).map(|_| bob.next_completion().data).collect();
+    assert_eq!(told, (0..COUNT).collect::<Vec<_>>(), "each is told, and in this order");
+    for _ in 0..COUNT {
+        alice.next_completion();
+    }
+    assert!(region.content() == payload(COUNT - 1, 8));
+}
+
+#[over(driven, own)]
+fn access_waits_for_a_sleeping_target(net: &Net) {
+    for (context, len_bytes) in (1..).zip([8, 100_000]) {
+        let (alice, bob) = net.open_pair_with(Setup::default(), Setup { asleep: true, ..Setup::default() });
+        let region = bob.register(make_region_spec(len_bytes, MemoryKind::Raw)).unwrap();
+        alice.endpoint.rma(make_write_call(&alice, &region, context, len_bytes)).unwrap();
+        alice.endpoint.rma(make_read_call(&alice, &region, context, len_bytes)).unwrap();
+        alice.assert_no_completion();
+        net.start_driving(&bob);
+        let _both = [alice.next_completion(), alice.next_completion()];
+        assert!(region.content() == payload(context, len_bytes));
+    }
+}
+
+#[over(all)]
+fn accesses_beyond_the_limit_of_a_link_complete(net: &Net) {
+    const COUNT: usize = RMA_LINK_MAX_OPS;
+    let (alice, bob) = net.open_pair();
+    let region = bob.register(make_region_spec(8 * COUNT, MemoryKind::Owned)).unwrap();
+    let mut left = 2 * COUNT;
+    for number in 0..COUNT {
+        let at = |call: RmaCall| RmaCall { address: region.address_at(8 * number), ..call };
+        let context = number as u64;
+        alice.endpoint.rma(at(make_write_call(&alice, &region, context, 8))).unwrap();
+        alice.endpoint.rma(at(make_read_call(&alice, &region, context, 8))).unwrap();
+        while let Some(ended) = alice.poll_completion() {
+            ended.unwrap();
+            left -= 1;
+        }
+    }
+    (0..left).for_each(|_| _ = alice.next_completion());
+    let expected: Vec<u8> = (0..COUNT).flat_map(|number| payload(number as u64, 8)).collect();
+    expect_content(&alice, &region, &expected, &COUNT);
+}
+
+#[over(all)]
+fn rma_and_messages_flow_both_ways_at_once(net: &Net) {
+    const COUNT: u64 = 60;
+    const SLOT_BYTES: usize = 40_000;
+    let (alice, bob) = net.open_pair();
+    let parties = [&alice, &bob];
+    let region_of = |party: &Party| {
+        party.register(make_region_spec(COUNT as usize * SLOT_BYTES, MemoryKind::Raw)).unwrap()
+    };
+    // Parties of one process share a domain and its keys. So bob's region needs a key of its own.
+    let regions = [
+        region_of(&alice),
+        bob.register(RegionSpec {
+            key: KEY + 1,
+            ..make_region_spec(COUNT as usize * SLOT_BYTES, MemoryKind::Owned)
+        })
+        .unwrap(),
+    ];
+    for number in 0..COUNT {
+        let len_bytes = [8, 3000, SLOT_BYTES][number as usize % 3];
+        for (party, region) in [(&alice, &regions[1]), (&bob, &regions[0])] {
+            let address = region.address_at(number as usize * SLOT_BYTES);
+            party
+                .endpoint
+                .rma(RmaCall { address, ..make_write_call(party, region, number, len_bytes) })
+                .unwrap();
+            party.endpoint.recv(marked_buffer(len_bytes), ANY, number).unwrap();
+            party.endpoint.send(payload(number, len_bytes), party.peer(), number).unwrap();
+        }
+    }
+    for party in parties {
+        for _ in 0..3 * COUNT {
+            let completion = party.next_completion();
+            if completion.flags.contains(CompletionFlags::RECV) {
+                let bytes = received_bytes(&completion.buffer);
+                assert!(bytes == payload(completion.context, bytes.len()));
+            }
+        }
+    }
+    for region in &regions {
+        for (number, slot) in (0..).zip(region.content().chunks(SLOT_BYTES)) {
+            let len_bytes = [8, 3000, SLOT_BYTES][number as usize % 3];
+            assert!(slot[..len_bytes] == payload(number, len_bytes), "slot {number}");
+            assert!(slot[len_bytes..] == marked_buffer(SLOT_BYTES - len_bytes), "behind slot {number}");
+        }
+    }
+}
+
+#[over(all)]
+fn endpoint_accesses_its_own_region(net: &Net) {
+    let alice = net.open_party();
+    let own = alice.insert_address_of(&alice);
+    for (context, len_bytes) in (1..).zip([10, 100_000]) {
+        let region = alice.register(make_region_spec(len_bytes, MemoryKind::Raw)).unwrap();
+        write_and_wait(&alice, RmaCall { peer: own, ..make_write_call(&alice, &region, context, len_bytes) });
+        expect_content(&alice, &region, &payload(context, len_bytes), &len_bytes);
+        let call = RmaCall { peer: own, ..make_read_call(&alice, &region, context, len_bytes) };
+        assert!(read_and_wait(&alice, call) == payload(context, len_bytes));
+    }
+}
+
+#[over(all)]
+fn fence_waits_for_preceding_accesses(net: &Net) {
+    const LEN_BYTES: usize = 200_000;
+    let (alice, bob) = net.open_pair();
+    let region = bob.register(make_region_spec(LEN_BYTES, MemoryKind::Raw)).unwrap();
+    for context in 1..4 {
+        let flags = OpFlags::FENCE;
+        alice.endpoint.rma(make_write_call(&alice, &region, context, LEN_BYTES)).unwrap();
+        // A fenced read finds the earlier writes. When a fenced message arrives, the earlier writes are in
+        // the receiver's memory, too.
+        let fenced = RmaCall { by: RmaBy::Readmsg, flags, ..make_read_call(&alice, &region, 50, LEN_BYTES) };
+        alice.endpoint.rma(fenced).unwrap();
+        let send = SendMsg { to: alice.peer(), context: 60, flags, ..SendMsg::default() };
+        alice.endpoint.sendmsg(send).unwrap();
+        bob.endpoint.recv(marked_buffer(0), ANY, 7).unwrap();
+        assert_eq!(bob.next_completion().context, 7);
+        assert!(region.content() == payload(context, LEN_BYTES));
+        assert_eq!(alice.next_completion().context, context);
+        let completion = alice.next_completion();
+        assert_eq!(completion.context, 50);
+        assert!(received_bytes(&completion.buffer) == payload(context, LEN_BYTES));
+        assert_eq!(alice.next_completion().context, 60);
+    }
+}
+
+#[over(all)]
+fn selective_completion_hides_success_and_reports_failure(net: &Net) {
+    let (alice, bob) = net.open_pair_with(Setup { selective: true, ..Setup::default() }, Setup::default());
+    let region = bob.register(make_region_spec(10, MemoryKind::Owned)).unwrap();
+    alice.endpoint.rma(make_write_call(&alice, &region, 1, 10)).unwrap();
+    alice.endpoint.rma(make_read_call(&alice, &region, 2, 10)).unwrap();
+    let flags = OpFlags::COMPLETION;
+    for (context, by) in [(3, RmaBy::Writemsg), (4, RmaBy::Readmsg)] {
+        let call = RmaCall::new(by, payload(3, 10), alice.peer(), &region, context);
+        alice.endpoint.rma(RmaCall { flags, ..call }).unwrap();
+        assert_eq!(alice.next_completion().context, context);
+    }
+    alice.endpoint.rma(RmaCall { key: 1, ..make_processed_write_call(&alice, &region, 5, 10) }).unwrap();
+    assert_eq!(alice.next_failure().completion.context, 5);
+    if alice.is_homespun() {
+        let call = RmaCall { key: 1, by: RmaBy::InjectWrite, ..make_write_call(&alice, &region, 5, 10) };
+        alice.endpoint.rma(call).unwrap();
+        assert_eq!(alice.next_failure().completion.context, 0, "injected accesses have no context");
+    }
+    alice.assert_no_completion();
+}
+
+#[over(all)]
+fn memory_of_a_closed_region_is_never_accessed(net: &Net) {
+    const LEN_BYTES: usize = (1 << 20) + 9;
+    for rounds in 0..4 {
+        let (alice, bob) = net.open_pair();
+        let region = bob.register(make_region_spec(LEN_BYTES, MemoryKind::Raw)).unwrap();
+        let calls = [
+            make_processed_write_call(&alice, &region, 1, LEN_BYTES),
+            make_read_call(&alice, &region, 2, LEN_BYTES),
+        ];
+        let count = 4;
+        for call in calls.iter().cycle().take(count) {
+            alice.endpoint.rma(call.clone()).unwrap();
+        }
+        for _ in 0..rounds {
+            alice.progress_all();
+        }
+        let (mut before, closed) = region.close_raw();
+        for _ in 0..count {
+            // Accesses that ended before the close have succeeded.
+            if let Err(failed) = alice.next_ended()
+                && alice.is_homespun()
+            {
+                assert_eq!(failed.errno(), Errno::EKEYREJECTED);
+            }
+        }
+        if !alice.is_homespun() {
+            // `fi_mr(3)` leaves open whether active accesses still reach the memory.
+            before = closed.content();
+        }
+        alice.endpoint.rma(calls[0].clone()).unwrap();
+        let failed = alice.next_failure();
+        assert!(closed.content() == before);
+        if alice.is_homespun() {
+            assert_eq!(failed.errno(), Errno::EKEYREJECTED);
+            alice.exchange_long_messages(&bob);
+        }
+    }
+}
+
+#[over(all)]
+fn registration_with_a_key_in_use_fails_with_enokey(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let first = bob.register(make_region_spec(10, MemoryKind::Raw)).unwrap();
+    let refused = bob.register(make_region_spec(20, MemoryKind::Owned)).err();
+    assert_eq!(refused.expect("the key is taken").errno(), Errno::ENOKEY);
+    first.close_raw();
+    let second = bob.register(make_region_spec(20, MemoryKind::Owned)).unwrap();
+    write_and_wait(&alice, make_write_call(&alice, &second, 1, 20));
+    expect_content(&alice, &second, &payload(1, 20), &"the second region");
+}
+
+#[over(all, own)]
+fn accesses_fail_when_the_target_closes(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let region = bob.register(make_region_spec(100_000, MemoryKind::Raw)).unwrap();
+    write_and_wait(&alice, make_write_call(&alice, &region, 1, 10));
+    let calls = [make_write_call(&alice, &region, 2, 100_000), make_read_call(&alice, &region, 3, 100_000)];
+    drop(region);
+    drop(bob);
+    for call in calls {
+        let context = call.context;
+        match alice.endpoint.rma(call) {
+            Ok(()) => assert_eq!(alice.next_failure().completion.context, context),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    alice.assert_no_completion();
+}
+
+#[over(driven, own)]
+fn post_with_invalid_arguments_is_refused(net: &Net) {
+    let (alice, bob) = net.open_pair_with(
+        Setup { tx_depth_ops: 2, ..Setup::default() },
+        Setup { asleep: true, ..Setup::default() },
+    );
+    let region = bob.register(make_region_spec(10, MemoryKind::Owned)).unwrap();
+    let errno = |call: RmaCall| alice.endpoint.rma(call).unwrap_err().errno();
+    let message = |by, flags| RmaCall { flags, ..RmaCall::new(by, payload(1, 8), alice.peer(), &region, 1) };
+    let long = payload(1, INJECT_MAX_BYTES + 1);
+    assert_eq!(
+        errno(RmaCall { buffers: vec![long], ..message(RmaBy::InjectWrite, OpFlags::empty()) }),
+        Errno::EMSGSIZE
+    );
+    let many = vec![payload(1, 1); 5];
+    assert_eq!(
+        errno(RmaCall { buffers: many.clone(), ..message(RmaBy::Writev, OpFlags::empty()) }),
+        Errno::EINVAL
+    );
+    assert_eq!(errno(RmaCall { buffers: many, ..message(RmaBy::Readv, OpFlags::empty()) }), Errno::EINVAL);
+    assert_eq!(
+        errno(RmaCall { peer: FabricAddress(77), ..make_write_call(&alice, &region, 1, 8) }),
+        Errno::EINVAL
+    );
+    alice.endpoint.rma(make_write_call(&alice, &region, 1, 8)).unwrap();
+    alice.endpoint.rma(make_read_call(&alice, &region, 2, 8)).unwrap();
+    let full = alice.endpoint.rma(make_write_call(&alice, &region, 3, 8));
+    assert_eq!(full.unwrap_err().errno(), Errno::EAGAIN);
+    net.start_driving(&bob);
+    let mut contexts = [alice.next_completion().context, alice.next_completion().context];
+    contexts.sort_unstable();
+    assert_eq!(contexts, [1, 2]);
+    alice.assert_no_completion();
+}
+
+#[over(all)]
+fn rma_without_the_capability_takes_effect(net: &Net) {
+    let caps = Caps::MSG | Caps::RECV;
+    let (alice, bob) = net.open_pair_with(Setup { caps, ..Setup::default() }, Setup::default());
+    let region = bob.register(make_region_spec(10, MemoryKind::Owned)).unwrap();
+    alice.endpoint.rma(make_write_call(&alice, &region, 1, 8)).unwrap();
+    assert_eq!(alice.next_completion().context, 1);
+    assert!(read_and_wait(&alice, make_read_call(&alice, &region, 2, 8)) == payload(1, 8));
+}
+
+#[over(one_process)]
+fn refused_post_returns_its_buffers(net: &Net) {
+    let alice = net.open_party();
+    let endpoint = alice.endpoint.expect_local();
+    let (bytes, pieces) = (payload(1, 8), split_unevenly(&payload(2, 8), 2));
+    let rejected = endpoint.write(bytes.clone(), ANY, RemoteMemory { address: 0, key: KEY }, 1).unwrap_err();
+    assert_eq!((rejected.errno(), rejected.returned), (Errno::EINVAL, bytes));
+    let write = WriteMsg { buffers: pieces.clone(), data: Some(3), context: 4, ..WriteMsg::default() };
+    let rejected = endpoint.writemsg(write).unwrap_err();
+    assert_eq!(
+        (rejected.returned.buffers, rejected.returned.data, rejected.returned.context),
+        (pieces, Some(3), 4)
+    );
+    let rejected = endpoint
+        .readv(vec![marked_buffer(3), marked_buffer(4)], ANY, RemoteMemory { address: 0, key: KEY }, 1)
+        .unwrap_err();
+    assert_eq!(
+        (rejected.errno(), rejected.returned),
+        (Errno::EINVAL, vec![marked_buffer(3), marked_buffer(4)])
+    );
+    let read = ReadMsg { buffers: vec![marked_buffer(5)], context: 6, ..ReadMsg::default() };
+    let rejected = endpoint.readmsg(read).unwrap_err();
+    assert_eq!((rejected.returned.buffers, rejected.returned.context), (vec![marked_buffer(5)], 6));
+}
+
+#[over(one_process)]
+fn invalid_registrations_are_refused(net: &Net) {
+    let domain = net.open_other_domain();
+    let attr = MrAttr { access: EVERYTHING, requested_key: Some(1), ..MrAttr::default() };
+    let refused =
+        |len_bytes, attr: MrAttr| domain.register(len_bytes, &attr).map(|_| ()).unwrap_err().errno();
+    assert_eq!(refused(0, attr), Errno::EINVAL);
+    assert_eq!(refused(usize::MAX, attr), Errno::EINVAL);
+    let flags = MrFlags::from_bits_retain(1);
+    assert!(domain.register(8, &MrAttr { flags, ..attr }).is_ok(), "flags without a meaning are ignored");
+    // Some applications pass capabilities such as `FI_RMA` here. The library checks only the rights.
+    let access = EVERYTHING | MrAccess::from_bits_retain(Caps::RMA.bits() | Caps::MSG.bits() | 1);
+    let region = domain.register(8, &MrAttr { access, ..attr }).unwrap();
+    assert_eq!((region.key(), region.address(), region.len_bytes(), region.access()), (1, 0, 8, EVERYTHING));
+    assert!(region.read_at(1, &mut [0; 8]).is_err() && region.write_at(9, &[]).is_err());
+    assert_eq!(refused(8, attr), Errno::ENOKEY);
+}
+
+#[over(all, own)]
+fn region_with_local_access_only_takes_no_key(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let local = MrAccess::READ | MrAccess::WRITE | MrAccess::SEND | MrAccess::RECV;
+    for kind in net.memory_kinds() {
+        let spec = make_region_spec(100, kind);
+        let locals =
+            [local, MrAccess::empty()].map(|access| bob.register(RegionSpec { access, ..spec }).unwrap());
+        for region in &locals {
+            assert_eq!(region.key(), u64::MAX, "FI_KEY_NOTAVAIL");
+            for call in [make_read_call(&alice, region, 1, 8), make_write_call(&alice, region, 1, 8)] {
+                for key in [region.key(), KEY] {
+                    alice.endpoint.rma(RmaCall { key, ..call.clone() }).unwrap();
+                    assert_eq!(alice.next_failure().errno(), Errno::EKEYREJECTED, "{call:?}");
+                }
+            }
+        }
+        let remote = bob.register(spec).unwrap();
+        assert_eq!(remote.key(), KEY);
+        drop(locals);
+        write_and_wait(&alice, make_write_call(&alice, &remote, 2, 8));
+    }
+}
+
+#[over(one_process)]
+fn mr_mode_decides_keys_and_addresses(net: &Net) {
+    use homespun::info::MrMode;
+
+    for (mode, picks, counts) in [
+        (MrMode::empty(), false, false),
+        (MrMode::BASIC, true, true),
+        (MrMode::PROV_KEY, true, false),
+        (MrMode::VIRT_ADDR, false, true),
+    ] {
+        let mut info = net.info().clone();
+        info.domain.mr_mode = mode;
+        let domain = net.fabric.domain(&info).unwrap();
+        let attr = MrAttr { access: EVERYTHING, requested_key: Some(5), ..MrAttr::default() };
+        let owned = domain.register(8, &attr).unwrap();
+        let raw = crate::raw::RawMemory::allocate_and_register(
+            &domain,
+            8,
+            &MrAttr { requested_key: Some(6), ..attr },
+        );
+        let (raw, memory) = raw.unwrap();
+        assert_eq!([owned.key() != 5, raw.key() != 6], [picks; 2], "{mode:?}");
+        let drawn = [(); 2].map(|()| domain.register(8, &MrAttr::granting(EVERYTHING)).unwrap());
+        assert_ne!(drawn[0].key(), drawn[1].key(), "{mode:?}");
+        let own = owned.as_ptr().expose_provenance() as u64;
+        assert_eq!([owned.address(), raw.address()], if counts { [own, memory.address()] } else { [0; 2] });
+    }
+}

@@ -1,0 +1,241 @@
+//! Writes with remote data that take receives: `FI_RX_CQ_DATA` of `fi_getinfo(3)`.
+
+use std::collections::BTreeMap;
+
+use homespun::endpoint::RecvMsg;
+use homespun::flags::{CompletionFlags, CounterEvents, MrAccess, OpFlags, Order};
+use homespun::limits::{INJECT_MAX_BYTES, UNEXPECTED_BUDGET_MIN_BYTES};
+use homespun::{Buffer, Completion, FabricAddress, Tag};
+
+use crate::payload::{marked_buffer, payload, received_bytes};
+use crate::raw::Post;
+use crate::{MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, over};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+const KEY: u64 = 0xfeed_f00d;
+pub(crate) const NOTIFIED: CompletionFlags =
+    CompletionFlags::RMA.union(CompletionFlags::REMOTE_WRITE).union(CompletionFlags::REMOTE_CQ_DATA);
+pub(crate) const RECEIVED: CompletionFlags = CompletionFlags::RECV.union(CompletionFlags::MSG);
+
+/// The length of the receives here.
+pub(crate) const ROOM_BYTES: usize = 16;
+
+fn make_setup() -> Setup {
+    Setup { rx_cq_data: true, ..Setup::default() }
+}
+
+/// Opens a writer, and a target whose receives take remote data.
+fn open_writer_and_target(net: &Net) -> (Party, Party) {
+    net.open_pair_with(Setup::default(), make_setup())
+}
+
+fn register(party: &Party, len_bytes: usize, kind: MemoryKind) -> Region {
+    let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
+    party.register(RegionSpec { len_bytes, kind, access, key: KEY, is_counted: false }).unwrap()
+}
+
+/// Returns a write whose remote data is its context.
+fn make_write(party: &Party, region: &Region, context: u64, len_bytes: usize) -> RmaCall {
+    let call = RmaCall::new(RmaBy::Write, payload(context, len_bytes), party.peer(), region, context);
+    RmaCall { data: Some(context), ..call }
+}
+
+/// Writes with remote data, and waits until the write has completed.
+#[track_caller]
+fn write_and_wait(party: &Party, region: &Region, context: u64, len_bytes: usize) {
+    party.endpoint.rma(make_write(party, region, context, len_bytes)).unwrap();
+    assert_eq!(party.next_completion().context, context);
+}
+
+/// Returns the context, the flags, the length and the remote data of a completion.
+pub(crate) fn fields(completion: &Completion) -> (u64, CompletionFlags, usize, u64) {
+    (completion.context, completion.flags, completion.len_bytes, completion.data)
+}
+
+#[over(all)]
+fn every_write_call_with_remote_data_takes_a_receive(net: &Net) {
+    let target = Setup { separate_queues: true, ..make_setup() };
+    let (alice, bob) = net.open_pair_with(Setup::default(), target);
+    let queue = bob.receive_cq.clone().expect("it has two");
+    for kind in net.memory_kinds() {
+        let region = register(&bob, 100_000, kind);
+        for (data, by) in (70..).zip([RmaBy::Write, RmaBy::Writemsg, RmaBy::InjectWrite]) {
+            for len_bytes in [0, 10, 100_000] {
+                if by == RmaBy::InjectWrite && len_bytes > INJECT_MAX_BYTES {
+                    continue;
+                }
+                let post = Post { peer: ANY, context: data, ..Post::default() };
+                let room = bob.endpoint.receive_into_raw_memory(&[ROOM_BYTES], 0, post).unwrap();
+                let write = RmaCall { by, ..make_write(&alice, &region, data, len_bytes) };
+                alice.endpoint.rma(write).unwrap();
+                let (completion, source) = bob.next_ended_of(&queue).unwrap();
+                assert_eq!(fields(&completion), (data, NOTIFIED, len_bytes, data));
+                assert_eq!((source, completion.buffer), (bob.peer(), Buffer::None));
+                assert!(region.content()[..len_bytes] == payload(data, len_bytes), "{kind:?}");
+                let untouched = room.into_filled_bytes(data, ROOM_BYTES);
+                assert!(untouched == marked_buffer(ROOM_BYTES), "the receive's memory was written to");
+                if by != RmaBy::InjectWrite {
+                    assert_eq!(alice.next_completion().context, data);
+                }
+            }
+        }
+    }
+    bob.assert_no_completion();
+}
+
+#[over(all)]
+fn remote_data_waits_for_receives_in_order(net: &Net) {
+    const COUNT: u64 = 500;
+    let target = Setup { unexpected_bytes: UNEXPECTED_BUDGET_MIN_BYTES, ..make_setup() };
+    let (alice, bob) = net.open_pair_with(Setup::default(), target);
+    let region = register(&bob, 8, MemoryKind::Owned);
+    for data in 0..COUNT {
+        alice.endpoint.rma(make_write(&alice, &region, data, 8)).unwrap();
+    }
+    bob.assert_no_completion();
+    let told: Vec<(u64, u64)> = (0..COUNT)
+        .map(|context| {
+            bob.endpoint.recv(marked_buffer(ROOM_BYTES), ANY, context).unwrap();
+            let completion = bob.next_completion();
+            assert_eq!((completion.flags, received_bytes(&completion.buffer)), (NOTIFIED, Vec::new()));
+            (completion.context, completion.data)
+        })
+        .collect();
+    assert_eq!(told, (0..COUNT).map(|number| (number, number)).collect::<Vec<_>>());
+    for _ in 0..COUNT {
+        alice.next_completion();
+    }
+    assert!(region.content() == payload(COUNT - 1, 8));
+}
+
+#[over(all)]
+fn messages_and_remote_data_take_receives_in_posting_order(net: &Net) {
+    const LENS_BYTES: [usize; 5] = [8, 0, 3000, 20_000, 300_000];
+    const COUNT: u64 = 20;
+    let order = Order::SAS | Order::SAW | Order::WAS | Order::WAW;
+    for is_posted_first in [true, false] {
+        let setup = || Setup { order, ..make_setup() };
+        let (alice, bob) = net.open_pair_with(setup(), setup());
+        let region = register(&bob, LENS_BYTES[4], MemoryKind::Raw);
+        let post_receives = || {
+            (0..COUNT).for_each(|context| bob.endpoint.recv(marked_buffer(300_000), ANY, context).unwrap());
+        };
+        if is_posted_first {
+            post_receives();
+        }
+        let len_bytes = |number: u64| LENS_BYTES[number as usize / 2 % LENS_BYTES.len()];
+        for number in 0..COUNT {
+            if number % 2 == 0 {
+                alice
+                    .endpoint
+                    .senddata(payload(number, len_bytes(number)), number, alice.peer(), number)
+                    .unwrap();
+            } else {
+                alice.endpoint.rma(make_write(&alice, &region, number, len_bytes(number))).unwrap();
+            }
+        }
+        if !is_posted_first {
+            bob.assert_no_completion();
+            post_receives();
+        }
+        // Receives match in order, but may complete in another order.
+        let ended: BTreeMap<u64, Completion> =
+            (0..COUNT).map(|_| bob.next_completion()).map(|ended| (ended.context, ended)).collect();
+        assert_eq!(ended.len() as u64, COUNT, "each receive ends once");
+        for (number, completion) in ended {
+            let flags = if number % 2 == 0 { RECEIVED | CompletionFlags::REMOTE_CQ_DATA } else { NOTIFIED };
+            assert_eq!(fields(&completion), (number, flags, len_bytes(number), number));
+        }
+        for _ in 0..COUNT {
+            alice.next_completion();
+        }
+    }
+}
+
+#[over(all)]
+fn remote_data_takes_no_tagged_and_no_cancelled_receive(net: &Net) {
+    let (alice, bob) = open_writer_and_target(net);
+    let region = register(&bob, 8, MemoryKind::Owned);
+    bob.endpoint.trecv(marked_buffer(ROOM_BYTES), ANY, Tag(7), 1).unwrap();
+    bob.endpoint.recv(marked_buffer(ROOM_BYTES), ANY, 2).unwrap();
+    bob.endpoint.cancel(2).unwrap();
+    assert_eq!(bob.next_failure().completion.context, 2);
+    write_and_wait(&alice, &region, 70, 8);
+    bob.assert_no_completion();
+    bob.endpoint.recv(marked_buffer(ROOM_BYTES), ANY, 3).unwrap();
+    assert_eq!(fields(&bob.next_completion()), (3, NOTIFIED, 8, 70));
+    alice.endpoint.tsend(payload(1, 8), alice.peer(), Tag(7), 9).unwrap();
+    assert_eq!(received_bytes(&bob.next_completion().buffer), payload(1, 8));
+}
+
+#[over(all)]
+fn remote_data_takes_directed_receives_of_its_source_alone(net: &Net) {
+    let (alice, bob) = open_writer_and_target(net);
+    let carol = net.open_party();
+    let of_carol = bob.insert_address_of(&carol);
+    carol.insert_address_of(&bob);
+    let region = register(&bob, 8, MemoryKind::Owned);
+    bob.endpoint.recv(marked_buffer(ROOM_BYTES), of_carol, 1).unwrap();
+    write_and_wait(&alice, &region, 70, 8);
+    bob.assert_no_completion();
+    bob.endpoint.recv(marked_buffer(ROOM_BYTES), bob.peer(), 2).unwrap();
+    assert_eq!(fields(&bob.next_completion()), (2, NOTIFIED, 8, 70));
+    write_and_wait(&carol, &region, 71, 8);
+    assert_eq!(fields(&bob.next_completion()), (1, NOTIFIED, 8, 71));
+}
+
+#[over(all)]
+fn remote_data_uses_no_byte_of_a_multi_receive_buffer(net: &Net) {
+    let (alice, bob) = open_writer_and_target(net);
+    let region = register(&bob, 100, MemoryKind::Owned);
+    bob.endpoint.set_min_multi_recv_bytes(8);
+    bob.endpoint.recv_multi(marked_buffer(ROOM_BYTES), ANY, 9).unwrap();
+    for data in 70..75 {
+        write_and_wait(&alice, &region, data, 100);
+        assert_eq!(fields(&bob.next_completion()), (9, NOTIFIED, 100, data));
+    }
+    alice.endpoint.send(payload(1, ROOM_BYTES), alice.peer(), 1).unwrap();
+    let last = bob.next_completion();
+    assert_eq!((last.context, last.flags), (9, RECEIVED | CompletionFlags::MULTI_RECV));
+    assert_eq!(received_bytes(&last.buffer), payload(1, ROOM_BYTES));
+}
+
+#[over(all)]
+fn receives_of_remote_data_are_counted_and_reported_selectively(net: &Net) {
+    let target = Setup { counts: true, selective: true, ..make_setup() };
+    let (alice, bob) = net.open_pair_with(Setup::default(), target);
+    let region = register(&bob, 8, MemoryKind::Owned);
+    bob.endpoint.recv(marked_buffer(ROOM_BYTES), ANY, 1).unwrap();
+    let (buffers, flags) = (vec![marked_buffer(ROOM_BYTES)], OpFlags::COMPLETION);
+    bob.endpoint.recvmsg(RecvMsg { buffers, context: 2, flags, ..RecvMsg::default() }).unwrap();
+    for data in [70, 71] {
+        write_and_wait(&alice, &region, data, 8);
+    }
+    assert_eq!(fields(&bob.next_completion()), (2, NOTIFIED, 8, 71), "the first ended silently");
+    bob.assert_no_completion();
+    let both = [CounterEvents::RECV, CounterEvents::REMOTE_WRITE].map(|event| (event, (2, 0)));
+    bob.wait_for_exact_counts(&both);
+}
+
+#[over(all)]
+fn kept_remote_data_outlives_its_writer(net: &Net) {
+    let (alice, bob) = open_writer_and_target(net);
+    let region = register(&bob, 8, MemoryKind::Owned);
+    write_and_wait(&alice, &region, 70, 8);
+    drop(alice);
+    bob.assert_no_completion();
+    bob.endpoint.recv(marked_buffer(ROOM_BYTES), ANY, 1).unwrap();
+    assert_eq!(fields(&bob.next_completion()), (1, NOTIFIED, 8, 70));
+}
+
+#[over(all)]
+fn refused_write_with_remote_data_takes_no_receive(net: &Net) {
+    let (alice, bob) = open_writer_and_target(net);
+    let region = register(&bob, 8, MemoryKind::Owned);
+    bob.endpoint.recv(marked_buffer(ROOM_BYTES), ANY, 1).unwrap();
+    alice.endpoint.rma(RmaCall { key: KEY + 1, ..make_write(&alice, &region, 70, 8) }).unwrap();
+    assert_eq!(alice.next_failure().completion.context, 70);
+    bob.assert_no_completion();
+    write_and_wait(&alice, &region, 71, 8);
+    assert_eq!(fields(&bob.next_completion()), (1, NOTIFIED, 8, 71));
+}

@@ -1,0 +1,459 @@
+//! Code without `unsafe` may use its handles in any way. Each call must return a result, and nothing may
+//! crash or leak.
+
+use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+use homespun::atomic::{AtomicOp, Datatype};
+use homespun::endpoint::{AtomicTarget, WriteMsg};
+use homespun::flags::{Caps, CounterEvents, MrAccess};
+use homespun::info::Info;
+use homespun::trigger::{DeferredAction, DeferredWork, Operation, Trigger};
+use homespun::{
+    AddressVector, AvAttr, BindFlags, Bytes, BytesMut, CompletionQueue, CounterAttr, CqAttr, Domain,
+    Endpoint, Errno, Error, EventQueue, Fabric, FabricAddress, MrAttr, OpFlags, ReadError, Rejected,
+    RemoteMemory, SendMsg, Tag,
+};
+
+use crate::payload::{marked_buffer, payload, received_bytes};
+use crate::sleeping::StopOnDrop;
+use crate::{Deadline, Net, Setup, over};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+/// An endpoint with its objects. Only the test drives it.
+struct OwnEndpoint {
+    endpoint: Endpoint,
+    cq: CompletionQueue,
+    av: AddressVector,
+}
+
+impl OwnEndpoint {
+    fn open(domain: &Domain, net: &Net) -> OwnEndpoint {
+        OwnEndpoint::open_with(domain, net.info(), BindFlags::empty())
+    }
+
+    fn open_with(domain: &Domain, info: &Info, how: BindFlags) -> OwnEndpoint {
+        let (cq, av) =
+            (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
+        let endpoint = domain.endpoint(info).unwrap();
+        endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV | how).unwrap();
+        endpoint.bind_av(&av).unwrap();
+        endpoint.enable().unwrap();
+        OwnEndpoint { endpoint, cq, av }
+    }
+
+    fn open_pair(net: &Net) -> (OwnEndpoint, OwnEndpoint) {
+        let domain = net.open_other_domain();
+        let (left, right) = (OwnEndpoint::open(&domain, net), OwnEndpoint::open(&domain, net));
+        left.insert_address_of(&right.endpoint);
+        right.insert_address_of(&left.endpoint);
+        (left, right)
+    }
+
+    /// Inserts the address of a peer. The first one gets the fabric address 0.
+    fn insert_address_of(&self, other: &Endpoint) -> FabricAddress {
+        self.av.insert(&[other.name().unwrap()]).remove(0).unwrap()
+    }
+}
+
+/// Returns a buffer to post, and the rest of its allocation. The rest shows whether the buffer still exists.
+fn make_watched_buffer(len_bytes: usize) -> (BytesMut, BytesMut) {
+    let mut rest = marked_buffer(2 * len_bytes);
+    (rest.split_to(len_bytes), rest)
+}
+
+fn try_reclaim_allocation(rest: &mut BytesMut) -> bool {
+    rest.clear();
+    rest.try_reclaim(rest.capacity() + 1)
+}
+
+/// A buffer that counts when it is dropped.
+struct Traced {
+    bytes: Bytes,
+    freed: Arc<AtomicUsize>,
+}
+
+impl AsRef<[u8]> for Traced {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Traced {
+    fn drop(&mut self) {
+        self.freed.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[over(one_process)]
+fn unreported_access_frees_its_buffer(net: &Net) {
+    const ROUNDS: usize = 6;
+    let mut info = net.info().clone();
+    for caps in [&mut info.caps, &mut info.tx.caps, &mut info.rx.caps] {
+        *caps |= Caps::TRIGGER;
+    }
+    let (domain, others) = (net.open_other_domain(), net.open_other_domain());
+    let alice = OwnEndpoint::open_with(&domain, &info, BindFlags::SELECTIVE_COMPLETION);
+    let bob = OwnEndpoint::open(&others, net);
+    let to = alice.insert_address_of(&bob.endpoint);
+    let counter = || domain.open_counter(&CounterAttr::default()).unwrap();
+    let (ended, due) = (counter(), counter());
+    alice.endpoint.bind_counter(&ended, CounterEvents::WRITE | CounterEvents::READ).unwrap();
+    let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
+    let attr = MrAttr { access, requested_key: Some(5), shareable: true, ..MrAttr::default() };
+    let region = others.register(64, &attr).unwrap();
+    let (address, key) = (region.address(), region.key());
+
+    let freed = Arc::new(AtomicUsize::new(0));
+    let traced = |n| Bytes::from_owner(Traced { bytes: payload(n, 8), freed: freed.clone() });
+    let deadline = Deadline::new();
+    // Over shared memory, the first access maps the region. Later accesses complete at post time.
+    for round in 1..=ROUNDS {
+        let n = round as u64;
+        alice.endpoint.write(traced(n), to, RemoteMemory { address, key }, n).unwrap();
+        alice.endpoint.writev(vec![traced(n), traced(n + 1)], to, RemoteMemory { address, key }, n).unwrap();
+        let (buffer, mut rest) = make_watched_buffer(8);
+        alice.endpoint.read(buffer, to, RemoteMemory { address, key }, n).unwrap();
+        let (op, datatype) = (AtomicOp::Sum, Datatype::Uint64);
+        let target = AtomicTarget { peer: to, memory: RemoteMemory { address, key }, op, datatype };
+        alice.endpoint.atomic(traced(n), target, n).unwrap();
+        while ended.read() < 4 * n
+            || freed.load(Ordering::Relaxed) < 5 * round - 1
+            || !try_reclaim_allocation(&mut rest)
+        {
+            assert_eq!(alice.cq.read(), Ok(None), "success is silent");
+            bob.cq.progress();
+            deadline.yield_or_panic("the memory of silent accesses");
+        }
+        let write = WriteMsg {
+            buffers: vec![traced(n)],
+            to,
+            memory: RemoteMemory { address, key },
+            ..WriteMsg::default()
+        };
+        let operation = Operation::Write(write);
+        let action = DeferredAction::Post { endpoint: alice.endpoint.clone(), operation };
+        let trigger = Trigger { counter: due.clone(), threshold: n };
+        domain.queue_work(DeferredWork { context: n, trigger, action, completion: None }).unwrap();
+        due.add(1);
+        while freed.load(Ordering::Relaxed) < 5 * round {
+            assert_eq!(alice.cq.read(), Ok(None), "success is silent");
+            bob.cq.progress();
+            deadline.yield_or_panic("the memory of silent work");
+        }
+    }
+    assert_eq!(freed.load(Ordering::Relaxed), 5 * ROUNDS);
+}
+
+#[over(one_process)]
+fn dropped_endpoint_frees_posted_buffers(net: &Net) {
+    let (alice, bob) = OwnEndpoint::open_pair(net);
+    let peer = FabricAddress(0);
+    let mut rests = Vec::new();
+    for n in 0..20 {
+        let (buffer, rest) = make_watched_buffer(5000);
+        rests.push(rest);
+        let (first, rest) = make_watched_buffer(100);
+        rests.push(rest);
+        let (second, rest) = make_watched_buffer(9000);
+        rests.push(rest);
+        alice.endpoint.trecv(buffer, ANY, Tag(n), n).unwrap();
+        alice.endpoint.recvv(vec![first, second], ANY, n).unwrap();
+    }
+    let messages: Vec<Bytes> = (0..20).map(|n| payload(n, 1000 * n as usize)).collect();
+    for (context, message) in (0..).zip(&messages) {
+        bob.endpoint.recv(marked_buffer(20_000), ANY, context).unwrap();
+        alice.endpoint.send(message.clone(), peer, context).unwrap();
+    }
+    // Half of the receives match messages, and one message is truncated. Nothing reads the entries.
+    for n in 0..10 {
+        bob.endpoint.tsend(payload(n, if n == 3 { 6000 } else { 4000 }), peer, Tag(n), 100 + n).unwrap();
+        bob.endpoint.send(payload(n, 3000), peer, 100 + n).unwrap();
+    }
+    bob.cq.progress();
+    alice.cq.progress();
+    assert!(!rests.iter_mut().any(try_reclaim_allocation), "every buffer is still in use");
+    let mut arrived = Vec::new();
+    thread::scope(|scope| {
+        let closing = scope.spawn(move || drop(alice));
+        let deadline = Deadline::new();
+        while !closing.is_finished() || arrived.len() < messages.len() {
+            match bob.cq.read() {
+                Ok(Some(completion)) if completion.context < 100 => arrived.push(completion),
+                Ok(Some(_)) => {}
+                Ok(None) => deadline.yield_or_panic("what was accepted for sending"),
+                // Some of bob's sends may have failed because alice has closed.
+                Err(ReadError::ErrorAvailable) => {
+                    assert!(bob.cq.read_error().unwrap().unwrap().completion.context >= 100);
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    });
+    for completion in &arrived {
+        assert!(received_bytes(&completion.buffer) == messages[completion.context as usize]);
+    }
+    assert!(rests.iter_mut().all(try_reclaim_allocation), "a posted buffer is still there");
+    assert!(messages.iter().all(Bytes::is_unique), "a message is still there");
+}
+
+#[over(one_process)]
+fn forgotten_endpoint_still_receives_and_keeps_its_objects_busy(net: &Net) {
+    let (alice, bob) = OwnEndpoint::open_pair(net);
+    let deadline = Deadline::new();
+    let to_alice = FabricAddress(0);
+    for n in 0..3 {
+        alice.endpoint.recv(marked_buffer(20_000), ANY, n).unwrap();
+    }
+    // The application has no handle left, but the queue still drives the endpoint.
+    mem::forget(alice.endpoint);
+    for n in 0..3 {
+        bob.endpoint.send(payload(n, 20_000), to_alice, n).unwrap();
+    }
+    let mut read = 0;
+    while read < 3 {
+        let _sent = bob.cq.read();
+        match alice.cq.read() {
+            Ok(Some(completion)) => {
+                assert!(received_bytes(&completion.buffer) == payload(read, 20_000));
+                mem::forget(completion);
+                read += 1;
+            }
+            Ok(None) => deadline.yield_or_panic("messages to an endpoint that was forgotten"),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    // The objects bound to the endpoint stay busy.
+    assert_eq!(alice.cq.close().unwrap_err().errno(), Errno::EBUSY);
+    assert_eq!(alice.av.close().unwrap_err().errno(), Errno::EBUSY);
+}
+
+#[over(one_process)]
+fn objects_close_in_any_order_or_are_busy(net: &Net) {
+    // The endpoint, the completion queue, the address vector and the domain can close in 24 orders.
+    for order in 0..24 {
+        let mut left = vec![0, 1, 2, 3];
+        let places = [order / 6, order / 2 % 3, order % 2, 0];
+        let order: Vec<usize> = places.into_iter().map(|place| left.remove(place)).collect();
+        let domain = net.open_other_domain();
+        let OwnEndpoint { endpoint, cq, av } = OwnEndpoint::open(&domain, net);
+        endpoint.recv(marked_buffer(10), ANY, 1).unwrap();
+        let (mut endpoint, mut domain) = (Some(endpoint), Some(domain));
+        let (mut cq, mut av) = (Some(cq), Some(av));
+        for what in order {
+            let is_bound = endpoint.is_some();
+            match what {
+                0 => endpoint = None,
+                1 => match cq.take().unwrap().close() {
+                    Ok(()) => assert!(!is_bound),
+                    Err(Rejected { error, returned: busy }) => {
+                        assert!(is_bound && error.errno() == Errno::EBUSY);
+                        cq = Some(busy);
+                    }
+                },
+                2 => match av.take().unwrap().close() {
+                    Ok(()) => assert!(!is_bound),
+                    Err(Rejected { error, returned: busy }) => {
+                        assert!(is_bound && error.errno() == Errno::EBUSY);
+                        av = Some(busy);
+                    }
+                },
+                _ => domain = None,
+            }
+        }
+        assert!(endpoint.is_none() && domain.is_none());
+        // Busy objects are free now.
+        assert!(cq.is_none_or(|cq| cq.close().is_ok()) && av.is_none_or(|av| av.close().is_ok()));
+    }
+}
+
+#[over(one_process)]
+fn objects_may_be_dropped_while_a_thread_polls(net: &Net) {
+    fn assert_clone_send_and_sync<T: Clone + Send + Sync + 'static>(_: &T) {}
+    let eq: fn(&EventQueue) = assert_clone_send_and_sync;
+    let fabric: fn(&Fabric) = assert_clone_send_and_sync;
+    let _checked_by_the_compiler = (eq, fabric);
+    let (alice, bob) = OwnEndpoint::open_pair(net);
+    assert_clone_send_and_sync(&alice.endpoint);
+    assert_clone_send_and_sync(&alice.cq);
+    assert_clone_send_and_sync(&alice.av);
+    let (is_over, polled) = (AtomicBool::new(false), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for cq in [alice.cq.clone(), alice.cq.clone(), bob.cq.clone()] {
+            let (is_over, polled) = (&is_over, &polled);
+            scope.spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    let read = cq.read();
+                    polled.fetch_add(1, Ordering::Relaxed);
+                    match read {
+                        Err(ReadError::ErrorAvailable) => {
+                            let _another_thread_may_have_it = cq.read_error();
+                        }
+                        Ok(_) | Err(_) => thread::yield_now(),
+                    }
+                }
+                // These are the last handles, without bindings.
+                drop(cq);
+            });
+        }
+        let _over = StopOnDrop(&is_over);
+        let deadline = Deadline::new();
+        for n in 0..50 {
+            alice.endpoint.recv(marked_buffer(3000), ANY, n).unwrap();
+            bob.endpoint.recv(marked_buffer(3000), ANY, n).unwrap();
+            alice.endpoint.send(payload(n, 3000), FabricAddress(0), n).unwrap();
+            bob.endpoint.send(payload(n, 3000), FabricAddress(0), n).unwrap();
+        }
+        drop(alice);
+        drop(bob);
+        let seen = polled.load(Ordering::Relaxed);
+        while polled.load(Ordering::Relaxed) < seen + 100 {
+            deadline.yield_or_panic("polls of queues that have no endpoint any more");
+        }
+    });
+}
+
+#[over(one_process)]
+fn endpoint_closes_when_the_last_thread_drops_its_handle(net: &Net) {
+    let (alice, bob) = OwnEndpoint::open_pair(net);
+    let sent = AtomicUsize::new(0);
+    let OwnEndpoint { endpoint, cq, av } = alice;
+    let name = endpoint.name().unwrap();
+    // This thread keeps no handle. The thread that drops the last handle waits for the receiver, so this
+    // thread drives the receiver.
+    let handles = [endpoint.clone(), endpoint.clone(), endpoint.clone(), endpoint];
+    thread::scope(|scope| {
+        for (thread, endpoint) in (0..).zip(handles) {
+            let (cq, sent) = (cq.clone(), &sent);
+            scope.spawn(move || {
+                let deadline = Deadline::new();
+                // Each thread drops its handle after a different number of messages.
+                for n in 0..20 * (thread + 1) {
+                    let message = payload(n, 700);
+                    while let Err(rejected) =
+                        endpoint.tsend(message.clone(), FabricAddress(0), Tag(thread), n)
+                    {
+                        assert!(matches!(rejected.error, Error::Again(_)), "{rejected}");
+                        let _sent = cq.read();
+                        deadline.yield_or_panic("room for a send");
+                    }
+                    sent.fetch_add(1, Ordering::Relaxed);
+                    let _sent = cq.read();
+                }
+            });
+        }
+        let deadline = Deadline::new();
+        for n in 0..200 {
+            bob.endpoint.trecv(marked_buffer(700), ANY, Tag(0).ignoring(u64::MAX), n).unwrap();
+        }
+        let mut taken = 0;
+        while taken < 200 {
+            match bob.cq.read() {
+                Ok(Some(completion)) => {
+                    assert_eq!(completion.len_bytes, 700);
+                    taken += 1;
+                }
+                Ok(None) => deadline.yield_or_panic("messages of all threads"),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    });
+    assert_eq!(sent.into_inner(), 200);
+    // All handles are dropped, so the objects and the address are free.
+    cq.close().unwrap();
+    av.close().unwrap();
+    net.open_party_with(Setup { at: Some(name), ..Setup::default() });
+}
+
+#[over(one_process)]
+fn endpoint_may_be_dropped_amid_traffic_both_ways(net: &Net) {
+    const WINDOW: u64 = 8;
+    // Drop the endpoint after this many completions, while messages of every protocol are in flight.
+    for leaves_after in [0, 1, 7, 40, 150] {
+        let (alice, bob) = OwnEndpoint::open_pair(net);
+        let is_gone = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let is_gone = &is_gone;
+            scope.spawn(move || {
+                let mut ended = 0;
+                exchange_until(&alice, WINDOW, |_| {
+                    ended += 1;
+                    ended > leaves_after
+                });
+                drop(alice);
+                is_gone.store(true, Ordering::Release);
+            });
+            scope.spawn(move || {
+                // Run until bob notices that the peer has left. After that, every send must succeed or fail.
+                let deadline = Deadline::new();
+                let mut outstanding = exchange_until(&bob, WINDOW, |failed| failed);
+                while outstanding > 0 || !is_gone.load(Ordering::Acquire) {
+                    match bob.cq.read() {
+                        Ok(Some(completion)) => outstanding -= u64::from(completion.context == SENT),
+                        Err(ReadError::ErrorAvailable) => {
+                            let failed = bob.cq.read_error().unwrap().unwrap();
+                            outstanding -= u64::from(failed.completion.context == SENT);
+                        }
+                        Ok(None) => deadline.yield_or_panic("the end of every send"),
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+                drop(bob);
+            });
+        });
+    }
+}
+
+/// The context of sends; receives have another.
+const SENT: u64 = 1;
+
+/// Keeps `window` messages in flight in each direction. Calls `is_last` for each operation that has ended.
+/// The argument is true for a failed send. When `is_last` returns true, returns the number of outstanding
+/// sends.
+fn exchange_until(own: &OwnEndpoint, window: u64, mut is_last: impl FnMut(bool) -> bool) -> u64 {
+    let deadline = Deadline::new();
+    let (mut sending, mut receiving, mut number) = (0, 0, 0);
+    loop {
+        while receiving < window {
+            own.endpoint.recv(marked_buffer(70_000), ANY, 2).unwrap();
+            receiving += 1;
+        }
+        while sending < window {
+            number += 1;
+            let len_bytes = [8, 900, 20_000, 70_000][number as usize % 4];
+            // At this level the send waits for the peer. So the sender notices when the peer has left.
+            let send = SendMsg {
+                buffers: vec![payload(number, len_bytes)],
+                to: FabricAddress(0),
+                context: SENT,
+                flags: OpFlags::DELIVERY_COMPLETE,
+                ..SendMsg::default()
+            };
+            own.endpoint.sendmsg(send).unwrap();
+            sending += 1;
+        }
+        let (context, is_failed) = match own.cq.read() {
+            Ok(Some(completion)) => (completion.context, false),
+            Err(ReadError::ErrorAvailable) => {
+                let failed = own.cq.read_error().unwrap().unwrap();
+                (failed.completion.context, true)
+            }
+            Ok(None) => {
+                deadline.yield_or_panic("traffic");
+                continue;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        if context == SENT {
+            sending -= 1;
+        } else {
+            receiving -= 1;
+        }
+        if is_last(is_failed && context == SENT) {
+            return sending;
+        }
+    }
+}

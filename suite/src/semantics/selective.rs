@@ -1,0 +1,164 @@
+//! Selective completion: `FI_SELECTIVE_COMPLETION` of `fi_endpoint(3)`.
+
+use homespun::endpoint::{RecvMsg, SendMsg};
+use homespun::flags::OpFlags;
+use homespun::{Errno, FabricAddress};
+
+use crate::payload::{marked_buffer, payload, received_bytes};
+use crate::{Net, Party, Setup, over};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+fn open_selective_pair(net: &Net) -> (Party, Party) {
+    let setup = || Setup { selective: true, ..Setup::default() };
+    net.open_pair_with(setup(), setup())
+}
+
+fn send_with_completion_flag(party: &Party, context: u64) {
+    let buffers = vec![payload(context, 64)];
+    let flags = OpFlags::COMPLETION;
+    party
+        .endpoint
+        .sendmsg(SendMsg { buffers, to: party.peer(), context, flags, ..SendMsg::default() })
+        .unwrap();
+}
+
+#[over(all)]
+fn success_is_reported_only_with_the_completion_flag(net: &Net) {
+    let (alice, bob) = open_selective_pair(net);
+    bob.endpoint.recv(marked_buffer(64), ANY, 1).unwrap();
+    let buffers = vec![marked_buffer(64)];
+    bob.endpoint
+        .recvmsg(RecvMsg { buffers, context: 2, flags: OpFlags::COMPLETION, ..RecvMsg::default() })
+        .unwrap();
+    bob.endpoint.recv(marked_buffer(64), ANY, 3).unwrap();
+    alice.endpoint.send(payload(1, 64), alice.peer(), 1).unwrap();
+    let quiet = SendMsg { buffers: vec![payload(2, 64)], to: alice.peer(), context: 2, ..SendMsg::default() };
+    alice.endpoint.sendmsg(quiet).unwrap();
+    send_with_completion_flag(&alice, 3);
+    assert_eq!(alice.next_completion().context, 3);
+    let completion = bob.next_completion();
+    assert_eq!(completion.context, 2, "the first receive has ended silently");
+    assert_eq!(received_bytes(&completion.buffer), payload(2, 64));
+    alice.assert_no_completion();
+    bob.assert_no_completion();
+    if bob.is_homespun() {
+        assert!(bob.endpoint.cancel(3).is_err(), "the third has taken the third message");
+    }
+    // With the default flag every operation is reported.
+    alice.endpoint.set_tx_op_flags(OpFlags::COMPLETION).unwrap();
+    bob.endpoint.set_rx_op_flags(OpFlags::COMPLETION).unwrap();
+    bob.endpoint.recv(marked_buffer(64), ANY, 4).unwrap();
+    alice.endpoint.send(payload(4, 64), alice.peer(), 5).unwrap();
+    assert_eq!(bob.next_completion().context, 4);
+    assert_eq!(alice.next_completion().context, 5);
+}
+
+/// A level decides when a completion may appear. It does not request a completion.
+#[over(all)]
+fn completion_level_alone_requests_no_completion(net: &Net) {
+    let (alice, bob) = open_selective_pair(net);
+    let levels = [
+        OpFlags::INJECT_COMPLETE,
+        OpFlags::TRANSMIT_COMPLETE,
+        OpFlags::DELIVERY_COMPLETE,
+        OpFlags::MATCH_COMPLETE,
+    ];
+    for (context, level) in (1..).zip(levels) {
+        // Send once with a level of the call, and once with a default level.
+        let send = || SendMsg {
+            buffers: vec![payload(context, 64)],
+            to: alice.peer(),
+            context,
+            ..SendMsg::default()
+        };
+        alice.endpoint.sendmsg(SendMsg { flags: level, ..send() }).unwrap();
+        alice.endpoint.set_tx_op_flags(level).unwrap();
+        alice.endpoint.send(payload(context, 64), alice.peer(), context).unwrap();
+        for _ in 0..2 {
+            let (buffers, flags) = (vec![marked_buffer(64)], OpFlags::COMPLETION);
+            bob.endpoint.recvmsg(RecvMsg { buffers, context, flags, ..RecvMsg::default() }).unwrap();
+            assert_eq!(received_bytes(&bob.next_completion().buffer), payload(context, 64));
+        }
+        alice.assert_no_completion();
+        let buffers = vec![marked_buffer(64)];
+        let flags = level | OpFlags::COMPLETION;
+        bob.endpoint.recvmsg(RecvMsg { buffers, context: 10, ..RecvMsg::default() }).unwrap();
+        alice.endpoint.sendmsg(SendMsg { flags, ..send() }).unwrap();
+        assert_eq!(alice.next_completion().context, context, "{level:?} with a completion");
+    }
+    // A level does not request a completion for receives either.
+    let flags = OpFlags::DELIVERY_COMPLETE;
+    bob.endpoint.recvmsg(RecvMsg { buffers: vec![marked_buffer(64)], flags, ..RecvMsg::default() }).unwrap();
+    alice.endpoint.send(payload(1, 64), alice.peer(), 1).unwrap();
+    bob.assert_no_completion();
+    alice.assert_no_completion();
+}
+
+#[over(all)]
+fn flags_of_a_call_replace_the_default_flags(net: &Net) {
+    let (alice, bob) = open_selective_pair(net);
+    alice.endpoint.set_tx_op_flags(OpFlags::COMPLETION).unwrap();
+    bob.endpoint.set_rx_op_flags(OpFlags::COMPLETION).unwrap();
+    for context in [1, 3] {
+        bob.endpoint
+            .recvmsg(RecvMsg { buffers: vec![marked_buffer(64)], context, ..RecvMsg::default() })
+            .unwrap();
+        bob.endpoint.recv(marked_buffer(64), ANY, context + 1).unwrap();
+    }
+    for context in [1, 3] {
+        let buffers = vec![payload(context, 64)];
+        alice.endpoint.sendmsg(SendMsg { buffers, to: alice.peer(), context, ..SendMsg::default() }).unwrap();
+        alice.endpoint.send(payload(context + 1, 64), alice.peer(), context + 1).unwrap();
+    }
+    for party in [&alice, &bob] {
+        assert_eq!([party.next_completion().context, party.next_completion().context], [2, 4]);
+        party.assert_no_completion();
+    }
+}
+
+#[over(all)]
+fn inject_call_reports_no_success(net: &Net) {
+    let (alice, bob) = open_selective_pair(net);
+    // Injecting ignores both flags: it reports no completion.
+    alice.endpoint.set_tx_op_flags(OpFlags::COMPLETION | OpFlags::INJECT_COMPLETE).unwrap();
+    bob.endpoint.set_rx_op_flags(OpFlags::COMPLETION).unwrap();
+    bob.endpoint.recv(marked_buffer(64), ANY, 1).unwrap();
+    alice.endpoint.inject(&payload(1, 64), alice.peer(), None, None).unwrap();
+    assert_eq!(bob.next_completion().context, 1);
+    alice.assert_no_completion();
+    // `FI_INJECT` concerns only the buffer.
+    bob.endpoint.recv(marked_buffer(64), ANY, 2).unwrap();
+    let (buffers, flags) = (vec![payload(2, 64)], OpFlags::INJECT | OpFlags::COMPLETION);
+    alice
+        .endpoint
+        .sendmsg(SendMsg { buffers, to: alice.peer(), context: 2, flags, ..SendMsg::default() })
+        .unwrap();
+    assert_eq!(alice.next_completion().context, 2);
+    assert_eq!(bob.next_completion().context, 2);
+}
+
+#[over(all)]
+fn failure_is_always_reported(net: &Net) {
+    let (alice, _bob) = open_selective_pair(net);
+    if alice.is_homespun() {
+        let vacancy = net.reserve_vacant_address();
+        let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
+        alice.endpoint.send(payload(1, 64), absent, 1).unwrap();
+        let failed = alice.next_failure();
+        assert_eq!((failed.completion.context, failed.errno()), (1, Errno::ECONNREFUSED));
+    }
+    alice.endpoint.recv(marked_buffer(8), ANY, 2).unwrap();
+    alice.endpoint.cancel(2).unwrap();
+    assert_eq!(alice.next_failure().errno(), Errno::ECANCELED);
+}
+
+#[over(all)]
+fn truncation_is_always_reported(net: &Net) {
+    let (alice, bob) = open_selective_pair(net);
+    bob.endpoint.recv(marked_buffer(10), ANY, 1).unwrap();
+    alice.endpoint.send(payload(1, 64), alice.peer(), 1).unwrap();
+    let failed = bob.next_failure();
+    assert_eq!((failed.completion.context, failed.overflow_bytes()), (1, 54));
+    alice.assert_no_completion();
+}

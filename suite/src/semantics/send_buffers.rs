@@ -1,0 +1,110 @@
+//! Messages from send buffers, which near peers map: [`homespun::Domain::allocate_send_buffer`].
+
+use homespun::flags::MrAccess;
+use homespun::{Bytes, FabricAddress, SendBuffer};
+
+use crate::payload::{marked_buffer, payload, received_bytes};
+use crate::{MemoryKind, Net, Party, RegionSpec, RmaBy, RmaCall, over};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+/// Message lengths on both sides of the limits between protocols. The longest is copied in several steps.
+const LENS_BYTES: [usize; 8] =
+    [0, 100, (16 << 10) - 1, 16 << 10, 70_001, 300_000, (1 << 20) + 1, (5 << 20) + 3];
+
+fn allocate(party: &Party, bytes: &[u8]) -> SendBuffer {
+    let mut buffer = party.local_domain().allocate_send_buffer(bytes.len()).unwrap();
+    buffer.get_mut().unwrap().copy_from_slice(bytes);
+    buffer
+}
+
+/// Sends a message, and checks that it arrives.
+#[track_caller]
+fn send_and_check(from: &Party, to: &Party, pieces: Vec<Bytes>, context: u64) {
+    let expected = pieces.concat();
+    to.endpoint.recv(marked_buffer(expected.len()), ANY, 1).unwrap();
+    from.endpoint.sendv(pieces, from.peer(), context).unwrap();
+    assert!(received_bytes(&to.next_completion().buffer) == expected, "{} bytes", expected.len());
+    assert_eq!(from.next_completion().context, context);
+}
+
+#[over(one_process)]
+fn messages_of_all_lengths_arrive_from_a_buffer(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let longest = LENS_BYTES[LENS_BYTES.len() - 1];
+    let buffers = [&alice, &bob].map(|party| allocate(party, &payload(7, longest)));
+    for (n, len_bytes) in (2..).zip(LENS_BYTES) {
+        send_and_check(&alice, &bob, vec![buffers[0].bytes().slice(longest - len_bytes..)], n);
+        send_and_check(&bob, &alice, vec![buffers[1].bytes().slice(..len_bytes)], n);
+    }
+}
+
+#[over(one_process)]
+fn pieces_of_buffers_and_other_memory_arrive(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let [first, second] = [1, 2].map(|n| allocate(&alice, &payload(n, 100_000)).bytes());
+    let elsewhere = payload(3, 50_000);
+    let cases: [&[Bytes]; 7] = [
+        &[first.slice(60_000..), first.slice(..50_000)],
+        &[first.slice(1..30_000), first.slice(..1), first.slice(99_999..)],
+        &[first.slice(..10_000), first.slice(..10_000), first.slice(5..), first.slice(77..20_000)],
+        &[first.clone(), elsewhere.clone()],
+        &[elsewhere.clone(), first.clone()],
+        &[first.clone(), second.clone()],
+        &[Bytes::new(), second.slice(3..), Bytes::new()],
+    ];
+    for (n, pieces) in (2..).zip(cases) {
+        send_and_check(&alice, &bob, pieces.to_vec(), n);
+    }
+}
+
+#[over(one_process)]
+fn buffer_is_overwritten_between_messages(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let mut buffer = allocate(&alice, &payload(0, 200_000));
+    for n in 1..20 {
+        buffer.get_mut().expect("no message uses the buffer").copy_from_slice(&payload(n, 200_000));
+        send_and_check(&alice, &bob, vec![buffer.bytes()], n);
+    }
+}
+
+#[over(one_process)]
+fn buffer_dropped_before_its_message_arrives_keeps_its_bytes(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    for n in 1..5 {
+        let message = allocate(&alice, &payload(n, 100_000)).bytes();
+        alice.endpoint.send(message, alice.peer(), n).unwrap();
+        net.progress();
+        bob.endpoint.recv(marked_buffer(100_000), ANY, 1).unwrap();
+        assert!(received_bytes(&bob.next_completion().buffer) == payload(n, 100_000));
+        assert_eq!(alice.next_completion().context, n);
+    }
+}
+
+/// More buffers than a peer keeps mapped.
+#[over(one_process)]
+fn messages_from_many_buffers_arrive(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let buffers: Vec<_> = (0..40).map(|n| allocate(&alice, &payload(n, 20_000))).collect();
+    for _ in 0..2 {
+        for (n, buffer) in (2..).zip(&buffers) {
+            send_and_check(&alice, &bob, vec![buffer.bytes()], n);
+        }
+    }
+}
+
+#[over(one_process)]
+fn write_from_a_buffer_arrives(net: &Net) {
+    const LEN_BYTES: usize = 300_000;
+    let (alice, bob) = net.open_pair();
+    let access = MrAccess::REMOTE_WRITE;
+    let spec =
+        RegionSpec { len_bytes: LEN_BYTES, kind: MemoryKind::Owned, access, key: 5, is_counted: false };
+    let region = bob.register(spec).unwrap();
+    for n in 1..4 {
+        let bytes = allocate(&alice, &payload(n, LEN_BYTES)).bytes();
+        alice.endpoint.rma(RmaCall::new(RmaBy::Write, bytes, alice.peer(), &region, n)).unwrap();
+        assert_eq!(alice.next_completion().context, n);
+        assert!(region.content() == payload(n, LEN_BYTES));
+    }
+}

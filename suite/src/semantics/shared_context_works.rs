@@ -1,0 +1,405 @@
+//! Deferred work of endpoints that share a receive context: `fi_trigger(3)`.
+
+use homespun::endpoint::RecvMsg;
+use homespun::flags::{Caps, CompletionFlags, CounterEvents, OpFlags};
+use homespun::info::RxAttr;
+use homespun::trigger::{DeferredAction, DeferredWork, Operation, Trigger};
+use homespun::{
+    Buffer, Counter, CounterAttr, CqAttr, Errno, FabricAddress, Misuse, OperationError, SharedReceiveContext,
+    Tag,
+};
+
+use crate::payload::{marked_buffer, payload, received_bytes};
+use crate::poll_completion;
+use crate::semantics::shared_contexts::{ANY, BOTH, LENS_BYTES, Sharers};
+use crate::{Deadline, Net, Party, over};
+
+/// Opens a context for triggered receives, without endpoints.
+fn open_triggering_context(net: &Net) -> Sharers<'_> {
+    let caps = net.info().rx.caps | Caps::TRIGGER;
+    let mut sharers = Sharers::open_empty(net, &RxAttr { caps, ..RxAttr::default() });
+    for caps in [&mut sharers.info.caps, &mut sharers.info.tx.caps, &mut sharers.info.rx.caps] {
+        *caps |= Caps::TRIGGER;
+    }
+    sharers
+}
+
+/// Opens a context for triggered receives, with this many endpoints.
+fn open_triggering_context_with_members(net: &Net, members: usize) -> Sharers<'_> {
+    let mut sharers = open_triggering_context(net);
+    (0..members).for_each(|_| sharers.add_member());
+    sharers
+}
+
+fn trigger_at(counter: &Counter, threshold: u64) -> Trigger {
+    Trigger { counter: counter.clone(), threshold }
+}
+
+fn make_receive(context: u64, len_bytes: usize, flags: OpFlags) -> RecvMsg {
+    RecvMsg { buffers: vec![marked_buffer(len_bytes)], context, flags, ..RecvMsg::default() }
+}
+
+/// Returns deferred work that posts a receive to a context.
+fn make_receive_work(
+    trigger: Trigger,
+    receive_context: &SharedReceiveContext,
+    receive: RecvMsg,
+    completion: &Counter,
+) -> DeferredWork {
+    let action = DeferredAction::Receive { receive_context: receive_context.clone(), receive };
+    DeferredWork { context: 100, trigger, action, completion: Some(completion.clone()) }
+}
+
+/// Waits until a counter has this value and this error value. Drives all parties meanwhile.
+#[track_caller]
+fn await_counts(sharers: &Sharers<'_>, counter: &Counter, expected: (u64, u64)) {
+    let deadline = Deadline::new();
+    while (counter.read(), counter.read_error()) != expected {
+        sharers.members.iter().for_each(|member| member.cq.progress());
+        sharers.net.progress();
+        deadline.yield_or_panic_with(|| format!("{expected:?}, where there is {counter:?}"));
+    }
+}
+
+#[track_caller]
+fn assert_no_completion(sharers: &Sharers<'_>) {
+    sharers.drive_repeatedly();
+    for member in &sharers.members {
+        assert_eq!(poll_completion(&member.cq), None);
+    }
+}
+
+/// Sends a message to a member, without waiting for it.
+fn send(peer: &Party, identity: u64, len_bytes: usize, to: u64) {
+    peer.endpoint.send(payload(identity, len_bytes), FabricAddress(to), identity).unwrap();
+}
+
+fn open_counter(sharers: &Sharers<'_>) -> Counter {
+    sharers.domain.open_counter(&CounterAttr::default()).unwrap()
+}
+
+#[over(one_process, automatic)]
+fn receive_that_completes_at_post_triggers_deferred_work(net: &Net) {
+    let mut sharers = Sharers::new(net, 2);
+    let (received, done) = (open_counter(&sharers), open_counter(&sharers));
+    sharers.members[1].endpoint.bind_counter(&received, CounterEvents::RECV).unwrap();
+    let (peer, _) = sharers.open_peer();
+    sharers.deliver(&peer, 1, payload(1, 8), None);
+    sharers.drive_repeatedly();
+    let work = DeferredWork {
+        context: 1,
+        trigger: Trigger { counter: received.clone(), threshold: 1 },
+        action: DeferredAction::Add { counter: done.clone(), value: 3 },
+        completion: None,
+    };
+    sharers.domain.queue_work(work).unwrap();
+    assert!(done.is_in_use(), "nothing was received");
+    sharers.context.recv(marked_buffer(8), ANY, 1).unwrap();
+    // No party needs to make progress: the thread that posts the receive also runs the due work.
+    let deadline = Deadline::new();
+    while done.is_in_use() {
+        deadline.yield_or_panic("the work");
+    }
+    while done.read() != 3 {
+        deadline.yield_or_panic("the change of a counter");
+    }
+    sharers.members.clear();
+}
+
+#[over(one_process, automatic)]
+fn triggered_receive_of_a_context_is_posted_at_its_threshold(net: &Net) {
+    let sharers = open_triggering_context_with_members(net, 2);
+    let counter = open_counter(&sharers);
+    let (peer, _) = sharers.open_peer();
+    for (threshold, (len_bytes, to)) in LENS_BYTES.into_iter().zip([1, 0, 1, 0]).enumerate() {
+        let (threshold, identity) = (threshold as u64 + 1, threshold as u64 + 10);
+        let receive = make_receive(identity, len_bytes, OpFlags::empty());
+        sharers.context.trigger(&trigger_at(&counter, threshold), receive).unwrap();
+        // Half of the messages arrive before their receive is posted.
+        if threshold % 2 == 0 {
+            send(&peer, identity, len_bytes, to);
+        }
+        assert_no_completion(&sharers);
+        counter.add(1);
+        if threshold % 2 == 1 {
+            send(&peer, identity, len_bytes, to);
+        }
+        let completion = sharers.next_receive_completion(to as usize);
+        assert_eq!(completion.context, identity);
+        assert!(received_bytes(&completion.buffer) == payload(identity, len_bytes));
+    }
+    assert!(!counter.is_in_use());
+}
+
+#[over(one_process, automatic)]
+fn deferred_receives_of_a_context_are_counted_at_the_receiving_endpoint(net: &Net) {
+    let sharers = open_triggering_context_with_members(net, 2);
+    let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
+    let received: Vec<_> = (0..2).map(|_| open_counter(&sharers)).collect();
+    for (member, received) in sharers.members.iter().zip(&received) {
+        member.endpoint.bind_counter(received, CounterEvents::RECV).unwrap();
+    }
+    let (peer, _) = sharers.open_peer();
+    let (mut ended, mut reported) = (0, [0, 0]);
+    for (flags, is_posted_first) in [
+        (OpFlags::empty(), true),
+        (OpFlags::empty(), false),
+        (OpFlags::COMPLETION, true),
+        (OpFlags::COMPLETION, false),
+    ] {
+        for (to, len_bytes) in [(1, LENS_BYTES[0]), (0, LENS_BYTES[3])] {
+            ended += 1;
+            let receive = make_receive(ended, len_bytes, flags);
+            let work = make_receive_work(trigger_at(&counter, ended), &sharers.context, receive, &done);
+            sharers.domain.queue_work(work).unwrap();
+            if is_posted_first {
+                counter.add(1);
+                send(&peer, ended, len_bytes, to);
+            } else {
+                send(&peer, ended, len_bytes, to);
+                sharers.drive_repeatedly();
+                // The due receive must find a message that has arrived at an endpoint, even if another
+                // thread drives that endpoint.
+                counter.add(1);
+            }
+            await_counts(&sharers, &done, (ended, 0));
+            if !flags.is_empty() {
+                let completion = sharers.next_receive_completion(to as usize);
+                assert_eq!(completion.context, ended);
+                assert!(received_bytes(&completion.buffer) == payload(ended, len_bytes));
+                reported[to as usize] += 1;
+            }
+            assert_no_completion(&sharers);
+            assert_eq!(received.iter().map(Counter::read).collect::<Vec<_>>(), reported);
+        }
+    }
+}
+
+#[over(one_process, automatic)]
+fn deferred_receive_that_reports_to_its_endpoints_counter_counts_once(net: &Net) {
+    let sharers = open_triggering_context_with_members(net, 2);
+    let done = open_counter(&sharers);
+    sharers.members[1].endpoint.bind_counter(&done, CounterEvents::RECV).unwrap();
+    let (peer, _) = sharers.open_peer();
+    for (identity, is_posted_first) in [(1, true), (2, false)] {
+        let post = || {
+            let receive = make_receive(identity, 8, OpFlags::COMPLETION);
+            let work = make_receive_work(trigger_at(&done, 0), &sharers.context, receive, &done);
+            sharers.domain.queue_work(work).unwrap();
+        };
+        if is_posted_first {
+            post();
+        }
+        send(&peer, identity, 8, 1);
+        sharers.drive_repeatedly();
+        if !is_posted_first {
+            post();
+        }
+        assert_eq!(sharers.next_receive_completion(1).context, identity);
+        await_counts(&sharers, &done, (identity, 0));
+        sharers.drive_repeatedly();
+        assert_eq!(done.read(), identity);
+    }
+}
+
+#[over(one_process, automatic)]
+fn deferred_receive_is_counted_while_its_queue_is_full(net: &Net) {
+    let mut sharers = open_triggering_context(net);
+    sharers.add_member();
+    sharers.add_member_with_cq(&CqAttr { size_entries: 1, ..CqAttr::default() }, BOTH);
+    let done = open_counter(&sharers);
+    let (peer, _) = sharers.open_peer();
+    let capacity = sharers.members[1].cq.depth_entries() as u64;
+    // Post more ordinary receives than the queue has entries. Then queue a deferred receive.
+    for identity in 1..=capacity + 2 {
+        sharers.context.recv(marked_buffer(8), ANY, identity).unwrap();
+        send(&peer, identity, 8, 1);
+    }
+    sharers.drive_repeatedly();
+    send(&peer, 100, 8, 1);
+    sharers.drive_repeatedly();
+    let receive = make_receive(100, 8, OpFlags::COMPLETION);
+    let work = make_receive_work(trigger_at(&done, 0), &sharers.context, receive, &done);
+    sharers.domain.queue_work(work).unwrap();
+    await_counts(&sharers, &done, (1, 0));
+    for identity in (1..=capacity + 2).chain([100]) {
+        assert_eq!(sharers.next_receive_completion(1).context, identity);
+    }
+}
+
+#[over(one_process, automatic)]
+fn waiting_receives_of_a_context_are_cancelled(net: &Net) {
+    let sharers = open_triggering_context_with_members(net, 2);
+    let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
+    let receive = |context| make_receive(context, 8, OpFlags::empty());
+    sharers.context.trigger(&trigger_at(&counter, 1), receive(1)).unwrap();
+    sharers.context.cancel(1).unwrap();
+    let failed = sharers.next_ended(0).expect_err("it was cancelled");
+    assert_eq!((failed.completion.context, &failed.error), (1, &OperationError::Cancelled));
+    assert_eq!(failed.completion.buffer, Buffer::ReceivedVector(vec![marked_buffer(8)]));
+    assert_eq!(sharers.context.cancel(1).unwrap_err().errno(), Errno::ENOENT);
+    // Deferred work that waits is cancelled without a report.
+    let work = make_receive_work(trigger_at(&counter, 1), &sharers.context, receive(2), &done);
+    sharers.domain.queue_work(work.clone()).unwrap();
+    assert_eq!(sharers.context.cancel(2).unwrap_err().errno(), Errno::ENOENT, "it was not posted");
+    sharers.domain.cancel_work(100).unwrap();
+    assert!(!done.is_in_use());
+    // When the deferred work is due, it becomes a receive of the context. If the receive fails, the work
+    // fails.
+    sharers.domain.queue_work(work).unwrap();
+    counter.add(1);
+    assert_eq!(sharers.domain.cancel_work(100).unwrap_err().errno(), Errno::ENOENT);
+    sharers.context.cancel(2).unwrap();
+    assert_eq!(sharers.next_ended(0).expect_err("it was cancelled").completion.context, 2);
+    await_counts(&sharers, &done, (0, 1));
+    assert_no_completion(&sharers);
+}
+
+#[over(one_process, automatic)]
+fn deferred_receive_refused_when_due_fails_at_the_oldest_endpoint(net: &Net) {
+    let sharers = open_triggering_context_with_members(net, 2);
+    let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
+    let (_peer, gone) = sharers.open_peer();
+    let receive = |context| RecvMsg { from: gone, ..make_receive(context, 8, OpFlags::empty()) };
+    let work = make_receive_work(trigger_at(&counter, 1), &sharers.context, receive(1), &done);
+    sharers.domain.queue_work(work).unwrap();
+    sharers.context.trigger(&trigger_at(&counter, 1), receive(2)).unwrap();
+    sharers.av.remove(&[gone]);
+    counter.add(1);
+    for context in [1, 2] {
+        let failed = sharers.next_ended(0).expect_err("its source is unknown");
+        assert_eq!(failed.completion.context, context);
+        assert_eq!(failed.error, OperationError::Deferred(Box::new(Misuse::UnknownAddress(gone.0))));
+    }
+    await_counts(&sharers, &done, (0, 1));
+}
+
+#[over(one_process, automatic)]
+fn triggered_claim_of_a_context_receives_the_claimed_message(net: &Net) {
+    let sharers = open_triggering_context_with_members(net, 2);
+    let counter = open_counter(&sharers);
+    let (peer, _) = sharers.open_peer();
+    sharers.deliver(&peer, 1, payload(1, 300), Some(7));
+    let look = RecvMsg { tagged: Some(Tag(7).into()), context: 5, ..RecvMsg::default() };
+    let peek = RecvMsg { flags: OpFlags::PEEK | OpFlags::CLAIM, ..look.clone() };
+    let claim = RecvMsg { buffers: vec![marked_buffer(300)], flags: OpFlags::CLAIM, ..look };
+    sharers.context.trigger(&trigger_at(&counter, 1), peek).unwrap();
+    sharers.context.trigger(&trigger_at(&counter, 2), claim).unwrap();
+    assert_no_completion(&sharers);
+    counter.add(1);
+    let found = sharers.next_receive_completion(1);
+    assert_eq!((found.context, found.tag, found.len_bytes), (5, Tag(7), 300));
+    assert_no_completion(&sharers);
+    counter.add(1);
+    let received = sharers.next_receive_completion(1);
+    assert_eq!((received.context, received_bytes(&received.buffer)), (5, payload(1, 300).to_vec()));
+}
+
+#[over(one_process, automatic)]
+fn dropping_the_last_handle_of_a_context_discards_its_work(net: &Net) {
+    let sharers = open_triggering_context(net);
+    let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
+    let context = sharers.domain.shared_receive_context(sharers.context.attr()).unwrap();
+    let receive = |number| make_receive(number, 8, OpFlags::empty());
+    for threshold in [0, 1] {
+        let work = make_receive_work(trigger_at(&counter, threshold), &context, receive(threshold), &done);
+        sharers.domain.queue_work(work).unwrap();
+    }
+    context.trigger(&trigger_at(&counter, 1), receive(2)).unwrap();
+    assert!(counter.is_in_use() && done.is_in_use());
+    context.close().unwrap();
+    assert!(!counter.is_in_use() && !done.is_in_use());
+    counter.add(1);
+    assert_eq!((done.read(), done.read_error()), (0, 0));
+}
+
+#[over(one_process, automatic)]
+fn invalid_waiting_receive_of_a_context_is_refused(net: &Net) {
+    let sharers = open_triggering_context_with_members(net, 1);
+    let plain = Sharers::new(net, 0);
+    let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
+    let back = || Buffer::ReceivedVector(vec![marked_buffer(8)]);
+    let refused = |context: &SharedReceiveContext, flags| {
+        let receive = make_receive(1, 8, flags);
+        let rejected =
+            sharers.domain.queue_work(make_receive_work(trigger_at(&counter, 1), context, receive, &done));
+        let rejected = rejected.expect_err("it cannot wait");
+        assert_eq!(rejected.returned, back(), "{flags:?}");
+        rejected.error.errno()
+    };
+    assert_eq!(refused(&plain.context, OpFlags::empty()), Errno::EDOMAIN);
+    let own = sharers.domain.shared_receive_context(&RxAttr::default()).unwrap();
+    assert_eq!(refused(&own, OpFlags::empty()), Errno::EOPNOTSUPP);
+    let rejected = own.trigger(&trigger_at(&counter, 1), make_receive(1, 8, OpFlags::empty())).unwrap_err();
+    assert_eq!((rejected.error.errno(), rejected.returned), (Errno::EOPNOTSUPP, back()));
+    // Endpoints with a shared context take no receives of their own.
+    let endpoint = sharers.members[0].endpoint.clone();
+    let receive = || Operation::Receive(make_receive(1, 8, OpFlags::empty()));
+    let rejected = endpoint.trigger(&trigger_at(&counter, 1), receive()).unwrap_err();
+    assert_eq!((rejected.error.errno(), rejected.returned), (Errno::ENOSYS, back()));
+    let action = DeferredAction::Post { endpoint, operation: receive() };
+    let work = DeferredWork { context: 1, trigger: trigger_at(&counter, 1), action, completion: None };
+    let rejected = sharers.domain.queue_work(work).unwrap_err();
+    assert_eq!((rejected.error.errno(), rejected.returned), (Errno::ENOSYS, back()));
+    assert!(!counter.is_in_use() && !done.is_in_use());
+}
+
+#[over(one_process, automatic)]
+fn deferred_claim_of_a_context_receives_the_claimed_message(net: &Net) {
+    let sharers = open_triggering_context_with_members(net, 2);
+    let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
+    let received: Vec<_> = (0..2).map(|_| open_counter(&sharers)).collect();
+    for (member, received) in sharers.members.iter().zip(&received) {
+        member.endpoint.bind_counter(received, CounterEvents::RECV).unwrap();
+    }
+    let (peer, _) = sharers.open_peer();
+    let look = RecvMsg { tagged: Some(Tag(7).into()), context: 5, ..RecvMsg::default() };
+    let peek = |flags| RecvMsg { flags: OpFlags::COMPLETION | OpFlags::PEEK | flags, ..look.clone() };
+    let (buffers, flags) = (vec![marked_buffer(300)], OpFlags::COMPLETION | OpFlags::CLAIM);
+    let claim = RecvMsg { buffers, flags, ..look.clone() };
+    for (threshold, receive) in [(1, peek(OpFlags::CLAIM)), (2, claim), (3, peek(OpFlags::empty()))] {
+        let work = make_receive_work(trigger_at(&counter, threshold), &sharers.context, receive, &done);
+        sharers.domain.queue_work(work).unwrap();
+    }
+    sharers.deliver(&peer, 1, payload(1, 300), Some(7));
+    for step in 1..=2 {
+        assert_no_completion(&sharers);
+        counter.add(1);
+        let completion = sharers.next_receive_completion(1);
+        assert_eq!((completion.context, completion.tag, completion.len_bytes), (5, Tag(7), 300));
+        await_counts(&sharers, &done, (step, 0));
+        if step == 2 {
+            assert_eq!(received_bytes(&completion.buffer), payload(1, 300));
+        }
+    }
+    counter.add(1);
+    let failed = sharers.next_ended(0).expect_err("no message is left");
+    assert_eq!((failed.completion.context, failed.error), (5, OperationError::NoMessage));
+    await_counts(&sharers, &done, (2, 1));
+    assert_no_completion(&sharers);
+    let counts: Vec<_> = received.iter().map(|counter| (counter.read(), counter.read_error())).collect();
+    assert_eq!(counts, [(0, 0), (1, 0)]);
+}
+
+#[over(one_process, automatic)]
+fn deferred_multi_receive_of_a_context_completes_at_the_release_of_its_buffer(net: &Net) {
+    let sharers = open_triggering_context_with_members(net, 2);
+    let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
+    sharers.context.set_min_multi_recv_bytes(30);
+    let (peer, _) = sharers.open_peer();
+    let receive = make_receive(5, 100, OpFlags::COMPLETION | OpFlags::MULTI_RECV);
+    let work = make_receive_work(trigger_at(&counter, 1), &sharers.context, receive, &done);
+    sharers.domain.queue_work(work).unwrap();
+    counter.add(1);
+    for (identity, to) in [(1, 0), (2, 1)] {
+        assert_eq!((done.read(), done.read_error()), (0, 0));
+        send(&peer, identity, 40, to);
+        let message = sharers.next_receive_completion(to as usize);
+        assert_eq!((message.context, received_bytes(&message.buffer)), (5, payload(identity, 40).to_vec()));
+    }
+    await_counts(&sharers, &done, (1, 0));
+    let (release, _) = sharers.next_ended(1).expect("the buffer was used up");
+    assert_eq!((release.context, release.flags), (5, CompletionFlags::MULTI_RECV));
+    assert_eq!(release.buffer, Buffer::Unused(marked_buffer(20)));
+    assert_no_completion(&sharers);
+}

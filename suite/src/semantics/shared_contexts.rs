@@ -1,0 +1,583 @@
+//! Receive contexts that endpoints share: `fi_srx_context` of `fi_endpoint(3)`.
+
+use std::collections::BTreeMap;
+use std::thread;
+
+use homespun::endpoint::RecvMsg;
+use homespun::flags::{BindFlags, Caps, CompletionFlags, CounterEvents, OpFlags};
+use homespun::info::{Info, RxAttr, SHARED_CONTEXT};
+use homespun::{
+    AddressVector, AvAttr, Buffer, Bytes, Completion, CompletionQueue, CounterAttr, CqAttr, Domain, Endpoint,
+    Errno, Error, FabricAddress, Misuse, OperationError, SharedReceiveContext, Tag,
+};
+
+use crate::payload::{marked_buffer, payload, received_bytes};
+use crate::poll_completion;
+use crate::{Deadline, Ended, Net, Party, Setup, over};
+
+pub(crate) const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+pub(crate) const BOTH: BindFlags = BindFlags::TRANSMIT.union(BindFlags::RECV);
+
+/// Message lengths. The first is sent in one piece, and the second in several. The sender may only announce
+/// the longer ones.
+pub(crate) const LENS_BYTES: [usize; 4] = [8, 3000, 20_000, 400_000];
+
+/// An endpoint of the context, and its queue.
+pub(crate) struct Member {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) cq: CompletionQueue,
+}
+
+/// A context, the endpoints that share it, and their common objects.
+pub(crate) struct Sharers<'a> {
+    pub(crate) net: &'a Net,
+    pub(crate) domain: Domain,
+    pub(crate) info: Info,
+    pub(crate) av: AddressVector,
+    pub(crate) context: SharedReceiveContext,
+    pub(crate) members: Vec<Member>,
+}
+
+impl<'a> Sharers<'a> {
+    /// Opens a context with this number of enabled endpoints.
+    pub(crate) fn new(net: &'a Net, members: usize) -> Sharers<'a> {
+        let mut sharers = Sharers::open_empty(net, &RxAttr { caps: net.info().rx.caps, ..RxAttr::default() });
+        (0..members).for_each(|_| sharers.add_member());
+        sharers
+    }
+
+    pub(crate) fn open_empty(net: &'a Net, attr: &RxAttr) -> Sharers<'a> {
+        let domain = net.open_other_domain();
+        let mut info = net.info().clone();
+        info.ep.rx_ctx_cnt = SHARED_CONTEXT;
+        let av = domain.open_av(&AvAttr::default()).unwrap();
+        let context = domain.shared_receive_context(attr).unwrap();
+        Sharers { net, domain, info, av, context, members: Vec::new() }
+    }
+
+    /// Adds an endpoint.
+    pub(crate) fn add_member(&mut self) {
+        self.add_member_with_cq(&CqAttr::default(), BOTH);
+    }
+
+    pub(crate) fn add_member_with_cq(&mut self, cq: &CqAttr, flags: BindFlags) {
+        let cq = self.domain.open_cq(cq).unwrap();
+        self.add_member_with_queues(cq, flags, None);
+    }
+
+    /// Adds an endpoint to the context. Binds `cq` with these flags, and `receives`, if given, for receives.
+    /// Other members may have the same queues.
+    pub(crate) fn add_member_with_queues(
+        &mut self,
+        cq: CompletionQueue,
+        flags: BindFlags,
+        receives: Option<&CompletionQueue>,
+    ) {
+        let endpoint = self.open_unbound_endpoint();
+        endpoint.bind_cq(&cq, flags).unwrap();
+        receives.into_iter().for_each(|receives| endpoint.bind_cq(receives, BindFlags::RECV).unwrap());
+        endpoint.bind_shared_receive_context(&self.context).unwrap();
+        endpoint.enable().unwrap();
+        self.members.push(Member { endpoint, cq });
+    }
+
+    /// Opens an endpoint without a context or queue.
+    pub(crate) fn open_unbound_endpoint(&self) -> Endpoint {
+        let endpoint = self.domain.endpoint(&self.info).unwrap();
+        endpoint.bind_av(&self.av).unwrap();
+        endpoint
+    }
+
+    /// Opens a peer. In its address vector, each member has the member's index. Returns the peer, and the
+    /// peer's fabric address in the members' vector.
+    pub(crate) fn open_peer(&self) -> (Party, FabricAddress) {
+        let peer = self.net.open_party();
+        for member in &self.members {
+            peer.av.insert(&[member.endpoint.name().unwrap()]).remove(0).unwrap();
+        }
+        let name = self.av.insert(&[peer.endpoint.name().unwrap()]).remove(0).unwrap();
+        (peer, name)
+    }
+
+    /// Waits until the next operation of a member has ended. Drives all parties meanwhile.
+    #[track_caller]
+    pub(crate) fn next_ended(&self, at: usize) -> Ended {
+        let deadline = Deadline::new();
+        loop {
+            if let Some(ended) = poll_completion(&self.members[at].cq) {
+                return ended;
+            }
+            self.progress_except(at);
+            deadline.yield_or_panic("a completion");
+        }
+    }
+
+    /// Waits for a member's next completion. Panics unless a receive has succeeded.
+    #[track_caller]
+    pub(crate) fn next_receive_completion(&self, at: usize) -> Completion {
+        let (completion, _) = self.next_ended(at).expect("no receive fails");
+        assert!(completion.flags.contains(CompletionFlags::RECV), "{completion:?}");
+        completion
+    }
+
+    /// Waits until an operation of any member has ended. Returns the index of the member and the end.
+    #[track_caller]
+    pub(crate) fn next_ended_of_any(&self) -> (usize, Ended) {
+        let deadline = Deadline::new();
+        loop {
+            for (at, member) in self.members.iter().enumerate() {
+                if let Some(ended) = poll_completion(&member.cq) {
+                    return (at, ended);
+                }
+            }
+            self.net.progress();
+            deadline.yield_or_panic("a completion");
+        }
+    }
+
+    pub(crate) fn progress_except(&self, at: usize) {
+        let others = self.members.iter().enumerate().filter(|(other, _)| *other != at);
+        others.for_each(|(_, member)| member.cq.progress());
+        self.net.progress();
+    }
+
+    /// Drives all parties for 100 passes, without reading.
+    pub(crate) fn drive_repeatedly(&self) {
+        for _ in 0..100 {
+            self.members.iter().for_each(|member| member.cq.progress());
+            self.net.progress();
+        }
+    }
+
+    /// Sends a message to a member, and waits until it has arrived.
+    #[track_caller]
+    pub(crate) fn deliver(&self, from: &Party, to: usize, message: Bytes, tag: Option<u64>) {
+        let flags = OpFlags::DELIVERY_COMPLETE | OpFlags::COMPLETION;
+        let to = FabricAddress(to as u64);
+        let send =
+            homespun::SendMsg { buffers: vec![message], to, tag: tag.map(Tag), flags, ..Default::default() };
+        from.endpoint.sendmsg(send).unwrap();
+        let deadline = Deadline::new();
+        loop {
+            if let Some(ended) = from.poll_completion() {
+                assert!(ended.unwrap().0.flags.contains(CompletionFlags::SEND));
+                return;
+            }
+            self.members.iter().for_each(|member| member.cq.progress());
+            deadline.yield_or_panic("a message to be delivered");
+        }
+    }
+}
+
+/// Closes a party while all others make progress.
+fn close_with_progress<T: Send>(sharers: &Sharers<'_>, closing: T) {
+    thread::scope(|scope| {
+        let closing = scope.spawn(|| drop(closing));
+        while !closing.is_finished() {
+            sharers.drive_repeatedly();
+            thread::yield_now();
+        }
+    });
+}
+
+#[over(one_process, automatic)]
+fn receives_posted_before_binding_serve_every_endpoint(net: &Net) {
+    let mut sharers = Sharers::open_empty(net, &RxAttr::default());
+    for context in 0..8 {
+        sharers.context.recv(marked_buffer(LENS_BYTES[3]), ANY, context).unwrap();
+    }
+    (0..2).for_each(|_| sharers.add_member());
+    let (peer, _) = sharers.open_peer();
+    let (mut contexts, mut identity) = (Vec::new(), 0);
+    for len_bytes in LENS_BYTES {
+        for to in [1, 0] {
+            identity += 1;
+            peer.endpoint.send(payload(identity, len_bytes), FabricAddress(to), 99).unwrap();
+            let completion = sharers.next_receive_completion(to as usize);
+            assert!(received_bytes(&completion.buffer) == payload(identity, len_bytes));
+            contexts.push(completion.context);
+        }
+    }
+    assert_eq!(contexts, (0..8).collect::<Vec<_>>(), "the earliest is taken");
+}
+
+#[over(one_process, automatic)]
+fn messages_of_each_peer_keep_their_order(net: &Net) {
+    const MESSAGES: u64 = 40;
+    let sharers = Sharers::new(net, 2);
+    let (left, left_name) = sharers.open_peer();
+    let (right, right_name) = sharers.open_peer();
+    let len_bytes = |number: u64| LENS_BYTES[number as usize % LENS_BYTES.len()];
+    // The identity of a message encodes its sender, its receiver and its number.
+    let identity = |from: u64, to: u64, number: u64| from << 32 | to << 16 | number;
+    let mut posted = 0;
+    let mut arrived: BTreeMap<(usize, usize), BTreeMap<u64, Vec<u8>>> = BTreeMap::new();
+    for number in 0..MESSAGES {
+        for (from, party) in [&left, &right].into_iter().enumerate() {
+            for to in 0..2 {
+                let message = payload(identity(from as u64, to, number), len_bytes(number));
+                party.endpoint.send(message, FabricAddress(to), 7).unwrap();
+                if number % 2 == 0 {
+                    sharers.context.recv(marked_buffer(LENS_BYTES[3]), ANY, posted).unwrap();
+                    posted += 1;
+                }
+            }
+        }
+    }
+    for done in 0..4 * MESSAGES {
+        if posted < 4 * MESSAGES {
+            sharers.context.recv(marked_buffer(LENS_BYTES[3]), ANY, posted).unwrap();
+            posted += 1;
+        }
+        let (to, ended) = sharers.next_ended_of_any();
+        let (completion, source) = ended.unwrap_or_else(|error| panic!("{done}: {error:?}"));
+        let from = usize::from(source == right_name);
+        assert!(source == left_name || source == right_name);
+        // Long messages may complete long after their match.
+        arrived.entry((from, to)).or_default().insert(completion.context, received_bytes(&completion.buffer));
+    }
+    for ((from, to), messages) in arrived {
+        assert_eq!(messages.len() as u64, MESSAGES);
+        for (message, number) in messages.values().zip(0..) {
+            let expected = payload(identity(from as u64, to as u64, number), len_bytes(number));
+            assert!(*message == expected, "{from} to {to}: message {number}");
+        }
+    }
+}
+
+#[over(one_process, automatic)]
+fn receive_takes_an_earlier_unexpected_message(net: &Net) {
+    let sharers = Sharers::new(net, 3);
+    let (peer, name) = sharers.open_peer();
+    for (number, len_bytes) in LENS_BYTES.into_iter().enumerate() {
+        for to in 0..3 {
+            let identity = (number * 3 + to) as u64;
+            let message = payload(identity, len_bytes);
+            if len_bytes < 100_000 {
+                sharers.deliver(&peer, to, message, None);
+            } else {
+                peer.endpoint.send(message, FabricAddress(to as u64), 1).unwrap();
+                sharers.drive_repeatedly();
+            }
+            sharers.context.recv(marked_buffer(len_bytes), ANY, identity).unwrap();
+            let (completion, source) = sharers.next_ended(to).unwrap();
+            assert_eq!((completion.context, source), (identity, name));
+            assert!(received_bytes(&completion.buffer) == payload(identity, len_bytes));
+        }
+    }
+}
+
+#[over(one_process, automatic)]
+fn tagged_and_untagged_receives_take_messages_of_their_kind(net: &Net) {
+    // Whatever capabilities the context has.
+    let caps = Caps::MSG | Caps::RECV;
+    let mut sharers = Sharers::open_empty(net, &RxAttr { caps, ..RxAttr::default() });
+    (0..2).for_each(|_| sharers.add_member());
+    let (peer, _) = sharers.open_peer();
+    sharers.context.trecv(marked_buffer(8), ANY, Tag(5), 1).unwrap();
+    sharers.context.recv(marked_buffer(8), ANY, 2).unwrap();
+    sharers.context.trecv(marked_buffer(8), ANY, Tag(4).ignoring(3), 3).unwrap();
+    sharers.deliver(&peer, 1, payload(10, 8), None);
+    sharers.deliver(&peer, 0, payload(11, 8), Some(6));
+    sharers.deliver(&peer, 1, payload(12, 8), Some(5));
+    let (first, second) = (sharers.next_receive_completion(1), sharers.next_receive_completion(1));
+    assert_eq!((first.context, second.context, second.tag), (2, 1, Tag(5)));
+    let third = sharers.next_receive_completion(0);
+    assert_eq!((third.context, third.tag), (3, Tag(6)));
+    assert!(received_bytes(&third.buffer) == payload(11, 8));
+}
+
+#[over(one_process, automatic)]
+fn long_message_is_truncated_at_its_endpoint(net: &Net) {
+    let sharers = Sharers::new(net, 2);
+    let (peer, _) = sharers.open_peer();
+    sharers.context.recv(marked_buffer(5), ANY, 1).unwrap();
+    peer.endpoint.send(payload(1, 12), FabricAddress(1), 2).unwrap();
+    let failed = sharers.next_ended(1).unwrap_err();
+    assert_eq!(failed.error, OperationError::Truncated { overflow_bytes: 7 });
+    assert_eq!((failed.completion.context, failed.completion.len_bytes), (1, 5));
+}
+
+#[over(one_process, automatic)]
+fn directed_receive_takes_messages_of_its_source_at_any_endpoint(net: &Net) {
+    let sharers = Sharers::new(net, 2);
+    let (left, left_name) = sharers.open_peer();
+    let (right, right_name) = sharers.open_peer();
+    for (context, source) in [(1, left_name), (2, right_name), (3, left_name)] {
+        sharers.context.recv(marked_buffer(8), source, context).unwrap();
+    }
+    sharers.deliver(&left, 1, payload(10, 8), None);
+    sharers.deliver(&left, 0, payload(11, 8), None);
+    sharers.deliver(&right, 1, payload(12, 8), None);
+    let contexts = [
+        sharers.next_receive_completion(1),
+        sharers.next_receive_completion(1),
+        sharers.next_receive_completion(0),
+    ]
+    .map(|receipt| receipt.context);
+    assert_eq!(contexts, [1, 2, 3]);
+}
+
+#[over(one_process, automatic)]
+fn directed_receive_fails_when_the_last_link_to_its_source_ends(net: &Net) {
+    let mut sharers = Sharers::new(net, 2);
+    let (peer, name) = sharers.open_peer();
+    sharers.context.recv(marked_buffer(8), name, 1).unwrap();
+    sharers.context.trecv(marked_buffer(8), name, Tag(7), 2).unwrap();
+    sharers.context.recv(marked_buffer(8), ANY, 3).unwrap();
+    // Both endpoints have a link to the peer.
+    for to in 0..2 {
+        sharers.deliver(&peer, to, payload(1, 8), Some(9));
+    }
+    let second = sharers.members.remove(1);
+    close_with_progress(&sharers, second);
+    sharers.drive_repeatedly();
+    assert!(poll_completion(&sharers.members[0].cq).is_none(), "the peer is heard at the other endpoint");
+    close_with_progress(&sharers, peer);
+    let mut ended = [sharers.next_ended(0).unwrap_err(), sharers.next_ended(0).unwrap_err()].map(|failed| {
+        assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
+        failed.completion.context
+    });
+    ended.sort_unstable();
+    assert_eq!(ended, [1, 2]);
+    sharers.context.cancel(3).expect("it accepts messages of others");
+}
+
+#[over(one_process, automatic)]
+fn directed_receive_fails_when_no_endpoint_reaches_its_source(net: &Net) {
+    let sharers = Sharers::new(net, 2);
+    let vacancy = net.reserve_vacant_address();
+    let absent = sharers.av.insert(&[vacancy.address]).remove(0).unwrap();
+    sharers.context.recv(marked_buffer(8), absent, 1).unwrap();
+    sharers.context.trecv(marked_buffer(8), absent, Tag(7), 2).unwrap();
+    sharers.context.recv(marked_buffer(8), ANY, 3).unwrap();
+    sharers.drive_repeatedly();
+    assert!(
+        poll_completion(&sharers.members[0].cq).is_none(),
+        "a receive does not connect to a peer that was never lost"
+    );
+    sharers.members[1].endpoint.send(payload(1, 8), absent, 4).unwrap();
+    let refused = sharers.next_ended(1).unwrap_err();
+    assert_eq!((refused.completion.context, refused.errno()), (4, Errno::ECONNREFUSED));
+    let mut ended = [sharers.next_ended(0).unwrap_err(), sharers.next_ended(0).unwrap_err()].map(|failed| {
+        assert_eq!(failed.errno(), Errno::ECONNREFUSED, "{failed:?}");
+        failed.completion.context
+    });
+    ended.sort_unstable();
+    assert_eq!(ended, [1, 2]);
+    // For a receive that is posted later, the endpoint whose send was refused connects again.
+    sharers.context.recv(marked_buffer(8), absent, 5).unwrap();
+    let failed = sharers.next_ended(0).unwrap_err();
+    assert_eq!((failed.completion.context, failed.errno()), (5, Errno::ECONNREFUSED));
+    // Once the peer has opened, a receive waits for its messages.
+    let address = vacancy.address;
+    drop(vacancy);
+    let source = net.open_party_with(Setup { at: Some(address), ..Setup::default() });
+    sharers.context.recv(marked_buffer(8), absent, 5).unwrap();
+    source.av.insert(&[sharers.members[0].endpoint.name().unwrap()]).remove(0).unwrap();
+    sharers.deliver(&source, 0, payload(6, 8), None);
+    // The oldest receive that accepts the message matches it.
+    assert_eq!(sharers.next_receive_completion(0).context, 3);
+    sharers.deliver(&source, 0, payload(7, 8), None);
+    assert_eq!(sharers.next_receive_completion(0).context, 5);
+}
+
+#[over(one_process, automatic)]
+fn multi_receive_buffer_takes_messages_of_all_endpoints(net: &Net) {
+    let sharers = Sharers::new(net, 2);
+    let (peer, _) = sharers.open_peer();
+    sharers.deliver(&peer, 1, payload(1, 64), None);
+    sharers.context.set_min_multi_recv_bytes(1);
+    sharers.context.recv_multi(marked_buffer(7 * 64), ANY, 5).unwrap();
+    let mut messages = vec![sharers.next_receive_completion(1)];
+    for (to, identity) in [(0, 2), (1, 3), (0, 4), (1, 5), (0, 6), (1, 7)] {
+        peer.endpoint.send(payload(identity, 64), FabricAddress(to), 1).unwrap();
+        messages.push(sharers.next_receive_completion(to as usize));
+    }
+    for (completion, identity) in messages.iter().zip(1..) {
+        assert_eq!(completion.context, 5);
+        assert!(received_bytes(&completion.buffer) == payload(identity, 64));
+        assert_eq!(completion.flags.contains(CompletionFlags::MULTI_RECV), identity == 7, "{identity}");
+    }
+}
+
+#[over(one_process, automatic)]
+fn cancelled_receive_is_reported_by_the_first_endpoint(net: &Net) {
+    let sharers = Sharers::new(net, 2);
+    let (peer, _) = sharers.open_peer();
+    for context in [1, 2, 3] {
+        sharers.context.recv(marked_buffer(8), ANY, context).unwrap();
+    }
+    sharers.context.cancel(2).unwrap();
+    let failed = sharers.next_ended(0).unwrap_err();
+    assert_eq!((failed.error, failed.completion.context), (OperationError::Cancelled, 2));
+    assert!(matches!(failed.completion.buffer, Buffer::Received(_)), "the buffer comes back");
+    assert!(matches!(sharers.context.cancel(2), Err(Error::Misuse(Misuse::NotFound(_)))));
+    assert!(matches!(sharers.members[1].endpoint.cancel(1), Err(Error::Misuse(Misuse::NotFound(_)))));
+    for to in [1, 0] {
+        sharers.deliver(&peer, to, payload(1, 8), None);
+    }
+    assert_eq!(
+        (sharers.next_receive_completion(1).context, sharers.next_receive_completion(0).context),
+        (1, 3)
+    );
+}
+
+#[over(one_process, automatic)]
+fn peek_finds_messages_of_any_endpoint(net: &Net) {
+    let sharers = Sharers::new(net, 2);
+    let (peer, _) = sharers.open_peer();
+    let look = |context, flags| RecvMsg { tagged: Some(Tag(7).into()), context, flags, ..RecvMsg::default() };
+    sharers.context.recvmsg(look(1, OpFlags::PEEK)).unwrap();
+    let failed = sharers.next_ended(0).unwrap_err();
+    assert_eq!((failed.error, failed.completion.context), (OperationError::NoMessage, 1));
+
+    sharers.deliver(&peer, 1, payload(1, 30), Some(7));
+    sharers.deliver(&peer, 1, payload(2, 31), Some(7));
+    sharers.deliver(&peer, 0, payload(3, 32), Some(7));
+    sharers.context.recvmsg(look(2, OpFlags::PEEK | OpFlags::CLAIM)).unwrap();
+    let found = sharers.next_receive_completion(1);
+    assert_eq!((found.context, found.len_bytes), (2, 30));
+    sharers.context.trecv(marked_buffer(40), ANY, Tag(7), 3).unwrap();
+    let taken = sharers.next_receive_completion(1);
+    assert!(
+        taken.context == 3 && received_bytes(&taken.buffer) == payload(2, 31),
+        "the claimed one is left alone"
+    );
+    let buffers = vec![marked_buffer(40)];
+    sharers.context.recvmsg(RecvMsg { buffers, ..look(2, OpFlags::CLAIM) }).unwrap();
+    assert!(received_bytes(&sharers.next_receive_completion(1).buffer) == payload(1, 30));
+    sharers.context.recvmsg(look(4, OpFlags::PEEK | OpFlags::DISCARD)).unwrap();
+    assert_eq!(sharers.next_receive_completion(0).len_bytes, 32);
+    sharers.context.recvmsg(look(5, OpFlags::PEEK)).unwrap();
+    assert_eq!(sharers.next_ended(0).unwrap_err().error, OperationError::NoMessage);
+    let refused = sharers.context.recvmsg(look(6, OpFlags::CLAIM)).unwrap_err();
+    assert_eq!(refused.errno(), Errno::ENOENT);
+}
+
+#[over(one_process, automatic)]
+fn closed_endpoint_discards_its_messages_and_leaves_receives_posted(net: &Net) {
+    let mut sharers = Sharers::new(net, 2);
+    let (peer, _) = sharers.open_peer();
+    sharers.deliver(&peer, 1, payload(1, 8), Some(1));
+    sharers.deliver(&peer, 1, payload(2, 8), None);
+    let second = sharers.members.remove(1);
+    close_with_progress(&sharers, second);
+    sharers.context.trecv(marked_buffer(8), ANY, Tag(1), 1).unwrap();
+    sharers.context.recv(marked_buffer(8), ANY, 2).unwrap();
+    sharers.drive_repeatedly();
+    assert!(poll_completion(&sharers.members[0].cq).is_none(), "the endpoint has taken its messages along");
+    sharers.deliver(&peer, 0, payload(3, 8), None);
+    let completion = sharers.next_receive_completion(0);
+    assert!(completion.context == 2 && received_bytes(&completion.buffer) == payload(3, 8));
+    sharers.context.cancel(1).unwrap();
+    assert_eq!(sharers.next_ended(0).unwrap_err().completion.context, 1);
+}
+
+#[over(one_process, automatic)]
+fn endpoints_join_and_leave_while_messages_arrive(net: &Net) {
+    let mut sharers = Sharers::new(net, 1);
+    let (peer, _) = sharers.open_peer();
+    for round in 0..5_u64 {
+        sharers.add_member();
+        let name = sharers.members[1].endpoint.name().unwrap();
+        let to = peer.av.insert(&[name]).remove(0).unwrap();
+        for context in 0..4 {
+            sharers.context.recv(marked_buffer(30_000), ANY, context).unwrap();
+        }
+        peer.endpoint.send(payload(round, 30_000), to, 1).unwrap();
+        let completion = sharers.next_receive_completion(1);
+        assert!(completion.context == 0 && received_bytes(&completion.buffer) == payload(round, 30_000));
+        peer.endpoint.send(payload(round, 12), to, 1).unwrap();
+        let gone = sharers.members.remove(1);
+        close_with_progress(&sharers, gone);
+        // At least two receives remain, whether or not the second message arrived before the endpoint
+        // closed.
+        for identity in 0..2 {
+            sharers.send_to_first_member(&peer, payload(identity, 16));
+            let completion = sharers.next_receive_of_len(0, 16);
+            assert!(received_bytes(&completion.buffer) == payload(identity, 16));
+        }
+        while let Ok(()) = (0..4).try_for_each(|context| sharers.context.cancel(context)) {}
+        for context in 0..4 {
+            while sharers.context.cancel(context).is_ok() {}
+        }
+        sharers.drive_repeatedly();
+        while poll_completion(&sharers.members[0].cq).is_some() {}
+        while peer.poll_completion().is_some() {}
+    }
+}
+
+impl Sharers<'_> {
+    /// Sends a message to the first member. Earlier sends to other members may fail meanwhile.
+    fn send_to_first_member(&self, from: &Party, message: Bytes) {
+        from.endpoint.send(message, FabricAddress(0), 3).unwrap();
+    }
+
+    /// Waits for a member's next successful receive of this length.
+    fn next_receive_of_len(&self, at: usize, len_bytes: usize) -> Completion {
+        loop {
+            if let Ok((completion, _)) = self.next_ended(at)
+                && completion.len_bytes == len_bytes
+            {
+                return completion;
+            }
+        }
+    }
+}
+
+#[over(one_process, automatic)]
+fn selective_endpoint_reports_only_requested_receives(net: &Net) {
+    let mut sharers = Sharers::new(net, 1);
+    sharers.add_member_with_cq(&CqAttr::default(), BOTH | BindFlags::SELECTIVE_COMPLETION);
+    let (peer, _) = sharers.open_peer();
+    let asked = |context| RecvMsg {
+        buffers: vec![marked_buffer(8)],
+        context,
+        flags: OpFlags::COMPLETION,
+        ..RecvMsg::default()
+    };
+    let unasked = |context| RecvMsg { flags: OpFlags::empty(), ..asked(context) };
+    for context in 0..2 {
+        sharers.context.recvmsg(unasked(context)).unwrap();
+    }
+    for context in 2..4 {
+        sharers.context.recvmsg(asked(context)).unwrap();
+    }
+    // At each endpoint, one message matches a receive with the flag for completions, and one a receive
+    // without it.
+    for to in [1, 0, 1, 0] {
+        sharers.deliver(&peer, to, payload(1, 8), None);
+    }
+    assert_eq!(sharers.next_receive_completion(1).context, 2);
+    assert_eq!(
+        (sharers.next_receive_completion(0).context, sharers.next_receive_completion(0).context),
+        (1, 3)
+    );
+    sharers.drive_repeatedly();
+    assert!(poll_completion(&sharers.members[1].cq).is_none());
+}
+
+#[over(one_process, automatic)]
+fn counters_count_receives_of_their_endpoint(net: &Net) {
+    let mut sharers = Sharers::new(net, 2);
+    let counters: Vec<_> = sharers
+        .members
+        .iter()
+        .map(|member| {
+            let counter = sharers.domain.open_counter(&CounterAttr::default()).unwrap();
+            member.endpoint.bind_counter(&counter, CounterEvents::RECV).unwrap();
+            counter
+        })
+        .collect();
+    let (peer, _) = sharers.open_peer();
+    sharers.deliver(&peer, 1, payload(1, 8), None);
+    for context in 0..3 {
+        sharers.context.recv(marked_buffer(8), ANY, context).unwrap();
+    }
+    sharers.deliver(&peer, 0, payload(1, 8), None);
+    sharers.deliver(&peer, 1, payload(1, 8), None);
+    sharers.drive_repeatedly();
+    assert_eq!((counters[0].read(), counters[1].read()), (1, 2));
+    sharers.members.clear();
+}

@@ -1,0 +1,306 @@
+//! The end of a connection, by `fi_shutdown` or by closing an endpoint: `fi_cm(3)`.
+
+use std::thread;
+
+use homespun::endpoint::SendMsg;
+use homespun::flags::OpFlags;
+use homespun::transport::LinkError;
+use homespun::{
+    ConnectionEnd, ConnectionEvent, ConnectionRequest, Endpoint, Errno, Error, FabricAddress, OperationError,
+    Tag,
+};
+
+use crate::connecting::{
+    CLIENT, LISTENER, SERVER, Side, connect_pair, next_completion_of_first_side, next_event_of_first_side,
+    next_operation_end_of_first_side, next_request_of_first_side,
+};
+use crate::payload::{marked_buffer, payload, received_bytes};
+use crate::{Deadline, Net, over};
+
+/// The peer address of posts, which connected endpoints ignore.
+const NOWHERE: FabricAddress = FabricAddress(0x5eed);
+
+fn make_connected_event(endpoint: u64, data: &[u8]) -> ConnectionEvent {
+    ConnectionEvent::Connected { endpoint, data: data.into() }
+}
+
+fn make_shutdown_event(endpoint: u64) -> ConnectionEvent {
+    ConnectionEvent::Shutdown { endpoint, end: ConnectionEnd::Closed }
+}
+
+#[track_caller]
+fn expect_errno<T>(result: Result<T, Error>) -> Errno {
+    result.err().expect("it is refused").errno()
+}
+
+#[over(connected, automatic)]
+fn messages_sent_before_a_shutdown_arrive_before_its_event(net: &Net) {
+    let (client, server) = (Side::new(net), Side::new(net));
+    for (end_it, count) in [(Endpoint::shutdown as fn(&Endpoint) -> _, 5), (|_| Ok(()), 50)] {
+        let (one, other) = connect_pair(&client, &server);
+        other.recv(marked_buffer(100), NOWHERE, 1).unwrap();
+        for context in 0..count {
+            one.send(payload(context, 100), NOWHERE, context).unwrap();
+            assert_eq!(next_completion_of_first_side(&[&client, &server]).context, context);
+        }
+        end_it(&one).unwrap();
+        let mut one = Some(one);
+        if count > 5 {
+            one = None;
+        }
+        assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
+        assert_eq!(
+            received_bytes(&next_completion_of_first_side(&[&server, &client]).buffer),
+            payload(0, 100)
+        );
+        // The connection has ended, but no message that has arrived is lost.
+        for context in 1..count {
+            other.recv(marked_buffer(100), NOWHERE, context).unwrap();
+            assert_eq!(
+                received_bytes(&next_completion_of_first_side(&[&server, &client]).buffer),
+                payload(context, 100)
+            );
+        }
+        assert_eq!(
+            expect_errno(other.recv(marked_buffer(100), NOWHERE, 9).map_err(Error::from)),
+            Errno::ENOTCONN
+        );
+        assert_eq!(expect_errno(other.send(payload(1, 8), NOWHERE, 9).map_err(Error::from)), Errno::ENOTCONN);
+        if let Some(one) = one {
+            assert_eq!(
+                next_event_of_first_side(&[&client, &server]),
+                Ok(make_shutdown_event(CLIENT)),
+                "the peer knows"
+            );
+            assert_eq!(one.shutdown(), Ok(()));
+        }
+        assert!(server.poll_event().is_none() && client.poll_event().is_none());
+    }
+}
+
+#[over(connected)]
+fn operations_fail_when_the_connection_ends(net: &Net) {
+    let (client, server) = (Side::new(net), Side::new(net));
+    let (one, other) = connect_pair(&client, &server);
+    other.recv(marked_buffer(8), NOWHERE, 1).unwrap();
+    other.trecv(marked_buffer(8), NOWHERE, Tag(7), 2).unwrap();
+    one.recv(marked_buffer(8), NOWHERE, 3).unwrap();
+    // The peer posts no receive for this message.
+    let (buffers, flags) = (vec![payload(4, 8)], OpFlags::MATCH_COMPLETE);
+    let send = SendMsg { buffers, tag: Some(Tag(1)), context: 4, flags, ..SendMsg::default() };
+    one.sendmsg(send).unwrap();
+    one.shutdown().unwrap();
+    let mut ended = Vec::new();
+    for _ in 0..2 {
+        // A cancelled operation has ended when the call returns.
+        let failed = next_operation_end_of_first_side(&[&client]).expect_err("it was cancelled");
+        assert_eq!(failed.error, OperationError::Cancelled);
+        ended.push(failed.completion.context);
+    }
+    ended.sort_unstable();
+    assert_eq!(ended, [3, 4]);
+    for context in [1, 2] {
+        let failed = next_operation_end_of_first_side(&[&server, &client]).expect_err("no sender is left");
+        assert_eq!(
+            (failed.completion.context, failed.error),
+            (context, OperationError::Link(LinkError::Closed))
+        );
+    }
+    assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
+    assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_shutdown_event(CLIENT)));
+}
+
+#[over(connected)]
+fn send_of_a_received_message_succeeds_although_the_receiver_shuts_down(net: &Net) {
+    let (client, server) = (Side::new(net), Side::new(net));
+    for len_bytes in [0, 8, 5000, 300_000] {
+        let (one, other) = connect_pair(&client, &server);
+        let (buffers, flags) = (vec![payload(1, len_bytes)], OpFlags::MATCH_COMPLETE);
+        one.sendmsg(SendMsg { buffers, context: 1, flags, ..SendMsg::default() }).unwrap();
+        for _ in 0..100 {
+            client.progress();
+            server.progress();
+        }
+        // The message has arrived before, or arrives now.
+        other.recv(marked_buffer(len_bytes), NOWHERE, 2).unwrap();
+        assert!(
+            received_bytes(&next_completion_of_first_side(&[&server, &client]).buffer)
+                == payload(1, len_bytes)
+        );
+        other.shutdown().unwrap();
+        assert_eq!(next_completion_of_first_side(&[&client, &server]).context, 1, "{len_bytes} bytes");
+        assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_shutdown_event(CLIENT)));
+        assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
+    }
+}
+
+/// The receiver's acknowledgement waits behind the receiver's own sends. One of these sends may be on the
+/// link in part.
+#[over(connected)]
+fn send_of_a_received_message_succeeds_although_the_receiver_closes_amid_sends(net: &Net) {
+    const REPLIES: u64 = 8;
+    const LOOKS: u32 = 30;
+    let (client, server) = (Side::new(net), Side::new(net));
+    for round in 0..20 {
+        let (one, other) = connect_pair(&client, &server);
+        other.recv(marked_buffer(8), NOWHERE, 1).unwrap();
+        for context in 0..REPLIES {
+            let whole = payload(context, 900);
+            // The link may take a part of a message in several segments.
+            let buffers = vec![whole.slice(..1), whole.slice(1..)];
+            other.sendmsg(SendMsg { buffers, context: 10 + context, ..SendMsg::default() }).unwrap();
+        }
+        let (buffers, flags) = (vec![payload(1, 8)], OpFlags::MATCH_COMPLETE);
+        one.sendmsg(SendMsg { buffers, context: 2, flags, ..SendMsg::default() }).unwrap();
+        let (mut sent, mut looks, deadline) = (0, 0, Deadline::new());
+        loop {
+            match server.cq.read() {
+                Ok(Some(completion)) if completion.context == 1 => break,
+                Ok(Some(_)) => sent += 1,
+                Ok(None) => {
+                    // Drive the client rarely. So some of the server's sends still wait at the shutdown.
+                    looks += 1;
+                    if looks % LOOKS == 0 {
+                        client.progress();
+                    }
+                    deadline.yield_or_panic("the end of the receive");
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        other.shutdown().unwrap();
+        for _ in sent..REPLIES {
+            // Each send has completed, or the shutdown has cancelled it. In both cases its memory is free
+            // again.
+            let _either = next_operation_end_of_first_side(&[&server]);
+        }
+        assert_eq!(next_completion_of_first_side(&[&client, &server]).context, 2, "round {round}");
+        assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_shutdown_event(CLIENT)));
+        assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
+        // Each message has arrived whole or not at all.
+        for context in 0..REPLIES {
+            let Ok(()) = one.recv(marked_buffer(900), NOWHERE, 3).map_err(Error::from) else { break };
+            assert_eq!(
+                received_bytes(&next_completion_of_first_side(&[&client]).buffer),
+                payload(context, 900),
+                "round {round}"
+            );
+        }
+    }
+}
+
+#[over(connected, automatic)]
+fn simultaneous_shutdowns_reach_both_sides(net: &Net) {
+    let (client, server) = (Side::new(net), Side::new(net));
+    for _ in 0..10 {
+        let (one, other) = connect_pair(&client, &server);
+        one.shutdown().unwrap();
+        other.shutdown().unwrap();
+        assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_shutdown_event(CLIENT)));
+        assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
+        drop((one, other));
+        assert!(server.poll_event().is_none() && client.poll_event().is_none());
+    }
+}
+
+#[over(connected)]
+fn long_message_in_flight_arrives_whole_or_fails_at_shutdown(net: &Net) {
+    let (client, server) = (Side::new(net), Side::new(net));
+    for shuts_down in [0, 1] {
+        let (one, other) = connect_pair(&client, &server);
+        other.recv(marked_buffer(5 << 20), NOWHERE, 1).unwrap();
+        one.send(payload(1, 5 << 20), NOWHERE, 2).unwrap();
+        for _ in 0..3 {
+            server.progress();
+            client.progress();
+        }
+        [&one, &other][shuts_down].shutdown().unwrap();
+        // The send may succeed or fail. If the sender shut down and the send succeeded, the message has
+        // arrived.
+        let sent = next_operation_end_of_first_side(&[&client, &server]).is_ok();
+        let arrived = next_operation_end_of_first_side(&[&server, &client]);
+        assert!(!sent || arrived.is_ok() || shuts_down == 1, "{arrived:?}");
+        assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_shutdown_event(CLIENT)));
+        let end = next_event_of_first_side(&[&server, &client]);
+        // The sender can say nothing more after a part of a message.
+        let is_cut_off = shuts_down == 0
+            && arrived.is_err()
+            && matches!(end, Ok(ConnectionEvent::Shutdown { end: ConnectionEnd::Lost(_), .. }));
+        assert!(is_cut_off || end == Ok(make_shutdown_event(SERVER)), "{end:?}");
+        if let Ok((completion, _)) = arrived {
+            assert!(received_bytes(&completion.buffer) == payload(1, 5 << 20));
+        }
+    }
+}
+
+#[over(connected)]
+fn accepted_request_connects_although_the_server_closes_at_once(net: &Net) {
+    let (client, server) = (Side::new(net), Side::new(net));
+    for round in 0..10 {
+        let listener = server.open_listener(LISTENER);
+        let connecting = client.open_endpoint(CLIENT);
+        connecting.connect(listener.name().unwrap(), b"").unwrap();
+        let request = next_request_of_first_side(&[&server, &client]);
+        let accepting = server.open_endpoint_for_request(&request, SERVER);
+        accepting.accept(b"welcome").unwrap();
+        drop(request);
+        drop(listener);
+        assert_eq!(
+            next_event_of_first_side(&[&server, &client]),
+            Ok(make_connected_event(SERVER, b"")),
+            "{round}"
+        );
+        accepting.send(payload(1, 8), NOWHERE, 1).unwrap();
+        next_completion_of_first_side(&[&server]);
+        // The client has made no progress since the server was connected. The close waits until the server's
+        // messages are sent.
+        thread::scope(|scope| {
+            scope.spawn(|| drop(accepting));
+            assert_eq!(
+                next_event_of_first_side(&[&client]),
+                Ok(make_connected_event(CLIENT, b"welcome")),
+                "{round}"
+            );
+            assert_eq!(next_event_of_first_side(&[&client]), Ok(make_shutdown_event(CLIENT)), "{round}");
+        });
+        connecting.recv(marked_buffer(8), NOWHERE, 2).unwrap();
+        assert_eq!(
+            received_bytes(&next_completion_of_first_side(&[&client]).buffer),
+            payload(1, 8),
+            "{round}"
+        );
+    }
+}
+
+#[over(connected, automatic)]
+fn connection_objects_may_be_dropped_in_any_order(net: &Net) {
+    for order in 0..6 {
+        let (client, server) = (Side::new(net), Side::new(net));
+        let listener = server.open_listener(LISTENER);
+        let connecting = client.open_endpoint(CLIENT);
+        connecting.connect(listener.name().unwrap(), b"").unwrap();
+        let request: ConnectionRequest = next_request_of_first_side(&[&server, &client]);
+        let accepting = server.open_endpoint_for_request(&request, SERVER);
+        if order % 2 == 0 {
+            accepting.accept(b"").unwrap();
+        }
+        match order / 2 {
+            0 => {
+                drop((server, client));
+                drop((request, accepting, listener, connecting));
+            }
+            1 => {
+                drop((connecting, listener, accepting, request));
+                drop((server, client));
+            }
+            _ => {
+                drop(listener);
+                drop(server);
+                drop(request);
+                drop(connecting);
+                drop(accepting);
+                drop(client);
+            }
+        }
+    }
+}

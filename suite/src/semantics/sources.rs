@@ -1,0 +1,390 @@
+//! The source of a message: `fi_cq_readfrom`, `FI_SOURCE`, `FI_SOURCE_ERR`.
+
+use std::thread;
+
+use homespun::endpoint::{RecvMsg, SendMsg};
+use homespun::flags::{BindFlags, Caps, CompletionFlags, OpFlags};
+use homespun::info::{Info, ResourceManagement};
+use homespun::{
+    AvAttr, Bytes, Completion, CompletionError, CqAttr, CqFormat, Errno, Error, FabricAddress,
+    OperationError, ReadError, Tag, WaitObject,
+};
+
+use crate::payload::{marked_buffer, payload, received_bytes};
+use crate::{Deadline, Net, Party, Setup, over};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+/// Returns the setup of an endpoint that reports senders outside its address vector.
+fn make_source_err_setup(net: &Net) -> Setup {
+    Setup { caps: net.info().caps | Caps::SOURCE_ERR, ..Setup::default() }
+}
+
+/// Opens a sender and a receiver. The receiver has an empty address vector, and reports unknown sources.
+fn open_stranger_and_receiver(net: &Net, setup: Setup) -> (Party, Party) {
+    let (stranger, receiver) =
+        (net.open_party(), net.open_party_with(Setup { caps: make_source_err_setup(net).caps, ..setup }));
+    stranger.insert_address_of(&receiver);
+    (stranger, receiver)
+}
+
+/// Checks that an error entry reports this party as an unknown source, and no other error.
+#[track_caller]
+fn assert_unknown_source(failed: &CompletionError, stranger: &Party) {
+    let name = stranger.endpoint.name().unwrap();
+    assert_eq!(failed.unknown_source(), Some(name));
+    assert_eq!((failed.errno(), failed.overflow_bytes()), (Errno::EADDRNOTAVAIL, 0));
+    assert_eq!(failed.source, FabricAddress::UNSPECIFIED);
+}
+
+/// Sends a message and returns the source that the receiver reads. Fails if the send is refused.
+#[track_caller]
+fn try_send_and_get_reported_source(from: &Party, to: &Party) -> Result<FabricAddress, Error> {
+    to.endpoint.recv(marked_buffer(8), FabricAddress::UNSPECIFIED, 1).unwrap();
+    from.endpoint.send(Bytes::from_static(b"who am I"), from.fabric_address_of(to), 2)?;
+    let (completion, source) = to.next_completion_with_source();
+    assert_eq!(completion.context, 1);
+    let (completion, no_source) = from.next_completion_with_source();
+    assert_eq!(completion.context, 2);
+    if from.is_homespun() {
+        assert_eq!(no_source, FabricAddress::UNSPECIFIED, "a send has no source");
+    }
+    Ok(source)
+}
+
+#[track_caller]
+fn send_and_get_reported_source(from: &Party, to: &Party) -> FabricAddress {
+    try_send_and_get_reported_source(from, to).unwrap()
+}
+
+#[over(all)]
+fn source_is_the_address_vector_entry_of_the_sender(net: &Net) {
+    let receiver = net.open_party();
+    let senders: Vec<Party> = (0..3).map(|_| net.open_party()).collect();
+    for sender in &senders {
+        sender.insert_address_of(&receiver);
+        receiver.insert_address_of(sender);
+    }
+    for round in 0..2 {
+        for sender in &senders {
+            assert_eq!(
+                send_and_get_reported_source(sender, &receiver),
+                receiver.fabric_address_of(sender),
+                "round {round}"
+            );
+        }
+    }
+}
+
+#[over(all)]
+fn unknown_source_is_unspecified(net: &Net) {
+    let (sender, receiver) = (net.open_party(), net.open_party());
+    sender.insert_address_of(&receiver);
+    assert_eq!(send_and_get_reported_source(&sender, &receiver), FabricAddress::UNSPECIFIED);
+    let address = receiver.insert_address_of(&sender);
+    assert_eq!(send_and_get_reported_source(&sender, &receiver), address, "from now on it is known");
+}
+
+#[over(all)]
+fn removed_source_is_unspecified(net: &Net) {
+    let (sender, receiver) = net.open_pair();
+    assert_eq!(send_and_get_reported_source(&sender, &receiver), receiver.peer());
+    receiver.av.remove(&[receiver.peer()]);
+    match try_send_and_get_reported_source(&sender, &receiver) {
+        Ok(source) => assert_eq!(source, FabricAddress::UNSPECIFIED),
+        Err(error) => {
+            // `fi_av(3)` leaves open whether another provider still receives from the removed peer.
+            assert!(!receiver.is_homespun() && error.errno() == Errno::EAGAIN, "{error}");
+            return;
+        }
+    }
+    let stranger = net.open_party();
+    let reused = receiver.insert_address_of(&stranger);
+    if receiver.is_homespun() {
+        assert_eq!(reused, FabricAddress(0), "the index is given out again");
+    }
+    assert_eq!(
+        send_and_get_reported_source(&sender, &receiver),
+        FabricAddress::UNSPECIFIED,
+        "the entry is another peer's"
+    );
+    let again = receiver.insert_address_of(&sender);
+    assert_ne!(again, reused);
+    assert_eq!(send_and_get_reported_source(&sender, &receiver), again);
+}
+
+#[over(all, own)]
+fn source_is_the_lowest_of_several_entries(net: &Net) {
+    let (sender, receiver) = (net.open_party(), net.open_party());
+    sender.insert_address_of(&receiver);
+    let (first, second) = (receiver.insert_address_of(&sender), receiver.insert_address_of(&sender));
+    assert!(first < second);
+    assert_eq!(send_and_get_reported_source(&sender, &receiver), first);
+    receiver.av.remove(&[first]);
+    assert_eq!(send_and_get_reported_source(&sender, &receiver), second);
+    // Messages can be sent to each entry.
+    for _ in 0..2 {
+        let address = receiver.insert_address_of(&sender);
+        sender.endpoint.recv(marked_buffer(4), FabricAddress::UNSPECIFIED, 3).unwrap();
+        receiver.endpoint.send(Bytes::from_static(b"you"), address, 4).unwrap();
+        assert_eq!(sender.next_completion().context, 3);
+        assert_eq!(receiver.next_completion().context, 4);
+    }
+}
+
+#[over(all)]
+fn source_is_unspecified_without_the_capability(net: &Net) {
+    let caps = net.info().caps - Caps::SOURCE;
+    let (sender, receiver) = net.open_pair_with(Setup::default(), Setup { caps, ..Setup::default() });
+    assert_eq!(send_and_get_reported_source(&sender, &receiver), FabricAddress::UNSPECIFIED);
+}
+
+#[over(all)]
+fn unknown_source_error_has_the_whole_completion(net: &Net) {
+    for cq_format in [CqFormat::Tagged, CqFormat::Context] {
+        let setup = Setup { cq_format: Some(cq_format), ..Setup::default() };
+        let (stranger, receiver) = open_stranger_and_receiver(net, setup);
+        for (context, len_bytes) in (1..).zip([0, 50, 9000, 300_000]) {
+            receiver.endpoint.trecv(marked_buffer(300_000), ANY, Tag(0x1234), context).unwrap();
+            let message = payload(context, len_bytes);
+            stranger.endpoint.tsenddata(message.clone(), 0xfeed, stranger.peer(), Tag(0x1234), 100).unwrap();
+            let failed = receiver.next_failure();
+            assert_unknown_source(&failed, &stranger);
+            assert!(received_bytes(&failed.completion.buffer) == message, "{len_bytes} bytes");
+            let expected = Completion {
+                context,
+                flags: CompletionFlags::RECV | CompletionFlags::TAGGED | CompletionFlags::REMOTE_CQ_DATA,
+                len_bytes,
+                data: 0xfeed,
+                tag: Tag(0x1234),
+                ..Completion::default()
+            };
+            assert_eq!(Completion { buffer: Default::default(), ..failed.completion }, expected);
+            let (sent, source) = stranger.next_completion_with_source();
+            assert_eq!((sent.context, source), (100, FabricAddress::UNSPECIFIED), "a send has no source");
+        }
+        assert_eq!(receiver.av.reverse_lookup(&stranger.endpoint.name().unwrap()), None);
+    }
+}
+
+#[over(all)]
+fn reported_source_address_can_be_inserted(net: &Net) {
+    let (stranger, receiver) = open_stranger_and_receiver(net, Setup::default());
+    let send = |context| {
+        receiver.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
+        stranger.endpoint.send(payload(context, 8), stranger.peer(), context).unwrap();
+        assert_eq!(stranger.next_completion().context, context);
+    };
+    send(1);
+    let told = receiver.next_failure();
+    assert_unknown_source(&told, &stranger);
+    let known = receiver.av.insert(&[told.unknown_source().unwrap()]).remove(0).unwrap();
+    for context in 2..4 {
+        send(context);
+        let (completion, source) = receiver.next_completion_with_source();
+        assert_eq!((completion.context, source), (context, known));
+    }
+    // Messages can be sent to this entry.
+    stranger.endpoint.recv(marked_buffer(8), ANY, 10).unwrap();
+    receiver.endpoint.send(payload(10, 8), known, 11).unwrap();
+    assert_eq!(received_bytes(&stranger.next_completion().buffer), payload(10, 8));
+    assert_eq!(receiver.next_completion().context, 11);
+    // The removed sender is unknown again.
+    receiver.av.remove(&[known]);
+    send(4);
+    assert_unknown_source(&receiver.next_failure(), &stranger);
+}
+
+#[over(all)]
+fn unknown_source_errors_keep_completion_order(net: &Net) {
+    let (stranger, receiver) = open_stranger_and_receiver(net, Setup::default());
+    let friend = net.open_party();
+    friend.insert_address_of(&receiver);
+    let known = receiver.insert_address_of(&friend);
+    for (context, from) in (1..).zip([&friend, &friend, &stranger, &friend, &stranger]) {
+        receiver.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
+        let send =
+            SendMsg { buffers: vec![payload(context, 8)], to: from.peer(), context, ..SendMsg::default() };
+        from.send_and_wait_for_delivery(send);
+    }
+    let batch = || {
+        let mut contexts = Vec::new();
+        let read = receiver.cq.read_each(16, |completion, source| {
+            assert_eq!(source, known);
+            contexts.push(completion.context);
+        });
+        read.map(|_| contexts)
+    };
+    // A read may find only one completion: the threads that drive the receiver may have slept.
+    let mut contexts = Vec::new();
+    while contexts.len() < 2 {
+        receiver.progress_all();
+        contexts.extend(batch().unwrap());
+    }
+    assert_eq!(contexts, [1, 2]);
+    assert_eq!(batch(), Err(ReadError::ErrorAvailable));
+    assert_eq!(batch(), Err(ReadError::ErrorAvailable), "until it is read");
+    assert_eq!(receiver.cq.read_error().unwrap().unwrap().completion.context, 3);
+    assert_eq!(receiver.cq.read_error(), Ok(None), "a success comes next");
+    assert_eq!(batch(), Ok(vec![4]));
+    assert_eq!(batch(), Err(ReadError::ErrorAvailable));
+    assert_unknown_source(&receiver.next_failure(), &stranger);
+    receiver.assert_no_completion();
+}
+
+#[over(all)]
+fn failed_receive_from_an_unknown_source_reports_the_failure(net: &Net) {
+    let (stranger, receiver) = open_stranger_and_receiver(net, Setup::default());
+    receiver.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
+    stranger.endpoint.send(payload(1, 20), stranger.peer(), 2).unwrap();
+    let failed = receiver.next_failure();
+    assert_eq!(failed.error, OperationError::Truncated { overflow_bytes: 12 });
+    assert_eq!((failed.unknown_source(), failed.source), (None, FabricAddress::UNSPECIFIED));
+    receiver.endpoint.recv(marked_buffer(8), ANY, 3).unwrap();
+    receiver.endpoint.cancel(3).unwrap();
+    assert_eq!(receiver.next_failure().error, OperationError::Cancelled);
+    receiver.insert_address_of(&stranger);
+    receiver.endpoint.recv(marked_buffer(8), ANY, 4).unwrap();
+    stranger.endpoint.send(payload(1, 20), stranger.peer(), 5).unwrap();
+    let failed = receiver.next_failure();
+    assert_eq!(failed.errno(), Errno::ETRUNC);
+    if receiver.is_native() {
+        assert_eq!(failed.source, FabricAddress(0), "an error has a source as well");
+    }
+}
+
+#[over(all)]
+fn source_is_looked_up_when_its_entry_is_written(net: &Net) {
+    let setup = Setup { cq_depth_entries: 2, ..Setup::default() };
+    let (stranger, receiver) = open_stranger_and_receiver(net, setup);
+    for context in 0..6 {
+        receiver.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
+        let to = stranger.peer();
+        stranger.send_and_wait_for_delivery(SendMsg {
+            buffers: vec![payload(context, 8)],
+            to,
+            context,
+            ..SendMsg::default()
+        });
+    }
+    // The queue has room for two entries. The library looks up the other sources when their entries get
+    // room.
+    let known = receiver.insert_address_of(&stranger);
+    for context in 0..2 {
+        let failed = receiver.next_failure();
+        assert_unknown_source(&failed, &stranger);
+        assert_eq!(failed.completion.context, context);
+    }
+    for context in 2..6 {
+        let (completion, source) = receiver.next_completion_with_source();
+        assert_eq!((completion.context, source), (context, known));
+        assert_eq!(received_bytes(&completion.buffer), payload(context, 8));
+    }
+    receiver.assert_no_completion();
+}
+
+#[over(all)]
+fn unknown_source_errors_overrun_an_unprotected_queue(net: &Net) {
+    let resource_mgmt = Some(ResourceManagement::Disabled);
+    let setup = Setup { cq_depth_entries: 2, resource_mgmt, ..Setup::default() };
+    let (stranger, receiver) = open_stranger_and_receiver(net, setup);
+    for context in 0..3 {
+        receiver.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
+        let to = stranger.peer();
+        stranger.send_and_wait_for_delivery(SendMsg {
+            buffers: vec![payload(context, 8)],
+            to,
+            context,
+            ..SendMsg::default()
+        });
+    }
+    for context in 0..2 {
+        let failed = receiver.next_failure();
+        assert_unknown_source(&failed, &stranger);
+        assert_eq!(failed.completion.context, context);
+    }
+    assert_eq!(receiver.cq.read(), Err(ReadError::Overrun));
+}
+
+#[over(all)]
+fn peek_reports_an_unknown_source(net: &Net) {
+    let (stranger, receiver) = open_stranger_and_receiver(net, Setup::default());
+    let to = stranger.peer();
+    stranger.send_and_wait_for_delivery(SendMsg {
+        buffers: vec![payload(7, 64)],
+        to,
+        tag: Some(Tag(9)),
+        ..SendMsg::default()
+    });
+    let look =
+        RecvMsg { tagged: Some(Tag(9).into()), context: 1, flags: OpFlags::PEEK, ..RecvMsg::default() };
+    receiver.endpoint.recvmsg(look.clone()).unwrap();
+    let told = receiver.next_failure();
+    assert_unknown_source(&told, &stranger);
+    assert_eq!((told.completion.context, told.completion.len_bytes, told.completion.tag.0), (1, 64, 9));
+    let known = receiver.insert_address_of(&stranger);
+    receiver.endpoint.recvmsg(look).unwrap();
+    assert_eq!(receiver.next_completion_with_source().1, known);
+    // Once inserted, the sender can be the source of a receive.
+    receiver.endpoint.trecv(marked_buffer(64), known, Tag(9), 2).unwrap();
+    let (completion, source) = receiver.next_completion_with_source();
+    assert_eq!((completion.context, source), (2, known));
+    assert_eq!(received_bytes(&completion.buffer), payload(7, 64));
+}
+
+#[over(all)]
+fn unreported_success_reports_no_unknown_source(net: &Net) {
+    let (stranger, receiver) = open_stranger_and_receiver(net, Setup { selective: true, ..Setup::default() });
+    receiver.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
+    let (buffers, flags) = (vec![marked_buffer(8)], OpFlags::COMPLETION);
+    receiver.endpoint.recvmsg(RecvMsg { buffers, context: 2, flags, ..RecvMsg::default() }).unwrap();
+    for context in 1..3 {
+        stranger.endpoint.send(payload(context, 8), stranger.peer(), context).unwrap();
+    }
+    let told = receiver.next_failure();
+    assert_unknown_source(&told, &stranger);
+    assert_eq!(told.completion.context, 2, "the first has succeeded, and that was not to be told");
+    receiver.assert_no_completion();
+}
+
+#[over(all)]
+fn separate_receive_queue_reports_unknown_sources(net: &Net) {
+    let setup = Setup { separate_queues: true, ..Setup::default() };
+    let (stranger, receiver) = open_stranger_and_receiver(net, setup);
+    receiver.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
+    stranger.endpoint.send(payload(1, 8), stranger.peer(), 1).unwrap();
+    let told = receiver.next_ended_of(receiver.receive_cq.as_ref().unwrap()).unwrap_err();
+    assert_unknown_source(&told, &stranger);
+    receiver.assert_no_completion();
+}
+
+#[over(one_process)]
+fn unknown_source_wakes_a_blocked_reader(net: &Net) {
+    let domain = net.open_other_domain();
+    let attr = CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() };
+    let (cq, av) = (domain.open_cq(&attr).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
+    let endpoint =
+        domain.endpoint(&Info { caps: make_source_err_setup(net).caps, ..net.info().clone() }).unwrap();
+    endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
+    endpoint.bind_av(&av).unwrap();
+    endpoint.enable().unwrap();
+    let stranger = net.open_party();
+    let to = stranger.av.insert(&[endpoint.name().unwrap()]).remove(0).unwrap();
+    for context in 0..3 {
+        endpoint.recv(marked_buffer(8), ANY, context).unwrap();
+        thread::scope(|scope| {
+            let asleep = scope.spawn(|| cq.sread_from(None));
+            stranger.endpoint.send(payload(context, 8), to, 7).unwrap();
+            assert_eq!(stranger.next_completion().context, 7);
+            let deadline = Deadline::new();
+            while !asleep.is_finished() {
+                stranger.progress_all();
+                deadline.yield_or_panic("the blocked reader to wake");
+            }
+            assert_eq!(asleep.join().expect("no panic"), Err(ReadError::ErrorAvailable));
+        });
+        let told = cq.read_error().unwrap().unwrap();
+        assert_unknown_source(&told, &stranger);
+        assert_eq!(told.completion.context, context);
+    }
+}

@@ -1,0 +1,123 @@
+//! Transmit contexts that endpoints share: `fi_stx_context` of `fi_endpoint(3)`.
+
+use homespun::flags::{BindFlags, Caps, Order};
+use homespun::info::{Info, SHARED_CONTEXT, TxAttr};
+use homespun::{AddressVector, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint, Errno, FabricAddress};
+
+use crate::payload::{marked_buffer, payload, received_bytes};
+use crate::semantics::binding::expect_errno;
+use crate::{Deadline, Net, over};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+/// Returns an info for endpoints that share a transmit context.
+fn make_sharing_info(net: &Net) -> Info {
+    let mut info = net.info().clone();
+    info.ep.tx_ctx_cnt = SHARED_CONTEXT;
+    info
+}
+
+/// Opens an endpoint with a queue for both directions, not yet enabled.
+fn open_disabled_endpoint(domain: &Domain, info: &Info) -> (Endpoint, CompletionQueue, AddressVector) {
+    let endpoint = domain.endpoint(info).unwrap();
+    let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
+    endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
+    endpoint.bind_av(&av).unwrap();
+    (endpoint, cq, av)
+}
+
+#[over(one_process)]
+fn endpoints_that_share_a_context_complete_in_their_own_queues(net: &Net) {
+    const MESSAGES: u64 = 10;
+    let (domain, info) = (net.open_other_domain(), make_sharing_info(net));
+    let context = domain.shared_transmit_context(&info.tx).unwrap();
+    let (receiver, receive_cq, _av) = open_disabled_endpoint(&domain, net.info());
+    receiver.enable().unwrap();
+    let senders = [1_000, 2_000].map(|base| {
+        let (sender, cq, av) = open_disabled_endpoint(&domain, &info);
+        assert_eq!(sender.info().ep.tx_ctx_cnt, SHARED_CONTEXT);
+        sender.bind_shared_transmit_context(&context).unwrap();
+        sender.enable().unwrap();
+        let to = av.insert_one(receiver.name().unwrap()).unwrap();
+        (base, sender, cq, to)
+    });
+    for number in 0..2 * MESSAGES {
+        receiver.recv(marked_buffer(100), ANY, number).unwrap();
+    }
+    for number in 0..MESSAGES {
+        for (base, sender, _, to) in &senders {
+            sender.send(payload(base + number, 100), *to, base + number).unwrap();
+        }
+    }
+    let (mut sent, mut arrived, deadline) = ([0; 2], Vec::new(), Deadline::new());
+    while sent != [MESSAGES; 2] || arrived.len() as u64 != 2 * MESSAGES {
+        for (sent, (base, _, cq, _)) in sent.iter_mut().zip(&senders) {
+            if let Ok(Some(completion)) = cq.read() {
+                assert_eq!(completion.context, base + *sent, "each queue reports its own endpoint's sends");
+                *sent += 1;
+            }
+        }
+        if let Ok(Some(completion)) = receive_cq.read() {
+            arrived.push(received_bytes(&completion.buffer));
+        }
+        deadline.yield_or_panic("messages of two endpoints");
+    }
+    for base in [1_000, 2_000] {
+        for number in base..base + MESSAGES {
+            assert!(arrived.contains(&payload(number, 100).to_vec()), "message {number}");
+        }
+    }
+}
+
+#[over(one_process)]
+fn invalid_uses_of_transmit_contexts_are_refused(net: &Net) {
+    let (domain, info) = (net.open_other_domain(), make_sharing_info(net));
+    let context = domain.shared_transmit_context(&info.tx).unwrap();
+
+    let (sharer, _cq, _av) = open_disabled_endpoint(&domain, &info);
+    assert_eq!(expect_errno(sharer.enable()), Errno::EOPBADSTATE, "no context is bound");
+    let elsewhere = net.open_other_domain().shared_transmit_context(&info.tx).unwrap();
+    assert_eq!(expect_errno(sharer.bind_shared_transmit_context(&elsewhere)), Errno::EDOMAIN);
+    let messages = TxAttr { caps: Caps::MSG | Caps::SEND, ..TxAttr::default() };
+    let messages = domain.shared_transmit_context(&messages).unwrap();
+    sharer.bind_shared_transmit_context(&messages).expect("its capabilities do not matter");
+    assert_eq!(expect_errno(sharer.bind_shared_transmit_context(&context)), Errno::EBUSY);
+    sharer.enable().unwrap();
+
+    let unspecified = domain.shared_transmit_context(&TxAttr::default()).unwrap();
+    assert!(unspecified.attr().caps.contains(info.tx.caps), "whatever is left open is all that there is");
+    let beyond = TxAttr { comp_order: Order::from_bits_retain(1 << 40), ..TxAttr::default() };
+    assert_eq!(expect_errno(domain.shared_transmit_context(&beyond).map(drop)), Errno::ENODATA);
+}
+
+#[over(one_process)]
+fn any_endpoint_takes_a_transmit_context_at_any_time(net: &Net) {
+    let domain = net.open_other_domain();
+    let context = domain.shared_transmit_context(&net.info().tx).unwrap();
+    let (receiver, receive_cq, _av) = open_disabled_endpoint(&domain, net.info());
+    receiver.enable().unwrap();
+    let (sender, cq, av) = open_disabled_endpoint(&domain, net.info());
+    let to = av.insert_one(receiver.name().unwrap()).unwrap();
+    for is_early in [true, false] {
+        let (endpoint, ..) = open_disabled_endpoint(&domain, net.info());
+        if is_early {
+            endpoint.bind_shared_transmit_context(&context).unwrap();
+        }
+        endpoint.enable().unwrap();
+        assert_eq!(endpoint.bind_shared_transmit_context(&context).is_ok(), !is_early, "the first one");
+    }
+    sender.enable().unwrap();
+    sender.bind_shared_transmit_context(&context).unwrap();
+    // The endpoint keeps the context.
+    drop(context);
+    receiver.recv(marked_buffer(100), ANY, 1).unwrap();
+    sender.send(payload(2, 100), to, 2).unwrap();
+    let (mut is_sent, mut arrived, deadline) = (false, None, Deadline::new());
+    while !is_sent || arrived.is_none() {
+        is_sent |= cq.read().unwrap().is_some();
+        arrived = arrived.or(receive_cq.read().unwrap());
+        deadline.yield_or_panic("a message of an endpoint that was bound late");
+    }
+    let arrived = arrived.map(|completion| received_bytes(&completion.buffer));
+    assert_eq!(arrived, Some(payload(2, 100).to_vec()));
+}

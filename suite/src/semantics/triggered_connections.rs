@@ -1,0 +1,285 @@
+//! Deferred work over connections: `fi_trigger(3)`.
+
+use homespun::endpoint::{RecvMsg, SendMsg, WriteMsg};
+use homespun::flags::{Caps, CounterEvents, MrAccess, OpFlags};
+use homespun::transport::LinkError;
+use homespun::trigger::{DeferredAction, DeferredWork, Operation, Trigger};
+use homespun::{
+    ConnectionEnd, ConnectionEvent, Counter, CounterAttr, Endpoint, Errno, FabricAddress, Misuse, MrAttr,
+    OperationError, RemoteMemory,
+};
+
+use crate::connecting::{
+    CLIENT, LISTENER, SERVER, Side, close_with_progress, connect_pair, next_completion_of_first_side,
+    next_event_of_first_side, next_operation_end_of_first_side, next_request_of_first_side,
+};
+use crate::payload::{marked_buffer, payload, received_bytes};
+use crate::{Deadline, Net, over};
+
+/// The peer address of posts, which connected endpoints ignore.
+const NOWHERE: FabricAddress = FabricAddress(0x5eed);
+
+/// The number of passes after which work that did not wait would have started.
+const PASSES: u32 = 100;
+
+fn open_triggering_side(net: &Net) -> Side {
+    Side::open_with_added_caps(net, Caps::TRIGGER)
+}
+
+fn open_counter(side: &Side) -> Counter {
+    side.domain.open_counter(&CounterAttr::default()).unwrap()
+}
+
+fn send_operation(context: u64) -> Operation {
+    let (buffers, flags) = (vec![payload(context, 8)], OpFlags::COMPLETION);
+    Operation::Send(SendMsg { buffers, to: NOWHERE, context, flags, ..SendMsg::default() })
+}
+
+fn receive_operation(context: u64) -> Operation {
+    let (buffers, flags) = (vec![marked_buffer(8)], OpFlags::COMPLETION);
+    Operation::Receive(RecvMsg { buffers, from: NOWHERE, context, flags, ..RecvMsg::default() })
+}
+
+fn write_operation(memory: RemoteMemory, context: u64) -> Operation {
+    let flags = OpFlags::COMPLETION | OpFlags::DELIVERY_COMPLETE;
+    let buffers = vec![payload(context, 8)];
+    Operation::Write(WriteMsg { buffers, to: NOWHERE, memory, context, flags, ..WriteMsg::default() })
+}
+
+/// Queues an operation of an endpoint until a counter has reached a threshold.
+fn queue_work(
+    side: &Side,
+    endpoint: &Endpoint,
+    operation: Operation,
+    (counter, threshold): (&Counter, u64),
+    completion: &Counter,
+) {
+    let work = DeferredWork {
+        context: 0,
+        trigger: Trigger { counter: counter.clone(), threshold },
+        action: DeferredAction::Post { endpoint: endpoint.clone(), operation },
+        completion: Some(completion.clone()),
+    };
+    side.domain.queue_work(work).unwrap();
+}
+
+fn progress_for_a_while(sides: &[&Side]) {
+    for _ in 0..PASSES {
+        sides.iter().for_each(|side| side.progress());
+    }
+}
+
+/// Drives all sides until a counter has this value and error value.
+#[track_caller]
+fn await_counts(sides: &[&Side], counter: &Counter, expected: (u64, u64)) {
+    let deadline = Deadline::new();
+    while (counter.read(), counter.read_error()) != expected {
+        sides.iter().for_each(|side| side.progress());
+        deadline.yield_or_panic_with(|| format!("{expected:?}, where there is {counter:?}"));
+    }
+}
+
+#[track_caller]
+fn expect_completion(sides: &[&Side], context: u64) {
+    assert_eq!(next_completion_of_first_side(sides).context, context);
+}
+
+/// Expects the completion of a receive that has matched this message.
+#[track_caller]
+fn expect_message(sides: &[&Side], context: u64, identity: u64) {
+    let completion = next_completion_of_first_side(sides);
+    assert_eq!(completion.context, context);
+    assert_eq!(received_bytes(&completion.buffer), payload(identity, 8));
+}
+
+/// Waits for the failure of a work that was due while its endpoint was not connected.
+#[track_caller]
+fn expect_not_connected(sides: &[&Side], context: u64) {
+    let failed = next_operation_end_of_first_side(sides).expect_err("its endpoint is not connected");
+    assert_eq!((failed.completion.context, failed.errno()), (context, Errno::ENOTCONN));
+    assert_eq!(failed.error, OperationError::Deferred(Box::new(Misuse::NotConnected)));
+}
+
+#[track_caller]
+fn expect_no_completion(side: &Side) {
+    assert!(matches!(side.cq.read(), Ok(None)), "there is nothing to report");
+}
+
+#[over(connected, automatic)]
+fn deferred_work_of_connected_endpoints_waits_for_its_threshold(net: &Net) {
+    let (client, server) = (open_triggering_side(net), open_triggering_side(net));
+    let (one, other) = connect_pair(&client, &server);
+    let access = MrAccess::REMOTE_WRITE;
+    let region = server.domain.register(8, &MrAttr { access, ..MrAttr::default() }).unwrap();
+    let written = || {
+        let mut content = [0; 8];
+        region.read_at(0, &mut content).unwrap();
+        content.to_vec()
+    };
+    let (client_trigger, client_done) = (open_counter(&client), open_counter(&client));
+    let (server_trigger, server_done) = (open_counter(&server), open_counter(&server));
+    queue_work(&client, &one, send_operation(1), (&client_trigger, 2), &client_done);
+    queue_work(&client, &one, write_operation(region.remote(), 2), (&client_trigger, 2), &client_done);
+    queue_work(&server, &other, receive_operation(3), (&server_trigger, 2), &server_done);
+    client_trigger.add(1);
+    server_trigger.add(1);
+    progress_for_a_while(&[&client, &server]);
+    assert_eq!((client_done.read(), server_done.read(), written()), (0, 0, vec![0; 8]));
+    // The waiting receive does not match this message.
+    one.send(payload(4, 8), NOWHERE, 4).unwrap();
+    expect_completion(&[&client, &server], 4);
+    progress_for_a_while(&[&client, &server]);
+    other.recv(marked_buffer(8), NOWHERE, 5).unwrap();
+    expect_message(&[&server, &client], 5, 4);
+
+    client_trigger.add(1);
+    await_counts(&[&client, &server], &client_done, (2, 0));
+    let mut ended = [(); 2].map(|()| next_completion_of_first_side(&[&client, &server]).context);
+    ended.sort_unstable();
+    assert_eq!((ended, written()), ([1, 2], payload(2, 8).to_vec()));
+    progress_for_a_while(&[&client, &server]);
+    expect_no_completion(&server);
+    server_trigger.add(1);
+    expect_message(&[&server, &client], 3, 1);
+    await_counts(&[&server, &client], &server_done, (1, 0));
+}
+
+#[over(connected, automatic)]
+fn received_messages_trigger_an_answer(net: &Net) {
+    let (client, server) = (open_triggering_side(net), open_triggering_side(net));
+    let (one, other) = connect_pair(&client, &server);
+    let (received, answered) = (open_counter(&server), open_counter(&server));
+    other.bind_counter(&received, CounterEvents::RECV).unwrap();
+    queue_work(&server, &other, send_operation(1), (&received, 2), &answered);
+    one.recv(marked_buffer(8), NOWHERE, 2).unwrap();
+    for context in [3, 4] {
+        progress_for_a_while(&[&client, &server]);
+        assert_eq!(answered.read(), 0);
+        other.recv(marked_buffer(8), NOWHERE, context).unwrap();
+        one.inject(&payload(context, 8), NOWHERE, None, None).unwrap();
+        expect_message(&[&server, &client], context, context);
+    }
+    expect_message(&[&client, &server], 2, 1);
+    await_counts(&[&server, &client], &answered, (1, 0));
+}
+
+#[over(connected, automatic)]
+fn work_queued_before_the_connection_runs_if_due_after_it(net: &Net) {
+    let (client, server) = (open_triggering_side(net), open_triggering_side(net));
+    let listener = server.open_listener(LISTENER);
+    let connecting = client.open_endpoint(CLIENT);
+    connecting.enable().unwrap();
+    let (trigger, done) = (open_counter(&client), open_counter(&client));
+    queue_work(&client, &connecting, send_operation(1), (&trigger, 1), &done);
+    queue_work(&client, &connecting, send_operation(2), (&trigger, 2), &done);
+    trigger.add(1);
+    expect_not_connected(&[&client], 1);
+    await_counts(&[&client], &done, (0, 1));
+
+    connecting.connect(listener.name().unwrap(), b"").unwrap();
+    let accepting =
+        server.open_endpoint_for_request(&next_request_of_first_side(&[&server, &client]), SERVER);
+    accepting.accept(b"").unwrap();
+    for (side, peer) in [(&server, &client), (&client, &server)] {
+        assert!(matches!(next_event_of_first_side(&[side, peer]), Ok(ConnectionEvent::Connected { .. })));
+    }
+    trigger.add(1);
+    await_counts(&[&client, &server], &done, (1, 1));
+    expect_completion(&[&client, &server], 2);
+    accepting.recv(marked_buffer(8), NOWHERE, 3).unwrap();
+    expect_message(&[&server, &client], 3, 2);
+}
+
+#[over(connected, automatic)]
+fn work_due_after_a_shutdown_fails_with_enotconn(net: &Net) {
+    let (client, server) = (open_triggering_side(net), open_triggering_side(net));
+    let (one, other) = connect_pair(&client, &server);
+    let memory = RemoteMemory { address: 0, key: 0 };
+    let ends = [(&client, &server, &one), (&server, &client, &other)];
+    let counters = ends.map(|(side, ..)| (open_counter(side), open_counter(side)));
+    for ((side, _, endpoint), (trigger, done)) in ends.into_iter().zip(&counters) {
+        queue_work(side, endpoint, send_operation(1), (trigger, 1), done);
+        queue_work(side, endpoint, write_operation(memory, 2), (trigger, 2), done);
+        queue_work(side, endpoint, receive_operation(3), (trigger, 3), done);
+    }
+    one.shutdown().unwrap();
+    for (side, peer, _) in ends {
+        assert!(matches!(next_event_of_first_side(&[side, peer]), Ok(ConnectionEvent::Shutdown { .. })));
+    }
+    progress_for_a_while(&[&client, &server]);
+    for ((side, peer, _), (trigger, done)) in ends.into_iter().zip(&counters) {
+        assert_eq!((done.read(), done.read_error()), (0, 0), "the works still wait");
+        expect_no_completion(side);
+        for context in 1..=3 {
+            trigger.add(1);
+            expect_not_connected(&[side, peer], context);
+            await_counts(&[side, peer], done, (0, context));
+        }
+    }
+}
+
+#[over(connected, automatic)]
+fn receive_due_after_a_shutdown_takes_an_earlier_message(net: &Net) {
+    let (client, server) = (open_triggering_side(net), open_triggering_side(net));
+    let (one, other) = connect_pair(&client, &server);
+    let (trigger, done) = (open_counter(&server), open_counter(&server));
+    queue_work(&server, &other, receive_operation(1), (&trigger, 1), &done);
+    queue_work(&server, &other, receive_operation(2), (&trigger, 2), &done);
+    one.send(payload(3, 8), NOWHERE, 3).unwrap();
+    expect_completion(&[&client, &server], 3);
+    one.shutdown().unwrap();
+    assert_eq!(
+        next_event_of_first_side(&[&server, &client]),
+        Ok(ConnectionEvent::Shutdown { endpoint: SERVER, end: ConnectionEnd::Closed })
+    );
+    trigger.add(1);
+    expect_message(&[&server, &client], 1, 3);
+    trigger.add(1);
+    expect_not_connected(&[&server, &client], 2);
+    await_counts(&[&server, &client], &done, (1, 1));
+}
+
+#[over(connected, automatic)]
+fn work_under_way_fails_when_the_connection_ends(net: &Net) {
+    let (client, server) = (open_triggering_side(net), open_triggering_side(net));
+    let (one, other) = connect_pair(&client, &server);
+    let ends = [(&client, &server, &one), (&server, &client, &other)];
+    let counters = ends.map(|(side, ..)| open_counter(side));
+    for ((side, _, endpoint), counter) in ends.into_iter().zip(&counters) {
+        queue_work(side, endpoint, receive_operation(1), (counter, 0), counter);
+    }
+    one.shutdown().unwrap();
+    let errors = [OperationError::Cancelled, OperationError::Link(LinkError::Closed)];
+    for (((side, peer, _), counter), error) in ends.into_iter().zip(&counters).zip(errors) {
+        let failed = next_operation_end_of_first_side(&[side, peer]).expect_err("its connection has ended");
+        assert_eq!((failed.completion.context, failed.error), (1, error));
+        await_counts(&[side, peer], counter, (0, 1));
+    }
+}
+
+#[over(connected, automatic)]
+fn closing_a_connected_endpoint_discards_only_its_own_work(net: &Net) {
+    let (client, server) = (open_triggering_side(net), open_triggering_side(net));
+    let (one, other) = connect_pair(&client, &server);
+    let counters = [&client, &server].map(|side| (open_counter(side), open_counter(side)));
+    let [(client_trigger, client_done), (server_trigger, server_done)] = &counters;
+    for context in [1, 2] {
+        queue_work(&client, &one, send_operation(context), (client_trigger, 1), client_done);
+        queue_work(&server, &other, send_operation(context), (server_trigger, 1), server_done);
+    }
+    close_with_progress(one, &[&client, &server]);
+    assert_eq!(
+        next_event_of_first_side(&[&server, &client]),
+        Ok(ConnectionEvent::Shutdown { endpoint: SERVER, end: ConnectionEnd::Closed })
+    );
+    assert!(!client_trigger.is_in_use() && !client_done.is_in_use());
+    assert!(server_trigger.is_in_use() && server_done.is_in_use());
+    client_trigger.add(1);
+    server_trigger.add(1);
+    await_counts(&[&server, &client], server_done, (0, 2));
+    for context in [1, 2] {
+        expect_not_connected(&[&server, &client], context);
+    }
+    assert_eq!((client_done.read(), client_done.read_error()), (0, 0));
+    expect_no_completion(&client);
+}

@@ -1,0 +1,174 @@
+//! Messages that are longer than the buffer: `FI_ETRUNC`.
+
+use homespun::endpoint::SendMsg;
+use homespun::flags::CompletionFlags;
+use homespun::{CompletionError, Errno, FabricAddress, OperationError, ReadError, Tag};
+
+use crate::payload::{marked_buffer, marked_buffers, payload, received_bytes};
+use crate::{Deadline, Net, Party, over};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+/// Checks the error of a receive of `room_bytes` that matched a message of `message_bytes`.
+#[track_caller]
+fn check_truncated(failed: &CompletionError, identity: u64, room_bytes: usize, message_bytes: usize) {
+    let overflow_bytes = (message_bytes - room_bytes) as u64;
+    assert_eq!(failed.error, OperationError::Truncated { overflow_bytes });
+    assert_eq!(failed.errno(), Errno::ETRUNC);
+    assert_eq!(failed.overflow_bytes(), overflow_bytes);
+    assert_eq!(failed.completion.context, identity);
+    assert_eq!(failed.completion.len_bytes, room_bytes);
+    assert!(received_bytes(&failed.completion.buffer) == payload(identity, room_bytes), "another prefix");
+}
+
+#[over(all)]
+fn long_message_is_truncated_with_etrunc(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let sizes = [
+        (1, 2),
+        (7, 8),
+        (100, 4097),
+        (8192, 8193),
+        (5000, 70_000),
+        (65_536, 65_537),
+        (1000, 1 << 20),
+        (1 << 18, 1 << 20),
+    ];
+    for (identity, (room_bytes, message_bytes)) in (1..).zip(sizes) {
+        let message = || payload(identity, message_bytes);
+        for early in [true, false] {
+            if early {
+                bob.endpoint.trecv(marked_buffer(room_bytes), ANY, Tag(9), identity).unwrap();
+                alice.endpoint.tsenddata(message(), 4, alice.peer(), Tag(9), 1).unwrap();
+                assert_eq!(next_send_end(&alice), 1);
+            } else {
+                let buffers = vec![message()];
+                let send = SendMsg {
+                    buffers,
+                    to: alice.peer(),
+                    tag: Some(Tag(9)),
+                    data: Some(4),
+                    ..SendMsg::default()
+                };
+                if alice.is_homespun() {
+                    alice.send_and_wait_for_delivery(send);
+                } else {
+                    // Another provider may deliver the message only when a receive takes it.
+                    alice.endpoint.sendmsg(send).unwrap();
+                }
+                bob.endpoint.trecvv(marked_buffers(room_bytes, 3), ANY, Tag(9), identity).unwrap();
+                if !alice.is_homespun() {
+                    assert_eq!(next_send_end(&alice), 0);
+                }
+            }
+            let failed = bob.next_failure();
+            check_truncated(&failed, identity, room_bytes, message_bytes);
+            if bob.is_native() {
+                assert_eq!(failed.source, bob.peer());
+            }
+            assert_eq!((failed.completion.tag.0, failed.completion.data), (9, 4));
+            let flags = CompletionFlags::RECV | CompletionFlags::TAGGED | CompletionFlags::REMOTE_CQ_DATA;
+            assert_eq!(failed.completion.flags, flags);
+        }
+    }
+}
+
+#[over(all)]
+fn truncation_affects_neither_sender_nor_next_message(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    for message_bytes in [20, 5000, 300_000] {
+        for (identity, room_bytes) in [(1, message_bytes), (2, 10), (3, message_bytes)] {
+            bob.endpoint.recv(marked_buffer(room_bytes), ANY, identity).unwrap();
+        }
+        for identity in 1..=3 {
+            alice.endpoint.send(payload(identity, message_bytes), alice.peer(), identity).unwrap();
+        }
+        for identity in [1, 3] {
+            let completion =
+                next_success_after_errors(&bob, &mut |failed| check_truncated(failed, 2, 10, message_bytes));
+            assert_eq!(completion.context, identity);
+            assert!(received_bytes(&completion.buffer) == payload(identity, message_bytes));
+        }
+        let mut sent: Vec<u64> = (0..3).map(|_| next_send_end(&alice)).collect();
+        if !alice.is_homespun() {
+            // Another provider need not complete sends in their order.
+            sent.sort_unstable();
+        }
+        assert_eq!(sent, [1, 2, 3]);
+    }
+}
+
+#[over(all, own)]
+fn truncation_errors_keep_completion_order(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    for (context, room_bytes) in [(1, 32), (2, 8), (3, 8), (4, 32)] {
+        bob.endpoint.recv(marked_buffer(room_bytes), ANY, context).unwrap();
+    }
+    for context in 1..=4 {
+        let send =
+            SendMsg { buffers: vec![payload(context, 32)], to: alice.peer(), context, ..SendMsg::default() };
+        alice.send_and_wait_for_delivery(send);
+    }
+    let deadline = Deadline::new();
+    let mut contexts = Vec::new();
+    while contexts.is_empty() {
+        match bob.cq.read_each(10, |completion, _| contexts.push(completion.context)) {
+            Ok(Some(count)) => assert_eq!(count, 1, "an error ends the batch"),
+            Ok(None) => {}
+            Err(error) => panic!("{error}"),
+        }
+        deadline.yield_or_panic("the first message");
+    }
+    assert_eq!(contexts, [1]);
+    for context in [2, 3] {
+        // Reads return no entry before the error.
+        for _ in 0..3 {
+            assert_eq!(bob.cq.read(), Err(ReadError::ErrorAvailable));
+        }
+        check_truncated(&bob.cq.read_error().unwrap().unwrap(), context, 8, 32);
+    }
+    assert_eq!(bob.cq.read_error(), Ok(None), "a success is on top");
+    assert_eq!(bob.cq.read().unwrap().unwrap().context, 4);
+    assert_eq!(bob.cq.read_error(), Ok(None));
+}
+
+#[over(all)]
+fn empty_buffer_truncates_any_nonempty_message(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    for message_bytes in [0, 1, 9000] {
+        bob.endpoint.recv(marked_buffer(0), ANY, 1).unwrap();
+        alice.endpoint.send(payload(1, message_bytes), alice.peer(), 2).unwrap();
+        if message_bytes == 0 {
+            assert_eq!(bob.next_completion().len_bytes, 0);
+        } else {
+            check_truncated(&bob.next_failure(), 1, 0, message_bytes);
+        }
+        assert_eq!(next_send_end(&alice), 2);
+    }
+}
+
+/// Waits for the end of a send, and returns its context. homespun does not tell the sender that its
+/// message was truncated. No page says whether another provider reports an error.
+#[track_caller]
+fn next_send_end(sender: &Party) -> u64 {
+    let completion = match sender.next_ended() {
+        Ok((completion, _)) => {
+            assert!(completion.flags.contains(CompletionFlags::SEND));
+            completion
+        }
+        Err(failed) if !sender.is_homespun() => failed.completion,
+        Err(failed) => panic!("the sender is told of the truncation: {failed:?}"),
+    };
+    completion.context
+}
+
+/// Returns the party's next success, after checking the errors before it.
+#[track_caller]
+fn next_success_after_errors(party: &Party, check: &mut dyn FnMut(&CompletionError)) -> homespun::Completion {
+    loop {
+        match party.next_ended() {
+            Ok((completion, _)) => return completion,
+            Err(failed) => check(&failed),
+        }
+    }
+}

@@ -1,0 +1,673 @@
+//! Blocking reads, and wait objects on which an application sleeps itself: `fi_cq(3)`, `fi_poll(3)`.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use homespun::counter::CounterWaitError;
+use homespun::endpoint::SendMsg;
+use homespun::flags::{BindFlags, CompletionFlags, CounterEvents, OpFlags};
+use homespun::info::ResourceManagement;
+use homespun::wait::{WaitError, Waitable};
+use homespun::{
+    AvAttr, Completion, CompletionQueue, CqAttr, Errno, Error, FabricAddress, ReadError, WaitObject,
+};
+
+use crate::connecting::{LISTENER, Side};
+use crate::payload::{marked_buffer, payload, received_bytes};
+use crate::sleeping::{
+    BLOCKING_WAIT_OBJECTS, PATIENCE, StopOnDrop, WAIT_OBJECTS, let_threads_fall_asleep,
+    sleep_until_operation_ends,
+};
+use crate::{Deadline, Net, Party, Setup, over, posix};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+/// Lengths of messages that use every protocol.
+const LENS_BYTES: [usize; 6] = [0, 8, 9000, 70_000, 300_000, 5 << 20];
+
+/// Returns message lengths for a test. If endpoints have no descriptor, a reader yields between two polls,
+/// and long messages would take too long.
+fn select_lens_bytes(net: &Net) -> &'static [usize] {
+    if net.can_sleep() { &LENS_BYTES } else { &LENS_BYTES[..4] }
+}
+
+/// Returns the setup of a party that makes progress only in the calls of its waiting threads.
+fn sleeping_setup(wait: WaitObject) -> Setup {
+    Setup { asleep: true, wait, ..Setup::default() }
+}
+
+fn open_sleepers(net: &Net, wait: WaitObject) -> (Party, Party) {
+    net.open_pair_with(sleeping_setup(wait), sleeping_setup(wait))
+}
+
+/// Has the net drive both parties again: closing one may need progress of the other.
+fn start_driving_both(net: &Net, parties: [&Party; 2]) {
+    parties.into_iter().for_each(|party| net.start_driving(party));
+}
+
+#[track_caller]
+fn sleep_until_completion(cq: &CompletionQueue) -> Completion {
+    sleep_until_operation_ends(cq).expect("no operation fails").0
+}
+
+/// Waits on the queue until the test calls [`stop_waiting`]. Meanwhile the queue's endpoints answer peers.
+fn keep_waiting(cq: &CompletionQueue, is_over: &AtomicBool) {
+    while !is_over.load(Ordering::SeqCst) {
+        assert_eq!(cq.sread(Some(PATIENCE)), Ok(None));
+    }
+}
+
+/// Ends [`keep_waiting`].
+fn stop_waiting(cq: &CompletionQueue, is_over: &AtomicBool) {
+    is_over.store(true, Ordering::SeqCst);
+    cq.signal();
+}
+
+fn post_send(party: &Party, context: u64, len_bytes: usize, flags: OpFlags) {
+    let buffers = vec![payload(context, len_bytes)];
+    party
+        .endpoint
+        .sendmsg(SendMsg { buffers, to: party.peer(), context, flags, ..SendMsg::default() })
+        .unwrap();
+}
+
+fn expect_errno<T>(result: Result<T, Error>) -> Errno {
+    result.err().expect("it is refused").errno()
+}
+
+#[over(one_process)]
+fn messages_of_every_size_wake_both_sides(net: &Net) {
+    for wait in WAIT_OBJECTS {
+        let (alice, bob) = open_sleepers(net, wait);
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for (context, len_bytes) in (0..).zip(select_lens_bytes(net).iter().copied()) {
+                    bob.endpoint.recv(marked_buffer(len_bytes), ANY, context).unwrap();
+                    let taken = sleep_until_completion(bob.local_cq());
+                    assert!(received_bytes(&taken.buffer) == payload(context, len_bytes));
+                    bob.endpoint.send(payload(context, 8), bob.peer(), 99).unwrap();
+                    assert_eq!(sleep_until_completion(bob.local_cq()).context, 99);
+                }
+                keep_waiting(bob.local_cq(), &is_over);
+            });
+            let _over = StopOnDrop(&is_over);
+            for (context, len_bytes) in (0..).zip(select_lens_bytes(net).iter().copied()) {
+                let_threads_fall_asleep();
+                alice.endpoint.recv(marked_buffer(8), ANY, 77).unwrap();
+                post_send(&alice, context, len_bytes, OpFlags::empty());
+                let mut ended = [
+                    sleep_until_completion(alice.local_cq()).context,
+                    sleep_until_completion(alice.local_cq()).context,
+                ];
+                ended.sort_unstable();
+                assert_eq!(ended, [context, 77]);
+            }
+            stop_waiting(bob.local_cq(), &is_over);
+        });
+        start_driving_both(net, [&alice, &bob]);
+    }
+}
+
+#[over(one_process)]
+fn completions_of_every_level_wake_the_sender(net: &Net) {
+    let levels = [
+        OpFlags::INJECT_COMPLETE,
+        OpFlags::TRANSMIT_COMPLETE,
+        OpFlags::DELIVERY_COMPLETE,
+        OpFlags::MATCH_COMPLETE,
+    ];
+    for wait in BLOCKING_WAIT_OBJECTS {
+        let (alice, bob) = open_sleepers(net, wait);
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..levels.len() * select_lens_bytes(net).len() {
+                    sleep_until_completion(bob.local_cq());
+                }
+                keep_waiting(bob.local_cq(), &is_over);
+            });
+            let _over = StopOnDrop(&is_over);
+            for (level, flags) in (0..).zip(levels) {
+                for (n, len_bytes) in (0..).zip(select_lens_bytes(net).iter().copied()) {
+                    let context = 10 * level + n;
+                    // A thread that does not sleep posts the receives.
+                    if flags == OpFlags::MATCH_COMPLETE || len_bytes > 9000 {
+                        bob.endpoint.recv(marked_buffer(len_bytes), ANY, context).unwrap();
+                        post_send(&alice, context, len_bytes, flags);
+                    } else {
+                        post_send(&alice, context, len_bytes, flags);
+                        let_threads_fall_asleep();
+                        bob.endpoint.recv(marked_buffer(len_bytes), ANY, context).unwrap();
+                    }
+                    assert_eq!(sleep_until_completion(alice.local_cq()).context, context);
+                }
+            }
+            stop_waiting(bob.local_cq(), &is_over);
+        });
+        start_driving_both(net, [&alice, &bob]);
+    }
+}
+
+/// The receiver's thread sleeps while another thread posts the receive. The sender waits for the match.
+#[over(one_process)]
+fn sender_wakes_when_another_thread_posts_the_match(net: &Net) {
+    for wait in BLOCKING_WAIT_OBJECTS {
+        let (alice, bob) = open_sleepers(net, wait);
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for context in 0..30 {
+                    assert_eq!(sleep_until_completion(bob.local_cq()).context, context);
+                }
+                keep_waiting(bob.local_cq(), &is_over);
+            });
+            let _over = StopOnDrop(&is_over);
+            for context in 0..30 {
+                post_send(&alice, context, 100, OpFlags::MATCH_COMPLETE);
+                if context % 3 == 0 {
+                    let_threads_fall_asleep();
+                }
+                bob.endpoint.recv(marked_buffer(100), ANY, context).unwrap();
+                assert_eq!(sleep_until_completion(alice.local_cq()).context, context);
+            }
+            stop_waiting(bob.local_cq(), &is_over);
+        });
+        start_driving_both(net, [&alice, &bob]);
+    }
+}
+
+#[over(one_process)]
+fn errors_wake_a_blocked_reader(net: &Net) {
+    for wait in WAIT_OBJECTS {
+        let (alice, bob) = open_sleepers(net, wait);
+        // The send goes to an address without a listener.
+        let vacancy = net.reserve_vacant_address();
+        let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
+        alice.endpoint.send(payload(1, 8), absent, 1).unwrap();
+        let failed = sleep_until_operation_ends(alice.local_cq()).expect_err("there is no listener");
+        assert_eq!((failed.completion.context, failed.errno()), (1, Errno::ECONNREFUSED));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                // A truncated receive, and then a cancelled one.
+                let failed = sleep_until_operation_ends(bob.local_cq()).expect_err("it does not fit");
+                assert_eq!((failed.completion.context, failed.overflow_bytes()), (2, 4));
+                let failed = sleep_until_operation_ends(bob.local_cq()).expect_err("it was cancelled");
+                assert_eq!((failed.completion.context, failed.errno()), (3, Errno::ECANCELED));
+            });
+            bob.endpoint.recv(marked_buffer(4), ANY, 2).unwrap();
+            bob.endpoint.recv(marked_buffer(4), ANY, 3).unwrap();
+            let_threads_fall_asleep();
+            post_send(&alice, 4, 8, OpFlags::DELIVERY_COMPLETE);
+            assert_eq!(sleep_until_completion(alice.local_cq()).context, 4);
+            let_threads_fall_asleep();
+            bob.endpoint.cancel(3).unwrap();
+        });
+        start_driving_both(net, [&alice, &bob]);
+    }
+}
+
+#[over(one_process)]
+fn closing_peer_wakes_a_blocked_reader(net: &Net) {
+    for wait in BLOCKING_WAIT_OBJECTS {
+        let (alice, bob) = open_sleepers(net, wait);
+        post_send(&alice, 1, 8, OpFlags::TRANSMIT_COMPLETE);
+        bob.endpoint.recv(marked_buffer(8), ANY, 2).unwrap();
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                assert_eq!(sleep_until_completion(bob.local_cq()).context, 2);
+                keep_waiting(bob.local_cq(), &is_over);
+            });
+            let _over = StopOnDrop(&is_over);
+            assert_eq!(sleep_until_completion(alice.local_cq()).context, 1);
+            stop_waiting(bob.local_cq(), &is_over);
+        });
+        // No receive matches this send.
+        post_send(&alice, 3, 8, OpFlags::MATCH_COMPLETE);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let failed = sleep_until_operation_ends(alice.local_cq()).expect_err("the peer closes");
+                assert_eq!(failed.completion.context, 3);
+            });
+            let_threads_fall_asleep();
+            drop(bob);
+        });
+    }
+}
+
+/// The test kills the peer's process.
+#[over(one_process, other_processes)]
+fn killed_peer_wakes_a_blocked_reader(net: &Net) {
+    let there = net.with_processes().expect("the transport reaches other processes");
+    for wait in BLOCKING_WAIT_OBJECTS {
+        let (alice, bob) = (net.open_party_with(sleeping_setup(wait)), there.open_party());
+        alice.insert_address_of(&bob);
+        bob.insert_address_of(&alice);
+        bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
+        post_send(&alice, 2, 8, OpFlags::MATCH_COMPLETE);
+        assert_eq!(sleep_until_completion(alice.local_cq()).context, 2);
+        // Send a short message that arrives and stays unmatched. Also send a long message. The peer dies
+        // before it fetches the long one.
+        post_send(&alice, 3, 8, OpFlags::MATCH_COMPLETE);
+        post_send(&alice, 4, 1 << 20, OpFlags::MATCH_COMPLETE);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut failed: Vec<u64> = (0..2)
+                    .map(|_| {
+                        sleep_until_operation_ends(alice.local_cq())
+                            .expect_err("the peer is dead")
+                            .completion
+                            .context
+                    })
+                    .collect();
+                failed.sort_unstable();
+                assert_eq!(failed, [3, 4]);
+            });
+            let_threads_fall_asleep();
+            bob.kill();
+        });
+    }
+}
+
+#[over(one_process)]
+fn timeout_ends_a_blocking_read(net: &Net) {
+    for wait in WAIT_OBJECTS {
+        let alice = net.open_party_with(sleeping_setup(wait));
+        let cq = alice.local_cq();
+        for millis in [0, 1, 30] {
+            let (begin, timeout) = (Instant::now(), Duration::from_millis(millis));
+            assert_eq!(cq.sread(Some(timeout)), Ok(None));
+            assert!(begin.elapsed() >= timeout, "it has given up too soon");
+        }
+        assert_eq!(cq.sread_each(0, 1, Some(Duration::ZERO), |_, _| {}), Ok(None));
+    }
+}
+
+#[over(one_process)]
+fn signal_ends_all_current_waits_or_the_next(net: &Net) {
+    for wait in WAIT_OBJECTS {
+        let alice = net.open_party_with(sleeping_setup(wait));
+        let cq = alice.local_cq();
+        cq.signal();
+        cq.signal();
+        assert_eq!(cq.sread(Some(PATIENCE)), Ok(None), "it came before");
+        assert_eq!(cq.sread(Some(Duration::from_millis(1))), Ok(None), "and it is over");
+
+        let has_woken_all = (1..=20)
+            .any(|attempt| signal_four_waits_and_check_all_wake(cq, attempt * Duration::from_millis(5)));
+        assert!(has_woken_all, "one signal has never ended four waits by {wait:?}");
+    }
+}
+
+/// Starts four threads that wait, and signals once after the time `to_begin`. Returns whether this signal
+/// ended all four waits. If it did not, sends further signals.
+fn signal_four_waits_and_check_all_wake(cq: &CompletionQueue, to_begin: Duration) -> bool {
+    const THREADS: usize = 4;
+    let (begun, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    // A signal may remain from an earlier attempt.
+    let _ = cq.sread(Some(Duration::from_millis(1)));
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                begun.fetch_add(1, Ordering::SeqCst);
+                assert_eq!(cq.sread(None), Ok(None));
+                ended.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+        let deadline = Deadline::new();
+        while begun.load(Ordering::SeqCst) < THREADS {
+            deadline.yield_or_panic("four threads to begin");
+        }
+        thread::sleep(to_begin);
+        assert_eq!(ended.load(Ordering::SeqCst), 0, "nothing has ended them");
+        cq.signal();
+        // Wait ten times as long as the threads had to begin.
+        let until = Instant::now() + 10 * to_begin;
+        while ended.load(Ordering::SeqCst) < THREADS && Instant::now() < until {
+            thread::yield_now();
+        }
+        let are_all_woken = ended.load(Ordering::SeqCst) == THREADS;
+        while ended.load(Ordering::SeqCst) < THREADS {
+            cq.signal();
+            deadline.yield_or_panic("four threads to be signalled");
+        }
+        are_all_woken
+    })
+}
+
+#[over(one_process)]
+fn blocking_read_waits_for_the_threshold(net: &Net) {
+    for wait in WAIT_OBJECTS {
+        let (alice, bob) = open_sleepers(net, wait);
+        let cq = bob.local_cq();
+        let mut contexts = Vec::new();
+        for context in 0..8 {
+            bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
+        }
+        let send_some = |count| (0..count).for_each(|_| post_send(&alice, 9, 8, OpFlags::empty()));
+        let drive_until = |is_over: &dyn Fn() -> bool| {
+            let deadline = Deadline::new();
+            while !is_over() {
+                alice.poll_completion();
+                deadline.yield_or_panic("the end of a wait");
+            }
+        };
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| {
+                cq.sread_each(8, 5, Some(PATIENCE), |completion, _| contexts.push(completion.context))
+            });
+            let_threads_fall_asleep();
+            send_some(5);
+            drive_until(&|| waits.is_finished());
+            assert_eq!(waits.join().expect("no panic"), Ok(Some(5)));
+        });
+        assert_eq!(contexts, [0, 1, 2, 3, 4]);
+
+        // A read that finds fewer entries than its threshold times out. Later, an error follows a success.
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| cq.sread_each(8, 5, Some(Duration::from_millis(100)), |_, _| {}));
+            send_some(1);
+            drive_until(&|| waits.is_finished());
+            let read = waits.join().expect("no panic");
+            if read == Ok(None) {
+                let late = scope.spawn(|| sleep_until_completion(cq));
+                drive_until(&|| late.is_finished());
+            } else {
+                assert_eq!(read, Ok(Some(1)));
+            }
+        });
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| cq.sread_each(8, 5, None, |_, _| {}));
+            send_some(1);
+            // Only the error can end the wait, whether or not the message has arrived.
+            let begin = Instant::now();
+            drive_until(&|| begin.elapsed() > Duration::from_millis(20));
+            bob.endpoint.cancel(7).unwrap();
+            drive_until(&|| waits.is_finished());
+            let read = waits.join().expect("no panic");
+            assert!(matches!(read, Ok(Some(1)) | Err(ReadError::ErrorAvailable)), "{read:?}");
+        });
+        assert_eq!(cq.sread(None), Err(ReadError::ErrorAvailable));
+        assert_eq!(cq.read_error().unwrap().expect("it was announced").completion.context, 7);
+        start_driving_both(net, [&alice, &bob]);
+    }
+}
+
+/// A threshold above the depth of the queue acts as the depth.
+#[over(one_process)]
+fn threshold_beyond_the_depth_acts_as_the_depth(net: &Net) {
+    let setup = Setup { cq_depth_entries: 2, ..sleeping_setup(WaitObject::Unspec) };
+    let bob = net.open_party_with(setup);
+    let to = bob.insert_address_of(&bob);
+    for context in 0..3 {
+        bob.endpoint.send(payload(1, 8), to, context).unwrap();
+    }
+    let mut count = 0;
+    assert_eq!(bob.local_cq().sread_each(8, 100, Some(PATIENCE), |_, _| count += 1), Ok(Some(2)));
+    // The third entry had no room, and the next read returns it.
+    assert_eq!((count, sleep_until_completion(bob.local_cq()).context), (2, 2));
+}
+
+#[over(one_process)]
+fn several_threads_block_on_one_queue(net: &Net) {
+    const MESSAGES: usize = 200;
+    for wait in BLOCKING_WAIT_OBJECTS {
+        let (alice, bob) = open_sleepers(net, wait);
+        let cq = bob.local_cq();
+        let (taken, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::SeqCst) {
+                        match cq.sread(Some(PATIENCE)) {
+                            Ok(Some(_)) => {
+                                taken.fetch_add(1, Ordering::SeqCst);
+                            }
+                            // Another thread may have read the entry. But no wait ends without an entry
+                            // before the test ends.
+                            Ok(None) => assert!(is_over.load(Ordering::SeqCst)),
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                    // Pass the signal on to a thread that has not begun to wait.
+                    cq.signal();
+                });
+            }
+            let _over = StopOnDrop(&is_over);
+            for context in 0..MESSAGES as u64 {
+                bob.endpoint.recv(marked_buffer(100), ANY, context).unwrap();
+                post_send(&alice, context, 100, OpFlags::DELIVERY_COMPLETE);
+                assert_eq!(sleep_until_completion(alice.local_cq()).context, context);
+            }
+            stop_waiting(cq, &is_over);
+        });
+        assert_eq!(taken.load(Ordering::SeqCst), MESSAGES);
+        start_driving_both(net, [&alice, &bob]);
+    }
+}
+
+/// Each endpoint has two threads. One sleeps until a message arrives, and the other polls for completions of
+/// sends.
+#[over(one_process)]
+fn blocked_reader_wakes_while_another_thread_polls(net: &Net) {
+    const MESSAGES: u64 = 100;
+    let setup = || Setup { separate_queues: true, ..sleeping_setup(WaitObject::Fd) };
+    let (alice, bob) = net.open_pair_with(setup(), setup());
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _over = StopOnDrop(&is_over);
+        let senders = [&alice, &bob].map(|party| {
+            let is_over = &is_over;
+            scope.spawn(move || {
+                for context in 0..MESSAGES {
+                    party.endpoint.recv(marked_buffer(20_000), ANY, context).unwrap();
+                    let taken = sleep_until_completion(party.local_receive_cq());
+                    assert!(received_bytes(&taken.buffer) == payload(context, 20_000));
+                }
+                keep_waiting(party.local_receive_cq(), is_over);
+            });
+            scope.spawn(move || {
+                for context in 0..MESSAGES {
+                    post_send(party, context, 20_000, OpFlags::DELIVERY_COMPLETE);
+                    let deadline = Deadline::new();
+                    loop {
+                        match party.local_cq().read() {
+                            Ok(Some(sent)) => break assert_eq!(sent.context, context),
+                            Ok(None) => deadline.yield_or_panic("the end of a send"),
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                }
+            })
+        });
+        senders.into_iter().for_each(|sender| sender.join().expect("all was sent"));
+        [&alice, &bob].into_iter().for_each(|party| stop_waiting(party.local_receive_cq(), &is_over));
+    });
+    start_driving_both(net, [&alice, &bob]);
+}
+
+#[over(one_process)]
+fn endpoints_open_and_close_under_a_blocked_reader(net: &Net) {
+    for wait in BLOCKING_WAIT_OBJECTS {
+        let domain = net.open_other_domain();
+        let cq = domain.open_cq(&CqAttr { wait, ..CqAttr::default() }).unwrap();
+        let av = domain.open_av(&AvAttr::default()).unwrap();
+        let open = || {
+            let endpoint = domain.endpoint(net.info()).unwrap();
+            endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
+            endpoint.bind_av(&av).unwrap();
+            endpoint.enable().unwrap();
+            endpoint
+        };
+        let taken = AtomicU64::new(0);
+        thread::scope(|scope| {
+            let receives = scope.spawn(|| {
+                for context in 0..3 {
+                    assert_eq!(sleep_until_completion(&cq).context, context);
+                    taken.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+            let alice = net.open_party_with(Setup { asleep: true, ..Setup::default() });
+            let reach = |endpoint: &homespun::Endpoint, context: u64| {
+                let to = alice.av.insert(&[endpoint.name().unwrap()]).remove(0).unwrap();
+                endpoint.recv(marked_buffer(8), ANY, context).unwrap();
+                alice.endpoint.send(payload(1, 8), to, context).unwrap();
+                let deadline = Deadline::new();
+                while taken.load(Ordering::SeqCst) <= context {
+                    alice.poll_completion();
+                    deadline.yield_or_panic("a message to wake its receiver");
+                }
+            };
+            let_threads_fall_asleep();
+            let first = open();
+            let_threads_fall_asleep();
+            reach(&first, 0);
+            let second = open();
+            let_threads_fall_asleep();
+            reach(&second, 1);
+            drop(first);
+            let_threads_fall_asleep();
+            reach(&second, 2);
+            receives.join().expect("everything has arrived");
+            net.start_driving(&alice);
+        });
+    }
+}
+
+/// A handler in the waiting thread ends the waits for queues, event queues, counters and wait sets.
+#[over(one_process)]
+fn signal_handler_ends_every_wait(net: &Net) {
+    // Threads that poll do not sleep, so no handler ends their waits.
+    if !net.can_sleep() {
+        return;
+    }
+    const TIMEOUT: Option<Duration> = Some(PATIENCE.saturating_mul(2));
+    let with_each_handler = |wait: &(dyn Fn() + Sync)| {
+        [false, true].into_iter().for_each(|restarts| posix::interrupt_wait(restarts, wait));
+    };
+    for wait in BLOCKING_WAIT_OBJECTS {
+        let setup = || Setup { counts: true, ..sleeping_setup(wait) };
+        let (alice, bob) = net.open_pair_with(setup(), setup());
+        let cq = bob.local_cq();
+        with_each_handler(&|| assert_eq!(cq.sread(TIMEOUT), Ok(None)));
+        let counter = bob.local_counter(CounterEvents::RECV);
+        with_each_handler(&|| {
+            assert_eq!(counter.wait(1, TIMEOUT), Err(CounterWaitError::Interrupted));
+        });
+        // Whatever the queue has is read, though it is less than the wait was for.
+        post_send(&alice, 1, 8, OpFlags::INJECT_COMPLETE);
+        assert_eq!(alice.local_cq().sread_each(0, 1, TIMEOUT, |_, _| {}), Ok(Some(0)));
+        with_each_handler(&|| {
+            assert_eq!(alice.local_cq().sread_each(0, 2, TIMEOUT, |_, _| {}), Ok(Some(0)));
+        });
+        assert_eq!(alice.next_completion().context, 1);
+        start_driving_both(net, [&alice, &bob]);
+
+        let side = Side::open_with_wait_objects(net, wait, WaitObject::None);
+        let _listener = side.open_listener(LISTENER);
+        with_each_handler(&|| assert_eq!(side.eq.sread(TIMEOUT), Ok(None)));
+
+        let set = net.fabric.open_wait_set(wait).expect("a wait set");
+        let member = CqAttr { wait: WaitObject::Set, wait_set: Some(set.clone()), ..CqAttr::default() };
+        let member = net.open_other_domain().open_cq(&member).unwrap();
+        with_each_handler(&|| assert_eq!(set.wait(TIMEOUT), Err(WaitError::Interrupted)));
+        thread::scope(|scope| {
+            let other = scope.spawn(|| set.wait(TIMEOUT));
+            let_threads_fall_asleep();
+            with_each_handler(&|| assert_eq!(set.wait(TIMEOUT), Err(WaitError::Interrupted)));
+            member.signal();
+            assert_eq!(other.join().expect("no panic"), Ok(()));
+        });
+    }
+}
+
+#[over(one_process)]
+fn overrun_ends_every_wait(net: &Net) {
+    let setup = Setup {
+        resource_mgmt: Some(ResourceManagement::Disabled),
+        cq_depth_entries: 1,
+        ..sleeping_setup(WaitObject::Unspec)
+    };
+    let alice = net.open_party_with(setup);
+    for context in 0..2 {
+        alice.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
+        alice.endpoint.cancel(context).unwrap();
+    }
+    let cq = alice.local_cq();
+    assert_eq!(cq.sread(None), Err(ReadError::ErrorAvailable));
+    assert!(cq.read_error().is_ok_and(|failed| failed.is_some()));
+    for _ in 0..2 {
+        assert_eq!(cq.sread(None), Err(ReadError::Overrun));
+        assert_eq!(cq.sread_each(8, 8, None, |_, _| {}), Err(ReadError::Overrun));
+        assert_eq!(cq.try_wait(), Ok(false), "there is something to be told");
+    }
+}
+
+#[over(one_process)]
+fn several_queue_descriptors_are_polled_at_once(net: &Net) {
+    let (alice, bob) = open_sleepers(net, WaitObject::Fd);
+    let queues: [&dyn Waitable; 2] = [alice.local_cq(), bob.local_cq()];
+    let deadline = Deadline::new();
+    if net.can_sleep() {
+        while net.fabric.try_wait(&queues) != Ok(true) {
+            deadline.yield_or_panic("two idle queues");
+        }
+        bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
+        bob.endpoint.cancel(1).unwrap();
+        assert_eq!(net.fabric.try_wait(&queues), Ok(false));
+        assert!(sleep_until_operation_ends(bob.local_cq()).is_err());
+    } else {
+        assert_eq!(net.fabric.try_wait(&queues), Ok(false), "they are polled");
+    }
+    assert_eq!(net.fabric.try_wait(&[]), Ok(true));
+}
+
+#[over(one_process)]
+fn queue_without_a_wait_object_refuses_waits(net: &Net) {
+    let domain = net.open_other_domain();
+    let polled = domain.open_cq(&CqAttr::default()).unwrap();
+    assert_eq!(polled.sread(None), Err(ReadError::NoWaitObject));
+    assert_eq!(polled.sread(Some(Duration::from_millis(1))), Err(ReadError::NoWaitObject));
+    assert_eq!(polled.sread(Some(Duration::ZERO)), Ok(None), "it need not wait");
+    assert_eq!(ReadError::NoWaitObject.errno(), Errno::EINVAL);
+    polled.signal();
+    assert_eq!(expect_errno(polled.try_wait()), Errno::EINVAL);
+    assert_eq!(expect_errno(net.fabric.try_wait(&[&polled])), Errno::EINVAL);
+    assert!(polled.wait_fd().is_none() && polled.wait_mutex_cond().unwrap().is_none());
+    assert_eq!(polled.wait_object(), WaitObject::None);
+    for wait in WAIT_OBJECTS {
+        let cq = domain.open_cq(&CqAttr { wait, ..CqAttr::default() }).unwrap();
+        assert_eq!(cq.wait_object(), wait);
+        assert_eq!(cq.wait_fd().is_some(), wait == WaitObject::Fd);
+        assert_eq!(cq.wait_mutex_cond().unwrap().is_some(), wait == WaitObject::MutexCond);
+    }
+    for (wait, refused) in [(WaitObject::Set, Errno::EINVAL), (WaitObject::PollFd, Errno::ENOSYS)] {
+        assert_eq!(expect_errno(domain.open_cq(&CqAttr { wait, ..CqAttr::default() })), refused);
+    }
+}
+
+/// A blocked read drives both directions of its endpoint, although its queue reports only one.
+#[over(one_process)]
+fn queue_of_one_direction_drives_the_whole_endpoint(net: &Net) {
+    let setup = || Setup { separate_queues: true, ..sleeping_setup(WaitObject::Unspec) };
+    let (alice, bob) = net.open_pair_with(setup(), setup());
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let _over = StopOnDrop(&is_over);
+            // The wait for its sends drives its receives, too.
+            post_send(&bob, 1, 300_000, OpFlags::DELIVERY_COMPLETE);
+            let sent = sleep_until_completion(bob.local_cq());
+            assert!(sent.flags.contains(CompletionFlags::SEND));
+            stop_waiting(alice.local_receive_cq(), &is_over);
+        });
+        let_threads_fall_asleep();
+        alice.endpoint.recv(marked_buffer(300_000), ANY, 2).unwrap();
+        assert_eq!(sleep_until_completion(alice.local_receive_cq()).context, 2);
+        // Alice's progress acknowledges the message.
+        keep_waiting(alice.local_receive_cq(), &is_over);
+    });
+    start_driving_both(net, [&alice, &bob]);
+}

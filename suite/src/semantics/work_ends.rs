@@ -1,0 +1,292 @@
+//! Deferred work that does not succeed: it fails, or is cancelled, discarded or refused (`fi_trigger(3)`).
+
+use homespun::endpoint::{RecvMsg, SendMsg, WriteMsg};
+use homespun::flags::OpFlags;
+use homespun::trigger::{DeferredAction, DeferredWork, Operation};
+use homespun::{Buffer, Counter, CounterAttr, Errno, Misuse, OperationError, Rejected, RemoteMemory};
+
+use crate::payload::{marked_buffer, payload};
+use crate::semantics::counters::{ANY, SEND, make_region_spec};
+use crate::semantics::triggered::{
+    ANY_WORK, await_counter_unused, await_counts, make_add_work, make_post_work, open_counter,
+    open_triggering_pair, queue_work, send_operation, trigger_at, triggering_setup,
+};
+use crate::{MemoryKind, Net, Party, Setup, over};
+
+#[over(one_process)]
+fn cancel_does_not_mistake_work_numbers_for_contexts(net: &Net) {
+    let (alice, bob) = open_triggering_pair(net);
+    let (trigger, done) = (open_counter(&alice), open_counter(&alice));
+    let receive = |context| RecvMsg { buffers: vec![marked_buffer(8)], context, ..RecvMsg::default() };
+    for context in [1001, 1002] {
+        queue_work(
+            &alice,
+            make_post_work(trigger_at(&trigger, 0), &alice, Operation::Receive(receive(context)), &done),
+        );
+    }
+    for context in 0..16 {
+        assert_eq!(alice.endpoint.cancel(context).unwrap_err().errno(), Errno::ENOENT, "{context}");
+    }
+    // These operations have contexts that could also be the numbers of works.
+    (0..16).for_each(|context| alice.endpoint.recv(marked_buffer(8), ANY, context).unwrap());
+    alice.endpoint.cancel(1002).unwrap();
+    assert_eq!(alice.next_failure().completion.context, 1002);
+    bob.endpoint.send(payload(1, 8), bob.peer(), 1).unwrap();
+    await_counts(&alice, &done, (1, 1));
+    bob.endpoint.send(payload(2, 8), bob.peer(), 2).unwrap();
+    assert_eq!(alice.next_completion().context, 0);
+}
+
+#[over(one_process)]
+fn cancelled_and_flushed_work_never_runs(net: &Net) {
+    let (alice, bob) = open_triggering_pair(net);
+    let domain = alice.local_domain();
+    let (trigger, other, changed) = (open_counter(&alice), open_counter(&alice), open_counter(&alice));
+    let work = |context, trigger, value| DeferredWork { context, ..make_add_work(trigger, &changed, value) };
+    for (context, value) in [(1, 1), (2, 10), (2, 100), (3, 1000)] {
+        queue_work(&alice, work(context, trigger_at(&trigger, 1), value));
+    }
+    domain.cancel_work(2).unwrap();
+    assert_eq!(domain.cancel_work(4).unwrap_err().errno(), Errno::ENOENT);
+    trigger.add(1);
+    // The call has cancelled the older of the two works with this context.
+    await_counts(&alice, &changed, (1101, 0));
+    assert_eq!(domain.cancel_work(1).unwrap_err().errno(), Errno::ENOENT, "it was done");
+
+    bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
+    let done = open_counter(&alice);
+    queue_work(
+        &alice,
+        make_post_work(
+            trigger_at(&trigger, 2),
+            &alice,
+            send_operation(&alice, 1, OpFlags::COMPLETION),
+            &done,
+        ),
+    );
+    queue_work(&alice, work(5, trigger_at(&other, 1), 1));
+    domain.flush_work(Some(&trigger));
+    assert!(!trigger.is_in_use() && !done.is_in_use() && other.is_in_use());
+    trigger.add(5);
+    other.add(1);
+    await_counts(&alice, &changed, (1102, 0));
+    assert_eq!(done.read(), 0);
+    queue_work(&alice, work(6, trigger_at(&other, 2), 1));
+    queue_work(&alice, work(6, trigger_at(&trigger, 9), 1));
+    domain.flush_work(None);
+    other.add(100);
+    trigger.add(100);
+    alice.assert_no_completion();
+    bob.assert_no_completion();
+    assert_eq!((changed.read(), done.read()), (1102, 0));
+}
+
+#[over(one_process)]
+fn work_that_is_refused_when_due_fails(net: &Net) {
+    let (alice, bob) = open_triggering_pair(net);
+    let (trigger, done) = (open_counter(&alice), open_counter(&alice));
+    let gone = alice.av.insert(&[bob.endpoint.name().unwrap()]).remove(0).unwrap();
+    let to_gone = |context, flags| {
+        let buffers = vec![payload(context, 8)];
+        Operation::Send(SendMsg { buffers, to: gone, context, flags, ..SendMsg::default() })
+    };
+    queue_work(&alice, make_post_work(trigger_at(&trigger, 1), &alice, to_gone(1, OpFlags::empty()), &done));
+    queue_work(
+        &alice,
+        make_post_work(trigger_at(&trigger, 2), &alice, to_gone(2, OpFlags::COMPLETION), &done),
+    );
+    alice.endpoint.expect_local().trigger(&trigger_at(&trigger, 3), to_gone(3, OpFlags::empty())).unwrap();
+    alice.av.remove(&[gone]);
+    for (context, errors, counted) in [(1, 1, 0), (2, 2, 1), (3, 2, 2)] {
+        trigger.add(1);
+        let failed = alice.next_failure();
+        let misuse = Misuse::UnknownAddress(gone.0);
+        assert_eq!((failed.completion.context, failed.errno()), (context, Errno::EINVAL));
+        assert_eq!(failed.error, OperationError::Deferred(Box::new(misuse)));
+        assert_eq!(failed.completion.buffer, Buffer::SentVector(vec![payload(context, 8)]));
+        await_counts(&alice, &done, (0, errors));
+        alice.wait_for_exact_counts(&[(SEND, (0, counted))]);
+    }
+}
+
+#[over(one_process)]
+fn work_that_fails_is_counted_and_reported(net: &Net) {
+    let (alice, bob) = open_triggering_pair(net);
+    let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
+    let (trigger, done) = (open_counter(&alice), open_counter(&alice));
+    let write = WriteMsg {
+        buffers: vec![payload(1, 8)],
+        to: alice.peer(),
+        memory: RemoteMemory { address: region.address_at(0), key: region.key() + 1 },
+        data: None,
+        context: 1,
+        flags: OpFlags::empty(),
+    };
+    queue_work(&alice, make_post_work(trigger_at(&trigger, 1), &alice, Operation::Write(write), &done));
+    trigger.add(1);
+    let failed = alice.next_failure();
+    assert_eq!((failed.completion.context, failed.errno()), (1, Errno::EKEYREJECTED));
+    await_counts(&alice, &done, (0, 1));
+    alice.wait_for_exact_counts(&[]);
+    // The message is too long for the deferred receive.
+    let receive = RecvMsg { buffers: vec![marked_buffer(4)], context: 2, ..RecvMsg::default() };
+    queue_work(&alice, make_post_work(trigger_at(&trigger, 1), &alice, Operation::Receive(receive), &done));
+    bob.endpoint.send(payload(2, 8), bob.peer(), 3).unwrap();
+    let failed = alice.next_failure();
+    assert_eq!((failed.completion.context, failed.errno()), (2, Errno::ETRUNC));
+    await_counts(&alice, &done, (0, 2));
+}
+
+#[over(one_process)]
+fn close_of_a_counter_that_work_depends_on_fails_with_ebusy(net: &Net) {
+    let (alice, bob) = open_triggering_pair(net);
+    let (trigger, done, changed) = (open_counter(&alice), open_counter(&alice), open_counter(&alice));
+    queue_work(&alice, make_add_work(trigger_at(&trigger, 1), &changed, 1));
+    queue_work(
+        &alice,
+        make_post_work(
+            trigger_at(&trigger, 1),
+            &alice,
+            send_operation(&alice, 1, OpFlags::MATCH_COMPLETE),
+            &done,
+        ),
+    );
+    let closing = |counter: Counter| {
+        let Rejected { error, returned: counter } = counter.close().expect_err("work depends on it");
+        assert_eq!(error.errno(), Errno::EBUSY);
+        counter
+    };
+    let (trigger, done, changed) = (closing(trigger), closing(done), closing(changed));
+    trigger.add(1);
+    await_counter_unused(&alice, &trigger);
+    trigger.close().unwrap();
+    await_counter_unused(&alice, &changed);
+    changed.close().unwrap();
+    // The send is outstanding until it is matched.
+    alice.assert_no_completion();
+    let done = closing(done);
+    bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
+    await_counts(&alice, &done, (1, 0));
+    await_counter_unused(&alice, &done);
+    done.close().unwrap();
+}
+
+#[over(one_process)]
+fn closing_an_endpoint_discards_its_work(net: &Net) {
+    let (alice, bob) = open_triggering_pair(net);
+    let (trigger, done, changed) = (open_counter(&bob), open_counter(&bob), open_counter(&bob));
+    queue_work(
+        &bob,
+        make_post_work(trigger_at(&trigger, 1), &alice, send_operation(&alice, 1, OpFlags::empty()), &done),
+    );
+    queue_work(&bob, make_add_work(trigger_at(&trigger, 1), &changed, 1));
+    let receive = RecvMsg { buffers: vec![marked_buffer(8)], context: 1, ..RecvMsg::default() };
+    queue_work(&bob, make_post_work(trigger_at(&changed, 0), &alice, Operation::Receive(receive), &done));
+    alice
+        .endpoint
+        .expect_local()
+        .trigger(&trigger_at(&trigger, 1), send_operation(&alice, 2, OpFlags::empty()))
+        .unwrap();
+    bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
+    let another = alice.endpoint.expect_local().clone();
+    drop(alice.endpoint);
+    drop(another);
+    assert!(!done.is_in_use(), "the waiting work and the posted one have gone");
+    trigger.add(1);
+    bob.assert_no_completion();
+    assert_eq!((done.read(), done.read_error(), changed.read()), (0, 0, 1));
+    assert!(!trigger.is_in_use());
+}
+
+#[over(one_process)]
+fn due_work_of_a_closing_full_endpoint_is_not_counted(net: &Net) {
+    let (alice, bob) =
+        net.open_pair_with(Setup { tx_depth_ops: 2, ..triggering_setup(net) }, triggering_setup(net));
+    let (trigger, done) = (open_counter(&bob), open_counter(&bob));
+    for context in 0..5 {
+        let operation = send_operation(&alice, context, OpFlags::MATCH_COMPLETE);
+        queue_work(&bob, make_post_work(trigger_at(&trigger, 1), &alice, operation, &done));
+    }
+    trigger.add(1);
+    assert!(trigger.is_in_use(), "some find no room");
+    drop(alice.endpoint);
+    assert_eq!((done.read(), done.read_error()), (0, 0));
+    assert!(!trigger.is_in_use() && !done.is_in_use());
+}
+
+#[over(one_process)]
+fn work_that_holds_the_last_endpoint_handle_is_discarded(net: &Net) {
+    let (alice, bob) = open_triggering_pair(net);
+    let (trigger, done) = (open_counter(&bob), open_counter(&bob));
+    let operation = send_operation(&alice, 1, OpFlags::empty());
+    let action = DeferredAction::Post { endpoint: alice.endpoint.expect_local().clone(), operation };
+    drop(alice.endpoint);
+    let completion = Some(done.clone());
+    queue_work(
+        &bob,
+        DeferredWork { context: ANY_WORK, trigger: trigger_at(&trigger, 1), action, completion },
+    );
+    assert!(!trigger.is_in_use() && !done.is_in_use());
+    trigger.add(1);
+    bob.assert_no_completion();
+    assert_eq!((done.read(), done.read_error()), (0, 0));
+}
+
+#[over(one_process)]
+fn invalid_deferred_work_is_refused(net: &Net) {
+    let (alice, _bob) = open_triggering_pair(net);
+    let without = net.open_party();
+    let other_domain = net.open_other_domain();
+    let (trigger, done) = (open_counter(&alice), open_counter(&alice));
+    let stranger = other_domain.open_counter(&CounterAttr::default()).unwrap();
+    let domain = alice.local_domain();
+    let refused = |work: DeferredWork| {
+        let rejected = domain.queue_work(work).expect_err("it cannot wait");
+        (rejected.error.errno(), rejected.returned)
+    };
+    let send = |party: &Party| {
+        make_post_work(trigger_at(&trigger, 1), party, send_operation(&alice, 1, OpFlags::empty()), &done)
+    };
+    let back = || Buffer::SentVector(vec![payload(1, 8)]);
+    assert_eq!(refused(send(&without)), (Errno::EOPNOTSUPP, back()));
+    assert_eq!(
+        refused(DeferredWork { trigger: trigger_at(&stranger, 1), ..send(&alice) }),
+        (Errno::EDOMAIN, back())
+    );
+    assert_eq!(
+        refused(DeferredWork { completion: Some(stranger.clone()), ..send(&alice) }),
+        (Errno::EDOMAIN, back())
+    );
+    let counted =
+        DeferredWork { completion: Some(done.clone()), ..make_add_work(trigger_at(&trigger, 1), &done, 1) };
+    assert_eq!(refused(counted), (Errno::EINVAL, Buffer::None));
+    assert_eq!(refused(make_add_work(trigger_at(&trigger, 1), &stranger, 1)), (Errno::EDOMAIN, Buffer::None));
+    let long = Operation::Send(SendMsg {
+        buffers: vec![payload(1, alice.endpoint.info().tx.inject_size_bytes + 1)],
+        to: alice.peer(),
+        flags: OpFlags::INJECT,
+        ..SendMsg::default()
+    });
+    assert_eq!(refused(make_post_work(trigger_at(&trigger, 1), &alice, long, &done)).0, Errno::EMSGSIZE);
+    let closed = domain.endpoint(alice.endpoint.info()).unwrap();
+    let action = DeferredAction::Post {
+        endpoint: closed.clone(),
+        operation: send_operation(&alice, 1, OpFlags::empty()),
+    };
+    assert_eq!(refused(DeferredWork { action, ..send(&alice) }), (Errno::EOPBADSTATE, back()));
+    let rejected = without
+        .endpoint
+        .expect_local()
+        .trigger(&trigger_at(&trigger, 0), send_operation(&alice, 1, OpFlags::empty()));
+    assert_eq!(rejected.map_err(|rejected| rejected.returned), Err(back()));
+    // No work was queued.
+    assert!(!trigger.is_in_use() && !done.is_in_use() && !stranger.is_in_use());
+    // An alias may have `FI_TRIGGER` as a default flag if its endpoint has the capability. Then calls that
+    // post plain operations are refused.
+    let (alias, plain) = (alice.endpoint.expect_local().alias(), without.endpoint.expect_local().alias());
+    assert_eq!(plain.set_tx_op_flags(OpFlags::TRIGGER).unwrap_err().errno(), Errno::EBADFLAGS);
+    alias.set_tx_op_flags(OpFlags::TRIGGER).unwrap();
+    assert_eq!(alice.endpoint.tx_op_flags() & OpFlags::TRIGGER, OpFlags::empty());
+    let sent = alias.send(payload(1, 8), alice.peer(), 1);
+    assert_eq!(sent.map_err(|rejected| rejected.errno()), Err(Errno::EBADFLAGS));
+}
