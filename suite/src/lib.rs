@@ -1,4 +1,4 @@
-//! What applications may rely on, as tests over any network, and the parties, networks and processes of these.
+//! What applications may rely on, as tests over any network, with their parties, networks and processes.
 //!
 //! A [`Net`] opens endpoints over one transport ([`TransportKind`]). [`Turns`] decides who drives the
 //! endpoints, that is, makes progress for them. A [`Party`] is an endpoint with its queues. Either all

@@ -70,9 +70,11 @@ impl Test {
         inventory::iter::<Test>.into_iter()
     }
 
-    /// What the test is about: its module, without the crate.
+    /// What the test is about: its module, without the crate and, for the tests of this crate, without
+    /// `semantics`.
     pub fn topic(&self) -> &'static str {
-        self.module.split_once("::").map_or("", |(_crate, path)| path)
+        let path = self.module.split_once("::").map_or("", |(_crate, path)| path);
+        path.strip_prefix("semantics::").unwrap_or(path)
     }
 }
 

@@ -1,5 +1,5 @@
-//! Runs the random programs of [`homespun_suite::model`] over every transport. If the model does not explain a
-//! history, the test prints the smallest program found that fails, with the seed of its transport.
+//! Runs the random programs of [`homespun_suite::model`] over every transport. If the model does not explain
+//! a history, the test prints the smallest program found that fails, with the seed of its transport.
 //!
 //! The environment variable `PROPTEST_CASES` sets the number of programs for each test.
 

@@ -8,8 +8,8 @@
 //! does not follow the read, and no other write is known to lie between the two. Accesses without a known
 //! order may take effect in either order.
 //!
-//! The result of an atomic operation depends on the former value; the module [`updates`](crate::model::updates)
-//! checks it.
+//! The result of an atomic operation depends on the former value; the module
+//! [`updates`](crate::model::updates) checks it.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

@@ -1,5 +1,5 @@
-//! The checks of two connected endpoints: the [checks](crate::model::check) of every history, and the order in
-//! which receives complete.
+//! The checks of two connected endpoints: the [checks](crate::model::check) of every history, and the order
+//! in which receives complete.
 
 use super::run::Observed;
 use crate::model::check::{self, Promise};
