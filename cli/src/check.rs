@@ -1,16 +1,18 @@
 //! `homespun check`: the suite's tests over homespun or any other provider.
 
+mod junit;
 mod programs;
 mod table;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
+use std::fs::File;
 use std::panic;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use homespun_suite::{Faults, Outcome, Provider, Test, TestedNetwork, TransportKind, Turns, set_patience};
@@ -58,6 +60,9 @@ pub(crate) struct CheckArguments {
     /// Run only the program in this file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["only", "programs", "seed"])]
     replay: Option<PathBuf>,
+    /// Also write the outcomes to this file, in JUnit's XML
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
     /// How many seconds a test waits for an event before it fails
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     patience: u64,
@@ -72,6 +77,15 @@ thread_local! {
 }
 
 impl CheckArguments {
+    /// What is checked, as the arguments say it.
+    fn name_checked(&self) -> String {
+        match (&self.provider, &self.native) {
+            (Some(provider), _) => provider.clone(),
+            (None, Some(domain)) => format!("--native {domain}"),
+            (None, None) => "--sim".to_owned(),
+        }
+    }
+
     fn network(&self) -> TestedNetwork {
         let transport = match (&self.provider, self.native.as_deref()) {
             _ if self.sim => TransportKind::Loopback { seed: self.seed, faults: Faults::choppy() },
@@ -132,9 +146,17 @@ struct Finding {
     subject: Subject,
     outcome: Outcome,
     place: Option<String>,
+    took: Duration,
 }
 
 impl Finding {
+    /// Runs what ends with an outcome, on this thread.
+    fn of(subject: Subject, run: impl FnOnce(&Subject) -> Outcome) -> Finding {
+        let started_at = Instant::now();
+        let outcome = run(&subject);
+        Finding { subject, outcome, place: failed_at(), took: started_at.elapsed() }
+    }
+
     /// Says that it has failed, unless it has not.
     fn describe_failure(&self) -> Option<String> {
         let subject = &self.subject;
@@ -166,17 +188,26 @@ pub(crate) fn run(arguments: &CheckArguments, console: &mut Console) -> Result<(
     if let Outcome::NotOffered(what) = network.open_and_close_party() {
         return Err(CommandFailure::NothingToCheck(what));
     }
+    let unwritable = |file: &PathBuf, error| CommandFailure::NoReport { file: file.clone(), error };
+    let report = match &arguments.junit {
+        Some(path) => Some((path, File::create(path).map_err(|error| unwritable(path, error))?)),
+        None => None,
+    };
     set_patience(Duration::from_secs(arguments.patience));
     // The outcome says what a test has panicked with.
     panic::set_hook(Box::new(|panic| FAILED_AT.set(panic.location().map(ToString::to_string))));
     let programs = Programs::new(&network, arguments.seed);
     let (findings, unasked) = match &arguments.replay {
         Some(file) => {
-            let (subject, outcome) = (Subject::Replayed(file.clone()), programs.replay(file)?);
-            (vec![Finding { subject, outcome, place: failed_at() }], 0)
+            let program = programs::read(file)?;
+            (vec![Finding::of(Subject::Replayed(file.clone()), |_| programs.run_program(&program))], 0)
         }
         None => run_tests(arguments, &network, &programs, console)?,
     };
+    if let Some((path, file)) = report {
+        junit::write_report(file, &arguments.name_checked(), &findings)
+            .map_err(|error| unwritable(path, error))?;
+    }
     print_failed_programs(&findings, &programs, console)?;
     let _ = panic::take_hook();
     console.print_line(render(&by_topic(&findings)))?;
@@ -220,13 +251,13 @@ fn run_tests(
             let sender = sender.clone();
             scope.spawn(move || {
                 while let Some(subject) = next() {
-                    let outcome = match &subject {
+                    let finding = Finding::of(subject, |subject| match subject {
                         Subject::Test(test) => network.run_test(test),
                         Subject::Program(number) => programs.run(*number),
-                        Subject::Replayed(_) => continue,
-                    };
+                        Subject::Replayed(_) => unreachable!("a replayed program is run alone"),
+                    });
                     // The receiver waits for all of them.
-                    let _ = sender.send(Finding { subject, outcome, place: failed_at() });
+                    let _ = sender.send(finding);
                 }
             });
         }

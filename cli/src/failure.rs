@@ -43,6 +43,15 @@ pub(crate) enum CommandFailure {
         /// Why.
         error: String,
     },
+    /// The report of `homespun check` cannot be written.
+    #[cfg(feature = "check")]
+    #[error("cannot write the report to {}: {error}", .file.display())]
+    NoReport {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
     /// There is no command to run.
     #[error("there is no command to run")]
     EmptyCommand,

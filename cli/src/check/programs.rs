@@ -35,6 +35,13 @@ pub(super) struct FailedProgram {
     pub(super) program: String,
 }
 
+/// Reads the program in this file.
+pub(super) fn read(file: &Path) -> Result<Program, CommandFailure> {
+    let unreadable = |error: String| CommandFailure::NoProgram { file: file.to_owned(), error };
+    let text = fs::read_to_string(file).map_err(|error| unreadable(error.to_string()))?;
+    serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))
+}
+
 impl Programs<'_> {
     /// Asks the provider what it offers to programs. The programs follow from the seed and from that.
     pub(super) fn new(network: &TestedNetwork, seed: u64) -> Programs<'_> {
@@ -66,14 +73,6 @@ impl Programs<'_> {
         last.into_inner()
     }
 
-    /// Runs the program in this file.
-    pub(super) fn replay(&self, file: &Path) -> Result<Outcome, CommandFailure> {
-        let unreadable = |error: String| CommandFailure::NoProgram { file: file.to_owned(), error };
-        let text = fs::read_to_string(file).map_err(|error| unreadable(error.to_string()))?;
-        let program = serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))?;
-        Ok(self.run_program(&program))
-    }
-
     fn tree(&self, number: u64) -> (TestRunner, impl ValueTree<Value = Program> + use<>) {
         let mut seed = [0; 32];
         seed[..8].copy_from_slice(&self.seed.to_le_bytes());
@@ -92,7 +91,8 @@ impl Programs<'_> {
         (runner, tree)
     }
 
-    fn run_program(&self, program: &Program) -> Outcome {
+    /// Runs a program.
+    pub(super) fn run_program(&self, program: &Program) -> Outcome {
         let TestedNetwork { transport, turns, .. } = self.network;
         let transport = match transport {
             TransportKind::Loopback { faults, .. } => {

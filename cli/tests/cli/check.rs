@@ -6,8 +6,10 @@ use crate::command::run;
 
 #[test]
 fn check_shows_a_row_for_each_topic_and_their_sum() {
+    let report = tempfile::NamedTempFile::new().unwrap();
+    let path = report.path().to_str().unwrap();
     for domain in ["shm", "tcp"] {
-        let outcome = run(&["check", "--native", domain, "--only", "naming::"]);
+        let outcome = run(&["check", "--native", domain, "--only", "naming::", "--junit", path]);
         assert_eq!(outcome.status.code(), Some(0), "{outcome:?}");
         let rows: Vec<Vec<&str>> =
             outcome.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
@@ -16,6 +18,8 @@ fn check_shows_a_row_for_each_topic_and_their_sum() {
         assert_eq!((naming[0], all[0]), ("naming", "all"));
         assert_eq!(naming[1..], all[1..]);
         assert!(naming[1].parse::<usize>().is_ok_and(|passed| passed > 2), "{outcome:?}");
+        let report = fs::read_to_string(path).unwrap();
+        assert!(report.contains(&format!(r#"<testsuite name="naming" tests="{}""#, naming[1])), "{report}");
     }
 }
 
@@ -45,6 +49,7 @@ fn check_of_what_is_not_there_names_it() {
         (&["no-such-provider"][..], "there is nothing to check"),
         (&["tcp", "--libfabric", "/no/such/library"], "/no/such/library"),
         (&["--native", "tcp", "--only", "no::such::test"], "no::such::test"),
+        (&["--native", "tcp", "--junit", "/no/such/directory/report.xml"], "/no/such/directory/report.xml"),
     ] {
         let outcome = run(&[&["check"], arguments].concat());
         assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
