@@ -53,6 +53,8 @@ pub mod link_table;
 pub mod loopback;
 pub mod matching;
 pub mod moment;
+#[doc(hidden)]
+pub mod mutants;
 pub mod operation;
 pub mod peer_id;
 pub mod peers;

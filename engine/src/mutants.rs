@@ -1,0 +1,31 @@
+//! Faults for the tests of the tests: with the feature `mutants`, a process breaks the one clause of the
+//! manual pages that `HOMESPUN_MUTANT` names. Without the feature, nothing of them is compiled.
+
+/// Whether this process shall break a clause, such as `mutated!("fi_cq/errors-have-a-queue-of-their-own")`.
+/// The identifiers are those of `conformance/clauses/`. At most one place asks for a clause.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! mutated {
+    ($clause:literal) => {
+        $crate::mutants::is_planted($clause)
+    };
+}
+
+/// Whether the environment names this clause.
+#[cfg(feature = "mutants")]
+#[must_use]
+pub fn is_planted(clause: &str) -> bool {
+    use std::env;
+    use std::sync::LazyLock;
+
+    static PLANTED: LazyLock<Option<String>> = LazyLock::new(|| env::var("HOMESPUN_MUTANT").ok());
+    PLANTED.as_deref() == Some(clause)
+}
+
+/// Whether the environment names this clause. It can name none.
+#[cfg(not(feature = "mutants"))]
+#[inline(always)]
+#[must_use]
+pub const fn is_planted(_clause: &str) -> bool {
+    false
+}
