@@ -24,6 +24,7 @@ extern crate self as homespun_suite;
 
 mod atomic_call;
 mod call;
+pub mod clauses;
 pub mod connecting;
 mod counters;
 mod deadline;
