@@ -104,7 +104,8 @@ impl Program {
         let source = source.to_string_lossy().into_owned();
         let listed = Command::new(&executable).current_dir(&directory).arg("--list").output()?;
         let listed = String::from_utf8_lossy(&listed.stdout);
-        let tests = listed.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect();
+        let tests =
+            listed.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect();
         Ok(Program { name: artifact.target.name, source, directory, executable, tests })
     }
 
@@ -132,11 +133,7 @@ impl Program {
 }
 
 /// Finds the tests that cite a clause: those that mostly end soon come first.
-pub(crate) fn find_cited(
-    programs: &[Arc<Program>],
-    citations: &[Citation],
-    clause: &str,
-) -> Vec<CitedTests> {
+pub(crate) fn find_cited(programs: &[Arc<Program>], citations: &[Citation], clause: &str) -> Vec<CitedTests> {
     let mut cited = Vec::new();
     for program in programs {
         let of_clause = citations.iter().filter(|citation| citation.clause == clause);
