@@ -138,7 +138,7 @@ impl Completion {
                 (Operation::Write, sent_bytes())
             }
             OperationKind::Send if mutated!("rpma_cq_get_completion/byte-len-of-message") => {
-                (Operation::Send, sent_bytes().min(0))
+                (Operation::Send, sent_bytes().saturating_add(1))
             }
             OperationKind::Send => (Operation::Send, sent_bytes()),
             OperationKind::Receive if mutated!("rpma_cq_get_completion/op-recv") => {

@@ -61,7 +61,7 @@ impl Target {
         let flags = match WriteNotice::FLAGS {
             flags if mutated!("fi_cq/flag-remote-read-write") => flags - CompletionFlags::REMOTE_WRITE,
             flags if mutated!("fi_cq-1.4/remote-write-flag") => {
-                flags - CompletionFlags::REMOTE_WRITE | CompletionFlags::REMOTE_READ
+                flags ^ (CompletionFlags::REMOTE_WRITE | CompletionFlags::REMOTE_READ)
             }
             flags => flags,
         };
