@@ -32,6 +32,7 @@ use crate::driven::Driven;
 use crate::empty_polls;
 use crate::info::ResourceManagement;
 use crate::lock::{Lock, Locking};
+use crate::mutated;
 pub use crate::wait::{MutexCond, WaitObject};
 use crate::wait::{WaitSet, Waiter};
 
@@ -203,6 +204,7 @@ impl CompletionQueue {
     ) -> Result<CompletionQueue, Error> {
         let depth_entries = match attr.size_entries {
             0 => CQ_DEPTH_DEFAULT_ENTRIES,
+            2.. if mutated!("fi_cq/size-is-a-minimum") => attr.size_entries - 1,
             asked if asked <= CQ_DEPTH_MAX_ENTRIES => asked,
             _ => {
                 return Err(
@@ -210,11 +212,20 @@ impl CompletionQueue {
                 );
             }
         };
-        let waiter = Waiter::new(attr.wait, attr.wait_set.as_ref(), clock)?;
+        let wait = match attr.wait {
+            WaitObject::None if mutated!("fi_cq/wait-default-is-none") => WaitObject::Unspec,
+            WaitObject::Fd if mutated!("fi_cq/wait-fd") => WaitObject::Yield,
+            wait => wait,
+        };
+        let waiter = Waiter::new(wait, attr.wait_set.as_ref(), clock)?;
+        let format = match attr.format.unwrap_or_default() {
+            CqFormat::Data if mutated!("fi_cq/format-selects-structure") => CqFormat::Msg,
+            format => format,
+        };
         let cq = CompletionQueue {
             shared: Arc::new(CqShared {
                 domain,
-                format: attr.format.unwrap_or_default(),
+                format,
                 depth_entries,
                 is_protected: resource_mgmt == ResourceManagement::Enabled,
                 ring: locking.new_lock(Ring::new(depth_entries)),
@@ -227,7 +238,9 @@ impl CompletionQueue {
                 clock: clock.clone(),
             }),
         };
-        if let Some(waiter) = cq.shared.waiter() {
+        if let Some(waiter) = cq.shared.waiter()
+            && !mutated!("fi_cq/wait-set")
+        {
             waiter.attach_member(Arc::downgrade(&cq.shared));
         }
         Ok(cq)
@@ -271,6 +284,9 @@ impl CompletionQueue {
     pub fn read_from(&self) -> Result<Option<(Completion, FabricAddress)>, ReadError> {
         let mut reader = Reader::new(self.shared.unread_entries(), 1);
         if !self.shared.progress_and_find_entry(&mut reader, 1) {
+            if mutated!("fi_cq/read-does-not-block") {
+                return self.sread_from(None);
+            }
             return Ok(None);
         }
         match reader.taken {
@@ -286,6 +302,7 @@ impl CompletionQueue {
         let was_full = !ring.has_room();
         let Some(read) = ring.pop_one_completed() else {
             return match ring.front() {
+                Some(_) if mutated!("fi_cq/read-eavail") => Ok(None),
                 Some(_) => Err(ReadError::ErrorAvailable),
                 None if ring.is_overrun() => {
                     self.shared.mark_progress_due();
@@ -317,6 +334,7 @@ impl CompletionQueue {
         max: usize,
         mut take: impl FnMut(Completion, FabricAddress),
     ) -> Result<Option<usize>, ReadError> {
+        let max = if mutated!("fi_cq/read-several") { max.min(1) } else { max };
         let mut reader = Reader::new(self.shared.unread_entries(), max);
         if !self.shared.progress_and_find_entry(&mut reader, max) {
             return Ok(None);
@@ -448,6 +466,7 @@ impl CompletionQueue {
         let mut ring = self.shared.lock_ring();
         let was_full = !ring.has_room();
         let read = match ring.pop_failed() {
+            Some(_) if mutated!("fi_cq/eavail-means-readerr") => Ok(None),
             Some(error) => Ok(Some(*error)),
             None if ring.front().is_none() && ring.is_overrun() => Err(ReadError::Overrun),
             None => Ok(None),
@@ -455,6 +474,9 @@ impl CompletionQueue {
         drop(ring);
         if was_full {
             self.shared.wake_sleepers();
+        }
+        if mutated!("fi_cq/readerr-does-not-block") && read == Ok(None) {
+            self.sread(None)?;
         }
         read
     }
@@ -479,7 +501,8 @@ impl CompletionQueue {
     /// returns the queue.
     pub fn close(self) -> Result<(), Rejected<CompletionQueue>> {
         match self.shared.users.load(Ordering::Acquire) {
-            0 => Ok(()),
+            0 if !mutated!("fi_cq/close-loses-unread") || !self.shared.has_unread() => Ok(()),
+            _ if mutated!("fi_cq/close-ebusy-for-endpoint") => Ok(()),
             _ => Err(Rejected { error: Misuse::Busy(InUse::CompletionQueue).into(), returned: self }),
         }
     }
@@ -555,8 +578,15 @@ impl CqShared {
     #[inline(always)]
     fn progress_and_find_entry(&self, reader: &mut Reader<'_>, max: usize) -> bool {
         self.wake_sleepers();
-        if max == 0 || self.count_read_and_choose_kind(max) == ReadKind::WithProgress {
+        let is_due = match max {
+            0 => !mutated!("fi_cq/read-zero-drives-progress"),
+            _ => self.count_read_and_choose_kind(max) == ReadKind::WithProgress,
+        };
+        if is_due {
             self.driven.progress(reader);
+        }
+        if mutated!("fi_cq/count-limits-entries") && (1..self.unread.load(Ordering::Acquire)).contains(&max) {
+            self.lock_ring().pop_one_completed();
         }
         let is_found = reader.taken.is_some() || self.has_unread();
         if is_found {

@@ -27,6 +27,7 @@ use crate::getinfo::{
 };
 use crate::info::{EndpointType, Info, MrMode, Progress, ResourceManagement, RxAttr, Threading, TxAttr};
 use crate::lock::Locking;
+use crate::mutated;
 use crate::open_pump::OpenPump;
 use crate::params::Params;
 use crate::passive_endpoint::PassiveEndpoint;
@@ -175,6 +176,9 @@ impl Domain {
     /// - The system's error if a wait object gets no descriptor: EMFILE, ENFILE, ENOMEM.
     pub fn open_cq(&self, attr: &CqAttr) -> Result<CompletionQueue, Error> {
         let size_entries = match attr.size_entries {
+            0 if mutated!("fi_cq/size-zero-is-default") => {
+                return Err(Misuse::Invalid(Argument::QueueDepth { max_entries: 0 }).into());
+            }
             0 => self.shared.params.cq_size_entries,
             asked => asked,
         };

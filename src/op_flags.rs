@@ -11,6 +11,7 @@ use homespun_engine::operation::{
     FlushKind, Level, PeekAction, RmaLocal, Signalled, TransmitOp, TransmitOptions,
 };
 
+use crate::mutated;
 use crate::post::ReceiveKind;
 
 /// The flags of all transmit operations.
@@ -103,7 +104,8 @@ pub(crate) fn options_from_flags(
     Ok(TransmitOptions {
         level: strongest_level(if flags.intersects(levels) { flags } else { default & levels }),
         signalled,
-        inject: flags.contains(OpFlags::INJECT),
+        inject: flags.contains(OpFlags::INJECT)
+            || mutated!("fi_cq/inject-level-is-not-inject-call") && flags.contains(OpFlags::INJECT_COMPLETE),
         fence: flags.contains(OpFlags::FENCE),
     })
 }
@@ -112,7 +114,9 @@ pub(crate) fn options_from_flags(
 /// `is_selective` says that the endpoint reports only operations with `FI_COMPLETION`.
 #[inline(always)]
 pub(crate) fn signalled_from_flags(is_selective: bool, flags: OpFlags) -> Signalled {
-    if !is_selective || flags.contains(OpFlags::COMPLETION) { Signalled::Yes } else { Signalled::No }
+    let is_asked = flags.contains(OpFlags::COMPLETION)
+        || mutated!("fi_cq/level-requests-no-completion") && flags.intersects(OpFlags::LEVELS);
+    if !is_selective || is_asked { Signalled::Yes } else { Signalled::No }
 }
 
 /// Returns the kind of a receive whose flags have some of [`RECEIVE_KINDS`]. Untagged receives may peek,
@@ -148,7 +152,9 @@ pub(crate) fn special_receive_kind(
 /// [`Misuse::Flags`] for a flag that a receive refuses.
 #[inline(always)]
 pub(crate) fn check_receive_flags(flags: OpFlags) -> Result<(), Error> {
-    check_no_refused_flags(flags, RECEIVE_REFUSED)
+    let levels =
+        if mutated!("fi_cq/receive-level-delays-flush") { OpFlags::LEVELS } else { OpFlags::empty() };
+    check_no_refused_flags(flags, RECEIVE_REFUSED | levels)
 }
 
 /// Returns default flags for operations other than writes. They cannot keep `COMMIT_COMPLETE`, so they
@@ -177,6 +183,7 @@ pub(crate) fn check_trigger_flag(flags: OpFlags, caps: Caps) -> Result<(), Error
 
 #[inline(always)]
 fn check_no_refused_flags(flags: OpFlags, refused: OpFlags) -> Result<(), Error> {
+    let refused = if mutated!("fi_cq/flag-multicast") { refused - MULTICAST } else { refused };
     let refused = flags.bits() & refused.bits();
     if refused == 0 { Ok(()) } else { Err(Misuse::Flags(refused).into()) }
 }
@@ -185,11 +192,11 @@ fn check_no_refused_flags(flags: OpFlags, refused: OpFlags) -> Result<(), Error>
 pub(crate) fn strongest_level(flags: OpFlags) -> Level {
     if flags.contains(OpFlags::COMMIT_COMPLETE) {
         Level::Commit
-    } else if flags.contains(OpFlags::MATCH_COMPLETE) {
+    } else if flags.contains(OpFlags::MATCH_COMPLETE) && !mutated!("fi_cq/match-means-matched") {
         Level::Match
-    } else if flags.contains(OpFlags::DELIVERY_COMPLETE) {
+    } else if flags.contains(OpFlags::DELIVERY_COMPLETE) && !mutated!("fi_cq/delivery-means-processed") {
         Level::Delivery
-    } else if flags.contains(OpFlags::TRANSMIT_COMPLETE) {
+    } else if flags.contains(OpFlags::TRANSMIT_COMPLETE) && !mutated!("fi_cq/transmit-of-reliable-endpoint") {
         Level::Transmit
     } else {
         Level::Inject

@@ -34,6 +34,7 @@ use crate::address::Address;
 use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::errno::Errno;
 use crate::flags::Caps;
+use crate::mutated;
 use crate::transport::LinkError;
 use crate::wire::Refusal;
 
@@ -330,6 +331,7 @@ impl OperationError {
     /// Returns the positive `err` of the completion error.
     pub fn errno(&self) -> Errno {
         match self {
+            OperationError::Truncated { .. } if mutated!("fi_cq/errno-values") => Errno::EMSGSIZE,
             OperationError::Truncated { .. } | OperationError::PeerReceive => Errno::ETRUNC,
             OperationError::Cancelled | OperationError::Flushed => Errno::ECANCELED,
             OperationError::NoMessage => Errno::ENOMSG,
@@ -341,6 +343,7 @@ impl OperationError {
             OperationError::NotDurable => Errno::EIO,
             OperationError::Deferred(misuse) => misuse.errno(),
             OperationError::Link(error) => error.errno(),
+            OperationError::UnknownSource if mutated!("fi_cq/source-err-errno") => Errno::ENOENT,
             OperationError::UnknownSource => Errno::EADDRNOTAVAIL,
         }
     }

@@ -17,6 +17,7 @@ use crate::flags::{CompletionFlags, CounterEvents};
 use crate::initiator::Turn;
 use crate::link::BegunAccess;
 use crate::matching::Criteria;
+use crate::mutated;
 use crate::peer_id::PeerId;
 use crate::reassembly::clamp_to_usize;
 use crate::remote_memory::RemoteMemory;
@@ -351,7 +352,10 @@ impl Send {
         if let Some(one_sided) = self.one_sided {
             return one_sided.kind.into_completion(self.context, self.source, self.message.len_bytes);
         }
-        let flags = CompletionFlags::of_send(self.message.tag.is_some());
+        let mut flags = CompletionFlags::of_send(self.message.tag.is_some());
+        if mutated!("fi_cq/flag-msg") {
+            flags.remove(CompletionFlags::MSG);
+        }
         EndedOperation::of_transmit(self.context, flags, self.source.into_buffer())
     }
 }
@@ -369,6 +373,7 @@ impl OneSided {
             RmaLocal::Write { source, data } => {
                 let durable = match level {
                     Level::Commit if fence => Durable::Everything,
+                    Level::Commit if mutated!("fi_cq/persistent-memory") => Durable::Nothing,
                     Level::Commit => Durable::Written,
                     _ => Durable::Nothing,
                 };
@@ -461,7 +466,18 @@ impl AccessKind {
 
     /// Returns the completion of an access of `len_bytes` with this source.
     fn into_completion(self, context: u64, source: Source, len_bytes: u64) -> EndedOperation {
-        let flags = self.completion_flags();
+        let mut flags = self.completion_flags();
+        if mutated!("fi_cq/flag-rma") {
+            flags.remove(CompletionFlags::RMA);
+        }
+        if mutated!("fi_cq/flag-atomic") {
+            flags.remove(CompletionFlags::ATOMIC);
+        }
+        if mutated!("fi_cq/flag-read-write") {
+            flags.toggle(CompletionFlags::READ | CompletionFlags::WRITE);
+        }
+        let is_lost = mutated!("fi_cq/context-is-always-there") && self.is_atomic();
+        let context = if is_lost { 0 } else { context };
         let (buffer, len_bytes) = match self {
             AccessKind::Read(incoming) => (incoming.into_buffer(), len_bytes),
             AccessKind::Write { .. } => (source.into_buffer(), len_bytes),
@@ -522,13 +538,31 @@ impl Receive {
         placed_bytes: usize,
     ) -> EndedOperation {
         let mut flags = CompletionFlags::of_receive(self.tagged);
-        flags.set(CompletionFlags::REMOTE_CQ_DATA, message.data.is_some());
+        flags.set(
+            CompletionFlags::REMOTE_CQ_DATA,
+            message.data.is_some() && !mutated!("fi_cq/flag-remote-data"),
+        );
+        if mutated!("fi_cq/flag-recv") {
+            flags.remove(CompletionFlags::RECV);
+        }
+        if mutated!("fi_cq/flag-tagged") {
+            flags.remove(CompletionFlags::TAGGED);
+        }
+        let (data, tag) = (message.data.unwrap_or(0), message.tag.unwrap_or(0));
         EndedOperation {
             context: self.context,
             flags,
-            len_bytes: placed_bytes,
-            data: message.data.unwrap_or(0),
-            tag: message.tag.unwrap_or(0),
+            len_bytes: if mutated!("fi_cq/len-field") { 0 } else { placed_bytes },
+            data: match data {
+                _ if mutated!("fi_cq/data-field") => 0,
+                data if mutated!("fi_cq/data-host-order") => data.swap_bytes(),
+                data => data,
+            },
+            tag: match tag {
+                _ if mutated!("fi_cq/tag-field") => 0,
+                tag if mutated!("fi_cq/tag-host-order") => tag.swap_bytes(),
+                tag => tag,
+            },
             source: Some(source),
             buffer: Buffer::None,
         }

@@ -3,7 +3,9 @@
 use std::ptr;
 
 use homespun::info::Version;
-use homespun::{Buffer, Completion, CompletionQueue, CqAttr, CqFormat, Errno, FabricAddress, ReadError};
+use homespun::{
+    Buffer, Completion, CompletionQueue, CqAttr, CqFormat, Errno, FabricAddress, ReadError, mutated,
+};
 use libc::{c_char, c_int, c_void};
 
 use crate::abi::domain::FidDomain;
@@ -12,8 +14,8 @@ use crate::abi::eq::{
 };
 use crate::abi::fid::{FiOps, Fid};
 use crate::abi::{
-    FI_AFFINITY, FI_CLASS_CQ, FI_CQ_FORMAT_CONTEXT, FI_CQ_FORMAT_DATA, FI_CQ_FORMAT_MSG, FI_CQ_FORMAT_TAGGED,
-    FI_CQ_FORMAT_UNSPEC, FI_PEER, FI_WAIT_NONE,
+    FI_AFFINITY, FI_CLASS_CQ, FI_CQ_COND_NONE, FI_CQ_FORMAT_CONTEXT, FI_CQ_FORMAT_DATA, FI_CQ_FORMAT_MSG,
+    FI_CQ_FORMAT_TAGGED, FI_CQ_FORMAT_UNSPEC, FI_PEER, FI_WAIT_NONE, FI_WAIT_UNSPEC,
 };
 use crate::edge::{Failure, run_entry_point};
 use crate::error_data::ErrorData;
@@ -77,6 +79,12 @@ pub(crate) unsafe extern "C" fn open_cq(
         let (wait_obj, wait_cond) = unsafe { ((*attr).wait_obj, (*attr).wait_cond) };
         // SAFETY: not null, so valid.
         let (attr, wait_set) = unsafe { read_attr(attr)? };
+        if mutated!("fi_cq/cond-needs-wait-object")
+            && wait_obj == FI_WAIT_NONE
+            && wait_cond != FI_CQ_COND_NONE
+        {
+            return Err(Errno::EINVAL.into());
+        }
         // fi_cq(3): a queue without a wait object ignores the wait condition.
         let wait_cond =
             if wait_obj == FI_WAIT_NONE { WaitCondition::None } else { WaitCondition::from_raw(wait_cond)? };
@@ -92,6 +100,7 @@ pub(crate) unsafe extern "C" fn open_cq(
             _domain: domain.dependents.lease(),
             _wait_set: wait_set,
         };
+        let context = if mutated!("fi_cq/context-stays-with-queue") { ptr::null_mut() } else { context };
         let front = FidCq { fid: object::new_fid::<CqState>(context, &FID_OPS), ops: &OPS };
         // SAFETY: not null, so writable.
         unsafe { cq.write(object::open(front, state)) };
@@ -109,13 +118,16 @@ unsafe fn read_attr(attr: *const FiCqAttr) -> Result<(CqAttr, Option<Lease>), Fa
     let (size_entries, flags, format, wait_obj, wait_set) =
         unsafe { ((*attr).size, (*attr).flags, (*attr).format, (*attr).wait_obj, (*attr).wait_set) };
     // The affinity of interrupts is only a hint, and there are no interrupts.
-    match flags & !FI_AFFINITY {
+    let ignored = if mutated!("fi_cq/signaling-vector") { 0 } else { FI_AFFINITY };
+    match flags & !ignored {
         0 => {}
         // `fi_peer(3)` requires this error of a provider without peer queues.
         peer if peer & FI_PEER != 0 => return Err(Errno::EINVAL.into()),
+        _ if mutated!("fi_cq/open-flags") => {}
         _ => return Err(Errno::EBADFLAGS.into()),
     }
     let format = match format {
+        FI_CQ_FORMAT_UNSPEC if mutated!("fi_cq/format-unspec") => return Err(Errno::EINVAL.into()),
         // With `FI_CQ_FORMAT_UNSPEC` the plugin chooses the format but cannot tell the application.
         // The smallest entry fits into any buffer.
         FI_CQ_FORMAT_UNSPEC | FI_CQ_FORMAT_CONTEXT => Some(CqFormat::Context),
@@ -141,6 +153,9 @@ unsafe extern "C" fn control(cq: *mut Fid, command: c_int, arg: *mut c_void) -> 
     run_entry_point(|| {
         // SAFETY: the caller passes an open completion queue.
         let state = unsafe { object::state::<CqState>(cq.cast())? };
+        if mutated!("fi_cq/wait-unspec-may-not-be-retrievable") && state.wait_obj == FI_WAIT_UNSPEC {
+            return Err(Errno::ENODATA.into());
+        }
         // SAFETY: the caller passes the argument that the command takes.
         unsafe { control_wait_object(&state.cq, state.wait_obj, command, arg) }
     })
@@ -188,7 +203,7 @@ unsafe extern "C" fn signal(cq: *mut FidCq) -> c_int {
     run_entry_point(|| {
         // SAFETY: the caller passes an open completion queue.
         unsafe { object::state::<CqState>(cq.cast())? }.cq.signal();
-        Ok(0)
+        Ok(c_int::from(mutated!("fi_cq/open-signal-return")))
     })
 }
 
@@ -220,8 +235,12 @@ unsafe fn read_entries(
         }
     };
     match read {
+        Ok(Some(_)) if mutated!("fi_cq-1.4/read-counts") && patience.is_some() => Ok(0),
+        Ok(Some(count)) if mutated!("fi_cq/read-return") => Ok(count.min(1).cast_signed()),
         // The count is at most the length of an array, which fits into `isize`.
         Ok(Some(count)) => Ok(count.cast_signed()),
+        Ok(None) if mutated!("fi_cq/sread-return") && patience.is_some() => Err(Errno::ETIMEDOUT.into()),
+        Ok(None) if mutated!("fi_cq/read-eagain") => Ok(0),
         Ok(None) => Err(Errno::EAGAIN.into()),
         Err(error) => Err(Failure(error.errno())),
     }
@@ -329,17 +348,19 @@ unsafe extern "C" fn readerr(cq: *mut FidCq, buf: *mut FiCqErrEntry, _flags: u64
             (*buf).data = completion.data;
             (*buf).tag = completion.tag.0;
             (*buf).olen = usize::try_from(error.overflow_bytes()).unwrap_or(usize::MAX);
-            (*buf).err = error.errno().raw();
+            (*buf).err = if mutated!("fi_cq/err-field") { -error.errno().raw() } else { error.errno().raw() };
             (*buf).prov_errno = error.prov_errno();
             let has_size = state.api_version >= Version::new(1, 5);
             let size = has_size.then_some(&raw mut (*buf).err_data_size);
-            let data = error.unknown_source().map(|address| CAddress::new(address).to_bytes());
+            let source =
+                error.unknown_source().filter(|_| has_size || !mutated!("fi_cq-1.4/err-data-may-be-reused"));
+            let data = source.map(|address| CAddress::new(address).to_bytes());
             state.err_data.deliver(data.unwrap_or_default(), &raw mut (*buf).err_data, size);
             if state.api_version >= Version::new(1, 20) {
                 (*buf).src_addr = error.source.0;
             }
         }
-        Ok(1)
+        Ok(isize::from(!mutated!("fi_cq/readerr-return")))
     })
 }
 
@@ -354,6 +375,10 @@ unsafe extern "C" fn strerror(
         // SAFETY: the caller passes an open completion queue and a buffer of this length, or none.
         unsafe {
             object::state::<CqState>(cq.cast())?;
+            let needs_buffer = mutated!("fi_cq/strerror-buffer-is-optional") && buf.is_null();
+            if needs_buffer || mutated!("fi_cq/strerror-return") {
+                return Err(Errno::EINVAL.into());
+            }
             Ok(text::describe_errno(prov_errno, buf, len))
         }
     })

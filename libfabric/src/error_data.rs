@@ -2,6 +2,7 @@
 
 use std::ptr;
 
+use homespun::mutated;
 use libc::c_void;
 use parking_lot::Mutex;
 
@@ -33,7 +34,8 @@ impl ErrorData {
         // SAFETY: the caller promises it.
         let room_bytes = err_data_size.map_or(0, |size_bytes| unsafe { size_bytes.read() });
         // SAFETY: as above.
-        let has_buffer = room_bytes > 0 && unsafe { !err_data.read().is_null() };
+        let has_buffer =
+            room_bytes > 0 && unsafe { !err_data.read().is_null() } && !mutated!("fi_cq/err-data-field");
         let given_bytes = if has_buffer {
             let count_bytes = data.len().min(room_bytes);
             // SAFETY: the caller promises that the application's buffer has this size.
@@ -43,12 +45,18 @@ impl ErrorData {
             let len_bytes = data.len();
             let mut kept = self.0.lock();
             *kept = data;
-            let start: *mut u8 = if len_bytes > 0 { kept.as_mut_ptr() } else { ptr::null_mut() };
+            if mutated!("fi_cq/err-data-lifetime") {
+                kept.fill(0);
+            }
+            let is_given = len_bytes > 0 && !mutated!("fi_cq/err-data-of-provider");
+            let start: *mut u8 = if is_given { kept.as_mut_ptr() } else { ptr::null_mut() };
             // SAFETY: the caller promises it.
             unsafe { err_data.write(start.cast()) };
             len_bytes
         };
-        if let Some(size_bytes) = err_data_size {
+        if let Some(size_bytes) = err_data_size
+            && !mutated!("fi_cq/err-data-size-field")
+        {
             // SAFETY: the caller promises it.
             unsafe { size_bytes.write(given_bytes) };
         }

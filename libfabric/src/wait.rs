@@ -6,7 +6,7 @@ use std::slice;
 use std::time::Duration;
 
 use homespun::wait::{MutexCond, Waitable};
-use homespun::{Errno, WaitObject};
+use homespun::{Errno, WaitObject, mutated};
 use libc::{c_int, c_void};
 
 use crate::abi::eq::FiMutexCond;
@@ -39,6 +39,7 @@ pub(crate) fn parse_wait_object(raw: u32) -> Result<WaitObject, Failure> {
         FI_WAIT_MUTEX_COND => WaitObject::MutexCond,
         FI_WAIT_YIELD => WaitObject::Yield,
         FI_WAIT_POLLFD => WaitObject::PollFd,
+        _ if mutated!("fi_cq-1.4/wait-critsec-cond") => WaitObject::Yield,
         _ => return Err(Errno::EINVAL.into()),
     })
 }
@@ -79,10 +80,12 @@ impl WaitCondition {
     /// entries. `timeout` is that of [`timeout_from_millis`].
     pub(crate) fn wait_limits(self, cond: *const c_void, timeout: c_int) -> BlockingRead {
         let threshold_entries = match self {
-            WaitCondition::None => 1,
-            WaitCondition::Threshold => cond.addr(),
+            WaitCondition::None if !mutated!("fi_cq/cond-none") => 1,
+            WaitCondition::None | WaitCondition::Threshold => cond.addr(),
         };
-        BlockingRead { threshold_entries, timeout: timeout_from_millis(timeout) }
+        let unit = if mutated!("fi_cq/timeout-in-milliseconds") { 1000 } else { 1 };
+        let timeout = timeout_from_millis(timeout).map(|timeout| timeout / unit);
+        BlockingRead { threshold_entries, timeout }
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
+use homespun::mutated;
 use parking_lot::Mutex;
 
 use crate::completion::Completion;
@@ -113,7 +114,12 @@ impl Channel {
     pub(crate) fn next(&self, role: Role) -> Option<Completion> {
         let mut state = self.state.lock();
         let kept = state.kept.pop(|completion| self.role_of(completion) == role);
-        let next = kept.or_else(|| self.read_next(&mut state, role));
+        let mut next = kept.or_else(|| self.read_next(&mut state, role));
+        let takes_later = mutated!("rpma_cq_get_completion/success-returns-first")
+            || mutated!("rpma_cq_get_wc/returns-oldest-first");
+        if takes_later && let Some(later) = self.read_next(&mut state, role) {
+            next.replace(later).into_iter().for_each(|first| state.kept.push(first));
+        }
         self.arm_descriptor_if_watched_and_empty(&mut state);
         next
     }
@@ -134,10 +140,22 @@ impl Channel {
                 if state.kept.is_empty()
                     && let Some(read) = state.read()
                 {
+                    if mutated!("rpma_conn_wait/oldest-completion-first")
+                        && let Some(later) = state.read()
+                    {
+                        state.kept.push(later);
+                    }
                     state.kept.push(read);
                 }
                 if let Some(oldest) = state.kept.oldest() {
-                    return Ok(self.role_of(oldest));
+                    let role = self.role_of(oldest);
+                    if mutated!("rpma_cq_wait/wait-leaves-completion") {
+                        state.kept.pop(|_| true);
+                    }
+                    return Ok(role);
+                }
+                if mutated!("rpma_cq_wait/wait-found-completion") {
+                    return Ok(Role::Main);
                 }
                 if is_over {
                     return Err(Error::NoCompletion);
@@ -145,7 +163,8 @@ impl Channel {
                 let descriptor = self.descriptor_or_open(&state)?;
                 let may_sleep = state.arm();
                 if self.is_watched.load(Ordering::SeqCst) && is_nonblocking(descriptor.as_fd()) {
-                    return Err(Error::NoCompletion);
+                    let is_broken = mutated!("rpma_cq_get_fd/nonblocking-descriptor");
+                    return Err(if is_broken { Error::NoEvent } else { Error::NoCompletion });
                 }
                 may_sleep.then_some(descriptor)
             };
@@ -165,6 +184,9 @@ impl Channel {
         let mut state = self.state.lock();
         let descriptor = self.descriptor_or_open(&state)?;
         self.is_watched.store(true, Ordering::SeqCst);
+        if mutated!("rpma_cq_get_fd/descriptor-is-readable") {
+            state.queues.iter().for_each(|queue| descriptor.remove(queue.descriptor()));
+        }
         self.arm_descriptor_if_watched_and_empty(&mut state);
         Ok(descriptor.as_fd())
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bitflags::bitflags;
-use homespun::{CompletionError, OperationError, OperationKind, Refusal};
+use homespun::{CompletionError, OperationError, OperationKind, Refusal, mutated};
 
 /// What a completion queue tells of an operation: `struct rpma_completion` of `rpma_cq_get_completion(3)`.
 ///
@@ -122,18 +122,50 @@ impl Completion {
     ) -> Completion {
         let len_bytes = u32::try_from(native.len_bytes).unwrap_or(u32::MAX);
         let (op, byte_len) = match native.kind() {
+            OperationKind::Read if mutated!("rpma_cq_get_completion/op-read") => {
+                (Operation::Write, len_bytes)
+            }
             OperationKind::Read => (Operation::Read, len_bytes),
+            OperationKind::Atomic if mutated!("rpma_cq_get_completion/op-is-type") => {
+                (Operation::Read, ATOMIC_WRITE_BYTES)
+            }
             OperationKind::Atomic | OperationKind::FetchAtomic => (Operation::Write, ATOMIC_WRITE_BYTES),
+            OperationKind::Flush if mutated!("rpma_cq_get_completion/op-flush") => {
+                (Operation::Write, len_bytes)
+            }
             OperationKind::Flush => (Operation::Flush, len_bytes),
+            OperationKind::Send if mutated!("rpma_cq_get_completion/op-send") => {
+                (Operation::Write, sent_bytes())
+            }
+            OperationKind::Send if mutated!("rpma_cq_get_completion/byte-len-of-message") => {
+                (Operation::Send, sent_bytes().saturating_add(1))
+            }
             OperationKind::Send => (Operation::Send, sent_bytes()),
+            OperationKind::Receive if mutated!("rpma_cq_get_completion/op-recv") => {
+                (Operation::RecvRdmaWithImm, len_bytes)
+            }
             OperationKind::Receive => (Operation::Recv, len_bytes),
+            OperationKind::RemoteWrite if mutated!("rpma_cq_get_completion/op-recv-with-imm") => {
+                (Operation::Recv, len_bytes)
+            }
+            OperationKind::RemoteWrite if mutated!("rpma_cq_get_completion/byte-len-of-taken-receive") => {
+                (Operation::RecvRdmaWithImm, 0)
+            }
             OperationKind::RemoteWrite => (Operation::RecvRdmaWithImm, len_bytes),
+            _ if mutated!("rpma_cq_get_completion/op-write") => (Operation::Read, len_bytes),
+            _ if mutated!("rpma_cq_get_completion/byte-len-of-access") => (Operation::Write, 0),
             _ => (Operation::Write, len_bytes),
         };
         let mut flags = CompletionFlags::empty();
         // Immediate data has 32 bits. The upper ones are 0, unless the peer uses the native interface.
         let imm = native.remote_data().filter(|_| op.is_receive()).map(|data| data as u32);
-        flags.set(CompletionFlags::WITH_IMM, imm.is_some());
+        flags.set(
+            CompletionFlags::WITH_IMM,
+            imm.is_some() && !mutated!("rpma_cq_get_completion/flags-of-verbs"),
+        );
+        let imm =
+            if mutated!("rpma_cq_get_completion/imm-in-host-order") { imm.map(u32::swap_bytes) } else { imm };
+        let qp_number = if mutated!("rpma_cq_get_wc/queue-pair-number") { 0 } else { qp_number };
         let (op_context, status) = (native.context, Status::Success);
         Completion { op_context, op, byte_len, status, flags, imm: imm.unwrap_or(0), qp_number }
     }
@@ -154,6 +186,7 @@ impl Status {
     /// Returns the number of `enum ibv_wc_status`.
     pub fn ibv_wc_status(self) -> u32 {
         match self {
+            Status::RemoteAccess if mutated!("rpma_cq_get_completion/status-of-verbs") => 9,
             Status::Success => 0,
             Status::LocalLength => 1,
             Status::LocalProtection => 4,

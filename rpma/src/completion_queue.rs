@@ -4,6 +4,8 @@ use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use homespun::mutated;
+
 use crate::channel::{Channel, Role};
 use crate::completion::Completion;
 use crate::error::Error;
@@ -58,7 +60,14 @@ impl CompletionQueue {
     ///
     /// [`Error::NoCompletion`] if there is none.
     pub fn next(&self) -> Result<Completion, Error> {
-        self.channel.next(self.role).ok_or(Error::NoCompletion)
+        if mutated!("rpma_cq_get_completion/returns-next-completion") {
+            self.channel.next(self.role);
+        }
+        let missing = match Error::NoCompletion {
+            _ if mutated!("rpma_cq_get_completion/no-completion") => Error::NoEvent,
+            missing => missing,
+        };
+        self.channel.next(self.role).ok_or(missing)
     }
 
     /// Passes up to `max` completions to `take`, the oldest first: `rpma_cq_get_wc(3)`. Returns their number.
@@ -75,7 +84,11 @@ impl CompletionQueue {
             take(completion);
             count += 1;
         }
-        if count == 0 { Err(Error::NoCompletion) } else { Ok(count) }
+        if count == 0 && !mutated!("rpma_cq_get_wc/no-completion") {
+            Err(Error::NoCompletion)
+        } else {
+            Ok(count)
+        }
     }
 
     /// Waits until there is a completion: `rpma_cq_wait(3)`. It stays in the queue. The end of the connection
@@ -92,7 +105,8 @@ impl CompletionQueue {
     /// - [`Error::Fabric`]: EMFILE, ENFILE or ENOMEM, from the first call.
     pub fn wait(&self) -> Result<(), Error> {
         if self.channel.is_shared() {
-            return Err(Error::SharedChannel);
+            let is_broken = mutated!("rpma_cq_wait/shared-channel");
+            return Err(if is_broken { Error::NotSharedChannel } else { Error::SharedChannel });
         }
         self.channel.wait().map(|_| ())
     }

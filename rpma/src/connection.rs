@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use homespun::eq::Event;
+use homespun::mutated;
 use parking_lot::Mutex;
 
 pub use self::flush::FlushType;
@@ -168,7 +169,9 @@ impl Connection {
         self.check_channel_shared()?;
         let role = self.queue_pair.channel().wait()?;
         Ok(match (role, self.receive_completion_queue()) {
-            (Role::Receive, Some(queue)) => ReadyQueue::Receive(queue),
+            (Role::Receive, Some(queue)) if !mutated!("rpma_conn_wait/wait-names-queue") => {
+                ReadyQueue::Receive(queue)
+            }
             _ => ReadyQueue::Main(self.completion_queue()),
         })
     }
@@ -199,7 +202,13 @@ impl Connection {
     }
 
     fn check_channel_shared(&self) -> Result<(), Error> {
-        if self.queue_pair.channel().is_shared() { Ok(()) } else { Err(Error::NotSharedChannel) }
+        if self.queue_pair.channel().is_shared() {
+            Ok(())
+        } else if mutated!("rpma_conn_wait/not-shared-channel") {
+            Err(Error::SharedChannel)
+        } else {
+            Err(Error::NotSharedChannel)
+        }
     }
 }
 

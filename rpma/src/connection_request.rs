@@ -1,7 +1,7 @@
 //! Requests for connections, of this side and of peers.
 
-use homespun::Address;
 use homespun::limits::CONNECTION_DATA_MAX_BYTES;
+use homespun::{Address, mutated};
 
 use crate::connection::Connection;
 use crate::connection_config::ConnectionConfig;
@@ -88,6 +88,8 @@ impl ConnectionRequest {
     /// memory.
     pub fn recv(&self, dst: LocalSlice<'_>, op_context: u64) -> Result<(), Error> {
         self.queue_pair.enable()?;
+        let op_context =
+            if mutated!("rpma_cq_get_completion/context-of-early-receive") { 0 } else { op_context };
         self.queue_pair.recv(dst, op_context)
     }
 

@@ -5,7 +5,9 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use homespun::{CompletionQueue, CqAttr, CqFormat, Entry, WaitObject};
+use homespun::{
+    CompletionQueue, CqAttr, CqFormat, Entry, OperationError, OperationKind, WaitObject, mutated,
+};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::completion::Completion;
@@ -51,6 +53,26 @@ impl NativeQueue {
 
     pub(crate) fn read(&self) -> Option<Completion> {
         let entry = self.queue.read_entry().expect("the queue of a domain that protects it from overruns")?;
+        if let Entry::Failed(failed) = &entry {
+            let is_lost = match failed.completion.kind() {
+                OperationKind::Read | OperationKind::Write => {
+                    mutated!("rpma_cq_get_completion/access-error-completes")
+                }
+                OperationKind::Atomic => mutated!("rpma_cq_get_completion/atomic-write-error-completes"),
+                OperationKind::Flush => mutated!("rpma_cq_get_completion/flush-error-completes"),
+                OperationKind::Send => mutated!("rpma_cq_get_completion/send-error-completes"),
+                OperationKind::Receive => mutated!("rpma_cq_get_completion/receive-error-completes"),
+                _ => false,
+            };
+            let is_flushed = failed.error == OperationError::Flushed;
+            let is_receive = failed.completion.kind() == OperationKind::Receive;
+            if is_lost
+                || mutated!("rpma_cq_get_completion/later-operations-complete-after-error") && is_flushed
+                || mutated!("rpma_cq_wait/end-of-connection-ends-wait") && is_receive
+            {
+                return None;
+            }
+        }
         Some(match entry {
             Entry::Completed(completion, _) | Entry::UnknownSource(completion, _) => {
                 Completion::from_success(&completion, self.qp_number, || {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use homespun::flags::{BindFlags, CounterEvents, OpFlags};
 use homespun::info::{Info, SHARED_CONTEXT};
-use homespun::{Counter, CounterAttr, Endpoint, FabricAddress, RecvMsg};
+use homespun::{Counter, CounterAttr, Endpoint, FabricAddress, RecvMsg, mutated};
 
 use crate::channel::{Channel, Role, Sharing};
 use crate::completion::Report;
@@ -145,10 +145,19 @@ impl QueuePair {
         let QueuePair { endpoint, queues: Queues { transmit, receive, .. }, .. } = self;
         endpoint.bind_eq(self.events.queue(), 0)?;
         endpoint.bind_cq(transmit.queue(), BindFlags::TRANSMIT | BindFlags::SELECTIVE_COMPLETION)?;
-        endpoint.bind_cq(receive.as_ref().unwrap_or(transmit).queue(), BindFlags::RECV)?;
+        let collects_receives = mutated!("rpma_cq_get_completion/main-queue-without-recv")
+            || mutated!("rpma_cq_get_completion/main-queue-without-recv-with-imm")
+            || mutated!("rpma_cq_get_completion/main-queue-without-failed-receives")
+            || mutated!("rpma_cq_get_wc/receives-in-receive-queue");
+        let receives = receive.as_ref().filter(|_| !collects_receives).unwrap_or(transmit);
+        if receive.is_some() || !mutated!("rpma_cq_get_completion/main-queue-has-all-alone") {
+            endpoint.bind_cq(receives.queue(), BindFlags::RECV)?;
+        }
         let counted = CounterEvents::SEND | CounterEvents::WRITE | CounterEvents::READ;
         endpoint.bind_counter(&self.ended, counted)?;
-        if let Some(shared) = &self.queues.shared_receive_queue {
+        if let Some(shared) = &self.queues.shared_receive_queue
+            && !mutated!("rpma_srq_new/connections-share-receives")
+        {
             endpoint.bind_shared_receive_context(shared.context())?;
             receive.iter().try_for_each(|receive| shared.add_queue(receive))?;
         }
@@ -315,7 +324,11 @@ impl Drop for Queues {
 impl Queues {
     fn open(peer: &Peer, config: &ConnectionConfig, number: u32) -> Result<Queues, Error> {
         let shared_queue = match &config.shared_receive_queue {
-            Some(shared) if config.shared_completion_channel && shared.completion_queue().is_some() => {
+            Some(shared)
+                if config.shared_completion_channel
+                    && shared.completion_queue().is_some()
+                    && !mutated!("rpma_srq_new/shared-channel-is-refused") =>
+            {
                 return Err(Invalid::SharedChannel.into());
             }
             Some(shared) => shared.open_queue(peer, number)?,
@@ -350,7 +363,9 @@ impl Queues {
         if has_receive_queue && sharing == Sharing::Own {
             let receive = NativeQueue::open(peer, receive_size, number)?;
             let own_channel = Channel::new(Sharing::Own, kept_receives);
-            own_channel.add_queue(&receive)?;
+            if !mutated!("rpma_cq_get_completion/receive-queue-collects-receives") {
+                own_channel.add_queue(&receive)?;
+            }
             queues.receive = Some(receive);
             queues.receive_completion_queue = Some(CompletionQueue::new(&own_channel, Role::Main));
         } else if has_receive_queue {
@@ -395,7 +410,13 @@ fn configured_info(mut info: Info, config: &ConnectionConfig) -> Info {
 /// a success untrue.
 fn report_flags(report: Report) -> OpFlags {
     match report {
+        Report::Always if mutated!("rpma_cq_get_completion/always-completes-on-success") => {
+            OpFlags::TRANSMIT_COMPLETE
+        }
         Report::Always => OpFlags::TRANSMIT_COMPLETE | OpFlags::COMPLETION,
+        Report::OnError if mutated!("rpma_cq_get_completion/on-error-hides-success") => {
+            OpFlags::TRANSMIT_COMPLETE | OpFlags::COMPLETION
+        }
         Report::OnError => OpFlags::TRANSMIT_COMPLETE,
     }
 }

@@ -10,6 +10,7 @@ use homespun_engine::transport::Armed;
 use super::signals::WaitingReader;
 use super::{Completion, CompletionQueue, CqShared, MutexCond, ReadError, WaitObject};
 use crate::av::FabricAddress;
+use crate::mutated;
 use crate::wait::{Awaited, WaitError, WaitSetMember, Waiter};
 
 impl CompletionQueue {
@@ -81,13 +82,28 @@ impl CompletionQueue {
         timeout: Option<Duration>,
         mut take: impl FnMut(Completion, FabricAddress),
     ) -> Result<Option<usize>, ReadError> {
-        let threshold_entries = threshold_entries.max(1);
+        let least = if mutated!("fi_cq/wait-condition") { 2 } else { 1 };
+        let threshold_entries =
+            if mutated!("fi_cq/cond-threshold") { 1 } else { threshold_entries.max(least) };
         let Some(waiter) = self.shared.waiter().and_then(Waiter::if_not_set_member) else {
             return match self.read_each(max, take) {
+                Ok(None) if mutated!("fi_cq/wait-none-refuses-sread") && self.shared.waiter.is_none() => {
+                    Ok(None)
+                }
+                Ok(None) if mutated!("fi_cq/sread-needs-wait-object") && self.shared.waiter.is_some() => {
+                    Ok(None)
+                }
                 Ok(None) if timeout != Some(Duration::ZERO) => Err(ReadError::NoWaitObject),
                 read => read,
             };
         };
+        let is_cut_short = match waiter.object() {
+            WaitObject::Yield => mutated!("fi_cq/wait-yield"),
+            WaitObject::Unspec | WaitObject::Fd => mutated!("fi_cq/wait-unspec-blocks"),
+            _ => false,
+        };
+        let timeout = if is_cut_short { Some(Duration::ZERO) } else { timeout };
+        let timeout = if mutated!("fi_cq/sread-blocks") { Some(Duration::ZERO) } else { timeout };
         let reader = self.shared.signals.begin_wait();
         let signal = Signal::Of(&reader);
         let entries = Entries { cq: &self.shared, threshold: threshold_entries, signal };
@@ -102,6 +118,9 @@ impl CompletionQueue {
         });
         found.unwrap_or_else(|ended| match (self.read_each(max, take), ended) {
             (Ok(None), WaitError::Deadlock) => Err(ReadError::Deadlock),
+            (Ok(None), WaitError::Interrupted) if mutated!("fi_cq/sread-ends-on-signal") => {
+                Err(ReadError::Deadlock)
+            }
             (read, _) => read,
         })
     }
@@ -174,7 +193,7 @@ impl CompletionQueue {
     /// # Ok::<(), homespun::Error>(())
     /// ```
     pub fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.shared.waiter().and_then(Waiter::fd)
+        self.shared.waiter().filter(|_| !mutated!("fi_cq/wait-object-is-retrievable")).and_then(Waiter::fd)
     }
 
     /// Returns the mutex and the condition variable to sleep on: `FI_GETWAIT`. `None` unless the queue was
@@ -192,7 +211,7 @@ impl CompletionQueue {
     ///
     /// The system's error: EMFILE, ENFILE, ENOMEM, EAGAIN.
     pub fn wait_mutex_cond(&self) -> Result<Option<MutexCond>, Error> {
-        self.shared.waiter().map_or(Ok(None), Waiter::mutex_cond)
+        self.shared.waiter().filter(|_| !mutated!("fi_cq/getwait")).map_or(Ok(None), Waiter::mutex_cond)
     }
 
     /// Returns the wait object.
@@ -249,7 +268,8 @@ impl Awaited for Entries<'_> {
 impl WaitSetMember for CqShared {
     fn with_awaited(&self, show: &mut dyn FnMut(&Waiter, &dyn Awaited)) {
         if let Some(waiter) = self.waiter() {
-            show(waiter, &Entries { cq: self, threshold: 1, signal: Signal::Pending });
+            let threshold = if mutated!("fi_cq/wait-set-is-signaled") { 2 } else { 1 };
+            show(waiter, &Entries { cq: self, threshold, signal: Signal::Pending });
         }
     }
 }

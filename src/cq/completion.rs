@@ -11,6 +11,7 @@ use homespun_engine::flags::CompletionFlags;
 
 use super::strerror;
 use crate::av::FabricAddress;
+use crate::mutated;
 use crate::tag::Tag;
 
 /// The fields that a completion queue reports of an operation: `enum fi_cq_format`.
@@ -232,13 +233,13 @@ impl std::error::Error for CompletionError {}
 impl CompletionError {
     /// Returns the positive error number (`err`).
     pub fn errno(&self) -> Errno {
-        self.error.errno()
+        if mutated!("fi_cq/err-is-general-reason") { Errno::EOTHER } else { self.error.errno() }
     }
 
     /// Returns how many bytes of the message did not fit (`olen`).
     pub fn overflow_bytes(&self) -> u64 {
         match self.error {
-            OperationError::Truncated { overflow_bytes } => overflow_bytes,
+            OperationError::Truncated { overflow_bytes } if !mutated!("fi_cq/olen-field") => overflow_bytes,
             _ => 0,
         }
     }
@@ -248,6 +249,10 @@ impl CompletionError {
     /// [insert](crate::AddressVector::insert) the address.
     pub fn unknown_source(&self) -> Option<Address> {
         match self.error {
+            OperationError::UnknownSource if mutated!("fi_cq/eaddrnotavail-address") => None,
+            OperationError::UnknownSource if mutated!("fi_cq/eaddrnotavail-insertable") => {
+                self.peer.as_deref().map(|peer| peer.with_port(0))
+            }
             OperationError::UnknownSource => self.peer.as_deref().copied(),
             _ => None,
         }
@@ -256,7 +261,7 @@ impl CompletionError {
     /// Returns homespun's own error number (`prov_errno`), for
     /// [`CompletionQueue::strerror`](super::CompletionQueue::strerror).
     pub fn prov_errno(&self) -> i32 {
-        strerror::prov_errno(&self.error)
+        if mutated!("fi_cq/prov-errno-field") { 0 } else { strerror::prov_errno(&self.error) }
     }
 }
 
@@ -274,11 +279,18 @@ impl Completion {
     #[inline(always)]
     pub(super) fn fill(&mut self, ended: completion::EndedOperation, format: CqFormat) {
         let completion::EndedOperation { context, flags, len_bytes, data, tag, buffer, .. } = ended;
-        self.context = context;
-        self.flags = flags;
+        self.context = match context {
+            _ if mutated!("fi_cq/context-of-operation") => 0,
+            0 if mutated!("fi_cq/context-null-without-operation") => 1,
+            context => context,
+        };
+        self.flags = if mutated!("fi_cq/flags-field") { CompletionFlags::empty() } else { flags };
+        if mutated!("fi_cq/flag-send") {
+            self.flags.remove(CompletionFlags::SEND);
+        }
         self.len_bytes = len_bytes;
         self.data = data;
-        self.tag = Tag(tag);
+        self.tag = Tag(if mutated!("fi_cq/format-tagged") { 0 } else { tag });
         // Most completions of the raw tier have no buffer. Then nothing is written or dropped.
         if matches!(buffer, Buffer::None) {
             mem::forget(buffer);
@@ -286,6 +298,7 @@ impl Completion {
             self.buffer = buffer;
         }
         if format != CqFormat::Tagged {
+            let format = if mutated!("fi_cq/read-has-opened-format") { CqFormat::Context } else { format };
             format.clear_excluded_fields(self);
         }
     }
@@ -299,14 +312,23 @@ impl CqFormat {
         }
         completion.tag = Tag(0);
         if self == CqFormat::Data {
+            if mutated!("fi_cq/format-data") {
+                completion.data = 0;
+            }
+            if mutated!("fi_cq/fields-mean-the-same") {
+                completion.len_bytes = 0;
+            }
             return;
         }
         completion.data = 0;
         if matches!(completion.buffer, Buffer::Within(_)) {
             completion.buffer = Buffer::None;
         }
-        if self == CqFormat::Msg {
+        if self == CqFormat::Msg && !mutated!("fi_cq/format-msg") {
             return;
+        }
+        if self == CqFormat::Context && mutated!("fi_cq/format-context") {
+            completion.context = 0;
         }
         completion.flags = CompletionFlags::empty();
         completion.len_bytes = 0;

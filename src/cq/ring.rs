@@ -12,6 +12,7 @@ use super::CqShared;
 use super::completion::{Completion, CompletionError, CqFormat};
 use crate::av::FabricAddress;
 use crate::lock::LockGuard;
+use crate::mutated;
 
 /// The largest number of entries that a read removes before it unlocks the ring.
 const READ_BATCH_ENTRIES: usize = 4;
@@ -170,6 +171,7 @@ impl Ring {
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
         self.count < self.limit_entries
+            || mutated!("fi_cq/overrun-is-final") && self.is_overrun() && self.count == 0
     }
 
     /// Records that a completion was lost for lack of room. From now on the ring has no room, but the
@@ -177,11 +179,14 @@ impl Ring {
     #[cold]
     pub(crate) fn mark_overrun(&mut self) {
         self.limit_entries = 0;
+        if mutated!("fi_cq/overrun-returns-entries") {
+            self.count = 0;
+        }
     }
 
     #[inline]
     pub(super) fn is_overrun(&self) -> bool {
-        self.limit_entries == 0
+        self.limit_entries == 0 && !mutated!("fi_cq/overrun-then-eoverrun")
     }
 
     /// Appends the completion of an operation, for a queue of this format. There must be room.
@@ -190,12 +195,32 @@ impl Ring {
         let place = self.append_place();
         place.source = source;
         place.completion.fill(ended, format);
+        if mutated!("fi_cq/error-hides-later-entries") && self.front() == Some(EntryKind::Failed) {
+            self.move_last_to_front();
+        }
     }
 
     /// Appends an error. There must be room.
     pub(crate) fn push_failed(&mut self, error: CompletionError) {
+        if mutated!("fi_cq/failures-are-apart") {
+            let place = self.append_place();
+            (place.source, place.completion) = (error.source, error.completion);
+            return;
+        }
         self.append_place().failure = Some(Box::new(error));
         self.failed_entries += 1;
+        if mutated!("fi_cq-1.4/error-queue") {
+            self.move_last_to_front();
+        }
+    }
+
+    /// Makes the newest entry the oldest, for mutants.
+    #[cold]
+    fn move_last_to_front(&mut self) {
+        let mask = self.places.len() - 1;
+        let (last, front) = ((self.first + self.count - 1) & mask, self.first.wrapping_sub(1) & mask);
+        self.places.swap(last, front);
+        self.first = front;
     }
 }
 

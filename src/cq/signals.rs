@@ -1,5 +1,6 @@
 //! Signals that end waits: `fi_cq_signal` of `fi_cq(3)`.
 
+use crate::mutated;
 use crate::sync::Mutex;
 
 /// The number of readers that wait, and the signals that they got.
@@ -28,7 +29,7 @@ impl Signals {
     /// Records a signal. The caller then rings the waiter.
     pub(super) fn record_signal(&self) {
         let mut state = self.0.lock();
-        if state.readers > 0 {
+        if state.readers > 0 && !mutated!("fi_cq/signal-unblocks-sread") {
             state.raised += 1;
         } else {
             state.is_pending = true;

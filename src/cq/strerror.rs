@@ -8,6 +8,8 @@ use homespun_engine::error::OperationError;
 use homespun_engine::transport::{Denial, LinkError};
 use homespun_engine::wire::Refusal;
 
+use crate::mutated;
+
 /// The first of homespun's own numbers. All of libfabric's numbers are lower.
 const FIRST: i32 = 400;
 
@@ -66,6 +68,7 @@ pub(crate) fn prov_errno(error: &OperationError) -> i32 {
 /// Returns the text for a `prov_errno`. For an unknown number, the text is "Unknown error".
 pub fn strerror(prov_errno: i32) -> &'static str {
     match prov_errno {
+        _ if mutated!("fi_cq/strerror-text") => "Unknown error",
         TRUNCATED => "the message was longer than the buffer of its receive, and what did not fit is lost",
         CANCELLED => "the application has cancelled the operation",
         NO_MESSAGE => "no message that the peek or claim asked for has arrived",

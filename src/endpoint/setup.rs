@@ -23,6 +23,7 @@ use crate::drive::Drive;
 use crate::endpoint_pump::{Bindings, EndpointPump, as_drive};
 use crate::eq::{EventQueue, Reporter};
 use crate::info::SHARED_CONTEXT;
+use crate::mutated;
 use crate::op_flags::signalled_from_flags;
 use crate::progress_thread::ProgressThread;
 use crate::shared_transmit_context::SharedTransmitContext;
@@ -105,7 +106,7 @@ impl Endpoint {
     ///   sleepers.
     pub fn bind_cq(&self, cq: &CompletionQueue, flags: BindFlags) -> Result<(), Error> {
         let setup = &mut *self.shared.setup.lock();
-        if cq.shared().domain() != self.shared.domain.id() {
+        if cq.shared().domain() != self.shared.domain.id() && !mutated!("fi_cq/open-belongs-to-domain") {
             return Err(Misuse::OtherDomain.into());
         }
         let transmits = flags.contains(BindFlags::TRANSMIT);
@@ -426,8 +427,9 @@ impl EndpointShared {
                 .is_driven_by_domain_counters()
                 .then(|| self.domain.domain_counters().clone()),
             reporter,
-            wants_source: caps.contains(Caps::SOURCE),
-            reports_unknown_sources: caps.contains(Caps::SOURCE | Caps::SOURCE_ERR),
+            wants_source: caps.contains(Caps::SOURCE) || mutated!("fi_cq/source-needs-capability"),
+            reports_unknown_sources: caps.contains(Caps::SOURCE | Caps::SOURCE_ERR)
+                && !mutated!("fi_cq/source-err-eavail"),
             shares_receiver: setup.receive_context().is_some(),
             ends_on_failure: setup.ends_on_failure,
             progress_doorbell,

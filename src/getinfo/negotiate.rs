@@ -18,6 +18,7 @@ use crate::info::{
     PROVIDER_NAME, PROVIDER_VERSION, Progress, ResourceManagement, RxAttr, SHARED_CONTEXT, TAG_GENERIC,
     Threading, TxAttr, Version,
 };
+use crate::mutated;
 use crate::op_flags::{RECEIVE_DEFAULT_FLAGS, TRANSMIT_DEFAULT_FLAGS};
 
 /// The capabilities of messages. Every provider has them, since the engine implements them.
@@ -120,6 +121,7 @@ pub(super) fn candidate_ep_types(hints: &Info) -> Result<Vec<EndpointType>, Misu
     match hints.ep.ep_type {
         None => Ok(EP_TYPES.to_vec()),
         Some(asked) if EP_TYPES.contains(&asked) => Ok(vec![asked]),
+        Some(_) if mutated!("fi_cq/transmit-of-unreliable-endpoint") => Ok(EP_TYPES.to_vec()),
         Some(_) => Err(Misuse::Unmet(Unmet::Datagrams)),
     }
 }
@@ -140,7 +142,7 @@ pub(super) fn make_offer(
     let rx = RxAttr { msg_order: rx_order, ..negotiate_rx(&hints.rx, caps)? };
     Ok(Info {
         caps,
-        mode: Mode::empty(),
+        mode: Mode::from_bits_retain(if mutated!("fi_cq/buffered-receives") { 1 << 51 } else { 0 }),
         addr_format: None,
         src_addr: None,
         dest_addr: None,
@@ -195,7 +197,8 @@ fn negotiate_caps(provider: &ProviderAttr, ep_type: EndpointType, asked: Caps) -
     }
     let of_sources = asked & (UNCONNECTED_CAPS | Caps::SOURCE_ERR);
     require(of_sources.is_empty() || !is_connected, Unmet::ConnectionSource)?;
-    let missing = asked.difference(offered | CAPS_IF_ASKED);
+    let devices = if mutated!("fi_cq/device-memory") { Caps::HMEM } else { Caps::empty() };
+    let missing = asked.difference(offered | CAPS_IF_ASKED | devices);
     require(missing.is_empty(), Unmet::Caps(missing))?;
     let names_source = asked.contains(Caps::SOURCE) || !asked.contains(Caps::SOURCE_ERR);
     require(names_source, Unmet::SourceErrAlone)?;
@@ -377,7 +380,7 @@ fn negotiate_ep(
         protocol: PROTOCOL,
         protocol_version: PROTOCOL_VERSION,
         max_msg_size_bytes: message_max_bytes,
-        msg_prefix_size_bytes: 0,
+        msg_prefix_size_bytes: if mutated!("fi_cq/len-with-prefix") { 8 } else { 0 },
         max_order_raw_size_bytes: ordered(RAW_ORDERS),
         max_order_war_size_bytes: ordered(WAR_ORDERS),
         max_order_waw_size_bytes: ordered(WAW_ORDERS),
@@ -431,7 +434,7 @@ fn negotiate_domain(
         caps: reach,
         mode: Mode::empty(),
         auth_key: Vec::new(),
-        max_err_data_bytes: ERR_DATA_MAX_BYTES,
+        max_err_data_bytes: if mutated!("fi_cq-1.4/err-data-amount") { 0 } else { ERR_DATA_MAX_BYTES },
         mr_cnt: 0,
         tclass: 0,
     })

@@ -6,6 +6,7 @@ use homespun_engine::peer_id::PeerId;
 use homespun_engine::peers::Peers;
 
 use crate::av::{AddressVector, FabricAddress};
+use crate::mutated;
 
 /// The peer of each `fi_addr_t`, cached from the address vector.
 #[derive(Default)]
@@ -78,7 +79,7 @@ impl AddressCache {
         peers: &Peers,
     ) -> FabricAddress {
         let version = av.version();
-        if self.version != version {
+        if self.version != version && !mutated!("fi_cq/source-is-in-table") {
             self.version = version;
             self.addresses.clear();
         }
@@ -86,7 +87,14 @@ impl AddressCache {
         if let Some(Some(address)) = self.addresses.get(index) {
             return *address;
         }
-        let address = av.reverse_lookup(&peers.address_of(peer)).unwrap_or(FabricAddress::UNSPECIFIED);
+        let mut found = av.reverse_lookup(&peers.address_of(peer));
+        if mutated!("fi_cq/no-insertion-by-provider") && found.is_none() {
+            found = av.insert_one(peers.address_of(peer)).ok();
+        }
+        if mutated!("fi_cq/source-is-usable") {
+            found = found.map(|FabricAddress(index)| FabricAddress(index + 1));
+        }
+        let address = found.unwrap_or(FabricAddress::UNSPECIFIED);
         if self.addresses.len() <= index {
             self.addresses.resize(index + 1, None);
         }

@@ -13,6 +13,7 @@ use super::address_cache::AddressCache;
 use crate::av::FabricAddress;
 use crate::cq::{CompletionError, CqShared, Reader, RingGuard};
 use crate::endpoint_pump::Bindings;
+use crate::mutated;
 
 impl Bindings {
     /// Records that deferred work has ended, and counts the end. Returns the work's context, and whether the
@@ -90,9 +91,10 @@ impl<'a, 'r> Queues<'a, 'r> {
     #[inline(always)]
     fn source_address_of(&mut self, completion: &completion::EndedOperation, peers: &Peers) -> FabricAddress {
         match completion.source {
-            Some(peer) if self.bindings.wants_source => {
+            Some(peer) if self.bindings.wants_source && !mutated!("fi_cq/readfrom-tells-sources") => {
                 self.address_cache.address_of_peer(peer, &self.bindings.av, peers)
             }
+            _ if mutated!("fi_cq/source-notavail") => FabricAddress(0),
             _ => FabricAddress::UNSPECIFIED,
         }
     }
@@ -103,9 +105,12 @@ impl<'a, 'r> Queues<'a, 'r> {
     #[cold]
     fn report_unknown_source(
         &mut self,
-        completion: completion::EndedOperation,
+        mut completion: completion::EndedOperation,
         peers: &Peers,
     ) -> Result<(), completion::EndedOperation> {
+        if mutated!("fi_cq/eaddrnotavail-data-arrived") {
+            completion.len_bytes = 0;
+        }
         let failure =
             completion::FailedOperation { completion, error: OperationError::UnknownSource, target: None };
         self.report_failure(failure, FabricAddress::UNSPECIFIED, peers).map_err(|failure| failure.completion)
@@ -128,7 +133,16 @@ impl<'a, 'r> Queues<'a, 'r> {
             return if is_protected { Err(failure) } else { Ok(()) };
         }
         let peer = failure.peer().map(|peer| Box::new(peers.address_of(peer)));
-        let completion::FailedOperation { completion, error, .. } = failure;
+        let completion::FailedOperation { mut completion, error, .. } = failure;
+        if mutated!("fi_cq/error-context-may-be-null") && completion.context == 0 {
+            completion.context = 1;
+        }
+        if mutated!("fi_cq/unknown-fields-are-zero") && completion.data == 0 {
+            completion.data = 1;
+        }
+        if mutated!("fi_cq/readerr-describes-failure") {
+            (completion.context, completion.flags) = (0, CompletionFlags::empty());
+        }
         ring.push_failed(CompletionError { completion: completion.into(), error, source, peer });
         self.unlock_rings_if_receiver_shared();
         Ok(())
@@ -153,7 +167,7 @@ impl Sink for Queues<'_, '_> {
     ) -> Result<(), completion::EndedOperation> {
         let source = self.source_address_of(&completion, peers);
         if self.bindings.reports_unknown_sources
-            && source == FabricAddress::UNSPECIFIED
+            && (source == FabricAddress::UNSPECIFIED || mutated!("fi_cq/eaddrnotavail-means-unknown-source"))
             && completion.source.is_some()
         {
             // A copy, so that the call does not force the completion into memory on the way below.
@@ -162,6 +176,16 @@ impl Sink for Queues<'_, '_> {
             let unknown = completion::EndedOperation { context, flags, len_bytes, data, tag, source, buffer };
             return self.report_unknown_source(unknown, peers);
         }
+        let source = match completion.source {
+            Some(_)
+                if mutated!("fi_cq/unknown-source-notavail")
+                    && self.bindings.wants_source
+                    && source == FabricAddress::UNSPECIFIED =>
+            {
+                FabricAddress(0)
+            }
+            _ => source,
+        };
         // A direction without a queue has no completions to report.
         let Some(cq) = self.cq_for(completion.flags) else { return Ok(()) };
         if let Some(reader) = &mut self.reader

@@ -18,6 +18,7 @@ use super::epoll_set::{EpollSet, sleep_until_readable, to_timespec};
 use super::error::WaitError;
 use crate::doorbell::Doorbell;
 use crate::drive::Drive;
+use crate::mutated;
 use crate::sync::Mutex;
 
 const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -152,7 +153,10 @@ impl Sleepers {
 
     /// Returns the descriptor on which an application sleeps by itself.
     pub(super) fn application_fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.application.as_ref()?.sources.as_fd())
+        match &self.timer {
+            Some(timer) if mutated!("fi_cq/wait-object-is-signaled") => Some(timer.as_fd()),
+            _ => Some(self.application.as_ref()?.sources.as_fd()),
+        }
     }
 
     /// Whether this process has opened the descriptors. A forked child has not.

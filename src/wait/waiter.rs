@@ -20,6 +20,7 @@ use super::{WaitObject, WaitSet};
 use crate::clock::Clock;
 use crate::doorbell::Doorbell;
 use crate::drive::Drive;
+use crate::mutated;
 use crate::sync::yield_now;
 
 /// How threads wait for one queue, counter or wait set.
@@ -61,7 +62,7 @@ impl Waiter {
         set: Option<&WaitSet>,
         clock: &Clock,
     ) -> Result<Option<Waiter>, Error> {
-        let set = set.filter(|_| object == WaitObject::Set);
+        let set = set.filter(|_| object == WaitObject::Set || mutated!("fi_cq/wait-set-field"));
         check_simulated(object, clock)?;
         let sleepers = match object {
             WaitObject::None => return Ok(None),
@@ -376,6 +377,9 @@ impl Drop for Waiter {
     fn drop(&mut self) {
         if let Some(membership) = &self.membership {
             membership.leave(self.sleepers.as_ref());
+        }
+        if mutated!("fi_cq/close-releases-resources") {
+            mem::forget(self.sleepers.take());
         }
     }
 }

@@ -24,6 +24,7 @@ use libc::{pthread_cond_t, pthread_mutex_t};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io;
 
+use crate::mutated;
 use crate::signals::with_signals_blocked;
 
 /// The first and the longest pause before the thread repeats a broadcast.
@@ -206,7 +207,9 @@ impl Watched {
         }
         // SAFETY: as above, and this thread holds the mutex.
         unsafe {
-            libc::pthread_cond_broadcast(cond.get());
+            if !mutated!("fi_cq/wait-mutex-cond") {
+                libc::pthread_cond_broadcast(cond.get());
+            }
             libc::pthread_mutex_unlock(mutex.get());
         }
     }

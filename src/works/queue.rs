@@ -12,12 +12,14 @@ use std::sync::{Arc, Weak};
 use homespun_engine::completion::WorkEnd;
 use homespun_engine::error::{Error, Missing, Misuse, OperationError};
 use homespun_engine::flags::CounterEvents;
+use homespun_engine::operation::Signalled;
 use homespun_engine::transport::LinkError;
 
 use super::firing::{Firing, Round};
 use super::waiting::{TriggerCounter, WaitingWorks};
 use super::work::{CounterUse, DeferredPost, Work, WorkAction, WorkKind, WorkName, is_same_endpoint};
 use crate::counter::{self, DomainCounters, THRESHOLD_MAX};
+use crate::mutated;
 use crate::poster::Poster;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
@@ -418,6 +420,11 @@ fn remove_next_counter(counters: &mut BTreeSet<u64>, number: u64) -> Option<u64>
 /// Posts a triggered operation. Returns the operation if its endpoint has no room yet. Reports any other
 /// refusal.
 fn post_triggered_or_return(poster: &dyn Poster, mut post: DeferredPost) -> Option<DeferredPost> {
+    if let DeferredPost::Transmit(post) = &mut post
+        && mutated!("fi_cq/reports-ends-of-transfers")
+    {
+        post.request.options.signalled = Signalled::No;
+    }
     let error = post_deferred(poster, &mut post).err()?;
     match refusal_unless_again(error) {
         None => Some(post),

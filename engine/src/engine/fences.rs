@@ -20,6 +20,7 @@
 use super::Engine;
 use crate::completion::Sink;
 use crate::link::Links;
+use crate::mutated;
 use crate::operation::Send;
 use crate::protocol_violation::ProtocolViolation;
 use crate::transport::{LinkId, Transport};
@@ -37,6 +38,9 @@ pub(super) fn try_pass_fence(
     send: &Send,
     transport: &mut impl Transport,
 ) -> bool {
+    if mutated!("fi_cq/fence-delays") {
+        return true;
+    }
     let awaits = send.message.awaits;
     if links_of_peer
         .iter()
@@ -45,7 +49,8 @@ pub(super) fn try_pass_fence(
         return false;
     }
     let Some(link) = links.get_mut(id) else { return true };
-    if link.tx.all_operations_have_reached_level(awaits) {
+    if link.tx.all_operations_have_reached_level(awaits) || mutated!("fi_cq/fence-completion-covers-earlier")
+    {
         return true;
     }
     if !link.tx.is_fence_unanswered() {

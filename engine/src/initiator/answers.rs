@@ -4,6 +4,7 @@
 use super::{Initiator, InitiatorEffects};
 use crate::error::OperationError;
 use crate::link::RequestStage;
+use crate::mutated;
 use crate::operation::{AccessKind, IncomingData, Send, SendId};
 use crate::peer_id::PeerId;
 use crate::reassembly::{Reassembly, clamp_to_usize};
@@ -37,7 +38,9 @@ impl Initiator {
 
     /// Copies the next bytes of a piece into the memory of the read.
     pub(crate) fn put_read_piece(&mut self, piece: &Reassembly<SendId>, bytes: &[u8]) {
-        if let Some(incoming) = self.incoming_data_of(piece.owner) {
+        if let Some(incoming) = self.incoming_data_of(piece.owner)
+            && !mutated!("fi_cq/delivery-is-default-for-fetches")
+        {
             incoming.destination.copy_in(clamp_to_usize(piece.arrived_bytes), bytes);
         }
     }

@@ -8,6 +8,7 @@ use crate::error::OperationError;
 use crate::failure_watch::FailureWatch;
 use crate::flags::CounterEvents;
 use crate::held_reports::HeldReports;
+use crate::mutated;
 use crate::operation::{Send, Signalled};
 use crate::peer_id::PeerId;
 use crate::peers::PeerMarks;
@@ -182,6 +183,9 @@ impl Reports {
         }
         if failure.error != OperationError::Cancelled {
             self.failure_watch.record_failure();
+        }
+        if mutated!("fi_cq/errors-are-always-reported") && signalled == Signalled::No {
+            return;
         }
         self.report_failure(failure, effects);
     }

@@ -1,5 +1,6 @@
 //! When an operation completes, and where it reports its success.
 
+use crate::mutated;
 use crate::wire::AwaitedReply;
 
 /// The earliest point at which a send completes: `fi_cq(3)`, "Completion event semantics". The weakest level
@@ -30,6 +31,10 @@ impl Level {
     pub(crate) fn awaited_reply(self) -> AwaitedReply {
         match self {
             Level::Inject => AwaitedReply::Nothing,
+            Level::Transmit | Level::Delivery if mutated!("fi_cq/level-is-a-minimum") => {
+                AwaitedReply::Nothing
+            }
+            Level::Match if mutated!("fi_cq/match-depends-on-receiver") => AwaitedReply::Arrival,
             Level::Transmit | Level::Delivery | Level::Commit => AwaitedReply::Arrival,
             Level::Match => AwaitedReply::Match,
         }

@@ -8,6 +8,7 @@ use super::payload_destination::PayloadDestination;
 use super::{MemberId, ProtocolViolation, Receiver, ReceiverEffects};
 use crate::buffer::Destination;
 use crate::link_fault::LinkFault;
+use crate::mutated;
 use crate::operation::ReceiveId;
 use crate::peer_id::PeerId;
 use crate::reassembly::{Arrived, Reassembly, clamp_to_usize};
@@ -61,7 +62,12 @@ impl Receiver {
         }
         if let Some(receive_id) = self.take_match(source, message, member, effects) {
             self.return_credit(id, cost_bytes, effects);
-            if let Some(receive) = self.receives.get_mut(receive_id) {
+            let is_lost = mutated!("fi_cq/receive-completion-means-readable")
+                || mutated!("fi_cq/delivery-fills-posted-buffer") && message.awaits.wants_ack()
+                || mutated!("fi_cq/visible-means-delivered") && !message.awaits.wants_answer();
+            if let Some(receive) = self.receives.get_mut(receive_id)
+                && !is_lost
+            {
                 receive.destination.copy_in(0, payload);
             }
             self.finish_receive(receive_id, source, message, member, effects);
@@ -289,7 +295,7 @@ impl Receiver {
             return Err(ProtocolViolation("sends a fence before the last one was answered"));
         }
         link.received_fences += 1;
-        if asks_match && link.unmatched_messages > 0 {
+        if asks_match && link.unmatched_messages > 0 && !mutated!("fi_cq/fence-raises-lower-levels") {
             link.fenced_messages = link.unmatched_messages;
         } else {
             effects.queue_header(id, Header::Fenced);

@@ -29,6 +29,7 @@ use crate::error::{Again, Misuse, OperationError};
 use crate::flags::{CompletionFlags, OpFlags};
 use crate::limits::MULTI_RECV_ALIGN_BYTES;
 use crate::matching::Criteria;
+use crate::mutated;
 use crate::operation::{Receive, ReceiveId, ReceiveRequest, ReceiveRole, Signalled, UnexpectedId};
 use crate::peer_id::PeerId;
 use crate::reassembly::clamp_to_usize;
@@ -350,8 +351,16 @@ impl Receiver {
             && !self.is_deferred_buffer(buffer_id);
         if buffer.signalled == Signalled::Yes || effects.wants_unsignalled_reports(member) {
             let mut completion = complete(&mut part);
+            if mutated!("fi_cq/buf-field") {
+                completion.buffer = Buffer::None;
+            }
             if is_release {
-                completion.flags |= CompletionFlags::MULTI_RECV;
+                if !mutated!("fi_cq/flag-multi-recv") {
+                    completion.flags |= CompletionFlags::MULTI_RECV;
+                }
+                if mutated!("fi_cq/multi-recv-with-message") {
+                    completion.len_bytes = 0;
+                }
                 completion.buffer =
                     attach_unused(completion.buffer, self.forget_buffer_and_take_unused(buffer_id));
             }
@@ -488,11 +497,17 @@ impl Receiver {
     /// Reports the release of a buffer in a completion without a message.
     fn release_buffer(&mut self, id: ReceiveId, to: Option<MemberId>, effects: &mut impl ReceiverEffects) {
         let is_deferred = self.is_deferred_buffer(id);
-        let context = self.receives.get(id).map_or(0, |receive| receive.context);
+        let receive = self.receives.get(id).filter(|_| !mutated!("fi_cq-1.4/context-of-all-completions"));
+        let context = receive.map_or(0, |receive| receive.context);
+        let flags = if mutated!("fi_cq/multi-recv-without-message") {
+            CompletionFlags::MULTI_RECV | CompletionFlags::RECV | CompletionFlags::MSG
+        } else {
+            CompletionFlags::MULTI_RECV
+        };
         let end = self.multi_receives.buffers.get_mut(id).and_then(|buffer| buffer.end.take());
         let completion = EndedOperation {
             context,
-            flags: CompletionFlags::MULTI_RECV,
+            flags,
             len_bytes: 0,
             data: 0,
             tag: 0,

@@ -2,6 +2,7 @@
 
 use crate::completion::EndedOperation;
 use crate::flags::CompletionFlags;
+use crate::mutated;
 use crate::operation::Receive;
 use crate::peer_id::PeerId;
 use crate::wire::Message;
@@ -30,6 +31,9 @@ impl WriteNotice {
     pub(super) fn describe_write_in(&self, completion: &mut EndedOperation) {
         completion.flags = WriteNotice::FLAGS;
         completion.len_bytes = self.len_bytes;
+        if mutated!("fi_cq/context-of-receive-for-remote-data") {
+            completion.context = 0;
+        }
     }
 
     /// Returns the completion of a receive that has taken the notice. The receive's memory comes

@@ -8,8 +8,10 @@
 use super::{Target, TargetEffects};
 use crate::buffer::Buffer;
 use crate::completion::EndedOperation;
+use crate::flags::CompletionFlags;
 use crate::limits::MESSAGE_COST_BYTES;
 use crate::link_fault::NoMemory;
+use crate::mutated;
 use crate::peer_id::PeerId;
 use crate::receiver::{HeldCredit, WriteNotice};
 use crate::transport::LinkId;
@@ -52,9 +54,20 @@ impl Target {
         }
         let Some(source) = self.links.get(id).map(|link| link.peer) else { return Ok(()) };
         self.events.try_reserve(1)?;
+        if mutated!("fi_cq/events-of-endpoints-and-regions") {
+            effects.return_credit(id, MESSAGE_COST_BYTES);
+            return Ok(());
+        }
+        let flags = match WriteNotice::FLAGS {
+            flags if mutated!("fi_cq/flag-remote-read-write") => flags - CompletionFlags::REMOTE_WRITE,
+            flags if mutated!("fi_cq-1.4/remote-write-flag") => {
+                flags ^ (CompletionFlags::REMOTE_WRITE | CompletionFlags::REMOTE_READ)
+            }
+            flags => flags,
+        };
         let completion = EndedOperation {
-            context: 0,
-            flags: WriteNotice::FLAGS,
+            context: u64::from(mutated!("fi_cq/context-null-for-remote-data")),
+            flags,
             len_bytes,
             data,
             tag: 0,

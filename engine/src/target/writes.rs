@@ -6,13 +6,17 @@ use slotmap::SlotMap;
 
 use super::links::TargetLink;
 use super::{TOO_MANY, Target, TargetEffects, queue_answer};
+use crate::buffer::Buffer;
+use crate::completion::EndedOperation;
 use crate::fetches::{FetchMemory, FetchStep};
 use crate::flags::{CounterEvents, MrAccess};
 use crate::limits::{COUNTED_WRITES_LINK_MAX_OPS, MESSAGE_COST_BYTES, PULL_PASS_MAX_BYTES};
 use crate::link_fault::{LinkFault, NoMemory, Room, TryBox};
+use crate::mutated;
 use crate::operation::{FetchId, PeerWriteId};
 use crate::protocol_violation::ProtocolViolation;
 use crate::reassembly::{Arrived, Reassembly, clamp_to_usize};
+use crate::receiver::WriteNotice;
 use crate::region::Window;
 use crate::remote_memory::RemoteMemory;
 use crate::transport::{LinkId, Pull, RemotePayload, Space};
@@ -64,7 +68,9 @@ impl Target {
     ) -> Result<(), LinkFault> {
         self.admit_access(id)?;
         let mut inbound = self.make_peer_write(id, rma, effects);
-        copy_into_window(&mut inbound.window, 0, payload);
+        if !mutated!("fi_cq/silent-access-as-initiator-level") {
+            copy_into_window(&mut inbound.window, 0, payload);
+        }
         Ok(self.complete_write(id, inbound, rma.len_bytes, effects)?)
     }
 
@@ -453,6 +459,10 @@ impl Target {
                 let event = CounterEvents::REMOTE_WRITE;
                 self.count_access_if_enabled(window.region(), event, event, effects);
                 self.answer_write(id, answering, Outcome::Done, effects);
+                if mutated!("fi_cq/messages-complete-at-target") && data.is_none() {
+                    let (flags, buffer) = (WriteNotice::FLAGS, Buffer::None);
+                    let _ = effects.complete(EndedOperation::of_transmit(0, flags, buffer));
+                }
                 if let Some(data) = data {
                     self.report_write_with_remote_data(id, data, clamp_to_usize(len_bytes), effects)?;
                 }

@@ -3,7 +3,7 @@
 use homespun::atomic::{AtomicOp, Datatype};
 use homespun::endpoint::{AtomicMsg, AtomicTarget, ReadMsg, WriteMsg};
 use homespun::flags::OpFlags;
-use homespun::{Bytes, RemoteMemory};
+use homespun::{Bytes, RemoteMemory, mutated};
 
 use super::Connection;
 use crate::completion::{ATOMIC_WRITE_BYTES, Report};
@@ -36,6 +36,7 @@ impl Connection {
         op_context: u64,
     ) -> Result<(), Error> {
         let memory = both_sides(dst, src)?;
+        let op_context = if mutated!("rpma_cq_get_completion/context-of-read") { 0 } else { op_context };
         let buffers = &[dst.destination(Usage::READ_DST)?][..];
         self.queue_pair.post(report, |endpoint, flags| {
             // SAFETY: the caller who registered the region has promised that its memory is there, and that
@@ -121,6 +122,7 @@ impl Connection {
         op_context: u64,
     ) -> Result<(), Error> {
         let memory = both_sides(src, dst)?;
+        let op_context = if mutated!("rpma_cq_get_completion/context-of-write") { 0 } else { op_context };
         let buffers = &[src.source(Usage::WRITE_SRC)?][..];
         self.queue_pair.post(report, |endpoint, flags| {
             let data = imm.map(u64::from);

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use homespun::FlushKind;
 use homespun::endpoint::FlushMsg;
+use homespun::{FlushKind, mutated};
 
 use super::Connection;
 use crate::completion::Report;
@@ -56,6 +56,7 @@ impl Connection {
         if !dst.flush_types().contains(needed) {
             return Err(Unsupported::FlushType.into());
         }
+        let op_context = if mutated!("rpma_cq_get_completion/context-of-flush") { 0 } else { op_context };
         let memory = dst.memory_at(dst_offset_bytes);
         self.queue_pair.post(report, |endpoint, flags| {
             endpoint.flushmsg(FlushMsg { kind, to: PEER, memory, len_bytes, context: op_context, flags })

@@ -1,6 +1,6 @@
 //! Messages: `rpma_send(3)`, `rpma_recv(3)`.
 
-use homespun::SendMsg;
+use homespun::{SendMsg, mutated};
 
 use super::Connection;
 use crate::completion::Report;
@@ -67,6 +67,7 @@ impl Connection {
         report: Report,
         op_context: u64,
     ) -> Result<(), Error> {
+        let op_context = if mutated!("rpma_cq_get_completion/context-of-message") { 0 } else { op_context };
         let buffers = &[src.source(Usage::SEND)?][..];
         self.queue_pair.post_send(src.len_bytes(), report, |endpoint, flags| {
             let data = imm.map(u64::from);

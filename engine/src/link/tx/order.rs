@@ -24,6 +24,7 @@
 use super::LinkTx;
 use crate::flags::Order;
 use crate::limits::{FLUSH_AT_ONCE_MAX_BYTES, READ_COPIED_MAX_BYTES};
+use crate::mutated;
 use crate::operation::{AccessKind, FlushKind, Send};
 
 /// The effect of an operation at its target.
@@ -76,6 +77,7 @@ impl OpClass {
     /// it out on arrival.
     fn blocking_orders(self) -> [Order; 2] {
         match self {
+            OpClass::Send if mutated!("fi_cq/order-tells-of-earlier") => [Order::empty(); 2],
             OpClass::Send => [Order::SAR, Order::SAW],
             OpClass::Read => [Order::empty(), Order::RAW | Order::RMA_RAW],
             OpClass::Write => [Order::WAR | Order::RMA_WAR, Order::WAW | Order::RMA_WAW],
