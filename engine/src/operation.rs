@@ -17,6 +17,7 @@ use crate::flags::{CompletionFlags, CounterEvents};
 use crate::initiator::Turn;
 use crate::link::BegunAccess;
 use crate::matching::Criteria;
+use crate::mutated;
 use crate::peer_id::PeerId;
 use crate::reassembly::clamp_to_usize;
 use crate::remote_memory::RemoteMemory;
@@ -154,7 +155,11 @@ impl AtomicLocal {
     /// elements; [`Misuse::Memory`] for a part of an element, or for buffers of different lengths.
     pub(crate) fn checked_form(&self, op: AtomicOp, datatype: Datatype) -> Result<AtomicForm, Misuse> {
         let kind = self.kind();
-        let count_max = kind.count_max(op, datatype).ok_or(Misuse::NoAtomic { kind, op, datatype })?;
+        let refusal = match mutated!("fi_atomic/unsupported-atomic-eopnotsupp") {
+            true => Misuse::Memory(BadMemory::PartialElement),
+            false => Misuse::NoAtomic { kind, op, datatype },
+        };
+        let count_max = kind.count_max(op, datatype).ok_or(refusal)?;
         let (operand, others) = match self {
             AtomicLocal::Base { operand } => (operand, [None, None]),
             AtomicLocal::Fetch { operand, result } => (operand, [Some(result.len_bytes()), None]),
@@ -472,6 +477,11 @@ impl AccessKind {
             AccessKind::Atomic { fetched: None, .. } => (source.into_buffer(), 0),
             AccessKind::Flush(_) => return EndedOperation::of_flush(context, len_bytes),
         };
+        let has_lost_context = match flags.contains(CompletionFlags::ATOMIC) {
+            true => mutated!("fi_atomic/atomic-context-comes-back"),
+            false => mutated!("fi_rma/rma-context-comes-back"),
+        };
+        let context = if has_lost_context { 0 } else { context };
         let completion = EndedOperation::of_transmit(context, flags, buffer);
         EndedOperation { len_bytes: clamp_to_usize(len_bytes), ..completion }
     }
@@ -523,11 +533,17 @@ impl Receive {
     ) -> EndedOperation {
         let mut flags = CompletionFlags::of_receive(self.tagged);
         flags.set(CompletionFlags::REMOTE_CQ_DATA, message.data.is_some());
+        let (is_cut, has_lost_data) = match self.tagged {
+            true => {
+                (mutated!("fi_tagged/tagged-message-boundaries"), mutated!("fi_tagged/tagged-remote-data"))
+            }
+            false => (mutated!("fi_msg/message-boundaries"), mutated!("fi_msg/remote-data-arrives")),
+        };
         EndedOperation {
-            context: self.context,
+            context: if mutated!("fi_msg/context-comes-back") { 0 } else { self.context },
             flags,
-            len_bytes: placed_bytes,
-            data: message.data.unwrap_or(0),
+            len_bytes: placed_bytes - usize::from(is_cut && placed_bytes > 0),
+            data: if has_lost_data { 0 } else { message.data.unwrap_or(0) },
             tag: message.tag.unwrap_or(0),
             source: Some(source),
             buffer: Buffer::None,

@@ -15,6 +15,7 @@ use homespun_engine::rejected::Rejected;
 
 use super::Endpoint;
 use crate::av::FabricAddress;
+use crate::mutated;
 use crate::owned::Owned;
 use crate::post::Post;
 use crate::tag::Tag;
@@ -177,7 +178,14 @@ impl Endpoint {
         tag: Option<Tag>,
         data: Option<u64>,
     ) -> Result<(), Error> {
-        let tag = tag.map(|Tag(tag)| tag);
+        let mut tag = tag.map(|Tag(tag)| tag);
+        if data.is_some() {
+            tag = match tag {
+                None if mutated!("fi_msg/every-send-meets-every-receive") => Some(0),
+                Some(_) if mutated!("fi_tagged/tagged-sends-meet-tagged-receives") => None,
+                tag => tag,
+            };
+        }
         let pump = self.pump_if_inject_allowed(Caps::SEND, message.len())?;
         if pump.try_inject(to, tag, data, message)? {
             return Ok(());

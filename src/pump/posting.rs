@@ -1,9 +1,10 @@
 //! Posts operations to the engine, and reports accesses that complete at post time.
 
+use homespun_engine::buffer::Buffer;
 use homespun_engine::completion::{EndedOperation, WorkEnd};
 use homespun_engine::engine::{Attempt, Engine};
 use homespun_engine::error::Error;
-use homespun_engine::flags::CounterEvents;
+use homespun_engine::flags::{CompletionFlags, CounterEvents};
 use homespun_engine::matching::Criteria;
 use homespun_engine::operation::{RmaLocal, Signalled, TransmitOp, TransmitRequest};
 use homespun_engine::peer_id::PeerId;
@@ -11,6 +12,7 @@ use homespun_engine::transport::Transport;
 
 use super::BoundObjects;
 use crate::av::FabricAddress;
+use crate::mutated;
 use crate::post::{Post, ReceiveKind, ReceivePost};
 use crate::tag::TagMatch;
 
@@ -25,6 +27,10 @@ impl BoundObjects {
     ) -> Result<(), Error> {
         let to = match self.peer_cache.peer_of_address(post.peer, &self.bindings.av, engine) {
             Ok(to) => to,
+            Err(_) if mutated!("fi_tagged/tagged-send-needs-connection") => return Ok(()),
+            Err(_) if engine.connected_peer().is_some() && mutated!("fi_cm/no-send-before-connected") => {
+                return Ok(());
+            }
             Err(refusal) => {
                 let sink = &mut self.queues_without_reader();
                 return engine.flush_late_post(&mut post.request, refusal, sink);
@@ -107,6 +113,13 @@ impl BoundObjects {
 
     /// Hands an access that completed while it was posted to the engine. The engine reports the access once
     /// the queue has room.
+    /// Reports the success of an injected operation, as only a mutant does.
+    #[cold]
+    pub(super) fn report_injected(&mut self, flags: CompletionFlags, engine: &mut Engine) {
+        let completion = EndedOperation::of_transmit(0, flags, Buffer::None);
+        engine.report_direct_access(completion, &mut self.queues_without_reader());
+    }
+
     #[cold]
     fn let_engine_report_access(&mut self, local: &mut RmaLocal, context: u64, engine: &mut Engine) {
         let completion = EndedOperation::of_rma(context, local);

@@ -4,6 +4,7 @@
 use super::{Initiator, InitiatorEffects};
 use crate::error::OperationError;
 use crate::link::RequestStage;
+use crate::mutated;
 use crate::operation::{AccessKind, IncomingData, Send, SendId};
 use crate::peer_id::PeerId;
 use crate::reassembly::{Reassembly, clamp_to_usize};
@@ -37,6 +38,9 @@ impl Initiator {
 
     /// Copies the next bytes of a piece into the memory of the read.
     pub(crate) fn put_read_piece(&mut self, piece: &Reassembly<SendId>, bytes: &[u8]) {
+        if mutated!("fi_atomic/results-before-completion") && self.is_atomic(piece.owner) {
+            return;
+        }
         if let Some(incoming) = self.incoming_data_of(piece.owner) {
             incoming.destination.copy_in(clamp_to_usize(piece.arrived_bytes), bytes);
         }
@@ -58,7 +62,11 @@ impl Initiator {
         if let Some(incoming) = self.incoming_data_of(piece.owner) {
             incoming.arrived_bytes = piece.arrived_bytes;
         }
-        self.sends.get(piece.owner).and_then(Send::access_kind).is_some_and(AccessKind::is_atomic)
+        self.is_atomic(piece.owner)
+    }
+
+    fn is_atomic(&self, id: SendId) -> bool {
+        self.sends.get(id).and_then(Send::access_kind).is_some_and(AccessKind::is_atomic)
     }
 
     fn incoming_data_of(&mut self, id: SendId) -> Option<&mut IncomingData> {

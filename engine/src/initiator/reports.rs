@@ -8,6 +8,7 @@ use crate::error::OperationError;
 use crate::failure_watch::FailureWatch;
 use crate::flags::CounterEvents;
 use crate::held_reports::HeldReports;
+use crate::mutated;
 use crate::operation::{Send, Signalled};
 use crate::peer_id::PeerId;
 use crate::peers::PeerMarks;
@@ -179,6 +180,9 @@ impl Reports {
         }
         if is_counted && effects.has_counters() {
             effects.count_error(CounterEvents::of_completion(failure.completion.flags));
+        }
+        if signalled == Signalled::No && mutated!("fi_endpoint/failure-is-reported") {
+            return;
         }
         if failure.error != OperationError::Cancelled {
             self.failure_watch.record_failure();

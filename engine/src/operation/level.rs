@@ -1,5 +1,6 @@
 //! When an operation completes, and where it reports its success.
 
+use crate::mutated;
 use crate::wire::AwaitedReply;
 
 /// The earliest point at which a send completes: `fi_cq(3)`, "Completion event semantics". The weakest level
@@ -31,6 +32,7 @@ impl Level {
         match self {
             Level::Inject => AwaitedReply::Nothing,
             Level::Transmit | Level::Delivery | Level::Commit => AwaitedReply::Arrival,
+            Level::Match if mutated!("fi_tagged/tagged-match-or-discard") => AwaitedReply::Arrival,
             Level::Match => AwaitedReply::Match,
         }
     }

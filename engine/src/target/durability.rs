@@ -16,6 +16,7 @@ use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use super::Target;
+use crate::mutated;
 use crate::reassembly::clamp_to_usize;
 use crate::region::{Region, Window};
 use crate::transport::LinkId;
@@ -67,7 +68,7 @@ impl Target {
         if !window.region().is_persistent() {
             return true;
         }
-        if durable != Durable::Nothing {
+        if durable != Durable::Nothing && !mutated!("fi_rma/rma-commit") {
             return window.open().is_some_and(|open| open.try_persist(0, clamp_to_usize(len_bytes)));
         }
         let range = window.region_range(clamp_to_usize(len_bytes));

@@ -10,6 +10,7 @@ use crate::buffer::Buffer;
 use crate::completion::EndedOperation;
 use crate::limits::MESSAGE_COST_BYTES;
 use crate::link_fault::NoMemory;
+use crate::mutated;
 use crate::peer_id::PeerId;
 use crate::receiver::{HeldCredit, WriteNotice};
 use crate::transport::LinkId;
@@ -47,6 +48,7 @@ impl Target {
         len_bytes: usize,
         effects: &mut impl TargetEffects,
     ) -> Result<(), NoMemory> {
+        let data = if mutated!("fi_rma/remote-data-notifies-target") { 0 } else { data };
         if self.gives_remote_data_to_receives {
             return effects.give_to_receive(id, WriteNotice { data, len_bytes });
         }

@@ -6,13 +6,17 @@ use slotmap::SlotMap;
 
 use super::links::TargetLink;
 use super::{TOO_MANY, Target, TargetEffects, queue_answer};
+use crate::buffer::Buffer;
+use crate::completion::EndedOperation;
 use crate::fetches::{FetchMemory, FetchStep};
 use crate::flags::{CounterEvents, MrAccess};
 use crate::limits::{COUNTED_WRITES_LINK_MAX_OPS, MESSAGE_COST_BYTES, PULL_PASS_MAX_BYTES};
 use crate::link_fault::{LinkFault, NoMemory, Room, TryBox};
+use crate::mutated;
 use crate::operation::{FetchId, PeerWriteId};
 use crate::protocol_violation::ProtocolViolation;
 use crate::reassembly::{Arrived, Reassembly, clamp_to_usize};
+use crate::receiver::WriteNotice;
 use crate::region::Window;
 use crate::remote_memory::RemoteMemory;
 use crate::transport::{LinkId, Pull, RemotePayload, Space};
@@ -64,6 +68,8 @@ impl Target {
     ) -> Result<(), LinkFault> {
         self.admit_access(id)?;
         let mut inbound = self.make_peer_write(id, rma, effects);
+        let payload =
+            if mutated!("fi_rma/writes-reach-memory") { &payload[..payload.len() / 2] } else { payload };
         copy_into_window(&mut inbound.window, 0, payload);
         Ok(self.complete_write(id, inbound, rma.len_bytes, effects)?)
     }
@@ -247,7 +253,10 @@ impl Target {
     ) -> Result<Window, Outcome> {
         let window = self
             .check_rma_window_and_offer_mapping(id, rma, MrAccess::REMOTE_WRITE, effects)
-            .map_err(Outcome::Refused)?;
+            .or_else(|refusal| match refusal {
+                Refusal::Key if mutated!("fi_mr/access-to-closed-region-fails") => Ok(Window::empty()),
+                refusal => Err(Outcome::Refused(refusal)),
+            })?;
         if self.persist_earlier_writes_if_asked(id, rma.durable) {
             Ok(window)
         } else {
@@ -453,6 +462,10 @@ impl Target {
                 let event = CounterEvents::REMOTE_WRITE;
                 self.count_access_if_enabled(window.region(), event, event, effects);
                 self.answer_write(id, answering, Outcome::Done, effects);
+                if data.is_none() && mutated!("fi_rma/access-is-silent-at-target") {
+                    let event = EndedOperation::of_transmit(0, WriteNotice::FLAGS, Buffer::None);
+                    let _is_refused = effects.complete(event).is_err();
+                }
                 if let Some(data) = data {
                     self.report_write_with_remote_data(id, data, clamp_to_usize(len_bytes), effects)?;
                 }
