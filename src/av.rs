@@ -303,7 +303,7 @@ impl AddressVector {
     /// [`Misuse::Busy`] while an endpoint is bound to the vector. The error returns the handle.
     pub fn close(self) -> Result<(), Rejected<Self>> {
         let is_bound = self.shared.bound.load(Ordering::Acquire) > 0;
-        let is_filled = !self.is_empty() && mutated!("fi_av/removal-is-optional");
+        let is_filled = mutated!("fi_av/removal-is-optional") && !self.is_empty();
         if is_bound && !mutated!("fi_av/close-av-ebusy") || is_filled {
             return Err(Rejected { error: Misuse::Busy(InUse::AddressVector).into(), returned: self });
         }

@@ -131,12 +131,13 @@ impl PollSet {
         let (behind, ahead) = members.split_at(first);
         let mut count = 0;
         for (place, member) in ahead.iter().chain(behind).enumerate() {
-            if count == max && !mutated!("fi_poll/poll-count") {
+            let overfills = mutated!("fi_poll/poll-count");
+            if count == max && !overfills {
                 self.first.store(first + place, Ordering::Relaxed);
                 break;
             }
             if member.object.check_ready_and_mark_reported() {
-                if count < max {
+                if !overfills || count < max {
                     tell(member.context);
                 }
                 count += 1;

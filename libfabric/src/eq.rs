@@ -218,10 +218,10 @@ unsafe extern "C" fn readerr(eq: *mut FidEq, buf: *mut FiEqErrEntry, flags: u64)
         }
         let context = |error: &EventError| {
             let fid = fid_of_error(error);
+            let is_lost = fid.is_null() || mutated!("fi_eq/context-of-event");
             // SAFETY: `fid` is an endpoint. A thread that closes the endpoint frees the memory only
             // after it has removed the endpoint's errors from the queue. It cannot do this yet: the
             // queue is locked here.
-            let is_lost = fid.is_null() || mutated!("fi_eq/context-of-event");
             if is_lost { ptr::null_mut() } else { unsafe { (*fid).context } }
         };
         let found = if is_peek(flags)? {

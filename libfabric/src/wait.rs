@@ -109,8 +109,8 @@ pub(crate) unsafe fn control_wait_object(
         FI_GETWAIT => unsafe { getwait(waitable, arg) },
         FI_GETWAITOBJ if arg.is_null() => Err(Errno::EINVAL.into()),
         FI_GETWAITOBJ => {
-            // SAFETY: for this command `arg` points to an `enum fi_wait_obj`.
             let wait_obj = if mutated!("fi_poll/poll-getwait") { FI_WAIT_NONE } else { wait_obj };
+            // SAFETY: for this command `arg` points to an `enum fi_wait_obj`.
             unsafe { arg.cast::<u32>().write(wait_obj) };
             Ok(0)
         }

@@ -36,7 +36,7 @@ impl BoundCounters {
     /// # Errors
     /// [`Misuse::Busy`] if a counter counts one of them.
     pub(crate) fn check_events_uncounted(&self, events: CounterEvents) -> Result<(), Misuse> {
-        let is_single = !self.is_empty() && mutated!("fi_endpoint/counter-bindings");
+        let is_single = mutated!("fi_endpoint/counter-bindings") && !self.is_empty();
         if self.counted_events().intersects(events) || is_single {
             return Err(Misuse::Busy(InUse::CounterBound));
         }

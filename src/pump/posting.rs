@@ -28,7 +28,7 @@ impl BoundObjects {
         let to = match self.peer_cache.peer_of_address(post.peer, &self.bindings.av, engine) {
             Ok(to) => to,
             Err(_) if mutated!("fi_tagged/tagged-send-needs-connection") => return Ok(()),
-            Err(_) if engine.connected_peer().is_some() && mutated!("fi_cm/no-send-before-connected") => {
+            Err(_) if mutated!("fi_cm/no-send-before-connected") && engine.connected_peer().is_some() => {
                 return Ok(());
             }
             Err(refusal) => {

@@ -65,7 +65,8 @@ impl Regions {
         access: MrAccess,
     ) -> Result<Window, Refusal> {
         let by_key = self.by_key.read().unwrap_or_else(PoisonError::into_inner);
-        let other = by_key.values().next().filter(|_| mutated!("fi_mr/target-must-be-registered"));
+        let is_any = mutated!("fi_mr/target-must-be-registered");
+        let other = if is_any { by_key.values().next() } else { None };
         by_key
             .get(&key)
             .or(other)
