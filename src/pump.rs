@@ -25,7 +25,7 @@ use homespun_engine::buffer::{Destination, SegmentMut};
 use homespun_engine::completion::{EndedOperation, FailedOperation};
 use homespun_engine::engine::{Config, Engine, InjectedWrite};
 use homespun_engine::error::{Error, Misuse, ObjectState};
-use homespun_engine::flags::{CompletionFlags, CounterEvents};
+use homespun_engine::flags::CounterEvents;
 use homespun_engine::operation::{PeekAction, PeekRequest, ReceiveRequest};
 use homespun_engine::region::Regions;
 use homespun_engine::rejected::Rejected;
@@ -456,13 +456,6 @@ impl<T: Transport> EndpointPump for Pump<T> {
         let to = bound.peer_cache.peer_of_address(to, &bound.bindings.av, engine)?;
         let is_sent = engine.try_inject(to, tag, data, message, transport);
         if is_sent {
-            let is_reported = match tag {
-                Some(_) => mutated!("fi_tagged/tinject-frees-and-hides"),
-                None => mutated!("fi_msg/inject-frees-and-hides"),
-            };
-            if is_reported {
-                bound.report_injected(CompletionFlags::of_send(tag.is_some()), engine);
-            }
             if !bound.bindings.counters.is_empty() {
                 bound.bindings.counters.count_success(CounterEvents::SEND);
             }
@@ -482,9 +475,6 @@ impl<T: Transport> EndpointPump for Pump<T> {
         let (engine, transport, bound) = endpoint.enabled_parts()?;
         let to = bound.peer_cache.peer_of_address(to, &bound.bindings.av, engine)?;
         let injected = engine.try_inject_write(to, bytes, memory, data, transport)?;
-        if injected != InjectedWrite::Declined && mutated!("fi_rma/inject-write-frees-and-hides") {
-            bound.report_injected(CompletionFlags::of_access(false, false), engine);
-        }
         match injected {
             InjectedWrite::Sent => transport.hand_over(),
             InjectedWrite::Ended if !bound.bindings.counters.is_empty() => {

@@ -1,10 +1,9 @@
 //! Posts operations to the engine, and reports accesses that complete at post time.
 
-use homespun_engine::buffer::Buffer;
 use homespun_engine::completion::{EndedOperation, WorkEnd};
 use homespun_engine::engine::{Attempt, Engine};
 use homespun_engine::error::Error;
-use homespun_engine::flags::{CompletionFlags, CounterEvents};
+use homespun_engine::flags::CounterEvents;
 use homespun_engine::matching::Criteria;
 use homespun_engine::operation::{RmaLocal, Signalled, TransmitOp, TransmitRequest};
 use homespun_engine::peer_id::PeerId;
@@ -113,13 +112,6 @@ impl BoundObjects {
 
     /// Hands an access that completed while it was posted to the engine. The engine reports the access once
     /// the queue has room.
-    /// Reports the success of an injected operation, as only a mutant does.
-    #[cold]
-    pub(super) fn report_injected(&mut self, flags: CompletionFlags, engine: &mut Engine) {
-        let completion = EndedOperation::of_transmit(0, flags, Buffer::None);
-        engine.report_direct_access(completion, &mut self.queues_without_reader());
-    }
-
     #[cold]
     fn let_engine_report_access(&mut self, local: &mut RmaLocal, context: u64, engine: &mut Engine) {
         let completion = EndedOperation::of_rma(context, local);
