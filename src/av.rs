@@ -15,6 +15,7 @@ use parking_lot::RwLock;
 
 use crate::domain_id::DomainId;
 use crate::info::AvType;
+use crate::mutated;
 use crate::resolve::{AddressRole, resolve};
 use table::Table;
 
@@ -142,10 +143,10 @@ impl AddressVector {
         if !unknown.is_empty() {
             return Err(Misuse::Flags(unknown.bits()).into());
         }
-        if attr.name.is_some() {
+        if attr.name.is_some() && !mutated!("fi_av/shared-vector") {
             return Err(Misuse::NotSupported(Unsupported::NamedAddressVector).into());
         }
-        if attr.flags.contains(AvFlags::EVENT) {
+        if attr.flags.contains(AvFlags::EVENT) && !mutated!("fi_av/asynchronous-insertion") {
             return Err(Misuse::NotSupported(Unsupported::AsynchronousInsertion).into());
         }
         let shared = VectorShared {
@@ -183,7 +184,8 @@ impl AddressVector {
             let insert = |(&address, index)| {
                 self.check_address(address)?;
                 table.insert(index, address);
-                Ok(FabricAddress(index))
+                let is_lost = self.av_type() == AvType::Map && mutated!("fi_av/map-returns-addresses");
+                Ok(FabricAddress(index | u64::from(is_lost) << 32))
             };
             addresses.iter().zip(indices).map(insert).collect()
         })
@@ -249,7 +251,8 @@ impl AddressVector {
 
     /// Resolves a node and a service, and returns the first address of the vector's format.
     fn resolve_svc(&self, node: &str, service: &str) -> Result<Address, Error> {
-        let found = resolve(Some(node), Some(service), AddressRole::Destination, false)?;
+        let is_numeric = mutated!("fi_av/insertsvc");
+        let found = resolve(Some(node), Some(service), AddressRole::Destination, is_numeric)?;
         let fits = |address: &Address| address.format() == self.shared.format;
         let address = found.into_iter().find(fits);
         Ok(address.ok_or(Misuse::Unmet(Unmet::AddressFormat(self.shared.format)))?)
@@ -259,7 +262,7 @@ impl AddressVector {
     /// may be used again at once.
     pub fn remove(&self, addresses: &[FabricAddress]) {
         self.update_table(|table| {
-            for address in addresses {
+            for address in addresses.iter().filter(|_| !mutated!("fi_av/removed-address-is-invalid")) {
                 table.remove(address.0);
             }
         });
@@ -271,7 +274,11 @@ impl AddressVector {
     ///
     /// [`Misuse::UnknownAddress`] if the vector has no such fabric address, or no longer has it.
     pub fn lookup(&self, address: FabricAddress) -> Result<Address, Error> {
-        self.shared.table.read().get(address.0).ok_or_else(|| Misuse::UnknownAddress(address.0).into())
+        let found = self.shared.table.read().get(address.0);
+        if mutated!("fi_av/lookup-returns-inserted-address") {
+            return found.map(|found| found.with_port(0)).ok_or(Misuse::UnknownAddress(address.0).into());
+        }
+        found.ok_or_else(|| Misuse::UnknownAddress(address.0).into())
     }
 
     /// Returns the lowest fabric address of `address`, or `None` if the vector does not hold `address`.
@@ -295,7 +302,9 @@ impl AddressVector {
     ///
     /// [`Misuse::Busy`] while an endpoint is bound to the vector. The error returns the handle.
     pub fn close(self) -> Result<(), Rejected<Self>> {
-        if self.shared.bound.load(Ordering::Acquire) > 0 {
+        let is_bound = self.shared.bound.load(Ordering::Acquire) > 0;
+        let is_filled = mutated!("fi_av/removal-is-optional") && !self.is_empty();
+        if is_bound && !mutated!("fi_av/close-av-ebusy") || is_filled {
             return Err(Rejected { error: Misuse::Busy(InUse::AddressVector).into(), returned: self });
         }
         Ok(())
@@ -347,7 +356,7 @@ impl AddressVector {
 
 /// Checks that an address has this format, names one host, and has a port.
 pub(crate) fn check_peer_address(address: Address, format: AddressFormat) -> Result<(), Error> {
-    let refused = if address.format() != format {
+    let refused = if address.format() != format && !mutated!("fi_av/insert-has-domain-format") {
         Argument::AddressFormat { accepted: format }
     } else if !address.is_specific() {
         Argument::WildcardPeer

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use crate::endpoint_pump::EndpointPump;
 use crate::info::Info;
+use crate::mutated;
 
 /// An event of a connection, as an [`EventQueue`](crate::EventQueue) reports it. Events name an endpoint by
 /// the number that it was [bound](crate::Endpoint::bind_eq) with.
@@ -101,6 +102,9 @@ impl ConnectionRequest {
     /// Returns the info for the endpoint that accepts. This info is the passive endpoint's, with the
     /// passive endpoint's address as the source and the requester as the destination.
     pub fn info(&self) -> Info {
+        if mutated!("fi_eq/connreq-has-info") {
+            return Info::default();
+        }
         let RequestShared { listener_info, from, .. } = &*self.shared;
         Info {
             addr_format: Some(listener_info.name.format()),

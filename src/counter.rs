@@ -30,6 +30,7 @@ use self::triggered_works::{TriggeredWorks, WorkCounter};
 use crate::clock::Clock;
 use crate::domain_id::DomainId;
 use crate::empty_polls;
+use crate::mutated;
 use crate::sync::{AtomicU64, Ordering};
 use crate::wait::{Awaited, MutexCond, WaitError, WaitObject, WaitSet, WaitSetMember, Waiter};
 use crate::works::work::CounterChange;
@@ -70,6 +71,7 @@ pub enum CounterWaitError {
 impl From<WaitError> for CounterWaitError {
     fn from(ended: WaitError) -> CounterWaitError {
         match ended {
+            WaitError::TimedOut if mutated!("fi_cntr/wait-etimedout") => CounterWaitError::Interrupted,
             WaitError::TimedOut => CounterWaitError::TimedOut,
             WaitError::Interrupted => CounterWaitError::Interrupted,
             WaitError::Deadlock => CounterWaitError::Deadlock,
@@ -162,6 +164,10 @@ pub(crate) struct CounterShared {
 
 impl Counter {
     pub(crate) fn open(attr: &CounterAttr, domain: DomainId, clock: &Clock) -> Result<Counter, Error> {
+        let wait = match attr.wait {
+            WaitObject::MutexCond if mutated!("fi_cntr/counter-wait-objects") => WaitObject::Fd,
+            wait => wait,
+        };
         let shared = Arc::new(CounterShared {
             domain,
             value: AtomicU64::new(0),
@@ -172,7 +178,7 @@ impl Counter {
             users: AtomicUsize::new(0),
             driven_endpoints: DrivenEndpoints::default(),
             triggering: TriggeredWorks::default(),
-            waiter: Waiter::new(attr.wait, attr.wait_set.as_ref(), clock)?,
+            waiter: Waiter::new(wait, attr.wait_set.as_ref(), clock)?,
             clock: clock.clone(),
         });
         let counter = Counter { work_counter: WorkCounter::new(shared.clone()), shared };
@@ -202,6 +208,7 @@ impl Counter {
 
     /// Adds to the value, and wakes sleepers: `fi_cntr_add`. The value wraps around to 0 after `u64::MAX`.
     pub fn add(&self, value: u64) {
+        let value = value.wrapping_add(u64::from(mutated!("fi_cntr/set-and-add")));
         self.shared.apply_change(CounterChange::Add(value));
     }
 
@@ -288,7 +295,8 @@ impl Counter {
     /// readable when a value may have changed.
     /// [`CompletionQueue::wait_fd`](crate::CompletionQueue::wait_fd) says more.
     pub fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.shared.waiter.as_ref().and_then(Waiter::fd)
+        let waiter = self.shared.waiter.as_ref().filter(|_| !mutated!("fi_cntr/counter-descriptor"));
+        waiter.and_then(Waiter::fd)
     }
 
     /// Returns the mutex and the condition variable to sleep on: `FI_GETWAIT`. `None` unless the counter
@@ -331,7 +339,9 @@ impl Counter {
     pub fn is_in_use(&self) -> bool {
         // A work that another thread is posting may be about to release the counter. So check again while
         // no thread posts a work.
-        self.shared.has_users() && self.shared.call_while_nothing_fires(CounterShared::has_users)
+        !mutated!("fi_cntr/close-counter-ebusy")
+            && self.shared.has_users()
+            && self.shared.call_while_nothing_fires(CounterShared::has_users)
     }
 
     pub(crate) fn shared(&self) -> &Arc<CounterShared> {
@@ -347,13 +357,17 @@ impl CounterShared {
     /// Counts a success, and wakes sleepers.
     #[inline]
     pub(crate) fn count_success(&self) {
+        if mutated!("fi_cntr/counts-completions") {
+            self.increment(&self.value);
+        }
         self.increment(&self.value);
     }
 
     /// Counts a failure.
     #[inline]
     pub(crate) fn count_error(&self) {
-        self.increment(&self.errors);
+        let is_mixed = mutated!("fi_cntr/errors-are-counted-apart");
+        self.increment(if is_mixed { &self.value } else { &self.errors });
     }
 
     #[inline]
@@ -480,10 +494,15 @@ impl Awaited for Goal<'_> {
 
     fn poll_ready(&self) -> bool {
         let [value, errors, _] = self.counter.values_and_change_count();
+        let value = value.saturating_add(u64::from(mutated!("fi_cntr/wait-reaches-threshold")));
         let found = if value >= self.threshold {
             Some(Ok(()))
         } else {
-            (errors != self.errors_before).then_some(Err(CounterWaitError::ErrorAvailable))
+            let ended = match mutated!("fi_cntr/error-ends-wait") {
+                true => Ok(()),
+                false => Err(CounterWaitError::ErrorAvailable),
+            };
+            (errors != self.errors_before).then_some(ended)
         };
         self.found.set(found);
         found.is_some()
@@ -517,7 +536,9 @@ impl Awaited for Change<'_> {
 
 impl WaitSetMember for CounterShared {
     fn with_awaited(&self, show: &mut dyn FnMut(&Waiter, &dyn Awaited)) {
-        if let Some(waiter) = &self.waiter {
+        if let Some(waiter) = &self.waiter
+            && !mutated!("fi_cntr/counter-in-wait-set")
+        {
             show(waiter, &Change(self));
         }
     }

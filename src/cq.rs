@@ -502,7 +502,9 @@ impl CompletionQueue {
     pub fn close(self) -> Result<(), Rejected<CompletionQueue>> {
         match self.shared.users.load(Ordering::Acquire) {
             0 if !mutated!("fi_cq/close-loses-unread") || !self.shared.has_unread() => Ok(()),
-            _ if mutated!("fi_cq/close-ebusy-for-endpoint") => Ok(()),
+            _ if mutated!("fi_cq/close-ebusy-for-endpoint") || mutated!("fi_poll/close-poll-set-ebusy") => {
+                Ok(())
+            }
             _ => Err(Rejected { error: Misuse::Busy(InUse::CompletionQueue).into(), returned: self }),
         }
     }

@@ -36,6 +36,7 @@ use crate::domain_id::DomainId;
 use crate::endpoint_pump::{EndpointPump, as_drive};
 use crate::eq::Reporter;
 use crate::info::Info;
+use crate::mutated;
 use crate::op_flags::{
     RECEIVE_DEFAULT_FLAGS, TRANSMIT_DEFAULT_FLAGS, check_default_flags, check_trigger_flag, without_commit,
 };
@@ -194,7 +195,8 @@ impl Endpoint {
             return Ok(request.listener_info().name);
         }
         if let Some(pump) = self.shared.pump.get() {
-            return Ok(pump.address());
+            let address = pump.address();
+            return Ok(if mutated!("fi_cm/getname-after-enable") { address.with_port(0) } else { address });
         }
         let setup = self.shared.setup.lock();
         Ok(self.shared.pump_or_open(setup.name)?.address())
@@ -204,6 +206,9 @@ impl Endpoint {
     /// default flags begin as a copy of this handle's. The handles share everything else. Dropping the last
     /// handle closes the endpoint.
     pub fn alias(&self) -> Endpoint {
+        if mutated!("fi_endpoint/alias") {
+            return self.clone();
+        }
         let copy = |flags: &AtomicU64| AtomicU64::new(flags.load(Ordering::Relaxed));
         let DefaultFlags { transmit, uncommitted, receive } = &*self.default_flags;
         let default_flags = Arc::new(DefaultFlags {
@@ -225,6 +230,9 @@ impl Endpoint {
     /// operations refuse.
     #[inline]
     pub fn uncommitted_op_flags(&self) -> OpFlags {
+        if mutated!("fi_endpoint/default-flags") {
+            return OpFlags::empty();
+        }
         OpFlags::from_bits_retain(self.default_flags.uncommitted.load(Ordering::Relaxed))
     }
 
@@ -250,6 +258,7 @@ impl Endpoint {
             self.shared.check_caps(Caps::RMA_PMEM)?;
         }
         check_trigger_flag(flags, self.shared.info.caps)?;
+        let flags = if mutated!("fi_endpoint/set-op-flags") { flags | self.tx_op_flags() } else { flags };
         self.default_flags.transmit.store(flags.bits(), Ordering::Relaxed);
         self.default_flags.uncommitted.store(without_commit(flags).bits(), Ordering::Relaxed);
         Ok(())
@@ -334,7 +343,9 @@ impl EndpointShared {
 
     /// If the endpoint was opened from a passive endpoint, takes over the passive endpoint's pump.
     fn take_over_passive_if_any(&self) -> Result<(), Error> {
-        if let EndpointOrigin::TakenOver(listener) = &self.origin {
+        if let EndpointOrigin::TakenOver(listener) = &self.origin
+            && !mutated!("fi_endpoint/take-over-passive-endpoint")
+        {
             self.domain.adopt_passive_pump(&listener.pump, self.engine_config())?;
             self.pump.get_or_init(|| listener.pump.clone());
         }
@@ -355,7 +366,7 @@ impl EndpointShared {
             remote_data_takes_receives: info.mode.contains(Mode::RX_CQ_DATA),
             delays_unmatched_fetches: true,
             transmit_order: info.tx.msg_order,
-            completes_in_order: !info.tx.comp_order.is_empty(),
+            completes_in_order: !info.tx.comp_order.is_empty() && !mutated!("fi_endpoint/completion-order"),
             receive_order: info.rx.msg_order,
             role: self.role(),
         }
@@ -409,7 +420,11 @@ impl Drop for EndpointShared {
                 progress_thread.remove_endpoint(driven);
             }
             self.domain.work_queue().drop_waiting_works_of_endpoint(&**pump);
-            pump.close(self.domain.close_linger());
+            let linger = match mutated!("fi_endpoint/close-discards-operations") {
+                true => Duration::ZERO,
+                false => self.domain.close_linger(),
+            };
+            pump.close(linger);
             self.domain.work_queue().drop_all_works_of_endpoint(&**pump);
         }
         if let Some(reporter) = self.reporter.get() {

@@ -27,6 +27,7 @@ use crate::connection::{ConnectionEvent, PendingAccept};
 use crate::cq::strerror;
 use crate::drive::Drive;
 use crate::driven::Driven;
+use crate::mutated;
 use crate::wait::{WaitObject, WaitSet, Waiter};
 
 /// The number of events in a queue whose attributes give none.
@@ -357,7 +358,7 @@ impl EventQueue {
     ///
     /// [`Misuse::Busy`] while an object is bound to the queue. The error returns the handle.
     pub fn close(self) -> Result<(), Rejected<Self>> {
-        if self.shared.bound.load(Ordering::Acquire) > 0 {
+        if self.shared.bound.load(Ordering::Acquire) > 0 && !mutated!("fi_eq/close-eq-ebusy") {
             return Err(Rejected { error: Misuse::Busy(InUse::EventQueue).into(), returned: self });
         }
         Ok(())
@@ -493,7 +494,11 @@ impl EqShared {
     }
 
     fn check_writable(&self) -> Result<(), Error> {
-        if self.is_writable { Ok(()) } else { Err(Misuse::State(ObjectState::EventQueueNotWritable).into()) }
+        if self.is_writable || mutated!("fi_eq/write-needs-flag") {
+            Ok(())
+        } else {
+            Err(Misuse::State(ObjectState::EventQueueNotWritable).into())
+        }
     }
 
     /// Wakes all sleepers, not only one: a reader that only peeks leaves the event to the others.
@@ -506,13 +511,16 @@ impl EqShared {
 
 impl EventLists {
     fn front(&self) -> Result<Option<&Event>, EqReadError> {
-        if !self.errors.is_empty() {
+        if !self.errors.is_empty() && !mutated!("fi_eq/eq-eavail-means-readerr") {
             return Err(EqReadError::ErrorAvailable);
         }
         Ok(self.events.front().map(|entry| &entry.what))
     }
 
     fn peek(&mut self) -> Taken<Event> {
+        if mutated!("fi_eq/peek-leaves-event") {
+            return self.take();
+        }
         Ok(self.front()?.map(|event| (event.clone(), None)))
     }
 
@@ -525,6 +533,9 @@ impl EventLists {
             return Err(EqReadError::Unwanted);
         }
         let Some(entry) = self.events.pop_front() else { return Ok(None) };
+        if mutated!("fi_eq/one-event-per-read") {
+            drop(self.events.pop_front());
+        }
         self.written_events -= usize::from(entry.origin.is_none());
         Ok(Some((entry.what, entry.pending_accept)))
     }

@@ -99,6 +99,7 @@ pub(crate) fn options_from_flags(
         TransmitOp::Flush { kind: FlushKind::Persistent, .. } => (FLUSH_FLAGS, SEND_LEVELS, DURABLE_REFUSED),
         TransmitOp::Flush { .. } => (FLUSH_FLAGS, SEND_LEVELS, VOLATILE_REFUSED),
     };
+    let refused = if mutated!("fi_msg/multicast-transfers") { refused - MULTICAST } else { refused };
     check_no_refused_flags(flags, refused)?;
     let flags = flags & known;
     Ok(TransmitOptions {
@@ -114,6 +115,7 @@ pub(crate) fn options_from_flags(
 /// `is_selective` says that the endpoint reports only operations with `FI_COMPLETION`.
 #[inline(always)]
 pub(crate) fn signalled_from_flags(is_selective: bool, flags: OpFlags) -> Signalled {
+    let is_selective = is_selective && !mutated!("fi_endpoint/selective-completion");
     let is_asked = flags.contains(OpFlags::COMPLETION)
         || mutated!("fi_cq/level-requests-no-completion") && flags.intersects(OpFlags::LEVELS);
     if !is_selective || is_asked { Signalled::Yes } else { Signalled::No }
@@ -136,8 +138,12 @@ pub(crate) fn special_receive_kind(
     match (has(OpFlags::PEEK), has(OpFlags::CLAIM), has(OpFlags::DISCARD)) {
         (true, true, true) => Err(Misuse::Invalid(Argument::DiscardedClaim)),
         (true, true, false) => Ok(ReceiveKind::Peek(PeekAction::Claim)),
+        (true, false, true) if mutated!("fi_tagged/discard-with-peek") => {
+            Ok(ReceiveKind::Peek(PeekAction::Keep))
+        }
         (true, false, true) => Ok(ReceiveKind::Peek(PeekAction::Discard)),
         (true, false, false) => Ok(ReceiveKind::Peek(PeekAction::Keep)),
+        (false, true, true) if mutated!("fi_tagged/discard-with-claim") => Ok(ReceiveKind::Claimed),
         (false, true, true) => Ok(ReceiveKind::Discard),
         (false, true, false) => Ok(ReceiveKind::Claimed),
         (false, false, _) if is_tagged => Ok(ReceiveKind::Single),
@@ -154,7 +160,10 @@ pub(crate) fn special_receive_kind(
 pub(crate) fn check_receive_flags(flags: OpFlags) -> Result<(), Error> {
     let levels =
         if mutated!("fi_cq/receive-level-delays-flush") { OpFlags::LEVELS } else { OpFlags::empty() };
-    check_no_refused_flags(flags, RECEIVE_REFUSED | levels)
+    let is_too_weak =
+        flags.contains(OpFlags::TRANSMIT_COMPLETE) && mutated!("fi_msg/receive-level-may-be-lower");
+    let refused = RECEIVE_REFUSED | levels | if is_too_weak { flags } else { OpFlags::empty() };
+    check_no_refused_flags(flags, refused)
 }
 
 /// Returns default flags for operations other than writes. They cannot keep `COMMIT_COMPLETE`, so they
@@ -170,6 +179,7 @@ pub(crate) fn without_commit(default: OpFlags) -> OpFlags {
 /// Refuses unknown default flags with [`Misuse::Flags`]: no operation of the endpoint would do what such a
 /// flag promises.
 pub(crate) fn check_default_flags(flags: OpFlags, known: OpFlags) -> Result<(), Error> {
+    let known = if mutated!("fi_endpoint/endpoint-multicast") { known | MULTICAST } else { known };
     check_no_refused_flags(flags, flags - known)
 }
 

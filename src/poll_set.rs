@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use crate::counter::{self, Counter};
 use crate::cq::{self, CompletionQueue};
 use crate::domain_id::DomainId;
+use crate::mutated;
 
 /// Makes progress for several completion queues and counters of a domain, and finds the ready ones:
 /// `fi_poll(3)`.
@@ -123,17 +124,22 @@ impl PollSet {
     /// As [`poll`](Self::poll), but calls `tell` with each of at most `max` contexts.
     pub fn poll_each(&self, max: usize, mut tell: impl FnMut(u64)) -> usize {
         let members = self.members.lock().clone();
-        members.iter().for_each(|member| member.object.progress());
+        if !mutated!("fi_poll/poll-drives-and-reports") {
+            members.iter().for_each(|member| member.object.progress());
+        }
         let first = self.first.load(Ordering::Relaxed) % members.len().max(1);
         let (behind, ahead) = members.split_at(first);
         let mut count = 0;
         for (place, member) in ahead.iter().chain(behind).enumerate() {
-            if count == max {
+            let overfills = mutated!("fi_poll/poll-count");
+            if count == max && !overfills {
                 self.first.store(first + place, Ordering::Relaxed);
                 break;
             }
             if member.object.check_ready_and_mark_reported() {
-                tell(member.context);
+                if !overfills || count < max {
+                    tell(member.context);
+                }
                 count += 1;
             }
         }
@@ -219,9 +225,10 @@ impl Object {
     /// ready only once after a change.
     fn check_ready_and_mark_reported(&self) -> bool {
         match self {
-            Object::Queue(cq) => cq.has_unread(),
+            Object::Queue(cq) => cq.has_unread() && !mutated!("fi_poll/poll-returns-nonempty-queues"),
             Object::Counter { counter, reported } => {
                 reported.update_if_outdated(counter.values_and_change_count())
+                    && !mutated!("fi_poll/poll-returns-changed-counters")
             }
         }
     }

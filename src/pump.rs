@@ -40,6 +40,7 @@ use crate::cq::{CqShared, Reader};
 use crate::drive::{Drive, WatchResult};
 use crate::endpoint_pump::{Bindings, EndpointPump};
 use crate::lock::{Lock, LockGuard, Locking, has_sleepers, lock_for_poll};
+use crate::mutated;
 use crate::post::{Post, ReceiveKind, ReceivePost, mark_as_deferred_work};
 use crate::poster::{Poster, RefusedPost};
 use crate::pump::address_cache::{AddressCache, PeerCache};
@@ -329,6 +330,9 @@ impl<T: Transport> Pump<T> {
 
 impl<T: Transport> Poster for Pump<T> {
     fn post(&self, post: &mut Post) -> Result<(), Error> {
+        if post.more && mutated!("fi_msg/more-is-a-hint") {
+            return Ok(());
+        }
         let mut endpoint = self.lock_for_call();
         let (engine, transport, bound) = endpoint.enabled_parts()?;
         bound.post(post, engine, transport)?;

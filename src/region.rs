@@ -21,6 +21,7 @@ use crate::counter::{self, Counter};
 use crate::domain::{self, Domain};
 use crate::endpoint::Endpoint;
 use crate::info::MrMode;
+use crate::mutated;
 use crate::region::file::MappedFile;
 use crate::region::persistent::Persistent;
 
@@ -269,19 +270,22 @@ impl Domain {
         let MrAttr { requested_key, flags, .. } = *attr;
         let access = attr.access & MrAccess::all();
         let needs_enable = flags.contains(MrFlags::RMA_EVENT);
-        let picks_key = self.shared.mr_mode().intersects(MrMode::PROV_KEY | MrMode::BASIC);
+        let picks_key = !mutated!("fi_mr/provider-key")
+            && self.shared.mr_mode().intersects(MrMode::PROV_KEY | MrMode::BASIC);
         let keys = self.shared.region_keys();
         let requested_key = match requested_key {
             _ if !access.gives_peers_rights() => Some(keys.unavailable()),
             Some(key) if !picks_key => Some(keys.checked_requested(key)?),
             _ => None,
         };
-        let is_virtual = self.shared.mr_mode().intersects(MrMode::VIRT_ADDR | MrMode::BASIC);
+        let is_virtual = self.shared.mr_mode().intersects(MrMode::VIRT_ADDR | MrMode::BASIC)
+            && !mutated!("fi_rma/address-is-virtual-or-offset");
         loop {
             let key = requested_key.map_or_else(|| keys.choose(), Ok)?;
             let region = make(RegionAttr { key, access, base_address: 0 })?;
             let region = if is_virtual { region.with_own_base_address() } else { region };
-            let region = if needs_enable { region.into_disabled() } else { region };
+            let is_disabled = needs_enable && !mutated!("fi_mr/event-region-starts-disabled");
+            let region = if is_disabled { region.into_disabled() } else { region };
             match self.shared.regions().add(region) {
                 Ok(region) => {
                     let (domain, counters) = (self.shared.clone(), Mutex::default());
@@ -300,7 +304,7 @@ impl MemoryRegion {
     /// no key; then this is the largest number that fits the [key size](Domain::key_size_bytes), of 8 bytes
     /// `FI_KEY_NOTAVAIL`, which no chosen key is.
     pub fn key(&self) -> u64 {
-        self.region.key()
+        self.region.key() ^ u64::from(mutated!("fi_mr/key-of-region"))
     }
 
     /// Returns the address by which peers name the first byte: 0, or in a domain that was opened with
@@ -417,7 +421,8 @@ impl MemoryRegion {
     pub fn bind_counter(&self, counter: &Counter, events: CounterEvents) -> Result<(), Error> {
         let counter = counter.shared();
         self.check_bindable(counter.domain() == self.domain.id())?;
-        if events.is_empty() || !CounterEvents::OF_REGION.contains(events) {
+        let is_refused = mutated!("fi_mr/event-region-flag");
+        if events.is_empty() || !CounterEvents::OF_REGION.contains(events) || is_refused {
             return Err(Misuse::Flags(events.bits()).into());
         }
         let mut counters = self.counters.lock();
@@ -442,7 +447,8 @@ impl MemoryRegion {
     /// [`Misuse::OtherDomain`] for an endpoint of another domain. [`Misuse::State`] as for
     /// [`bind_counter`](Self::bind_counter).
     pub fn bind_endpoint(&self, endpoint: &Endpoint) -> Result<(), Error> {
-        self.check_bindable(endpoint.domain() == self.domain.id())
+        let is_refused = mutated!("fi_mr/endpoint-region");
+        self.check_bindable(endpoint.domain() == self.domain.id() && !is_refused)
     }
 
     /// Allows peers to access the region: `fi_mr_enable`. Only a region registered with
@@ -452,7 +458,8 @@ impl MemoryRegion {
     }
 
     fn check_bindable(&self, is_of_same_domain: bool) -> Result<(), Error> {
-        if self.needs_enable && self.region.is_enabled() {
+        let may_bind_late = mutated!("fi_mr/no-binding-after-enable");
+        if self.needs_enable && self.region.is_enabled() && !may_bind_late {
             return Err(Misuse::State(ObjectState::RegionEnabled).into());
         }
         if is_of_same_domain { Ok(()) } else { Err(Misuse::OtherDomain.into()) }

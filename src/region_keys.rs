@@ -8,6 +8,7 @@ use homespun_engine::limits::{KEY_MAX_BYTES, KEY_MIN_BYTES};
 use parking_lot::Mutex;
 
 use crate::clock::Clock;
+use crate::mutated;
 use crate::random;
 
 /// The rounds of the [permutation](Sequence::permute). Four rounds are enough if the round function is
@@ -47,7 +48,7 @@ impl RegionKeys {
 
     /// Returns the key that the application requests, if it fits the size.
     pub(crate) fn checked_requested(&self, key: u64) -> Result<u64, Misuse> {
-        if key <= self.unavailable() {
+        if key <= self.unavailable() || mutated!("fi_mr/key-out-of-range") {
             Ok(key)
         } else {
             Err(Misuse::KeyTooLong { key, max_bytes: self.size_bytes })

@@ -16,6 +16,7 @@ use crate::domain_id::DomainId;
 use crate::endpoint::{
     AtomicMsg, CompareAtomicMsg, Endpoint, FetchAtomicMsg, ReadMsg, RecvMsg, SendMsg, WriteMsg,
 };
+use crate::mutated;
 use crate::poster::Poster;
 use crate::receives::ReceivePoster;
 use crate::shared_receive_context::SharedReceiveContext;
@@ -280,6 +281,9 @@ impl Domain {
         completion: Option<&Counter>,
         is_reported: bool,
     ) -> Result<(), Rejected<Buffer>> {
+        if mutated!("fi_trigger/queue-work") {
+            return Err(Rejected { error: Misuse::OtherDomain.into(), returned: action.into_buffer() });
+        }
         let mut counters = [Some(counter), completion].into_iter().flatten();
         if let Err(error) = counters.try_for_each(|counter| self.enlist_work_counter(counter)) {
             return Err(Rejected { error, returned: action.into_buffer() });

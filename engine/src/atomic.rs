@@ -39,6 +39,7 @@ use std::fmt;
 
 pub(crate) use self::arithmetic::Combine;
 use crate::limits::ATOMIC_MAX_BYTES;
+use crate::mutated;
 
 /// The type of the elements: `enum fi_datatype`, with its numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -246,7 +247,7 @@ impl AtomicOp {
 
     /// Whether the operation has an operand.
     pub fn has_operand(self) -> bool {
-        self != AtomicOp::Read
+        self != AtomicOp::Read || mutated!("fi_atomic/atomic-read-needs-no-operand")
     }
 
     /// Whether the operation has a compare operand.

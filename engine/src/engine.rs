@@ -32,8 +32,8 @@ use self::links::ClosingLink;
 use self::receive_side::ReceiveSide;
 use self::replaced_links::ReplacedLinks;
 use crate::address::Address;
-use crate::buffer::{Destination, SegmentMut};
-use crate::completion::{FailedOperation, Sink};
+use crate::buffer::{Buffer, Destination, SegmentMut};
+use crate::completion::{EndedOperation, FailedOperation, Sink};
 use crate::connecting::Connection;
 use crate::connection::EndpointRole;
 use crate::error::{Error, Missing, Misuse, OperationError};
@@ -41,6 +41,7 @@ use crate::flags::{CompletionFlags, MrAccess, Order};
 use crate::initiator::Initiator;
 use crate::limits;
 use crate::link::Links;
+use crate::mutated;
 use crate::operation::{CancelKey, PeekRequest, ReceiveRequest};
 use crate::peer_id::PeerId;
 use crate::peers::Peers;
@@ -298,6 +299,13 @@ impl Engine {
         request: ReceiveRequest,
         sink: &mut impl Sink,
     ) -> Result<(), Rejected<Destination>> {
+        let needs_connection = match request.tagged {
+            true => mutated!("fi_tagged/tagged-receives-before-connect"),
+            false => mutated!("fi_msg/receives-before-connect"),
+        };
+        if needs_connection && matches!(self.connected_peer(), Some(Err(_))) {
+            return Err(Rejected { error: Misuse::NotConnected.into(), returned: request.destination });
+        }
         let source = request.criteria.source;
         let (receiver, mut effects) = self.receive_side_and_effects(sink);
         let posted = receiver.post(request, &mut effects)?;
@@ -471,11 +479,20 @@ impl Engine {
     fn cancel_by_key(&mut self, key: CancelKey, sink: &mut impl Sink) -> Result<(), Error> {
         let (receiver, mut effects) = self.receive_side_and_effects(sink);
         if receiver.cancel(key, &mut effects) {
+            while mutated!("fi_endpoint/cancel-ends-one") && receiver.cancel(key, &mut effects) {}
             return Ok(());
         }
         let (initiator, mut effects) = self.initiator_and_effects(sink);
         if initiator.cancel(key, &mut effects) {
             return Ok(());
+        }
+        if let CancelKey::Context(context) = key
+            && mutated!("fi_endpoint/cancel-of-ended-operation")
+        {
+            let flags = CompletionFlags::of_receive(false);
+            let completion = EndedOperation::of_transmit(context, flags, Buffer::None);
+            let error = OperationError::Cancelled;
+            self.report_refused_operation(FailedOperation { completion, error, target: None }, sink);
         }
         Err(Misuse::NotFound(Missing::Operation).into())
     }

@@ -35,6 +35,7 @@ use crate::failure_watch::FailureWatch;
 use crate::flags::{CompletionFlags, CounterEvents};
 use crate::limits::INJECT_QUEUE_MAX_OPS;
 use crate::link::{BegunAccess, RequestStage};
+use crate::mutated;
 use crate::operation::{AccessKind, CancelKey, Send, SendId, Signalled};
 use crate::peer_id::PeerId;
 use crate::peers::PeerMarks;
@@ -273,6 +274,7 @@ impl Initiator {
     #[inline]
     pub(crate) fn end_with_success(&mut self, id: SendId, effects: &mut impl InitiatorEffects) {
         if let Some(send) = self.sends.remove(id) {
+            self.counted_writes += u64::from(mutated!("fi_msg/eagain-may-be-retried"));
             self.reports.report_success_in_turn(send, effects);
         }
     }

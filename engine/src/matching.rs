@@ -21,6 +21,7 @@ use std::collections::TryReserveError;
 
 use crate::matching::index::{PostedIndex, Sequence, UnexpectedIndex};
 use crate::matching::queue::IndexedQueue;
+use crate::mutated;
 use crate::peer_id::PeerId;
 
 /// Which messages a receive accepts.
@@ -43,7 +44,14 @@ impl Criteria {
 
     /// Whether the criteria accept a message with this sender and tag.
     pub fn accepts(&self, source: PeerId, tag: u64) -> bool {
-        (tag ^ self.tag) & !self.ignore == 0 && self.source.is_none_or(|only| only == source)
+        let ignore = if mutated!("fi_tagged/tag-matches-without-ignored-bits") { 0 } else { self.ignore };
+        let matched = if mutated!("fi_endpoint/tag-format") { u64::MAX >> 1 } else { u64::MAX };
+        (tag ^ self.tag) & !ignore & matched == 0
+            && self
+                .source
+                .map_or(source == PeerId(0) || !mutated!("fi_msg/unspecified-source-matches-any"), |only| {
+                    only == source
+                })
     }
 }
 
@@ -136,6 +144,10 @@ impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
     #[inline]
     pub fn add_posted(&mut self, criteria: Criteria, receive: R) {
         self.posted.push(criteria, receive);
+        if mutated!("fi_msg/receives-match-in-posting-order") {
+            let earlier = self.posted.take_all_where(|other, name| *other == criteria && name != receive);
+            earlier.into_iter().for_each(|earlier| _ = self.posted.push(criteria, earlier));
+        }
     }
 
     /// Removes a posted receive. Returns whether it was there.

@@ -155,7 +155,11 @@ impl AtomicLocal {
     /// elements; [`Misuse::Memory`] for a part of an element, or for buffers of different lengths.
     pub(crate) fn checked_form(&self, op: AtomicOp, datatype: Datatype) -> Result<AtomicForm, Misuse> {
         let kind = self.kind();
-        let count_max = kind.count_max(op, datatype).ok_or(Misuse::NoAtomic { kind, op, datatype })?;
+        let refusal = match mutated!("fi_atomic/unsupported-atomic-eopnotsupp") {
+            true => Misuse::Memory(BadMemory::PartialElement),
+            false => Misuse::NoAtomic { kind, op, datatype },
+        };
+        let count_max = kind.count_max(op, datatype).ok_or(refusal)?;
         let (operand, others) = match self {
             AtomicLocal::Base { operand } => (operand, [None, None]),
             AtomicLocal::Fetch { operand, result } => (operand, [Some(result.len_bytes()), None]),
@@ -488,6 +492,11 @@ impl AccessKind {
             AccessKind::Atomic { fetched: None, .. } => (source.into_buffer(), 0),
             AccessKind::Flush(_) => return EndedOperation::of_flush(context, len_bytes),
         };
+        let has_lost_context = match flags.contains(CompletionFlags::ATOMIC) {
+            true => mutated!("fi_atomic/atomic-context-comes-back"),
+            false => mutated!("fi_rma/rma-context-comes-back"),
+        };
+        let context = if has_lost_context { 0 } else { context };
         let completion = EndedOperation::of_transmit(context, flags, buffer);
         EndedOperation { len_bytes: clamp_to_usize(len_bytes), ..completion }
     }
@@ -524,8 +533,8 @@ impl Receive {
         message: &Message,
         placed_bytes: usize,
     ) -> EndedOperation {
-        let buffer = self.destination.take_buffer(placed_bytes);
-        EndedOperation { buffer, ..self.completion_without_buffer(source, message, placed_bytes) }
+        let completion = self.completion_without_buffer(source, message, placed_bytes);
+        EndedOperation { buffer: self.destination.take_buffer(completion.len_bytes), ..completion }
     }
 
     /// As [`take_completion`](Self::take_completion), for a destination that gives no buffer.
@@ -548,13 +557,22 @@ impl Receive {
         if mutated!("fi_cq/flag-tagged") {
             flags.remove(CompletionFlags::TAGGED);
         }
+        let (is_cut, has_lost_data) = match self.tagged {
+            true => {
+                (mutated!("fi_tagged/tagged-message-boundaries"), mutated!("fi_tagged/tagged-remote-data"))
+            }
+            false => (mutated!("fi_msg/message-boundaries"), mutated!("fi_msg/remote-data-arrives")),
+        };
         let (data, tag) = (message.data.unwrap_or(0), message.tag.unwrap_or(0));
         EndedOperation {
-            context: self.context,
+            context: if mutated!("fi_msg/context-comes-back") { 0 } else { self.context },
             flags,
-            len_bytes: if mutated!("fi_cq/len-field") { 0 } else { placed_bytes },
+            len_bytes: match placed_bytes {
+                _ if mutated!("fi_cq/len-field") => 0,
+                len_bytes => len_bytes - usize::from(is_cut && len_bytes > 0),
+            },
             data: match data {
-                _ if mutated!("fi_cq/data-field") => 0,
+                _ if has_lost_data || mutated!("fi_cq/data-field") => 0,
                 data if mutated!("fi_cq/data-host-order") => data.swap_bytes(),
                 data => data,
             },

@@ -68,6 +68,7 @@ use crate::held_reports::HeldReports;
 use crate::limits::DEFERRED_STEP_MAX_FETCHES;
 use crate::link_fault::TryBox;
 use crate::matching::{Criteria, Matching};
+use crate::mutated;
 use crate::operation::{CancelKey, FetchId, Receive, ReceiveId, ReceiveRequest, ReceiveRole, UnexpectedId};
 use crate::peer_id::PeerId;
 use crate::protocol_violation::ProtocolViolation;
@@ -236,7 +237,13 @@ impl Receiver {
         }
         let ReceiveRequest { destination, tagged, criteria, context, signalled } = request;
         let (tag, ignore) = if tagged { (criteria.tag, criteria.ignore) } else { (0, u64::MAX) };
-        let criteria = Criteria { tag, ignore, source: criteria.source };
+        let is_source_ignored = if tagged {
+            mutated!("fi_tagged/tagged-source")
+        } else {
+            mutated!("fi_msg/source-directs-receive")
+        };
+        let source = criteria.source.filter(|_| !is_source_ignored);
+        let criteria = Criteria { tag, ignore, source };
         if self.is_kind_kept_aside(tagged) {
             let receive = Receive { destination, tagged, context, signalled, role: ReceiveRole::Single };
             let id = self.post_without_matching(criteria, receive);
@@ -289,9 +296,16 @@ impl Receiver {
         let found =
             self.posted().find(|(_, receive)| key.matches_operation(receive.context, receive.signalled));
         let Some((id, tagged)) = found.map(|(id, receive)| (id, receive.tagged)) else { return false };
+        if mutated!("fi_endpoint/cancel-is-bounded") {
+            return true;
+        }
         let matching = if tagged { &mut self.tagged } else { &mut self.untagged };
         matching.remove_posted(id);
-        self.fail_removed_receive(id, None, &OperationError::Cancelled, effects);
+        let error = match mutated!("fi_endpoint/cancel-reports-ecanceled") {
+            true => OperationError::NoMessage,
+            false => OperationError::Cancelled,
+        };
+        self.fail_removed_receive(id, None, &error, effects);
         true
     }
 

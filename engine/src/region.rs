@@ -35,6 +35,7 @@ use crate::errno::Errno;
 use crate::error::{BadMemory, InUse, Misuse};
 use crate::flags::{CounterEvents, MrAccess};
 use crate::limits::IOV_LIMIT;
+use crate::mutated;
 use crate::transport::SharedMemory;
 
 /// Registered memory.
@@ -155,11 +156,12 @@ impl Region {
     /// the region is the address space, all this must hold for memory that a peer accesses, during
     /// the access.
     pub unsafe fn raw(segments: &[SegmentMut], attr: RegionAttr) -> Result<Region, Misuse> {
-        if segments.len() > IOV_LIMIT {
+        if segments.len() > IOV_LIMIT && !mutated!("fi_mr/invalid-registration-is-refused") {
             return Err(Misuse::TooManySegments { count: segments.len(), max: IOV_LIMIT });
         }
         let is_null = |segment: &SegmentMut| segment.address.is_null() && segment.len_bytes > 0;
-        if segments.len() > 1 && segments.iter().any(is_null) {
+        let forbids_null = segments.len() > 1 || mutated!("fi_mr/region-of-unbacked-addresses");
+        if forbids_null && segments.iter().any(is_null) {
             return Err(Misuse::Memory(BadMemory::NullWithLength));
         }
         if segments.is_empty() {
@@ -288,7 +290,11 @@ impl Region {
     pub(crate) fn count_access(&self, events: CounterEvents) {
         let mut counted: Option<&Arc<dyn CountAccess>> = None;
         for (place, event) in self.counters.iter().zip(REGION_EVENTS) {
-            let Some(counter) = place.get().filter(|_| events.contains(event)) else { continue };
+            let is_missed =
+                event == CounterEvents::REMOTE_WRITE && mutated!("fi_mr/region-counts-remote-writes");
+            let Some(counter) = place.get().filter(|_| events.contains(event) && !is_missed) else {
+                continue;
+            };
             if counted.is_none_or(|first| !Arc::ptr_eq(first, counter)) {
                 counter.count(event);
             }

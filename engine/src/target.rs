@@ -58,6 +58,7 @@ use crate::fetches::Fetches;
 use crate::flags::{CounterEvents, MrAccess, Order};
 use crate::limits::RMA_LINK_MAX_OPS;
 use crate::link_fault::TryBox;
+use crate::mutated;
 use crate::operation::PeerWriteId;
 use crate::peer_id::PeerId;
 use crate::peers::PeerMarks;
@@ -232,7 +233,8 @@ impl Target {
         } else {
             self.checked_window(memory, len_bytes, access)?
         };
-        if durable != Durable::Nothing && !window.region().is_persistent() {
+        let is_volatile = !window.region().is_persistent() && !mutated!("fi_mr/persistent-region-flag");
+        if durable != Durable::Nothing && is_volatile {
             return Err(Refusal::Volatile);
         }
         self.offer_region_for_mapping_once(id, &window, effects);

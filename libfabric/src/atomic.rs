@@ -5,6 +5,7 @@ use std::ptr;
 use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::endpoint::{AtomicMsg, AtomicTarget, CompareAtomicMsg, FetchAtomicMsg};
 use homespun::flags::Caps;
+use homespun::mutated;
 use homespun::trigger::Operation;
 use homespun::{Endpoint, Errno, FabricAddress, Misuse, RemoteMemory, Segment, SegmentMut};
 use libc::{c_int, c_void};
@@ -395,6 +396,7 @@ pub(crate) unsafe extern "C" fn query_atomic(
             (false, false) => AtomicKind::Base,
             (true, false) => AtomicKind::Fetch,
             (false, true) => AtomicKind::Compare,
+            (true, true) if mutated!("fi_atomic/query-flags") => AtomicKind::Compare,
             (true, true) => return Err(Errno::EINVAL.into()),
         };
         // Atomic operations on receive buffers (`FI_TAGGED`) are not offered.

@@ -4,6 +4,7 @@ use std::{ptr, slice};
 
 use homespun::av::{AvFlags, straddr};
 use homespun::info::AvType;
+use homespun::mutated;
 use homespun::{Address, AddressVector, AvAttr, Errno, Error, FabricAddress, Misuse};
 use libc::{c_char, c_int, c_void};
 
@@ -71,7 +72,9 @@ pub(crate) unsafe extern "C" fn open_av(
         // SAFETY: `attr` and `av` are not null, so both are writable. `r#type` tells the
         // application the type of the vector.
         unsafe {
-            (*attr).r#type = av_type;
+            if !mutated!("fi_av/unspecified-type") {
+                (*attr).r#type = av_type;
+            }
             av.write(object::open(front, state));
         }
         Ok(0)
@@ -115,7 +118,10 @@ impl Report {
     fn new(fi_addr: *mut u64, flags: u64, context: *mut c_void) -> Result<Report, Failure> {
         // With `FI_AV_USER_ID` the caller chooses the `fi_addr_t` values, which homespun does not
         // support. Besides this flag only `FI_SYNC_ERR` has an effect.
-        if flags & FI_AV_USER_ID != 0 {
+        if fi_addr.is_null() && mutated!("fi_av/index-without-result") {
+            return Err(Errno::EINVAL.into());
+        }
+        if flags & FI_AV_USER_ID != 0 && !mutated!("fi_av/user-identifiers") {
             return Err(Misuse::Flags(FI_AV_USER_ID).into());
         }
         let wants_errors = flags & FI_SYNC_ERR != 0;
@@ -131,7 +137,10 @@ impl Report {
     unsafe fn write_outcome(&self, index: usize, outcome: &Result<FabricAddress, Error>) {
         let (address, errno) = match outcome {
             Ok(address) => (address.0, 0),
-            Err(error) => (FI_ADDR_NOTAVAIL, error.errno().raw()),
+            Err(error) => {
+                let address = if mutated!("fi_av/failed-insertion-notavail") { 0 } else { FI_ADDR_NOTAVAIL };
+                (address, if mutated!("fi_av/sync-err-reports-each") { 0 } else { error.errno().raw() })
+            }
         };
         if !self.fi_addr.is_null() {
             // SAFETY: the caller promises it.
@@ -170,7 +179,7 @@ unsafe extern "C" fn insert(
         let addresses: Vec<Address> = (0..count).map(read).collect();
         let mut inserted = 0;
         for (index, outcome) in av.insert(&addresses).iter().enumerate() {
-            inserted += c_int::from(outcome.is_ok());
+            inserted += c_int::from(outcome.is_ok() || mutated!("fi_av/insertion-returns-count"));
             // SAFETY: `insert` returns one result for each of the `count` addresses.
             unsafe { report.write_outcome(index, outcome) };
         }
@@ -262,7 +271,13 @@ unsafe extern "C" fn lookup(av: *mut FidAv, fi_addr: u64, addr: *mut c_void, add
         }
         let address = CAddress::new(av.lookup(FabricAddress(fi_addr))?);
         // SAFETY: the caller passes the length of its buffer. Truncation is no error here.
-        unsafe { address.copy_to(addr, addrlen) };
+        unsafe {
+            let room_bytes = addrlen.read();
+            address.copy_to(addr, addrlen);
+            if mutated!("fi_av/lookup-truncates") {
+                addrlen.write(room_bytes);
+            }
+        }
         Ok(0)
     })
 }
@@ -285,7 +300,7 @@ unsafe extern "C" fn straddr_to(
         // SAFETY: `len` is the length of the buffer.
         unsafe {
             text::copy_terminated(printed.as_bytes(), buf, len.read());
-            len.write(printed.len() + 1);
+            len.write(printed.len() + usize::from(!mutated!("fi_av/straddr-truncates")));
         }
         Ok(buf.cast_const())
     })

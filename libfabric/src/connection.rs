@@ -3,6 +3,7 @@
 use std::ptr;
 use std::slice;
 
+use homespun::mutated;
 use homespun::{Address, ConnectionEvent, Errno};
 use libc::{c_int, c_void, sa_family_t, sockaddr_in, sockaddr_in6};
 
@@ -53,7 +54,8 @@ unsafe extern "C" fn getname(ep: *mut Fid, addr: *mut c_void, addrlen: *mut usiz
         }
         let name = CAddress::new(endpoint.name()?);
         // SAFETY: the caller passes the length of its buffer.
-        if unsafe { name.copy_to(addr, addrlen) } { Ok(0) } else { Err(Errno::ETOOSMALL.into()) }
+        let fits = unsafe { name.copy_to(addr, addrlen) } || mutated!("fi_cm/getname-etoosmall");
+        if fits { Ok(0) } else { Err(Errno::ETOOSMALL.into()) }
     })
 }
 
@@ -98,7 +100,7 @@ unsafe extern "C" fn shutdown(ep: *mut FidEp, flags: u64) -> c_int {
     run_entry_point(|| {
         // SAFETY: the caller passes an open endpoint.
         let state = unsafe { object::state::<EndpointState>(ep.cast())? };
-        if flags != 0 {
+        if flags != 0 && !mutated!("fi_cm/shutdown-flags") {
             return Err(Errno::EBADFLAGS.into());
         }
         state.endpoint.shutdown()?;
@@ -248,6 +250,7 @@ impl CmEvent {
             }
             None => None,
         };
+        let data_bytes = if mutated!("fi_eq/event-data-length") { 0 } else { data_bytes };
         (ENTRY_BYTES + data_bytes, peeked)
     }
 }

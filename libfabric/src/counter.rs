@@ -1,5 +1,6 @@
 //! `fi_cntr(3)`.
 
+use homespun::mutated;
 use homespun::{Counter, CounterAttr, Errno, Misuse};
 use libc::{c_int, c_void};
 
@@ -71,7 +72,7 @@ pub(crate) unsafe extern "C" fn open_counter(
         if events != FI_CNTR_EVENTS_COMP {
             return Err(CMisuse::CounterEvents.into());
         }
-        if flags != 0 {
+        if flags != 0 && !mutated!("fi_cntr/counter-flags-are-zero") {
             return Err(Misuse::Flags(flags).into());
         }
         // SAFETY: if the counter waits by a wait set, the caller passes an open one.
@@ -113,6 +114,7 @@ unsafe extern "C" fn control(cntr: *mut Fid, command: c_int, arg: *mut c_void) -
             // SAFETY: as above.
             FI_SETOPSFLAG => match unsafe { arg.cast::<u64>().read() } {
                 0 => Ok(0),
+                _ if mutated!("fi_cntr/counter-op-flags") => Ok(0),
                 flags => Err(Misuse::Flags(flags).into()),
             },
             // SAFETY: the caller passes the argument that the command takes.

@@ -8,8 +8,9 @@ use std::ptr;
 use homespun::atomic::AtomicKind;
 use homespun::endpoint::{AtomicMsg, CompareAtomicMsg, FetchAtomicMsg, ReadMsg, RecvMsg, SendMsg, WriteMsg};
 use homespun::flags::OpFlags;
+use homespun::mutated;
 use homespun::trigger::{DeferredAction, DeferredWork, Operation, Trigger};
-use homespun::{Domain, FabricAddress, Segment, SegmentMut, Tag, TagMatch};
+use homespun::{Domain, Errno, FabricAddress, Segment, SegmentMut, Tag, TagMatch};
 use libc::{c_int, iovec};
 
 use crate::abi::endpoint::FidEp;
@@ -63,6 +64,7 @@ pub(crate) unsafe fn queue_work(domain: &Domain, work: *const FiDeferredWork) ->
                 let FiOpCntr { cntr, value } = *deref_non_null(op.cast::<FiOpCntr>())?;
                 queue(DeferredAction::Add { counter: counter_from_fid(cntr)?.clone(), value })
             }
+            _ if mutated!("fi_trigger/unsupported-work-enosys") => Err(Errno::EINVAL.into()),
             _ => Err(CMisuse::DeferredWork.into()),
         }?;
     }

@@ -5,6 +5,7 @@ use std::{ptr, slice};
 
 use homespun::eq::{EqFlags, EqReadError, Event, EventError};
 use homespun::info::Version;
+use homespun::mutated;
 use homespun::{EqAttr, Errno, EventQueue, Misuse};
 use libc::{c_char, c_int, c_void};
 use parking_lot::Mutex;
@@ -175,7 +176,8 @@ unsafe fn read_event(
         (false, EventWait::None) => state.eq.read_if(fits),
         (false, EventWait::Until(timeout)) => state.eq.sread_if(timeout, fits),
     };
-    let found = found.map_err(|error: EqReadError| Failure(error.errno()))?.ok_or(Errno::EAGAIN)?;
+    let found = found.map_err(|error: EqReadError| Failure(error.errno()))?;
+    let found = found.ok_or(if mutated!("fi_eq/eq-eagain") { Errno::ENODATA } else { Errno::EAGAIN })?;
     // A peek returns any event, a read only one that fits.
     if !fits(&found) {
         return Err(Errno::ETOOSMALL.into());
@@ -216,10 +218,11 @@ unsafe extern "C" fn readerr(eq: *mut FidEq, buf: *mut FiEqErrEntry, flags: u64)
         }
         let context = |error: &EventError| {
             let fid = fid_of_error(error);
+            let is_lost = fid.is_null() || mutated!("fi_eq/context-of-event");
             // SAFETY: `fid` is an endpoint. A thread that closes the endpoint frees the memory only
             // after it has removed the endpoint's errors from the queue. It cannot do this yet: the
             // queue is locked here.
-            if fid.is_null() { ptr::null_mut() } else { unsafe { (*fid).context } }
+            if is_lost { ptr::null_mut() } else { unsafe { (*fid).context } }
         };
         let found = if is_peek(flags)? {
             state.eq.peek_error_with(context)

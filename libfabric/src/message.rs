@@ -2,8 +2,9 @@
 
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::OpFlags;
+use homespun::mutated;
 use homespun::trigger::Operation;
-use homespun::{Endpoint, FabricAddress, Segment, SegmentMut, Tag, TagMatch};
+use homespun::{Endpoint, Errno, FabricAddress, Segment, SegmentMut, Tag, TagMatch};
 use libc::{c_void, iovec};
 
 use crate::abi::endpoint::{FiMsg, FiOpsMsg};
@@ -41,7 +42,10 @@ entry_points! {
         post_receive(ep, segments_of_receive(msg_iov, iov_count, flags)?, addr, None, context, Some(flags))
     }
 
-    fn send(ep, buf: *const c_void, len: usize, _: Desc, to: u64, ctx: *mut c_void) -> isize {
+    fn send(ep, buf: *const c_void, len: usize, desc: Desc, to: u64, ctx: *mut c_void) -> isize {
+        if desc.is_null() && mutated!("fi_mr/local-buffers-need-no-registration") {
+            return Err(Errno::EINVAL.into());
+        }
         post_send(ep, segment(buf, len), to, None, None, ctx, None)
     }
 

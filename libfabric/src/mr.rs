@@ -3,6 +3,7 @@
 use homespun::flags::{CounterEvents, MrAccess, MrFlags};
 use homespun::info::Version;
 use homespun::limits::{KEY_MAX_BYTES, KEY_MIN_BYTES};
+use homespun::mutated;
 use homespun::{Errno, MemoryRegion, Misuse, MrAttr, SegmentMut};
 use libc::{c_int, c_void, iovec};
 use parking_lot::Mutex;
@@ -102,7 +103,10 @@ unsafe extern "C" fn regattr(
         // SAFETY: `from` is not null, so valid, and its vectors describe the memory. Every version
         // of the structure has these fields except `auth_key_size`, which 1.5 added.
         let (segments, attr, context) = unsafe {
-            if api_version >= Version::new(1, 5) && (*from).auth_key_size != 0 {
+            if api_version >= Version::new(1, 5)
+                && (*from).auth_key_size != 0
+                && !mutated!("fi_mr/authorization-keys")
+            {
                 return Err(CMisuse::RegionAuthorization.into());
             }
             let attr = make_mr_attr((*from).access, (*from).requested_key, flags);
@@ -200,6 +204,7 @@ unsafe extern "C" fn control(mr: *mut Fid, command: c_int, arg: *mut c_void) -> 
                 Ok(0)
             }
             // Every access looks up the memory behind a region, so no refresh is needed.
+            FI_REFRESH if mutated!("fi_mr/refresh") => Err(Errno::ENOSYS.into()),
             FI_REFRESH => Ok(0),
             FI_GET_RAW_MR if arg.is_null() => Err(Errno::EINVAL.into()),
             // SAFETY: for this command `arg` points to a `struct fi_mr_raw_attr`.
@@ -227,7 +232,8 @@ unsafe fn fill_raw_attr(
         let room_bytes = attr.key_size.read();
         attr.key_size.write(key_size_bytes);
         if room_bytes < key_size_bytes || attr.raw_key.is_null() {
-            return Err(Errno::ETOOSMALL.into());
+            let is_other = mutated!("fi_mr/raw-attr-of-any-region");
+            return Err(if is_other { Errno::EINVAL } else { Errno::ETOOSMALL }.into());
         }
         attr.raw_key.copy_from_nonoverlapping(region.key().to_le_bytes().as_ptr(), key_size_bytes);
         if !attr.base_addr.is_null() {
@@ -255,7 +261,8 @@ pub(crate) unsafe fn map_raw_key(map: &FiMrMapRaw) -> Result<c_int, Failure> {
     // SAFETY: the caller promises it, and the size was checked.
     unsafe {
         raw.as_mut_ptr().copy_from_nonoverlapping(map.raw_key, map.key_size);
-        map.key.write(u64::from_le_bytes(raw));
+        let key = u64::from_le_bytes(raw);
+        map.key.write(if mutated!("fi_mr/raw-key-is-mapped") { key.swap_bytes() } else { key });
     }
     Ok(0)
 }

@@ -7,6 +7,7 @@
 
 use homespun::info::EndpointType;
 use homespun::limits::CONNECTION_DATA_MAX_BYTES;
+use homespun::mutated;
 use homespun::{Endpoint, Errno, SharedReceiveContext};
 use libc::{c_int, c_void};
 
@@ -34,6 +35,7 @@ pub(crate) unsafe extern "C" fn getopt(
         let current = match unsafe { find_option(ep, level, name)? } {
             Setting::MinMultiRecv(endpoint) => endpoint.min_multi_recv_bytes(),
             Setting::MinMultiRecvOfContext(context) => context.min_multi_recv_bytes(),
+            Setting::CmDataSize if mutated!("fi_endpoint/cm-data-size") => 2 * CONNECTION_DATA_MAX_BYTES,
             Setting::CmDataSize => CONNECTION_DATA_MAX_BYTES,
         };
         if value.is_null() || len.is_null() {
@@ -121,6 +123,12 @@ unsafe fn find_option<'a>(ep: *mut Fid, level: c_int, name: c_int) -> Result<Set
         (FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV) => Ok(Setting::MinMultiRecv(endpoint)),
         (FI_OPT_ENDPOINT, FI_OPT_CM_DATA_SIZE) if endpoint.info().ep.ep_type == Some(EndpointType::Msg) => {
             Ok(Setting::CmDataSize)
+        }
+        (FI_OPT_ENDPOINT, 2 | 3) if mutated!("fi_endpoint/buffered-limits") => {
+            Ok(Setting::MinMultiRecv(endpoint))
+        }
+        (FI_OPT_ENDPOINT, 8..) if mutated!("fi_endpoint/device-options") => {
+            Ok(Setting::MinMultiRecv(endpoint))
         }
         _ => Err(Errno::ENOPROTOOPT.into()),
     }

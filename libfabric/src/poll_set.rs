@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ptr;
 
+use homespun::mutated;
 use homespun::{Errno, Misuse, PollObject, PollSet};
 use libc::{c_int, c_void};
 use parking_lot::Mutex;
@@ -49,7 +50,7 @@ pub(crate) unsafe extern "C" fn open_poll_set(
         }
         // SAFETY: it is null or valid.
         let flags = unsafe { attr.as_ref() }.map_or(0, |attr| attr.flags);
-        if flags != 0 {
+        if flags != 0 && !mutated!("fi_poll/poll-flags-are-zero") {
             return Err(Misuse::Flags(flags).into());
         }
         let state = PollSetState {

@@ -5,6 +5,7 @@ use std::os::fd::AsRawFd;
 use std::slice;
 use std::time::Duration;
 
+use homespun::mutated;
 use homespun::wait::{MutexCond, Waitable};
 use homespun::{Errno, WaitObject, mutated};
 use libc::{c_int, c_void};
@@ -111,6 +112,7 @@ pub(crate) unsafe fn control_wait_object(
         FI_GETWAIT => unsafe { getwait(waitable, arg) },
         FI_GETWAITOBJ if arg.is_null() => Err(Errno::EINVAL.into()),
         FI_GETWAITOBJ => {
+            let wait_obj = if mutated!("fi_poll/poll-getwait") { FI_WAIT_NONE } else { wait_obj };
             // SAFETY: for this command `arg` points to an `enum fi_wait_obj`.
             unsafe { arg.cast::<u32>().write(wait_obj) };
             Ok(0)

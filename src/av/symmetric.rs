@@ -1,5 +1,6 @@
 //! Ranges of nodes and services: `fi_av_insertsym` of `fi_av(3)`.
 
+use crate::mutated;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use homespun_engine::address::Address;
@@ -49,6 +50,9 @@ impl AddressVector {
         }
         // Insert a wildcard in place of an address that was not found. The vector refuses a wildcard, but
         // leaves an index unused for it.
+        if mutated!("fi_av/insertsym-order") {
+            found.reverse();
+        }
         let wildcard = self.format().wildcard();
         let addresses: Vec<Address> =
             found.iter().map(|found| *found.as_ref().unwrap_or(&wildcard)).collect();

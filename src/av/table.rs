@@ -1,5 +1,6 @@
 //! The table of an address vector.
 
+use crate::mutated;
 use std::collections::{BTreeSet, HashMap};
 
 use homespun_engine::address::Address;
@@ -47,7 +48,8 @@ impl Table {
 
     /// Returns the `count` lowest indices that are not in use, in order.
     pub(super) fn lowest_vacant_indices(&self, count: usize) -> Vec<u64> {
-        self.free.iter().copied().chain(self.slots.len() as u64..).take(count).collect()
+        let first = u64::from(self.slots.is_empty() && mutated!("fi_av/table-has-indices"));
+        self.free.iter().copied().chain(first + self.slots.len() as u64..).take(count).collect()
     }
 
     /// Puts an address at an index that is not in use.

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use homespun_engine::error::Error;
 
 use super::{Counter, CounterShared, DomainCounters};
+use crate::mutated;
 use crate::sync::{AtomicU64, Ordering, fence_for_loom};
 use crate::works::queue::WorkQueue;
 use crate::works::work::CounterChange;
@@ -89,7 +90,7 @@ impl CounterShared {
     /// Returns the number to compare with thresholds: the sum of the value and the error value.
     pub(crate) fn sum(&self) -> u64 {
         let [value, errors, _] = self.values_and_change_count();
-        value.saturating_add(errors)
+        if mutated!("fi_trigger/errors-count-for-work") { value } else { value.saturating_add(errors) }
     }
 
     /// Marks the counter as due if value plus error value has reached the threshold. Call this after each

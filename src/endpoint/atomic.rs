@@ -11,12 +11,13 @@ use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun_engine::buffer::{Buffer, Destination, Fetched, Segment, SegmentMut, Source};
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::OpFlags;
-use homespun_engine::operation::{AtomicLocal, Level, TransmitOp};
+use homespun_engine::operation::{AtomicLocal, Level, Signalled, TransmitOp};
 use homespun_engine::rejected::Rejected;
 use homespun_engine::remote_memory::RemoteMemory;
 
 use super::Endpoint;
 use crate::av::FabricAddress;
+use crate::mutated;
 use crate::owned::Owned;
 use crate::post::Post;
 
@@ -188,7 +189,11 @@ impl Endpoint {
         let op = target.into_transmit_op(AtomicLocal::Base { operand });
         let pump =
             self.pump_if_inject_allowed(op.required_caps(Level::Inject), op.longest_injected_bytes())?;
-        pump.post(&mut Post::new(target.peer, op, 0))
+        let mut post = Post::new(target.peer, op, 0);
+        if mutated!("fi_atomic/inject-atomic-frees-and-hides") {
+            post.request.options.signalled = Signalled::Yes;
+        }
+        pump.post(&mut post)
     }
 
     /// Updates elements of a region of a peer, and fetches their previous values: `fi_fetch_atomic`.
@@ -421,7 +426,8 @@ impl Endpoint {
     }
 
     fn atomic_count_max(&self, kind: AtomicKind, datatype: Datatype, op: AtomicOp) -> Result<usize, Error> {
-        Ok(kind.count_max(op, datatype).ok_or(Misuse::NoAtomic { kind, op, datatype })?)
+        let count = kind.count_max(op, datatype).ok_or(Misuse::NoAtomic { kind, op, datatype })?;
+        Ok(if mutated!("fi_atomic/valid-calls-tell-support") { 0 } else { count })
     }
 }
 

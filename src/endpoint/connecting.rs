@@ -13,6 +13,7 @@ use crate::connection::{ConnectionRequest, Listener, check_data_len};
 use crate::endpoint_pump::EndpointPump;
 use crate::eq::{EventQueue, ReportedEndpoint, Reporter};
 use crate::info::EndpointType;
+use crate::mutated;
 use crate::random;
 
 /// How an endpoint was opened.
@@ -49,7 +50,9 @@ impl Endpoint {
         }
         check_peer_address(to, self.shared.domain.format())?;
         let number = random::draw_u64(self.shared.domain.clock())?;
-        self.enable()?;
+        if !mutated!("fi_endpoint/connect-enables") {
+            self.enable()?;
+        }
         let timeout = self.connect_timeout();
         self.shared.begin_connection(to, |pump| pump.connect(to, number, data, timeout))
     }
@@ -91,6 +94,9 @@ impl Endpoint {
     pub fn accept(&self, data: &[u8]) -> Result<(), Error> {
         self.shared.check_connection_oriented()?;
         let EndpointOrigin::Request(request) = &self.shared.origin else {
+            if mutated!("fi_cm/accept-needs-handle") {
+                return Ok(());
+            }
             return Err(Misuse::State(ObjectState::NotOpenedForRequest).into());
         };
         check_data_len(data)?;
@@ -118,7 +124,13 @@ impl Endpoint {
     pub fn shutdown(&self) -> Result<(), Error> {
         self.shared.check_connection_oriented()?;
         match self.shared.enabled_pump() {
-            Ok((pump, _)) => pump.shut_down(),
+            Ok((pump, _)) => {
+                pump.shut_down()?;
+                if mutated!("fi_cm/shutdown-keeps-completions") {
+                    self.shared.setup.lock().bound_cqs().for_each(|cq| while let Ok(Some(_)) = cq.read() {});
+                }
+                Ok(())
+            }
             Err(_) => Err(Misuse::NotConnected.into()),
         }
     }
@@ -131,7 +143,8 @@ impl Endpoint {
     ///
     /// [`Misuse::NotConnected`] if the endpoint has neither asked for a connection nor accepted one.
     pub fn peer(&self) -> Result<Address, Error> {
-        (*self.shared.peer.lock()).ok_or_else(|| Misuse::NotConnected.into())
+        let peer = self.shared.peer.lock().filter(|_| !mutated!("fi_cm/getpeer-after-connected"));
+        peer.ok_or_else(|| Misuse::NotConnected.into())
     }
 }
 

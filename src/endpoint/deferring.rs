@@ -11,6 +11,7 @@ use homespun_engine::rejected::Rejected;
 
 use super::rma::{make_read_op, make_write_op};
 use super::{AtomicMsg, CompareAtomicMsg, Endpoint, FetchAtomicMsg, ReadMsg, SendMsg, WriteMsg};
+use crate::mutated;
 use crate::post::Post;
 use crate::poster::Poster;
 use crate::receives::ReceivePoster;
@@ -114,6 +115,9 @@ impl Endpoint {
         let pump = self.prepare_waiting_post(post, flags)?;
         if let DeferredPost::Transmit(post) = post {
             post.request.options.signalled = Signalled::Deferred;
+            if mutated!("fi_trigger/work-is-not-read-early") {
+                post.request.op.copy_borrowed_memory();
+            }
         }
         Ok(pump)
     }
@@ -123,7 +127,9 @@ impl Endpoint {
         post: &mut DeferredPost,
         flags: OpFlags,
     ) -> Result<Arc<dyn Poster>, Error> {
-        self.shared.check_caps(Caps::TRIGGER)?;
+        if !mutated!("fi_trigger/trigger-capability") {
+            self.shared.check_caps(Caps::TRIGGER)?;
+        }
         let flags = flags - OpFlags::TRIGGER;
         match post {
             DeferredPost::Transmit(post) => _ = self.prepare_post(post, flags)?,

@@ -4,10 +4,12 @@
 use homespun_engine::buffer::SegmentMut;
 use homespun_engine::error::Error;
 use homespun_engine::flags::OpFlags;
+use homespun_engine::limits::MIN_MULTI_RECV_DEFAULT_BYTES;
 
 use super::Endpoint;
 use crate::endpoint_pump::EndpointPump;
 use crate::info::EndpointType;
+use crate::mutated;
 use crate::op_flags::check_receive_flags;
 use crate::post::ReceivePost;
 use crate::receive_calls::receive_calls;
@@ -15,6 +17,9 @@ use crate::receives::{ReceivePoster, RecvMsg};
 
 impl ReceivePoster for Endpoint {
     fn multi_receive_min_bytes(&self) -> usize {
+        if mutated!("fi_endpoint/min-multi-recv") {
+            return MIN_MULTI_RECV_DEFAULT_BYTES;
+        }
         self.min_multi_recv_bytes()
     }
 
@@ -33,6 +38,13 @@ impl Endpoint {
         post: &mut ReceivePost,
         flags: OpFlags,
     ) -> Result<&dyn EndpointPump, Error> {
+        let enables = match post.tagged {
+            Some(_) => mutated!("fi_tagged/tagged-posts-need-enabled-endpoint"),
+            None => mutated!("fi_msg/posts-need-enabled-endpoint"),
+        };
+        if enables {
+            self.enable()?;
+        }
         let (pump, service) = self.shared.enabled_pump()?;
         check_receive_flags(flags)?;
         if !self.shared.info.caps.contains(post.required_caps()) {

@@ -11,12 +11,13 @@ use bytes::{Bytes, BytesMut};
 use homespun_engine::buffer::{Destination, Segment, SegmentMut, Source};
 use homespun_engine::error::Error;
 use homespun_engine::flags::{Caps, OpFlags};
-use homespun_engine::operation::{RmaLocal, TransmitOp};
+use homespun_engine::operation::{RmaLocal, Signalled, TransmitOp};
 use homespun_engine::rejected::Rejected;
 use homespun_engine::remote_memory::RemoteMemory;
 
 use super::Endpoint;
 use crate::av::FabricAddress;
+use crate::mutated;
 use crate::owned::Owned;
 use crate::post::Post;
 
@@ -162,14 +163,19 @@ impl Endpoint {
         data: Option<u64>,
     ) -> Result<(), Error> {
         let pump = self.pump_if_inject_allowed(Caps::WRITE, bytes.len())?;
-        if pump.try_inject_write(to, bytes, memory, data)? {
+        let is_reported = mutated!("fi_rma/inject-write-frees-and-hides");
+        if !is_reported && pump.try_inject_write(to, bytes, memory, data)? {
             return Ok(());
         }
         let segment = Segment { address: bytes.as_ptr(), len_bytes: bytes.len() };
         // SAFETY: `bytes` is borrowed until this call returns, and the engine copies injected bytes
         // before `post` returns.
         let source = unsafe { Source::raw(&[segment])? };
-        pump.post(&mut Post::new(to, make_write_op(source, data, memory), 0))
+        let mut post = Post::new(to, make_write_op(source, data, memory), 0);
+        if is_reported {
+            post.request.options.signalled = Signalled::Yes;
+        }
+        pump.post(&mut post)
     }
 
     /// Posts a write from the caller's memory: `fi_writemsg`. The other writes of `fi_rma(3)` are special

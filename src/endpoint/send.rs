@@ -10,11 +10,12 @@ use bytes::Bytes;
 use homespun_engine::buffer::{Segment, Source};
 use homespun_engine::error::Error;
 use homespun_engine::flags::{Caps, OpFlags};
-use homespun_engine::operation::TransmitOp;
+use homespun_engine::operation::{Signalled, TransmitOp};
 use homespun_engine::rejected::Rejected;
 
 use super::Endpoint;
 use crate::av::FabricAddress;
+use crate::mutated;
 use crate::owned::Owned;
 use crate::post::Post;
 use crate::tag::Tag;
@@ -177,16 +178,31 @@ impl Endpoint {
         tag: Option<Tag>,
         data: Option<u64>,
     ) -> Result<(), Error> {
-        let tag = tag.map(|Tag(tag)| tag);
+        let mut tag = tag.map(|Tag(tag)| tag);
+        if data.is_some() {
+            tag = match tag {
+                None if mutated!("fi_msg/every-send-meets-every-receive") => Some(0),
+                Some(_) if mutated!("fi_tagged/tagged-sends-meet-tagged-receives") => None,
+                tag => tag,
+            };
+        }
         let pump = self.pump_if_inject_allowed(Caps::SEND, message.len())?;
-        if pump.try_inject(to, tag, data, message)? {
+        let is_reported = match tag {
+            Some(_) => mutated!("fi_tagged/tinject-frees-and-hides"),
+            None => mutated!("fi_msg/inject-frees-and-hides"),
+        };
+        if !is_reported && pump.try_inject(to, tag, data, message)? {
             return Ok(());
         }
         let segment = Segment { address: message.as_ptr(), len_bytes: message.len() };
         // SAFETY: `message` is borrowed until this call returns, and the engine copies an injected
         // message before `post` returns.
         let source = unsafe { Source::raw(&[segment])? };
-        pump.post(&mut Post::new(to, TransmitOp::Send { source, tag, data }, 0))
+        let mut post = Post::new(to, TransmitOp::Send { source, tag, data }, 0);
+        if is_reported {
+            post.request.options.signalled = Signalled::Yes;
+        }
+        pump.post(&mut post)
     }
 
     #[inline(always)]

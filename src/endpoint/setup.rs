@@ -115,7 +115,8 @@ impl Endpoint {
         if !unknown.is_empty() {
             return Err(Misuse::Flags(unknown.bits()).into());
         }
-        if transmits && setup.transmit_cq.is_some() || receives && setup.receive_cq.is_some() {
+        let is_bound = transmits && setup.transmit_cq.is_some() || receives && setup.receive_cq.is_some();
+        if is_bound && !mutated!("fi_endpoint/one-queue-per-operation") {
             return Err(Misuse::Busy(InUse::CompletionQueueBound).into());
         }
         let pump = self.shared.pump_if_enabled();
@@ -222,7 +223,7 @@ impl Endpoint {
         if context.domain() != self.shared.domain.id() {
             return Err(Misuse::OtherDomain.into());
         }
-        if setup.transmit_context.is_some() {
+        if setup.transmit_context.is_some() || mutated!("fi_endpoint/shared-transmits") {
             return Err(Misuse::Busy(InUse::TransmitContextBound).into());
         }
         setup.transmit_context = Some(context.clone());
@@ -260,12 +261,15 @@ impl Endpoint {
         if has_name || self.shared.pump.get().is_some() {
             return Err(Misuse::State(ObjectState::AddressAssigned).into());
         }
-        if name.format() != self.shared.domain.format() {
+        if name.format() != self.shared.domain.format() && !mutated!("fi_cm/setname-format") {
             return Err(
                 Misuse::Invalid(Argument::AddressFormat { accepted: self.shared.domain.format() }).into()
             );
         }
-        setup.name = Some(name);
+        if name.port() == 0 && mutated!("fi_cm/setname-without-service") {
+            return Err(Misuse::Invalid(Argument::PeerWithoutPort).into());
+        }
+        setup.name = Some(name).filter(|_| !mutated!("fi_cm/setname"));
         Ok(())
     }
 
@@ -334,10 +338,17 @@ impl Endpoint {
         if shared.shares_transmit_context() && setup.transmit_context.is_none() {
             return Err(Misuse::State(ObjectState::NoTransmitContext).into());
         }
+        if shared.shares_transmit_context() != shared.shares_receive_context()
+            && mutated!("fi_endpoint/one-shared-direction")
+        {
+            return Err(Misuse::State(ObjectState::NoTransmitContext).into());
+        }
         let reporter = shared.init_reporter_if_connection_oriented(setup.eq.as_ref())?;
         // A shared receive context gives the endpoint receives, whatever its capabilities.
         let receives = if setup.receive_context().is_some() { Caps::RECV } else { Caps::empty() };
-        setup.check_completions_reported(shared.info.caps | receives)?;
+        if !mutated!("fi_endpoint/enable-needs-bindings") {
+            setup.check_completions_reported(shared.info.caps | receives)?;
+        }
         shared.check_receive_context_bound(setup)?;
         let pump = shared.pump_or_open(setup.name)?;
         let driven = &as_drive(pump);
@@ -421,7 +432,10 @@ impl EndpointShared {
         Bindings {
             av,
             transmit_cq: setup.transmit_cq.as_ref().map(|cq| cq.shared().clone()),
-            receive_cq: setup.receive_cq.as_ref().map(|cq| cq.shared().clone()),
+            receive_cq: match mutated!("fi_endpoint/separate-queues") {
+                true => setup.transmit_cq.as_ref().map(|cq| cq.shared().clone()),
+                false => setup.receive_cq.as_ref().map(|cq| cq.shared().clone()),
+            },
             counters: setup.counters.clone(),
             domain_counters: self
                 .is_driven_by_domain_counters()
@@ -461,7 +475,7 @@ impl EndpointShared {
 
 impl Setup {
     /// Returns the bound queues, each once.
-    fn bound_cqs(&self) -> impl Iterator<Item = &CompletionQueue> {
+    pub(super) fn bound_cqs(&self) -> impl Iterator<Item = &CompletionQueue> {
         let second = self.receive_cq.as_ref().filter(|receive| {
             self.transmit_cq.as_ref().is_none_or(|transmit| !Arc::ptr_eq(transmit.shared(), receive.shared()))
         });

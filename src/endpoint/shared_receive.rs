@@ -9,6 +9,7 @@ use super::setup::{ServiceFlags, Setup};
 use super::{Endpoint, EndpointShared};
 use crate::endpoint_pump::EndpointPump;
 use crate::info::SHARED_CONTEXT;
+use crate::mutated;
 use crate::shared_receive_context::{ReceiveContext, SharedReceiveContext};
 
 /// The receive context to which an endpoint is bound.
@@ -48,7 +49,7 @@ impl Endpoint {
         if !self.shared.shares_receive_context() {
             return Err(Misuse::Invalid(Argument::OwnReceiveContext).into());
         }
-        if setup.receive_context.is_some() {
+        if setup.receive_context.is_some() && !mutated!("fi_endpoint/one-shared-context") {
             return Err(Misuse::Busy(InUse::ReceiveContextBound).into());
         }
         if self.shared.service.is_enabled() {
@@ -63,12 +64,15 @@ impl Endpoint {
 impl EndpointShared {
     /// Whether the endpoint needs a receive context that it shares with others.
     pub(super) fn shares_receive_context(&self) -> bool {
-        self.info.ep.rx_ctx_cnt == SHARED_CONTEXT
+        self.info.ep.rx_ctx_cnt == SHARED_CONTEXT && !mutated!("fi_endpoint/shared-context-count")
     }
 
     /// Checks that the endpoint has the receive context that it needs.
     pub(super) fn check_receive_context_bound(&self, setup: &Setup) -> Result<(), Misuse> {
-        if self.shares_receive_context() && setup.receive_context.is_none() {
+        if self.shares_receive_context()
+            && setup.receive_context.is_none()
+            && !mutated!("fi_endpoint/shared-context-is-bound")
+        {
             return Err(Misuse::State(ObjectState::NoReceiveContext));
         }
         Ok(())
@@ -82,6 +86,9 @@ impl EndpointShared {
     ) -> Result<(), Error> {
         let av = setup.av.clone().filter(|_| !self.is_connection_oriented());
         let Some(bound) = &mut setup.receive_context else { return Ok(()) };
+        if mutated!("fi_endpoint/shared-receives") {
+            return Ok(());
+        }
         let is_selective = self.service.flags().contains(ServiceFlags::SELECTIVE_RECEIVE);
         let shared = bound.context.shared();
         let join = || pump.join_shared_receiver(shared, is_selective);

@@ -9,6 +9,7 @@ use homespun_engine::rejected::Rejected;
 
 use super::Endpoint;
 use crate::endpoint_pump::EndpointPump;
+use crate::mutated;
 use crate::op_flags::options_from_flags;
 use crate::owned::Owned;
 use crate::post::Post;
@@ -24,15 +25,19 @@ impl Endpoint {
     /// post it to.
     #[inline(always)]
     pub(super) fn prepare_post(&self, post: &mut Post, flags: OpFlags) -> Result<&dyn EndpointPump, Error> {
+        if mutated!("fi_endpoint/enable-before-transfers") {
+            self.enable()?;
+        }
         let (pump, service) = self.shared.enabled_pump()?;
         let TransmitRequest { op, options, .. } = &mut post.request;
         let default = match op {
             TransmitOp::Rma { local: RmaLocal::Write { .. }, .. } => self.tx_op_flags(),
             _ => self.uncommitted_op_flags(),
         };
+        let flags = flags_after_mutation(op, flags, default);
         *options = options_from_flags(op, flags, default, service.signalled_for_transmit(flags))?;
         self.shared.check_caps(op.required_caps(options.level))?;
-        if options.inject {
+        if options.inject && !ignores_inject_size(op) {
             self.check_inject_size(op.longest_injected_bytes())?;
         }
         post.more = flags.contains(OpFlags::MORE);
@@ -63,7 +68,9 @@ impl Endpoint {
     ) -> Result<&dyn EndpointPump, Error> {
         let (pump, _) = self.shared.enabled_pump()?;
         self.shared.check_caps(needed)?;
-        self.check_inject_size(len_bytes)?;
+        if !mutated!("fi_msg/inject-size-limits-inject") {
+            self.check_inject_size(len_bytes)?;
+        }
         Ok(pump)
     }
 
@@ -78,6 +85,34 @@ impl Endpoint {
 }
 
 /// Removes and returns the memory of a post that was refused.
+/// The flags of a call, unless a mutant adds the default flags to them, or drops `FI_COMPLETION`.
+#[inline(always)]
+fn flags_after_mutation(op: &TransmitOp, flags: OpFlags, default: OpFlags) -> OpFlags {
+    let (merges_default, drops_completion) = match op {
+        TransmitOp::Send { tag: Some(_), .. } => (mutated!("fi_tagged/tagged-flags-replace-defaults"), false),
+        TransmitOp::Send { tag: None, .. } => {
+            (mutated!("fi_msg/call-flags-replace-defaults"), mutated!("fi_msg/completion-flag"))
+        }
+        TransmitOp::Rma { .. } => (false, mutated!("fi_rma/rma-completion-flag")),
+        TransmitOp::Atomic { .. } => (false, mutated!("fi_atomic/atomic-completion-flag")),
+        TransmitOp::Flush { .. } => (false, false),
+    };
+    let flags = if drops_completion { flags - OpFlags::COMPLETION } else { flags };
+    if merges_default { flags | default } else { flags }
+}
+
+/// Whether a mutant lets an operation with `FI_INJECT` have any length.
+#[inline(always)]
+fn ignores_inject_size(op: &TransmitOp) -> bool {
+    match op {
+        TransmitOp::Send { tag: Some(_), .. } => mutated!("fi_tagged/tagged-inject-limit"),
+        TransmitOp::Send { tag: None, .. } => mutated!("fi_msg/inject-flag-limit"),
+        TransmitOp::Rma { .. } => mutated!("fi_rma/rma-inject-limit"),
+        TransmitOp::Atomic { .. } => mutated!("fi_atomic/atomic-inject-limit"),
+        TransmitOp::Flush { .. } => false,
+    }
+}
+
 #[cold]
 fn take_back_buffer<B: Owned>(post: &mut Post) -> B {
     B::from_buffer(post.request.op.take_buffer())

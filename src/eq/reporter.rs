@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use homespun_engine::address::Address;
 use homespun_engine::connection as engine;
-use homespun_engine::connection::ConnectionError;
+use homespun_engine::connection::{ConnectionEnd, ConnectionError};
 use homespun_engine::errno::Errno;
 use homespun_engine::error::OperationError;
 use parking_lot::Mutex;
@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use super::{EqShared, Event, EventError, EventOrigin, EventQueue};
 use crate::connection::{ConnectionEvent, ConnectionRequest, Listener, PendingAccept};
 use crate::cq::prov_errno;
+use crate::mutated;
 use crate::wait::Waiter;
 
 /// Reports the events of the connections of one endpoint.
@@ -88,7 +89,7 @@ impl Reporter {
     /// Reports an event. The caller has the endpoint locked. So this function drops nothing whose
     /// destructor takes a lock.
     pub(crate) fn report(&self, event: engine::ConnectionReport) {
-        let endpoint = self.object;
+        let endpoint = if mutated!("fi_eq/fid-of-event") { 0 } else { self.object };
         let (outcome, pending_accept) = match event {
             engine::ConnectionReport::Requested(request) => {
                 let ReportedEndpoint::PassiveEndpoint(listener) = &self.subject else { return };
@@ -102,7 +103,12 @@ impl Reporter {
             engine::ConnectionReport::Withdrawn(request) => {
                 return self.eq.withdraw_request(self.origin, request);
             }
+            engine::ConnectionReport::Connected { .. } if mutated!("fi_eq/connection-events") => {
+                (Ok(ConnectionEvent::Shutdown { endpoint, end: ConnectionEnd::Closed }), None)
+            }
             engine::ConnectionReport::Connected { data } => {
+                let is_unnamed = mutated!("fi_cm/connected-names-accepting-endpoint");
+                let endpoint = if is_unnamed { 0 } else { endpoint };
                 (Ok(ConnectionEvent::Connected { endpoint, data }), None)
             }
             engine::ConnectionReport::Confirmed => {
@@ -119,8 +125,10 @@ impl Reporter {
     }
 
     fn to_event_error(&self, error: ConnectionError) -> EventError {
-        let errno: Errno = error.errno();
+        let is_other = mutated!("fi_cm/rejected-request-is-error");
+        let errno = if is_other { Errno::EOTHER } else { error.errno() };
         let (prov_errno, err_data) = match error {
+            ConnectionError::Rejected { .. } if mutated!("fi_eq/eq-err-data") => (errno.raw(), Vec::new()),
             ConnectionError::Rejected { data } => (errno.raw(), data.into_vec()),
             ConnectionError::Link(error) => (prov_errno(&OperationError::Link(error)), Vec::new()),
             _ => (errno.raw(), Vec::new()),

@@ -8,6 +8,7 @@ use homespun_engine::error::{Argument, Error, Misuse};
 use homespun_engine::transport::Armed;
 
 use super::{EqReadError, EqShared, Event, EventLists, EventQueue, Taken};
+use crate::mutated;
 use crate::wait::{Awaited, MutexCond, WaitError, WaitObject, WaitSetMember, Waiter};
 
 impl EventQueue {
@@ -62,7 +63,8 @@ impl EventQueue {
     /// Returns the descriptor to sleep on: `FI_GETWAIT`. `None` unless the queue was opened with
     /// [`WaitObject::Fd`]. See [`CompletionQueue::wait_fd`](crate::CompletionQueue::wait_fd).
     pub fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.shared.waiter.as_ref().and_then(Waiter::fd)
+        let waiter = self.shared.waiter.as_ref().filter(|_| !mutated!("fi_eq/eq-descriptor"));
+        waiter.and_then(Waiter::fd)
     }
 
     /// Returns the mutex and the condition variable to sleep on: `FI_GETWAIT`. `None` unless the queue was
@@ -90,11 +92,16 @@ impl EqShared {
         take: impl Fn(&mut EventLists) -> Taken<R>,
     ) -> Result<Option<R>, EqReadError> {
         let waiter = self.waiter.as_ref().and_then(Waiter::if_not_set_member);
-        let waiter = waiter.ok_or(EqReadError::NoWaitObject)?;
+        let polling = mutated!("fi_eq/eq-wait-objects").then(|| Waiter::waiter_or_polling_one(None));
+        let waiter = waiter.or(polling).ok_or(EqReadError::NoWaitObject)?;
+        let timeout = if mutated!("fi_eq/eq-sread-blocks") { Some(Duration::ZERO) } else { timeout };
         let found = waiter.wait(&self.clock, timeout, self, || match self.poll(&take) {
             Ok(None) => None,
             read => Some(read),
         });
+        if matches!(found, Err(WaitError::Interrupted)) && mutated!("fi_eq/eq-sread-ends-on-signal") {
+            return self.read_or_wait(timeout, take);
+        }
         found.unwrap_or_else(|ended| match (self.poll(&take), ended) {
             (Ok(None), WaitError::Deadlock) => Err(EqReadError::Deadlock),
             (read, _) => read,
@@ -123,7 +130,9 @@ impl Awaited for EqShared {
 
 impl WaitSetMember for EqShared {
     fn with_awaited(&self, show: &mut dyn FnMut(&Waiter, &dyn Awaited)) {
-        if let Some(waiter) = &self.waiter {
+        if let Some(waiter) = &self.waiter
+            && !mutated!("fi_eq/eq-in-wait-set")
+        {
             show(waiter, self);
         }
     }

@@ -142,7 +142,7 @@ pub(super) fn make_offer(
     let rx = RxAttr { msg_order: rx_order, ..negotiate_rx(&hints.rx, caps)? };
     Ok(Info {
         caps,
-        mode: Mode::from_bits_retain(if mutated!("fi_cq/buffered-receives") { 1 << 51 } else { 0 }),
+        mode: modes_of_mutants(),
         addr_format: None,
         src_addr: None,
         dest_addr: None,
@@ -179,6 +179,21 @@ pub(super) fn is_target_of_writes(caps: Caps) -> bool {
 }
 
 /// Returns the capabilities that say which hosts the provider reaches.
+/// The modes that mutants put into each answer.
+fn modes_of_mutants() -> Mode {
+    let mut modes = Mode::empty();
+    if mutated!("fi_endpoint/context-structures") {
+        modes |= Mode::from_bits_retain(1 << 59);
+    }
+    if mutated!("fi_msg/buffered-receives") || mutated!("fi_cq/buffered-receives") {
+        modes |= Mode::from_bits_retain(1 << 51);
+    }
+    if mutated!("fi_msg/prefix-of-messages") {
+        modes |= Mode::from_bits_retain(1 << 58);
+    }
+    modes
+}
+
 fn reach_caps(provider: &ProviderAttr) -> Caps {
     let mut reach = Caps::empty();
     reach.set(Caps::LOCAL_COMM, provider.local);
@@ -197,8 +212,16 @@ fn negotiate_caps(provider: &ProviderAttr, ep_type: EndpointType, asked: Caps) -
     }
     let of_sources = asked & (UNCONNECTED_CAPS | Caps::SOURCE_ERR);
     require(of_sources.is_empty() || !is_connected, Unmet::ConnectionSource)?;
-    let devices = if mutated!("fi_cq/device-memory") { Caps::HMEM } else { Caps::empty() };
-    let missing = asked.difference(offered | CAPS_IF_ASKED | devices);
+    let mut missing = asked.difference(offered | CAPS_IF_ASKED);
+    if mutated!("fi_cq/device-memory") {
+        missing -= Caps::HMEM;
+    }
+    if mutated!("fi_msg/variable-messages") {
+        missing -= Caps::from_bits_retain(1 << 48);
+    }
+    if mutated!("fi_trigger/xpu-triggers") {
+        missing -= Caps::from_bits_retain(1 << 44);
+    }
     require(missing.is_empty(), Unmet::Caps(missing))?;
     let names_source = asked.contains(Caps::SOURCE) || !asked.contains(Caps::SOURCE_ERR);
     require(names_source, Unmet::SourceErrAlone)?;
@@ -252,7 +275,8 @@ fn with_implied_directions(asked: Caps, possible: Caps) -> Caps {
 
 fn negotiate_tx(asked: &TxAttr, caps: Caps, provider: &ProviderAttr) -> Result<TxAttr, Misuse> {
     let asked_caps = asked.caps - RX_CAPS.difference(TX_CAPS);
-    require(caps.contains(asked_caps), Unmet::TransmitCaps)?;
+    let is_subset = caps.contains(asked_caps) || mutated!("fi_endpoint/subset-of-capabilities");
+    require(is_subset, Unmet::TransmitCaps)?;
     require(TRANSMIT_DEFAULT_FLAGS.contains(asked.op_flags), Unmet::TransmitFlags)?;
     let is_to_be_durable = asked.op_flags.contains(OpFlags::COMMIT_COMPLETE);
     require(!is_to_be_durable || caps.contains(Caps::RMA_PMEM), Unmet::CommitAlone)?;
@@ -371,7 +395,8 @@ fn negotiate_ep(
     let contexts = [asked.tx_ctx_cnt, asked.rx_ctx_cnt];
     let is_offered = |count: &usize| *count <= 1 || *count == SHARED_CONTEXT;
     require(contexts.iter().all(is_offered), Unmet::SeveralContexts)?;
-    require(asked.auth_key.is_empty(), Unmet::AuthorizationKeys)?;
+    let has_no_key = asked.auth_key.is_empty() || mutated!("fi_endpoint/endpoint-authorization");
+    require(has_no_key, Unmet::AuthorizationKeys)?;
     // Operations keep their order, whatever their size.
     let order = tx.msg_order | rx.msg_order;
     let ordered = |orders| if order.intersects(orders) { usize::MAX } else { 0 };
@@ -451,12 +476,16 @@ pub(crate) fn grant_key_size_bytes(asked: usize) -> usize {
 /// `FI_MR_SCALABLE` if its hints name neither.
 fn negotiate_mr_mode(asked: MrMode, api_version: Version) -> MrMode {
     let is_old = (Version::new(1, 0)..Version::new(1, 5)).contains(&api_version);
-    if asked.contains(MrMode::BASIC) {
+    if asked.contains(MrMode::BASIC) && !mutated!("fi_mr/mr-basic") {
         MrMode::BASIC
     } else if asked.contains(MrMode::SCALABLE) || is_old {
         MrMode::SCALABLE
     } else {
-        MrMode::empty()
+        let raw = if mutated!("fi_mr/mr-raw") { MrMode::RAW } else { MrMode::empty() };
+        let hmem = if mutated!("fi_mr/device-regions") { MrMode::HMEM } else { MrMode::empty() };
+        let unneeded = MrMode::LOCAL | MrMode::ALLOCATED | MrMode::MMU_NOTIFY | MrMode::COLLECTIVE;
+        let unneeded = if mutated!("fi_mr/unneeded-mr-mode-is-cleared") { unneeded } else { MrMode::empty() };
+        asked & (raw | hmem | unneeded)
     }
 }
 

@@ -11,6 +11,7 @@ use homespun_engine::transport::Transport;
 
 use super::BoundObjects;
 use crate::av::FabricAddress;
+use crate::mutated;
 use crate::post::{Post, ReceiveKind, ReceivePost};
 use crate::tag::TagMatch;
 
@@ -25,6 +26,10 @@ impl BoundObjects {
     ) -> Result<(), Error> {
         let to = match self.peer_cache.peer_of_address(post.peer, &self.bindings.av, engine) {
             Ok(to) => to,
+            Err(_) if mutated!("fi_tagged/tagged-send-needs-connection") => return Ok(()),
+            Err(_) if mutated!("fi_cm/no-send-before-connected") && engine.connected_peer().is_some() => {
+                return Ok(());
+            }
             Err(refusal) => {
                 let sink = &mut self.queues_without_reader();
                 return engine.flush_late_post(&mut post.request, refusal, sink);

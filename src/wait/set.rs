@@ -20,6 +20,7 @@ use self::members::{AnyMember, SetMembers};
 use super::sleepers::Sleepers;
 use super::{Awaited, MutexCond, WaitError, WaitObject, Waiter};
 use crate::clock::Clock;
+use crate::mutated;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
 /// Waits for several completion queues, counters and event queues at once: `fi_wait_open` of `fi_poll(3)`.
@@ -149,7 +150,7 @@ impl WaitSet {
     /// Returns the descriptor to sleep on: `FI_GETWAIT`. Returns `None` unless the set was opened with
     /// [`WaitObject::Fd`]. See [`CompletionQueue::wait_fd`](crate::CompletionQueue::wait_fd).
     pub fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.shared.waiter.fd()
+        Some(&self.shared.waiter).filter(|_| !mutated!("fi_poll/wait-set-descriptor"))?.fd()
     }
 
     /// Returns the mutex and the condition variable to sleep on: `FI_GETWAIT`. Returns `None` unless the set
@@ -175,7 +176,7 @@ impl WaitSet {
     /// [`Misuse::Busy`], with the set, while it has members. If another thread waits for the set, an object
     /// that was just closed may remain a member for a moment.
     pub fn close(self) -> Result<(), Rejected<WaitSet>> {
-        if self.shared.members.lock().is_empty() {
+        if self.shared.members.lock().is_empty() || mutated!("fi_poll/close-wait-set-ebusy") {
             return Ok(());
         }
         Err(Rejected { error: Misuse::Busy(InUse::WaitSet).into(), returned: self })
@@ -205,7 +206,7 @@ impl WaitSetShared {
     }
 
     fn try_wait(&self) -> bool {
-        self.waiter.try_wait(&AnyMember::new(self, None))
+        self.waiter.try_wait(&AnyMember::new(self, None)) || mutated!("fi_poll/trywait-of-wait-set")
     }
 }
 

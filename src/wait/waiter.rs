@@ -93,7 +93,11 @@ impl Waiter {
         let sleepers = match object {
             WaitObject::Yield => None,
             WaitObject::Unspec if clock.is_of_simulation() => None,
+            WaitObject::MutexCond if mutated!("fi_poll/wait-set-objects") => {
+                return Err(Misuse::Invalid(Argument::WaitSetObject).into());
+            }
             WaitObject::Unspec | WaitObject::Fd | WaitObject::MutexCond => Some(Sleepers::for_wait_set()?),
+            WaitObject::PollFd if mutated!("fi_poll/wait-set-pollfd") => Some(Sleepers::for_wait_set()?),
             WaitObject::PollFd => return Err(Misuse::NotSupported(Unsupported::PollFd).into()),
             WaitObject::None | WaitObject::Set => {
                 return Err(Misuse::Invalid(Argument::WaitSetObject).into());
@@ -195,7 +199,7 @@ impl Waiter {
         match self.prepare_sleep(SleepPlace::Application, awaited, Deadline::after(None)) {
             Ok(SleepCheck::Ready) => {
                 awaited.mark_reported();
-                false
+                mutated!("fi_poll/trywait-eagain-for-events")
             }
             Ok(SleepCheck::Busy) | Err(_) => false,
             Ok(SleepCheck::Quiet(_)) => {

@@ -115,7 +115,23 @@ impl WorkQueue {
         let counter = work.trigger.counter().clone();
         let counter_number = counter.register_work_queue(self);
         work.threshold = work.threshold.min(THRESHOLD_MAX);
-        let (threshold, number) = (work.threshold, self.allocate_number());
+        let (is_early, is_late) = match work.kind {
+            WorkKind::Triggered => (
+                mutated!("fi_trigger/triggered-waits-for-threshold"),
+                mutated!("fi_trigger/triggered-at-once"),
+            ),
+            WorkKind::Deferred { .. } => {
+                (mutated!("fi_trigger/work-waits-for-threshold"), mutated!("fi_trigger/work-at-once"))
+            }
+        };
+        if is_early {
+            work.threshold = work.threshold.saturating_sub(1);
+        } else if is_late && counter.sum() >= work.threshold {
+            work.threshold = counter.sum() + 1;
+        }
+        let reverses = mutated!("fi_trigger/triggered-in-submission-order");
+        let number = self.allocate_number() ^ if reverses { u64::MAX } else { 0 };
+        let threshold = work.threshold;
         let mut waiting = self.waiting.lock();
         waiting.add((counter_number, counter), threshold, number, work);
         drop(waiting);
@@ -241,6 +257,9 @@ impl WorkQueue {
             WorkAction::Post { poster, post } => (poster, post),
             WorkAction::Change { counter, change } => {
                 // Release the counters first: the application may close both as soon as it sees the change.
+                if mutated!("fi_trigger/counter-work-counts-nothing") {
+                    trigger.counter().count_success();
+                }
                 drop(trigger);
                 counter.release().apply_change(change);
                 return None;
@@ -308,13 +327,20 @@ impl WorkQueue {
             return WorkEnd { context: number, is_reported: false };
         };
         let Posted { context, completion, success_events, failure_events, is_reported, .. } = posted;
+        let is_reported = is_reported && !mutated!("fi_trigger/work-reports-on-request")
+            || mutated!("fi_trigger/work-is-silent");
         let events = if has_succeeded { success_events } else { failure_events };
         // If the completion counter is also bound to the endpoint, the end counts once.
         let completion = completion
             .map(CounterUse::release)
             .filter(|counter| !(is_reported && is_counted_by(counter, events)));
         match (completion, has_succeeded) {
-            (Some(counter), true) => counter.count_success(),
+            (Some(counter), true) => {
+                if mutated!("fi_trigger/work-counts-completion") {
+                    counter.count_success();
+                }
+                counter.count_success();
+            }
             (Some(counter), false) => counter.count_error(),
             (None, _) => {}
         }
@@ -327,6 +353,9 @@ impl WorkQueue {
     ///
     /// [`Misuse::NotFound`] if no such work waits.
     pub(crate) fn cancel_deferred_work(&self, context: u64) -> Result<(), Error> {
+        if mutated!("fi_trigger/cancel-work") {
+            return Ok(());
+        }
         match self.call_while_nothing_fires(|| {
             self.waiting.lock().take_oldest(WorkName::Deferred(context), |_| true)
         }) {
@@ -338,7 +367,9 @@ impl WorkQueue {
     /// Cancels all waiting deferred work, or only the work that waits for `counter`.
     pub(crate) fn cancel_all_deferred_work(&self, counter: Option<&Arc<counter::CounterShared>>) {
         let is_meant = |work: &Work| {
-            work.is_deferred() && counter.is_none_or(|counter| Arc::ptr_eq(work.trigger.counter(), counter))
+            !mutated!("fi_trigger/flush-work")
+                && work.is_deferred()
+                && counter.is_none_or(|counter| Arc::ptr_eq(work.trigger.counter(), counter))
         };
         drop(self.call_while_nothing_fires(|| self.take_waiting_where(is_meant)));
     }

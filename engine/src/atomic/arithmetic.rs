@@ -2,6 +2,7 @@
 
 #![expect(clippy::host_endian_bytes, reason = "elements lie in memory as the application has them")]
 
+use crate::mutated;
 use std::ops::{BitAnd, BitOr, BitXor, Not};
 
 #[cfg(target_arch = "x86_64")]
@@ -27,6 +28,7 @@ impl AtomicOp {
             Datatype::Int64 => integer_combine_fn::<i64>(self),
             Datatype::Uint64 => integer_combine_fn::<u64>(self),
             Datatype::Int128 => integer_combine_fn::<i128>(self),
+            Datatype::Uint128 if mutated!("fi_atomic/datatypes") => None,
             Datatype::Uint128 => integer_combine_fn::<u128>(self),
             Datatype::Float => ordered_combine_fn::<f32>(self),
             Datatype::Double => ordered_combine_fn::<f64>(self),

@@ -4,6 +4,7 @@ use std::slice;
 
 use crate::error::{BadMemory, Misuse};
 use crate::limits::IOV_LIMIT;
+use crate::mutated;
 
 /// A piece of memory to read from: the raw tier's `struct iovec`.
 #[derive(Debug, Clone, Copy)]
@@ -89,7 +90,11 @@ pub(super) const NULL_WITH_LENGTH: Misuse = Misuse::Memory(BadMemory::NullWithLe
 ///
 /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`].
 pub(super) fn check_segment_count(count: usize) -> Result<(), Misuse> {
-    if count > IOV_LIMIT { Err(Misuse::TooManySegments { count, max: IOV_LIMIT }) } else { Ok(()) }
+    let max = IOV_LIMIT - usize::from(mutated!("fi_endpoint/limits-hold"));
+    if count > max && !mutated!("fi_endpoint/limits-refuse") {
+        return Err(Misuse::TooManySegments { count, max });
+    }
+    Ok(())
 }
 
 /// Checks the number of segments of one operation, and returns their total length.

@@ -37,6 +37,7 @@ use crate::errno::Errno;
 use crate::error::{Error, Misuse, ObjectState, OperationError};
 use crate::limits::{REQUESTER_MAX_LINKS, REQUESTER_WAIT_MAX_MS};
 use crate::moment::Moment;
+use crate::mutated;
 use crate::peer_id::PeerId;
 use crate::protocol_violation::ProtocolViolation;
 use crate::timeout::Timeout;
@@ -282,7 +283,9 @@ impl Connection {
     /// or accepted a request.
     fn stage_if_fresh(&mut self) -> Result<&mut ConnectStage, Error> {
         match &mut self.role {
-            RoleState::Connected(connected) if matches!(connected.stage, ConnectStage::Fresh) => {
+            RoleState::Connected(connected)
+                if matches!(connected.stage, ConnectStage::Fresh) || mutated!("fi_cm/connect-once") =>
+            {
                 Ok(&mut connected.stage)
             }
             _ => Err(Misuse::State(ObjectState::ConnectionBegun).into()),
@@ -322,7 +325,11 @@ impl Connection {
             && link == id
         {
             self.establish(id, requester.number, false, effects);
-            effects.report(ConnectionReport::Connected { data: Box::default() });
+            let is_given_data = mutated!("fi_eq/connected-without-data-for-listener");
+            let data = if is_given_data { [0].into() } else { Box::default() };
+            if !mutated!("fi_eq/connected-on-both-sides") {
+                effects.report(ConnectionReport::Connected { data });
+            }
         }
     }
 
@@ -350,7 +357,9 @@ impl Connection {
                 self.handshake_links.close_all_when_sent();
                 let confirm = HandshakeHeader { step: HandshakeStep::Confirm, number, data_bytes: 0 };
                 effects.queue_header(id, Header::Connection(confirm));
-                effects.report(ConnectionReport::Connected { data: data.into() });
+                if !mutated!("fi_cm/accept-connects-both") {
+                    effects.report(ConnectionReport::Connected { data: data.into() });
+                }
             }
             (ConnectStage::Leaving { link }, _) if *link == id => {
                 if step == HandshakeStep::Shutdown {
@@ -484,7 +493,9 @@ impl Connection {
     pub(crate) fn report_connection_if_ended(&mut self, effects: &mut impl ConnectionEffects) {
         let RoleState::Connected(connected) = &mut self.role else { return };
         let ConnectStage::Ended(_) = connected.stage else { return };
-        if let ConnectStage::Ended(end) = mem::replace(&mut connected.stage, ConnectStage::Over) {
+        if let ConnectStage::Ended(end) = mem::replace(&mut connected.stage, ConnectStage::Over)
+            && !mutated!("fi_cm/shutdown-event")
+        {
             effects.report(ConnectionReport::Shutdown(end));
         }
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::{Connection, ConnectionEffects, RoleState, check_data_len};
 use crate::connection::{ConnectionReport, Request, RequestId, Requester};
 use crate::error::{Error, Misuse, ObjectState};
+use crate::mutated;
 use crate::transport::LinkId;
 use crate::wire::{HandshakeHeader, HandshakeStep};
 
@@ -39,7 +40,8 @@ impl Passive {
 
     fn has_backlog_room(&self) -> bool {
         let waiting = self.requests.values().filter(|asked| !asked.is_being_accepted).count();
-        self.backlog_requests.is_some_and(|backlog_requests| waiting < backlog_requests)
+        self.backlog_requests
+            .is_some_and(|backlog_requests| waiting < backlog_requests || mutated!("fi_cm/backlog"))
     }
 }
 
@@ -121,6 +123,7 @@ impl Connection {
         passive.count += 1;
         passive.requests.insert(request, PendingRequest { link: id, number, is_being_accepted: false });
         let from = Requester { address, instance, number };
+        let data = if mutated!("fi_cm/private-data") { &[] } else { data };
         effects.report(ConnectionReport::Requested(Request { id: request, from, data: data.into() }));
     }
 }

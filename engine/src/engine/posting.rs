@@ -10,7 +10,8 @@ use crate::buffer::Source;
 use crate::completion::{EndedOperation, Sink};
 use crate::error::{Again, Error, Misuse};
 use crate::link::SendProtocol;
-use crate::operation::{OneSided, Send, TransmitOp, TransmitOptions, TransmitRequest};
+use crate::mutated;
+use crate::operation::{OneSided, Send, Signalled, TransmitOp, TransmitOptions, TransmitRequest};
 use crate::peer_id::PeerId;
 use crate::transport::{Sent, Transport};
 use crate::wire::Message;
@@ -83,7 +84,9 @@ impl Engine {
             }
             TransmitOp::Rma { local, memory } => {
                 let len_bytes = local.len_bytes() as u64;
-                self.check_length_and_depth(len_bytes)?;
+                self.check_length_and_depth(
+                    len_bytes + u64::from(mutated!("fi_rma/rma-length-up-to-max-msg-size")),
+                )?;
                 if inject && self.initiator.has_no_room_to_inject(to) {
                     return Err(Again::QueueFull.into());
                 }
@@ -138,10 +141,12 @@ impl Engine {
     #[inline(always)]
     pub(super) fn check_length_and_depth(&self, len_bytes: u64) -> Result<(), Error> {
         let max_bytes = self.config.message_max_bytes;
-        if len_bytes > max_bytes {
+        if len_bytes > max_bytes - u64::from(mutated!("fi_msg/length-up-to-max-msg-size")) {
             return Err(Misuse::TooLong { len_bytes, max_bytes }.into());
         }
-        if self.outstanding_transmits() >= self.config.tx_depth_ops {
+        if self.outstanding_transmits() >= self.config.tx_depth_ops
+            && !mutated!("fi_msg/eagain-for-full-queue")
+        {
             return Err(Again::QueueFull.into());
         }
         Ok(())
@@ -160,7 +165,10 @@ impl Engine {
         let link_id = self.find_or_open_transmit_link(to, transport);
         let caps = caps_for_payload(transport, link_id, &send);
         let protocol = match self.links.get(link_id) {
-            Some(link) if self.initiator.has_none_queued(to) && link.tx.may_begin_message_given_credit() => {
+            Some(link)
+                if (self.initiator.has_none_queued(to) || mutated!("fi_endpoint/message-order"))
+                    && link.tx.may_begin_message_given_credit() =>
+            {
                 link.tx.choose_protocol(&send, &caps, self.config.eager_max_bytes)
             }
             _ => SendProtocol::Waiting,
@@ -172,7 +180,10 @@ impl Engine {
             // number.
             _ => return self.enqueue_and_transmit(to, send, inject, transport, sink),
         };
-        if inject && sent != Sent::Whole {
+        if inject
+            && sent != Sent::Whole
+            && !(send.signalled == Signalled::Yes && mutated!("fi_msg/inject-flag-copies"))
+        {
             send.source.copy_borrowed_memory();
         }
         match sent {

@@ -21,6 +21,7 @@ use super::Engine;
 use super::transmit::Taken;
 use crate::completion::Sink;
 use crate::link::{FrameKind, Link, LinkAccess, RequestStage, op_number_of};
+use crate::mutated;
 use crate::operation::{AccessKind, OneSided, Send, SendId};
 use crate::protocol_violation::ProtocolViolation;
 use crate::transport::{Full, LinkCaps, LinkId, RemotePayload, Sent, Transport};
@@ -68,7 +69,13 @@ impl Engine {
                 Some(bytes) if bytes.len() <= caps.inline_max_bytes => {
                     whole_or_full(transport.send_inline(id, &write, bytes))
                 }
-                _ => transport.send(id, &write, &send.source.slices(0)),
+                _ => {
+                    let mut slices = send.source.slices(0);
+                    if mutated!("fi_rma/rma-vectors") {
+                        slices.reverse();
+                    }
+                    transport.send(id, &write, &slices)
+                }
             };
             // The peer must not answer before the end of the frame. At the stage `Cleared` the
             // engine accepts no answer.

@@ -5,6 +5,7 @@ use super::fences::try_pass_fence;
 use super::rendezvous::OfferOutcome;
 use crate::completion::Sink;
 use crate::link::{FrameKind, PartialFrame, SendProtocol};
+use crate::mutated;
 use crate::operation::{AccessKind, Send, SendId};
 use crate::peer_id::PeerId;
 use crate::transport::{LinkCaps, LinkId, Sent, Transport};
@@ -197,6 +198,7 @@ impl Engine {
         let Some(send) = self.initiator.get(id) else { return Taken::Whole };
         let caps = caps_for_payload(transport, link, send);
         if send.fence
+            && !ignores_fence(send)
             && !try_pass_fence(&mut self.links, link, self.peers.peer(peer).links(), send, transport)
         {
             return Taken::Nothing;
@@ -369,6 +371,26 @@ pub(super) fn send_eager(transport: &mut impl Transport, link: LinkId, caps: &Li
                 Err(_) => Sent::Full,
             }
         }
-        _ => transport.send(link, &header, &send.source.slices(0)),
+        _ => {
+            let mut slices = send.source.slices(0);
+            let is_reversed = match send.message.tag {
+                Some(_) => mutated!("fi_tagged/tagged-vector-is-one-message"),
+                None => mutated!("fi_msg/vector-is-one-message"),
+            };
+            if is_reversed {
+                slices.reverse();
+            }
+            transport.send(link, &header, &slices)
+        }
+    }
+}
+
+/// Whether a mutant makes this operation begin before the operations behind which its fence puts it.
+fn ignores_fence(send: &Send) -> bool {
+    match send.access_kind() {
+        None if send.message.tag.is_some() => mutated!("fi_tagged/tagged-fence-defers"),
+        None => mutated!("fi_msg/fence-defers"),
+        Some(AccessKind::Atomic { .. }) => mutated!("fi_atomic/atomic-fence-defers"),
+        Some(_) => mutated!("fi_rma/rma-fence-defers"),
     }
 }

@@ -38,6 +38,9 @@ impl Initiator {
 
     /// Copies the next bytes of a piece into the memory of the read.
     pub(crate) fn put_read_piece(&mut self, piece: &Reassembly<SendId>, bytes: &[u8]) {
+        if mutated!("fi_atomic/results-before-completion") && self.is_atomic(piece.owner) {
+            return;
+        }
         if let Some(incoming) = self.incoming_data_of(piece.owner)
             && !mutated!("fi_cq/delivery-is-default-for-fetches")
         {
@@ -61,7 +64,11 @@ impl Initiator {
         if let Some(incoming) = self.incoming_data_of(piece.owner) {
             incoming.arrived_bytes = piece.arrived_bytes;
         }
-        self.sends.get(piece.owner).and_then(Send::access_kind).is_some_and(AccessKind::is_atomic)
+        self.is_atomic(piece.owner)
+    }
+
+    fn is_atomic(&self, id: SendId) -> bool {
+        self.sends.get(id).and_then(Send::access_kind).is_some_and(AccessKind::is_atomic)
     }
 
     fn incoming_data_of(&mut self, id: SendId) -> Option<&mut IncomingData> {

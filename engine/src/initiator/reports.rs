@@ -181,6 +181,9 @@ impl Reports {
         if is_counted && effects.has_counters() {
             effects.count_error(CounterEvents::of_completion(failure.completion.flags));
         }
+        if signalled == Signalled::No && mutated!("fi_endpoint/failure-is-reported") {
+            return;
+        }
         if failure.error != OperationError::Cancelled {
             self.failure_watch.record_failure();
         }

@@ -3,6 +3,7 @@
 use std::collections::{TryReserveError, VecDeque};
 
 use crate::matching::index::{Index, Sequence};
+use crate::mutated;
 
 /// How many entries a search scans before it uses an index. An index costs more than this scan, so
 /// a queue of up to this length never builds an index.
@@ -135,6 +136,9 @@ impl<X: Index, N: Copy + Eq> IndexedQueue<X, N> {
         let is_match =
             |slot: &Slot<X::Key, N>| slot.entry.as_ref().is_some_and(|(key, _)| X::is_match(key, query));
         // Most often the front matches, or the queue is empty.
+        if mutated!("fi_tagged/tags-are-checked-in-order") {
+            return self.slots.iter().rposition(is_match);
+        }
         if self.slots.front().is_none_or(is_match) {
             return self.slots.front().map(|_| 0);
         }

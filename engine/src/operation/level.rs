@@ -36,6 +36,7 @@ impl Level {
             }
             Level::Match if mutated!("fi_cq/match-depends-on-receiver") => AwaitedReply::Arrival,
             Level::Transmit | Level::Delivery | Level::Commit => AwaitedReply::Arrival,
+            Level::Match if mutated!("fi_tagged/tagged-match-or-discard") => AwaitedReply::Arrival,
             Level::Match => AwaitedReply::Match,
         }
     }

@@ -7,6 +7,7 @@ use crate::completion::{EndedOperation, FailedOperation};
 use crate::error::OperationError;
 use crate::flags::CounterEvents;
 use crate::held_reports::ReportOutcome;
+use crate::mutated;
 use crate::operation::{Receive, ReceiveId, ReceiveRole, Signalled};
 use crate::peer_id::PeerId;
 use crate::reassembly::{Reassembly, clamp_to_usize};
@@ -222,6 +223,9 @@ impl Receiver {
         effects: &mut impl ReceiverEffects,
     ) {
         self.end_error = Some(Box::new(error.clone()));
+        if mutated!("fi_cm/shutdown-cancels-or-discards") {
+            return;
+        }
         if self.has_unmatched_untagged() {
             self.fail_all_untagged_after_kept_messages(peer, error);
         } else {

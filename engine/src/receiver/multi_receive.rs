@@ -349,7 +349,8 @@ impl Receiver {
         let is_release = buffer.arriving == 1
             && matches!(buffer.end, Some(End::Consumed))
             && !self.is_deferred_buffer(buffer_id);
-        if buffer.signalled == Signalled::Yes || effects.wants_unsignalled_reports(member) {
+        let is_hidden = !is_release && mutated!("fi_msg/multi-recv-completes-per-message");
+        if (buffer.signalled == Signalled::Yes || effects.wants_unsignalled_reports(member)) && !is_hidden {
             let mut completion = complete(&mut part);
             if mutated!("fi_cq/buf-field") {
                 completion.buffer = Buffer::None;
@@ -455,7 +456,12 @@ impl Receiver {
         buffer.has_taken_message = true;
         buffer.arriving += 1;
         let is_cut_short = message.len_bytes > len_bytes as u64;
-        let is_consumed = is_cut_short || free_bytes < buffer.min_free_bytes;
+        let min_free_bytes = match mutated!("fi_msg/multi-recv-released-below-minimum") {
+            true => 1,
+            false => buffer.min_free_bytes,
+        };
+        let is_consumed =
+            is_cut_short || free_bytes < min_free_bytes || mutated!("fi_msg/multi-recv-packs-messages");
         let part = Receive {
             destination,
             tagged: false,
@@ -497,6 +503,8 @@ impl Receiver {
     /// Reports the release of a buffer in a completion without a message.
     fn release_buffer(&mut self, id: ReceiveId, to: Option<MemberId>, effects: &mut impl ReceiverEffects) {
         let is_deferred = self.is_deferred_buffer(id);
+        let is_hidden = mutated!("fi_msg/multi-recv-release-is-reported")
+            && self.multi_receives.buffers.get(id).is_some_and(|buffer| buffer.signalled == Signalled::No);
         let receive = self.receives.get(id).filter(|_| !mutated!("fi_cq-1.4/context-of-all-completions"));
         let context = receive.map_or(0, |receive| receive.context);
         let flags = if mutated!("fi_cq/multi-recv-without-message") {
@@ -529,6 +537,7 @@ impl Receiver {
                 let end = UnrecordedEnd { outcome: Ok(completion), counts_as_receive: false };
                 self.end_deferred_work(end, to, effects);
             }
+            Some(End::Consumed) | None if is_hidden => {}
             Some(End::Consumed) | None => self.report_success(completion, to, effects),
         }
     }

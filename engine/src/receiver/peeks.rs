@@ -4,10 +4,11 @@
 use super::effects::UnrecordedEnd;
 use super::unexpected::Unexpected;
 use super::{MemberId, Receiver, ReceiverEffects};
-use crate::buffer::Destination;
+use crate::buffer::{Buffer, Destination};
 use crate::completion::EndedOperation;
 use crate::error::{Again, Argument, Error, Missing, Misuse, OperationError};
 use crate::matching::Criteria;
+use crate::mutated;
 use crate::operation::{PeekAction, PeekRequest, Receive, ReceiveRequest, ReceiveRole};
 use crate::reassembly::clamp_to_usize;
 use crate::rejected::Rejected;
@@ -45,7 +46,15 @@ impl Receiver {
             if !tagged && self.has_kept_aside() {
                 return Err(Again::QueueFull.into());
             }
-            self.report_failed_peek(tagged, context, work, OperationError::NoMessage, effects);
+            if mutated!("fi_tagged/peek-is-not-queued") {
+                let receive = Receive { tagged, context, ..Receive::VACANT };
+                self.post_without_matching(request.criteria, receive);
+            }
+            let error = match mutated!("fi_tagged/peek-without-message-fails") {
+                true => OperationError::Cancelled,
+                false => OperationError::NoMessage,
+            };
+            self.report_failed_peek(tagged, context, work, error, effects);
         }
         Ok(())
     }
@@ -62,7 +71,10 @@ impl Receiver {
         effects: &mut impl ReceiverEffects,
     ) -> Result<(), Rejected<Destination>> {
         let ReceiveRequest { destination, tagged, context, signalled, .. } = request;
-        let key = (tagged, claimed_by);
+        let mut key = (tagged, claimed_by);
+        if mutated!("fi_tagged/claim-uses-context-of-peek") {
+            key = self.claimed.keys().find(|(of, _)| *of == tagged).copied().unwrap_or(key);
+        }
         if !self.claimed.contains_key(&key) {
             return Err(Rejected { error: NOT_CLAIMED, returned: destination });
         }
@@ -140,7 +152,8 @@ impl Receiver {
             if self.unexpected.get(id).is_none_or(|found| self.horizon.hides(found.kept_number)) {
                 return false;
             }
-            if *then != PeekAction::Keep {
+            let leaves_claimed = *then == PeekAction::Claim && mutated!("fi_tagged/claim-reserves-message");
+            if *then != PeekAction::Keep && !leaves_claimed {
                 matching.take_unexpected(criteria);
             }
             if !self.drop_if_abandoned(id, effects) {
@@ -179,6 +192,7 @@ impl Receiver {
         effects: &mut impl ReceiverEffects,
     ) {
         match work {
+            None if mutated!("fi_tagged/peek-reports-in-queue") => {}
             None => self.report_success(completion, Some(member), effects),
             Some(number) => {
                 let outcome = Ok(EndedOperation { context: number, ..completion });
@@ -213,6 +227,15 @@ fn peek_completion(context: u64, found: &Unexpected) -> EndedOperation {
     let Unexpected { source, message, notice, .. } = found;
     let mut receive = Receive { tagged: message.tag.is_some(), context, ..Receive::VACANT };
     let mut completion = receive.take_completion(*source, message, clamp_to_usize(message.len_bytes));
+    if mutated!("fi_tagged/peek-reports-metadata") {
+        (completion.data, completion.tag) = (0, 0);
+    }
+    if mutated!("fi_tagged/peek-len-is-message-size") {
+        completion.len_bytes = 0;
+    }
+    if mutated!("fi_tagged/peek-may-return-no-data") {
+        completion.buffer = Buffer::Received(found.bytes[..].into());
+    }
     if let Some(notice) = notice {
         notice.describe_write_in(&mut completion);
     }

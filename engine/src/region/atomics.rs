@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use super::{Memory, Region, WORD_BYTES, Window, segments_in_range};
 use crate::atomic::{Combine, ELEMENT_MAX_BYTES};
 use crate::buffer::SegmentMut;
+use crate::mutated;
 
 /// The number of locks for elements that the processor cannot update atomically.
 const LOCKS: usize = 128;
@@ -58,8 +59,14 @@ impl Window {
                 let place_bytes = self.region_range(0).start + number * size_bytes;
                 let mut element = [0; ELEMENT_MAX_BYTES];
                 let element = &mut element[..size_bytes];
-                self.region()
-                    .update_element(place_bytes, element, |element| combine(element, operand, compare));
+                let is_skipped =
+                    number > 0 && number + 1 == count && mutated!("fi_atomic/arrays-are-updated-completely");
+                self.region().update_element(place_bytes, element, |element| {
+                    !is_skipped && combine(element, operand, compare)
+                });
+                if mutated!("fi_atomic/fetch-returns-initial-value") {
+                    combine(element, operand, compare);
+                }
                 if let Some(before) = &mut before {
                     before.extend_from_slice(element);
                 }
@@ -73,6 +80,13 @@ impl Region {
     /// Writes the element at an offset to `before`. Then updates the element, if `combine` returns
     /// true.
     fn update_element(&self, offset_bytes: usize, before: &mut [u8], combine: impl Fn(&mut [u8]) -> bool) {
+        if mutated!("fi_atomic/atomic-per-element") {
+            let combine_slowly = |element: &mut [u8]| {
+                std::thread::yield_now();
+                combine(element)
+            };
+            return self.update_locked(&Locks::new(), offset_bytes, before, combine_slowly);
+        }
         match &self.memory {
             Memory::Owned(words) => {
                 self.update_element_in_words(words, || words.as_ptr().addr(), offset_bytes, before, combine);

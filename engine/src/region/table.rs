@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use super::{Region, Window};
 use crate::error::Misuse;
 use crate::flags::MrAccess;
+use crate::mutated;
 use crate::wire::Refusal;
 
 /// The regions of a domain, by key.
@@ -28,6 +29,10 @@ impl Regions {
         }
         let mut by_key = self.by_key.write().unwrap_or_else(PoisonError::into_inner);
         match by_key.entry(region.key) {
+            Entry::Occupied(mut present) if mutated!("fi_mr/requested-key") => {
+                present.insert(Arc::new(region));
+                Ok(present.get().clone())
+            }
             Entry::Occupied(_) => Err(Misuse::KeyInUse(region.key)),
             Entry::Vacant(vacant) => Ok(vacant.insert(Arc::new(region)).clone()),
         }
@@ -36,6 +41,9 @@ impl Regions {
     /// Closes a region. Calls of an [`Engine`](crate::Engine) that are running now may use the
     /// region's memory until they return.
     pub fn close(&self, region: &Arc<Region>) {
+        if mutated!("fi_mr/closed-region-is-not-accessed") {
+            return;
+        }
         let mut by_key = self.by_key.write().unwrap_or_else(PoisonError::into_inner);
         if by_key.get(&region.key).is_some_and(|present| Arc::ptr_eq(present, region)) {
             by_key.remove(&region.key);
@@ -57,7 +65,14 @@ impl Regions {
         access: MrAccess,
     ) -> Result<Window, Refusal> {
         let by_key = self.by_key.read().unwrap_or_else(PoisonError::into_inner);
-        by_key.get(&key).ok_or(Refusal::Key)?.clone().into_checked_window(address, len_bytes, access)
+        let is_any = mutated!("fi_mr/target-must-be-registered");
+        let other = if is_any { by_key.values().next() } else { None };
+        by_key
+            .get(&key)
+            .or(other)
+            .ok_or(Refusal::Key)?
+            .clone()
+            .into_checked_window(address, len_bytes, access)
     }
 }
 
@@ -95,7 +110,7 @@ impl Region {
         if !self.is_enabled() {
             return Err(Refusal::Key);
         }
-        if !self.access.contains(access) {
+        if !self.access.contains(access) && !mutated!("fi_mr/access-rights") {
             return Err(Refusal::Access);
         }
         let offset_bytes = address.checked_sub(self.base_address).ok_or(Refusal::Range)?;

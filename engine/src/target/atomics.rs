@@ -13,6 +13,7 @@ use super::{TOO_MANY, Target, TargetEffects, queue_answer};
 use crate::flags::{CounterEvents, MrAccess};
 use crate::limits::ATOMIC_LINK_MAX_BYTES;
 use crate::link_fault::LinkFault;
+use crate::mutated;
 use crate::region::{Elements, Window};
 use crate::remote_memory::RemoteMemory;
 use crate::transport::LinkId;
@@ -59,7 +60,9 @@ impl Target {
                         atomic.form.len_bytes() as u64,
                     );
                 }
-                self.count_access_if_enabled(window.region(), of_endpoint, of_region, effects);
+                if !mutated!("fi_atomic/target-completion-after-update") {
+                    self.count_access_if_enabled(window.region(), of_endpoint, of_region, effects);
+                }
                 if fetched_bytes > 0 {
                     self.queue_atomic_results(id, atomic.op, before, effects);
                 } else {
@@ -79,7 +82,10 @@ impl Target {
         before: Option<&mut Vec<u8>>,
     ) -> Result<Window, Refusal> {
         let Atomic { key, address, form, .. } = *atomic;
-        let access = needed_access(form);
+        let access = match mutated!("fi_atomic/atomic-needs-rights") {
+            true => MrAccess::empty(),
+            false => needed_access(form),
+        };
         if !self.atomics.contains(access) {
             return Err(Refusal::Access);
         }

@@ -68,7 +68,8 @@ impl Target {
         if !window.region().is_persistent() {
             return true;
         }
-        if durable != Durable::Nothing && !mutated!("fi_cq/commit-means-durable") {
+        let is_broken = mutated!("fi_cq/commit-means-durable") || mutated!("fi_rma/rma-commit");
+        if durable != Durable::Nothing && !is_broken {
             return window.open().is_some_and(|open| open.try_persist(0, clamp_to_usize(len_bytes)));
         }
         let range = window.region_range(clamp_to_usize(len_bytes));

@@ -49,6 +49,7 @@ impl Target {
         len_bytes: usize,
         effects: &mut impl TargetEffects,
     ) -> Result<(), NoMemory> {
+        let data = if mutated!("fi_rma/remote-data-notifies-target") { 0 } else { data };
         if self.gives_remote_data_to_receives {
             return effects.give_to_receive(id, WriteNotice { data, len_bytes });
         }

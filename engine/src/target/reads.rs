@@ -8,6 +8,7 @@ use super::{Target, TargetEffects};
 use crate::flags::{CounterEvents, MrAccess};
 use crate::limits::{IOV_LIMIT, READ_COPIED_MAX_BYTES, READ_PIECE_MAX_BYTES};
 use crate::link_fault::{LinkFault, NoMemory};
+use crate::mutated;
 use crate::reassembly::clamp_to_usize;
 use crate::region::Window;
 use crate::transport::LinkId;
@@ -137,12 +138,15 @@ impl OutgoingRead {
     fn copy_piece_if_needed(&mut self) -> Result<(), NoMemory> {
         let piece_bytes = clamp_to_usize(self.next_piece_len_bytes());
         let Some(window) = &mut self.window else { return Ok(()) };
-        let needs_copy = self.copy.is_empty() && (self.is_copied || !window.is_sliceable());
+        let reads_nothing = mutated!("fi_rma/reads-return-memory");
+        let needs_copy = self.copy.is_empty() && (self.is_copied || !window.is_sliceable() || reads_nothing);
         match window.open() {
             Some(open) if needs_copy => {
                 self.copy.try_reserve_exact(piece_bytes)?;
                 self.copy.resize(piece_bytes, 0);
-                open.copy_out(clamp_to_usize(self.sent_bytes), &mut self.copy);
+                if !reads_nothing {
+                    open.copy_out(clamp_to_usize(self.sent_bytes), &mut self.copy);
+                }
             }
             Some(_) => {}
             None => self.outcome = CLOSED,

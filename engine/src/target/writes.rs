@@ -68,6 +68,8 @@ impl Target {
     ) -> Result<(), LinkFault> {
         self.admit_access(id)?;
         let mut inbound = self.make_peer_write(id, rma, effects);
+        let payload =
+            if mutated!("fi_rma/writes-reach-memory") { &payload[..payload.len() / 2] } else { payload };
         if !mutated!("fi_cq/silent-access-as-initiator-level") {
             copy_into_window(&mut inbound.window, 0, payload);
         }
@@ -253,7 +255,10 @@ impl Target {
     ) -> Result<Window, Outcome> {
         let window = self
             .check_rma_window_and_offer_mapping(id, rma, MrAccess::REMOTE_WRITE, effects)
-            .map_err(Outcome::Refused)?;
+            .or_else(|refusal| match refusal {
+                Refusal::Key if mutated!("fi_mr/access-to-closed-region-fails") => Ok(Window::empty()),
+                refusal => Err(Outcome::Refused(refusal)),
+            })?;
         if self.persist_earlier_writes_if_asked(id, rma.durable) {
             Ok(window)
         } else {
@@ -459,9 +464,11 @@ impl Target {
                 let event = CounterEvents::REMOTE_WRITE;
                 self.count_access_if_enabled(window.region(), event, event, effects);
                 self.answer_write(id, answering, Outcome::Done, effects);
-                if mutated!("fi_cq/messages-complete-at-target") && data.is_none() {
-                    let (flags, buffer) = (WriteNotice::FLAGS, Buffer::None);
-                    let _ = effects.complete(EndedOperation::of_transmit(0, flags, buffer));
+                let is_broken = mutated!("fi_cq/messages-complete-at-target")
+                    || mutated!("fi_rma/access-is-silent-at-target");
+                if data.is_none() && is_broken {
+                    let event = EndedOperation::of_transmit(0, WriteNotice::FLAGS, Buffer::None);
+                    let _is_refused = effects.complete(event).is_err();
                 }
                 if let Some(data) = data {
                     self.report_write_with_remote_data(id, data, clamp_to_usize(len_bytes), effects)?;

@@ -9,6 +9,7 @@ use homespun::info::{
     AvType, DomainAttr, EndpointType, EpAttr, FabricAttr, Info, MrMode, Progress, ResourceManagement, RxAttr,
     Threading, TxAttr, Version, address_format_from_raw,
 };
+use homespun::mutated;
 use libc::{c_char, c_void};
 
 use crate::abi::info::{FiDomainAttr, FiEpAttr, FiFabricAttr, FiInfo, FiRxAttr, FiTxAttr};
@@ -155,7 +156,10 @@ unsafe fn read_ep(from: *const FiEpAttr, extent: Extent) -> Result<EpAttr, Failu
     // SAFETY: the fields are within the extent.
     unsafe {
         Ok(EpAttr {
-            ep_type: EndpointType::from_raw((*from).r#type)?,
+            ep_type: match (*from).r#type {
+                4.. if mutated!("fi_endpoint/socket-endpoints") => None,
+                ep_type => EndpointType::from_raw(ep_type)?,
+            },
             protocol: (*from).protocol,
             protocol_version: (*from).protocol_version,
             max_msg_size_bytes: (*from).max_msg_size,
