@@ -2,25 +2,15 @@
 
 use std::process::ExitCode;
 
-use homespun::Fabric;
-use homespun_suite::{Backend, Faults, TestedNetwork, TransportKind, Turns, run_tests_over};
-
-use backend::ChannelProvider;
-
-#[allow(unreachable_pub, reason = "the example can be copied into a crate of its own")]
-#[path = "../examples/backend/provider.rs"]
-mod backend;
+use homespun_suite::{Faults, TestedNetwork, TransportKind, Turns, run_tests_over};
 
 /// The networks. IPv6 and what connects endpoints of one process alone run without threads: these would test
 /// nothing more there.
 fn networks() -> Vec<TestedNetwork> {
     use Turns::{Alternate, Automatic, Processes, Threads};
     let loopback = TransportKind::Loopback { seed: 0x5eed, faults: Faults::choppy() };
-    let install = |fabric: Fabric| fabric.with_provider(ChannelProvider::new());
-    let backend = TransportKind::Backend(Backend { domain: "channel", install });
     let mut networks = [
         TestedNetwork::driven_by("loopback", &loopback, &[Alternate]),
-        TestedNetwork::driven_by("backend", &backend, &[Alternate, Automatic]),
         TestedNetwork::driven_by("tcp4", &TransportKind::Tcp4, &[Alternate, Threads, Automatic, Processes]),
         TestedNetwork::driven_by("tcp6", &TransportKind::Tcp6, &[Alternate]),
         TestedNetwork::driven_by("shm4", &TransportKind::Shm4, &[Alternate, Threads, Automatic, Processes]),

@@ -63,6 +63,8 @@ pub mod sleeping;
 pub mod statement_table;
 mod transport;
 
+pub use homespun_conformance::Contract;
+pub use homespun_conformance::transport::Features;
 pub use homespun_engine::loopback::Faults;
 pub use homespun_suite_macros::over;
 /// The attribute [`over`] registers tests with it.
@@ -85,10 +87,38 @@ pub use region_spec::{MemoryKind, RegionFile, RegionSpec};
 pub use regions::{Closed, Region};
 pub use rma_call::{RmaBy, RmaCall};
 pub use semantic_tests::{
-    Outcome, Over, Test, TestedNetwork, run_tests_over, serve_party_if_started_by_test,
+    Outcome, Over, Test, TestedNetwork, run_backend_tests, run_tests_over, serve_party_if_started_by_test,
 };
 pub use setup::Setup;
 pub use transport::{Backend, TransportKind, Turns};
+
+/// Makes a test program of a backend: its main function runs the
+/// [contract](homespun_conformance::Contract) of a transport and all that applications may rely on, each over
+/// an endpoint that the application drives and over one that a thread of the library drives.
+///
+/// Takes the name of the domain, an expression that creates the provider, and its optional
+/// [features](homespun_conformance::transport::Features). The target has `harness = false` in `Cargo.toml`. Its
+/// arguments are those of `cargo test`.
+///
+/// ```no_run
+/// # mod mine {
+/// #     pub use homespun_engine::loopback::{Faults, Network};
+/// #     pub fn provider() -> Network { Network::new(1, Faults::default()) }
+/// # }
+/// use homespun_suite::Features;
+///
+/// homespun_suite::backend_tests!("loopback", mine::provider(), Features::MAPS | Features::SPLITS);
+/// ```
+#[macro_export]
+macro_rules! backend_tests {
+    ($domain:literal, $provider:expr, $features:expr $(,)?) => {
+        fn main() -> ::std::process::ExitCode {
+            let backend =
+                $crate::Backend { domain: $domain, install: |fabric| fabric.with_provider($provider) };
+            $crate::run_backend_tests(backend, $crate::Contract::new("contract", || $provider, $features))
+        }
+    };
+}
 
 /// Defines an ignored test at the root of the test's crate. With [`Turns::Processes`], a test starts its own
 /// program again for each party, at this ignored test.

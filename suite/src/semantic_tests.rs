@@ -1,18 +1,19 @@
 //! The tests of what applications may rely on: how one says over which networks it runs, and how all are run.
 
-use std::env;
 use std::panic::{self, RefUnwindSafe, UnwindSafe};
 use std::process::ExitCode;
 
 use bitflags::bitflags;
-use libtest_mimic::{Arguments, Trial};
+use homespun_conformance::{Contract, run_tests};
+use homespun_engine::transport::Provider;
+use libtest_mimic::Trial;
 
 use super::net::Net;
 use super::party_server::serve_party;
 use super::prerequisites;
 use super::process;
 use super::provider::{Crashed, NotOffered};
-use super::transport::{TransportKind, Turns};
+use super::transport::{Backend, TransportKind, Turns};
 
 bitflags! {
     /// The networks over which a test runs: those with one of these drivers, and with all that it needs. The
@@ -144,6 +145,15 @@ impl TestedNetwork {
         takes_all && (!may_sleep || self.transport.reaches_other_processes())
     }
 
+    /// Makes each test that runs over this network a test of a program, called `network::topic::test`.
+    fn tests(&self) -> Vec<Trial> {
+        let make_trial = |test: &'static Test| {
+            let (network, name) = (self.clone(), self.name_test(test));
+            Trial::test(name.clone(), move || network.run_named_test(&name, test))
+        };
+        Test::iter().filter(|test| self.runs(test.over)).map(make_trial).collect()
+    }
+
     /// Runs a test over a new network.
     pub fn run_test(&self, test: &Test) -> Outcome {
         self.run_over_new_network(test.run)
@@ -221,42 +231,18 @@ pub fn run_tests_over(networks: &[TestedNetwork]) -> ExitCode {
     if serve_party_if_started_by_test() {
         return ExitCode::SUCCESS;
     }
-    let mut trials = Vec::new();
-    for network in networks {
-        for test in Test::iter().filter(|test| network.runs(test.over)) {
-            let network = network.clone();
-            let name = network.name_test(test);
-            trials.push(Trial::test(name.clone(), move || network.run_named_test(&name, test)));
-        }
-    }
-    trials.sort_by(|left, right| left.name().cmp(right.name()));
-    let (filters, options) = split_arguments(env::args());
-    let arguments = Arguments::from_iter(options);
-    if !filters.is_empty() {
-        let is_chosen = |trial: &Trial, filter: &String| {
-            if arguments.exact { trial.name() == filter } else { trial.name().contains(filter.as_str()) }
-        };
-        trials.retain(|trial| filters.iter().any(|filter| is_chosen(trial, filter)));
-    }
-    libtest_mimic::run(&arguments, trials).exit_code()
+    run_tests(networks.iter().flat_map(TestedNetwork::tests).collect())
 }
 
-/// Separates the names of tests from the other arguments: `cargo test` takes several, and the parser one.
-fn split_arguments(arguments: impl IntoIterator<Item = String>) -> (Vec<String>, Vec<String>) {
-    const WITH_VALUE: [&str; 5] = ["--skip", "--test-threads", "--format", "--logfile", "--color"];
-    let (mut filters, mut options) = (Vec::new(), Vec::new());
-    let mut arguments = arguments.into_iter();
-    options.extend(arguments.next());
-    while let Some(argument) = arguments.next() {
-        let has_value = WITH_VALUE.contains(&argument.as_str());
-        if !argument.starts_with('-') {
-            filters.push(argument);
-            continue;
-        }
-        options.push(argument);
-        if has_value {
-            options.extend(arguments.next());
-        }
-    }
-    (filters, options)
+/// Runs the contract of a backend and what applications may rely on over it, as
+/// [`backend_tests`](crate::backend_tests) says.
+#[doc(hidden)]
+pub fn run_backend_tests<P>(backend: Backend, contract: Contract<P>) -> ExitCode
+where
+    P: Provider + 'static,
+{
+    let transport = TransportKind::Backend(backend);
+    let networks =
+        TestedNetwork::driven_by(backend.domain, &transport, &[Turns::Alternate, Turns::Automatic]);
+    run_tests(networks.iter().flat_map(TestedNetwork::tests).chain(contract.tests()).collect())
 }

@@ -1,5 +1,9 @@
 //! The examples work, each in a process of its own.
 
+#[allow(unreachable_pub, reason = "the example can be copied into a crate of its own")]
+#[allow(dead_code, reason = "its main function is another program's")]
+#[path = "../../examples/backend/main.rs"]
+mod backend;
 #[allow(dead_code, reason = "its main function is another program's")]
 #[path = "../../examples/connected.rs"]
 mod connected;
@@ -48,6 +52,11 @@ fn example_process_entry() {
         "wait_fd" => wait_fd::run(arguments),
         other => panic!("no example {other}"),
     });
+}
+
+#[test]
+fn backend_example_delivers_its_messages() {
+    backend::run().expect("two messages arrive");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The optional features of a backend.
 
+use bitflags::bitflags;
 use homespun_engine::transport::{Armed, Provider, Transport};
 
 use crate::transport::exposing::probe_pulls;
@@ -8,24 +9,26 @@ use crate::transport::room::probe_splits;
 use crate::transport::waking::probe_backlog;
 use crate::transport::{Backend, TestEndpoint};
 
+bitflags! {
 /// The optional features of a backend. Tests of a feature run only for backends that have it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Features {
+pub struct Features: u32 {
     /// Links [pull](Transport::pull) payload: their caps say so, and a pull is not refused.
-    pub pulls: bool,
+    const PULLS = 1;
     /// The provider allocates shareable memory, and links [map](Transport::map_peer_memory) the shareable
     /// memory of their peers.
-    pub maps: bool,
+    const MAPS = 1 << 1;
     /// A link without room for a long frame takes it [in part](homespun_engine::transport::Sent::Partial).
     /// Without this feature, links take a frame whole or not at all.
-    pub splits: bool,
+    const SPLITS = 1 << 2;
     /// Endpoints have a [descriptor](Transport::wake_fd) on which their caller can sleep. Without this
     /// feature, the caller must poll the backend.
-    pub wakes: bool,
+    const WAKES = 1 << 3;
     /// If the acceptor makes no call, its backlog is full after at most 32 connects. A further connect waits
     /// for a place in the backlog. No descriptor announces a free place, so the connector's transport asks
     /// for a pass at a [later time](Armed::Asleep).
-    pub backlog: bool,
+    const BACKLOG = 1 << 4;
+}
 }
 
 impl Features {
@@ -35,13 +38,16 @@ impl Features {
     ///
     /// If a link does not come up in time.
     pub fn probe<P: Provider>(backend: Backend<'_, P>) -> Features {
-        Features {
-            pulls: probe_pulls(backend),
-            maps: probe_maps(backend),
-            splits: probe_splits(backend),
-            wakes: has_wake_fd(&backend.open_endpoint(11)),
-            backlog: probe_backlog(backend),
-        }
+        [
+            (Features::PULLS, probe_pulls(backend)),
+            (Features::MAPS, probe_maps(backend)),
+            (Features::SPLITS, probe_splits(backend)),
+            (Features::WAKES, has_wake_fd(&backend.open_endpoint(11))),
+            (Features::BACKLOG, probe_backlog(backend)),
+        ]
+        .into_iter()
+        .filter_map(|(feature, is_there)| is_there.then_some(feature))
+        .collect()
     }
 }
 
@@ -57,7 +63,7 @@ pub(super) fn has_wake_fd<T: Transport>(endpoint: &TestEndpoint<T>) -> bool {
 pub fn assert_features<P: Provider>(backend: Backend<'_, P>, declared: Features) {
     let found = Features::probe(backend);
     assert_eq!(declared, found, "the declared features, on the left, are not those of the backend");
-    if !found.wakes {
+    if !found.contains(Features::WAKES) {
         assert_eq!(
             backend.open_endpoint(11).transport.arm(),
             Armed::Ready,
