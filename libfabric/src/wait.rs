@@ -5,7 +5,6 @@ use std::os::fd::AsRawFd;
 use std::slice;
 use std::time::Duration;
 
-use homespun::mutated;
 use homespun::wait::{MutexCond, Waitable};
 use homespun::{Errno, WaitObject, mutated};
 use libc::{c_int, c_void};
