@@ -125,6 +125,10 @@ impl Scripted {
             answer => (answer, bytes),
         }
     }
+
+    fn headers_since(&self, place: usize) -> Vec<Header> {
+        self.sent[place..].iter().map(|(_, header, _)| *header).collect()
+    }
 }
 
 impl Transport for Scripted {
@@ -403,6 +407,97 @@ impl Engine {
     }
 }
 
+/// An engine with its transport and its sink.
+struct Node<T = Scripted> {
+    engine: Engine,
+    transport: T,
+    sink: Recorder,
+}
+
+impl Node {
+    fn new(config: Config) -> Node {
+        Node { engine: Engine::new(config), transport: Scripted::default(), sink: Recorder::default() }
+    }
+
+    /// Returns the headers of the sent frames, from a place on.
+    fn sent_since(&self, place: usize) -> Vec<Header> {
+        self.transport.headers_since(place)
+    }
+}
+
+impl<T: Transport> Node<T> {
+    fn post(&mut self, request: AddressedRequest) {
+        self.try_post(request).unwrap();
+    }
+
+    fn try_post(&mut self, request: AddressedRequest) -> Result<(), Rejected<Buffer>> {
+        self.engine.post_request(request, &mut self.transport, &mut self.sink)
+    }
+
+    fn post_receive(&mut self, request: ReceiveRequest) {
+        self.engine.post_receive(request, &mut self.sink).unwrap();
+    }
+
+    fn post_multi_receive(&mut self, request: ReceiveRequest, min_free_bytes: usize) {
+        self.engine.post_multi_receive(request, min_free_bytes, None, &mut self.sink).unwrap();
+    }
+
+    fn cancel(&mut self, context: u64) -> Result<(), Error> {
+        self.engine.cancel(context, &mut self.sink)
+    }
+
+    fn transmit(&mut self) {
+        self.engine.transmit(&mut self.transport, &mut self.sink);
+    }
+
+    fn transmit_times(&mut self, count: usize) {
+        (0..count).for_each(|_| self.transmit());
+    }
+
+    fn arrivals(&mut self) -> Arrivals<'_, Recorder> {
+        self.engine.arrivals(&mut self.sink)
+    }
+
+    fn frame(&mut self, link: LinkId, header: &Header, payload: &[u8]) {
+        self.arrivals().frame(link, header, payload);
+    }
+
+    /// Delivers a frame, and makes a pass.
+    fn pass_with_frame(&mut self, link: LinkId, header: &Header, payload: &[u8]) {
+        self.frame(link, header, payload);
+        self.transmit();
+    }
+
+    fn frame_begun(&mut self, link: LinkId, header: &Header) {
+        self.arrivals().frame_begun(link, header);
+    }
+
+    fn payload_arrived(&mut self, link: LinkId, bytes: &[u8]) {
+        self.arrivals().payload_arrived(link, bytes);
+    }
+
+    fn link_event(&mut self, link: LinkId, event: LinkEvent) {
+        self.arrivals().link_event(link, event);
+    }
+
+    /// Reports that a link with this instance of the peer at this port is up.
+    fn link_up(&mut self, link: LinkId, port: u16, instance: u64) {
+        self.link_event(link, LinkEvent::up(address(port), instance));
+    }
+
+    fn link_down(&mut self, link: LinkId, error: LinkError) {
+        self.link_event(link, LinkEvent::Down(error));
+    }
+
+    fn advance_time(&mut self, now: Moment) {
+        self.engine.advance_time(now, &mut self.sink);
+    }
+
+    fn deliver_held(&mut self) {
+        self.engine.deliver_held(&mut self.sink);
+    }
+}
+
 fn send_request(to: PeerId, message: &'static [u8], context: u64) -> AddressedRequest {
     let source = Source::owned(Bytes::from_static(message));
     AddressedRequest::new(to, TransmitOp::Send { source, tag: None, data: None }, context)
@@ -422,23 +517,22 @@ fn untagged_header(len_bytes: u64) -> Header {
     Header::Message(Message::of_len(len_bytes))
 }
 
-/// Returns the headers of the sent frames, from a place on.
-fn sent_headers_since(transport: &Scripted, place: usize) -> Vec<Header> {
-    transport.sent[place..].iter().map(|(_, header, _)| *header).collect()
-}
-
 /// The configuration of tests that tell the engine no time: it pulls unmatched offers at once.
 fn untimed_config() -> Config {
     Config { delays_unmatched_fetches: false, ..Config::default() }
 }
 
 /// Returns an engine with a peer. Link 7, which the engine has accepted from the peer, is up.
-fn engine_with_peer() -> (Engine, PeerId, Scripted, Recorder) {
-    let mut engine = Engine::new(untimed_config());
-    let mut sink = Recorder::default();
-    engine.arrivals(&mut sink).link_event(LinkId(7), LinkEvent::up(address(2), 1));
-    let peer = engine.intern_peer(address(2));
-    (engine, peer, Scripted::default(), sink)
+fn engine_with_peer() -> (Node, PeerId) {
+    engine_with_config(untimed_config())
+}
+
+/// As [`engine_with_peer`], with this configuration.
+fn engine_with_config(config: Config) -> (Node, PeerId) {
+    let mut node = Node::new(config);
+    node.link_up(LinkId(7), 2, 1);
+    let peer = node.engine.intern_peer(address(2));
+    (node, peer)
 }
 
 fn received_bytes(ended: &Result<EndedOperation, FailedOperation>) -> &[u8] {

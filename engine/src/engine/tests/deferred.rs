@@ -1,6 +1,5 @@
 //! Tests of deferred work. When the operation of a work ends, the sink gets the work's number.
 
-use super::ordering::engine_with_config;
 use super::*;
 use crate::completion::WorkEnd;
 
@@ -51,7 +50,7 @@ fn deferred_send_request(to: PeerId, number: u64) -> AddressedRequest {
 
 #[test]
 fn deferred_send_reports_work_number_and_counts_only_for_its_work() {
-    let (mut engine, peer, mut transport, _) = engine_with_peer();
+    let (Node { mut engine, mut transport, .. }, peer) = engine_with_peer();
     let mut sink = WorkSink::default();
     engine.post_request(deferred_send_request(peer, 7), &mut transport, &mut sink).unwrap();
     assert_eq!(sink.works, [(7, true)]);
@@ -60,7 +59,7 @@ fn deferred_send_reports_work_number_and_counts_only_for_its_work() {
 
 #[test]
 fn deferred_send_can_also_complete_with_its_context() {
-    let (mut engine, peer, mut transport, _) = engine_with_peer();
+    let (Node { mut engine, mut transport, .. }, peer) = engine_with_peer();
     let mut sink = WorkSink { reports: true, ..WorkSink::default() };
     engine.post_request(deferred_send_request(peer, 7), &mut transport, &mut sink).unwrap();
     assert_eq!(sink.works, [(7, true)]);
@@ -70,7 +69,7 @@ fn deferred_send_can_also_complete_with_its_context() {
 
 #[test]
 fn failed_deferred_send_is_reported_and_counts_only_for_its_work() {
-    let (mut engine, peer, mut transport, _) = engine_with_peer();
+    let (Node { mut engine, mut transport, .. }, peer) = engine_with_peer();
     let mut sink = WorkSink::default();
     let acknowledged = deferred_send_request(peer, 7).level(Level::Transmit);
     engine.post_request(acknowledged, &mut transport, &mut sink).unwrap();
@@ -83,7 +82,7 @@ fn failed_deferred_send_is_reported_and_counts_only_for_its_work() {
 
 #[test]
 fn deferred_send_waits_for_its_turn_among_completions_in_order() {
-    let (mut engine, peer, mut transport, _) =
+    let (Node { mut engine, mut transport, .. }, peer) =
         engine_with_config(Config { completes_in_order: true, ..untimed_config() });
     let mut sink = WorkSink::default();
     let first = send_request(peer, b"first", 1).level(Level::Transmit);

@@ -52,7 +52,7 @@ fn ten_thousand_peers_that_come_and_go_leave_a_bounded_table() {
 
 #[test]
 fn named_peer_keeps_its_id_without_a_link() {
-    let (mut engine, peer, _, mut sink) = engine_with_peer();
+    let (Node { mut engine, mut sink, .. }, peer) = engine_with_peer();
     engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(LinkError::Closed));
     let_peers_come_and_go(&mut engine, &mut sink, many_ports());
     assert_eq!((engine.peers().find(address(2)), engine.peers().address_of(peer)), (Some(peer), address(2)));

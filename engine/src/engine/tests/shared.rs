@@ -111,7 +111,7 @@ fn message_completes_at_its_member() {
     assert_eq!(second.take_ended(), [(1, Ok(b"two".to_vec())), (3, Ok(b"due".to_vec()))]);
     assert!(!shared.has_mail_for_members(), "each has done its own");
     second.progress();
-    assert!(sent_headers_since(&second.transport, 0).contains(&Header::Matched { number: 2 }));
+    assert!(second.transport.headers_since(0).contains(&Header::Matched { number: 2 }));
     assert_eq!(second.sink.counted, [(CounterEvents::RECV, true); 2]);
 }
 
@@ -130,7 +130,7 @@ fn post_matching_other_members_message_is_completed_by_that_member() {
     second.progress();
     assert_eq!(second.take_ended(), [(1, Ok(b"two".to_vec()))]);
     assert_eq!(second.sink.counted, [(CounterEvents::RECV, true)]);
-    assert!(sent_headers_since(&second.transport, 0).contains(&Header::Matched { number: 1 }));
+    assert!(second.transport.headers_since(0).contains(&Header::Matched { number: 1 }));
     first.progress();
     assert!(first.take_ended().is_empty() && first.transport.sent.is_empty());
 }
@@ -433,7 +433,7 @@ fn offer_is_fetched_by_its_member() {
     assert!(first.transport.pulled.is_empty(), "it is not its link");
     second.progress();
     assert_eq!(second.take_ended(), [(1, Ok(b"0123456789".to_vec()))]);
-    assert!(sent_headers_since(&second.transport, 0).contains(&Header::Done { op: 3, fault: false }));
+    assert!(second.transport.headers_since(0).contains(&Header::Done { op: 3, fault: false }));
 }
 
 #[test]
@@ -542,7 +542,7 @@ fn effects_of_a_post_while_mail_is_fetched_wait_for_the_next_pass() {
     assert_eq!(sink.told.ended_contexts(), [1, 2]);
     assert_eq!(sink.told.counted, [(CounterEvents::RECV, true); 2]);
     let matched = [1, 2].map(|number| Header::Matched { number });
-    assert_eq!(sent_headers_since(&second.transport, 0), matched);
+    assert_eq!(second.transport.headers_since(0), matched);
 }
 
 #[test]

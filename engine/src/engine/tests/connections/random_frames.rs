@@ -211,7 +211,7 @@ proptest! {
         ends_on_failure in any::<bool>(),
     ) {
         let role = if is_passive { EndpointRole::Passive } else { EndpointRole::Connected };
-        let (mut engine, transport, sink) = engine_with_role(role);
+        let Node { mut engine, transport, sink } = engine_with_role(role);
         if ends_on_failure && !is_passive {
             engine.end_connection_on_failure();
         }
