@@ -83,6 +83,7 @@ impl Engine {
 }
 
 const RESET: LinkError = LinkError::System(Errno::ECONNRESET);
+const REFUSED: LinkError = LinkError::System(Errno::ECONNREFUSED);
 
 /// The description that the scripted transport gives for exposed payload.
 const REMOTE: &[u8] = b"0x7f00";
@@ -371,11 +372,6 @@ impl AddressedRequest {
         self
     }
 
-    fn address(mut self, address: u64) -> AddressedRequest {
-        self.memory_mut().address = address;
-        self
-    }
-
     fn datatype(mut self, elements: Datatype) -> AddressedRequest {
         match &mut self.request.op {
             TransmitOp::Atomic { datatype, .. } => *datatype = elements,
@@ -438,6 +434,11 @@ impl<T: Transport> Node<T> {
         self.engine.post_receive(request, &mut self.sink).unwrap();
     }
 
+    /// Posts a receive of this length with each of these contexts.
+    fn post_receives(&mut self, len_bytes: usize, contexts: impl IntoIterator<Item = u64>) {
+        contexts.into_iter().for_each(|context| self.post_receive(receive_request(len_bytes, context)));
+    }
+
     fn post_multi_receive(&mut self, request: ReceiveRequest, min_free_bytes: usize) {
         self.engine.post_multi_receive(request, min_free_bytes, None, &mut self.sink).unwrap();
     }
@@ -491,6 +492,42 @@ impl<T: Transport> Node<T> {
 
     fn advance_time(&mut self, now: Moment) {
         self.engine.advance_time(now, &mut self.sink);
+    }
+
+    fn outstanding_transmits(&self) -> usize {
+        self.engine.outstanding_transmits()
+    }
+
+    fn outstanding_receives(&self) -> usize {
+        self.engine.outstanding_receives()
+    }
+
+    fn unexpected_len(&self) -> usize {
+        self.engine.receive_side.unexpected_len()
+    }
+
+    fn has_unsent(&self) -> bool {
+        self.engine.has_unsent()
+    }
+
+    fn has_work_without_arrivals(&self) -> bool {
+        self.engine.has_work_without_arrivals()
+    }
+
+    fn awaits_timeout(&self) -> bool {
+        self.engine.awaits_timeout()
+    }
+
+    fn next_deadline(&self) -> Option<Moment> {
+        self.engine.next_deadline()
+    }
+
+    fn ended_contexts(&self) -> Vec<u64> {
+        self.sink.ended_contexts()
+    }
+
+    fn take_ended(&mut self) -> Vec<Result<EndedOperation, FailedOperation>> {
+        self.sink.take_ended()
     }
 
     fn deliver_held(&mut self) {

@@ -88,25 +88,19 @@ fn atomics_update_elements_and_answer_with_fetched_values() {
     let (mut node, region) = engine_with_region(8, ANYTHING);
     region.write_at(0, &[1, 2, 3, 4, 5, 6, 7, 8]).unwrap();
     let (sum, swap) = (AtomicOp::Sum, AtomicOp::Cswap);
-    let mut arrivals = node.arrivals();
-    arrivals.frame(
+    node.frame(
         LINK,
         &atomic_header(1, 1, atomic_form(AtomicKind::Base, sum, Datatype::Uint8, 2)),
         &[10, 255],
     );
-    arrivals.frame(
-        LINK,
-        &atomic_header(2, 1, atomic_form(AtomicKind::Fetch, sum, Datatype::Uint8, 2)),
-        &[1, 1],
-    );
+    node.frame(LINK, &atomic_header(2, 1, atomic_form(AtomicKind::Fetch, sum, Datatype::Uint8, 2)), &[1, 1]);
     let read = atomic_form(AtomicKind::Fetch, AtomicOp::Read, Datatype::Uint16, 4);
-    arrivals.frame(LINK, &atomic_header(3, 0, read), b"");
+    node.frame(LINK, &atomic_header(3, 0, read), b"");
     // This operation arrives piece by piece. Its second compare operand differs from the element.
-    arrivals
-        .frame_begun(LINK, &atomic_header(4, 5, atomic_form(AtomicKind::Compare, swap, Datatype::Uint8, 2)));
-    assert!(arrivals.payload_space(LINK).is_empty(), "nothing is updated in part");
+    node.frame_begun(LINK, &atomic_header(4, 5, atomic_form(AtomicKind::Compare, swap, Datatype::Uint8, 2)));
+    assert!(node.arrivals().payload_space(LINK).is_empty(), "nothing is updated in part");
     for byte in [60, 70, 6, 9] {
-        arrivals.payload_arrived(LINK, &[byte]);
+        node.payload_arrived(LINK, &[byte]);
     }
     assert_eq!(read_region(&region), [1, 13, 3, 4, 5, 60, 7, 8]);
     node.transmit();
@@ -118,7 +112,7 @@ fn atomics_update_elements_and_answer_with_fetched_values() {
     ];
     assert_eq!(sent_answers(&node.transport), expected);
     assert!(node.sink.ended.is_empty(), "the target hears nothing of it");
-    assert!(!node.engine.has_unsent());
+    assert!(!node.has_unsent());
 }
 
 #[test]
@@ -181,7 +175,7 @@ fn atomic_on_no_elements_ignores_its_target() {
         let done = Err(Outcome::Done);
         assert_eq!(sent_answers(&node.transport), [(1, done.clone()), (2, done.clone()), (3, done)]);
         assert_eq!(read_region(&region), [0; 8]);
-        assert!(!node.engine.has_unsent() && node.engine.condemned.is_empty());
+        assert!(!node.has_unsent() && node.engine.condemned.is_empty());
         assert_eq!(node.engine.target.unanswered_counts(LINK), (0, 0));
         // An endpoint that allows no atomic operations refuses even an operation on no elements.
         node.engine.target.set_atomic_access(MrAccess::empty());
@@ -205,7 +199,7 @@ fn atomic_on_no_elements_is_sent_and_answered() {
         assert!(node.sink.ended.is_empty(), "it waits for its target");
         let done = Header::Answer { op, outcome: Outcome::Done };
         node.frame(LINK, &done, b"");
-        assert_eq!(node.sink.take_ended().remove(0).unwrap().context, context);
+        assert_eq!(node.take_ended().remove(0).unwrap().context, context);
     }
     let link = node.engine.links.get_mut(LINK).unwrap();
     assert_eq!(link.tx.outstanding_accesses(), (0, 0));
@@ -249,7 +243,7 @@ fn atomic_results_resume_after_partial_sends() {
     node.post(send_request(peer, b"m", 1));
     node.transmit_times(4);
     assert_eq!(sent_answers(&node.transport), [(5, Ok(vec![0; 50])), (6, Ok(vec![0; 50]))]);
-    assert!(node.sent_since(0).contains(&untagged_header(1)) && !node.engine.has_unsent());
+    assert!(node.sent_since(0).contains(&untagged_header(1)) && !node.has_unsent());
     assert_eq!(node.engine.target.unanswered_counts(LINK).1, 0);
 }
 
@@ -289,20 +283,19 @@ fn base_atomic_ends_with_its_answer() {
     let op = last_sent_op(&node.transport);
     let form = atomic_form(AtomicKind::Base, AtomicOp::Bor, Datatype::Uint8, 2);
     assert_eq!(node.transport.sent, [(LINK, atomic_header(op, 3, form), b"ab".to_vec())]);
-    assert!(node.sink.ended.is_empty() && node.engine.outstanding_transmits() == 1);
+    assert!(node.sink.ended.is_empty() && node.outstanding_transmits() == 1);
     node.frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
-    let completion = node.sink.take_ended().remove(0).unwrap();
+    let completion = node.take_ended().remove(0).unwrap();
     assert_eq!((completion.context, completion.flags), (1, CompletionFlags::ATOMIC | CompletionFlags::WRITE));
     assert_eq!(completion.buffer, Buffer::Sent(Bytes::from_static(b"ab")));
 
-    let request = atomic_request(peer, base_local(b"x"), AtomicOp::Bor, 2).signalled(Signalled::No);
-    node.post(request);
+    node.post(atomic_request(peer, base_local(b"x"), AtomicOp::Bor, 2).signalled(Signalled::No));
     let refused = Outcome::Refused(Refusal::Range);
     let answer = Header::Answer { op: last_sent_op(&node.transport), outcome: refused };
     node.frame(LINK, &answer, b"");
-    let failure = node.sink.take_ended().remove(0).unwrap_err();
+    let failure = node.take_ended().remove(0).unwrap_err();
     assert_eq!((failure.error.errno(), failure.completion.context), (Errno::EINVAL, 2));
-    assert!(node.engine.outstanding_transmits() == 0 && node.engine.condemned.is_empty());
+    assert!(node.outstanding_transmits() == 0 && node.engine.condemned.is_empty());
 }
 
 #[test]
@@ -323,13 +316,12 @@ fn fetched_result_completes_with_operand_and_compare_buffers() {
         if context == 1 {
             node.frame(LINK, &data, b"xy");
         } else {
-            let mut arrivals = node.arrivals();
-            arrivals.frame_begun(LINK, &data);
-            arrivals.payload_arrived(LINK, b"x");
-            arrivals.payload_space(LINK)[0].copy_from_slice(b"y");
-            arrivals.bytes_placed(LINK, 1);
+            node.frame_begun(LINK, &data);
+            node.payload_arrived(LINK, b"x");
+            node.arrivals().payload_space(LINK)[0].copy_from_slice(b"y");
+            node.arrivals().bytes_placed(LINK, 1);
         }
-        let completion = node.sink.take_ended().remove(0).unwrap();
+        let completion = node.take_ended().remove(0).unwrap();
         assert_eq!((completion.context, completion.flags), (context, flags));
         let fetched = completion.buffer.into_fetched().unwrap();
         assert_eq!((fetched.result, fetched.operand, fetched.compare), (received(b"xy"), operand, compared));
@@ -339,7 +331,7 @@ fn fetched_result_completes_with_operand_and_compare_buffers() {
     let answer =
         Header::Answer { op: last_sent_op(&node.transport), outcome: Outcome::Refused(Refusal::Access) };
     node.frame(LINK, &answer, b"");
-    let failure = node.sink.take_ended().remove(0).unwrap_err();
+    let failure = node.take_ended().remove(0).unwrap_err();
     assert_eq!((failure.error.errno(), failure.completion.flags), (Errno::EACCES, flags));
     let fetched = failure.completion.buffer.into_fetched().unwrap();
     assert_eq!((fetched.result, fetched.compare), (received(b""), sent(b"cd")));
@@ -369,8 +361,7 @@ fn partly_sent_operands_resume_from_memory_or_copy() {
             }
         };
         node.transport.answers = [Sent::Partial(7), Sent::Full, Sent::Partial(5)].into();
-        let request = atomic_request(peer, local, AtomicOp::Cswap, 1).inject(inject);
-        node.post(request);
+        node.post(atomic_request(peer, local, AtomicOp::Cswap, 1).inject(inject));
         let op = last_sent_op(&node.transport);
         if inject {
             (operand, compared) = ([0; 10], [0; 10]);
@@ -381,7 +372,7 @@ fn partly_sent_operands_resume_from_memory_or_copy() {
         assert_eq!(node.sent_since(1), [untagged_header(1)], "the message waits for its turn");
         assert_eq!((operand[0], compared[0]), if inject { (0, 0) } else { (b'0', b'a') });
         node.frame(LINK, &Header::ReadData { op, len_bytes: 10 }, &[7; 10]);
-        assert_eq!(node.sink.ended_contexts(), [2, 1]);
+        assert_eq!(node.ended_contexts(), [2, 1]);
         assert!(node.engine.condemned.is_empty());
     }
 }
@@ -395,7 +386,7 @@ fn short_segmented_operands_are_sent_at_once() {
     assert_eq!(node.transport.sent[0].2, b"abc");
     let done = Header::Answer { op: last_sent_op(&node.transport), outcome: Outcome::Done };
     node.frame(LINK, &done, b"");
-    assert_eq!(node.sink.take_ended().remove(0).unwrap().buffer, Buffer::SentVector(pieces));
+    assert_eq!(node.take_ended().remove(0).unwrap().buffer, Buffer::SentVector(pieces));
 }
 
 #[test]
@@ -434,8 +425,7 @@ fn atomics_keep_queue_order_and_fences_wait_for_them() {
     node.transport.answers = [Sent::Full].into();
     node.post(atomic_request(peer, fetch_local(b"a"), AtomicOp::Sum, 1));
     node.post(send_request(peer, b"m", 2));
-    let fenced = atomic_request(peer, base_local(b"b"), AtomicOp::Sum, 3).fence(true);
-    node.post(fenced);
+    node.post(atomic_request(peer, base_local(b"b"), AtomicOp::Sum, 3).fence(true));
     node.post(send_request(peer, b"n", 4));
     node.transmit_times(3);
     assert_eq!(node.transport.sent.len(), 2, "the fence holds");
@@ -449,7 +439,7 @@ fn atomics_keep_queue_order_and_fences_wait_for_them() {
     };
     assert_eq!(node.transport.sent[3].1, untagged_header(1));
     node.frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
-    assert_eq!(node.sink.ended_contexts(), [2, 1, 4, 3]);
+    assert_eq!(node.ended_contexts(), [2, 1, 4, 3]);
 }
 
 #[test]
@@ -470,8 +460,7 @@ fn fetching_atomics_in_flight_are_limited() {
 
     let (mut node, peer) = engine_with_peer();
     for context in 0..=RMA_LINK_MAX_OPS as u64 {
-        let request = atomic_request(peer, base_local(b"x"), AtomicOp::Sum, context);
-        node.post(request);
+        node.post(atomic_request(peer, base_local(b"x"), AtomicOp::Sum, context));
     }
     assert_eq!(node.transport.sent.len(), RMA_LINK_MAX_OPS);
 }
@@ -488,9 +477,9 @@ fn waiting_atomic_is_cancellable_and_sent_one_fails_with_its_link() {
     node.payload_arrived(LINK, b"x");
     node.link_down(LINK, RESET);
     let errors: Vec<_> =
-        node.sink.take_ended().into_iter().map(|ended| ended.unwrap_err().error.errno()).collect();
+        node.take_ended().into_iter().map(|ended| ended.unwrap_err().error.errno()).collect();
     assert_eq!(errors, [Errno::ECANCELED, Errno::ECONNRESET]);
-    assert_eq!(node.engine.outstanding_transmits(), 0);
+    assert_eq!(node.outstanding_transmits(), 0);
 }
 
 #[test]
@@ -523,7 +512,7 @@ fn invalid_answer_to_atomic_ends_the_link() {
         }
         node.transmit();
         assert_eq!(node.transport.closed, [(LINK, Close::Abort)]);
-        assert_eq!(node.sink.ended_contexts(), [1]);
+        assert_eq!(node.ended_contexts(), [1]);
     }
     // An answer before the link has taken all operands breaks the protocol.
     let (mut node, peer) = engine_with_peer();

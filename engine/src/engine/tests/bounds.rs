@@ -7,14 +7,12 @@ fn completion_without_room_is_held_in_order_and_counts_as_outstanding() {
     let (mut node, peer) = engine_with_peer();
     node.sink.room = 1;
     node.engine.receive_side.set_depth_ops(3);
-    for context in 1..=3 {
-        node.post_receive(receive_request(4, context));
-    }
+    node.post_receives(4, 1..=3);
     for _ in 0..3 {
         node.frame(LinkId(7), &untagged_header(1), b"m");
     }
-    assert_eq!(node.sink.ended_contexts(), [1]);
-    assert_eq!(node.engine.outstanding_receives(), 2);
+    assert_eq!(node.ended_contexts(), [1]);
+    assert_eq!(node.outstanding_receives(), 2);
     node.post_receive(receive_request(4, 4));
     let full = node.engine.post_receive(receive_request(4, 5), &mut node.sink).unwrap_err();
     assert_eq!((full.error, full.returned.len_bytes()), (Again::QueueFull.into(), 4));
@@ -23,16 +21,16 @@ fn completion_without_room_is_held_in_order_and_counts_as_outstanding() {
         node.post(send_request(peer, b"sent", context));
     }
     let full = node.try_post(send_request(peer, b"sent", 10)).unwrap_err();
-    assert_eq!((full.error, node.engine.outstanding_transmits()), (Again::QueueFull.into(), 2));
+    assert_eq!((full.error, node.outstanding_transmits()), (Again::QueueFull.into(), 2));
     assert_eq!(full.returned.into_sent().as_deref(), Some(&b"sent"[..]));
-    node.sink.take_ended();
+    node.take_ended();
     node.deliver_held();
-    assert_eq!(node.sink.ended_contexts(), [8]);
+    assert_eq!(node.ended_contexts(), [8]);
     node.sink.room = 10;
     node.frame(LinkId(7), &untagged_header(1), b"m");
-    assert_eq!(node.sink.ended_contexts(), [8], "a later completion does not overtake a held one");
+    assert_eq!(node.ended_contexts(), [8], "a later completion does not overtake a held one");
     node.deliver_held();
-    assert_eq!(node.sink.ended_contexts(), [8, 9, 2, 3, 4]);
+    assert_eq!(node.ended_contexts(), [8, 9, 2, 3, 4]);
 }
 
 #[test]
@@ -48,7 +46,7 @@ fn posts_beyond_depth_or_message_limit_are_refused() {
     assert_eq!(full.error, Again::QueueFull.into());
     node.transmit();
     node.post(send_request(peer, b"3", 3));
-    assert_eq!(node.sink.ended_contexts(), [1, 3]);
+    assert_eq!(node.ended_contexts(), [1, 3]);
 }
 
 #[test]
@@ -66,11 +64,11 @@ fn cancel_succeeds_only_before_the_operation_begins() {
     node.cancel(2).unwrap();
     node.cancel(4).unwrap();
     assert!(node.cancel(4).is_err());
-    assert_eq!(node.sink.ended_contexts(), [2, 4]);
-    for ended in node.sink.take_ended() {
+    assert_eq!(node.ended_contexts(), [2, 4]);
+    for ended in node.take_ended() {
         assert_eq!(ended.unwrap_err().error, OperationError::Cancelled);
     }
     node.payload_arrived(LinkId(7), b"ab");
     node.transmit();
-    assert_eq!(node.sink.ended_contexts(), [3, 1]);
+    assert_eq!(node.ended_contexts(), [3, 1]);
 }

@@ -127,12 +127,11 @@ fn requester_sends_request_and_confirms_accept() {
     let accept = handshake_header(HandshakeStep::Accept, NUMBER, b"welcome");
     node.post_receive(receive_request(8, 1));
     // The accept arrives in pieces, as over a stream. A message follows at once.
-    let mut arrivals = node.arrivals();
-    arrivals.frame_begun(OTHER, &accept);
-    arrivals.payload_arrived(OTHER, b"wel");
-    assert!(arrivals.payload_space(OTHER).is_empty());
-    arrivals.payload_arrived(OTHER, b"come");
-    arrivals.frame(OTHER, &untagged_header(5), b"first");
+    node.frame_begun(OTHER, &accept);
+    node.payload_arrived(OTHER, b"wel");
+    assert!(node.arrivals().payload_space(OTHER).is_empty());
+    node.payload_arrived(OTHER, b"come");
+    node.frame(OTHER, &untagged_header(5), b"first");
     assert_eq!(node.sink.events, [ConnectionReport::Connected { data: b"welcome"[..].into() }]);
     assert_eq!(received_bytes(&node.sink.ended[0]), b"first");
     node.transmit();
@@ -169,6 +168,9 @@ fn acceptor_is_connected_once_its_accept_is_sent() {
     assert_eq!(received_bytes(&node.sink.ended[0]), b"hello");
     node.transmit();
     assert!(node.transport.closed.is_empty());
+    node.step(OWN, HandshakeStep::Confirm, b"");
+    node.transmit();
+    assert_eq!(node.transport.closed, [(OWN, Close::Abort)], "it was confirmed already");
 }
 
 #[test]
@@ -178,14 +180,14 @@ fn request_is_reported_and_can_be_rejected() {
     assert_eq!((request.from, &*request.data), (from, &b"please"[..]));
     node.transport.answers = [Sent::Partial(1)].into();
     node.reject(request.id, b"no").unwrap();
-    assert!(node.transport.closed.is_empty() && node.engine.has_unsent());
+    assert!(node.transport.closed.is_empty() && node.has_unsent());
     node.transmit();
     assert_eq!(
         node.transport.sent,
         [(OTHER, handshake_header(HandshakeStep::Reject, NUMBER, b"no"), b"no".to_vec())]
     );
     assert_eq!(node.transport.closed, [(OTHER, Close::Drain)]);
-    assert!(!node.engine.has_unsent());
+    assert!(!node.has_unsent());
     // To reject or settle the request again does nothing.
     node.reject(request.id, b"no").unwrap();
     node.end_accepted_request(request.id);
@@ -202,7 +204,7 @@ fn rejected_requester_gets_data_and_fails() {
     assert_eq!(error.errno(), Errno::ECONNREFUSED);
     node.transmit();
     assert_eq!(node.transport.closed, [(OWN, Close::Drain)]);
-    assert_eq!(node.sink.ended_contexts(), [5], "nothing will ever arrive for it");
+    assert_eq!(node.ended_contexts(), [5], "nothing will ever arrive for it");
     let again = node.connect(address(2), 1, b"", None);
     assert_eq!(again.unwrap_err().errno(), Errno::EOPBADSTATE);
 }
@@ -225,9 +227,8 @@ fn passive_endpoint_without_backlog_rejects_requests() {
 fn rdm_endpoint_rejects_request_and_keeps_its_link() {
     let (mut node, _) = engine_with_peer();
     let request = handshake_header(HandshakeStep::Request, NUMBER, b"please");
-    let mut arrivals = node.arrivals();
-    arrivals.frame_begun(OTHER, &request);
-    arrivals.payload_arrived(OTHER, b"please");
+    node.frame_begun(OTHER, &request);
+    node.payload_arrived(OTHER, b"please");
     node.transmit();
     assert_eq!(node.sent_since(0), [handshake_header(HandshakeStep::Reject, NUMBER, b"")]);
     assert!(node.transport.closed.is_empty());
@@ -236,8 +237,7 @@ fn rdm_endpoint_rejects_request_and_keeps_its_link() {
     assert_eq!(received_bytes(&node.sink.ended[0]), b"still");
     // A peer that asks again before it has read the answer breaks the protocol.
     node.frame(OTHER, &request, b"please");
-    node.frame(OTHER, &request, b"please");
-    node.transmit();
+    node.pass_with_frame(OTHER, &request, b"please");
     assert_eq!(node.transport.closed, [(OTHER, Close::Abort)]);
 }
 
@@ -247,8 +247,7 @@ fn backlog_counts_only_waiting_requests() {
     let ask = |node: &mut Node, link: u32| {
         node.link_up(LinkId(link), 100 + link as u16, 1);
         let request = handshake_header(HandshakeStep::Request, u64::from(link), b"");
-        node.frame(LinkId(link), &request, b"");
-        node.transmit();
+        node.pass_with_frame(LinkId(link), &request, b"");
         !mem::take(&mut node.sink.events).is_empty()
     };
     assert!(!ask(&mut node, 20), "there is one already");
@@ -303,7 +302,7 @@ fn request_link_stays_open_until_settled() {
 #[test]
 fn connect_attempt_ends_with_its_link() {
     let cases = [
-        (LinkError::System(Errno::ECONNREFUSED), Errno::ECONNREFUSED),
+        (REFUSED, Errno::ECONNREFUSED),
         (LinkError::System(Errno::ETIMEDOUT), Errno::ETIMEDOUT),
         (LinkError::Closed, Errno::ECONNREFUSED),
         (LinkError::Denied(Denial::OtherUser), Errno::EACCES),
@@ -342,7 +341,7 @@ fn connect_attempt_ends_with_its_link() {
     node.link_down(OWN, LinkError::Closed);
     node.step(OTHER, HandshakeStep::Accept, b"");
     assert_eq!(node.sink.events, [ConnectionReport::Connected { data: Box::default() }]);
-    for error in [LinkError::System(Errno::ECONNREFUSED), LinkError::Closed, RESET] {
+    for error in [REFUSED, LinkError::Closed, RESET] {
         let mut node = accepting_engine();
         node.link_down(OWN, error);
         assert_eq!(take_failure(&mut node.sink), ConnectionError::RequesterGone);
@@ -405,15 +404,7 @@ fn unexpected_frame_aborts_a_handshake_link() {
             None,
             true,
         ),
-        (
-            || {
-                let (mut node, _) = passive_engine_with_request();
-                node
-            },
-            OTHER,
-            None,
-            false,
-        ),
+        (|| passive_engine_with_request().0, OTHER, None, false),
     ];
     for (case, (make, link, proper, is_attempt)) in cases.into_iter().enumerate() {
         for number in [NUMBER, NUMBER ^ 1, 0] {
@@ -423,8 +414,7 @@ fn unexpected_frame_aborts_a_handshake_link() {
                     continue;
                 }
                 let mut node = make();
-                node.frame(link, &header, b"");
-                node.transmit();
+                node.pass_with_frame(link, &header, b"");
                 assert!(node.transport.closed.contains(&(link, Close::Abort)), "{case}: {header:?}");
                 let events = mem::take(&mut node.sink.events);
                 let is_failed = matches!(events[..], [ConnectionReport::Failed(_)]);
@@ -446,10 +436,7 @@ fn unexpected_link_is_aborted_by_endpoint_that_is_not_listening() {
     let makes: [Make; 4] = [
         || engine_with_role(EndpointRole::Connected),
         accepting_engine,
-        || {
-            let (mut node, _) = connected_engine();
-            node
-        },
+        || connected_engine().0,
         || {
             let mut node = asking_engine();
             node.link_down(OWN, RESET);
@@ -491,7 +478,7 @@ fn connect_times_out_if_no_acceptor_answers() {
     for answers in [false, true] {
         let mut node = asking_engine();
         node.link_up(OTHER, 3, 1);
-        assert!(!node.engine.awaits_timeout(), "the passive endpoint may answer");
+        assert!(!node.awaits_timeout(), "the passive endpoint may answer");
         node.link_down(OWN, LinkError::Closed);
         let (first_ms, last_ms) =
             (90_000 + REQUESTER_WAIT_MAX_MS, 90_000 + REQUESTER_WAIT_MAX_MS + TIMEOUT_GRACE_MS);
@@ -500,13 +487,10 @@ fn connect_times_out_if_no_acceptor_answers() {
         for (now_ms, deadline_ms) in looks {
             node.advance_time(Moment::from_ms(now_ms));
             node.transmit();
-            assert_eq!(node.engine.next_deadline(), Some(Moment::from_ms(deadline_ms)));
+            assert_eq!(node.next_deadline(), Some(Moment::from_ms(deadline_ms)));
         }
-        assert!(node.sink.events.is_empty() && !node.engine.has_unsent());
-        assert!(
-            node.engine.awaits_timeout() && !node.engine.has_work_without_arrivals(),
-            "the time is waited for asleep"
-        );
+        assert!(node.sink.events.is_empty() && !node.has_unsent());
+        assert!(node.awaits_timeout() && !node.has_work_without_arrivals(), "the time is waited for asleep");
         if answers {
             node.step(OTHER, HandshakeStep::Accept, b"");
             node.transmit();
@@ -521,9 +505,7 @@ fn connect_times_out_if_no_acceptor_answers() {
             assert_eq!(node.transport.closed, [(OTHER, Close::Drain)]);
         }
         assert!(
-            !node.engine.has_work_without_arrivals()
-                && !node.engine.awaits_timeout()
-                && node.engine.next_deadline().is_none()
+            !node.has_work_without_arrivals() && !node.awaits_timeout() && node.next_deadline().is_none()
         );
     }
 }
@@ -542,6 +524,30 @@ fn requester_limits_its_links() {
     let last = links[REQUESTER_MAX_LINKS + 2];
     node.step(last, HandshakeStep::Accept, b"");
     assert_eq!(node.sink.events, [ConnectionReport::Connected { data: Box::default() }]);
+}
+
+#[test]
+fn links_of_strangers_keep_no_acceptor_out() {
+    let (claimed, confirmed) = (AddressProof::Claimed, AddressProof::Confirmed);
+    // The proofs of the strangers' addresses, and how many strangers come before the acceptor. The others come
+    // after it.
+    let all = REQUESTER_MAX_LINKS as u32;
+    for (proof, before) in [(claimed, all), (claimed, 0), (confirmed, all), (confirmed, 0)] {
+        let mut node = asking_engine();
+        let add_stranger = |node: &mut Node, link| {
+            let peer = SocketAddr::from(([127, 0, 0, 2], link as u16)).into();
+            node.link_event(LinkId(link), LinkEvent::Up { peer, instance: 1, proof });
+        };
+        (10..10 + before).for_each(|link| add_stranger(&mut node, link));
+        node.link_event(OTHER, LinkEvent::Up { peer: address(3), instance: 1, proof: claimed });
+        node.link_event(OTHER, LinkEvent::Confirmed);
+        (10 + before..10 + all).for_each(|link| add_stranger(&mut node, link));
+        node.transmit();
+        // Of the strangers the first have ended: one for the acceptor, and one for this side's own link.
+        assert_eq!(node.transport.closed, [10, 11].map(|link| (LinkId(link), Close::Abort)), "{proof:?}");
+        node.step(OTHER, HandshakeStep::Accept, b"");
+        assert_eq!(node.sink.events, [ConnectionReport::Connected { data: Box::default() }], "{proof:?}");
+    }
 }
 
 #[test]

@@ -60,8 +60,7 @@ fn ended_sends_are_counted_signalled_or_not() {
     assert_eq!(node.sink.ended.len(), 3);
     // A send that the link takes in two parts.
     node.transport.answers = [Sent::Partial(2)].into();
-    let send = send_request(peer, b"0123456789", 1).signalled(Signalled::No);
-    node.post(send);
+    node.post(send_request(peer, b"0123456789", 1).signalled(Signalled::No));
     assert_eq!(take_counted(&mut node.sink), []);
     node.transmit();
     assert_eq!(take_counted(&mut node.sink), [SENT]);
@@ -81,8 +80,7 @@ fn long_sends_are_counted_when_fetched() {
         assert_eq!(take_counted(&mut node.sink), [(CounterEvents::SEND, succeeds)]);
     }
     // A send whose payload the peer asks for.
-    let send = send_request(peer, b"long", 1).signalled(Signalled::No);
-    node.post(send);
+    node.post(send_request(peer, b"long", 1).signalled(Signalled::No));
     let Header::Request { op, .. } = node.transport.sent[2].1 else { panic!("not a request") };
     node.pass_with_frame(LINK, &Header::Clear { op, cannot_pull: false }, b"");
     assert_eq!(take_counted(&mut node.sink), [SENT]);
@@ -153,18 +151,17 @@ fn held_completion_is_counted_once() {
     for context in 0..3 {
         node.post(send_request(peer, b"x", context));
     }
-    assert_eq!((node.sink.take_ended().len(), take_counted(&mut node.sink)), (1, vec![SENT; 3]));
+    assert_eq!((node.take_ended().len(), take_counted(&mut node.sink)), (1, vec![SENT; 3]));
     node.deliver_held();
-    node.sink.take_ended();
+    node.take_ended();
     node.deliver_held();
-    assert_eq!((node.sink.take_ended().len(), take_counted(&mut node.sink)), (1, vec![]));
+    assert_eq!((node.take_ended().len(), take_counted(&mut node.sink)), (1, vec![]));
 }
 
 #[test]
 fn operations_ended_by_link_down_count_as_errors() {
     let (mut node, peer) = engine_with_peer();
-    let send = send_request(peer, b"x", 1).signalled(Signalled::No).level(Level::Match);
-    node.post(send);
+    node.post(send_request(peer, b"x", 1).signalled(Signalled::No).level(Level::Match));
     let read = RmaLocal::Read(Destination::owned(BytesMut::zeroed(4)));
     node.post(rma_request(peer, read, 2));
     let write = RmaLocal::Write { source: Source::owned(Bytes::from_static(b"x")), data: None };
@@ -191,8 +188,7 @@ fn reads_and_writes_are_counted_as_their_own_events() {
                 } else {
                     RmaLocal::Write { source: Source::owned(Bytes::from_static(b"x")), data: None }
                 };
-                let request = rma_request(peer, local, 1).signalled(signalled);
-                node.post(request);
+                node.post(rma_request(peer, local, 1).signalled(signalled));
                 assert_eq!(take_counted(&mut node.sink), []);
                 let Some((_, Header::Rma(rma), _)) = node.transport.sent.last() else { panic!("no access") };
                 node.frame(LINK, &Header::Answer { op: rma.op, outcome }, b"");

@@ -17,15 +17,15 @@ fn sends_wait_for_credit_and_keep_their_order() {
     for context in 0..FIRST_MESSAGES + 2 {
         node.post(send_request(peer, b"", context));
     }
-    assert_eq!(node.sink.ended_contexts(), (0..FIRST_MESSAGES).collect::<Vec<_>>());
+    assert_eq!(node.ended_contexts(), (0..FIRST_MESSAGES).collect::<Vec<_>>());
     assert!(!node.engine.try_inject(peer, None, None, b"", &mut node.transport));
     node.transmit();
     assert_eq!(node.transport.sent.len() as u64, FIRST_MESSAGES);
-    assert!(node.engine.has_unsent());
+    assert!(node.has_unsent());
     node.pass_with_frame(LINK, &credit_header(CREDIT_INITIAL_BYTES + MESSAGE_COST_BYTES), b"");
     assert_eq!(node.transport.sent.len() as u64, FIRST_MESSAGES + 1);
     node.pass_with_frame(LINK, &credit_header(2 * CREDIT_INITIAL_BYTES), b"");
-    assert_eq!(node.sink.ended_contexts(), (0..FIRST_MESSAGES + 2).collect::<Vec<_>>());
+    assert_eq!(node.ended_contexts(), (0..FIRST_MESSAGES + 2).collect::<Vec<_>>());
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn acks_and_requested_payload_need_no_credit() {
     node.pass_with_frame(LINK, &Header::Clear { op, cannot_pull: false }, b"");
     let sent = [Header::Ack { received: 1 }, Header::Data { op, len_bytes: 5 }];
     assert_eq!(node.sent_since(before), sent);
-    assert_eq!(node.sink.ended_contexts(), [0]);
+    assert_eq!(node.ended_contexts(), [0]);
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn message_beyond_credit_is_offered() {
         panic!("{:?}", node.sent_since(0));
     };
     assert_eq!(message.len_bytes, CREDIT_INITIAL_BYTES);
-    assert_eq!(node.sink.ended_contexts(), [2]);
+    assert_eq!(node.ended_contexts(), [2]);
 }
 
 #[test]
@@ -77,11 +77,9 @@ fn link_gets_a_sixteenth_of_the_budget_and_more_after_receives() {
         }
     }
     assert_eq!(granted, budget_bytes / 16, "one link does not get all");
-    assert_eq!(node.engine.receive_side.unexpected_len(), kept);
+    assert_eq!(node.unexpected_len(), kept);
 
-    for context in 0..kept as u64 {
-        node.post_receive(receive_request(8, context));
-    }
+    node.post_receives(8, 0..kept as u64);
     node.transmit();
     let Some((_, Header::Credit { granted_bytes }, _)) = node.transport.sent.last() else {
         panic!("no credit")
@@ -92,11 +90,10 @@ fn link_gets_a_sixteenth_of_the_budget_and_more_after_receives() {
 #[test]
 fn message_beyond_granted_credit_ends_the_link() {
     let (mut node, _) = engine_with_peer();
-    let mut arrivals = node.arrivals();
-    arrivals.frame_begun(LINK, &untagged_header(CREDIT_INITIAL_BYTES));
+    node.frame_begun(LINK, &untagged_header(CREDIT_INITIAL_BYTES));
     node.transmit();
     assert_eq!(node.transport.closed, [(LINK, Close::Abort)]);
-    assert_eq!(node.engine.receive_side.unexpected_len(), 0);
+    assert_eq!(node.unexpected_len(), 0);
 }
 
 #[test]
@@ -120,13 +117,13 @@ fn offers_beyond_budget_wait_for_receive_or_room() {
     assert_eq!(dones(&node.transport), [1]);
     node.post_receive(receive_request(20_000, 1));
     node.transmit();
-    assert_eq!((dones(&node.transport), node.sink.ended_contexts()), (vec![1, 2], vec![1]));
+    assert_eq!((dones(&node.transport), node.ended_contexts()), (vec![1, 2], vec![1]));
     node.post_receive(receive_request(20_000, 2));
     node.transmit();
     assert_eq!(dones(&node.transport), [1, 2], "no room will ever be large enough");
     node.post_receive(receive_request(60_000, 3));
     node.transmit();
-    assert_eq!((dones(&node.transport), node.sink.ended_contexts()), (vec![1, 2, 3], vec![1, 2, 3]));
+    assert_eq!((dones(&node.transport), node.ended_contexts()), (vec![1, 2, 3], vec![1, 2, 3]));
 }
 
 #[test]
@@ -134,63 +131,33 @@ fn link_down_returns_its_credit_to_the_budget() {
     let mut node = Node::new(Config { unexpected_budget_bytes: 56_000, ..untimed_config() });
     node.transport.memory = vec![7; 20_000];
     for round in 0..10 {
-        let mut arrivals = node.arrivals();
-        arrivals.link_event(LINK, LinkEvent::up(address(2), round));
-        arrivals.frame(LINK, &untagged_header(3), b"one");
+        node.link_up(LINK, 2, round);
+        node.frame(LINK, &untagged_header(3), b"one");
         let message = Message::of_len(20_000);
         let request = Header::Request { message, op: round, remote_bytes: REMOTE.len() as u8 };
-        arrivals.frame(LINK, &request, REMOTE);
-        node.transmit();
+        node.pass_with_frame(LINK, &request, REMOTE);
         node.frame_begun(LINK, &untagged_header(100));
         node.link_down(LINK, RESET);
         // Whole messages stay, and use the budget until receives take them.
-        assert_eq!(node.engine.receive_side.unexpected_len(), 2, "round {round}");
+        assert_eq!(node.unexpected_len(), 2, "round {round}");
         node.post_receive(receive_request(3, 1));
         node.post_receive(receive_request(20_000, 2));
-        assert_eq!(node.sink.take_ended().iter().filter(|ended| ended.is_ok()).count(), 2);
+        assert_eq!(node.take_ended().iter().filter(|ended| ended.is_ok()).count(), 2);
     }
     assert!(node.engine.receive_side.try_reserve_budget(56_000), "all of it is free");
-}
-
-#[test]
-fn leftovers_of_ended_links_stay_within_the_budget() {
-    let mut node = Node::new(Config { unexpected_budget_bytes: 100_000, ..untimed_config() });
-    let mut kept_bytes = 0;
-    for instance in 0..20 {
-        let mut arrivals = node.arrivals();
-        arrivals.link_event(LINK, LinkEvent::up(address(2), instance));
-        arrivals.frame(LINK, &untagged_header(30_000), &[7; 30_000]);
-        node.transmit();
-        node.link_down(LINK, RESET);
-        kept_bytes = node.engine.receive_side.unexpected_len() * 30_000;
-    }
-    assert!(kept_bytes <= 100_000 + CREDIT_INITIAL_BYTES as usize, "{kept_bytes}");
-    assert!(node.transport.closed.len() > 10, "a link that brings more ends");
-
-    // Once receives have taken some messages, the budget has room again.
-    node.post_receive(receive_request(30_000, 1));
-    node.post_receive(receive_request(30_000, 2));
-    let before = (node.engine.receive_side.unexpected_len(), node.transport.closed.len());
-    node.link_up(LINK, 2, 99);
-    node.pass_with_frame(LINK, &untagged_header(8), b"welcome!");
-    assert_eq!(
-        (node.engine.receive_side.unexpected_len(), node.transport.closed.len()),
-        (before.0 + 1, before.1)
-    );
 }
 
 /// Brings up a link, lets messages arrive on it, and ends it. Returns whether the engine had kept
 /// the link until then.
 fn visit(node: &mut Node, instance: u64, events: &[LinkEvent]) -> bool {
     let link = LinkId(20);
-    let mut arrivals = node.arrivals();
     let (peer, proof) = (address(5), AddressProof::Claimed);
-    arrivals.link_event(link, LinkEvent::Up { peer, instance, proof });
+    node.link_event(link, LinkEvent::Up { peer, instance, proof });
     for event in events {
-        arrivals.link_event(link, event.clone());
+        node.link_event(link, event.clone());
     }
     for _ in 0..FIRST_MESSAGES {
-        arrivals.frame(link, &untagged_header(0), b"");
+        node.frame(link, &untagged_header(0), b"");
     }
     node.transmit();
     let is_admitted = node.engine.links.get(link).is_some();
@@ -209,13 +176,13 @@ fn messages_of_confirmed_peers_are_kept_and_others_make_room() {
     let mut node = Node::new(config());
     let claimed = visits(&mut node, &[]);
     assert!(claimed.iter().all(is_admitted), "{claimed:?}");
-    assert!(node.engine.receive_side.unexpected_len() as u64 <= 8 * FIRST_MESSAGES);
+    assert!(node.unexpected_len() as u64 <= 8 * FIRST_MESSAGES);
 
     let mut node = Node::new(config());
     let confirmed = visits(&mut node, &[LinkEvent::Confirmed]);
     let count = confirmed.iter().take_while(|admitted| **admitted).count();
     assert!((6..8).contains(&count) && !confirmed[count..].iter().any(is_admitted), "{confirmed:?}");
-    assert_eq!(node.engine.receive_side.unexpected_len() as u64, count as u64 * FIRST_MESSAGES);
+    assert_eq!(node.unexpected_len() as u64, count as u64 * FIRST_MESSAGES);
 }
 
 fn request_header(op: u64, len_bytes: u64, awaits: AwaitedReply) -> Header {
@@ -268,7 +235,7 @@ fn peer_that_reads_no_answers_is_disconnected_at_a_limit() {
     for context in 0..200_000 {
         node.post_receive(receive_request(0, context));
         node.frame(LINK, &Header::Message(awaiting), b"");
-        node.sink.take_ended();
+        node.take_ended();
         node.transport.answers = [Sent::Full; 4].into();
         node.transmit();
         let Some(link) = node.engine.links.get(LINK) else { break };
@@ -309,7 +276,7 @@ fn claimed_length_reserves_no_memory_with_unlimited_budget() {
     node.frame_begun(LINK, &untagged_header(len_bytes));
     node.payload_arrived(LINK, b"a beginning");
     node.link_down(LINK, RESET);
-    assert_eq!(node.engine.receive_side.unexpected_len() as u64, FIRST_MESSAGES / 2);
+    assert_eq!(node.unexpected_len() as u64, FIRST_MESSAGES / 2);
 }
 
 #[test]
@@ -318,12 +285,11 @@ fn link_keeps_its_credit_despite_leftovers_of_ended_links() {
     let mut node = Node::new(Config { unexpected_budget_bytes: budget_bytes as usize, ..untimed_config() });
     node.link_up(LINK, 2, 1);
     for instance in 0..10 {
-        let mut arrivals = node.arrivals();
-        arrivals.link_event(LinkId(8), LinkEvent::up(address(3), instance));
+        node.link_up(LinkId(8), 3, instance);
         for _ in 0..FIRST_MESSAGES {
-            arrivals.frame(LinkId(8), &untagged_header(0), b"");
+            node.frame(LinkId(8), &untagged_header(0), b"");
         }
-        arrivals.link_event(LinkId(8), LinkEvent::Down(LinkError::Closed));
+        node.link_down(LinkId(8), LinkError::Closed);
         node.transmit();
     }
     node.pass_with_frame(LINK, &untagged_header(4), b"mine");

@@ -75,7 +75,7 @@ fn offered_region_is_mapped_at_its_first_access() {
     assert!(node.engine.has_offered_regions);
     node.post(rma_request(peer, hello_write(), 2).key(KEY + 2));
     assert_eq!((mapped_and_offered_counts(&mut node), node.engine.has_offered_regions), ((3, 0), false));
-    assert_eq!((node.transport.sent.len(), node.sink.ended_contexts()), (0, vec![1, 2]));
+    assert_eq!((node.transport.sent.len(), node.ended_contexts()), (0, vec![1, 2]));
     let read = RmaLocal::Read(Destination::owned(BytesMut::zeroed(5)));
     node.post(rma_request(peer, read, 4));
     assert_eq!(node.transport.sent.len(), 1, "it may only be written to");
@@ -106,13 +106,13 @@ fn direct_access_is_done_and_reported_by_the_caller() {
     let completion =
         EndedOperation::of_transmit(8, CompletionFlags::of_access(false, false), hello_write().into_buffer());
     node.engine.report_direct_access(completion, &mut node.sink);
-    assert_eq!((node.engine.outstanding_transmits(), node.sink.ended_contexts()), (1, vec![]));
+    assert_eq!((node.outstanding_transmits(), node.ended_contexts()), (1, vec![]));
     let attempt = node.engine.try_access_at_once(peer, &mut hello_write(), place, Level::Inject, false);
     assert_eq!(attempt, Attempt::NotMade);
     node.sink.room = 2;
     node.post(rma_request(peer, hello_write(), 9));
     node.deliver_held();
-    assert_eq!((node.transport.sent.len(), node.sink.ended_contexts()), (0, vec![8, 9]));
+    assert_eq!((node.transport.sent.len(), node.ended_contexts()), (0, vec![8, 9]));
 }
 
 #[test]
@@ -151,8 +151,7 @@ fn access_that_must_wait_or_involve_the_target_is_not_direct() {
     node.engine.initiator.set_completes_in_order(true);
     assert!(!goes(&mut node, hello_write(), place, Level::Inject, false), "it has its turn");
     node.engine.initiator.set_completes_in_order(false);
-    let another = rma_request(peer, hello_write(), 1).key(KEY + 1);
-    node.post(another);
+    node.post(rma_request(peer, hello_write(), 1).key(KEY + 1));
     assert!(!goes(&mut node, hello_write(), place, Level::Inject, false), "one before it has not ended");
     assert_eq!((memory.words()[0].load(Relaxed), node.sink.ended.len()), (0, 0));
     memory.retire();
@@ -170,8 +169,8 @@ fn visibility_flush_of_mapped_region_needs_no_frame() {
     // The region has 100 bytes, and the range begins at the fourth.
     let flush = |len_bytes| flush_request(peer, FlushKind::Visibility, len_bytes, 2);
     node.post(flush(97));
-    assert_eq!((node.transport.sent.len(), node.sink.ended_contexts()), (0, vec![1, 2]));
-    assert_eq!(node.sink.take_ended().remove(1), Ok(EndedOperation::of_flush(2, 97)));
+    assert_eq!((node.transport.sent.len(), node.ended_contexts()), (0, vec![1, 2]));
+    assert_eq!(node.take_ended().remove(1), Ok(EndedOperation::of_flush(2, 97)));
     assert!(!node.engine.has_unseen_stores);
     node.post(flush(5).signalled(Signalled::No));
     assert_eq!((node.transport.sent.len(), node.sink.ended.len(), node.sink.counted.len()), (0, 0, 3));
@@ -191,19 +190,18 @@ fn visibility_flush_of_mapped_region_needs_no_frame() {
         assert_eq!((node.transport.sent.len(), node.sink.ended.len()), (sent, 0));
         let answer = Header::Answer { op: *op, outcome: Outcome::Refused(Refusal::Range) };
         node.frame(LINK, &answer, b"");
-        assert!(node.sink.take_ended().remove(0).is_err());
+        assert!(node.take_ended().remove(0).is_err());
     }
 
     // An earlier write is under way, by frame, to another region.
-    let elsewhere = rma_request(peer, hello_write(), 3).key(KEY + 1);
-    node.post(elsewhere);
+    node.post(rma_request(peer, hello_write(), 3).key(KEY + 1));
     node.post(flush(5));
     assert_eq!((node.transport.sent.len(), node.sink.ended.len()), (6, 0));
     for at in [4, 5] {
         let Header::Rma(Rma { op, .. }) = node.transport.sent[at].1 else { panic!("an access was sent") };
         node.frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
     }
-    assert_eq!(node.sink.take_ended().len(), 2);
+    assert_eq!(node.take_ended().len(), 2);
 
     // The target has closed the region.
     memory.retire();
@@ -244,8 +242,7 @@ fn oldest_offered_region_gives_way_at_the_limit() {
     }
     assert!(node.engine.condemned.is_empty(), "all of them but the last may have ended");
     assert_eq!(mapped_and_offered_counts(&mut node), (0, MAPPED_LINK_MAX_REGIONS));
-    let request = rma_request(peer, hello_write(), 1).key(last);
-    node.post(request);
+    node.post(rma_request(peer, hello_write(), 1).key(last));
     assert!(node.transport.sent.is_empty(), "the last one is mapped");
 }
 
@@ -287,7 +284,7 @@ fn region_is_offered_once_to_a_peer_that_accessed_it() {
     node.engine.target.regions().close(&next);
     node.transmit();
     assert_eq!(showings(&node.transport), 1);
-    assert!(!node.engine.has_unsent());
+    assert!(!node.has_unsent());
 }
 
 #[test]
@@ -295,8 +292,7 @@ fn direct_read_makes_earlier_direct_writes_visible() {
     let (mut node, peer) = engine_with_peer();
     map_region(&mut node);
     let mut post = |local, level| {
-        let request = rma_request(peer, local, 1).level(level);
-        node.post(request);
+        node.post(rma_request(peer, local, 1).level(level));
         assert!(node.transport.sent.is_empty());
         node.engine.has_unseen_stores
     };
@@ -353,11 +349,7 @@ fn visibility_flush_after_an_unanswered_message_needs_no_frame() {
     let (mut node, peer) = engine_with_access_order();
     node.post(send_request(peer, b"m", 1));
     node.post(flush_request(peer, FlushKind::Visibility, 5, 2));
-    assert_eq!(
-        (node.transport.sent.len(), node.sink.ended_contexts()),
-        (1, vec![1, 2]),
-        "it follows no write"
-    );
+    assert_eq!((node.transport.sent.len(), node.ended_contexts()), (1, vec![1, 2]), "it follows no write");
     // A write that may not overtake the message goes by a frame, and a flush follows it.
     node.post(rma_request(peer, hello_write(), 3));
     node.post(flush_request(peer, FlushKind::Visibility, 5, 4));
@@ -366,8 +358,7 @@ fn visibility_flush_after_an_unanswered_message_needs_no_frame() {
 
 /// Makes the engine lose its peer to a successor, on link 8, while a write on the present link has no answer.
 fn replace_peer_during_write(node: &mut Node, peer: PeerId) -> u64 {
-    let elsewhere = rma_request(peer, hello_write(), 1).key(KEY + 1);
-    node.post(elsewhere);
+    node.post(rma_request(peer, hello_write(), 1).key(KEY + 1));
     let Some((LINK, Header::Rma(Rma { op, .. }), _)) = node.transport.sent.last() else {
         panic!("an access")
     };
@@ -382,7 +373,7 @@ fn visibility_flush_of_a_region_of_the_successor_waits_for_writes_to_the_former_
     let op = replace_peer_during_write(&mut node, peer);
     node.frame(LinkId(8), &mappable_region_header(KEY, 100), REMOTE);
     node.post(rma_request(peer, hello_write(), 2));
-    assert_eq!((node.transport.sent.len(), node.sink.ended_contexts()), (1, vec![2]), "the region is mapped");
+    assert_eq!((node.transport.sent.len(), node.ended_contexts()), (1, vec![2]), "the region is mapped");
     node.post(flush_request(peer, FlushKind::Visibility, 5, 3));
     node.transmit();
     assert_eq!((node.transport.sent.len(), node.sink.ended.len()), (1, 1), "the write has no answer");
@@ -402,7 +393,7 @@ fn direct_access_does_not_overtake_requested_payload() {
     let Header::Request { op, .. } = node.transport.sent.last().unwrap().1 else { panic!("a request") };
     node.pass_with_frame(LINK, &Header::Clear { op, cannot_pull: false }, b"");
     assert!(matches!(node.transport.sent.last().unwrap().1, Header::Data { .. }));
-    assert_eq!(node.sink.take_ended().len(), 1, "the link has all of it");
+    assert_eq!(node.take_ended().len(), 1, "the link has all of it");
     assert!(!post_write_returning_if_direct(&mut node, peer), "the peer may not have it");
     assert!(post_write_returning_if_direct(&mut node, peer));
 }
@@ -448,10 +439,9 @@ fn persistent_region_is_not_offered_for_mapping() {
 #[test]
 fn region_offered_in_several_pieces_is_kept() {
     let (mut node, _) = engine_with_peer();
-    let mut arrivals = node.arrivals();
-    arrivals.frame_begun(LINK, &mappable_region_header(KEY, 100));
+    node.frame_begun(LINK, &mappable_region_header(KEY, 100));
     for byte in REMOTE {
-        arrivals.payload_arrived(LINK, &[*byte]);
+        node.payload_arrived(LINK, &[*byte]);
     }
     map_offered(&mut node, KEY);
 }

@@ -67,18 +67,17 @@ pub(super) fn write_header(op: u64, key: u64, place: u64, len_bytes: u64, durabl
 fn write_with_commit_is_flushed_before_its_answer() {
     let (mut node, _) = engine_with_peer();
     let (_region, device) = add_persistent_region(&node.engine, KEY);
-    let mut arrivals = node.arrivals();
-    arrivals.frame(LINK, &write_header(1, KEY, 0, 4, Durable::Nothing), b"abcd");
+    node.frame(LINK, &write_header(1, KEY, 0, 4, Durable::Nothing), b"abcd");
     assert_eq!(device.take_persisted(), []);
-    arrivals.frame(LINK, &write_header(2, KEY, 10, 4, Durable::Written), b"efgh");
+    node.frame(LINK, &write_header(2, KEY, 10, 4, Durable::Written), b"efgh");
     assert_eq!(device.take_persisted(), [(10, 4)]);
-    arrivals.frame_begun(LINK, &write_header(3, KEY, 20, 6, Durable::Written));
-    arrivals.payload_arrived(LINK, b"123");
+    node.frame_begun(LINK, &write_header(3, KEY, 20, 6, Durable::Written));
+    node.payload_arrived(LINK, b"123");
     assert_eq!(device.take_persisted(), [], "not all of it is there");
-    arrivals.payload_arrived(LINK, b"456");
+    node.payload_arrived(LINK, b"456");
     assert_eq!(device.take_persisted(), [(20, 6)]);
     // A write of no bytes flushes nothing.
-    arrivals.frame(LINK, &write_header(4, KEY, 20, 0, Durable::Written), b"");
+    node.frame(LINK, &write_header(4, KEY, 20, 0, Durable::Written), b"");
     assert_eq!(device.take_persisted(), []);
     node.transmit();
     assert_eq!(sent_answers(&node.transport), [1, 2, 3, 4].map(|op| (op, Outcome::Done)));
@@ -112,20 +111,19 @@ fn fenced_commit_flushes_all_earlier_writes_of_its_peer() {
     node.link_up(other, 3, 1);
     let (_first, first_device) = add_persistent_region(&node.engine, 1);
     let (_second, second_device) = add_persistent_region(&node.engine, 2);
-    let mut arrivals = node.arrivals();
-    arrivals.frame(LINK, &write_header(1, 1, 10, 2, Durable::Nothing), b"ab");
-    arrivals.frame(LINK, &write_header(2, 1, 50, 3, Durable::Nothing), b"abc");
-    arrivals.frame(LINK, &write_header(3, 2, 90, 0, Durable::Nothing), b"");
-    arrivals.frame(other, &write_header(1, 2, 70, 4, Durable::Nothing), b"abcd");
-    arrivals.frame(LINK, &write_header(4, 2, 0, 1, Durable::Everything), b"x");
+    node.frame(LINK, &write_header(1, 1, 10, 2, Durable::Nothing), b"ab");
+    node.frame(LINK, &write_header(2, 1, 50, 3, Durable::Nothing), b"abc");
+    node.frame(LINK, &write_header(3, 2, 90, 0, Durable::Nothing), b"");
+    node.frame(other, &write_header(1, 2, 70, 4, Durable::Nothing), b"abcd");
+    node.frame(LINK, &write_header(4, 2, 0, 1, Durable::Everything), b"x");
     assert_eq!(
         (first_device.take_persisted(), second_device.take_persisted()),
         (vec![(10, 43)], vec![(0, 1)])
     );
     // A second fence flushes nothing again.
-    arrivals.frame(LINK, &write_header(5, 2, 0, 0, Durable::Everything), b"");
+    node.frame(LINK, &write_header(5, 2, 0, 0, Durable::Everything), b"");
     assert_eq!((first_device.take_persisted(), second_device.take_persisted()), (vec![], vec![]));
-    arrivals.frame(other, &write_header(2, 1, 0, 0, Durable::Everything), b"");
+    node.frame(other, &write_header(2, 1, 0, 0, Durable::Everything), b"");
     assert_eq!((first_device.take_persisted(), second_device.take_persisted()), (vec![], vec![(70, 4)]));
     node.transmit();
     assert!(sent_answers(&node.transport).iter().all(|(_, outcome)| *outcome == Outcome::Done));
@@ -158,16 +156,15 @@ fn fenced_commit_flushes_earlier_writes_before_writing() {
         let region = node.engine.target.regions().add(region).unwrap();
         *observer.region.lock().unwrap() = Arc::downgrade(&region);
         let fenced = write_header(2, KEY, 0, 4, Durable::Everything);
-        let mut arrivals = node.arrivals();
-        arrivals.frame(LINK, &write_header(1, KEY, 50, 4, Durable::Nothing), b"data");
+        node.frame(LINK, &write_header(1, KEY, 50, 4, Durable::Nothing), b"data");
         match (way, fenced) {
-            ("whole", _) => arrivals.frame(LINK, &fenced, b"late"),
+            ("whole", _) => node.frame(LINK, &fenced, b"late"),
             ("in parts", _) => {
-                arrivals.frame_begun(LINK, &fenced);
-                arrivals.payload_arrived(LINK, b"la");
-                arrivals.payload_arrived(LINK, b"te");
+                node.frame_begun(LINK, &fenced);
+                node.payload_arrived(LINK, b"la");
+                node.payload_arrived(LINK, b"te");
             }
-            (_, Header::Rma(rma)) => arrivals.frame(LINK, &Header::Rma(Rma { kind: offer, ..rma }), REMOTE),
+            (_, Header::Rma(rma)) => node.frame(LINK, &Header::Rma(Rma { kind: offer, ..rma }), REMOTE),
             (_, other) => panic!("a write: {other:?}"),
         }
         node.transmit();
@@ -182,10 +179,8 @@ fn fenced_write_is_dropped_if_earlier_flush_fails() {
     let (_broken, device) = add_persistent_region(&node.engine, 1);
     let (sound, _device) = add_persistent_region(&node.engine, 2);
     device.set_broken(true);
-    let mut arrivals = node.arrivals();
-    arrivals.frame(LINK, &write_header(1, 1, 0, 4, Durable::Nothing), b"data");
-    arrivals.frame(LINK, &write_header(2, 2, 0, 4, Durable::Everything), b"late");
-    node.transmit();
+    node.frame(LINK, &write_header(1, 1, 0, 4, Durable::Nothing), b"data");
+    node.pass_with_frame(LINK, &write_header(2, 2, 0, 4, Durable::Everything), b"late");
     assert_eq!(sent_answers(&node.transport), [(1, Outcome::Done), (2, Outcome::NotDurable)]);
     assert_eq!(read_region(&sound), [0; 100]);
 }
@@ -195,11 +190,10 @@ fn fenced_commit_flushes_writes_of_an_earlier_link() {
     let (mut node, _) = engine_with_peer();
     let (_region, device) = add_persistent_region(&node.engine, KEY);
     let next = LinkId(8);
-    let mut arrivals = node.arrivals();
-    arrivals.frame(LINK, &write_header(1, KEY, 10, 4, Durable::Nothing), b"data");
-    arrivals.link_event(LINK, LinkEvent::Down(LinkError::Closed));
-    arrivals.link_event(next, LinkEvent::up(address(2), 1));
-    arrivals.frame(next, &write_header(1, KEY, 0, 0, Durable::Everything), b"");
+    node.frame(LINK, &write_header(1, KEY, 10, 4, Durable::Nothing), b"data");
+    node.link_down(LINK, LinkError::Closed);
+    node.link_up(next, 2, 1);
+    node.frame(next, &write_header(1, KEY, 0, 0, Durable::Everything), b"");
     assert_eq!(device.take_persisted(), [(10, 4)]);
     node.transmit();
     assert_eq!(sent_answers(&node.transport), [(1, Outcome::Done)]);
@@ -215,24 +209,21 @@ fn failed_flush_is_answered_not_durable() {
         let kind = RmaKind::Write { data: Some(1) };
         Header::Rma(Rma { op, key: KEY, address: 1000, len_bytes: 1, kind, durable })
     };
-    let mut arrivals = node.arrivals();
-    arrivals.frame(LINK, &with_data(1, Durable::Written), b"a");
-    arrivals.frame(LINK, &write_header(2, KEY, 0, 1, Durable::Nothing), b"a");
-    arrivals.frame(LINK, &write_header(3, KEY, 5, 0, Durable::Everything), b"");
+    node.frame(LINK, &with_data(1, Durable::Written), b"a");
+    node.frame(LINK, &write_header(2, KEY, 0, 1, Durable::Nothing), b"a");
+    node.frame(LINK, &write_header(3, KEY, 5, 0, Durable::Everything), b"");
     // After a failed flush, the engine never flushes the region again. The system reports lost data
     // only once.
     device.set_broken(false);
-    arrivals.frame(LINK, &write_header(4, KEY, 5, 1, Durable::Written), b"a");
-    arrivals.frame(LINK, &write_header(5, KEY, 5, 0, Durable::Everything), b"");
+    node.frame(LINK, &write_header(4, KEY, 5, 1, Durable::Written), b"a");
+    node.frame(LINK, &write_header(5, KEY, 5, 0, Durable::Everything), b"");
     assert_eq!(device.take_persisted(), []);
     node.engine.target.regions().close(&failed);
     let (_anew, device) = add_persistent_region(&node.engine, KEY);
-    let mut arrivals = node.arrivals();
-    arrivals.frame(LINK, &write_header(6, KEY, 5, 1, Durable::Written), b"a");
+    node.frame(LINK, &write_header(6, KEY, 5, 1, Durable::Written), b"a");
     assert_eq!(device.take_persisted(), [(5, 1)]);
-    arrivals.frame(LINK, &write_header(7, KEY, 0, 0, Durable::Everything), b"");
-    arrivals.frame(LINK, &write_header(8, KEY, 0, 0, Durable::Everything), b"");
-    node.transmit();
+    node.frame(LINK, &write_header(7, KEY, 0, 0, Durable::Everything), b"");
+    node.pass_with_frame(LINK, &write_header(8, KEY, 0, 0, Durable::Everything), b"");
     let [done, not] = [Outcome::Done, Outcome::NotDurable];
     assert_eq!(sent_outcomes(&node.transport), [not, done, not, not, not, done, not, done]);
     assert!(node.sink.ended.is_empty(), "the target is told of nothing that failed");
@@ -243,8 +234,7 @@ fn closing_a_region_answers_its_unflushed_write_once_as_not_durable() {
     let (mut node, _) = engine_with_peer();
     let (_region, _device) = add_persistent_region(&node.engine, KEY);
     let (closed, _device) = add_persistent_region(&node.engine, 2);
-    let mut arrivals = node.arrivals();
-    arrivals.frame(LINK, &write_header(5, 2, 0, 1, Durable::Nothing), b"a");
+    node.frame(LINK, &write_header(5, 2, 0, 1, Durable::Nothing), b"a");
     node.engine.target.regions().close(&closed);
     node.frame(LINK, &write_header(6, KEY, 0, 0, Durable::Everything), b"");
     node.frame(LINK, &write_header(7, KEY, 0, 0, Durable::Everything), b"");
@@ -254,11 +244,9 @@ fn closing_a_region_answers_its_unflushed_write_once_as_not_durable() {
     node.frame(LINK, &write_header(8, 3, 0, 1, Durable::Nothing), b"a");
     node.engine.target.regions().close(&dropped);
     drop(dropped);
-    let mut arrivals = node.arrivals();
-    arrivals.frame(LINK, &write_header(9, 4, 0, 1, Durable::Nothing), b"a");
-    arrivals.frame(LINK, &write_header(10, KEY, 0, 0, Durable::Everything), b"");
-    arrivals.frame(LINK, &write_header(11, KEY, 0, 0, Durable::Everything), b"");
-    node.transmit();
+    node.frame(LINK, &write_header(9, 4, 0, 1, Durable::Nothing), b"a");
+    node.frame(LINK, &write_header(10, KEY, 0, 0, Durable::Everything), b"");
+    node.pass_with_frame(LINK, &write_header(11, KEY, 0, 0, Durable::Everything), b"");
     let [done, not] = [Outcome::Done, Outcome::NotDurable];
     assert_eq!(sent_outcomes(&node.transport), [done, not, done, done, done, not, done]);
 }
@@ -287,13 +275,12 @@ fn commit_level_asks_for_durability() {
         (Level::Commit, true, Durable::Everything),
     ] {
         let (mut node, peer) = engine_with_peer();
-        let request = rma_request(peer, write_local(b"abc"), 1).level(level).fence(fence);
-        node.post(request);
+        node.post(rma_request(peer, write_local(b"abc"), 1).level(level).fence(fence));
         let Header::Rma(sent) = node.transport.sent[0].1 else { panic!("a write") };
         assert_eq!(sent.durable, durable);
         let answer = Header::Answer { op: sent.op, outcome: Outcome::NotDurable };
         node.pass_with_frame(LINK, &answer, b"");
-        let failure = node.sink.take_ended().remove(0).unwrap_err();
+        let failure = node.take_ended().remove(0).unwrap_err();
         if durable == Durable::Nothing {
             assert_eq!(node.transport.closed, [(LINK, Close::Abort)], "that was not asked for");
         } else {

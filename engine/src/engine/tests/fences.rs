@@ -27,28 +27,27 @@ fn fence_without_earlier_operations_does_not_wait() {
     // Once the link has taken a message, the message has reached the level of injection.
     node.post(send_request_at_level(Level::Inject, peer, 1));
     node.post(fenced_send_request(Level::Inject, peer, 2));
-    assert_eq!((count_sent_messages(&node.transport), node.sink.ended_contexts()), (2, vec![1, 2]));
+    assert_eq!((count_sent_messages(&node.transport), node.ended_contexts()), (2, vec![1, 2]));
 }
 
 #[test]
 fn fence_after_unacknowledged_messages_asks_the_peer() {
     let (mut node, peer) = engine_with_peer();
     let other = node.engine.intern_peer(address(3));
-    let silent = send_request_at_level(Level::Inject, peer, 1).signalled(Signalled::No);
-    node.post(silent);
+    node.post(send_request_at_level(Level::Inject, peer, 1).signalled(Signalled::No));
     node.post(fenced_send_request(Level::Delivery, peer, 2));
     node.post(send_request_at_level(Level::Inject, peer, 3));
     assert!(!node.engine.try_inject(peer, None, None, b"x", &mut node.transport));
     assert_eq!(node.sent_since(1), [Header::Fence { matched: false }]);
     node.post(send_request_at_level(Level::Inject, other, 4));
-    assert_eq!(node.sink.ended_contexts(), [4], "others do not wait");
+    assert_eq!(node.ended_contexts(), [4], "others do not wait");
 
     let before = node.transport.sent.len();
     node.transmit();
     assert_eq!(node.transport.sent.len(), before, "it is asked for once");
     node.pass_with_frame(LINK, &Header::Fenced, b"");
     assert_eq!(node.sent_since(before).len(), 2);
-    assert_eq!(node.sink.ended_contexts(), [4, 3]);
+    assert_eq!(node.ended_contexts(), [4, 3]);
 }
 
 #[test]
@@ -58,9 +57,9 @@ fn fence_waits_for_all_incomplete_operations() {
     node.post(send_request_at_level(Level::Match, peer, 2));
     node.post(fenced_send_request(Level::Inject, peer, 3));
     node.pass_with_frame(LINK, &Header::Ack { received: 2 }, b"");
-    assert_eq!(node.sink.ended_contexts(), [1]);
+    assert_eq!(node.ended_contexts(), [1]);
     node.pass_with_frame(LINK, &Header::Matched { number: 2 }, b"");
-    assert_eq!(node.sink.ended_contexts(), [1, 2, 3]);
+    assert_eq!(node.ended_contexts(), [1, 2, 3]);
     assert_eq!(count_sent_messages(&node.transport), node.transport.sent.len(), "there was nothing to ask");
 }
 
@@ -79,11 +78,9 @@ fn fence_at_match_level_asks_again_after_fence_at_transmit_level() {
 #[test]
 fn match_fence_is_answered_after_earlier_messages_match() {
     let (mut node, _) = engine_with_peer();
-    let mut arrivals = node.arrivals();
-    arrivals.frame(LINK, &untagged_header(1), b"a");
-    arrivals.frame(LINK, &untagged_header(1), b"b");
-    arrivals.frame(LINK, &Header::Fence { matched: false }, b"");
-    node.transmit();
+    node.frame(LINK, &untagged_header(1), b"a");
+    node.frame(LINK, &untagged_header(1), b"b");
+    node.pass_with_frame(LINK, &Header::Fence { matched: false }, b"");
     assert_eq!(node.sent_since(0), [Header::Fenced]);
     node.frame(LINK, &Header::Fence { matched: true }, b"");
     node.post_receive(receive_request(1, 1));
@@ -102,9 +99,9 @@ fn waiting_fenced_send_is_cancellable_and_fails_with_its_link() {
         node.post(fenced_send_request(Level::Inject, peer, context));
     }
     node.cancel(2).unwrap();
-    assert_eq!(node.sink.ended_contexts(), [2]);
+    assert_eq!(node.ended_contexts(), [2]);
     node.link_down(LINK, RESET);
-    assert_eq!(node.sink.ended_contexts(), [2, 1, 3]);
+    assert_eq!(node.ended_contexts(), [2, 1, 3]);
 }
 
 #[test]
@@ -157,8 +154,8 @@ fn fence_waits_for_sends_to_former_instance() {
     node.post(send_request_at_level(Level::Transmit, peer, 1));
     node.link_up(LinkId(8), 2, 2);
     node.post(fenced_send_request(Level::Inject, peer, 2));
-    assert_eq!(node.sink.ended_contexts(), []);
+    assert_eq!(node.ended_contexts(), []);
     node.link_down(LINK, RESET);
     node.transmit();
-    assert_eq!(node.sink.ended_contexts(), [1, 2]);
+    assert_eq!(node.ended_contexts(), [1, 2]);
 }

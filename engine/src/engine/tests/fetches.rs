@@ -57,8 +57,7 @@ fn ended_error(sink: &Recorder, at: usize) -> &OperationError {
 #[test]
 fn offered_message_is_matched_pulled_and_answered_done() {
     let mut node = engine_and_memory(b"abcd");
-    let request = ReceiveRequest { tagged: true, ..receive_request(8, 5) };
-    node.post_receive(request);
+    node.post_receive(ReceiveRequest { tagged: true, ..receive_request(8, 5) });
     let message = Message { tag: Some(3), data: Some(99), ..Message::of_len(4) };
     let header = Header::Request { message, op: 11, remote_bytes: REMOTE.len() as u8 };
     node.frame(LINK, &header, REMOTE);
@@ -66,24 +65,22 @@ fn offered_message_is_matched_pulled_and_answered_done() {
     assert!(node.sink.ended.is_empty() && node.transport.pulled.is_empty());
     node.transmit();
     assert_eq!(node.transport.pulled, [(RemotePayload::new(REMOTE).unwrap(), 0, 4)]);
-    let completion = node.sink.take_ended().remove(0).unwrap();
+    let completion = node.take_ended().remove(0).unwrap();
     assert_eq!((completion.context, completion.data, completion.tag), (5, 99, 3));
     assert_eq!(completion.buffer, Buffer::Received(BytesMut::from(&b"abcd"[..])));
     assert_eq!(sent_headers(&node.transport), [done_header(11)], "said at once, and whatever the level");
-    assert!(!node.engine.has_unsent() && node.engine.fetches_len() == 0);
+    assert!(!node.has_unsent() && node.engine.fetches_len() == 0);
 }
 
 #[test]
 fn offer_may_arrive_in_pieces() {
     let mut node = engine_and_memory(b"abcd");
     node.post_receive(receive_request(4, 1));
-    let mut arrivals = node.arrivals();
-    arrivals.frame_begun(LINK, &offer_header(11, 4));
-    assert!(arrivals.payload_space(LINK).is_empty());
-    arrivals.payload_arrived(LINK, &REMOTE[..1]);
-    arrivals.payload_arrived(LINK, &REMOTE[1..]);
-    arrivals.frame(LINK, &untagged_header(1), b"x");
-    node.transmit();
+    node.frame_begun(LINK, &offer_header(11, 4));
+    assert!(node.arrivals().payload_space(LINK).is_empty());
+    node.payload_arrived(LINK, &REMOTE[..1]);
+    node.payload_arrived(LINK, &REMOTE[1..]);
+    node.pass_with_frame(LINK, &untagged_header(1), b"x");
     assert_eq!(node.transport.pulled, [(RemotePayload::new(REMOTE).unwrap(), 0, 4)]);
     assert_eq!(received_bytes(&node.sink.ended[0]), b"abcd");
     node.post_receive(receive_request(4, 2));
@@ -91,31 +88,11 @@ fn offer_may_arrive_in_pieces() {
 }
 
 #[test]
-fn requests_and_messages_are_matched_in_the_order_of_their_arrival() {
-    let mut node = engine_and_memory(b"fetched");
-    for context in 1..=3 {
-        node.post_receive(receive_request(9, context));
-    }
-    let mut arrivals = node.arrivals();
-    arrivals.frame(LINK, &untagged_header(5), b"first");
-    arrivals.frame(LINK, &offer_header(1, 7), REMOTE);
-    arrivals.frame(LINK, &untagged_header(5), b"third");
-    assert_eq!(node.sink.ended_contexts(), [1, 3]);
-    node.transmit();
-    node.transmit();
-    assert_eq!(node.sink.ended_contexts(), [1, 3, 2]);
-    assert_eq!(received_bytes(&node.sink.ended[2]), b"fetched");
-}
-
-#[test]
 fn concurrent_pulls_alternate_by_steps() {
     let mut node = engine_and_memory(b"0123456789");
-    for context in 1..=2 {
-        node.post_receive(receive_request(10, context));
-    }
-    let mut arrivals = node.arrivals();
-    arrivals.frame(LINK, &offer_header(1, 10), REMOTE);
-    arrivals.frame(LINK, &offer_header(2, 6), REMOTE);
+    node.post_receives(10, 1..=2);
+    node.frame(LINK, &offer_header(1, 10), REMOTE);
+    node.frame(LINK, &offer_header(2, 6), REMOTE);
     let mut ended = Vec::new();
     for _ in 0..4 {
         node.transmit();
@@ -142,9 +119,9 @@ fn one_pass_pulls_a_limited_amount() {
         node.frame(LINK, &offer_header(op, step_bytes as u64), REMOTE);
     }
     node.transmit();
-    assert_eq!(node.sink.ended_contexts(), [1, 2]);
+    assert_eq!(node.ended_contexts(), [1, 2]);
     node.transmit();
-    assert_eq!(node.sink.ended_contexts(), [1, 2, 3]);
+    assert_eq!(node.ended_contexts(), [1, 2, 3]);
 }
 
 #[test]
@@ -170,18 +147,7 @@ fn empty_message_needs_no_pull() {
     node.pass_with_frame(LINK, &offer_header(9, 0), REMOTE);
     assert_eq!((sent_headers(&node.transport), node.transport.pulled.len()), (vec![done_header(9)], 0));
     node.post_receive(receive_request(1, 1));
-    assert_eq!(node.sink.ended_contexts(), [1]);
-}
-
-#[test]
-fn unexpected_message_is_pulled_at_once_and_waits_whole() {
-    let mut node = engine_and_memory(b"0123456789");
-    node.frame(LINK, &offer_header(9, 10), REMOTE);
-    node.transmit_times(3);
-    assert_eq!(sent_headers(&node.transport), [done_header(9)]);
-    node.link_down(LINK, LinkError::Closed);
-    node.post_receive(receive_request(10, 1));
-    assert_eq!(received_bytes(&node.sink.ended[0]), b"0123456789", "its sender is not needed any more");
+    assert_eq!(node.ended_contexts(), [1]);
 }
 
 /// As [`engine_and_memory`], but the engine delays the pulls of unmatched offers.
@@ -191,7 +157,7 @@ fn delaying_engine_and_memory(memory: &[u8]) -> Node {
 
 /// Makes a pass at this time.
 fn pass_at(node: &mut Node, ms: u64) {
-    if node.engine.awaits_timeout() {
+    if node.awaits_timeout() {
         node.advance_time(Moment::from_ms(ms));
     }
     node.transmit();
@@ -206,7 +172,7 @@ fn delayed_message_is_pulled_into_the_buffer_of_its_receive() {
         pass_at(&mut node, ms);
     }
     assert_eq!((node.transport.pulled.len(), sent_headers(&node.transport)), (0, vec![]));
-    assert_eq!(node.engine.next_deadline(), Some(Moment::from_ms(FETCH_DELAY_MS)));
+    assert_eq!(node.next_deadline(), Some(Moment::from_ms(FETCH_DELAY_MS)));
     node.post_receive(receive_request(4, 1));
     pass_at(&mut node, FETCH_DELAY_MS - 1);
     assert_eq!(received_bytes(&node.sink.ended[0]), b"0123");
@@ -214,7 +180,7 @@ fn delayed_message_is_pulled_into_the_buffer_of_its_receive() {
         (pulled_ranges(&node.transport), sent_headers(&node.transport)),
         (vec![(0, 4)], vec![done_header(9)])
     );
-    assert!(!node.engine.awaits_timeout() && !node.engine.has_work_without_arrivals(), "nothing else waits");
+    assert!(!node.awaits_timeout() && !node.has_work_without_arrivals(), "nothing else waits");
 }
 
 #[test]
@@ -237,10 +203,10 @@ fn delayed_messages_are_pulled_before_a_thread_sleeps() {
         pass_at(&mut node, 0);
     }
     node.engine.end_fetch_delays();
-    assert!(node.engine.has_work_without_arrivals(), "the thread must make a pass first");
+    assert!(node.has_work_without_arrivals(), "the thread must make a pass first");
     node.transmit();
     assert_eq!(sent_headers(&node.transport), [done_header(1), done_header(2)]);
-    assert!(!node.engine.awaits_short_timeout() && !node.engine.has_work_without_arrivals());
+    assert!(!node.engine.awaits_short_timeout() && !node.has_work_without_arrivals());
 }
 
 #[test]
@@ -256,7 +222,7 @@ fn delayed_messages_wait_for_room_in_the_budget() {
         pass_at(&mut node, ms);
     }
     assert_eq!(sent_headers(&node.transport), [done_header(1)]);
-    assert!(!node.engine.has_work_without_arrivals(), "the other one has no room");
+    assert!(!node.has_work_without_arrivals(), "the other one has no room");
     node.post_receive(receive_request(4, 1));
     node.transmit();
     assert_eq!(sent_headers(&node.transport), [done_header(1), done_header(2)]);
@@ -271,7 +237,7 @@ fn delayed_message_of_an_ended_link_is_forgotten() {
     for ms in [1, FETCH_DELAY_MS] {
         pass_at(&mut node, ms);
     }
-    assert!(node.transport.pulled.is_empty() && !node.engine.awaits_timeout());
+    assert!(node.transport.pulled.is_empty() && !node.awaits_timeout());
 }
 
 #[test]
@@ -312,10 +278,7 @@ fn receive_takes_over_message_that_is_being_pulled() {
         );
         let count_bytes: usize = pulled_ranges(&node.transport).iter().map(|(_, count)| count).sum();
         assert_eq!(count_bytes, room.max(4 * steps_before), "nothing is pulled twice, or in vain");
-        assert_eq!(
-            (sent_headers(&node.transport), node.engine.receive_side.unexpected_len()),
-            (vec![done_header(9)], 0)
-        );
+        assert_eq!((sent_headers(&node.transport), node.unexpected_len()), (vec![done_header(9)], 0));
     }
 }
 
@@ -325,9 +288,7 @@ fn after_refused_pull_the_payload_is_requested_and_the_link_never_pulls_again() 
         let mut node = engine_and_memory(b"xxxxxxxxxx");
         node.transport.pulls =
             VecDeque::from_iter([Pull::Done, Pull::Done, Pull::Refused].into_iter().skip(2 - refused_after));
-        for context in 1..=3 {
-            node.post_receive(receive_request(10, context));
-        }
+        node.post_receives(10, 1..=3);
         node.frame(LINK, &offer_header(1, 10), REMOTE);
         for _ in 0..=refused_after {
             node.transmit();
@@ -337,17 +298,13 @@ fn after_refused_pull_the_payload_is_requested_and_the_link_never_pulls_again() 
         assert_eq!((node.transport.pulled.len(), node.sink.ended.len()), (refused_after + 1, 0));
 
         // The requested payloads arrive whole or in pieces, in any order.
-        let mut arrivals = node.arrivals();
-        arrivals.frame(LINK, &Header::Data { op: 2, len_bytes: 10 }, b"9876543210");
-        arrivals.frame_begun(LINK, &Header::Data { op: 1, len_bytes: 10 });
-        let mut space = arrivals.payload_space(LINK);
-        assert_eq!(space[0].len(), 10, "all of it comes again");
-        space[0][..3].copy_from_slice(b"012");
-        drop(space);
-        arrivals.bytes_placed(LINK, 3);
-        arrivals.payload_arrived(LINK, b"3456789");
-        arrivals.frame(LINK, &untagged_header(5), b"eager");
-        node.transmit();
+        node.frame(LINK, &Header::Data { op: 2, len_bytes: 10 }, b"9876543210");
+        node.frame_begun(LINK, &Header::Data { op: 1, len_bytes: 10 });
+        assert_eq!(node.arrivals().payload_space(LINK)[0].len(), 10, "all of it comes again");
+        node.arrivals().payload_space(LINK)[0][..3].copy_from_slice(b"012");
+        node.arrivals().bytes_placed(LINK, 3);
+        node.payload_arrived(LINK, b"3456789");
+        node.pass_with_frame(LINK, &untagged_header(5), b"eager");
         let payloads: Vec<&[u8]> = node.sink.ended.iter().map(received_bytes).collect();
         assert_eq!(payloads, [&b"9876543210"[..], b"0123456789", b"eager"]);
         assert_eq!((node.transport.sent.len(), node.engine.fetches_len()), (2, 0), "no answer is awaited");
@@ -415,21 +372,6 @@ fn receive_takes_over_requested_message_at_any_moment() {
 }
 
 #[test]
-fn unexpected_offer_whose_pull_is_refused_is_requested_and_waits_whole() {
-    let mut node = engine_and_memory(b"xxxxxxxxxx");
-    node.transport.pulls = [Pull::Done, Pull::Refused].into();
-    node.pass_with_frame(LINK, &offer_header(1, 10), REMOTE);
-    node.transmit();
-    node.frame(LINK, &Header::Data { op: 1, len_bytes: 10 }, b"0123456789");
-    node.post_receive(receive_request(10, 1));
-    assert_eq!(
-        received_bytes(&node.sink.ended[0]),
-        b"0123456789",
-        "what was pulled before the refusal is forgotten"
-    );
-}
-
-#[test]
 fn faulting_pull_fails_receive_and_informs_sender() {
     let mut node = engine_and_memory(b"0123456789");
     node.transport.pulls = [Pull::Done, Pull::Fault].into();
@@ -448,7 +390,7 @@ fn faulting_pull_fails_receive_and_informs_sender() {
     node.frame(LINK, &untagged_header(4), b"next");
     assert_eq!(received_bytes(&node.sink.ended[1]), b"next");
     node.transmit();
-    assert!(node.transport.closed.is_empty() && node.engine.receive_side.unexpected_len() == 0);
+    assert!(node.transport.closed.is_empty() && node.unexpected_len() == 0);
 }
 
 #[test]
@@ -460,64 +402,44 @@ fn pull_from_gone_sender_is_not_retried_and_link_end_fails_its_receives() {
     node.frame(LINK, &offer_header(2, 10), REMOTE);
     node.transmit_times(3);
     assert_eq!((node.transport.pulled.len(), node.transport.sent.len(), node.sink.ended.len()), (2, 0, 0));
-    node.link_down(LINK, LinkError::System(Errno::ECONNRESET));
+    node.link_down(LINK, RESET);
     assert_eq!(ended_error(&node.sink, 0).errno(), Errno::ECONNRESET);
-    assert_eq!(
-        (
-            node.engine.outstanding_receives(),
-            node.engine.receive_side.unexpected_len(),
-            node.engine.fetches_len()
-        ),
-        (0, 0, 0)
-    );
+    assert_eq!((node.outstanding_receives(), node.unexpected_len(), node.engine.fetches_len()), (0, 0, 0));
 }
 
 #[test]
 fn link_down_fails_fetching_receives_and_drops_unmatched_offers() {
     let mut node = engine_and_memory(b"0123456789");
-    for context in 1..=4 {
-        node.post_receive(receive_request(10, context));
-    }
-    let mut arrivals = node.arrivals();
-    arrivals.frame(LINK, &offer_header(1, 10), REMOTE);
-    arrivals.frame(LINK, &unpullable_offer(2, 10), b"");
-    arrivals.frame(LINK, &unpullable_offer(3, 10), b"");
-    node.transmit();
-    let mut arrivals = node.arrivals();
-    arrivals.frame(LINK, &offer_header(4, 10), REMOTE);
-    arrivals.frame(LINK, &offer_header(5, 10), REMOTE);
-    arrivals.frame_begun(LINK, &Header::Data { op: 3, len_bytes: 10 });
-    arrivals.payload_arrived(LINK, b"01");
-    arrivals.link_event(LINK, LinkEvent::Down(LinkError::Closed));
-    assert_eq!(node.sink.ended_contexts(), [1, 2, 3, 4]);
+    node.post_receives(10, 1..=4);
+    node.frame(LINK, &offer_header(1, 10), REMOTE);
+    node.frame(LINK, &unpullable_offer(2, 10), b"");
+    node.pass_with_frame(LINK, &unpullable_offer(3, 10), b"");
+    node.frame(LINK, &offer_header(4, 10), REMOTE);
+    node.frame(LINK, &offer_header(5, 10), REMOTE);
+    node.frame_begun(LINK, &Header::Data { op: 3, len_bytes: 10 });
+    node.payload_arrived(LINK, b"01");
+    node.link_down(LINK, LinkError::Closed);
+    assert_eq!(node.ended_contexts(), [1, 2, 3, 4]);
     assert!((0..4).all(|at| ended_error(&node.sink, at).errno() == Errno::ESHUTDOWN));
     let placed: Vec<&[u8]> = node.sink.ended.iter().map(received_bytes).collect();
     assert_eq!(placed, [&b"0123"[..], b"", b"01", b""]);
     let pulled_before = node.transport.pulled.len();
     node.transmit();
-    assert_eq!((node.transport.pulled.len(), node.engine.has_unsent()), (pulled_before, false));
-    assert!(
-        node.engine.fetches_len() == 0
-            && node.engine.receive_side.unexpected_len() == 0
-            && node.engine.outstanding_receives() == 0
-    );
+    assert_eq!((node.transport.pulled.len(), node.has_unsent()), (pulled_before, false));
+    assert!(node.engine.fetches_len() == 0 && node.unexpected_len() == 0 && node.outstanding_receives() == 0);
 }
 
 #[test]
 fn partial_request_is_dropped_with_its_link() {
     let mut node = engine_and_memory(b"");
     node.post_receive(receive_request(4, 1));
-    let mut arrivals = node.arrivals();
-    arrivals.frame_begun(LINK, &offer_header(1, 4));
-    arrivals.payload_arrived(LINK, &REMOTE[1..]);
-    arrivals.link_event(LINK, LinkEvent::Down(LinkError::Closed));
-    arrivals.link_event(LINK, LinkEvent::up(address(3), 1));
-    arrivals.payload_arrived(LINK, b"late");
+    node.frame_begun(LINK, &offer_header(1, 4));
+    node.payload_arrived(LINK, &REMOTE[1..]);
+    node.link_down(LINK, LinkError::Closed);
+    node.link_up(LINK, 3, 1);
+    node.payload_arrived(LINK, b"late");
     node.transmit();
-    assert_eq!(
-        (node.engine.outstanding_receives(), node.sink.ended.len(), node.transport.sent.len()),
-        (1, 0, 0)
-    );
+    assert_eq!((node.outstanding_receives(), node.sink.ended.len(), node.transport.sent.len()), (1, 0, 0));
 }
 
 #[test]
@@ -528,11 +450,9 @@ fn answers_wait_in_order_on_full_link_or_mid_frame() {
     node.post(send_request(peer, b"a long message", 1));
     node.transport.answers = [Sent::Full].into();
     let asking = Header::Message(Message { awaits: AwaitedReply::Arrival, ..Message::of_len(0) });
-    let mut arrivals = node.arrivals();
-    arrivals.frame(LINK, &offer_header(1, 4), REMOTE);
-    arrivals.frame(LINK, &unpullable_offer(2, 4), b"");
-    arrivals.frame(LINK, &asking, b"");
-    node.transmit();
+    node.frame(LINK, &offer_header(1, 4), REMOTE);
+    node.frame(LINK, &unpullable_offer(2, 4), b"");
+    node.pass_with_frame(LINK, &asking, b"");
     assert_eq!(node.transport.sent.len(), 1, "the link is in the middle of a message");
     // The link takes the rest of the first message and two replies. It has no room for the third
     // reply, so the second message waits too.
@@ -542,12 +462,12 @@ fn answers_wait_in_order_on_full_link_or_mid_frame() {
     node.transmit();
     let ack = Header::Ack { received: 1 };
     assert_eq!(sent_headers(&node.transport)[1..], [ack, done_header(1)]);
-    assert!(node.engine.has_unsent());
+    assert!(node.has_unsent());
     node.transport.answers = [whole, Sent::Partial(1)].into();
     node.transmit();
     assert_eq!(sent_headers(&node.transport)[3..], [clear_header(2, false), untagged_header(15)]);
     node.transmit();
-    assert!(!node.engine.has_unsent());
+    assert!(!node.has_unsent());
 }
 
 #[test]
@@ -571,27 +491,24 @@ fn invalid_offer_or_data_ends_the_link() {
     for (what, frames) in cases {
         for in_pieces in [false, true] {
             let mut node = engine_and_memory(b"0123456789");
-            let mut arrivals = node.arrivals();
-            arrivals.link_event(LinkId(8), LinkEvent::up(address(3), 3));
-            arrivals.frame(LINK, &offer_header(1, 10), REMOTE);
-            arrivals.frame(LINK, &unpullable_offer(2, 10), b"");
-            arrivals.frame(LinkId(8), &unpullable_offer(3, 10), b"");
-            node.transmit();
+            node.link_up(LinkId(8), 3, 3);
+            node.frame(LINK, &offer_header(1, 10), REMOTE);
+            node.frame(LINK, &unpullable_offer(2, 10), b"");
+            node.pass_with_frame(LinkId(8), &unpullable_offer(3, 10), b"");
             for (header, payload) in &frames {
-                let mut arrivals = node.arrivals();
                 if in_pieces && payload.len() <= REMOTE_MAX_BYTES {
-                    arrivals.frame_begun(LINK, header);
+                    node.frame_begun(LINK, header);
                     for byte in payload.chunks(1) {
-                        arrivals.payload_arrived(LINK, byte);
+                        node.payload_arrived(LINK, byte);
                     }
                 } else {
-                    arrivals.frame(LINK, header, payload);
+                    node.frame(LINK, header, payload);
                 }
             }
             node.transmit();
             assert_eq!(node.transport.closed, [(LINK, Close::Abort)], "{what}");
             assert_eq!(
-                (node.engine.fetches_len(), node.engine.receive_side.unexpected_len()),
+                (node.engine.fetches_len(), node.unexpected_len()),
                 if what == "sends twice" { (1, 2) } else { (1, 1) },
                 "{what}"
             );
@@ -605,10 +522,7 @@ fn claimed_length_beyond_budget_allocates_nothing() {
     node.pass_with_frame(LINK, &offer_header(1, MESSAGE_MAX_BYTES), REMOTE);
     assert_eq!(pulled_ranges(&node.transport), []);
     assert!(node.transport.sent.is_empty());
-    assert_eq!(
-        (node.engine.receive_side.unexpected_len(), node.engine.receive_side.has_spilled_payload()),
-        (1, false)
-    );
+    assert_eq!((node.unexpected_len(), node.engine.receive_side.has_spilled_payload()), (1, false));
     // The receiver has not requested this payload.
     node.frame_begun(LINK, &Header::Data { op: 1, len_bytes: MESSAGE_MAX_BYTES });
     node.transmit();

@@ -41,15 +41,14 @@ fn persistent_flush_makes_its_range_durable_and_nothing_else() {
     let (mut node, _) = engine_with_peer();
     let (_region, device) = add_persistent_region(&node.engine, KEY);
     let (_other, other_device) = add_persistent_region(&node.engine, KEY + 1);
-    let mut arrivals = node.arrivals();
     for (op, key) in [(1, KEY), (2, KEY + 1)] {
-        arrivals.frame(LINK, &write_header(op, key, 0, 4, Durable::Nothing), b"abcd");
+        node.frame(LINK, &write_header(op, key, 0, 4, Durable::Nothing), b"abcd");
     }
     // The peer has not written to this range through this endpoint.
-    arrivals.frame(LINK, &flush_header(3, KEY, 20, 70, Durable::Written), b"");
+    node.frame(LINK, &flush_header(3, KEY, 20, 70, Durable::Written), b"");
     assert_eq!((device.take_persisted(), other_device.take_persisted()), (vec![(20, 70)], vec![]));
-    arrivals.frame_begun(LINK, &flush_header(4, KEY, 100, 0, Durable::Written));
-    arrivals.frame(LINK, &flush_header(4, KEY, 100, 0, Durable::Written), b"");
+    node.frame_begun(LINK, &flush_header(4, KEY, 100, 0, Durable::Written));
+    node.frame(LINK, &flush_header(4, KEY, 100, 0, Durable::Written), b"");
     assert_eq!(device.take_persisted(), [], "a range of no bytes");
     node.transmit();
     assert_eq!(sent_answers(&node.transport), [1, 2, 3, 4].map(|op| (op, Outcome::Done)));
@@ -60,12 +59,11 @@ fn persistent_flush_makes_its_range_durable_and_nothing_else() {
 fn visibility_flush_makes_nothing_durable() {
     let (mut node, _) = engine_with_peer();
     let (_region, device) = add_persistent_region(&node.engine, KEY);
-    let mut arrivals = node.arrivals();
-    arrivals.frame(LINK, &write_header(1, KEY, 0, 4, Durable::Nothing), b"abcd");
-    arrivals.frame(LINK, &flush_header(2, KEY, 0, 100, Durable::Nothing), b"");
+    node.frame(LINK, &write_header(1, KEY, 0, 4, Durable::Nothing), b"abcd");
+    node.frame(LINK, &flush_header(2, KEY, 0, 100, Durable::Nothing), b"");
     assert_eq!(device.take_persisted(), []);
     // The write is still one that a fenced commit has to make durable.
-    arrivals.frame(LINK, &write_header(3, KEY, 9, 0, Durable::Everything), b"");
+    node.frame(LINK, &write_header(3, KEY, 9, 0, Durable::Everything), b"");
     assert_eq!(device.take_persisted(), [(0, 4)]);
     node.transmit();
     assert_eq!(sent_answers(&node.transport), [1, 2, 3].map(|op| (op, Outcome::Done)));
@@ -119,9 +117,9 @@ fn flush_ends_with_its_answer() {
     {
         node.post(flush_request(peer, kind, 1 << 33, 5));
         let op = last_flush_op(&node.transport, 1 << 33, durable);
-        assert!(node.sink.ended.is_empty() && node.engine.outstanding_transmits() == 1);
+        assert!(node.sink.ended.is_empty() && node.outstanding_transmits() == 1);
         node.frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
-        let completion = node.sink.take_ended().remove(0).unwrap();
+        let completion = node.take_ended().remove(0).unwrap();
         assert_eq!(completion, EndedOperation::of_flush(5, 1 << 33));
         assert_eq!(completion.flags, CompletionFlags::OF_FLUSH);
         assert_eq!(std::mem::take(&mut node.sink.counted), [(CounterEvents::WRITE, true)]);
@@ -131,12 +129,12 @@ fn flush_ends_with_its_answer() {
         node.post(unsignalled());
         let op = last_flush_op(&node.transport, 8, durable);
         node.frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
-        assert!(node.sink.ended.is_empty() && node.engine.outstanding_transmits() == 0);
+        assert!(node.sink.ended.is_empty() && node.outstanding_transmits() == 0);
         node.post(unsignalled());
         let op = last_flush_op(&node.transport, 8, durable);
         let outcome = Outcome::Refused(Refusal::Access);
         node.frame(LINK, &Header::Answer { op, outcome }, b"");
-        let failure = node.sink.take_ended().remove(0).unwrap_err();
+        let failure = node.take_ended().remove(0).unwrap_err();
         assert_eq!(failure.error, OperationError::Refused(Refusal::Access));
         assert_eq!((failure.completion, failure.target), (EndedOperation::of_flush(6, 0), Some(peer)));
         assert_eq!(
@@ -163,17 +161,6 @@ fn answer_that_no_flush_can_get_ends_the_link() {
 }
 
 #[test]
-fn flush_fails_with_its_link() {
-    let (mut node, peer) = engine_with_peer();
-    node.post(flush_request(peer, FlushKind::Visibility, 8, 5));
-    node.link_down(LINK, LinkError::Closed);
-    node.transmit();
-    let failure = node.sink.take_ended().remove(0).unwrap_err();
-    assert_eq!(failure.error, OperationError::Link(LinkError::Closed));
-    assert_eq!((node.sink.take_ended(), node.engine.outstanding_transmits()), (vec![], 0));
-}
-
-#[test]
 fn flush_waits_for_writes_on_the_link_to_a_former_instance() {
     for is_answered in [true, false] {
         for kind in [FlushKind::Visibility, FlushKind::Persistent] {
@@ -189,7 +176,7 @@ fn flush_waits_for_writes_on_the_link_to_a_former_instance() {
             } else {
                 node.link_down(LINK, RESET);
             }
-            assert_eq!(node.sink.ended_contexts(), [1]);
+            assert_eq!(node.ended_contexts(), [1]);
             node.transmit();
             let Some((LinkId(8), Header::Rma(flush), _)) = node.transport.sent.last() else {
                 panic!("a flush")
@@ -226,8 +213,7 @@ fn fenced_flush_waits_for_earlier_reads() {
     let (mut node, peer) = engine_with_peer();
     node.post(rma_request(peer, read_local(5), 1));
     let Header::Rma(Rma { op, .. }) = node.transport.sent[0].1 else { panic!("an access was sent") };
-    let fenced = flush_request(peer, FlushKind::Visibility, 5, 2).fence(true);
-    node.post(fenced);
+    node.post(flush_request(peer, FlushKind::Visibility, 5, 2).fence(true));
     node.transmit();
     assert_eq!(node.transport.sent.len(), 1);
     let refused = Header::Answer { op, outcome: Outcome::Refused(Refusal::Key) };

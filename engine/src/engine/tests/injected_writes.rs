@@ -48,12 +48,12 @@ fn one_answer_ends_many_writes() {
     let (mut node, peer) = engine_with_injected(3);
     let write = CountedWrite { key: KEY, address: 3, len_bytes: 1, data: None };
     assert_eq!(node.sent_since(0), [Header::CountedWrite(write); 3]);
-    assert_eq!(node.engine.outstanding_transmits(), 3);
+    assert_eq!(node.outstanding_transmits(), 3);
     node.frame(LINK, &written(2), b"");
-    assert_eq!((node.engine.outstanding_transmits(), take_counted(&mut node.sink)), (1, vec![WRITTEN; 2]));
+    assert_eq!((node.outstanding_transmits(), take_counted(&mut node.sink)), (1, vec![WRITTEN; 2]));
     node.frame(LINK, &written(2), b"");
     node.frame(LINK, &written(3), b"");
-    assert_eq!((node.engine.outstanding_transmits(), take_counted(&mut node.sink)), (0, vec![WRITTEN]));
+    assert_eq!((node.outstanding_transmits(), take_counted(&mut node.sink)), (0, vec![WRITTEN]));
     assert!(node.sink.ended.is_empty(), "an injected write reports no success");
     assert!(node.engine.initiator.has_none_queued(peer));
 }
@@ -64,7 +64,7 @@ fn refused_write_is_reported_and_others_succeed() {
     node.frame(LINK, &refused(3, Refusal::Range), b"");
     assert_eq!(take_counted(&mut node.sink), [WRITTEN, WRITTEN, NOT_WRITTEN]);
     node.frame(LINK, &written(4), b"");
-    assert_eq!((node.engine.outstanding_transmits(), take_counted(&mut node.sink)), (0, vec![WRITTEN]));
+    assert_eq!((node.outstanding_transmits(), take_counted(&mut node.sink)), (0, vec![WRITTEN]));
     let [Err(failure)] = &node.sink.ended[..] else { panic!("{:?}", node.sink.ended) };
     assert_eq!(failure.error, OperationError::Refused(Refusal::Range));
     assert_eq!((failure.target, failure.completion.context), (Some(peer), 0));
@@ -93,7 +93,7 @@ fn lost_link_fails_unanswered_writes() {
         Ok(_) => false,
     };
     assert!(node.sink.ended.len() == 2 && node.sink.ended.iter().all(is_reset), "{:?}", node.sink.ended);
-    assert_eq!(node.engine.outstanding_transmits(), 0);
+    assert_eq!(node.outstanding_transmits(), 0);
 }
 
 /// Returns the request for an injected write that goes through the queue.
@@ -111,7 +111,7 @@ fn one_write_waits_for_room_and_later_ones_are_refused() {
     node.post(inject_request(peer, 1));
     for _ in 0..2 {
         assert_eq!(inject(&mut node, peer, b"x", None), Err(Again::QueueFull));
-        assert_eq!(node.engine.outstanding_transmits(), 1);
+        assert_eq!(node.outstanding_transmits(), 1);
         node.transmit();
     }
     assert_eq!(inject(&mut node, peer, b"x", None), Ok(InjectedWrite::Sent));
@@ -170,8 +170,7 @@ fn write_with_data_costs_credit() {
 #[test]
 fn fence_waits_for_answer_to_counted_writes() {
     let (mut node, peer) = engine_with_injected(2);
-    let fenced = send_request(peer, b"after", 1).fence(true);
-    node.post(fenced);
+    node.post(send_request(peer, b"after", 1).fence(true));
     assert_eq!(inject(&mut node, peer, b"x", None), Ok(InjectedWrite::Declined));
     node.pass_with_frame(LINK, &written(1), b"");
     assert_eq!(node.transport.sent.len(), 2);
@@ -204,12 +203,11 @@ fn target_answers_all_writes_of_a_pass_at_once() {
     let (mut node, _) = engine_with_peer();
     let mut memory = vec![0; 10];
     let region = node.engine.target.regions().add(raw_region(&mut memory, ATTR).unwrap()).unwrap();
-    let mut arrivals = node.arrivals();
-    arrivals.frame(LINK, &counted_write_header(KEY, 0, 1), b"a");
-    arrivals.frame(LINK, &counted_write_header(KEY, 9, 1), b"z");
-    arrivals.frame_begun(LINK, &counted_write_header(KEY, 2, 4));
-    arrivals.payload_space(LINK)[0][..2].copy_from_slice(b"in");
-    arrivals.bytes_placed(LINK, 2);
+    node.frame(LINK, &counted_write_header(KEY, 0, 1), b"a");
+    node.frame(LINK, &counted_write_header(KEY, 9, 1), b"z");
+    node.frame_begun(LINK, &counted_write_header(KEY, 2, 4));
+    node.arrivals().payload_space(LINK)[0][..2].copy_from_slice(b"in");
+    node.arrivals().bytes_placed(LINK, 2);
     node.transmit();
     assert_eq!(node.sent_since(0), [written(2)], "the third has not arrived whole");
     node.payload_arrived(LINK, b"to");
@@ -233,10 +231,9 @@ fn engine_that_remembers_regions() -> Node {
 /// Takes the first half of a counted write of four bytes to address 2.
 fn receive_half_a_write(node: &mut Node, data: Option<u64>) {
     let write = CountedWrite { key: KEY, address: 2, len_bytes: 4, data };
-    let mut arrivals = node.arrivals();
-    arrivals.frame_begun(LINK, &Header::CountedWrite(write));
-    arrivals.payload_space(LINK)[0][..2].copy_from_slice(b"in");
-    arrivals.bytes_placed(LINK, 2);
+    node.frame_begun(LINK, &Header::CountedWrite(write));
+    node.arrivals().payload_space(LINK)[0][..2].copy_from_slice(b"in");
+    node.arrivals().bytes_placed(LINK, 2);
 }
 
 #[test]
@@ -278,9 +275,8 @@ fn counted_write_after_its_region_was_replaced_reaches_the_new_one() {
             region.unwrap()
         };
         let old = node.engine.target.regions().add(make_region(&mut first, keeps_first)).unwrap();
-        let mut arrivals = node.arrivals();
-        arrivals.frame(LINK, &counted_write_header(KEY, 0, 2), b"ab");
-        arrivals.frame(LINK, &counted_write_header(KEY, 2, 2), b"cd");
+        node.frame(LINK, &counted_write_header(KEY, 0, 2), b"ab");
+        node.frame(LINK, &counted_write_header(KEY, 2, 2), b"cd");
         node.engine.target.regions().close(&old);
         let new = node.engine.target.regions().add(make_region(&mut second, keeps_second)).unwrap();
         node.frame(LINK, &counted_write_header(KEY, 0, 2), b"ef");
@@ -323,14 +319,12 @@ fn target_names_each_write_that_it_refuses() {
         let region = node.engine.target.regions().add(region).unwrap();
         let read_only = RegionAttr { key: 1, access: MrAccess::REMOTE_READ, base_address: 0 };
         node.engine.target.regions().add(Region::owned(10, read_only).unwrap()).unwrap();
-        let mut arrivals = node.arrivals();
-        arrivals.frame(LINK, &counted_write_header(KEY, 0, 2), b"ok");
-        arrivals.frame(LINK, &counted_write_header(KEY, 9, 2), b"no");
-        arrivals.frame(LINK, &counted_write_header(KEY + 1, 0, 2), b"no");
-        arrivals.frame(LINK, &counted_write_header(1, 0, 2), b"no");
-        arrivals.frame(LINK, &counted_write_header(KEY + 1, 0, 0), b"");
-        arrivals.frame(LINK, &counted_write_header(KEY, 8, 2), b"ok");
-        node.transmit();
+        node.frame(LINK, &counted_write_header(KEY, 0, 2), b"ok");
+        node.frame(LINK, &counted_write_header(KEY, 9, 2), b"no");
+        node.frame(LINK, &counted_write_header(KEY + 1, 0, 2), b"no");
+        node.frame(LINK, &counted_write_header(1, 0, 2), b"no");
+        node.frame(LINK, &counted_write_header(KEY + 1, 0, 0), b"");
+        node.pass_with_frame(LINK, &counted_write_header(KEY, 8, 2), b"ok");
         let answers =
             [refused(2, Refusal::Range), refused(3, Refusal::Key), refused(4, Refusal::Access), written(6)];
         assert_eq!(node.sent_since(0), answers, "{is_raw}");
@@ -345,9 +339,9 @@ fn full_link_delays_the_count() {
     node.engine.target.regions().add(Region::owned(10, ATTR).unwrap()).unwrap();
     node.transport.answers = [Sent::Full].into();
     node.pass_with_frame(LINK, &counted_write_header(KEY, 0, 2), b"ok");
-    assert!(node.transport.sent.is_empty() && node.engine.has_unsent());
+    assert!(node.transport.sent.is_empty() && node.has_unsent());
     node.pass_with_frame(LINK, &counted_write_header(KEY, 0, 2), b"ok");
-    assert_eq!((node.sent_since(0), node.engine.has_unsent()), (vec![written(2)], false));
+    assert_eq!((node.sent_since(0), node.has_unsent()), (vec![written(2)], false));
 }
 
 #[test]
@@ -366,9 +360,8 @@ fn counted_write_with_data_completes_at_the_target() {
     let (mut node, peer) = engine_with_peer();
     node.engine.target.regions().add(Region::owned(10, ATTR).unwrap()).unwrap();
     let write = |address, data| CountedWrite { key: KEY, address, len_bytes: 2, data: Some(data) };
-    let mut arrivals = node.arrivals();
-    arrivals.frame(LINK, &Header::CountedWrite(write(0, 5)), b"ok");
-    arrivals.frame(LINK, &Header::CountedWrite(write(9, 6)), b"no");
+    node.frame(LINK, &Header::CountedWrite(write(0, 5)), b"ok");
+    node.frame(LINK, &Header::CountedWrite(write(9, 6)), b"no");
     let [Ok(completion)] = &node.sink.ended[..] else { panic!("{:?}", node.sink.ended) };
     assert_eq!((completion.data, completion.len_bytes, completion.source), (5, 2, Some(peer)));
     assert!(completion.flags.contains(CompletionFlags::REMOTE_WRITE | CompletionFlags::REMOTE_CQ_DATA));

@@ -17,8 +17,7 @@ fn engine_with_operations_in_flight() -> (Node, u64) {
     for (context, level, text) in
         [(1, Level::Transmit, &b"x"[..]), (2, Level::Match, b"x"), (3, Level::Inject, b"offered")]
     {
-        let request = send_request(peer, text, context).level(level);
-        node.post(request);
+        node.post(send_request(peer, text, context).level(level));
     }
     let Some((_, Header::Request { op, .. }, _)) = node.transport.sent.last() else { panic!("not offered") };
     let op = *op;
@@ -53,11 +52,10 @@ fn invalid_frame_ends_only_its_link() {
     ];
     for header in cases {
         let (mut node, _) = engine_with_operations_in_flight();
-        let mut arrivals = node.arrivals();
         if header.payload_len_bytes() > 0 {
-            arrivals.frame_begun(LINK, &header);
+            node.frame_begun(LINK, &header);
         } else {
-            arrivals.frame(LINK, &header, b"");
+            node.frame(LINK, &header, b"");
         }
         node.transmit();
         assert_eq!(node.transport.closed, [(LINK, Close::Abort)], "{header:?}");
@@ -70,11 +68,7 @@ fn invalid_frame_ends_only_its_link() {
             "{header:?}: {:?}",
             node.sink.ended
         );
-        assert_eq!(
-            (node.engine.outstanding_transmits(), node.engine.receive_side.unexpected_len()),
-            (0, 0),
-            "{header:?}"
-        );
+        assert_eq!((node.outstanding_transmits(), node.unexpected_len()), (0, 0), "{header:?}");
         node.post_receive(receive_request(5, 9));
         node.frame(OTHER, &untagged_header(5), b"other");
         assert_eq!(received_bytes(node.sink.ended.last().unwrap()), b"other", "{header:?}");

@@ -6,10 +6,9 @@ use crate::wire::{CountedWrite, Durable, Rma, RmaKind};
 #[test]
 fn link_that_went_down_is_not_closed_again() {
     let (mut node, _) = engine_with_peer();
-    let mut arrivals = node.arrivals();
-    arrivals.frame(LinkId(7), &Header::Ack { received: 2 }, b"");
-    arrivals.link_event(LinkId(7), LinkEvent::Down(LinkError::Closed));
-    arrivals.link_event(LinkId(7), LinkEvent::up(address(3), 1));
+    node.frame(LinkId(7), &Header::Ack { received: 2 }, b"");
+    node.link_down(LinkId(7), LinkError::Closed);
+    node.link_up(LinkId(7), 3, 1);
     node.transmit();
     assert!(node.transport.closed.is_empty());
 }
@@ -17,32 +16,29 @@ fn link_that_went_down_is_not_closed_again() {
 #[test]
 fn link_failure_ends_each_of_its_operations_once() {
     let (mut node, peer) = engine_with_peer();
-    let acked = send_request(peer, b"acked", 1).level(Level::Transmit);
-    node.post(acked);
+    node.post(send_request(peer, b"acked", 1).level(Level::Transmit));
     node.transport.answers = [Sent::Partial(1)].into();
     node.post(send_request(peer, b"partly written", 2));
-    let silent = send_request(peer, b"queued, silent", 3).signalled(Signalled::No);
-    node.post(silent);
+    node.post(send_request(peer, b"queued, silent", 3).signalled(Signalled::No));
     node.post_receive(receive_request(10, 4));
     node.post_receive(receive_request(10, 5));
-    let mut arrivals = node.arrivals();
-    arrivals.frame_begun(LinkId(7), &untagged_header(9));
-    arrivals.payload_arrived(LinkId(7), b"abc");
-    arrivals.link_event(LinkId(7), LinkEvent::Down(LinkError::System(Errno::ECONNRESET)));
-    arrivals.link_event(LinkId(7), LinkEvent::Down(LinkError::System(Errno::ECONNRESET)));
+    node.frame_begun(LinkId(7), &untagged_header(9));
+    node.payload_arrived(LinkId(7), b"abc");
+    node.link_down(LinkId(7), RESET);
+    node.link_down(LinkId(7), RESET);
 
-    assert_eq!(node.sink.ended_contexts(), [4, 1, 2, 3], "the receive that nothing matched stays posted");
+    assert_eq!(node.ended_contexts(), [4, 1, 2, 3], "the receive that nothing matched stays posted");
     for ended in &node.sink.ended {
         let Err(failure) = ended else { panic!("all of them failed") };
-        assert_eq!(failure.error, OperationError::Link(LinkError::System(Errno::ECONNRESET)));
+        assert_eq!(failure.error, OperationError::Link(RESET));
     }
     assert_eq!(received_bytes(&node.sink.ended[0]), b"abc");
-    assert_eq!((node.engine.outstanding_transmits(), node.engine.outstanding_receives()), (0, 1));
-    node.sink.take_ended();
+    assert_eq!((node.outstanding_transmits(), node.outstanding_receives()), (0, 1));
+    node.take_ended();
 
     node.post(send_request(peer, b"again", 6));
     assert_eq!(node.transport.connected, [address(2)], "the next send connects anew");
-    assert_eq!(node.sink.ended_contexts(), [6]);
+    assert_eq!(node.ended_contexts(), [6]);
 }
 
 #[test]
@@ -50,46 +46,30 @@ fn reusable_buffer_returns_with_what_arrived_before_the_link_failed() {
     let (mut node, _) = engine_with_peer();
     let destination = Destination::reusable(ReusableBuffer::zeroed(10));
     node.post_receive(ReceiveRequest { destination, ..receive_request(0, 1) });
-    let mut arrivals = node.arrivals();
-    arrivals.frame_begun(LinkId(7), &untagged_header(9));
-    arrivals.payload_arrived(LinkId(7), b"abc");
+    node.frame_begun(LinkId(7), &untagged_header(9));
+    node.payload_arrived(LinkId(7), b"abc");
     // The transport has read into the memory, but has not reported these bytes as part of the
     // message.
-    arrivals.payload_space(LinkId(7))[0].fill(b'x');
-    arrivals.link_event(LinkId(7), LinkEvent::Down(RESET));
+    node.arrivals().payload_space(LinkId(7))[0].fill(b'x');
+    node.link_down(LinkId(7), RESET);
     let Some(Err(failure)) = node.sink.ended.pop() else { panic!("it failed") };
     let buffer = failure.completion.buffer.into_reusable().unwrap();
     assert_eq!((&buffer[..], buffer.room_bytes()), (&b"abc"[..], 10));
 }
 
 #[test]
-fn partial_unexpected_message_is_dropped_with_its_link() {
-    let (mut node, _) = engine_with_peer();
-    let mut arrivals = node.arrivals();
-    arrivals.frame(LinkId(7), &untagged_header(5), b"whole");
-    arrivals.frame_begun(LinkId(7), &untagged_header(5));
-    arrivals.payload_arrived(LinkId(7), b"pa");
-    arrivals.link_event(LinkId(7), LinkEvent::Down(LinkError::Closed));
-    node.post_receive(receive_request(9, 1));
-    node.post_receive(receive_request(9, 2));
-    assert_eq!(node.sink.ended_contexts(), [1]);
-    assert_eq!(received_bytes(&node.sink.ended[0]), b"whole");
-}
-
-#[test]
 fn later_sends_go_to_the_new_instance_at_an_address() {
     let (mut node, peer) = engine_with_peer();
-    let acked = send_request(peer, b"to the first", 1).level(Level::Transmit);
-    node.post(acked);
+    node.post(send_request(peer, b"to the first", 1).level(Level::Transmit));
     node.transport.answers = [Sent::Full].into();
     node.post(send_request(peer, b"queued", 2));
     node.link_up(LinkId(8), 2, 2);
-    assert_eq!(node.sink.ended_contexts(), [2], "what the former one has not been sent fails");
+    assert_eq!(node.ended_contexts(), [2], "what the former one has not been sent fails");
     node.post(send_request(peer, b"second", 3));
     node.transmit();
     assert_eq!(node.transport.sent.last().unwrap().0, LinkId(8));
     node.link_down(LinkId(7), LinkError::Closed);
-    assert_eq!(node.sink.ended_contexts(), [2, 3, 1]);
+    assert_eq!(node.ended_contexts(), [2, 3, 1]);
     node.post(send_request(peer, b"third", 4));
     assert_eq!(node.transport.sent.last().unwrap().0, LinkId(8));
 }
@@ -98,14 +78,13 @@ fn later_sends_go_to_the_new_instance_at_an_address() {
 fn former_link_is_read_to_its_end_after_a_new_one_is_up() {
     let (mut node, _) = engine_with_peer();
     node.post_receive(receive_request(9, 1));
-    let mut arrivals = node.arrivals();
-    arrivals.frame_begun(LinkId(7), &untagged_header(6));
-    arrivals.payload_arrived(LinkId(7), b"for");
-    arrivals.link_event(LinkId(8), LinkEvent::up(address(2), 2));
-    arrivals.payload_arrived(LinkId(7), b"mer");
-    arrivals.frame(LinkId(7), &untagged_header(4), b"last");
-    arrivals.link_event(LinkId(7), LinkEvent::Down(RESET));
-    arrivals.frame(LinkId(8), &untagged_header(5), b"first");
+    node.frame_begun(LinkId(7), &untagged_header(6));
+    node.payload_arrived(LinkId(7), b"for");
+    node.link_up(LinkId(8), 2, 2);
+    node.payload_arrived(LinkId(7), b"mer");
+    node.frame(LinkId(7), &untagged_header(4), b"last");
+    node.link_down(LinkId(7), RESET);
+    node.frame(LinkId(8), &untagged_header(5), b"first");
     node.post_receive(receive_request(9, 2));
     node.post_receive(receive_request(9, 3));
     let texts: Vec<&[u8]> = node.sink.ended.iter().map(received_bytes).collect();
@@ -122,13 +101,12 @@ fn link_to_a_former_instance_is_read_though_it_comes_up_last() {
     let peer = node.engine.intern_peer(address(2));
     node.transport.answers = [Sent::Full].into();
     node.post(send_request(peer, b"to the new one", 1));
-    let mut arrivals = node.arrivals();
-    arrivals.link_event(LinkId(8), LinkEvent::up(address(2), 2));
-    arrivals.link_event(LinkId(0), LinkEvent::up(address(2), 1));
-    arrivals.frame(LinkId(0), &untagged_header(4), b"last");
-    arrivals.link_event(LinkId(0), LinkEvent::Down(LinkError::Closed));
+    node.link_up(LinkId(8), 2, 2);
+    node.link_up(LinkId(0), 2, 1);
+    node.frame(LinkId(0), &untagged_header(4), b"last");
+    node.link_down(LinkId(0), LinkError::Closed);
     node.post_receive(receive_request(9, 2));
-    assert_eq!(node.sink.ended_contexts(), [2]);
+    assert_eq!(node.ended_contexts(), [2]);
     assert_eq!(received_bytes(&node.sink.ended[0]), b"last");
     node.transmit();
     assert_eq!(node.transport.sent.last().unwrap().0, LinkId(8));
@@ -187,14 +165,13 @@ fn link_to_a_successor_is_used_in_whatever_order_links_are_reported() {
 fn link_claimed_by_a_former_instance_replaces_no_link() {
     let (mut node, peer) = engine_with_peer();
     let up = LinkEvent::Up { peer: address(2), instance: 7, proof: AddressProof::ClaimedByFormer };
-    let mut arrivals = node.arrivals();
-    arrivals.link_event(LinkId(8), up);
-    arrivals.frame(LinkId(8), &untagged_header(4), b"last");
+    node.link_event(LinkId(8), up);
+    node.frame(LinkId(8), &untagged_header(4), b"last");
     node.post(send_request(peer, b"to the present", 1));
     assert_eq!(node.transport.sent.last().unwrap().0, LinkId(7));
     node.link_down(LinkId(8), LinkError::Closed);
     node.post_receive(receive_request(9, 2));
-    assert_eq!((received_bytes(&node.sink.ended[1]), node.sink.ended_contexts()), (&b"last"[..], vec![1, 2]));
+    assert_eq!((received_bytes(&node.sink.ended[1]), node.ended_contexts()), (&b"last"[..], vec![1, 2]));
     node.transmit();
     node.post(send_request(peer, b"and again", 3));
     assert_eq!(node.transport.sent.last().unwrap().0, LinkId(7));
@@ -212,7 +189,7 @@ fn link_claimed_by_a_former_instance_takes_no_send_to_its_successor() {
     node.link_down(LinkId(8), LinkError::Closed);
     node.link_up(LinkId(0), 2, 2);
     node.transmit();
-    assert_eq!((node.transport.sent.last().unwrap().0, node.sink.ended_contexts()), (LinkId(0), vec![1]));
+    assert_eq!((node.transport.sent.last().unwrap().0, node.ended_contexts()), (LinkId(0), vec![1]));
     node.post_receive(receive_request(9, 2));
     assert_eq!(received_bytes(&node.sink.ended[1]), b"last");
 }
@@ -243,10 +220,9 @@ fn end_of_a_claimed_link_leaves_proven_links_up() {
 fn silent_former_link_times_out() {
     let (mut node, _) = engine_with_peer();
     node.post_receive(receive_request(9, 1));
-    let mut arrivals = node.arrivals();
-    arrivals.frame_begun(LinkId(7), &untagged_header(6));
-    arrivals.link_event(LinkId(8), LinkEvent::up(address(2), 2));
-    assert!(node.engine.awaits_timeout() && !node.engine.has_work_without_arrivals());
+    node.frame_begun(LinkId(7), &untagged_header(6));
+    node.link_up(LinkId(8), 2, 2);
+    assert!(node.awaits_timeout() && !node.has_work_without_arrivals());
     let pass_at = |ms, node: &mut Node| {
         node.advance_time(Moment::from_ms(ms));
         node.transmit();
@@ -255,7 +231,7 @@ fn silent_former_link_times_out() {
     let begin_ms = 70_000;
     for ms in [0, 1, REPLACED_LINK_IDLE_MAX_MS - 1] {
         assert_eq!(pass_at(begin_ms + ms, &mut node), []);
-        assert_eq!(node.engine.next_deadline(), Some(Moment::from_ms(begin_ms + REPLACED_LINK_IDLE_MAX_MS)));
+        assert_eq!(node.next_deadline(), Some(Moment::from_ms(begin_ms + REPLACED_LINK_IDLE_MAX_MS)));
     }
     node.payload_arrived(LinkId(7), b"slow");
     let again_ms = begin_ms + REPLACED_LINK_IDLE_MAX_MS;
@@ -264,13 +240,13 @@ fn silent_former_link_times_out() {
     let looks = [(again_ms, first_ms), (first_ms - 1, first_ms), (first_ms, last_ms), (last_ms - 1, last_ms)];
     for (now_ms, deadline_ms) in looks {
         assert_eq!(pass_at(now_ms, &mut node), []);
-        assert_eq!(node.engine.next_deadline(), Some(Moment::from_ms(deadline_ms)));
+        assert_eq!(node.next_deadline(), Some(Moment::from_ms(deadline_ms)));
     }
-    assert!(node.engine.awaits_timeout() && node.sink.ended.is_empty());
+    assert!(node.awaits_timeout() && node.sink.ended.is_empty());
     let closed = pass_at(last_ms, &mut node);
     assert_eq!(closed, [(LinkId(7), Close::Abort)]);
-    assert_eq!(node.sink.ended_contexts(), [1]);
-    assert!(!node.engine.awaits_timeout() && node.engine.next_deadline().is_none());
+    assert_eq!(node.ended_contexts(), [1]);
+    assert!(!node.awaits_timeout() && node.next_deadline().is_none());
 }
 
 /// The application makes no pass for hours, and frames arrive in the meantime. The next passes must
@@ -300,30 +276,29 @@ fn former_link_down_cancels_its_timeout() {
     node.advance_time(Moment::from_ms(0));
     node.link_down(LinkId(7), LinkError::Closed);
     node.advance_time(Moment::from_ms(1));
-    assert!(!node.engine.awaits_timeout() && node.engine.next_deadline().is_none());
+    assert!(!node.awaits_timeout() && node.next_deadline().is_none());
 }
 
 #[test]
 fn former_links_are_checked_rarely() {
     let (mut node, _) = engine_with_peer();
-    let mut arrivals = node.arrivals();
-    arrivals.frame_begun(LinkId(7), &untagged_header(6));
-    arrivals.link_event(LinkId(8), LinkEvent::up(address(2), 2));
+    node.frame_begun(LinkId(7), &untagged_header(6));
+    node.link_up(LinkId(8), 2, 2);
     node.advance_time(Moment::from_ms(0));
     let deadline = Some(Moment::from_ms(REPLACED_LINK_IDLE_MAX_MS));
-    assert_eq!(node.engine.next_deadline(), deadline);
+    assert_eq!(node.next_deadline(), deadline);
     // A check would find the byte, and postpone the deadline.
     node.payload_arrived(LinkId(7), b"x");
     for ms in 1..REPLACED_LINK_CHECK_MS {
         node.advance_time(Moment::from_ms(ms));
-        assert_eq!(node.engine.next_deadline(), deadline);
+        assert_eq!(node.next_deadline(), deadline);
     }
     // Another link is replaced. It is checked in time, even if the application sleeps.
     node.link_up(LinkId(9), 2, 3);
-    assert_eq!(node.engine.next_deadline(), Some(Moment::from_ms(REPLACED_LINK_CHECK_MS)));
+    assert_eq!(node.next_deadline(), Some(Moment::from_ms(REPLACED_LINK_CHECK_MS)));
     node.advance_time(Moment::from_ms(REPLACED_LINK_CHECK_MS));
     let later = REPLACED_LINK_CHECK_MS + REPLACED_LINK_IDLE_MAX_MS;
-    assert_eq!(node.engine.next_deadline(), Some(Moment::from_ms(later)));
+    assert_eq!(node.next_deadline(), Some(Moment::from_ms(later)));
 }
 
 #[test]
@@ -337,18 +312,15 @@ fn reset_connect_attempt_is_retried_a_few_times() {
         node.link_down(LinkId(attempt), RESET);
         node.transmit();
     }
-    assert_eq!((node.sink.ended_contexts(), node.transport.connected_again), (vec![1], CONNECT_RETRIES_MAX));
+    assert_eq!((node.ended_contexts(), node.transport.connected_again), (vec![1], CONNECT_RETRIES_MAX));
 
     // If no endpoint listens at the address, the engine does not try again.
-    let refused = LinkError::System(Errno::ECONNREFUSED);
+    let refused = REFUSED;
     node.transport.answers = [Sent::Full].into();
     node.post(send_request(peer, b"refused", 2));
     let link = LinkId(node.transport.connected.len() as u32 - 1);
     node.link_down(link, refused);
-    assert_eq!(
-        (node.sink.ended_contexts(), node.transport.connected_again),
-        (vec![1, 2], CONNECT_RETRIES_MAX)
-    );
+    assert_eq!((node.ended_contexts(), node.transport.connected_again), (vec![1, 2], CONNECT_RETRIES_MAX));
 }
 
 #[test]
@@ -367,8 +339,8 @@ fn directed_receive_fails_with_its_peer() {
     node.link_down(LinkId(7), LinkError::Closed);
     assert!(node.sink.ended.is_empty(), "there is another link");
     node.link_down(LinkId(8), LinkError::Closed);
-    assert_eq!(node.sink.ended_contexts(), [1, 4]);
-    assert_eq!(node.engine.outstanding_receives(), 2);
+    assert_eq!(node.ended_contexts(), [1, 4]);
+    assert_eq!(node.outstanding_receives(), 2);
 }
 
 #[test]
@@ -376,15 +348,14 @@ fn simultaneous_connects_keep_both_links_and_each_side_sends_on_its_own() {
     let mut node = Node::new(untimed_config());
     let peer = node.engine.intern_peer(address(2));
     node.post(send_request(peer, b"first", 1));
-    let mut arrivals = node.arrivals();
-    arrivals.link_event(LinkId(5), LinkEvent::up(address(2), 1));
-    arrivals.link_event(LinkId(0), LinkEvent::up(address(2), 1));
-    arrivals.frame(LinkId(5), &untagged_header(2), b"hi");
+    node.link_up(LinkId(5), 2, 1);
+    node.link_up(LinkId(0), 2, 1);
+    node.frame(LinkId(5), &untagged_header(2), b"hi");
     node.post(send_request(peer, b"second", 2));
     assert!(node.transport.sent.iter().all(|(link, ..)| *link == LinkId(0)));
     node.link_down(LinkId(5), LinkError::Closed);
     node.post(send_request(peer, b"third", 3));
-    assert_eq!(node.sink.ended_contexts(), [1, 2, 3]);
+    assert_eq!(node.ended_contexts(), [1, 2, 3]);
     assert_eq!(node.transport.connected, [address(2)]);
 }
 
@@ -392,13 +363,12 @@ fn simultaneous_connects_keep_both_links_and_each_side_sends_on_its_own() {
 fn frames_of_links_that_are_not_up_are_ignored() {
     let mut node = Node::new(untimed_config());
     node.post_receive(receive_request(4, 1));
-    let mut arrivals = node.arrivals();
-    arrivals.frame(LinkId(3), &untagged_header(1), b"x");
-    arrivals.frame_begun(LinkId(3), &untagged_header(9));
-    arrivals.payload_arrived(LinkId(3), b"x");
-    arrivals.bytes_placed(LinkId(3), 1);
-    assert!(arrivals.payload_space(LinkId(3)).is_empty());
-    arrivals.link_event(LinkId(3), LinkEvent::Down(LinkError::Closed));
+    node.frame(LinkId(3), &untagged_header(1), b"x");
+    node.frame_begun(LinkId(3), &untagged_header(9));
+    node.payload_arrived(LinkId(3), b"x");
+    node.arrivals().bytes_placed(LinkId(3), 1);
+    assert!(node.arrivals().payload_space(LinkId(3)).is_empty());
+    node.link_down(LinkId(3), LinkError::Closed);
     assert!(node.sink.ended.is_empty());
 }
 
@@ -407,11 +377,10 @@ fn link_to_a_former_instance_that_comes_up_late_leaves_the_present_one_up() {
     let mut node = Node::new(untimed_config());
     let peer = node.engine.intern_peer(address(2));
     node.post(send_request(peer, b"to the former", 1));
-    let mut arrivals = node.arrivals();
-    arrivals.link_event(LinkId(7), LinkEvent::up(address(2), 2));
-    arrivals.link_event(LinkId(0), LinkEvent::up(address(2), 1));
+    node.link_up(LinkId(7), 2, 2);
+    node.link_up(LinkId(0), 2, 1);
     node.transmit();
-    assert!(node.transport.closed.is_empty() && node.engine.awaits_timeout(), "the link is read for a while");
+    assert!(node.transport.closed.is_empty() && node.awaits_timeout(), "the link is read for a while");
     node.post(send_request(peer, b"to the present", 2));
     assert_eq!(node.transport.sent.last().unwrap().0, LinkId(7));
 }
@@ -427,22 +396,20 @@ fn link_that_is_up_is_used_before_one_that_is_still_connecting() {
     node.link_up(LinkId(7), 2, 1);
     node.transmit();
     assert_eq!(node.transport.sent[0].0, LinkId(7));
-    let refused = LinkEvent::Down(LinkError::System(Errno::ECONNREFUSED));
+    let refused = LinkEvent::Down(REFUSED);
     node.link_event(LinkId(0), refused);
     assert!(node.sink.ended.iter().all(Result::is_ok));
-    assert_eq!(node.sink.ended_contexts(), [1]);
+    assert_eq!(node.ended_contexts(), [1]);
 }
 
 #[test]
 fn reset_of_one_link_breaks_others_to_the_peer_and_close_does_not() {
-    let broken = LinkError::System(Errno::ECONNRESET);
+    let broken = RESET;
     for (error, others_closed) in [(broken, &[(LinkId(7), Close::Abort)][..]), (LinkError::Closed, &[])] {
         let (mut node, peer) = engine_with_peer();
-        let acked = send_request(peer, b"on the first", 1).level(Level::Transmit);
-        node.post(acked);
-        let mut arrivals = node.arrivals();
-        arrivals.link_event(LinkId(8), LinkEvent::up(address(2), 1));
-        arrivals.link_event(LinkId(8), LinkEvent::Down(error));
+        node.post(send_request(peer, b"on the first", 1).level(Level::Transmit));
+        node.link_up(LinkId(8), 2, 1);
+        node.link_down(LinkId(8), error);
         node.transmit();
         assert_eq!(node.transport.closed, others_closed);
         assert_eq!(node.sink.ended.len(), others_closed.len());
@@ -459,10 +426,10 @@ fn directed_receive_fails_if_the_last_link_never_came_up() {
     node.post_receive(ReceiveRequest { criteria, ..receive_request(1, 2) });
     node.link_up(LinkId(7), 2, 1);
     node.link_down(LinkId(7), RESET);
-    assert_eq!(node.sink.ended_contexts(), [1], "there is another link");
-    let refused = LinkEvent::Down(LinkError::System(Errno::ECONNREFUSED));
+    assert_eq!(node.ended_contexts(), [1], "there is another link");
+    let refused = LinkEvent::Down(REFUSED);
     node.link_event(LinkId(0), refused);
-    assert_eq!(node.sink.ended_contexts(), [1, 2]);
+    assert_eq!(node.ended_contexts(), [1, 2]);
 }
 
 #[test]
@@ -481,18 +448,17 @@ fn directed_receive_fails_when_no_attempt_reaches_its_peer() {
     }
     node.link_down(LinkId(CONNECT_RETRIES_MAX), RESET);
     // The receive is first: a program that reads the failed send may cancel the receive of its answer.
-    assert_eq!(node.sink.ended_contexts(), [1, 3]);
+    assert_eq!(node.ended_contexts(), [1, 3]);
     // For a later receive, the next pass connects again.
     node.post_receive(ReceiveRequest { criteria, ..receive_request(1, 4) });
     let attempts_before = node.transport.connected.len();
     node.transmit();
     assert_eq!(node.transport.connected.len(), attempts_before + 1);
-    assert_eq!((node.sink.ended_contexts().len(), node.engine.outstanding_receives()), (2, 2));
+    assert_eq!((node.ended_contexts().len(), node.outstanding_receives()), (2, 2));
     node.link_up(LinkId(9), 2, 1);
-    let mut arrivals = node.arrivals();
-    arrivals.frame(LinkId(9), &untagged_header(1), b"x");
-    arrivals.frame(LinkId(9), &untagged_header(1), b"y");
-    assert_eq!(node.sink.ended_contexts(), [1, 3, 2, 4]);
+    node.frame(LinkId(9), &untagged_header(1), b"x");
+    node.frame(LinkId(9), &untagged_header(1), b"y");
+    assert_eq!(node.ended_contexts(), [1, 3, 2, 4]);
 }
 
 /// Returns an engine with a directed receive from a peer, and with a queued send to the same peer.
@@ -513,7 +479,7 @@ fn directed_receive_fails_when_an_attempt_is_cut_short_and_no_send_waits_for_it(
     node.cancel(2).unwrap();
     node.link_down(LinkId(0), RESET);
     node.transmit();
-    assert_eq!((node.sink.ended_contexts(), node.transport.connected.len()), (vec![2, 1], 1));
+    assert_eq!((node.ended_contexts(), node.transport.connected.len()), (vec![2, 1], 1));
 }
 
 #[test]
@@ -521,12 +487,12 @@ fn directed_receive_reconnects_after_waiting_send_is_cancelled() {
     let mut node = engine_that_awaits_a_new_peer();
     node.link_down(LinkId(0), RESET);
     node.cancel(2).unwrap();
-    assert!(node.engine.has_work_without_arrivals());
+    assert!(node.has_work_without_arrivals());
     node.transmit();
-    assert_eq!((node.sink.ended_contexts(), node.transport.connected.len()), (vec![2], 2));
-    let refused = LinkEvent::Down(LinkError::System(Errno::ECONNREFUSED));
+    assert_eq!((node.ended_contexts(), node.transport.connected.len()), (vec![2], 2));
+    let refused = LinkEvent::Down(REFUSED);
     node.link_event(LinkId(1), refused);
-    assert_eq!(node.sink.ended_contexts(), [2, 1]);
+    assert_eq!(node.ended_contexts(), [2, 1]);
 }
 
 #[test]
@@ -535,9 +501,7 @@ fn requested_payload_keeps_former_link_alive() {
     let len_bytes = 5;
     node.post_receive(receive_request(len_bytes as usize, 1));
     let message = Message::of_len(len_bytes);
-    let mut arrivals = node.arrivals();
-    arrivals.frame(LinkId(7), &Header::Request { message, op: 1, remote_bytes: 0 }, b"");
-    node.transmit();
+    node.pass_with_frame(LinkId(7), &Header::Request { message, op: 1, remote_bytes: 0 }, b"");
     node.frame_begun(LinkId(7), &Header::Data { op: 1, len_bytes });
     node.link_up(LinkId(8), 2, 2);
     for byte in 0..len_bytes {
@@ -548,7 +512,7 @@ fn requested_payload_keeps_former_link_alive() {
         }
     }
     assert!(node.transport.closed.is_empty() && node.sink.ended.iter().all(Result::is_ok));
-    assert_eq!(node.sink.ended_contexts(), [1]);
+    assert_eq!(node.ended_contexts(), [1]);
 }
 
 /// Accesses that come as one frame, and counted writes.
@@ -588,17 +552,17 @@ fn receive_from_lost_peer_connects_once_and_fails_if_that_fails() {
     for context in [1, 2] {
         node.post_receive(ReceiveRequest { criteria, ..receive_request(1, context) });
     }
-    assert!(node.engine.has_work_without_arrivals());
+    assert!(node.has_work_without_arrivals());
     node.transmit();
-    assert!(!node.engine.has_work_without_arrivals());
+    assert!(!node.has_work_without_arrivals());
     assert_eq!(node.transport.connected, [address(2)]);
     node.post_receive(ReceiveRequest { criteria, ..receive_request(1, 3) });
     node.transmit();
     assert_eq!(node.transport.connected.len(), 1, "the attempt is still under way");
-    let refused = LinkError::System(Errno::ECONNREFUSED);
+    let refused = REFUSED;
     node.link_down(LinkId(0), refused.clone());
-    assert_eq!(node.sink.ended_contexts(), [1, 2, 3]);
-    for ended in node.sink.take_ended() {
+    assert_eq!(node.ended_contexts(), [1, 2, 3]);
+    for ended in node.take_ended() {
         assert_eq!(ended.unwrap_err().error, OperationError::Link(refused.clone()));
     }
 }
@@ -616,14 +580,14 @@ fn connect_retries_for_a_receive_do_not_use_up_those_for_a_send() {
     };
     node.post_receive(ReceiveRequest { criteria, ..receive_request(1, 1) });
     cut_attempts_short(&mut node);
-    assert_eq!(node.sink.ended_contexts(), [1]);
+    assert_eq!(node.ended_contexts(), [1]);
     assert_eq!(node.transport.connected.len() as u32, CONNECT_RETRIES_MAX + 1);
-    node.sink.take_ended();
+    node.take_ended();
     node.transport.answers = [Sent::Full; 9].into();
     let peer = criteria.source.unwrap();
     node.post(send_request(peer, b"waits", 2));
     cut_attempts_short(&mut node);
-    assert_eq!(node.sink.ended_contexts(), [2]);
+    assert_eq!(node.ended_contexts(), [2]);
 }
 
 #[test]
@@ -634,7 +598,7 @@ fn receive_from_lost_peer_cancelled_before_the_pass_opens_no_link() {
     node.transmit();
     node.post_receive(receive_request(1, 2));
     node.transmit();
-    assert!(node.transport.connected.is_empty() && !node.engine.has_work_without_arrivals());
+    assert!(node.transport.connected.is_empty() && !node.has_work_without_arrivals());
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::limits::{PEER_MAX_LINKS, STEP_MAX_CLOSES, STEP_MAX_REPLACED_ENDS};
 /// Makes passes until the engine wants no more. Returns how many links each pass has closed.
 fn close_in_passes(node: &mut Node) -> Vec<usize> {
     let mut closed = Vec::new();
-    while node.engine.has_work_without_arrivals() {
+    while node.has_work_without_arrivals() {
         let before = node.transport.closed.len();
         node.transmit();
         closed.push(node.transport.closed.len() - before);
@@ -21,9 +21,8 @@ const BREACHED_LINKS: usize = 3 * STEP_MAX_CLOSES;
 fn engine_with_breached_links() -> Node {
     let mut node = Node::new(untimed_config());
     for number in 0..BREACHED_LINKS as u32 {
-        let mut arrivals = node.arrivals();
-        arrivals.link_event(LinkId(number), LinkEvent::up(address(100 + number as u16), 1));
-        arrivals.frame(LinkId(number), &Header::Fenced, &[]);
+        node.link_up(LinkId(number), 100 + number as u16, 1);
+        node.frame(LinkId(number), &Header::Fenced, &[]);
     }
     node
 }
@@ -60,7 +59,7 @@ fn peer_has_a_limited_number_of_links() {
     // The others are not harmed.
     node.post(send_request(peer, b"on", 1));
     assert_eq!(node.transport.sent.last().unwrap().0, LinkId(7));
-    let mut ended = node.sink.take_ended();
+    let mut ended = node.take_ended();
     assert!(ended.pop().unwrap().is_ok());
     // Links to a new instance, and to other peers, come up.
     node.transport.closed.clear();
@@ -82,10 +81,10 @@ fn silent_former_links_end_a_few_at_a_time() {
     }
     let late = Moment::from_ms(REPLACED_LINK_IDLE_MAX_MS + TIMEOUT_GRACE_MS);
     for left in [LINKS - STEP_MAX_REPLACED_ENDS, LINKS - 2 * STEP_MAX_REPLACED_ENDS, 0] {
-        assert!(node.engine.next_deadline().is_some_and(|deadline| deadline <= late), "the rest is due");
+        assert!(node.next_deadline().is_some_and(|deadline| deadline <= late), "the rest is due");
         node.advance_time(late);
         close_in_passes(&mut node);
         assert_eq!(node.transport.closed.len(), LINKS - left);
     }
-    assert!(!node.engine.awaits_timeout() && node.engine.next_deadline().is_none());
+    assert!(!node.awaits_timeout() && node.next_deadline().is_none());
 }

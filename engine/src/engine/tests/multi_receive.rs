@@ -80,9 +80,9 @@ fn buffer_packs_messages_until_little_room_is_left() {
     for ended in &node.sink.ended[1..] {
         assert_eq!(describe_ended(ended).2.as_ptr().addr() % MULTI_RECV_ALIGN_BYTES, 0);
     }
-    assert_eq!(node.engine.outstanding_receives(), 0);
+    assert_eq!(node.outstanding_receives(), 0);
     deliver_message(&mut node, b"unmatched!");
-    assert_eq!((node.sink.ended.len(), node.engine.receive_side.unexpected_len()), (4, 1));
+    assert_eq!((node.sink.ended.len(), node.unexpected_len()), (4, 1));
 }
 
 #[test]
@@ -98,11 +98,11 @@ fn message_that_does_not_fit_goes_to_the_next_receive() {
     let release = node.sink.ended[1].as_ref().unwrap();
     assert_eq!((release.flags, release.len_bytes, release.source), (RELEASED, 0, None));
 
-    node.sink.take_ended();
+    node.take_ended();
     post_buffer(&mut node, 16, 1);
     deliver_message(&mut node, b"12345678");
     deliver_message(&mut node, b"123456789");
-    assert_eq!((node.sink.take_ended().len(), node.engine.receive_side.unexpected_len()), (2, 1), "it waits");
+    assert_eq!((node.take_ended().len(), node.unexpected_len()), (2, 1), "it waits");
     node.post_receive(receive_request(9, 2));
     assert_eq!(describe_ended(&node.sink.ended[0]), (2, no_flags(), &b"123456789"[..]));
 }
@@ -124,87 +124,8 @@ fn message_longer_than_an_empty_buffer_is_truncated() {
             [(BUFFER, no_flags(), &b"0123"[..]), (BUFFER, RELEASED, b"")]
         );
         assert_eq!(*ended_error(&node.sink.ended[0]), OperationError::Truncated { overflow_bytes: 6 });
-        assert!(node.sink.take_ended()[1].is_ok());
+        assert!(node.take_ended()[1].is_ok());
     }
-}
-
-#[test]
-fn message_begins_unaligned_only_if_it_would_not_fit_aligned() {
-    let (mut node, _) = engine_with_peer();
-    let mut buffer = BytesMut::zeroed(40);
-    let odd = buffer.as_ptr().addr() % MULTI_RECV_ALIGN_BYTES;
-    let buffer = buffer.split_off((9 - odd) % MULTI_RECV_ALIGN_BYTES);
-    let (start, len) = (buffer.as_ptr().addr(), buffer.len());
-    assert_eq!(start % MULTI_RECV_ALIGN_BYTES, 1);
-    let request = ReceiveRequest { destination: Destination::owned(buffer), ..receive_request(0, BUFFER) };
-    node.post_multi_receive(request, 0);
-    let rest = vec![b'r'; len - 7 - 5];
-    deliver_message(&mut node, b"where");
-    deliver_message(&mut node, &rest);
-    let places: Vec<usize> =
-        all_ended_fields(&node.sink).iter().map(|told| told.2.as_ptr().addr() - start).collect();
-    assert_eq!(places, [7, 12]);
-}
-
-#[test]
-fn unexpected_messages_go_into_a_posted_buffer() {
-    let (mut node, peer) = engine_with_peer();
-    node.transport.memory = b"pulled".to_vec();
-    let other = LinkId(8);
-    node.link_up(other, 3, 1);
-    deliver_message(&mut node, b"whole");
-    node.frame(other, &untagged_header(5), b"other");
-    node.frame(LINK, &offer_header(1, 6, b""), b"");
-    node.frame_begun(LINK, &untagged_header(4));
-    node.payload_arrived(LINK, b"in");
-    receive_message_on_link(&mut node, other);
-    let directed = Criteria { source: Some(peer), ..Criteria::any() };
-    let request = ReceiveRequest { criteria: directed, ..receive_request(28, BUFFER) };
-    node.post_multi_receive(request, 9);
-    // The buffer has taken three messages. Two of them are still arriving. 8 bytes are left.
-    assert_eq!(all_ended_fields(&node.sink), [(BUFFER, no_flags(), &b"whole"[..])]);
-    assert_eq!(node.engine.receive_side.unexpected_len(), 2);
-    node.payload_arrived(LINK, b"to");
-    node.transmit();
-    node.frame(LINK, &Header::Data { op: 1, len_bytes: 6 }, b"pulled");
-    let expected = [(no_flags(), &b"whole"[..]), (no_flags(), b"into"), (RELEASED, b"pulled")];
-    assert_eq!(all_ended_fields(&node.sink), expected.map(|(flags, bytes)| (BUFFER, flags, bytes)));
-}
-
-fn receive_message_on_link(node: &mut Node, other: LinkId) {
-    node.frame(other, &untagged_header(1), b"x");
-}
-
-#[test]
-fn release_waits_for_arriving_messages() {
-    let (mut node, _) = engine_with_peer();
-    node.transport.memory = b"pulled..".to_vec();
-    let other = LinkId(8);
-    node.link_up(other, 3, 1);
-    post_buffer(&mut node, 32, 1);
-    let mut arrivals = node.arrivals();
-    arrivals.frame(LINK, &offer_header(1, 8, b""), b"");
-    arrivals.frame(LINK, &offer_header(2, 8, REMOTE), REMOTE);
-    arrivals.frame_begun(LINK, &untagged_header(8));
-    arrivals.frame_begun(other, &untagged_header(8));
-    for (link, bytes) in [(LINK, b"pie"), (other, b"PIE"), (LINK, b"ces")] {
-        arrivals.payload_arrived(link, bytes);
-    }
-    let mut space = arrivals.payload_space(other);
-    space[0].copy_from_slice(b"CES!!");
-    drop(space);
-    arrivals.bytes_placed(other, 5);
-    assert_eq!(all_ended_fields(&node.sink), [(BUFFER, no_flags(), &b"PIECES!!"[..])]);
-    assert!(node.cancel(BUFFER).is_err(), "it takes no more in any case");
-    node.transmit();
-    node.payload_arrived(LINK, b"..");
-    assert_eq!(node.sink.ended.len(), 3);
-    node.frame(LINK, &Header::Data { op: 1, len_bytes: 8 }, b"asked...");
-    let bytes: [&[u8]; 4] = [b"PIECES!!", b"pulled..", b"pieces..", b"asked..."];
-    let flags = [no_flags(), no_flags(), no_flags(), RELEASED];
-    let expected: Vec<_> =
-        flags.into_iter().zip(bytes).map(|(flags, bytes)| (BUFFER, flags, bytes)).collect();
-    assert_eq!(all_ended_fields(&node.sink), expected);
 }
 
 #[test]
@@ -215,7 +136,7 @@ fn failed_message_leaves_buffer_usable() {
     node.payload_arrived(LINK, b"half");
     node.link_down(LINK, RESET);
     assert_eq!(all_ended_fields(&node.sink), [(BUFFER, no_flags(), &b"half"[..])]);
-    assert_eq!(*ended_error(&node.sink.take_ended()[0]), OperationError::Link(RESET));
+    assert_eq!(*ended_error(&node.take_ended()[0]), OperationError::Link(RESET));
 
     node.link_up(LINK, 2, 2);
     node.frame_begun(LINK, &untagged_header(8));
@@ -230,7 +151,7 @@ fn cancelled_buffer_is_released_after_arriving_messages() {
     post_buffer(&mut node, 16, 1);
     node.cancel(BUFFER).unwrap();
     let released = CompletionFlags::RECV | CompletionFlags::MSG | RELEASED;
-    let Err(FailedOperation { completion, error, .. }) = node.sink.take_ended().remove(0) else {
+    let Err(FailedOperation { completion, error, .. }) = node.take_ended().remove(0) else {
         panic!("cancelled")
     };
     assert_eq!((completion.flags, error), (released, OperationError::Cancelled));
@@ -248,7 +169,7 @@ fn cancelled_buffer_is_released_after_arriving_messages() {
         [(BUFFER, no_flags(), &b"last"[..]), (BUFFER, RELEASED, &[0; 12])]
     );
     assert_eq!(*ended_error(&node.sink.ended[1]), OperationError::Cancelled);
-    assert_eq!((node.engine.outstanding_receives(), node.engine.receive_side.unexpected_len()), (0, 1));
+    assert_eq!((node.outstanding_receives(), node.unexpected_len()), (0, 1));
 }
 
 #[test]
@@ -278,7 +199,7 @@ fn unsignalled_buffer_reports_only_release_and_errors() {
     assert!(node.sink.ended.is_empty());
     deliver_message(&mut node, b"two");
     assert_eq!(all_ended_fields(&node.sink), [(BUFFER, RELEASED, &[0; 5][..])]);
-    assert_eq!(node.sink.take_ended()[0].as_ref().unwrap().flags, RELEASED);
+    assert_eq!(node.take_ended()[0].as_ref().unwrap().flags, RELEASED);
 
     node.post_multi_receive(request(), 8);
     deliver_message(&mut node, &[1; 20]);
@@ -324,17 +245,14 @@ fn buffer_takes_no_message_while_completions_are_held() {
         deliver_message(&mut node, b"");
         node.deliver_held();
     }
-    assert_eq!((node.engine.receive_side.held_len(), node.engine.receive_side.unexpected_len()), (1, 1000));
+    assert_eq!((node.engine.receive_side.held_len(), node.unexpected_len()), (1, 1000));
     make_room(&mut node, 3);
-    assert_eq!(
-        (node.sink.ended_contexts(), node.engine.receive_side.unexpected_len()),
-        (vec![BUFFER; 3], 997)
-    );
+    assert_eq!((node.ended_contexts(), node.unexpected_len()), (vec![BUFFER; 3], 997));
     assert_eq!(node.engine.receive_side.held_len(), 1, "that is how it finds out that there is no room");
     make_room(&mut node, 2000);
-    assert_eq!((node.sink.ended.len(), node.engine.receive_side.unexpected_len()), (1001, 0));
+    assert_eq!((node.sink.ended.len(), node.unexpected_len()), (1001, 0));
     deliver_message(&mut node, b"");
-    assert_eq!(node.engine.outstanding_receives(), 1);
+    assert_eq!(node.outstanding_receives(), 1);
 }
 
 #[test]
@@ -353,7 +271,7 @@ fn later_messages_do_not_overtake_held_ones() {
     deliver_message(&mut node, b"fourth");
     node.transmit();
     assert_eq!(node.engine.receive_side.held_len(), 1);
-    assert!(!node.engine.has_work_without_arrivals(), "a pass would move nothing on before there is room");
+    assert!(!node.has_work_without_arrivals(), "a pass would move nothing on before there is room");
     let from_another = Criteria { source: Some(node.engine.intern_peer(address(9))), ..Criteria::any() };
     node.post_receive(ReceiveRequest { criteria: from_another, ..receive_request(8, 5) });
 
@@ -369,7 +287,7 @@ fn later_messages_do_not_overtake_held_ones() {
         assert_eq!(describe_ended(ended), (contexts[at], flags[at], bytes[at]));
     }
     assert_eq!(*ended_error(&node.sink.ended[6]), OperationError::NoMessage);
-    assert_eq!((node.sink.ended.len(), node.engine.outstanding_receives()), (7, 1));
+    assert_eq!((node.sink.ended.len(), node.outstanding_receives()), (7, 1));
     assert_eq!(node.sink.ended[0].as_ref().unwrap().source, Some(peer));
 }
 
@@ -385,7 +303,7 @@ fn tagged_messages_do_not_wait_for_held_untagged_ones() {
     node.post_receive(ReceiveRequest { tagged: true, ..receive_request(8, 1) });
     node.pass_with_frame(LINK, &tagged, b"tag");
     assert_eq!(node.transport.sent.last().unwrap().1, Header::Matched { number: 3 });
-    assert_eq!((node.engine.receive_side.held_len(), node.engine.receive_side.unexpected_len()), (2, 1));
+    assert_eq!((node.engine.receive_side.held_len(), node.unexpected_len()), (2, 1));
 }
 
 #[test]
@@ -395,7 +313,7 @@ fn cancelled_stalled_buffer_leaves_held_messages_to_other_receives() {
     node.post_receive(receive_request(8, 1));
     node.cancel(BUFFER).unwrap();
     deliver_message(&mut node, b"later");
-    assert_eq!(node.engine.receive_side.unexpected_len(), 2);
+    assert_eq!(node.unexpected_len(), 2);
     make_room(&mut node, 9);
     let bytes: [&[u8]; 3] = [b"held", &[0; 56], b"aside"];
     assert_eq!(all_ended_fields(&node.sink).iter().map(|told| told.2.len()).collect::<Vec<_>>(), [4, 60, 5]);
@@ -404,7 +322,7 @@ fn cancelled_stalled_buffer_leaves_held_messages_to_other_receives() {
         (bytes[0], (1, no_flags(), bytes[2]))
     );
     assert_eq!(*ended_error(&node.sink.ended[1]), OperationError::Cancelled);
-    assert_eq!(node.engine.receive_side.unexpected_len(), 1);
+    assert_eq!(node.unexpected_len(), 1);
     // From here on, no message is kept aside.
     node.post_receive(receive_request(8, 2));
     assert_eq!(describe_ended(&node.sink.ended[3]), (2, no_flags(), &b"later"[..]));
@@ -423,11 +341,11 @@ fn directed_buffer_takes_held_messages_before_failing_with_its_peer() {
     node.link_down(LINK, RESET);
     node.post_receive(directed(2));
     make_room(&mut node, 9);
-    assert_eq!(node.sink.ended_contexts(), [BUFFER, BUFFER, BUFFER, 1]);
+    assert_eq!(node.ended_contexts(), [BUFFER, BUFFER, BUFFER, 1]);
     assert_eq!(describe_ended(&node.sink.ended[1]).2, b"aside");
     assert_eq!(describe_ended(&node.sink.ended[2]).1, RELEASED);
     assert_eq!(*ended_error(&node.sink.ended[3]), OperationError::Link(RESET));
-    assert_eq!(node.engine.outstanding_receives(), 1, "what was posted after the peer's end stays");
+    assert_eq!(node.outstanding_receives(), 1, "what was posted after the peer's end stays");
 }
 
 #[test]

@@ -158,7 +158,7 @@ fn operation_held_by_order_holds_back_only_later_ones_to_its_peer() {
     assert!(!node.engine.try_inject(peer, None, None, b"x", &mut node.transport));
     assert_eq!(node.transport.sent.len(), 1);
     assert!(node.engine.try_inject(other, None, None, b"x", &mut node.transport));
-    assert!(node.engine.has_unsent() && !node.engine.has_work_without_arrivals(), "the answer will tell");
+    assert!(node.has_unsent() && !node.has_work_without_arrivals(), "the answer will tell");
     let op = access_op_at(&node.transport, 0);
     node.pass_with_frame(LINK, &Header::Clear { op, cannot_pull: true }, b"");
     // The payload was requested and is sent, but the peer has not answered the write.
@@ -210,10 +210,10 @@ fn link_down_releases_held_operations() {
     Kind::OfferedWrite.post(&mut node, peer);
     Kind::Send.post(&mut node, peer);
     node.link_down(LINK, RESET);
-    assert_eq!(node.sink.take_ended().len(), 2);
+    assert_eq!(node.take_ended().len(), 2);
     node.link_up(LINK, 2, 2);
     Kind::Send.post(&mut node, peer);
-    assert_eq!(node.sink.take_ended().len(), 1);
+    assert_eq!(node.take_ended().len(), 1);
 }
 
 /// Lets a peer read a region, then overwrite the start of the region with its next frame. Returns
@@ -223,14 +223,12 @@ fn read_then_overwrite(order: Order, len_bytes: usize) -> (Vec<u8>, Vec<u8>) {
     let attr = RegionAttr { key: KEY, access: MrAccess::all(), base_address: 0 };
     let region = node.engine.target.regions().add(Region::owned(LONG_BYTES, attr).unwrap()).unwrap();
     region.write_at(0, b"before").unwrap();
-    let mut arrivals = node.arrivals();
-    arrivals.frame(LINK, &rma_header(1, 0, len_bytes as u64, RmaKind::Read), b"");
-    arrivals.frame(LINK, &rma_header(2, 0, 6, RmaKind::Write { data: None }), b"after.");
-    node.transmit();
+    node.frame(LINK, &rma_header(1, 0, len_bytes as u64, RmaKind::Read), b"");
+    node.pass_with_frame(LINK, &rma_header(2, 0, 6, RmaKind::Write { data: None }), b"after.");
     let (_, header, bytes) =
         node.transport.sent.iter().find(|(_, header, _)| matches!(header, Header::ReadData { .. })).unwrap();
     assert_eq!(*header, Header::ReadData { op: 1, len_bytes: len_bytes as u64 });
-    assert!(node.engine.condemned.is_empty() && !node.engine.has_unsent());
+    assert!(node.engine.condemned.is_empty() && !node.has_unsent());
     (bytes[..6].to_vec(), read_region(&region)[..6].to_vec())
 }
 
@@ -251,9 +249,8 @@ fn short_read_waits_for_earlier_long_read() {
     let (mut node, _) = engine_with_config(Config { receive_order: Order::STRICT, ..untimed_config() });
     let attr = RegionAttr { key: KEY, access: MrAccess::all(), base_address: 0 };
     let region = node.engine.target.regions().add(Region::owned(LONG_BYTES, attr).unwrap()).unwrap();
-    let mut arrivals = node.arrivals();
     for (op, len_bytes) in [(1, 1), (2, LONG_BYTES as u64), (3, 1), (4, 0), (5, 1)] {
-        arrivals.frame(LINK, &rma_header(op, 0, len_bytes, RmaKind::Read), b"");
+        node.frame(LINK, &rma_header(op, 0, len_bytes, RmaKind::Read), b"");
     }
     region.write_at(0, b"!").unwrap();
     node.transmit();
@@ -289,21 +286,20 @@ fn completions_keep_the_order_of_posting_to_each_peer() {
     node.post(send_request(peer, b"m", 2));
     let silent = rma_request(peer, write_local(b"s"), 3).signalled(Signalled::No);
     node.post(silent);
-    let matched = send_request(peer, b"m", 4).level(Level::Match);
-    node.post(matched);
+    node.post(send_request(peer, b"m", 4).level(Level::Match));
     node.post(send_request(peer, b"m", 5));
     node.post(send_request(other, b"m", 6));
-    assert_eq!(node.sink.ended_contexts(), [6], "others do not wait");
-    assert_eq!(node.engine.outstanding_transmits(), 5, "what waits for its turn is outstanding");
+    assert_eq!(node.ended_contexts(), [6], "others do not wait");
+    assert_eq!(node.outstanding_transmits(), 5, "what waits for its turn is outstanding");
     node.frame(LINK, &Header::Matched { number: 2 }, b"");
     let [first, silent] = [0, 2].map(|place| access_op_at(&node.transport, place));
     deliver_answer(&mut node, first, Outcome::Refused(Refusal::Key));
-    assert_eq!(node.sink.ended_contexts(), [6, 1, 2]);
+    assert_eq!(node.ended_contexts(), [6, 1, 2]);
     assert_eq!(node.sink.ended[1].as_ref().unwrap_err().error, OperationError::Refused(Refusal::Key));
     // Even an operation that reports nothing holds back the reports of later operations.
     deliver_answer(&mut node, silent, Outcome::Done);
-    assert_eq!(node.sink.ended_contexts(), [6, 1, 2, 4, 5]);
-    assert_eq!(node.engine.outstanding_transmits(), 0);
+    assert_eq!(node.ended_contexts(), [6, 1, 2, 4, 5]);
+    assert_eq!(node.outstanding_transmits(), 0);
 }
 
 #[test]
@@ -320,7 +316,7 @@ fn operation_waiting_for_its_turn_counts_as_outstanding_and_fails_in_order() {
     assert_eq!(refused.error, Again::QueueFull.into());
     node.link_down(LINK, RESET);
     let errors: Vec<_> =
-        node.sink.take_ended().into_iter().map(|ended| ended.err().map(|f| f.error.errno())).collect();
+        node.take_ended().into_iter().map(|ended| ended.err().map(|f| f.error.errno())).collect();
     assert_eq!(errors, [Some(Errno::ECONNRESET), None, Some(Errno::ECANCELED)]);
 }
 
@@ -329,10 +325,10 @@ fn unordered_completions_come_as_operations_end() {
     let (mut node, peer) = engine_with_config(untimed_config());
     node.post(rma_request(peer, write_local(b"w"), 1));
     node.post(send_request(peer, b"m", 2));
-    assert_eq!(node.sink.ended_contexts(), [2]);
+    assert_eq!(node.ended_contexts(), [2]);
     let local = RmaLocal::Read(Destination::owned(BytesMut::zeroed(0)));
     node.post(rma_request(peer, local, 3));
     let op = access_op_at(&node.transport, 0);
     deliver_answer(&mut node, op, Outcome::Done);
-    assert_eq!(node.sink.ended_contexts(), [2, 1]);
+    assert_eq!(node.ended_contexts(), [2, 1]);
 }

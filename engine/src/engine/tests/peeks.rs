@@ -42,13 +42,13 @@ fn peek_reports_message_and_leaves_it() {
     node.frame_begun(LINK, &tagged_header(5, 50, AwaitedReply::Nothing));
     for context in [1, 2] {
         node.engine.peek(peek_request(context, PeekAction::Keep), &mut node.sink).unwrap();
-        let Some(Ok(seen)) = node.sink.take_ended().pop() else { panic!("not found") };
+        let Some(Ok(seen)) = node.take_ended().pop() else { panic!("not found") };
         let told = (seen.context, seen.len_bytes, seen.tag, seen.data, seen.source);
         assert_eq!(told, (context, 50, 5, 77, Some(peer)), "it need not be there in whole");
         let flags = CompletionFlags::RECV | CompletionFlags::TAGGED | CompletionFlags::REMOTE_CQ_DATA;
         assert_eq!((seen.flags, seen.buffer), (flags, Buffer::None));
     }
-    assert_eq!(node.engine.receive_side.unexpected_len(), 2);
+    assert_eq!(node.unexpected_len(), 2);
 }
 
 #[test]
@@ -59,13 +59,13 @@ fn peek_without_a_message_fails_at_once() {
         assert_eq!(take_errors(&mut node.sink), [(context, OperationError::NoMessage)]);
         assert!(node.cancel(context).is_err(), "it has ended");
     }
-    assert_eq!(node.engine.outstanding_receives(), 0);
-    assert!(!node.engine.has_work_without_arrivals());
+    assert_eq!(node.outstanding_receives(), 0);
+    assert!(!node.has_work_without_arrivals());
 
     node.pass_with_frame(LINK, &tagged_header(5, 1, AwaitedReply::Nothing), b"x");
     assert!(node.sink.ended.is_empty(), "no peek waits for it");
     node.engine.peek(peek_request(4, PeekAction::Keep), &mut node.sink).unwrap();
-    assert_eq!(node.sink.ended_contexts(), [4]);
+    assert_eq!(node.ended_contexts(), [4]);
 }
 
 #[test]
@@ -77,13 +77,13 @@ fn peek_misses_what_came_behind_the_end_of_a_receive_until_the_next_pass() {
         let mut pass = node.arrivals();
         pass.frame(LINK, &tagged_header(4, 1, quiet), b"x");
         pass.frame(LINK, &tagged_header(5, 1, quiet), b"x");
-        assert_eq!(node.sink.ended_contexts(), [1]);
+        assert_eq!(node.ended_contexts(), [1]);
         node.engine.peek(peek_request(2, then), &mut node.sink).unwrap();
         assert_eq!(take_errors(&mut node.sink), [(2, OperationError::NoMessage)], "{then:?}");
         // The next pass, which receives nothing.
         node.arrivals();
         node.engine.peek(peek_request(3, then), &mut node.sink).unwrap();
-        assert_eq!(node.sink.ended_contexts(), [3], "{then:?}");
+        assert_eq!(node.ended_contexts(), [3], "{then:?}");
     }
 }
 
@@ -104,7 +104,7 @@ fn engine_with_hidden_message(later: &dyn Fn(&mut Arrivals<'_, Recorder>)) -> No
 
 /// Whether a peek finds a message with tag 5.
 fn finds(node: &mut Node) -> bool {
-    node.sink.take_ended();
+    node.take_ended();
     node.engine.peek(peek_request(3, PeekAction::Keep), &mut node.sink).unwrap();
     take_errors(&mut node.sink).is_empty()
 }
@@ -199,7 +199,7 @@ fn discard_drops_message_in_any_state() {
     for context in 1..=3 {
         node.engine.peek(peek_request(context, PeekAction::Discard), &mut node.sink).unwrap();
     }
-    assert_eq!((node.sink.ended_contexts(), node.engine.receive_side.unexpected_len()), (vec![1, 2, 3], 0));
+    assert_eq!((node.ended_contexts(), node.unexpected_len()), (vec![1, 2, 3], 0));
     node.transmit();
     let told = [Header::Matched { number: 1 }, Header::Done { op: 1, fault: false }];
     assert_eq!(node.sent_since(0), told);
@@ -218,7 +218,7 @@ fn claimed_message_can_be_discarded() {
     node.engine.discard_claimed(true, 1, None, &mut node.sink).unwrap();
     node.transmit();
     assert_eq!(node.sent_since(0), [Header::Matched { number: 1 }]);
-    assert_eq!(node.sink.ended_contexts(), [1, 1]);
+    assert_eq!(node.ended_contexts(), [1, 1]);
     assert!(node.engine.discard_claimed(true, 1, None, &mut node.sink).is_err());
     assert!(!node.engine.receive_side.has_claimed());
 }
@@ -233,7 +233,7 @@ fn incomplete_claimed_message_fails_when_received() {
         node.engine.peek(peek_request(context, PeekAction::Claim), &mut node.sink).unwrap();
     }
     node.link_down(LINK, RESET);
-    node.sink.take_ended();
+    node.take_ended();
     node.engine.receive_claimed(tagged_receive_request(0, 1), 1, &mut node.sink).unwrap();
     assert_eq!(received_bytes(&node.sink.ended[0]), b"whole", "its sender's death does not matter");
     node.engine.receive_claimed(tagged_receive_request(0, 2), 2, &mut node.sink).unwrap();
@@ -246,7 +246,7 @@ fn peeks_are_bounded_by_the_depth() {
     node.engine.receive_side.set_depth_ops(1);
     node.sink.room = 0;
     node.engine.peek(peek_request(1, PeekAction::Keep), &mut node.sink).unwrap();
-    assert_eq!(node.engine.outstanding_receives(), 1, "its end waits for room in the queue");
+    assert_eq!(node.outstanding_receives(), 1, "its end waits for room in the queue");
     assert_eq!(
         node.engine.peek(peek_request(2, PeekAction::Keep), &mut node.sink),
         Err(Again::QueueFull.into())

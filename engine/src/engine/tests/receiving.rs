@@ -14,7 +14,7 @@ fn message_completes_posted_receive_with_all_fields() {
     let message = Message { tag: Some(0xf7), data: Some(99), ..Message::of_len(3) };
     node.frame(LinkId(7), &Header::Message(message), b"abc");
     assert_eq!(
-        node.sink.take_ended(),
+        node.take_ended(),
         [Ok(EndedOperation {
             context: 5,
             flags: CompletionFlags::RECV | CompletionFlags::TAGGED | CompletionFlags::REMOTE_CQ_DATA,
@@ -25,36 +25,7 @@ fn message_completes_posted_receive_with_all_fields() {
             buffer: Buffer::Received(BytesMut::from(&b"abc"[..])),
         })]
     );
-    assert_eq!(node.engine.outstanding_receives(), 0);
-}
-
-#[test]
-fn tagged_and_untagged_messages_never_match_each_other() {
-    let (mut node, _) = engine_with_peer();
-    node.post_receive(receive_request(8, 1));
-    let tagged = Message { tag: Some(0), ..Message::of_len(1) };
-    node.frame(LinkId(7), &Header::Message(tagged), b"t");
-    assert!(node.sink.ended.is_empty());
-    node.post_receive(ReceiveRequest { tagged: true, ..receive_request(8, 2) });
-    node.frame(LinkId(7), &untagged_header(1), b"u");
-    assert_eq!(node.sink.ended_contexts(), [2, 1]);
-}
-
-#[test]
-fn receive_takes_over_partly_arrived_message() {
-    let (mut node, _) = engine_with_peer();
-    node.frame_begun(LinkId(7), &untagged_header(6));
-    node.payload_arrived(LinkId(7), b"ab");
-    assert!(node.arrivals().payload_space(LinkId(7)).is_empty());
-    node.post_receive(receive_request(6, 1));
-    let mut arrivals = node.arrivals();
-    let mut space = arrivals.payload_space(LinkId(7));
-    assert_eq!(space.iter().map(|piece| piece.len()).sum::<usize>(), 4);
-    space[0][..3].copy_from_slice(b"cde");
-    drop(space);
-    arrivals.bytes_placed(LinkId(7), 3);
-    arrivals.payload_arrived(LinkId(7), b"f");
-    assert_eq!(received_bytes(&node.sink.ended[0]), b"abcdef");
+    assert_eq!(node.outstanding_receives(), 0);
 }
 
 #[test]
@@ -71,34 +42,20 @@ fn truncation_reports_overflow_of_whole_chunked_and_unexpected_messages() {
             }
             1 => {
                 post(&mut node);
-                let mut arrivals = node.arrivals();
-                arrivals.frame_begun(LinkId(7), &untagged_header(6));
-                arrivals.payload_arrived(LinkId(7), b"abcde");
-                assert!(arrivals.payload_space(LinkId(7)).is_empty());
-                arrivals.payload_arrived(LinkId(7), b"f");
+                node.frame_begun(LinkId(7), &untagged_header(6));
+                node.payload_arrived(LinkId(7), b"abcde");
+                assert!(node.arrivals().payload_space(LinkId(7)).is_empty());
+                node.payload_arrived(LinkId(7), b"f");
             }
             _ => {
                 node.frame(LinkId(7), &untagged_header(6), b"abcdef");
                 post(&mut node);
             }
         }
-        let ended = node.sink.take_ended();
+        let ended = node.take_ended();
         assert_eq!(received_bytes(&ended[0]), b"abcd");
         let Err(failure) = &ended[0] else { panic!("truncation is an error") };
         assert_eq!(failure.error, OperationError::Truncated { overflow_bytes: 2 });
         assert_eq!((failure.completion.context, failure.completion.len_bytes), (way, 4));
     }
-}
-
-#[test]
-fn unsignalled_receive_reports_only_failure() {
-    let (mut node, _) = engine_with_peer();
-    let silent = |context| ReceiveRequest { signalled: Signalled::No, ..receive_request(2, context) };
-    node.post_receive(silent(1));
-    node.post_receive(silent(2));
-    node.frame(LinkId(7), &untagged_header(2), b"ok");
-    assert!(node.sink.ended.is_empty());
-    node.frame(LinkId(7), &untagged_header(3), b"not");
-    assert_eq!(node.sink.ended_contexts(), [2]);
-    assert!(node.sink.ended[0].is_err());
 }

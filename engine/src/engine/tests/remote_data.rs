@@ -39,9 +39,7 @@ fn write_with_remote_data_takes_a_receive_if_configured() {
     assert_eq!(read_region(&region), b"data\0\0\0\0\0\0", "the write waits for no receive");
     let refused = Outcome::Refused(Refusal::Range);
     assert_eq!(sent_answers(&node.transport), [(70, Outcome::Done), (71, Outcome::Done), (72, refused)]);
-    for context in [2, 3] {
-        node.post_receive(receive_request(8, context));
-    }
+    node.post_receives(8, [2, 3]);
     let message = CompletionFlags::RECV | CompletionFlags::MSG;
     assert_eq!(told(&mut node.sink), [(2, flags, 4, 71), (3, message, 3, 0)]);
 }
@@ -60,5 +58,5 @@ fn peer_that_writes_remote_data_beyond_its_credit_is_disconnected() {
         node.pass_with_frame(LINK, &rma_header(op, 0, 0, kind), b"");
     }
     assert_eq!(node.transport.closed, [(LINK, Close::Abort)]);
-    assert_eq!(node.engine.receive_side.unexpected_len() as u64, count);
+    assert_eq!(node.unexpected_len() as u64, count);
 }

@@ -48,8 +48,7 @@ fn ended_errors(sink: &Recorder) -> Vec<(u64, Errno)> {
 fn large_message_is_offered_and_ends_when_the_peer_is_done_at_any_level() {
     for level in [Level::Inject, Level::Transmit, Level::Delivery] {
         let (mut node, peer) = engine_that_exposes();
-        let request = large_send_request(peer, 1, level).tag(Some(5)).data(Some(6));
-        node.post(request);
+        node.post(large_send_request(peer, 1, level).tag(Some(5)).data(Some(6)));
         let op = offered_ops(&node.transport)[0];
         let message =
             Message { tag: Some(5), data: Some(6), awaits: level.awaited_reply(), ..Message::of_len(10) };
@@ -57,11 +56,11 @@ fn large_message_is_offered_and_ends_when_the_peer_is_done_at_any_level() {
         assert_eq!(node.transport.sent, [(LINK, header, REMOTE.to_vec())]);
         assert_eq!(node.transport.exposed, [(LINK, b"0123456789".to_vec())]);
         node.transmit();
-        assert!(node.sink.ended.is_empty() && node.engine.has_unsent(), "closing waits for the peer");
+        assert!(node.sink.ended.is_empty() && node.has_unsent(), "closing waits for the peer");
         node.header(LINK, done_header(op));
-        let completion = node.sink.take_ended().remove(0).unwrap();
+        let completion = node.take_ended().remove(0).unwrap();
         assert_eq!(completion.buffer, Buffer::Sent(Bytes::from_static(b"0123456789")));
-        assert_eq!((node.engine.outstanding_transmits(), node.engine.has_unsent()), (0, false));
+        assert_eq!((node.outstanding_transmits(), node.has_unsent()), (0, false));
     }
 }
 
@@ -69,14 +68,13 @@ fn large_message_is_offered_and_ends_when_the_peer_is_done_at_any_level() {
 fn small_or_injected_or_unexposable_message_goes_eagerly() {
     let (mut node, peer) = engine_that_exposes();
     node.post(send_request(peer, b"012345678", 1));
-    let injected = large_send_request(peer, 2, Level::Inject).inject(true);
-    node.post(injected);
+    node.post(large_send_request(peer, 2, Level::Inject).inject(true));
     node.transport.pull_min_bytes = Some(0);
     node.post(send_request(peer, b"", 3));
     assert!(node.transport.exposed.is_empty());
     node.transport.hides = true;
     node.post(large_send_request(peer, 4, Level::Inject));
-    assert_eq!(node.sink.ended_contexts(), [1, 2, 3, 4]);
+    assert_eq!(node.ended_contexts(), [1, 2, 3, 4]);
     assert!(node.transport.sent.iter().all(|(_, header, _)| matches!(header, Header::Message(_))));
 }
 
@@ -85,12 +83,11 @@ fn large_message_is_offered_or_sent_as_the_transport_prefers_now() {
     let (mut node, peer) = engine_that_exposes();
     for (context, prefers_send) in (1..).zip([true, false, true]) {
         node.transport.prefers_send = prefers_send;
-        let request = large_send_request(peer, context, Level::Inject);
-        node.post(request);
+        node.post(large_send_request(peer, context, Level::Inject));
     }
     let is_offer = |(_, header, _): &(LinkId, Header, Vec<u8>)| matches!(header, Header::Request { .. });
     assert_eq!(node.transport.sent.iter().map(is_offer).collect::<Vec<_>>(), [false, true, false]);
-    assert_eq!((node.transport.exposed.len(), node.sink.ended_contexts()), (1, vec![1, 3]));
+    assert_eq!((node.transport.exposed.len(), node.ended_contexts()), (1, vec![1, 3]));
 }
 
 #[test]
@@ -104,7 +101,7 @@ fn message_beyond_the_eager_limit_is_requested_if_the_transport_prefers_to_send(
     assert_eq!(node.transport.sent, [(LINK, header, Vec::new())], "nothing is exposed");
     node.header(LINK, clear_header(op));
     node.transmit();
-    assert_eq!((node.transport.sent[1].2.len(), node.sink.ended_contexts()), (LONG.len(), vec![1]));
+    assert_eq!((node.transport.sent[1].2.len(), node.ended_contexts()), (LONG.len(), vec![1]));
 }
 
 #[test]
@@ -114,7 +111,7 @@ fn requested_payload_is_sent_and_completes_by_level() {
         node.post(large_send_request(peer, 1, level));
         let op = offered_ops(&node.transport)[0];
         node.header(LINK, clear_header(op));
-        assert!(node.engine.has_unsent());
+        assert!(node.has_unsent());
         node.transport.answers = [Sent::Full, Sent::Partial(3), Sent::Full, Sent::Partial(2)].into();
         for _ in 0..4 {
             node.transmit();
@@ -123,12 +120,12 @@ fn requested_payload_is_sent_and_completes_by_level() {
         node.transmit();
         let data = (LINK, Header::Data { op, len_bytes: 10 }, b"0123456789".to_vec());
         assert_eq!(node.transport.sent[1..], [data]);
-        assert!(!node.engine.has_unsent(), "the peer has all of it");
+        assert!(!node.has_unsent(), "the peer has all of it");
         if level == Level::Delivery {
             assert!(node.sink.ended.is_empty());
             node.header(LINK, done_header(op));
         }
-        assert_eq!((node.sink.ended_contexts(), node.engine.outstanding_transmits()), (vec![1], 0));
+        assert_eq!((node.ended_contexts(), node.outstanding_transmits()), (vec![1], 0));
         assert!(node.sink.ended[0].is_ok() && node.transport.closed.is_empty());
     }
 }
@@ -142,7 +139,7 @@ fn requested_payload_precedes_queued_messages() {
     let op = offered_ops(&node.transport)[0];
     node.header(LINK, clear_header(op));
     node.transmit();
-    assert_eq!(node.sink.ended_contexts(), [1, 2]);
+    assert_eq!(node.ended_contexts(), [1, 2]);
 }
 
 #[test]
@@ -155,15 +152,14 @@ fn memory_is_not_exposed_to_peer_that_cannot_pull() {
     node.header(LINK, Header::Clear { op: ops[0], cannot_pull: true });
     node.transmit();
     node.post(large_send_request(peer, 3, Level::Inject));
-    assert_eq!((node.sink.ended_contexts(), node.transport.exposed.len()), (vec![1, 3], 2));
+    assert_eq!((node.ended_contexts(), node.transport.exposed.len()), (vec![1, 3], 2));
     node.header(LINK, Header::Clear { op: ops[1], cannot_pull: true });
     node.transmit();
-    assert_eq!(node.sink.ended_contexts(), [1, 3, 2]);
+    assert_eq!(node.ended_contexts(), [1, 3, 2]);
 
     // Another link may be able to pull.
-    let mut arrivals = node.arrivals();
-    arrivals.link_event(LINK, LinkEvent::Down(LinkError::Closed));
-    arrivals.link_event(LinkId(8), LinkEvent::up(address(2), 1));
+    node.link_down(LINK, LinkError::Closed);
+    node.link_up(LinkId(8), 2, 1);
     node.post(large_send_request(peer, 4, Level::Inject));
     assert_eq!(node.transport.exposed.len(), 3);
 }
@@ -203,8 +199,7 @@ fn exposed_send_is_cancellable_until_its_request_is_sent() {
 #[test]
 fn send_fails_with_efault_if_the_peer_cannot_read_its_memory() {
     let (mut node, peer) = engine_that_exposes();
-    let silent = large_send_request(peer, 1, Level::Inject).signalled(Signalled::No);
-    node.post(silent);
+    node.post(large_send_request(peer, 1, Level::Inject).signalled(Signalled::No));
     let op = offered_ops(&node.transport)[0];
     node.header(LINK, Header::Done { op, fault: true });
     assert_eq!(ended_errors(&node.sink), [(1, Errno::EFAULT)]);
@@ -220,7 +215,7 @@ fn acknowledgements_do_not_count_offers() {
     node.post(large_send_request(peer, 2, Level::Transmit));
     node.post(small(3));
     node.header(LINK, Header::Ack { received: 2 });
-    assert_eq!(node.sink.ended_contexts(), [1, 3]);
+    assert_eq!(node.ended_contexts(), [1, 3]);
     // A payload that is partly written does not count as a message either.
     let op = offered_ops(&node.transport)[0];
     node.header(LINK, clear_header(op));
@@ -258,20 +253,8 @@ fn engine_with_sends_in_every_state() -> (Node, PeerId) {
         node.transmit();
     }
     node.header(LINK, clear_header(ops[1]));
-    assert_eq!((node.engine.outstanding_transmits(), node.sink.ended.len()), (4, 0));
+    assert_eq!((node.outstanding_transmits(), node.sink.ended.len()), (4, 0));
     (node, peer)
-}
-
-#[test]
-fn link_down_fails_each_offered_send_once() {
-    let (mut node, _) = engine_with_sends_in_every_state();
-    node.link_down(LINK, RESET);
-    assert_eq!(ended_errors(&node.sink), [1, 2, 3, 4].map(|context| (context, Errno::ECONNRESET)));
-    node.transmit();
-    assert_eq!(
-        (node.engine.outstanding_transmits(), node.engine.has_unsent(), node.sink.ended.len()),
-        (0, false, 4)
-    );
 }
 
 /// A sink. For each operation that ends, it records how many links were closed before.
@@ -298,9 +281,8 @@ fn exposed_memory_is_returned_only_after_link_close() {
         node.header(LINK, Header::Ack { received: 99 });
     };
     let lost_second_link: Way = |node| {
-        let mut arrivals = node.arrivals();
-        arrivals.link_event(LinkId(8), LinkEvent::up(address(2), 1));
-        arrivals.link_event(LinkId(8), LinkEvent::Down(RESET));
+        node.link_up(LinkId(8), 2, 1);
+        node.link_down(LinkId(8), RESET);
     };
     let new_instance: Way = |node| {
         node.link_up(LinkId(8), 2, 2);
@@ -312,20 +294,20 @@ fn exposed_memory_is_returned_only_after_link_close() {
         let (mut node, _) = engine_with_sends_in_every_state();
         way(&mut node);
         assert_eq!(
-            (node.sink.ended.len(), node.engine.outstanding_transmits()),
+            (node.sink.ended.len(), node.outstanding_transmits()),
             (0, 4),
             "the transport does not know"
         );
         let mut watching = Watching { closes: node.transport.closes.clone(), seen: Vec::new() };
         node.engine.transmit(&mut node.transport, &mut watching);
         assert_eq!((watching.seen, &node.transport.closed[..]), (vec![1; 4], &[(LINK, Close::Abort)][..]));
-        assert_eq!((node.engine.outstanding_transmits(), node.engine.has_unsent()), (0, false));
+        assert_eq!((node.outstanding_transmits(), node.has_unsent()), (0, false));
 
         // The transport may report the link as down before the engine closes it.
         let (mut node, _) = engine_with_sends_in_every_state();
         way(&mut node);
         node.link_down(LINK, LinkError::Closed);
-        assert_eq!((node.sink.ended.len(), node.engine.outstanding_transmits()), (4, 0));
+        assert_eq!((node.sink.ended.len(), node.outstanding_transmits()), (4, 0));
         node.transmit();
         assert!(node.transport.closed.is_empty());
 
@@ -367,7 +349,7 @@ fn invalid_answer_to_an_offered_message_ends_the_link() {
         node.transmit();
         assert_eq!(node.transport.closed, [(LINK, Close::Abort)], "{what}");
         assert!(ended_errors(&node.sink).iter().all(|(_, errno)| *errno == Errno::EPROTO), "{what}");
-        assert_eq!((node.sink.ended.len(), node.engine.outstanding_transmits()), (4, 0), "{what}");
+        assert_eq!((node.sink.ended.len(), node.outstanding_transmits()), (4, 0), "{what}");
     }
 }
 

@@ -74,21 +74,6 @@ fn last_sent_op(transport: &Scripted) -> u64 {
 }
 
 #[test]
-fn write_fills_region_and_is_answered() {
-    let (mut node, region) = engine_with_region(10);
-    node.frame(LINK, &rma_header(5, 2, 5, WRITE), b"hello");
-    let mut arrivals = node.arrivals();
-    arrivals.frame_begun(LINK, &rma_header(6, 8, 2, WRITE));
-    assert!(arrivals.payload_space(LINK).is_empty(), "what a region owns is not lent out");
-    arrivals.payload_arrived(LINK, b"!");
-    arrivals.payload_arrived(LINK, b"?");
-    assert_eq!(read_region(&region), b"\0\0hello\0!?");
-    node.transmit();
-    assert_eq!(sent_answers(&node.transport), [(5, Outcome::Done), (6, Outcome::Done)]);
-    assert!(node.sink.ended.is_empty(), "the target hears nothing of it");
-}
-
-#[test]
 fn write_to_raw_region_is_received_in_place() {
     let (mut node, _) = engine_with_region(1);
     let mut memory = vec![0; 10];
@@ -97,15 +82,14 @@ fn write_to_raw_region_is_received_in_place() {
     let write = |op, address, len_bytes| {
         Header::Rma(Rma { op, key: 1, address, len_bytes, kind: WRITE, durable: Durable::Nothing })
     };
-    let mut arrivals = node.arrivals();
-    arrivals.frame_begun(LINK, &write(1, 1004, 6));
-    arrivals.payload_arrived(LINK, b"h");
-    arrivals.payload_space(LINK)[0].copy_from_slice(b"ello!");
-    arrivals.bytes_placed(LINK, 5);
-    arrivals.frame(LINK, &write(2, 1000, 1), b">");
+    node.frame_begun(LINK, &write(1, 1004, 6));
+    node.payload_arrived(LINK, b"h");
+    node.arrivals().payload_space(LINK)[0].copy_from_slice(b"ello!");
+    node.arrivals().bytes_placed(LINK, 5);
+    node.frame(LINK, &write(2, 1000, 1), b">");
     // The region ends in the middle of this write.
-    arrivals.frame_begun(LINK, &write(3, 1000, 4));
-    arrivals.payload_arrived(LINK, b"<<");
+    node.frame_begun(LINK, &write(3, 1000, 4));
+    node.payload_arrived(LINK, b"<<");
     node.engine.target.regions().close(&region);
     assert!(node.arrivals().payload_space(LINK).is_empty());
     node.payload_arrived(LINK, b"<<");
@@ -120,14 +104,12 @@ fn empty_access_ignores_its_target() {
     let (mut node, region) = engine_with_region(10);
     let access =
         |op, key, address, kind, durable| Header::Rma(Rma { op, key, address, len_bytes: 0, kind, durable });
-    let mut arrivals = node.arrivals();
     for (op, kind) in [(1, WRITE), (2, RmaKind::Read)] {
-        arrivals.frame(LINK, &access(op, KEY + 1, 0, kind, Durable::Nothing), b"");
-        arrivals.frame(LINK, &access(op + 2, KEY, 11, kind, Durable::Nothing), b"");
+        node.frame(LINK, &access(op, KEY + 1, 0, kind, Durable::Nothing), b"");
+        node.frame(LINK, &access(op + 2, KEY, 11, kind, Durable::Nothing), b"");
     }
     // A durable write must name a region, even if it is empty.
-    arrivals.frame(LINK, &access(5, KEY + 1, 0, WRITE, Durable::Everything), b"");
-    node.transmit();
+    node.pass_with_frame(LINK, &access(5, KEY + 1, 0, WRITE, Durable::Everything), b"");
     let mut answers = sent_answers(&node.transport);
     answers.sort_unstable_by_key(|(op, _)| *op);
     let mut expected: Vec<_> = (1..5).map(|op| (op, Outcome::Done)).collect();
@@ -158,9 +140,8 @@ fn access_outside_region_or_rights_is_refused_and_link_stays_up() {
         let payload = vec![b'x'; header.payload_len_bytes() as usize];
         node.frame(LINK, header, &payload);
     }
-    let mut arrivals = node.arrivals();
-    arrivals.frame_begun(LINK, &rma_header(8, 7, 4, WRITE));
-    arrivals.payload_arrived(LINK, b"xxxx");
+    node.frame_begun(LINK, &rma_header(8, 7, 4, WRITE));
+    node.payload_arrived(LINK, b"xxxx");
     node.transmit();
     let mut answers = sent_answers(&node.transport);
     answers.sort_by_key(|(op, _)| *op);
@@ -205,7 +186,7 @@ fn long_read_is_sent_in_pieces_with_messages_between() {
     );
     assert_eq!(node.transport.sent[0].2.len(), READ_PIECE_MAX_BYTES);
     assert_eq!(node.transport.sent[2].2, b"end");
-    assert!(!node.engine.has_unsent());
+    assert!(!node.has_unsent());
 }
 
 /// The peer's other link ends while this one is in the middle of a frame.
@@ -222,8 +203,7 @@ fn access_after_the_end_of_a_link_waits_for_the_frame_on_the_other() {
         assert_eq!((node.transport.sent.len(), node.transport.sent[0].2.len()), (1, 4));
         node.link_down(LINK, LinkError::Closed);
         node.transport.answers = [Sent::Partial(3)].into();
-        let request = rma_request(peer, write_local(b"later"), 1).fence(is_fenced);
-        node.post(request);
+        node.post(rma_request(peer, write_local(b"later"), 1).fence(is_fenced));
         assert_eq!(node.transport.sent.len(), 1, "the frame is not whole");
         node.arrivals().link_writable(OTHER);
         node.transmit();
@@ -291,7 +271,7 @@ fn read_during_region_close_is_whole_or_refused() {
                 node.frame(LINK, &rma_header(op, 0, 40, RmaKind::Read), b"");
             }
             to_close.send((round, node.engine.target.regions().clone(), region)).unwrap();
-            while node.engine.has_unsent() {
+            while node.has_unsent() {
                 node.transmit();
             }
             ends.recv().unwrap();
@@ -380,27 +360,11 @@ fn remote_data_completes_at_target_and_costs_credit_until_read() {
     node.transmit();
     node.sink.room = usize::MAX;
     node.deliver_held();
-    let data: Vec<u64> = node.sink.take_ended().iter().flatten().map(|completion| completion.data).collect();
+    let data: Vec<u64> = node.take_ended().iter().flatten().map(|completion| completion.data).collect();
     assert_eq!(data, (0..count).collect::<Vec<_>>());
     node.transmit();
     assert!(node.sent_since(0).iter().any(|header| matches!(header, Header::Credit { .. })));
     assert!(node.transport.closed.is_empty());
-}
-
-#[test]
-fn peer_that_overspends_credit_is_disconnected() {
-    let (mut node, _) = engine_with_region(10);
-    node.sink.room = 0;
-    // Reserves so much that the budget has no more credit to grant.
-    node.engine
-        .receive_side
-        .try_reserve_budget(untimed_config().unexpected_budget_bytes as u64 - CREDIT_INITIAL_BYTES);
-    for op in 0..=CREDIT_INITIAL_BYTES / MESSAGE_COST_BYTES {
-        let kind = RmaKind::Write { data: Some(op) };
-        node.frame(LINK, &rma_header(op, 0, 0, kind), b"");
-    }
-    node.transmit();
-    assert_eq!(node.transport.closed, [(LINK, Close::Abort)]);
 }
 
 #[test]
@@ -428,9 +392,9 @@ fn write_ends_with_its_answer() {
     let op = last_sent_op(&node.transport);
     let sent = rma_header(op, 3, 5, WRITE);
     assert_eq!(node.transport.sent, [(LINK, sent, b"small".to_vec())]);
-    assert!(node.sink.ended.is_empty() && node.engine.outstanding_transmits() == 1);
+    assert!(node.sink.ended.is_empty() && node.outstanding_transmits() == 1);
     node.frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
-    let completion = node.sink.take_ended().remove(0).unwrap();
+    let completion = node.take_ended().remove(0).unwrap();
     assert_eq!((completion.context, completion.flags), (1, CompletionFlags::RMA | CompletionFlags::WRITE));
     assert_eq!(completion.len_bytes, 5);
     assert_eq!(completion.buffer, Buffer::Sent(Bytes::from_static(b"small")));
@@ -440,14 +404,13 @@ fn write_ends_with_its_answer() {
         (Refusal::Access, Errno::EACCES),
         (Refusal::Range, Errno::EINVAL),
     ] {
-        let request = rma_request(peer, write_local(b"refused"), 2).signalled(Signalled::No);
-        node.post(request);
+        node.post(rma_request(peer, write_local(b"refused"), 2).signalled(Signalled::No));
         let answer = Header::Answer { op: last_sent_op(&node.transport), outcome: Outcome::Refused(refusal) };
         node.frame(LINK, &answer, b"");
-        let failure = node.sink.take_ended().remove(0).unwrap_err();
+        let failure = node.take_ended().remove(0).unwrap_err();
         assert_eq!((failure.error.errno(), failure.completion.context), (errno, 2));
     }
-    assert!(node.engine.outstanding_transmits() == 0 && node.engine.condemned.is_empty());
+    assert!(node.outstanding_transmits() == 0 && node.engine.condemned.is_empty());
 }
 
 #[test]
@@ -461,8 +424,7 @@ fn injected_write_is_copied_and_reports_no_success() {
         let source = unsafe { Source::raw(&[segment]) }.unwrap();
         node.transport.answers = [answer].into();
         let local = RmaLocal::Write { source, data: None };
-        let request = rma_request(peer, local, 0).inject(true).signalled(Signalled::No);
-        node.post(request);
+        node.post(rma_request(peer, local, 0).inject(true).signalled(Signalled::No));
         bytes.fill(0);
         node.transmit();
         assert_eq!(node.transport.sent[0].2, b"more than inline");
@@ -470,7 +432,7 @@ fn injected_write_is_copied_and_reports_no_success() {
         node.frame(LINK, &done, b"");
         assert!(
             node.sink.ended.is_empty()
-                && node.engine.outstanding_transmits() == 0
+                && node.outstanding_transmits() == 0
                 && node.engine.condemned.is_empty()
         );
     }
@@ -478,7 +440,7 @@ fn injected_write_is_copied_and_reports_no_success() {
 
 #[test]
 fn long_write_is_offered_and_sent_on_request() {
-    for asks in [false, true] {
+    for (asks, outcome) in [(false, Outcome::Done), (true, Outcome::Done), (false, Outcome::Fault)] {
         let (mut node, peer) = engine_with_peer();
         node.transport.pull_min_bytes = Some(10);
         node.post(rma_request(peer, write_local(b"0123456789"), 1));
@@ -492,8 +454,8 @@ fn long_write_is_offered_and_sent_on_request() {
             assert_eq!(node.transport.sent[1].2, b"0123456789");
         }
         assert!(node.sink.ended.is_empty());
-        node.frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
-        assert_eq!(node.sink.ended_contexts(), [1]);
+        node.frame(LINK, &Header::Answer { op, outcome }, b"");
+        assert_eq!(node.ended_contexts(), [1]);
         // Once the peer has said that it cannot pull, the engine exposes no more memory.
         node.post(rma_request(peer, write_local(b"0123456789"), 2));
         assert_eq!(node.transport.exposed.len(), 1 + usize::from(!asks));
@@ -505,14 +467,13 @@ fn read_ends_with_its_last_byte() {
     let (mut node, peer) = engine_with_peer();
     node.post(rma_request(peer, read_local(6), 1));
     let op = last_sent_op(&node.transport);
-    let mut arrivals = node.arrivals();
-    arrivals.frame(LINK, &Header::ReadData { op, len_bytes: 2 }, b"ab");
-    arrivals.frame_begun(LINK, &Header::ReadData { op, len_bytes: 4 });
-    arrivals.payload_arrived(LINK, b"c");
-    arrivals.payload_space(LINK)[0].copy_from_slice(b"def");
-    arrivals.bytes_placed(LINK, 3);
-    arrivals.frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
-    let completion = node.sink.take_ended().remove(0).unwrap();
+    node.frame(LINK, &Header::ReadData { op, len_bytes: 2 }, b"ab");
+    node.frame_begun(LINK, &Header::ReadData { op, len_bytes: 4 });
+    node.payload_arrived(LINK, b"c");
+    node.arrivals().payload_space(LINK)[0].copy_from_slice(b"def");
+    node.arrivals().bytes_placed(LINK, 3);
+    node.frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
+    let completion = node.take_ended().remove(0).unwrap();
     assert_eq!(completion.flags, CompletionFlags::RMA | CompletionFlags::READ);
     assert_eq!(completion.buffer, Buffer::Received(BytesMut::from(&b"abcdef"[..])));
 
@@ -520,7 +481,7 @@ fn read_ends_with_its_last_byte() {
     node.post(rma_request(peer, read_local(0), 2));
     let op = last_sent_op(&node.transport);
     node.frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
-    assert_eq!(node.sink.ended_contexts(), [2]);
+    assert_eq!(node.ended_contexts(), [2]);
 }
 
 #[test]
@@ -530,8 +491,7 @@ fn accesses_keep_queue_order_and_fence_waits_for_answers() {
     node.post(rma_request(peer, write_local(b"ten bytes."), 1));
     node.post(send_request(peer, b"m", 2));
     node.post(rma_request(peer, read_local(1), 3));
-    let fenced = rma_request(peer, write_local(b"!"), 4).fence(true);
-    node.post(fenced);
+    node.post(rma_request(peer, write_local(b"!"), 4).fence(true));
     node.post(send_request(peer, b"n", 5));
     node.transmit_times(5);
     let kinds = |transport: &Scripted| -> Vec<&str> {
@@ -552,10 +512,8 @@ fn accesses_keep_queue_order_and_fence_waits_for_answers() {
         .collect();
     node.pass_with_frame(LINK, &Header::Answer { op: ops[0], outcome: Outcome::Done }, b"");
     assert_eq!(kinds(&node.transport).len(), 3, "the read has no answer");
-    let mut arrivals = node.arrivals();
-    arrivals.frame(LINK, &Header::ReadData { op: ops[1], len_bytes: 1 }, b"x");
-    arrivals.frame(LINK, &Header::Answer { op: ops[1], outcome: Outcome::Done }, b"");
-    node.transmit();
+    node.frame(LINK, &Header::ReadData { op: ops[1], len_bytes: 1 }, b"x");
+    node.pass_with_frame(LINK, &Header::Answer { op: ops[1], outcome: Outcome::Done }, b"");
     assert_eq!(kinds(&node.transport), ["write", "message", "read", "write", "message"]);
 }
 
@@ -583,7 +541,7 @@ fn waiting_access_is_cancellable_and_sent_one_fails_with_its_link() {
     node.frame_begun(LINK, &Header::ReadData { op: last_sent_op(&node.transport), len_bytes: 4 });
     node.link_down(LINK, RESET);
     let errors: Vec<_> =
-        node.sink.take_ended().into_iter().map(|ended| ended.unwrap_err().error.errno()).collect();
+        node.take_ended().into_iter().map(|ended| ended.unwrap_err().error.errno()).collect();
     assert_eq!(errors, [Errno::ECANCELED, Errno::ECONNRESET]);
 }
 
@@ -618,7 +576,7 @@ fn invalid_answer_to_access_ends_the_link() {
         }
         node.transmit();
         assert_eq!(node.transport.closed, [(LINK, Close::Abort)]);
-        assert_eq!(node.sink.ended_contexts(), [1]);
+        assert_eq!(node.ended_contexts(), [1]);
     }
 }
 

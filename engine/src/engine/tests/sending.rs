@@ -8,15 +8,15 @@ fn sends_to_full_link_are_queued_in_order() {
     node.transport.answers = [Sent::Partial(3), Sent::Full, Sent::Partial(2)].into();
     node.post(send_request(peer, b"0123456789", 1));
     node.post(send_request(peer, b"x", 2));
-    assert!(node.sink.ended.is_empty() && node.engine.has_unsent());
+    assert!(node.sink.ended.is_empty() && node.has_unsent());
     node.transmit();
     node.transmit();
     assert!(node.sink.ended.is_empty());
     node.transmit();
-    assert_eq!(node.sink.ended_contexts(), [1, 2]);
+    assert_eq!(node.ended_contexts(), [1, 2]);
     let payloads: Vec<&[u8]> = node.transport.sent.iter().map(|(_, _, payload)| &payload[..]).collect();
     assert_eq!(payloads, [&b"0123456789"[..], b"x"]);
-    assert!(!node.engine.has_unsent());
+    assert!(!node.has_unsent());
     assert!(node.transport.connected.is_empty(), "the peer's own link is used");
 }
 
@@ -30,29 +30,12 @@ fn injected_message_is_copied_if_link_is_full() {
         // SAFETY: the engine copies an injected message before `post_request` returns.
         let source = unsafe { Source::raw(&[segment]) }.unwrap();
         node.transport.answers = [answer].into();
-        let request = send_request(peer, b"", 0).source(source).inject(true).signalled(Signalled::No);
-        node.post(request);
+        node.post(send_request(peer, b"", 0).source(source).inject(true).signalled(Signalled::No));
         message.fill(0);
         node.transmit();
         assert_eq!(node.transport.sent[0].2, b"injected message");
         assert!(node.sink.ended.is_empty());
     }
-}
-
-#[test]
-fn delivery_send_completes_with_its_acknowledgement() {
-    let (mut node, peer) = engine_with_peer();
-    node.post(send_request(peer, b"a", 1));
-    let acked = |context| send_request(peer, b"b", context).level(Level::Transmit);
-    node.post(acked(2));
-    node.post(acked(3));
-    assert_eq!(node.sink.ended_contexts(), [1]);
-    node.frame(LinkId(7), &Header::Ack { received: 1 }, b"");
-    assert_eq!(node.sink.ended_contexts(), [1]);
-    node.frame(LinkId(7), &Header::Ack { received: 2 }, b"");
-    assert_eq!(node.sink.ended_contexts(), [1, 2]);
-    node.frame(LinkId(7), &Header::Ack { received: 3 }, b"");
-    assert_eq!(node.sink.ended_contexts(), [1, 2, 3]);
 }
 
 #[test]
@@ -65,32 +48,10 @@ fn arrivals_are_acknowledged_once_per_pass_on_request() {
     node.frame(LinkId(7), &asking, b"");
     node.transport.answers = [Sent::Full].into();
     node.transmit();
-    assert!(node.transport.sent.is_empty() && node.engine.has_unsent());
+    assert!(node.transport.sent.is_empty() && node.has_unsent());
     node.transmit();
     node.transmit();
     assert_eq!(node.transport.sent, [(LinkId(7), Header::Ack { received: 3 }, Vec::new())]);
-}
-
-#[test]
-fn ack_beyond_sent_messages_ends_the_link() {
-    let (mut node, peer) = engine_with_peer();
-    let request = send_request(peer, b"a", 1).level(Level::Delivery);
-    node.post(request);
-    node.frame(LinkId(7), &Header::Ack { received: 2 }, b"");
-    let Err(failure) = &node.sink.ended[0] else { panic!("the send failed") };
-    assert_eq!(failure.error.errno(), Errno::EPROTO);
-    node.pass_with_frame(LinkId(7), &untagged_header(1), b"ignored");
-    assert_eq!(node.transport.closed, [(LinkId(7), Close::Abort)]);
-}
-
-#[test]
-fn ack_of_partly_sent_message_ends_the_link() {
-    let (mut node, peer) = engine_with_peer();
-    node.transport.answers = [Sent::Partial(2)].into();
-    let request = send_request(peer, b"half of it", 1).level(Level::Delivery);
-    node.post(request);
-    node.frame(LinkId(7), &Header::Ack { received: 1 }, b"");
-    assert_eq!(node.sink.ended[0].as_ref().unwrap_err().error.errno(), Errno::EPROTO);
 }
 
 #[test]
@@ -110,8 +71,7 @@ fn injected_send_returns_owned_buffers_and_forgets_raw_ones() {
         node.transmit();
     }
     node.frame(LinkId(7), &Header::Ack { received: 4 }, b"");
-    let buffers: Vec<Buffer> =
-        node.sink.take_ended().into_iter().map(|ended| ended.unwrap().buffer).collect();
+    let buffers: Vec<Buffer> = node.take_ended().into_iter().map(|ended| ended.unwrap().buffer).collect();
     let whole = Buffer::SentVector(pieces);
     assert_eq!(buffers, [whole.clone(), Buffer::None, whole, Buffer::None]);
     let payloads: Vec<&[u8]> = node.transport.sent.iter().map(|(_, _, payload)| &payload[..]).collect();

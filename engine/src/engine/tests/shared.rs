@@ -289,33 +289,6 @@ fn cancel_without_members_is_counted_by_the_first() {
 }
 
 #[test]
-fn cancel_that_a_leaving_member_was_to_report_is_reported_by_another() {
-    let (shared, mut first, mut second) = two_members();
-    first.sink.room = 0;
-    for context in [1, 2, 3] {
-        shared.post_receive(None, receive_request(8, context)).unwrap();
-    }
-    second.receive_frame(&untagged_header(3), b"two");
-    first.receive_frame(&untagged_header(3), b"one");
-    // The first cancelled receive was counted, but its report found no room. The member does not
-    // know of the second cancelled receive yet.
-    for context in [3, 4] {
-        shared.post_receive(None, receive_request(8, context + 1)).unwrap();
-        assert!(shared.cancel(context));
-        if context == 3 {
-            first.progress();
-        }
-    }
-    shared.take_members_with_mail();
-    first.engine.leave_shared_receiver(&mut first.sink);
-    assert_eq!(shared.take_members_with_mail(), [second.id]);
-    second.progress();
-    let cancelled = |context| (context, Err(OperationError::Cancelled));
-    assert_eq!(second.take_ended(), [(1, Ok(b"two".to_vec())), cancelled(3), cancelled(4)]);
-    assert_eq!(first.sink.counted.len() + second.sink.counted.len(), 4, "each is counted once");
-}
-
-#[test]
 fn deferred_work_that_a_leaving_member_was_to_record_is_recorded_by_another() {
     let (shared, mut first, mut second) = two_members();
     second.receive_frame(&untagged_header(3), b"two");

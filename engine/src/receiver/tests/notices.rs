@@ -237,18 +237,6 @@ fn deferred_receive_ends_with_a_notice() {
 }
 
 #[test]
-fn notice_takes_no_cancelled_receive() {
-    let (mut receiver, mut asked) = receiver_with_link();
-    for context in [1, 2] {
-        receiver.post(receive_request(8, context), &mut asked).unwrap();
-    }
-    assert!(receiver.cancel(CancelKey::Context(1), &mut asked));
-    assert_eq!(asked.take_ended(), [(1, Err(OperationError::Cancelled))]);
-    deliver_notice(&mut receiver, LINK, 70, &mut asked);
-    assert_eq!(take_contexts_and_data(&mut asked), [(2, Some(70))]);
-}
-
-#[test]
 fn match_fence_waits_for_a_kept_notice() {
     let (mut receiver, mut asked) = receiver_with_link();
     deliver_notice(&mut receiver, LINK, 70, &mut asked);

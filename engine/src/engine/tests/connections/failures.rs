@@ -75,7 +75,7 @@ fn refused_access_flushes_other_operations_and_ends_the_link() {
     // What arrives later changes nothing.
     node.frame(OTHER, &Header::Answer { op: done, outcome: Outcome::Done }, b"");
     node.frame(OTHER, &untagged_header(1), b"x");
-    assert!(node.sink.ended.is_empty() && node.engine.has_work_without_arrivals());
+    assert!(node.sink.ended.is_empty() && node.has_work_without_arrivals());
     assert_eq!(node.engine.connected_peer(), Some(Err(Misuse::NotConnected.into())));
     node.transmit();
     assert_eq!(take_errors(&mut node.sink), [flushed(4), flushed(5)]);
@@ -90,16 +90,15 @@ fn refused_access_flushes_other_operations_and_ends_the_link() {
         node.engine.flush_late_post(&mut request, Misuse::NotConnected.into(), &mut node.sink)
     };
     for tagged in [false, true] {
-        let receive = ReceiveRequest { tagged, ..receive_request(8, 6) };
-        node.post_receive(receive);
+        node.post_receive(ReceiveRequest { tagged, ..receive_request(8, 6) });
     }
     assert_eq!(post_late_send(&mut node), Ok(()));
     assert_eq!(take_errors(&mut node.sink), [flushed(6), flushed(6), flushed(7)]);
     node.shutdown().unwrap();
     assert_eq!(post_late_send(&mut node), Err(Misuse::NotConnected.into()));
     assert!(node.engine.post_receive(receive_request(8, 6), &mut node.sink).is_err());
-    assert_eq!((node.engine.outstanding_transmits(), node.engine.outstanding_receives()), (0, 0));
-    assert!(!node.engine.has_work_without_arrivals());
+    assert_eq!((node.outstanding_transmits(), node.outstanding_receives()), (0, 0));
+    assert!(!node.has_work_without_arrivals());
 }
 
 #[test]
@@ -132,7 +131,7 @@ fn success_that_waits_behind_an_unanswered_access_is_flushed() {
     let failures = take_failures_on_peer(&mut node.sink, peer);
     assert_eq!(failures[0], (1, OperationError::Refused(Refusal::Key)));
     assert_eq!(failures[1..], flushed);
-    assert_eq!(node.engine.outstanding_transmits(), 0);
+    assert_eq!(node.outstanding_transmits(), 0);
     assert_eq!(node.sink.events, [ConnectionReport::Shutdown(ConnectionEnd::OperationFailed)]);
 }
 
@@ -172,35 +171,30 @@ fn failure_before_the_connection_is_up_fails_alone_and_leaves_the_option_on() {
     let completion = EndedOperation::of_transmit(2, CompletionFlags::of_send(false), Buffer::None);
     let error = OperationError::Deferred(Box::new(Misuse::NotConnected));
     node.engine.report_refused_operation(FailedOperation { completion, error, target: None }, &mut node.sink);
-    assert_eq!(node.sink.ended_contexts(), [2]);
+    assert_eq!(node.ended_contexts(), [2]);
     node.link_up(OTHER, 3, 1);
     let accept = handshake_header(HandshakeStep::Accept, NUMBER, b"");
-    node.frame(OTHER, &accept, b"");
-    node.transmit();
+    node.pass_with_frame(OTHER, &accept, b"");
     let peer = node.engine.connected_peer().expect("it is for connections").expect("it is connected");
     let refused = post_write(&mut node, peer, 3);
     refuse(&mut node, refused);
     node.transmit();
-    assert_eq!(node.sink.ended_contexts(), [2, 3, 1]);
+    assert_eq!(node.ended_contexts(), [2, 3, 1]);
     assert_eq!(node.sink.events.last(), Some(&ConnectionReport::Shutdown(ConnectionEnd::OperationFailed)));
 }
 
 #[test]
 fn truncated_receive_flushes_later_receives_in_the_same_pass() {
     let (mut node, peer) = connected_engine_that_ends_on_failure();
-    let acked = send_request(peer, b"acked", 9).level(Level::Transmit);
-    node.post(acked);
-    for context in 1..5 {
-        node.post_receive(receive_request(4, context));
-    }
-    let tagged = ReceiveRequest { tagged: true, ..receive_request(4, 5) };
-    node.post_receive(tagged);
+    node.post(send_request(peer, b"acked", 9).level(Level::Transmit));
+    node.post_receives(4, 1..5);
+    node.post_receive(ReceiveRequest { tagged: true, ..receive_request(4, 5) });
     for message in [&b"good"[..], b"too long", b"late", b"last"] {
         node.frame(OTHER, &untagged_header(message.len() as u64), message);
     }
     let truncated = (2, Some(OperationError::Truncated { overflow_bytes: 4 }));
     assert_eq!(take_errors(&mut node.sink), [(1, None), truncated]);
-    assert!(node.engine.has_work_without_arrivals(), "no thread sleeps over it");
+    assert!(node.has_work_without_arrivals(), "no thread sleeps over it");
     node.transmit();
     // A thread may sleep after the pass, so the pass has reported all receives.
     assert_eq!(take_errors(&mut node.sink), [flushed(9), flushed(3), flushed(4), flushed(5)]);
@@ -208,7 +202,7 @@ fn truncated_receive_flushes_later_receives_in_the_same_pass() {
     assert_eq!(node.transport.closed, [(OTHER, Close::Drain)]);
     let rejected = handshake_header(HandshakeStep::Reject, NUMBER, b"");
     assert_eq!(node.sent_since(0).last(), Some(&rejected), "the peer learns of the failure");
-    assert!(!node.engine.has_work_without_arrivals());
+    assert!(!node.has_work_without_arrivals());
 }
 
 #[test]
@@ -216,8 +210,7 @@ fn message_that_the_peer_rejects_fails_and_later_operations_are_flushed() {
     let (mut node, peer) = ordered_engine_that_ends_on_failure();
     node.post_receive(receive_request(4, 1));
     for context in [2, 3] {
-        let send = send_request(peer, b"too long", context).level(Level::Transmit);
-        node.post(send);
+        node.post(send_request(peer, b"too long", context).level(Level::Transmit));
     }
     post_write(&mut node, peer, 4);
     node.step(OTHER, HandshakeStep::Reject, b"");
@@ -249,8 +242,7 @@ fn receive_that_is_too_short_for_a_waiting_message_ends_the_connection_at_once()
     ];
     for post in posts {
         let (mut node, peer) = connected_engine_that_ends_on_failure();
-        let tagged = ReceiveRequest { tagged: true, ..receive_request(4, 2) };
-        node.post_receive(tagged);
+        node.post_receive(ReceiveRequest { tagged: true, ..receive_request(4, 2) });
         post_write(&mut node, peer, 3);
         for message in [&b"too long"[..], b"late"] {
             node.frame(OTHER, &untagged_header(message.len() as u64), message);
@@ -286,7 +278,7 @@ fn offered_message_that_is_too_long_ends_the_connection_in_the_pass_that_pulls_i
     assert_eq!(take_errors(&mut node.sink), [truncated, flushed(2)]);
     assert!(node.transport.sent.is_empty(), "nothing is sent after the failure");
     assert_eq!(node.engine.connected_peer(), Some(Err(Misuse::NotConnected.into())));
-    assert!(node.engine.has_work_without_arrivals(), "the link must be closed");
+    assert!(node.has_work_without_arrivals(), "the link must be closed");
     node.transmit();
     assert_eq!(node.sink.events, [ConnectionReport::Shutdown(ConnectionEnd::OperationFailed)]);
 }
@@ -359,7 +351,7 @@ fn cancel_and_empty_peek_leave_the_connection_open() {
     let criteria = receive_request(4, 3).criteria;
     let peek = PeekRequest { tagged: false, criteria, context: 3, work: None, then: PeekAction::Keep };
     node.engine.peek(peek, &mut node.sink).unwrap();
-    assert_eq!(node.sink.ended_contexts(), [1, 2, 3]);
+    assert_eq!(node.ended_contexts(), [1, 2, 3]);
     node.transmit();
     assert!(node.sink.events.is_empty() && node.transport.closed.is_empty());
     assert!(node.engine.connected_peer().unwrap().is_ok());
@@ -378,5 +370,5 @@ fn shutdown_and_lost_link_end_as_without_the_option() {
     errors.sort_unstable_by_key(|(context, _)| *context);
     assert_eq!(errors, [(1, lost.clone()), (2, lost)]);
     assert_eq!(node.sink.events, [ConnectionReport::Shutdown(ConnectionEnd::Lost(RESET))]);
-    assert!(node.transport.closed.is_empty() && !node.engine.has_work_without_arrivals());
+    assert!(node.transport.closed.is_empty() && !node.has_work_without_arrivals());
 }

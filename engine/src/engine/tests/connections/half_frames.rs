@@ -17,13 +17,12 @@ fn shutdown_during_message_sends_the_rest_before_ack_and_shutdown() {
         node.post_receive(receive_request(8, 1));
         node.transport.answers = [Sent::Partial(1), Sent::Full].into();
         node.post(send_request(peer, b"half of a message", 2));
-        node.frame(OTHER, &asks, b"x");
-        node.transmit();
-        assert_eq!(received_bytes(&node.sink.take_ended()[0]), b"x");
+        node.pass_with_frame(OTHER, &asks, b"x");
+        assert_eq!(received_bytes(&node.take_ended()[0]), b"x");
         node.transport.answers = answers.iter().copied().collect();
         node.shutdown().unwrap();
-        assert_eq!(node.sink.ended_contexts(), [2], "its memory is the application's again");
-        while node.engine.has_unsent() {
+        assert_eq!(node.ended_contexts(), [2], "its memory is the application's again");
+        while node.has_unsent() {
             node.transmit();
         }
         let told = [
@@ -51,7 +50,7 @@ fn shutdown_during_read_answer_sends_the_rest_first() {
         [Header::ReadData { op: 5, len_bytes: 5000 }, handshake_header(HandshakeStep::Shutdown, NUMBER, b"")];
     assert_eq!(node.sent_since(0), told);
     assert_eq!(node.transport.sent[0].2, read_region(&region));
-    assert!(node.transport.closed.is_empty() && !node.engine.has_unsent());
+    assert!(node.transport.closed.is_empty() && !node.has_unsent());
 }
 
 /// This side shuts down in the middle of a write. The peer still gets the whole write.
@@ -65,14 +64,13 @@ fn shutdown_during_write_sends_the_rest_first() {
     let bytes: &[u8] = &[7; 10_000];
     node.post(rma_request(peer, write_local(bytes), 4));
     let asks = Header::Message(Message { awaits: AwaitedReply::Arrival, ..Message::of_len(1) });
-    node.frame(OTHER, &asks, b"x");
-    node.transmit();
-    assert_eq!(received_bytes(&node.sink.take_ended()[0]), b"x");
+    node.pass_with_frame(OTHER, &asks, b"x");
+    assert_eq!(received_bytes(&node.take_ended()[0]), b"x");
     node.shutdown().unwrap();
-    let mut cancelled = node.sink.ended_contexts();
+    let mut cancelled = node.ended_contexts();
     cancelled.sort_unstable();
     assert_eq!(cancelled, [2, 3, 4]);
-    while node.engine.has_unsent() {
+    while node.has_unsent() {
         node.transmit();
     }
     let headers = node.sent_since(0);
@@ -89,7 +87,7 @@ fn shutdown_during_long_write_closes_the_link_at_once() {
     static LONG: [u8; EAGER_MAX_BYTES + 2] = [7; EAGER_MAX_BYTES + 2];
     node.post(rma_request(peer, write_local(&LONG), 2));
     node.shutdown().unwrap();
-    assert_eq!(node.sink.ended_contexts(), [2]);
+    assert_eq!(node.ended_contexts(), [2]);
     assert_eq!(node.transport.closed.len(), 1, "the link ends there");
 }
 
@@ -100,7 +98,7 @@ fn shutdown_does_not_wait_for_peer_to_request_offered_payload() {
     node.post(send_request(peer, &LONG, 2));
     let Header::Request { op, .. } = node.transport.sent[0].1 else { panic!("too long to be sent at once") };
     node.shutdown().unwrap();
-    assert_eq!(node.sink.ended_contexts(), [2]);
+    assert_eq!(node.ended_contexts(), [2]);
     assert_eq!(node.sent_since(1), [handshake_header(HandshakeStep::Shutdown, NUMBER, b"")]);
     // The peer asks for the payload after the shutdown: the engine ignores this.
     node.frame(OTHER, &Header::Clear { op, cannot_pull: false }, b"");

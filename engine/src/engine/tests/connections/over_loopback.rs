@@ -1,14 +1,9 @@
 //! Tests of connections over links that cut and delay bytes and break, and of endpoints that die.
 
-use std::sync::Arc;
-
-use super::super::over_loopback::{PASSES_MAX, SIZES, pattern};
-use super::super::rma::rma_request;
+use super::super::over_loopback::{PASSES_MAX, pattern};
 use super::*;
 use crate::address::AddressFormat;
 use crate::loopback::{Faults, LoopbackTransport, Network};
-use crate::operation::RmaLocal;
-use crate::region::{Region, RegionAttr};
 use crate::transport::Provider;
 
 /// An endpoint on a loopback network.
@@ -42,115 +37,6 @@ impl Node {
 
     fn accept(&mut self, request: &Request, data: &[u8]) {
         self.engine.accept(request.from, data, &mut self.transport).unwrap();
-    }
-
-    fn shutdown(&mut self) {
-        let Node { engine, transport, sink } = self;
-        engine.shutdown(transport, sink).unwrap();
-        transport.flush();
-    }
-
-    fn send(&mut self, message: Vec<u8>, context: u64) {
-        let to = self.engine.connected_peer().unwrap().unwrap();
-        let source = Source::owned(Bytes::from(message));
-        let request = send_request(to, b"", context).source(source).level(Level::Delivery);
-        let Node { engine, transport, sink } = self;
-        engine.post_request(request, transport, sink).unwrap();
-        transport.flush();
-    }
-
-    /// Removes and returns the oldest event of the connection. There must be one.
-    fn take_event(&mut self) -> ConnectionReport {
-        self.sink.events.remove(0)
-    }
-}
-
-/// Makes passes over all nodes, one after the other, until `done` returns true.
-fn progress_until(nodes: &mut [&mut Node], mut done: impl FnMut(&[&mut Node]) -> bool) {
-    for _ in 0..PASSES_MAX {
-        if done(nodes) {
-            return;
-        }
-        nodes.iter_mut().for_each(|node| node.progress());
-    }
-    panic!("no end in sight");
-}
-
-/// Makes passes until each of these nodes has an event of its connection.
-fn progress_until_events(nodes: &mut [&mut Node], of: &[usize]) {
-    progress_until(nodes, |nodes| of.iter().all(|&node| !nodes[node].sink.events.is_empty()));
-}
-
-/// Returns a requester, and the endpoint that has accepted it.
-fn connect_pair(network: &Network, seed: u64) -> (Node, Node) {
-    let mut listener = Node::open(network, 1, EndpointRole::Passive);
-    let mut requester = Node::open(network, 2, EndpointRole::Connected);
-    let mut acceptor = Node::open(network, 3, EndpointRole::Connected);
-    listener.engine.listen(Some(4)).unwrap();
-    let (asks, answers) = (pattern(seed, 256), pattern(!seed, (seed % 257) as usize));
-    requester.connect(listener.transport.address(), seed, &asks);
-    progress_until_events(&mut [&mut listener, &mut requester, &mut acceptor], &[0]);
-    let ConnectionReport::Requested(request) = listener.take_event() else { panic!("it was asked") };
-    assert_eq!((&*request.data, request.from.address), (&asks[..], requester.transport.address()));
-    listener.engine.mark_request_being_accepted(request.id);
-    acceptor.accept(&request, &answers);
-    progress_until_events(&mut [&mut listener, &mut requester, &mut acceptor], &[1, 2]);
-    assert_eq!(requester.take_event(), ConnectionReport::Connected { data: answers.into() });
-    assert_eq!(acceptor.take_event(), ConnectionReport::Connected { data: Box::default() });
-    progress_until_events(&mut [&mut listener, &mut requester, &mut acceptor], &[2]);
-    assert_eq!(acceptor.take_event(), ConnectionReport::Confirmed);
-    listener.engine.end_accepted_request(request.id, &mut listener.transport, &mut listener.sink);
-    (requester, acceptor)
-}
-
-#[test]
-fn connection_carries_messages_and_rma_until_shutdown() {
-    for seed in 0..20 {
-        let network = Network::new(seed, Faults::choppy());
-        let (mut a, mut b) = connect_pair(&network, seed);
-        let access_rights = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
-        let attr = RegionAttr { key: 7, access: access_rights, base_address: 0 };
-        let region: Arc<Region> = b.engine.target.regions().add(Region::owned(8, attr).unwrap()).unwrap();
-        for (context, len) in (0..).zip(SIZES) {
-            a.send(pattern(context, len), context);
-            b.engine.post_receive(receive_request(len, 100 + context), &mut b.sink).unwrap();
-            b.send(pattern(context, len), 200 + context);
-            a.engine.post_receive(receive_request(len, 300 + context), &mut a.sink).unwrap();
-        }
-        let to = a.engine.connected_peer().unwrap().unwrap();
-        let local = RmaLocal::Write { source: Source::owned(Bytes::from_static(b"directly")), data: None };
-        let request = rma_request(to, local, 99).key(7).address(0);
-        a.engine.post_request(request, &mut a.transport, &mut a.sink).unwrap();
-        a.transport.flush();
-        progress_until(&mut [&mut a, &mut b], |nodes| {
-            nodes[0].sink.ended.len() == 2 * SIZES.len() + 1 && nodes[1].sink.ended.len() == 2 * SIZES.len()
-        });
-        assert!(
-            a.sink.take_ended().iter().all(Result::is_ok) && b.sink.take_ended().iter().all(Result::is_ok)
-        );
-        let mut written = [0; 8];
-        region.read_at(0, &mut written).unwrap();
-        assert_eq!(&written, b"directly");
-        // Messages that were sent before the shutdown arrive before it.
-        let to = b.engine.connected_peer().unwrap().unwrap();
-        b.engine.post_request(send_request(to, b"last words", 1), &mut b.transport, &mut b.sink).unwrap();
-        let was_taken = !b.sink.ended.is_empty();
-        b.shutdown();
-        if seed % 2 == 0 {
-            a.shutdown();
-        }
-        progress_until_events(&mut [&mut a, &mut b], &[0, 1]);
-        assert_eq!(
-            (a.take_event(), b.take_event()),
-            (
-                ConnectionReport::Shutdown(ConnectionEnd::Closed),
-                ConnectionReport::Shutdown(ConnectionEnd::Closed)
-            )
-        );
-        if seed % 2 == 1 && was_taken {
-            a.engine.post_receive(receive_request(16, 2), &mut a.sink).unwrap();
-            assert_eq!(received_bytes(&a.sink.ended[0]), b"last words", "seed {seed}");
-        }
     }
 }
 

@@ -5,8 +5,7 @@ use super::*;
 #[test]
 fn peer_shutdown_ends_the_connection() {
     let (mut node, peer) = connected_engine();
-    let acked = send_request(peer, b"acked", 1).level(Level::Transmit);
-    node.post(acked);
+    node.post(send_request(peer, b"acked", 1).level(Level::Transmit));
     node.transport.answers = [Sent::Full].into();
     node.post(send_request(peer, b"queued", 2));
     node.frame(OTHER, &untagged_header(5), b"early");
@@ -16,15 +15,14 @@ fn peer_shutdown_ends_the_connection() {
     node.frame(OTHER, &untagged_header(4), b"kept");
     node.post_receive(receive_request(8, 5));
     node.frame(OTHER, &untagged_header(4), b"left");
-    let tagged = ReceiveRequest { tagged: true, ..receive_request(8, 6) };
-    node.post_receive(tagged);
+    node.post_receive(ReceiveRequest { tagged: true, ..receive_request(8, 6) });
     node.step(OTHER, HandshakeStep::Shutdown, b"");
 
-    assert_eq!(node.sink.ended_contexts(), [3, 4, 5, 1, 2], "receives fail in the next pass");
+    assert_eq!(node.ended_contexts(), [3, 4, 5, 1, 2], "receives fail in the next pass");
     node.deliver_held();
-    assert_eq!(node.sink.ended_contexts(), [3, 4, 5, 1, 2, 6]);
+    assert_eq!(node.ended_contexts(), [3, 4, 5, 1, 2, 6]);
     assert_eq!(mem::take(&mut node.sink.events), [ConnectionReport::Shutdown(ConnectionEnd::Closed)]);
-    for ended in node.sink.take_ended().iter().skip(3) {
+    for ended in node.take_ended().iter().skip(3) {
         let Err(failure) = ended else { panic!("{ended:?}") };
         assert_eq!(failure.error, OperationError::Link(LinkError::Closed));
     }
@@ -43,23 +41,21 @@ fn peer_shutdown_ends_the_connection() {
 #[test]
 fn shutdown_cancels_all_operations_and_waits_for_the_peer() {
     let (mut node, peer) = connected_engine();
-    let acked = send_request(peer, b"acked", 1).level(Level::Transmit);
-    node.post(acked);
+    node.post(send_request(peer, b"acked", 1).level(Level::Transmit));
     node.post_receive(receive_request(8, 2));
     node.shutdown().unwrap();
-    assert_eq!(node.sink.ended_contexts(), [1, 2]);
+    assert_eq!(node.ended_contexts(), [1, 2]);
     let is_cancelled = |ended: &Result<EndedOperation, FailedOperation>| {
         matches!(ended, Err(FailedOperation { error: OperationError::Cancelled, .. }))
     };
-    assert!(node.sink.take_ended().iter().all(is_cancelled));
+    assert!(node.take_ended().iter().all(is_cancelled));
     assert_eq!(node.transport.sent.last().unwrap().1, handshake_header(HandshakeStep::Shutdown, NUMBER, b""));
     assert!(node.transport.closed.is_empty() && node.sink.events.is_empty(), "the peer does not know yet");
     // The engine ignores frames that the peer sent before it knew of the shutdown.
-    let mut arrivals = node.arrivals();
-    arrivals.frame(OTHER, &untagged_header(1), b"x");
-    arrivals.frame_begun(OTHER, &untagged_header(9));
-    arrivals.payload_arrived(OTHER, b"abc");
-    arrivals.frame(OTHER, &Header::Credit { granted_bytes: 1 << 20 }, b"");
+    node.frame(OTHER, &untagged_header(1), b"x");
+    node.frame_begun(OTHER, &untagged_header(9));
+    node.payload_arrived(OTHER, b"abc");
+    node.frame(OTHER, &Header::Credit { granted_bytes: 1 << 20 }, b"");
     assert_eq!(node.shutdown(), Ok(()));
     node.transmit();
     assert!(node.transport.closed.is_empty() && node.sink.ended.is_empty() && node.sink.events.is_empty());
@@ -102,11 +98,11 @@ fn shutdown_without_room_is_sent_later() {
     node.transport.answers = [Sent::Full, Sent::Full].into();
     node.shutdown().unwrap();
     for _ in 0..2 {
-        assert!(node.transport.sent.is_empty() && node.engine.has_unsent());
+        assert!(node.transport.sent.is_empty() && node.has_unsent());
         node.transmit();
     }
     assert_eq!(node.sent_since(0), [handshake_header(HandshakeStep::Shutdown, NUMBER, b"")]);
-    assert!(!node.engine.has_unsent());
+    assert!(!node.has_unsent());
 }
 
 #[test]
@@ -126,10 +122,7 @@ fn shutdown_ends_exposed_send_only_after_closing_the_link() {
     node.post(send_request(peer, b"stays where it is", 1));
     assert_eq!(node.transport.exposed.len(), 1);
     node.shutdown().unwrap();
-    assert_eq!(
-        (&node.transport.closed[..], node.sink.ended_contexts()),
-        (&[(OTHER, Close::Drain)][..], vec![1])
-    );
+    assert_eq!((&node.transport.closed[..], node.ended_contexts()), (&[(OTHER, Close::Drain)][..], vec![1]));
     assert_eq!(
         node.sink.events,
         [ConnectionReport::Shutdown(ConnectionEnd::Closed)],
@@ -144,10 +137,7 @@ fn shutdown_ends_exposed_send_only_after_closing_the_link() {
     node.transport.answers = [Sent::Partial(1)].into();
     node.transmit();
     node.shutdown().unwrap();
-    assert_eq!(
-        (&node.transport.closed[..], node.sink.ended_contexts()),
-        (&[(OTHER, Close::Drain)][..], vec![1])
-    );
+    assert_eq!((&node.transport.closed[..], node.ended_contexts()), (&[(OTHER, Close::Drain)][..], vec![1]));
     assert_eq!(node.sink.events, [ConnectionReport::Shutdown(ConnectionEnd::Closed)]);
 }
 
@@ -157,17 +147,16 @@ fn lost_link_reports_shutdown() {
     node.post_receive(receive_request(8, 1));
     node.link_down(OTHER, RESET);
     node.deliver_held();
-    assert_eq!((node.sink.ended_contexts(), &node.sink.events[..]), (vec![1], &[lost_report(RESET)][..]));
+    assert_eq!((node.ended_contexts(), &node.sink.events[..]), (vec![1], &[lost_report(RESET)][..]));
     node.transmit();
     assert!(node.transport.closed.is_empty());
 
     // If the peer breaks the protocol, the next pass closes the link.
     let (mut node, _) = connected_engine();
     node.post_receive(receive_request(8, 1));
-    node.frame(OTHER, &Header::Ack { received: 5 }, b"");
-    node.transmit();
+    node.pass_with_frame(OTHER, &Header::Ack { received: 5 }, b"");
     node.deliver_held();
-    assert_eq!(node.sink.ended_contexts(), [1]);
+    assert_eq!(node.ended_contexts(), [1]);
     assert!(matches!(
         node.sink.events[..],
         [ConnectionReport::Shutdown(ConnectionEnd::Lost(LinkError::Protocol(_)))]
@@ -181,8 +170,7 @@ fn lost_link_reports_shutdown() {
         (HandshakeStep::Confirm, NUMBER),
     ] {
         let (mut node, _) = connected_engine();
-        node.frame(OTHER, &handshake_header(of, number, b""), b"");
-        node.transmit();
+        node.pass_with_frame(OTHER, &handshake_header(of, number, b""), b"");
         assert!(matches!(
             node.sink.events[..],
             [ConnectionReport::Shutdown(ConnectionEnd::Lost(LinkError::Protocol(_)))]
@@ -214,9 +202,8 @@ fn reset_after_own_shutdown_is_a_closed_connection() {
 #[test]
 fn reset_after_peer_shutdown_is_a_closed_connection() {
     let (mut node, _) = connected_engine();
-    let mut arrivals = node.arrivals();
-    arrivals.frame(OTHER, &handshake_header(HandshakeStep::Shutdown, NUMBER, b""), b"");
-    arrivals.link_event(OTHER, LinkEvent::Down(RESET));
+    node.frame(OTHER, &handshake_header(HandshakeStep::Shutdown, NUMBER, b""), b"");
+    node.link_down(OTHER, RESET);
     node.transmit();
     assert_eq!(node.sink.events, [ConnectionReport::Shutdown(ConnectionEnd::Closed)]);
 }
@@ -261,8 +248,8 @@ fn multi_receive_buffers_end_with_the_connection() {
         })
         .collect();
     assert_eq!(ended, [(1, true), (1, true), (1, true), (1, false), (2, false), (3, false), (4, false)]);
-    assert_eq!(node.engine.outstanding_receives(), 0);
-    node.sink.take_ended();
+    assert_eq!(node.outstanding_receives(), 0);
+    node.take_ended();
     node.post_multi_receive(receive_request(8, 5), 8);
-    assert_eq!((node.sink.ended_contexts(), node.engine.outstanding_receives()), (vec![5], 0));
+    assert_eq!((node.ended_contexts(), node.outstanding_receives()), (vec![5], 0));
 }

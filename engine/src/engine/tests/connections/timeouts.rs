@@ -24,15 +24,15 @@ fn connect_fails_at_its_deadline_although_no_link_comes_up() {
     node.transmit();
     node.transport.answers.clear();
     node.post_receive(receive_request(8, 1));
-    assert!(node.engine.awaits_timeout());
-    assert_eq!(node.engine.next_deadline(), Some(now(LIMIT_MS)), "the time runs without any pass");
+    assert!(node.awaits_timeout());
+    assert_eq!(node.next_deadline(), Some(now(LIMIT_MS)), "the time runs without any pass");
     node.advance_time(now(LIMIT_MS - 1));
     node.advance_time(now(LIMIT_MS));
     assert!(node.sink.events.is_empty(), "an answer may have arrived");
     node.advance_time(now(LIMIT_MS + TIMEOUT_GRACE_MS));
     let failure = take_failure(&mut node.sink);
     assert_eq!((&failure, failure.errno()), (&ConnectionError::TimedOut, Errno::ETIMEDOUT));
-    assert_eq!(node.sink.ended_contexts(), [1]);
+    assert_eq!(node.ended_contexts(), [1]);
     // The link comes up when the engine has given it up, but has not closed it yet.
     node.link_up(OWN, 2, 1);
     let sent = node.transport.sent.len();
@@ -40,9 +40,7 @@ fn connect_fails_at_its_deadline_although_no_link_comes_up() {
     node.transmit();
     assert_eq!(node.transport.closed, [(OWN, Close::Abort)]);
     assert_eq!(node.transport.sent.len(), sent, "the request is not sent any more");
-    assert!(
-        !node.engine.awaits_timeout() && node.engine.next_deadline().is_none() && !node.engine.has_unsent()
-    );
+    assert!(!node.awaits_timeout() && node.next_deadline().is_none() && !node.has_unsent());
 }
 
 #[test]
@@ -69,7 +67,7 @@ fn answer_in_the_grace_period_connects() {
     node.step(OTHER, HandshakeStep::Accept, b"");
     assert_eq!(node.sink.events, [ConnectionReport::Connected { data: Box::default() }]);
     node.advance_time(now(LIMIT_MS + 10_000));
-    assert!(!node.engine.awaits_timeout() && node.engine.next_deadline().is_none());
+    assert!(!node.awaits_timeout() && node.next_deadline().is_none());
     node.transmit();
     assert_eq!(node.transport.closed, [(OWN, Close::Drain)]);
 }
@@ -82,7 +80,7 @@ fn shorter_of_two_limits_counts() {
     node.advance_time(now(0));
     node.link_down(OWN, LinkError::Closed);
     node.advance_time(now(1));
-    assert_eq!(node.engine.next_deadline(), Some(now(LIMIT_MS)));
+    assert_eq!(node.next_deadline(), Some(now(LIMIT_MS)));
     node.advance_time(now(LIMIT_MS));
     node.advance_time(now(LIMIT_MS + TIMEOUT_GRACE_MS));
     assert_eq!(take_failure(&mut node.sink), ConnectionError::TimedOut);

@@ -32,11 +32,11 @@ fn long_flush_is_carried_out_over_several_passes() {
     node.frame(LINK, &persistent_flush(1, KEY, 3, 2 * PASS + 5), b"");
     assert_eq!(device.take_persisted(), []);
     for part in [(3, PASS), (3 + PASS, PASS), (3 + 2 * PASS, 5)] {
-        assert!(node.engine.has_work_without_arrivals() && sent_answers(&node.transport).is_empty());
+        assert!(node.has_work_without_arrivals() && sent_answers(&node.transport).is_empty());
         assert_eq!(make_pass(&mut node, &device), [part]);
     }
     assert_eq!(sent_answers(&node.transport), [(1, Outcome::Done)]);
-    assert!(!node.engine.has_work_without_arrivals());
+    assert!(!node.has_work_without_arrivals());
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn links_take_turns_with_parts_of_flushes() {
     node.frame(LINK, &persistent_flush(2, KEY, 0, 3 * PASS), b"");
     node.frame(OTHER_LINK, &persistent_flush(1, KEY + 1, 0, PASS + 1), b"");
     let mut parts = Vec::new();
-    while node.engine.has_work_without_arrivals() {
+    while node.has_work_without_arrivals() {
         node.transmit();
         let (ours, others) = (device.take_persisted(), other_device.take_persisted());
         parts.push((ours, others));
@@ -107,15 +107,14 @@ fn pass_makes_a_limited_number_of_parts_durable() {
     for link in 0..LINKS {
         let link = LinkId(10 + link);
         let port = u16::try_from(1000 + link.0).unwrap();
-        let mut arrivals = node.arrivals();
-        arrivals.link_event(link, LinkEvent::up(address(port), 1));
+        node.link_up(link, port, 1);
         // The short flush waits for the long one.
         for (op, len_bytes) in [(1, FLUSH_AT_ONCE_MAX_BYTES + 1), (2, 1)] {
-            arrivals.frame(link, &persistent_flush(op, KEY, 0, len_bytes), b"");
+            node.frame(link, &persistent_flush(op, KEY, 0, len_bytes), b"");
         }
     }
     let mut passes = 0;
-    while node.engine.has_work_without_arrivals() {
+    while node.has_work_without_arrivals() {
         let parts = make_pass(&mut node, &device);
         assert!((1..=PASS / FLUSH_PART_MIN_BYTES).contains(&parts.len()), "{} parts", parts.len());
         assert!(parts.iter().map(|(_, len_bytes)| len_bytes).sum::<usize>() <= PASS);
@@ -128,18 +127,17 @@ fn pass_makes_a_limited_number_of_parts_durable() {
 #[test]
 fn persistent_flushes_of_a_link_end_in_the_order_of_arrival() {
     let (mut node, _region, device) = engine_with_long_region();
-    let mut arrivals = node.arrivals();
-    arrivals.frame(LINK, &persistent_flush(1, KEY, 0, PASS + 1), b"");
-    arrivals.frame(LINK, &persistent_flush(2, KEY, 7, 8), b"");
-    arrivals.frame(LINK, &persistent_flush(3, KEY, 0, 0), b"");
+    node.frame(LINK, &persistent_flush(1, KEY, 0, PASS + 1), b"");
+    node.frame(LINK, &persistent_flush(2, KEY, 7, 8), b"");
+    node.frame(LINK, &persistent_flush(3, KEY, 0, 0), b"");
     // These need nothing of the device.
-    arrivals.frame(LINK, &flush_header(4, KEY, 0, 8, Durable::Nothing), b"");
-    arrivals.frame(LINK, &persistent_flush(5, KEY, 0, REGION_BYTES + 1), b"");
+    node.frame(LINK, &flush_header(4, KEY, 0, 8, Durable::Nothing), b"");
+    node.frame(LINK, &persistent_flush(5, KEY, 0, REGION_BYTES + 1), b"");
     // The short flush of another peer does not wait.
-    arrivals.frame(OTHER_LINK, &persistent_flush(6, KEY, 20, 4), b"");
+    node.frame(OTHER_LINK, &persistent_flush(6, KEY, 20, 4), b"");
     assert_eq!(device.take_persisted(), [(20, 4)]);
     let mut parts = Vec::new();
-    while node.engine.has_work_without_arrivals() {
+    while node.has_work_without_arrivals() {
         parts.extend(make_pass(&mut node, &device));
     }
     assert_eq!(parts, [(0, PASS), (PASS, 1), (7, 8)]);
@@ -165,7 +163,7 @@ fn flush_fails_if_one_of_its_parts_does() {
     device.set_broken(false);
     assert_eq!(make_pass(&mut node, &device), []);
     assert_eq!(sent_answers(&node.transport), [1, 2].map(|op| (op, Outcome::NotDurable)));
-    assert!(!node.engine.has_work_without_arrivals());
+    assert!(!node.has_work_without_arrivals());
 }
 
 #[test]
@@ -176,7 +174,7 @@ fn flush_of_a_region_that_closes_between_parts_is_refused() {
     node.engine.target.regions().close(&region);
     assert_eq!(make_pass(&mut node, &device), []);
     assert_eq!(sent_answers(&node.transport), [(1, Outcome::Refused(Refusal::Key))]);
-    assert!(!node.engine.has_work_without_arrivals());
+    assert!(!node.has_work_without_arrivals());
 }
 
 #[test]
@@ -184,10 +182,10 @@ fn flush_of_an_ended_link_is_forgotten() {
     let (mut node, _region, device) = engine_with_long_region();
     node.frame(LINK, &persistent_flush(1, KEY, 0, 3 * PASS), b"");
     node.link_down(LINK, RESET);
-    assert!(!node.engine.has_work_without_arrivals());
+    assert!(!node.has_work_without_arrivals());
     node.link_up(LINK, 2, 1);
     node.frame(LINK, &persistent_flush(1, KEY, 9, PASS), b"");
     assert_eq!(make_pass(&mut node, &device), [(9, PASS)]);
     assert_eq!(sent_answers(&node.transport), [(1, Outcome::Done)]);
-    assert!(!node.engine.has_work_without_arrivals());
+    assert!(!node.has_work_without_arrivals());
 }
