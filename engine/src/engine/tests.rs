@@ -10,29 +10,52 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::{Bytes, BytesMut};
 
-use super::*;
-use crate::atomic::Datatype;
-use crate::buffer::{Buffer, Destination, ReusableBuffer, Segment, Source};
-use crate::completion::{EndedOperation, FailedOperation};
-use crate::connection::ConnectionReport;
-use crate::errno::Errno;
-use crate::error::Again;
-use crate::error::OperationError;
-use crate::flags::{CompletionFlags, CounterEvents};
-use crate::limits::{
-    CONNECT_RETRIES_MAX, CREDIT_INITIAL_BYTES, MESSAGE_COST_BYTES, REPLACED_LINK_CHECK_MS,
-    REPLACED_LINK_IDLE_MAX_MS, TIMEOUT_GRACE_MS,
+use self::random_frames::header_of_any_form;
+use self::rma::{
+    KEY, raw_region, read_local, read_region, rma_header, rma_request, sent_answers, write_local,
 };
-use crate::loopback::{Faults, Network};
+use super::*;
+use crate::address::AddressFormat;
+use crate::atomic::{AtomicKind, AtomicOp, Datatype};
+use crate::buffer::{Buffer, Destination, ReusableBuffer, Segment, SegmentMut, Source};
+use crate::completion::{EndedOperation, FailedOperation, WorkEnd};
+use crate::connection::{
+    ConnectionEnd, ConnectionError, ConnectionReport, EndpointRole, Request, RequestId, Requester,
+};
+use crate::errno::Errno;
+use crate::error::{Again, Error, OperationError};
+use crate::flags::{CompletionFlags, CounterEvents, MrAccess, Order};
+use crate::limits::{
+    ATOMIC_LINK_MAX_BYTES, ATOMIC_MAX_BYTES, CONNECT_RETRIES_MAX, CONNECTION_DATA_MAX_BYTES,
+    COUNTED_WRITE_MAX_BYTES, COUNTED_WRITES_LINK_MAX_OPS, CREDIT_INITIAL_BYTES, DEFERRED_STEP_MAX_FETCHES,
+    EAGER_MAX_BYTES, FETCH_DELAY_MS, FLUSH_AT_ONCE_MAX_BYTES, FLUSH_PART_MIN_BYTES, FLUSH_PASS_MAX_BYTES,
+    INJECT_QUEUE_MAX_OPS, MAPPED_LINK_MAX_REGIONS, MAPPED_SWEEP_PASSES, MESSAGE_COST_BYTES,
+    MESSAGE_MAX_BYTES, MULTI_RECV_ALIGN_BYTES, PEER_MAX_LINKS, PEER_SWEEP_MIN_PEERS, PULL_PASS_MAX_BYTES,
+    READ_COPIED_MAX_BYTES, READ_PIECE_MAX_BYTES, REMOTE_MAX_BYTES, REPLACED_LINK_CHECK_MS,
+    REPLACED_LINK_IDLE_MAX_MS, REQUESTER_MAX_LINKS, REQUESTER_WAIT_MAX_MS, RMA_LINK_MAX_OPS, STEP_MAX_CLOSES,
+    STEP_MAX_REPLACED_ENDS, TIMEOUT_GRACE_MS, UNEXPECTED_BUDGET_DEFAULT_BYTES,
+};
+use crate::link::op_number_of;
+use crate::loopback::{CAPACITY_MIN_BYTES, Faults, LoopbackTransport, Network};
 use crate::matching::Criteria;
 use crate::moment::Moment;
-use crate::operation::{Level, ReceiveRequest, Signalled, TransmitOp, TransmitOptions, TransmitRequest};
+use crate::operation::{
+    AtomicLocal, FlushKind, Level, PeekAction, PeekRequest, ReceiveRequest, RmaLocal, Signalled, TransmitOp,
+    TransmitOptions, TransmitRequest,
+};
+use crate::peers::Peers;
+use crate::region::{CountAccess, Persist, Region, RegionAttr, Regions};
 use crate::remote_memory::RemoteMemory;
+use crate::shared_receiver::{MemberId, SharedReceiver};
 use crate::transport::{
     AddressProof, Denial, FrameHandler, Full, LinkCaps, LinkError, LinkEvent, LinkId, Provider, Pull,
-    RemotePayload, Sent, SharedMemory,
+    RemotePayload, Sent, SharedMemory, Space,
 };
-use crate::wire::{AwaitedReply, Header, Message};
+use crate::visits::count_visits_during;
+use crate::wire::{
+    Atomic, AtomicForm, AwaitedReply, CountedWrite, Durable, Form, HandshakeHeader, HandshakeStep, Header,
+    MappableRegion, Message, Outcome, Refusal, Rma, RmaKind, samples,
+};
 
 mod atomics;
 mod bounds;
@@ -81,6 +104,9 @@ impl Engine {
         receiver.discard_all_unexpected(&mut effects);
     }
 }
+
+/// The link to the peer of most tests.
+const LINK: LinkId = LinkId(7);
 
 const RESET: LinkError = LinkError::System(Errno::ECONNRESET);
 const REFUSED: LinkError = LinkError::System(Errno::ECONNREFUSED);

@@ -1,14 +1,14 @@
 //! Tests of an initiator alone, without endpoint, link and engine.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use super::*;
-use crate::buffer::{Buffer, Destination, Source};
+use crate::buffer::Source;
 use crate::completion::{FailedOperation, WorkEnd};
 use crate::flags::CounterEvents;
-use crate::link::{BegunAccess, RequestStage};
-use crate::operation::{AccessKind, CancelKey, IncomingData, OneSided, Signalled};
-use crate::wire::{Durable, Message, Outcome};
+use crate::link::RequestStage;
+use crate::operation::{CancelKey, Signalled};
+use crate::wire::{Message, Outcome};
 
 const PEER: PeerId = PeerId(1);
 const OTHER: PeerId = PeerId(0);
@@ -19,7 +19,6 @@ struct EffectsRecorder {
     is_full: bool,
     /// The contexts of ended operations. A failed operation has an error.
     ended: Vec<(u64, Option<OperationError>)>,
-    buffers: Vec<Buffer>,
     counted: Vec<CounterEvents>,
     errors_counted: usize,
     works: Vec<(u64, bool)>,
@@ -32,7 +31,6 @@ impl InitiatorEffects for EffectsRecorder {
             return Err(completion);
         }
         self.ended.push((completion.context, None));
-        self.buffers.push(completion.buffer);
         Ok(())
     }
 

@@ -3,14 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::atomic::{AtomicKind, AtomicOp, Datatype};
-use crate::flags::MrAccess;
-use crate::limits::{ATOMIC_LINK_MAX_BYTES, ATOMIC_MAX_BYTES, RMA_LINK_MAX_OPS};
-use crate::operation::AtomicLocal;
-use crate::region::{Region, RegionAttr};
-use crate::wire::{Atomic, AtomicForm, Outcome, Refusal};
 
-const LINK: LinkId = LinkId(7);
 const KEY: u64 = 77;
 const ANYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
 
@@ -277,28 +270,6 @@ fn peer_that_leaves_fetched_values_unread_is_disconnected() {
 }
 
 #[test]
-fn base_atomic_ends_with_its_answer() {
-    let (mut node, peer) = engine_with_peer();
-    node.post(atomic_request(peer, base_local(b"ab"), AtomicOp::Bor, 1));
-    let op = last_sent_op(&node.transport);
-    let form = atomic_form(AtomicKind::Base, AtomicOp::Bor, Datatype::Uint8, 2);
-    assert_eq!(node.transport.sent, [(LINK, atomic_header(op, 3, form), b"ab".to_vec())]);
-    assert!(node.sink.ended.is_empty() && node.outstanding_transmits() == 1);
-    node.frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
-    let completion = node.take_ended().remove(0).unwrap();
-    assert_eq!((completion.context, completion.flags), (1, CompletionFlags::ATOMIC | CompletionFlags::WRITE));
-    assert_eq!(completion.buffer, Buffer::Sent(Bytes::from_static(b"ab")));
-
-    node.post(atomic_request(peer, base_local(b"x"), AtomicOp::Bor, 2).signalled(Signalled::No));
-    let refused = Outcome::Refused(Refusal::Range);
-    let answer = Header::Answer { op: last_sent_op(&node.transport), outcome: refused };
-    node.frame(LINK, &answer, b"");
-    let failure = node.take_ended().remove(0).unwrap_err();
-    assert_eq!((failure.error.errno(), failure.completion.context), (Errno::EINVAL, 2));
-    assert!(node.outstanding_transmits() == 0 && node.engine.condemned.is_empty());
-}
-
-#[test]
 fn fetched_result_completes_with_operand_and_compare_buffers() {
     let (mut node, peer) = engine_with_peer();
     let flags = CompletionFlags::ATOMIC | CompletionFlags::READ;
@@ -463,23 +434,6 @@ fn fetching_atomics_in_flight_are_limited() {
         node.post(atomic_request(peer, base_local(b"x"), AtomicOp::Sum, context));
     }
     assert_eq!(node.transport.sent.len(), RMA_LINK_MAX_OPS);
-}
-
-#[test]
-fn waiting_atomic_is_cancellable_and_sent_one_fails_with_its_link() {
-    let (mut node, peer) = engine_with_peer();
-    node.transport.answers = [Sent::Whole, Sent::Full].into();
-    node.post(atomic_request(peer, fetch_local(b"ab"), AtomicOp::Sum, 1));
-    node.post(atomic_request(peer, base_local(b"x"), AtomicOp::Sum, 2));
-    assert!(node.cancel(1).is_err());
-    node.cancel(2).unwrap();
-    node.frame_begun(LINK, &Header::ReadData { op: last_sent_op(&node.transport), len_bytes: 2 });
-    node.payload_arrived(LINK, b"x");
-    node.link_down(LINK, RESET);
-    let errors: Vec<_> =
-        node.take_ended().into_iter().map(|ended| ended.unwrap_err().error.errno()).collect();
-    assert_eq!(errors, [Errno::ECANCELED, Errno::ECONNRESET]);
-    assert_eq!(node.outstanding_transmits(), 0);
 }
 
 #[test]

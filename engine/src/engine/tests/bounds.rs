@@ -9,7 +9,7 @@ fn completion_without_room_is_held_in_order_and_counts_as_outstanding() {
     node.engine.receive_side.set_depth_ops(3);
     node.post_receives(4, 1..=3);
     for _ in 0..3 {
-        node.frame(LinkId(7), &untagged_header(1), b"m");
+        node.frame(LINK, &untagged_header(1), b"m");
     }
     assert_eq!(node.ended_contexts(), [1]);
     assert_eq!(node.outstanding_receives(), 2);
@@ -27,7 +27,7 @@ fn completion_without_room_is_held_in_order_and_counts_as_outstanding() {
     node.deliver_held();
     assert_eq!(node.ended_contexts(), [8]);
     node.sink.room = 10;
-    node.frame(LinkId(7), &untagged_header(1), b"m");
+    node.frame(LINK, &untagged_header(1), b"m");
     assert_eq!(node.ended_contexts(), [8], "a later completion does not overtake a held one");
     node.deliver_held();
     assert_eq!(node.ended_contexts(), [8, 9, 2, 3, 4]);
@@ -57,7 +57,7 @@ fn cancel_succeeds_only_before_the_operation_begins() {
     node.post(send_request(peer, b"queued", 2));
     node.post_receive(receive_request(4, 3));
     node.post_receive(ReceiveRequest { tagged: true, ..receive_request(4, 4) });
-    node.frame_begun(LinkId(7), &untagged_header(2));
+    node.frame_begun(LINK, &untagged_header(2));
 
     assert!(node.cancel(1).is_err(), "a link has begun it");
     assert!(node.cancel(3).is_err(), "a message has matched it");
@@ -68,7 +68,7 @@ fn cancel_succeeds_only_before_the_operation_begins() {
     for ended in node.take_ended() {
         assert_eq!(ended.unwrap_err().error, OperationError::Cancelled);
     }
-    node.payload_arrived(LinkId(7), b"ab");
+    node.payload_arrived(LINK, b"ab");
     node.transmit();
     assert_eq!(node.ended_contexts(), [3, 1]);
 }

@@ -10,11 +10,6 @@ mod timeouts;
 use std::mem;
 
 use super::*;
-use crate::connection::{ConnectionEnd, ConnectionError, Request, RequestId, Requester};
-use crate::limits::{
-    CONNECTION_DATA_MAX_BYTES, EAGER_MAX_BYTES, REQUESTER_MAX_LINKS, REQUESTER_WAIT_MAX_MS, TIMEOUT_GRACE_MS,
-};
-use crate::wire::{HandshakeHeader, HandshakeStep};
 
 /// The number that names each request in these tests.
 const NUMBER: u64 = 0x5eed;
@@ -480,6 +475,7 @@ fn connect_times_out_if_no_acceptor_answers() {
         node.link_up(OTHER, 3, 1);
         assert!(!node.awaits_timeout(), "the passive endpoint may answer");
         node.link_down(OWN, LinkError::Closed);
+        assert!(node.awaits_timeout());
         let (first_ms, last_ms) =
             (90_000 + REQUESTER_WAIT_MAX_MS, 90_000 + REQUESTER_WAIT_MAX_MS + TIMEOUT_GRACE_MS);
         let looks =

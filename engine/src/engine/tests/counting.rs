@@ -2,15 +2,8 @@
 
 use std::sync::Mutex;
 
-use super::rma::{raw_region, rma_request};
 use super::*;
-use crate::atomic::{AtomicKind, AtomicOp, Datatype};
-use crate::flags::MrAccess;
-use crate::operation::{PeekAction, PeekRequest, RmaLocal};
-use crate::region::{CountAccess, Region, RegionAttr};
-use crate::wire::{Atomic, AtomicForm, Durable, Outcome, Rma, RmaKind};
 
-const LINK: LinkId = LinkId(7);
 const KEY: u64 = 77;
 
 const SENT: (CounterEvents, bool) = (CounterEvents::SEND, true);

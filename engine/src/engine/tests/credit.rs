@@ -2,8 +2,6 @@
 
 use super::*;
 
-const LINK: LinkId = LinkId(7);
-
 /// The number of empty messages that the initial credit allows.
 const FIRST_MESSAGES: u64 = CREDIT_INITIAL_BYTES / MESSAGE_COST_BYTES;
 

@@ -1,7 +1,6 @@
 //! Tests of deferred work. When the operation of a work ends, the sink gets the work's number.
 
 use super::*;
-use crate::completion::WorkEnd;
 
 /// The difference between a work's number and the application's context.
 const CONTEXTS: u64 = 100;

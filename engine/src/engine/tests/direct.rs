@@ -2,20 +2,10 @@
 
 use super::atomics::{atomic_request, fetch_local};
 use super::flushes::flush_request;
-use super::rma::{rma_header, rma_request};
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::*;
-use crate::atomic::AtomicOp;
-use crate::buffer::Buffer;
-use crate::flags::{CompletionFlags, MrAccess, Order};
-use crate::limits::{MAPPED_LINK_MAX_REGIONS, MAPPED_SWEEP_PASSES};
-use crate::operation::{FlushKind, RmaLocal};
-use crate::region::{Persist, Region, RegionAttr};
-use crate::remote_memory::RemoteMemory;
-use crate::wire::{Durable, MappableRegion, Outcome, Refusal, Rma, RmaKind};
 
-const LINK: LinkId = LinkId(7);
 const KEY: u64 = 77;
 const RMA: CompletionFlags = CompletionFlags::RMA;
 

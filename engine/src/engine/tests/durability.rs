@@ -2,13 +2,7 @@
 
 use std::sync::{Mutex, Weak};
 
-use super::rma::{KEY, read_region, rma_request, sent_answers, write_local};
 use super::*;
-use crate::error::OperationError;
-use crate::region::{Persist, Region, RegionAttr};
-use crate::wire::{Durable, Outcome, Refusal, Rma, RmaKind};
-
-const LINK: LinkId = LinkId(7);
 
 /// A device that records the offset and length of each flush. If `broken`, flushes fail.
 #[derive(Debug, Default)]

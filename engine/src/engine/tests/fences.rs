@@ -2,8 +2,6 @@
 
 use super::*;
 
-const LINK: LinkId = LinkId(7);
-
 fn send_request_at_level(level: Level, to: PeerId, context: u64) -> AddressedRequest {
     send_request(to, b"x", context).level(level)
 }

@@ -1,13 +1,6 @@
 //! Tests of the receiver's side of a rendezvous.
 
 use super::*;
-use crate::limits::{
-    CREDIT_INITIAL_BYTES, FETCH_DELAY_MS, MESSAGE_MAX_BYTES, PULL_PASS_MAX_BYTES, REMOTE_MAX_BYTES,
-    UNEXPECTED_BUDGET_DEFAULT_BYTES,
-};
-use crate::operation::{PeekAction, PeekRequest};
-
-const LINK: LinkId = LinkId(7);
 
 /// Returns an engine that pulls 4 bytes at a time. Its peer on link 7 exposes `memory`.
 fn engine_and_memory(memory: &[u8]) -> Node {

@@ -1,17 +1,9 @@
 //! Tests of flushes, from both sides, with a device that records what is made durable.
 
 use super::durability::{Device, add_persistent_region, write_header};
-use super::rma::{KEY, read_local, rma_request, sent_answers, write_local};
 use super::*;
-use crate::error::OperationError;
-use crate::flags::CompletionFlags;
-use crate::operation::FlushKind;
-use crate::region::{Region, RegionAttr};
-use crate::wire::{Durable, Outcome, Refusal, Rma, RmaKind};
 
 mod parts;
-
-const LINK: LinkId = LinkId(7);
 
 pub(super) fn flush_request(to: PeerId, kind: FlushKind, len_bytes: u64, context: u64) -> AddressedRequest {
     let memory = RemoteMemory { key: KEY, address: 3 };

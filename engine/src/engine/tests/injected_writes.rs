@@ -1,13 +1,7 @@
 //! Tests of injected writes, which the target answers by count, from both sides.
 
-use super::rma::{KEY, raw_region, read_region, rma_header, rma_request, write_local};
 use super::*;
-use crate::flags::MrAccess;
-use crate::limits::{COUNTED_WRITE_MAX_BYTES, COUNTED_WRITES_LINK_MAX_OPS, INJECT_QUEUE_MAX_OPS};
-use crate::region::{Region, RegionAttr};
-use crate::wire::{CountedWrite, Outcome, Refusal, Rma, RmaKind};
 
-const LINK: LinkId = LinkId(7);
 const MEMORY: RemoteMemory = RemoteMemory { key: KEY, address: 3 };
 const ATTR: RegionAttr = RegionAttr { key: KEY, access: MrAccess::REMOTE_WRITE, base_address: 0 };
 const WRITTEN: (CounterEvents, bool) = (CounterEvents::WRITE, true);

@@ -2,9 +2,7 @@
 //! link.
 
 use super::*;
-use crate::wire::{Outcome, Refusal};
 
-const LINK: LinkId = LinkId(7);
 const OTHER: LinkId = LinkId(8);
 
 /// Returns an engine with an operation in every state on link 7. The engine has sent three

@@ -2,8 +2,6 @@
 
 use super::*;
 
-const LINK: LinkId = LinkId(7);
-
 fn matched_header(number: u64) -> Header {
     Header::Matched { number }
 }

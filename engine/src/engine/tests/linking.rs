@@ -1,14 +1,13 @@
 //! Tests of links that come up and go down, and of the operations that depend on them.
 
 use super::*;
-use crate::wire::{CountedWrite, Durable, Rma, RmaKind};
 
 #[test]
 fn link_that_went_down_is_not_closed_again() {
     let (mut node, _) = engine_with_peer();
-    node.frame(LinkId(7), &Header::Ack { received: 2 }, b"");
-    node.link_down(LinkId(7), LinkError::Closed);
-    node.link_up(LinkId(7), 3, 1);
+    node.frame(LINK, &Header::Ack { received: 2 }, b"");
+    node.link_down(LINK, LinkError::Closed);
+    node.link_up(LINK, 3, 1);
     node.transmit();
     assert!(node.transport.closed.is_empty());
 }
@@ -22,10 +21,10 @@ fn link_failure_ends_each_of_its_operations_once() {
     node.post(send_request(peer, b"queued, silent", 3).signalled(Signalled::No));
     node.post_receive(receive_request(10, 4));
     node.post_receive(receive_request(10, 5));
-    node.frame_begun(LinkId(7), &untagged_header(9));
-    node.payload_arrived(LinkId(7), b"abc");
-    node.link_down(LinkId(7), RESET);
-    node.link_down(LinkId(7), RESET);
+    node.frame_begun(LINK, &untagged_header(9));
+    node.payload_arrived(LINK, b"abc");
+    node.link_down(LINK, RESET);
+    node.link_down(LINK, RESET);
 
     assert_eq!(node.ended_contexts(), [4, 1, 2, 3], "the receive that nothing matched stays posted");
     for ended in &node.sink.ended {
@@ -46,12 +45,12 @@ fn reusable_buffer_returns_with_what_arrived_before_the_link_failed() {
     let (mut node, _) = engine_with_peer();
     let destination = Destination::reusable(ReusableBuffer::zeroed(10));
     node.post_receive(ReceiveRequest { destination, ..receive_request(0, 1) });
-    node.frame_begun(LinkId(7), &untagged_header(9));
-    node.payload_arrived(LinkId(7), b"abc");
+    node.frame_begun(LINK, &untagged_header(9));
+    node.payload_arrived(LINK, b"abc");
     // The transport has read into the memory, but has not reported these bytes as part of the
     // message.
-    node.arrivals().payload_space(LinkId(7))[0].fill(b'x');
-    node.link_down(LinkId(7), RESET);
+    node.arrivals().payload_space(LINK)[0].fill(b'x');
+    node.link_down(LINK, RESET);
     let Some(Err(failure)) = node.sink.ended.pop() else { panic!("it failed") };
     let buffer = failure.completion.buffer.into_reusable().unwrap();
     assert_eq!((&buffer[..], buffer.room_bytes()), (&b"abc"[..], 10));
@@ -68,7 +67,7 @@ fn later_sends_go_to_the_new_instance_at_an_address() {
     node.post(send_request(peer, b"second", 3));
     node.transmit();
     assert_eq!(node.transport.sent.last().unwrap().0, LinkId(8));
-    node.link_down(LinkId(7), LinkError::Closed);
+    node.link_down(LINK, LinkError::Closed);
     assert_eq!(node.ended_contexts(), [2, 3, 1]);
     node.post(send_request(peer, b"third", 4));
     assert_eq!(node.transport.sent.last().unwrap().0, LinkId(8));
@@ -78,12 +77,12 @@ fn later_sends_go_to_the_new_instance_at_an_address() {
 fn former_link_is_read_to_its_end_after_a_new_one_is_up() {
     let (mut node, _) = engine_with_peer();
     node.post_receive(receive_request(9, 1));
-    node.frame_begun(LinkId(7), &untagged_header(6));
-    node.payload_arrived(LinkId(7), b"for");
+    node.frame_begun(LINK, &untagged_header(6));
+    node.payload_arrived(LINK, b"for");
     node.link_up(LinkId(8), 2, 2);
-    node.payload_arrived(LinkId(7), b"mer");
-    node.frame(LinkId(7), &untagged_header(4), b"last");
-    node.link_down(LinkId(7), RESET);
+    node.payload_arrived(LINK, b"mer");
+    node.frame(LINK, &untagged_header(4), b"last");
+    node.link_down(LINK, RESET);
     node.frame(LinkId(8), &untagged_header(5), b"first");
     node.post_receive(receive_request(9, 2));
     node.post_receive(receive_request(9, 3));
@@ -168,13 +167,13 @@ fn link_claimed_by_a_former_instance_replaces_no_link() {
     node.link_event(LinkId(8), up);
     node.frame(LinkId(8), &untagged_header(4), b"last");
     node.post(send_request(peer, b"to the present", 1));
-    assert_eq!(node.transport.sent.last().unwrap().0, LinkId(7));
+    assert_eq!(node.transport.sent.last().unwrap().0, LINK);
     node.link_down(LinkId(8), LinkError::Closed);
     node.post_receive(receive_request(9, 2));
     assert_eq!((received_bytes(&node.sink.ended[1]), node.ended_contexts()), (&b"last"[..], vec![1, 2]));
     node.transmit();
     node.post(send_request(peer, b"and again", 3));
-    assert_eq!(node.transport.sent.last().unwrap().0, LinkId(7));
+    assert_eq!(node.transport.sent.last().unwrap().0, LINK);
 }
 
 #[test]
@@ -220,7 +219,7 @@ fn end_of_a_claimed_link_leaves_proven_links_up() {
 fn silent_former_link_times_out() {
     let (mut node, _) = engine_with_peer();
     node.post_receive(receive_request(9, 1));
-    node.frame_begun(LinkId(7), &untagged_header(6));
+    node.frame_begun(LINK, &untagged_header(6));
     node.link_up(LinkId(8), 2, 2);
     assert!(node.awaits_timeout() && !node.has_work_without_arrivals());
     let pass_at = |ms, node: &mut Node| {
@@ -233,7 +232,7 @@ fn silent_former_link_times_out() {
         assert_eq!(pass_at(begin_ms + ms, &mut node), []);
         assert_eq!(node.next_deadline(), Some(Moment::from_ms(begin_ms + REPLACED_LINK_IDLE_MAX_MS)));
     }
-    node.payload_arrived(LinkId(7), b"slow");
+    node.payload_arrived(LINK, b"slow");
     let again_ms = begin_ms + REPLACED_LINK_IDLE_MAX_MS;
     let first_ms = again_ms + REPLACED_LINK_IDLE_MAX_MS;
     let last_ms = first_ms + TIMEOUT_GRACE_MS;
@@ -244,7 +243,7 @@ fn silent_former_link_times_out() {
     }
     assert!(node.awaits_timeout() && node.sink.ended.is_empty());
     let closed = pass_at(last_ms, &mut node);
-    assert_eq!(closed, [(LinkId(7), Close::Abort)]);
+    assert_eq!(closed, [(LINK, Close::Abort)]);
     assert_eq!(node.ended_contexts(), [1]);
     assert!(!node.awaits_timeout() && node.next_deadline().is_none());
 }
@@ -256,14 +255,14 @@ fn former_link_is_read_before_timeout_after_long_pause() {
     const HOURS_MS: u64 = 10_000_000;
     let (mut node, _) = engine_with_peer();
     node.post_receive(receive_request(9, 1));
-    node.frame_begun(LinkId(7), &untagged_header(6));
+    node.frame_begun(LINK, &untagged_header(6));
     node.link_up(LinkId(8), 2, 2);
     node.advance_time(Moment::from_ms(0));
     node.advance_time(Moment::from_ms(HOURS_MS));
-    node.payload_arrived(LinkId(7), b"for");
+    node.payload_arrived(LINK, b"for");
     node.advance_time(Moment::from_ms(HOURS_MS));
     node.advance_time(Moment::from_ms(2 * HOURS_MS));
-    node.payload_arrived(LinkId(7), b"mer");
+    node.payload_arrived(LINK, b"mer");
     node.transmit();
     assert!(node.transport.closed.is_empty());
     assert_eq!(received_bytes(&node.sink.ended[0]), b"former");
@@ -274,7 +273,7 @@ fn former_link_down_cancels_its_timeout() {
     let (mut node, _) = engine_with_peer();
     node.link_up(LinkId(8), 2, 2);
     node.advance_time(Moment::from_ms(0));
-    node.link_down(LinkId(7), LinkError::Closed);
+    node.link_down(LINK, LinkError::Closed);
     node.advance_time(Moment::from_ms(1));
     assert!(!node.awaits_timeout() && node.next_deadline().is_none());
 }
@@ -282,13 +281,13 @@ fn former_link_down_cancels_its_timeout() {
 #[test]
 fn former_links_are_checked_rarely() {
     let (mut node, _) = engine_with_peer();
-    node.frame_begun(LinkId(7), &untagged_header(6));
+    node.frame_begun(LINK, &untagged_header(6));
     node.link_up(LinkId(8), 2, 2);
     node.advance_time(Moment::from_ms(0));
     let deadline = Some(Moment::from_ms(REPLACED_LINK_IDLE_MAX_MS));
     assert_eq!(node.next_deadline(), deadline);
     // A check would find the byte, and postpone the deadline.
-    node.payload_arrived(LinkId(7), b"x");
+    node.payload_arrived(LINK, b"x");
     for ms in 1..REPLACED_LINK_CHECK_MS {
         node.advance_time(Moment::from_ms(ms));
         assert_eq!(node.next_deadline(), deadline);
@@ -336,7 +335,7 @@ fn directed_receive_fails_with_its_peer() {
     node.post_receive(receive_request(1, 3));
     node.post_receive(ReceiveRequest { tagged: true, ..from(peer, 4) });
     node.link_up(LinkId(8), 2, 1);
-    node.link_down(LinkId(7), LinkError::Closed);
+    node.link_down(LINK, LinkError::Closed);
     assert!(node.sink.ended.is_empty(), "there is another link");
     node.link_down(LinkId(8), LinkError::Closed);
     assert_eq!(node.ended_contexts(), [1, 4]);
@@ -377,12 +376,12 @@ fn link_to_a_former_instance_that_comes_up_late_leaves_the_present_one_up() {
     let mut node = Node::new(untimed_config());
     let peer = node.engine.intern_peer(address(2));
     node.post(send_request(peer, b"to the former", 1));
-    node.link_up(LinkId(7), 2, 2);
+    node.link_up(LINK, 2, 2);
     node.link_up(LinkId(0), 2, 1);
     node.transmit();
     assert!(node.transport.closed.is_empty() && node.awaits_timeout(), "the link is read for a while");
     node.post(send_request(peer, b"to the present", 2));
-    assert_eq!(node.transport.sent.last().unwrap().0, LinkId(7));
+    assert_eq!(node.transport.sent.last().unwrap().0, LINK);
 }
 
 #[test]
@@ -393,9 +392,9 @@ fn link_that_is_up_is_used_before_one_that_is_still_connecting() {
     node.post(send_request(peer, b"waits", 1));
     node.transmit();
     assert!(node.transport.sent.is_empty());
-    node.link_up(LinkId(7), 2, 1);
+    node.link_up(LINK, 2, 1);
     node.transmit();
-    assert_eq!(node.transport.sent[0].0, LinkId(7));
+    assert_eq!(node.transport.sent[0].0, LINK);
     let refused = LinkEvent::Down(REFUSED);
     node.link_event(LinkId(0), refused);
     assert!(node.sink.ended.iter().all(Result::is_ok));
@@ -405,7 +404,7 @@ fn link_that_is_up_is_used_before_one_that_is_still_connecting() {
 #[test]
 fn reset_of_one_link_breaks_others_to_the_peer_and_close_does_not() {
     let broken = RESET;
-    for (error, others_closed) in [(broken, &[(LinkId(7), Close::Abort)][..]), (LinkError::Closed, &[])] {
+    for (error, others_closed) in [(broken, &[(LINK, Close::Abort)][..]), (LinkError::Closed, &[])] {
         let (mut node, peer) = engine_with_peer();
         node.post(send_request(peer, b"on the first", 1).level(Level::Transmit));
         node.link_up(LinkId(8), 2, 1);
@@ -424,8 +423,8 @@ fn directed_receive_fails_if_the_last_link_never_came_up() {
     node.post(send_request(peer, b"waits", 1));
     let criteria = Criteria { source: Some(peer), ..Criteria::any() };
     node.post_receive(ReceiveRequest { criteria, ..receive_request(1, 2) });
-    node.link_up(LinkId(7), 2, 1);
-    node.link_down(LinkId(7), RESET);
+    node.link_up(LINK, 2, 1);
+    node.link_down(LINK, RESET);
     assert_eq!(node.ended_contexts(), [1], "there is another link");
     let refused = LinkEvent::Down(REFUSED);
     node.link_event(LinkId(0), refused);
@@ -501,11 +500,11 @@ fn requested_payload_keeps_former_link_alive() {
     let len_bytes = 5;
     node.post_receive(receive_request(len_bytes as usize, 1));
     let message = Message::of_len(len_bytes);
-    node.pass_with_frame(LinkId(7), &Header::Request { message, op: 1, remote_bytes: 0 }, b"");
-    node.frame_begun(LinkId(7), &Header::Data { op: 1, len_bytes });
+    node.pass_with_frame(LINK, &Header::Request { message, op: 1, remote_bytes: 0 }, b"");
+    node.frame_begun(LINK, &Header::Data { op: 1, len_bytes });
     node.link_up(LinkId(8), 2, 2);
     for byte in 0..len_bytes {
-        node.payload_arrived(LinkId(7), b"x");
+        node.payload_arrived(LINK, b"x");
         for ms in [0, REPLACED_LINK_IDLE_MAX_MS - 1] {
             node.advance_time(Moment::from_ms(byte * REPLACED_LINK_IDLE_MAX_MS + ms));
             node.transmit();
@@ -529,7 +528,7 @@ fn accesses_keep_a_former_link_alive() {
         let (mut node, _) = engine_with_peer();
         node.link_up(LinkId(8), 2, 2);
         for (round, header) in (0..).zip(headers) {
-            node.frame(LinkId(7), &header, if is_write { b"x" } else { b"" });
+            node.frame(LINK, &header, if is_write { b"x" } else { b"" });
             for ms in [0, REPLACED_LINK_IDLE_MAX_MS - 1] {
                 node.advance_time(Moment::from_ms(round * REPLACED_LINK_IDLE_MAX_MS + ms));
                 node.transmit();
@@ -542,7 +541,7 @@ fn accesses_keep_a_former_link_alive() {
 /// Returns an engine that has lost the peer at address 2: the peer has closed its link.
 fn engine_with_lost_peer() -> (Node, Criteria) {
     let (mut node, peer) = engine_with_peer();
-    node.link_down(LinkId(7), LinkError::Closed);
+    node.link_down(LINK, LinkError::Closed);
     (node, Criteria { source: Some(peer), ..Criteria::any() })
 }
 

@@ -1,7 +1,6 @@
 //! Many links that end at once: how many the engine ends and closes in one pass.
 
 use super::*;
-use crate::limits::{PEER_MAX_LINKS, STEP_MAX_CLOSES, STEP_MAX_REPLACED_ENDS};
 
 /// Makes passes until the engine wants no more. Returns how many links each pass has closed.
 fn close_in_passes(node: &mut Node) -> Vec<usize> {
@@ -58,7 +57,7 @@ fn peer_has_a_limited_number_of_links() {
     assert_eq!(node.transport.closed, [(LinkId(more.end - 1), Close::Abort)], "the last is one too many");
     // The others are not harmed.
     node.post(send_request(peer, b"on", 1));
-    assert_eq!(node.transport.sent.last().unwrap().0, LinkId(7));
+    assert_eq!(node.transport.sent.last().unwrap().0, LINK);
     let mut ended = node.take_ended();
     assert!(ended.pop().unwrap().is_ok());
     // Links to a new instance, and to other peers, come up.

@@ -2,9 +2,6 @@
 //! does not depend on how many others there are.
 
 use super::*;
-use crate::loopback::{CAPACITY_MIN_BYTES, LoopbackTransport};
-use crate::transport::Space;
-use crate::visits::count_visits_during;
 
 /// A peer without an engine. It ignores what it receives.
 struct IdlePeer;

@@ -1,13 +1,9 @@
 //! Tests of multi-receive buffers.
 
 use super::*;
-use crate::error::{Error, OperationError};
-use crate::limits::MULTI_RECV_ALIGN_BYTES;
-use crate::operation::{PeekAction, PeekRequest};
 
 mod random;
 
-const LINK: LinkId = LinkId(7);
 const RELEASED: CompletionFlags = CompletionFlags::MULTI_RECV;
 
 /// The context of most buffers in these tests.

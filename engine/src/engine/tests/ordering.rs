@@ -3,17 +3,8 @@
 
 use super::atomics::{atomic_request, base_local, fetch_local};
 use super::flushes::flush_request;
-use super::rma::{KEY, read_local, read_region, rma_header, rma_request, write_local};
 use super::*;
-use crate::atomic::AtomicOp;
-use crate::error::OperationError;
-use crate::flags::Order;
-use crate::limits::{FLUSH_AT_ONCE_MAX_BYTES, READ_COPIED_MAX_BYTES};
-use crate::operation::{FlushKind, RmaLocal};
-use crate::region::{Region, RegionAttr};
-use crate::wire::{Outcome, Refusal, Rma, RmaKind};
 
-const LINK: LinkId = LinkId(7);
 const LONG_BYTES: usize = READ_COPIED_MAX_BYTES + 1;
 
 fn engine_with_transmit_order(order: Order) -> (Node, PeerId) {
@@ -318,17 +309,4 @@ fn operation_waiting_for_its_turn_counts_as_outstanding_and_fails_in_order() {
     let errors: Vec<_> =
         node.take_ended().into_iter().map(|ended| ended.err().map(|f| f.error.errno())).collect();
     assert_eq!(errors, [Some(Errno::ECONNRESET), None, Some(Errno::ECANCELED)]);
-}
-
-#[test]
-fn unordered_completions_come_as_operations_end() {
-    let (mut node, peer) = engine_with_config(untimed_config());
-    node.post(rma_request(peer, write_local(b"w"), 1));
-    node.post(send_request(peer, b"m", 2));
-    assert_eq!(node.ended_contexts(), [2]);
-    let local = RmaLocal::Read(Destination::owned(BytesMut::zeroed(0)));
-    node.post(rma_request(peer, local, 3));
-    let op = access_op_at(&node.transport, 0);
-    deliver_answer(&mut node, op, Outcome::Done);
-    assert_eq!(node.ended_contexts(), [2, 1]);
 }

@@ -1,10 +1,6 @@
 //! Tests of peeks that look at, claim and discard unexpected messages.
 
 use super::*;
-use crate::error::{Error, OperationError};
-use crate::operation::{PeekAction, PeekRequest};
-
-const LINK: LinkId = LinkId(7);
 
 fn peek_request(context: u64, then: PeekAction) -> PeekRequest {
     PeekRequest {

@@ -6,14 +6,7 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::durability::{add_persistent_region, write_header};
-use super::rma::KEY;
 use super::*;
-use crate::limits::PEER_SWEEP_MIN_PEERS;
-use crate::peers::Peers;
-use crate::wire::{Durable, Rma, RmaKind};
-
-/// The link of the peer that a test is about.
-const LINK: LinkId = LinkId(7);
 
 /// The link of peers that come and go.
 const PASSING_LINK: LinkId = LinkId(9);

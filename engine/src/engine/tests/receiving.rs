@@ -12,7 +12,7 @@ fn message_completes_posted_receive_with_all_fields() {
     };
     node.post_receive(request);
     let message = Message { tag: Some(0xf7), data: Some(99), ..Message::of_len(3) };
-    node.frame(LinkId(7), &Header::Message(message), b"abc");
+    node.frame(LINK, &Header::Message(message), b"abc");
     assert_eq!(
         node.take_ended(),
         [Ok(EndedOperation {
@@ -38,17 +38,17 @@ fn truncation_reports_overflow_of_whole_chunked_and_unexpected_messages() {
         match way {
             0 => {
                 post(&mut node);
-                node.frame(LinkId(7), &untagged_header(6), b"abcdef");
+                node.frame(LINK, &untagged_header(6), b"abcdef");
             }
             1 => {
                 post(&mut node);
-                node.frame_begun(LinkId(7), &untagged_header(6));
-                node.payload_arrived(LinkId(7), b"abcde");
-                assert!(node.arrivals().payload_space(LinkId(7)).is_empty());
-                node.payload_arrived(LinkId(7), b"f");
+                node.frame_begun(LINK, &untagged_header(6));
+                node.payload_arrived(LINK, b"abcde");
+                assert!(node.arrivals().payload_space(LINK).is_empty());
+                node.payload_arrived(LINK, b"f");
             }
             _ => {
-                node.frame(LinkId(7), &untagged_header(6), b"abcdef");
+                node.frame(LINK, &untagged_header(6), b"abcdef");
                 post(&mut node);
             }
         }

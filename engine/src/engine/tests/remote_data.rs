@@ -2,13 +2,7 @@
 
 use std::sync::Arc;
 
-use super::rma::{KEY, read_region, rma_header, sent_answers};
 use super::*;
-use crate::flags::MrAccess;
-use crate::region::{Region, RegionAttr};
-use crate::wire::{Outcome, Refusal, RmaKind};
-
-const LINK: LinkId = LinkId(7);
 
 /// Returns an engine with a peer, and with a region of this length. Its receives take remote data.
 fn engine_with_region(len_bytes: usize) -> (Node, Arc<Region>) {

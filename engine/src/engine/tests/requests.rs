@@ -1,10 +1,6 @@
 //! Tests of the sender's side of a rendezvous.
 
 use super::*;
-use crate::limits::EAGER_MAX_BYTES;
-use crate::link::op_number_of;
-
-const LINK: LinkId = LinkId(7);
 
 fn engine_that_exposes() -> (Node, PeerId) {
     let (mut node, peer) = engine_with_peer();
@@ -194,17 +190,6 @@ fn exposed_send_is_cancellable_until_its_request_is_sent() {
     let op = offered_ops(&node.transport)[0];
     node.header(LINK, clear_header(op));
     assert!(node.cancel(2).is_err());
-}
-
-#[test]
-fn send_fails_with_efault_if_the_peer_cannot_read_its_memory() {
-    let (mut node, peer) = engine_that_exposes();
-    node.post(large_send_request(peer, 1, Level::Inject).signalled(Signalled::No));
-    let op = offered_ops(&node.transport)[0];
-    node.header(LINK, Header::Done { op, fault: true });
-    assert_eq!(ended_errors(&node.sink), [(1, Errno::EFAULT)]);
-    node.transmit();
-    assert!(node.transport.closed.is_empty(), "the link is sound");
 }
 
 #[test]

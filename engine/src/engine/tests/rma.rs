@@ -5,14 +5,7 @@ use std::sync::mpsc::{self, TryRecvError};
 use std::{hint, thread};
 
 use super::*;
-use crate::buffer::SegmentMut;
-use crate::flags::MrAccess;
-use crate::limits::{READ_PIECE_MAX_BYTES, RMA_LINK_MAX_OPS};
-use crate::operation::RmaLocal;
-use crate::region::{Region, RegionAttr, Regions};
-use crate::wire::{Durable, Outcome, Refusal, Rma, RmaKind};
 
-const LINK: LinkId = LinkId(7);
 pub(super) const KEY: u64 = 77;
 const ANYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
 

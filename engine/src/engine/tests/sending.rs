@@ -41,17 +41,17 @@ fn injected_message_is_copied_if_link_is_full() {
 #[test]
 fn arrivals_are_acknowledged_once_per_pass_on_request() {
     let (mut node, _) = engine_with_peer();
-    node.pass_with_frame(LinkId(7), &untagged_header(0), b"");
+    node.pass_with_frame(LINK, &untagged_header(0), b"");
     assert!(node.transport.sent.is_empty());
     let asking = Header::Message(Message { awaits: AwaitedReply::Arrival, ..Message::of_len(0) });
-    node.frame(LinkId(7), &asking, b"");
-    node.frame(LinkId(7), &asking, b"");
+    node.frame(LINK, &asking, b"");
+    node.frame(LINK, &asking, b"");
     node.transport.answers = [Sent::Full].into();
     node.transmit();
     assert!(node.transport.sent.is_empty() && node.has_unsent());
     node.transmit();
     node.transmit();
-    assert_eq!(node.transport.sent, [(LinkId(7), Header::Ack { received: 3 }, Vec::new())]);
+    assert_eq!(node.transport.sent, [(LINK, Header::Ack { received: 3 }, Vec::new())]);
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn injected_send_returns_owned_buffers_and_forgets_raw_ones() {
         node.post(injected(raw));
         node.transmit();
     }
-    node.frame(LinkId(7), &Header::Ack { received: 4 }, b"");
+    node.frame(LINK, &Header::Ack { received: 4 }, b"");
     let buffers: Vec<Buffer> = node.take_ended().into_iter().map(|ended| ended.unwrap().buffer).collect();
     let whole = Buffer::SentVector(pieces);
     assert_eq!(buffers, [whole.clone(), Buffer::None, whole, Buffer::None]);

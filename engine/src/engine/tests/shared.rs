@@ -5,16 +5,11 @@ use std::sync::atomic::AtomicBool;
 use std::{hint, slice, thread};
 
 use super::*;
-use crate::connection::EndpointRole;
-use crate::operation::{PeekAction, PeekRequest};
-use crate::shared_receiver::{MemberId, SharedReceiver};
-use crate::wire::{HandshakeHeader, HandshakeStep, RmaKind};
 
 mod leaving;
 mod random;
 
 const BUDGET_BYTES: usize = 1 << 20;
-const LINK: LinkId = LinkId(7);
 
 /// An engine that shares a receiver. It has a link to the peer at port 2.
 struct Member {
@@ -275,17 +270,6 @@ fn reports_without_members_wait_for_one() {
     member.progress();
     assert_eq!(member.take_ended(), [(2, Err(OperationError::Cancelled))]);
     shared.post_receive(None, receive_request(8, 3)).unwrap();
-}
-
-#[test]
-fn cancel_without_members_is_counted_by_the_first() {
-    let shared = SharedReceiver::new(2, BUDGET_BYTES);
-    shared.post_receive(None, receive_request(8, 1)).unwrap();
-    assert!(shared.cancel(1));
-    let mut members = [Member::join(&shared), Member::join(&shared)];
-    members.iter_mut().for_each(Member::progress);
-    assert_eq!(members[0].sink.counted, [(CounterEvents::RECV, false)]);
-    assert!(members[1].sink.counted.is_empty());
 }
 
 #[test]

@@ -151,30 +151,6 @@ fn link_end_fails_fetches_and_completes_received_messages_in_order() {
 }
 
 #[test]
-fn fetch_that_faults_fails_in_its_turn() {
-    let (mut receiver, mut asked) = receiver_in_order();
-    post_all(&mut receiver, 1..=3, &mut asked);
-    deliver_offer(&mut receiver, LINK, 7, 5, &mut asked);
-    deliver_offer(&mut receiver, LINK, 8, 5, &mut asked);
-    deliver_eager_message(&mut receiver, LINK, b"behind", &mut asked);
-    receiver.set_pull_step_max_bytes(1);
-    // Only the first pull succeeds, so the second fetch faults.
-    let mut is_first = true;
-    let give = |_, _: &RemotePayload, _, into: &mut [IoSliceMut<'_>]| {
-        into[0].fill(b'f');
-        if std::mem::take(&mut is_first) { Pull::Done } else { Pull::Fault }
-    };
-    receiver.pull_payloads(|_| true, give, &mut asked);
-    assert_eq!((asked.ended.len(), receiver.fetches_len()), (0, 1));
-    for _ in 1..5 {
-        assert!(asked.ended.is_empty());
-        pull_all_with(&mut receiver, Pull::Done, &mut asked);
-    }
-    let ended = [(1, Ok(fetched_payload(5))), (2, Err(OperationError::Fault)), (3, Ok(b"behind".to_vec()))];
-    assert_eq!(asked.take_ended(), ended);
-}
-
-#[test]
 fn members_of_a_shared_receiver_have_turns_of_their_own() {
     let mut receiver = Receiver::new(64, BUDGET_BYTES);
     let mut asked = EffectsRecorder::default();

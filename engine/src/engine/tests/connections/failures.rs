@@ -1,9 +1,6 @@
 //! Tests of connections that end with the first operation that fails.
 
 use super::*;
-use crate::engine::tests::rma::{read_local, rma_request, write_local};
-use crate::operation::PeekAction;
-use crate::wire::{Outcome, Refusal, Rma};
 
 const NO_KEY: Outcome = Outcome::Refused(Refusal::Key);
 
@@ -294,18 +291,6 @@ fn message_that_waits_behind_a_failed_receive_is_dropped_if_the_link_is_lost_too
     node.transmit();
     assert_eq!(take_errors(&mut node.sink), [(1, Some(OperationError::Truncated { overflow_bytes: 4 }))]);
     assert!(node.engine.post_receive(receive_request(4, 2), &mut node.sink).is_err());
-}
-
-#[test]
-fn message_that_arrived_before_the_link_was_lost_is_received() {
-    let (mut node, peer) = connected_engine_that_ends_on_failure();
-    post_write(&mut node, peer, 1);
-    node.frame(OTHER, &untagged_header(4), b"kept");
-    node.link_down(OTHER, RESET);
-    node.transmit();
-    assert_eq!(take_errors(&mut node.sink), [(1, Some(OperationError::Link(RESET)))]);
-    node.post_receive(receive_request(4, 2));
-    assert_eq!(take_errors(&mut node.sink), [(2, None)]);
 }
 
 #[test]

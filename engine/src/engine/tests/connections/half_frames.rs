@@ -1,10 +1,6 @@
 //! Tests of connections that are shut down while a link is in the middle of a frame.
 
 use super::*;
-use crate::engine::tests::rma::{KEY, read_local, read_region, rma_header, rma_request, write_local};
-use crate::flags::MrAccess;
-use crate::region::{Region, RegionAttr};
-use crate::wire::RmaKind;
 
 #[test]
 fn shutdown_during_message_sends_the_rest_before_ack_and_shutdown() {

@@ -2,9 +2,6 @@
 
 use super::super::over_loopback::{PASSES_MAX, pattern};
 use super::*;
-use crate::address::AddressFormat;
-use crate::loopback::{Faults, LoopbackTransport, Network};
-use crate::transport::Provider;
 
 /// An endpoint on a loopback network.
 struct Node {

@@ -6,7 +6,6 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::engine::tests::random_frames::header_of_any_form;
 
 /// The link that the endpoint makes, and two links that others make.
 const LINKS: [(LinkId, u16); 3] = [(OWN, 2), (LinkId(7), 3), (LinkId(8), 4)];

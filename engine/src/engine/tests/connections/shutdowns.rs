@@ -93,19 +93,6 @@ fn shutdown_sends_acks_and_matches_before_shutdown_step() {
 }
 
 #[test]
-fn shutdown_without_room_is_sent_later() {
-    let (mut node, _) = connected_engine();
-    node.transport.answers = [Sent::Full, Sent::Full].into();
-    node.shutdown().unwrap();
-    for _ in 0..2 {
-        assert!(node.transport.sent.is_empty() && node.has_unsent());
-        node.transmit();
-    }
-    assert_eq!(node.sent_since(0), [handshake_header(HandshakeStep::Shutdown, NUMBER, b"")]);
-    assert!(!node.has_unsent());
-}
-
-#[test]
 fn crossing_shutdowns_are_both_reported() {
     let (mut node, _) = connected_engine();
     node.shutdown().unwrap();

@@ -1,7 +1,6 @@
 //! Tests of the time limit that an application sets for the answer to its request.
 
 use super::*;
-use crate::limits::TIMEOUT_GRACE_MS;
 
 const LIMIT_MS: u64 = 50;
 
@@ -56,20 +55,6 @@ fn timed_out_connect_ends_the_links_of_all_acceptors() {
     node.transmit();
     assert_eq!(node.transport.closed, [(OWN, Close::Abort), (OTHER, Close::Abort)]);
     assert!(node.sink.events.is_empty());
-}
-
-#[test]
-fn answer_in_the_grace_period_connects() {
-    let mut node = limited_engine();
-    node.link_up(OWN, 2, 1);
-    node.link_up(OTHER, 3, 1);
-    node.advance_time(now(LIMIT_MS + 5000));
-    node.step(OTHER, HandshakeStep::Accept, b"");
-    assert_eq!(node.sink.events, [ConnectionReport::Connected { data: Box::default() }]);
-    node.advance_time(now(LIMIT_MS + 10_000));
-    assert!(!node.awaits_timeout() && node.next_deadline().is_none());
-    node.transmit();
-    assert_eq!(node.transport.closed, [(OWN, Close::Drain)]);
 }
 
 #[test]

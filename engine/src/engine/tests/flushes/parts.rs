@@ -2,7 +2,6 @@
 
 use super::super::durability::add_persistent_region_of_len;
 use super::*;
-use crate::limits::{FLUSH_AT_ONCE_MAX_BYTES, FLUSH_PART_MIN_BYTES, FLUSH_PASS_MAX_BYTES};
 
 const OTHER_LINK: LinkId = LinkId(8);
 const REGION_BYTES: usize = 3 * FLUSH_PASS_MAX_BYTES;

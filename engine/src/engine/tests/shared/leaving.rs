@@ -1,7 +1,6 @@
 //! Tests of members that leave, and of the messages that they have received.
 
 use super::*;
-use crate::limits::{CREDIT_INITIAL_BYTES, DEFERRED_STEP_MAX_FETCHES};
 
 const CANCELLED: OperationError = OperationError::Cancelled;
 
