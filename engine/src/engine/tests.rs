@@ -447,6 +447,32 @@ impl Node {
     }
 }
 
+impl Node<LoopbackTransport> {
+    fn open(network: &Network, instance: u64, config: Config) -> Self {
+        let transport = network.open(AddressFormat::SockaddrIn.wildcard(), instance).unwrap();
+        Node { engine: Engine::new(config), transport, sink: Recorder::default() }
+    }
+
+    fn address(&self) -> Address {
+        self.transport.address()
+    }
+
+    fn send(&mut self, to: Address, message: impl Into<Bytes>, context: u64, level: Level) {
+        let to = self.engine.intern_peer(to);
+        self.post(send_request(to, b"", context).source(Source::owned(message.into())).level(level));
+        self.transport.flush();
+    }
+
+    /// Makes a pass, which receives at most `frames_max` frames and events. Returns how many it has received.
+    fn progress(&mut self, frames_max: u32) -> u32 {
+        let received = self.transport.receive(frames_max, &mut self.engine.arrivals(&mut self.sink));
+        self.transmit();
+        self.transport.flush();
+        self.deliver_held();
+        received
+    }
+}
+
 impl<T: Transport> Node<T> {
     fn post(&mut self, request: AddressedRequest) {
         self.try_post(request).unwrap();

@@ -1,59 +1,18 @@
 //! Tests of engines over the loopback network, which cuts and delays bytes, breaks links and kills
 //! endpoints.
 
-use bytes::Bytes;
-
-use super::{Recorder, receive_request, send_request, untimed_config};
-use crate::address::{Address, AddressFormat};
-use crate::buffer::{Buffer, Source};
-use crate::engine::Engine;
-use crate::errno::Errno;
-use crate::loopback::{Faults, LoopbackTransport, Network};
-use crate::operation::Level;
-use crate::transport::{Provider, Transport};
+use super::*;
 
 /// If an operation has not ended after this many passes, something hangs.
 pub(super) const PASSES_MAX: usize = 200_000;
 
-struct Node {
-    engine: Engine,
-    transport: LoopbackTransport,
-    sink: Recorder,
-}
+type Node = super::Node<LoopbackTransport>;
 
-impl Node {
-    fn open(network: &Network, instance: u64) -> Node {
-        let mut engine = Engine::new(untimed_config());
-        // Large messages are pulled in many steps.
-        engine.set_pull_step_max_bytes(7000);
-        Node {
-            engine,
-            transport: network.open(AddressFormat::SockaddrIn.wildcard(), instance).unwrap(),
-            sink: Recorder::default(),
-        }
-    }
-
-    fn address(&self) -> Address {
-        self.transport.address()
-    }
-
-    fn send(&mut self, to: Address, message: Vec<u8>, context: u64, level: Level) {
-        let source = Source::owned(Bytes::from(message));
-        let request = send_request(self.engine.intern_peer(to), b"", context).source(source).level(level);
-        self.engine.post_request(request, &mut self.transport, &mut self.sink).unwrap();
-        self.transport.flush();
-    }
-
-    fn post_receive(&mut self, len_bytes: usize, context: u64) {
-        self.engine.post_receive(receive_request(len_bytes, context), &mut self.sink).unwrap();
-    }
-
-    fn progress(&mut self) {
-        self.transport.receive(16, &mut self.engine.arrivals(&mut self.sink));
-        self.engine.transmit(&mut self.transport, &mut self.sink);
-        self.transport.flush();
-        self.engine.deliver_held(&mut self.sink);
-    }
+fn open(network: &Network, instance: u64) -> Node {
+    let mut node = Node::open(network, instance, untimed_config());
+    // Large messages are pulled in many steps.
+    node.engine.set_pull_step_max_bytes(7000);
+    node
 }
 
 /// Makes passes over all nodes, one after the other, until `done` returns true.
@@ -63,7 +22,7 @@ fn progress_until(nodes: &mut [&mut Node], mut done: impl FnMut(&[&mut Node]) ->
             return;
         }
         for node in nodes.iter_mut() {
-            node.progress();
+            node.progress(16);
         }
     }
     panic!("no end in sight");
@@ -98,7 +57,7 @@ fn assert_no_message_overtook_another(node: &Node, seed: u64) {
 fn kill_fails_sends_to_the_peer_and_its_successor_is_reached() {
     for seed in 0..50 {
         let network = Network::new(seed, Faults::choppy());
-        let (mut a, mut b) = (Node::open(&network, 1), Node::open(&network, 2));
+        let (mut a, mut b) = (open(&network, 1), open(&network, 2));
         let address = b.address();
         a.send(address, pattern(0, 10), 0, Level::Delivery);
         progress_until(&mut [&mut a, &mut b], |nodes| nodes[0].sink.ended.len() == 1);
@@ -106,8 +65,8 @@ fn kill_fails_sends_to_the_peer_and_its_successor_is_reached() {
             a.send(address, pattern(context, 30_000), context, Level::Delivery);
         }
         for _ in 0..seed {
-            a.progress();
-            b.progress();
+            a.progress(16);
+            b.progress(16);
         }
         network.kill(address);
         progress_until(&mut [&mut a], |nodes| {
@@ -127,7 +86,7 @@ fn kill_fails_sends_to_the_peer_and_its_successor_is_reached() {
             transport: network.open(address, 3).unwrap(),
             sink: Recorder::default(),
         };
-        again.post_receive(10, 1);
+        again.post_receive(receive_request(10, 1));
         a.send(address, pattern(7, 10), 7, Level::Delivery);
         progress_until(&mut [&mut a, &mut again], |nodes| nodes[0].engine.outstanding_transmits() == 0);
         assert!(a.sink.ended.last().unwrap().is_ok(), "seed {seed}");
@@ -139,21 +98,19 @@ fn kill_fails_sends_to_the_peer_and_its_successor_is_reached() {
 fn sends_completed_before_orderly_close_arrive() {
     for seed in 0..50 {
         let network = Network::new(seed, Faults { prefer_send_per_mille: 300, ..Faults::choppy() });
-        let (mut a, mut b) = (Node::open(&network, 1), Node::open(&network, 2));
+        let (mut a, mut b) = (open(&network, 1), open(&network, 2));
         for context in 0..10 {
             a.send(b.address(), pattern(context, 3000), context, Level::Inject);
         }
         progress_until(&mut [&mut a, &mut b], |nodes| !nodes[0].engine.has_unsent());
         a.engine.close_links(&mut a.transport);
-        for context in 0..10 {
-            b.post_receive(3000, context);
-        }
+        b.post_receives(3000, 0..10);
         let Node { transport, .. } = &mut a;
         let (mut engine, mut sink) = (Engine::new(untimed_config()), Recorder::default());
         for _ in 0..PASSES_MAX {
             transport.flush();
             transport.receive(16, &mut engine.arrivals(&mut sink));
-            b.progress();
+            b.progress(16);
             if transport.draining_count() == 0 && b.sink.ended.len() == 10 {
                 break;
             }
@@ -174,10 +131,10 @@ fn unreadable_memory_fails_both_sides_and_no_other_operation() {
     for seed in 0..20 {
         let faults = Faults { refuse_pull_per_mille: 0, fault_pull_per_mille: 100, ..Faults::choppy() };
         let network = Network::new(seed, faults);
-        let (mut a, mut b) = (Node::open(&network, 1), Node::open(&network, 2));
+        let (mut a, mut b) = (open(&network, 1), open(&network, 2));
         let count = 30;
         for context in 0..count {
-            b.post_receive(65_537, context);
+            b.post_receive(receive_request(65_537, context));
             a.send(b.address(), pattern(context, SIZES[context as usize % 8]), context, Level::Delivery);
         }
         progress_until(&mut [&mut a, &mut b], |nodes| nodes.iter().all(|node| node.sink.ended.len() == 30));
@@ -205,9 +162,9 @@ fn large_messages_arrive_with_and_without_pull() {
     let mut passes = Vec::new();
     for faults in [faults(Some(1000), 0), faults(Some(1000), 1000), faults(None, 0)] {
         let network = Network::new(1, faults);
-        let (mut a, mut b) = (Node::open(&network, 1), Node::open(&network, 2));
+        let (mut a, mut b) = (open(&network, 1), open(&network, 2));
         for context in 0..3 {
-            b.post_receive(300_000, context);
+            b.post_receive(receive_request(300_000, context));
             a.send(b.address(), pattern(context, 300_000), context, Level::Inject);
         }
         let mut count = 0;

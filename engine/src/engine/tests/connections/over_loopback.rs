@@ -3,38 +3,19 @@
 use super::super::over_loopback::{PASSES_MAX, pattern};
 use super::*;
 
-/// An endpoint on a loopback network.
-struct Node {
-    engine: Engine,
-    transport: LoopbackTransport,
-    sink: Recorder,
+type Node = crate::engine::tests::Node<LoopbackTransport>;
+
+fn open(network: &Network, instance: u64, role: EndpointRole) -> Node {
+    Node::open(network, instance, Config { role, ..untimed_config() })
 }
 
-impl Node {
-    fn open(network: &Network, instance: u64, role: EndpointRole) -> Node {
-        Node {
-            engine: Engine::new(Config { role, ..untimed_config() }),
-            transport: network.open(AddressFormat::SockaddrIn.wildcard(), instance).unwrap(),
-            sink: Recorder::default(),
-        }
-    }
+fn connect(node: &mut Node, to: Address, number: u64, data: &[u8]) {
+    node.engine.connect(to, number, data, None, &mut node.transport, &mut node.sink).unwrap();
+    node.transport.flush();
+}
 
-    fn progress(&mut self) {
-        self.transport.receive(16, &mut self.engine.arrivals(&mut self.sink));
-        self.engine.transmit(&mut self.transport, &mut self.sink);
-        self.transport.flush();
-        self.engine.deliver_held(&mut self.sink);
-    }
-
-    fn connect(&mut self, to: Address, number: u64, data: &[u8]) {
-        let Node { engine, transport, sink } = self;
-        engine.connect(to, number, data, None, transport, sink).unwrap();
-        transport.flush();
-    }
-
-    fn accept(&mut self, request: &Request, data: &[u8]) {
-        self.engine.accept(request.from, data, &mut self.transport).unwrap();
-    }
+fn accept(node: &mut Node, request: &Request, data: &[u8]) {
+    node.engine.accept(request.from, data, &mut node.transport).unwrap();
 }
 
 #[test]
@@ -42,19 +23,21 @@ fn connecting_under_faults_ends_with_both_sides_or_neither_connected() {
     let mut connections = 0;
     for seed in 0..300 {
         let network = Network::new(seed, Faults::nasty());
-        let mut listener = Node::open(&network, 1, EndpointRole::Passive);
-        let mut requester = Node::open(&network, 2, EndpointRole::Connected);
-        let mut acceptor = Node::open(&network, 3, EndpointRole::Connected);
+        let mut listener = open(&network, 1, EndpointRole::Passive);
+        let mut requester = open(&network, 2, EndpointRole::Connected);
+        let mut acceptor = open(&network, 3, EndpointRole::Connected);
         listener.engine.listen(Some(1)).unwrap();
-        requester.connect(listener.transport.address(), seed, &pattern(seed, 200));
+        connect(&mut requester, listener.transport.address(), seed, &pattern(seed, 200));
         let mut request = None;
         let mut connected = [false; 2];
         let mut ended = [false; 2];
         for _ in 0..PASSES_MAX {
-            [&mut listener, &mut requester, &mut acceptor].into_iter().for_each(Node::progress);
+            for node in [&mut listener, &mut requester, &mut acceptor] {
+                node.progress(16);
+            }
             if let Some(ConnectionReport::Requested(asked)) = listener.sink.events.pop() {
                 listener.engine.mark_request_being_accepted(asked.id);
-                acceptor.accept(&asked, b"welcome");
+                accept(&mut acceptor, &asked, b"welcome");
                 request = Some(asked);
             }
             for (n, node) in [&mut requester, &mut acceptor].into_iter().enumerate() {
@@ -96,13 +79,13 @@ fn kill_during_connecting_leaves_no_endpoint_waiting() {
     for (victim, stage) in (0..3).flat_map(|victim| (0..40).map(move |stage| (victim, stage))) {
         let network = Network::new(stage, Faults::default());
         let mut nodes = [
-            Node::open(&network, 1, EndpointRole::Passive),
-            Node::open(&network, 2, EndpointRole::Connected),
-            Node::open(&network, 3, EndpointRole::Connected),
+            open(&network, 1, EndpointRole::Passive),
+            open(&network, 2, EndpointRole::Connected),
+            open(&network, 3, EndpointRole::Connected),
         ];
         nodes[0].engine.listen(Some(1)).unwrap();
         let to = nodes[0].transport.address();
-        nodes[1].connect(to, stage, b"please");
+        connect(&mut nodes[1], to, stage, b"please");
         let mut is_accepting = None;
         let mut events: [Vec<ConnectionReport>; 3] = Default::default();
         for turn in 0..500 {
@@ -111,7 +94,7 @@ fn kill_during_connecting_leaves_no_endpoint_waiting() {
             }
             let turns = turn as usize;
             if turns % 3 != victim || turn < stage {
-                nodes[turns % 3].progress();
+                nodes[turns % 3].progress(16);
             }
             for (node, events) in nodes.iter_mut().zip(&mut events) {
                 events.append(&mut node.sink.events);
@@ -120,7 +103,7 @@ fn kill_during_connecting_leaves_no_endpoint_waiting() {
                 && let Some(ConnectionReport::Requested(request)) = events[0].first().cloned()
                 && (victim != 2 || turn < stage)
             {
-                nodes[2].accept(&request, b"");
+                accept(&mut nodes[2], &request, b"");
                 is_accepting = Some(request);
             }
             let is_settled =
