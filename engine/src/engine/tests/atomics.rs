@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::*;
 
-const KEY: u64 = 77;
 const ANYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
 
 /// Returns an engine with a peer, and with a region of this length.
@@ -21,12 +20,6 @@ fn atomic_form(kind: AtomicKind, op: AtomicOp, datatype: Datatype, count: usize)
 
 fn atomic_header(op: u64, address: u64, form: AtomicForm) -> Header {
     Header::Atomic(Atomic { op, key: KEY, address, form })
-}
-
-fn read_region(region: &Region) -> Vec<u8> {
-    let mut bytes = vec![0; region.len_bytes()];
-    region.read_at(0, &mut bytes).unwrap();
-    bytes
 }
 
 fn static_source(bytes: &'static [u8]) -> Source {
@@ -175,33 +168,6 @@ fn atomic_on_no_elements_ignores_its_target() {
         node.pass_with_frame(LINK, &atomic_header(4, 0, form), b"");
         assert_eq!(sent_answers(&node.transport).last(), Some(&(4, Err(Outcome::Refused(Refusal::Access)))));
     }
-}
-
-#[test]
-fn atomic_on_no_elements_is_sent_and_answered() {
-    let (mut node, peer) = engine_with_peer();
-    let (sum, swap) = (AtomicOp::Sum, AtomicOp::Cswap);
-    for (context, local, op) in [
-        (1, base_local(b""), sum),
-        (2, fetch_local(b""), sum),
-        (3, fetch_local(b""), AtomicOp::Read),
-        (4, compare_local(b"", b""), swap),
-    ] {
-        node.post(atomic_request(peer, local, op, context));
-        let op = last_sent_op(&node.transport);
-        assert!(node.sink.ended.is_empty(), "it waits for its target");
-        let done = Header::Answer { op, outcome: Outcome::Done };
-        node.frame(LINK, &done, b"");
-        assert_eq!(node.take_ended().remove(0).unwrap().context, context);
-    }
-    let link = node.engine.links.get_mut(LINK).unwrap();
-    assert_eq!(link.tx.outstanding_accesses(), (0, 0));
-    assert!(node.engine.condemned.is_empty());
-    // A fetching operation ends only with its result, so the answer `Done` breaks the protocol.
-    node.post(atomic_request(peer, fetch_local(b"a"), sum, 5));
-    let done = Header::Answer { op: last_sent_op(&node.transport), outcome: Outcome::Done };
-    node.pass_with_frame(LINK, &done, b"");
-    assert_eq!(node.transport.closed.len(), 1, "the peer breaks the protocol");
 }
 
 #[test]

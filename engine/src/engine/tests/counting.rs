@@ -4,8 +4,6 @@ use std::sync::Mutex;
 
 use super::*;
 
-const KEY: u64 = 77;
-
 const SENT: (CounterEvents, bool) = (CounterEvents::SEND, true);
 const RECEIVED: (CounterEvents, bool) = (CounterEvents::RECV, true);
 const NOT_RECEIVED: (CounterEvents, bool) = (CounterEvents::RECV, false);
@@ -107,7 +105,7 @@ fn receive_counts_success_and_failure_counts_error() {
         match then {
             PeekAction::Keep => node.post_receive(receive_request(1, 5)),
             PeekAction::Claim => {
-                node.engine.receive_claimed(receive_request(1, 5), 5, &mut node.sink).unwrap()
+                node.engine.receive_claimed(receive_request(1, 5), 5, &mut node.sink).unwrap();
             }
             PeekAction::Discard => continue,
         }
@@ -168,28 +166,6 @@ fn operations_ended_by_link_down_count_as_errors() {
     ended.sort_by_key(|(events, _)| events.bits());
     let kinds = [CounterEvents::READ, CounterEvents::WRITE, CounterEvents::RECV, CounterEvents::SEND];
     assert_eq!(ended, kinds.map(|kind| (kind, false)));
-}
-
-#[test]
-fn reads_and_writes_are_counted_as_their_own_events() {
-    let (mut node, peer) = engine_with_peer();
-    for signalled in [Signalled::Yes, Signalled::No] {
-        for is_read in [true, false] {
-            for outcome in [Outcome::Done, Outcome::Refused(crate::wire::Refusal::Key)] {
-                let local = if is_read {
-                    RmaLocal::Read(Destination::owned(BytesMut::zeroed(0)))
-                } else {
-                    RmaLocal::Write { source: Source::owned(Bytes::from_static(b"x")), data: None }
-                };
-                node.post(rma_request(peer, local, 1).signalled(signalled));
-                assert_eq!(take_counted(&mut node.sink), []);
-                let Some((_, Header::Rma(rma), _)) = node.transport.sent.last() else { panic!("no access") };
-                node.frame(LINK, &Header::Answer { op: rma.op, outcome }, b"");
-                let kind = if is_read { CounterEvents::READ } else { CounterEvents::WRITE };
-                assert_eq!(take_counted(&mut node.sink), [(kind, outcome == Outcome::Done)]);
-            }
-        }
-    }
 }
 
 #[test]

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::*;
 
-const KEY: u64 = 77;
 const RMA: CompletionFlags = CompletionFlags::RMA;
 
 fn mappable_region_header(key: u64, len_bytes: u64) -> Header {

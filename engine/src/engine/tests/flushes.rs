@@ -179,28 +179,6 @@ fn flush_waits_for_writes_on_the_link_to_a_former_instance() {
 }
 
 #[test]
-fn flush_that_finds_the_link_full_keeps_its_place() {
-    let (mut node, peer) = engine_with_peer();
-    node.transport.answers = [Sent::Full, Sent::Full].into();
-    node.post(rma_request(peer, write_local(b"first"), 1));
-    node.post(flush_request(peer, FlushKind::Visibility, 5, 2));
-    node.post(rma_request(peer, write_local(b"last"), 3));
-    node.transport.answers.clear();
-    node.transmit();
-    let kinds: Vec<_> = node
-        .transport
-        .sent
-        .iter()
-        .filter_map(|(_, header, payload)| match header {
-            Header::Rma(rma) => Some((rma.kind, payload.len())),
-            _ => None,
-        })
-        .collect();
-    let write = RmaKind::Write { data: None };
-    assert_eq!(kinds, [(write, 5), (RmaKind::Flush, 0), (write, 4)]);
-}
-
-#[test]
 fn fenced_flush_waits_for_earlier_reads() {
     let (mut node, peer) = engine_with_peer();
     node.post(rma_request(peer, read_local(5), 1));

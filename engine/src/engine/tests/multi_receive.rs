@@ -46,61 +46,8 @@ fn ended_error(ended: &Result<EndedOperation, FailedOperation>) -> &OperationErr
     &ended.as_ref().expect_err("it failed").error
 }
 
-fn unused_len(ended: &Result<EndedOperation, FailedOperation>) -> usize {
-    let (Ok(EndedOperation { buffer, .. })
-    | Err(FailedOperation { completion: EndedOperation { buffer, .. }, .. })) = ended;
-    match buffer {
-        Buffer::Unused(unused) => unused.len(),
-        Buffer::ReceivedLast(last) => last.unused.len(),
-        other => panic!("not a release: {other:?}"),
-    }
-}
-
 fn no_flags() -> CompletionFlags {
     CompletionFlags::empty()
-}
-
-#[test]
-fn buffer_packs_messages_until_little_room_is_left() {
-    let (mut node, peer) = engine_with_peer();
-    post_buffer(&mut node, 32, 8);
-    for message in [&b"first"[..], b"", b"and second", b"3"] {
-        deliver_message(&mut node, message);
-    }
-    let expected =
-        [(no_flags(), &b"first"[..]), (no_flags(), b""), (no_flags(), b"and second"), (RELEASED, b"3")];
-    assert_eq!(all_ended_fields(&node.sink), expected.map(|(flags, bytes)| (BUFFER, flags, bytes)));
-    let first = node.sink.ended[0].as_ref().unwrap();
-    assert_eq!((first.len_bytes, first.source), (5, Some(peer)));
-    assert_eq!(unused_len(&node.sink.ended[3]), 7);
-    for ended in &node.sink.ended[1..] {
-        assert_eq!(describe_ended(ended).2.as_ptr().addr() % MULTI_RECV_ALIGN_BYTES, 0);
-    }
-    assert_eq!(node.outstanding_receives(), 0);
-    deliver_message(&mut node, b"unmatched!");
-    assert_eq!((node.sink.ended.len(), node.unexpected_len()), (4, 1));
-}
-
-#[test]
-fn message_that_does_not_fit_goes_to_the_next_receive() {
-    let (mut node, _) = engine_with_peer();
-    post_buffer(&mut node, 16, 1);
-    node.post_receive(receive_request(9, 1));
-    deliver_message(&mut node, b"12345678");
-    deliver_message(&mut node, b"123456789");
-    let expected: [(u64, CompletionFlags, &[u8]); 3] =
-        [(BUFFER, no_flags(), b"12345678"), (BUFFER, RELEASED, &[0; 8]), (1, no_flags(), b"123456789")];
-    assert_eq!(all_ended_fields(&node.sink), expected);
-    let release = node.sink.ended[1].as_ref().unwrap();
-    assert_eq!((release.flags, release.len_bytes, release.source), (RELEASED, 0, None));
-
-    node.take_ended();
-    post_buffer(&mut node, 16, 1);
-    deliver_message(&mut node, b"12345678");
-    deliver_message(&mut node, b"123456789");
-    assert_eq!((node.take_ended().len(), node.unexpected_len()), (2, 1), "it waits");
-    node.post_receive(receive_request(9, 2));
-    assert_eq!(describe_ended(&node.sink.ended[0]), (2, no_flags(), &b"123456789"[..]));
 }
 
 #[test]
