@@ -525,8 +525,8 @@ fn requester_limits_its_links() {
 #[test]
 fn links_of_strangers_keep_no_acceptor_out() {
     let (claimed, confirmed) = (AddressProof::Claimed, AddressProof::Confirmed);
-    // The proofs of the strangers' addresses, and how many strangers come before the acceptor. The others come
-    // after it.
+    // The proofs of the strangers' addresses, and how many strangers come before the acceptor. The others
+    // come after it.
     let all = REQUESTER_MAX_LINKS as u32;
     for (proof, before) in [(claimed, all), (claimed, 0), (confirmed, all), (confirmed, 0)] {
         let mut node = asking_engine();
